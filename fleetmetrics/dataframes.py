@@ -1,4 +1,4 @@
-"""Columns of Arrow data, of a file or a data frame, as what ``add`` takes."""
+"""Convert columns of Arrow data, of a file or a data frame, to the arguments of ``add``."""
 
 from __future__ import annotations
 
@@ -25,37 +25,37 @@ def arrow(module: str = "") -> Any:
 
 
 class Columns:
-    """Which column of the data is which argument of ``add``, and how its values become that.
+    """The column of the data for each argument of ``add``, and the conversion of its values.
 
     Args:
-        metrics: a metric or a collection, which says which arguments are keys; all others are numbers.
+        metrics: a metric or a collection, which knows which arguments are keys; all others are numbers.
         given: the column by argument, or several columns, which become those of a matrix.
-        reading: how they are read.
+        reading: options of reading.
     """
 
     keys: set[str]
     names: list[str]
     required: list[str]
-    reading = Reading()
-    #: The columns by which rows are only left out; and all those of which an empty text is no value.
-    looked_at: Sequence[str] = ()
-    coded: Collection[str] = ()
+    reading: Reading
+    #: The columns that only leave out rows; and all those in which an empty text is a null.
+    looked_at: Sequence[str]
+    coded: Collection[str]
 
-    #: What becomes of a field of JSON that is not asked for, or comes too late to be known.
+    #: What replaces a JSON field that is not requested, or that appears too late to be known.
     unexpected = "ignore"
 
     def __init__(self, metrics: Any, given: Mapping[str, Any], reading: Reading | None = None) -> None:
         self.reading = reading or Reading()
         self.by_argument: dict[str, Any] = {name: column for name, column in given.items() if column is not None}
-        self._keys = {name for leaf in metrics.leaves() for name in leaf.columns}
-        sure = {name for leaf in metrics.leaves() for name in leaf.columns if name not in leaf.nullable}
+        self._keys = {name for leaf in metrics._leaves() for name in leaf.columns}
+        sure = {name for leaf in metrics._leaves() for name in leaf.columns if name not in leaf.nullable}
         for argument, column in self.by_argument.items():
             names = self.of(argument)
             if not names or not all(isinstance(name, str) for name in names):
                 raise InvalidInputError(f"{argument} must be the name of a column, or a list of names, not {column!r}")
         if not self.by_argument:
             raise InvalidInputError("columns is empty; name that of each argument, such as prediction='score'")
-        #: The columns that are asked for, each once.
+        #: The requested columns, each once.
         self.names = list(dict.fromkeys(name for argument in self.by_argument for name in self.of(argument)))
         #: Those that are keys, and numbers in no argument.
         self.keys = set(self.names).difference(*[self.of(each) for each in self.by_argument if each not in self._keys])
@@ -69,7 +69,7 @@ class Columns:
         self.looked_at = [name for name in looked_at if name not in self.names]
         named = [name for each in ("prediction", "label") if each in self.by_argument for name in self.of(each)]
         self.coded = {*self.keys, *self.looked_at, *(named if self.reading.names_labels else ())}
-        #: What folders say of all rows of a file, by column.
+        #: The values from folders' names, for all rows of a file, by column.
         self.of_folders: Mapping[str, str | None] = {}
 
     def of(self, argument: str) -> list[str]:
@@ -78,7 +78,7 @@ class Columns:
         return list(column) if isinstance(column, (list, tuple)) else [column]
 
     def chosen(self, there: Sequence[str]) -> list[str]:
-        """Those of the columns that are there that are asked for; DataError if one is neither there nor in folders."""
+        """The requested columns of those present; DataError for one that is neither present nor in folders' names."""
         own, there = there, [*there, *(name for name in self.of_folders if name not in there)]
         wanted = [(name, each) for each in self.by_argument for name in self.of(each)]
         joined = self.reading.joined[0] if self.reading.joined else None
@@ -101,7 +101,7 @@ class Columns:
         return its
 
     def with_folders(self, table: Any) -> Any:
-        """A table of a file with the columns that are asked for and only the folders' names have."""
+        """A table of a file, with the requested columns that only the folders' names have."""
         pa = arrow()
         for name in (*self.names, *self.looked_at):
             if name not in table.column_names:
@@ -144,7 +144,7 @@ class Columns:
         return pa.list_(pa.float64()) if is_list(first) else first if first == pa.bool_() else pa.float64()
 
     def arguments(self, table: Any) -> dict[str, Any]:
-        """What ``add`` takes, of a table whose columns are of one chunk, without nulls in those that are `required`.
+        """The arguments of ``add``, from a table of one chunk per column, without nulls in those that are `required`.
 
         Several columns of numbers make a matrix; several keys one of all combinations. DataError for a wrong type.
         """
@@ -183,7 +183,7 @@ class Columns:
         return self.reading.labels(array) if _is_text(array.type) else _numbers(array)
 
     def told(self, argument: str, table: Any, place: int, value: Any, allowed: str) -> str:
-        """What is wrong with an argument in a row of the data, as these hold it."""
+        """The defect of an argument in a row, in terms of the data."""
         names, reading = self.of(argument), self.reading
         own = [table.column(name)[place].as_py() for name in names if name in table.column_names]
         shown: Any = own[0] if len(own) == 1 else own
@@ -197,7 +197,7 @@ class Columns:
 
 
 def _made_by(make: Callable[[Any], Any], table: Any, name: str) -> Any:
-    """What is made of a column; DataError, which names it, if it holds something else."""
+    """Convert a column; DataError, which names it, for other contents."""
     try:
         return make(_array(table, name))
     except InvalidInputError as error:
@@ -205,23 +205,25 @@ def _made_by(make: Callable[[Any], Any], table: Any, name: str) -> Any:
 
 
 def _is_text(kind: Any) -> bool:
-    """Whether an Arrow type is one of texts, perhaps in a dictionary."""
+    """Whether an Arrow type is one of texts, or of their bytes, perhaps in a dictionary."""
     types = arrow().types
     kind = kind.value_type if types.is_dictionary(kind) else kind
-    return types.is_string(kind) or types.is_large_string(kind)
+    return any(each(kind) for each in (types.is_string, types.is_large_string, types.is_binary, types.is_large_binary))
 
 
 def _ready(array: Any, as_text: bool) -> Any:
-    """Keys with nulls for what is empty, a text or nan, and texts where asked; None: they are so already."""
+    """Keys with nulls for empty texts and nan, as texts if requested; None: unchanged."""
     pa, pc, types = arrow(), arrow("compute"), arrow().types
     kind, made = array.type, None
-    if types.is_dictionary(kind) and _is_text(kind):
-        empty = pc.index(array.dictionary, "").as_py() if len(array.dictionary) else -1
-        if empty >= 0:
-            indices = pc.if_else(pc.equal(array.indices, empty), None, array.indices)
-            made = pa.DictionaryArray.from_arrays(indices, array.dictionary)
+    if types.is_dictionary(kind):
+        values = array.dictionary
+        none = pc.fill_null(pc.equal(pc.binary_length(values), 0), True) if _is_text(kind) else values.is_null()
+        if pc.any(none).as_py():
+            places = pc.indices_nonzero(none).cast(array.indices.type)
+            indices = pc.if_else(pc.is_in(array.indices, places), None, array.indices)
+            made = pa.DictionaryArray.from_arrays(indices, values)
     elif _is_text(kind):
-        empty = pc.equal(array, "")
+        empty = pc.equal(pc.binary_length(array), 0)
         made = pc.if_else(empty, None, array) if pc.any(empty).as_py() else None
     elif types.is_floating(kind):
         nan = pc.is_nan(array)
@@ -245,6 +247,9 @@ def decoded(table: Any) -> Any:
     pa = arrow()
     plain = {"string_view": pa.large_string(), "binary_view": pa.large_binary()}
     for place, column in enumerate(table.columns):
+        if not all(map(len, column.chunks)):  # pyarrow cannot combine an empty slice of texts with others
+            column = pa.chunked_array(filter(len, column.chunks), column.type)
+            table = table.set_column(place, table.schema.field(place), column)
         if pa.types.is_run_end_encoded(column.type):
             chunks = [arrow("compute").run_end_decode(chunk) for chunk in column.chunks]
             column = pa.chunked_array(chunks, column.type.value_type)
@@ -322,7 +327,7 @@ def _numbers(array: Any) -> np.ndarray:
 
 
 def _integers(array: Any) -> Any:
-    """Floats that are whole numbers, as pandas makes of integers with nulls; an error for others."""
+    """Convert floats to integers, as pandas stores integers with nulls; an error if one is not whole."""
     pa, pc = arrow(), arrow("compute")
     values = array.drop_null()
     if len(values) and pc.max(pc.abs(values)).as_py() >= 2**53:
@@ -370,9 +375,15 @@ def _keys(array: Any) -> Any:
     else:
         try:
             texts = values.cast(pa.large_string()).to_pylist()
-        except pa.ArrowInvalid:
-            raise _wrong(array, "integers, or texts in UTF-8") from None
+        except (pa.ArrowInvalid, UnicodeDecodeError):  # the latter of a column that is said to be of texts
+            raise _wrong(array, "integers, or texts in UTF-8", _no_text(values)) from None
     return Coded(indices, keys_of([NULL["U"] if text is None else text for text in texts], "it"))
+
+
+def _no_text(values: Any) -> bytes:
+    """The first of some texts, or of their bytes, that is not UTF-8."""
+    known = (each.as_buffer().to_pybytes() for each in values if each.is_valid)
+    return next(each for each in known if each.decode("utf-8", "ignore").encode() != each)
 
 
 def _with_null(values: Any, indices: Any) -> tuple[Any, Any]:
@@ -385,7 +396,7 @@ def _with_null(values: Any, indices: Any) -> tuple[Any, Any]:
 
 
 def arguments_of(metrics: Any, frame: Any, columns: Mapping[str, Any]) -> dict[str, Any]:
-    """What the ``add`` of metrics takes of a data frame; DataError for a missing column, a null or a wrong type."""
+    """The arguments of metrics' ``add`` from a data frame; DataError for a missing column, a null or a wrong type."""
     wanted = Columns(metrics, columns)
     table = table_of(frame, wanted.names)
     try:
@@ -399,7 +410,7 @@ def arguments_of(metrics: Any, frame: Any, columns: Mapping[str, Any]) -> dict[s
 
 
 def table_of(frame: Any, names: Sequence[str]) -> Any:
-    """A data frame as an Arrow table; of pandas' and polars', and of dicts, only the columns that are asked for."""
+    """A data frame as an Arrow table; of pandas' and polars', and of dicts, only the requested columns."""
     pa = arrow()
     if isinstance(frame, Mapping):
         return _of_arrays({name: frame[name] for name in (names if set(names) <= frame.keys() else frame)})
@@ -421,12 +432,12 @@ def _of_arrays(arrays: Mapping[str, Any]) -> Any:
     """A table of arrays, one entry or row of each for each row."""
     pa, found, size = arrow(), {}, -1
     for name, given in arrays.items():
-        array = np.asarray(given)
-        size = len(array) if size < 0 and array.ndim else size
-        if array.ndim not in (1, 2) or len(array) != size:
-            wanted = f"one entry, or row, for each of {size} rows" if size >= 0 else "an array"
-            raise InvalidInputError(f"column {str(name)!r} must hold {wanted}, not {given!r:.80}")
         try:
+            array = np.asarray(given)
+            size = len(array) if size < 0 and array.ndim else size
+            if array.ndim not in (1, 2) or len(array) != size:
+                wanted = f"one entry, or row, for each of {size} rows" if size >= 0 else "an array"
+                raise InvalidInputError(f"column {str(name)!r} must hold {wanted}, not {given!r:.80}")
             flat = pa.array(array.reshape(-1))
         except pa.ArrowException as error:
             raise InvalidInputError(f"column {str(name)!r} cannot be read: {error}") from None

@@ -1,4 +1,4 @@
-"""How data are read, beside which columns are what: which rows, which texts are labels, which numbers are scores."""
+"""Options of reading beside the columns: conditions on rows, labels that are texts, scores on other scales."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ __all__ = ["JoinedReading", "Reading"]
 
 @dataclass(frozen=True)
 class Reading:
-    r"""How data are read: what `fleetmetrics.files.evaluate` and the command line take beside columns.
+    r"""Options of reading, which `fleetmetrics.files.evaluate` and the command line take beside columns.
 
     Args:
-        header: the names of the columns of CSV that has no line of names; None: it has one.
-        text: columns of keys whose values stay texts: 007 is "007".
-        where: a condition on rows, such as ``"day = '2026-11-01' and n > 3"``; the others are left out and counted.
-        positive: the label that is 1, as a text; every other is 0.
+        header: names for the columns of CSV without a header; None: CSV has a header.
+        text: columns of keys to keep as texts: 007 is "007".
+        where: a condition on rows, such as ``"day = '2026-11-01' and n > 3"``; other rows are skipped and counted.
+        positive: the label that counts as 1, as a text; every other is 0.
         classes: the names of the classes, as labels hold them, in the order of the scores; they become 0, 1, ...
-        logits: whether predictions are log-odds, of several classes logarithms up to a constant.
-        scale: by what predictions are multiplied.
+        logits: whether predictions are log-odds; for several classes, logarithms up to a constant.
+        scale: the factor of the predictions.
 
     Examples:
+        >>> import pathlib, tempfile
         >>> from fleetmetrics import AUC, files
-        >>> with open("/tmp/clicks.tsv", "w") as file:
-        ...     _ = file.write("click\t63.7\tmon\nno\t12\tmon\nno\t99\ttue\n")
+        >>> path = pathlib.Path(tempfile.mkdtemp(), "clicks.tsv")
+        >>> _ = path.write_text("click\t63.7\tmon\nno\t12\tmon\nno\t99\ttue\n")
         >>> reading = Reading(header=["y", "p", "day"], where="day != 'tue'", positive="click", scale=0.01)
-        >>> metrics, read = files.evaluate(
-        ...     "/tmp/clicks.tsv", AUC, {"prediction": "p", "label": "y"}, reading=reading)
+        >>> metrics, read = files.evaluate(path, AUC, {"prediction": "p", "label": "y"}, reading=reading)
         >>> metrics.compute(), read.rows, read.left_out
         (1.0, 2, 1)
     """
@@ -74,6 +74,14 @@ class Reading:
         positive_of(argument("scale"), self.scale)
         if self.where is not None:
             self.condition  # noqa: B018  # an error here comes at once
+
+    def check_texts(self, keys: Sequence[str]) -> None:
+        """Raise InvalidInputError unless the columns that stay texts are among the keys, or in the condition."""
+        known = [*keys, *(self.condition.names if self.condition else [])]
+        odd = next((name for name in self.text if name not in known), None)
+        if odd is not None:
+            there = f", {', '.join(map(repr, dict.fromkeys(known)))}" if known else "; no columns of keys were given"
+            raise InvalidInputError(f"{argument('text')} {odd!r} is not one of the columns of keys{there}")
 
     @cached_property
     def condition(self) -> Condition | None:

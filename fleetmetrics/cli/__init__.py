@@ -1,4 +1,4 @@
-"""The command line: ``fleetmetrics evaluate | merge | compare | consistency | ...``; see docs/guide/from_files.md."""
+"""The command line: ``fleetmetrics evaluate | merge | compare | consistency | ...``; see docs/howto/report.md."""
 
 from __future__ import annotations
 
@@ -20,85 +20,110 @@ __all__ = ["main"]
 _MORE = """\
 fleetmetrics evaluate preds --label y --score p --user uid --by slot --ci 0.95 --html report.html
 fleetmetrics evaluate new --baseline old --join-on id --label y --score p --fail-if 'auc_delta.low<0'
-exit status: 0; 1: a --fail-if holds; 2: the command is wrong; 3: the data are, or cannot be read
+exit status: 0; 1: a --fail-if holds; 2: the command is wrong; 3: the data are wrong or unreadable
 """
 
 
 def _parsers(formats: str) -> tuple[argparse.ArgumentParser, argparse.ArgumentParser]:
-    """The parser of all commands, and that of `evaluate`; ``formats``: which there are, for its help."""
+    """The parser of all commands, and that of `evaluate`; ``formats``: the known formats, for its help."""
     style: Any = {"formatter_class": argparse.RawDescriptionHelpFormatter, "epilog": _MORE}
     parser = argparse.ArgumentParser("fleetmetrics", description="Metrics of predictions in files.", **style)
     parser.add_argument("--version", action="version", version=f"fleetmetrics {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    one = commands.add_parser("evaluate", help="metrics of files", **style)
+    one = commands.add_parser("evaluate", help="evaluate files", **style)
     column: Any = {"metavar": "COLUMN"}
     columns: Any = {"metavar": "COLUMN", "type": _columns}
     one.add_argument("files", nargs="*", help=f"{formats}; folders, patterns, URLs (s3://...); -: standard input")
-    one.add_argument("--label", help="what is true; with commas, of each label", **columns)
-    one.add_argument("--score", help="the prediction; with commas, that of each class", **columns)
-    one.add_argument("--task", choices=["binary", "multiclass", "regression", "ranking"], default="binary")
-    one.add_argument("--classes", type=_classes, metavar="N", help="of --task multiclass: their number, or cat,dog,...")
-    one.add_argument("--positive", metavar="LABEL", help="the label that is 1, such as click; all others are 0")
+    one.add_argument("--label", help="the label; with commas, one for each label", **columns)
+    one.add_argument("--score", help="the prediction; with commas, one for each class", **columns)
+    one.add_argument(
+        "--task", choices=["binary", "multiclass", "regression", "ranking"], default="binary", help="the kind of labels"
+    )
+    one.add_argument("--classes", type=_classes, metavar="N", help="for --task multiclass: how many, or cat,dog,...")
+    one.add_argument("--positive", metavar="LABEL", help="the label to count as 1, such as click; all others are 0")
     one.add_argument("--logits", action="store_true", help="scores are log-odds")
-    one.add_argument("--scale", type=float, metavar="0.01", default=1.0, help="what scores are multiplied by")
-    one.add_argument("--where", metavar="CONDITION", help="which rows count: \"day = '2026-11-01' and n > 3\"")
-    one.add_argument("--text", metavar="COLUMNS", default="", help="keys that stay texts in CSV: 007 is no 7")
-    one.add_argument("--columns", type=names_in, metavar="NAMES", help="of CSV files without a line of names")
-    one.add_argument("--weight", help="how much a row counts", **column)
+    one.add_argument("--scale", type=float, metavar="0.01", default=1.0, help="multiply scores by this")
+    one.add_argument("--weight", help="the weight of a row", **column)
     one.add_argument("--user", "--query", help="the user or query, for GAUC, NDCG and others", **column)
-    one.add_argument("--by", metavar="COLUMNS", default="", help="slices, with commas; country*day: of both together")
-    one.add_argument("--max-slices", type=int, metavar="N", default=1000, help="of a column, the largest (1000)")
-    one.add_argument("--min-positives", type=int, metavar="N", default=0, help="slices of fewer are too few to tell")
-    one.add_argument("--metrics", metavar="NAMES", help="with commas: name, name@k, name:setting=value, key=name")
-    one.add_argument("--ci", type=float, metavar="0.95", help="intervals by bootstrap, of users where --user is given")
-    one.add_argument("--draws", type=int, metavar="N", default=1000, help="how many resamples intervals have (1000)")
-    one.add_argument("--baseline", metavar="FILES", action="append", help="what to compare with: deltas, new less old")
-    one.add_argument("--baseline-score", help="of the baseline; without --baseline, in the same rows", **columns)
-    one.add_argument("--baseline-columns", metavar="HERE=THERE", default="", help="other names there, with commas")
-    one.add_argument("--join-on", help="the id of a row in both: deltas with intervals, row by row", **column)
-    one.add_argument("--join", choices=["inner"], help="only rows count whose ids both sides have; default: all must")
-    one.add_argument("--skip-bad-rows", action="store_true", help="leave out and count rows with nulls or wrong values")
-    one.add_argument("--skip-bad-files", action="store_true", help="leave out and count files that cannot be read")
-    one.add_argument("--processes", type=int, metavar="N", help="that share the files; as a rule one for each core")
+    one.add_argument("--by", metavar="COLUMNS", default="", help="slices, with commas; country*day crosses the two")
+    one.add_argument("--max-slices", type=int, metavar="N", default=1000, help="keep the largest N of a column (1000)")
+    one.add_argument("--min-positives", type=int, metavar="N", default=0, help="test no slice with fewer positives")
+    one.add_argument("--rank-by", metavar="METRIC", help="rank and test slices by this one of --metrics (the first)")
+    one.add_argument(
+        "--metrics", metavar="NAMES", help="separated by commas: name, name@k, name:setting=value, key=name"
+    )
+    one.add_argument("--ci", type=float, metavar="0.95", help="bootstrap intervals; with --user, of users")
+    one.add_argument("--draws", type=int, metavar="N", default=1000, help="the number of bootstrap resamples (1000)")
+    one.add_argument(
+        "--baseline", metavar="FILES", action="append", help="compare with these files: deltas, new minus old"
+    )
+    one.add_argument("--baseline-score", help="the baseline's; without --baseline, in the same rows", **columns)
+    one.add_argument(
+        "--baseline-columns", metavar="HERE=THERE", default="", help="names that differ in the baseline, with commas"
+    )
+    one.add_argument("--join-on", help="the id of a row in both: pairs rows for intervals of deltas", **column)
+    one.add_argument("--join", choices=["inner"], help="count only ids that both sides have; default: all must match")
+    one.add_argument("--skip-bad-rows", action="store_true", help="skip and count rows with nulls or invalid values")
+    one.add_argument("--skip-bad-files", action="store_true", help="skip and count unreadable files")
+    one.add_argument("--processes", type=int, metavar="N", help="processes that share the files; default: one per core")
     one.add_argument("--config", metavar="FILE", help='these options as TOML, label = "y"; the command line wins')
-    some = commands.add_parser("merge", help="saved states: what evaluate would print of all data", **style)
-    some.add_argument("states", nargs="+", metavar="STATE")
-    two = commands.add_parser("compare", help="two saved states, the new one and the old one, with deltas", **style)
-    two.add_argument("states", nargs=2, metavar="STATE")
+    some = commands.add_parser("merge", help="merge saved states: prints what evaluate would for all data", **style)
+    some.add_argument("states", nargs="+", metavar="STATE", help="files of --save-state")
+    two = commands.add_parser("compare", help="compare two saved states, new and old, with deltas", **style)
+    two.add_argument("states", nargs=2, metavar="STATE", help="files of --save-state, the new one first")
     two.set_defaults(save_state=None)
     for each in (one, some):
-        each.add_argument("--save-state", metavar="FILE", help="write what merge and compare read")
+        each.add_argument("--save-state", metavar="FILE", help="write the state that merge and compare read")
     for each in (one, two):
         each.add_argument(
-            "--always-valid", type=int, metavar="ROWS", help="intervals of deltas that hold at every look, as data grow"
+            "--always-valid", type=int, metavar="ROWS", help="intervals of deltas, valid at every look as data grow"
         )
     for each in (one, some, two):
         _add_forms(each)
         each.add_argument("--html", metavar="FILE", help="write a report that opens in any browser")
         each.add_argument("--lang", choices=["en", "zh"], default="en", help="the report's language")
         each.add_argument(
-            "--fail-if", metavar="'auc<0.77'", action="append", default=[], help="exit with 1 if it holds"
+            "--fail-if", metavar="'auc<0.77'", action="append", default=[], help="exit with status 1 if it holds"
         )
-    same = commands.add_parser("consistency", help="whether streams, as training and serving, score alike", **style)
-    same.add_argument("streams", nargs="+", metavar="NAME=FILES", help="two or more, in the order of the data's way")
+    same = commands.add_parser(
+        "consistency", help="check that streams, as of training and serving, score alike", **style
+    )
+    same.add_argument("streams", nargs="+", metavar="NAME=FILES", help="two or more, in the order of the data flow")
     one_or_each: Any = {"metavar": "COLUMN", "required": True}
-    same.add_argument("--id", help="of a row; with commas, in each stream", **one_or_each)
-    same.add_argument("--score", help="the prediction; with commas, in each stream", **one_or_each)
-    same.add_argument("--label", help="what is true, in the first stream: AUC and calibration of each", **column)
+    same.add_argument("--id", help="the id of a row; with commas, one for each stream", **one_or_each)
+    same.add_argument("--score", help="the prediction; with commas, one for each stream", **one_or_each)
+    same.add_argument("--label", help="the label, in the first stream: AUC and calibration of each", **column)
     same.add_argument("--by", metavar="COLUMNS", default="", help="slices by columns of the first stream")
-    same.add_argument("--columns", metavar="COLUMNS", default="", help="numbers in every stream, such as features")
+    same.add_argument(
+        "--features", metavar="COLUMNS", default="", help="numbers in every stream that are compared, too"
+    )
     same.add_argument("--tolerance", type=float, default=1e-6, metavar="1e-6", help="how far apart scores may be")
-    same.add_argument("--skip-bad-rows", action="store_true", help="leave out and count rows with nulls")
-    over = commands.add_parser("history", help="saved states, as of days: each is a point, in this order", **style)
-    over.add_argument("states", nargs="+", metavar="STATE")
-    over.add_argument("--lang", choices=["en", "zh"], default="en", help="the page's language")
+    same.add_argument("--skip-bad-rows", action="store_true", help="skip and count rows with nulls")
+    for each in (one, same):
+        each.add_argument(
+            "--where", metavar="CONDITION", help="count only these rows: \"day = '2026-11-01' and n > 3\""
+        )
+        each.add_argument("--text", metavar="COLUMNS", default="", help="keys of CSV to keep as texts: 007, not 7")
+        each.add_argument("--columns", type=names_in, metavar="NAMES", help="names for CSV files without a header")
+    over = commands.add_parser("history", help="show saved states, as of days, in this order", **style)
+    over.add_argument("states", nargs="+", metavar="STATE", help="files of --save-state")
     for each in (same, over):
+        each.add_argument("--lang", choices=["en", "zh"], default="en", help="the page's language")
         _add_forms(each)
         each.add_argument("--html", metavar="FILE", help="write a page that opens in any browser")
-    same.add_argument("--fail-if", metavar="'steps.serving.share>0'", action="append", default=[], help="exit with 1")
+    same.add_argument(
+        "--fail-if", metavar="'steps.serving.share>0'", action="append", default=[], help="as for evaluate"
+    )
+    over.add_argument(
+        "--fail-if",
+        metavar="'auc<0.77'",
+        action="append",
+        default=[],
+        help="exit with status 1 if it holds for the last state",
+    )
     about = commands.add_parser("metrics", help="list the metrics, or describe one: metrics auc")
-    about.add_argument("name", nargs="?", metavar="NAME", help="of one: its formula, range and settings")
-    commands.add_parser("doctor", help="whether workers reach each other, and what else may be wrong")
+    about.add_argument("name", nargs="?", metavar="NAME", help="show its formula, range and settings")
+    commands.add_parser("doctor", help="check that workers reach each other, and the environment")
     return parser, one
 
 
@@ -121,13 +146,13 @@ def _classes(text: str) -> Any:
 
 
 def _slices(text: str) -> list[str]:
-    """The columns of slices; those in double quotes keep these only where a star is in them."""
+    """The columns of slices; names in double quotes keep the quotes only if they contain a star."""
     names = [(each, names_in(each, "*")) for each in separated(text)]
     return [parts[0] if len(parts) == 1 and "*" not in parts[0] else each for each, parts in names if each]
 
 
 def _parsed(given: Sequence[str]) -> argparse.Namespace:
-    """What the command line says, and a file of options that it names; what is wrong is said by argparse."""
+    """The arguments of the command line and of its file of options; argparse reports errors."""
     formats = ""
     if given[:1] == ["evaluate"] and {"-h", "--help"} & set(given):
         from fleetmetrics.files.formats import known_formats
@@ -151,7 +176,7 @@ def _parsed(given: Sequence[str]) -> argparse.Namespace:
 
 
 class _Outcome(NamedTuple):
-    """How a command ends: its exit status, and what is said on the standard error."""
+    """The end of a command: its exit status, and its text on the standard error."""
 
     status: int
     text: str = ""
@@ -194,7 +219,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _outcome(act: Callable[[], _Outcome]) -> _Outcome:
-    """What an act returns, or what it comes to if it raises: 2, the command is wrong, or 3, the data are."""
+    """The status of an action; after an error, 2 if the command is wrong, or 3 if the data are."""
     try:
         return act()
     except DataError as error:
@@ -211,7 +236,7 @@ def _outcome(act: Callable[[], _Outcome]) -> _Outcome:
 
 @contextlib.contextmanager
 def _of_the_data() -> Iterator[None]:
-    """What is wrong within is wrong with the data, and no longer with the command."""
+    """Blame errors inside on the data, no longer on the command."""
     try:
         yield
     except DataError:
@@ -221,7 +246,7 @@ def _of_the_data() -> Iterator[None]:
 
 
 def _check_outputs(args: argparse.Namespace, inputs: Sequence[Any]) -> None:
-    """Raise before anything is read if a file could not be written after, or is one of those that are read."""
+    """Raise before anything is read if an output is not writable, or is one of the inputs."""
     from fleetmetrics.evaluation.outputs import check_outputs
     from fleetmetrics.files.found import look
 
@@ -259,6 +284,7 @@ def _evaluate(args: argparse.Namespace) -> _Outcome:
         "join",
         "max_slices",
         "min_positives",
+        "rank_by",
         "draws",
         "positive",
         "logits",
@@ -329,10 +355,12 @@ def _history(args: argparse.Namespace) -> _Outcome:
     _check_outputs(args, args.states)
     with _of_the_data():
         result = history(args.states)
-        if args.html:
+    conditions, wrong = _checked(args.fail_if, result.last.to_dict())
+    with _of_the_data():
+        if args.html and wrong is None:
             result.to_html(args.html, args.lang)
         _print(lambda: show(result, result.to_dict(), args.form))
-    return _Outcome(0)
+    return _decided(conditions, wrong)
 
 
 def _consistency(args: argparse.Namespace) -> _Outcome:
@@ -351,25 +379,26 @@ def _consistency(args: argparse.Namespace) -> _Outcome:
         raise InvalidInputError("there is nothing to compare: name two or more streams, NAME=FILES")
     _check_outputs(args, list(streams.values()))
     failed(args.fail_if, *ConsistencyResult.empty(list(streams)))  # known before anything is read, if it is wrong
-    settings = {name: getattr(args, name) for name in ("label", "tolerance", "skip_bad_rows")}
+    settings = {name: getattr(args, name) for name in ("label", "tolerance", "skip_bad_rows", "where", "columns")}
     result = consistency(
         streams,
         id=_in_each("--id", args.id, list(streams)),
         score=_in_each("--score", args.score, list(streams)),
         by=[each for each in names_in(args.by) if each],
-        columns=[each for each in names_in(args.columns) if each],
+        features=[each for each in names_in(args.features) if each],
+        text=[each for each in names_in(args.text) if each],
         **settings,
     )
     held = result.failed(*args.fail_if)
     with _of_the_data():
         if args.html:
-            result.to_html(args.html)
+            result.to_html(args.html, args.lang)
         _print(lambda: show(result, result.to_dict(), args.form))
     return _Outcome(1 if held else 0, "\n".join(held))
 
 
 def _in_each(option: str, text: str, streams: Sequence[str]) -> Any:
-    """A column, or with commas one for each stream."""
+    """A column; or one for each stream, separated by commas."""
     columns = names_in(text)
     if len(columns) not in (1, len(streams)):
         raise InvalidInputError(
@@ -379,9 +408,8 @@ def _in_each(option: str, text: str, streams: Sequence[str]) -> Any:
 
 
 def _finish(args: argparse.Namespace, sides: Sequence[Any], said: Sequence[str] = ()) -> _Outcome:
-    """Save, print, and look at the conditions."""
+    """Save, print, and check the conditions."""
     from fleetmetrics.cli.terminal import show
-    from fleetmetrics.evaluation.conditions import checked
     from fleetmetrics.evaluation.result import result_of
     from fleetmetrics.evaluation.side import errors_of, save
 
@@ -394,15 +422,27 @@ def _finish(args: argparse.Namespace, sides: Sequence[Any], said: Sequence[str] 
         if errors:
             raise DataError("\n".join(errors))
         result = result_of(sides, command=args.line, said=said, always_valid=getattr(args, "always_valid", None))
-    found, conditions, wrong = result.to_dict(), [], None
-    try:
-        conditions = checked(args.fail_if, found)
-    except InvalidInputError as error:  # what was computed is shown all the same
-        wrong = error
+    found = result.to_dict()
+    conditions, wrong = _checked(args.fail_if, found)
     with _of_the_data():
         if args.html and wrong is None:
             result.to_html(args.html, args.lang, args.fail_if)
         _print(lambda: show(result, found, args.form))
+    return _decided(conditions, wrong)
+
+
+def _checked(texts: Sequence[str], found: Any) -> tuple[list[Any], InvalidInputError | None]:
+    """The outcome of conditions, or the error of one: the result is shown in any case."""
+    from fleetmetrics.evaluation.conditions import checked
+
+    try:
+        return checked(texts, found), None
+    except InvalidInputError as error:
+        return [], error
+
+
+def _decided(conditions: Sequence[Any], wrong: InvalidInputError | None) -> _Outcome:
+    """The exit status by conditions, or the error of one."""
     if wrong is not None:
         raise wrong
     held = [each.said for each in conditions if each.fails]
@@ -410,7 +450,7 @@ def _finish(args: argparse.Namespace, sides: Sequence[Any], said: Sequence[str] 
 
 
 def _print(act: Callable[[], Any]) -> None:
-    """Print; a reader that has closed the pipe is no error."""
+    """Print; a closed pipe is not an error."""
     try:
         act()
         sys.stdout.flush()

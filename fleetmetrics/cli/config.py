@@ -1,4 +1,4 @@
-"""Options in a file of TOML, in the place of a long command."""
+"""Options in a TOML file, instead of a long command."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ __all__ = ["tokens_of"]
 
 
 def tokens_of(path: str, parser: argparse.ArgumentParser, given: argparse.Namespace) -> list[str]:
-    """The options of a file as a command line has them; those that the command line itself gives win.
+    """The options of a file as tokens of a command line; options on the command line itself win.
 
     Args:
-        path: of the file.
-        parser: of the options.
-        given: what the command line says: of options that may come several times, and files, these take the place.
+        path: the file.
+        parser: the parser of the options.
+        given: the arguments of the command line: its files and repeatable options replace those of the file.
 
     Raises:
-        InvalidInputError: there is no such file or option, or a value is of another kind.
+        InvalidInputError: the file or an option does not exist, or a value has the wrong type.
     """
     options = {text[2:]: action for action in parser._actions for text in action.option_strings if text[:2] == "--"}
     options = {name: action for name, action in options.items() if name not in ("help", "config")}
@@ -50,7 +50,7 @@ def tokens_of(path: str, parser: argparse.ArgumentParser, given: argparse.Namesp
 
 
 def _text(path: str, key: str, value: Any, action: argparse.Action) -> str:
-    """A value as the command line has it."""
+    """A value as a token of the command line."""
     if action.type in (int, float):
         kinds, what = ((int,), "an integer") if action.type is int else ((int, float), "a number")
         if isinstance(value, bool) or not isinstance(value, kinds):

@@ -1,4 +1,4 @@
-"""What a terminal gets: aligned text, tables of rich where that is installed, Markdown, JSON."""
+"""Output on a terminal: aligned text, tables of rich if it is installed, Markdown, JSON."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["show"]
 
 
 def show(result: Printed, plain: Mapping[str, Any], form: str | None = None) -> None:
-    """Print a result as "JSON" or "Markdown"; or for people, by rich where it is there and the output is a terminal."""
+    """Print a result as "JSON" or "Markdown"; or as text, by rich if it is installed and the output is a terminal."""
     if form == "JSON":
         print(json.dumps(plain, indent=2))
     elif form == "Markdown":

@@ -19,6 +19,7 @@ from fleetmetrics.evaluation.asked import Asked, check_always_valid
 from fleetmetrics.evaluation.joined import common_ids
 from fleetmetrics.evaluation.result import EvaluationResult, result_of
 from fleetmetrics.evaluation.side import Side, are_files, errors_of, load, of_all_workers, of_files, of_frame, of_share
+from fleetmetrics.files.processes import processes_kept
 
 __all__ = ["EvaluationResult", "compare", "evaluate", "merge"]
 
@@ -45,6 +46,7 @@ def evaluate(
     processes: int | None = None,
     max_slices: int = 1000,
     min_positives: int = 0,
+    rank_by: str | None = None,
     draws: int = 1000,
     positive: str | None = None,
     logits: bool = False,
@@ -55,7 +57,7 @@ def evaluate(
     always_valid: int | None = None,
     communicator: Communicator | None = None,
 ) -> EvaluationResult:
-    """How good the scores in files or a data frame are: what ``fleetmetrics evaluate`` prints.
+    """Evaluate the scores in files or a data frame, as ``fleetmetrics evaluate`` does.
 
     Under a launcher every worker must call it: files are shared among the workers, a data frame is the worker's part of
     the data, and all workers get the result over all rows.
@@ -63,44 +65,45 @@ def evaluate(
     Args:
         data: files, as `fleetmetrics.files.find` takes them: paths, folders, patterns. Or a data frame of pandas,
             polars or pyarrow, or a dict of arrays: one entry, or row of ``[rows, classes]``, for each row.
-        label: the column of what is true; several: of each label.
-        score: the column of the prediction; several: of each class.
+        label: the column of the label; several: one for each label.
+        score: the column of the prediction; several: one for each class.
         task: "binary", "multiclass", "regression" or "ranking".
-        classes: how many, of a multiclass task whose score is one column; or their names, where labels are names, in
+        classes: how many, for a multiclass task whose score is one column; or their names, if labels are names, in
             the order of the scores.
-        weight: the column that says how much a row counts.
+        weight: the column of weights.
         user: the column of the user, or query, for `GAUC`, `NDCG` and others.
-        by: the columns of slices; ``"country*day"`` are those of both together. Rows without a value are one, too.
+        by: the columns of slices; ``"country*day"`` crosses two. Rows without a value form a slice, too.
         metrics: texts such as ``"auc"``, ``"ndcg@10"``, ``"pr=auc:curve=PR"``, or one with commas; None: the task's.
-        ci: the confidence of intervals, such as 0.95; None: there are none.
-        baseline: what to compare with, files or a data frame; deltas are new less old.
-        baseline_score: the column of the baseline's prediction; without ``baseline``, in the same rows: then deltas are
-            made row by row.
-        baseline_columns: what other columns are called in the baseline, by their names here: ``{"y": "label"}``.
-        join_on: the column of a row's id, in both: deltas get intervals, row by row.
-        join: "inner": only rows count whose ids both sides have; the data are read once more. None: both have the same.
-        skip_bad_rows: whether to leave out rows with nulls or values that are not allowed, and count them.
-        skip_bad_files: whether to leave out files and folders that cannot be read, and count them.
-        processes: how many share the files; None: one for each core, fewer for few data.
-        max_slices: how many slices of a column are kept, those with the most rows; the others are one, "(other)".
-        min_positives: slices with fewer rows labelled 1 are too few to tell.
-        draws: how many resamples intervals are made of, where they are.
+        ci: the confidence of intervals, such as 0.95; None: no intervals.
+        baseline: the files or data frame to compare with; deltas are new minus old.
+        baseline_score: the column of the baseline's prediction; without ``baseline``, a column of the same rows: rows
+            are then paired.
+        baseline_columns: the baseline's names of other columns, by their names here: ``{"y": "label"}``.
+        join_on: the column of a row's id, in both: pairs rows, so that deltas get intervals.
+        join: "inner": count only ids that both sides have; this reads the data once more. None: both have the same ids.
+        skip_bad_rows: whether to skip and count rows with nulls or invalid values.
+        skip_bad_files: whether to skip and count unreadable files and folders.
+        processes: how many processes share the files; None: one per core, fewer for small data.
+        max_slices: how many slices of a column to keep, those with the most rows; the others form one, "(other)".
+        min_positives: slices with fewer rows labelled 1 get no verdict.
+        rank_by: which of the metrics ranks the slices: it has their intervals and verdicts. None: the first.
+        draws: the number of resamples for intervals by resampling.
         positive: the label that counts as 1, as a text such as "click"; every other is 0. None: labels are 0 and 1.
-        logits: whether scores are log-odds, of several classes logarithms up to a constant.
-        scale: by what scores are multiplied, such as 0.01 for percent.
-        where: a condition on rows, such as ``"day = '2026-11-01' and n > 3"``; the others are left out and counted.
-        text: columns of keys whose values stay texts in CSV: 007 is "007".
-        columns: the names of the columns of CSV files that have no line of names.
-        always_valid: at about how many rows deltas are to have the narrowest intervals: these hold at all looks
-            together, at data that grow from day to day, if the number stays the same. None: they are of one look.
-        communicator: of the workers; None: the one that was set or is chosen automatically.
+        logits: whether scores are log-odds; for several classes, logarithms up to a constant.
+        scale: the factor of the scores, such as 0.01 for percent.
+        where: a condition on rows, such as ``"day = '2026-11-01' and n > 3"``; other rows are skipped and counted.
+        text: columns of keys that CSV keeps as texts: 007 is "007".
+        columns: names for the columns of CSV files without a header.
+        always_valid: the number of rows at which intervals of deltas are narrowest: they hold at all looks together,
+            as data grow from day to day, if this number stays the same. None: they hold at one look.
+        communicator: the workers' channel; None: the one that was set or is chosen automatically.
 
     Returns:
-        The result: printed, it is what the command line prints; see `EvaluationResult`.
+        The result; it prints as on the command line; see `EvaluationResult`.
 
     Raises:
-        InvalidInputError: an argument is not what it should be.
-        DataError: the data are not; the message names file, column and row.
+        InvalidInputError: an argument is invalid.
+        DataError: the data are invalid; the message names file, column and row.
         MissingLibraryError: pyarrow is not installed.
 
     Examples:
@@ -117,7 +120,7 @@ def evaluate(
         0.75
     """
     channel, trouble = channel_of(communicator)
-    alone, _share = channel.world_size == 1, slice(channel.rank, None, channel.world_size)
+    alone = channel.world_size == 1
     same = baseline is None and baseline_score is not None
     given = [data] if baseline is None and not same else [data, data if same else baseline]
 
@@ -136,6 +139,7 @@ def evaluate(
             join=join,
             max_slices=max_slices,
             min_positives=min_positives,
+            rank_by=rank_by,
             draws=draws,
             positive=positive,
             logits=logits,
@@ -176,19 +180,21 @@ def evaluate(
         return seen, sides
 
     if alone and trouble is None:
-        return _result(make()[1], always_valid=always_valid)
+        with processes_kept():
+            sides = make()[1]
+        return _result(sides, always_valid=always_valid)
     return _result(of_all_workers(channel, make, trouble), always_valid=always_valid)
 
 
 def merge(states: Sequence[Any]) -> EvaluationResult:
-    """What `evaluate` would return of all data of saved states; see `EvaluationResult.save_state`.
+    """Merge saved states into the result of `evaluate` for all their data; see `EvaluationResult.save_state`.
 
     Args:
         states: their paths.
 
     Raises:
-        DataError: they were not asked the same.
-        CorruptFileError: one is no such state.
+        DataError: they have different arguments.
+        CorruptFileError: a file is not a saved state.
     """
     paths = [path_of("states", each) for each in states]
     if not paths:
@@ -198,17 +204,17 @@ def merge(states: Sequence[Any]) -> EvaluationResult:
 
 
 def compare(new: Any, old: Any, *, always_valid: int | None = None) -> EvaluationResult:
-    """A saved state and one to compare it with, as `evaluate` does with a baseline.
+    """Compare two saved states, as `evaluate` compares with a baseline.
 
     Args:
         new: the path of the new state.
-        old: that of the old one.
-        always_valid: as `evaluate` takes it, of states that grow from day to day.
+        old: the path of the old state.
+        always_valid: as in `evaluate`, for states that grow from day to day.
 
     Raises:
-        InvalidInputError: an argument is not what it should be.
-        DataError: they were not asked the same, or intervals must hold at all looks and the states have none.
-        CorruptFileError: one is no such state.
+        InvalidInputError: an argument is invalid.
+        DataError: they have different arguments, or lack the intervals that ``always_valid`` needs.
+        CorruptFileError: a file is not a saved state.
     """
     first, second = path_of("new", new), path_of("old", old)
     check_always_valid(always_valid)

@@ -1,9 +1,10 @@
-"""What is asked of an evaluation, and the metrics that answer it."""
+"""The arguments of an evaluation, and the metrics that it needs."""
 
 from __future__ import annotations
 
 import dataclasses
 import functools
+import re
 from dataclasses import dataclass
 from typing import Any, Callable, Iterable, Mapping, Sequence
 
@@ -25,32 +26,33 @@ from fleetmetrics.wrappers.sliced import Sliced
 
 __all__ = ["Asked", "check_always_valid"]
 
-#: The slice of all keys but the largest ones.
+#: The slice of all keys except the largest ones.
 _OTHER = "(other)"
-#: Of an area there is a histogram for each draw: so few buckets are enough for an interval's width.
+#: An area has a histogram for each draw: this few buckets are enough for an interval's width.
 _COARSE = {"buckets": 512, "tolerance": None}
-#: What a report draws of these metrics of ranked answers, and at how many places.
+#: The metrics of ranked answers that a report draws, and the numbers of places.
 _AT_PLACES, _PLACES = ("ndcg", "hit_rate", "precision", "recall"), [1, 3, 10, 30, 100]
 
 
 @dataclass(frozen=True)
 class Asked:
-    """What is asked of each side; JSON holds it, and a saved state.
+    """The arguments for each side, which JSON and a saved state hold.
 
     Args:
         task: "binary", "multiclass", "regression" or "ranking".
-        columns: those of the data by what they are: "prediction", "label", "weight", "user", "id".
+        columns: the columns of the data by role: "prediction", "label", "weight", "user", "id".
         metrics: their texts; see `fleetmetrics.evaluation.named`.
-        classes: how many, of a multiclass task.
-        by: the columns of slices; those with a star between them are crossed.
-        ci: the confidence of intervals; None: there are none.
-        max_slices: how many of each column are kept, the largest.
-        min_positives: a slice of fewer has too few to tell.
-        draws: of which intervals are made.
+        classes: the number of classes of a multiclass task.
+        by: the columns of slices; a star between columns crosses them.
+        ci: the confidence of intervals; None: no intervals.
+        max_slices: the number of slices to keep of each column, the largest.
+        min_positives: a slice with fewer positives gets no verdict.
+        rank_by: the name of the metric that ranks and tests the slices; None: the first one.
+        draws: the number of resamples for intervals.
         positive, class_names, logits, scale, where, text, header: of `fleetmetrics.files.Reading`.
-        compared: whether what a comparison of slices needs is kept.
+        compared: whether to keep the states that a comparison of slices needs.
         same_rows: whether the other side's scores are in the same rows.
-        join: "inner": only rows count whose ids both sides have; None: both have the same ids.
+        join: "inner": only rows with ids of both sides count; None: both have the same ids.
         common: these ids, once they are known; no saved state has them.
     """
 
@@ -62,6 +64,7 @@ class Asked:
     ci: float | None = None
     max_slices: int = 1000
     min_positives: int = 0
+    rank_by: str | None = None
     draws: int = 1000
     positive: str | None = None
     class_names: Sequence[str] | None = None
@@ -91,6 +94,7 @@ class Asked:
         join: str | None = None,
         max_slices: int = 1000,
         min_positives: int = 0,
+        rank_by: str | None = None,
         draws: int = 1000,
         positive: str | None = None,
         logits: bool = False,
@@ -102,22 +106,16 @@ class Asked:
         same_rows: bool = False,
         always_valid: int | None = None,
     ) -> Asked:
-        """What these arguments of `fleetmetrics.evaluate` ask for.
+        """The question behind these arguments of `fleetmetrics.evaluate`.
 
-        ``compared``: whether there is a baseline; ``same_rows``: whether it is a column beside the scores.
+        ``compared``: whether there is a baseline; ``same_rows``: whether it is a column of the same rows.
 
         Raises:
-            InvalidInputError: they cannot be, or not together.
+            InvalidInputError: an argument is invalid, or contradicts another one.
         """
         choice_of(argument("task"), task, tuple(TASKS))
-        several = isinstance(score, (list, tuple))
         names = list(classes) if isinstance(classes, (list, tuple)) else None
-        if names is not None and (task != "multiclass" or (several and len(score) != len(names))):
-            raise InvalidInputError(
-                f"{argument('classes')} names the classes of {argument('task', 'multiclass')}, as many as columns of "
-                f"{argument('score')} if these are several; there are {len(names)} names, {argument('task', task)} and "
-                f"{len(score) if several else 1} column(s)"
-            )
+        _check_scores(task, label, score, names)
         if positive is not None and task != "binary":
             raise InvalidInputError(f"{argument('positive')} is the label of {argument('task', 'binary')}, not {task}")
         if logits and task not in ("binary", "multiclass"):
@@ -131,45 +129,14 @@ class Asked:
             logits=logits,
             scale=scale,
         )
-        if names is not None:
-            classes = len(names)
-        elif classes is not None:
-            classes = whole_number_of(argument("classes"), classes, 2)
-        if task != "multiclass":
-            classes = None
-        elif classes is None:
-            if not several:
-                each = argument("score", "p0,p1,p2")
-                text = f"give {argument('classes', 'N')}, or a column of each class, {each}"
-                raise InvalidInputError(f"{argument('task', 'multiclass')}: {text}")
-            classes = len(score)
-        if several and task != "multiclass" and len(score) > 1:
-            labels = len(label) if isinstance(label, (list, tuple)) else 1
-            if labels != len(score):
-                raise InvalidInputError(
-                    f"{argument('score', ','.join(map(str, score)))} are {len(score)} columns beside {labels} of "
-                    f"{argument('label')}: give as many of both, classes with {argument('task', 'multiclass')}; "
-                    f"to compare two models, give {argument('score', str(score[0]))} and "
-                    f"{argument('baseline_score', str(score[1]))}"
-                )
         if ci is not None:
             ci = number_of(argument("ci"), ci, 5e-324, 1 - 2**-53, "a number between 0 and 1, such as 0.95")
-        if join_on and not compared:
-            raise InvalidInputError(
-                f"{argument('join_on')} joins the data with those of {argument('baseline')}; give both"
-            )
-        choice_of(argument("join"), join, (None, "inner"))
-        if join and not (join_on and compared):
-            raise InvalidInputError(
-                f"{argument('join', join)} joins the data with those of {argument('baseline')} by the ids in "
-                f"{argument('join_on', 'COLUMN')}; give all three"
-            )
-        check_always_valid(always_valid)
-        if always_valid is not None and not compared:
-            raise InvalidInputError(f"{argument('always_valid')} is for deltas; give {argument('baseline')}, too")
+        elif join_on or same_rows or always_valid:
+            ci = 0.95
+        _check_comparison(compared, join_on, join, always_valid)
         if metrics is None:
             metrics = TASKS[task] + ",gauc" * (task == "binary" and bool(user))
-            metrics += ",log_loss" * (task == "multiclass" and several)
+            metrics += ",log_loss" * (task == "multiclass" and isinstance(score, (list, tuple)))
         slices = [by] if isinstance(by, str) and by else _texts("by", by or ())
         if not all(all(_crossed(each)) for each in slices):
             raise InvalidInputError(f"{argument('by')}: columns are crossed like {argument('by', 'country*day')}")
@@ -177,35 +144,33 @@ class Asked:
             raise InvalidInputError(
                 f"{argument('min_positives')} is for labels of 0 and 1, {argument('task', 'binary')}"
             )
+        _check_slices(slices, rank_by)
         columns = {"prediction": score, "label": label, "weight": weight, "user": user, "id": join_on}
         for name, column in zip(("score", "label", "weight", "user", "join_on"), columns.values()):
             _check_columns(name, column, name in ("score", "label"))
-        keys = [*filter(None, (user, join_on)), *(name for each in slices for name in _crossed(each))]
-        keys += reading.condition.names if reading.condition else []
-        odd = next((name for name in reading.text if name not in keys), None)
-        if odd is not None:
-            known = f", {', '.join(map(repr, dict.fromkeys(keys)))}" if keys else "; there are none"
-            raise InvalidInputError(f"{argument('text')} {odd!r} is none of the columns of keys{known}")
+        reading.check_texts([*filter(None, (user, join_on)), *(name for each in slices for name in _crossed(each))])
+        given = {name: list(column) if isinstance(column, tuple) else column for name, column in columns.items()}
         return Asked(
-            task,
-            {name: list(column) if isinstance(column, tuple) else column for name, column in columns.items() if column},
-            separated(metrics) if isinstance(metrics, str) else _texts("metrics", metrics),
-            classes,
-            slices,
-            ci if ci is not None or not (join_on or same_rows or always_valid) else 0.95,
-            whole_number_of(argument("max_slices"), max_slices, 1),
-            whole_number_of(argument("min_positives"), min_positives, 0),
-            whole_number_of(argument("draws"), draws, 10),
-            positive,
-            names,
-            logits,
-            float(scale),
-            where,
-            reading.text,
-            None if header is None else list(header),
-            bool(slices) and (compared or ci is not None),
-            same_rows,
-            join,
+            task=task,
+            columns={name: column for name, column in given.items() if column},
+            metrics=separated(metrics) if isinstance(metrics, str) else _texts("metrics", metrics),
+            classes=_number_of_classes(task, score, len(names) if names is not None else classes),
+            by=slices,
+            ci=ci,
+            max_slices=whole_number_of(argument("max_slices"), max_slices, 1),
+            min_positives=whole_number_of(argument("min_positives"), min_positives, 0),
+            rank_by=rank_by,
+            draws=whole_number_of(argument("draws"), draws, 10),
+            positive=positive,
+            class_names=names,
+            logits=logits,
+            scale=float(scale),
+            where=where,
+            text=reading.text,
+            header=None if header is None else list(header),
+            compared=bool(slices) and (compared or ci is not None),
+            same_rows=same_rows,
+            join=join,
         )
 
     @functools.cached_property
@@ -217,14 +182,14 @@ class Asked:
         return JoinedReading(**given, id=self.columns["id"], common=self.common) if self.common else Reading(**given)
 
     def of_baseline(self, score: Any = None, names: Mapping[str, str] | None = None) -> Asked:
-        """The same of a baseline whose columns have other names.
+        """The same for a baseline whose columns have other names.
 
         Args:
-            score: the column of its prediction; None: that of the other side, or what ``names`` say.
-            names: those of other columns there, by their names on this side.
+            score: the column of its prediction; None: that of the other side, or from ``names``.
+            names: the baseline's names of other columns, by their names on this side.
 
         Raises:
-            InvalidInputError: no column is asked for that has such a name.
+            InvalidInputError: no requested column has such a name.
         """
         names = {} if names is None else names
         if not isinstance(names, Mapping) or not all(isinstance(each, str) for both in names.items() for each in both):
@@ -252,25 +217,38 @@ class Asked:
 
     @functools.cached_property
     def named(self) -> dict[str, Named]:
-        """The metrics, by what each is called in the result."""
+        """The metrics, by their keys in the result."""
         return named(self.metrics)
 
     def _made(self, metric: Named, **more: Any) -> Any:
         return metric.made(self.task, self.classes, **more)
 
     @functools.cached_property
+    def ranking(self) -> str:
+        """What the metric is called that ranks the slices: the first that is a number, if none was chosen."""
+        if self.rank_by is None:
+            numbers = (key for key, each in self.named.items() if self._made(each).gives == "number")
+            return next(numbers, next(iter(self.named)))
+        if self.rank_by not in self.named:
+            known = ", ".join(self.named)
+            raise InvalidInputError(f"{argument('rank_by')} must be one of the metrics, {known}, not {self.rank_by!r}")
+        return self.rank_by
+
+    @functools.cached_property
     def first(self) -> Metric:
         """The metric that ranks the slices, without samples."""
-        metric: Metric = self._made(next(iter(self.named.values())))
+        metric: Metric = self._made(self.named[self.ranking])
+        if self.rank_by is not None and metric.gives != "number":
+            raise InvalidInputError(f"{argument('rank_by', self.rank_by)} is no single number, and ranks nothing")
         return metric
 
     def about(self) -> dict[str, dict[str, str]]:
-        """What each metric is, and which values are better."""
+        """The definition of each metric, and which values are better."""
         return {key: described(self._made(each)) for key, each in self.named.items()}
 
     @functools.cached_property
     def evidence(self) -> Evidence | None:
-        """How the metric that ranks the slices is tested; None: it is not, or there are no slices."""
+        """The test of the metric that ranks the slices; None if it has none, or without slices."""
         if not self.by:
             return None
         return evidence_of(self.first, "weight" in self.columns, "user" in self.columns, self.task == "ranking")
@@ -281,10 +259,10 @@ class Asked:
         own = next((each for each in ("user", "id") if each in self.columns), None)
         return own or ("row" if self.same_rows else None)
 
-    # -- the metrics that answer ------------------------------------------------------------------------------
+    # -- the metrics ------------------------------------------------------------------------------
 
     def probe(self) -> Probe[Metric]:
-        """New metrics; InvalidInputError if a metric or setting is none. Of ``columns`` only the keys are looked at."""
+        """New metrics; InvalidInputError for an invalid metric or setting. Only the keys of ``columns`` are used."""
         keys = self.named
         intervals = {key: self.interval(each) for key, each in keys.items()} if self.ci else {}
         at_k = {
@@ -320,17 +298,17 @@ class Asked:
 
     @property
     def _is_compared(self) -> bool:
-        """Whether slices are compared; rows of several labels only where something says that they belong together."""
+        """Whether slices are compared; rows of several labels only if a column says which rows belong together."""
         return self.compared and (self.unit is not None or not isinstance(self.columns["label"], list))
 
     def interval(self, metric: Named) -> Bootstrap | None:
-        """The metric with an interval, to be moved to its value; or None where it has none.
+        """The metric with an interval, to be moved to its value; None if it has no interval.
 
-        Users are drawn, else the ids by which the baseline is joined, else rows.
+        It draws users, otherwise the ids that join the baseline, otherwise rows.
         """
         made = self._made(metric)
-        ids = self.unit or (None if made.cells and "weight" not in self.columns else "row")
-        kept = made.record_metrics()  # those of all samples at once add up nothing of which a draw takes more or less
+        ids = self.unit or (None if made._cells and "weight" not in self.columns else "row")
+        kept = made._record_metrics()  # metrics of all samples at once have no per-sample sums to reweight
         if any(not isinstance(each, GroupedMetric) or each.table.order != ids for each in kept):
             return None
         if made.gives != "number":
@@ -341,7 +319,7 @@ class Asked:
         return Bootstrap(made, self.draws, confidence=self.ci, ids=ids, name=made.name)
 
     def _sizes(self) -> dict[str, Callable[[], Metric]]:
-        """What is counted beside rows, and makes the metric that does: positives, and users where they are kept."""
+        """The counts beyond rows, and functions that make their metrics: positives, and users if they are kept."""
         metrics = [self._made(each) for each in self.named.values()]
         binary = self.task == "binary" and not isinstance(self.columns.get("label"), list)
         binary = binary and (
@@ -355,9 +333,15 @@ class Asked:
         return found
 
     def _arguments(self) -> list[str]:
-        """The argument of ``add`` for each column of slices; a column may have a name that is none."""
+        """The argument of ``add`` for each column of slices; a column may have a name that is not an argument."""
         taken = ("prediction", "label", "weight", "mask", "user", "id", "row")
         return [by if by.isidentifier() and by not in taken else f"slice_{place}" for place, by in enumerate(self.by)]
+
+    def in_words(self, text: str) -> str:
+        """A warning of a metric, with the columns of slices as they were given."""
+        for name, by in zip(self._arguments(), self.by):
+            text = by.join(re.split(rf"\b{name}\b", text)) if name != by else text
+        return text
 
     def names(self) -> list[str]:
         """The columns of the data, each once."""
@@ -368,7 +352,7 @@ class Asked:
         """The column of each argument of ``add`` that the metrics need; InvalidInputError if one was not named."""
         slices = [_crossed(each) if len(_crossed(each)) > 1 else _crossed(each)[0] for each in self.by]
         given = {**self.columns, "row": ROW, **dict(zip(self._arguments(), slices))}
-        needed = {name: metric for metric in metrics.leaves() for name in metric.columns}
+        needed = {name: metric for metric in metrics._leaves() for name in metric.columns}
         for name, metric in needed.items():
             if given.get(name) is None:
                 raise InvalidInputError(
@@ -380,7 +364,7 @@ class Asked:
 
 
 def _quoted(name: str) -> str:
-    """A name that is to stand among stars."""
+    """A name to use between stars."""
     return f'"{name}"' if "*" in name else name
 
 
@@ -395,8 +379,66 @@ def _crossed(by: str) -> list[str]:
     return names_in(by, "*")
 
 
+def _check_scores(task: str, label: Any, score: Any, names: Sequence[str] | None) -> None:
+    """Raise InvalidInputError unless there are as many columns of scores as the task, labels and classes need."""
+    number = len(score) if isinstance(score, (list, tuple)) else 1
+    if names is not None and (task != "multiclass" or (isinstance(score, (list, tuple)) and number != len(names))):
+        raise InvalidInputError(
+            f"{argument('classes')} names the classes of {argument('task', 'multiclass')}, as many as columns of "
+            f"{argument('score')} if these are several; there are {len(names)} names, {argument('task', task)} and "
+            f"{number} column(s)"
+        )
+    labels = len(label) if isinstance(label, (list, tuple)) else 1
+    if number > 1 and task != "multiclass" and labels != number:
+        raise InvalidInputError(
+            f"{argument('score', ','.join(map(str, score)))} are {number} columns beside {labels} of "
+            f"{argument('label')}: give equally many of both, classes with {argument('task', 'multiclass')}; "
+            f"to compare two models, give {argument('score', str(score[0]))} and "
+            f"{argument('baseline_score', str(score[1]))}"
+        )
+
+
+def _number_of_classes(task: str, score: Any, classes: Any) -> int | None:
+    """How many classes there are, of a multiclass task."""
+    if classes is not None:
+        classes = whole_number_of(argument("classes"), classes, 2)
+    if task != "multiclass":
+        return None
+    if classes is None and not isinstance(score, (list, tuple)):
+        each = argument("score", "p0,p1,p2")
+        text = f"give {argument('classes', 'N')}, or a column of each class, {each}"
+        raise InvalidInputError(f"{argument('task', 'multiclass')}: {text}")
+    return len(score) if classes is None else int(classes)
+
+
+def _check_comparison(compared: bool, join_on: Any, join: Any, always_valid: Any) -> None:
+    """Raise InvalidInputError unless the arguments of a comparison are valid, and there is one."""
+    if join_on and not compared:
+        raise InvalidInputError(f"{argument('join_on')} joins the data with those of {argument('baseline')}; give both")
+    choice_of(argument("join"), join, (None, "inner"))
+    if join and not (join_on and compared):
+        raise InvalidInputError(
+            f"{argument('join', join)} joins the data with those of {argument('baseline')} by the ids in "
+            f"{argument('join_on', 'COLUMN')}; give all three"
+        )
+    check_always_valid(always_valid)
+    if always_valid is not None and not compared:
+        raise InvalidInputError(f"{argument('always_valid')} is for deltas; give {argument('baseline')}, too")
+
+
+def _check_slices(by: Sequence[str], rank_by: Any) -> None:
+    """Raise InvalidInputError if a column of slices comes twice, or nothing is there that a metric could rank."""
+    twice = next((each for place, each in enumerate(by) if each in by[:place]), None)
+    if twice is not None:
+        raise InvalidInputError(f"{argument('by')} names {twice!r} twice; name it once")
+    if rank_by is not None and not isinstance(rank_by, str):
+        raise InvalidInputError(f"{argument('rank_by')} must be the name of a metric, or None, not {rank_by!r:.80}")
+    if rank_by is not None and not by:
+        raise InvalidInputError(f"{argument('rank_by')} ranks slices; give {argument('by', 'COLUMN')}, too")
+
+
 def _check_columns(name: str, given: Any, several: bool) -> None:
-    """Raise InvalidInputError unless this is a column's name, or several where there may be; or None where it may."""
+    """Raise InvalidInputError unless this is a column's name, or several or None if allowed."""
     names = given if several and isinstance(given, (list, tuple)) and given else [given]
     if not all((isinstance(each, str) and each) or (each is None and not several) for each in names):
         allowed = "the name of a column" + (", or a list of names" if several else " or None")

@@ -1,4 +1,4 @@
-"""Conditions on a result, such as ``auc<0.77`` or ``any slices.slot.auc_delta.high<0``: which of them hold."""
+"""Conditions on a result, such as ``auc<0.77`` or ``any slices.slot.auc_delta.high<0``."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from fleetmetrics.vocabulary import SIZES, argument, in_shell
 __all__ = ["Checked", "ConditionError", "checked", "failed"]
 
 _CONDITION = re.compile(r"\s*(.+?)\s*(<=|>=|==|!=|<|>)\s*(\S+)\s*")
-#: What a result says beside numbers.
+#: The entries of a result that are not numbers.
 _NOT_ASKED = ("asked.", "about.")
-#: What is of slices by their keys; ``slices.slot.0.q`` is that of the first.
+#: The entries of slices by key; ``slices.slot.0.q`` is the first one's.
 _SLICES = re.compile(r"any |slices\.(?![^\[]+\.\d+(\.|$))")
-#: What a slice has beside its metrics; of a comparison, what else.
+#: The entries of a slice beside its metrics; further ones in a comparison.
 _OF_SLICE = ("rows", "share", "difference", "harm", "p", "q")
 _OF_BOTH = ("baseline_rows", "mix", "within", "added")
-#: What of these a slice with too few rows has, too.
+#: Those that a slice with too few rows has, too.
 _ALWAYS = {"rows", "share", "baseline_rows", *SIZES, "mix", "within", "added"}
-#: How many slices a text names.
+#: How many slices a text may name.
 _NAMED = 3
 _SIGNS = {"<": "lt", "<=": "le", ">": "gt", ">=": "ge", "==": "eq", "!=": "ne"}
 
@@ -34,15 +34,15 @@ class ConditionError(InvalidInputError):
 
 
 class Checked(NamedTuple):
-    """A condition, and what became of it.
+    """A condition and its outcome.
 
     Args:
         condition: its text.
-        path: of the number.
-        value: None: it is undefined.
-        fails: whether the condition holds, or the number is undefined: then the result is not good enough.
-        said: of one that fails.
-        note: of slices that have too few rows to tell, where others could.
+        path: the path of the number.
+        value: the number; None if undefined.
+        fails: whether the condition holds or the number is undefined: either blocks the release.
+        said: the text of a condition that fails.
+        note: names slices with too few rows to tell, if others had enough.
     """
 
     condition: str
@@ -54,12 +54,12 @@ class Checked(NamedTuple):
 
 
 def failed(texts: Sequence[str], result: Mapping[str, Any], unfilled: Sequence[str] = ()) -> list[str]:
-    """What to say of each condition that holds; an undefined number fails, whatever it is compared with.
+    """Return a text for each condition that holds; an undefined number fails every condition.
 
     Args:
         texts: the conditions.
         result: as JSON has it.
-        unfilled: paths below which a result that is still empty may get more.
+        unfilled: paths below which a still empty result may get more entries.
 
     Raises:
         ConditionError: a condition cannot be read, or the result has no number of that name.
@@ -98,7 +98,7 @@ def _away(value: float, number: float) -> str:
 
 
 class _Wanted(NamedTuple):
-    """What a condition says of slices: its text, a column, one key or None for any, and what of a slice."""
+    """A parsed condition on slices: its text, the column, a key or None for any, and the entry."""
 
     name: str
     column: str
@@ -107,12 +107,12 @@ class _Wanted(NamedTuple):
 
 
 def _of_slices(name: str, path: str, result: Mapping[str, Any]) -> _Wanted:
-    """What a condition on slices asks for; ConditionError if there is no such column, or nothing of that name."""
+    """Parse a condition on slices; ConditionError if there is no such column or name."""
     form = "'any slices.COLUMN.NAME<0' or 'slices.COLUMN[KEY].NAME<0'"
     some = path.startswith("any ")
     rest = path[4:].lstrip() if some else path
     if not rest.startswith("slices."):
-        raise ConditionError(f"{name}: 'any' is of slices; write {form}")
+        raise ConditionError(f"{name}: 'any' is for slices; write {form}")
     rest, columns = rest[len("slices.") :], sorted(result["slices"], key=len, reverse=True)
     column = next((each for each in columns if rest.startswith((f"{each}.", f"{each}["))), None)
     if column is None:
@@ -125,32 +125,34 @@ def _of_slices(name: str, path: str, result: Mapping[str, Any]) -> _Wanted:
         if not bracket or some:
             raise ConditionError(f"{name} must be {form}")
     elif not some:
-        raise ConditionError(f"{name}: of which slice? Write {form}")
+        raise ConditionError(f"{name}: name a slice: {form}")
     what, allowed = rest.lstrip("."), _names(result)
     if what not in allowed:
         why = ""
         if "_delta" in what and not result.get("baseline"):
             why = f"; deltas need {argument('baseline')}"
         elif what.partition(".")[2]:
-            why = "; of slices only the first metric has intervals"
+            name = what.partition("_interval.")[0].partition("_delta.")[0]
+            why = f"; intervals of slices are those of one metric: {argument('rank_by', name)} chooses it"
         raise ConditionError(f"{name}: a slice has no {what!r}{why}; there are {', '.join(allowed)}")
     return _Wanted(name, column, key, what)
 
 
 def _names(result: Mapping[str, Any]) -> list[str]:
-    """What there is of a slice."""
+    """The entries of a slice."""
     metrics = result["asked"]["metrics"]
-    found = [*metrics, *(f"{metrics[0]}_interval.{end}" for end in ("low", "high")), *_OF_SLICE]
+    first = result["asked"]["rank_by"]
+    found = [*metrics, *(f"{first}_interval.{end}" for end in ("low", "high")), *_OF_SLICE]
     some = [each for slices in result["slices"].values() for each in slices[:1]]
     found += [size for size in SIZES if not some or size in some[0]]
     if result.get("baseline"):
-        ends = (f"{metrics[0]}_delta.{end}" for end in ("low", "high", "p", "q"))
+        ends = (f"{first}_delta.{end}" for end in ("low", "high", "p", "q"))
         found += [*(f"{each}_delta" for each in metrics), *ends, *_OF_BOTH]
     return found
 
 
 def _value(entry: Mapping[str, Any], what: str) -> Any:
-    """Of a slice, as JSON has it; None: it is undefined, or there are too few rows to tell."""
+    """The value of a slice in the JSON; None if undefined, or with too few rows to tell."""
     told = entry["verdict"] != "too few" or what in _ALWAYS
     name, _, end = what.partition("_delta")
     if end or what.endswith("_delta"):
@@ -165,7 +167,7 @@ def _value(entry: Mapping[str, Any], what: str) -> Any:
 
 
 def _of_values(text: str, path: str, wanted: _Wanted, sign: str, number: float, result: Mapping[str, Any]) -> Checked:
-    """What became of a condition on slices."""
+    """The outcome of a condition on slices."""
     name, column, key, what = wanted
     of_both = "_delta" in what or what in _OF_BOTH
     entries = result["versus"].get(column, {"slices": []})["slices"] if of_both else result["slices"][column]
@@ -226,7 +228,7 @@ def _parsed(text: Any) -> tuple[str, str, float]:
 
 
 def _unknown(name: str, path: str, there: Mapping[str, Any], result: Mapping[str, Any]) -> ConditionError:
-    """The error for a path that is not there, with what may have been meant."""
+    """The error for an unknown path, with suggestions."""
     names = [each for each in there if each in result or not re.search(r"\.\d+(\.|$)", each)]
     names = [each for each in names if there[each] is None or _is_number(there[each])]
     why = ""
@@ -243,7 +245,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _by_path(found: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    """What stands under each path with dots; a delta is its value."""
+    """The value under each dotted path; for a delta, its value."""
     if not isinstance(found, (dict, list)):
         yield path, found
         return

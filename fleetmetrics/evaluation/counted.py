@@ -1,9 +1,9 @@
-"""Metrics that stand in no catalogue: what a result counts beside the metrics that were asked for."""
+"""Metrics outside the catalogue: counts of a result in addition to the requested metrics."""
 
 from __future__ import annotations
 
 import copy
-from typing import Any
+from typing import Any, Mapping, Sequence
 
 import numpy as np
 
@@ -14,16 +14,17 @@ from fleetmetrics.formulas import histogram_counts
 from fleetmetrics.metric import Declared, Metric
 from fleetmetrics.metrics.aggregation import Count
 from fleetmetrics.metrics.regression.differences import signed_error
+from fleetmetrics.state import State
 from fleetmetrics.xp.score_buckets import log_odds, odds_bounds
 
 __all__ = ["Actual", "Errors", "Joined", "Positives", "Rows"]
 
-#: Of errors and predictions, for each sign; and groups of predictions, at most.
+#: The number of cells of errors and predictions for each sign; and the most groups of predictions.
 _BINS, _GROUPS = 4096, 20
 
 
 class Rows(Count):
-    """How many rows count, whatever they weigh; those of weight 0 do not."""
+    """The number of rows that count, of any weight above 0."""
 
     declared: tuple[Declared, ...] = (Declared("total", key="rows"),)
 
@@ -32,7 +33,7 @@ class Rows(Count):
 
 
 class Positives(Metric):
-    """How many rows are labelled 1, whatever they weigh; other metrics check the labels."""
+    """The number of rows labelled 1, of any weight above 0; other metrics check the labels."""
 
     declared: tuple[Declared, ...] = (Declared("total", key="positives"),)
 
@@ -43,6 +44,9 @@ class Positives(Metric):
 
     def formula(self, total: np.ndarray) -> Any:  # noqa: D102
         return total.item()
+
+    def evaluate_many(self, values: Mapping[State, np.ndarray]) -> Sequence[Any]:  # noqa: D102
+        return values[self.states["total"]].tolist()
 
 
 class Errors(Metric):
@@ -59,9 +63,9 @@ class Errors(Metric):
 
 
 class Actual(Metric):
-    """What was true on average, by prediction: the number, the sum of the labels and that of their squares by cell.
+    """The mean label by prediction: the number, the sum of the labels and that of their squares by cell.
 
-    Cells are those of `Errors`, of which groups of equal size are made in the end.
+    Cells are those of `Errors`; groups of equal size are formed in the end.
     """
 
     requirements = ("finite_prediction", "finite_label")
@@ -82,7 +86,7 @@ class Actual(Metric):
         }
 
     def formula(self, number: np.ndarray, label: np.ndarray, square: np.ndarray) -> Any:
-        """The groups; a prediction is taken for the middle of its cell, and weighted ones have no standard error."""
+        """The groups; a prediction counts as the middle of its cell, and weighted groups have no standard error."""
         used, edges = np.flatnonzero(number), _edges()
         if not len(used):
             return dict.fromkeys(("predicted", "actual", "error"), np.zeros(0))
@@ -122,7 +126,7 @@ def _edges() -> np.ndarray:
 
 
 class Joined(Metric):
-    """Which ids there are, how often, with which labels: 128 bits in four sums of hashes, and how many rows."""
+    """A fingerprint of the ids with their labels, 128 bits in four sums of hashes, and the number of rows."""
 
     columns: tuple[str, ...] = ("id",)
     declared: tuple[Declared, ...] = (Declared("sums", (5,), "int64"),)

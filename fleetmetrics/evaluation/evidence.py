@@ -1,7 +1,7 @@
-"""What verdicts on slices need: a few sums of each slice, and how much the rows or users of the whole vary.
+"""The evidence for verdicts on slices: a few sums of each slice, and the variation of the rows or users of the whole.
 
-See `fleetmetrics.formulas.slices`. A metric says by its `quotient` of which sums it is one; the area under the ROC
-curve is tested by the histograms that it holds anyway. Other metrics, and areas of weighted rows, get no verdict.
+See `fleetmetrics.formulas.slices`. A metric's `quotient` names its sums; the area under the ROC curve is tested with
+its own histograms. Other metrics, and areas of weighted rows, get no verdict.
 """
 
 from __future__ import annotations
@@ -16,7 +16,13 @@ from fleetmetrics.batch import Batch
 from fleetmetrics.batch.hashing import integer_ids, words
 from fleetmetrics.batch.keys import keys_of
 from fleetmetrics.formulas.intervals import moments_of, products
-from fleetmetrics.formulas.slices import SliceTests, areas_against_whole, inflation_of_areas, quotients_against_whole
+from fleetmetrics.formulas.slices import (
+    SliceTests,
+    areas_against_whole,
+    inflation_of_areas,
+    inflation_of_sizes,
+    quotients_against_whole,
+)
 from fleetmetrics.metric import Linear, Metric
 from fleetmetrics.metrics.auc import AUC
 from fleetmetrics.record_metric import GroupedMetric
@@ -29,29 +35,34 @@ from fleetmetrics.xp import numpy_ops
 
 __all__ = ["Evidence", "GroupCount", "Tested", "evidence_of"]
 
-#: How many groups a hash puts the users into: what a slice keeps does not grow with the number of users.
+#: The number of groups of users by hash: the evidence of a slice does not grow with the number of users.
 _GROUPS = 1024
-#: How many groups, and buckets, of the areas of all rows are enough to see how alike the rows of a user are.
+#: Enough groups, and buckets, of the areas of all rows to measure how alike the rows of a user are.
 _FEW_GROUPS, _FEW_BUCKETS = 512, 128
-#: In how many groups a slice has a quotient of its own.
+#: The number of groups of one size from which a slice uses its own quotient.
 _MANY = 30
 
 
 class Tested(NamedTuple):
-    """The tests of the slices of a column, with intervals of the value, and what there must be more of: names."""
+    """The tests of the slices of a column, with intervals of the value, and the names of units that are too few."""
 
     tests: SliceTests
     low: np.ndarray
     high: np.ndarray
     needs: list[dict[str, int]]
 
+    def of(self, place: int) -> dict[str, Any]:
+        """The entries of a result for one of the slices."""
+        ends = {"low": self.low[place], "high": self.high[place]}
+        return {**ends, "p": self.tests.p_value[place], "needs": self.needs[place]}
+
 
 class Evidence(ABC):
-    """How a metric is tested.
+    """The test of a metric.
 
     Args:
         metric: without samples.
-        unit: what `Tested.needs` counts.
+        unit: the unit that `Tested.needs` counts.
     """
 
     metric: Metric
@@ -62,19 +73,19 @@ class Evidence(ABC):
 
     @abstractmethod
     def of_slice(self) -> Metric:
-        """A new metric of what is kept of each slice."""
+        """A new metric of the evidence of each slice."""
 
     def of_whole(self) -> Metric | None:
-        """A new metric of what is kept of all rows; None: nothing."""
+        """A new metric of the evidence of all rows; None without one."""
         return None
 
     @abstractmethod
     def tested(self, slices: Sequence[Any], whole: Any, confidence: float) -> Tested:
-        """The tests, from what those metrics have computed."""
+        """The tests, from the values of those metrics."""
 
 
 def evidence_of(metric: Metric, weighted: bool, user: bool, query: bool) -> Evidence | None:
-    """How a metric is tested; None: it is not.
+    """The test of a metric; None if it has none.
 
     Args:
         metric: of the command line, new.
@@ -83,14 +94,16 @@ def evidence_of(metric: Metric, weighted: bool, user: bool, query: bool) -> Evid
         query: whether these are called queries.
     """
     if isinstance(metric, AUC):
-        plain = metric.cells and metric.curve == "ROC" and metric.max_fpr is None and not metric.bounds
+        plain = metric._cells and metric.curve == "ROC" and metric.max_fpr is None and not metric.bounds
         return _OfAreas(metric, user) if plain and not weighted else None
     if metric.quotient is None:
         return None
     groups = "queries" if query else "users"
     if isinstance(metric, GroupedMetric):
         return _OfGroups(metric, groups)
-    return _OfUsers(metric, groups) if user else _OfRows(metric, "rows")
+    if user:
+        return _OfUsers(metric, groups)
+    return _OfWeightedRows(metric, "rows") if weighted else _OfRows(metric, "rows")
 
 
 # -- areas ------------------------------------------------------------------------------------------------
@@ -111,25 +124,25 @@ class _OfAreas(Evidence):
         return _AreasOfUsers(AUC(**few)) if self.user else None
 
     def tested(self, slices: Sequence[Any], whole: Any, confidence: float) -> Tested:
-        negative, positive = np.moveaxis(np.array(slices, np.float64), 1, 0)
+        negative, positive = zip(*slices)
         inflation = 1.0 if whole is None else inflation_of_areas(whole[:, 1], whole[:, 0])
         tests = areas_against_whole(positive, negative, confidence, inflation)
         needs = []
-        for (m, n), (least, other) in zip(zip(positive.sum(1), negative.sum(1)), tests.needed.tolist()):
-            short = {"positives": least} if m < least else {}
-            needs.append({**short, **({"negatives": other} if n < other else {})})
+        for m, n, (least, other) in zip(positive, negative, tests.needed.tolist()):
+            short = {"positives": least} if m.sum() < least else {}
+            needs.append({**short, **({"negatives": other} if n.sum() < other else {})})
         return Tested(tests, tests.low, tests.high, needs)
 
 
 class _Kept(Wrapper):
-    """What is kept for a metric, beside it."""
+    """Evidence that is kept in addition to a metric."""
 
     def _fit(self) -> None:
-        """Any metric will do."""
+        """Any metric fits."""
 
     def _adopted(self, prefix: str, shared: Shared) -> Iterable[State]:
-        self.metric.adopt(prefix, shared)
-        return list(self.metric.own_states())
+        self.metric._adopt(prefix, shared)
+        return list(self.metric._own_states())
 
     def statistics(self, batch: Batch) -> Iterable[tuple[Any, Any]]:
         return self.metric.statistics(batch)
@@ -139,8 +152,12 @@ class _Held(_Kept):
     """The only state of a metric."""
 
     def evaluate(self, values: Mapping[State, np.ndarray], carries: Mapping[Any, Any]) -> Any:
-        (state,) = self.metric.own_states()
+        (state,) = self.metric._own_states()
         return values[state]
+
+    def evaluate_many(self, values: Mapping[State, np.ndarray]) -> Sequence[Any]:
+        (state,) = self.metric._own_states()
+        return list(values[state])
 
 
 class _AreasOfUsers(_Kept):
@@ -150,8 +167,8 @@ class _AreasOfUsers(_Kept):
         self.columns = (*self.metric.columns, "user")
 
     def _adopted(self, prefix: str, shared: Shared) -> Iterable[State]:
-        self.metric.adopt(prefix, Shared())
-        (state,) = self.metric.own_states()
+        self.metric._adopt(prefix, Shared())
+        (state,) = self.metric._own_states()
         self._all = State(f"{prefix}.by_user", (_FEW_GROUPS, *state.shape), "int64", "sum", None)
         return (self._all,)
 
@@ -178,14 +195,18 @@ def _groups(batch: Batch, number: int) -> np.ndarray:
 
 
 class _OfQuotients(Evidence):
-    """Of quotients: ``[slices]`` numerators, denominators and units, and the moments of what is left of a unit."""
+    """Sums of quotients: ``[slices]`` numerators, denominators and units, and the moments of a unit's residual."""
 
-    def _tests(self, sums: Any, units: Any, square: float, cube: float, confidence: float) -> Tested:
+    def _tests(self, sums: Any, units: Any, moments: Sequence[Any], confidence: float, inflation: Any = 1.0) -> Tested:
         quotient = self.metric.quotient
         assert quotient is not None
         numerator, denominator = np.array(sums, np.float64).T
         bounds = math.nan if quotient.lowest < 0 else quotient.highest
-        tests = quotients_against_whole(numerator, denominator, units, square, cube, bounds, confidence)
+        square, cube, fourth = moments
+        fourth = fourth if quotient.lowest < 0 else 0.0  # otherwise the skewness says how far a residual goes
+        tests = quotients_against_whole(
+            numerator, denominator, units, square, cube, bounds, confidence, inflation, fourth
+        )
         ends = np.sort([[quotient.value(each) for each in end] for end in (tests.low, tests.high)], axis=0)
         enough = ~np.isnan(tests.score) | (np.array(units) >= tests.needed)
         needs = [{} if some else {self.unit: need} for some, need in zip(enough, tests.needed.tolist())]
@@ -195,6 +216,43 @@ class _OfQuotients(Evidence):
 def _residuals(products: Any, sums: Any) -> tuple[float, float]:
     """The sums of squares and cubes of ``n - R d``, where R is the quotient of the sums."""
     return moments_of(products, (1.0, -sums[0] / sums[1] if sums[1] else 0.0))
+
+
+def _fours(n: np.ndarray, d: np.ndarray) -> np.ndarray:
+    """The products of four: ``n**4``, ``n**3 d`` and so on."""
+    two, mixed, other = n * n, n * d, d * d
+    return np.stack([two * two, two * mixed, two * other, mixed * other, other * other])
+
+
+def _fourth(fours: Any, sums: Any) -> float:
+    """The sum of the fourth powers of ``n - R d``, where R is the quotient of the sums."""
+    rest = -sums[0] / sums[1] if sums[1] else 0.0
+    return max(0.0, float(sum(math.comb(4, k) * rest**k * each for k, each in enumerate(fours))))
+
+
+def _moments_of_units(sums: Any, two_and_three: Any, fours: Any) -> tuple[float, list[float], float]:
+    """Sums over all units of their residuals' squares; of cubes, also without the largest; of fourth powers.
+
+    Which side most units lie on, one large unit may hide: its cube is at most its slice's fourth powers to the power of
+    3/4.
+
+    Args:
+        sums: ``[slices, 2]``, numerators and denominators.
+        two_and_three: ``[slices, 7]``, the `products` of the units.
+        fours: ``[slices, 5]``, their products of four.
+    """
+    whole, squares, cubes, fourth, largest = np.sum(sums, axis=0), 0.0, 0.0, 0.0, 0.0
+    for own, each, four in zip(sums, two_and_three, fours):
+        even = own[1] ** 2 / each[2] if each[2] else 0.0  # units of one size that would tell as much
+        many = even >= _MANY  # then with its own quotient, or a bad slice would hide others
+        around = own if many else whole
+        square, cube = _residuals(each, around)
+        squares += square * even / (even - 1) if many else square
+        cubes += cube
+        power = _fourth(four, around)
+        fourth += power
+        largest = max(largest, math.copysign(power**0.75, cube), key=abs)
+    return squares, [cubes, cubes - largest], fourth
 
 
 class _OfRows(_OfQuotients):
@@ -208,8 +266,8 @@ class _OfRows(_OfQuotients):
         sums = [each[:2] for each in slices]
         total = sum(each[1] for each in slices)
         units = [whole[7] * each[1] / total if total else 0.0 for each in slices]  # those that count for something
-        square, cube = _residuals(whole[:7], np.sum(sums, axis=0))
-        return self._tests(sums, units, square, cube, confidence)
+        all_sums = np.sum(sums, axis=0)
+        return self._tests(sums, units, [*_residuals(whole[:7], all_sums), _fourth(whole[8:], all_sums)], confidence)
 
 
 class _Sums(_Kept):
@@ -227,20 +285,67 @@ def _linear(metric: Metric) -> Linear:
 
 
 class _Products(_Kept):
-    """The `products` of both, summed over rows; and how many rows count for something."""
+    """The `products` of both, summed over rows; the number of rows with a nonzero term; and products of four.
+
+    The latter only if the residual of a row has either sign: otherwise its skewness says how far it goes.
+    """
 
     def _adopted(self, prefix: str, shared: Shared) -> Iterable[State]:
-        self.metric.adopt(prefix, Shared())
-        self._all = State(f"{prefix}.products", (8,), "float64", "sum", None)
+        self.metric._adopt(prefix, Shared())
+        quotient = self.metric.quotient
+        assert quotient is not None
+        self._peaked = quotient.lowest < 0
+        self._all = State(f"{prefix}.products", (13 if self._peaked else 8,), "float64", "sum", None)
         return (self._all,)
 
     def statistics(self, batch: Batch) -> Iterable[tuple[Any, Any]]:
         n, d = (np.asarray(each, np.float64) for each in terms_of(self.metric, batch, _linear(self.metric)))
         sums = products([n, d]).sum(axis=1)
-        return [(self._all, np.append(sums, np.count_nonzero((n != 0) | (d != 0))))]
+        fours = _fours(n, d).sum(axis=1) if self._peaked else ()
+        return [(self._all, np.array([*sums, np.count_nonzero((n != 0) | (d != 0)), *fours]))]
 
     def evaluate(self, values: Mapping[State, np.ndarray], carries: Mapping[Any, Any]) -> Any:
         return values[self._all]
+
+
+class _OfSums(_OfQuotients):
+    """Sums of each slice's units: what `_powers` has."""
+
+    def tested(self, slices: Sequence[Any], whole: Any, confidence: float) -> Tested:
+        table = np.array(slices, np.float64)
+        squares, (cubes, others), fourth = _moments_of_units(table[:, :2], table[:, 2:9], table[:, 9:14])
+        either = [cubes, others, 2 * cubes - others]  # the next one as large may lie on either side
+        inflation = inflation_of_sizes(table[:, 4], table[:, 1])
+        return self._tests(table[:, :2], table[:, 14], [squares, either, fourth], confidence, inflation)
+
+
+def _powers(n: np.ndarray, d: np.ndarray) -> list[np.ndarray]:
+    """The numerator and the denominator of units, their products of two, three and four, and whether one is nonzero."""
+    return [n, d, *products([n, d]), *_fours(n, d), (n != 0) | (d != 0)]
+
+
+class _OfWeightedRows(_OfSums):
+    """A row of a large weight decides its slice as a user of many rows does."""
+
+    def of_slice(self) -> Metric:
+        return _SumsOfRows(self.metric)
+
+
+class _SumsOfRows(_Kept):
+    def _adopted(self, prefix: str, shared: Shared) -> Iterable[State]:
+        self.metric._adopt(prefix, Shared())
+        self._all = [State(f"{prefix}.sum_{place}", (), "float64", "sum", None) for place in range(15)]
+        return self._all
+
+    def statistics(self, batch: Batch) -> Iterable[tuple[Any, Any]]:
+        n, d = (np.asarray(each, np.float64) for each in terms_of(self.metric, batch, _linear(self.metric)))
+        plain = without_weight(batch)
+        return [
+            (state, plain.weighted_sum(np.asarray(each, np.float64))) for state, each in zip(self._all, _powers(n, d))
+        ]
+
+    def evaluate(self, values: Mapping[State, np.ndarray], carries: Mapping[Any, Any]) -> Any:
+        return [float(values[state]) for state in self._all]
 
 
 class _OfUsers(_OfQuotients):
@@ -253,13 +358,20 @@ class _OfUsers(_OfQuotients):
         with np.errstate(divide="ignore"):  # how many users have most likely filled this number of groups
             units = np.where(filled < _GROUPS, -_GROUPS * np.log1p(-filled / _GROUPS), 8 * _GROUPS)
         sums = np.stack([n.sum(axis=1), d.sum(axis=1)], 1)
-        all_sums, squares, cubes = sums.sum(axis=0), 0.0, 0.0
-        for each, own, number in zip(products([n, d]).sum(axis=2).T, sums, filled):
-            many = number >= _MANY  # then by its own quotient, or a bad slice would hide others
-            square, cube = _residuals(each, own if many else all_sums)
-            squares += square * float(number / (number - 1)) if many else square
-            cubes += cube
-        return self._tests(sums, units, squares, cubes, confidence)
+        moments = _moments_of_units(sums, products([n, d]).sum(axis=2).T, _fours(n, d).sum(axis=2).T)
+        inflation = inflation_of_sizes(_squares_of_users(d, units), sums[:, 1])
+        return self._tests(sums, units, moments, confidence, inflation)
+
+
+def _squares_of_users(groups: np.ndarray, users: np.ndarray) -> np.ndarray:
+    """Of each slice the sum over users of squares, from the sums of groups of users: ``[slices, groups]``.
+
+    Two users of a slice share a group by chance: that part of all their products is taken out of the squares of groups.
+    """
+    total, number = groups.sum(axis=1) ** 2, groups.shape[1]
+    alone = ((groups**2).sum(axis=1) - total / number) / (1 - 1 / number)
+    least: np.ndarray = total / np.maximum(users, 1)
+    return np.maximum(alone, least)
 
 
 class _SumsOfUsers(_Kept):
@@ -269,7 +381,7 @@ class _SumsOfUsers(_Kept):
         self.columns = tuple(dict.fromkeys((*self.metric.columns, "user")))
 
     def _adopted(self, prefix: str, shared: Shared) -> Iterable[State]:
-        self.metric.adopt(prefix, Shared())
+        self.metric._adopt(prefix, Shared())
         names = "numerator", "denominator"
         self._both = [State(f"{prefix}.{name}_by_user", (_GROUPS,), "float64", "sum", None) for name in names]
         return self._both
@@ -286,20 +398,15 @@ class _SumsOfUsers(_Kept):
 # -- means over users or queries ----------------------------------------------------------------------------
 
 
-class _OfGroups(_OfQuotients):
+class _OfGroups(_OfSums):
     metric: GroupedMetric
 
     def of_slice(self) -> Metric:
         return _GroupSums(self.metric)
 
-    def tested(self, slices: Sequence[Any], whole: Any, confidence: float) -> Tested:
-        table = np.array(slices, np.float64)
-        square, cube = _residuals(table[:, 2:9].sum(axis=0), table[:, :2].sum(axis=0))
-        return self._tests(table[:, :2], table[:, 9], square, cube, confidence)
-
 
 class _Grouped(GroupedMetric):
-    """Something of the groups of another metric, of its records."""
+    """Sums over the groups of another metric, from its records."""
 
     def __init__(self, metric: GroupedMetric) -> None:
         super().__init__()
@@ -315,25 +422,25 @@ class _Grouped(GroupedMetric):
 
 
 class _GroupSums(_Grouped):
-    """The numerator and the denominator, their `products`, and how many groups count for something."""
+    """The sums over groups of their `_powers`."""
 
     counts: ClassVar[tuple[str, ...]] = ("units",)  # type: ignore[misc]
 
     def sums(self) -> dict[str, tuple[int, ...]]:
-        return {f"sum_{place}": () for place in range(9)}
+        return {f"sum_{place}": () for place in range(14)}
 
     def of_groups(self, records: Records) -> dict[str, Any]:
         found = self.metric.of_groups(records)
         n, d = np.ldexp(terms_of_groups(found, _linear(self.metric)), found.get("exponent", 0))
-        sums = {f"sum_{place}": each for place, each in enumerate([n, d, *products([n, d])])}
-        return {**sums, "units": (n != 0) | (d != 0)}
+        *sums, units = _powers(n, d)
+        return {**{f"sum_{place}": each for place, each in enumerate(sums)}, "units": units}
 
     def formula(self, units: int, **sums: Any) -> Any:
         return [*(float(each) for each in sums.values()), units]
 
 
 class GroupCount(_Grouped):
-    """How many users or queries there are, by the records of a metric that keeps them."""
+    """The number of users or queries, from the records of a metric that keeps them."""
 
     counts: ClassVar[tuple[str, ...]] = ("groups",)  # type: ignore[misc]
 

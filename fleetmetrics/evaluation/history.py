@@ -10,7 +10,7 @@ from typing import Any, Iterator, Mapping, Sequence
 
 from fleetmetrics.arguments import path_of
 from fleetmetrics.errors import DataError, InvalidInputError
-from fleetmetrics.evaluation.printed import Printed, Table, clean, filled, plain
+from fleetmetrics.evaluation.printed import Printed, Table, clean, filled, number, plain
 from fleetmetrics.evaluation.result import EvaluationResult, result_of
 from fleetmetrics.evaluation.side import load
 from fleetmetrics.report.headline import change_of
@@ -21,11 +21,11 @@ __all__ = ["HistoryResult", "history"]
 
 @dataclass(frozen=True, repr=False)
 class HistoryResult(Printed):
-    """What `history` has found; printed, it is what ``fleetmetrics history`` prints.
+    """The result of `history`; it prints as ``fleetmetrics history`` does.
 
     Attributes:
         points: the result of each state by its name, in the order given.
-        warnings: what may be wrong with the points together.
+        warnings: problems of the points together.
     """
 
     points: dict[str, EvaluationResult]
@@ -38,7 +38,7 @@ class HistoryResult(Printed):
         return [name for name, value in values.items() if not isinstance(value, (dict, list)) and _scalar(value)]
 
     def to_dict(self) -> dict[str, Any]:
-        """What ``fleetmetrics history --json`` prints; what is undefined is None."""
+        """The dict that ``fleetmetrics history --json`` prints; undefined values are None."""
         about = next(iter(self.points.values())).asked.about()
         states = []
         for name, point in self.points.items():
@@ -53,21 +53,21 @@ class HistoryResult(Printed):
         return found
 
     def tables(self, lang: str = "en") -> Iterator[Table]:
-        """The values of each state, and of each metric with intervals the change from state to state.
+        """The values of each state, and for each metric with intervals the changes between states.
 
         Args:
             lang: "en" or "zh".
         """
-        words, result = Words(lang), self.to_dict()
+        return self._tables(self.to_dict(), Words(lang))
+
+    def _tables(self, result: Mapping[str, Any], words: Words) -> Iterator[Table]:
         states, about = result["states"], result["about"]
-        sizes = {"rows": words("rows", "行"), "positives": words("positives", "正样本")}
-        sizes.update(users=words("users", "用户"), queries=words("queries", "查询"))
-        there = [size for size in sizes if size in states[0]]
-        rows = [[words("state", "状态"), *(sizes[size] for size in there), *self.metrics]]
+        there = [size for size in words.sizes if size in states[0]]
+        rows = [[words("state", "状态"), *(words.sizes[size] for size in there), *self.metrics]]
         for each in states:
             counts = [f"{each.get(size, 0):,}" for size in there]
-            rows.append([clean(each["state"]), *counts, *(_number(each[metric]) for metric in self.metrics)])
-        yield Table("", rows, [self._said(words)])
+            rows.append([clean(each["state"]), *counts, *(number(each[metric]) for metric in self.metrics)])
+        yield Table("", rows, [self._said(result, words)])
         for metric in self.metrics:
             if any(f"{metric}_interval" in each for each in states):
                 yield self._of(metric, states, about[metric]["better"], words)
@@ -83,33 +83,48 @@ class HistoryResult(Printed):
             cells = [words.signed(change["value"], 6) if change.get("value") is not None else "-"]
             cells += [words.span(change, 6, sign=True) or "-", _said_of(change_of(change, better), words)]
             interval = words.span(each.get(f"{metric}_interval", {}), 6) or "-"
-            rows.append([clean(each["state"]), _number(each[metric]), interval, *cells])
+            rows.append([clean(each["state"]), number(each[metric]), interval, *cells])
             before = each
         note = words(
-            "the change is from the state before; its interval takes the states as independent",
+            "changes are from the previous state; intervals treat the states as independent",
             "变化是相对前一个状态的；其区间把各状态看作独立的",
         )
         return Table(metric, filled(rows), [note])
 
-    def _said(self, words: Words) -> str:
+    def _said(self, result: Mapping[str, Any], words: Words) -> str:
         """The first metric from the first state to the last."""
-        result = self.to_dict()
         if not self.metrics:
-            return words("no metric is a single number", "没有单一数值的指标")
+            return words("no metric has a single number", "没有单一数值的指标")
         metric, states = self.metrics[0], result["states"]
         first, last = states[0], states[-1]
-        said = f"{metric}: {_number(first[metric])} ({first['state']})"
+        said = f"{metric}: {number(first[metric])} ({first['state']})"
         if len(states) > 1:
-            said += words(" to ", " 至 ") + f"{_number(last[metric])} ({last['state']})"
+            said += words(" to ", " 至 ") + f"{number(last[metric])} ({last['state']})"
             what = _said_of(change_of(_change(first, last, metric), result["about"][metric]["better"]), words)
             said += f", {what}" if what else ""
         return clean(said)
 
-    def to_html(self, path: Any = None, lang: str = "en") -> str:
-        """One page that needs no other file: a picture of each metric, the tables, and every number as JSON.
+    def failed(self, *conditions: str) -> list[str]:
+        """Return a text for each condition that the last state satisfies; empty if it satisfies none.
 
         Args:
-            path: where to write it, whole or not at all; None: nowhere.
+            *conditions: as for `EvaluationResult.failed`.
+
+        Raises:
+            InvalidInputError: a condition cannot be read, or the result has no number of that name.
+        """
+        return self.last.failed(*conditions)
+
+    @property
+    def last(self) -> EvaluationResult:
+        """The result of the last state."""
+        return list(self.points.values())[-1]
+
+    def to_html(self, path: Any = None, lang: str = "en") -> str:
+        """Return one self-contained page: a picture of each metric, the tables, and every number as JSON.
+
+        Args:
+            path: the file to write, whole or not at all; None: no file.
             lang: "en" or "zh".
 
         Returns:
@@ -123,29 +138,30 @@ class HistoryResult(Printed):
 
         words, result = Words(lang), self.to_dict()
         pictures = []
-        for number, metric in enumerate(self.metrics):
+        for place, metric in enumerate(self.metrics):
             values = {
                 each["state"]: {"value": each[metric], **each.get(f"{metric}_interval", {})}
                 for each in result["states"]
             }
-            pictures.append(points(values, escape(metric), number))
+            pictures.append(points(values, escape(metric), place))
         title = words("History", "历史")
-        return written(page_of(title, self._said(words), self.tables(lang), result, pictures, lang), path)
+        page = page_of(title, self._said(result, words), self._tables(result, words), result, pictures, lang)
+        return written(page, path)
 
 
 def history(states: Sequence[Any]) -> HistoryResult:
-    """Saved states as points of a history, in the order given; see `EvaluationResult.save_state`.
+    """Show saved states as points of a history, in the order given; see `EvaluationResult.save_state`.
 
     Args:
         states: their paths, such as one for each day.
 
     Returns:
-        The points; printed, they are what ``fleetmetrics history`` prints.
+        The points; they print as ``fleetmetrics history`` does.
 
     Raises:
-        InvalidInputError: there are none.
-        DataError: a state is given twice, or they were not asked the same.
-        CorruptFileError: one is no such state.
+        InvalidInputError: no states were given.
+        DataError: a state is given twice, or they have different arguments.
+        CorruptFileError: a file is not a saved state.
     """
     paths = [path_of("states", each) for each in states]
     if not paths:
@@ -176,14 +192,8 @@ def _scalar(value: Any) -> bool:
     return isinstance(value, (int, float)) or getattr(value, "ndim", 1) == 0
 
 
-def _number(value: Any) -> str:
-    if value is None:
-        return "undefined"
-    return f"{value:,}" if isinstance(value, int) else f"{value:.6g}"
-
-
 def _change(before: Mapping[str, Any], after: Mapping[str, Any], metric: str) -> dict[str, float]:
-    """The change of a metric from one state to a later one, with an interval where both have one."""
+    """The change of a metric from one state to a later one, with an interval if both have one."""
     if before[metric] is None or after[metric] is None:
         return {}
     value = after[metric] - before[metric]

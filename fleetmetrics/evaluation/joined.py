@@ -1,4 +1,4 @@
-"""Which rows of one side are which of the other: the ids that both have, and whether they are the same."""
+"""The match of the rows of both sides: the ids that both have, and a check that they are the same."""
 
 from __future__ import annotations
 
@@ -38,18 +38,18 @@ def common_ids(
     skip_bad_files: bool = False,
     trouble: BaseException | None = None,
 ) -> CommonIds:
-    """The ids that both sides have, over the data of all workers: each reads those of its share.
+    """The ids that both sides have, over the data of all workers: each worker reads those of its share.
 
     Args:
         channel: of the workers.
-        questions: makes what is asked of each side, or raises what is wrong with it.
+        questions: makes the `Asked` of each side, or raises its error.
         data: files or a data frame of each side.
-        skip_bad_rows: whether rows without a value in some column do not count.
-        skip_bad_files: whether files that cannot be read do not.
-        trouble: what went wrong here before.
+        skip_bad_rows: whether to skip rows without a value in some column.
+        skip_bad_files: whether to skip unreadable files.
+        trouble: an earlier error on this worker.
 
     Raises:
-        InvalidInputError: an argument is not what it should be.
+        InvalidInputError: an argument is invalid.
         DataError: no id is on both sides.
     """
     asked: list[Asked] = []
@@ -112,10 +112,10 @@ def _nothing_common(asked: Asked) -> str:
 
 
 def _of_other_kinds(asked: Asked, kinds: Sequence[Collection[str]]) -> str:
-    """What is wrong with ids that are integers on one side, and texts on the other."""
+    """The error for ids that are integers on one side, and texts on the other."""
     column, (own, others) = asked.columns["id"], (" and ".join(sorted(each)) for each in kinds)
     how = f"{argument('text', column)} makes texts of both"
-    return f"{argument('join_on', column)}: ids are {own} here, and {others} in the baseline; {how}"
+    return f"{argument('join_on', column)}: ids are {own} here, but {others} in the baseline; {how}"
 
 
 # -- whether they are the same ----------------------------------------------------------------------------

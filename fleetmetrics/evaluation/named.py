@@ -1,4 +1,4 @@
-"""Metrics by name, as they are asked for in texts: ``auc``, ``ndcg@10``, ``pr=auc:curve=PR``."""
+"""Metrics by name, as texts: ``auc``, ``ndcg@10``, ``pr=auc:curve=PR``."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ import re
 from typing import Any, NamedTuple, Sequence
 
 import fleetmetrics
+from fleetmetrics.entries import ENTRIES, owners
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.hints import hint_of_name
 from fleetmetrics.vocabulary import RESERVED, argument
 
 __all__ = ["TASKS", "Named", "described", "kinds", "listed", "named", "separated"]
 
-#: The metrics of a task, where none are asked for.
+#: The default metrics of a task.
 TASKS = {
     "binary": "auc,log_loss,calibration,average_precision,normalized_entropy,expected_calibration_error,brier_score,"
     "click_through_rate",
@@ -29,18 +30,18 @@ _SHORT = (
     "ne=normalized_entropy r2=r2_score rmse=root_mean_squared_error"
 )
 _SPEC = re.compile(r"(?:(?P<key>[\w.-]+)=)?(?P<name>\w+)(?:@(?P<k>\d+))?(?P<settings>(?::\w+=[^:]+)*)")
-#: Between metrics; those within brackets separate none.
+#: The commas between metrics, without those within brackets.
 _COMMA = r",(?![^\[(]*[\])])"
 
 
 class Named(NamedTuple):
-    """A metric that is asked for.
+    """A requested metric.
 
     Args:
-        text: ``key=name@k:setting=value``, if all that can be is there.
-        key: what it is called in the result.
-        name: of its class.
-        k: of the first answers; None: it has none, or as a setting.
+        text: ``key=name@k:setting=value``; only the name is required.
+        key: its key in the result.
+        name: the name of its class.
+        k: the number of first answers; None: it has none, or as a setting.
         settings: as texts.
     """
 
@@ -51,7 +52,7 @@ class Named(NamedTuple):
     settings: dict[str, str]
 
     def made(self, task: str = "binary", classes: int | None = None, **more: Any) -> Any:
-        """A new metric; ``more`` are settings where its class has them and its text does not."""
+        """A new metric; ``more`` are settings that its class has and its text does not."""
         kind = self._kind()
         parameters = kind.__signature__.parameters
         more["by"] = "user"
@@ -82,7 +83,7 @@ class Named(NamedTuple):
         short = dict(each.split("=") for each in _SHORT.split())
         found = known.get(f"{name}_at_k" if self.k is not None else "") or known.get(short.get(name, name))
         if found is None:
-            hint = hint_of_name(name, {each: getattr(fleetmetrics, kind).__doc__ for each, kind in known.items()})
+            hint = hint_of_name(name, known)
             text = f"{argument('metrics')}: there is no {self.name!r}{hint}"
             raise InvalidInputError(f"{text}; `fleetmetrics metrics` lists them")
         return getattr(fleetmetrics, found)
@@ -104,7 +105,7 @@ def separated(text: str) -> list[str]:
 
 
 def named(texts: Sequence[str]) -> dict[str, Named]:
-    """The metrics that are asked for, by what each is called in the result."""
+    """The requested metrics, by their keys in the result."""
     found: dict[str, Named] = {}
     for text in texts:
         match = _SPEC.fullmatch(text)
@@ -112,9 +113,7 @@ def named(texts: Sequence[str]) -> dict[str, Named]:
             raise InvalidInputError(f"{argument('metrics')}: {text!r} must be like auc, ndcg@10, or pr=auc:curve=PR")
         key, k = match["key"] or text, match["k"]
         if key in found or key in RESERVED or key.endswith(("_interval", "_delta")):
-            raise InvalidInputError(
-                f"{argument('metrics')}: {key!r} is there already; give it another name, NAME={text}"
-            )
+            raise InvalidInputError(f"{argument('metrics')}: {key!r} is taken; give it another name, NAME={text}")
         settings = dict(part.split("=", 1) for part in match["settings"].split(":")[1:])
         found[key] = Named(text, key, match["name"], None if k is None else int(k), settings)
     if not found:
@@ -122,46 +121,28 @@ def named(texts: Sequence[str]) -> dict[str, Named]:
     return found
 
 
-#: Where values of metrics lie that are one number; the others are tables, or have no bounds that say anything.
-_RANGES = {
-    "0 to 1": "accuracy auc average_precision balanced_accuracy brier_score click_through_rate "
-    "exact_auc exact_match expected_calibration_error f1 f_beta f_beta_at_k fall_out_at_k gauc hamming_loss hit_rate "
-    "jaccard kolmogorov_smirnov map mrr ndcg precision precision_at_k r_precision recall recall_at_k specificity uauc "
-    "predicted_click_through_rate sensitivity_at_specificity specificity_at_sensitivity wu_auc xauc",
-    "-1 to 1": "cohen_kappa kendall_correlation matthews_correlation pearson_correlation spearman_correlation",
-    "up to 1": "explained_variance r2_score",
-    "from 0": "bits_per_byte bucket_error calibration copc count dcg hinge_loss log_cosh_error log_loss max_error "
-    "mean_absolute_error mean_absolute_percentage_error mean_squared_error mean_squared_log_error normalized_entropy "
-    "perplexity quantile_loss recalibrated_normalized_entropy root_mean_squared_error root_mean_squared_log_error "
-    "standard_deviation token_loss tweedie_deviance variance weighted_mean_absolute_percentage_error",
-    "0 to 2": "symmetric_mean_absolute_percentage_error",
-}
-
-
-#: Settings of every metric, which say nothing of what it computes.
+#: Settings of every metric, which do not change what it computes.
 _COMMON = ("name", "communicator", "size", "sampler", "by")
 
 
 def described(name: str) -> list[str]:
-    """What a metric is, in lines: its first line, formula, range, better direction, and settings.
+    """What a metric is, in lines: its first line, formula, range, better direction, other names, and settings.
 
     Args:
-        name: as `named` takes it.
+        name: as `named` takes it, or its name in another library, such as PCOC.
 
     Raises:
-        InvalidInputError: there is no such metric.
+        InvalidInputError: the metric does not exist.
     """
-    (asked,) = named([name]).values()
-    kind = asked._kind()
+    kind = _kind_called(name)
     text = inspect.cleandoc(kind.__doc__ or "")
     parts = [" ".join(part.split()) for part in text.partition("\nArgs:")[0].split("\n\n")]
     called = next(each for each, its in kinds().items() if its == kind.__name__)
     lines = [f"{called}: {_plain(parts[0])}", ""]
-    lines += [_plain(each) for each in parts[1:] if each.startswith(("Formula", "Undefined", "With", "By "))]
-    values = next((values for values, names in _RANGES.items() if called in names.split()), "")
-    better = {"higher": "higher values are better", "lower": "lower values are better"}
-    lines += [f"Range: {values}"] if values else []
-    lines += [f"Better: {better.get(kind.better, 'neither higher nor lower values; or it is no single number')}"]
+    lines += [_plain(each) for each in parts[1:] if each.startswith(("Formula", "With", "By "))]
+    entry = ENTRIES[kind.__name__]
+    lines += [f"Range: {entry.range}", f"Better: {entry.better(kind)}", f"Undefined: {entry.undefined}"]
+    lines += [f"Source: {entry.source}", f"Elsewhere: {entry.names}"]
     settings = _settings(text)
     parameters = [each for each in kind.__signature__.parameters.values() if each.name in settings]
     lines += ["", f"Settings, {called}:name=value:name=value"] if parameters else []
@@ -171,6 +152,18 @@ def described(name: str) -> list[str]:
     more = [each for each in kind.__signature__.parameters if each not in settings and each not in _COMMON]
     lines += ["", f"And {', '.join(more)}"] if more else []
     return [*lines, "", f"help(fleetmetrics.{kind.__name__}) says more"]
+
+
+def _kind_called(name: str) -> Any:
+    """The class of a metric by our name for it, or another library's."""
+    try:
+        (asked,) = named([name]).values()
+        return asked._kind()
+    except InvalidInputError:
+        known = {other.lower(): ours for other, ours in owners().items() if ours in kinds().values()}
+        if name.lower() not in known:
+            raise
+        return getattr(fleetmetrics, known[name.lower()])
 
 
 def _plain(text: str) -> str:
@@ -185,7 +178,7 @@ def _settings(text: str) -> dict[str, str]:
 
 
 def listed() -> list[str]:
-    """A line for each metric: its name, what it is, and what it needs beside label and score."""
+    """A line for each metric: its name, its definition, and its arguments beyond label and score."""
     lines, width = [], max(map(len, kinds()))
     for name, kind in sorted(kinds().items()):
         metric = getattr(fleetmetrics, kind)

@@ -1,4 +1,4 @@
-"""Files that are to be written: known, before anything is read, to be none of those that are."""
+"""Output files: checked, before anything is read, not to be among the inputs."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ def check_outputs(outputs: Mapping[str, str | None], inputs: Iterable[str]) -> N
     """Raise InvalidInputError if a file cannot be written, is one of those that are read, or would be written twice.
 
     Args:
-        outputs: paths by what asks for them; None: nothing does.
-        inputs: paths of what is read; "-": the standard input.
+        outputs: paths by their option; None: not requested.
+        inputs: paths of the inputs; "-": the standard input.
     """
     taken: dict[Hashable, str] = {}
     for source in inputs if any(outputs.values()) else ():
@@ -24,17 +24,17 @@ def check_outputs(outputs: Mapping[str, str | None], inputs: Iterable[str]) -> N
     for name, path in outputs.items():
         if not path:
             continue
-        if os.path.isdir(path) or not os.access(os.path.dirname(path) or ".", os.W_OK):
-            raise InvalidInputError(
-                f"{name} {path} cannot be written: it lies in no folder in which you may write a file"
-            )
+        if os.path.isdir(path):
+            raise InvalidInputError(f"{name} {path} is a folder; give the path of a file")
+        if not os.access(os.path.dirname(os.path.realpath(path)), os.W_OK):
+            raise InvalidInputError(f"{name} {path} cannot be written: its folder is missing or not writable")
         same = taken.setdefault(_identity(path), f"what {name} writes")
         if same != f"what {name} writes":
             raise InvalidInputError(f"{name} {path} would overwrite {same}; give another path")
 
 
 def _identity(path: str) -> Hashable:
-    """What is the same for each path, or link, to a file."""
+    """An identity that is the same for each path, or link, to a file."""
     with contextlib.suppress(OSError, ValueError):
         stat = os.fstat(0) if path == "-" else os.stat(path)
         return stat.st_dev, stat.st_ino

@@ -1,4 +1,4 @@
-"""What is printed of a result: aligned text, Markdown, and what a notebook shows."""
+"""A result in print: aligned text, Markdown, and HTML for a notebook."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ import numpy as np
 
 from fleetmetrics.vocabulary import SIZES, VERDICTS
 
-__all__ = ["Printed", "Table", "clean", "filled", "html_of", "laid_out", "markdown_of", "plain", "tables"]
+__all__ = ["Printed", "Table", "clean", "filled", "html_of", "laid_out", "markdown_of", "number", "plain", "tables"]
 
-#: How many slices are printed, and how many metrics beside the one that ranks them.
+#: The number of slices to print, and of metrics in addition to the one that ranks them.
 _SLICES, _BESIDE = 20, 2
-#: Of how many slices with too few rows it is said what would do.
+#: The number of slices with too few rows whose needs are printed.
 _FEW = 3
 
 
-#: What changes within a slice, by how a delta is attributed.
+#: The words for changes within a slice, by the attribution of the delta.
 _WITHIN = {"sums": "its own {}", "ranks": "its rows' ranks among all rows"}
 
 
 class Table(NamedTuple):
-    """A part of what is printed.
+    """A part of the printed result.
 
     Args:
         title: above it, or nothing.
-        rows: headers first; the first column is names, the others are numbers. Columns with nothing in them are gone.
+        rows: headers first; the first column is names, the others are numbers. Empty columns are removed.
         notes: lines below.
     """
 
@@ -43,7 +43,7 @@ class Printed:
     """A result that is printed as tables, in a shell and in a notebook alike."""
 
     def tables(self) -> Iterable[Table]:
-        """What is printed."""
+        """The printed tables."""
         raise NotImplementedError
 
     def __str__(self) -> str:
@@ -57,12 +57,12 @@ class Printed:
 
 
 def clean(text: Any) -> str:
-    """A text of the data without what a terminal would obey: as in Python's source."""
+    """A text of the data, with a terminal's control characters escaped as in Python's source."""
     return "".join(each if each.isprintable() else repr(each)[1:-1] for each in str(text))
 
 
 def plain(value: Any) -> Any:
-    """What JSON holds: named tuples as dicts, arrays as lists, nan and infinity as None."""
+    """The form in JSON: named tuples as dicts, arrays as lists, nan and infinity as None."""
     value = value._asdict() if hasattr(value, "_asdict") else value
     if isinstance(value, Mapping):
         return {str(key): plain(each) for key, each in value.items()}
@@ -91,8 +91,8 @@ def _parts(result: Mapping[str, Any]) -> Iterator[tuple[str, list[Any], list[str
             whole.append(key)
             continue
         delta = result.get(f"{key}_delta", {})
-        compared = [_number(old[key]), _number(delta.get("value"), "+"), _span(delta, "+")] if old else ["", "", ""]
-        rows.append([key, _number(result[key]), _span(result.get(f"{key}_interval", {})), *compared])
+        compared = [number(old[key]), number(delta.get("value"), "+"), _span(delta, "+")] if old else ["", "", ""]
+        rows.append([key, number(result[key]), _span(result.get(f"{key}_interval", {})), *compared])
     yield "", rows, [f"{', '.join(whole)}: no single number, see --json"] if whole else []
     yield from _versus(result)
     yield from _slices(result)
@@ -101,7 +101,7 @@ def _parts(result: Mapping[str, Any]) -> Iterator[tuple[str, list[Any], list[str
 
 
 def _versus(result: Mapping[str, Any]) -> Iterator[tuple[str, list[Any], list[str]]]:
-    """Of a comparison, for each column the slices' deltas, and what each adds to that of the whole."""
+    """For each column of a comparison, the slices' deltas, and their contributions to that of the whole."""
     share = 1 - (result["asked"].get("ci") or 0.95)
     always = result["asked"].get("always_valid")
     for by, column in result.get("versus", {}).items():
@@ -129,7 +129,7 @@ def _versus(result: Mapping[str, Any]) -> Iterator[tuple[str, list[Any], list[st
 
 
 def _said_of_both(slices: Sequence[Mapping[str, Any]], name: str, share: float) -> Iterator[str]:
-    """How many slices got which verdict, and what those need that have too few rows."""
+    """The number of slices with each verdict, and the needs of those with too few rows."""
     counts = Counter(each["verdict"] for each in slices)
     said = ", ".join(f"{counts[each]} {each}" for each in VERDICTS if counts[each])
     if said:
@@ -157,7 +157,7 @@ def _short(value: Any) -> str:
 
 
 def _slices(result: Mapping[str, Any]) -> Iterator[tuple[str, list[Any], list[str]]]:
-    """A table for each column, that first which explains most."""
+    """A table for each column, first the one that explains most."""
     share = 1 - (result["asked"].get("ci") or 0.95)
     for by, slices in result["slices"].items():
         one: Mapping[str, Any] = slices[0] if slices else {"metric": "", "metrics": {}}
@@ -167,33 +167,32 @@ def _slices(result: Mapping[str, Any]) -> Iterator[tuple[str, list[Any], list[st
         rows = [[*head, *beside]]
         for each in slices[:_SLICES]:
             size = [f"{each['rows']:,}", *(f"{each[size]:,}" for size in sizes), f"{each['share']:.2%}"]
-            harm = "-" if each["harm"] is None else _number(each["harm"])
+            harm = "-" if each["harm"] is None else number(each["harm"])
             tested = ["-" if each["q"] is None else f"{each['q']:.2g}", verdict(each)]
-            others = [_number(each["metrics"].get(other)) for other in beside]
-            apart = _number(each["difference"], "+")
-            rows.append(
-                [_slice(each["key"]), *size, _number(each["value"]), _span(each), apart, harm, *tested, *others]
-            )
+            others = [number(each["metrics"].get(other)) for other in beside]
+            apart = number(each["difference"], "+")
+            rows.append([_slice(each["key"]), *size, number(each["value"]), _span(each), apart, harm, *tested, *others])
         rest = result.get("others", {})
         said = _others(slices, rest[by]) if by in rest else []
         said += [*_said_of(slices, name, share), *_far(result["explained"].get(by), name)]
+        said += [f"intervals and verdicts are those of {name}; see --rank-by"] if beside else []
         yield f"by {clean(by)}", rows, said
 
 
 def _slice(key: Any) -> str:
-    """What a slice is called; that of rows without a key, (null)."""
+    """The name of a slice; (null) for rows without a key."""
     return "(null)" if key is None else clean(key)
 
 
 def _others(slices: Sequence[Mapping[str, Any]], number: int | None) -> list[str]:
-    """What is in the slice of all others."""
+    """The content of the slice of all others."""
     rows = sum(each["rows"] for each in slices if each["key"] == "(other)")
     more = "all others" if number is None else f"{number:,} smaller slices"
     return [f"(other) is {more}, {rows:,} rows together; see --max-slices"]
 
 
 def _said_of(slices: Sequence[Mapping[str, Any]], name: str, share: float) -> Iterator[str]:
-    """How many slices got which verdict, and how many are not in the table."""
+    """The number of slices with each verdict, and of those not in the table."""
     counts = Counter(each["verdict"] for each in slices)
     said = [f"{counts[each]} {each}{' to tell' * (each == 'too few')}" for each in VERDICTS if counts[each]]
     said += [f"{counts[None]} without a verdict"] if counts[None] else []
@@ -204,7 +203,7 @@ def _said_of(slices: Sequence[Mapping[str, Any]], name: str, share: float) -> It
     if any(each["harm"] is not None for each in slices):
         yield f"harm = share * distance from {name} of all rows, if that is worse"
     if len(slices) > _SLICES:
-        yield f"and {len(slices) - _SLICES} slices that matter less, see --json"
+        yield f"and {len(slices) - _SLICES} slices that matter less: see --json"
 
 
 def _far(spread: float | None, name: str) -> list[str]:
@@ -214,7 +213,7 @@ def _far(spread: float | None, name: str) -> list[str]:
 
 
 def verdict(entry: Mapping[str, Any]) -> str:
-    """What is said of a slice, and of one with too little in it, how much would do."""
+    """The words of a verdict on a slice, with the needs of one that is too small."""
     needs = " and ".join(f"{number:,} {name}" for name, number in entry["needs"].items())
     return (entry["verdict"] or "-") + (f": needs {needs}" if entry["verdict"] == "too few" else "")
 
@@ -225,9 +224,9 @@ def _read(data: Mapping[str, Any]) -> str:
     text = f"{data['rows']:,} rows{text}"
     text += f" in {files:,} {'file' if files == 1 else 'files'}" if files else ""
     text += "".join(f", {number:,} nulls in {clean(column)}" for column, number in data["nulls"].items() if number)
-    text += f", {data['weight_0']:,} more of weight 0" if data["weight_0"] else ""
+    text += f", {data['weight_0']:,} more with weight 0" if data["weight_0"] else ""
     text += f", {data['left_out']:,} more left out by the condition" if data["left_out"] else ""
-    text += f", {data['unmatched']:,} more whose ids are on this side only" if data["unmatched"] else ""
+    text += f", {data['unmatched']:,} more with ids on this side only" if data["unmatched"] else ""
     text += f", {data['skipped']:,} rows skipped: {clean(data['examples'][0])}" if data["examples"] else ""
     left = data["skipped_files"]
     return text + (
@@ -235,8 +234,8 @@ def _read(data: Mapping[str, Any]) -> str:
     )
 
 
-def _number(value: Any, sign: str = "", digits: int = 6) -> str:
-    """Six digits, or all of an integer."""
+def number(value: Any, sign: str = "", digits: int = 6) -> str:
+    """A number with six digits, or an integer with all."""
     if value is None:
         return "-" if sign else "undefined"
     return f"{value:{sign},}" if isinstance(value, int) else f"{value:{sign}.{digits}g}"
@@ -244,11 +243,11 @@ def _number(value: Any, sign: str = "", digits: int = 6) -> str:
 
 def _span(ends: Mapping[str, Any], sign: str = "", digits: int = 6) -> str:
     known = ends.get("low") is not None and ends.get("high") is not None
-    return f"{_number(ends['low'], sign, digits)} to {_number(ends['high'], sign, digits)}" if known else "-"
+    return f"{number(ends['low'], sign, digits)} to {number(ends['high'], sign, digits)}" if known else "-"
 
 
 def filled(rows: Sequence[Sequence[str]]) -> list[Sequence[str]]:
-    """The rows, without columns in which there is nothing."""
+    """The rows without empty columns."""
     columns = [column for place, column in enumerate(zip(*rows)) if not place or {*column[1:]} - {"", "-"}]
     return list(zip(*columns))
 
@@ -323,5 +322,5 @@ def _cells(row: Sequence[str]) -> str:
 
 
 def _width(text: str) -> int:
-    """How many places of a terminal a text takes."""
+    """The number of places that a text takes on a terminal."""
     return len(text) + sum((unicodedata.east_asian_width(c) in "WF") - bool(unicodedata.combining(c)) for c in text)

@@ -1,4 +1,4 @@
-"""What a result is made of: the same shape holds metrics first, and then what they have computed."""
+"""The shape of a result: it holds metrics first, and then their values."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ T = TypeVar("T")
 
 @dataclass
 class Slices(Generic[T]):
-    """Of the slices of one column; each computes a dict by slice.
+    """The metrics of the slices of one column; each computes a dict by slice.
 
     Args:
-        rows: how many there are.
-        values: of the metrics that were asked for.
-        sizes: how many positives, users or queries.
-        evidence: what the test of the first metric is made of.
-        compared: what its difference from a baseline is made of.
+        rows: the number of rows.
+        values: the requested metrics.
+        sizes: the numbers of positives, users or queries.
+        evidence: the evidence for the test of the first metric.
+        compared: the states for its difference from a baseline.
     """
 
     rows: T
@@ -34,19 +34,19 @@ class Slices(Generic[T]):
 
 @dataclass
 class Probe(Generic[T]):
-    """Of all rows of one side.
+    """The metrics of all rows of one side.
 
     Args:
-        rows: how many count.
-        values: of the metrics that were asked for.
-        intervals: of those that have one.
-        sizes: how many positives, users or queries.
-        slices: by each column that was asked for, in this order.
-        evidence: what the test of slices needs of all rows.
+        rows: the number of rows that count.
+        values: the requested metrics.
+        intervals: the metrics with an interval.
+        sizes: the numbers of positives, users or queries.
+        slices: by requested column, in this order.
+        evidence: the evidence of all rows for the test of slices.
         at_k: metrics of ranked answers, at several places.
-        errors: of predictions, by size.
-        actual: what was true on average, by prediction.
-        joined: which ids there are, with which labels.
+        errors: the errors of predictions, by size.
+        actual: the mean label, by prediction.
+        joined: a fingerprint of the ids with their labels.
     """
 
     rows: T
@@ -61,19 +61,19 @@ class Probe(Generic[T]):
     joined: T | None = None
 
     def collection(self) -> MetricCollection:
-        """The metrics, as one that takes rows; its keys are the paths to them."""
+        """The metrics as one collection that takes rows; its keys are the paths to them."""
         found: dict[str, Any] = {}
         _rebuilt(self, found.setdefault)
         return MetricCollection(found, name="metrics")
 
     def of(self, entries: Mapping[str, Any]) -> Probe[Any]:
-        """The same shape with the entries of `collection`, or the values that it has computed."""
+        """The same shape with the entries of `collection`, or with its values."""
         rebuilt: Probe[Any] = _rebuilt(self, lambda path, _: entries[path])
         return rebuilt
 
 
 def _rebuilt(shape: Any, fill: Callable[[str, Any], Any], path: str = "") -> Any:
-    """A shape with its leaves replaced, each by what ``fill`` makes of its path and itself."""
+    """A shape with each leaf replaced by ``fill(path, leaf)``."""
     start = f"{path} " if path else ""
     if isinstance(shape, (Probe, Slices)):
         parts = {each.name: getattr(shape, each.name) for each in dataclasses.fields(shape)}

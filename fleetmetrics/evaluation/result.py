@@ -1,4 +1,4 @@
-"""What an evaluation has found: values, intervals, deltas, slices, and what was read; all outputs are made of it."""
+"""The result of an evaluation: values, intervals, deltas, slices, and the data read; all outputs come from it."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ class Interval:
 
 @dataclass(frozen=True)
 class Delta:
-    """New less old, with an interval where there is one.
+    """New minus old, with an interval if there is one.
 
     Attributes:
-        value: of the difference.
-        interval: of it, or None.
+        value: the difference.
+        interval: its interval, or None.
     """
 
     value: float
@@ -57,20 +57,20 @@ class Delta:
 
 @dataclass(frozen=True)
 class DataRead:
-    """What was read of one side.
+    """A record of one side's data.
 
     Attributes:
-        files: their names; none of a data frame.
-        rows: how many rows there are, with those that were left out.
-        nulls: how many rows have no value in a column.
-        skipped: how many rows were left out.
+        files: their names; empty for a data frame.
+        rows: the number of rows, skipped ones included.
+        nulls: the number of rows without a value, by column.
+        skipped: the number of skipped rows.
         examples: some of these.
-        bad_files: what was left out because it cannot be read, each with the reason.
-        weight_0: how many rows have the weight 0, and count nowhere.
-        sizes: how many positives, users or queries, where these are known.
-        date: when, in ISO's form.
-        left_out: how many more rows there are, which the condition on rows has left out.
-        unmatched: how many more there are that do not count because the other side lacks their ids.
+        bad_files: the skipped files, each with the reason.
+        weight_0: the number of rows with weight 0, which count nowhere.
+        sizes: the numbers of positives, users or queries, if known.
+        date: the time of reading, in ISO format.
+        left_out: how many more rows the condition on rows has left out.
+        unmatched: how many more rows have ids that the other side lacks.
     """
 
     files: Sequence[str]
@@ -96,10 +96,10 @@ class SideResult:
     """The values of one side.
 
     Attributes:
-        values: by metric, nan where they are undefined.
-        rows: how many count.
-        data: what was read.
-        at_k: of a ranking task, some metrics by how many answers they look at.
+        values: by metric, nan if undefined.
+        rows: the number of rows that count.
+        data: a record of the data.
+        at_k: in a ranking task, some metrics by k.
     """
 
     values: dict[str, Any]
@@ -110,20 +110,20 @@ class SideResult:
 
 @dataclass(frozen=True, repr=False)
 class EvaluationResult(Printed):
-    """What `fleetmetrics.evaluate` has found; printed, it is what the command line prints.
+    """The result of `fleetmetrics.evaluate`; it prints as on the command line.
 
     Attributes:
         new: the values, over all rows.
-        baseline: those of the other side, or None.
-        intervals: of the metrics that have one.
-        deltas: new less old, of the metrics that are numbers.
-        judged: slices, worst first, and the columns by how much they explain.
-        asked: what was asked.
-        warnings: what metrics have warned of.
-        versus: of a comparison, by column, the slices' deltas, and where the whole's comes from.
-        command: the line of the shell, if it was one.
-        always_valid: at how many rows intervals of deltas are narrowest that hold at all looks together; None: they
-            are of one look.
+        baseline: the values of the other side, or None.
+        intervals: the intervals, of the metrics that have one.
+        deltas: new minus old, of the metrics that are numbers.
+        judged: the slices, worst first, and the columns by explained variation.
+        asked: the arguments.
+        warnings: the metrics' warnings.
+        versus: of a comparison, by column, the slices' deltas, and the sources of the whole delta.
+        command: the shell command, if there was one.
+        always_valid: the number of rows at which intervals of deltas are narrowest; they hold at all looks together.
+            None: they hold at one look.
     """
 
     new: SideResult
@@ -150,7 +150,7 @@ class EvaluationResult(Printed):
 
     @property
     def confidence(self) -> float:
-        """That of intervals, and one less the share of false verdicts."""
+        """The confidence of intervals; 1 minus it bounds the share of false verdicts."""
         return self.asked.ci or 0.95
 
     def __getitem__(self, metric: str) -> Any:
@@ -158,11 +158,11 @@ class EvaluationResult(Printed):
         return self.new.values[metric]
 
     def tables(self) -> Iterator[Table]:
-        """What is printed: what was read, the metrics, the slices, the warnings."""
+        """The printed tables: the data, the metrics, the slices, the warnings."""
         return tables(self.to_dict())
 
     def to_dict(self) -> dict[str, Any]:
-        """What ``fleetmetrics evaluate --json`` prints; what is undefined is None."""
+        """The dict that ``fleetmetrics evaluate --json`` prints; undefined values are None."""
         result: dict[str, Any] = {**self.new.values, "rows": self.new.rows}
         for key in self.new.values:
             if key in self.intervals:
@@ -170,6 +170,7 @@ class EvaluationResult(Printed):
             if key in self.deltas:
                 result[f"{key}_delta"] = self.deltas[key].plain()
         asked = {**self.asked.plain(), "always_valid": self.always_valid}
+        asked["rank_by"] = self.asked.ranking if self.asked.by else None
         asked = {name: value for name, value in asked.items() if value is not None}
         old, counts = self.baseline, {name.replace(" ", "_"): n for name, n in self.judged.verdicts.items()}
         result.update(
@@ -196,14 +197,14 @@ class EvaluationResult(Printed):
         return found
 
     def frame(self, by: str | None = None) -> Any:
-        """A data frame of pandas.
+        """Return a data frame of pandas.
 
         Args:
-            by: the column whose slices are the rows; None: metrics are, with ``value``, and what there is of ``low``,
-                ``high``, ``baseline``, ``delta``, ``delta_low`` and ``delta_high``.
+            by: the column whose slices are the rows; None: the metrics are the rows, with ``value`` and, where known,
+                ``low``, ``high``, ``baseline``, ``delta``, ``delta_low`` and ``delta_high``.
 
         Raises:
-            InvalidInputError: there are no slices by that column.
+            InvalidInputError: the result has no slices by that column.
             MissingLibraryError: pandas is not installed.
         """
         choice_of("by", by, (None, *self.slices))
@@ -231,18 +232,18 @@ class EvaluationResult(Printed):
         }
 
     def to_html(self, path: Any = None, lang: str = "en", conditions: Sequence[str] = ()) -> str:
-        """The report, one page that needs no other file; see `fleetmetrics.report.html`.
+        """Return the report, one self-contained page; see `fleetmetrics.report.html`.
 
         Args:
-            path: where to write it, whole or not at all; None: nowhere.
+            path: the file to write, whole or not at all; None: no file.
             lang: "en" or "zh".
-            conditions: as for `failed`; the page says which of them hold, and whether the model may go out.
+            conditions: as for `failed`; the page says which of them hold, and whether the model is ready for release.
 
         Returns:
             The page.
 
         Raises:
-            InvalidInputError: the path is that of data that were read, or cannot be written to, or a condition is none.
+            InvalidInputError: the path is one of the data or not writable, or a condition is malformed.
             MissingLibraryError: jinja2 or matplotlib is not installed.
         """
         from fleetmetrics.report import html, written
@@ -266,7 +267,7 @@ class EvaluationResult(Printed):
             The axes.
 
         Raises:
-            InvalidInputError: no metric that was asked for has such a picture.
+            InvalidInputError: no requested metric has such a picture.
             MissingLibraryError: matplotlib is not installed.
         """
         from fleetmetrics.report import PICTURES, drawn
@@ -278,38 +279,38 @@ class EvaluationResult(Printed):
         return axes
 
     def _drawn(self) -> tuple[dict[str, Any], dict[str, Any] | None]:
-        """The metrics of each side of which there are pictures."""
+        """The metrics of each side that have pictures."""
         sides = [side.members for side in self._sides]
         found = [{**side.values, "errors": side.errors, "actual": side.actual} for side in sides]
         return found[0], found[1] if found[1:] else None
 
     def save_state(self, path: Any) -> None:
-        """Write what ``fleetmetrics merge`` and ``compare`` read: what was accumulated of the new side.
+        """Write the accumulated state of the new side, for ``fleetmetrics merge`` and ``compare``.
 
         Args:
-            path: of the file, written whole or not at all.
+            path: the file, written whole or not at all.
 
         Raises:
-            InvalidInputError: the path is that of data that were read, or cannot be written to.
+            InvalidInputError: the path is one of the data, or not writable.
         """
         save(self._checked(path), self._sides[0])
 
     def _checked(self, path: Any) -> str:
-        """A path to write to, if nothing is there that was read."""
+        """The path to write to, unless it is one of the data."""
         found = path_of("path", path)
         check_outputs({"path": found}, (each for side in self._sides for each in (*side.read.files, *side.states)))
         return found
 
     def failed(self, *conditions: str) -> list[str]:
-        """What to say of each condition that holds; none: all is well.
+        """Return a text for each condition that holds; empty if none holds.
 
         Args:
             *conditions: such as ``"auc<0.77"`` or ``"auc_delta.low<0"``; the names are those of `to_dict`, with dots.
-                Of slices, ``"slices.country[de].auc<0.7"`` or ``"any slices.slot.auc_delta.high<0"``: a warning says
-                which slices have too few rows to tell.
+                For slices, ``"slices.country[de].auc<0.7"`` or ``"any slices.slot.auc_delta.high<0"``: a warning names
+                slices with too few rows to tell.
 
         Raises:
-            InvalidInputError: a condition is none, or the result has no number of that name.
+            InvalidInputError: a condition is malformed, or the result has no number of that name.
         """
         found = checked(conditions, self.to_dict())
         for each in found:
@@ -330,13 +331,13 @@ def result_of(
 
     Args:
         sides: one or two.
-        command: the line of the shell.
+        command: the shell command.
         said: warnings so far.
-        joined: whether to look if ids that are joined are the same ones.
+        joined: whether to check that joined ids are the same.
         always_valid: see `EvaluationResult`.
 
     Raises:
-        DataError: they are not, or there are no intervals.
+        DataError: the joined ids differ, or the intervals are missing.
     """
     new, texts = sides[0], list(said)
     if always_valid is not None and new.asked.ci is None:
@@ -369,9 +370,9 @@ def result_of(
 def _versus(new: Probe[Any], old: Probe[Any], asked: Asked, weighing: Weighing) -> dict[str, ColumnDelta]:
     """The slices of both sides."""
     numbers = [name for name, value in new.values.items() if _is_number(value) and _is_number(old.values[name])]
-    if not numbers or numbers[0] != next(iter(new.values)):
+    name = asked.ranking
+    if name not in numbers:
         return {}
-    name = numbers[0]
     groups = "queries" if asked.task == "ranking" else "users"
     grouped = isinstance(asked.first, GroupedMetric) or asked.unit == "user"
     whole = Whole(asked.first, name, new.values[name], old.values[name], groups if grouped else "rows")
@@ -385,7 +386,7 @@ def _versus(new: Probe[Any], old: Probe[Any], asked: Asked, weighing: Weighing) 
 
 
 def _side_result(side: Side, values: Probe[Any]) -> SideResult:
-    """What one side has come to; rows of weight 0 count nowhere, and ``data`` says how many there are."""
+    """The result of one side; rows of weight 0 count nowhere, and ``data`` has their number."""
     read = side.read
     data = DataRead(
         read.files,
@@ -430,7 +431,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _less(one: BootstrapResult, other: BootstrapResult) -> BootstrapResult:
-    """The interval of the difference: who is drawn for one side is drawn for the other, too."""
+    """The interval of the difference: both sides draw the same users."""
     found = bootstrap_result.bare(math.nan, one.replicates - other.replicates, 0, None, one.confidence)
     return found._replace(value=one.value - other.value)
 

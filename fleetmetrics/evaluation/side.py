@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import functools
 import os
+import re
 import warnings
 from collections import Counter
 from dataclasses import dataclass, replace
@@ -54,15 +55,15 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Side:
-    """What was made of one side's data.
+    """The evaluated data of one side.
 
     Args:
-        asked: what its metrics answer.
+        asked: the arguments.
         metrics: the collection of `Asked.probe`.
-        read: what was read.
-        error: of a file that could not be used; the metrics hold the others.
-        baseline: whether it is the other side: replicates of its counts are drawn from other numbers.
-        states: the files of saved states that it was made of.
+        read: a record of the data read.
+        error: the error of an unusable file; the metrics hold the others.
+        baseline: whether it is the other side: replicates of its counts are drawn with another seed.
+        states: the files of saved states behind it.
     """
 
     asked: Asked
@@ -88,7 +89,7 @@ class Side:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             values = self._drawn().compute_local()
-        said += [f"{'baseline: ' if self.baseline else ''}{each.message}" for each in caught]
+        said += [f"{'baseline: ' if self.baseline else ''}{self.asked.in_words(str(each.message))}" for each in caught]
         return self._shape.of(values)
 
     def _sliced(self) -> list[Sliced]:
@@ -96,12 +97,12 @@ class Side:
         return [each.rows for each in self.members.slices if isinstance(each.rows, Sliced)]
 
     def others(self) -> dict[str, int | None]:
-        """How many slices are in the one of all others, by column; None: nobody knows."""
+        """The number of slices in "(other)", by column; None: unknown."""
         found = {by: metric.kept_of for by, metric in zip(self.asked.by, self._sliced())}
         return {by: of - self.asked.max_slices if of else None for by, of in found.items() if of is not None}
 
     def _drawn(self) -> MetricCollection:
-        """The metrics, with draws of this side: of counts they are made at the end, so any saved state has them."""
+        """The metrics, with draws of this side: counts are drawn at the end, so any saved state has them."""
         if not self.baseline:
             return self.metrics
         view = copy.copy(self.metrics)
@@ -134,11 +135,11 @@ def of_files(
 
     Args:
         paths: of the files.
-        everybodys: those of all workers, who keep the same slices; none: the same files.
-        bad: what was meant to be read beside them, and cannot be.
-        asked: what is asked of them.
+        everybodys: the paths of all workers, which keep the same slices; none: the same files.
+        bad: further files that cannot be read.
+        asked: the arguments.
         baseline: whether they are the other side.
-        close: nothing more is to come of their users.
+        close: whether the users of these data have no samples elsewhere.
         **settings: of `fleetmetrics.files.evaluate`.
     """
     metrics = asked.probe().collection()
@@ -148,7 +149,7 @@ def of_files(
     if (
         close
         and not placed
-        and {each.table.columns[0] for each in metrics.record_metrics()} == {"user"}
+        and {each.table.columns[0] for each in metrics._record_metrics()} == {"user"}
         and "-" not in paths
     ):
         settings["complete_by"] = "user"
@@ -179,11 +180,11 @@ def of_share(
 
     Args:
         files: as `fleetmetrics.files.find` takes them.
-        asked: what is asked of them.
-        channel: of the workers who share them.
-        skip_bad_files: whether to leave out and count files that cannot be read.
-        processes: how many share them here, where this worker is alone.
-        close: nothing more is to come of their users, if this worker is alone.
+        asked: the arguments.
+        channel: the channel of the workers that share them.
+        skip_bad_files: whether to skip and count unreadable files.
+        processes: the number of processes that share them, if this worker is alone.
+        close: whether a single worker's users have no samples elsewhere.
         **settings: further ones of `of_files`.
     """
     alone = channel.world_size == 1
@@ -202,12 +203,12 @@ def of_share(
 
 
 def shared_files(files: Any, channel: Communicator, skip_bad_files: bool) -> tuple[list[str], list[str]]:
-    """The paths of the files that workers share, and what is wrong with those that are left out.
+    """The paths of the files that workers share, and the reasons for those left out.
 
     Args:
         files: as `fleetmetrics.files.find` takes them.
         channel: of the workers.
-        skip_bad_files: whether files that cannot be read are left out.
+        skip_bad_files: whether to leave out unreadable files.
     """
     paths, bad = look(files) if skip_bad_files else (find(files), [])
     if channel.world_size > 1 and "-" in paths:
@@ -225,7 +226,7 @@ def framed(frame: Any, wanted: Columns, baseline: bool) -> Any:
 
     Args:
         frame: the data.
-        wanted: the columns that are asked for.
+        wanted: the requested columns.
         baseline: whether these are the other side.
     """
     try:
@@ -241,10 +242,10 @@ def of_frame(
 
     Args:
         frame: the data.
-        asked: what is asked of them.
+        asked: the arguments.
         baseline: whether they are the other side.
-        whole: whether this is all of the side; if not, which slices are the largest is seen later.
-        skip_bad_rows: whether to leave out rows with nulls or values that are not allowed, and count them.
+        whole: whether this is all of the side; otherwise the largest slices are chosen later.
+        skip_bad_rows: whether to skip and count rows with nulls or invalid values.
     """
     metrics = asked.probe().collection()
     columns = asked.columns_of(metrics)
@@ -254,7 +255,7 @@ def of_frame(
     table = framed(frame, wanted, baseline)
     if whole:
         choose_largest(metrics, [table], slices, asked.max_slices, reading=asked.reading)
-    # Rows have numbers of their own on each side: without ids, they are drawn apart.
+    # Rows have different numbers on each side: without ids, the sides are drawn independently.
     first = 1 << 62 if baseline and not asked.same_rows else 0
     metrics, read = of_tables([table], metrics, columns, skip_bad_rows, name, first, asked.reading)
     return Side(asked, metrics, read, "", baseline)
@@ -264,23 +265,30 @@ def of_frame(
 
 
 def save(path: str, side: Side) -> None:
-    """Write a side, whole or not at all."""
+    """Write a side, whole or not at all; a link stays, and the file that it leads to is written."""
     arrays = {("", name): array for name, array in side.metrics.state_dict().items()}
-    write_arrays(path, arrays, {"version": __version__, "asked": side.asked.plain(), "read": side.read})
+    write_arrays(
+        os.path.realpath(path), arrays, {"version": __version__, "asked": side.asked.plain(), "read": side.read}
+    )
 
 
 def load(paths: Sequence[str], like: str, *, baseline: bool = False) -> tuple[Side, list[str]]:
-    """What `save` has written to files as one side, and what to warn of.
+    """Read files of `save` as one side, with warnings.
 
     Args:
-        paths: of the files.
-        like: a file of which the same was asked: of the columns of the other side, only what they are.
+        paths: the files.
+        like: a file with the same arguments; the columns of the other side may have other names.
         baseline: whether this is the other side.
 
     Raises:
         CorruptFileError: a file is something else.
-        DataError: not the same was asked, a file is of another version, or some data are in two states.
+        DataError: there is no such file, the arguments differ, a file has another version, or some data are in two
+            states.
     """
+    for path in paths:
+        if not os.path.exists(path) and re.search(r"[*?[]", path):
+            why = "the shell alone replaces patterns, where they have no quotes and match something"
+            raise DataError(f"there is no file {path}; {why}")
     path, (_, note) = like, read_arrays(like, lambda *_: False)
     reads: list[tuple[str, Read]] = []
 
@@ -307,14 +315,14 @@ def load(paths: Sequence[str], like: str, *, baseline: bool = False) -> tuple[Si
     except FleetMetricsError:
         raise
     except MISFITS as error:
-        raise CorruptFileError(f"{path}: --save-state has not written this ({type(error).__name__}: {error})") from None
+        raise CorruptFileError(f"{path}: not written by --save-state ({type(error).__name__}: {error})") from None
     said = [f"{state} lacks {_listed(read.bad_files)}" for state, read in reads if read.bad_files]
     said += _counted_twice(reads)
     return Side(asked, metrics, together(read for _, read in reads), "", baseline, tuple(paths)), said
 
 
 def _alike(asked: Mapping[str, Any], baseline: bool) -> dict[str, Any]:
-    """What must be the same of two states: of a baseline the columns may have other names."""
+    """The arguments that two states must share: a baseline's columns may have other names."""
     alike = {name: each for name, each in asked.items() if name != "header"}
     if not baseline:
         return alike
@@ -328,7 +336,7 @@ def _listed(bad: Sequence[str]) -> str:
 
 
 def _counted_twice(reads: Sequence[tuple[str, Read]]) -> list[str]:
-    """What to warn of where rows may count twice; DataError where they do."""
+    """The warning if rows may count twice; DataError if they do."""
     for state, number in Counter(os.path.realpath(state) for state, _ in reads).items():
         if number > 1:
             raise DataError(f"{state} is given {number} times: its rows would count {number} times; name it once")
@@ -349,8 +357,9 @@ def _counted_twice(reads: Sequence[tuple[str, Read]]) -> list[str]:
                         "rows that were there before count twice"
                     )
             elif before[1] == source.path:
-                where = f"in {before[0]} and in {state}" if before[0] != state else f"twice in {state}"
-                raise DataError(f"{source.path} is {where}: its rows would count twice; merge each file once")
+                raise DataError(
+                    f"{source.path} is in {before[0]} and in {state}: its rows would count twice; merge each file once"
+                )
             elif before[0] != state:  # in one state, that was asked for
                 said.append(
                     f"{before[1]}, which is in {before[0]}, and {source.path}, in {state}, look the same in size, "
@@ -360,7 +369,7 @@ def _counted_twice(reads: Sequence[tuple[str, Read]]) -> list[str]:
 
 
 def errors_of(sides: Sequence[Side]) -> list[str]:
-    """What is wrong with the data of sides: files that could not be used, and a label that none has."""
+    """The errors in the data of sides: unusable files, and a label that no file has."""
     errors = [side.error for side in sides if side.error]
     for side in sides:
         asked, positives = side.asked, side.members.sizes.get("positives")
@@ -393,16 +402,16 @@ def of_workers(
     finish: Callable[[list[Side]], Any],
     trouble: BaseException | None = None,
 ) -> Any:
-    """Bring what each worker makes of its share to rank 0, and tell all what ``finish`` makes of it there.
+    """Bring each worker's part to rank 0, and give all workers the result of ``finish`` there.
 
     Args:
         channel: of the workers.
-        make: makes this worker's sides, and says which files it sees: the others must see the same.
-        finish: looked at on rank 0 only; what it returns is fit for `pack`.
-        trouble: what went wrong here before.
+        make: makes this worker's sides, and names the files that it sees: the others must see the same.
+        finish: called on rank 0 only; returns values that `pack` takes.
+        trouble: an earlier error on this worker.
 
     Raises:
-        FleetMetricsError: what went wrong on a worker, the same on all.
+        FleetMetricsError: the error of a worker, the same on all.
     """
     sides: Sequence[Side] = ()
     letter = Letter(None)
@@ -417,9 +426,9 @@ def of_workers(
             differs = difference(each, were_asked[0])
             if differs:
                 text = differs.replace(", here ", " on rank 0, here ")
-                raise InvalidInputError(f"rank {rank} is asked something else than rank 0: {text}")
+                raise InvalidInputError(f"rank {rank} got other arguments than rank 0: {text}")
         if any(each != saw[0] for each in saw):
-            raise DataError("the workers do not see the same files; put them where all of them see them")
+            raise DataError("the workers do not see the same files; put them on a file system that all workers share")
         done = finish([_together(side, parts) for side, parts in zip(sides, zip(*made))])
         return Letter(*pack(done, False, "what all workers have made"))
 
@@ -434,7 +443,7 @@ def of_all_workers(
     Args:
         channel: of the workers.
         make: as for `of_workers`.
-        trouble: what went wrong here before.
+        trouble: an earlier error on this worker.
     """
     sides: list[Side] = []
 
@@ -448,12 +457,12 @@ def of_all_workers(
 
 
 def _packed(sides: Sequence[Side]) -> list[list[Any]]:
-    """What another worker needs of sides."""
+    """The parts of sides that another worker needs."""
     return [[_plain(side.read), side.error, side.metrics.state_dict()] for side in sides]
 
 
 def _plain(read: Read) -> list[Any]:
-    """What was read, as JSON holds it; see `read_of`."""
+    """A record of the data read, as JSON holds it; see `read_of`."""
     return [*read._replace(sources=[list(each) for each in read.sources])]  # type: ignore[arg-type]
 
 

@@ -1,8 +1,8 @@
-"""The slices of a result: what each is worth, whether that is more than chance, and what it costs the whole.
+"""The slices of a result: the value of each, its verdict, and its cost for the whole.
 
-A slice is worse, better or, of a metric that has no better values, different if that is beyond chance: if its q-value
-is at most one less the confidence. So of all slices that are called so, in all columns together, no more than that
-share is expected to be false.
+A slice is worse, better or, for a metric without better values, different if its difference is beyond chance: if its
+q-value is at most one minus the confidence. So of all such verdicts, in all columns together, no more than that share
+is expected to be false.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from typing import Any, Mapping, Sequence
 import numpy as np
 
 from fleetmetrics.evaluation.asked import Asked
-from fleetmetrics.evaluation.evidence import Evidence
 from fleetmetrics.evaluation.probe import Probe, Slices
 from fleetmetrics.formulas.slices import false_discovery_rates
 from fleetmetrics.vocabulary import VERDICTS
@@ -24,23 +23,23 @@ __all__ = ["Judged", "SliceResult", "judged"]
 
 @dataclass(frozen=True)
 class SliceResult:
-    """A slice; what is not known is nan.
+    """A slice; unknown numbers are nan.
 
     Attributes:
         key: the value of the column.
-        rows: how many rows it has.
-        sizes: how many positives, users or queries, where these are known.
-        share: of all rows.
-        metric: the metric that ranks the slices; empty: none has a single number.
-        value: of that metric.
+        rows: the number of its rows.
+        sizes: the numbers of positives, users or queries, if known.
+        share: its share of all rows.
+        metric: the metric that ranks the slices; empty if no metric is a single number.
+        value: its value of that metric.
         low: lower end of an interval for it.
         high: its upper end.
-        difference: how far the value is from that of all rows.
+        difference: the value minus that of all rows.
         harm: the share times the distance, if the slice is worse.
-        p: of the hypothesis that the slice is a random sample of all rows.
-        q: the share of false calls among all slices that are called with at most this one.
+        p: the p-value of the hypothesis that the slice is a random sample of all rows.
+        q: the share of false verdicts among all slices with at most this q-value.
         verdict: "worse", "different", "better", "within chance" or "too few"; None: there is no test.
-        needs: how many positives, rows or users would do, where there are too few.
+        needs: the numbers of positives, rows or users needed, if there are too few.
         metrics: the values of all metrics that are single numbers.
     """
 
@@ -62,7 +61,7 @@ class SliceResult:
 
     @property
     def within_chance(self) -> bool | None:
-        """Whether chance may have made the difference; None: nobody knows."""
+        """Whether the difference may be chance; None: unknown."""
         return None if self.verdict in (None, "too few") else self.verdict == "within chance"
 
     def plain(self) -> dict[str, Any]:
@@ -73,14 +72,14 @@ class SliceResult:
 
 @dataclass(frozen=True)
 class Judged:
-    """What a result says of slices.
+    """The slices of a result.
 
     Attributes:
-        slices: by column, that first which explains most; worst first.
-        explained: by column, how far from all rows slices lie beyond chance.
-        verdicts: how many slices got each.
-        least_q: of what is worse or different; 1: nothing is.
-        others: by column, how many more slices are together in "(other)"; None: nobody knows.
+        slices: by column, first the one that explains most; worst slices first.
+        explained: by column, the distance of slices from all rows beyond chance.
+        verdicts: the number of slices with each verdict.
+        least_q: the smallest q-value of worse or different slices; 1 without any.
+        others: by column, the number of slices in "(other)"; None: unknown.
     """
 
     slices: dict[str, list[SliceResult]] = field(default_factory=dict)
@@ -92,7 +91,7 @@ class Judged:
 
 @dataclass(frozen=True)
 class _Tested:
-    """A slice with what only its verdict is made of: the standard error and the score of its distance."""
+    """A slice with the standard error and the score of its distance, which only its verdict uses."""
 
     slice: SliceResult
     error: float = math.nan
@@ -100,14 +99,14 @@ class _Tested:
 
 
 def judged(values: Probe[Any], asked: Asked) -> Judged:
-    """What the result says of slices.
+    """Judge the slices of a result.
 
     Args:
-        values: of one side.
-        asked: of which ``ci`` is one less the share of the slices that are called beyond chance, and are not.
+        values: the values of one side.
+        asked: the arguments; ``ci`` is one minus the share of false verdicts.
     """
     by, better, confidence = asked.by, asked.first.better, asked.ci or 0.95
-    tables = [_table(values, inside, asked.evidence, confidence) for inside in values.slices]
+    tables = [_table(values, inside, asked, confidence) for inside in values.slices]
     tables = [[_if_enough(each, asked.min_positives) for each in table] for table in tables]
     every = [each for table in tables for each in table]
     rates = iter(false_discovery_rates([each.slice.p for each in every]).tolist())
@@ -125,10 +124,11 @@ def judged(values: Probe[Any], asked: Asked) -> Judged:
     )
 
 
-def _table(values: Probe[Any], inside: Slices[Any], evidence: Evidence | None, confidence: float) -> list[_Tested]:
+def _table(values: Probe[Any], inside: Slices[Any], asked: Asked, confidence: float) -> list[_Tested]:
     """The slices of a column, each with its numbers and its test."""
     numbers = [name for name, value in values.values.items() if np.ndim(value) == 0]
-    first, tested = numbers[0] if numbers else "", None
+    first = asked.ranking if asked.ranking in numbers else numbers[0] if numbers else ""
+    evidence, tested = asked.evidence, None
     if evidence and inside.evidence and inside.rows:
         tested = evidence.tested([inside.evidence[key] for key in inside.rows], values.evidence, confidence)
     found = []
@@ -144,18 +144,15 @@ def _table(values: Probe[Any], inside: Slices[Any], evidence: Evidence | None, c
             value,
             difference=value - values.values[first] if first else math.nan,
             metrics=metrics,
+            **({} if tested is None else tested.of(at)),
         )
-        if tested is None:
-            found.append(_Tested(each))
-            continue
-        test = tested.tests
-        each = replace(each, low=tested.low[at], high=tested.high[at], p=test.p_value[at], needs=tested.needs[at])
-        found.append(_Tested(each, test.error[at], test.score[at]))
+        test = None if tested is None else tested.tests
+        found.append(_Tested(each) if test is None else _Tested(each, test.error[at], test.score[at]))
     return found
 
 
 def _if_enough(tested: _Tested, positives: int) -> _Tested:
-    """A slice with its test; without, if it has fewer positives than were asked for."""
+    """A slice with its test; without one if it has fewer positives than ``min_positives``."""
     each = tested.slice
     if each.sizes.get("positives", positives) >= positives:
         return tested
@@ -164,7 +161,7 @@ def _if_enough(tested: _Tested, positives: int) -> _Tested:
 
 
 def _called(tested: _Tested, rate: float, better: str, share: float) -> SliceResult:
-    """A slice with its verdict, and the harm that it does: only what is worse than the whole does any."""
+    """A slice with its verdict and its harm, which only slices worse than the whole have."""
     each, said = tested.slice, None
     side = each.difference if math.isnan(tested.score) else tested.score  # by users, of the slices among each other
     worse = bool(side) and (side < 0) == (better == "higher")
@@ -179,14 +176,14 @@ def _called(tested: _Tested, rate: float, better: str, share: float) -> SliceRes
 
 
 def _weight(each: SliceResult) -> tuple[Any, ...]:
-    """What is worst comes first; then what differs most for its size, and what has no value last."""
+    """The worst slices come first, then those that differ most for their size; slices without a value come last."""
     rank = VERDICTS.index(each.verdict or "within chance")
     effect = each.share * abs(each.difference)
     return rank, -each.harm if each.harm > 0 else 0.0, math.isnan(effect), -effect, str(each.key)
 
 
 def _explained(table: Sequence[_Tested]) -> float:
-    """How far from the whole a row's slice lies beyond what chance explains: the root of the mean square over rows."""
+    """The distance of a row's slice from the whole beyond chance: the root of the mean square over rows."""
     tested = [each for each in table if not math.isnan(each.slice.p)]
     rows = sum(each.slice.rows for each in tested)
     if not rows:

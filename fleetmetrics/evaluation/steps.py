@@ -1,4 +1,4 @@
-"""What was found of streams: each of them, the steps from one to the next, and the result that is printed."""
+"""The result for streams: each stream, the steps from one to the next, and the printed result."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ from typing import Any, Iterator, Sequence
 
 from fleetmetrics.evaluation.conditions import failed
 from fleetmetrics.evaluation.printed import Printed, Table, clean, filled, plain
+from fleetmetrics.report.words import Words
 
 __all__ = ["DIGITS", "ODDS", "ConsistencyResult", "Step", "StepSlice", "Stream"]
 
 #: Scores that differ by 10 to the minus these are counted, and log-odds that differ by these; some are printed.
 DIGITS, ODDS = tuple(range(1, 10)), (0.001, 0.01, 0.1, 1.0)
 _DIGITS, _ODDS = (1, 3, 5, 7), (0.1, 1.0)
-#: How many slices of a column are printed.
+#: The number of slices of a column to print.
 _SLICES = 10
 
 
@@ -23,16 +24,18 @@ class Stream:
     """One stream.
 
     Attributes:
-        files: how many there are.
-        rows: how many rows it has.
-        skipped: how many were left out.
-        auc: over the ids that all streams have; None without labels.
-        calibration: of the same, predicted over observed; None without labels.
+        files: the number of files.
+        rows: the number of rows.
+        skipped: the number of rows skipped because a value is missing.
+        left_out: the number of other rows left out by the condition.
+        auc: the AUC over the ids that all streams have; None without labels.
+        calibration: predicted over observed for the same ids; None without labels.
     """
 
     files: int
     rows: int
     skipped: int
+    left_out: int = 0
     auc: float | None = None
     calibration: float | None = None
 
@@ -42,9 +45,9 @@ class StepSlice:
     """The rows of a step with one key.
 
     Attributes:
-        key: of the slice; None of rows without one.
-        rows: how many.
-        differ: in how many the scores differ.
+        key: the key of the slice; None for rows without one.
+        rows: the number of rows.
+        differ: the number of rows whose scores differ.
     """
 
     key: Any
@@ -62,20 +65,20 @@ class Step:
     """From one stream to the next, over the ids that both have.
 
     Attributes:
-        before: the name of the first of the two.
-        after: that of the second.
-        rows: how many ids both have.
-        missing: how many ids only ``before`` has.
-        added: how many only ``after`` has.
-        differ: in how many rows the scores differ by more than the tolerance.
-        digits: for d = 1, ..., 9, in how many rows they differ by at least ``10**-d``.
-        odds: in how many rows the log-odds differ by at least 0.001, 0.01, 0.1 and 1; empty unless all scores are
+        before: the name of the first stream.
+        after: the name of the second stream.
+        rows: the number of ids in both.
+        missing: the number of ids in ``before`` only.
+        added: the number of ids in ``after`` only.
+        differ: the number of rows whose scores differ by more than the tolerance.
+        digits: for d = 1, ..., 9, the number of rows whose scores differ by at least ``10**-d``.
+        odds: the numbers of rows whose log-odds differ by at least 0.001, 0.01, 0.1 and 1; empty unless all scores are
             probabilities.
         mean_log_odds: the mean distance of the log-odds; None unless all scores are probabilities.
         largest: the largest difference of two scores.
-        example: the id where that is.
-        columns: by column, in how many rows the values differ.
-        slices: by column of slices, those with the largest share of rows that differ first.
+        example: the id of that row.
+        features: by column, the number of rows whose values differ.
+        slices: by column of slices, first those with the largest share of rows that differ.
     """
 
     before: str
@@ -89,7 +92,7 @@ class Step:
     mean_log_odds: float | None = 0.0
     largest: float = 0.0
     example: Any = None
-    columns: dict[str, int] = field(default_factory=dict)
+    features: dict[str, int] = field(default_factory=dict)
     slices: dict[str, list[StepSlice]] = field(default_factory=dict)
 
     @property
@@ -98,7 +101,7 @@ class Step:
         return self.differ / self.rows if self.rows else math.nan
 
     def plain(self) -> dict[str, Any]:
-        """What the result's JSON is made of."""
+        """The form in the result's JSON."""
         slices = {
             by: [{**vars(each), "share": each.share} for each in slices[:1000]] for by, slices in self.slices.items()
         }
@@ -109,13 +112,13 @@ class Step:
 
 @dataclass(frozen=True, repr=False)
 class ConsistencyResult(Printed):
-    """What `consistency` has found; printed, it is what ``fleetmetrics consistency`` prints.
+    """The result of `consistency`; it prints as ``fleetmetrics consistency`` does.
 
     Attributes:
-        streams: by name, in the order in which they were given.
+        streams: by name, in the given order.
         steps: from each stream to the next.
-        tolerance: how far apart scores may be.
-        common: how many ids all streams have.
+        tolerance: the largest distance of equal scores.
+        common: the number of ids in all streams.
     """
 
     streams: dict[str, Stream]
@@ -132,7 +135,7 @@ class ConsistencyResult(Printed):
         """
         steps = [Step(*pair) for pair in zip(names, names[1:])]
         found = cls({name: Stream(0, 0, 0) for name in names}, steps, 0.0, 0).to_dict()
-        return found, [f"steps.{step.after}.{each}" for step in steps for each in ("columns", "slices")]
+        return found, [f"steps.{step.after}.{each}" for step in steps for each in ("features", "slices")]
 
     @property
     def departs(self) -> str | None:
@@ -145,7 +148,7 @@ class ConsistencyResult(Printed):
         return next((step for step in self.steps if step.differ), None)
 
     def to_dict(self) -> dict[str, Any]:
-        """What ``fleetmetrics consistency --json`` prints; what is undefined is None."""
+        """The dict that ``fleetmetrics consistency --json`` prints; undefined values are None."""
         found: dict[str, Any] = plain(
             {
                 "streams": {name: vars(stream) for name, stream in self.streams.items()},
@@ -158,7 +161,7 @@ class ConsistencyResult(Printed):
         return found
 
     def failed(self, *conditions: str) -> list[str]:
-        """What to say of each condition that holds; none: all is well.
+        """Return a text for each condition that holds; empty if none holds.
 
         Args:
             *conditions: such as ``"steps.serving.share>0.001"``; the names are those of `to_dict`, with dots.
@@ -168,11 +171,12 @@ class ConsistencyResult(Printed):
         """
         return failed(conditions, self.to_dict())
 
-    def to_html(self, path: Any = None) -> str:
-        """One page that needs no other file, with the tables and every number as JSON.
+    def to_html(self, path: Any = None, lang: str = "en") -> str:
+        """Return one self-contained page, with the tables and every number as JSON.
 
         Args:
-            path: where to write it, whole or not at all; None: nowhere.
+            path: the file to write, whole or not at all; None: no file.
+            lang: "en" or "zh".
 
         Returns:
             The page.
@@ -183,60 +187,81 @@ class ConsistencyResult(Printed):
         from fleetmetrics.report import written
         from fleetmetrics.report.tables import page_of
 
-        return written(page_of("Consistency of streams", self._said(), self.tables(), self.to_dict()), path)
+        words = Words(lang)
+        title, said = words("Consistency of streams", "各路数据的一致性"), self._said(words)
+        return written(page_of(title, said, self.tables(lang), self.to_dict(), lang=lang), path)
 
-    def tables(self) -> Iterator[Table]:
-        """The streams, the steps, and for the first step that differs its columns and slices."""
-        rows = [["", "files", "rows", "missing", "added", "auc", "calibration"]]
+    def tables(self, lang: str = "en") -> Iterator[Table]:
+        """The streams, the steps, and for the first step that differs its features and slices.
+
+        Args:
+            lang: "en" or "zh".
+        """
+        words = Words(lang)
+        some = any(stream.left_out for stream in self.streams.values())
+        counts = words("files,rows,left out,missing,added", "文件,行,条件排除,缺少,新增").split(",")
+        rows = [["", *counts, "auc", words("calibration", "校准")]]
         steps = {step.after: step for step in self.steps}
         for name, stream in self.streams.items():
             step = steps.get(name)
             gaps = [f"{step.missing:,}", f"{step.added:,}"] if step else ["-", "-"]
             numbers = ["-" if each is None else f"{each:.6g}" for each in (stream.auc, stream.calibration)]
-            rows.append([clean(name), f"{stream.files:,}", f"{stream.rows:,}", *gaps, *numbers])
-        yield Table("", filled(rows), [f"{self.common:,} ids are in all streams"])
+            left_out = f"{stream.left_out:,}" if some else ""
+            rows.append([clean(name), f"{stream.files:,}", f"{stream.rows:,}", left_out, *gaps, *numbers])
+        common = words(f"{self.common:,} ids are in all streams", f"{self.common:,} 个 id 在所有各路中")
+        yield Table("", filled(rows), [common])
         head = [
-            "rows whose scores differ by",
-            f"more than {self.tolerance:g}",
+            words("rows whose scores differ by", "分数相差达到下列值的行"),
+            words(f"more than {self.tolerance:g}", f"超过 {self.tolerance:g}"),
             *(f"1e-{each}" for each in _DIGITS),
+            *(words(f"{each:g} in log-odds", f"对数几率 {each:g}") for each in _ODDS),
         ]
-        rows = [[*head, *(f"{each:g} in log-odds" for each in _ODDS), "largest"]]
+        rows = [[*head, words("largest", "最大")]]
         for step in self.steps:
             shares = [step.differ, *(step.digits[each] for each in _DIGITS)]
             odds = [_percent(step.odds[each], step.rows) if step.odds else "-" for each in _ODDS]
-            name = f"{clean(step.before)} to {clean(step.after)}"
-            rows.append([name, *(_percent(each, step.rows) for each in shares), *odds, f"{step.largest:.3g}"])
-        yield Table("", rows, [self._said()])
+            rows.append(
+                [_named(step, words), *(_percent(each, step.rows) for each in shares), *odds, f"{step.largest:.3g}"]
+            )
+        yield Table("", rows, [self._said(words)])
         if self._departing:
-            yield from _where(self._departing)
+            yield from _where(self._departing, words)
 
-    def _said(self) -> str:
+    def _said(self, words: Words) -> str:
         step = self._departing
         if step is None:
-            return f"all scores are alike, to {self.tolerance:g}"
-        return (
-            f"{clean(step.after)} departs first: {_percent(step.differ, step.rows)} of its scores differ from "
-            f"{clean(step.before)}, most at id {clean(step.example)}"
+            return words(f"all scores agree within {self.tolerance:g}", f"所有分数一致，误差不超过 {self.tolerance:g}")
+        before, after, share = clean(step.before), clean(step.after), _percent(step.differ, step.rows)
+        return words(
+            f"{after} departs first: {share} of its scores differ from {before}, most at id {clean(step.example)}",
+            f"{after} 最先出现差异：{share} 的分数与 {before} 不同，差异最大的 id 是 {clean(step.example)}",
         )
 
 
-def _where(step: Step) -> Iterator[Table]:
-    """In which columns and slices the rows of a step differ."""
-    if step.columns:
-        rows = [["column", "values that differ"]]
-        rows += [[clean(column), _percent(number, step.rows)] for column, number in step.columns.items()]
-        yield Table(f"{clean(step.before)} to {clean(step.after)}", rows, [])
+def _named(step: Step, words: Words) -> str:
+    return words("{} to {}", "{} 至 {}").format(clean(step.before), clean(step.after))
+
+
+def _where(step: Step, words: Words) -> Iterator[Table]:
+    """The features and slices in which the rows of a step differ."""
+    if step.features:
+        rows = [[words("feature", "特征"), words("values that differ", "不同的值")]]
+        rows += [[clean(feature), _percent(number, step.rows)] for feature, number in step.features.items()]
+        yield Table(_named(step, words), rows, [])
     for by, slices in step.slices.items():
-        rows = [[clean(by), "rows", "scores that differ"]]
+        rows = [[clean(by), words("rows", "行"), words("scores that differ", "不同的分数")]]
         for each in slices[:_SLICES]:
             key = "(null)" if each.key is None else clean(each.key)
             rows.append([key, f"{each.rows:,}", _percent(each.differ, each.rows)])
-        more = [f"and {len(slices) - _SLICES:,} slices that differ less"] if len(slices) > _SLICES else []
-        yield Table(f"{clean(step.before)} to {clean(step.after)}, by {clean(by)}", rows, more)
+        rest = len(slices) - _SLICES
+        more = [words(f"and {rest:,} slices that differ less", f"以及差异更小的 {rest:,} 个切片")] if rest > 0 else []
+        yield Table(
+            words(f"{_named(step, words)}, by {clean(by)}", f"{_named(step, words)}，按 {clean(by)}"), rows, more
+        )
 
 
 def _percent(number: int, of: int) -> str:
-    """A share; one of few rows is not taken for none, nor one of nearly all for all."""
+    """A share in words: a few rows do not print as none, nor nearly all rows as all."""
     if 0 < number < of:
         return "<0.01%" if number / of < 1e-4 else ">99.99%" if number / of > 0.9999 else f"{number / of:.2%}"
     return f"{number / of if of else math.nan:.0%}"

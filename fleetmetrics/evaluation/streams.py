@@ -1,4 +1,4 @@
-"""Whether streams of predictions, such as training and serving, score the same rows alike."""
+"""Compare streams of predictions, such as training and serving, row by row."""
 
 from __future__ import annotations
 
@@ -19,10 +19,11 @@ from fleetmetrics.files.passes import Share
 from fleetmetrics.metric import Metric
 from fleetmetrics.metrics.auc import AUC
 from fleetmetrics.metrics.click_through import Calibration
+from fleetmetrics.reading import Reading
 
 __all__ = ["consistency"]
 
-#: The bytes of a row of one stream while it is compared, beside those of each further column.
+#: The bytes of a row of one stream during the comparison, without those of further columns.
 _PER_ROW, _PER_COLUMN = 96, 16
 
 
@@ -33,32 +34,39 @@ def consistency(
     score: str | Mapping[str, str],
     label: str | None = None,
     by: str | Sequence[str] = (),
-    columns: str | Sequence[str] = (),
+    features: str | Sequence[str] = (),
     tolerance: float = 1e-6,
     skip_bad_rows: bool = False,
+    where: str | None = None,
+    text: str | Sequence[str] = (),
+    columns: Sequence[str] | None = None,
     memory: int | None = None,
 ) -> ConsistencyResult:
-    """Whether two or more streams give the same rows the same scores: training and serving, or each step between.
+    """Check that two or more streams give the same rows the same scores: training and serving, or each step between.
 
-    Rows are joined by their ids. Each stream is compared with the one before it, so give them in the order in which the
-    data go through them. The files are read several times where their rows do not fit into memory together.
+    Rows are joined by their ids. Each stream is compared with the one before it, so give them in the order of the
+    data flow. If the rows do not fit into memory together, the files are read several times.
 
     Args:
         streams: files by name, as `fleetmetrics.files.find` takes them.
-        id: the column of a row's id, integers or texts, which no two rows of a stream share; a dict: by stream.
+        id: the column of a row's id, integers or texts, unique in a stream; a dict: by stream.
         score: the column of the prediction; a dict: by stream.
-        label: the column of the first stream that says what is true, 0 or 1; None: there are no AUC and calibration.
-        by: columns of the first stream: slices.
-        columns: further columns of numbers in every stream, such as features; those that differ are counted.
+        label: the column of the label in the first stream, 0 or 1; None: no AUC and calibration.
+        by: columns of the first stream, to slice by.
+        features: further columns of numbers in every stream; those that differ are counted.
         tolerance: how far apart two scores may be, times the larger of 1 and their size.
-        skip_bad_rows: whether to leave out rows with nulls, and count them.
-        memory: how many bytes to use, about; None: half of the machine's.
+        skip_bad_rows: whether to skip and count rows with nulls.
+        where: a condition on the rows of every stream, such as ``"day = '2026-11-01'"``; other rows are skipped and
+            counted.
+        text: columns of ids and slices that CSV keeps as texts: 007 is "007".
+        columns: names for the columns of CSV files without a header.
+        memory: about how many bytes to use; None: half of the machine's.
 
     Returns:
         The streams and the steps between them.
 
     Raises:
-        InvalidInputError: an argument is not what it should be.
+        InvalidInputError: an argument is invalid.
         DataError: a file cannot be read, an id comes twice in a stream, or two streams have no id in common.
 
     Examples:
@@ -75,11 +83,14 @@ def consistency(
     if not isinstance(streams, Mapping) or len(streams) < 2 or not all(isinstance(name, str) for name in streams):
         raise InvalidInputError(f"streams must be a dict of two or more streams, files by name, not {streams!r:.80}")
     names = list(streams)
-    more = [columns] if isinstance(columns, str) else texts_of("columns", columns)
+    more = [features] if isinstance(features, str) else texts_of("features", features)
     keys = [by] if isinstance(by, str) else texts_of("by", by)
     number_of("tolerance", tolerance, 0, allowed="a number from 0 on")
     ids, scores = _by_stream("id", id, names), _by_stream("score", score, names)
     flag_of("skip_bad_rows", skip_bad_rows)
+    texts = [text] if isinstance(text, str) and text else texts_of("text", text or ())
+    reading = Reading(header=columns, text=texts, where=where)
+    reading.check_texts([*ids.values(), *keys])
     readers: list[_Reader] = []
     for name, files in streams.items():
         given: dict[str, Any] = {"prediction": [scores[name], *more], "id": ids[name]}
@@ -87,7 +98,7 @@ def consistency(
             given.update({f"by {place}": column for place, column in enumerate(keys)})
             if label is not None:
                 given["label"] = label
-        readers.append(_Reader(name, find(files), given, skip_bad_rows))
+        readers.append(_Reader(name, find(files), given, skip_bad_rows, reading))
     comparison = _Comparison(names, tolerance, more, keys)
     number = _passes(readers, len(more) + len(keys), memory)
     for place in range(number):
@@ -122,7 +133,7 @@ class _Rows(NamedTuple):
 
 
 class _Kept(Metric):
-    """What is read, as it is."""
+    """The data as read."""
 
     def __init__(self, keys: Sequence[str]) -> None:
         super().__init__()
@@ -136,24 +147,27 @@ class _Kept(Metric):
 class _Reader:
     """Reads a stream, some of its ids at a time."""
 
-    def __init__(self, name: str, paths: Sequence[str], columns: Mapping[str, Any], skip: bool) -> None:
-        self.name, self.paths, self.columns, self.skip = name, paths, columns, skip
+    def __init__(
+        self, name: str, paths: Sequence[str], columns: Mapping[str, Any], skip: bool, reading: Reading
+    ) -> None:
+        self.name, self.paths, self.columns = name, paths, columns
+        self.settings: Any = {"skip_bad_rows": skip, "reading": reading}
         self.keys = [each for each in columns if each.startswith("by ")]
-        self.total = self.left_out = 0
+        self.total = self.skipped = self.left_out = 0
 
     def parts(self, share: Share | None = None) -> Iterator[tuple[Read, Sequence[Mapping[str, Any]]]]:
-        """What was read of each file, and its pieces."""
+        """A record of each file's data, and its pieces."""
         for path in self.paths:
-            kept, read = evaluate_file(
-                path, lambda: _Kept(self.keys), self.columns, skip_bad_rows=self.skip, share=share
-            )
+            kept, read = evaluate_file(path, lambda: _Kept(self.keys), self.columns, share=share, **self.settings)
             yield read, kept.parts
 
     def rows(self, share: Share) -> _Rows:
         """The rows of a share; DataError if an id comes twice."""
         parts: list[Mapping[str, Any]] = []
         for read, pieces in self.parts(share):
-            self.total, self.left_out = self.total + read.rows, self.left_out + read.skipped
+            self.total += read.rows
+            self.skipped += read.skipped
+            self.left_out += read.left_out
             parts += pieces
         ids = np.concatenate([np.zeros(0, np.int64), *(integer_ids(part["id"]) for part in parts)])
         order = np.argsort(ids, kind="stable")
@@ -161,7 +175,7 @@ class _Reader:
         twice = np.flatnonzero(ids[1:] == ids[:-1])
         if len(twice):
             which = f"stream {self.name!r}, column {self.columns['id']!r}"
-            raise DataError(f"{which}: {self.id_of(ids[twice[0]])!r} comes twice; an id must be of one row")
+            raise DataError(f"{which}: {self.id_of(ids[twice[0]])!r} comes twice; an id must name one row")
         width = len(self.columns["prediction"])
         values = np.concatenate([np.zeros((0, width)), *(part["prediction"] for part in parts)])[order]
         label = None
@@ -170,22 +184,22 @@ class _Reader:
         return _Rows(ids, values, label, [_keys_of([part[key] for part in parts], order) for key in self.keys])
 
     def id_of(self, number: int) -> Any:
-        """The id that became this integer; one that was a text is looked for."""
+        """The original id behind this integer; texts are looked up."""
         for _, pieces in self.parts():
             for part in pieces:
                 found = np.flatnonzero(integer_ids(part["id"]) == number)
                 if len(found):
                     ids = part["id"][found[:1]]
                     return (ids.texts() if isinstance(ids, Coded) else ids)[0].item()
-        raise AssertionError(f"{number} is the id of no row")
+        raise AssertionError(f"{number} is not the id of a row")
 
 
 class _Comparison:
-    """The steps between streams, and their values, of rows that come in shares."""
+    """The steps between streams, and their values, from rows in shares."""
 
-    def __init__(self, names: Sequence[str], tolerance: float, columns: Sequence[str], by: Sequence[str]) -> None:
-        self.names, self.tolerance, self.columns, self.by = names, tolerance, columns, by
-        self.steps = [Step(*pair, columns=dict.fromkeys(columns, 0)) for pair in zip(names, names[1:])]
+    def __init__(self, names: Sequence[str], tolerance: float, features: Sequence[str], by: Sequence[str]) -> None:
+        self.names, self.tolerance, self.features, self.by = names, tolerance, features, by
+        self.steps = [Step(*pair, features=dict.fromkeys(features, 0)) for pair in zip(names, names[1:])]
         self.slices: list[dict[str, dict[Any, StepSlice]]] = [{key: {} for key in by} for _ in self.steps]
         self.metrics = [MetricCollection({"auc": AUC(), "calibration": Calibration()}) for _ in names]
         self.common, self.labelled = 0, False
@@ -209,8 +223,8 @@ class _Comparison:
         room = self.tolerance * np.maximum(1, np.maximum(np.abs(one), np.abs(other)))
         differ = apart > np.where(np.isfinite(room), room, 0)
         step.differ += int(differ[:, 0].sum())
-        for place, column in enumerate(self.columns, 1):
-            step.columns[column] += int(differ[:, place].sum())
+        for place, feature in enumerate(self.features, 1):
+            step.features[feature] += int(differ[:, place].sum())
         score = apart[:, 0]
         for digit in DIGITS:
             step.digits[digit] += int((score >= 10.0**-digit * (1 - 1e-9)).sum())  # 0.3 - 0.2 is below 0.1
@@ -271,7 +285,7 @@ class _Comparison:
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore", UndefinedMetricWarning)  # nan says so
                     values = metrics.compute_local()
-            streams[reader.name] = Stream(len(reader.paths), reader.total, reader.left_out, **values)
+            streams[reader.name] = Stream(len(reader.paths), reader.total, reader.skipped, reader.left_out, **values)
         return ConsistencyResult(streams, self.steps, self.tolerance, self.common)
 
 

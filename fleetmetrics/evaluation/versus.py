@@ -1,8 +1,8 @@
-"""New against old, slice by slice: whether each is worse by more than chance, and where the whole's delta comes from.
+"""New against old, slice by slice: the verdict on each slice's delta, and the sources of the whole's delta.
 
-Both sides keep of each slice the value, how far each group of users, ids or rows has moved it, and the sums that it is
-made of. Groups are made by a hash, so that what the sides have in common cancels where both have the same ids, and
-nothing does where they have none in common.
+Both sides keep, for each slice, the value, the contribution of each group of users, ids or rows to it, and the sums
+behind it. A hash forms the groups, so that the common part of the sides cancels if both have the same ids, and nothing
+cancels if they share none.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _ROUNDED = 1e-9
 
 
 class Part(NamedTuple):
-    """Of a slice of one side: the value, how much it varies, and what it is computed from."""
+    """A slice of one side: the value, its spread, and the sums behind it."""
 
     value: float
     spread: Spread
@@ -46,19 +46,19 @@ class Part(NamedTuple):
 
 
 class Compared(Interval):
-    """What a comparison needs of a metric: a `Part`."""
+    """A metric whose value is a `Part`, for a comparison."""
 
     def evaluate(self, values: Mapping[State, np.ndarray], carries: Mapping[Any, Any]) -> Any:
-        """A `Part`; of what is undefined the metric itself warns."""
+        """A `Part`; the metric itself warns of undefined values."""
         with muted(UndefinedMetricWarning, BucketWarning):
             return Part(*self.measured(values, carries))
 
 
 def compared_metric(metric: Metric, unit: str | None) -> Compared | None:
-    """What is kept of each slice for a comparison; None: there is none for this metric.
+    """The metric to keep for each slice of a comparison; None if this metric has no comparison.
 
     Args:
-        metric: new.
+        metric: without samples.
         unit: the argument of ``add`` that says which rows belong together; None: each is independent.
     """
     if not metric.ranked and metric.linear is None:
@@ -71,25 +71,25 @@ def compared_metric(metric: Metric, unit: str | None) -> Compared | None:
 
 @dataclass(frozen=True)
 class SliceDelta:
-    """A slice of both sides; what is not known is nan.
+    """A slice of both sides; unknown numbers are nan.
 
     Attributes:
         key: the value of the column.
-        rows: how many rows the new side has.
-        baseline_rows: how many the old one.
+        rows: the number of rows of the new side.
+        baseline_rows: the number of rows of the old side.
         metric: the metric that ranks the slices.
-        value: of it, on the new side.
-        baseline: on the old one.
-        delta: new less old.
+        value: its value on the new side.
+        baseline: its value on the old side.
+        delta: new minus old.
         low: lower end of an interval for it.
         high: its upper end.
-        p: of the hypothesis that there is no difference.
-        q: the share of false calls among all slices that are called with at most this one.
+        p: the p-value of the hypothesis of no difference.
+        q: the share of false verdicts among all slices with at most this q-value.
         verdict: "worse", "different", "better", "within chance" or "too few", of new against old; None: no test.
-        needs: how many positives, rows or users would do, where there are too few.
-        mix: what the slice adds to the whole's delta because its share has changed.
-        within: what it adds because its own value has.
-        deltas: new less old of all metrics that are single numbers.
+        needs: the numbers of positives, rows or users needed, if there are too few.
+        mix: the slice's contribution to the whole's delta from the change of its share.
+        within: its contribution from the change of its own value.
+        deltas: new minus old for all metrics that are single numbers.
     """
 
     key: Any
@@ -111,7 +111,7 @@ class SliceDelta:
 
     @property
     def added(self) -> float:
-        """What the slice adds to the whole's delta."""
+        """The slice's contribution to the whole's delta."""
         return self.mix + self.within
 
     def plain(self) -> dict[str, Any]:
@@ -125,12 +125,12 @@ class ColumnDelta:
 
     Attributes:
         metric: the metric that ranks the slices.
-        delta: of the whole.
-        mix: the part of it that changed shares of slices make.
-        within: the part that changed values within slices make.
-        remainder: what is not of slices: users with rows in several of them.
-        made_of: by what it is attributed: "ranks" of the slices' rows among all, or their own "sums"; "": nothing.
-        slices: those that make the whole worse first, by how much they add.
+        delta: the delta of the whole.
+        mix: the part from changed shares of slices.
+        within: the part from changed values within slices.
+        remainder: the part of users with rows in several slices.
+        made_of: the attribution: by "ranks" of the slices' rows among all, or by their own "sums"; "" without one.
+        slices: by their contribution, first those that make the whole worse.
     """
 
     metric: str
@@ -147,12 +147,12 @@ class ColumnDelta:
 
 
 class Weighing(NamedTuple):
-    """How differences become intervals.
+    """The way from differences to intervals.
 
     Args:
-        confidence: of them, and one less the share of false verdicts.
-        rows: how many the new side has.
-        tightest: at how many rows intervals are narrowest that hold at all looks together; None: those of one look.
+        confidence: the confidence of intervals, and one minus the share of false verdicts.
+        rows: the number of rows of the new side.
+        tightest: the number of rows at which intervals valid at every look are narrowest; None: intervals of one look.
     """
 
     confidence: float
@@ -177,7 +177,7 @@ class Whole(NamedTuple):
 
 
 class Halves(NamedTuple):
-    """A column's slices of one side: by key, how many rows, what was kept, and the values of all metrics."""
+    """A column's slices of one side: by key, the number of rows, the kept parts, and the values of all metrics."""
 
     rows: Mapping[Any, int]
     parts: Mapping[Any, Part]
@@ -185,12 +185,12 @@ class Halves(NamedTuple):
 
 
 def versus(columns: Mapping[str, tuple[Halves, Halves]], whole: Whole, weighing: Weighing) -> dict[str, ColumnDelta]:
-    """The deltas of the slices of each column, and where the whole's comes from.
+    """The deltas of the slices of each column, and the sources of the whole's delta.
 
     Args:
         columns: new and old by column.
         whole: the metric.
-        weighing: of the intervals.
+        weighing: the way to intervals.
     """
     tables = {column: _table(*halves, whole, weighing) for column, halves in columns.items()}
     rates = iter(false_discovery_rates([each.p for table in tables.values() for each in table]).tolist())

@@ -1,4 +1,4 @@
-"""Metrics of files, of any size and on all cores: Parquet, CSV, JSON Lines, NPZ, Arrow IPC; see docs/guide/files.md."""
+"""Metrics of files, of any size and on all cores: Parquet, CSV, JSON Lines, NPZ, Arrow IPC; see docs/howto/files.md."""
 
 from __future__ import annotations
 
@@ -24,18 +24,21 @@ from fleetmetrics.files.processes import results_of
 from fleetmetrics.logs import progress as shown
 from fleetmetrics.partial import closed_by
 from fleetmetrics.reading import Reading
+from fleetmetrics.records import folding
 from fleetmetrics.vocabulary import as_options, in_shell
 from fleetmetrics.wrappers.keyed import TooManyKeys
 
 __all__ = ["ROW", "DataError", "Evaluated", "Read", "Reading", "evaluate", "evaluate_file", "find", "together"]
 
-#: How many bytes a process must read to be worth its start, which takes a second or so.
+#: The fewest bytes that make starting a process worthwhile: a start takes about a second.
 _WORTH = 1 << 28
-#: The bytes of a process without records, and of a row in each table of records while it is folded; measured.
+#: The bytes of a process without records, and of a row in a table of records while it is folded; measured.
 _BASE, _PER_ROW = 1 << 28, 80
+#: How many files are a task of small metrics, at most.
+_GROUP = 32
 #: How many passes one process makes at a time: NumPy sorts the records of one while the next one is read.
 _PASSES = 2
-#: How many scores show where ranges of about equal size begin.
+#: How many scores to sample to find ranges of about equal size.
 _SAMPLE = 100_000
 
 
@@ -55,10 +58,10 @@ def evaluate(
     max_slices: int | None = None,
     reading: Reading | None = None,
 ) -> Evaluated:
-    r"""Metrics of files, whose rows are read piece by piece and never all in memory.
+    r"""Evaluate files; rows are read piece by piece and are never all in memory.
 
     Reads Parquet, CSV (also with tabs, semicolons or bars), JSON Lines, NPZ and Arrow IPC, text also in gzip, zstd, bz2
-    and xz, and only the columns that are asked for. The result is the same, bit for bit, for any number of processes
+    and xz, and only the requested columns. The result is the same, bit for bit, for any number of processes
     and any order of the files.
 
     Args:
@@ -67,38 +70,38 @@ def evaluate(
         columns: the column of the files for each argument of ``add``, ``{"prediction": "p", "label": "y"}``; a list of
             columns, or a column of lists, gives several predictions, or labels, per sample. Keys (users, slots) may be
             integers, texts, categories, bools, dates and times.
-        processes: how many share the work; None: one for each core, fewer for few data.
-        skip_bad_rows: whether to leave out rows with a null, or with a value that is not allowed, and count them.
-            False: the first is an error.
-        skip_bad_files: whether to leave out files that cannot be read, or lack a column, and count them; also links
-            that lead nowhere, and folders that cannot be listed. A row that is not allowed is still an error.
+        processes: how many processes share the work; None: one per core, fewer for small data.
+        skip_bad_rows: whether to skip and count rows with a null or an invalid value. False: the first one is an
+            error.
+        skip_bad_files: whether to skip and count files that cannot be read or lack a column, broken links, and
+            folders that cannot be listed. An invalid row is still an error.
         complete_by: the argument of ``add`` that names a user or query. The files have all samples of each; those of
             some users at a time are read and folded, so that records need not fit into memory. The metrics returned are
             closed: they merge with others of other users, and take no further samples. "score": for `ExactAUC`, those
             of some range of scores at a time.
         totals: for `ExactAUC` with ``curve="PR"`` or ``max_fpr``: an `ExactAUC` without these, of a first call with
             ``complete_by="score"`` over the same files.
-        memory: how many bytes all processes together may use, about; None: half of the machine's.
-        progress: whether to show a bar on a terminal where it takes long; None: yes.
-        format: "parquet", "csv", "jsonl", "npz" or "arrow"; None: the first bytes of each file tell.
+        memory: about how many bytes all processes together may use; None: half of the machine's.
+        progress: whether to show a bar on a terminal during long runs; None: yes.
+        format: "parquet", "csv", "jsonl", "npz" or "arrow"; None: recognise each file by its first bytes.
         max_slices: how many slices each ``Sliced(metric, by, max_keys=None)`` keeps: those with the most rows, which a
             first pass over the columns of the keys finds. All other rows are in ``other``. None: all of them.
-        reading: how the data are read, beside which columns are what: names of columns, rows that count, labels that
-            are texts, scores that are no probabilities.
+        reading: further options of reading: names of columns, a condition on rows, labels that
+            are texts, scores that are not probabilities.
 
     Returns:
-        The metrics, and what was read.
+        The metrics, and a record of the data read.
 
     Raises:
-        DataError: a file cannot be used; ``evaluated`` of the error is what was made of all others.
+        DataError: a file cannot be used; the error's ``evaluated`` is the result of all others.
 
     Examples:
-        >>> import fleetmetrics
+        >>> import fleetmetrics, pathlib, tempfile
         >>> from fleetmetrics import files
-        >>> with open("/tmp/scores.csv", "w") as file:
-        ...     _ = file.write("score,clicked\n0.9,1\n0.2,0\n0.7,0\n")
+        >>> path = pathlib.Path(tempfile.mkdtemp(), "scores.csv")
+        >>> _ = path.write_text("score,clicked\n0.9,1\n0.2,0\n0.7,0\n")
         >>> metrics, read = files.evaluate(
-        ...     "/tmp/scores.csv", fleetmetrics.Accuracy, {"prediction": "score", "label": "clicked"})
+        ...     path, fleetmetrics.Accuracy, {"prediction": "score", "label": "clicked"})
         >>> metrics.compute(), read.rows
         (0.6666666666666666, 3)
     """
@@ -120,9 +123,9 @@ def evaluate(
         if "-" in paths:
             raise InvalidInputError("max_slices reads the files twice; the standard input can be read only once")
         expect_few(metrics, paths, columns, whole_number_of("max_slices", max_slices, 1), format, reading)
-    tasks: list[tuple[Sequence[str], Share | None]] = [([path], None) for path in paths]
+    tasks: list[tuple[Sequence[str], Share | None]] = [(each, None) for each in _groups(paths, metrics, processes)]
     if complete_by is not None:
-        rows, number = _passes(paths, metrics, columns, complete_by, memory, processes)
+        rows, number = _passes(paths, metrics, columns, complete_by, memory, processes, format, reading)
         bounds: Sequence[float] = ()
         if complete_by == "score":
             bounds = _bounds(paths, metrics, columns, rows, number, totals, format, reading)
@@ -140,7 +143,10 @@ def evaluate(
         do = functools.partial(_part, in_shell(), _copies_of(metrics), columns, totals, settings)
         results = results_of(do, tasks, processes, _PASSES if complete_by and several else 1, as_one)
         if show and several:
-            results = shown(results, "passes over the files" if complete_by else "files", 0, len(tasks))
+            what = (
+                "passes over the files" if complete_by else "files" if len(tasks) == len(paths) else "groups of files"
+            )
+            results = shown(results, what, 0, len(tasks))
         with contextlib.closing(results):
             return as_one(results)
 
@@ -164,7 +170,7 @@ def evaluate(
 
 
 def _copies_of(metrics: Any) -> Callable[[], Any]:
-    """What makes copies of metrics: of pickles, which is several times as fast as `copy.deepcopy`, where there are."""
+    """A function that copies metrics: by pickle if possible, several times as fast as `copy.deepcopy`."""
     try:
         return functools.partial(pickle.loads, pickle.dumps(metrics))
     except (pickle.PicklingError, AttributeError, TypeError):
@@ -180,7 +186,7 @@ def _part(
     paths: Sequence[str],
     share: Share | None,
 ) -> Part:
-    """What one process makes of some files; in its errors arguments are called as in the first process."""
+    """Evaluate some files in one process; its errors name arguments as the first process does."""
 
     def of_file(path: str) -> Part:
         try:
@@ -190,23 +196,54 @@ def _part(
             return Part(errors=(error,))
 
     with as_options() if shell else contextlib.nullcontext():
+        if share is None and len(paths) > 1:
+            return _of_group(made(), columns, settings, paths)
         part = as_one(map(of_file, paths))
     if share is not None and part.metrics is not None:
         part.metrics.close(complete_by=share.by, totals=totals)
     return part
 
 
+def _groups(paths: Sequence[str], metrics: Any, processes: int) -> list[list[str]]:
+    """Files that are read one after the other: several at a time if that saves more than it leaves to wait for."""
+    most = max(1, min(_GROUP, len(paths) // (4 * processes))) if metrics._is_small else 1
+    return [list(paths[start : start + most]) for start in range(0, len(paths), most)]
+
+
+def _of_group(metrics: Any, columns: Any, settings: Any, paths: Sequence[str]) -> Part:
+    """Evaluate files by the same small metrics, whose contents are merged at once: new ones take longer to make."""
+    held: list[Any] = []
+    reads: list[Read] = []
+    errors: list[DataError] = []
+    for path in paths:
+        try:
+            reads.append(evaluate_file(path, lambda: metrics, columns, **settings).read)
+            held.append(metrics._taken())
+        except DataError as error:
+            errors.append(error)
+            metrics.reset()
+    metrics._hold_all(held)
+    return Part(metrics if held else None, tuple(reads), tuple(errors))
+
+
 def memory_of(memory: int | None) -> int:
-    """How many bytes may be used: those given, else half of the machine's."""
+    """The bytes to use: those given, else half of the machine's."""
     if memory is None:
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
     return whole_number_of("memory", memory, 1)
 
 
 def _passes(
-    paths: Sequence[str], metrics: Any, columns: Mapping[str, Any], by: str, memory: int | None, processes: int
+    paths: Sequence[str],
+    metrics: Any,
+    columns: Mapping[str, Any],
+    by: str,
+    memory: int | None,
+    processes: int,
+    format: str | None,
+    reading: Reading | None,
 ) -> tuple[int, int]:
-    """How many rows there are, about, and shares: the records of one fit into a process's part of the memory."""
+    """The approximate number of rows, and shares whose records fit into a process's part of the memory."""
     argument = "prediction" if by == "score" else by
     if argument not in columns:
         raise InvalidInputError(f"complete_by={by!r} is none of the arguments in columns: {', '.join(columns)}")
@@ -216,12 +253,42 @@ def _passes(
     least = processes * 2 * _BASE
     if memory < least:
         raise InvalidInputError(f"memory={memory} is too little for processes={processes}; give {least} bytes or more")
-    rows = sum(map(rows_of, paths))
-    needed = rows * _PER_ROW * max(1, len(set(each.table for each in metrics.record_metrics())))
+    rows, kept = sum(map(rows_of, paths)), _kept_of_row(paths, metrics, columns, by, format, reading)
     room = memory // processes - _BASE
+    if kept is None:
+        needed = rows * _PER_ROW * max(1, len({each.table for each in metrics._record_metrics()}))
+    else:
+        needed, room = int(rows * kept), room - folding.THREADS * folding.AT_ONCE * _PER_ROW
     if processes == 1 and needed > room:
         room = (room - _BASE // 4) // _PASSES  # the other pass reads ahead, too
     return rows, max(processes, -(-needed // room))
+
+
+def _kept_of_row(
+    paths: Sequence[str],
+    metrics: Any,
+    columns: Mapping[str, Any],
+    by: str,
+    format: str | None,
+    reading: Reading | None,
+) -> float | None:
+    """The bytes of a row that are kept until its user's samples are folded; None: those of a pass are folded at once.
+
+    Measured on the first rows; those of the largest table count twice, because small batches are joined.
+    """
+    given = {argument: column for argument, column in columns.items() if column != ROW}
+    with contextlib.suppress(InvalidInputError, StopIteration):  # which the passes will meet, too
+        wanted = Columns(metrics, given, reading)
+        with contextlib.closing(pieces_of(paths[0], format, wanted, lambda text: None)) as pieces:
+            table = next(pieces).table.slice(0, _SAMPLE).drop_null().combine_chunks()
+        some = wanted.arguments(table)
+        if by != "score" and getattr(some.get(by), "dtype", np.dtype(str)).kind in "iu" and table.num_rows:
+            made = _copies_of(metrics)()
+            made.add(**some, **{name: np.arange(table.num_rows) for name in columns if name not in given})
+            tables = [each.table.records().values() for each in made._folds()]
+            sizes = [sum(column.nbytes for column in columns if column is not None) for columns in tables]
+            return (sum(sizes) + max(sizes)) / table.num_rows
+    return None
 
 
 def _bounds(
@@ -234,7 +301,7 @@ def _bounds(
     format: str | None,
     reading: Reading | None,
 ) -> list[float]:
-    """Where ranges of the score begin, but for the first, that have about as many samples each."""
+    """The lower ends of ranges of the score, without the first, that hold about equally many samples."""
     if totals is not None:
         return [low for low, *_ in closed_by(totals, "score")["ranges"][1:]]
     wanted, random = Columns(metrics, {"prediction": columns["prediction"]}, reading), np.random.default_rng(0)

@@ -1,4 +1,4 @@
-"""The table of formats, of which help and the guide are made; each file is read piece by piece, as Arrow tables."""
+"""The table of formats, the source of the help and the guide; files are read piece by piece, as Arrow tables."""
 
 from __future__ import annotations
 
@@ -22,19 +22,22 @@ from fleetmetrics.files.places import end_of, opened
 from fleetmetrics.files.row_pieces import Bad, Format, Piece, Source
 from fleetmetrics.vocabulary import argument
 
-__all__ = ["FORMATS", "known_formats", "piece_of", "pieces_of", "rows_of"]
+__all__ = ["FORMATS", "THREADS", "known_formats", "piece_of", "pieces_of", "read_ahead", "rows_of"]
 
-#: In the order in which they are tried; CSV is anything else.
+#: How many files a first pass reads at a time; pyarrow reads, and NumPy counts and sorts, beside Python.
+THREADS = 2
+
+#: In the order of trial; anything else is CSV.
 FORMATS: dict[str, Format] = {each.name: each for each in (Parquet(), NPZ(), Arrow(), JSONLines(), CSV())}
-#: What zipfile, zlib and lzma raise of data that are broken, encrypted, or packed as they cannot.
+#: The errors of zipfile, zlib and lzma for broken, encrypted or unsupported data.
 _BROKEN = (zipfile.BadZipFile, zlib.error, struct.error, KeyError, OverflowError, RuntimeError, lzma.LZMAError)
-#: Bytes at the beginning of what is no data that can be read, and what to do.
+#: The first bytes of unsupported data, and what to do with them.
 _FOREIGN = (
     (b"\x93NUMPY", "it is a single array (.npy); write the columns together by numpy.savez"),
     (b"\x89HDF", "it is HDF5; write Parquet, by pandas.read_hdf(...).to_parquet(...)"),
     (b"ORC", "it is ORC; write Parquet, by pyarrow.orc and pyarrow.parquet"),
     (b"Obj\x01", "it is Avro; write Parquet"),
-    (b"7z\xbc\xaf", "it is packed by 7-Zip; unpack it"),
+    (b"7z\xbc\xaf", "it is a 7-Zip archive; unpack it"),
 )
 
 
@@ -50,7 +53,7 @@ def pieces_of(path: str, format: str | None, columns: Columns, bad: Bad) -> Gene
     Args:
         path: the file, or its URL; "-": the standard input.
         format: one of `FORMATS`; None: the first bytes tell.
-        columns: what is asked for.
+        columns: the requested columns.
         bad: receives each such row.
 
     Raises:
@@ -85,14 +88,29 @@ def piece_of(table: Any, columns: Columns, start: int = 0) -> Piece:
 
     Args:
         table: of Arrow, perhaps with more columns.
-        columns: what is asked for.
+        columns: the requested columns.
         start: the number of the first row.
     """
     return _ready(Piece(table.select(columns.chosen(table.column_names)), start), columns)
 
 
+def read_ahead(source: Any, format: str | None, columns: Columns) -> Generator[Piece, None, None]:
+    """The rows of a file or an Arrow table for a first pass, whose bad rows the next pass tells.
+
+    Args:
+        source: the path of a file, or an Arrow table.
+        format: of the file, or None.
+        columns: the requested columns.
+    """
+    if not isinstance(source, str):
+        yield piece_of(source, columns)
+        return
+    with contextlib.closing(pieces_of(source, format, columns, lambda text: None)) as pieces:
+        yield from pieces
+
+
 def _ready(piece: Piece, columns: Columns) -> Piece:
-    """A piece as columns ask for it, without the rows that are not wanted."""
+    """A piece with the requested columns, without the unwanted rows."""
     piece = piece._replace(table=columns.ready(piece.table))
     condition = columns.reading.condition
     if condition is not None and len(piece.table):
@@ -106,7 +124,7 @@ def _ready(piece: Piece, columns: Columns) -> Piece:
 
 
 def rows_of(path: str) -> int:
-    """The number of rows of a file, guessed from its size where it does not say."""
+    """The number of rows of a file, estimated from its size if the file has no count."""
     with opened(path) as file:
         first = file.read(6)
         if first.startswith(b"PAR1"):
@@ -115,7 +133,7 @@ def rows_of(path: str) -> int:
 
 
 def _unpacked(path: str, stack: contextlib.ExitStack) -> Source:
-    """A file, out of what it is packed in, as UTF-8 without a mark if it is a text that has one."""
+    """A file, unpacked; a text with a byte order mark as UTF-8 without it."""
     file: Any = sys.stdin.buffer if path == "-" else stack.enter_context(opened(path))
     stream: Any = io.BufferedReader(_Full(file), HEAD)
     stack.callback(stream.detach)  # or the standard input would be closed with it
@@ -133,7 +151,7 @@ def _unpacked(path: str, stack: contextlib.ExitStack) -> Source:
 
 
 def _packed(first: bytes) -> Callable[[Any], Any] | None:
-    """What unpacks a file that begins so; None: it is not packed."""
+    """The unpacker for a file that begins so; None: it is not packed."""
 
     def by_arrow(name: str) -> Callable[[Any], Any]:
         return lambda stream: arrow().CompressedInputStream(arrow().PythonFile(stream, "r"), name)
@@ -148,7 +166,7 @@ def _packed(first: bytes) -> Callable[[Any], Any] | None:
 
 
 class _Full(io.RawIOBase):
-    """Reads as many bytes as are asked for, where there are so many: a head is then as long as it can be."""
+    """Reads until it has all requested bytes or the data end: a head is then as long as it can be."""
 
     def __init__(self, file: Any) -> None:
         self._file = file
@@ -170,7 +188,7 @@ class _Full(io.RawIOBase):
 def _format(first: bytes) -> Format:
     """The format of data that begins so."""
     if re.match(rb"\s*\[\s*[\[{]", first):
-        raise DataError("it is a JSON array, and no JSON Lines; make these by: jq -c '.[]' FILE")
+        raise DataError("it is a JSON array, not JSON Lines; convert it: jq -c '.[]' FILE")
     for magic, what in _FOREIGN:
         if first.startswith(magic) and b"\0" in first:
             raise DataError(what)

@@ -1,4 +1,4 @@
-"""Which files are meant by names, folders and patterns; and what is there, and cannot be read."""
+"""Find the files behind names, folders and patterns; and the unreadable ones."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ __all__ = ["Found", "find", "look"]
 
 
 class Found(NamedTuple):
-    """What is meant.
+    """The files found.
 
     Args:
         paths: the files, sorted.
-        bad: what cannot be read, each with its reason: folders, and links that lead nowhere.
+        bad: unreadable folders and broken links, each with the reason.
     """
 
     paths: list[str]
@@ -26,16 +26,16 @@ class Found(NamedTuple):
 
 
 def find(files: Any) -> list[str]:
-    """The files that are meant, sorted.
+    """Return the matching files, sorted.
 
     Args:
         files: a file, a folder, a pattern such as ``"preds/*.parquet"`` (``**`` for folders of any depth), or several.
-            A folder, also one that a pattern matches, stands for all files in it and below, but for those whose names,
-            or folders', begin with ``_`` or ``.``. URLs, such as ``"s3://bucket/preds/*.parquet"``, are opened by
-            pyarrow or fsspec. ``"-"`` is the standard input.
+            A folder, also one that a pattern matches, stands for all files in it and below, except for those whose
+            names, or folders', begin with ``_`` or ``.``. URLs, such as ``"s3://bucket/preds/*.parquet"``, are opened
+            by pyarrow or fsspec. ``"-"`` is the standard input.
 
     Raises:
-        DataError: nothing is there, a folder or link cannot be read, or a file would come twice.
+        DataError: nothing matches, a folder or link cannot be read, or a file would count twice.
     """
     paths, bad = look(files)
     if bad:
@@ -45,15 +45,15 @@ def find(files: Any) -> list[str]:
 
 
 def look(files: Any) -> Found:
-    """What `find` finds, and what it would raise for.
+    """The files that `find` returns, and the entries for which it raises.
 
     Args:
         files: as for `find`.
 
     Raises:
-        DataError: nothing is there that can be read, or a file would come twice.
+        DataError: nothing readable matches, or a file would count twice.
     """
-    found: dict[str, str] = {}
+    found: dict[str, tuple[str, str]] = {}
     wrong: list[str] = []
     entries = [files] if isinstance(files, (str, os.PathLike)) else listed("files", files, "paths")
     for entry in [path_of("files", each) for each in entries]:
@@ -65,19 +65,20 @@ def look(files: Any) -> Found:
         elif entry != "-" and not os.path.isfile(entry):
             matched, bad = _matching(entry)
         if not matched and not bad:
-            raise DataError(f"{entry!r} is no file, no folder with files, and no pattern that one matches")
+            raise DataError(f"{entry!r} is not a file, a folder with files, or a pattern that matches one")
         for path in matched:
-            if path in found:
-                raise DataError(f"{path} would count twice, by {found[path]!r} and {entry!r}; name it once")
-            found[path] = entry
+            real = path if is_remote(path) or path == "-" else os.path.realpath(path)
+            if real in found:
+                raise DataError(f"{path} would count twice, by {found[real][1]!r} and {entry!r}; name it once")
+            found[real] = path, entry
         wrong += bad
     if not found:
         raise DataError(wrong[0] if wrong else "files is empty; name at least one file, folder or pattern")
-    return Found(sorted(found), sorted(set(wrong)))
+    return Found(sorted(path for path, _ in found.values()), sorted(set(wrong)))
 
 
 def _inside(top: str) -> Found:
-    """The files in a folder and below, each once, whatever links lead to it."""
+    """The files in a folder and below, each once even if several links lead to it."""
     paths: list[str] = []
     bad: list[str] = []
     folders = [top]
@@ -89,7 +90,7 @@ def _inside(top: str) -> Found:
             if os.path.isdir(link):
                 folders.append(link)
             elif not os.path.isfile(link):
-                bad.append(f"{link}: a link that leads to no file")
+                bad.append(f"{link}: a broken link")
             elif os.path.realpath(link) not in seen:
                 seen.add(os.path.realpath(link))
                 paths.append(link)
@@ -110,12 +111,12 @@ def _inside(top: str) -> Found:
                 seen.add(os.path.realpath(path))
                 paths.append(path)
             else:
-                bad.append(f"{path}: it is no file, and no folder")
+                bad.append(f"{path}: not a file or folder")
     return Found(paths, bad)
 
 
 def _entries(folder: str, bad: list[str]) -> list[os.DirEntry[str]]:
-    """What is in a folder; if it cannot be listed, that is added to what is bad."""
+    """The entries of a folder; one that cannot be listed is added to the bad ones."""
     try:
         with os.scandir(folder) as entries:
             return list(entries)
@@ -125,9 +126,9 @@ def _entries(folder: str, bad: list[str]) -> list[os.DirEntry[str]]:
 
 
 def _matching(pattern: str) -> Found:
-    """The files that a pattern matches; `glob` leaves out what it may not look at, so that is looked at here."""
+    """The files that a pattern matches, and the entries that `glob` silently skips for lack of permission."""
     found = list(glob.iglob(pattern, recursive=True))
-    bad = [f"{path}: a link that leads to no file" for path in found if not os.path.exists(path)]
+    bad = [f"{path}: a broken link" for path in found if not os.path.exists(path)]
     parts = pattern.split(os.sep)
     for place, part in enumerate(parts):
         parent = os.sep.join(parts[:place]) or (os.sep if place else os.curdir)
@@ -139,8 +140,9 @@ def _matching(pattern: str) -> Found:
                 _entries(folder.rstrip(os.sep) or os.sep, bad)
         elif glob.has_magic(parent):
             bad += [text for folder in folders for text in _refused(os.path.join(folder, part))]
-    paths = list(filter(os.path.isfile, found))
-    seen = set(map(os.path.realpath, paths))
+    files = sorted(filter(os.path.isfile, found), key=os.path.islink, reverse=True)  # of two, its own name stays
+    own = {os.path.realpath(path): path for path in files}
+    paths, seen = list(own.values()), set(own)
     for folder in filter(os.path.isdir, found):
         if os.path.basename(folder.rstrip(os.sep))[:1] not in ("_", "."):
             inside = _inside(folder)
@@ -151,7 +153,7 @@ def _matching(pattern: str) -> Found:
 
 
 def _refused(path: str) -> Iterator[str]:
-    """What to say of a path that may not be looked at."""
+    """The error for a path without permission."""
     try:
         os.lstat(path)
     except PermissionError as error:

@@ -1,25 +1,21 @@
-"""Which ids data have: a first pass over their column, before the rows are joined with those of the other side."""
+"""The ids of data: a first pass over their column, before the rows are joined with those of the other side."""
 
 from __future__ import annotations
 
 import contextlib
 import functools
-from typing import Any, Iterator, NamedTuple, Sequence
+from typing import Any, NamedTuple, Sequence
 
 import numpy as np
 
 from fleetmetrics.batch.hashing import integer_ids
 from fleetmetrics.dataframes import Columns, nulls_of
 from fleetmetrics.errors import DataError, InvalidInputError
-from fleetmetrics.files.formats import piece_of, pieces_of
+from fleetmetrics.files.formats import THREADS, read_ahead
 from fleetmetrics.files.processes import results_of
-from fleetmetrics.files.row_pieces import Piece
 from fleetmetrics.joining import distinct_ids
 
 __all__ = ["Ids", "ids_of"]
-
-#: How many files are read at a time; pyarrow reads, and NumPy sorts, beside Python.
-_THREADS = 2
 
 
 class Ids(NamedTuple):
@@ -30,16 +26,16 @@ class Ids(NamedTuple):
 
 
 def ids_of(sources: Sequence[Any], columns: Columns, needed: Sequence[str]) -> Ids:
-    """The ids of data, but for rows that lack a value.
+    """The ids of data, except for rows that lack a value.
 
-    What cannot be read is left out, which the next pass tells.
+    It skips unreadable files: the next pass reports them.
 
     Args:
         sources: paths of files, or Arrow tables.
-        columns: what is read; the argument ``id`` is that of the ids.
-        needed: the columns without whose value a row does not count.
+        columns: the columns to read; the argument ``id`` has the ids.
+        needed: the columns that must have a value for a row to count.
     """
-    found = list(results_of(functools.partial(_of_source, columns, needed), [(each,) for each in sources], 1, _THREADS))
+    found = list(results_of(functools.partial(_of_source, columns, needed), [(each,) for each in sources], 1, THREADS))
     return together(found)
 
 
@@ -52,7 +48,7 @@ def together(parts: Sequence[Ids]) -> Ids:
 def _of_source(columns: Columns, needed: Sequence[str], source: Any) -> Ids:
     found: list[Ids] = []
     with contextlib.suppress(DataError, InvalidInputError):
-        for piece in _pieces(columns, source):
+        for piece in read_ahead(source, None, columns):
             lacking = [flags for name, flags in nulls_of(piece.table).items() if name in needed]
             if lacking:
                 piece = piece.taken(~np.logical_or.reduce(lacking))
@@ -62,11 +58,3 @@ def _of_source(columns: Columns, needed: Sequence[str], source: Any) -> Ids:
                 met = met[np.bincount(keys.codes, minlength=len(met)) > 0] if hasattr(keys, "codes") else met
                 found.append(Ids(distinct_ids([met]), ["texts" if keys.dtype.kind == "U" else "integers"]))
     return together(found)
-
-
-def _pieces(columns: Columns, source: Any) -> Iterator[Piece]:
-    if not isinstance(source, str):
-        yield piece_of(source, columns)
-        return
-    with contextlib.closing(pieces_of(source, None, columns, lambda text: None)) as pieces:
-        yield from pieces

@@ -1,6 +1,6 @@
-"""Which slices have most rows: a first pass over the columns of the keys, which counts every key exactly.
+"""Find the slices with the most rows: a first pass over the columns of the keys counts every key exactly.
 
-It is made only where there are more keys than are to be kept: see `expect_few`.
+It runs only if there are more keys than to keep: see `expect_few`.
 """
 
 from __future__ import annotations
@@ -8,22 +8,20 @@ from __future__ import annotations
 import contextlib
 import functools
 import heapq
-from typing import Any, Generator, Mapping, Sequence
+import itertools
+from typing import Any, Mapping, Sequence
 
 import numpy as np
 
 from fleetmetrics.batch.keys import NULL, Coded, distinct
 from fleetmetrics.dataframes import Columns
 from fleetmetrics.errors import DataError, InvalidInputError
-from fleetmetrics.files.formats import piece_of, pieces_of
+from fleetmetrics.files.formats import THREADS, read_ahead
 from fleetmetrics.files.processes import results_of
 from fleetmetrics.reading import Reading
 from fleetmetrics.wrappers.keyed import KeyTable
 
 __all__ = ["choose_largest", "expect_any", "expect_few"]
-
-#: How many files are counted at a time; pyarrow reads, and NumPy counts, beside Python.
-_THREADS = 2
 
 
 def expect_few(
@@ -36,7 +34,7 @@ def expect_few(
 ) -> None:
     """Let `Sliced` metrics that keep all keys raise `TooManyKeys` at more than these, and be chosen from then.
 
-    Where the first rows have more, they are chosen now; see `choose_largest` for the arguments.
+    If the first rows have more, choose them now; see `choose_largest` for the arguments.
     """
     tables = _tables(metrics, columns)
     if not tables:
@@ -45,8 +43,9 @@ def expect_few(
         table.most = most
     wanted = _wanted(metrics, tables, columns, reading)
     first: dict[str, Any] = {}
-    with contextlib.suppress(DataError, InvalidInputError):  # which the pass meets, too
-        first = next(_read(wanted, format, sources[0]), {})
+    pieces = read_ahead(sources[0], format, wanted)
+    with contextlib.closing(pieces), contextlib.suppress(DataError, InvalidInputError):  # which the pass meets, too
+        first = next((wanted.arguments(piece.table) for piece in pieces), {})
     if any(len(distinct(keys)[0]) > most for keys in first.values()):
         choose_largest(metrics, sources, columns, most, format, reading)
 
@@ -71,16 +70,16 @@ def choose_largest(
         metrics: without samples.
         sources: paths of files, or Arrow tables.
         columns: the column, or columns, of each argument of ``add``.
-        most: how many slices are kept.
+        most: how many slices to keep.
         format: of the files, or None.
-        reading: how they are read.
+        reading: options of reading.
     """
     tables = _tables(metrics, columns)
     if not tables:
         return
     wanted = _wanted(metrics, tables, columns, reading)
     counts = {table.by: _Counts() for table in tables}
-    for found in results_of(functools.partial(_counted, wanted, format), [(each,) for each in sources], 1, _THREADS):
+    for found in results_of(functools.partial(_counted, wanted, format), [(each,) for each in sources], 1, THREADS):
         for by, its in found.items():
             counts[by].add(list(its.places), its.numbers)
     for table in tables:
@@ -92,7 +91,7 @@ def choose_largest(
 
 def _tables(metrics: Any, columns: Mapping[str, Any] | None = None) -> list[KeyTable]:
     """The tables that keep all keys, of these columns."""
-    tables = [state for state in metrics.own_states() if isinstance(state, KeyTable)]
+    tables = [state for state in metrics._own_states() if isinstance(state, KeyTable)]
     return [table for table in tables if table.keeps_all and (columns is None or table.by in columns)]
 
 
@@ -100,22 +99,12 @@ def _wanted(metrics: Any, tables: Sequence[KeyTable], columns: Mapping[str, Any]
     return Columns(metrics, {table.by: columns[table.by] for table in tables}, reading)
 
 
-def _read(columns: Columns, format: str | None, source: Any) -> Generator[dict[str, Any], None, None]:
-    """The keys of a source, by argument, some rows at a time."""
-    if not isinstance(source, str):
-        yield columns.arguments(piece_of(source, columns).table)
-        return
-    with contextlib.closing(pieces_of(source, format, columns, lambda text: None)) as pieces:
-        for piece in pieces:
-            yield columns.arguments(piece.table)
-
-
 def _counted(columns: Columns, format: str | None, source: Any) -> dict[str, _Counts]:
-    """How many rows of a file each key has; none of a file that cannot be used, which the next pass tells."""
+    """The rows of each key in a file; empty for an unusable file, which the next pass reports."""
     counts = {by: _Counts() for by in columns.by_argument}
     with contextlib.suppress(DataError, InvalidInputError):
-        for given in _read(columns, format, source):
-            for by, keys in given.items():
+        for piece in read_ahead(source, format, columns):
+            for by, keys in columns.arguments(piece.table).items():
                 counts[by].add(*_numbers(keys))
     return counts
 
@@ -145,7 +134,9 @@ class _Counts:
     def add(self, keys: Sequence[Any], numbers: np.ndarray) -> None:
         """Count more rows of keys."""
         places = self.places
-        at = np.array([places.setdefault(key, len(places)) for key in keys], np.int64)
+        new = itertools.filterfalse(places.__contains__, dict.fromkeys(keys))
+        places.update(zip([*new], itertools.count(len(places))))
+        at = np.fromiter(map(places.__getitem__, keys), np.int64, len(keys))
         if len(places) > len(self._numbers):
             self._numbers = np.append(self._numbers, np.zeros(2 * len(places), np.int64))
         np.add.at(self._numbers, at, numbers)

@@ -17,14 +17,14 @@ from fleetmetrics.vocabulary import argument
 
 __all__ = ["CSV", "HEAD", "JSONLines"]
 
-#: How many bytes of text are read together; how many at the beginning, or lines of JSON, show the format and types.
+#: How many bytes of text to read at once; how many first bytes, or lines of JSON, decide the format and types.
 _BLOCK, HEAD, _LINES = 1 << 24, 1 << 20, 1000
 #: How many bytes of JSON one thread parses at a time.
 _CHUNK = 1 << 21
 
 
 def _head(stream: Any) -> bytes:
-    """The head of a file without a line that it cuts."""
+    """The head of a file without its last, incomplete line."""
     first: bytes = stream.peek()[:HEAD]
     return first[: first.rindex(b"\n") + 1] if len(first) >= HEAD and b"\n" in first else first
 
@@ -34,7 +34,7 @@ def _blocks(stream: Any) -> Iterator[bytes]:
 
 
 class CSV(Format):
-    """CSV, with commas, tabs, semicolons or bars, and a line of names unless the reading has them."""
+    """CSV, with commas, tabs, semicolons or bars, and a header unless the reading has the names."""
 
     name, title, about = "csv", "CSV", "CSV: commas, tabs, semicolons or bars; a header, or `columns`"
     streams = "gzip, zstd, bz2, xz, UTF-16, standard input"
@@ -93,7 +93,7 @@ def _are_whole(column: Any) -> bool:
 
 
 def _typed(piece: Piece, kinds: Mapping[str, Any], bad: Bad) -> Piece:
-    """Columns of CSV as what they must be, without the rows in which a text is not; empty texts are nulls."""
+    """Columns of CSV converted to their types, without the rows that do not fit; empty texts are nulls."""
     pa, pc = arrow(), arrow("compute")
     table, fine = piece.table, np.ones(piece.table.num_rows, bool)
     for place, (name, kind) in enumerate(kinds.items()):
@@ -161,7 +161,7 @@ def _objects(head: bytes) -> list[dict[str, Any]]:
 
 
 def _kind_in_json(columns: Columns, name: str, values: Sequence[Any]) -> Any:
-    """The Arrow type to read a field as; where texts are asked for, numbers and bools become these after."""
+    """The Arrow type to read a field as; numbers and bools become texts later, if requested."""
     pa, first = arrow(), _type_of(values)
     numbers = [each for each in values if isinstance(each, float)]
     kind = columns.kind(name, first, bool(numbers) and all(map(float.is_integer, numbers)))

@@ -1,4 +1,4 @@
-"""What was made of files, or of parts of the data, and several of these as one."""
+"""The results of files or of parts of the data, and their merge."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from fleetmetrics.vocabulary import argument
 
 __all__ = ["EXAMPLES", "Evaluated", "Part", "Read", "Source", "as_one", "read_of", "together"]
 
-#: How many rows that were left out are described.
+#: How many skipped rows to describe.
 EXAMPLES = 5
 
 
 class Source(NamedTuple):
-    """A file that was read, so that it can be known again.
+    """The identity of a file that was read.
 
     Attributes:
         path: absolute.
         size: in bytes.
         digest: of the size, the first and the last 64 KiB.
-        rows: how many rows it has, with those that were left out.
+        rows: its number of rows, skipped ones included.
     """
 
     path: str
@@ -32,18 +32,18 @@ class Source(NamedTuple):
 
 
 class Read(NamedTuple):
-    """What was read.
+    """A record of the data read.
 
     Attributes:
-        files: the files that were.
-        rows: how many rows they have, with those that were left out.
-        nulls: how many rows have no value in a column, by column.
-        skipped: how many rows were left out.
-        examples: some of these, each with its file, its place and what is wrong.
-        bad_files: those that could not be used, and were left out, each with what is wrong.
-        sources: the files that were read, but for the standard input.
-        left_out: how many more rows they have, which a condition has left out.
-        unmatched: how many more, whose ids the other side of a comparison lacks.
+        files: the files.
+        rows: their number of rows, skipped ones included.
+        nulls: the number of rows without a value, by column.
+        skipped: the number of skipped rows.
+        examples: some of these, each with its file, place and defect.
+        bad_files: the skipped files, each with the reason.
+        sources: the files that were read, except for the standard input.
+        left_out: how many more rows a condition has left out.
+        unmatched: how many more rows have ids that the other side of a comparison lacks.
     """
 
     files: tuple[str, ...] = ()
@@ -58,7 +58,7 @@ class Read(NamedTuple):
 
 
 def together(parts: Iterable[Read]) -> Read:
-    """What was read in several parts.
+    """Join the records of several parts.
 
     Args:
         parts: in any order; the files are sorted, and the examples are those of the first.
@@ -82,10 +82,10 @@ def together(parts: Iterable[Read]) -> Read:
 
 
 def read_of(plain: Iterable[Any]) -> Read:
-    """What was read, of what JSON has made of it.
+    """A record of the data read, from its JSON.
 
     Args:
-        plain: its fields, with lists in the place of tuples.
+        plain: its fields, with lists instead of tuples.
     """
     read = Read(*plain)
     return read._replace(
@@ -97,11 +97,11 @@ def read_of(plain: Iterable[Any]) -> Read:
 
 
 class Evaluated(NamedTuple):
-    """Metrics, and what was read for them.
+    """Metrics, and a record of the data read for them.
 
     Attributes:
         metrics: what ``make_metrics`` makes, holding the samples of all files.
-        read: files, rows, nulls, and rows that were left out.
+        read: files, rows, nulls, and skipped rows.
     """
 
     metrics: Any
@@ -109,15 +109,15 @@ class Evaluated(NamedTuple):
 
 
 class Part(NamedTuple):
-    """What was made of some of the data."""
+    """The result of some of the data."""
 
-    metrics: Any = None  #: None: of no rows, or of none that could be used
+    metrics: Any = None  #: None: without usable rows
     reads: tuple[Read, ...] = ()
-    errors: tuple[FleetMetricsError, ...] = ()  #: engines would try again, or change the kind, were they raised
+    errors: tuple[FleetMetricsError, ...] = ()  #: not raised, because engines would retry, or change the class
 
 
 def as_one(parts: Iterable[Part]) -> Part:
-    """Several parts as one; the metrics of the first take up those of the others."""
+    """Merge several parts; the metrics of the first take in those of the others."""
     held: Any = None
     reads: list[Read] = []
     errors: list[FleetMetricsError] = []

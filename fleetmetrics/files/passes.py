@@ -1,4 +1,4 @@
-"""Which samples of the files one pass adds, where all of them at once would not fit in memory."""
+"""The samples of the files that one pass adds, if all of them would not fit in memory."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ def score_of(given: Mapping[str, Any]) -> np.ndarray:
 
 
 class Share(NamedTuple):
-    """Some of the samples: those of users, or queries, whose hash says so; by "score" those within a range."""
+    """Some of the samples: of users or queries, chosen by hash; by "score", those within a range."""
 
     by: str  #: the argument of ``add`` that names the users, or "score"
     number: int
     of: int
-    bounds: Sequence[float] = ()  #: where the ranges begin, but for the first
+    bounds: Sequence[float] = ()  #: where the ranges begin, except for the first
 
     def flags(self, given: Mapping[str, Any]) -> np.ndarray:
         """Flags of the samples, of the arguments of ``add``."""

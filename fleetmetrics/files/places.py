@@ -1,4 +1,4 @@
-"""Where files lie: on this machine, or where pyarrow or fsspec reaches: ``s3://``, ``gs://``, ``hdfs://``, ..."""
+"""The places of files: on this machine, or where pyarrow or fsspec reaches: ``s3://``, ``gs://``, ``hdfs://``, ..."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class _Place(NamedTuple):
 
 
 def is_remote(path: str) -> bool:
-    """Whether this is a URL, and no path."""
+    """Whether this is a URL, not a path."""
     return _URL.fullmatch(path) is not None
 
 
@@ -51,7 +51,7 @@ def whole_path(path: str) -> str:
 
 
 def stamp_of(path: str) -> tuple[Any, ...]:
-    """What changes when a file does."""
+    """A stamp that changes when a file does."""
     with contextlib.suppress(OSError):  # which reading meets, too
         if is_remote(path):
             place = _place(path)
@@ -63,7 +63,7 @@ def stamp_of(path: str) -> tuple[Any, ...]:
 
 
 def remote_files(url: str) -> list[str]:
-    """The files that a URL means, as `fleetmetrics.files.find` does: one, those of a folder, or of a pattern.
+    """The files behind a URL, as in `fleetmetrics.files.find`: one, those of a folder, or of a pattern.
 
     Raises:
         DataError: the place cannot be reached.
@@ -112,7 +112,7 @@ def _place(url: str) -> _Place:
 
 @functools.lru_cache(maxsize=None)
 def _system(root: str, query: str) -> tuple[Any, str]:
-    """What reaches all files of a root, and what their paths there begin with; DataError if nothing does."""
+    """The file system of a root, and the prefix of its paths; DataError if none opens it."""
     fs, pa, scheme = arrow("fs"), arrow(), root.partition("://")[0]
     host = root[len(scheme) + 3 : -1]
     try:
@@ -131,7 +131,7 @@ def _system(root: str, query: str) -> tuple[Any, str]:
         inner, top = fsspec.core.url_to_fs(root)
     except ValueError:
         raise DataError(
-            f"{root}: nothing is known to open {scheme}://; pyarrow opens s3, gs, hdfs and file, fsspec "
+            f"{root}: no library opens {scheme}://; pyarrow opens s3, gs, hdfs and file, fsspec "
             f"{', '.join(sorted(fsspec.available_protocols())[:40])}"
         ) from None
     except ImportError as error:

@@ -1,14 +1,19 @@
-"""Processes that share tasks: started for one call, and gone when it ends, however it ends.
+"""Processes that share tasks: started for one call, and ended with it in any case.
 
 They are plain interpreters that do not import the program's main module: a script needs no ``if __name__ ==
-"__main__"``, and a notebook works. That is why this is no `concurrent.futures.ProcessPoolExecutor`, whose processes
-import that module or are forked from one with threads; nor does an executor let each process join what it has made,
-so that one result travels for each process, not one for each file.
+"__main__"``, and a notebook works.
+
+`concurrent.futures.ProcessPoolExecutor` and loky were tried: both report a killed process, but an interrupted program
+waits for the tasks of both that are under way, and neither lets a process join what it has made, so that one result
+travels for each process, not one for each file. Spawned processes of the former run a script without that guard again,
+and forked ones copy a process that has threads. An error that no pickle gives back is lost by both: a `TypeError` of
+the pickle, or a broken pool, takes its place.
 """
 
 from __future__ import annotations
 
 import contextlib
+import contextvars
 import os
 import pickle
 import queue
@@ -19,7 +24,7 @@ from typing import Any, Callable, Generator, Iterator, NamedTuple, Sequence
 
 from fleetmetrics.warning import warn
 
-__all__ = ["results_of", "serve"]
+__all__ = ["processes_kept", "results_of", "serve"]
 
 #: What tells a process that there are no more tasks.
 _END = pickle.dumps(None)
@@ -27,10 +32,29 @@ _END = pickle.dumps(None)
 _START = "import sys; sys.path[:] = {!r}; from fleetmetrics.files.processes import serve; serve()"
 
 
+#: The processes that wait for the next call; None: they end with their own.
+_KEPT: contextvars.ContextVar[list[Any] | None] = contextvars.ContextVar("processes kept", default=None)
+
+
+@contextlib.contextmanager
+def processes_kept() -> Iterator[None]:
+    """Within this, processes whose results were joined wait for the next call: to start one takes about a second."""
+    kept: list[Any] = []
+    token = _KEPT.set(kept)
+    try:
+        yield
+    finally:
+        _KEPT.reset(token)
+        for process in kept:
+            with process:
+                process.kill()
+
+
 class _Joined(NamedTuple):
-    """What a process has made of all of its tasks."""
+    """The joined results of a process."""
 
     result: Any
+    process: Any
 
 
 def results_of(
@@ -40,17 +64,17 @@ def results_of(
     threads: int = 1,
     join: Callable[[Sequence[Any]], Any] | None = None,
 ) -> Generator[Any, None, None]:
-    """``function(*task)`` of each task, in any order; one process, or tasks that cannot be sent: all done here.
+    """``function(*task)`` of each task, in any order; run here for one process, or if tasks cannot be sent.
 
     Args:
-        function: what is done.
+        function: the work.
         tasks: the arguments of each call.
-        processes: how many share the tasks.
-        threads: how many do if there is one process.
+        processes: how many processes share the tasks.
+        threads: how many threads share them in one process.
         join: makes one result of several, and one of none. A process then joins its own, and sends one result.
 
     Raises:
-        Exception: what a task raised, or that its process died.
+        Exception: the error of a task, or that its process died.
     """
     processes = min(processes, len(tasks))
     letters = _pickled(function, tasks, join) if processes > 1 else []
@@ -61,16 +85,18 @@ def results_of(
     waiting: Iterator[Any] = iter(letters or tasks)
     done: queue.SimpleQueue[Any] = queue.SimpleQueue()
     here: list[threading.Thread] = []
+    kept = _KEPT.get()
+    free: list[Any] = []  # processes that have sent their results
     with contextlib.ExitStack() as workers:
         workers.callback(list, waiting)  # or threads would go on with what is left
         for _ in range(processes if letters else threads):
-            process = _start() if letters else None
+            process = (kept.pop() if kept else _start()) if letters else None
             joins = join is not None and process is not None
             thread = threading.Thread(target=_work, args=(function, process, waiting, done, joins), daemon=True)
             if process is None:
                 here.append(thread)
             else:
-                workers.callback(process.kill)
+                workers.callback(_kill, process, kept, free)
             thread.start()
         joined: list[Any] = []
         left = len(tasks)
@@ -78,6 +104,7 @@ def results_of(
             result = done.get()
             if isinstance(result, _Joined):
                 joined.append(result.result)
+                free.append(result.process)
                 continue
             left -= 1
             if isinstance(result, Exception):
@@ -89,6 +116,8 @@ def results_of(
                 yield result
             elif left:
                 yield join([])
+        if kept is not None:
+            kept += free
         if joined and join is not None:
             yield join(joined)
 
@@ -101,7 +130,9 @@ def _work(
     joins: bool,
 ) -> None:
     """Do one task after the other, or let a process do them, until one fails."""
-    with process or contextlib.nullcontext():
+    with contextlib.ExitStack() as ending:
+        if process is not None:
+            ending.enter_context(process)
         for task in waiting:
             try:
                 done.put(_answer(process, task) if process else function(*task))
@@ -110,13 +141,22 @@ def _work(
                 return
         if joins:
             try:
-                done.put(_Joined(_answer(process, _END)))
+                done.put(_Joined(_answer(process, _END), process))
+                ending.pop_all()  # the call ends the process, or keeps it
             except Exception as error:
                 done.put(error)
 
 
+def _kill(process: Any, kept: list[Any] | None, free: list[Any]) -> None:
+    """End the process of a call, unless it is kept for the next one."""
+    if kept is not None and process in kept:
+        return
+    with process if process in free else contextlib.nullcontext():  # or its thread closes its pipes
+        process.kill()
+
+
 def _pickled(function: Callable[..., Any], tasks: Sequence[Any], join: Any) -> list[bytes]:
-    """The tasks for other processes; none, with a warning, if those could not read them."""
+    """The pickled tasks for other processes; none, with a warning, if those could not read them."""
     try:
         letters = [pickle.dumps((function, task, join)) for task in tasks]
         if not any(b"__main__" in letter for letter in letters):
@@ -124,7 +164,7 @@ def _pickled(function: Callable[..., Any], tasks: Sequence[Any], join: Any) -> l
         reason = "something that they need is defined in the main program"
     except (pickle.PicklingError, AttributeError, TypeError) as error:
         reason = str(error)
-    warn(f"one process does all, for the metrics cannot be sent to others: {reason}; define it in a module")
+    warn(f"one process does everything: the metrics cannot be sent to others: {reason}; define it in a module")
     return []
 
 
@@ -136,13 +176,13 @@ def _start() -> subprocess.Popen[bytes]:
 
 
 def _answer(process: Any, letter: bytes) -> Any:
-    """What a process makes of a task: a result, or the error that it raised."""
+    """The outcome of a task in a process: a result, or the error that it raised."""
     try:
         pickle.dump(letter, process.stdin)
         process.stdin.flush()
         return pickle.load(process.stdout)
     except (EOFError, OSError, pickle.UnpicklingError):
-        how = f"with status {process.wait()}, by a signal if that is negative, perhaps for want of memory"
+        how = f"with status {process.wait()}, by a signal if that is negative, perhaps because memory ran out"
         raise RuntimeError(f"a process that read files ended {how}; give fewer processes=") from None
 
 
@@ -156,6 +196,16 @@ def _done(asked: Any, held: list[Any]) -> bytes:
         return pickle.dumps(result)
     held[:] = [join([*held, result])]
     return pickle.dumps(None)
+
+
+def _told(error: Exception) -> bytes:
+    """An error for the other process; one that no pickle holds, or gives back, in words."""
+    try:
+        letter = pickle.dumps(error)
+        pickle.loads(letter)
+        return letter
+    except Exception:
+        return pickle.dumps(RuntimeError(f"{type(error).__name__}: {error}"))
 
 
 def serve() -> None:
@@ -176,6 +226,6 @@ def serve() -> None:
         try:
             letter = _done(pickle.loads(tasks.get()), held)
         except Exception as error:
-            letter = pickle.dumps(error)
+            letter = _told(error)
         answers.write(letter)
         answers.flush()

@@ -13,7 +13,7 @@ __all__ = ["FEW", "Bad", "Format", "Piece", "Source", "gathered", "rows_at_once"
 #: The rows of a piece, where `add` is fastest; those of a batch that may be wide; the bytes of a piece of such rows.
 _ROWS, FEW, _BYTES = 1_000_000, 1 << 14, 1 << 27
 
-#: Receives a line that is no row, and leaves it out or raises.
+#: Receives a line that is not a row, and skips it or raises.
 Bad = Callable[[str], None]
 
 
@@ -22,8 +22,8 @@ class Piece(NamedTuple):
 
     table: Any
     start: int  #: the number of the first; that of the first in the file is 0
-    kept: np.ndarray | None = None  #: how far after that each row is; None: one after the other
-    left_out: int = 0  #: how many rows a condition has left out
+    kept: np.ndarray | None = None  #: the offset of each row; None: consecutive
+    left_out: int = 0  #: how many rows a condition left out
     unmatched: int = 0  #: how many are left out because the other side lacks their ids
 
     @property
@@ -32,7 +32,7 @@ class Piece(NamedTuple):
         return self.start + (np.arange(self.table.num_rows) if self.kept is None else self.kept)
 
     def taken(self, keep: np.ndarray) -> Piece:
-        """The rows that have a flag."""
+        """The flagged rows."""
         table = self.table.filter(arrow().array(keep)).combine_chunks()
         return self._replace(table=table, start=0, kept=self.rows[keep])
 
@@ -42,19 +42,19 @@ class Source(NamedTuple):
 
     stream: Any  #: from its beginning, unpacked
     path: str  #: of the file; "-": the standard input
-    plain: bool  #: whether it can be read from any place, by `fleetmetrics.files.places.opened`
+    plain: bool  #: whether it is seekable, by `fleetmetrics.files.places.opened`
 
 
 class Format:
     """A format of files.
 
-    A new one is a class in the table of `fleetmetrics.files.formats`, of which the help of the command line and the
-    guide's table are made.
+    A new one is a class in the table of `fleetmetrics.files.formats`, the source of the command line's help and of
+    the guide's table.
     """
 
     name: ClassVar[str]  #: for ``format=``
-    title: ClassVar[str]  #: what help calls it
-    about: ClassVar[str]  #: what the guide says of it
+    title: ClassVar[str]  #: its name in help
+    about: ClassVar[str]  #: its description in the guide
     streams: ClassVar[str] = (
         ""  #: what can be unpacked, or come from the standard input; empty: it must be a plain file
     )
@@ -68,8 +68,8 @@ class Format:
 
         Args:
             source: the file.
-            columns: what is asked for.
-            bad: receives each line that is no row.
+            columns: the requested columns.
+            bad: receives each line that is not a row.
         """
         raise NotImplementedError
 

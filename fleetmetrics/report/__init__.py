@@ -29,11 +29,11 @@ from fleetmetrics.vocabulary import RESERVED, SIZES, VERDICTS, described
 
 __all__ = ["PICTURES", "drawn", "html", "page", "written"]
 
-#: How many files are named at most; values of more classes are not listed; so many classes have a row of their own.
+#: The most files to name, classes to list, and classes with a row.
 _FILES, _CLASSES, _CLASS_ROWS = 100, 20, 100
-#: Of more warnings than these there is the number, and they are folded.
+#: More warnings than these are counted and folded.
 _WARNINGS = 5
-#: What is drawn of the metrics, with a caption.
+#: The pictures of the metrics, with captions.
 PICTURES = {
     "roc": (
         "ROC curve. In brackets, how far off buckets may put the area: that is not its interval, which is in the table",
@@ -59,30 +59,30 @@ PICTURES = {
     "residuals": ("Errors of the predictions", "预测误差"),
     "at_k": ("Metrics of the first k answers", "前 k 个结果的指标"),
 }
-#: In these there is no room for two sides.
+#: Pictures without room for two sides.
 _ALONE = ("confusion_matrix", "threshold_sweep")
-#: These are drawn of one of the metrics that an evaluation counts beside those that were asked for.
+#: Pictures of metrics that an evaluation adds to the requested ones.
 _OF = {"residuals": "errors", "predicted_actual": "actual"}
 
 
 def html(result: Mapping[str, Any], metrics: Any = None, baseline: Any = None, lang: str = "en") -> str:
     """Write a result as one HTML page that needs no other file and no network.
 
-    It says what data were read and what was asked, shows the metrics with intervals and against a baseline, pictures,
-    and the slices in the order of the harm that they do, and holds the result as JSON in the element ``#result``. What
-    comes from the data is escaped, and the page's policy lets no other script run and nothing be loaded.
+    It describes the data and the arguments, shows the metrics with intervals and against a baseline, pictures, and the
+    slices in order of harm, and holds the result as JSON in the element ``#result``. Texts from the data are escaped,
+    and the page's policy blocks other scripts and all loading.
 
     Args:
-        result: what ``fleetmetrics evaluate --json`` prints. Beside the metrics, every key may be missing.
-        metrics: the metric, collection or dict of metrics of which what this process holds is drawn; None: no pictures.
-        baseline: that of the baseline, drawn beside it.
+        result: the output of ``fleetmetrics evaluate --json``. Every key except the metrics may be missing.
+        metrics: the metric, collection or dict of metrics to draw, as this process holds it; None: no pictures.
+        baseline: the same for the baseline.
         lang: ``"en"`` or ``"zh"``.
 
     Returns:
         The page; write it as UTF-8.
 
     Raises:
-        InvalidInputError: ``lang`` is another, or the result holds what JSON cannot.
+        InvalidInputError: ``lang`` is invalid, or the result holds values that JSON cannot.
         MissingLibraryError: jinja2 or, for the pictures, matplotlib is not installed.
 
     Examples:
@@ -134,7 +134,7 @@ def page(words: Words, template: str, **parts: Any) -> str:
     Args:
         words: those of the language.
         template: its file.
-        **parts: what it is made of; ``pictures`` are pairs of SVG and caption.
+        **parts: the parts of the page; ``pictures`` are pairs of SVG and caption.
     """
     jinja2, raw = library("jinja2", "report"), library("markupsafe", "report").Markup
     flags = dict.fromkeys(("autoescape", "lstrip_blocks", "trim_blocks"), True)
@@ -151,7 +151,7 @@ def page(words: Words, template: str, **parts: Any) -> str:
 
 
 def _plain(result: Mapping[str, Any]) -> dict[str, Any]:
-    """The result as JSON holds it: nan and infinity are null. Of thousands of files a hundred, and how many more."""
+    """The result as JSON: nan and infinity are null; at most a hundred files, with the number of the others."""
     try:
         text = json.dumps(result, default=lambda value: value.tolist())
     except (TypeError, ValueError, AttributeError) as error:
@@ -292,7 +292,7 @@ def _members(metrics: Any) -> dict[str, Any]:
 
 
 def _side(metrics: Any, values: Mapping[str, Any]) -> dict[str, Any]:
-    """What can be drawn, by name: the metrics, and values by k."""
+    """The drawable parts, by name: the metrics, and values by k."""
     found = {name: metric for name, metric in _members(metrics).items() if metric is not None}
     by_k = {name: values.get(name) for name, metric in found.items() if hasattr(metric, "k")}
     for name, value in {**by_k, **values.get("at_k", {})}.items():
@@ -302,7 +302,7 @@ def _side(metrics: Any, values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _sides(result: Mapping[str, Any], metrics: Any, baseline: Any, lang: str = "en") -> dict[str, dict[str, Any]]:
-    """What can be drawn of each side, by what a legend calls it."""
+    """The drawable parts of each side, by its name in a legend."""
     if metrics is None:
         return {}
     if baseline is None:
@@ -346,11 +346,11 @@ def _pictures(sides: Mapping[str, Any], words: Words) -> Iterator[tuple[str, str
 
 
 def _drawn(kind: str, side: Mapping[str, Any], axes: Any, label: str) -> Any:
-    """The axes with the first metric that has such a picture, or all values by k; None: there is none."""
+    """The axes with the first metric that has such a picture, or all values by k; None without one."""
     found = None
     for name, metric in side.items():
         if isinstance(metric, dict) != (kind == "at_k") or (kind in _OF and name != _OF[kind]):
-            continue  # nobody knows whether another histogram is of errors
+            continue  # another histogram may not be of errors
         with contextlib.suppress(InvalidInputError):
             called = f"{label} {plain(name)}".strip() if kind == "at_k" else label
             found = getattr(plot, kind)(metric, found or axes, called)

@@ -1,4 +1,4 @@
-"""What metrics are, in Chinese: the English line is the first one of a class's docstring."""
+"""Definitions of metrics in Chinese; the English one is the first line of a class's docstring."""
 
 from __future__ import annotations
 

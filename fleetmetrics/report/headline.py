@@ -1,4 +1,4 @@
-"""The first line of a report: better or worse, by how much, where it lost, and whether it may go out."""
+"""The first line of a report: better or worse, by how much, where it lost, and whether it may be released."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def first_metric(result: Mapping[str, Any]) -> str:
 
 
 def change_of(delta: Mapping[str, Any], better: str) -> str:
-    """What a difference is: "better", "worse", "higher", "lower", "chance"; "seems ..." without an interval; "same"."""
+    """The kind of a difference: "better", "higher", "chance", ...; "seems ..." without an interval; "same"."""
     value, low, high = (delta.get(each) for each in ("value", "low", "high"))
     if value is None:
         return ""
@@ -50,8 +50,12 @@ def _better(result: Mapping[str, Any], name: str) -> str:
     return str(result["about"].get(name, {}).get("better", ""))
 
 
-def _percent(result: Mapping[str, Any]) -> str:
-    return f"{100 * (result['asked'].get('ci') or 0.95):g}%"
+def _interval(
+    result: Mapping[str, Any], ends: Mapping[str, Any], digits: int, words: Words, *, sign: bool = False
+) -> str:
+    """An interval in brackets with its confidence; empty without an interval."""
+    span, percent = words.span(ends, digits, sign=sign), f"{100 * (result['asked'].get('ci') or 0.95):g}%"
+    return words(f" ({percent}: {span})", f"（{percent}：{span}）") if span else ""
 
 
 def _against(result: Mapping[str, Any], name: str, words: Words) -> str:
@@ -60,17 +64,15 @@ def _against(result: Mapping[str, Any], name: str, words: Words) -> str:
     said = change_of(delta, _better(result, name))
     digits = digits_of([], [delta.get("value"), *_width(delta)])
     value = words.signed(delta.get("value"), digits)
-    span = words.span(delta, digits, sign=True)
-    interval = words(f" ({_percent(result)}: {span})", f"（{_percent(result)}：{span}）") if span else ""
-    amount = f"{name} {value}{interval}"
+    amount = f"{name} {value}{_interval(result, delta, digits, words, sign=True)}"
     return {
         "better": words(f"Better than the baseline: {amount}", f"优于基线：{amount}"),
         "worse": words(f"Worse than the baseline: {amount}", f"劣于基线：{amount}"),
         "higher": words(f"Higher than the baseline: {amount}", f"高于基线：{amount}"),
         "lower": words(f"Lower than the baseline: {amount}", f"低于基线：{amount}"),
-        "chance": words(f"No better or worse than chance makes it: {amount}", f"与基线之差在偶然范围内：{amount}"),
-        "same": words(f"As the baseline: {name} is the same", f"与基线相同：{name} 不变"),
-        "": words(f"Nobody can tell: {name} is undefined", f"无法判断：{name} 无定义"),
+        "chance": words(f"Within chance of the baseline: {amount}", f"与基线之差在偶然范围内：{amount}"),
+        "same": words(f"Same as the baseline: {name} is unchanged", f"与基线相同：{name} 不变"),
+        "": words(f"Undecided: {name} is undefined", f"无法判断：{name} 无定义"),
     }.get(said) or {
         "seems better": words(
             f"It looks better than the baseline: {amount}, without an interval", f"似乎优于基线：{amount}，没有区间"
@@ -96,17 +98,14 @@ def _alone(result: Mapping[str, Any], name: str, words: Words) -> str:
     """What the model is worth."""
     ends = result.get(f"{name}_interval") or {}
     digits = digits_of([result[name]], _width(ends))
-    value, span = words.number(result[name], digits), words.span(ends, digits)
-    interval = words(f" ({_percent(result)}: {span})", f"（{_percent(result)}：{span}）") if span else ""
+    value, interval = words.number(result[name], digits), _interval(result, ends, digits, words)
     score = result["asked"].get("columns", {}).get("prediction")
     model = f" {score}" if isinstance(score, str) else ""
     return words(f"The model{model} has {name} {value}{interval}", f"模型{model} 的 {name} 为 {value}{interval}")
 
 
 def _others(result: Mapping[str, Any], name: str, words: Words) -> Iterator[str]:
-    """The other metrics that are worse, for they may decide."""
-    if not result["baseline"]:
-        return
+    """The other metrics that are worse, which may decide."""
     worse = [
         each
         for each in result["about"]
@@ -118,28 +117,29 @@ def _others(result: Mapping[str, Any], name: str, words: Words) -> Iterator[str]
 
 
 def _lost(result: Mapping[str, Any], words: Words) -> Iterator[str]:
-    """The slice in which the new model has lost most against the baseline, or that it has lost in none."""
+    """The slice with the largest loss against the baseline, or the statement that no slice has lost."""
     rows = [(by, row) for by, column in (result.get("versus") or {}).items() for row in column["slices"]]
     lost = [each for each in rows if each[1].get("verdict") == "worse"]
     if lost:
         by, row = max(lost, key=lambda each: each[1]["rows"] * abs(each[1]["delta"]))
-        key = words("(null)", "（空）") if row["key"] is None else row["key"]
-        digits = digits_of([], [row["delta"], *_width(row)])
-        value, span = words.signed(row["delta"], digits), words.span(row, digits, sign=True)
-        interval = words(f" ({_percent(result)}: {span})", f"（{_percent(result)}：{span}）") if span else ""
+        key, digits = words.key(row["key"]), digits_of([], [row["delta"], *_width(row)])
+        value, interval = words.signed(row["delta"], digits), _interval(result, row, digits, words, sign=True)
         yield words(
-            f"it lost most in {by} {key}: {row['metric']} {value}{interval}",
+            f"it loses most in {by} {key}: {row['metric']} {value}{interval}",
             f"损失最大的是 {by} {key}：{row['metric']} {value}{interval}",
         )
     tested = sum(each.get("verdict") not in (None, "too few", "different") for _, each in rows)
     if tested and not lost:
-        yield words(f"it lost in none of {tested:,} slices beyond chance", f"{tested:,} 个切片中没有超出偶然范围的损失")
+        yield words(
+            f"it did not lose beyond chance in any of {tested:,} slices",
+            f"{tested:,} 个切片中没有超出偶然范围的损失",
+        )
 
 
 def worst_slice(result: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]] | None:
-    """The column and the slice that does the most harm beyond chance; None: there is none.
+    """The column and the slice that does the most harm beyond chance; None without such a slice.
 
-    Of a metric without better values it is that which differs most.
+    For a metric without better values, it is the slice that differs most.
     """
     called = [
         (by, row)
@@ -153,7 +153,7 @@ def worst_slice(result: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]] | No
 
 
 def _where(result: Mapping[str, Any], words: Words) -> Iterator[str]:
-    """The slice that does the most harm, or that none does."""
+    """The slice that does the most harm, or the statement that no slice does."""
     tested = [row for rows in result["slices"].values() for row in rows if row.get("within_chance") is not None]
     worst = worst_slice(result)
     if worst is None:
@@ -165,7 +165,7 @@ def _where(result: Mapping[str, Any], words: Words) -> Iterator[str]:
         return
     by, row = worst
     digits = digits_of([row["value"]])
-    key = words("(null)", "（空）") if row["key"] is None else row["key"]
+    key = words.key(row["key"])
     value, whole = words.number(row["value"], digits), words.number(row["value"] - row["difference"], digits)
     share = f"{100 * row['share']:.3g}%"
     if row["verdict"] == "different":
@@ -183,13 +183,13 @@ def _where(result: Mapping[str, Any], words: Words) -> Iterator[str]:
 
 
 def _may_go(result: Mapping[str, Any], words: Words) -> Iterator[str]:
-    """What the conditions say."""
+    """The outcome of the conditions."""
     given = result.get("conditions") or []
     held = [each for each in given if each["fails"]]
     if held:
         names = words(", ", "、").join(each["condition"] for each in held)
-        yield words(f"it may not go out: {names}", f"不可上线：{names}")
+        yield words(f"do not release: {names}", f"不可上线：{names}")
     elif given:
         number = len(given)
         said = "the condition does not hold" if number == 1 else f"none of {number} conditions holds"
-        yield words(f"it may go out: {said}", f"可以上线：{number} 个拦截条件均不成立")
+        yield words(f"ready for release: {said}", f"可以上线：{number} 个拦截条件均不成立")

@@ -12,11 +12,11 @@ from fleetmetrics.errors import InvalidInputError
 __all__ = ["LEGEND", "PICTURE_WORDS", "Words", "digits_of"]
 
 _RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
-#: More digits behind the point than these are a power of ten.
+#: A number with more digits behind the point than these is written with a power of ten.
 _MOST_DIGITS = 9
-#: What a legend calls the two sides.
+#: The names of the two sides in a legend.
 LEGEND = {"en": ("new", "baseline"), "zh": ("新值", "基线")}
-#: What pictures say in Chinese.
+#: The words of pictures in Chinese.
 PICTURE_WORDS = {
     "false positive rate": "假正率",
     "true positive rate": "真正率",
@@ -58,12 +58,27 @@ class Words:
         return chinese if self.lang == "zh" else english
 
     @property
+    def sizes(self) -> Mapping[str, str]:
+        """The names of counts of data and slices."""
+        return {
+            "rows": self("rows", "行"),
+            "positives": self("positives", "正样本"),
+            "negatives": self("negatives", "负样本"),
+            "users": self("users", "用户"),
+            "queries": self("queries", "查询"),
+        }
+
+    def key(self, key: Any) -> Any:
+        """The name of a slice; (null) for rows without a key."""
+        return self("(null)", "（空）") if key is None else key
+
+    @property
     def of_pictures(self) -> Mapping[str, str] | None:
-        """What pictures say instead of their English words."""
+        """The words of pictures instead of the English ones."""
         return PICTURE_WORDS if self.lang == "zh" else None
 
     def number(self, value: Any, digits: int | None = None) -> str:
-        """So many digits behind the point, as a rule by `digits_of`; all of an integer; ``1.23 × 10⁻⁵``."""
+        """A number with these digits after the point, usually from `digits_of`; integers in full; ``1.23 × 10⁻⁵``."""
         if value is None:
             return self("undefined", "无定义")
         if isinstance(value, list):
@@ -103,7 +118,7 @@ class Words:
 
 
 def digits_of(values: Iterable[Any], widths: Iterable[Any] = ()) -> int:
-    """How many digits behind the point numbers need that are written below each other.
+    """The number of digits behind the point for numbers in a column.
 
     Five digits count of the largest one from 0.1 on, four of a smaller one, and two of each width of an interval, or
     difference.

@@ -135,7 +135,7 @@ def test_rows_of_weight_0_count_the_same_in_headline_rows_and_slices(run, tmp_pa
         }
     assert {each["key"]: each["rows"] for each in found["slices"]["s"]} == {"a": 2, "b": 1}
     assert run("evaluate", *given).startswith(
-        "4 rows, 1 positives in 1 file, 1 nulls in p, 1 more of weight 0, 1 rows skipped: "
+        "4 rows, 1 positives in 1 file, 1 nulls in p, 1 more with weight 0, 1 rows skipped: "
     )
 
 
@@ -346,7 +346,7 @@ def test_a_terminal_gets_a_table_of_rich(there):
     assert "┃" in shown.decode() and b"evil\\x1b[31m" in shown
 
 
-def test_conditions_that_hold_are_told_and_are_status_1(evaluate):
+def test_conditions_that_hold_are_named_and_the_exit_status_is_1(evaluate):
     held = evaluate("--metrics", "auc,roc_curve", "--fail-if", "auc<0.99", "--fail-if", "rows>1e9", status=1)
     assert held.count("--fail-if") == 1 and "auc is 0." in held and "below" in held
     assert evaluate("--metrics", "auc", "--fail-if", "auc>=1", "--fail-if", "data.skipped>0")
@@ -382,13 +382,15 @@ def test_an_undefined_number_fails(run, tmp_path):
         (["--metrics", "auk"], "did you mean auc?"),
         (["--metrics", "AUROC"], "did you mean auc?"),
         (["--metrics", "auc,auc"], "another name, NAME=auc"),
-        (["--metrics", "rows=auc"], "'rows' is there already"),
+        (["--metrics", "rows=auc"], "'rows' is taken"),
         (["--metrics", "gauc"], "give --user COLUMN"),
         (["--metrics", "auc:curve=RP"], "curve must be one of"),
         (["--metrics", "recall_at_fixed_precision"], ":min_precision=VALUE"),
         (["--metrics", ""], "--metrics is empty"),
         (["--task", "multiclass"], "give --classes N"),
         (["--join-on", "id"], "give both"),
+        (["--baseline-columns", "p=q"], "--baseline-columns are those of --baseline; give both"),
+        (["-", "--baseline-score", "old"], "the standard input has one pass"),
         (["--ci", "95"], "--ci must be a number between 0 and 1"),
         (["--html", "nowhere/report.html"], "cannot be written"),
         (["--save-state", "nowhere/day.fms"], "cannot be written"),
@@ -403,7 +405,7 @@ def test_a_wrong_command_is_status_2_before_anything_is_read(evaluate, args, sai
 
 
 def test_bad_data_are_status_3_with_file_and_place(evaluate, run, tmp_path, there):
-    assert "no pattern that one matches" in evaluate(files="nothing/*.parquet", status=3)
+    assert "or a pattern that matches one" in evaluate(files="nothing/*.parquet", status=3)
     assert "Did you mean 'y'?" in run("evaluate", "new", "--label", "yy", "--score", "p", status=3)
     write(tmp_path / "null.parquet", {"y": [1, 0, 1], "p": [0.5, None, 0.25]})
     text = run("evaluate", tmp_path / "null.parquet", *COLUMNS, status=3)
@@ -427,7 +429,7 @@ def test_the_work_of_other_files_is_kept_in_the_state(run, there, tmp_path):
     assert kept["auc"] == alone["auc"] and kept["data"]["files"] == [str(tmp_path / "0.parquet")]
 
 
-def test_a_file_that_one_worker_cannot_use_is_told_to_all(tmp_path):
+def test_a_file_that_one_worker_cannot_use_is_an_error_on_all(tmp_path):
     (tmp_path / "0.csv").write_text("p,y\n0.5,1\n0.25,0\n")
     (tmp_path / "1.csv").write_text("p,y\n0.5,one\n")
     asked = Asked("binary", {"prediction": "p", "label": "y"}, ["auc"])
@@ -498,7 +500,7 @@ def test_states_of_something_else_do_not_go_together(evaluate, run, tmp_path):
         assert "no.fms" in run(command, one, tmp_path / "no.fms", status=3)
     metric = fm.AUC()
     fm.save(tmp_path / "other_kind.fms", metric)
-    assert "--save-state has not written this" in run("merge", tmp_path / "other_kind.fms", status=3)
+    assert "not written by --save-state" in run("merge", tmp_path / "other_kind.fms", status=3)
     assert os.path.getsize(one) < 2**18
 
 
@@ -534,7 +536,18 @@ def test_help_is_quick_and_imports_nothing_large():
     assert least(*command("--help")) < 8 * least(sys.executable, "-c", "pass")
 
 
-def test_a_reader_who_leaves_is_no_error(there):
+def test_the_version_is_printed(run):
+    assert run("--version") == f"fleetmetrics {fm.__version__}\n"
+
+
+def test_the_state_that_is_saved_beside_a_baseline_is_that_of_the_new_files(evaluate, run, tmp_path, data):
+    evaluate("--metrics", "auc", "--baseline", "old", "--save-state", tmp_path / "new.fms")
+    auc = fm.AUC()
+    auc.add(data["p"], data["y"])
+    assert run("merge", tmp_path / "new.fms", "--json")["auc"] == auc.compute()
+
+
+def test_a_closed_pipe_is_not_an_error(there):
     line = f"{' '.join(command('metrics'))} | head -n 1; echo ${{PIPESTATUS[0]}}"
     done = subprocess.run(["bash", "-c", line], env=ENVIRONMENT, capture_output=True, text=True, cwd=there)
     assert done.stdout.splitlines()[1:] == ["0"] and done.stderr == ""
@@ -568,12 +581,12 @@ def test_a_report_is_written_whole_beside_the_output(evaluate, tmp_path):
 
 
 def test_numbers_have_six_digits_and_integers_all_of_theirs():
-    found = [printed._number(each) for each in (0.123456789, 1234567.89, 12345678, None)]
+    found = [printed.number(each) for each in (0.123456789, 1234567.89, 12345678, None)]
     assert found == ["0.123457", "1.23457e+06", "12,345,678", "undefined"]
-    assert [printed._number(each, "+") for each in (0.5, -0.5, None)] == ["+0.5", "-0.5", "-"]
+    assert [printed.number(each, "+") for each in (0.5, -0.5, None)] == ["+0.5", "-0.5", "-"]
 
 
-def test_ids_are_joined_by_label_whatever_the_sign_of_its_zero():
+def test_labels_of_0_and_minus_0_join():
     found = []
     for label in ([0.0, 1.0], [-0.0, 1.0], [1.0, 0.0]):
         joined = Joined()

@@ -11,7 +11,8 @@ import pytest
 
 import fleetmetrics as fm
 from fleetmetrics.cli import main
-from fleetmetrics.evaluation.named import _RANGES, kinds
+from fleetmetrics.entries import ENTRIES
+from fleetmetrics.evaluation.named import kinds
 from tests.fakes import together
 
 pytestmark = [pytest.mark.numpy_only, pytest.mark.filterwarnings("ignore::fleetmetrics.errors.UndefinedMetricWarning")]
@@ -153,7 +154,7 @@ def test_names_of_columns_are_quoted(run, data, name):
     assert {each.key for each in slices} == {"mon", "tue"}
 
 
-def test_intervals_are_of_a_thousand_draws_or_as_many_as_asked(run, data):
+def test_intervals_use_a_thousand_draws_or_the_given_number(run, data):
     found = run(*COLUMNS, "--ci", "0.9", "--metrics", "log_loss", "--user", "uid", "--json")
     few = run(*COLUMNS, "--ci", "0.9", "--metrics", "log_loss", "--user", "uid", "--draws", 50, "--json")
     for draws, each in ((1000, found), (50, few)):
@@ -178,7 +179,7 @@ REFUSED = {
     ),
     "logits of a number": (["--logits", "--task", "regression"], 2, "--logits is for probabilities"),
     "scale 0": (["--scale", "0"], 2, "--scale must be a finite number above 0"),
-    "text of a score": (["--text", "p", "--by", "day"], 2, "--text 'p' is none of the columns of keys, 'day'"),
+    "text of a score": (["--text", "p", "--by", "day"], 2, "--text 'p' is not one of the columns of keys, 'day'"),
     "too few names": (["--columns", "y,p"], 3, "a.csv: line 1 has 5 values, and --columns names 2"),
     "header as data": (["--columns", "y,p,a,b,c"], 3, "a.csv: row 0, column 'p': 'p' is no double"),
     "a name twice": (["--columns", "y,p,a,b,p"], 2, "--columns has 'p' 2 times"),
@@ -186,8 +187,16 @@ REFUSED = {
 }
 
 
+def test_where_no_row_is_positive_only_a_label_that_was_named_is_an_error(run, there, data):
+    save("none.csv", {**data, "y": np.zeros(ROWS, int)})
+    found = run(*COLUMNS, "--metrics", "auc,log_loss", "--json", files="none.csv")
+    assert found["auc"] is None and found["log_loss"] > 0
+    told = run(*COLUMNS, "--positive", "1", "--baseline", "none.csv", status=3)
+    assert "baseline: --positive '1': no row has that label in column 'y'" in told
+
+
 @pytest.mark.parametrize("kind", REFUSED)
-def test_what_cannot_be_is_refused_in_the_words_of_the_command_line(run, kind):
+def test_impossible_options_are_refused_in_the_words_of_the_command_line(run, kind):
     options, status, told = REFUSED[kind]
     assert told in run(*COLUMNS, *options, status=status)
 
@@ -201,7 +210,7 @@ def test_keys_of_two_kinds_are_refused_with_the_file(run, there, data):
     found = run(*COLUMNS, "--by", "id", "--metrics", "auc", "--text", "id", "--json", files="two")
     assert {each["key"] for each in found["slices"]["id"]} == {"1", "2", "a", "b"}
     said = run(*COLUMNS, "--baseline", "two/1.csv", "--join-on", "id", "--metrics", "auc", files="two/0.csv", status=3)
-    assert "--join-on id: ids are integers here, and texts in the baseline; --text id makes texts of both" in said
+    assert "--join-on id: ids are integers here, but texts in the baseline; --text id makes texts of both" in said
 
 
 def test_a_header_with_a_name_twice_is_refused_with_the_file(run, there):
@@ -274,30 +283,35 @@ def test_a_metric_is_described_by_formula_range_direction_and_settings(there, ca
         assert out.startswith(f"{name}: ") and "\nBetter: " in out
     assert main(["metrics", "mae"]) == 0
     out, _ = capsys.readouterr()
-    assert out.startswith("mean_absolute_error: ") and "Formula: " in out and "lower values are better" in out
+    assert out.startswith("mean_absolute_error: ") and "Formula: " in out and "Better: lower values" in out
+    for other in ("PCOC", "点击率校准", "weightedcalibration"):
+        assert main(["metrics", other]) == 0
+        out, _ = capsys.readouterr()
+        assert out.startswith("calibration: ") and "Better: the nearer to 1\nUndefined: no sample is labelled 1" in out
+        assert "Source: He et al." in out and "others: PCOC" in out
     assert main(["metrics", "auk"]) == 2
     assert "there is no 'auk'" in capsys.readouterr().err
 
 
-def test_values_lie_in_the_range_that_is_told():
+def test_values_are_in_the_stated_range():
     rng = np.random.default_rng(0)
     p, y, user = rng.random(500), rng.integers(0, 2, 500), rng.integers(0, 40, 500)
     bounds = {"0 to 1": (0, 1), "-1 to 1": (-1, 1), "up to 1": (-np.inf, 1), "from 0": (0, np.inf), "0 to 2": (0, 2)}
+    bounds.update({"any": (-np.inf, np.inf), "from 1": (1, np.inf)})
     tried = 0
-    for told, names in _RANGES.items():
-        for name in names.split():
-            try:
-                found = fm.evaluate({"y": y, "p": p, "u": user}, label="y", score="p", user="u", metrics=name)[name]
-            except fm.InvalidInputError:  # it needs a setting, or other labels
-                continue
-            if isinstance(found, float):
-                low, high = bounds[told]
-                assert low <= found <= high, (name, found)
-                tried += 1
+    for name, kind in kinds().items():
+        try:
+            found = fm.evaluate({"y": y, "p": p, "u": user}, label="y", score="p", user="u", metrics=name)[name]
+        except fm.InvalidInputError:  # it needs a setting, or other labels
+            continue
+        if isinstance(found, float):
+            low, high = bounds[ENTRIES[kind].range]
+            assert low <= found <= high, (name, found)
+            tried += 1
     assert tried > 40
 
 
-def test_a_condition_on_a_slice_that_is_not_there_is_told_below_what_was_computed(there, capsys):
+def test_a_condition_on_a_missing_slice_is_named_below_the_output(there, capsys):
     args = ["evaluate", "a.csv", *COLUMNS, "--by", "day", "--fail-if", "slices.day[tuesday].auc<0.7"]
     assert main([*args, "--html", "page.html"]) == 2
     out, err = capsys.readouterr()

@@ -42,7 +42,7 @@ def evaluate(tmp_path, capsys):
 
 
 def criteo_like(rows, rate, planted, seed=0):
-    """Scores of clicks that are good, but for those of one site that say nothing; sites and slots are of many sizes."""
+    """Good scores of clicks, except on one site, where they are random; sites and slots of many sizes."""
     random = np.random.default_rng(seed)
     logit = random.normal(math.log(rate) - 0.8, 1.3, rows)
     p = 1 / (1 + np.exp(-logit))
@@ -117,7 +117,7 @@ def table():
     return {"y": (random.random(20_000) < bad).astype(int), "p": p, "slot": slot, "u": user, "w": random.random(20_000)}
 
 
-def test_harm_is_done_by_what_is_worse_and_better_is_said_to_be_better(evaluate, table):
+def test_only_worse_slices_do_harm_and_better_ones_are_called_better(evaluate, table):
     for metric in ("auc", "log_loss", "f1:threshold=0.3"):
         found = evaluate(table, "--by", "slot", "--metrics", metric, "--json")
         first, *others = found["slices"]["slot"]
@@ -151,7 +151,7 @@ def test_positives_and_users_are_counted_beside_rows(evaluate, table):
     assert found["data"]["queries"] == 500 and "positives" not in found["data"]
 
 
-def test_conditions_may_name_what_slices_are_worth(evaluate, table):
+def test_conditions_can_name_the_harm_of_slices(evaluate, table):
     args = ["--by", "slot", "--metrics", "auc"]
     held = evaluate(table, *args, "--fail-if", "verdicts.worse>0", "--fail-if", "slices.slot.0.q<0.01", status=1)
     assert "verdicts.worse is 1" in held and "slices.slot.0.q is" in held
@@ -159,7 +159,7 @@ def test_conditions_may_name_what_slices_are_worth(evaluate, table):
     evaluate(table, *args, "--fail-if", "verdicts.worse>0", "--fail-if", "verdicts.least_q<0")
 
 
-def test_what_has_no_test_has_no_verdict_and_says_so(evaluate, table):
+def test_a_metric_without_a_test_has_no_verdict_and_says_so(evaluate, table):
     for args in (["ap"], ["auc", "--weight", "w"], ["matthews_correlation"], ["exact_auc"]):
         text = evaluate(table, "--by", "slot", "--metrics", *args)
         assert "no verdicts: there is no test for" in text and "1 worse" not in text
@@ -222,7 +222,7 @@ def many_ads(rows=200_000, ads=6000, seed=0):
     return {"y": label, "p": p, "ad": np.array([f"ad-{each:05d}" for each in range(ads)])[ad]}
 
 
-def test_of_more_slices_than_are_kept_the_largest_are_and_the_rest_is_told(evaluate):
+def test_the_largest_slices_are_kept_and_the_rest_is_reported(evaluate):
     table = many_ads()
     names, rows = np.unique(table["ad"], return_counts=True)
     found = evaluate(table, "--by", "ad", "--metrics", "auc", "--json", "--max-slices", "300")
@@ -304,3 +304,49 @@ def test_slices_of_fewer_positives_than_asked_are_too_few(evaluate, table):
     told = evaluate(table, "--by", "slot", "--task", "regression", "--min-positives", "5", status=2)
     assert "--min-positives is for labels of 0 and 1" in told
     assert "--max-slices must be" in evaluate(table, "--by", "slot", "--max-slices", "0", status=2)
+
+
+def test_rank_by_chooses_the_metric_whose_slices_have_intervals_and_verdicts(evaluate, table):
+    asked = ("--by", "slot", "--metrics", "auc,log_loss,confusion_matrix", "--json")
+    first = evaluate(table, *asked)["slices"]["slot"][0]
+    found = evaluate(table, *asked, "--rank-by", "log_loss", "--fail-if", "slices.slot[2].log_loss_interval.low>9")
+    alone = evaluate(table, "--by", "slot", "--metrics", "log_loss", "--json")["slices"]["slot"]
+    one = found["slices"]["slot"][0]
+    assert (first["metric"], one["metric"], found["asked"]["rank_by"]) == ("auc", "log_loss", "log_loss")
+    for name in ("key", "value", "low", "high", "q", "verdict", "harm"):
+        assert [each[name] for each in found["slices"]["slot"]] == [each[name] for each in alone]
+    said = evaluate(table, "--by", "slot", "--metrics", "auc,log_loss", "--rank-by", "log_loss")
+    assert "intervals and verdicts are those of log_loss; see --rank-by" in said
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (
+            ["--by", "slot", "--rank-by", "ndcg"],
+            "--rank-by must be one of the metrics, auc, confusion_matrix, not 'ndcg'",
+        ),
+        (["--by", "slot", "--rank-by", "confusion_matrix"], "--rank-by confusion_matrix is no single number"),
+        (["--rank-by", "auc"], "--rank-by ranks slices; give --by COLUMN, too"),
+        (["--by", "slot,slot"], "--by names 'slot' twice; name it once"),
+    ],
+)
+def test_a_metric_that_cannot_rank_slices_is_status_2(evaluate, table, options, told):
+    assert told in evaluate(table, "--metrics", "auc,confusion_matrix", *options, status=2)
+
+
+def test_a_condition_on_the_interval_of_another_metric_says_which_option_gives_it(evaluate, table):
+    condition = "slices.slot[2].log_loss_interval.low<0"
+    told = evaluate(table, "--by", "slot", "--metrics", "auc,log_loss", "--fail-if", condition, status=2)
+    assert "intervals of slices are those of one metric: --rank-by log_loss chooses it" in told
+
+
+def test_a_warning_names_crossed_slices_as_they_were_asked_for(evaluate, table):
+    few = {name: column[:300] for name, column in table.items()}
+    told = evaluate(few, "--by", "slot*u", "--metrics", "auc,gauc", "--user", "u")
+    assert "slice_0" not in told and "gauc of slot*u '" in told
+
+
+def test_where_the_first_metric_is_no_number_the_first_that_is_one_ranks_the_slices(evaluate, table):
+    found = evaluate(table, "--by", "slot", "--metrics", "confusion_matrix,auc", "--json")
+    assert found["asked"]["rank_by"] == "auc" and found["slices"]["slot"][0]["verdict"] == "worse"

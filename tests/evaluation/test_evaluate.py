@@ -40,16 +40,6 @@ OLD = {**DATA, "p": np.clip(DATA["p"] + np.random.default_rng(5).normal(0, 0.3, 
 ASKED = {"label": "y", "score": "p", "metrics": "auc,log_loss", "by": "slot"}
 
 
-@pytest.fixture
-def there(tmp_path, monkeypatch):
-    import pyarrow.parquet
-
-    for name, table in (("new", DATA), ("old", OLD)):
-        pyarrow.parquet.write_table(pa.table(table), tmp_path / f"{name}.parquet")
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
 def without_date(result):
     for side in (result, result["baseline"] or {"data": {}}):
         side["data"].update(date="", files=[])
@@ -198,7 +188,7 @@ def test_reading_a_result_twice_changes_nothing_of_what_it_reads():
         ({"weight": ["w"]}, r"^weight must be the name of a column or None, not \['w'\]"),
         ({"metrics": "auk"}, "^metrics: there is no 'auk'; did you mean auc?"),
         ({"metrics": []}, "^metrics is empty"),
-        ({"metrics": "auc,auc"}, "^metrics: 'auc' is there already"),
+        ({"metrics": "auc,auc"}, "^metrics: 'auc' is taken"),
         ({"metrics": "gauc"}, "give user=COLUMN"),
         ({"task": "x"}, "^task must be one of 'binary'"),
         ({"task": "multiclass"}, "give classes=N, or a column of each class"),
@@ -263,4 +253,4 @@ def test_what_is_wrong_on_one_worker_is_raised_on_all():
     asked = [lambda channel, ci=ci: fm.evaluate(DATA, communicator=channel, ci=ci, **ASKED) for ci in (None, 0.9)]
     for error in together(asked):
         assert isinstance(error, fm.InvalidInputError)
-        assert "rank 1 is asked something else than rank 0: ci is None on rank 0, here 0.9" in str(error)
+        assert "rank 1 got other arguments than rank 0: ci is None on rank 0, here 0.9" in str(error)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 
 import fleetmetrics as fm
 from fleetmetrics.cli import main
-from fleetmetrics.evaluation.history import history
+from fleetmetrics.evaluation.history import _change, history
 
 pytestmark = pytest.mark.numpy_only
 
@@ -59,6 +60,41 @@ def test_what_changed_is_better_worse_or_within_chance_by_the_direction_of_the_m
     assert f"auc: {made['d1']['auc']:.6g} (d1) to {made['d3']['auc']:.6g} (d3), worse" in str(found)
 
 
+def test_a_change_is_from_the_state_before_and_each_interval_is_that_of_its_state(days: Any) -> None:
+    folder, made = days
+    _, auc, _ = [each.rows for each in history([folder / f"d{day}.fms" for day in (1, 2, 3)]).tables()]
+    for row, old, new in zip(auc[2:], ("d1", "d2"), ("d2", "d3")):
+        change, interval = made[new]["auc"] - made[old]["auc"], made[new].intervals["auc"]
+        assert float(row[3].replace("−", "-")) == pytest.approx(change, abs=1e-5)
+        low, high = (float(end) for end in row[2].split(" to "))
+        assert (low, high) == pytest.approx((interval.low, interval.high), abs=1e-5)
+
+
+def test_a_change_has_the_squared_distances_of_both_intervals_on_the_side_that_counts() -> None:
+    old = {"auc": 0.5, "auc_interval": {"low": 0.4, "high": 0.53}}
+    new = {"auc": 0.75, "auc_interval": {"low": 0.71, "high": 0.9}}
+    found = _change(old, new, "auc")
+    assert found["value"] == 0.25
+    assert found["low"] == pytest.approx(0.25 - math.hypot(0.04, 0.03))
+    assert found["high"] == pytest.approx(0.25 + math.hypot(0.15, 0.1))
+    for half in ({"low": None, "high": 0.6}, {"low": 0.4, "high": None}, None):
+        assert _change({**old, "auc_interval": half}, new, "auc") == {"value": 0.25}
+        assert _change(old, {**new, "auc_interval": half}, "auc") == {"value": 0.25}
+    assert _change({**old, "auc": None}, new, "auc") == _change(old, {**new, "auc": None}, "auc") == {}
+
+
+def test_the_pictures_show_the_values_and_intervals_of_the_states(days: Any, monkeypatch: Any) -> None:
+    folder, made = days
+    drawn: list[Any] = []
+    monkeypatch.setattr("fleetmetrics.report.tables.points", lambda *given: drawn.append(given) or "")
+    monkeypatch.setattr("fleetmetrics.report.tables.page_of", lambda *given: "")
+    history([folder / "d3.fms", folder / "d1.fms"]).to_html()
+    assert [(name, place) for _, name, place in drawn] == [("auc", 0), ("log_loss", 1)]
+    for name in ("d3", "d1"):
+        interval = made[name].intervals["auc"]
+        assert drawn[0][0][name] == {"value": made[name]["auc"], "low": interval.low, "high": interval.high}
+
+
 def test_a_state_twice_or_one_that_was_asked_something_else_is_an_error_that_names_it(days: Any, tmp_path: Any) -> None:
     folder, _ = days
     one = folder / "d1.fms"
@@ -88,6 +124,19 @@ def test_states_of_one_name_in_two_folders_have_their_paths_and_a_file_in_two_is
     assert list(found.points) == [str(tmp_path / name / "s.fms") for name in "ab"]
     assert len(found.warnings) == 1 and "part.npz is in" in found.warnings[0]
     assert len(list(found.tables())) == 2  # no intervals: the values, and the warning
+    said = next(iter(found.tables())).notes
+    assert str(said).count("s.fms)") == 2 and ", " not in str(said).split("s.fms)")[-1]  # and of a change nothing
+
+
+def test_missing_metrics_and_undefined_points_are_warnings_with_the_name_of_the_state(tmp_path: Any) -> None:
+    np.savez(tmp_path / "part.npz", y=np.ones(50, int), p=np.linspace(0.1, 0.9, 50))
+    (tmp_path / "gone.csv").touch()
+    paths = [str(tmp_path / name) for name in ("part.npz", "gone.csv")]
+    found = fm.evaluate(paths, label="y", score="p", metrics="auc,log_loss", skip_bad_files=True)
+    found.save_state(tmp_path / "mon.fms")
+    lacks, undefined = history([tmp_path / "mon.fms"]).warnings
+    assert lacks.startswith(f"{tmp_path}/mon.fms lacks a file that could not be used: {tmp_path}/gone.csv")
+    assert undefined.startswith("mon: ") and "auc" in undefined
 
 
 @pytest.mark.parametrize("lang", ["en", "zh"])
@@ -115,3 +164,23 @@ def test_the_command_prints_text_markdown_and_json_and_writes_the_page(days: Any
     assert main(["history", *states, "--html", states[0]]) == 2  # nothing is overwritten
     assert main(["history", states[0], states[0]]) == 3
     assert "is given twice" in capsys.readouterr().err
+
+
+def test_a_condition_on_the_last_state_makes_the_exit_status_one(days: Any, tmp_path: Path, capsys: Any) -> None:
+    folder, made = days
+    paths = [str(folder / f"d{day}.fms") for day in (1, 2, 3)]
+    first, last = made["d1"]["auc"], made["d3"]["auc"]
+    assert last < first
+    between = f"auc<{(first + last) / 2}"
+    assert main(["history", *paths, "--fail-if", between]) == 1
+    said = capsys.readouterr()
+    assert "d1" in said.out and f"--fail-if 'auc<{(first + last) / 2}' holds: auc is " in said.err
+    assert main(["history", *reversed(paths), "--fail-if", between, "--fail-if", "data.rows<4000"]) == 0
+    assert main(["history", *paths, "--fail-if", "auc_interval.high<0.5"]) == 0
+    assert history(paths).failed(between) and not history(paths[::-1]).failed(between)
+    capsys.readouterr()
+    page = tmp_path / "page.html"
+    for wrong, what in (("acu<0.7", "the nearest is 'auc'"), ("auc<", "must be a name"), ("auc_delta<0", "--baseline")):
+        assert main(["history", *paths, "--fail-if", wrong, "--html", str(page)]) == 2
+        said = capsys.readouterr()
+        assert what in said.err and "d3" in said.out and not page.exists()

@@ -71,7 +71,7 @@ def written(folder, name, data, format="parquet", number=3):
 
 
 def found_of(result):
-    """What a result says but for what was read; rows in another order may differ in the last digit."""
+    """What a result says except for what was read; rows in another order may differ in the last digit."""
     found = result.to_dict()
     for each in (found, found["baseline"]):
         each.pop("data")
@@ -194,8 +194,8 @@ def test_the_numbers_left_out_are_in_text_json_and_html(tmp_path, capsys):
     line = ["evaluate", f"{tmp_path}/new*", "--baseline", f"{tmp_path}/old*", *OPTIONS, "--join", "inner"]
     assert main(line) == 0
     first, second = capsys.readouterr().out.splitlines()[:2]
-    assert first.endswith(f"in 3 files, {WANTED[1]:,} more whose ids are on this side only")
-    assert second.startswith("baseline: ") and f"{WANTED[3]:,} more whose ids are on this side only" in second
+    assert first.endswith(f"in 3 files, {WANTED[1]:,} more with ids on this side only")
+    assert second.startswith("baseline: ") and f"{WANTED[3]:,} more with ids on this side only" in second
     assert main([*line, "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["asked"]["join"] == "inner" and "common" not in found["asked"]
@@ -235,7 +235,7 @@ def test_states_of_joined_sides_are_compared(tmp_path, capsys):
         ({"baseline": None, "join_on": None}, fm.InvalidInputError, "join=inner .* give all three"),
     ],
 )
-def test_what_cannot_be_joined_is_an_error(given, error, says):
+def test_data_that_cannot_be_joined_are_an_error(given, error, says):
     (new, old), _ = sides()
     with pytest.raises(error, match=says):
         fm.evaluate(new, **{"baseline": old, **JOINED, **given})
@@ -248,7 +248,7 @@ def test_ids_of_which_none_is_on_both_sides_are_an_error():
     with pytest.raises(fm.DataError, match=r"^join_on=id: no id is on both sides"):
         fm.evaluate(new, baseline=old, where="day > 90", **JOINED)
     texts = np.array([str(each) for each in old["id"]])
-    with pytest.raises(fm.DataError, match="ids are integers here, and texts in the baseline; text=id makes texts"):
+    with pytest.raises(fm.DataError, match="ids are integers here, but texts in the baseline; text=id makes texts"):
         fm.evaluate(new, baseline={**old, "id": texts}, **JOINED)
     found = fm.evaluate(new, baseline={**old, "id": texts}, text="id", **JOINED)
     assert counts(found) == WANTED

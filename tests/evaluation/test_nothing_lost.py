@@ -1,4 +1,4 @@
-"""Nothing is overwritten, and nothing is left out without a word."""
+"""Nothing is overwritten, and nothing is silently left out."""
 
 from __future__ import annotations
 
@@ -57,6 +57,20 @@ def day(tmp_path):
     return tmp_path / "day"
 
 
+def test_a_state_goes_where_a_link_leads_that_leads_nowhere_yet(run, day):
+    for link, target in (("state.fms", "later.fms"), ("elsewhere.fms", "nowhere/later.fms")):
+        os.symlink(target, link)
+    run("evaluate", day, *ASKED, "--save-state", "state.fms")
+    assert os.path.islink("state.fms") and os.path.isfile("later.fms")
+    assert "cannot be written" in run("evaluate", day, *ASKED, "--save-state", "elsewhere.fms", status=2)
+    assert os.path.islink("elsewhere.fms")
+
+
+@pytest.mark.parametrize("command", ["merge", "compare", "history"])
+def test_a_pattern_that_no_state_matches_is_told(run, day, command):
+    assert "there is no file s?.fms; the shell alone replaces patterns" in run(command, "s?.fms", "old.fms", status=3)
+
+
 @pytest.mark.parametrize("option", ["--html", "--save-state"])
 @pytest.mark.parametrize(
     "output", ["day/0.csv", "./day/../day/1.csv", "soft.csv", "hard.csv", "folder/0.csv", "old.csv"]
@@ -66,6 +80,11 @@ def test_an_output_that_is_an_input_is_status_2_and_leaves_it_as_it_is(run, day,
     said = run("evaluate", "day", *ASKED, "--baseline", "old.csv", option, output, status=2)
     assert f"{option} {output} would overwrite " in said and "which is read" in said
     assert {path: path.read_bytes() for path in day.parent.rglob("*.csv")} == before
+
+
+def test_an_output_that_is_a_folder_is_status_2_and_says_so(run, day):
+    said = run("evaluate", "day", *ASKED, "--html", "folder", status=2)
+    assert "--html folder is a folder; give the path of a file" in said
 
 
 def test_one_output_on_top_of_the_other_is_status_2(run, day):
@@ -137,7 +156,7 @@ def test_a_folder_that_cannot_be_listed_is_named_or_counted(run, broken, given):
 
 @pytest.mark.parametrize("given", ["day", "day/*"])
 @pytest.mark.parametrize("kind", ["link", "empty", "other", "cut"])
-def test_what_is_no_data_file_is_named_or_counted(run, tmp_path, given, kind):
+def test_a_file_without_data_is_named_or_counted(run, tmp_path, given, kind):
     write(tmp_path / "day" / "0.csv")
     bad = tmp_path / "day" / "1.csv"
     if kind == "link":
@@ -156,7 +175,7 @@ def test_what_is_no_data_file_is_named_or_counted(run, tmp_path, given, kind):
     assert page.new.data.bad_files == tuple(found["data"]["bad_files"])
 
 
-def test_a_row_at_fault_is_no_bad_file_and_files_that_are_all_bad_are_an_error(run, tmp_path):
+def test_a_bad_row_does_not_make_a_bad_file_and_only_bad_files_are_an_error(run, tmp_path):
     write(tmp_path / "day" / "0.csv")
     (tmp_path / "day" / "1.csv").write_text("p,y\n0.5,1\n1.5,0\n")
     assert "row 1, column 'p'" in run("evaluate", "day", *ASKED, "--skip-bad-files", status=3)
@@ -166,10 +185,10 @@ def test_a_row_at_fault_is_no_bad_file_and_files_that_are_all_bad_are_an_error(r
     assert "no column 'q'" in run("evaluate", "day", *wrong, "--skip-bad-files", status=3)
     (tmp_path / "none").mkdir()
     os.symlink("nowhere", tmp_path / "none" / "x.csv")
-    assert "leads to no file" in run("evaluate", "none", *ASKED, "--skip-bad-files", status=3)
+    assert "a broken link" in run("evaluate", "none", *ASKED, "--skip-bad-files", status=3)
 
 
-def test_each_file_below_a_folder_is_read_once_whatever_links_lead_to_it(run, tmp_path):
+def test_each_file_below_a_folder_is_read_once_through_any_links(run, tmp_path):
     write(tmp_path / "day" / "a" / "0.csv")
     write(tmp_path / "elsewhere" / "1.csv", seed=1)
     for name, to in (("latest", "a"), ("more", "../elsewhere"), ("round", "."), ("0.csv", "a/0.csv")):
@@ -196,7 +215,7 @@ def test_a_state_knows_each_file_by_path_size_digest_and_rows(run, tmp_path):
 
 
 @pytest.mark.parametrize("way", ["twice", "copy", "link", "again", "overlap"])
-def test_merging_refuses_what_would_count_twice(run, tmp_path, way):
+def test_merging_refuses_data_that_would_count_twice(run, tmp_path, way):
     write(tmp_path / "day" / "0.csv")
     write(tmp_path / "day" / "1.csv", seed=1)
     run("evaluate", "day/0.csv", *ASKED, "--save-state", "a.fms")
@@ -237,7 +256,7 @@ def test_equal_names_in_two_folders_are_two_files_and_copies_are_warned_of(run, 
     assert run("merge", "0.fms", "1.fms", "--json")["rows"] == 0
 
 
-def test_merging_says_what_a_state_lacks(run, tmp_path):
+def test_an_error_of_merge_names_what_a_state_lacks(run, tmp_path):
     write(tmp_path / "day" / "0.csv")
     (tmp_path / "day" / "1.csv").touch()
     run("evaluate", "day", *ASKED, "--save-state", "day.fms", status=3)
@@ -249,7 +268,18 @@ def test_merging_says_what_a_state_lacks(run, tmp_path):
     assert "week.fms lacks a file" in run("merge", "week.fms", "--json")["warnings"][0]
 
 
-def test_comparing_says_what_either_state_lacks(run, tmp_path):
+@pytest.mark.parametrize("number", [2, 3, 4])
+def test_of_files_that_a_state_lacks_three_are_named(run, tmp_path, number):
+    write(tmp_path / "day" / "0.csv")
+    for place in range(1, number + 1):
+        (tmp_path / "day" / f"{place}.csv").touch()
+    run("evaluate", "day", *ASKED, "--save-state", "day.fms", status=3)
+    [said] = run("merge", "day.fms", "--json")["warnings"]
+    assert f"{number} files that could not be used" in said and said.count(".csv") == min(number, 3)
+    assert said.endswith("; ...") == (number > 3)
+
+
+def test_an_error_of_compare_names_what_either_state_lacks(run, tmp_path):
     write(tmp_path / "whole.csv")
     run("evaluate", "whole.csv", *ASKED, "--save-state", "whole.fms")
     write(tmp_path / "day" / "0.csv")
@@ -260,7 +290,7 @@ def test_comparing_says_what_either_state_lacks(run, tmp_path):
         assert said.startswith("day.fms lacks a file that could not be used: day/1.csv")
 
 
-def test_copies_within_one_state_are_what_was_asked_for(run, tmp_path):
+def test_copies_within_one_state_are_allowed(run, tmp_path):
     for name in ("0.csv", "1.csv"):
         write(tmp_path / "day" / name)
     write(tmp_path / "later" / "2.csv", seed=1)
@@ -273,7 +303,7 @@ def test_copies_within_one_state_are_what_was_asked_for(run, tmp_path):
 # -- shares of files ---------------------------------------------------------------------------------------------
 
 
-def test_workers_share_files_and_what_cannot_be_read_is_told_by_one_of_them(tmp_path):
+def test_workers_share_files_and_one_of_them_names_an_unreadable_file(tmp_path):
     """The rows of a user may lie in the files of several workers: nothing is closed by user."""
     asked = Asked.of(label="y", score="p", user="u", metrics="auc,gauc")
     rng, rows = np.random.default_rng(0), []

@@ -14,6 +14,7 @@ from sklearn.metrics import roc_auc_score
 
 import fleetmetrics as fm
 from fleetmetrics.cli import main
+from tests.pages import both
 
 pytestmark = pytest.mark.numpy_only
 pa = pytest.importorskip("pyarrow")
@@ -104,7 +105,7 @@ def told_of_a_step(before: dict[Any, Any], after: dict[Any, Any], first: dict[An
         "mean": pytest.approx(math.fsum(far) / len(both), abs=1e-12) if probable else None,
         "largest": max(steps),
         "examples": {each for each in both if apart(before[each]["p"], after[each]["p"]) == max(steps)},
-        "columns": {"u": sum(distance > (room if math.isfinite(room) else 0) for distance, room in column)},
+        "features": {"u": sum(distance > (room if math.isfinite(room) else 0) for distance, room in column)},
         "slices": {key: tuple(found) for key, found in slices.items()},
     }
 
@@ -131,7 +132,7 @@ def test_streams_of_any_rows_give_what_a_loop_over_the_ids_gives(tmp_path, seed,
         paths[name] = written(tmp_path / name, {key: [each[at] for at in there] for key, each in values.items()}, 2)
         rows.append({known[at].item(): {key: values[key][at] for key in ("p", "u", "y", "slot")} for at in there})
     label = "y" if seed % 4 in (0, 2) and seed != 5 else None
-    more: Any = {"columns": "u", "by": "slot", "tolerance": tolerance, "memory": memory}
+    more: Any = {"features": "u", "by": "slot", "tolerance": tolerance, "memory": memory}
     result = fm.consistency(paths, id="id", score="p", label=label, **more)
     for place, step in enumerate(result.steps):
         wanted = told_of_a_step(*rows[place : place + 2], rows[0], tolerance)
@@ -153,7 +154,7 @@ def test_streams_of_any_rows_give_what_a_loop_over_the_ids_gives(tmp_path, seed,
             assert stream.calibration == pytest.approx(sum(score) / sum(true))
 
 
-def test_rows_left_out_of_streams_are_counted_however_often_the_files_are_read(tmp_path):
+def test_rows_left_out_of_streams_are_counted_once_if_files_are_read_twice(tmp_path):
     ids = [*range(100), None, None]
     streams = {
         name: written(tmp_path / name, {"id": pa.array(ids), "p": pa.array([*[0.5] * 99, None, 0.5, 0.5])})
@@ -205,9 +206,9 @@ def test_columns_of_numbers_say_which_feature_differs_and_nan_is_like_nan(tmp_pa
         },
         id="id",
         score={"train": "p", "serving": "q"},
-        columns=["u", "v"],
+        features=["u", "v"],
     )
-    assert found.steps[0].columns == {"u": 1, "v": 0}  # of 1e9 and 1e9 + 1 the difference is within the tolerance
+    assert found.steps[0].features == {"u": 1, "v": 0}  # of 1e9 and 1e9 + 1 the difference is within the tolerance
     assert found.departs is None
 
 
@@ -229,7 +230,7 @@ def test_an_id_that_comes_twice_and_streams_without_common_ids_are_errors(tmp_pa
         ({"score": 3}, "score must be the name of a column"),
         ({"tolerance": -1}, "tolerance"),
         ({"streams": {"a": "-", "b": "-"}}, "the standard input can be read only once"),
-        ({"streams": {"a": "nothing.parquet", "b": "x"}}, "'nothing.parquet' is no file"),
+        ({"streams": {"a": "nothing.parquet", "b": "x"}}, "'nothing.parquet' is not a file"),
     ],
 )
 def test_bad_arguments_are_named(change, told):
@@ -256,23 +257,27 @@ def test_the_command_prints_the_result_and_its_conditions_decide(streams, capsys
         (["a=x", "a=y", "--id", "i", "--score", "p"], 2, "two streams are called 'a'"),
         (["a=x", "b=y", "c=z", "--id", "i", "--score", "p,q"], 2, "--score p,q names 2 columns; name one, or 3"),
         (["a=x", "--id", "i", "--score", "p"], 2, "two or more streams"),
-        (["a=x", "b=y", "--id", "i", "--score", "p"], 3, "'x' is no file"),
+        (["a=x", "b=y", "--id", "i", "--score", "p"], 3, "'x' is not a file"),
         (
             ["a=x", "b=y", "--id", "i", "--score", "p", "--fail-if", "steps.c.share>0"],
             2,
             "the nearest is 'steps.b.share'",
         ),
-        (["a=x", "b=y", "--id", "i", "--score", "p", "--fail-if", "steps.b.slices.s.0.share>1"], 3, "'x' is no file"),
+        (
+            ["a=x", "b=y", "--id", "i", "--score", "p", "--fail-if", "steps.b.slices.s.0.share>1"],
+            3,
+            "'x' is not a file",
+        ),
     ],
 )
-def test_the_command_says_what_is_wrong(args, status, told, capsys):
+def test_the_command_names_the_mistake(args, status, told, capsys):
     assert main(["consistency", *args]) == status
     assert told in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("page", ["guide/consistency.md", "zh/consistency.md"])
+@pytest.mark.parametrize("page", both("howto/consistency"))
 def test_the_page_shows_what_is_printed(page):
-    text = (Path(__file__).resolve().parents[2] / "docs" / page).read_text(encoding="utf-8")
+    text = page.read_text(encoding="utf-8")
     code, shown = (re.search(rf"^```{kind}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL) for kind in ("python", "text"))
     names: dict[str, Any] = {}
     exec(code[1], names)
@@ -294,3 +299,64 @@ def test_a_notebook_a_page_and_markdown_show_the_same_tables_and_no_name_runs(tm
     assert main([*given, "--markdown", "--html", str(tmp_path / "other.html")]) == 0
     assert "| two | 1 | 6 |" in capsys.readouterr().out and "two departs first" in (tmp_path / "other.html").read_text()
     assert main([*given, "--html", str(tmp_path / "a.npz")]) == 2  # data are not overwritten
+
+
+# -- what is read ------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def texts(tmp_path: Path) -> dict[str, str]:
+    """CSV without a line of names; 007 and 7 are two ids, and day 2 differs."""
+    for name, shift in (("a", 0.0), ("b", 0.25)):
+        rows = [("007", 0.5, 1), ("7", 0.25, 1), ("8", 0.125 + shift, 2)]
+        (tmp_path / f"{name}.csv").write_text("".join(f"{key},{score},{day}\n" for key, score, day in rows))
+    return {name: f"{tmp_path}/{name}.csv" for name in "ab"}
+
+
+def test_rows_that_a_condition_leaves_out_are_counted_and_compared_with_nothing(texts):
+    asked: Any = {"id": "id", "score": "p", "columns": ["id", "p", "day"], "text": "id"}
+    assert fm.consistency(texts, **asked).departs == "b"
+    found = fm.consistency(texts, **asked, where="day = 1")
+    assert found.departs is None and found.common == 2
+    assert [(each.rows, each.left_out, each.skipped) for each in found.streams.values()] == [(2, 1, 0)] * 2
+    assert "left out" in str(found) and "left out" not in str(fm.consistency(texts, **asked))
+    assert found.to_dict()["streams"]["a"]["left_out"] == 1
+
+
+def test_conditions_texts_and_names_of_columns_are_options(texts, capsys, tmp_path):
+    line = ["consistency", *(f"{name}={path}" for name, path in texts.items()), "--id", "id", "--score", "p"]
+    named = [*line, "--columns", "id,p,day"]
+    assert main([*named, "--text", "id", "--where", "day = 1", "--fail-if", "steps.b.share>0"]) == 0
+    assert "2 ids are in all streams" in capsys.readouterr().out
+    assert main([*named, "--text", "id", "--where", "day = 2", "--fail-if", "steps.b.share>0"]) == 1
+    assert main(named) == 3  # as integers both are 7
+    assert "7 comes twice" in capsys.readouterr().err
+    for more, said in {
+        ("--where", "day ="): "--where",
+        ("--text", "day"): "--text 'day' is not one of the columns of keys, 'id'",
+        ("--columns", "id,id"): "--columns has 'id' 2 times",
+    }.items():
+        assert main([*line, *more]) == 2
+        assert said in capsys.readouterr().err
+    assert main([*named, "--text", "id", "--where", "hour = 2"]) == 3
+    assert "no column 'hour' for --where" in capsys.readouterr().err
+
+
+def test_the_page_is_in_chinese_too_and_names_what_the_english_one_does(texts, tmp_path, capsys):
+    pytest.importorskip("jinja2")
+    asked: Any = {"id": "id", "score": "p", "columns": ["id", "p", "day"], "text": "id", "features": "day", "by": "day"}
+    found = fm.consistency(texts, **asked)
+    pages = {lang: found.to_html(lang=lang) for lang in ("en", "zh")}
+    for english, chinese in (("Consistency of streams", "各路数据的一致性"), ("departs first", "最先出现差异")):
+        assert english in pages["en"] and english not in pages["zh"]
+        assert chinese in pages["zh"] and chinese not in pages["en"]
+    words = re.compile(r"<th scope=\"col\">([^<]*[a-z]{3}[^<]*)</th>")
+    assert {*words.findall(pages["zh"])} <= {"day"} and 'lang="zh-CN"' in pages["zh"]
+    for cell in ("33.33%", "0.25"):
+        assert cell in pages["en"] and cell in pages["zh"]
+    with pytest.raises(fm.InvalidInputError, match="lang must be 'en' or 'zh'"):
+        found.to_html(lang="de")
+    line = ["consistency", *(f"{name}={path}" for name, path in texts.items()), "--id", "id", "--score", "p"]
+    more = ["--columns", "id,p,day", "--text", "id", "--html", f"{tmp_path}/page.html", "--lang", "zh"]
+    assert main([*line, *more]) == 0
+    assert "各路数据的一致性" in (tmp_path / "page.html").read_text("utf-8")

@@ -1,4 +1,4 @@
-"""What is said of slices, once their tests are made: verdicts, harm, order, and what slices explain."""
+"""The verdicts on slices after their tests: harm, order, and what slices explain."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fleetmetrics import GAUC, ClickThroughRate, LogLoss, Sliced
 from fleetmetrics.evaluation import evidence
 from fleetmetrics.evaluation.probe import Probe, Slices
 from fleetmetrics.evaluation.slices import Judged, judged
-from fleetmetrics.formulas.slices import SliceTests
+from fleetmetrics.formulas.slices import SliceTests, false_discovery_rates
 
 pytestmark = pytest.mark.numpy_only
 
@@ -36,7 +37,7 @@ class Evidence:
 
 
 def told(*columns: dict[str, Any], better: str = "higher", ci: float | None = None, least: int = 0) -> Judged:
-    """What is said of slices: a dict by key for each column."""
+    """The verdicts on slices: a dict by key for each column."""
     slices = []
     for column in columns:
         made = {key: {**SLICE, **each} for key, each in column.items()}
@@ -51,6 +52,7 @@ def told(*columns: dict[str, Any], better: str = "higher", ci: float | None = No
     asked: Any = SimpleNamespace(
         by=[f"column {place}" for place in range(len(columns))],
         first=SimpleNamespace(better=better),
+        ranking="auc",
         ci=ci,
         evidence=Evidence(),
         min_positives=least,
@@ -71,7 +73,7 @@ def test_what_is_beyond_chance_depends_on_the_confidence_that_was_asked_for() ->
     assert verdicts(told({"a": {"value": 0.4, "p": 0.03}}, ci=0.99)) == {"a": "within chance"}
 
 
-def test_a_slice_that_is_called_is_worse_or_better_or_different_and_only_what_is_worse_does_harm() -> None:
+def test_a_verdict_is_worse_better_or_different_and_only_worse_slices_do_harm() -> None:
     slices = {"low": {"value": 0.4, "p": 1e-9}, "high": {"value": 0.7, "p": 1e-9}, "alike": {"value": 0.49}}
     found = told(slices)
     assert verdicts(found) == {"low": "worse", "high": "better", "alike": "within chance"}
@@ -145,3 +147,48 @@ def test_a_slice_of_fewer_positives_than_asked_for_has_too_few_and_says_how_many
     assert [each[key].within_chance for key in slices] == [False, None, None]
     assert told({"a": {}}).slices["column 0"][0].within_chance is True
     assert math.isnan(each["fewer"].harm)
+
+
+@pytest.mark.parametrize(("metric", "uneven", "runs"), [(ClickThroughRate, 0.7, 16), (GAUC, 0.85, 12)])
+def test_the_slices_of_the_largest_users_are_called_no_more_often_than_promised(
+    metric: Any, uneven: float, runs: int
+) -> None:
+    """A user with 2 or 5 % of all rows decides its slice, and hides how skew the others are."""
+    random, called, found = np.random.default_rng(1), 0, []
+    share = np.arange(1, 5_001) ** -uneven
+    for _ in range(runs):
+        user = random.choice(5_000, 30_000, p=share / share.sum())
+        logit = random.normal(-1.7, 1, 30_000)
+        rate = 1 / (1 + np.exp(-logit - random.normal(0, 1.5, 5_000)[user]))
+        click, slot = (random.random(30_000) < rate).astype(int), random.integers(0, 100, 5_000)[user]
+        test = evidence.evidence_of(metric(), False, True, False)
+        assert test is not None
+        inside = Sliced(test.of_slice(), "slot", max_keys=None)
+        inside.add(1 / (1 + np.exp(-logit)), click, slot=slot, user=user)
+        p = test.tested(list(inside.compute_local().values()), None, 0.95).tests.p_value
+        called += (false_discovery_rates(p) <= 0.05).any()
+        found.append(p[~np.isnan(p)])
+    known = np.concatenate(found)
+    assert len(known) > 100 and np.mean(known <= 0.05) <= 0.055 and called <= 2
+
+
+@pytest.mark.parametrize("metric", [LogLoss, ClickThroughRate])
+@pytest.mark.parametrize("by_user", [False, True])
+def test_the_slices_of_the_largest_weights_are_called_no_more_often_than_promised(metric: Any, by_user: bool) -> None:
+    """A row may weigh as much as all others of its slice."""
+    random, called, found = np.random.default_rng(3), 0, []
+    for _ in range(24):
+        logit = random.normal(-0.85, 1, 15_000)
+        label = (random.random(15_000) < 1 / (1 + np.exp(-logit))).astype(int)
+        weight, slot = random.lognormal(0, 2, 15_000), random.integers(0, 50, 15_000)
+        users = {"user": np.arange(15_000) // 3} if by_user else {}
+        slot = slot[users["user"]] if by_user else slot
+        test = evidence.evidence_of(metric(), True, by_user, False)
+        assert test is not None
+        inside = Sliced(test.of_slice(), "slot", max_keys=None)
+        inside.add(1 / (1 + np.exp(-logit)), label, weight=weight, slot=slot, **users)
+        p = test.tested(list(inside.compute_local().values()), None, 0.95).tests.p_value
+        called += (false_discovery_rates(p) <= 0.05).any()
+        found.append(p[~np.isnan(p)])
+    known = np.concatenate(found)
+    assert len(known) > 100 and np.mean(known <= 0.05) <= 0.055 and called <= 2

@@ -11,6 +11,8 @@ import pytest
 import fleetmetrics as fm
 from fleetmetrics.cli import main
 from fleetmetrics.evaluation import compare
+from fleetmetrics.evaluation.versus import Halves, Part, Weighing, Whole, versus
+from fleetmetrics.formulas.intervals import LEAST, Spread
 
 pytestmark = [
     pytest.mark.numpy_only,
@@ -50,16 +52,6 @@ ASKED = {"label": "y", "score": "p", "by": "slot"}
 
 def of(result, column="slot"):
     return {each.key: each for each in result.versus[column].slices}
-
-
-@pytest.fixture
-def there(tmp_path, monkeypatch):
-    import pyarrow.parquet
-
-    for name, table in (("new", DATA), ("old", OLD)):
-        pyarrow.parquet.write_table(pa.table(table), tmp_path / f"{name}.parquet")
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
 
 
 # -- deltas by slice -----------------------------------------------------------------------------------------
@@ -247,13 +239,13 @@ def test_slices_with_too_few_rows_never_satisfy_a_condition_nor_pass_in_silence(
     [
         ("any slices.slto.auc<1", "slices are by 'slot', and not by 'slto'; give by=slto"),
         ("slices.slot[feeed].auc<1", "no slice 'feeed' by 'slot'; did you mean 'feed'"),
-        ("slices.slot.auc<1", "of which slice"),
-        ("any auc<1", "'any' is of slices"),
+        ("slices.slot.auc<1", "name a slice: "),
+        ("any auc<1", "'any' is for slices"),
         ("any slices.slot.gauc<1", "a slice has no 'gauc'; there are auc, log_loss"),
         ("any slices.slot.log_loss_delta.low<0", "only the first metric has intervals"),
     ],
 )
-def test_conditions_on_what_is_not_there_say_what_is(result, condition, message):
+def test_conditions_on_unknown_names_list_the_known_ones(result, condition, message):
     with pytest.raises(fm.InvalidInputError) as caught:
         result.failed(condition)
     assert message in str(caught.value)
@@ -319,3 +311,71 @@ def test_columns_of_the_baseline_may_have_other_names(there, capsys):
 def test_two_scores_beside_one_label_are_an_error_that_names_them():
     with pytest.raises(fm.InvalidInputError, match=r"score=p,old are 2 columns beside 1 of label.*baseline_score=old"):
         fm.evaluate(DATA, label="y", score=["p", "old"], metrics="auc")
+
+
+# -- from numbers alone ----------------------------------------------------------------------------------------
+
+
+def halves(**slices):
+    """A side of these slices: rows, numerator, denominator and variance of each."""
+    rows, parts, values = {}, {}, {}
+    for key, (number, numerator, denominator, variance) in slices.items():
+        value = numerator / denominator
+        rows[key], values[key] = number, value
+        parts[key] = Part(value, Spread(variance, math.inf, {}), np.array([numerator, denominator], float))
+    return Halves(rows, parts, {"m": values, "other": {key: 2 * each for key, each in values.items()}})
+
+
+def compared(metric, new, old, whole=(0.2, 0.2), unit="rows"):
+    (found,) = versus({"slot": (new, old)}, Whole(metric, "m", *whole, unit), Weighing(0.95, 200)).values()
+    return found, {each.key: each for each in found.slices}
+
+
+OLD_HALF = {"a": (100, 20, 100, 1e-6), "b": (100, 20, 100, 1e-6), "c": (100, 20, 100, 1e-6)}
+NEW_HALF = {"a": (100, 30, 100, 3e-6), "b": (100, 5, 100, 3e-6), "c": (100, 20, 100, 3e-6)}
+
+
+@pytest.mark.parametrize(
+    "metric, verdicts, order",
+    [
+        (fm.LogLoss, ("worse", "better"), "acb"),
+        (fm.Accuracy, ("better", "worse"), "bca"),
+        (fm.ClickThroughRate, ("different", "different"), "bac"),
+    ],
+)
+def test_verdicts_and_order_follow_the_direction_of_the_metric(metric, verdicts, order):
+    found, slices = compared(metric(), halves(**NEW_HALF), halves(**OLD_HALF), (55 / 300, 0.2))
+    assert (slices["a"].verdict, slices["b"].verdict, slices["c"].verdict) == (*verdicts, "within chance")
+    assert "".join(each.key for each in found.slices) == order and found.remainder == 0
+    half = 1.959963984540054 * math.sqrt(4e-6)  # the variances of both sides add up
+    assert (slices["a"].low, slices["a"].high) == pytest.approx((0.1 - half, 0.1 + half), rel=1e-12)
+    assert slices["a"].deltas == pytest.approx({"m": 0.1, "other": 0.2}) and slices["a"].within > 0
+
+
+def test_the_remainder_of_a_delta_is_what_slices_do_not_add_unless_it_is_rounding():
+    found, _ = compared(fm.LogLoss(), halves(**NEW_HALF), halves(**OLD_HALF), (0.5, 0.2))
+    assert found.delta == 0.3 and found.remainder == pytest.approx(0.3 + 0.05 / 3)
+    found, _ = compared(fm.LogLoss(), halves(**NEW_HALF), halves(**OLD_HALF), (55 / 300 + 1e-7, 0.2))
+    assert found.remainder == pytest.approx(1e-7, rel=1e-6)
+    found, _ = compared(fm.LogLoss(), halves(**NEW_HALF), halves(**OLD_HALF), (55 / 300 + 1e-11, 0.2))
+    assert found.remainder == 0
+
+
+def test_a_slice_of_one_side_has_no_delta_of_any_metric():
+    new, old = dict(NEW_HALF, new=(7, 1, 7, 1e-6)), dict(OLD_HALF, gone=(9, 2, 9, 1e-6))
+    _, slices = compared(fm.LogLoss(), halves(**new), halves(**old))
+    assert (slices["new"].rows, slices["new"].baseline_rows) == (7, 0) and slices["gone"].baseline_rows == 9
+    assert math.isnan(slices["new"].delta) and math.isnan(slices["new"].deltas["other"]) and not slices["gone"].deltas
+    assert slices["new"].verdict is slices["gone"].verdict is None and slices["gone"].mix != 0
+
+
+def test_too_few_needs_the_most_that_either_side_lacks_in_the_name_of_the_unit():
+    new, old = halves(**NEW_HALF), halves(**OLD_HALF)
+    short = {"users": (3, 10.2), "positives": (1, 8)}, {"users": (3, 12.5)}
+    for side, lacking in zip((new, old), short):
+        side.parts["a"] = side.parts["a"]._replace(spread=Spread(1e-6, math.inf, lacking))
+    new.parts["b"] = new.parts["b"]._replace(spread=Spread(math.nan, math.inf, {}))
+    _, slices = compared(fm.LogLoss(), new, old, unit="queries")
+    assert slices["a"].verdict == slices["b"].verdict == "too few" and math.isnan(slices["a"].low)
+    assert slices["a"].needs == {"queries": 13, "positives": 8} and slices["b"].needs == {"queries": LEAST}
+    assert slices["c"].verdict == "within chance" and slices["c"].q == 1

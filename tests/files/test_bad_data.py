@@ -6,6 +6,7 @@ import gzip
 import io
 import os
 import threading
+import time
 import zipfile
 from pathlib import Path
 
@@ -15,6 +16,7 @@ import pytest
 import fleetmetrics as fm
 from fleetmetrics import files
 from fleetmetrics.errors import DataError
+from fleetmetrics.files import row_pieces
 
 pytestmark = pytest.mark.numpy_only
 pa = pytest.importorskip("pyarrow")
@@ -47,6 +49,36 @@ def test_rows_without_a_value_are_counted_by_column_and_once_each(tmp_path):
     assert metrics.compute() == 2
     assert (read.rows, read.skipped, read.nulls) == (5, 3, {"p": 2, "y": 2})
     assert read.examples == (f"{path}: row 0, column 'p': no value",)
+
+
+def test_many_small_files_are_counted_whole_or_not_at_all_and_merge_without_rounding(tmp_path, monkeypatch):
+    monkeypatch.setattr(row_pieces, "_ROWS", 2)  # so that the first rows of a bad file are added before its last
+    rng = np.random.default_rng(0)
+    for place in range(20):
+        score = rng.random(5)
+        label = (rng.random(5) < score).astype(int)
+        parquet(tmp_path / f"{place:02}.parquet", p=score, y=label, w=[1.0] * 5, slot=["a"] * 5)
+    parquet(tmp_path / "07.parquet", p=[0.5, 0.5, 0.5, 7.0])
+    (tmp_path / "11.parquet").write_bytes((tmp_path / "12.parquet").read_bytes()[:200])
+
+    def make():
+        return fm.MetricCollection(
+            {"auc": fm.AUC(), "loss": fm.LogLoss(), "mae": fm.MeanAbsoluteError(), "n": fm.Count()}
+        )
+
+    good = [path for path in sorted(tmp_path.iterdir()) if path.name[:2] not in ("07", "11")]
+    expected = fm.merge_all([files.evaluate_file(path, make, COLUMNS).metrics for path in good])
+    with pytest.raises(DataError, match=r"07.parquet: row 3, .* \(2 of 20 files cannot be used\)") as caught:
+        files.evaluate(tmp_path, make, COLUMNS, processes=1)
+    found = caught.value.evaluated
+    assert found.metrics.compute() == expected.compute() and found.metrics.compute()["n"] == 90
+    assert found.read.files == tuple(map(str, good))
+    skipped = files.evaluate(tmp_path, make, COLUMNS, processes=1, skip_bad_rows=True, skip_bad_files=True)
+    assert skipped.metrics.compute()["n"] == 93 and len(skipped.read.bad_files) == 1
+    state, whole = found.metrics.state_dict(), expected.state_dict()
+    assert {name: array.tobytes() for name, array in state.items()} == {
+        name: array.tobytes() for name, array in whole.items()
+    }
 
 
 def test_a_row_of_several_values_is_judged_by_all_of_them(tmp_path):
@@ -105,7 +137,7 @@ def test_rows_are_named_by_their_place_in_the_file_after_others_were_left_out(tm
     assert [each.split(": ", 1)[1][:5] for each in read.examples] == ["row 0", "row 3"]
 
 
-def test_each_row_at_fault_counts_once_however_many_of_its_values_are(tmp_path):
+def test_each_bad_row_counts_once_even_with_several_bad_values(tmp_path):
     scores = [[0.9, 0.1], [np.nan, np.inf], [0.2, 0.8], [0.5, np.nan], [np.inf, np.inf]]
     pq.write_table(pa.table({"p": scores, "y": [0, 1, 1, 0, 1]}), tmp_path / "a.parquet")
     metrics, read = files.evaluate(tmp_path, lambda: fm.Accuracy(num_classes=2), COLUMNS, skip_bad_rows=True)
@@ -145,7 +177,7 @@ def test_the_place_counts_over_all_pieces(tmp_path, monkeypatch):
     assert (read.rows, read.skipped) == (5000, 1)
 
 
-def test_lines_of_csv_that_are_no_rows_are_refused_with_their_number_or_counted(tmp_path):
+def test_invalid_lines_of_csv_are_refused_by_number_or_counted(tmp_path):
     path = tmp_path / "a.csv"
     path.write_text("p,y,slot\n0.9,1,a\n0.2,0\n0.7,x,b\n,1,c\n0.4,0,d\n")
     assert "line 3: 2 values, where the header has 3: '0.2,0'" in refused(path)
@@ -171,13 +203,35 @@ def test_lines_and_rows_of_csv_keep_their_numbers_over_blocks(tmp_path, monkeypa
     assert (read.rows, read.skipped) == (90, 3)
 
 
-def test_a_value_of_csv_that_is_no_number_is_refused_with_row_and_column(tmp_path):
+@pytest.mark.parametrize("kind, ahead", [("csv", 20), ("jsonl", 8)])
+def test_the_first_bad_row_of_the_file_is_named_even_if_the_reader_is_ahead(tmp_path, monkeypatch, kind, ahead):
+    from fleetmetrics.files import lines, one_file
+
+    class Late(one_file._Evaluation):
+        def add(self, piece):
+            time.sleep(0.1)  # the reader is two pieces ahead by then
+            super().add(piece)
+
+    monkeypatch.setattr(lines, "_BLOCK", 50)
+    monkeypatch.setattr(one_file, "_FEW_BYTES", 0)
+    monkeypatch.setattr(one_file, "_Evaluation", Late)
+    rows = [("0.5", 1)] * 30
+    rows[3], rows[ahead] = ("7", 1), ("0.5", "x")  # for JSON a line that cannot be parsed
+    texts = [f"{p},{y}" if kind == "csv" else f'{{"p": {p}, "y": {y}}}' for p, y in rows]
+    (tmp_path / "a").write_text("\n".join(["p,y"] * (kind == "csv") + texts) + "\n")
+    assert "row 3, column 'p': 7.0" in refused(tmp_path / "a")
+    _, read = files.evaluate(tmp_path / "a", fm.AUC, COLUMNS, skip_bad_rows=True)
+    assert [each.split(": row ")[1].split(maxsplit=1)[0].strip(",:") for each in read.examples] == ["3", str(ahead)]
+    assert (read.rows, read.skipped) == (30, 2)
+
+
+def test_a_non_number_in_csv_is_refused_with_row_and_column(tmp_path):
     path = tmp_path / "a.csv"
     path.write_text("p,y\n" + "0.9,1\n" * 100 + "0.9,maybe\n")
     assert "row 100, column 'y': 'maybe' is no double" in refused(path)
 
 
-def test_lines_of_json_that_are_no_rows_are_refused_with_their_number_or_counted(tmp_path):
+def test_invalid_lines_of_json_are_refused_by_number_or_counted(tmp_path):
     path = tmp_path / "a.jsonl"
     path.write_text('{"p": 0.9, "y": 1}\n{"p": 0.2, "y"\n\n{"p": "high", "y": 1}\n[1]\n{"p": 0.4, "y": 0}\n{"y": 1}')
     assert "row 1: JSON parse error: Missing a colon after a name of object member" in refused(path)
@@ -228,15 +282,24 @@ def test_a_wrong_type_names_column_type_and_value(tmp_path):
     assert "column 'slot' must hold integers, texts, bools, dates or times, not double; a row has 0.5" in text
 
 
-def test_what_matches_nothing_is_refused(tmp_path):
-    assert "no pattern that one matches" in refused(tmp_path / "*.parquet")
-    assert "no folder with files" in refused(tmp_path)
+def test_a_pattern_without_matches_is_refused(tmp_path):
+    assert "or a pattern that matches one" in refused(tmp_path / "*.parquet")
+    assert "a folder with files" in refused(tmp_path)
     assert "files is empty" in refused([])
 
 
 def test_a_file_that_would_count_twice_is_refused(tmp_path):
     path = parquet(tmp_path / "a.parquet")
-    assert "would count twice" in refused([path, tmp_path / "*.parquet"])
+    (tmp_path / "b.parquet").symlink_to(path)
+    for other in (tmp_path / "*.parquet", f"{tmp_path}/./a.parquet", tmp_path / "b.parquet", tmp_path):
+        assert "would count twice" in refused([path, other])
+
+
+def test_a_file_and_a_link_to_it_that_one_pattern_matches_count_once_by_the_files_own_name(tmp_path):
+    path = parquet(tmp_path / "b.parquet")
+    for name in ("a.parquet", "c.parquet"):
+        (tmp_path / name).symlink_to(path)
+    assert files.find(tmp_path / "*.parquet") == files.find(tmp_path) == [str(path)]
 
 
 @pytest.mark.parametrize("name", ["a.parquet", "a.npz", "a.arrow", "a.arrows", "a.csv.gz", "a.csv.zst"])
@@ -260,7 +323,7 @@ def test_a_truncated_file_is_refused(tmp_path, name):
 
 
 @pytest.mark.parametrize("data, told", [(b"", "it is empty"), (b"\x80\x04\x95\0\0", "known are Parquet, CSV")])
-def test_what_is_no_data_is_refused(tmp_path, data, told):
+def test_an_argument_that_is_not_data_is_refused(tmp_path, data, told):
     (tmp_path / "a.pkl").write_bytes(data)
     assert told in refused(tmp_path / "a.pkl")
 

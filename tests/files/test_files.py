@@ -85,7 +85,7 @@ def test_processes_and_orders_give_the_same_bits(table, tmp_path):
     assert one.read.files == tuple(str(tmp_path / f"{place}.parquet") for place in range(5))
 
 
-def test_a_missing_column_is_told_with_the_nearest(table, tmp_path):
+def test_a_missing_column_is_named_with_the_nearest_one(table, tmp_path):
     path = write(table, tmp_path / "a.parquet")
     with pytest.raises(DataError, match=r"a.parquet: no column 'ys' for label. Did you mean 'y'\? There are 'y', 'p'"):
         files.evaluate(path, make, {**COLUMNS, "label": "ys"})
@@ -97,7 +97,7 @@ def test_gzip_of_several_members_is_read_to_the_end(tmp_path):
     assert files.evaluate(path, fm.AUC, {"prediction": "p", "label": "y"}).read.rows == 2
 
 
-def test_a_row_has_a_number_of_its_own_wherever_its_file_lies(table, tmp_path):
+def test_a_row_has_a_unique_number_in_any_folder(table, tmp_path):
     """What resampling draws: equal for the same data, and for no two rows."""
 
     class Numbers(fm.Metric):
@@ -202,7 +202,7 @@ def test_columns_of_lists_are_read_in_pieces_of_bounded_size(tmp_path):
 
 def test_numbers_of_csv_may_look_like_integers_at_first(tmp_path):
     path = tmp_path / "a.csv"
-    path.write_text("y,p,slot\n" + "1,1,3\n" * 400_000 + "0.5,0.5,4\n")  # beyond what is looked at first
+    path.write_text("y,p,slot\n" + "1,1,3\n" * 400_000 + "0.5,0.5,4\n")  # beyond the rows read first
     found = files.evaluate(path, fm.MeanAbsoluteError, {"prediction": "p", "label": "y"})
     assert (found.metrics.compute(), found.read.rows) == (0.0, 400_001)
 

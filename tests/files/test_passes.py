@@ -12,6 +12,7 @@ from fleetmetrics import files
 from fleetmetrics.batch.keys import Coded
 from fleetmetrics.errors import DataError
 from fleetmetrics.files.passes import Share
+from fleetmetrics.records import folding
 
 pytestmark = pytest.mark.numpy_only
 pa = pytest.importorskip("pyarrow")
@@ -40,14 +41,24 @@ def folder(request, tmp_path):
 
 @pytest.fixture
 def few(monkeypatch):
-    """So little memory that it takes five passes."""
+    """So little memory that it takes five passes, or more."""
     monkeypatch.setattr(files, "_BASE", 1000)
     monkeypatch.setattr(files, "_PER_ROW", 1)
-    return {"memory": 1250 + 2 * (2 * ROWS // 5 + 100)}  # two passes at a time
+    monkeypatch.setattr(folding, "AT_ONCE", 100)
+    return memory_of_five_passes(2)
 
 
-def test_passes_give_the_values_of_one_and_their_number_follows_from_the_memory(folder, few, monkeypatch):
-    passes = []
+def memory_of_five_passes(bytes_per_row):
+    return {"memory": 1250 + 2 * (bytes_per_row * ROWS // 5 + 100)}  # two passes of three parts at a time
+
+
+#: Of texts the constant, in two tables. Of integers one for the user, four for the score, and one for the label in two
+#: tables, once more for that which is joined; and those that are folded by two threads.
+PER_ROW = {"texts": memory_of_five_passes(2), "integers": {"memory": 200 + memory_of_five_passes(18)["memory"]}}
+
+
+def test_passes_give_the_values_of_one_and_their_number_follows_from_the_memory(folder, few, monkeypatch, request):
+    few, passes = PER_ROW[request.node.callspec.params["folder"]], []
     close = fm.MetricCollection.close
     monkeypatch.setattr(
         fm.MetricCollection, "close", lambda self, **given: passes.append(given) or close(self, **given)
@@ -164,7 +175,7 @@ def test_other_areas_by_ranges_of_scores_take_totals_of_a_first_pass(tmp_path, f
     want = files.evaluate(folder, make, columns, processes=1).metrics.compute()
     first = files.evaluate(folder, fm.ExactAUC, columns, processes=1, complete_by="score", **few).metrics
     found = files.evaluate(folder, make, columns, processes=1, complete_by="score", totals=first, **few).metrics
-    assert closed == [None] * 3 + [first] * 3  # as many passes
+    assert closed == [None] * 3 + [first] * 3  # two passes of three parts
     np.testing.assert_allclose(found.compute(), want, rtol=1e-13)
     with pytest.raises(fm.InvalidInputError, match="totals="):
         files.evaluate(folder, make, columns, processes=1, complete_by="score", **few)
@@ -190,7 +201,7 @@ def test_a_range_in_which_all_rows_weigh_0_adds_nothing(tmp_path, few, curve):
     np.testing.assert_allclose(found.compute(), want.compute(), rtol=1e-13)
 
 
-def test_a_score_that_is_none_is_met_by_one_range(tmp_path, few):
+def test_one_range_reports_an_invalid_score(tmp_path, few):
     score = np.random.default_rng(0).random(ROWS)
     score[[7, 9]] = np.nan
     pq.write_table(
@@ -223,7 +234,7 @@ def test_what_ranges_of_scores_cannot_do_is_refused(tmp_path):
 @pytest.mark.parametrize(
     "prediction", [[0.1, 0.7, np.nan, 0.3], [[0.9, 0.1], [0.3, 0.7], [0.0, np.nan], [0.7, 0.3]]], ids=["one", "two"]
 )
-def test_every_score_is_in_one_range_and_what_is_no_number_in_the_last(prediction):
+def test_every_score_is_in_one_range_and_nan_in_the_last(prediction):
     """Of two columns the second is the score."""
     given = {"prediction": np.array(prediction)}
     flags = [Share("score", number, 3, [0.1, 0.3]).flags(given).tolist() for number in range(3)]
@@ -240,7 +251,7 @@ def test_every_user_is_in_one_share_of_about_the_same_size(users):
     assert all((Share("user", number, 4).flags({"user": coded}) == shares[number]).all() for number in range(4))
 
 
-def test_what_is_no_row_is_left_out_once_however_many_passes_there_are(tmp_path):
+def test_a_bad_row_is_left_out_once_in_any_number_of_passes(tmp_path):
     rows = [{"p": place / 40, "y": place % 3 % 2, "u": place % 7} for place in range(40)]
     rows[3]["p"], rows[5]["u"], rows[8]["y"] = None, None, 2
     lines = [*map(json.dumps, rows)]

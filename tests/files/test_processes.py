@@ -14,7 +14,8 @@ import pytest
 
 import fleetmetrics as fm
 from fleetmetrics import files
-from fleetmetrics.files.processes import results_of
+from fleetmetrics.files import processes
+from fleetmetrics.files.processes import processes_kept, results_of
 
 pytestmark = pytest.mark.numpy_only
 pq = pytest.importorskip("pyarrow.parquet")
@@ -36,11 +37,61 @@ def test_answers_of_processes_are_those_of_one():
     assert list(results_of(print, [("not an answer",), ("neither",)], 2)) == [None, None]
 
 
-def test_what_a_task_raises_is_raised_and_a_process_that_dies_is_told():
+def test_processes_that_are_kept_work_for_the_next_call_and_are_gone_behind_it(monkeypatch):
+    started = []
+    start_one = processes._start
+    monkeypatch.setattr(processes, "_start", lambda: started.append(start_one()) or started[-1])
+
+    def answers(*tasks):
+        found = results_of(int, tasks, 2, join=_listed)
+        return sorted(number for part in found for number in part)
+
+    with processes_kept():
+        assert answers(("1",), ("2",), ("3",)) == [1, 2, 3]
+        assert answers(("4",), ("5",)) == [4, 5] and len(started) == 2  # and no answer of the call before
+        assert [each.poll() for each in started] == [None, None]
+        with pytest.raises(ValueError, match="invalid literal"):
+            answers(("one",), ("two",))
+        assert answers(("6",), ("7",)) == [6, 7] and len(started) > 2  # not by one that was stopped
+    assert [each.wait(30) is None for each in started] == [False] * len(started)
+    assert answers(("8",), ("9",)) == [8, 9] and all(each.wait(30) is not None for each in started)
+
+
+def _listed(parts):
+    """Results in one list."""
+    return [each for part in parts for each in (part if isinstance(part, list) else [part]) if each is not None]
+
+
+def test_the_error_of_a_task_is_raised_and_a_dead_process_is_named():
     with pytest.raises(ValueError, match="invalid literal"):
         list(results_of(int, [("1",), ("one",)], 2))
     with pytest.raises(RuntimeError, match="a process that read files ended with status 3"):
         list(results_of(os._exit, [(3,), (3,)], 2))
+
+
+class HeldError(Exception):
+    """No pickle holds it."""
+
+    def __init__(self, text):
+        super().__init__(text)
+        self.lock = threading.Lock()
+
+
+class TwoPartError(Exception):
+    """A pickle holds it, but does not give it back."""
+
+    def __init__(self, text, number):
+        super().__init__(text)
+
+
+def raise_(kind, *given):
+    raise {"held": HeldError, "two": TwoPartError}[kind](*given)
+
+
+@pytest.mark.parametrize("task", [("held", "no room"), ("two", "no room", 2)])
+def test_an_error_that_cannot_be_pickled_is_passed_on_as_text(task):
+    with pytest.raises(RuntimeError, match=r"^(Held|TwoPart)Error: no room$"):
+        list(results_of(raise_, [task, task], 2))
 
 
 def test_no_thread_works_for_a_call_that_has_raised():
@@ -92,13 +143,14 @@ def test_metrics_that_other_processes_cannot_make_are_made_here_with_a_warning(t
     class Own(fm.Count):
         pass
 
-    with pytest.warns(UserWarning, match="one process does all, for the metrics cannot be sent to others"):
+    with pytest.warns(UserWarning, match="one process does everything: the metrics cannot be sent to others"):
         assert files.evaluate(tmp_path, Own, COLUMNS, processes=2).read.rows == 2
 
 
 WAIT = """
 import time
-from fleetmetrics.files.processes import results_of
+from fleetmetrics.files import processes
+from fleetmetrics.files.processes import processes_kept, results_of
 print("ready", flush=True)
 try:
     list(results_of(time.sleep, [(60,), (60,)], 2))

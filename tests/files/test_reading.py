@@ -15,6 +15,7 @@ import fleetmetrics as fm
 from fleetmetrics import files
 from fleetmetrics.errors import DataError, InvalidInputError
 from fleetmetrics.files import Reading
+from tests.pages import both
 
 pytestmark = pytest.mark.numpy_only
 pa = pytest.importorskip("pyarrow")
@@ -83,7 +84,7 @@ def test_bools_and_floats_have_a_positive_label_too(tmp_path, label, positive):
         )
 
 
-def test_an_empty_label_is_no_negative_one(tmp_path):
+def test_an_empty_label_is_not_a_negative_one(tmp_path):
     path = tmp_path / "a.csv"
     path.write_text("y,p\nclick,0.9\n,0.2\n")
     assert "row 1, column 'y': no value" in refused(path, positive="click")
@@ -146,14 +147,14 @@ def test_a_score_at_fault_is_shown_as_the_data_have_it(tmp_path):
 
 
 @pytest.mark.parametrize("name", FORMATS)
-def test_an_empty_text_is_no_value_in_any_format(tmp_path, name):
+def test_an_empty_text_is_not_a_value_in_any_format(tmp_path, name):
     path = write(tmp_path / name, {"y": [1, 0, 1], "p": [0.9, 0.2, 0.5], "k": ["a", "", "a"]})
     found, _ = evaluated(path, slots, {**COLUMNS, "k": "k"})
     assert found == {"a": 2.0, None: 1.0}
     assert "row 1, column 'k': no value" in refused(path, fm.GAUC, {**COLUMNS, "user": "k"})
 
 
-def test_an_empty_text_in_a_frame_is_no_value_either():
+def test_an_empty_text_in_a_frame_is_not_a_value_either():
     metric = slots()
     frame = pandas.DataFrame({"y": [1, 0, 1], "p": [0.9, 0.2, 0.5], "k": ["a", "", "a"]})
     metric.add_frame(frame, prediction="p", label="y", k="k")
@@ -278,7 +279,7 @@ def test_a_packed_file_that_is_cut_off_is_refused(tmp_path, how):
 
 FOREIGN = {
     "a.npy": (lambda path: np.save(path, np.zeros(3)), "it is a single array (.npy)"),
-    "a.json": (lambda path: path.write_text('[\n {"y": 1, "p": 0.5}]'), "a JSON array, and no JSON Lines"),
+    "a.json": (lambda path: path.write_text('[\n {"y": 1, "p": 0.5}]'), "a JSON array, not JSON Lines"),
     "a.zip": (lambda path: path.write_bytes(zipped()), "a ZIP archive without arrays"),
     "a.orc": (lambda path: path.write_bytes(b"ORC\0\0\0"), "it is ORC"),
     "a.txt": (lambda path: path.write_bytes("y,p\n1,0.5\n".encode("utf-16-le") * 30), "UTF-16 without a byte order"),
@@ -296,7 +297,7 @@ def zipped():
 
 
 @pytest.mark.parametrize("name", FOREIGN)
-def test_what_is_no_table_is_called_by_its_name_with_what_to_do(tmp_path, name):
+def test_an_unsupported_file_is_an_error_with_its_name_and_a_remedy(tmp_path, name):
     make, told = FOREIGN[name]
     make(tmp_path / name)
     assert told in refused(tmp_path / name)
@@ -488,19 +489,36 @@ def test_a_url_that_nothing_opens_says_what_is_missing(monkeypatch):
     monkeypatch.setitem(sys.modules, "fsspec", None)
     with pytest.raises(MissingLibraryError, match=r"memory://nobody/: pyarrow does not open it .* pip install fsspec"):
         files.find("memory://nobody/a.csv")
-    with pytest.raises(DataError, match="is no file, no folder with files"):
+    with pytest.raises(DataError, match="is not a file, a folder with files"):
         files.find("file:///nowhere/at/all")
 
 
 def test_help_and_the_guide_have_the_formats_of_the_table():
-    from pathlib import Path
 
     from fleetmetrics.files.formats import FORMATS as table
     from fleetmetrics.files.formats import known_formats
 
     assert known_formats() == "Parquet, CSV, JSON Lines, NPZ and Arrow IPC"
-    docs = Path(__file__).resolve().parents[2] / "docs"
-    guide = (docs / "guide" / "files.md").read_text()
+    guide, chinese = (page.read_text() for page in both("howto/files"))
     for name, each in table.items():
         assert f'| {each.about} | `"{name}"` | {each.streams} |' in guide
-        assert f'| `"{name}"` |' in (docs / "zh" / "files.md").read_text()
+        assert f'| `"{name}"` |' in chinese
+
+
+def test_tasks_of_engines_read_as_files_are_read(tmp_path):
+    from fleetmetrics.engines import Plan
+
+    (tmp_path / "a.csv").write_text("click,63.7,mon\nno,12,mon\nno,99,tue\n")
+    reading = files.Reading(header=["y", "p", "day"], where="day != 'tue'", positive="click", scale=0.01)
+    columns = {"prediction": "p", "label": "y"}
+    plan = pickle.loads(pickle.dumps(Plan(fm.AUC, columns, None, None, False, reading)))
+    assert plan.names == ["p", "y", "day"] and plan.divided_by(["day", "y", "p", "more"]) == ""
+    of_file = plan.result(plan.of_file(f"{tmp_path}/a.csv"))
+    frame = pa.table({"p": [63.7, 12, 99], "y": ["click", "no", "no"], "day": ["mon", "mon", "tue"]})
+    of_frame = plan.result(plan.of_batches(frame.to_batches()))
+    for metrics, read in (of_file, of_frame):
+        assert (metrics.compute_local(), read.rows, read.left_out) == (1.0, 2, 1)
+    with pytest.raises(fm.InvalidInputError, match="complete_by='score' divides a frame by its scores as they are"):
+        Plan(fm.ExactAUC, columns, "score", None, False, reading)
+    with pytest.raises(fm.InvalidInputError, match="reading must be a"):
+        Plan(fm.AUC, columns, None, None, False, "day != 'tue'")

@@ -8,6 +8,7 @@ import pytest
 import fleetmetrics as fm
 from fleetmetrics import files
 from fleetmetrics.errors import DataError
+from fleetmetrics.files.largest import choose_largest, expect_few
 
 pytestmark = [pytest.mark.numpy_only, pytest.mark.filterwarnings("ignore::fleetmetrics.errors.UndefinedMetricWarning")]
 pa = pytest.importorskip("pyarrow")
@@ -150,7 +151,7 @@ def test_folders_name_columns_of_files_of_any_format(tmp_path, form):
     assert files.evaluate(tmp_path, make, {**COLUMNS, "slot": "hour"}).metrics.compute()["by"] == {"05": 1}
 
 
-def test_what_a_file_says_itself_counts_and_not_its_folder(tmp_path):
+def test_a_column_of_a_file_takes_precedence_over_its_folder(tmp_path):
     parquet(tmp_path / "slot=z" / "a.parquet", slot=list("aabbcc"))
     assert files.evaluate(tmp_path, make, COLUMNS).metrics.compute()["by"] == {"a": 2, "b": 2, "c": 2}
 
@@ -236,6 +237,14 @@ def test_files_are_read_once_where_all_slices_are_kept(many, monkeypatch, column
     more.add([0.5], [1], slot=["new" if column == "slot" else -1])
     found.merge(more)  # of which there may be any number from then on
     assert len(found.compute()["n"]) == len(rows) + 1
+
+
+def test_keys_that_come_between_two_passes_are_slices_too(tmp_path):
+    path, metrics = str(parquet(tmp_path / "a.parquet", slot=["a", "b", "a", "b", "a", "b"])), all_keys()
+    expect_few(metrics, [path], COLUMNS, 2)
+    choose_largest(metrics, [path], COLUMNS, 2)  # which has counted, and found no more than these
+    metrics.add([0.5, 0.25, 0.75], [1, 0, 1], slot=["a", "b", "c"])
+    assert metrics.compute()["n"] == {"a": 1, "b": 1, "c": 1}
 
 
 def test_with_room_for_all_slices_there_is_no_rest(many):

@@ -59,7 +59,7 @@ def slices(names: list[str], seed: int) -> list[dict[str, Any]]:
 
 
 def result() -> dict[str, Any]:
-    """All that a result can hold."""
+    """Everything that a result can hold."""
     files = [f"predictions/day=2026-11-21/part-{part:05d}.parquet" for part in range(14)]
     data = {"files": [*files, 'it\'s "quoted" & <b>bold</b>.parquet', HOSTILE[-1] + ".parquet"], "rows": 2_000_000}
     asked = {"task": "binary", "columns": {"label": "y", "prediction": "p", "weight": "w", "user": "uid"}}

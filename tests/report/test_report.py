@@ -1,4 +1,4 @@
-"""The report: complete, in two languages, and whatever the data hold, only shown.
+"""The report: complete, in two languages; any data are only shown, never run.
 
 How it looks, and that its script sorts and filters, is for `python -m tests.report.browser`, which needs Chromium.
 """
@@ -6,6 +6,7 @@ How it looks, and that its script sorts and filters, is for `python -m tests.rep
 from __future__ import annotations
 
 import base64
+import functools
 import hashlib
 import json
 import re
@@ -97,19 +98,26 @@ def shown(page: Element) -> str:
     return " ".join(part.text for part in body.all() if part.tag not in ("script", "svg") and not part.all())
 
 
-@pytest.fixture(scope="module", params=["en", "zh"])
+@functools.lru_cache(maxsize=None)  # longer than a fixture lives: one process may run these tests among others
+def page_of(lang: str) -> tuple[str, Element]:
+    """The page of a language, as text and as a tree."""
+    text = report.html(result(), collection(1.5), collection(1.3), lang=lang)
+    return text, Reader(text).root
+
+
+@pytest.fixture(params=["en", "zh"])
 def lang(request: Any) -> str:
     return str(request.param)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def text(lang: str) -> str:
-    return report.html(result(), collection(1.5), collection(1.3), lang=lang)
+    return page_of(lang)[0]
 
 
-@pytest.fixture(scope="module")
-def page(text: str) -> Element:
-    return Reader(text).root
+@pytest.fixture
+def page(lang: str) -> Element:
+    return page_of(lang)[1]
 
 
 # -- what it says ----------------------------------------------------------------------------------------------
@@ -161,7 +169,7 @@ def test_every_metric_has_a_line_in_chinese() -> None:
     assert all(re.search("[\u4e00-\u9fff]", each) and each.endswith("。") for each in CHINESE.values())
 
 
-def test_slices_come_by_harm_and_chance_is_said_in_words(page: Element, lang: str) -> None:
+def test_slices_are_sorted_by_harm_and_chance_is_put_in_words(page: Element, lang: str) -> None:
     tables = page.all("table", class_="slices")
     for table, slices in zip(tables, result()["slices"].values()):
         rows = table.all("tbody")[0].all("tr")
@@ -179,7 +187,7 @@ def test_slices_come_by_harm_and_chance_is_said_in_words(page: Element, lang: st
     assert len(tables) == 2
 
 
-def test_a_slice_is_said_to_be_worse_or_better_and_what_is_too_little_how_much_would_do(lang: str) -> None:
+def test_the_report_says_which_slices_are_worse_or_better_and_how_many_rows_others_need(lang: str) -> None:
     row = {"key": 7, "rows": 10, "share": 0.5, "metric": "auc", "value": 0.5, "difference": -0.1, "harm": None}
     entries = [
         {
@@ -220,7 +228,7 @@ def test_a_report_with_hundred_slices_and_all_pictures_is_small(page: Element, t
 # -- what data may contain -------------------------------------------------------------------------------------
 
 
-def test_whatever_names_contain_is_shown_and_not_run(page: Element) -> None:
+def test_names_are_shown_as_text_and_not_run(page: Element) -> None:
     scripts = page.all("script")
     assert len(scripts) == 2 and scripts[0].attributes["type"] == "application/json" and not page.all("img")
     names = [each.text for each in page.all("bdi")]
@@ -247,12 +255,12 @@ def test_classes_are_listed_one_by_one_and_curves_are_left_to_the_json() -> None
 
 
 @pytest.mark.parametrize("name", ["\udcff.parquet", "\ud800", "\x00\x08"])
-def test_names_that_are_no_text_do_not_keep_the_page_from_being_written(name: str, lang: str) -> None:
+def test_names_with_invalid_bytes_do_not_prevent_the_page(name: str, lang: str) -> None:
     text = report.html({"auc": 0.5, "data": {"files": [name]}}, lang=lang)
     assert "".join(text.encode("utf-8").decode("utf-8")) == text
     [script] = Reader(text).root.all("script", id="result")
     assert json.loads(script.text)["data"]["files"] == [name]
-    if "\x00" not in name:  # elsewhere its bytes can be told
+    if "\x00" not in name:  # elsewhere its bytes are visible
         assert text.count(name.encode("utf-8", "backslashreplace").decode()) == 2
 
 
@@ -354,7 +362,7 @@ def test_slices_without_intervals_have_no_verdict(lang: str) -> None:
     assert len(page.all("table", class_="slices")[0].all("tbody")[0].all("tr")) == 1
 
 
-def test_what_is_no_number_is_null_and_arrays_are_lists(lang: str) -> None:
+def test_nan_is_null_and_arrays_are_lists(lang: str) -> None:
     given = {"auc": np.float64("nan"), "loss": float("inf"), "f1": np.array([0.25, 0.5]), "n": np.int64(3)}
     page = read(given, lang=lang)
     kept = json.loads(page.all("script", id="result")[0].text)
@@ -460,7 +468,7 @@ def test_the_scale_of_bars_holds_what_is_beyond_chance_and_has_room_for_an_inter
     assert report._table("slot", [alone], {"auc": 0.5})["scale"] == {"least": -0.5, "width": 2.0, "whole": 0.5}
 
 
-def test_places_are_numbers_whatever_json_makes_of_them() -> None:
+def test_places_are_numbers_after_json_too() -> None:
     side = report._side(SimpleNamespace(metrics={}), {"at_k": {"recall": {"1": 0.25, "10": 0.5}, "x": {"a": 1.0}}})
     assert side == {"recall": {1: 0.25, 10: 0.5}}
 
@@ -483,7 +491,7 @@ def test_what_this_process_holds_is_drawn_without_asking_other_workers(monkeypat
 drawn = report.plot.confusion_matrix
 
 
-def test_a_confusion_matrix_stands_alone(lang: str) -> None:
+def test_a_confusion_matrix_is_drawn_without_the_baseline(lang: str) -> None:
     metrics = [fm.MetricCollection({"f1": fm.F1(num_classes=3)}) for _ in range(2)]
     for metric in metrics:
         metric.add([0, 1, 2, 1], [0, 1, 2, 2])
@@ -581,18 +589,35 @@ def test_the_first_line_says_better_or_worse_and_by_how_much() -> None:
     assert said.startswith("Worse than the baseline: auc −0.050")
     assert lead(loss=0.4, loss_delta=delta(-0.1, -0.2, -0.05), **old).startswith("Better than the baseline: loss −0.10")
     assert lead(loss=0.6, loss_delta=delta(0.1, 0.05, 0.2), **old).startswith("Worse than the baseline: loss +0.10")
-    assert lead(auc=0.71, auc_delta=delta(0.01, -0.01, 0.03), **old).startswith(
-        "No better or worse than chance makes it"
-    )
+    assert lead(auc=0.71, auc_delta=delta(0.01, -0.01, 0.03), **old).startswith("Within chance of the baseline")
     assert lead(ctr=0.2, ctr_delta=delta(0.1, 0.05, 0.2), **old).startswith("Higher than the baseline: ctr +0.10")
     assert lead(auc=0.75, auc_delta=delta(0.05), **old) == (
         "It looks better than the baseline: auc +0.050, without an interval."
     )
-    assert lead(loss=0.5, loss_delta=delta(0.0), **old) == "As the baseline: loss is the same."
+    for name, value, what, chinese in (
+        ("auc", -0.05, "worse", "劣"),
+        ("ctr", 0.05, "higher", "高"),
+        ("ctr", -0.05, "lower", "低"),
+    ):
+        given = {name: 0.75, f"{name}_delta": delta(value), **old}
+        amount = f"{name} {'+' if value > 0 else '−'}0.050"
+        assert lead(**given) == f"It looks {what} than the baseline: {amount}, without an interval."
+        assert lead("zh", **given) == f"似乎{chinese}于基线：{amount}，没有区间。"
+    assert lead(loss=0.5, loss_delta=delta(0.0), **old) == "Same as the baseline: loss is unchanged."
     worse = lead(auc=0.75, auc_delta=delta(0.05, 0.04, 0.06), loss=0.6, loss_delta=delta(0.1, 0.05, 0.2), **old)
     assert worse.endswith("; worse in loss.")
-    chinese = lead("zh", auc=0.75, auc_delta=delta(0.05, 0.04, 0.06), **old)
-    assert chinese == "优于基线：auc +0.050（95%：+0.040 至 +0.060）。"
+    for given, chinese in (
+        ({"auc": 0.75, "auc_delta": delta(0.05, 0.04, 0.06)}, "优于基线：auc +0.050（95%：+0.040 至 +0.060）。"),
+        ({"auc": 0.65, "auc_delta": delta(-0.05, -0.06, -0.04)}, "劣于基线：auc −0.050（95%：−0.060 至 −0.040）。"),
+        ({"ctr": 0.2, "ctr_delta": delta(0.05, 0.04, 0.06)}, "高于基线：ctr +0.050（95%：+0.040 至 +0.060）。"),
+        ({"ctr": 0.2, "ctr_delta": delta(-0.05, -0.06, -0.04)}, "低于基线：ctr −0.050（95%：−0.060 至 −0.040）。"),
+        (
+            {"auc": 0.7, "auc_delta": delta(0.01, -0.01, 0.03)},
+            "与基线之差在偶然范围内：auc +0.010（95%：−0.010 至 +0.030）。",
+        ),
+        ({"auc": 0.7, "auc_delta": delta(0.0)}, "与基线相同：auc 不变。"),
+    ):
+        assert lead("zh", **given, **old) == chinese
 
 
 def test_without_a_baseline_the_first_line_says_what_the_model_is() -> None:
@@ -632,20 +657,21 @@ def test_the_first_line_says_in_which_slice_the_new_model_lost_most_or_that_it_l
 
     good = [row("a", "better", 0.1), row("b", "within chance", -0.001), row("c", "too few", -0.5)]
     lost = [row("<d>", "worse", -0.05, 100), row("e", "worse", -0.2)]
-    assert said([*good, *lost]).endswith("; it lost most in slot <d>: auc −0.050 (95%: −0.060 to −0.040).")
-    assert said(good).endswith("; it lost in none of 2 slices beyond chance.")
+    assert said([*good, *lost]).endswith("; it loses most in slot <d>: auc −0.050 (95%: −0.060 to −0.040).")
+    assert said(good).endswith("; it did not lose beyond chance in any of 2 slices.")
     assert "损失最大的是 slot <d>" in said(lost, "zh")
+    assert "lose" not in said([row("c", "too few", -0.5)])  # of no slice anything is known
 
 
 def test_the_first_line_and_a_table_say_whether_the_model_may_go_out(lang: str) -> None:
     fails = {"condition": "auc<0.77", "path": "auc", "value": 0.75, "fails": True, "said": "..."}
     passes = {**fails, "condition": "auc<0.5 <b>", "fails": False}
     no, yes, one = (lead(lang, auc=0.75, conditions=each) for each in ([passes, fails], [passes] * 2, [passes]))
-    assert no.endswith({"en": "it may not go out: auc<0.77.", "zh": "不可上线：auc<0.77。"}[lang])
+    assert no.endswith({"en": "do not release: auc<0.77.", "zh": "不可上线：auc<0.77。"}[lang])
     assert yes.endswith(
-        {"en": "it may go out: none of 2 conditions holds.", "zh": "可以上线：2 个拦截条件均不成立。"}[lang]
+        {"en": "ready for release: none of 2 conditions holds.", "zh": "可以上线：2 个拦截条件均不成立。"}[lang]
     )
-    assert {"en": "it may go out: the condition does not hold", "zh": "可以上线"}[lang] in one
+    assert {"en": "ready for release: the condition does not hold", "zh": "可以上线"}[lang] in one
     page = read({"auc": 0.75, "conditions": [passes, fails]}, lang=lang)
     rows = [[cell.text for cell in row.all("th") + row.all("td")] for row in page.all("table")[1].all("tr")[1:]]
     assert [row[0] for row in rows] == ["auc<0.5 <b>", "auc<0.77"]

@@ -1,4 +1,4 @@
-"""The commands of "From files to a report", pasted in an empty directory, print what the page shows."""
+"""The commands of "Report and release gate", pasted in an empty directory, print what the page shows."""
 
 from __future__ import annotations
 
@@ -10,11 +10,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.pages import both
+
 pytestmark = pytest.mark.numpy_only
 pytest.importorskip("pyarrow")
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = [ROOT / "docs" / "guide" / "from_files.md", ROOT / "docs" / "zh" / "from_files.md"]
+PAGES = both("howto/report")
 BLOCK = re.compile(r"^(<!-- not run[^\n]* -->\n)?```bash\n(.*?)^```$(?:\n\n```text\n(.*?)^```$)?", re.M | re.S)
 
 
