@@ -10,7 +10,7 @@ Examples:
         >>> auc.compute()                           # over all workers, wherever it runs
         0.75
 
-A name is imported when it is first used. ``fleetmetrics.static`` imports Paddle, and nothing else does; without Paddle
+Each name is imported at its first use. Only ``fleetmetrics.static`` imports Paddle; without Paddle
 ``hasattr(fleetmetrics, "static")`` is False, and ``import fleetmetrics.static`` says what to install.
 """
 
@@ -43,11 +43,11 @@ def __getattr__(name: str) -> Any:
         try:
             value = importlib.import_module(f"{__name__}.{name}")
         except ImportError as error:
-            if error.name != f"{__name__}.{name}":  # `hasattr` and its like take an AttributeError alone for a no
+            if error.name != f"{__name__}.{name}":  # `hasattr` takes only an AttributeError for a no
                 raise AttributeError(f"module {__name__!r} has no attribute {name!r} here: {error}") from error
             from fleetmetrics.hints import hint_of_name
 
-            hint = hint_of_name(name, {each: __getattr__(each).__doc__ for each in _modules})
+            hint = hint_of_name(name, {each: each for each in _modules})
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}{hint}") from None
     globals()[name] = value
     return value

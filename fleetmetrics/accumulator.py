@@ -1,4 +1,4 @@
-"""What accumulates: it adds batches, exchanges once, and evaluates. A metric, or several."""
+"""The base of metrics and of collections: add batches, exchange once, evaluate."""
 
 from __future__ import annotations
 
@@ -55,34 +55,34 @@ def _default_name(kind: type) -> str:
 
 
 class Accumulator(Partial, Generic[Value]):
-    """What adds batches, exchanges once, and evaluates: a metric, or several; for the arguments see `Metric`."""
+    """The base of a metric and of several: add batches, exchange once, evaluate; for the arguments see `Metric`."""
 
     name_made_up: bool
     share: bool
     validate: bool
 
-    #: Whether ``add`` takes a label; None: it may be given one, and does not look at it. False: a label is an error,
-    #: since the weights stand in its place in the metric's own ``add``.
+    #: Whether ``add`` takes a label; None: it accepts one and ignores it. False: a label is an error,
+    #: since the metric's own ``add`` takes weights there.
     takes_label: bool | None = True
     #: What ``add`` takes by position; the first is the prediction.
     arguments: tuple[str, ...] = ("prediction", "label", "weight", "mask")
-    #: Keys of `fleetmetrics.batch.rules.REQUIREMENTS` that every sample must meet, or requirements of its own.
+    #: Keys of `fleetmetrics.batch.rules.REQUIREMENTS` that every sample must meet, or the class's own requirements.
     requirements: tuple[str | Requirement, ...] = ()
     #: Names of the further arguments that `add` takes, one value per sample.
     columns: tuple[str, ...] = ()
-    #: Those of which a sample of a file or a data frame may have no value.
+    #: The arguments for which a row of a file or a data frame may lack a value.
     nullable: tuple[str, ...] = ()
-    #: The axis of scores that holds the classes; None: the last.
+    #: The axis of the classes among the scores; None: the last.
     class_axis: int | None = None
     _data_size: DataSize | None = None
     incidental: ClassVar[tuple[str, ...]] = ("name", "validate", "share", "sampler", "class_axis")
 
     __signature__: AllArguments = AllArguments()
 
-    if not TYPE_CHECKING:  # for which the signature of __init__ is the one that counts
+    if not TYPE_CHECKING:  # which should take the signature from __init__
 
         def __new__(cls, *given: Any, **settings: Any) -> Any:
-            """Python says how many arguments are too many; this says which keyword is missing."""
+            """Name the missing keyword, where Python would only count the positional arguments."""
             if given:
                 raise_if_positional(cls, given)
             settings.pop("sampler", None)  # which comes and goes: see `sampler`
@@ -123,12 +123,12 @@ class Accumulator(Partial, Generic[Value]):
             self._data_size = DataSize(name, self._data_size.size)
 
     def settings(self) -> dict[str, Any]:
-        """The arguments that it was made with, and the defaults of the others, by name; ``size`` where it was given."""
+        """The constructor's arguments by name, defaults included; ``size`` only if given."""
         return {name: value for name, value in super().settings().items() if name != "size" or value is not None}
 
     @property
     def sampler(self) -> Any:
-        """What deals the samples; to set it begins a new pass, and keeps what was accumulated."""
+        """The sampler that deals the samples; setting it begins a new pass, and keeps what was accumulated."""
         return self._pass.sampler
 
     @sampler.setter
@@ -136,75 +136,82 @@ class Accumulator(Partial, Generic[Value]):
         self._check_is_free()
         self._pass.follow(sampler)
 
-    # -- what it stands on; overridden by what is made of several metrics -----------------------------------
+    # -- its parts; collections, expressions and wrappers override these -------------------------------------
 
-    def leaves(self) -> Sequence[Accumulator]:
-        """The metrics that it is made of, each once."""
+    def _leaves(self) -> Sequence[Accumulator]:
+        """The metrics inside it, each once."""
         return (self,)
 
-    def own_states(self) -> Iterable[State]:
+    def _own_states(self) -> Iterable[State]:
         """The states, in the order of their declaration."""
         return self.states.values()
 
-    def record_metrics(self) -> Iterable[Folding]:
-        """Those that keep something of every sample."""
+    def _record_metrics(self) -> Iterable[Folding]:
+        """The metrics that keep records."""
         return ()
 
     def requirements_of(self, batch: Batch) -> tuple[str | Requirement, ...]:
-        """The requirements for this batch, where they depend on its shapes."""
+        """The requirements for this batch; they may depend on its shapes."""
         return self.requirements
 
     def statistics(self, batch: Batch) -> Iterable[tuple[Any, Any]]:
-        """What a batch adds to each state and table."""
+        """The increment of each state and table from a batch."""
         raise NotImplementedError
 
     def evaluate(self, values: Mapping[State, np.ndarray], carries: Mapping[Any, Any]) -> Any:
-        """The value, from the global states and what was made of all records."""
+        """The value, from the global states and the carries of all records."""
         return self.formula(**{name: values[state] for name, state in self.states.items()})
+
+    def evaluate_many(self, values: Mapping[State, np.ndarray]) -> Sequence[Any] | None:
+        """The values of states that each have one more axis in front, with an entry for each value.
+
+        None instead of a value, or of all: `evaluate` must compute it, by the same formula, with its warnings.
+        """
+        return None
 
     def formula(self, *args: Any, **states: Any) -> Any:
         """The value, from the global states, which a metric takes by name; pure NumPy."""
         raise NotImplementedError(f"{type(self).__name__} must define formula")
 
-    def called(self, of: Any = None) -> str:
-        """How errors call it, or one of the metrics that it is made of."""
+    def _called(self, of: Any = None) -> str:
+        """The name in errors, of it or of one of the metrics inside it."""
         return f"{self.name} ({self.kind_name()})"
 
     def kind_name(self) -> str:
-        """The class; of a wrapper with that inside: ``Sliced(AUC)``."""
+        """The name of the class; a wrapper's includes the class inside: ``Sliced(AUC)``."""
         return type(self).__name__
 
     def _told(self, error: FleetMetricsError, batch: Any = None) -> FleetMetricsError:
-        """The error with what it is about in front."""
+        """The error, with its subject in front."""
         about, error.about = error.about, None
         if isinstance(about, Requirement):
             shared = about.argument in ("weight", "mask")
-            asked = ((leaf, applicable(tuple(leaf.requirements_of(batch)), batch.classes)) for leaf in self.leaves())
+            asked = ((leaf, applicable(tuple(leaf.requirements_of(batch)), batch.classes)) for leaf in self._leaves())
             about = None if shared else next((leaf for leaf, rules in asked if about in rules), None)
         text = str(error)
-        for common, own in zip(("prediction", "label"), self.arguments):  # which the metric may call otherwise
+        for common, own in zip(("prediction", "label"), self.arguments):  # for which the metric may have another name
             if text.startswith(common):
                 text = own + text[len(common) :]
-        error.args = (f"{self.called(about)}: {text}",)
+        error.args = (f"{self._called(about)}: {text}",)
         return error
 
     def checks(self) -> list[Check]:
-        """The checks of the batches that were added here, or to what this stands on."""
+        """The checks of the batches added here, or to the metrics inside."""
         return [self._check]
 
     def _states(self) -> list[State]:
-        """Every state once, those of the checks first."""
+        """All states, each once, those of the checks first."""
         checks = [state for check in self.checks() for state in check.states]
-        return list(dict.fromkeys([*checks, *self.own_states(), *self._counted()]))
+        return list(dict.fromkeys([*checks, *self._own_states(), *self._counted()]))
 
     def _counted(self) -> Sequence[State]:
         """The state that counts samples, where the size of the data set is given."""
         return () if self._data_size is None else (self._data_size.added,)
 
     def _folds(self) -> list[Folds]:
-        """The tables of what is kept of every sample, with all that fold each."""
+        """The tables of records, each with everything that folds it."""
         tables: dict[Table, list[Folding]] = {}
-        for metric in self.record_metrics():
+        for metric in self._record_metrics():
             tables.setdefault(metric.table, []).append(metric)
         return [Folds(*each) for each in tables.items()]
 
@@ -214,7 +221,7 @@ class Accumulator(Partial, Generic[Value]):
         return values
 
     def _called_of(self, metric: Folding) -> str:
-        return self.called(next(leaf for leaf in self.leaves() if metric in leaf.record_metrics()))
+        return self._called(next(leaf for leaf in self._leaves() if metric in leaf._record_metrics()))
 
     # -- add -----------------------------------------------------------------------------------------------
 
@@ -224,15 +231,15 @@ class Accumulator(Partial, Generic[Value]):
         """Accumulate one batch; inside a static program, append the operations that do so at every run.
 
         Args:
-            prediction: what the model gives; see the class for shapes. NumPy arrays, numbers, lists, dynamic
+            prediction: the model's output; see the class for shapes. NumPy arrays, numbers, lists, dynamic
                 tensors (the states then stay on their device) or static variables.
-            label: what is true.
+            label: the truth.
             weight: one number of at least 0 per sample, or one for all; None: 1.
             mask: one flag per sample; a sample masked by False leaves no trace. None: all count.
-            **columns: what else a metric asks for, such as ``user=`` or ``query=``: one integer or text per sample.
+            **columns: further arguments of the metric, such as ``user=`` or ``query=``: one integer or text per sample.
 
         Raises:
-            InvalidInputError: shapes or values are not what they should be; nothing of the batch was added.
+            InvalidInputError: shapes or values are invalid; none of the batch was added.
                 In a static program, and on a device other than the CPU, values are checked as the batches
                 run, and ``compute`` reports it.
             StaticProgramError: called twice for one static program, or with arrays after static variables.
@@ -240,18 +247,22 @@ class Accumulator(Partial, Generic[Value]):
         self._check_is_free()
         if label is not None and self.takes_label is False:
             raise InvalidInputError(
-                f"{self.name} was given a label, and its metrics take values without one; give weights by keyword, "
+                f"{self.name} got a label, but its metrics take values alone; give weights by keyword, "
                 "add(values, weight=...)"
             )
         if columns or self.columns:
             self._check_columns(columns)
         if prediction is None:
             raise InvalidInputError(f"{type(self).__name__}.add: {self.arguments[0]} is missing")
+        its = self._pass
+        alone = weight is mask is self._data_size is None and not columns and not its.counts
+        if alone and self._add_plain(prediction, label):
+            its.done += len(prediction)
+            return
         try:
             batch = Batch(prediction, label, weight, mask, columns, self.class_axis)
         except (InvalidInputError, IntegerOverflowError) as error:
             raise self._told(error) from None
-        its = self._pass
         if not its.counts or (batch.xp is namespaces.numpy_ops and its.all_count(batch.rows)):
             self._add(batch)
             its.done += batch.rows
@@ -264,11 +275,15 @@ class Accumulator(Partial, Generic[Value]):
             its.back_to(mark)
             raise
 
+    def _add_plain(self, prediction: Any, label: Any) -> bool:
+        """Overridden where plain arrays have a fast path; False: they take the usual one, which finds their errors."""
+        return False
+
     def _leave_padding_out(self, batch: Batch) -> None:
         if batch.xp is not namespaces.numpy_ops and namespaces.is_static(batch.each):
             raise StaticProgramError(
-                f"{self.name} has a sampler, and in a static program add is called once, not for every batch. Make it "
-                "without, and feed it flags of the samples that count: add(..., mask=flags), where "
+                f"{self.name} has a sampler, but a static program calls add once, not for every batch. Make it "
+                "without one, and feed it flags of the samples that count: add(..., mask=flags), where "
                 "fleetmetrics.padding_mask(sampler) says which of this worker's samples are padding"
             )
         try:
@@ -279,7 +294,7 @@ class Accumulator(Partial, Generic[Value]):
             batch.leave_out(flags)
 
     def _add(self, batch: Batch) -> None:
-        """Accumulate a batch, or nothing of it."""
+        """Accumulate a whole batch, or none of it."""
         if batch.empty:
             return
         static = batch.xp is not namespaces.numpy_ops and namespaces.is_static(batch.each)
@@ -309,7 +324,7 @@ class Accumulator(Partial, Generic[Value]):
             increments.update(self._check.statistics(batch))
             for state, increment in increments.items():
                 state.accumulate(increment)
-            self.program = program  # and not before: an add that fails may be mended
+            self.program = program  # not before: a caller may fix and repeat an add that failed
 
     def add_frame(self, frame: Any, **columns: Any) -> None:
         """Accumulate a data frame, as one batch.
@@ -338,11 +353,11 @@ class Accumulator(Partial, Generic[Value]):
         self.add(**arguments_of(self, frame, columns))
 
     def _accumulate(self, increments: Mapping[Any, Any], look: bool) -> None:
-        """Merge what a batch adds into every state, or into none.
+        """Merge a batch's increments into all states, or into none.
 
         Args:
             increments: by state.
-            look: whether to look for sums that have overflowed.
+            look: whether to check for overflowed sums.
         """
         if add_numbers(increments):  # as most metrics' states are
             return
@@ -360,15 +375,15 @@ class Accumulator(Partial, Generic[Value]):
             raise
 
     def _check_columns(self, given: Mapping[str, Any]) -> None:
-        wanted = sorted({name for leaf in self.leaves() for name in leaf.columns})
+        wanted = sorted({name for leaf in self._leaves() for name in leaf.columns})
         for name in given:
             if name not in wanted:
                 raise self._unknown(name, wanted)
-        for leaf in self.leaves():
+        for leaf in self._leaves():
             for name in leaf.columns:
                 if given.get(name) is None:
                     raise InvalidInputError(
-                        f"{self.called(leaf)}: {name} is missing; give add(..., {name}=) one per sample"
+                        f"{self._called(leaf)}: {name} is missing; give add(..., {name}=) one per sample"
                     )
 
     def _unknown(self, argument: str, columns: Iterable[str] = ()) -> InvalidInputError:
@@ -392,12 +407,12 @@ class Accumulator(Partial, Generic[Value]):
         for folds in self._folds():
             metric, columns = folds.metrics[0], ", ".join(folds.table.columns)
             raise StaticProgramError(
-                f"{metric.name} ({type(metric).__name__}) keeps every sample, and a static program has "
-                f"variables of a fixed size only; fetch {columns} with exe.run(fetch_list=...) and "
+                f"{metric.name} ({type(metric).__name__}) keeps every sample, but a static program has "
+                f"only variables of a fixed size; fetch {columns} with exe.run(fetch_list=...) and "
                 "give the arrays to add, after each run"
             )
         if any(state.value is not None for state in self._states()):
-            raise StaticProgramError(f"{self.name} holds arrays already; a static program needs a metric of its own")
+            raise StaticProgramError(f"{self.name} holds arrays already; make another metric for a static program")
         if self.program is not None:
             raise StaticProgramError(
                 f"add of {self.name} was called in a static program before; its operations run with every batch of "
@@ -414,7 +429,7 @@ class Accumulator(Partial, Generic[Value]):
                 raise DuplicateStateError(f"{self.name}: {error}") from None
         from fleetmetrics import static
 
-        made_up = {each.name for each in (self, *self.leaves()) if each.name_made_up}
+        made_up = {each.name for each in (self, *self._leaves()) if each.name_made_up}
         counted = any(state.name.startswith(f"{name}.") for state in dtypes for name in made_up)
         held = [state.static for state in dtypes]
         static.claim(self.name, described(self, short=True), counted, held, static.current_program())
@@ -439,9 +454,9 @@ class Accumulator(Partial, Generic[Value]):
             scope: where a static program's variables live; None: the global scope.
             util: an object with ``all_reduce(input, mode)``, such as ``fleet.util``; None: fleetmetrics' channel.
             communicator: None: the one that was set or is chosen automatically.
-            group: of which workers; only these call it, see `fleetmetrics.Communicator.among`. None: all.
+            group: the workers to compute over; only these call it, see `fleetmetrics.Communicator.among`. None: all.
             timeout: seconds to wait for the others; None: ``FLEETMETRICS_TIMEOUT``, else 1,800.
-            partial: True where a pass of the sampler is left early: a worker may then lack samples that it was dealt.
+            partial: True if the job leaves a sampler's pass early: workers may then lack samples that they were dealt.
 
         Raises:
             FleetMetricsError: the same error on every worker, by the deadline.
@@ -462,31 +477,27 @@ class Accumulator(Partial, Generic[Value]):
         trouble: Any = None,
         whole: bool = False,
     ) -> Any:
-        """The value over the samples of a channel's workers, who must say the same; ``whole``: of the whole data."""
+        """The value over the samples of a channel's workers, which must agree; ``whole``: of the whole data."""
         call = f"{type(self).__name__} {self.name}{said}"
         states, tables = self._states(), self._folds()
+        deadline, trouble = began(timeout, trouble)
 
-        def reduced() -> dict[State, np.ndarray]:
-            made = channel.reduce_made(call, lambda: blocks_of(states, scope), timeout=timeout, trouble=trouble)
+        def exchanged() -> tuple[dict[State, np.ndarray], Mapping[Any, Any]]:
+            made = channel.reduce_made(call, lambda: blocks_of(states, scope), timeout=deadline.left, trouble=trouble)
             values = dict(zip(states, made))
             self._raise_if_invalid(values)
-            return values
+            return values, fold_in_order(call, channel, tables, values, deadline) if tables else {}
 
-        def folded() -> tuple[dict[State, np.ndarray], Mapping[Any, Any]]:
-            values = reduced()
-            return values, fold_in_order(call, channel, tables, values, deadline)
+        def evaluated(found: tuple[dict[State, np.ndarray], Mapping[Any, Any]]) -> Any:
+            values, carries = found
+            if whole and self._data_size is not None:
+                self._data_size.warn_unless_met(self._called(), values)
+            try:
+                return self.evaluate(values, carries)
+            except InvalidInputError as error:
+                raise self._told(error) from None
 
-        if tables:
-            deadline, _ = began(timeout)
-            values, carries = channel.together(folded, deadline, call)
-        else:
-            values, carries = reduced(), {}
-        if whole and self._data_size is not None:
-            self._data_size.warn_unless_met(self.called(), values)
-        try:
-            return self.evaluate(values, carries)
-        except InvalidInputError as error:
-            raise self._told(error) from None
+        return channel.evaluated(exchanged, evaluated, deadline, call)
 
     def compute_local(self, scope: Any = None) -> Value:
         """The value over this worker's samples only; no communication.
@@ -497,11 +508,11 @@ class Accumulator(Partial, Generic[Value]):
         return self._computed(LocalCommunicator(), scope, DEFAULT_TIMEOUT)
 
     def _check_pass(self, channel: Communicator, whole: bool) -> str:
-        """What all workers must say of the pass and the data; `InvalidInputError` if this one's pass is wrong."""
+        """The note on pass and data, on which all workers must agree; `InvalidInputError` if its pass is wrong."""
         for part in self._added_through():
             if part.sampler is not None:
                 raise InvalidInputError(
-                    f"{self.called(part)}: it has a sampler, which is not looked at where {self.name} adds to it; set "
+                    f"{self._called(part)}: it has a sampler, which is ignored where {self.name} adds to it; set "
                     f"that of {self.name} instead"
                 )
         try:
@@ -513,7 +524,7 @@ class Accumulator(Partial, Generic[Value]):
         return size + (f" (a pass of a sampler with {told})" if told else "")
 
     def _added_through(self) -> Iterable[Accumulator]:
-        """The metrics to which it hands its batches on."""
+        """The metrics to which it passes its batches."""
         return ()
 
     def _raise_if_invalid(self, values: Mapping[State, np.ndarray]) -> None:
@@ -524,13 +535,14 @@ class Accumulator(Partial, Generic[Value]):
             state.raise_if_overflown(value)
         for check in self.checks():
             if values[check.invalid]:
-                owner = self.called() if check is self._check else check.owner
-                check.raise_if_invalid(values, owner, {self.called(leaf): leaf.requirements for leaf in self.leaves()})
+                owner = self._called() if check is self._check else check.owner
+                rules = {self._called(leaf): leaf.requirements for leaf in self._leaves()}
+                check.raise_if_invalid(values, owner, rules)
 
     # -- reset -----------------------------------------------------------------------------------------
 
     def reset(self, scope: Any = None) -> None:
-        """Forget what was accumulated on this worker.
+        """Forget everything accumulated on this worker.
 
         Args:
             scope: where a static program's variables live; None: the global scope.
@@ -542,18 +554,18 @@ class Accumulator(Partial, Generic[Value]):
         self._pass.reset()
 
     def fresh(self, name: str | None = None) -> Self:
-        """One that is made with the same arguments, and holds nothing; its ``sampler`` may be set to another.
+        """Return an empty copy with the same arguments; its ``sampler`` may be set to another.
 
         Args:
-            name: of the new one; None: made up, in the order of creation.
+            name: the copy's name; None: the class name and a number, in the order of creation.
         """
         return self._made_anew(name, {})
 
     def _made_anew(self, name: str | None, made: dict[Accumulator, Accumulator]) -> Any:
-        """`fresh`; ``made`` has the fresh metric for each one that was met, so that one that stands twice stays one."""
+        """`fresh`; ``made`` maps each metric to its fresh one, so that a metric used twice stays one."""
         given, settings = (self._anew(each, name, made) for each in self._made_with)
         new: Any = type(self).__new__(type(self), *given, **settings)
-        new._called_anew = name  # whatever name its class hands on
+        new._called_anew = name  # under any name from its class
         new.__init__(*given, **settings)
         new.validate, new.share = self.validate, self.share
         new._pass.follow(self.sampler)
@@ -561,7 +573,7 @@ class Accumulator(Partial, Generic[Value]):
         return new
 
     def _anew(self, given: Any, name: str | None, made: dict[Accumulator, Accumulator]) -> Any:
-        """Arguments with fresh metrics in the place of metrics."""
+        """The arguments, with each metric replaced by a fresh one."""
         if isinstance(given, Accumulator):
             if given not in made:
                 made[given] = given._made_anew(self._part_name(given, name), made)
@@ -573,11 +585,8 @@ class Accumulator(Partial, Generic[Value]):
         return given
 
     def _part_name(self, part: Accumulator, name: str | None) -> str | None:
-        """The name of a fresh metric in the place of one that it was given; ``name`` is that of the whole."""
+        """The name of the fresh metric for one of the arguments; ``name`` is that of the whole."""
         return None
 
     def _holders(self) -> Sequence[Holder]:
         return [*self._states(), *self._folds(), self._held_pass]
-
-    def _called(self) -> str:
-        return self.called()

@@ -1,4 +1,4 @@
-"""Checks of settings: each is looked at when a metric is made.
+"""Checks of settings, made when a metric is created.
 
 The error is an `InvalidInputError`, which names the argument, its value, and what is allowed.
 """
@@ -65,7 +65,7 @@ def counts_of(name: str, values: Sequence[int]) -> np.ndarray:
 
 
 def number_of(argument: str, value: Any, low: float = -math.inf, high: float = math.inf, allowed: str = "") -> float:
-    """A finite number in a range as a float; ``allowed`` says in words what a range does not."""
+    """A finite number in a range as a float; ``allowed`` describes the range in words."""
     if _is_number(value) and low <= value <= high:
         return float(value)
     if not allowed:
@@ -111,7 +111,7 @@ def texts_of(argument: str, value: Any) -> list[str]:
 
 
 def listed(argument: str, value: Any, of: str) -> list[Any]:
-    """The entries of an iterable as a list; ``of`` says what they are."""
+    """The entries of an iterable as a list; ``of`` describes them."""
     try:
         return list(value)
     except TypeError:

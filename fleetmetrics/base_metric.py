@@ -36,10 +36,10 @@ class BaseMetric(Recorder, Resumable):
     ``compute_metric`` is raised on every worker; what was accumulated survives a failed `__call__`.
 
     Args:
-        dataset_meta: what the metric must know about the data set, such as the names of its classes; copied.
-        dist_collect_mode: how the workers' records are put in order. "unzip": one sample from each rank in turn, as
+        dataset_meta: facts about the data set, such as the names of its classes; copied.
+        dist_collect_mode: the order of the workers' records. "unzip": one sample from each rank in turn, as
             PyTorch's sampler deals them; "cat": rank after rank; "batch": block by block, as
-            `paddle.io.DistributedBatchSampler` deals them; "auto": as ``sampler`` says, else like "batch".
+            `paddle.io.DistributedBatchSampler` deals them; "auto": decided by ``sampler``, else like "batch".
             None: "auto" with a sampler, else "unzip", MMEval's default.
         dist_backend: name of the communicator, see `list_all_backends`; None: the default one.
         logger: for messages; None: fleetmetrics' own.
@@ -91,7 +91,7 @@ class BaseMetric(Recorder, Resumable):
         self.settle(dist_collect_mode=mode)
         self._guessed = sampler is None and dist_collect_mode is None
         if sampler is not None and mode != "auto":
-            raise InvalidInputError(f"dist_collect_mode is {mode!r}; a sampler goes with 'auto', which is its default")
+            raise InvalidInputError(f"dist_collect_mode is {mode!r}; with a sampler it must be 'auto', the default")
         self._backend = check_backend(dist_backend)
         self._communicator: Communicator | None = None
         self.logger: logging.Logger = logger or logging.getLogger("fleetmetrics")
@@ -102,7 +102,7 @@ class BaseMetric(Recorder, Resumable):
 
     @property
     def dataset_meta(self) -> dict[str, Any] | None:
-        """What the metric knows about the data set; copied when set and when read."""
+        """Facts about the data set; copied when set and when read."""
         return None if self._dataset_meta is None else self._dataset_meta.copy()
 
     @dataset_meta.setter
@@ -125,7 +125,7 @@ class BaseMetric(Recorder, Resumable):
 
     @property
     def _results(self) -> list[Any]:
-        """One record per sample, for an ``add`` that appends them itself."""
+        """One record per sample, for an ``add`` that appends records itself."""
         self._begin_pass()
         return self._records
 
@@ -150,7 +150,7 @@ class BaseMetric(Recorder, Resumable):
             **named: the columns by name, instead; any name but ``ids``.
 
         Raises:
-            InvalidInputError: if the columns differ in length, or from those of earlier batches; nothing of the batch
+            InvalidInputError: if the columns differ in length, or from those of earlier batches; none of the batch
                 was added then.
         """
         self._begin_pass()
@@ -192,7 +192,7 @@ class BaseMetric(Recorder, Resumable):
         return gather(self.name, lambda: [self._share(whole=False)], LocalCommunicator())[0]
 
     def _share(self, size: int | None = None, whole: bool = True) -> Share:
-        """This metric's share in an exchange; ``whole`` is False for this worker alone."""
+        """This metric's part of an exchange; ``whole`` is False for this worker alone."""
         if self._records and self._columns.batches:
             raise InvalidInputError(
                 f"{self.name}: some records were appended to _results and others added as columns; use one way only"
@@ -210,7 +210,7 @@ class BaseMetric(Recorder, Resumable):
         return Share(self, self.name, columns, size, None if self._guessed else self.dist_collect_mode)
 
     def settings(self) -> dict[str, Any]:
-        """What a checkpoint compares: what it was told, as far as it is plain and public."""
+        """What a checkpoint compares: the settings that are plain values and public."""
         return plain_settings(self)
 
     def _recorders(self) -> list[Any]:
@@ -242,7 +242,7 @@ class BaseMetric(Recorder, Resumable):
         return blocks
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """The value of one batch, given as to ``add``, on this worker; what was accumulated is left unchanged."""
+        """Return the value of one batch, given as to ``add``, on this worker; the accumulated records stay."""
         kept = self._records, self._columns, self._ledger, self._before
         mark = self._pass.mark()
         self._records, self._columns, self._ledger, self._before = [], Columns(), Ledger(), None

@@ -1,6 +1,6 @@
-"""Checkpoints: what metrics hold in a file, or in a folder with a part of each worker of a job.
+"""Checkpoints: the contents of metrics in a file, or in a folder with a part for each worker of a job.
 
-A file has the state dicts of one worker's metrics, see `fleetmetrics.state_dicts`, and what is to be known of the job.
+A file has the state dicts of one worker's metrics, see `fleetmetrics.state_dicts`, and facts about the job.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from fleetmetrics.state_dicts import Checkpointed, Plan, is_of_a_state
 
 __all__ = ["Resumed", "load", "named_metrics", "save"]
 
-#: In a file the indices that the sampler deals; no state dict has such an entry.
+#: The entry of a file for the sampler's indices; no state dict has such an entry.
 _INDICES = ("", "indices")
 _MANIFEST = "checkpoint.fms"
 _PART = re.compile(r"(?:part-([0-9a-f]{16})-\d+|checkpoint)\.fms(\.[0-9a-f]{16})?")
@@ -44,16 +44,16 @@ class _Job(NamedTuple):
 
 
 class Resumed(_Job):
-    """What `load` says of the job that saved; None: `save` was not told.
+    """What `load` knows about the job that saved; None: `save` did not get it.
 
     Args:
-        workers: how many there were.
-        batches: how many batches each had done, by rank.
+        workers: their number.
+        batches: how many batches each worker had done, by rank.
         sampler: the settings of its sampler, and the epoch of the pass.
         indices: the data set's indices that the sampler dealt; None: all.
 
     Attributes:
-        missing: with ``strict=False`` the metrics that the checkpoint lacks, and that now hold nothing.
+        missing: with ``strict=False`` the metrics that the checkpoint lacks; they are empty now.
         unexpected: with ``strict=False`` the metrics that only the checkpoint has.
     """
 
@@ -62,7 +62,7 @@ class Resumed(_Job):
 
     @property
     def remaining(self) -> np.ndarray:
-        """The data set's indices that no worker has done: int64, rising, each once; see `remaining_indices`.
+        """The data set's indices that no worker has processed: int64, rising, each once; see `remaining_indices`.
 
         Raises:
             InvalidInputError: `save` was not given sampler and batches, or the sampler has an ``__iter__`` of its own.
@@ -78,7 +78,7 @@ class Resumed(_Job):
             found = remaining_indices(sampler, self.batches)
             return found if self.indices is None else self.indices[found]
         except MISFITS as error:
-            raise CorruptFileError(f"the checkpoint's sampler cannot be: {self.sampler!r:.200} ({error})") from None
+            raise CorruptFileError(f"the checkpoint's sampler is invalid: {self.sampler!r:.200} ({error})") from None
 
 
 def save(
@@ -92,19 +92,19 @@ def save(
     group: Any = None,
     timeout: float | None = None,
 ) -> None:
-    """Write what metrics have accumulated: a file, or with several workers a folder with a part of each.
+    """Write the contents of metrics: a file, or with several workers a folder with a part of each.
 
-    Every worker must call it. It is written whole or not at all: what the path held is the checkpoint until all workers
-    have written their parts. There is no pickle in it.
+    Every worker must call it. It is written whole or not at all: until all workers have written their parts, the path
+    keeps the earlier checkpoint. It has no pickle.
 
     Args:
-        path: of the file, or of the folder, the same one for all workers.
+        path: the file, or the folder, the same for all workers.
         metrics: a metric, a collection, a `BaseMetric` or an `Evaluator`; or a dict of them by name.
-        sampler: the `paddle.io.DistributedBatchSampler` of the pass under way, so that `load` says what remains.
+        sampler: the `paddle.io.DistributedBatchSampler` of the pass under way, so that `load` knows what remains.
         batches: how many batches of the sampler this worker has added.
         scope: where a static program's variables live; None: the global scope.
         communicator: None: the one that was set or is chosen automatically.
-        group: of which workers, whose checkpoint needs a path of its own; see `fleetmetrics.Communicator.among`.
+        group: the workers that save; each group needs its own path; see `fleetmetrics.Communicator.among`.
             None: all.
         timeout: seconds to wait for the others; None: ``FLEETMETRICS_TIMEOUT``, else 1,800.
 
@@ -134,7 +134,7 @@ def save(
 
 
 class _Share(NamedTuple):
-    """What a worker saves.
+    """A worker's part of a checkpoint.
 
     Args:
         arrays: by metric and key.
@@ -152,7 +152,7 @@ class _Share(NamedTuple):
 
     @property
     def dealt(self) -> dict[tuple[str, str], np.ndarray]:
-        """What is written once, and not in each part."""
+        """The entries that are written once, not in each part."""
         return {} if self.indices is None else {_INDICES: self.indices}
 
 
@@ -171,15 +171,15 @@ def _share_of(metrics: Any, sampler: Any, batches: int | None, scope: Any) -> _S
 
 
 def _write(path: str, share: _Share, channel: Communicator, alone: bool, caught: Caught, deadline: Deadline) -> None:
-    """Write this worker's part between two exchanges: what all save is alike, and all have written.
+    """Write this worker's part between two exchanges: all save alike, and all have written.
 
     Args:
-        path: of the file if this worker is alone, else of the folder.
-        share: what to write.
+        path: the file if this worker is alone, else the folder.
+        share: the part to write.
         channel: to the others.
         alone: whether there are no others, nor were any.
-        caught: what went wrong before.
-        deadline: until when.
+        caught: an earlier error.
+        deadline: the end of the call.
     """
 
     def begin(letters: Sequence[Letter]) -> Letter:
@@ -206,7 +206,7 @@ def _write(path: str, share: _Share, channel: Communicator, alone: bool, caught:
             if not os.path.isfile(part) or os.path.getsize(part) != letter.note:
                 raise InvalidInputError(
                     f"path: {ranks_text([0])} does not see the {letter.note} bytes that {ranks_text([rank])} wrote to "
-                    f"{part}; it must lie on a file system that all workers share"
+                    f"{part}; it must be on a file system that all workers share"
                 )
         if not alone:
             with _told_of(path):
@@ -227,30 +227,30 @@ def load(
     group: Any = None,
     timeout: float | None = None,
 ) -> Resumed:
-    """Let metrics hold what `save` wrote, on as many workers as there were, or on another number.
+    """Restore metrics from what `save` wrote, on the same number of workers or another.
 
-    Every worker must call it. As many workers as before get back what each of them held. Of another number rank 0 gets
-    the states of all, rounded once, as an exchange does it, and the records are dealt out: `compute` gives the same
-    number, and the next samples may come in any split.
+    Every worker must call it. With the same number of workers, each gets back what it held. With another number, rank 0
+    gets the states of all, rounded once as in an exchange, and the records are dealt out: `compute` gives the
+    same number, and the next samples may come in any split.
 
     Args:
         path: as for `save`.
-        metrics: as for `save`: the same classes with the same settings. What they hold is replaced.
-        strict: False: metrics that only the checkpoint has, in its dict or in a collection, are left out, and those
-            that it lacks hold nothing.
+        metrics: as for `save`: the same classes with the same settings. Their contents are replaced.
+        strict: False: ignore metrics that only the checkpoint has, in its dict or in a collection, and leave those
+            that it lacks empty.
         scope: where a static program's variables live; None: the global scope.
         communicator: None: the one that was set or is chosen automatically.
-        group: of which workers, as for `save`; None: all.
+        group: the workers that load, as for `save`; None: all.
         timeout: seconds to wait for the others; None: ``FLEETMETRICS_TIMEOUT``, else 1,800.
 
     Returns:
-        How many workers saved, what of a pass of the sampler remains, and which metrics only one side has.
+        The number of workers that saved, the rest of the sampler's pass, and the metrics that only one side has.
 
     Raises:
-        CorruptFileError: a file is not what was written.
-        InvalidInputError: it is the checkpoint of other metrics, or of other settings.
-        FleetMetricsError: the same error on every worker, by the deadline. After any error the metrics hold what they
-            held before, on all workers.
+        CorruptFileError: a file is damaged or foreign.
+        InvalidInputError: the checkpoint has other metrics or other settings.
+        FleetMetricsError: the same error on every worker, by the deadline. After any error the metrics keep
+            their contents, on all workers.
     """
     deadline, trouble = began(timeout)
     channel, trouble = channel_of(communicator, trouble=trouble, group=group)
@@ -274,7 +274,7 @@ def load(
 def _ready(
     files: Sequence[str], note: Any, metrics: Mapping[str, Any], channel: Communicator, scope: Any, strict: bool
 ) -> tuple[list[Callable[[], None]], tuple[str, ...], tuple[str, ...]]:
-    """What lets each metric hold this worker's share; and the metrics that the checkpoint lacks, and has alone."""
+    """What restores each metric's share on this worker; and the metrics that only one side has."""
     rank, workers, others = channel.rank, channel.world_size, len(files)
     # in a row, so that records stay in the order of the ranks
     mine = range(rank * others // workers, (rank + 1) * others // workers)
@@ -312,7 +312,7 @@ def _ready(
 
 
 def _not_both(names: Iterable[str], metrics: Iterable[str]) -> str:
-    """How what a checkpoint holds and what is given differ."""
+    """How a checkpoint's metrics and the given ones differ."""
     held, given = (", ".join(map(repr, sorted(each))) for each in (names, metrics))
     if "" in names:
         return f"holds one metric by itself, and given is a dict with {given}; give the metric itself"
@@ -322,7 +322,7 @@ def _not_both(names: Iterable[str], metrics: Iterable[str]) -> str:
 
 
 def _opened(path: str) -> tuple[list[str], dict[str, Any], Resumed]:
-    """A checkpoint's files by rank, what all of them say of the job, and what there is to know of it."""
+    """A checkpoint's files by rank, their common description of the job, and a `Resumed`."""
     folder = os.path.isdir(path)
     first = os.path.join(path, _MANIFEST) if folder else path
     if not os.path.isfile(first):
@@ -332,18 +332,20 @@ def _opened(path: str) -> tuple[list[str], dict[str, Any], Resumed]:
     try:
         resumed = Resumed(note["workers"], note["batches"], note["sampler"], arrays.get(_INDICES))
         there = len(os.listdir(path)) - 1 if folder else 1
-        if not 0 < resumed.workers <= there or not re.fullmatch("[0-9a-f]{16}", note["token"]):
-            raise ValueError(f"{resumed.workers} workers, of whom {there} are here")
+        if not 0 < resumed.workers <= there:
+            raise ValueError(f"{resumed.workers} workers, of which {there} are here")
+        if not re.fullmatch("[0-9a-f]{16}", note["token"]):
+            raise ValueError(f"files are not named by {note['token']!r}")
         if resumed.batches is not None:
             resumed = resumed._replace(batches=tuple(resumed.batches))
     except MISFITS as error:
-        raise CorruptFileError(f"{first}: it says of its job what cannot be: {error!s:.200}") from None
+        raise CorruptFileError(f"{first}: its description of the job is invalid: {error!s:.200}") from None
     return [_part(path, note["token"], rank) for rank in range(resumed.workers)] if folder else [path], note, resumed
 
 
 @contextlib.contextmanager
 def _told_of(path: Any) -> Iterator[None]:
-    """Name the path in what the system says of it."""
+    """Name the path in the system's error."""
     try:
         yield
     except OSError as error:
@@ -375,7 +377,7 @@ def _check_equal(notes: Sequence[Any]) -> None:
 
 
 def _tidy(path: str, token: str) -> None:
-    """Remove the parts of earlier checkpoints, and of those that were never finished."""
+    """Remove the parts of earlier checkpoints, finished or not."""
     for name in os.listdir(path):
         found = _PART.fullmatch(name)
         if found and (found[1] not in (None, token) or found[2]):

@@ -26,22 +26,20 @@ class MetricCollection(Composite[Dict[str, Any]]):
 
     States that members declare under the same key (the number of samples, say) are kept once.
 
-    ``add(prediction, label, weight=None, mask=None)`` is that of `Metric`, whatever the members' own looks like:
-    `Mean` and the like take the predictions as their values. If all members are such, a label is an error: weights go
+    ``add(prediction, label, weight=None, mask=None)`` is that of `Metric`, even if the members' own differ:
+    `Mean` and the like take the predictions as their values. If all members do so, a label is an error: weights go
     by keyword, ``add(values, weight=...)``.
 
-    Elsewhere: `CompositeMetric`, `MetricDict`, `Metrics`.
-
     Args:
-        metrics: metrics by the key that each has in the result; or a sequence of them, each keyed by its
+        metrics: metrics by their keys in the result; or a sequence of metrics, each keyed by its
             name. They must be new: the collection takes them over.
-        prefix: what the keys of the result begin with.
-        postfix: what they end with.
+        prefix: put before the keys of the result.
+        postfix: put after them.
         **common: ``name``, ``validate``, ``share``, ``sampler`` and ``size`` of `Metric`. A sample that breaks a
-            requirement of any member counts for none.
+            requirement of one member counts for no member.
 
     Raises:
-        InvalidInputError: if an entry is no metric, is used already, or a key comes twice.
+        InvalidInputError: if an entry is not a metric or is used already, or a key comes twice.
 
     Examples:
         >>> import fleetmetrics
@@ -91,39 +89,37 @@ class MetricCollection(Composite[Dict[str, Any]]):
             raise InvalidInputError(f"metrics[{key!r}] must be a Metric, not {type(metric).__name__}")
         operand = metric.collection == self.name and metric not in self.metrics.values()
         if metric.collection is not None and not operand:
-            raise InvalidInputError(
-                f"metrics[{key!r}] belongs to {metric.collection} already; make a metric of its own"
-            )
+            raise InvalidInputError(f"metrics[{key!r}] belongs to {metric.collection} already; make another metric")
         if key in self.metrics:
             raise InvalidInputError(f"metrics has two entries {key!r}; give each a key or a name of its own")
         if metric.program is not None or metric.holds_samples():
             raise InvalidInputError(f"metrics[{key!r}] holds samples already; a collection takes new metrics")
         if metric.sampler is not None:
             raise InvalidInputError(
-                f"metrics[{key!r}] has a sampler; make it without, and give it to the collection: "
+                f"metrics[{key!r}] has a sampler; make it without one, and give it to the collection: "
                 "MetricCollection(..., sampler=sampler)"
             )
         if metric._data_size is not None:
             raise InvalidInputError(
-                f"metrics[{key!r}] has a size; make it without, and give it to the collection: "
+                f"metrics[{key!r}] has a size; make it without one, and give it to the collection: "
                 "MetricCollection(..., size=size)"
             )
         self.metrics[key] = metric
         if not operand:  # of an expression that has brought it along
             metric.collection = self.name
-            metric.adopt(f"{self.name}.{key}", shared)
+            metric._adopt(f"{self.name}.{key}", shared)
 
     def rename(self, keys: Mapping[str, str]) -> MetricCollection:
-        """Give members other keys in the result; what they hold stays.
+        """Give members other keys in the result; they keep their samples.
 
         Args:
-            keys: the new key by the old one, both without prefix and postfix.
+            keys: new keys by old keys, both without prefix and postfix.
 
         Returns:
             The collection.
 
         Raises:
-            InvalidInputError: if there is no such key, or two would be equal.
+            InvalidInputError: if a key is unknown, or two would be equal.
         """
         for key in keys:
             if key not in self.metrics:
@@ -137,10 +133,10 @@ class MetricCollection(Composite[Dict[str, Any]]):
     def fresh(
         self, name: str | None = None, *, prefix: str | None = None, postfix: str | None = None
     ) -> MetricCollection:
-        """A collection of the same metrics that holds nothing, for another data set, say.
+        """Return an empty collection of the same metrics, such as for another data set.
 
         Args:
-            name: of the new collection; None: made up, in the order of creation.
+            name: the new collection's name; None: made up, in the order of creation.
             prefix: None: as here.
             postfix: None: as here.
         """
@@ -153,7 +149,7 @@ class MetricCollection(Composite[Dict[str, Any]]):
         """The metrics with states, each once; those of an expression by its key and their places."""
         named: dict[str, Accumulator] = {}
         for key, member in self.metrics.items():
-            leaves = member.leaves()
+            leaves = member._leaves()
             own = {key: leaves[0]} if leaves[0] is member else {f"{key}.{n}": each for n, each in enumerate(leaves)}
             named.update({name: leaf for name, leaf in own.items() if leaf not in named.values()})
         return named
@@ -167,12 +163,12 @@ class MetricCollection(Composite[Dict[str, Any]]):
         leaf = self._named_leaves()[name]
         if self.program is not None:
             raise InvalidInputError(
-                f"{self.called(leaf)}: the checkpoint lacks it, or has its states apart from those of the others, with "
-                "which it shares them in the static program; take it into a collection of its own"
+                f"{self._called(leaf)}: the checkpoint lacks it, or has its states apart from those of the others, "
+                "with which it shares them in the static program; take it into a collection of its own"
             )
         alone: Any = leaf.fresh(leaf.name)
         alone.collection = self.name
-        alone.adopt(f"{self.name}.{name}", Shared())
+        alone._adopt(f"{self.name}.{name}", Shared())
 
         def attach() -> None:
             vars(leaf).update(vars(alone), name_made_up=leaf.name_made_up)
@@ -194,11 +190,11 @@ class MetricCollection(Composite[Dict[str, Any]]):
             self._known[what] = list(ask())
         return self._known[what]
 
-    def leaves(self) -> Sequence[Accumulator]:  # noqa: D102
-        return self._once("leaves", super().leaves)
+    def _leaves(self) -> Sequence[Accumulator]:
+        return self._once("leaves", super()._leaves)
 
-    def record_metrics(self) -> Iterable[Folding]:  # noqa: D102
-        return self._once("record metrics", super().record_metrics)
+    def _record_metrics(self) -> Iterable[Folding]:
+        return self._once("record metrics", super()._record_metrics)
 
     def _states(self) -> list[State]:
         return self._once("states", super()._states)
@@ -213,16 +209,16 @@ class MetricCollection(Composite[Dict[str, Any]]):
                 raise about(error, metric) from None
         return found
 
-    def called(self, of: Any = None) -> str:  # noqa: D102
+    def _called(self, of: Any = None) -> str:
         for key, metric in self.metrics.items():
-            if of is metric or of in metric.leaves():
+            if of is metric or of in metric._leaves():
                 return f"{self.name}[{key!r}] ({of.kind_name()})"
-        return super().called()
+        return super()._called()
 
 
 def _holders_of(leaf: Accumulator, folds: Mapping[Table, Folds]) -> Sequence[Holder]:
-    """What a metric holds, but for the checks of samples."""
-    return [*leaf.own_states(), *dict.fromkeys(folds[metric.table] for metric in leaf.record_metrics())]
+    """What a metric holds, except for the checks of samples."""
+    return [*leaf._own_states(), *dict.fromkeys(folds[metric.table] for metric in leaf._record_metrics())]
 
 
 def _key(metric: Any) -> str:

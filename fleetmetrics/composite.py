@@ -1,4 +1,4 @@
-"""What is made of several metrics: collections and expressions."""
+"""Collections and expressions: objects that consist of several metrics."""
 
 from __future__ import annotations
 
@@ -15,36 +15,36 @@ __all__ = ["Composite", "about", "axis_taken", "label_taken"]
 
 
 class Composite(Accumulator[Value]):
-    """What is made of several metrics: they answer for it."""
+    """An object of several metrics, which delegates to them."""
 
-    def leaves(self) -> Sequence[Accumulator]:
-        """The metrics that it is made of, each once."""
-        return list(dict.fromkeys(leaf for part in self.parts() for leaf in part.leaves()))
+    def _leaves(self) -> Sequence[Accumulator]:
+        """The metrics inside it, each once."""
+        return list(dict.fromkeys(leaf for part in self.parts() for leaf in part._leaves()))
 
     def parts(self) -> Iterable[Accumulator]:
         """The metrics that it was given."""
         raise NotImplementedError
 
-    def called(self, of: Any = None) -> str:  # noqa: D102
-        return super().called() if of is None else of.called()
+    def _called(self, of: Any = None) -> str:
+        return super()._called() if of is None else of._called()
 
     def _added_through(self) -> Iterable[Accumulator]:
         for part in self.parts():
             yield part
             yield from part._added_through()
 
-    def own_states(self) -> Iterable[State]:
+    def _own_states(self) -> Iterable[State]:
         """Those of the metrics, each once."""
-        return dict.fromkeys(state for leaf in self.leaves() for state in leaf.own_states())
+        return dict.fromkeys(state for leaf in self._leaves() for state in leaf._own_states())
 
-    def record_metrics(self) -> Iterable[Folding]:
+    def _record_metrics(self) -> Iterable[Folding]:
         """Those of the metrics, each once."""
-        return dict.fromkeys(metric for leaf in self.leaves() for metric in leaf.record_metrics())
+        return dict.fromkeys(metric for leaf in self._leaves() for metric in leaf._record_metrics())
 
     def requirements_of(self, batch: Batch) -> tuple[str | Requirement, ...]:
         """Those of the metrics, each once."""
         rules: dict[str | Requirement, None] = {}
-        for leaf in self.leaves():
+        for leaf in self._leaves():
             try:
                 rules.update(dict.fromkeys(leaf.requirements_of(batch)))
             except InvalidInputError as error:
@@ -52,18 +52,18 @@ class Composite(Accumulator[Value]):
         return tuple(rules)
 
     def statistics(self, batch: Batch) -> Iterable[tuple[Any, Any]]:
-        """What a batch adds to each state and table.
+        """The increment of each state and table from a batch.
 
         Raises:
-            InvalidInputError: two metrics share one, and fill it with different things.
+            InvalidInputError: two metrics share a state or table, and fill it differently.
         """
         found: dict[Any, tuple[Any, Accumulator]] = {}
-        for leaf in self.leaves():
+        for leaf in self._leaves():
             try:
                 increments = dict(leaf.statistics(batch))
             except InvalidInputError as error:
                 raise about(error, leaf) from None
-            for target in {**dict.fromkeys(leaf.own_states()), **increments}:
+            for target in {**dict.fromkeys(leaf._own_states()), **increments}:
                 increment = increments.get(target)
                 before, by = found.setdefault(target, (increment, leaf))
                 if before is not increment and not _identical(before, increment):
@@ -83,10 +83,10 @@ def about(error: InvalidInputError, metric: Accumulator) -> InvalidInputError:
 
 
 def axis_taken(by: Iterable[Accumulator]) -> int | None:
-    """`Accumulator.class_axis` of what adds the same scores to several others.
+    """The `Accumulator.class_axis` of an object that adds the same scores to several others.
 
     Raises:
-        InvalidInputError: they look for the classes on different axes.
+        InvalidInputError: they have the classes on different axes.
     """
     said = {each.class_axis: each for each in by if each.class_axis is not None}
     if len(said) > 1:
@@ -96,17 +96,17 @@ def axis_taken(by: Iterable[Accumulator]) -> int | None:
 
 
 def label_taken(by: Iterable[Accumulator]) -> bool | None:
-    """`Accumulator.takes_label` of what adds to several others.
+    """The `Accumulator.takes_label` of an object that adds to several others.
 
     Args:
-        by: those.
+        by: those others.
     """
     asked = {each.takes_label for each in by}
     return True if True in asked or not asked else False if False in asked else None
 
 
 def _identical(one: Any, other: Any) -> bool:
-    """Whether two increments were made of the very same arrays."""
+    """Whether two increments hold the same array objects."""
     if type(one) is type(other) and isinstance(one, (tuple, dict)) and len(one) == len(other):
         if isinstance(one, dict):
             return one.keys() == other.keys() and all(_identical(one[key], other[key]) for key in one)

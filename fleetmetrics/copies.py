@@ -1,4 +1,4 @@
-"""Copies of a model: whether the workers that see the same samples hold the same."""
+"""Copies of a model: check that workers with the same samples hold the same."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from fleetmetrics.errors import AgreementError, InvalidInputError
 
 __all__ = ["check_copies"]
 
-#: How many entries that differ are named.
+#: How many differing entries the error names.
 _NAMED = 5
 
 
@@ -31,10 +31,10 @@ def check_copies(
     communicator: Communicator | None = None,
     timeout: float | None = None,
 ) -> None:
-    """Raise on all workers that see the same samples unless they hold the same, bit for bit.
+    """Raise on all workers with the same samples unless they hold the same, bit for bit.
 
     With model parallelism several workers have copies, or parts, of one model: ``compute(group=...)`` counts one of
-    them, whatever the others hold. Call this before it where that is to be sure. Every worker of the group
+    them and ignores the others. Call this first to be sure that they agree. Every worker of the group
     must call it.
 
     Args:
@@ -46,8 +46,8 @@ def check_copies(
         timeout: seconds to wait for the others; None: ``FLEETMETRICS_TIMEOUT``, else 1,800.
 
     Raises:
-        AgreementError: they differ; it names what, and the ranks.
-        InvalidInputError: it is no group, or one without this worker; nothing is sent then.
+        AgreementError: they differ; it names the entries and the ranks.
+        InvalidInputError: it is not a group, or lacks this worker; nothing is sent then.
         FleetMetricsError: the same error on every worker of the group, by the deadline.
 
     Examples:

@@ -1,4 +1,4 @@
-"""Whether as many samples were added as the data set has, where its size is given."""
+"""Check the number of added samples against the size of the data set, if the size is given."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class DataSize:
 
     Args:
         owner: the name of the metric.
-        size: of the data set; any other than a whole number of at least 0 raises `InvalidInputError`.
+        size: the number of samples; anything but a whole number of at least 0 raises `InvalidInputError`.
     """
 
     added: State
@@ -30,10 +30,10 @@ class DataSize:
         self.added = State(f"{owner}.added", (), "int64", "sum")
 
     def warn_unless_met(self, owner: str, values: Mapping[State, np.ndarray]) -> None:
-        """Warn if all workers together have added more samples than there are, or fewer.
+        """Warn if all workers together have added more samples than the data set has, or fewer.
 
         Args:
-            owner: how the warning calls the metric.
+            owner: the metric's name in the warning.
             values: the global states.
         """
         added = values[self.added].item()

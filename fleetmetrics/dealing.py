@@ -1,4 +1,4 @@
-"""What a sampler deals to each rank in one pass: Paddle's own by a formula, any other by iterating copies of it."""
+"""The samples that a sampler deals to each rank in one pass: Paddle's by a formula, others by iterating copies."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from fleetmetrics.numbers import position_dtype
 __all__ = ["Dealing", "dataset_indices", "epoch_under_way"]
 
 _READ = ("nranks", "local_rank", "dataset", "batch_size", "shuffle", "drop_last", "epoch")
-#: How a sampler calls its number of ranks, and its rank: Paddle, PyTorch.
+#: The samplers' names for the number of ranks, and the rank: Paddle, PyTorch.
 _PLACES = (("nranks", "local_rank"), ("num_replicas", "rank"))
 
 
@@ -25,8 +25,8 @@ class Dealing:
 
     Args:
         sampler: see `fleetmetrics.sampling`.
-        epoch: of the pass; None: that of the pass to come, the sampler's.
-        consumed: the samples of all ranks after which the pass goes on; None: the sampler's ``consumed_samples``.
+        epoch: the epoch of the pass; None: that of the pass to come, the sampler's.
+        consumed: the samples of all ranks after which the pass continues; None: the sampler's ``consumed_samples``.
     """
 
     consumed: int
@@ -56,7 +56,7 @@ class Dealing:
 
     @cached_property
     def settings(self) -> dict[str, Any]:
-        """What must be the same on every worker; fit for JSON."""
+        """The settings that must be equal on every worker; fit for JSON."""
         dataset, of = getattr(self._inner, "dataset", None), dataset_indices(self._inner)
         found = {"samples": None if dataset is None else len(dataset), "nranks": self.ranks}
         for name in ("batch_size", "shuffle", "drop_last"):
@@ -72,7 +72,7 @@ class Dealing:
 
     @cached_property
     def dealt(self) -> _Formula | Iterated:
-        """Made when needed: a sampler that shuffles takes a permutation of the data set, another is iterated."""
+        """Computed on demand: for a shuffling sampler a permutation of the data set, for others by iteration."""
         if self.formula:
             return _Formula(self._inner, self.ranks, self.epoch)
         return Iterated([self._copy(rank) for rank in range(self.ranks)])
@@ -81,7 +81,7 @@ class Dealing:
         return copied(self._outer, self._inner, self._rank_name, rank, self.epoch, self.consumed)
 
     def after(self, consumed: int) -> Dealing:
-        """The pass from another place on: after this many samples of all ranks."""
+        """The rest of the pass, after this many samples of all ranks."""
         return Dealing(self._sampler, self.epoch, consumed)
 
     @property
@@ -91,11 +91,11 @@ class Dealing:
         return whole_number_of("sampler.batch_size", size, 1) * int(getattr(self._inner, "_acc_steps", 1))
 
     def rank(self, rank: int | None) -> int:
-        """The rank, or the sampler's for None; `InvalidInputError` if there is no such rank."""
+        """The rank, or the sampler's for None; `InvalidInputError` for an unknown rank."""
         return whole_number_of("rank", self.local_rank if rank is None else rank, 0, self.ranks - 1)
 
     def check(self, rank: int, workers: int) -> None:
-        """Raise `InvalidInputError` unless it deals to this worker of these."""
+        """Raise `InvalidInputError` unless it deals to this worker."""
         if (self.ranks, self.local_rank) != (workers, rank):
             raise InvalidInputError(
                 f"the sampler deals to rank {self.local_rank} of {self.ranks}, and this worker is rank {rank} of"
@@ -106,7 +106,7 @@ class Dealing:
 
 
 def _instead(sampler: Any) -> str:
-    """What to do where a sampler knows of no ranks."""
+    """The advice for a sampler without ranks."""
     if type(sampler).__name__ == "BatchSampler":
         return (
             "Each worker evaluates everything with this one: give the loader a DistributedBatchSampler of the same data"
@@ -116,7 +116,7 @@ def _instead(sampler: Any) -> str:
 
 
 def _dealer(sampler: Any) -> tuple[Any, Any, tuple[str, str]]:
-    """What is iterated in a pass; what, there or inside of it, knows of several ranks; and how that calls them."""
+    """The object to iterate in a pass; the sampler there or inside it that has ranks; and its names for them."""
     within = getattr(sampler, "batch_sampler", None)  # which is false where it deals no batch
     outer = sampler if within is None or _names_in(sampler) else within
     inner = outer if _names_in(outer) else getattr(outer, "sampler", None)
@@ -131,7 +131,7 @@ def _names_in(sampler: Any) -> tuple[str, str] | None:
 
 
 def _is_paddles(sampler: Any) -> bool:
-    """Whether Paddle's own sampler deals, or what has its attributes and no way of its own."""
+    """Whether Paddle's own sampler deals, or one with its attributes that does not override its order."""
     kind = next((kind for kind in type(sampler).__mro__ if "__iter__" in vars(kind)), None)
     return kind is None or (kind.__name__ == "DistributedBatchSampler" and kind.__module__.startswith("paddle."))
 
@@ -147,7 +147,7 @@ def epoch_under_way(sampler: Any) -> int:
 
 
 def dataset_indices(sampler: Any) -> np.ndarray | None:
-    """What a sampler's indices are in the whole data set, where it deals a `paddle.io.Subset`; None: the same."""
+    """A sampler's indices in the whole data set, if it deals a `paddle.io.Subset`; None: the same."""
     part: Any = getattr(_dealer(sampler)[1], "dataset", None)
     found = None
     while hasattr(part, "indices") and hasattr(part, "dataset"):
@@ -196,7 +196,7 @@ class _Formula:
 
     @cached_property
     def _lost(self) -> np.ndarray:
-        """The samples that no rank is dealt, rising; unshuffled they would leave no gap."""
+        """The samples dealt to no rank, rising; without shuffling they leave no gap."""
         if self.order is None:
             return np.empty(0, self.dtype)
         dealt = self.dealt * self.ranks
@@ -231,7 +231,7 @@ class _Formula:
         return np.remainder(positions, max(1, self.samples), out=positions)
 
     def repeats(self, rank: int) -> np.ndarray:
-        """Which of the rank's samples are padding, by their places among them, rising."""
+        """The places of padding among the rank's samples, rising."""
         if self.total == self.samples:
             return np.empty(0, np.int64)
         whole, rest = self._repeated[self._repeated < self.end], self._repeated[self._repeated >= self.end] - self.end
@@ -241,12 +241,12 @@ class _Formula:
         return np.concatenate([step[its] * self.block + place[its] % self.block, last])
 
     def mask(self, rank: int) -> np.ndarray:
-        """Which of them are padding, bool [n]."""
+        """Flags of padding, bool [n]."""
         mask = np.zeros(self.dealt, np.bool_)
         mask[self.repeats(rank)] = True
         return mask
 
     def kept(self, rank: int) -> np.ndarray:
-        """Where the others belong in the order of the data set, int [m]."""
+        """The places of the others in the order of the data set, int [m]."""
         kept = self.indices(rank, self.dtype)[~self.mask(rank)]
         return (kept - np.searchsorted(self._lost, kept)).astype(self.dtype) if self._lost.size else kept

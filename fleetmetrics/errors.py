@@ -38,42 +38,42 @@ __all__ = [
 class FleetMetricsError(Exception):
     """The base of every error that fleetmetrics raises on purpose."""
 
-    about: Any = None  # the metric, or the requirement that a sample broke, while nobody has said whose
+    about: Any = None  # the metric, or the requirement that a sample broke, until a caller says whose
     broken: Any = None  # where samples break a requirement: the argument, what is allowed, and flags of such samples
 
 
 class InvalidInputError(FleetMetricsError, ValueError):
-    """An argument is not what it should be: the message names it, its value and what is allowed."""
+    """An argument is invalid: the message names it, its value and what is allowed."""
 
 
 class DataError(InvalidInputError):
-    """Data in a file or a frame are not what they should be: the message names the file, the column and the row."""
+    """Data in a file or a frame are invalid: the message names the file, the column and the row."""
 
     evaluated: Any = None  # what was made of the files that could be used
     of_row: bool = False  # whether a row is at fault, and not the file as a whole
 
 
 class AssertedInputError(InvalidInputError, AssertionError):
-    """An argument is not what it should be, where MMEval, MMEngine or MMPretrain have an ``assert``."""
+    """An argument is invalid where MMEval, MMEngine or MMPretrain have an ``assert``."""
 
 
 class UnknownNameError(AssertedInputError, KeyError):
-    """A name is none of those known: a metric type, a collect mode, a backend. The message lists them."""
+    """A name is unknown: of a metric type, a collect mode or a backend. The message lists the known ones."""
 
     def __str__(self) -> str:
         return Exception.__str__(self)  # KeyError's puts the message into quotes
 
 
 class RecordError(InvalidInputError, TypeError):
-    """A record cannot cross to another worker: it has no array form, and may not or cannot be pickled."""
+    """A record cannot go to another worker: it has no array form, and pickling is off or fails."""
 
 
 class FileAccessError(FleetMetricsError, OSError):
-    """A file or folder cannot be read or written: the message names it, and says what the system says."""
+    """A file or folder cannot be read or written: the message names it, with the system's reason."""
 
 
 class CorruptFileError(FleetMetricsError, ValueError):
-    """A file is not the checkpoint that was written: the message names the file, the place and what is wrong there."""
+    """A checkpoint is damaged or foreign: the message names the file, the place and the defect."""
 
 
 class StateNotFoundError(FleetMetricsError, LookupError):
@@ -85,7 +85,7 @@ class DuplicateStateError(FleetMetricsError, ValueError):
 
 
 class StaticProgramError(FleetMetricsError, RuntimeError):
-    """A metric is used with a static program in a way that cannot give a right number."""
+    """A metric is used with a static program in a way that would give a wrong number."""
 
 
 class MissingLibraryError(FleetMetricsError, ImportError):
@@ -101,7 +101,7 @@ class CommunicatorError(FleetMetricsError, RuntimeError):
 
 
 class NoChannelError(CommunicatorError):
-    """The environment says that there are several workers, and no channel to them can be had."""
+    """The environment names several workers, but there is no channel to them."""
 
 
 class ServerProcessError(CommunicatorError):
@@ -113,7 +113,7 @@ class AgreementError(CommunicatorError):
 
 
 class AuthenticationError(CommunicatorError):
-    """Workers could not prove to each other that they know the job's secret."""
+    """A worker could not prove that it knows the job's secret."""
 
 
 class DeadlineError(CommunicatorError, TimeoutError):
@@ -121,15 +121,15 @@ class DeadlineError(CommunicatorError, TimeoutError):
 
 
 class UnauthenticatedWarning(UserWarning):
-    """Anyone who reaches rank 0's port may pass for a worker: several machines, and no FLEETMETRICS_SECRET."""
+    """Any process that reaches rank 0's port can pass for a worker: several machines without FLEETMETRICS_SECRET."""
 
 
 class UndefinedMetricWarning(UserWarning):
-    """A metric is undefined on the samples it was given; the value is the documented stand-in."""
+    """A metric is undefined for its samples; the value is the documented substitute."""
 
 
 class SizeWarning(UserWarning):
-    """The samples that were counted do not add up to the ``size`` of the data set."""
+    """The number of counted samples is not the ``size`` of the data set."""
 
 
 class BucketWarning(UserWarning):

@@ -1,4 +1,4 @@
-"""Exact sums of arrays, element by element: integers as integers, floats rounded once or in as many words as it takes.
+"""Exact sums of arrays, element by element: integers as integers, floats rounded once, or kept in several words.
 
 >>> import numpy as np
 >>> sum_floats([np.array([1e100]), np.array([1.0]), np.array([-1e100])])
@@ -26,9 +26,9 @@ _FEW, _FEW_INTEGERS = 32, 64
 
 
 def sum_integers(arrays: Sequence[np.ndarray], over: str) -> np.ndarray:
-    """The sums of int64 arrays; an `IntegerOverflowError` says what they are of: ``over``, or as many workers."""
+    """The sums of int64 arrays; an `IntegerOverflowError` names ``over``, or the number of workers."""
     if arrays[0].size <= _FEW_INTEGERS:
-        totals = [sum(column) for column in zip(*[array.ravel().tolist() for array in arrays])]
+        totals = [*map(sum, zip(*[array.ravel().tolist() for array in arrays]))]
         if _INT64.min <= min(totals) and max(totals) <= _INT64.max:
             return np.array(totals).reshape(arrays[0].shape)
     elif sum(max(int(array.max()), -int(array.min())) for array in arrays) <= _INT64.max:

@@ -1,21 +1,21 @@
 """Drop-in functions with the signatures of ``paddle.distributed.fleet.metrics``.
 
-Change the import and a script prints global numbers, whatever launched it:
+Change the import, and the script prints global numbers under any launcher:
 
     from fleetmetrics import functional as metrics     # was: from paddle.distributed.fleet import metrics
     auc = metrics.auc(stat_pos, stat_neg, scope)
 
-Each function costs one exchange; every worker gets the same result, or the same `FleetMetricsError`. ``input`` and its
-like may be NumPy arrays and scalars of any shape, Python numbers and lists, dynamic tensors, legacy Variables, PIR
-values that have a name, and names. Integers are summed as integers, an overflow is an error; floats give the correctly
-rounded sum.
+Each function costs one exchange; every worker gets the same result, or the same `FleetMetricsError`. ``input`` and
+similar arguments may be NumPy arrays and scalars of any shape, Python numbers and lists, dynamic tensors, legacy
+Variables, PIR values that have a name, and names. Integers are summed as integers, and an overflow is an error; the sum
+of floats is correctly rounded.
 
-``scope`` is where a variable's name is looked up (None: ``paddle.static.global_scope()``), ``util`` an object with
-``all_reduce(input, mode)``, such as ``fleet.util`` (None: fleetmetrics' channel). ``group`` says of which workers, and
-only these call it: see `fleetmetrics.Communicator.among` (None: all).
+``scope`` is the scope in which to look up a variable's name (None: ``paddle.static.global_scope()``). ``util`` is an
+object with ``all_reduce(input, mode)``, such as ``fleet.util`` (None: fleetmetrics' channel). ``group`` names the
+workers that call the function: see `fleetmetrics.Communicator.among` (None: all).
 
-`acc`, `mae`, `mse` and `rmse` take a sum over this worker's samples and their number, each one number in any shape; of
-a longer array the first entry is taken, as in Paddle, with a warning. Without samples on any worker the result is nan,
+`acc`, `mae`, `mse` and `rmse` take a sum over this worker's samples and their number, each one number in any shape; as
+in Paddle, they take the first entry of a longer array, with a warning. If no worker has samples, the result is nan,
 with `UndefinedMetricWarning`.
 """
 
@@ -26,13 +26,14 @@ import functools
 import gc
 import re
 import sys
-from typing import Any, Callable
+from typing import Any, Callable, TypeVar
 
 import numpy as np
 
 from fleetmetrics import formulas
 from fleetmetrics.comm import Block
 from fleetmetrics.comm.choose import channel_of
+from fleetmetrics.comm.deadline import began
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.given import amount, check_part
 from fleetmetrics.state import name_of, read
@@ -40,18 +41,20 @@ from fleetmetrics.warning import warn
 
 __all__ = ["acc", "auc", "mae", "max", "min", "mse", "rmse", "sum"]
 
+_Result = TypeVar("_Result")
+
 
 def sum(input: Any, scope: Any = None, util: Any = None, *, group: Any = None) -> np.ndarray:
     """Element-wise sum over all workers.
 
     Args:
-        input: what this worker has; bools, integers or floats of any shape, the same on every worker.
+        input: this worker's numbers: bools, integers or floats, of the same shape on every worker.
         scope: see the module.
         util: see the module.
         group: see the module.
 
     Returns:
-        An array of the input's shape: int64 for bools and integers, else float64.
+        An array of the input's shape: int64 for bools and integers, otherwise float64.
 
     Examples:
         >>> sum([16777216, 1])
@@ -61,7 +64,7 @@ def sum(input: Any, scope: Any = None, util: Any = None, *, group: Any = None) -
 
 
 def max(input: Any, scope: Any = None, util: Any = None, *, group: Any = None) -> np.ndarray:
-    """Element-wise maximum over all workers; nan if any worker has nan there. Arguments and result: see `sum`.
+    """Element-wise maximum over all workers; an element is nan if any worker has nan. Arguments and result: see `sum`.
 
     Examples:
         >>> max([-5.0, 3.0])
@@ -71,7 +74,7 @@ def max(input: Any, scope: Any = None, util: Any = None, *, group: Any = None) -
 
 
 def min(input: Any, scope: Any = None, util: Any = None, *, group: Any = None) -> np.ndarray:
-    """Element-wise minimum over all workers; nan if any worker has nan there. Arguments and result: see `sum`.
+    """Element-wise minimum over all workers; an element is nan if any worker has nan. Arguments and result: see `sum`.
 
     Examples:
         >>> min([-5, 3])
@@ -84,15 +87,18 @@ def acc(correct: Any, total: Any, scope: Any = None, util: Any = None, *, group:
     """Global accuracy, ``sum(correct) / sum(total)`` over all workers.
 
     Raises:
-        InvalidInputError: if ``correct`` is more than ``total``, both summed over all workers.
+        InvalidInputError: ``correct`` exceeds ``total``, both summed over all workers.
 
     Examples:
         >>> acc(3, 4)
         0.75
     """
-    right, number = _totals("acc", scope, util, group, correct=correct, total=total)
-    check_part("correct", right.item(), "total", number.item())
-    return formulas.accuracy.bare(right, number)
+
+    def formula(right: np.ndarray, number: np.ndarray) -> float:
+        check_part("correct", right.item(), "total", number.item())
+        return formulas.accuracy.bare(right, number)
+
+    return _of_totals("acc", formula, scope, util, group, correct=correct, total=total)
 
 
 def mae(abserr: Any, total_ins_num: Any, scope: Any = None, util: Any = None, *, group: Any = None) -> float:
@@ -102,9 +108,8 @@ def mae(abserr: Any, total_ins_num: Any, scope: Any = None, util: Any = None, *,
         >>> mae(6.0, 4)
         1.5
     """
-    return formulas.mean_absolute_error.bare(
-        *_totals("mae", scope, util, group, abserr=abserr, total_ins_num=total_ins_num)
-    )
+    formula = formulas.mean_absolute_error.bare
+    return _of_totals("mae", formula, scope, util, group, abserr=abserr, total_ins_num=total_ins_num)
 
 
 def mse(sqrerr: Any, total_ins_num: Any, scope: Any = None, util: Any = None, *, group: Any = None) -> float:
@@ -114,9 +119,8 @@ def mse(sqrerr: Any, total_ins_num: Any, scope: Any = None, util: Any = None, *,
         >>> mse(16.0, 4)
         4.0
     """
-    return formulas.mean_squared_error.bare(
-        *_totals("mse", scope, util, group, sqrerr=sqrerr, total_ins_num=total_ins_num)
-    )
+    formula = formulas.mean_squared_error.bare
+    return _of_totals("mse", formula, scope, util, group, sqrerr=sqrerr, total_ins_num=total_ins_num)
 
 
 def rmse(sqrerr: Any, total_ins_num: Any, scope: Any = None, util: Any = None, *, group: Any = None) -> float:
@@ -126,9 +130,8 @@ def rmse(sqrerr: Any, total_ins_num: Any, scope: Any = None, util: Any = None, *
         >>> rmse(16.0, 4)
         2.0
     """
-    return formulas.root_mean_squared_error.bare(
-        *_totals("rmse", scope, util, group, sqrerr=sqrerr, total_ins_num=total_ins_num)
-    )
+    formula = formulas.root_mean_squared_error.bare
+    return _of_totals("rmse", formula, scope, util, group, sqrerr=sqrerr, total_ins_num=total_ins_num)
 
 
 def auc(stat_pos: Any, stat_neg: Any, scope: Any = None, util: Any = None, *, group: Any = None) -> float:
@@ -158,16 +161,18 @@ def auc(stat_pos: Any, stat_neg: Any, scope: Any = None, util: Any = None, *, gr
                 f"stat_pos has {positive.size} entries and stat_neg {negative.size}; they must have one per bucket each"
             )
         for argument, histogram in (("stat_pos", positive), ("stat_neg", negative)):
-            if histogram.size and not histogram.min() >= 0:  # nor nan
+            if histogram.size and not np.minimum.reduce(histogram, None) >= 0:  # nor nan
                 first = int(np.argmin(np.ravel(histogram) >= 0))
                 raise InvalidInputError(
                     f"{argument} must hold counts of at least 0; entry {first} is {np.ravel(histogram)[first]}"
                 )
         return [Block("stat_pos", "sum", positive), Block("stat_neg", "sum", negative)]
 
-    positive, negative = _reduced(_call("auc", stat_pos, stat_neg), collect, util, group)
-    positive, negative = _newest_window(positive, negative)
-    return formulas.auc_from_histogram.bare(positive.ravel(), negative.ravel())
+    def formula(positive: np.ndarray, negative: np.ndarray) -> float:
+        positive, negative = _newest_window(positive, negative)
+        return formulas.auc_from_histogram.bare(positive.ravel(), negative.ravel())
+
+    return _computed(_call("auc", stat_pos, stat_neg), collect, formula, util, group)
 
 
 def _newest_window(positive: np.ndarray, negative: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -193,19 +198,30 @@ def _reduce(reduction: str, value: Any, scope: Any, util: Any, group: Any) -> np
     def collect() -> list[Block]:
         return [Block("input", reduction, _read(value, scope, "input"))]
 
-    return _reduced(_call(reduction, value), collect, util, group)[0]
+    def itself(found: np.ndarray) -> np.ndarray:
+        return found
+
+    return _computed(_call(reduction, value), collect, itself, util, group)
 
 
-def _totals(call: str, scope: Any, util: Any, group: Any, **totals: Any) -> Any:
+def _of_totals(call: str, formula: Callable[..., float], scope: Any, util: Any, group: Any, **totals: Any) -> float:
     def collect() -> list[Block]:
         return [Block(name, "sum", _one_number(name, value, scope)) for name, value in totals.items()]
 
-    return _reduced(_call(call, *totals.values()), collect, util, group)
+    return _computed(_call(call, *totals.values()), collect, formula, util, group)
 
 
-def _reduced(call: str, collect: Callable[[], list[Block]], util: Any, group: Any) -> list[np.ndarray]:
+def _computed(
+    call: str, collect: Callable[[], list[Block]], formula: Callable[..., _Result], util: Any, group: Any
+) -> _Result:
+    """The formula of the states over all workers."""
     channel, trouble = channel_of(util=util, group=group)
-    return channel.reduce_made(call, collect, trouble=trouble)
+    deadline, trouble = began(None, trouble)
+
+    def exchanged() -> list[np.ndarray]:
+        return channel.reduce_made(call, collect, timeout=deadline.left, trouble=trouble)
+
+    return channel.evaluated(exchanged, lambda found: formula(*found), deadline, call)
 
 
 def _one_number(argument: str, value: Any, scope: Any) -> np.ndarray:
@@ -222,11 +238,12 @@ def _one_number(argument: str, value: Any, scope: Any) -> np.ndarray:
 
 
 def _read(value: Any, scope: Any, argument: str) -> np.ndarray:
-    """The array behind an argument, with a warning where Paddle lets a variable count too much without a word."""
+    """The array behind an argument, with a warning where Paddle silently counts a variable too often."""
     static = getattr(sys.modules.get("paddle"), "static", None)
     if isinstance(value, str) and static is not None:
         value = getattr(static.default_main_program().global_block(), "vars", {}).get(value, value)
-    if static is not None and isinstance(value, static.Variable) and hasattr(value, "block"):
+    here = type(value) in (str, np.ndarray)  # otherwise looking for a variable takes longer than reading it
+    if static is not None and not here and isinstance(value, static.Variable) and hasattr(value, "block"):
         writers = [each for each in value.block.ops if value.name in each.output_arg_names]
         if len(writers) > 1:
             warn(
@@ -246,13 +263,13 @@ def _read(value: Any, scope: Any, argument: str) -> np.ndarray:
 
 
 def _threads() -> int:
-    """With how many threads Paddle reads its data sets, of one number in a process; 0 if none of them is left."""
+    """The number of threads with which Paddle reads its data sets, one per process; 0 if none is left."""
     kind = getattr(sys.modules.get("paddle.distributed.fleet.dataset"), "DatasetBase", ())
     found = [int(each.thread_num) for each in gc.get_objects() if issubclass(type(each), kind)]
     return sorted([0, *found])[-1]
 
 
-#: Names that Paddle makes up count per process, and may differ between workers that run one program.
+#: Paddle numbers generated names per process, so workers of one program may differ.
 _MADE_UP = re.compile(r"(_generated_var_|\btmp_|\.tmp_|\.[wb]_)\d+")
 
 
@@ -262,9 +279,9 @@ def _same_everywhere(name: str) -> str:
 
 
 def _call(function: str, *inputs: Any) -> str:
-    """The call for the agreement header, so that workers which mix up two variables do not sum them."""
+    """The call for the agreement header, so that workers never sum two different variables."""
     names = []
     for value in inputs:
-        with contextlib.suppress(InvalidInputError):  # reading the value raises it again, where all hear of it
+        with contextlib.suppress(InvalidInputError):  # the exchange raises it again, for all workers
             names += [_same_everywhere(name) for name in [name_of(value)] if name]
     return f"{function} of {', '.join(names)}" if names else function

@@ -1,10 +1,10 @@
-"""The door of functions that users call: what each argument must be is declared once, and checked here.
+"""The door of functions for users: each function declares its arguments once, and this module checks them.
 
     @given(correct=amount, total=amount, zero_division=stand_in_value)
     def accuracy(correct, total, *, zero_division=math.nan): ...
 
-``accuracy(3, 4)`` checks its arguments. ``accuracy.bare(3, 4)`` does not: the package calls it with statistics that it
-made itself. Both get numbers and arrays alike: a kind of argument also says what it becomes.
+``accuracy(3, 4)`` checks its arguments. ``accuracy.bare(3, 4)`` does not: the package calls it with its own
+statistics. A kind of argument also converts: the function gets a number, or an array.
 
 >>> @given(number=amount, shares=weights("n"))
 ... def scaled(number, shares):
@@ -37,29 +37,29 @@ if TYPE_CHECKING:
     R = TypeVar("R")
 
     class Checked(Protocol[P, R]):
-        """A function that checks what it is given, and the ``bare`` one that does not."""
+        """A function that checks its arguments, and the ``bare`` one that does not."""
 
         __name__: str
         bare: Callable[P, R]
 
         def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-            """Check, and do it."""
+            """Check the arguments, and call the function."""
 
 
-#: Of one call: the sizes that shapes name, such as "bins", each with the argument that it was first seen in.
+#: The named sizes of one call, such as "bins", each with the first argument that has it.
 Sizes = Dict[str, "tuple[Any, str]"]
 #: Among the sizes: the last `part`.
 _PART = "part"
-#: What an argument must be: given its name, its value and the sizes so far, what it becomes; or `InvalidInputError`.
+#: A kind of argument: from its name, its value and the sizes so far, the converted value; or `InvalidInputError`.
 Kind = Callable[[str, Any, Sizes], Any]
 #: Sizes of an array: a number, a name that several arguments share, as in ``"bins"`` and ``"bins+1"``; None: any.
 Shape = Sequence[Union[int, str, None]]
 
 
 def given(**kinds: Kind) -> Callable[[Callable[P, R]], Checked[P, R]]:
-    """Declare what the arguments of a function must be, each by its name, in the order in which they are checked.
+    """Declare the kinds of a function's arguments by name, in the order of the checks.
 
-    What a caller leaves out is not checked; a `TypeError` for arguments that there are not is Python's own.
+    Omitted arguments are not checked; Python itself raises `TypeError` for unknown ones.
     """
 
     def decorate(function: Callable[P, R]) -> Checked[P, R]:
@@ -87,7 +87,7 @@ def given(**kinds: Kind) -> Callable[[Callable[P, R]], Checked[P, R]]:
 
 
 def bare(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function without its checks; one that has none, such as a user's own, as it is."""
+    """The function without its checks; a function without checks, such as a user's, unchanged."""
     return getattr(function, "bare", function)
 
 
@@ -95,7 +95,7 @@ def bare(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def number(argument: str, value: Any, _: Any = None, least: float = -math.inf) -> Any:
-    """One number of at least ``least``, as a Python one; in an array or a list, too. nan is taken, infinity is not."""
+    """A number of at least ``least``, as a Python number; also in an array or list. nan is valid, infinity is not."""
     if type(value) not in (int, float):
         array = array_of(argument, value)
         if array.size != 1:
@@ -118,12 +118,12 @@ def whole(argument: str, value: Any, _: Any = None) -> int:
 
 
 def amount(argument: str, value: Any, _: Any = None) -> Any:
-    """A count, a weight, or a sum of what is never negative."""
+    """A count, a weight, or a sum of numbers that are never negative."""
     return number(argument, value, least=0)
 
 
 def part(argument: str, value: Any, sizes: Sizes) -> Any:
-    """An `amount` of some samples; that of all of them is declared next, as `total_of_part`."""
+    """An `amount` of some samples; declare the total next, as `total_of_part`."""
     value = amount(argument, value)
     sizes[_PART] = value, argument
     return value
@@ -138,19 +138,19 @@ def total_of_part(argument: str, value: Any, sizes: Sizes) -> Any:
 
 
 def check_part(part: str, some: float, total: str, all_of_them: float) -> None:
-    """Raise `InvalidInputError` where a part is larger than the total, by more than sums of weights are rounded."""
+    """Raise `InvalidInputError` for a part larger than the total, beyond the rounding of sums of weights."""
     if some > all_of_them * (1 if isinstance(some, int) else 1 + 1e-6):
         raise InvalidInputError(f"{part} must be at most {total}, but {part} is {some!r} and {total} {all_of_them!r}")
 
 
 def highest(argument: str, value: Any, _: Any = None) -> Any:
-    """The highest of numbers of at least 0; minus infinity of none."""
+    """The highest of numbers of at least 0; minus infinity if there are no samples."""
     array = array_of(argument, value)
     return -math.inf if array.size == 1 and array.item() == -math.inf else amount(argument, array)
 
 
 def at_most_0(argument: str, value: Any, _: Any = None) -> Any:
-    """A sum of what is never positive, such as logarithms of probabilities."""
+    """A sum of numbers that are never positive, such as logarithms of probabilities."""
     value = number(argument, value)
     if value > 0:
         raise InvalidInputError(f"{argument} must be at most 0, not {value!r}")
@@ -158,7 +158,7 @@ def at_most_0(argument: str, value: Any, _: Any = None) -> Any:
 
 
 def between(low: float, high: float, ends: bool = True) -> Kind:
-    """A setting from ``low`` to ``high``, which may be infinite; without the ``ends``: between them."""
+    """A setting from ``low`` to ``high``, which may be infinite; ``ends``: whether these are valid, too."""
 
     def kind(argument: str, value: Any, _: Any = None) -> float:
         if is_number(value) and (low <= value <= high if ends else low < value < high):
@@ -180,7 +180,7 @@ def above_0(argument: str, value: Any, _: Any = None) -> float:
 
 
 def is_number(value: Any) -> bool:
-    """Whether a setting is a number, of Python or NumPy, and no bool."""
+    """Whether a setting is a number, of Python or NumPy, but not a bool."""
     return isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
 
 
@@ -203,7 +203,7 @@ def one_of(*allowed: str | None) -> Kind:
 
 
 def made_by(function: str, kind: type) -> Kind:
-    """What another function has made."""
+    """The result of another function."""
 
     def check(argument: str, value: Any, _: Any = None) -> Any:
         if not isinstance(value, kind):
@@ -231,7 +231,7 @@ def flag(argument: str, value: Any, _: Any = None) -> bool:
 
 
 def anything(argument: str, value: Any, _: Any = None) -> Any:
-    """Whatever it is: it is passed on."""
+    """Any value, passed on unchanged."""
     return value
 
 
@@ -274,8 +274,8 @@ def numbers(
     """An array of finite numbers; no shape: any.
 
     Args:
-        *shape: of the array.
-        flat: an array of any shape with that number of entries becomes one axis.
+        *shape: the sizes of its axes.
+        flat: flattens an array of any shape with that number of entries.
         rising: no entry may be below the one before it.
         infinite: infinity is allowed.
         most: the largest number allowed.

@@ -1,4 +1,4 @@
-"""What somebody who comes from another library may have meant: names of arguments, methods and metrics."""
+"""Hints for users of other libraries: names of arguments, methods and metrics."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import difflib
 import re
 from typing import Mapping, Sequence
 
-__all__ = ["elsewhere", "hint_of_argument", "hint_of_method", "hint_of_name"]
+from fleetmetrics.entries import owners
+
+__all__ = ["hint_of_argument", "hint_of_method", "hint_of_name"]
 
 #: Names that other libraries give to the arguments of ``add``.
 _ARGUMENTS = {
@@ -47,17 +49,24 @@ def hint_of_method(name: str) -> str:
     """``"; did you mean compute?"``, or nothing.
 
     Args:
-        name: an attribute that there is not.
+        name: an unknown attribute.
     """
     return _did_you_mean([ours for ours, theirs in _METHODS.items() if name in theirs.split()])
 
 
-def hint_of_name(name: str, known: Mapping[str, str | None]) -> str:
-    """``"; did you mean AUC?"``, or nothing."""
+def hint_of_name(name: str, known: Mapping[str, str]) -> str:
+    """``"; did you mean AUC?"``, or nothing.
+
+    Args:
+        name: what there is not.
+        known: what may be meant, and the public name of each.
+    """
     if name.startswith("_"):
         return ""
-    names = {_plain(each): each for each in sorted(known, reverse=True)}  # a class rather than a function
-    names.update((_plain(each), ours) for ours, doc in known.items() for each in elsewhere(doc))
+    told = {public: each for each, public in known.items()}
+    names = {_plain(each): each for each in known}
+    names.update((_plain(other), told[ours]) for other, ours in owners().items() if ours in told)
+    names.update((_plain(each), each) for each, ours in known.items() if ours[0].isupper())  # rather than a function
     plain = _plain(name)
     task = next((each for each in _TASKS if plain.startswith(each)), "")
     for tried in (plain, plain[len(task) :]):
@@ -68,14 +77,8 @@ def hint_of_name(name: str, known: Mapping[str, str | None]) -> str:
     return _did_you_mean([names[each] for each in difflib.get_close_matches(plain, names, 1, 0.66)])
 
 
-def elsewhere(docstring: str | None) -> list[str]:
-    """The names that other libraries give to a metric, as its docstring lists them."""
-    listed = re.search(r"^ *Elsewhere: (.*?)\.$", docstring or "", re.DOTALL | re.MULTILINE)
-    return re.findall(r"`(\w+)`", listed[1]) if listed else []
-
-
 def _plain(name: str) -> str:
-    return re.sub("[^a-z0-9]", "", name.lower())
+    return re.sub(r"[\W_]", "", name.lower())
 
 
 def _did_you_mean(found: Sequence[str]) -> str:

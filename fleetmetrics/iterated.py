@@ -1,6 +1,6 @@
 """What samplers deal that have a way of their own: copies of them are iterated, one for every rank.
 
-Nothing of the job changes: neither the sampler, nor any random generator.
+The job stays as it is: this changes neither the sampler nor any random generator.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Iterated:
         if not np.array_equal(again, self.dealt[0]):
             raise InvalidInputError(
                 f"sampler: {type(samplers[0]).__name__} deals in another order each time that it is asked, so it cannot"
-                " be told which samples are padding; let it draw from a generator that its epoch seeds"
+                " say which samples are padding; let it draw from a generator that its epoch seeds"
             )
         # By place on the rank, then by rank: numpy.unique takes the first.
         order = np.argsort(np.concatenate([np.arange(part.size) for part in self.dealt]), kind="stable")

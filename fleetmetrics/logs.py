@@ -1,4 +1,4 @@
-"""What the package says of its work, all of it by the one logger "fleetmetrics"; see docs/guide/logs.md."""
+"""The log of the package, all through the logger "fleetmetrics"; see docs/howto/logs.md."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from fleetmetrics.errors import InvalidInputError
 __all__ = ["Watch", "level_asked", "logger", "progress", "watch"]
 
 logger: logging.Logger = logging.getLogger("fleetmetrics")
-#: Who comes so long after the middle one keeps the others waiting.
+#: A worker that comes this long after the median keeps the others waiting.
 LATE_SECONDS = 0.1
 #: After how many exchanges with a late worker the log names the rank that was last at most of them.
 LATE_EXCHANGES = 10
-#: What takes so long shows how far it is.
+#: Work that takes this long shows its progress.
 LONG_SECONDS = 10.0
 _T = TypeVar("_T")
 
@@ -34,11 +34,11 @@ def level_asked() -> str:
 
 
 def watch(rank: int, ranks: Sequence[int] = ()) -> Watch | None:
-    """What logs a worker's exchanges; None if no log is wanted. Raises if FLEETMETRICS_LOG is no level.
+    """The logger of a worker's exchanges; None if no log is wanted. Raises if FLEETMETRICS_LOG is not a level.
 
     Args:
-        rank: of this worker; in a group its place.
-        ranks: the group's, in the job; () for the whole job.
+        rank: this worker's rank; in a group its place.
+        ranks: the group's ranks in the job; () for the whole job.
     """
     level = level_asked()
     if level:
@@ -51,7 +51,7 @@ def watch(rank: int, ranks: Sequence[int] = ()) -> Watch | None:
 
 
 def _asked() -> bool:
-    """Whether the program wants to read of this logger; the root's level says nothing, for Paddle sets it to INFO."""
+    """Whether the program enabled this logger; the root's level proves nothing, because Paddle sets it to INFO."""
     return logging.NOTSET < logger.level <= logging.INFO
 
 
@@ -71,7 +71,7 @@ class Watch:
         self._received += _size(payload)
 
     def waits(self) -> None:
-        """Note that rank 0 has taken what lay there, and begins to wait."""
+        """Note that rank 0 has read what had arrived, and begins to wait."""
         self._waits = self._waits or time.monotonic()
 
     def over(self, label: str, sent: Any, answer: Any, seconds: float) -> None:
@@ -112,7 +112,7 @@ def _size(payload: Any) -> int:
 
 
 def progress(items: Iterable[_T], what: str, rank: int, total: int | None = None) -> Generator[_T, None, None]:
-    """The items; where they take long, it shows how far it is: by a bar on rank 0's terminal, else by lines."""
+    """Yield the items; during long runs, show the progress: a bar on rank 0's terminal, else lines."""
     quiet = rank != 0 or level_asked() == "WARNING"
     began, pause, bar = time.monotonic(), LONG_SECONDS, None
     then = began + pause

@@ -1,6 +1,6 @@
 """Metrics with states: accumulate batch by batch, exchange once, evaluate a formula.
 
-``Metric`` is what a metric of the catalogue derives from. It says three things, and inherits the rest:
+Metrics of the catalogue derive from ``Metric``. A class defines three things, and inherits the rest:
 
     class MeanAbsoluteError(Metric):
         requirements = ("finite_prediction", "finite_label")
@@ -11,7 +11,7 @@
         def formula(self, absolute_error, total):                      # global states in, number out
             return mean_absolute_error(absolute_error, total)
 
-Where one look at a batch fills several states, ``batch_statistics`` says so instead.
+To fill several states from one pass over a batch, define ``batch_statistics`` instead.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _Operator = Callable[["Metric", Any], "Expression"]
 
 
 class Common(TypedDict, total=False):
-    """What every metric can be made with; see `Metric`."""
+    """The settings of every metric; see `Metric`."""
 
     name: str | None
     validate: bool
@@ -61,7 +61,7 @@ class Common(TypedDict, total=False):
 
 
 class Settings(Common, total=False):
-    """What every `Undefinable` metric can be made with."""
+    """The settings of every `Undefinable` metric."""
 
     zero_division: float
 
@@ -79,13 +79,14 @@ class Declared(NamedTuple):
 
 
 class Linear(NamedTuple):
-    """How a metric's value changes with the sums that it is computed from: the delta method's half of an `Interval`.
+    """How a metric's value changes with its sums, for the delta method of `Interval`.
 
     Args:
-        terms: of each sum, by the name of a state, or of a sum over groups, what its entries are multiplied with.
-        slopes: of the sums the derivatives of the value by each. The value does not change if all sums are doubled.
-        lowest: of the value.
-        highest: of the value.
+        terms: for each sum, the factors of its entries, by the name of a state or of a sum over groups.
+        slopes: a function of the sums: the derivative of the value by each. Doubling all sums must not change the
+            value.
+        lowest: the lowest value.
+        highest: the highest value.
     """
 
     terms: Sequence[Mapping[str, Any]]
@@ -99,14 +100,14 @@ def _one(_: float) -> float:
 
 
 class Quotient(NamedTuple):
-    """Two sums whose quotient a metric's value is, or is a function of.
+    """Two sums: a metric's value is their quotient, or a function of it.
 
     Args:
-        numerator: by the name of a state, or of a sum over groups, what its entries are multiplied with.
-        denominator: the same; what is never negative, and the better measure of how much evidence there is.
-        highest: of the quotient.
-        lowest: 0, or negative: the quotient has no bounds.
-        value: what the metric's value is of the quotient, a rising or a falling function.
+        numerator: the factors of the entries, by the name of a state or of a sum over groups.
+        denominator: the same; never negative, and a measure of the evidence.
+        highest: the highest quotient.
+        lowest: 0; or negative if the quotient has no bounds.
+        value: the metric's value as a function of the quotient, rising or falling.
         slope: its derivative.
     """
 
@@ -138,9 +139,9 @@ TOTAL = Declared("total", key="total", statistic=_total)
 
 
 def formula_of(function: Callable[..., Any], *settings: str) -> Any:
-    """A metric's ``formula``: a function of the states, and of these settings of the metric, all by name.
+    """A metric's ``formula``: a function of the states and of these settings, all by name.
 
-    One that checks what it is given is called without: the states are the package's own.
+    It skips the formula's checks of arguments: the states come from the package.
     """
     evaluated = bare(function)
 
@@ -183,39 +184,38 @@ def _both_ways(symbol: str, function: Callable[[Any, Any], Any]) -> tuple[_Opera
 
 
 class Metric(Accumulator[Value]):
-    """A metric with states. The catalogue derives from it, and so can yours.
+    """A metric with states: the base class of the catalogue, and of your metrics.
 
-    A metric takes its settings by keyword, and those that are below as every metric does. What it is named must be the
-    same on every worker.
+    A metric takes its settings by keyword; all metrics take those below. Its name must be the same on every worker.
 
     Args:
-        name: prefix of the states' names, and how errors call it; None: the class name and a number, in the order of
+        name: the prefix of the states' names, also used in errors; None: the class name and a number, in the order of
             creation.
-        validate: False skips the check of what `add` is given: that predictions are finite, or probabilities, labels
-            one of the classes, weights at least 0. What an invalid sample counts for is then not defined; one of a
-            class, bucket or bin that does not exist is left out of the states that would have a place for it.
+        validate: False skips the check of `add`'s arguments: that predictions are finite, or probabilities, labels are
+            classes, and weights at least 0. The effect of an invalid sample is then undefined; states with an entry for
+            each class, bucket or bin leave out a sample that has none.
         share: in a static program, use the variables that a metric of the same name has made already, instead of
-            raising `DuplicateStateError`. Of no use to metrics that are not for static programs.
+            raising `DuplicateStateError`. It has no effect outside static programs.
         sampler: the `paddle.io.DistributedBatchSampler` that deals the samples, or a `paddle.io.DataLoader` with one:
-            each sample then counts once, although it is dealt to two workers. Add every batch of a pass once, and
-            `reset` before the next; see `fleetmetrics.padding_mask`. Not for static programs, and not for a metric
-            inside of a collection, a wrapper or an expression, which has it instead.
-        size: how many samples the data set has. Where all workers together have added more, or fewer, that no mask
-            leaves out, ``compute`` warns on every worker, with `SizeWarning`; ``compute(partial=True)`` does not.
-            Outermost, as ``sampler``.
+            each sample then counts once, even if the sampler deals it to two workers. Add every batch of a pass once,
+            and `reset` before the next pass; see `fleetmetrics.padding_mask`. Not for static programs. A metric inside
+            a collection, a wrapper or an expression takes no sampler: give it to the outermost.
+        size: the number of samples of the data set. If all workers together have added more or fewer unmasked samples,
+            ``compute`` warns on every worker, with `SizeWarning`; ``compute(partial=True)`` does not. Give it to the
+            outermost metric, like ``sampler``.
 
     Raises:
-        InvalidInputError: a setting is not what it should be, unknown, or given without its keyword.
+        InvalidInputError: a setting is invalid, unknown, or given without its keyword.
     """
 
     #: The states that do not depend on a setting; `declare` makes the others.
     declared: tuple[Declared, ...] = ()
-    #: Which values are the better ones, "higher" or "lower"; "": neither, or it is no single number.
+    #: Which values are better, "higher" or "lower"; "": neither, or the value is not a single number.
     better: ClassVar[str] = ""
-    #: What `compute` gives: a "number" (or one for each class or k), or no number: a "curve", a "point" of one,
-    #: "counts", "parts", "slices".
+    #: The kind of value that `compute` returns: a "number" (or one for each class or k), a "curve", a "point" of one,
+    #: "counts", "parts" or "slices".
     gives: ClassVar[str] = "number"
-    #: The function of `fleetmetrics.plot` that draws it; "": none does.
+    #: The function of `fleetmetrics.plot` that draws it; "" if none does.
     picture: str = ""
 
     def __init__(self, **common: Unpack[Common]) -> None:
@@ -238,15 +238,15 @@ class Metric(Accumulator[Value]):
         """Declare a state; merge, reset, exchange and the identity element follow from it.
 
         Args:
-            name: keyword under which `formula` gets it.
+            name: the keyword under which `formula` gets it.
             shape: its shape.
             dtype: ``"int64"`` (becomes float64 when floats, such as weighted counts, are added) or ``"float64"``.
             reduction: ``"sum"``, ``"max"`` or ``"min"``; or ``"moments"`` of shape ``[..., 4]`` and ``"comoments"`` of
                 shape ``[..., 8]``, float64, see `fleetmetrics.moments`.
-            key: what it counts, if metrics of one collection may share it; None: the statistic and its settings,
-                without one never shared.
-            statistic: what a batch adds to it, as a function of the `Batch` and the settings; None: `batch_statistics`
-                says.
+            key: what it counts, if metrics of one collection may share it; None: the statistic and its settings; a
+                state without a statistic is then never shared.
+            statistic: the batch's increment, as a function of the `Batch` and the settings; None: see
+                `batch_statistics`.
             settings: names of the metric's settings that the statistic takes.
         """
         if statistic is not None:
@@ -263,7 +263,7 @@ class Metric(Accumulator[Value]):
             )
 
     def rename(self, name: str) -> Metric:
-        """Give the metric, and its states, another name; possible while it holds nothing.
+        """Rename the metric and its states; possible while it holds nothing.
 
         Args:
             name: the same on every worker.
@@ -272,48 +272,49 @@ class Metric(Accumulator[Value]):
             The metric.
 
         Raises:
-            InvalidInputError: if it holds samples, belongs to a collection or a static program, or the name is no text.
+            InvalidInputError: the metric holds samples or belongs to a collection or a static program, or the name is
+                not a text.
         """
         self._check_is_free()
         if self.program is not None or self.holds_samples():
             raise InvalidInputError(f"{self.name} holds samples already; rename a metric before the first add")
         self._set_name(name)
         self.name_made_up = False
-        self.adopt(self.name, Shared())
+        self._adopt(self.name, Shared())
         return self
 
     @property
-    def cells(self) -> tuple[str, ...]:
-        """For `Bootstrap`: the state of which each sample counts for 1 in one entry, if there is no other.
+    def _cells(self) -> tuple[str, ...]:
+        """For `Bootstrap`: the state in which each sample adds 1 to one entry, if there is no other.
 
-        And a second one, if there is one, which counts all samples, where some are in no entry of the first.
+        A second state may count all samples, if some are in no entry of the first.
         """
         return ()
 
     @property
     def quotient(self) -> Quotient | None:
-        """Of which sums the value is a quotient; None: of none, or it is no single number."""
+        """The sums whose quotient is the value; None if the value is no quotient, or not a single number."""
         return None
 
     @property
     def linear(self) -> Linear | None:
-        """For `Interval`: how the value changes with sums over samples or groups; None: it is not made of such."""
+        """For `Interval`: how the value changes with sums over samples or groups; None if it has no such sums."""
         return None if self.quotient is None else self.quotient.linear
 
     @property
     def ranked(self) -> str:
-        """For `Interval`: the histogram, of classes 0 and 1, whose area under the ROC curve is the value; "": none."""
+        """For `Interval`: the histogram of classes 0 and 1 whose area under the ROC curve is the value; "": none."""
         return ""
 
     def statistics(self, batch: Batch) -> Iterable[tuple[Any, Any]]:
-        """What a batch adds to each state.
+        """Return the batch's increment of each state.
 
         Raises:
             InvalidInputError: `batch_statistics` leaves out a state, or fills one that was not declared.
         """
         states, increments = self.states, []
         if type(self).batch_statistics is Metric.batch_statistics and 0 < len(self._filled_by) == len(states):
-            for name, (function, settings) in self._filled_by.items():  # as of most metrics: nothing can be left out
+            for name, (function, settings) in self._filled_by.items():  # as in most metrics: nothing can be left out
                 increment = function(batch, *settings)
                 if increment is not None:
                     increments.append((states[name], increment))
@@ -332,12 +333,12 @@ class Metric(Accumulator[Value]):
             f"declared state: {', '.join(self.states) or 'none'}"
         )
 
-    def adopt(self, prefix: str, shared: Shared) -> None:
-        """Become part of a collection: take its names, and share the states that are there already.
+    def _adopt(self, prefix: str, shared: Shared) -> None:
+        """Become part of a collection: take its names, and share its states.
 
         Args:
-            prefix: what the states' names begin with.
-            shared: what the members have in common.
+            prefix: the beginning of the states' names.
+            shared: the states that the members share.
         """
         for name, state in self.states.items():
             state.name = f"{prefix}.{name}"
@@ -345,41 +346,41 @@ class Metric(Accumulator[Value]):
                 self.states[name] = shared.first(state.kind, state)
 
     def batch_statistics(self, batch: Batch) -> dict[str, Any]:
-        """What a batch adds to each state; written with ``batch.xp``, for all three modes.
+        """Return a batch's increment of each state; written with ``batch.xp``, for all three modes.
 
-        Defined where states are declared without a statistic.
+        Define it if states are declared without a statistic.
 
         Args:
             batch: flat, checked, without masked samples.
 
         Returns:
-            For each declared state an array of its shape, or `Scattered`; None where the batch adds nothing to it.
+            For each declared state an array of its shape, or `Scattered`; None if the batch adds nothing to it.
         """
         if not self._filled_by:
             raise NotImplementedError(f"{type(self).__name__} must define batch_statistics")
         return {name: function(batch, *settings) for name, (function, settings) in self._filled_by.items()}
 
     def plot(self, ax: Any = None, **options: Any) -> Any:
-        """Draw its picture, over the samples of all workers: every worker must call it, as ``compute``.
+        """Draw the metric's picture over the samples of all workers; every worker must call it, like ``compute``.
 
         Args:
-            ax: matplotlib's axes; None: those of a new figure, 80 mm wide.
-            **options: those of the picture, such as ``label``; see `fleetmetrics.plot`.
+            ax: matplotlib's axes; None: a new figure, 80 mm wide.
+            **options: options of the picture, such as ``label``; see `fleetmetrics.plot`.
 
         Returns:
             The axes; ``axes.figure.savefig("roc.png")`` writes a file.
 
         Raises:
-            InvalidInputError: it has none; the message says which metrics do.
+            InvalidInputError: the metric has no picture; the message names the metrics that do.
             MissingLibraryError: matplotlib is not installed.
         """
         from fleetmetrics.plot import draw
 
         return draw(self, ax, **options)
 
-    # -- arithmetic: a formula that waits for the values
+    # -- arithmetic: a formula over the values
 
-    __array_ufunc__ = None  # or an array times a metric would be an array of objects
+    __array_ufunc__ = None  # otherwise an array times a metric would be an array of objects
 
     __add__: ClassVar[_Operator]
     __radd__: ClassVar[_Operator]
@@ -405,10 +406,10 @@ class Metric(Accumulator[Value]):
 
 
 class Undefinable(Metric[Value]):
-    """A metric that is undefined for some samples, or for none; it takes what every `Metric` does.
+    """A metric that may be undefined, for example without samples; it takes the settings of every `Metric`.
 
     Args:
-        zero_division: the value where it is undefined, without a warning; nan: nan, with `UndefinedMetricWarning`.
+        zero_division: the value if the metric is undefined, without a warning; nan: nan, with `UndefinedMetricWarning`.
     """
 
     zero_division: float
@@ -419,22 +420,22 @@ class Undefinable(Metric[Value]):
 
 
 class Expression(Composite[Any], Metric[Any]):
-    """What arithmetic on metrics makes: a metric whose value is computed from theirs.
+    """The result of arithmetic on metrics: a metric whose value is computed from theirs.
 
-    ``2 * p * r / (p + r)`` is an expression; it uses the states of ``p`` and ``r``, and one exchange brings
-    all of them. ``add`` to the expression adds to its metrics: add to it or to them, not to both. In a
-    `MetricCollection` an expression may stand beside its metrics, and they share states as others do.
+    ``2 * p * r / (p + r)`` is an expression; it uses the states of ``p`` and ``r``, and exchanges all of them at once.
+    Adding to the expression adds to its metrics: add to the expression or to them, not to both. In a `MetricCollection`
+    an expression may be a member like any metric, and shares states with the others.
 
     Formula: ``function(values of the operands)``, in float64. A quotient by 0, and a power that is not finite,
     are undefined: nan with `UndefinedMetricWarning`.
 
     Args:
-        symbol: of the operation.
-        function: what it does with the operands' values.
+        symbol: the operation's symbol.
+        function: the operation on the operands' values.
         *operands: metrics whose values are numbers or arrays; or numbers.
 
     Raises:
-        InvalidInputError: if an operand is something else.
+        InvalidInputError: an operand is something else.
 
     Examples:
         >>> from fleetmetrics import MeanAbsoluteError, MeanSquaredError
@@ -504,11 +505,11 @@ class Expression(Composite[Any], Metric[Any]):
             return undefined(f"{self}", "the result is beyond float64, whose largest number is 1.8e308")
         return value
 
-    def adopt(self, prefix: str, shared: Shared) -> None:  # noqa: D102
+    def _adopt(self, prefix: str, shared: Shared) -> None:
         for place, each in enumerate(self.operands):
             if isinstance(each, Metric) and each.collection is None:
                 each.collection = self.collection
-                each.adopt(f"{prefix}.{place}", shared)
+                each._adopt(f"{prefix}.{place}", shared)
 
     def _part_name(self, part: Accumulator, name: str | None) -> str | None:
         return None if name is None else f"{name}.{self.operands.index(part)}"

@@ -25,7 +25,7 @@ from fleetmetrics.serial.container import whole_file
 __all__ = ["main", "migrated"]
 
 _PRETRAIN = "Accuracy AveragePrecision ConfusionMatrix MultiLabelMetric RetrievalAveragePrecision RetrievalRecall"
-#: By module, which may have modules inside: where the names are here, and which.
+#: Where names of each module, or of modules inside it, are in this package.
 _COUNTERPARTS = {
     "mmeval": ("fleetmetrics", "BaseMetric get_dist_backend list_all_backends set_default_dist_backend"),
     "mmengine": ("fleetmetrics.evaluator", "METRICS"),
@@ -36,7 +36,7 @@ _COUNTERPARTS = {
 _MODULES = re.compile(
     r"mmeval(\.core|\.metrics)?|mmengine(\.evaluator|\.registry)?|mmpretrain(\.registry|\.evaluation(\.metrics)?)?"
 )
-#: What is named if it has no counterpart; all else of MMEngine and MMPretrain is left alone.
+#: Names to report if they have no counterpart; everything else of MMEngine and MMPretrain stays.
 _NAMED = re.compile(r"(mmeval|mmengine\.(evaluator|dist)|mmpretrain\.evaluation)(\.|$)|mm\w+\.registry\.EVALUATORS?$")
 #: The same in texts: types in configurations, and modules that are imported by name.
 _TEXTS = re.compile(
@@ -46,13 +46,13 @@ _TEXTS = re.compile(
 
 
 def migrated(text: str) -> tuple[str, list[tuple[int, str]]]:
-    """Change the imports of a script, and the uses of modules that it imports; all else stays as it is.
+    """Change the imports of a script, and the uses of modules that it imports; nothing else.
 
     Args:
-        text: Python source; a `SyntaxError` if it is not.
+        text: Python source; anything else is a `SyntaxError`.
 
     Returns:
-        The new text, and what is left to do by hand, by line.
+        The new text, and by line the work left to do by hand.
 
     Examples:
         >>> migrated("import mmeval; print(mmeval.BaseMetric)")

@@ -1,10 +1,10 @@
-"""Moments of samples, of two parts together or of many: quickly for a batch, and exactly for parts of a data set.
+"""Moments of samples, merged from two parts or many: fast for a batch, and exact for parts of a data set.
 
 The moments of one variable are ``[w, m, s, r]``: the weight of the samples, their mean, the sum of their squared
-deviations from it, and what the mean is more than the float64 m. The comoments of two are ``[w, mx, my, sxx, sxy, syy,
+deviations from it, and the exact mean minus the float64 m. The comoments of two are ``[w, mx, my, sxx, sxy, syy,
 rx, ry]``. A mean of two words keeps the deviations of timestamps as exact as those of small numbers.
 
-Exactly, they are added as what can be added without a mean: the weight, the sums of w x, and those of w x x.
+The exact merge adds terms that need no mean: the weight, the sums of w x, and those of w x x.
 
 Source: Chan, Golub and LeVeque, "Algorithms for computing the sample variance", The American Statistician 37 (1983),
 for the merge of a batch.
@@ -125,7 +125,7 @@ def merged_exactly(
 
 
 def _sums(group: Sequence[float], bits: int) -> list[int]:
-    """The weight, the sums of w x, and those of w x x and their like; in units of ``2**-bits``, its square and cube."""
+    """The weight, the sums of w x, and those of products w x x; in units of ``2**-bits``, its square and cube."""
     weight, *numbers = [_units_of(x, bits) for x in group]
     variables = len(group) // 4
     means = [x + rest for x, rest in zip(numbers[:variables], numbers[-variables:])]
@@ -153,7 +153,7 @@ def _moments_of(totals: Sequence[int], bits: int, variables: int) -> list[float]
 
 
 def _places_of(values: Iterable[float]) -> int:
-    """How many binary places make integers of all of them; OverflowError or ValueError if one is not finite."""
+    """The binary places that turn all of them into integers; OverflowError or ValueError if one is not finite."""
     return max([value.as_integer_ratio()[1] for value in values]).bit_length() - 1
 
 
@@ -164,7 +164,7 @@ def _units_of(value: float, bits: int) -> int:
 
 
 def _words_in(number: int, bits: int) -> list[float]:
-    """An integer in units of ``2**-bits`` as floats, each of which is what is left, rounded; or OverflowError."""
+    """An integer in units of ``2**-bits`` as floats, each the rounded remainder; or OverflowError."""
     words: list[float] = []
     while number:
         word = number / (1 << bits)
@@ -176,11 +176,11 @@ def _words_in(number: int, bits: int) -> list[float]:
 
 
 def words_of(values: Sequence[float], most: int | None = None) -> list[float]:
-    """The exact sum as floats, each of which is what is left, rounded; one float if it is not finite.
+    """The exact sum as floats, each the rounded remainder; one float if it is not finite.
 
     Args:
         values: at least one.
-        most: how many floats; None: as many as there must be.
+        most: the most floats; None: as needed.
     """
     if not math.isfinite(sum(values)):
         odd = [value for value in values if not math.isfinite(value)]

@@ -1,4 +1,4 @@
-"""Libraries that not everybody needs: imported where they are used, and an error says which extra brings them."""
+"""Optional libraries, imported at first use; the error for a missing one names the extra that brings it."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ def library(name: str, extra: str) -> Any:
     """Import an optional library.
 
     Args:
-        name: of the module, such as ``"pyarrow.parquet"``.
-        extra: of this package, which brings it.
+        name: the module, such as ``"pyarrow.parquet"``.
+        extra: the extra of this package that brings it.
 
     Raises:
         MissingLibraryError: it is not installed, or broken.

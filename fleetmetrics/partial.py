@@ -1,12 +1,13 @@
-"""Partial results: what parts of the data have done, as values that are merged, in any order.
+"""Partial results: metrics of parts of the data, to be merged in any order.
 
-A part that has all samples of its users (or queries, or scores) can be closed: what it kept of every sample is folded
-into a few numbers, which are all that another part needs of it.
+A part that has all samples of its users (or queries, or scores) can be closed: its records are folded
+into the few numbers that another part needs.
 """
 
 from __future__ import annotations
 
 import copy
+import math
 from typing import Any, Iterable, Mapping, Sequence, TypeVar
 
 import numpy as np
@@ -22,25 +23,27 @@ __all__ = ["merge_all"]
 
 Part = TypeVar("Part", bound="Partial")
 
-#: How many state dicts are put together at once.
+#: How many state dicts to merge at once.
 _AT_ONCE = 64
+#: The most numbers of which several copies may wait to be merged: a MiB each.
+_SMALL = 1 << 17
 
 
 class Partial(Checkpointed):
-    """What is merged with others of its kind."""
+    """An object that can be merged with others of its kind."""
 
     name: str
 
     def _folds(self) -> Sequence[Folds]:
-        """The tables of what is kept of every sample, with all that fold each."""
+        """The tables of records, each with everything that folds it."""
         raise NotImplementedError
 
     def _read(self) -> Mapping[State, np.ndarray]:
-        """What the states hold on this worker; raises if a sample was invalid, or a sum has overflowed."""
+        """This worker's states; raises if a sample was invalid, or a sum has overflowed."""
         raise NotImplementedError
 
     def _called_of(self, metric: Folding) -> str:
-        """How errors call the one of its metrics that this is, or belongs to."""
+        """The name in errors of this, or of the metric that it belongs to."""
         raise NotImplementedError
 
     def _check_is_free(self) -> None:
@@ -48,17 +51,17 @@ class Partial(Checkpointed):
         raise NotImplementedError
 
     def merge(self, other: Any, scope: Any = None) -> None:
-        """Add what another accumulator of the same kind holds; the other one stays as it is.
+        """Add the contents of another accumulator of the same kind, which stays unchanged.
 
-        Sums keep beside them what rounding takes: any tree of merges gives what `fleetmetrics.merge_all` gives.
+        Each sum keeps its rounding rest, so that any tree of merges gives the same as `fleetmetrics.merge_all`.
 
         Args:
             other: the same class with the same settings; or several, whose sums are rounded once, in any order.
             scope: where a static program's variables live; None: the global scope.
 
         Raises:
-            InvalidInputError: if class, settings or states differ, only some are closed, or two that are closed have a
-                user in common; it says which, and nothing was added.
+            InvalidInputError: class, settings or states differ, only some are closed, or two closed ones share a user;
+                the message says which, and nothing was added.
         """
         mine, own = self._holders(), described(self)
         every, kinds = [mine], [holder.kind for holder in mine]
@@ -88,8 +91,30 @@ class Partial(Checkpointed):
         for table, content in tables.items():
             table.hold(*content)
 
+    @property
+    def _is_small(self) -> bool:
+        """Whether its contents are a few numbers, so that copies of them cost little."""
+        states = [holder for holder in self._holders() if isinstance(holder, State)]
+        plain = not self._folds() and not any(state.grows or isinstance(state, InPlace) for state in states)
+        return plain and sum(math.prod(state.full_shape) for state in states) <= _SMALL
+
+    def _taken(self) -> dict[Any, Any]:
+        """Its contents by holder, which it forgets; several of them go into `_hold_all`."""
+        found = {holder: holder.saved() for holder in self._holders()}
+        self.reset()
+        return found
+
+    def _hold_all(self, parts: Sequence[Mapping[Any, Any]]) -> None:
+        """Hold the merge of what was `_taken` from it."""
+        for holder, held in [(holder, holder.together(parts)) for holder in self._holders()]:
+            holder.load(held)
+
+    def reset(self) -> None:
+        """Forget the contents."""
+        raise NotImplementedError
+
     def _hold(self, states: Iterable[Mapping[str, np.ndarray]]) -> None:
-        """Hold what several state dicts hold together, as `merge` makes it, with few of them in memory at a time."""
+        """Hold the merge of several state dicts, with few of them in memory at a time."""
         plan: Any = None
         holders = self._holders()
         parts: list[Any] = []
@@ -103,19 +128,19 @@ class Partial(Checkpointed):
         self._prepared(parts, parts, None, plan, same=False)()
 
     def close(self, complete_by: str, *, totals: Any = None) -> None:
-        """Fold the samples that are kept into a few numbers; no other part may have a sample of the same users.
+        """Fold the records into a few numbers; no other part may have a sample of the same users.
 
-        Of each user 8 bytes are kept (an integer itself, of a text a hash), so that a user in two parts is found when
-        they are merged. A closed metric takes no more samples. Metrics that keep no samples stay as they are.
+        It keeps 8 bytes of each user (an integer itself, or the hash of a text), so that merging finds a user that is
+        in two parts. A closed metric takes no more samples. Metrics without records stay unchanged.
 
         Args:
-            complete_by: the column of which this part has all samples: ``"user"``, ``"query"``, whatever the metric is
-                ``by``; or for `ExactAUC` ``"score"``: each part then has all samples of a range of scores.
+            complete_by: the column by which this part is complete: ``"user"``, ``"query"``, or any other that the
+                metric is ``by``; or for `ExactAUC` ``"score"``: each part then has all samples of a range of scores.
             totals: for `ExactAUC` with ``curve="PR"`` or ``max_fpr``: an `ExactAUC` without these that holds all parts,
                 each closed by score, from a first pass over the same samples.
 
         Raises:
-            InvalidInputError: a metric keeps samples that this column does not complete.
+            InvalidInputError: a metric has records that this column does not complete.
 
         Examples:
             >>> from fleetmetrics import GAUC, merge_all
@@ -150,7 +175,7 @@ class Partial(Checkpointed):
 
 
 def closed_by(totals: Any, complete_by: str) -> Any:
-    """What the first metric of ``totals`` that is closed by this column holds."""
+    """The contents of the first metric of ``totals`` that is closed by this column."""
     folds = totals._folds() if isinstance(totals, Partial) else ()
     tables = [each.table for each in folds]
     closed = [table.closed for table in tables if table.closed and table.order == complete_by]
@@ -160,16 +185,16 @@ def closed_by(totals: Any, complete_by: str) -> Any:
 
 
 def merge_all(parts: Iterable[Part]) -> Part:
-    """What all parts hold, as a new metric or collection; the sums are rounded once, so their order does not matter.
+    """Merge all parts into a new metric or collection; sums are rounded once, so their order does not matter.
 
     Args:
-        parts: metrics, or collections, of one class with the same settings, at least one; they stay as they are.
+        parts: metrics, or collections, of one class with the same settings, at least one; they stay unchanged.
 
     Returns:
-        Another of that class, with the name of the first.
+        A new one of that class, with the name of the first.
 
     Raises:
-        InvalidInputError: there are no parts, or class, settings or states differ; it says which.
+        InvalidInputError: there are no parts, or class, settings or states differ; the message says which.
 
     Examples:
         >>> from fleetmetrics import Mean

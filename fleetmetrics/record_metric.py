@@ -1,7 +1,7 @@
 """``RecordMetric``: the base of catalogue metrics that need the samples of all workers together.
 
-A query's answers, and samples of equal score, may be on different workers. Such a metric defines what it keeps of each
-sample, in which order it looks at all of them, what it makes of a piece, and how that of two pieces becomes one:
+A query's answers, and samples of equal score, may be on different workers. Such a metric defines the record of
+a sample, the order of the records, what it computes from a piece, and how to join the results of two pieces:
 
     class UserMean(RecordMetric):
         columns = ("user",)
@@ -49,12 +49,12 @@ from fleetmetrics.xp import numpy_ops
 
 __all__ = ["GroupedMetric", "RecordMetric", "words_of"]
 
-#: How many products of a replicate and a number of a group are added at a time: BLAS starts no threads for them.
+#: How many products of a replicate and a group's number to add at a time: few enough that BLAS starts no threads.
 _AT_ONCE = 2**18
 
 
 class RecordMetric(Metric[Value], Folding):
-    """A metric that keeps something of every sample; a worker needs memory for its own.
+    """A metric that keeps a record of every sample; each worker needs memory for its own records.
 
     Not for static programs, whose variables have a fixed size: fetch the predictions, and add the arrays.
     """
@@ -68,20 +68,20 @@ class RecordMetric(Metric[Value], Folding):
         key: Any = None,
         prepare: Callable[[Records], Records] | None = None,
     ) -> None:
-        """Declare what is kept of each sample.
+        """Declare the record of a sample.
 
         Args:
             columns: names of the entries.
             order: the column to sort all samples by; equal values are in one piece. None: all samples are in one piece,
                 in the order of the ranks.
             key: identifies the content, so that metrics of a collection can share it; None: never shared.
-            prepare: what each worker does with its records before sending them; returns them sorted by the order. None:
-                it sorts them.
+            prepare: each worker's treatment of its records before it sends them; returns them sorted by the order.
+                None: sort them.
         """
         self.table = Table(self.name, columns, order, key, prepare)
 
     def batch_records(self, batch: Batch) -> Mapping[str, Any]:
-        """What is kept of a batch: by column an array or tensor with an entry per sample, or None for all ones."""
+        """The records of a batch: by column an array or tensor with an entry per sample, or None for all ones."""
         raise NotImplementedError(f"{type(self).__name__} must define batch_records")
 
     def start(self) -> dict[str, Any]:
@@ -92,34 +92,34 @@ class RecordMetric(Metric[Value], Folding):
         """The carry of one piece of the records of all workers; any worker may make it.
 
         Args:
-            before: what `ahead` tells of the pieces before, joined; `start` if it tells nothing.
+            before: the joined results of `ahead` for the pieces before; `start` if those are None.
             records: NumPy arrays by column, sorted by the order; None for a column of ones.
             states: the global states by name.
         """
         raise NotImplementedError(f"{type(self).__name__} must define piece and join, or fold")
 
     def join(self, carry: dict[str, Any], later: dict[str, Any]) -> dict[str, Any]:
-        """The carry of all pieces so far, and of the piece that follows, as one."""
+        """Join the carry of all pieces so far with that of the next piece."""
         raise NotImplementedError(f"{type(self).__name__} must define join")
 
     def ahead(self, records: Records, states: Mapping[str, np.ndarray]) -> dict[str, Any] | None:
-        """A carry with what `piece` must know of an earlier piece, quickly found; None if that is nothing."""
+        """A quick carry of an earlier piece with everything that `piece` needs to know; None if it needs nothing."""
         return None
 
     def fold(self, carry: dict[str, Any], records: Records, states: Mapping[str, np.ndarray]) -> dict[str, Any]:
-        """Fold one piece into the carry of those before. Where it is defined, one worker folds all pieces."""
+        """Fold one piece into the carry of those before. If it is defined, one worker folds all pieces."""
         return self.join(carry, self.piece(carry, records, states))
 
     def closed(self, records: Records, states: Mapping[str, np.ndarray], totals: Any) -> dict[str, Any]:
-        """What a part is folded into that has all samples of some values of the order.
+        """The carry of a part that has all samples of some values of the order.
 
         Args:
-            records: of the part, as they were kept; without columns if there are none.
+            records: of the part, as they were kept; without columns if there are no records.
             states: of the part.
-            totals: what was given to `close`.
+            totals: the argument of `close`.
 
         Raises:
-            InvalidInputError: pieces are folded in their order; or it has no use for totals.
+            InvalidInputError: pieces can only be folded in order; or the metric takes no totals.
         """
         if totals is not None or not self.spreads:
             what = "takes no totals" if self.spreads else "folds all samples in their order, and no part can be closed"
@@ -127,7 +127,7 @@ class RecordMetric(Metric[Value], Folding):
         return self.alone(records, states) if records else self.start()
 
     def join_closed(self, carry: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
-        """Two closed parts, in any order, as one."""
+        """Join two closed parts, in any order."""
         return self.join(carry, other)
 
     def of_closed(self, carry: dict[str, Any], states: Mapping[str, np.ndarray]) -> dict[str, Any]:
@@ -140,7 +140,7 @@ class RecordMetric(Metric[Value], Folding):
         return type(self).fold is RecordMetric.fold
 
     def batch_statistics(self, batch: Batch) -> dict[str, Any]:
-        """What a batch adds to the states, of which most have none."""
+        """The increments of the states; most record metrics have no states."""
         return super().batch_statistics(batch) if self._filled_by else {}
 
     # Overridden to include the table.
@@ -148,27 +148,27 @@ class RecordMetric(Metric[Value], Folding):
     def statistics(self, batch: Batch) -> Iterable[tuple[Any, Any]]:  # noqa: D102
         return [*super().statistics(batch), (self.table, Kept(batch.xp, batch.keep, self.batch_records(batch)))]
 
-    def record_metrics(self) -> Iterable[RecordMetric]:  # noqa: D102
+    def _record_metrics(self) -> Iterable[RecordMetric]:
         return (self,)
 
     def evaluate(self, values: Mapping[State, np.ndarray], carries: Mapping[Any, Any]) -> Any:  # noqa: D102
         return self.formula(**{name: values[state] for name, state in self.states.items()}, **carries[self])
 
-    def adopt(self, prefix: str, shared: Shared) -> None:  # noqa: D102
-        super().adopt(prefix, shared)
+    def _adopt(self, prefix: str, shared: Shared) -> None:
+        super()._adopt(prefix, shared)
         self.table.name = prefix
         if self.table.key is not None:
             self.table = shared.first(self.table.kind, self.table)
 
 
 class Draws(NamedTuple):
-    """How often the groups of a `GroupedMetric` count in each replicate; `fleetmetrics.Bootstrap` draws samples so."""
+    """How often the groups of a `GroupedMetric` count in each replicate of a `fleetmetrics.Bootstrap`."""
 
     seed: int
     replicates: int
 
     def added(self, groups: np.ndarray, values: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Add ``[..., groups]`` numbers up as they are and, in further rows, as often as each replicate draws them.
+        """Sum ``[..., groups]`` numbers once and, in further rows, as often as each replicate draws them.
 
         Without rounding: the numbers ``[n, 1 + replicates, ...]`` that are returned have these sums.
         """
@@ -192,7 +192,7 @@ class Draws(NamedTuple):
 
 
 class GroupedMetric(RecordMetric[Value]):
-    """A record metric that adds up what each group comes to: a user or a query, with all of its samples.
+    """A record metric that sums a value of each group: of a user or a query, with all of its samples.
 
     It defines `sums`, `counts` and `of_groups` instead of ``start``, ``piece`` and ``join``; ``formula`` gets the sums
     by name, rounded once. `fleetmetrics.Bootstrap` takes it, and draws groups.
@@ -209,7 +209,7 @@ class GroupedMetric(RecordMetric[Value]):
         return {}
 
     def of_groups(self, records: Records) -> dict[str, Any]:
-        """What each group comes to, in their order: ``[..., groups]`` by the names of `sums` and `counts`.
+        """The values of each group, in order: ``[..., groups]`` by the names of `sums` and `counts`.
 
         ``"exponent"``: of the power of two that the sums are yet to be multiplied with, where weights are large.
 

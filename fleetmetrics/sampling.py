@@ -6,8 +6,8 @@ own sampler they come from a formula, without iterating it.
 
 A ``sampler`` is a `paddle.io.DistributedBatchSampler`, a `paddle.io.DataLoader` with one, or an object with its
 attributes ``nranks``, ``local_rank``, ``dataset``, ``batch_size``, ``shuffle``, ``drop_last`` and ``epoch``; PyTorch's
-`DistributedSampler`, or a loader with one, will do, too. If its class has an ``__iter__`` of its own, a copy is
-iterated for every rank, and what it deals must depend only on its attributes. ``rank`` is from 0 to ``nranks - 1``;
+`DistributedSampler`, or a loader with one, works, too. If its class overrides ``__iter__``, a copy is
+iterated for every rank, and its order must depend only on its attributes. ``rank`` is from 0 to ``nranks - 1``;
 None: the sampler's ``local_rank``. ``epoch`` is from 0 to 2**32 - 1; None: that of the pass to come, the sampler's.
 Paddle's sampler raises it as a pass begins, if it shuffles: `epoch_under_way` is that of the pass under way. Any other
 sampler, rank or epoch raises `InvalidInputError`.
@@ -40,12 +40,12 @@ __all__ = [
 
 
 class Part(NamedTuple):
-    """What is known of a pass that was left, fit for JSON.
+    """The progress of an unfinished pass, fit for JSON.
 
     Args:
         settings: of the sampler.
-        rank: to which it dealt; None: not known, of a checkpoint that an earlier version has written.
-        done: how many samples of the pass the rank had got.
+        rank: the rank that it dealt to; None: unknown, in a checkpoint of an earlier version.
+        done: how many samples of the pass the rank had received.
         due: how many it was dealt.
     """
 
@@ -56,10 +56,10 @@ class Part(NamedTuple):
 
 
 class _Begun:
-    """A pass that has begun; what it takes to know more is computed when it is asked for.
+    """A pass that has begun; further facts are computed on demand.
 
     Args:
-        dealing: what is dealt in it.
+        dealing: the dealing of the pass.
         part: where a checkpoint left it, if one did.
     """
 
@@ -77,7 +77,7 @@ class _Begun:
 
     @cached_property
     def repeats(self) -> list[int]:
-        """The places of those that are padding, rising."""
+        """The places of padding, rising."""
         found: list[int] = self.dealing.dealt.repeats(self.rank).tolist()
         return found
 
@@ -88,7 +88,7 @@ class _Begun:
 
 
 class Pass:
-    """The pass of a sampler that this worker is in: which of the next samples count.
+    """The current pass of a worker's sampler: which of the next samples count.
 
     It begins with its first sample, when the sampler's epoch is known, and lasts until `reset`.
 
@@ -116,7 +116,7 @@ class Pass:
         self.follow(sampler)
 
     def follow(self, sampler: Any) -> None:
-        """Take samples of this sampler from now on: in the pass that was held, if it deals that, or in a new one."""
+        """Take samples of this sampler from now on: in the held pass, if the sampler deals it, or in a new one."""
         if sampler is not None:
             Dealing(sampler, 0)
         held = () if self._begun else self._held
@@ -133,10 +133,10 @@ class Pass:
         self._resumed = False  # whether what is held here was, and be it nothing
 
     def begin_anew(self) -> None:
-        """Forget that it has begun: the next sample is the first one after what was held."""
+        """Forget that it has begun: the next sample is the first after the held part."""
         self._begun = None
         self._epoch: int | None = None  # if it is known before the pass begins
-        self.done = 0  #: how many samples of the pass this worker has got; without a sampler, how many at all
+        self.done = 0  #: how many samples of the pass this worker has received; without a sampler, how many in all
 
     def __getstate__(self) -> dict[str, Any]:
         """For pickles, without the sampler, which may hold a data set; set it again to go on."""
@@ -159,7 +159,7 @@ class Pass:
             dealing = self.dealing
             if dealing is None:
                 raise InvalidInputError(
-                    "the sampler did not come along when this was pickled; set sampler to the one of this worker, or to"
+                    "the sampler was not pickled with it; set sampler to the one of this worker, or to"
                     " None if every sample counts"
                 )
             part = self._part_of(dealing)
@@ -169,9 +169,9 @@ class Pass:
         return self._begun
 
     def _rest_of(self, dealing: Dealing) -> tuple[Dealing, Part | None]:
-        """The pass of a checkpoint whose rest a sampler deals, with what was done of it; None: it was done to its end.
+        """The checkpoint's pass whose rest a sampler deals, with the finished part; None: it was complete.
 
-        What the rest repeats may have been counted before: only the pass as it began tells.
+        The rest may repeat counted samples: only the whole pass tells.
         """
         rank = dealing.rank(None)
         for part in self._held:
@@ -193,7 +193,7 @@ class Pass:
         return dealing, None
 
     def _part_of(self, dealing: Dealing) -> Part | None:
-        """What a checkpoint had done of a pass, if it had begun it."""
+        """The finished part of a checkpoint's pass, if it had begun."""
         if not self._held:
             return None
         settings, ranks = dealing.settings, (dealing.rank(None), None)
@@ -209,7 +209,7 @@ class Pass:
             self.back_to(mark)
 
     def take(self, rows: int) -> np.ndarray | None:
-        """Flags of the next samples that this worker is dealt: True for those that count; None if all of them do.
+        """Flags of the worker's next samples: True for those that count; None if all of them do.
 
         Args:
             rows: how many.
@@ -241,7 +241,7 @@ class Pass:
         return begun is not None and self.done + rows <= begun.first
 
     def mark(self) -> Any:
-        """What `back_to` returns to: where samples were taken, not where the pass was set, held or forgotten."""
+        """The point for `back_to`: it covers taken samples, not a pass that was set, held or forgotten."""
         return self._begun, self.done
 
     def back_to(self, mark: Any) -> None:
@@ -250,7 +250,7 @@ class Pass:
 
     @property
     def dealing(self) -> Dealing | None:
-        """What is dealt in it; before its first sample, in the pass that the sampler began last."""
+        """Its dealing; before its first sample, that of the pass that the sampler began last."""
         if self._begun is not None:
             return self._begun.dealing
         if self.sampler is None:
@@ -259,12 +259,12 @@ class Pass:
 
     @property
     def epoch(self) -> int | None:
-        """That of the pass, if it has begun or was held; None: the sampler will tell."""
+        """The epoch of the pass, if it has begun or was held; None: the sampler decides later."""
         return self._epoch if self._begun is None else self._begun.dealing.epoch
 
     @property
     def settings(self) -> dict[str, Any] | None:
-        """What must be the same on every worker; fit for JSON. None without a sampler."""
+        """The settings that must be equal on every worker; fit for JSON. None without a sampler."""
         dealing = self.dealing
         return None if dealing is None else dealing.settings
 
@@ -275,7 +275,7 @@ class Pass:
         return 0 if dealing is None else (self._begun or _Begun(dealing)).due
 
     def parts(self) -> list[Part]:
-        """What a checkpoint must know of it, and of those before."""
+        """The parts for a checkpoint, of this pass and earlier ones."""
         begun, held = self._begun, list(self._held) if self._resumed else []
         if begun is None:
             return held
@@ -283,25 +283,25 @@ class Pass:
         return [*(each for each in held if each is not begun.part), own]
 
     def hold(self, parts: Sequence[Part], epoch: int | None = None) -> None:
-        """Go on from what `parts` said, of one pass or of several.
+        """Continue from the `parts` of one pass or of several.
 
         Args:
-            parts: of `parts`.
+            parts: from `parts`.
             epoch: of the pass; None: the sampler's.
         """
         self.reset()
         self._held, self._resumed, self._epoch = tuple(parts), True, epoch
 
     def check(self, rank: int, workers: int, whole: bool = True) -> dict[str, Any] | None:
-        """Raise `InvalidInputError` unless the sampler deals to this worker of these, and it has got all samples.
+        """Raise `InvalidInputError` unless the sampler deals to this worker, and the worker has all its samples.
 
         Args:
-            rank: of this worker.
+            rank: this worker's rank.
             workers: how many there are.
-            whole: False where the pass may have been left early.
+            whole: False if the pass may end early.
 
         Returns:
-            What must be the same on every worker; None without a sampler, and right after a checkpoint.
+            The settings that must be equal on every worker; None without a sampler, and right after a checkpoint.
         """
         mark = self.mark()
         try:
@@ -342,7 +342,7 @@ def dealt_indices(sampler: Any, rank: int | None = None, epoch: int | None = Non
 
 
 def padding_mask(sampler: Any, rank: int | None = None, epoch: int | None = None) -> np.ndarray:
-    """Which of the samples that a rank is dealt in one pass are padding, by default in the pass to come.
+    """Return flags of the padding among a rank's samples in one pass, by default the pass to come.
 
     Over all ranks, exactly one entry of every dealt sample is False: that of the earliest step, so that a pass may be
     left after any step; of one step, that which comes first in the list ``(0, ..., N - 1, 0, ..., p - 1)`` that
@@ -359,7 +359,7 @@ def padding_mask(sampler: Any, rank: int | None = None, epoch: int | None = None
         bool [n]: True for padding. Making it takes n bytes, or 4 N + 9 n where the sampler shuffles.
 
     Raises:
-        InvalidInputError: for another sampler, rank or epoch.
+        InvalidInputError: another kind of sampler, rank or epoch.
 
     Examples:
         >>> from types import SimpleNamespace
@@ -372,7 +372,7 @@ def padding_mask(sampler: Any, rank: int | None = None, epoch: int | None = None
 
 
 def kept_positions(sampler: Any, rank: int | None = None, epoch: int | None = None) -> np.ndarray:
-    """Where the records of a rank's kept samples belong in the order of the data set: int32, or int64 if 2**31 or more.
+    """Return the places of a rank's kept samples in the order of the data set: int32, or int64 if 2**31 or more.
 
     ``out[kept_positions(sampler, r)] = records_of_rank_r`` for every rank r sorts the records by index. Samples dealt
     to no rank leave no gap: a position is the number of dealt samples with a lower index.
@@ -388,17 +388,17 @@ def kept_positions(sampler: Any, rank: int | None = None, epoch: int | None = No
 
 
 def remaining_indices(sampler: Any, batches: Sequence[int], epoch: int | None = None) -> np.ndarray:
-    """The data set's indices that are still to come in a pass that was left: int64 [n], rising, each once.
+    """Return the data set's indices that remain in an unfinished pass: int64 [n], rising, each once.
 
     Those whose counting entry, see `padding_mask`, is in no batch that was done. Deal them to any number of workers.
 
     Args:
-        sampler: as for `padding_mask`, of the job that did them.
+        sampler: as for `padding_mask`, of the job that began the pass.
         batches: how many batches each rank had done, by rank.
         epoch: of the pass; None: the sampler's.
 
     Raises:
-        InvalidInputError: for another sampler or epoch, or if ``batches`` does not hold a number for each rank.
+        InvalidInputError: another kind of sampler or epoch, or ``batches`` without a number for each rank.
 
     Examples:
         >>> from types import SimpleNamespace

@@ -1,4 +1,4 @@
-"""Scalars with stable names, of whatever metrics, collections and wrappers compute: what loggers take."""
+"""Scalars with stable names from the values of metrics, collections and wrappers, for loggers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _WHOLE = (ROC, PrecisionRecall, Shares, Sweep, CalibrationPoints, HistogramCount
 
 
 def flatten(values: Any, prefix: str = "", *, most: int = 100, matrices: bool = True) -> dict[str, float]:
-    """Make scalars with stable names of what metrics, collections and wrappers compute.
+    """Turn the values of metrics, collections and wrappers into scalars with stable names.
 
     A name is a path: the key in the collection, the slice, the part, such as ``auc/fr/low`` or, of an array, ``f1/2``.
     Letters, digits, ``_``, ``-`` and ``.`` are kept, blanks become ``_``; so do other characters, and then four digits
@@ -37,15 +37,15 @@ def flatten(values: Any, prefix: str = "", *, most: int = 100, matrices: bool = 
 
     Args:
         values: a number, array, tensor or named tuple; or dicts, tuples and lists of these, to any depth.
-        prefix: what the names begin with, such as ``"eval"``.
-        most: of a larger array no scalars are made, with a warning.
+        prefix: the beginning of the names, such as ``"eval"``.
+        most: a larger array gives no scalars, with a warning.
         matrices: False leaves out square matrices.
 
     Returns:
         Floats by name.
 
     Raises:
-        InvalidInputError: a value is no number, or two have one name.
+        InvalidInputError: a value is not a number, or two have one name.
 
     Examples:
         >>> import fleetmetrics

@@ -1,4 +1,4 @@
-"""Settings: the arguments that an object was made with, kept as they were given, and compared by value.
+"""Settings: the constructor's arguments, kept as given, and compared by value.
 
 >>> class Scaled(Told):
 ...     def __init__(self, scale, *, shift=0.0):
@@ -25,9 +25,9 @@ from fleetmetrics.hints import hint_of_argument
 
 __all__ = ["AllArguments", "Told", "class_of", "described", "difference", "raise_if_positional", "raise_if_unknown"]
 
-#: Longer sequences are described by a digest, where short descriptions are asked for.
+#: Short descriptions replace longer sequences by a digest.
 _LONG = 64
-#: How deep objects that are neither metrics nor containers are looked into.
+#: How deep to look into objects other than metrics and containers.
 _DEEPEST = 8
 #: The key of the class in the description of an object; no argument has this name.
 _CLASS = ""
@@ -37,9 +37,9 @@ _signatures: weakref.WeakKeyDictionary[type, inspect.Signature] = weakref.WeakKe
 
 
 class Told:
-    """What keeps the arguments that it is made with. Attributes are no settings: a class may store what it likes."""
+    """A class that keeps its constructor's arguments. Attributes are not settings: a class may store anything."""
 
-    #: Arguments that cannot change what it computes.
+    #: Arguments that cannot change the result.
     incidental: ClassVar[tuple[str, ...]] = ()
 
     _made_with: tuple[tuple[Any, ...], dict[str, Any]]
@@ -48,28 +48,28 @@ class Told:
     if not TYPE_CHECKING:  # for which the signature of __init__ is the one that counts
 
         def __new__(cls, *given: Any, **settings: Any) -> Any:
-            """Keep the arguments; copies and pickles, which give none, bring theirs along."""
+            """Keep the arguments; copies and pickles pass none, because they carry theirs."""
             made = super().__new__(cls)
             made._made_with = _kept(given), _kept(settings)
             made._settled = {}
             return made
 
     def settings(self) -> dict[str, Any]:
-        """The arguments that it was made with, and the defaults of the others, by name."""
+        """The constructor's arguments by name, defaults included."""
         found = {**_bound(type(self), *self._made_with), **self._settled}
         return {name: value for name, value in found.items() if name not in self.incidental}
 
     def settle(self, **values: Any) -> None:
-        """Say what arguments come to where they can be written in several ways, so that equal settings are equal.
+        """Normalise arguments that can be written in several ways, so that equal settings compare equal.
 
         Args:
-            **values: by the arguments' names; those that the class does not take are left out.
+            **values: by the arguments' names; unknown ones are ignored.
         """
         known = signature_of(type(self)).parameters
         self._settled.update({name: value for name, value in values.items() if name in known})
 
     def _replace(self, given: Any, own: Any) -> None:
-        """Keep an object of its own in the place of one that it was given."""
+        """Keep another object in place of an argument."""
         arguments, settings = self._made_with
         self._made_with = (
             tuple(own if each is given else each for each in arguments),
@@ -78,7 +78,7 @@ class Told:
 
 
 def _kept(value: Any) -> Any:
-    """An argument with containers of its own, since the caller may change theirs."""
+    """An argument with copied containers, since the caller may change the originals."""
     if type(value) in (list, tuple, set):
         return type(value)(map(_kept, value))
     return {name: _kept(each) for name, each in value.items()} if type(value) is dict else value
@@ -142,7 +142,7 @@ def _parameters_of(kind: type) -> _Parameters:
 
 
 def raise_if_positional(kind: type, given: Sequence[Any]) -> None:
-    """Raise if a class is given a setting by position that it takes by keyword; the message guesses which."""
+    """Raise for a setting by position that the class takes by keyword; the message guesses which."""
     parameters = signature_of(kind).parameters.values()
     taken = [each.name for each in parameters if each.kind is each.POSITIONAL_OR_KEYWORD]
     if len(given) <= len(taken) or any(each.kind is each.VAR_POSITIONAL for each in parameters):
@@ -159,7 +159,7 @@ def raise_if_positional(kind: type, given: Sequence[Any]) -> None:
 
 
 def raise_if_unknown(kind: type, given: Iterable[str]) -> None:
-    """Raise if a class is given settings that it does not have."""
+    """Raise for unknown settings."""
     for name in given:
         known = list(signature_of(kind).parameters)
         raise InvalidInputError(
@@ -168,15 +168,15 @@ def raise_if_unknown(kind: type, given: Iterable[str]) -> None:
 
 
 def described(value: Any, short: bool = False, depth: int = 0) -> Any:
-    """A setting in a form fit for JSON, in which equal ones are equal in any process.
+    """Describe a setting as JSON; equal settings have equal descriptions in any process.
 
     Args:
         value: anything.
-        short: whether long sequences and arrays are a digest.
-        depth: how many objects it is inside of.
+        short: whether to replace long sequences and arrays by a digest.
+        depth: the number of enclosing objects.
 
     Raises:
-        InvalidInputError: it is an iterator, which cannot be looked at twice.
+        InvalidInputError: it is an iterator, which cannot be read twice.
     """
     if value is None or (isinstance(value, (bool, int, float, str)) and not isinstance(value, enum.Enum)):
         return value
@@ -229,7 +229,7 @@ def _of_sequence(value: Any, short: bool, depth: int) -> Any:
 
 
 def _of_object(value: Any, short: bool, depth: int) -> Any:
-    """A function by its name, one without a name of its own by its code, and any other object by its attributes."""
+    """A function by its name, or by its code if it has no name; any other object by its attributes."""
     if isinstance(value, functools.partial):
         return [described(each, short, depth) for each in (value.func, value.args, value.keywords)]
     named = getattr(value, "__qualname__", None) or type(value).__qualname__
@@ -249,7 +249,7 @@ def _of_object(value: Any, short: bool, depth: int) -> Any:
 
 
 def _of_code(function: Any, short: bool, depth: int) -> Any:
-    """What tells functions apart that are made in one place: their code, and what they have taken from around them."""
+    """The difference between functions defined in one place: their code and their closures."""
     code = getattr(function, "__code__", None)
     if code is None:
         return None
@@ -268,19 +268,19 @@ def _text(constant: Any) -> bytes:
 
 
 def class_of(description: Any) -> Any:
-    """The name of the class in what `described` returns; None if it is of no object."""
+    """The name of the class in a description; None if it does not describe an object."""
     return description.get(_CLASS) if isinstance(description, dict) else None
 
 
 def difference(one: Any, other: Any, name: Callable[[str], str] = str, where: str = "", at: str = "") -> str:
-    """The first difference of two descriptions, in words; "" if there is none.
+    """The first difference between two descriptions, in words; "" if they are equal.
 
     Args:
-        one: what is here.
-        other: what is there.
-        name: how the name of a setting is written.
-        where: the setting that both are of.
-        at: the objects that this setting is inside of.
+        one: the description here.
+        other: the other description.
+        name: formats the name of a setting.
+        where: the setting of both.
+        at: the objects that enclose this setting.
     """
     if isinstance(one, dict) and isinstance(other, dict):
         if one.get(_CLASS) != other.get(_CLASS):

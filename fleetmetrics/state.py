@@ -1,4 +1,4 @@
-"""State: a named array that a worker accumulates; and reading a value out of whatever holds it."""
+"""State: a named array that a worker accumulates; and reading a value from arrays, tensors and variables."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import difflib
 import functools
 import math
 import weakref
-from typing import Any, Callable, ClassVar, List, Mapping, Sequence, Tuple
+from typing import Any, Callable, ClassVar, List, Mapping, NamedTuple, Sequence, Tuple
 
 import numpy as np
 from numpy.lib import NumpyVersion
@@ -18,23 +18,23 @@ from fleetmetrics.numbers import REST, check_rest, combine_exactly, held_of, ide
 from fleetmetrics.serial import small
 from fleetmetrics.xp import Scattered, is_eager_tensor, is_paddle, is_static, namespace, numpy_ops, together_to_host
 
-__all__ = ["InPlace", "Lanes", "State", "blocks_of", "most_at_once", "name_of", "read"]
+__all__ = ["InPlace", "Lanes", "State", "blocks_of", "count_at", "most_at_once", "name_of", "read"]
 
 
-#: Up to this number of entries, a state is checked with every batch; larger ones when they are read.
+#: A state of up to this number of entries is checked with every batch, a larger one when it is read.
 _SHORT = 16
 #: Sums of numbers below this are int64, or finite.
 _SAFE = 2**63
-#: How many entries are sorted, to find those that are touched more than once.
+#: How many entries to sort, to find those that occur more than once.
 _SORTED = 2**16
-#: Whether NumPy adds at places that repeat in a tenth of the time that it once took.
+#: Whether this NumPy adds at repeated places fast: newer versions need a tenth of the time.
 _QUICK_AT = NumpyVersion(np.__version__) >= "1.25.0"
-#: Formulas add the entries of histograms and matrices up, and multiply them by small numbers.
+#: Formulas sum the entries of histograms and matrices, and multiply them by small numbers.
 _MOST_IN_ALL = 2.0**1014
 #: A state of one number is Python's between batches, and moments are a list: a fifth of the time of NumPy's.
 _NUMBERS = frozenset([float, int])
 _ON_HOST = frozenset([*_NUMBERS, list, np.ndarray, np.float64, np.int64, type(None)])
-#: What makes Python's number of one: `item` of a NumPy scalar takes ten times as long.
+#: Converts to a Python number: `item` of a NumPy scalar takes ten times as long.
 _PLAIN = {np.float64: float, np.int64: int, float: float, int: int}
 
 
@@ -48,23 +48,23 @@ def _empty(shape: tuple[int, ...], dtype: str, reduction: str) -> np.ndarray:
 class State:
     """A named array that a worker accumulates, with the reduction that merges workers.
 
-    A state is born at its identity element, where its first batch is: a NumPy array, a tensor on a Paddle device, or a
-    variable in a static program's scope.
+    A state begins at its identity element, on the device of its first batch: a NumPy array, a tensor on a Paddle
+    device, or a variable in a static program's scope.
 
     Args:
         name: its name; unique in the process once it lives in a static program.
         shape: its shape, fixed.
         dtype: ``"int64"`` or ``"float64"``; an int64 state becomes float64 when floats are added to it.
-        reduction: one of `fleetmetrics.numbers.REDUCTIONS`; or another one, of a class that reduces by itself.
-        key: what it counts. In a collection, states of equal name, shape, reduction and key are one; None
+        reduction: one of `fleetmetrics.numbers.REDUCTIONS`; or another one, if the class reduces by itself.
+        key: names what it counts. In a collection, states of equal name, shape, reduction and key are one; None
             never shares.
     """
 
     dtype: str
 
-    #: Whether it grows with what is added, and has no shape that is the same on every worker.
+    #: Whether it grows with the samples: its shape then differs between workers.
     grows: ClassVar[bool] = False
-    #: What the exact total of merged states is more than the value, see `combine_exactly`; no `accumulate` changes it.
+    #: The exact total of merged states minus the value, see `combine_exactly`; no `accumulate` changes it.
     rest: np.ndarray | None = None
 
     def __init__(self, name: str, shape: tuple[int, ...], dtype: str, reduction: str, key: Any = None) -> None:
@@ -78,16 +78,16 @@ class State:
 
     @property
     def full_shape(self) -> tuple[int, ...]:
-        """The shape of all that it holds."""
+        """The shape of the whole state."""
         return self.shape
 
     @property
     def kind(self) -> tuple[Any, ...]:
-        """What must be equal for one state to stand for another."""
+        """The attributes that two states must share for one to replace the other."""
         return (self.name.rpartition(".")[2], self.shape, self.reduction, self.key)
 
     def current(self, xp: Any = numpy_ops) -> Any:
-        """The value so far, to compute with: an array, a tensor, or a program's variable; none yet: made by ``xp``."""
+        """The value so far, for computing: an array, a tensor, or a program's variable; made by ``xp`` if missing."""
         if self.static is not None:
             return self.static.variable
         if self.value is None:
@@ -97,8 +97,8 @@ class State:
         return self.value
 
     def accumulate(self, increment: Any) -> None:
-        """Merge what one batch adds: an array of the state's shape, or `Scattered`; of moments a list too."""
-        # Most states are one number, and most batches small: then to look for Paddle's values is half of the time.
+        """Merge a batch's increment: an array of the state's shape, or `Scattered`; for moments also a list."""
+        # Most states are one number, and most batches small: checking for Paddle's values would take half of the time.
         value = self.value
         if type(value) in _NUMBERS and type(increment) in _PLAIN:
             self.value = sum_of_numbers(value, _PLAIN[type(increment)](increment))
@@ -115,18 +115,18 @@ class State:
             self.value = xp.merge(self.reduction, self.current(xp), increment)
 
     def mark(self) -> Any:
-        """What `back_to` needs to return to where it is now."""
+        """The point to which `back_to` can return."""
         return self.value
 
     def back_to(self, mark: Any) -> None:
-        """Forget what was merged after a mark."""
+        """Undo the merges after a mark."""
         self.value = mark
 
     def raise_if_overflown(self, value: Any = None) -> None:
         """Raise if a sum of floats is no longer finite.
 
         Args:
-            value: of all workers; None: the local value, a NumPy array, which is looked at if it is short.
+            value: the value of all workers; None: the local value, a NumPy array, which is checked if it is short.
 
         Raises:
             InvalidInputError: naming the state.
@@ -180,13 +180,15 @@ class State:
             return widen(_from_scope(self.name, scope, "scope"), self.name).reshape(self.shape)
         if type(value) is np.ndarray:
             return value
+        if type(value) in _NUMBERS or type(value) is list:
+            return self.current()
         if value is None and math.prod(self.shape) <= _SHORT:
             return _empty(self.shape, self.dtype, self.reduction)
         value = self.current()
         return np.asarray(value) if isinstance(value, (np.ndarray, np.generic)) else read(value).reshape(self.shape)
 
     def block(self, scope: Any = None) -> Block | RowKeys:
-        """The local value as it goes into the exchange."""
+        """The local value for the exchange."""
         return Block(self.name, self.reduction, self.read(scope))
 
     def write(self, value: np.ndarray, scope: Any = None) -> None:
@@ -202,13 +204,13 @@ class State:
             self.static.reset(scope)
         self.value = self.rest = None
 
-    # -- checkpoints and merging: what it holds as arrays, none at the identity; see `fleetmetrics.state_dicts`
+    # -- checkpoints and merging: its contents as arrays, none at the identity; see `fleetmetrics.state_dicts`
 
-    #: Whether a job that resumes with another number of workers deals the parts out, instead of making one of them.
+    #: Whether a job that resumes with another number of workers distributes the parts instead of merging them.
     dealt: ClassVar[bool] = False
 
     def saved(self, scope: Any = None) -> dict[str, np.ndarray]:
-        """What it holds, copied."""
+        """A copy of its contents."""
         filled = self.value is not None or self.static is not None
         return held_of(np.array(self._whole(scope)), self.rest) if filled else {}
 
@@ -216,11 +218,11 @@ class State:
         return self.read(scope)
 
     def taking_up(self, others: Sequence[Any]) -> Callable[[], None] | None:
-        """What adds others to this one where it lies, and cannot fail; None: `together` is the way."""
+        """A function that adds others in place, and cannot fail; None: use `together`."""
         return None
 
     def together(self, parts: Sequence[Mapping[Any, Any]]) -> dict[str, np.ndarray]:
-        """What several of them hold together, rounded once, from what each and those beside it have `saved`."""
+        """Merge what several states, with their neighbours, have `saved`; round once."""
         return self._combined([part[self] for part in parts if part[self]])
 
     def _combined(self, parts: Sequence[Mapping[str, np.ndarray]]) -> dict[str, np.ndarray]:
@@ -231,11 +233,11 @@ class State:
             raise IntegerOverflowError(f"{self.name}: {error}") from None
 
     def check(self, held: Mapping[Any, Any], scope: Any = None) -> None:
-        """Raise InvalidInputError if it cannot `load` its own of this, StateNotFoundError if it is not in the scope."""
+        """Raise InvalidInputError if it cannot `load` its part of this, StateNotFoundError if the scope lacks it."""
         if held[self]:
             self._check(held[self], self.full_shape)
             if self.static is not None and (self._whole(scope).dtype.kind, held[self][""].dtype.kind) == ("i", "f"):
-                raise InvalidInputError(f"{self.name} is int64 in its static program, and floats are to be loaded")
+                raise InvalidInputError(f"{self.name} is int64 in its static program, but the checkpoint has floats")
 
     def _check(self, held: Mapping[str, np.ndarray], shape: tuple[int, ...]) -> None:
         array = held.get("", np.empty(0, bool))
@@ -246,7 +248,7 @@ class State:
         check_rest(self.name, self.reduction, array, held.get(REST))
 
     def load(self, held: Mapping[str, np.ndarray], scope: Any = None) -> None:
-        """Hold what was `saved`, which is its own from now on; a static program has no place for the rest."""
+        """Take over `saved` contents; a static program does not store the rest."""
         if not held:
             return self.reset(scope)
         if self.static is not None:
@@ -258,7 +260,7 @@ class State:
         """For pickles and copies, where a tensor becomes an array: the next one brings it back to the device."""
         if self.static is not None:
             raise StaticProgramError(
-                f"{self.name} is a variable of a static program, and no pickle or copy takes it along; save what it "
+                f"{self.name} is a variable of a static program, which no pickle or copy can carry; save what it "
                 "holds, state_dict(scope) or fleetmetrics.save(path, metric, scope=)"
             )
         value = self._whole(None) if is_paddle(self.value) else self.value
@@ -273,7 +275,7 @@ class State:
 
 
 def blocks_of(states: Sequence[State], scope: Any = None) -> list[Block | RowKeys]:
-    """What goes into the exchange of each state; those on a device come to the host together."""
+    """The blocks of the states for the exchange; states on a device come to the host together."""
     if any(state.static is not None for state in states):
         from fleetmetrics import static
 
@@ -291,7 +293,7 @@ def blocks_of(states: Sequence[State], scope: Any = None) -> list[Block | RowKey
 
 
 def add_numbers(increments: Mapping[Any, Any]) -> bool:
-    """Add to states of one number each, as `State.accumulate` does; False: nothing was added, and that must look."""
+    """Add to states of one number each, as `State.accumulate` does; False: nothing was added, use that instead."""
     sums = []
     for state, increment in increments.items():
         plain = _PLAIN.get(type(increment))
@@ -307,11 +309,17 @@ def add_numbers(increments: Mapping[Any, Any]) -> bool:
 
 
 class _Changes(List[Tuple[Any, Any, Any]]):
-    """What was where: array or tensor, which entries, theirs."""
+    """A change: array or tensor, the entries, and their old values, or what was `_Added` to them."""
+
+
+class _Added(NamedTuple):
+    """Integers that were added: subtracting them takes back the change, and no old value is read for it."""
+
+    amount: Any
 
 
 class InPlace(State):
-    """A state that changes in place, and remembers what was there before, for as long as the last mark is held."""
+    """A state that changes in place, and keeps the old entries until the last mark is gone."""
 
     rest: np.ndarray | None
     _before: Callable[[], _Changes | None] = staticmethod(lambda: None)
@@ -326,7 +334,9 @@ class InPlace(State):
         """See `State.back_to`."""
         value, self.rest, before = mark
         for array, place, entries in reversed(before):
-            if is_paddle(array):
+            if isinstance(entries, _Added):
+                np.subtract.at(array, place, entries.amount)
+            elif is_paddle(array):
                 namespace(array).replaced(array, place, entries, None)
             else:
                 array[place] = entries
@@ -334,7 +344,7 @@ class InPlace(State):
         super().back_to(value)
 
     def remember(self, array: Any, place: Any) -> None:
-        """Remember entries of an array that are going to change; of a tensor one of its first axis."""
+        """Keep entries of an array that will change; of a tensor, along its first axis."""
         before = self._before()
         if before is None:
             return
@@ -346,21 +356,28 @@ class InPlace(State):
         before.append((array, place, entries))
 
     def scatter(self, array: np.ndarray, increment: Scattered) -> np.ndarray:
-        """Add to a few entries of an array where they lie, or make another one where they are many."""
-        if np.ndim(increment.amount) == 2:
+        """Add to a few entries of an array in place; make another array for many entries."""
+        amount = increment.amount
+        if amount is not None and amount.ndim == 2:
             return self._scatter_replicates(array, increment)
-        flat, amount = _flat(array.shape, increment.indices), increment.amount
+        flat = _flat(array.shape, increment.indices)
         if array.size <= most_at_once(flat.size, amount):
             return numpy_ops.merge("sum", array.reshape(-1), Scattered((flat,), amount)).reshape(array.shape)
         array = array if amount is None else array.astype(np.result_type(array, amount), copy=False)
         entries = array.reshape(-1)
-        self.remember(entries, flat)
-        if amount is not None and amount.dtype.kind == "f" and flat.size <= _SORTED:
-            touched, place = np.unique(flat, return_inverse=True)  # the sum of the batch first: fewer roundings
-            entries[touched] += np.bincount(place, amount)
-        else:
-            # A number of another dtype takes ten times as long.
-            np.add.at(entries, flat, entries.dtype.type(1) if amount is None else amount)
+        if amount is not None and amount.dtype.kind == "f":
+            self.remember(entries, flat)
+            if flat.size <= _SORTED:
+                touched, place = np.unique(flat, return_inverse=True)  # the sum of the batch first: fewer roundings
+                entries[touched] += np.bincount(place, amount)
+                return array
+            np.add.at(entries, flat, amount)
+            return array
+        added = entries.dtype.type(1) if amount is None else amount  # a number of another dtype takes ten times as long
+        before = self._before()
+        if before is not None:
+            before.append((entries, flat, _Added(added)))
+        np.add.at(entries, flat, added)
         return array
 
     def _scatter_replicates(self, array: np.ndarray, increment: Scattered) -> np.ndarray:
@@ -394,12 +411,12 @@ class InPlace(State):
 
 
 class Lanes(InPlace):
-    """A state that is large against what a batch adds: on the host, an increment merges where it lies."""
+    """A state that is large compared to an increment: on the host, increments merge in place."""
 
     value: Any
 
     def accumulate(self, increment: Any) -> None:
-        """Merge what one batch adds; see `State.accumulate`."""
+        """Merge a batch's increment; see `State.accumulate`."""
         on_host = isinstance(increment, Scattered) and not any(map(is_paddle, increment.indices))
         if self.static is None and on_host and not is_paddle(self.value):
             self.value = self.scatter(self.current(), increment)
@@ -412,17 +429,25 @@ class Lanes(InPlace):
 
 
 def most_at_once(samples: int, amount: Any) -> int:
-    """Up to how many entries it is faster to add sums of samples to all than each sample where it belongs."""
+    """The largest number of entries for which adding sums to all is faster than adding sample by sample."""
     counts = amount is None or amount.dtype.kind != "f"
     return samples if counts and _QUICK_AT else 4 * samples
 
 
+def count_at(entries: np.ndarray, places: np.ndarray) -> None:
+    """Add 1 to an entry of a one-axis array for each of its occurrences among the places."""
+    if _QUICK_AT or entries.size > 4 * places.size:
+        np.add.at(entries, places, entries.dtype.type(1))  # a number of another dtype takes ten times as long
+    else:
+        entries += np.bincount(places, minlength=entries.size)
+
+
 def _flat(shape: tuple[int, ...], indices: Sequence[Any]) -> Any:
-    """The place of entries in a flat array, by one index array for each axis; they broadcast."""
+    """The index of entries in a flat array, from one index array per axis; these broadcast."""
     flat: Any = indices[0]
     for index, size in zip(indices[1:], shape[1:]):
         flat = flat * size
-        if np.shape(flat) == np.shape(index):
+        if type(flat) is type(index) is np.ndarray and flat.shape == index.shape:
             flat += index
         else:
             flat = flat + index
@@ -430,14 +455,14 @@ def _flat(shape: tuple[int, ...], indices: Sequence[Any]) -> Any:
 
 
 def spread(increment: Scattered) -> Scattered:
-    """The same, with arrays of one axis that are equally long, as Paddle wants them."""
+    """The same, with one-axis arrays of equal length, as Paddle needs them."""
     amount = increment.amount
     arrays = [each.reshape(-1) for each in np.broadcast_arrays(*increment.indices, 1 if amount is None else amount)]
     return Scattered(tuple(arrays[:-1]), None if amount is None else arrays[-1])
 
 
 def read(value: Any, scope: Any = None, argument: str = "input") -> np.ndarray:
-    """The NumPy array behind whatever a metric function is given.
+    """The NumPy array behind an argument of a metric function.
 
     Args:
         value: a NumPy array or scalar, a Python number or list, a dynamic tensor on any device, a legacy
@@ -450,13 +475,15 @@ def read(value: Any, scope: Any = None, argument: str = "input") -> np.ndarray:
         An int64 or float64 array of the value's shape.
 
     Raises:
-        StateNotFoundError: if the scope has no variable of that name, or it holds nothing yet.
-        InvalidInputError: if it does not hold numbers.
+        StateNotFoundError: the scope has no variable of that name, or it holds nothing yet.
+        InvalidInputError: it does not hold numbers.
 
     Examples:
         >>> read([1, 2])
         array([1, 2])
     """
+    if type(value) is np.ndarray:
+        return widen(value, argument)
     name = name_of(value, argument)
     if name is not None:
         return widen(_from_scope(name, scope, argument), argument)
@@ -466,9 +493,11 @@ def read(value: Any, scope: Any = None, argument: str = "input") -> np.ndarray:
 
 
 def name_of(value: Any, argument: str = "input") -> str | None:
-    """The name under which a static value lives in the scope; None if the value is here already."""
+    """The name of a static value in the scope; None if the value is here already."""
     if isinstance(value, str):
         return value
+    if type(value) is np.ndarray:
+        return None
     if hasattr(value, "is_fleetmetrics_state"):
         return str(value.name)
     if not is_static(value):
@@ -510,7 +539,7 @@ def _from_scope(name: str, scope: Any, argument: str) -> np.ndarray:
 
 
 def _names_in(scope: Any) -> list[str]:
-    """Names that the scope holds; a 2.6 scope does not list them, so those of the current program are tried."""
+    """The scope's names; a 2.6 scope does not list them, so this tries those of the current program."""
     import paddle
 
     if hasattr(scope, "local_var_names"):

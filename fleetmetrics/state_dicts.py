@@ -1,6 +1,6 @@
-"""State dicts: what metrics hold as plain arrays, and the plan by which others like them take it back.
+"""State dicts: the contents of metrics as plain arrays, and the plan for loading them.
 
-What accumulates is made of holders: states, tables, records; see `Holder`. All else is here, once.
+Accumulators consist of holders: states, tables, records; see `Holder`. Everything else is here, once.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from fleetmetrics.xp import to_host
 
 __all__ = ["ABOUT", "Checkpointed", "HeldPass", "Holder", "PackedHolder", "Plan", "is_of_a_state"]
 
-#: The version of what state dicts and files hold; another one is not read.
+#: The version of state dicts and files; others are refused.
 FORMAT = 1
-#: The entry of a state dict that says what the others are: JSON as bytes.
+#: The entry of a state dict that describes the others: JSON as bytes.
 ABOUT = "fleetmetrics"
-#: `paddle.load` makes tensors of these, which come back as they were; arrays of other dtypes go as bytes.
+#: `paddle.load` turns these into tensors without loss; arrays of other dtypes go as bytes.
 _PLAIN = frozenset(["bool", "uint8", "int8", "int16", "int32", "int64", "float32", "float64"])
-#: Entries that are dealt out where the number of workers changes.
+#: Entries to deal out if the number of workers changes.
 _DEALT = re.compile(r"\d+:")
 
 
 def is_of_a_state(key: str) -> bool:
-    """Whether an entry is of a state, which one worker takes whole, and not of what is dealt out."""
+    """Whether an entry is of a state, which one worker takes whole, not of records to deal out."""
     return _DEALT.match(key) is None
 
 
@@ -49,53 +49,53 @@ def _key(place: int, holder: Holder, name: str) -> str:
 
 
 class Holder(Protocol):
-    """What holds something that is saved and merged: a state, a table with its metrics, records, a pass."""
+    """An object with contents to save and merge: a state, a table with its metrics, records, a pass."""
 
     @property
     def name(self) -> str:
-        """What its keys in a state dict are made of."""
+        """The beginning of its keys in a state dict."""
 
     @property
     def kind(self) -> Any:
-        """What must be equal for one holder to take what another has saved."""
+        """The attributes that must be equal for one holder to load another's contents."""
 
     @property
     def dealt(self) -> bool:
-        """Whether another number of workers deals the parts out, instead of making one of them."""
+        """Whether another number of workers deals the parts out, instead of merging them."""
 
     def saved(self, scope: Any = None) -> dict[str, np.ndarray]:
-        """What it holds, as copied arrays by name; none if it holds nothing."""
+        """Its contents, as copied arrays by name; empty if it holds nothing."""
 
     def together(self, parts: Sequence[Mapping[Any, Any]]) -> dict[str, Any]:
-        """What several hold together, from what each and those beside it have `saved`, by holder."""
+        """Merge the `saved` contents of several holders and their neighbours, by holder."""
 
     def check(self, held: Any, scope: Any = None) -> None:
         """Raise InvalidInputError if it cannot `load` its own of this."""
 
     def load(self, held: Mapping[str, Any], scope: Any = None) -> None:
-        """Hold what was `saved`; cannot fail after `check`."""
+        """Load what was `saved`; cannot fail after `check`."""
 
 
 class Checkpointed(Told):
-    """What can be saved and resumed."""
+    """An object that can be saved and resumed."""
 
     def _holders(self) -> Sequence[Holder]:
-        """What it is made of, in an order that its class and settings determine."""
+        """Its holders, in an order that its class and settings determine."""
         raise NotImplementedError
 
     def _called(self) -> str:
         return type(self).__name__
 
     def _parts(self) -> dict[str, tuple[Any, Sequence[Holder]]]:
-        """What can be loaded without the rest, by name: its settings, and which holders it is made of."""
+        """The separately loadable parts, by name: settings and holders of each."""
         return {"": (None, self._holders())}
 
     def _apart(self, name: str) -> tuple[Sequence[Holder], Callable[[], None]]:
-        """Holders of its own for a part, in the place of those that it shares; and what gives them to it."""
+        """Separate holders for a part, in place of shared ones; and a function that attaches them."""
         raise NotImplementedError
 
     def _about(self) -> Any:
-        """What must be the same where it is loaded: the settings, and of each part settings, and holders by key."""
+        """The description that must match when loading: the settings, and of each part settings, and holders by key."""
         keys = {holder: _key(place, holder, "") for place, holder in enumerate(self._holders())}
         parts = {
             name: [described(its, short=True), [[keys[each], described(each.kind, short=True)] for each in holders]]
@@ -104,13 +104,13 @@ class Checkpointed(Told):
         return json.loads(json.dumps({"settings": described(self, short=True), "parts": parts}))
 
     def state_dict(self, scope: Any = None) -> dict[str, np.ndarray]:
-        """What was accumulated on this worker, for `set_state_dict`, `paddle.save` or `numpy.savez`.
+        """Return this worker's contents, for `set_state_dict`, `paddle.save` or `numpy.savez`.
 
         Args:
             scope: where a static program's variables live; None: the global scope.
 
         Returns:
-            Arrays of numbers by name, copied. "fleetmetrics" says what the others are: JSON as bytes, with the class
+            Arrays of numbers by name, copied. "fleetmetrics" describes the others: JSON as bytes, with the class
             and its settings.
 
         Examples:
@@ -135,30 +135,30 @@ class Checkpointed(Told):
         return arrays
 
     def set_state_dict(self, state: Mapping[str, Any], scope: Any = None, *, strict: bool = True) -> None:
-        """Hold what another one of the same class and settings held, instead of what was accumulated here.
+        """Load the contents of another one of the same class and settings, in place of the own contents.
 
         Args:
-            state: from `state_dict`; arrays, or tensors that `paddle.load` has made of them.
+            state: from `state_dict`; arrays, or the tensors of `paddle.load`.
             scope: where a static program's variables live; None: the global scope.
-            strict: False: a collection takes what it has in common with the one that was saved; its other metrics
-                hold nothing.
+            strict: False: a collection loads the metrics that the saved one has, too; its other metrics
+                become empty.
 
         Raises:
-            InvalidInputError: it is of another class, version, setting or shape, which the message says; then nothing
-                has changed.
-            StateNotFoundError: the scope does not hold the states: the startup program has not run.
+            InvalidInputError: it is of another class, version, setting or shape; the message names it; nothing
+                has changed then.
+            StateNotFoundError: the scope lacks the states, because the startup program has not run.
         """
         plan = self._plan(state, flag_of("strict", strict))
         parts = [self._parsed(state, plan)]
         self._prepared(parts, parts, scope, plan)()
 
     def _said(self, state: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
-        """What a state dict says that it is of, and of which dtype and shape its arrays are."""
+        """The description in a state dict, with the dtypes and shapes of its arrays."""
         owner = self._called()
         if isinstance(state, (str, os.PathLike)):
             raise InvalidInputError(
                 f"{owner}: state must be what state_dict returned, not the path {os.fspath(state)!r}; give what "
-                "paddle.load or numpy.load makes of the file, or use fleetmetrics.load for one that fleetmetrics.save "
+                "paddle.load or numpy.load returns, or use fleetmetrics.load for one that fleetmetrics.save "
                 "has written"
             )
         try:
@@ -176,7 +176,7 @@ class Checkpointed(Told):
         return of, layout
 
     def _plan(self, state: Mapping[str, Any], strict: bool = True) -> Plan:
-        """Which holder takes what of a state dict, and of all others that are like it."""
+        """The plan that assigns entries of a state dict, and of similar ones, to holders."""
         of = self._said(state)[0]
         own, owner = self._about(), self._called()
         wrong = f"{owner}: the checkpoint is of another metric, or other settings"
@@ -207,7 +207,7 @@ class Checkpointed(Told):
         return plan
 
     def _parsed(self, state: Mapping[str, Any], plan: Plan, whole: bool = True) -> dict[Any, Any]:
-        """What each holder has saved; unless ``whole``, without what is dealt out."""
+        """The saved contents by holder; unless ``whole``, without those to deal out."""
         owner, (of, layout) = self._called(), self._said(state)
         differs = difference(plan.of, of)
         if differs:
@@ -263,10 +263,10 @@ class Checkpointed(Told):
 
 
 class PackedHolder(abc.ABC):
-    """A holder of what is no state: it is read from its arrays once, and then handed on as it is.
+    """A holder of other contents than states: read from its arrays once, and then passed on unchanged.
 
     Args:
-        owner: who has what is saved.
+        owner: the owner of the contents.
     """
 
     dealt = False
@@ -277,30 +277,30 @@ class PackedHolder(abc.ABC):
 
     @abc.abstractmethod
     def saved(self, scope: Any = None) -> dict[str, np.ndarray]:
-        """What it holds, as arrays."""
+        """Its contents, as arrays."""
 
     @abc.abstractmethod
     def read(self, arrays: Mapping[str, np.ndarray]) -> Any:
-        """What `saved` has made arrays of; one of `fleetmetrics.serial.MISFITS` if they are no such arrays."""
+        """Read the arrays of `saved`; raises one of `fleetmetrics.serial.MISFITS` for other arrays."""
 
     @abc.abstractmethod
     def joined(self, contents: Sequence[Any]) -> Any:
-        """What several workers had, or none."""
+        """The contents of several workers, or of none."""
 
     @abc.abstractmethod
     def hold(self, content: Any) -> None:
-        """Hold what was read."""
+        """Hold contents that were read."""
 
     def together(self, parts: Sequence[Mapping[Any, Any]]) -> dict[str, Any]:
-        """What several workers had, or none."""
+        """The contents of several workers, or of none."""
         return {"content": self.joined([self._content(part[self]) for part in parts])}
 
     def check(self, held: dict[Any, Any], scope: Any = None) -> None:
-        """Raise `InvalidInputError` if this was not saved."""
+        """Raise `InvalidInputError` if these are not saved contents."""
         held[self] = {"content": self._content(held[self])}
 
     def load(self, held: Mapping[str, Any], scope: Any = None) -> None:
-        """Hold what was saved."""
+        """Hold saved contents."""
         self.hold(self._content(held))
 
     def _content(self, held: Mapping[str, Any]) -> Any:
@@ -311,7 +311,7 @@ class PackedHolder(abc.ABC):
 
 
 class HeldPass(PackedHolder):
-    """The pass of a sampler as a holder; of several workers the parts of all."""
+    """The pass of a sampler as a holder; from several workers, the parts of all."""
 
     name = kind = "pass"
 
@@ -338,12 +338,12 @@ class HeldPass(PackedHolder):
 
 
 class Plan(NamedTuple):
-    """Which holder takes what of a state dict.
+    """The plan that assigns entries of a state dict to holders.
 
     Args:
-        of: what the state dict says that it is of.
-        keys: by holder, what the keys of its arrays begin with; None: it holds nothing.
-        parts: the names of the parts that are here.
+        of: the description in the state dict.
+        keys: by holder, the beginning of its arrays' keys; None: it holds nothing.
+        parts: the names of the parts here.
         attached: puts parts with holders of their own into their places.
     """
 

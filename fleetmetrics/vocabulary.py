@@ -12,7 +12,7 @@ from typing import Any, Iterator
 
 __all__ = ["RESERVED", "SIZES", "VERDICTS", "argument", "as_options", "described", "in_shell", "names_in", "separated"]
 
-#: What is said of a slice, the most important first.
+#: The verdicts on a slice, the most important first.
 VERDICTS = ("worse", "different", "better", "within chance", "too few")
 #: What is counted of a slice, and of the whole, beside rows.
 SIZES = ("positives", "users", "queries")

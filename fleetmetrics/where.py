@@ -1,4 +1,4 @@
-"""Which rows count, of what is read: conditions such as ``day = '2026-11-01' and n > 3``.
+"""Conditions on the rows to count, such as ``day = '2026-11-01' and n > 3``.
 
 The grammar is the part of SQL's that needs no functions. A comparison with a null is not true.
 """
@@ -40,7 +40,7 @@ class _Test(NamedTuple):
         if not self.literals:
             return pc.is_null(column)
         types = library("pyarrow", "files").types
-        if types.is_dictionary(column.type):  # each text is compared once, however many rows have it
+        if types.is_dictionary(column.type):  # each text is compared once, not once per row
             return pc.take(self._of(column.dictionary), column.indices)
         return self._of(column)
 
@@ -103,11 +103,11 @@ class Condition:
 
     Args:
         text: tests of columns with literals, ``= != < <= > >=``, ``in (...)``, ``between ... and ...``, ``is null``,
-            with ``and``, ``or``, ``not`` and brackets. Texts are in single quotes, names that are no words in double
-            ones.
+            with ``and``, ``or``, ``not`` and brackets. Texts are in single quotes, names that are not words in
+            double quotes.
 
     Raises:
-        InvalidInputError: it cannot be read; with the place.
+        InvalidInputError: the condition is malformed; the message has the place.
 
     Examples:
         >>> import pyarrow
@@ -130,11 +130,11 @@ class Condition:
         self.names = list(dict.fromkeys(test.column for test in self._tests))
 
     def kind(self, name: str) -> type | None:
-        """Of what kind the literals are that a column is compared with; None: of none."""
+        """The kind of the literals that a column is compared with; None: no literals."""
         return next((type(test.literals[0]) for test in self._tests if test.column == name and test.literals), None)
 
     def flags(self, table: Any) -> np.ndarray:
-        """For which rows of an Arrow table it holds."""
+        """Flags of the rows of an Arrow table for which it holds."""
         found = self._root.flags(table)
         return np.asarray(found.fill_null(False).to_numpy(zero_copy_only=False), bool)
 

@@ -1,4 +1,4 @@
-"""What a call of ``add`` brings: flat, checked, weighted; and the sums over its samples."""
+"""The samples of one ``add``, flattened, checked and weighted, and the sums over them."""
 
 from fleetmetrics.batch.batch import Batch
 from fleetmetrics.batch.keys import keys_of

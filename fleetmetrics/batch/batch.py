@@ -21,12 +21,12 @@ __all__ = ["Batch", "per_sample", "statistic"]
 
 
 class Batch(Sums):
-    """What one call of ``add`` brings, in one array namespace.
+    """The arguments of one ``add``, in one array namespace.
 
     Args:
         prediction: ``[n]``, ``[n, 1]``, ``[]`` or any shape equal to the label's; or scores, with one axis more than
             the label: ``[n, classes]`` beside labels ``[n]`` or ``[n, 1]``. Bools, integers or floats.
-        label: as above, or None for metrics that take values only.
+        label: as above, or None for metrics that take only values.
         weight: None, one number, one number per sample, or one per element; at least 0.
         mask: the same shapes; False (or 0) drops the sample: it leaves no trace, whatever it holds.
         columns: further columns by name: integers or texts ``[n]`` or ``[n, 1]``, such as user ids.
@@ -43,12 +43,12 @@ class Batch(Sums):
     weight: Any
 
     mask: Any = None
-    dealt: Any = None  # flags of the samples that are no padding of a sampler's; None: all
-    table: Table | None = None  # scores that are too many to be copied; None: `prediction` has them all
+    dealt: Any = None  # flags of the samples that are not a sampler's padding; None: all
+    table: Table | None = None  # scores, if too many to copy; None: `prediction` has them all
     full: tuple[int, ...] | None = None  # the shape before it was flattened; None: [n]
     checked: bool = True  # False: the samples were not validated
     valid: Any = None  # flags of the samples that broke no requirement; None: checked at once, or not validated
-    counting: Any = None  # flags of the samples that mask, weight and sampler leave in; None: all
+    counting: Any = None  # flags of the samples that mask, weight and sampler keep; None: all
     by_element: str | None = None  # the first argument that differs within a row of ``[n, m]``
     width: int = 1
     _dropped: Any = None  # if samples were removed, flags of those kept
@@ -81,7 +81,7 @@ class Batch(Sums):
         self.columns = {name: self._column(value, name, full) for name, value in columns.items()} if columns else {}
 
     def _flatten(self, prediction: Any, class_axis: int | None) -> tuple[int, ...]:
-        """Flatten prediction and label to one axis (scores to two); return the shape that they have in common."""
+        """Flatten prediction and label to one axis (scores to two); return their common shape."""
         xp = self.xp
         full = tuple(xp.shape(prediction))
         shape = full if self.label is None else tuple(xp.shape(self.label))
@@ -178,7 +178,7 @@ class Batch(Sums):
 
     @property
     def added(self) -> Any:
-        """How many rows the mask and the sampler leave in, whatever they weigh, before any was dropped: int64."""
+        """How many rows the mask and the sampler keep, of any weight, before any was dropped: int64."""
         xp, given = self.xp, [each for each in (self.mask, self.dealt) if each is not None]
         if not given and not is_static(self.each):
             return xp.number(self.rows)
@@ -191,7 +191,7 @@ class Batch(Sums):
     def check(self, requirements: Iterable[str | Requirement], validate: bool) -> None:
         """Drop masked samples; with ``validate``, find those that break a requirement.
 
-        In NumPy arrays and tensors on the CPU, an invalid sample is an error now. Elsewhere that would wait for the
+        In NumPy arrays and tensors on the CPU, an invalid sample raises now. Elsewhere raising would wait for the
         device or is impossible (static programs): invalid samples are left out of the statistics and flagged in
         ``self.valid``, for `fleetmetrics.batch.rules.Check`.
         """
@@ -262,7 +262,7 @@ class Batch(Sums):
         return functools.reduce(self.xp.logical_and, flags)
 
     def given(self, argument: str, place: int) -> Any:
-        """What an argument holds for one of the samples, before any was dropped."""
+        """The value of an argument for one of the samples, before any was dropped."""
         if argument in self.columns:
             return to_host(self.column(argument))[place]
         if argument == "prediction" and self.table is not None:
@@ -396,7 +396,7 @@ class Batch(Sums):
     # -- the same samples in lanes, in parts, by row ----------------------------------------------------------
 
     def in_lanes(self, lanes: Groups | Replicates) -> Batch:
-        """The same samples, for states with one more axis in front, or behind that of the groups that they are in."""
+        """The same samples, for states with one more axis in front, or after the axis of their groups."""
         batch = copy.copy(self)
         batch.lanes, batch.memo = lanes, {}
         if self.lanes is not None:

@@ -28,7 +28,7 @@ __all__ = ["integer_ids", "poisson", "salts", "thresholds", "words", "words_of_c
 _MASK = 2**32 - 1
 _CACHED = 2**15  # hashes at a time
 _BEYOND = np.int64(0x2545F4914F6CDD1D)  # so that ids from 2**63 on differ from negative ones of the same bits
-_FIRST, _SECOND = 0x21F0AAAD, 0x735A2D97  # below 2**31: times a number below 2**32 they fit into an int64
+_FIRST, _SECOND = 0x21F0AAAD, 0x735A2D97  # below 2**31: the product with a number below 2**32 fits into an int64
 
 
 @functools.lru_cache(maxsize=1)
@@ -110,7 +110,7 @@ def words_of_column(batch: Any, name: str, seed: int) -> tuple[Any, Any]:
 
 
 def poisson(xp: Any, one: Any, two: Any, salt: Any) -> Any:
-    """How often each sample is drawn in each replicate: ``[n, replicates]``, uint8 in NumPy, else int64.
+    """The number of times that each replicate draws each sample: ``[n, replicates]``, uint8 in NumPy, else int64.
 
     Poisson of mean 1, from both `words` and the `salts`, a constant of the program.
     """

@@ -13,18 +13,18 @@ from fleetmetrics.xp.kinds import of_torch
 
 __all__ = ["NULL", "Coded", "coded_of", "crossed", "distinct", "joined_arrays", "keys_of", "of_one_kind"]
 
-#: The key of samples that have none, among texts and among integers: no text of data begins so, no id is so low.
+#: The key of samples without one, among texts and among integers: no text of data begins so, no id is so low.
 NULL: dict[str, Any] = {"U": "\0null", "i": -(2**63)}
 
 _HOW = {
     "S": "; decode it: numpy.char.decode({0}, 'utf-8')",
-    "b": "; make integers of it: numpy.asarray({0}, int)",
-    "f": "; fill in what is missing, and make integers of it: numpy.asarray({0}, int)",
+    "b": "; convert it to integers: numpy.asarray({0}, int)",
+    "f": "; fill in what is missing, and convert it to integers: numpy.asarray({0}, int)",
 }
 
 
 class Coded:
-    """Texts ``[n]`` as places in a dictionary: who looks at the dictionary alone makes no text of a sample.
+    """Texts ``[n]`` as places in a dictionary; reading only the dictionary creates no text per sample.
 
     Args:
         codes: integers ``[n]``, the place of each sample's text among the values.
@@ -39,7 +39,7 @@ class Coded:
 
     @classmethod
     def of(cls, texts: Any) -> Coded:
-        """Texts with a dictionary that is made of them: about ten times faster than to sort them."""
+        """Texts with a dictionary built from them: about ten times faster than sorting them."""
         if isinstance(texts, Coded):
             return texts
         table: dict[str, int] = {}
@@ -54,7 +54,7 @@ class Coded:
 
     @property
     def dtype(self) -> np.dtype:
-        """That of the texts."""
+        """The dtype of the texts."""
         return self.values.dtype
 
     def texts(self) -> np.ndarray:
@@ -63,17 +63,22 @@ class Coded:
 
     @functools.cached_property
     def distinct(self) -> tuple[np.ndarray, np.ndarray]:
-        """The texts that samples have, sorted, and the place of each sample's among them."""
+        """The samples' distinct texts, sorted, and the place of each sample's text among them."""
         values, place, codes = self.indexed
         return values, place[codes]
 
     @functools.cached_property
+    def numbers(self) -> np.ndarray:
+        """How many samples have each of the values."""
+        return np.bincount(self.codes, minlength=len(self.values))
+
+    @functools.cached_property
     def indexed(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """The texts that samples have, sorted; the place of each code's among them; and the codes."""
+        """The samples' distinct texts, sorted; the place of each code's text among them; and the codes."""
         values, place = np.unique(self.values, return_inverse=True)
         place = place.reshape(-1)
         met = np.zeros(len(values), bool)
-        met[place[np.bincount(self.codes, minlength=len(place)) > 0]] = True
+        met[place[self.numbers > 0]] = True
         return values[met], (np.cumsum(met) - 1)[place], self.codes
 
 
@@ -97,9 +102,9 @@ def indexed(column: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def crossed(columns: Sequence[Any]) -> Coded:
-    """One key of the keys of several columns: ``de*2026-11-01``, of the combinations that there are.
+    """One key from the keys of several columns: ``de*2026-11-01``, for the combinations in the data.
 
-    What would make two combinations one has a backslash before it: a star, a backslash, a text that reads ``(null)``.
+    A backslash goes before anything that could make two combinations equal: a star, a backslash, the text ``(null)``.
     """
     codes, names = np.zeros(len(columns[0]), np.int64), [""]
     for number, column in enumerate(columns):
@@ -113,7 +118,7 @@ def crossed(columns: Sequence[Any]) -> Coded:
 
 
 def of_one_kind(columns: Sequence[Any]) -> list[Any]:
-    """The same, with texts in the place of integers that are nothing but `NULL`, if others are texts."""
+    """The same keys; integers that are all `NULL` become texts if others are texts."""
     if not any(len(each) and each.dtype.kind == "U" for each in columns):
         return list(columns)
     return [
@@ -131,7 +136,7 @@ def _part(key: Any) -> str:
 
 
 def coded_of(values: Any, argument: str) -> Coded | None:
-    """What is a dictionary of texts already: Arrow's dictionary arrays, pandas' categories; None: anything else."""
+    """Values that are already a dictionary of texts: Arrow's dictionary arrays, pandas' categories; None for others."""
     if isinstance(values, Coded):
         return values
     values = getattr(values, "cat", values)  # of a pandas Series

@@ -106,7 +106,7 @@ def applicable(asked: tuple[str | Requirement, ...], classes: int = 0, weighted:
 
 
 def raise_unless(xp: Any, holds: Any, live: Any, requirement: Requirement, batch: Any) -> None:
-    """Raise if a sample breaks a requirement, that is, has no flag in ``holds``, and counts (``live``; None: all)."""
+    """Raise if a sample that counts (``live``; None: all) breaks a requirement: ``holds`` is False for it."""
     if xp.all_true(holds):
         return
     broken = ~xp.host(holds)
@@ -117,10 +117,10 @@ def raise_unless(xp: Any, holds: Any, live: Any, requirement: Requirement, batch
     first = int(broken.argmax())
     value = batch.given(requirement.argument, first)
     place = first if batch.full is None else list(map(int, np.unravel_index(first, batch.full)))
-    way = "make flags of it, such as mask > 0.5" if requirement is FLAGS else "mask such samples"
+    way = "convert it to flags, such as mask > 0.5" if requirement is FLAGS else "mask such samples"
     error = InvalidInputError(
         f"{requirement.argument} must be {requirement.allowed}; {broken.sum()} of {broken.size} samples "
-        f"are not, the first at position {place}: {value}. Nothing of this batch was added; {way}, or "
+        f"are not, the first at position {place}: {value}. None of this batch was added; {way}, or "
         "pass validate=False to skip the check"
     )
     error.broken = requirement.argument, requirement.allowed, broken
@@ -147,7 +147,7 @@ class Check:
         self.states = [self.seen, self.invalid, self.first]
 
     def statistics(self, batch: Any) -> dict[State, Any]:
-        """What a batch adds; nothing where it was checked at once."""
+        """The increment of a batch; nothing if it was checked at once."""
         if batch.valid is None:
             return {}
         xp = batch.xp

@@ -1,4 +1,4 @@
-"""Scores of several classes: where their axis is, and blocks of them, since logits may fill most of the memory."""
+"""Scores of several classes: their axis, and copies in blocks, since logits may fill most of the memory."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from fleetmetrics.errors import InvalidInputError
 
 __all__ = ["Table", "axis_of_classes", "fits", "without_ones"]
 
-#: How many scores are looked at together: in NumPy they fit into a cache, elsewhere an operation costs more to start.
+#: How many scores to process together: in NumPy they fit into a cache, elsewhere an operation costs more to start.
 _BLOCK = {True: 2**18, False: 2**22}
 
 
@@ -23,11 +23,11 @@ def axis_of_classes(full: tuple[int, ...], shape: tuple[int, ...], class_axis: i
 
     Args:
         full: of the prediction.
-        shape: of the label; with an axis of one entry in the place of the classes, or without.
+        shape: of the label; with an axis of one entry instead of the classes, or without.
         class_axis: where the axis is, if there is one; None: it is the last.
 
     Returns:
-        None if there is no such axis: the shapes are equal but for axes of one entry at the end, or do not fit.
+        None if there is no such axis: the shapes are equal except for axes of one entry at the end, or do not fit.
 
     Raises:
         InvalidInputError: the prediction does not have that axis.
@@ -65,7 +65,7 @@ def without_ones(shape: Sequence[int]) -> tuple[int, ...]:
 
 
 class Table:
-    """Scores as they were given, which are copied in small blocks only.
+    """A user's scores, copied only in small blocks.
 
     Args:
         xp: their array namespace.
@@ -94,14 +94,14 @@ class Table:
         return size > _BLOCK[xp.FILTERS]
 
     def only(self, keep: Any) -> Table:
-        """The same scores, of which only some samples count; NumPy leaves the others out, Paddle makes them 0."""
-        if self.keep is not None and self.xp.FILTERS:  # those that were left out before have no flag
+        """The same scores, with only some samples; NumPy drops the others, Paddle makes them 0."""
+        if self.keep is not None and self.xp.FILTERS:  # samples dropped earlier have no flag
             before, keep = keep, self.keep.copy()
             keep[keep] = before
         return Table(self.xp, self.scores, 1, keep)
 
     def blocks(self) -> Iterator[tuple[slice, Any]]:
-        """Pieces of the samples that are left, and their scores ``[samples, classes]``."""
+        """Pieces of the remaining samples, and their scores ``[samples, classes]``."""
         xp, done = self.xp, 0
         for start, stop, scores in self._pieces():
             keep = None if self.keep is None else self.keep[start:stop]

@@ -29,7 +29,7 @@ def statistic(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def per_sample(function: Callable[..., Any]) -> Callable[..., Any]:
-    """As `statistic`, of a function that returns an entry for each sample: also once for all lanes that they are in."""
+    """As `statistic`, for a function that returns an entry for each sample: once for all lanes, too."""
 
     @functools.wraps(function)
     def memoised(batch: Any, *settings: Any) -> Any:
@@ -63,7 +63,7 @@ class Sums:
 
     @functools.cached_property
     def prediction(self) -> Any:
-        """``[n]``, or scores ``[n, classes]``; of a `table` a copy, for metrics that do not look at it by `of_rows`."""
+        """``[n]``, or scores ``[n, classes]``; a copy of a `table`, for metrics that do not read it by `of_rows`."""
         return self.xp.concat([scores for _, scores in self.table.blocks()])
 
     def blocks(self) -> Any:
@@ -73,7 +73,7 @@ class Sums:
     def of_rows(self, function: Callable[..., Any], *arrays: Any) -> Any:
         """``function(scores, *arrays)``, an entry per sample, of scores ``[samples, classes]`` and arrays.
 
-        It is called for one block of the scores after the other, where they are too many to be copied.
+        It is called block by block if the scores are too many to copy.
         """
         if self.table is None:
             return function(self.prediction, *arrays)
@@ -95,7 +95,7 @@ class Sums:
         return values
 
     def once(self, key: Any, make: Callable[[], Any]) -> Any:
-        """An array with an entry per sample, made once; unlike what is `cached` it stays when samples are dropped."""
+        """An array with an entry per sample, made once; unlike `cached` values it survives dropped samples."""
         if key not in self.by_sample:
             self.by_sample[key] = make()
         return self.by_sample[key]
@@ -138,7 +138,7 @@ class Sums:
     @property
     @statistic
     def number(self) -> Any:
-        """The number of the samples that count, whatever their weight: int64."""
+        """The number of the samples that count, of any weight: int64."""
         if self.lanes is not None:
             return self.lanes.sum(None if self.keep is None else self.ones_of(self.keep))
         return self.xp.count(self.each) if self.keep is None else self.number_of(self.keep)
@@ -173,7 +173,7 @@ class Sums:
         return self.lanes.extreme(values, self.keep, reduction)
 
     def moments(self, x: Any, y: Any = None) -> Any:
-        """What a batch adds to a state of reduction "moments" (float64 x) or "comoments" (x and y)."""
+        """A batch's increment to a state of reduction "moments" (float64 x) or "comoments" (x and y)."""
         xp = self.xp
         alike = self.weight is None and self.keep is None and self.lanes is None
         if alike and xp.moments:
@@ -205,7 +205,7 @@ class Sums:
         return batch
 
     def _weights(self) -> Any:
-        """What each sample counts for, float64 ``[n]``."""
+        """The weight of each sample, float64 ``[n]``."""
         if self.weight is not None:
             return self.weight
         return self.xp.cast(self.xp.ones_like(self.each) if self.keep is None else self.keep, "float64")

@@ -1,7 +1,7 @@
-"""Metrics on Spark, Ray and Dask: what their tasks do, and how the parts that they send become one.
+"""Metrics on Spark, Ray, Dask and Beam: the tasks, and the merge of their parts.
 
 A task reads its file, or takes a partition of a frame, adds it to metrics and sends these: states travel, samples do
-not. Parts are merged in a tree, by tasks again; every sum is rounded once: the same bits on each engine, in each run.
+not. Further tasks merge the parts in a tree and round every sum once: the same bits on each engine, in each run.
 """
 
 from __future__ import annotations
@@ -15,10 +15,11 @@ import numpy as np
 from fleetmetrics.dataframes import Columns, arrow
 from fleetmetrics.errors import FleetMetricsError, InvalidInputError
 from fleetmetrics.files import Evaluated, evaluate_file, find, together
-from fleetmetrics.files.one_file import of_tables
+from fleetmetrics.files.one_file import of_tables, reading_given
 from fleetmetrics.files.parts import Part, as_one
 from fleetmetrics.files.row_pieces import gathered
 from fleetmetrics.partial import closed_by
+from fleetmetrics.reading import Reading
 
 __all__ = ["WAY", "Part", "Plan", "joined", "paths_of", "tree"]
 
@@ -27,7 +28,7 @@ WAY = 16
 
 
 def joined(parts: Iterable[Part]) -> Part:
-    """Several parts as one; they stay as they are, for a task may run again."""
+    """Merge several parts, and leave them unchanged, because a task may run again."""
     try:
         return as_one(map(copy.deepcopy, parts))
     except FleetMetricsError as error:
@@ -35,19 +36,19 @@ def joined(parts: Iterable[Part]) -> Part:
 
 
 def paths_of(files: Any) -> list[str]:
-    """The files, as tasks find them too, which may run in another folder."""
+    """The files by paths that also work in tasks, which may run in another folder."""
     return [os.path.abspath(path) for path in find(files)]
 
 
 def tree(parts: Sequence[Any], join: Callable[[Sequence[Any]], Any]) -> Any:
-    """One of the parts that tasks will make; ``join`` makes a task that joins a few of them."""
+    """Merge the tasks' parts in a tree; ``join`` makes a task that joins a few of them."""
     while len(parts) != 1:
         parts = [join(parts[start : start + WAY]) for start in range(0, max(len(parts), 1), WAY)]
     return parts[0]
 
 
 class Plan:
-    """What the tasks are to do; the arguments are those of each engine's ``evaluate``."""
+    """The work of the tasks, with the arguments of each engine's ``evaluate``."""
 
     empty: Any
     columns: dict[str, Any]
@@ -65,18 +66,25 @@ class Plan:
         complete_by: str | None,
         totals: Any,
         skip_bad_rows: bool,
+        reading: Reading | None = None,
     ) -> None:
         self.empty, self.columns, self.skip = make_metrics(), dict(columns), skip_bad_rows
         self.complete_by, self.totals = complete_by, totals
-        self._wanted = Columns(self.empty, self.columns)
-        self.names = self._wanted.names
-        self._closed(copy.deepcopy(self.empty))  # an error here comes at once
+        self.reading = reading_given(reading)
+        self._wanted = Columns(self.empty, self.columns, self.reading)
+        self.names = [*self._wanted.names, *self._wanted.looked_at]
+        if complete_by == "score" and reading is not None and (reading.logits or reading.scale != 1.0):
+            raise InvalidInputError(
+                "complete_by='score' divides a frame by its scores as they are; give it probabilities, without logits "
+                "and scale of reading"
+            )
+        self._closed(copy.deepcopy(self.empty))  # raises errors now
         #: Whether a frame is divided into ranges of scores.
         self.by_range = complete_by == "score"
         first = closed_by(totals, "score")["ranges"] if self.by_range and totals is not None else []
-        #: Where the ranges of the first pass begin, but for the lowest: those of this pass must be the same.
+        #: Where the ranges of the first pass begin, except for the lowest; this pass must use the same ranges.
         self.bounds = [low for low, *_ in first[1:]]
-        kept = [metric.name for metric in self.empty.record_metrics()]
+        kept = [metric.name for metric in self.empty._record_metrics()]
         if kept and complete_by is None:
             raise InvalidInputError(
                 f"{', '.join(kept)}: keeps every sample, and samples do not leave a task; say what a file, or a "
@@ -96,20 +104,23 @@ class Plan:
             return Part(errors=(error,))
 
     def of_file(self, path: str) -> Part:
-        """A task: what a file gives."""
-        return self._made(lambda new: evaluate_file(path, lambda: new, self.columns, skip_bad_rows=self.skip))
+        """A task: evaluate a file."""
+        return self._made(lambda new: self._of_file(path, new))
+
+    def _of_file(self, path: str, new: Any) -> Evaluated:
+        return evaluate_file(path, lambda: new, self.columns, skip_bad_rows=self.skip, reading=self.reading)
 
     def of_batches(self, batches: Iterable[Any]) -> Part:
-        """A task: what Arrow batches, or tables, of a partition give; their columns are ``names``, in this order."""
+        """A task: evaluate the Arrow batches, or tables, of a partition; their columns are ``names``, in this order."""
         tables: Iterable[Any] = (piece.table.rename_columns(self.names) for piece in gathered(batches))
         name = "a partition of the frame"
         return joined(
-            self._made(lambda new, some=some: of_tables(some, new, self.columns, self.skip, name))  # type: ignore[misc]
+            self._made(lambda new, some=some: of_tables(some, new, self.columns, self.skip, name, reading=self.reading))  # type: ignore[misc]
             for some in self._in_ranges(tables)
         )
 
     def _in_ranges(self, tables: Iterable[Any]) -> Iterable[Iterable[Any]]:
-        """The tables of each range of the first pass that a partition has; without one all are in one."""
+        """A partition's tables for each range of the first pass; without ranges, all in one."""
         if not self.bounds:
             return [tables]
         found: dict[int, list[Any]] = {}
@@ -120,7 +131,7 @@ class Plan:
         return found.values()
 
     def divided_by(self, there: Sequence[str]) -> str:
-        """The column by which a frame with these is to be divided; empty: by none."""
+        """The column by which to divide a frame with these columns; empty: none."""
         self._wanted.chosen(there)
         if self.complete_by is None:
             return ""
@@ -130,7 +141,7 @@ class Plan:
         return column
 
     def result(self, part: Part) -> Evaluated:
-        """What the whole is, on the driver; raises what a task has found wrong."""
+        """The merged result, on the driver; raises the error of a task."""
         if part.errors:
             raise min(part.errors, key=str)
         return Evaluated(self._closed(self.empty) if part.metrics is None else part.metrics, together(part.reads))

@@ -6,7 +6,7 @@ from typing import Any, Callable, Mapping
 
 from fleetmetrics.dataframes import table_of
 from fleetmetrics.engines import Plan, joined, paths_of, tree
-from fleetmetrics.files import Evaluated
+from fleetmetrics.files import Evaluated, Reading
 from fleetmetrics.optional import library
 
 __all__ = ["evaluate"]
@@ -21,6 +21,7 @@ def evaluate(
     complete_by: str | None = None,
     totals: Any = None,
     skip_bad_rows: bool = False,
+    reading: Reading | None = None,
 ) -> Evaluated:
     """Metrics of files, or of a frame of ``dask.dataframe``, by tasks of Dask: of a client, or without one.
 
@@ -36,7 +37,7 @@ def evaluate(
         (0.75, 4)
     """
     delayed = library("dask", "dask").delayed
-    plan = Plan(make_metrics, columns, complete_by, totals, skip_bad_rows)
+    plan = Plan(make_metrics, columns, complete_by, totals, skip_bad_rows, reading)
     if hasattr(files_or_frame, "to_delayed"):
         column = plan.divided_by(list(files_or_frame.columns))
         frame = files_or_frame[plan.names]

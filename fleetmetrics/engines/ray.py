@@ -7,7 +7,7 @@ from typing import Any, Callable, Mapping
 
 from fleetmetrics.dataframes import arrow
 from fleetmetrics.engines import Plan, joined, paths_of, tree
-from fleetmetrics.files import Evaluated
+from fleetmetrics.files import Evaluated, Reading
 from fleetmetrics.optional import library
 
 __all__ = ["evaluate"]
@@ -21,6 +21,7 @@ def evaluate(
     complete_by: str | None = None,
     totals: Any = None,
     skip_bad_rows: bool = False,
+    reading: Reading | None = None,
 ) -> Evaluated:
     """Metrics of files, or of a dataset of ``ray.data``, by tasks of Ray.
 
@@ -35,7 +36,7 @@ def evaluate(
         (0.5, 3)
     """
     ray = library("ray", "ray")
-    plan = Plan(make_metrics, columns, complete_by, totals, skip_bad_rows)
+    plan = Plan(make_metrics, columns, complete_by, totals, skip_bad_rows, reading)
     if hasattr(files_or_dataset, "map_batches"):
         read = ray.remote(lambda table: joined(map(pickle.loads, table["part"].to_pylist())))
         parts = [read.remote(table) for table in _tables(ray, files_or_dataset, plan)]
@@ -51,7 +52,7 @@ def _tables(ray: Any, dataset: Any, plan: Plan) -> list[Any]:
     column = plan.divided_by(dataset.columns())
     blocks = dataset.select_columns(plan.names)
     if plan.by_range:
-        blocks = blocks.sort(column, boundaries=plan.bounds or None)  # without, they are drawn anew in each pass
+        blocks = blocks.sort(column, boundaries=plan.bounds or None)  # otherwise each pass draws new ones
     elif column:
         blocks = blocks.repartition(4 * int(ray.cluster_resources()["CPU"]), keys=[column])
 

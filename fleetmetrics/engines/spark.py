@@ -8,7 +8,7 @@ from typing import Any, Callable, Iterable, Iterator, Mapping
 
 from fleetmetrics.dataframes import arrow
 from fleetmetrics.engines import WAY, Part, Plan, joined, paths_of
-from fleetmetrics.files import Evaluated
+from fleetmetrics.files import Evaluated, Reading
 
 __all__ = ["evaluate"]
 
@@ -22,6 +22,7 @@ def evaluate(
     complete_by: str | None = None,
     totals: Any = None,
     skip_bad_rows: bool = False,
+    reading: Reading | None = None,
 ) -> Evaluated:
     """Metrics of files, or of a data frame, by tasks of Spark; see `fleetmetrics.files.evaluate`.
 
@@ -31,17 +32,18 @@ def evaluate(
             executors see under the same names. Each is a task, which reads it without Spark: several times faster.
         make_metrics: makes new metrics, without arguments; any function.
         columns: the column for each argument of ``add``.
-        complete_by: "user", or whatever metrics by user or query are by: a frame is shuffled by it; of files each must
+        complete_by: "user", or the column that metrics are ``by``: a frame is shuffled by it; each file must
             have all samples of its users. "score" for `ExactAUC`: a frame is divided into ranges of the prediction.
         totals: for `ExactAUC` with ``curve="PR"`` or ``max_fpr``: an `ExactAUC` without these, of a first pass.
-        skip_bad_rows: whether to leave out rows with a null, or with a value that is not allowed, and count them.
+        skip_bad_rows: whether to skip and count rows with a null or an invalid value.
+        reading: how the data are read, beside which columns are what; see `fleetmetrics.files.Reading`.
 
     Returns:
-        The metrics, closed if ``complete_by`` is given, and what was read.
+        The metrics, closed if ``complete_by`` is given, and a record of the data read.
 
     Raises:
-        DataError: a file, a column or a row is not what it should be.
-        InvalidInputError: the metrics keep samples, and ``complete_by`` is not given, or does not hold.
+        DataError: a file, a column or a row is invalid.
+        InvalidInputError: the metrics keep samples, and ``complete_by`` is missing or not true.
 
     Examples:
         >>> from pyspark.sql import SparkSession
@@ -52,10 +54,10 @@ def evaluate(
         >>> metrics.compute(), read.rows
         (0.75, 4)
     """
-    plan = Plan(make_metrics, columns, complete_by, totals, skip_bad_rows)
+    plan = Plan(make_metrics, columns, complete_by, totals, skip_bad_rows, reading)
     if hasattr(files_or_frame, "mapInArrow"):
         column = plan.divided_by(files_or_frame.columns)
-        names = [f"c{number}" for number in range(len(plan.names))]  # mapInArrow stumbles over names such as "a.b"
+        names = [f"c{number}" for number in range(len(plan.names))]  # mapInArrow fails on names such as "a.b"
         quoted = ["`" + name.replace("`", "``") + "`" for name in plan.names]
         frame = files_or_frame.select(*quoted).toDF(*names)
         if column:
@@ -71,7 +73,7 @@ def evaluate(
             return joined(plan.of_file(paths[number]) for batch in batches for number in batch["id"].to_pylist())
 
         parts, few = _mapped(spark.range(0, len(paths), 1, len(paths)), of_files), len(paths) <= WAY
-    if not few:  # so that the driver takes few, however many there are
+    if not few:  # so that the driver always takes few
         few_parts = parts.repartition(WAY)
         parts = _mapped(few_parts, lambda batches: joined(_joined(each["part"].to_pylist()) for each in batches))
     return plan.result(_joined(row.part for row in parts.collect()))
@@ -81,7 +83,7 @@ def _mapped(frame: Any, function: Callable[[Iterable[Any]], Part]) -> Any:
     """A frame with a part of each partition."""
 
     def task(batches: Iterator[Any]) -> Iterator[Any]:
-        from pyspark import cloudpickle  # it takes classes of a notebook along
+        from pyspark import cloudpickle  # it pickles classes of a notebook, too
 
         part = zlib.compress(cloudpickle.dumps(function(batches)), 1)
         yield arrow().RecordBatch.from_pydict({"part": [part]})

@@ -1,4 +1,4 @@
-"""Evaluation after MMEngine's contract: an `Evaluator` feeds metrics, and computes them over all workers."""
+"""Evaluation with MMEngine's interface: an `Evaluator` feeds metrics, and computes them over all workers."""
 
 from __future__ import annotations
 

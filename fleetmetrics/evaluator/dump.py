@@ -18,6 +18,7 @@ from fleetmetrics.evaluator.registry import ENGINE
 from fleetmetrics.files import find
 from fleetmetrics.files.formats import pieces_of
 from fleetmetrics.files.row_pieces import Piece
+from fleetmetrics.reading import Reading
 from fleetmetrics.records.batches import are_alike
 from fleetmetrics.serial.container import whole_file
 from fleetmetrics.xp import is_eager_tensor, namespace, to_host
@@ -25,7 +26,7 @@ from fleetmetrics.xp import is_eager_tensor, namespace, to_host
 __all__ = ["DumpResults", "samples_in"]
 
 _PICKLES = (".pkl", ".pickle")
-_FORMATS = {".parquet": "parquet", ".npz": "npz"}  # any others are known by their first bytes
+_FORMATS = {".parquet": "parquet", ".npz": "npz"}  # other formats are recognised by their first bytes
 _ENDINGS = (*_FORMATS, *_PICKLES)
 _HELP = "samples are dicts, and a field a number, a text or an array of numbers, in all alike; or write a .pkl file"
 
@@ -38,13 +39,13 @@ class DumpResults(BaseMetric):
     `Evaluator.offline_evaluate` reads it.
 
     Args:
-        out_file_path: its directory is created if missing. What it ends with says what is written: ".parquet" or ".npz"
-            a column for each field, whose values are numbers, texts, or arrays of one shape, in dicts in dicts too;
-            ".pkl" or ".pickle" anything, in a pickle, which only those should read who trust its source.
+        out_file_path: its directory is created if missing. The ending decides the format: ".parquet" or ".npz" for a
+            column per field, whose values are numbers, texts, or arrays of one shape, also in nested dicts;
+            ".pkl" or ".pickle" for anything, in a pickle: read it only if you trust its source.
         collect_device, collect_dir, collect_dir_shared, allow_pickle: as in `BaseMetric`.
 
     Raises:
-        InvalidInputError: (a ValueError) for any other ending; from ``evaluate``, if a field is no column.
+        InvalidInputError: (a ValueError) another ending; or from ``evaluate``, a field that is not a column.
         OSError: on every worker, from ``evaluate``, if the file cannot be written.
 
     Examples:
@@ -85,7 +86,7 @@ class DumpResults(BaseMetric):
 
 
 class _Sample(NamedTuple):
-    """A data sample that is a place in columns, until an `Evaluator` takes it as a dict."""
+    """A data sample: a row of columns, until an `Evaluator` takes it as a dict."""
 
     fields: Sequence[tuple[list[str], Any]]
     place: int
@@ -98,12 +99,13 @@ class _Sample(NamedTuple):
 
 
 class _Everything(Columns):
-    """All columns that a file has, as they are."""
+    """All columns of a file, unchanged."""
 
     unexpected = "error"
 
     def __init__(self) -> None:
-        self.keys, self.names = set(), []
+        self.keys, self.names, self.required = set(), [], []
+        self.reading, self.looked_at, self.coded = Reading(), (), ()
 
     def chosen(self, there: Sequence[str]) -> list[str]:
         return list(there)
@@ -156,7 +158,7 @@ def _write_columns(file: BinaryIO, path: str, columns: Mapping[str, np.ndarray])
 
 
 def _columns_of(samples: Sequence[Any]) -> dict[str, np.ndarray]:
-    """The fields of data samples by name; the error names the one that is no column, and the sample."""
+    """The fields of data samples by name; the error names a field that is not a column, and the sample."""
     rows = [dict(_fields("", sample)) for sample in samples]
     for place, row in enumerate(rows):
         for name in rows[0].keys() ^ row.keys():

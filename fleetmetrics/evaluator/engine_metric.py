@@ -24,16 +24,16 @@ logger: logging.Logger = logging.getLogger("fleetmetrics")
 
 
 class Arrangement(NamedTuple):
-    """How an `Evaluator` asks its metrics."""
+    """The context in which an `Evaluator` calls its metrics."""
 
     mode: str | None = None  #: how the samples were distributed
     dealing: Dealing | None = None
-    keep: bool = False  #: whether the results are wanted afterwards
-    channel: Communicator | None = None  #: to the workers that take part; None: the one in force
+    keep: bool = False  #: whether to keep the results afterwards
+    channel: Communicator | None = None  #: the channel to the workers that take part; None: the current one
 
 
 _BY_ITSELF = Arrangement()
-#: How the `Evaluator` asks; metrics that a metric asks hear it, too.
+#: The `Evaluator`'s context; it also applies to metrics that a metric calls.
 arrangement: contextvars.ContextVar[Arrangement] = contextvars.ContextVar("arrangement", default=_BY_ITSELF)
 
 
@@ -44,20 +44,20 @@ class BaseMetric(Recorder):
     sums suffice, define ``summarize(results)`` and ``compute_from(states)`` too (or instead of ``compute_metrics``):
     workers then exchange only states.
 
-    Differs from MMEngine where that gives a wrong number: None is a record like any other; workers with different
+    Differs from MMEngine where MMEngine gives a wrong number: None is a record like any other; workers with different
     numbers of records lose none; a ``size`` larger than what was gathered is an error; only the metric's own files are
     removed from ``collect_dir``; an error in ``compute_metrics`` is raised on every worker, and the results are kept.
 
     Args:
         collect_device: "cpu", "gpu" or "npu"; records pass through the host in any case.
-        prefix: goes before the names of the results, with a slash; None: the class's ``default_prefix``.
+        prefix: put before the names of the results, with a slash; None: the class's ``default_prefix``.
         collect_dir: a directory, created if missing, through which records go to rank 0 instead of through memory.
         collect_dir_shared: False if the workers do not see the same ``collect_dir``.
         allow_pickle: as in `fleetmetrics.BaseMetric`.
 
     Raises:
-        ValueError: if ``collect_dir`` is given and ``collect_device`` is not "cpu".
-        NotImplementedError: for any other device.
+        ValueError: ``collect_dir`` is given and ``collect_device`` is not "cpu".
+        NotImplementedError: another device.
 
     Examples:
         >>> class Positive(BaseMetric):
@@ -75,7 +75,7 @@ class BaseMetric(Recorder):
     prefix: str | None
 
     _fed_by, _computed_by = ("process", samples_processed), "compute_metrics"
-    #: The prefix where none is given.
+    #: The default prefix.
     default_prefix: str | None = None
 
     def __init__(
@@ -110,7 +110,7 @@ class BaseMetric(Recorder):
         """Append one record per sample to ``self.results``.
 
         Args:
-            data_batch: what the data loader yielded.
+            data_batch: the data loader's batch.
             data_samples: predictions and ground truth, a dict per sample.
         """
         raise NotImplementedError
@@ -119,7 +119,7 @@ class BaseMetric(Recorder):
         """The values, from the records of all samples; runs on one worker.
 
         Args:
-            results: one record per sample; empty if there are none.
+            results: one record per sample; empty without samples.
 
         Returns:
             Values by name.
@@ -133,7 +133,7 @@ class BaseMetric(Recorder):
             size: the number of samples in the whole data set. Any further ones, taking one from each rank in turn,
                 are padding. With `paddle.io.DistributedBatchSampler`, evaluate through an `Evaluator`, which knows
                 the batches.
-            group: of which workers; only these call it, see `fleetmetrics.Communicator.among`. None: all.
+            group: the workers to compute over; only these call it, see `fleetmetrics.Communicator.among`. None: all.
             timeout: seconds to wait for the others; None: ``FLEETMETRICS_TIMEOUT``, else 1,800.
 
         Returns:
@@ -141,7 +141,7 @@ class BaseMetric(Recorder):
 
         Raises:
             FleetMetricsError: as `fleetmetrics.BaseMetric.compute`.
-            Exception: what ``compute_metrics`` raised, on every worker.
+            Exception: the error of ``compute_metrics``, on every worker.
         """
         name, asked = type(self).__name__, arrangement.get()
         channel = (asked.channel or get_communicator()).among(group)
@@ -178,7 +178,7 @@ class BaseMetric(Recorder):
 
 
 def as_dicts(data_samples: Iterable[Any]) -> list[Any]:
-    """Data samples as dicts, those that have a ``to_dict``; all others as they are."""
+    """Data samples as dicts if they have a ``to_dict``; others unchanged."""
     return [sample.to_dict() if hasattr(sample, "to_dict") else sample for sample in data_samples]
 
 

@@ -30,7 +30,7 @@ class Evaluator(Resumable):
         metrics: a metric or a configuration, or a sequence of them. A configuration is a dict of the class's arguments
             and its name in `METRICS` as ``type``: ``dict(type="Accuracy", topk=(1, 5))``.
         sampler: as in `fleetmetrics.BaseMetric`.
-        collect_mode: how the workers' records are put in order without a sampler. "batch" or "auto": batch by batch,
+        collect_mode: the order of the workers' records without a sampler. "batch" or "auto": batch by batch,
             as `paddle.io.DistributedBatchSampler` deals them; "unzip": one sample from each rank in turn, as in
             MMEngine, which is wrong for that sampler; "cat": rank after rank.
 
@@ -64,7 +64,7 @@ class Evaluator(Resumable):
 
     @property
     def dataset_meta(self) -> dict[str, Any] | None:
-        """What the metrics know about the data set; setting it sets theirs."""
+        """The metrics' facts about the data set; setting it sets theirs."""
         return self._dataset_meta
 
     @dataset_meta.setter
@@ -79,10 +79,10 @@ class Evaluator(Resumable):
         Args:
             data_samples: predictions and ground truth: for each sample a dict or an object with ``to_dict()``, or for
                 the whole batch a dict of arrays or tensors whose first axis is the sample.
-            data_batch: what the data loader yielded.
+            data_batch: the data loader's batch.
 
         Raises:
-            InvalidInputError: if the arrays of a batch differ in length.
+            InvalidInputError: the arrays of a batch differ in length.
         """
         if isinstance(data_samples, Mapping):
             data_samples = rows(data_samples)
@@ -104,19 +104,19 @@ class Evaluator(Resumable):
 
         Args:
             size: the number of samples in the whole data set; any further ones are padding.
-            group: of which workers; only these call it, see `fleetmetrics.Communicator.among`. None: all.
+            group: the workers to compute over; only these call it, see `fleetmetrics.Communicator.among`. None: all.
             timeout: seconds to wait for the others; None: ``FLEETMETRICS_TIMEOUT``, else 1,800.
 
         Returns:
             Values by name, the same on every worker.
 
         Raises:
-            InvalidInputError: if two results have the same name; else as `BaseMetric.evaluate`.
+            InvalidInputError: two results have the same name; else as `BaseMetric.evaluate`.
         """
         return _evaluate_together({"": self}, {"": size}, group, timeout)
 
     def evaluate_local(self) -> dict[str, Any]:
-        """Values by name over what this worker has processed, padding included; the results are kept."""
+        """Return values by name over this worker's samples, padding included; the results are kept."""
         fed = self._fed()
         shares = [each.metric.share(None, "cat", None) for each in fed if each.joins]
         values = iter(gather("Evaluator.evaluate_local", lambda: shares, LocalCommunicator()))
@@ -140,8 +140,8 @@ class Evaluator(Resumable):
             data_samples: all of them, in the same order on every worker; or a file, a folder, or a pattern such as
                 "predictions/*.parquet", in any format of `fleetmetrics.files`. A column is a field; a dot in its name,
                 a struct, or an object of JSON is a dict in a dict.
-            data: what the data loader would yield for each, or None.
-            chunk_size: how many samples are processed at once.
+            data: the data loader's item for each sample, or None.
+            chunk_size: how many samples to process at once.
             allow_pickle: whether to read ".pkl" files, too, which can run any code.
             group: as in `evaluate`; its workers share the work.
             timeout: as in `evaluate`.
@@ -152,7 +152,7 @@ class Evaluator(Resumable):
         Raises:
             AssertedInputError: (an AssertionError) if data and samples differ in length.
             InvalidInputError: if ``chunk_size`` is not a positive integer; else as `evaluate`.
-            DataError: if there is no such file, or one is not what its name says; it names file and row.
+            DataError: if a file does not exist, or its format is not that of its name; the error names file and row.
         """
         channel = get_communicator().among(group)
         size = 0
@@ -190,7 +190,7 @@ class Evaluator(Resumable):
         self._pass.reset()
 
     def settings(self) -> dict[str, Any]:
-        """What a checkpoint compares: what it and its metrics were told, as far as that is plain and public."""
+        """The settings that a checkpoint compares: its own and its metrics', if plain values and public."""
         return {"collect_mode": self.collect_mode, "metrics": list(map(plain_settings, self.metrics))}
 
     def _recorders(self) -> list[Any]:
@@ -203,7 +203,7 @@ class Evaluator(Resumable):
         for each, columns in zip(self._fed(), given):
             each.results[:] = chain(*[batch[0] for batch in columns.batches])
 
-    # What an evaluation is made of
+    # The parts of an evaluation
 
     def shares(self, size: int | None) -> list[Share]:
         """The metrics' parts of an exchange, except for those that override ``evaluate``."""
@@ -271,7 +271,7 @@ class Evaluators(Dict[str, Evaluator]):
 def _merged(
     fed: Iterable[FedMetric], values: Iterator[dict[str, Any]], ask: Callable[[FedMetric], dict[str, Any]]
 ) -> dict[str, Any]:
-    """The values of all metrics: of those that join the exchange the next ones, of others what they answer."""
+    """The values of all metrics: the next ones for those that join the exchange, their own answers for others."""
     merged: dict[str, Any] = {}
     for each in fed:
         for name, value in (next(values) if each.joins else ask(each)).items():

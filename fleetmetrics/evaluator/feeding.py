@@ -1,4 +1,4 @@
-"""How an `Evaluator` feeds its metrics with batches of samples, and asks them."""
+"""How an `Evaluator` feeds its metrics with batches of samples, and computes them."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ class FedMetric:
         return getattr(self.metric, "results", [])
 
     def ask(self, size: int | None, asked: Arrangement) -> dict[str, Any]:
-        """What its own ``evaluate`` returns."""
+        """Call its own ``evaluate``."""
         peers = [kind.__module__ for kind in type(self.metric).__mro__ if kind.__name__ == "BaseMetric"]
         if any(peer.startswith("mmengine.") for peer in peers) and get_communicator().world_size > 1:
             raise InvalidInputError(
@@ -112,7 +112,7 @@ class FedMetric:
             arrangement.reset(token)
 
     def ask_alone(self) -> dict[str, Any]:
-        """What its own ``evaluate`` returns for this worker alone; its records are restored afterwards."""
+        """Call its own ``evaluate`` for this worker alone; restore its records afterwards."""
         kept = list(self.results)
         try:
             with set_communicator(LocalCommunicator()):

@@ -14,11 +14,11 @@ __all__ = ["ENGINE", "METRICS", "PRETRAIN", "Registry"]
 class Registry:
     """Classes by name (``module_dict``), modelled on MMEngine's ``Registry``.
 
-    A name is looked for here, then in the parent; ``"scope.Name"`` is that of the scope.
+    A name is searched for here, then in the parent; ``"scope.Name"`` is searched for in that scope.
 
     Args:
-        name: what it holds, for errors.
-        parent: the registry whose classes have their names here, too, unless one of these is given to another class.
+        name: the kind of its entries, for errors.
+        parent: the registry whose names are also valid here, unless this one gives a name to another class.
         scope: the name of this registry among its parents and their children.
 
     Examples:
@@ -140,7 +140,7 @@ class Registry:
 
 
 ENGINE = Registry("metric", scope="mmengine")
-#: The package's own, which ``"mmpretrain.Accuracy"`` means even where `METRICS` has another ``Accuracy``.
+#: The package's own: ``"mmpretrain.Accuracy"`` is one of these even if `METRICS` has another ``Accuracy``.
 PRETRAIN = Registry("metric", parent=ENGINE, scope="mmpretrain")
 #: The metrics that `fleetmetrics.evaluator.Evaluator` makes from configurations.
 METRICS = Registry("metric", parent=PRETRAIN)

@@ -149,7 +149,7 @@ def histogram_counts(cells: Any, edges: Any) -> HistogramCounts:
 def throughput(number: Any, seconds: Any) -> float:
     """Samples per second over all workers, which run side by side, so that the slowest sets the time.
 
-    Formula: ``sum over workers of n / max over workers of t``.
+    Formula: ``sum_i n_i / max_i t_i`` over the workers i.
 
     Args:
         number: samples processed by all workers.

@@ -1,13 +1,13 @@
 """Areas under the ROC and the precision-recall curve, from the histograms of the scores of both classes.
 
-A histogram does not say how the samples of one bucket are ordered. The values count them as tied; the bounds are
-what the worst and the best order would give.
+A histogram does not say how the samples of one bucket are ordered. The values count them as tied; the bounds are those
+of the worst and the best order.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Sequence
 
 import numpy as np
 
@@ -26,10 +26,10 @@ __all__ = [
 
 
 class BoundedArea(NamedTuple):
-    """An area, and the lowest and highest that any order inside the buckets could give.
+    """An area, with the lowest and the highest area over all orders inside the buckets.
 
     Args:
-        value: the area with the samples of a bucket tied; of several classes, where each is wanted, an array.
+        value: the area with the samples of a bucket tied; an array if there is one for each class.
         low: at most the area of the raw scores.
         high: at least the area of the raw scores.
     """
@@ -39,6 +39,8 @@ class BoundedArea(NamedTuple):
     high: Any
 
 
+#: The number of histograms that a processor's cache holds.
+_TOGETHER = 32
 #: A histogram of the scores of a class.
 HISTOGRAM = weights("buckets", flat=True)
 
@@ -78,7 +80,7 @@ def auc_from_histogram(
         negative: the same for label 0, equally long.
         max_fpr: in (0, 1]; None: 1, the whole area.
         zero_division: the value if a class has no samples, without a warning; nan: nan, with `UndefinedMetricWarning`;
-            None: 0.5 with that warning, as Paddle has it.
+            None: 0.5 with that warning, as in Paddle.
 
     Raises:
         InvalidInputError: shapes differ, a weight is negative or not finite, or ``max_fpr`` is out of range.
@@ -101,9 +103,9 @@ def auc_bounds(
 
         low, high = value -+ sum_b positive[b] * negative[b] / (2 * sum(positive) * sum(negative))
 
-    With ``max_fpr`` the standardised areas under these two staircases. Some order reaches each bound, so none is
-    narrower. Of integers the whole area's are correctly rounded; others are good to a relative 1e-12. Arguments:
-    `auc_from_histogram`.
+    With ``max_fpr`` the standardised areas under these two staircases. Some order reaches each bound, so no narrower
+    bounds exist. For integers, the bounds of the whole area are correctly rounded; others are accurate to a relative
+    1e-12. Arguments: `auc_from_histogram`.
 
     Source: Fawcett, "An introduction to ROC analysis", Pattern Recognition Letters 27 (2006), section 5.1 (the
     optimistic and the pessimistic order of ties).
@@ -134,18 +136,44 @@ def _areas_of_counts(positive: np.ndarray, negative: np.ndarray) -> BoundedArea 
     if not pairs:
         return None
     if 2 * pairs < 2**63:
-        below = negative.cumsum()
-        right_or_tied, tied = int(np.dot(below, positive)), int(np.dot(negative, positive))  # integers: exact
+        right_or_tied, tied = map(int, _in_order(positive, negative))
     else:
         used = np.flatnonzero(positive)
         rows = zip(positive[used].tolist(), negative[used].tolist(), np.cumsum(negative.astype(object))[used])
         right_or_tied, tied = map(sum, zip(*[(p * b, p * n) for p, n, b in rows]))
+    return _of_pairs(right_or_tied, tied, pairs)
+
+
+def _in_order(positive: np.ndarray, negative: np.ndarray) -> tuple[Any, Any]:
+    """How many pairs are in the right order or tied, and how many are tied, by histogram ``[..., buckets]``: exact."""
+    below = negative.cumsum(-1)
+    return np.einsum("...b,...b", below, positive), np.einsum("...b,...b", negative, positive)
+
+
+def _of_pairs(right_or_tied: Any, tied: Any, pairs: Any) -> BoundedArea:
     twice, pairs = 2 * right_or_tied - tied, 2 * pairs
     return BoundedArea(twice / pairs, (twice - tied) / pairs, (twice + tied) / pairs)
 
 
+def areas_of_many(
+    positive: np.ndarray | Sequence[np.ndarray], negative: np.ndarray | Sequence[np.ndarray]
+) -> BoundedArea:
+    """The areas of several histograms of counts, each ``[buckets]``; nan where a class has no samples."""
+    found = np.full((3, len(positive)), np.nan)
+    for start in range(0, len(positive), _TOGETHER):
+        block = slice(start, start + _TOGETHER)
+        p, n = np.asarray(positive[block]), np.asarray(negative[block])
+        used = np.flatnonzero((p + n).any(axis=0))
+        p, n = p[:, used], n[:, used]
+        pairs = p.sum(axis=1) * n.sum(axis=1).astype(np.float64)
+        found[:, block] = _of_pairs(*_in_order(p, n), np.where(pairs > 0, pairs, np.nan))
+        for place in np.flatnonzero(pairs >= 2**51).tolist():  # more than a float counts exactly
+            found[:, start + place] = _areas(positive[start + place], negative[start + place], 1.0)
+    return BoundedArea(*found)
+
+
 def _areas_of_weights(positive: np.ndarray, negative: np.ndarray, max_fpr: float) -> BoundedArea | None:
-    # Powers of two keep products in the range of a float; fsum: the same bits whatever the machine's vector width.
+    # Powers of two keep products in the range of a float; fsum gives the same bits for any vector width.
     positive, negative = (np.ldexp(each, -np.frexp(each.max(initial=0.0))[1]) for each in (positive, negative))
     positives, negatives = exact_sum(positive), exact_sum(negative)
     if not positives or not negatives:
@@ -196,12 +224,12 @@ def average_precision_bounds(positive: Any, negative: Any, zero_division: float 
 
     Formula: for the highest value the positive samples of a bucket are tied and score above its negative ones:
     ``precision = TP / (TP + FP')``, with the positives down to and including this bucket and the negatives before it.
-    For the lowest they score below its negative ones, one after the other: of counts the i-th has the precision ``(TP'
-    + i) / (TP' + i + FP)``. A histogram of weights does not tell how the weight is split among the samples of a bucket;
-    the lowest value is then that of infinitely many light ones, the integral over i.
+    For the lowest value they score below its negative ones, one after the other: for counts, the i-th has the precision
+    ``(TP' + i) / (TP' + i + FP)``. A histogram of weights does not say how the weight is split among the samples of a
+    bucket; the lowest value is then that of infinitely many light samples, the integral over i.
 
-    Some order, ties allowed, reaches each bound of counts and the highest of weights; no samples fall below the lowest.
-    Arguments: `average_precision_from_histogram`; integers are taken for numbers of samples.
+    Some order, ties allowed, reaches both bounds of counts and the highest bound of weights; no samples give less than
+    the lowest bound. Arguments: `average_precision_from_histogram`; integers are taken for numbers of samples.
 
     Source: McSherry and Najork, "Computing information retrieval performance measures efficiently in the presence of
     tied scores", ECIR 2008.
@@ -242,7 +270,7 @@ class _Top(NamedTuple):
     true_positive: np.ndarray
     false_positive: np.ndarray
     highest: np.ndarray  #: the precision of a bucket's positives, if they score above its negatives
-    last: np.ndarray  #: that of the last positive, below all negatives; arbitrary where there is none
+    last: np.ndarray  #: that of the last positive, below all negatives; arbitrary without a positive
     total: float  #: all positives, correctly rounded
     counts: bool  #: whether a number is one of samples
 

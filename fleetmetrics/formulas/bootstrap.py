@@ -19,13 +19,13 @@ class BootstrapResult(NamedTuple):
     """A value and its uncertainty.
 
     Args:
-        value: over the samples as they are.
-        mean: of the replicates.
+        value: over the original samples.
+        mean: the mean of the replicates.
         std: their standard deviation, an estimate of the value's standard error.
         low: lower end of the interval.
         high: its upper end.
-        confidence: how often such an interval is meant to hold the true value.
-        replicates: the value in each replicate, float64 ``[replicates]`` (of arrays ``[replicates, ...]``); nan where
+        confidence: the share of such intervals that should contain the true value.
+        replicates: the value in each replicate, float64 ``[replicates]`` (for arrays ``[replicates, ...]``); nan if
             undefined.
         seed: of the resampling.
         drawn: the number of samples drawn by each replicate, int64 ``[replicates]``, a fingerprint of the samples; None
@@ -86,22 +86,22 @@ def bootstrap_result(
 ) -> BootstrapResult:
     """Make an interval from the values of the replicates.
 
-    Formula: the percentiles ``(1 - confidence) / 2`` and ``(1 + confidence) / 2`` of the replicates, between order
-    statistics by linear interpolation; ``std`` divides by one less than there are. Replicates in which the value is
-    undefined are left out, with a warning.
+    Formula: the percentiles ``(1 - confidence) / 2`` and ``(1 + confidence) / 2`` of the replicates, with linear
+    interpolation between order statistics; ``std`` divides by the number of replicates minus one. Replicates with an
+    undefined value are left out, with a warning.
 
     Source: Efron and Tibshirani, An Introduction to the Bootstrap (1993), chapters 6 and 13.
 
     Args:
-        value: over the samples as they are, a number or an array.
+        value: over the original samples, a number or an array.
         replicates: the values of the replicates, float64 of one more axis, in front; at least 1.
         seed: of the resampling.
-        drawn: how many samples each replicate has drawn, int64 ``[replicates]``; None if they are not told apart.
+        drawn: the number of samples drawn by each replicate, int64 ``[replicates]``; None if samples have no ids.
         confidence: between 0 and 1.
         metric: name of the metric, for the warning.
 
     Returns:
-        The result; nan where no replicate is defined, and for ``std`` also where one alone is.
+        The result; nan if no replicate is defined, and ``std`` is also nan if only one is.
 
     Examples:
         >>> result = bootstrap_result(2.0, [1.0, 2.0, 3.0], seed=0, drawn=[9, 10, 12], confidence=0.5)
@@ -123,7 +123,7 @@ def bootstrap_result(
 
 
 def summary(table: np.ndarray, confidence: float) -> tuple[Any, Any, Any, Any]:
-    """Mean, standard deviation and percentiles over the first axis, without what is undefined."""
+    """Mean, standard deviation and percentiles over the first axis, without undefined values."""
     columns = table.reshape(len(table), -1)
     found = np.full((4, columns.shape[1]), np.nan)
     for place, column in enumerate(columns.T):

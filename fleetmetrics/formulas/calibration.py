@@ -85,7 +85,7 @@ def brier_score(squared_error: Any, total: Any, zero_division: float = math.nan)
     centers=numbers("bins"),
 )
 def brier_decomposition(number: Any, probability: Any, squared_deviation: Any, centers: Any) -> BrierParts:
-    """Reliability, resolution and uncertainty of the Brier score, and the parts due to unequal predictions in a bin.
+    """Reliability, resolution and uncertainty of the Brier score, and the parts due to different predictions in a bin.
 
     Formula: with weight n_k, mean prediction p_k and rate y_k of bin k, and the rate y of all n samples,
 
@@ -123,7 +123,7 @@ def brier_decomposition(number: Any, probability: Any, squared_deviation: Any, c
         return float(np.sum(weight * values) / total)
 
     reliability, resolution = mean_of((mean - actual) ** 2), mean_of((actual - rate) ** 2)
-    # The rate of the zeros from their own sum: 1 - rate would lose the digits of a rate close to 1.
+    # Compute the rate of the zeros from their own sum: 1 - rate would lose the digits of a rate close to 1.
     uncertainty = rate * (float(number[0].sum()) / total)
     within = mean_of(variance), 2 * mean_of(covariance)
     parts = [reliability, -resolution, uncertainty, within[0], -within[1]]

@@ -54,11 +54,11 @@ def auc_of_classes(
     Args:
         histogram: ``[classes, 2, buckets]``, weight by class, by whether the sample belongs to it (0 or 1), and by
             bucket, rising scores; int64 or float64. Another shape raises `InvalidInputError`.
-        average: ``"macro"``, ``"weighted"`` or ``"micro"``; None (or ``"none"``): a value per class.
+        average: ``"macro"``, ``"weighted"`` or ``"micro"``; None (or ``"none"``) for a value per class.
         max_fpr: see `auc_from_histogram`.
         zero_division: the value of a class that no sample, or every sample, belongs to; nan leaves it out of the
             average, with an `UndefinedMetricWarning` that names it.
-        bounds: whether to add the bounds, of each class or averaged.
+        bounds: whether to add the bounds, for each class or averaged.
         of: what an entry stands for, for the warning.
 
     Returns:
@@ -153,7 +153,7 @@ def _pooled(table: np.ndarray) -> np.ndarray:
 
 
 def _total(weights: np.ndarray) -> float:
-    """The sum; for floats the same bits whatever the machine's vector width."""
+    """The sum; for floats, the same bits for any vector width."""
     return exact_sum(weights) if weights.dtype.kind == "f" else float(exact_total(weights))
 
 

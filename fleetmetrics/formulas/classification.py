@@ -104,7 +104,7 @@ def log_loss(log_likelihood: Any, total: Any, average: str | None = "macro", zer
     Args:
         log_likelihood: ``sum(w * ln(q))``, at most 0; with several labels ``[labels]``.
         total: of the same shape.
-        average: of several labels: ``"macro"``, the mean of the losses, without labels that have no samples;
+        average: for several labels: ``"macro"``, the mean of the losses, without labels that have no samples;
             ``"micro"``, the quotient of the totals; None or ``"none"``, an array.
         zero_division: see the module.
 
@@ -112,7 +112,7 @@ def log_loss(log_likelihood: Any, total: Any, average: str | None = "macro", zer
         >>> log_loss(-1.0, 4)
         0.25
     """
-    # 0.0 and not -0.0 where all is certain
+    # 0.0, not -0.0, if all predictions are certain and right
     if np.ndim(log_likelihood) == 0:
         return ratio.bare(0.0 - as_number(log_likelihood), total, "log_loss", zero_division)
     if average == "micro":
@@ -188,7 +188,7 @@ def balanced_accuracy(confusion: Any, adjusted: bool = False, zero_division: flo
         support = one.sum(axis=1)
         shares = one.diagonal()[support != 0] / support[support != 0]
         if adjusted and len(shares) <= 1:
-            return stand_in("balanced_accuracy", "one class only is true, which leaves no chance", zero_division)
+            return stand_in("balanced_accuracy", "one class only is true, so chance is undefined", zero_division)
         chance = 1 / len(shares) if adjusted else 0.0
         values.append((shares.mean() - chance) / (1 - chance))
     return float(np.mean(values))
@@ -199,7 +199,7 @@ def cohen_kappa(confusion: Any, weights: str | None = None, zero_division: float
     """Agreement of prediction and label beyond chance, in [-1, 1]; 0 is chance.
 
     Formula: ``1 - sum_ij(d[i, j] * n[i, j]) / sum_ij(d[i, j] * t[i] * p[j] / n)``, where t and p are the sums of rows
-    and columns. Undefined if a single class is both true and predicted.
+    and columns. Undefined if one class is both the only true and the only predicted one.
 
     Args:
         confusion: ``[classes, classes]``.
@@ -226,7 +226,7 @@ def cohen_kappa(confusion: Any, weights: str | None = None, zero_division: float
         apart = np.abs(place[:, None] - place).astype(object) ** {"linear": 1, "quadratic": 2}[weights]
         observed, expected = np.sum(apart * matrix), t.dot(apart).dot(p)
     if not expected:
-        return stand_in("cohen_kappa", "one class only is both true and predicted", zero_division)
+        return stand_in("cohen_kappa", "only one class is true and predicted", zero_division)
     return float((expected - total * observed) / expected)
 
 
@@ -236,8 +236,8 @@ def matthews_correlation(confusion: Any, zero_division: float = math.nan) -> flo
 
     Formula: ``(c * n - t.p) / sqrt((n**2 - p.p) * (n**2 - t.t))``, where c is the number of correct samples, n of all,
     and t and p are the sums of rows and columns; the sums are exact, for weights too. The matrices of ``[labels, 2,
-    2]`` are added up first, as in torchmetrics. Undefined if a single class is true, or predicted; scikit-learn has 0
-    there.
+    2]`` are added up first, as in torchmetrics. Undefined if only one class is true, or only one is predicted;
+    scikit-learn returns 0.
 
     Examples:
         >>> matthews_correlation([[3, 1], [1, 3]])

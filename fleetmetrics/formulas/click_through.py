@@ -48,7 +48,7 @@ def predicted_click_through_rate(predicted: Any, total: Any, zero_division: floa
 
 @given(predicted=amount, clicks=amount, total=amount, zero_division=stand_in_value)
 def calibration_ratio(predicted: Any, clicks: Any, total: Any, zero_division: float = math.nan) -> float:
-    """Predicted clicks per actual click: above 1 where the model promises too many; undefined without clicks.
+    """Predicted clicks per actual click: above 1 if the model predicts too many; undefined without clicks.
 
     Formula: ``sum(w * p) / sum(w * y)``.
 
@@ -78,7 +78,7 @@ def copc(clicks: Any, predicted: Any, total: Any, zero_division: float = math.na
 def normalized_entropy(
     log_likelihood: Any, clicks: Any, total: Any, zero_division: float = math.nan, *, others: Any = None
 ) -> float:
-    """Log loss relative to that of always predicting the actual rate: below 1 where the model knows more.
+    """Log loss divided by that of always predicting the actual rate: below 1 if the model knows more.
 
     Formula: ``sum(w * ln(q)) / sum(w * (y * ln(r) + (1 - y) * ln(1 - r)))``, where q is the probability predicted for
     the true label and ``r = sum(w * y) / sum(w)``. Undefined if all labels are equal.
@@ -87,7 +87,7 @@ def normalized_entropy(
         log_likelihood: ``sum(w * ln(q))``, at most 0.
         clicks: see the module, also for ``total`` and ``zero_division``.
         total: used for ``others``.
-        zero_division: where undefined.
+        zero_division: see the module.
         others: number (or weight) of the samples labelled 0; None: ``total - clicks``, which loses small weights.
 
     Examples:
@@ -126,15 +126,18 @@ def bucket_error(
     max_span: float = 0.01,
     relative_error_bound: float = 0.05,
 ) -> float:
-    """Mean relative error of the predicted rate over groups of buckets with enough samples to tell.
+    """Mean relative error of the predicted rate over groups of buckets with enough samples.
 
-    Bucket i of n stands for the rate ``i / n``. Neighbouring buckets are grouped from the left; a group is complete
-    once its predicted rate, ``c = sum(i / n * w) / sum(w)``, is certain enough:
+    Formula: ``sum_g n_g * |y_g / c_g - 1| / sum_g n_g`` over the complete groups, with the weight ``n_g = sum(w)``, the
+    actual rate ``y_g = sum(w * y) / sum(w)`` and the predicted rate ``c_g = sum(w * i / n) / sum(w)`` of group g.
+
+    Bucket i of n represents the rate ``i / n``. Neighbouring buckets are grouped from the left; a group is complete
+    once its predicted rate is certain enough:
 
         sqrt((1 - c) / (c * sum(w))) < relative_error_bound
 
-    A group that spans more than ``max_span`` before it is complete is dropped. The value is the mean of ``|actual rate
-    / c - 1|`` over the complete groups, weighted by their samples; undefined without one (Paddle has 0).
+    A group that spans more than ``max_span`` before it is complete is dropped. Undefined without a complete group
+    (Paddle returns 0).
 
     Args:
         positive: ``[buckets]``, number or weight of the samples with label 1 by bucket of equal width in [0, 1].

@@ -1,4 +1,4 @@
-"""Metrics of one class or label at a time, from a confusion matrix: precision, recall and their kin.
+"""Metrics of one class or label at a time, from a confusion matrix: precision, recall and similar ones.
 
 ``confusion`` is ``[classes, classes]``, rows true and columns predicted, or one matrix per label, ``[labels, 2, 2]``,
 each ``[[tn, fp], [fn, tp]]``, as in scikit-learn: counts or weights, finite and at least 0, else `InvalidInputError`.
@@ -97,7 +97,7 @@ def _elsewhere(matrix: np.ndarray) -> np.ndarray:
 
 @given(confusion=matrix(labels=True), average=AVERAGES, zero_division=stand_in_value)
 def precision(confusion: Any, average: str | None = "macro", zero_division: float = math.nan) -> Any:
-    """Share of the samples predicted to be of a class that are: ``tp / (tp + fp)``.
+    """Share of the predictions of a class that are correct: ``tp / (tp + fp)``.
 
     Examples:
         >>> precision([[3, 1], [2, 4]], "binary")
@@ -109,7 +109,7 @@ def precision(confusion: Any, average: str | None = "macro", zero_division: floa
 
 @given(confusion=matrix(labels=True), average=AVERAGES, zero_division=stand_in_value)
 def recall(confusion: Any, average: str | None = "macro", zero_division: float = math.nan) -> Any:
-    """Share of the samples of a class that are predicted to be: ``tp / (tp + fn)``; sensitivity, true positive rate.
+    """Share of the samples of a class that are predicted as it: ``tp / (tp + fn)``; sensitivity, true positive rate.
 
     Examples:
         >>> recall([[3, 1], [2, 6]], None).tolist()
@@ -121,7 +121,7 @@ def recall(confusion: Any, average: str | None = "macro", zero_division: float =
 
 @given(confusion=matrix(labels=True), average=AVERAGES, zero_division=stand_in_value)
 def specificity(confusion: Any, average: str | None = "macro", zero_division: float = math.nan) -> Any:
-    """Share of the samples of other classes that are predicted to be: ``tn / (tn + fp)``; true negative rate.
+    """Share of the samples of other classes not predicted as the class: ``tn / (tn + fp)``; true negative rate.
 
     Examples:
         >>> specificity([[3, 1], [2, 4]], "binary")
@@ -133,7 +133,7 @@ def specificity(confusion: Any, average: str | None = "macro", zero_division: fl
 
 @given(confusion=matrix(labels=True), average=AVERAGES, zero_division=stand_in_value)
 def jaccard(confusion: Any, average: str | None = "macro", zero_division: float = math.nan) -> Any:
-    """Intersection over union of the samples of a class and those predicted to be: ``tp / (tp + fp + fn)``.
+    """Intersection over union of the samples of a class and those predicted as it: ``tp / (tp + fp + fn)``.
 
     Examples:
         >>> jaccard([[3, 1], [2, 4]], None).tolist()
@@ -154,7 +154,7 @@ def f_beta(confusion: Any, average: str | None = "macro", zero_division: float =
         confusion: see the module, and for ``average`` and ``zero_division``.
         average: one of those.
         zero_division: of a class that is neither true nor predicted.
-        beta: how much more recall matters than precision, at least 0.
+        beta: the importance of recall relative to precision, at least 0.
 
     Examples:
         >>> f_beta([[3, 1], [2, 4]], "binary", beta=1)
@@ -180,7 +180,7 @@ def averaged(
     average: str | None,
     zero_division: float,
 ) -> Any:
-    """Average the quotients of the classes' counts; ``reason`` says of which class the denominator is 0."""
+    """Average the quotients of the classes' counts; ``reason`` describes a class whose denominator is 0."""
     warns, every = math.isnan(zero_division), f"every {counts.entry} is {reason}"
     average = _average(average, len(counts.tp))
     of_one = average in ("binary", "micro")
@@ -245,13 +245,13 @@ def stat_scores(confusion: Any, average: str | None = None) -> np.ndarray:
 
 @given(confusion=matrix(labels=True), normalize=one_of("true", "pred", "all", None), zero_division=stand_in_value)
 def normalized_confusion(confusion: Any, normalize: str | None = None, zero_division: float = math.nan) -> np.ndarray:
-    """A confusion matrix as shares (float64) of its rows, its columns or all samples; each label's matrix by itself.
+    """A confusion matrix as shares (float64) of its rows, its columns or all samples; each label's matrix separately.
 
     Args:
         confusion: see the module.
         normalize: divide by the sum of the row (``"true"``), the column (``"pred"``) or the matrix (``"all"``); None:
             do not divide.
-        zero_division: entries of an empty row, column or matrix; scikit-learn has 0 there.
+        zero_division: entries of an empty row, column or matrix; scikit-learn uses 0.
 
     Examples:
         >>> normalized_confusion([[3, 1], [2, 2]], "true").tolist()
@@ -289,7 +289,7 @@ def precision_recall_f1(
     Source: Manning, Raghavan and Schuetze, Introduction to Information Retrieval (2008), sections 8.3 and 13.6.
 
     Args:
-        true_positive: ``[classes]``, how often the class was predicted where it is true.
+        true_positive: ``[classes]``, how often a class was predicted correctly.
         predicted: ``[classes]``, how often it was predicted.
         actual: ``[classes]``, how often it is true.
         total: number of samples. With `UndefinedMetricWarning`: without any, the first three are nan; precision is 0 if

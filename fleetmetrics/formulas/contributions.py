@@ -1,6 +1,6 @@
-"""Where the difference of two values comes from: what each slice adds to it, by its share and by its own change.
+"""Parts of the difference of two values: the contribution of each slice, by its share and by its own change.
 
-What slices add is exact: it adds up to the difference of what the slices are worth together, but for rounding.
+The contributions add up to the difference of the values over all slices, except for rounding.
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ import numpy as np
 
 __all__ = ["Contributions", "of_areas", "of_quotients", "of_sums"]
 
-#: Places and weights between 0 and 1 at which slopes are looked at: exact for polynomials of degree 39.
+#: Places between 0 and 1 at which slopes are evaluated, and their weights: exact for polynomials of degree 39.
 _PLACES, _WEIGHTS = np.polynomial.legendre.leggauss(20)
 
 
 class Contributions(NamedTuple):
-    """What each slice adds to new less old: arrays ``[slices]``.
+    """The contribution of each slice to new minus old: arrays ``[slices]``.
 
     Args:
-        mix: because its share has changed, and it is better or worse than the whole.
-        within: because its own value has changed.
+        mix: from the change of its share, if it is better or worse than the whole.
+        within: from the change of its own value.
     """
 
     mix: np.ndarray
@@ -33,20 +33,20 @@ def of_quotients(
     value: Callable[[float], float] = float,
     slope: Callable[[float], float] = lambda _: 1.0,
 ) -> Contributions:
-    """Of a value that is a quotient of two sums over slices, or a function of such a quotient.
+    """Contributions to a value that is a quotient of two sums over slices, or a function of such a quotient.
 
-    Formula: with the share ``w`` of a slice in the denominator, its quotient r and R of the whole, and d for new less
-    old, ``mix = dw (mean(r) - mean(R))`` and ``within = mean(w) dr``, where the mean is that of new and old. Both add
-    up to dR. Of a function of R, they are multiplied with its secant. A slice that is on one side only has the same
-    quotient on the other, with the share 0.
+    Formula: with the share ``w`` of a slice in the denominator, its quotient r, the quotient R of the whole, and d for
+    new minus old, ``mix = dw (mean(r) - mean(R))`` and ``within = mean(w) dr``, where the mean is that of new and old.
+    Both add up to dR. For a function of R, they are multiplied by its secant. A slice on one side only has the same
+    quotient on the other side, with the share 0.
 
     Source: Kitagawa, "Components of a difference between two rates", Journal of the American Statistical Association 50
     (1955).
 
     Args:
         new: the numerators and the denominators, ``[slices]`` each.
-        old: the same of the same slices.
-        value: of the quotient.
+        old: the same for the same slices.
+        value: the metric's value as a function of the quotient.
         slope: its derivative.
 
     Examples:
@@ -65,21 +65,21 @@ def of_quotients(
 
 
 def _quotients(numerator: Any, denominator: Any) -> tuple[np.ndarray, float, np.ndarray]:
-    """The quotients, nan where there is none; that of the whole; and the shares."""
+    """The quotients, nan if undefined; that of the whole; and the shares."""
     n, d = np.asarray(numerator, np.float64), np.asarray(denominator, np.float64)
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.where(d != 0, n / d, np.nan), float(n.sum() / d.sum()), d / d.sum()
 
 
 def of_areas(new: Any, old: Any) -> Contributions:
-    """Of the area under the ROC curve: what the slice's own positives and negatives add by where they have moved.
+    """Contributions to the area under the ROC curve, by the moves of a slice's positives and negatives.
 
     Formula: scores are replaced by their ranks among all rows of their side, which leaves both areas as they are. With
     p and n the distributions of the ranks of positives and of negatives, the area is ``B(p, n)``, the share of pairs in
     the right order, linear in each, and so ``dA = B(dp, mean(n)) + B(mean(p), dn)``, where the mean is that of new and
-    old. Both parts are quotients of sums over slices, of which `of_quotients` says what each adds: ``within`` is how
-    far the slice's positives have risen, and its negatives fallen, among all rows of both sides. A pair of two slices
-    counts for the one whose row has moved.
+    old. Both parts are quotients of sums over slices, and `of_quotients` gives the contribution of each slice:
+    ``within`` is how far the slice's positives have risen, and its negatives fallen, among all rows of both sides. A
+    pair of two slices counts for the slice whose row has moved.
 
     Args:
         new: by slice the numbers, or weights, of samples labelled 0 and 1 by bucket of their scores,
@@ -115,7 +115,7 @@ def _share_below(rank: np.ndarray, rows: np.ndarray, ranks: np.ndarray) -> np.nd
 
 
 def of_sums(new: Any, old: Any, new_rows: Any, old_rows: Any, slopes: Callable[..., Sequence[float]]) -> Contributions:
-    """Of a value that is another function of sums over slices, which does not change if all sums are doubled.
+    """Contributions to a value that is another function of sums over slices, unchanged if all sums are doubled.
 
     Formula: with S the sums per row of the whole, the difference is ``g . dS``, where g is the mean of the function's
     gradient on the straight way from old to new. S is the mean of the slices' sums per row x by their share w of rows,
@@ -126,9 +126,9 @@ def of_sums(new: Any, old: Any, new_rows: Any, old_rows: Any, slopes: Callable[.
     Args:
         new: the sums, ``[slices, sums]``.
         old: the same of the same slices.
-        new_rows: how many rows each slice has.
-        old_rows: the same of old.
-        slopes: of the sums the derivatives of the value by each.
+        new_rows: the number of rows of each slice.
+        old_rows: the same for old.
+        slopes: from the sums, the derivative of the value by each.
     """
     (one, one_whole, one_share), (other, other_whole, other_share) = _per_row(new, new_rows), _per_row(old, old_rows)
     one, other = np.where(np.isnan(one), other, one), np.where(np.isnan(other), one, other)

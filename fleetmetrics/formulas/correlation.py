@@ -1,9 +1,9 @@
 """Metrics that relate errors, or common variation, to the variation of the labels.
 
 Moments are those of `fleetmetrics.formulas.variance`, ``[3]`` or ``[4]``; weight and squares are at least 0, else
-`InvalidInputError`. Undefined if all labels (of a correlation: or all predictions) are equal, and without samples: then
-the value is ``zero_division``; nan, the default, comes with `UndefinedMetricWarning`. So does a value of squared
-deviations below 2.2e-308, where float64 has few digits.
+`InvalidInputError`. Undefined without samples, if all labels are equal, and for a correlation if all predictions are:
+the value is then ``zero_division``; nan, the default, comes with `UndefinedMetricWarning`. A value of squared
+deviations below 2.2e-308, where float64 has few digits, also comes with it.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def r2_score(
     Args:
         squared_error: the (weighted) sum of squared errors.
         label: the moments of the labels.
-        number: n, the number of samples, whatever their weights; used only where ``adjusted`` is not 0.
+        number: n, the number of samples, without their weights; used only if ``adjusted`` is not 0.
         adjusted: k, the number of independent regressors, at least 0.
         zero_division: see the module.
 
@@ -72,7 +72,7 @@ def r2_score(
 
 @given(error=moments(3, 4), label=moments(3, 4), zero_division=stand_in_value)
 def explained_variance(error: Any, label: Any, zero_division: float = math.nan) -> float:
-    """`r2_score` that forgives a constant bias, at most 1; takes the moments of the errors and of the labels.
+    """An `r2_score` that ignores a constant bias, at most 1; takes the moments of the errors and of the labels.
 
     Formula: ``1 - var(y - p) / var(y)``, weighted variances.
 
@@ -97,11 +97,7 @@ def pearson_correlation(comoments: Any, zero_division: float = math.nan, name: s
         comoments: ``[6]``: weight, mean of the predictions, mean of the labels, and the sums of the products of the
             deviations from them: pp, py, yy. Or ``[8]``, with the low words of means kept in two float64.
         zero_division: see the module.
-        name: what the warning calls it.
-
-    Examples:
-        >>> pearson_correlation([4.0, 2.0, 0.0, 8.0, 3.0, 2.0])
-        0.75
+        name: the name in the warning. Examples: >>> pearson_correlation([4.0, 2.0, 0.0, 8.0, 3.0, 2.0]) 0.75
     """
     weight, of_p, of_y, pp, py, yy, *rest = comoments.tolist()
     reason = _trouble(name, "labels", weight, of_y, yy, bool(rest))
@@ -125,11 +121,11 @@ def root_of_product(one: float, other: float) -> float:
     zero_division=stand_in_value,
 )
 def spearman_correlation(prediction: Any, label: Any, weight: Any = None, zero_division: float = math.nan) -> float:
-    """Spearman's rank correlation in [-1, 1]: Pearson's coefficient of the ranks, equal values sharing their mean rank.
+    """Spearman's rank correlation in [-1, 1]: Pearson's coefficient of the ranks; equal values share their mean rank.
 
     Formula: ``cov(r, s) / sqrt(var(r) * var(s))`` with the ranks r of the predictions and s of the labels. A sample of
-    weight w counts as w samples of weight 1: its rank is the weight below it plus half the weight level with it, its
-    own included.
+    weight w counts as w samples of weight 1: its rank is the weight below it plus half the weight tied with it, its own
+    included.
 
     Args:
         prediction: ``[n]`` numbers, without nan.

@@ -69,8 +69,8 @@ class PrecisionRecall(NamedTuple):
 def roc_curve(positive: Any, negative: Any, thresholds: Any, zero_division: float = math.nan) -> ROC:
     """The ROC curve over the thresholds that separate samples.
 
-    Formula: ``fpr[i]`` and ``tpr[i]`` are the shares of the negative and of the positive samples whose score is at
-    least ``thresholds[i]``. Empty buckets make no point: as `sklearn.metrics.roc_curve` with
+    Formula: ``fpr[i] = FP_i / N`` and ``tpr[i] = TP_i / P`` are the shares of the negative and of the positive samples
+    whose score is at least ``thresholds[i]``. Empty buckets have no point, as in `sklearn.metrics.roc_curve` with
     ``drop_intermediate=False``.
 
     Examples:
@@ -93,9 +93,9 @@ def precision_recall_curve(
 ) -> PrecisionRecall:
     """The precision-recall curve over the thresholds that separate samples.
 
-    Formula: ``precision[i]`` is the share of positive samples among those whose score is at least ``thresholds[i]``,
-    ``recall[i]`` the share of the positive samples among them. Empty buckets make no point: as
-    `sklearn.metrics.precision_recall_curve` with ``drop_intermediate=False``.
+    Formula: ``precision[i] = TP_i / (TP_i + FP_i)`` is the share of positive samples among those whose score is at
+    least ``thresholds[i]``, ``recall[i] = TP_i / P`` the share of the positive samples among them. Empty buckets have
+    no point, as in `sklearn.metrics.precision_recall_curve` with ``drop_intermediate=False``.
 
     Examples:
         >>> curve = precision_recall_curve([0, 1, 0, 1], [1, 1, 0, 0], [0.0, 0.25, 0.5, 0.75])
@@ -111,7 +111,7 @@ def precision_recall_curve(
 def kolmogorov_smirnov(positive: Any, negative: Any, zero_division: float = math.nan) -> float:
     """The largest distance between the distributions of the scores of the two classes, in [0, 1].
 
-    Formula: ``max_t |TPR(t) - FPR(t)|``: the two-sample Kolmogorov-Smirnov statistic of the scores; of integers it is
+    Formula: ``max_t |TPR(t) - FPR(t)|``: the two-sample Kolmogorov-Smirnov statistic of the scores; for integers it is
     correctly rounded.
 
     Examples:
@@ -148,7 +148,7 @@ class Points(NamedTuple):
 
     @property
     def precision(self) -> np.ndarray:
-        """The share of positive samples among those predicted positive; 1 where there are none."""
+        """The share of positive samples among those predicted positive; 1 if none are predicted positive."""
         precision = np.ones_like(self.tp)
         precision[1:] = self.tp[1:] / (self.tp + self.fp)[1:]
         return precision
@@ -166,7 +166,7 @@ def _one_class(positive: float, negative: float) -> str:
 
 
 def points(positive: np.ndarray, negative: np.ndarray, thresholds: np.ndarray | None = None) -> Points:
-    """The points of the curves, all by sums: a difference would lose small weights."""
+    """The points of the curves, computed by sums alone: a difference would lose small weights."""
     used = np.flatnonzero((positive != 0) | (negative != 0))[::-1]
     p, n = np.zeros(len(used) + 1), np.zeros(len(used) + 1)
     p[:-1], n[:-1] = positive[used], negative[used]
@@ -186,8 +186,8 @@ def _share(cumulated: np.ndarray, metric: str, reason: str, zero_division: float
 def cumulative_gain(positive: Any, negative: Any, fractions: Any, zero_division: float = math.nan) -> np.ndarray:
     """The share of the positive samples among the given fractions of samples with the highest scores.
 
-    Formula: the positives in the top ``x * N`` of N samples, divided by all positives; inside a bucket the curve is a
-    straight line, as if its samples came in random order.
+    Formula: ``TP(x) / P``, the positives in the top ``x * N`` of N samples, divided by all P positives; inside a bucket
+    the curve is a straight line, as if its samples were in random order.
 
     Args:
         positive: see the module.

@@ -20,10 +20,10 @@ class Difference(NamedTuple):
     """The difference of one metric from another, and its uncertainty.
 
     Args:
-        value: the first one's value less the second one's.
+        value: the first value minus the second.
         low: lower end of the interval.
         high: its upper end.
-        p_value: of the hypothesis that there is no difference, two-sided.
+        p_value: two-sided, for the hypothesis of no difference.
         std: the standard error of the difference: its standard deviation over the replicates, if there are any.
     """
 
@@ -36,15 +36,15 @@ class Difference(NamedTuple):
 
 @given(one=anything, other=anything, confidence=CONFIDENCE)
 def paired_difference(one: Any, other: Any, confidence: float = 0.95) -> Any:
-    """Compare two results over the same samples, of two models, say: what they have in common cancels.
+    """Compare two results over the same samples, such as those of two models: the common part cancels.
 
-    Both come from `fleetmetrics.Bootstrap` of equal seed, replicates and ``ids``: then each replicate has drawn the
-    same samples for both. Or both come from `fleetmetrics.Interval` of equal ``ids`` and ``groups``.
+    Both results are from `fleetmetrics.Bootstrap` with equal seed, replicates and ``ids``, so that each replicate has
+    drawn the same samples for both; or both are from `fleetmetrics.Interval` with equal ``ids`` and ``groups``.
 
-    Formula: of replicates ``d_r = one_r - other_r``; the percentiles of d as in `bootstrap_result`;
-    ``p = min(1, 2 (1 + min(#{d_r <= 0}, #{d_r >= 0})) / (1 + R))`` over the R replicates in which both are defined. Of
-    intervals ``d_k = c_k - c'_k``, how much further group k has moved the one than the other; the standard error is
-    that of `fleetmetrics.formulas.intervals.of_groups`, and d is Student's.
+    Formula: for replicates ``d_r = one_r - other_r``; the percentiles of d as in `bootstrap_result`; ``p = min(1, 2 (1
+    + min(#{d_r <= 0}, #{d_r >= 0})) / (1 + R))`` over the R replicates in which both are defined. For intervals ``d_k =
+    c_k - c'_k``, the contribution of group k to the one value minus that to the other; the standard error is that of
+    `fleetmetrics.formulas.intervals.of_groups`, and d has Student's distribution.
 
     Source: Efron and Tibshirani, An Introduction to the Bootstrap (1993), chapters 13 and 15; one is added to the
     counts as by Davison and Hinkley, Bootstrap Methods and their Application (1997), chapter 4. For areas under the ROC
@@ -56,10 +56,10 @@ def paired_difference(one: Any, other: Any, confidence: float = 0.95) -> Any:
         confidence: between 0 and 1.
 
     Returns:
-        The difference, arrays where the values are arrays; for dicts a dict.
+        The difference; it holds arrays if the values are arrays, and is a dict for dicts.
 
     Raises:
-        InvalidInputError: if the results do not belong together, or an argument is not what it should be.
+        InvalidInputError: the results do not belong together, or an argument is invalid.
 
     Examples:
         >>> from fleetmetrics.formulas.bootstrap import bootstrap_result
@@ -87,9 +87,9 @@ def paired_difference(one: Any, other: Any, confidence: float = 0.95) -> Any:
 
 @given(one=anything, other=anything, confidence=CONFIDENCE)
 def unpaired_difference(one: Any, other: Any, confidence: float = 0.95) -> Any:
-    """Compare two results over samples that have nothing to do with each other: of two days, or of two groups of users.
+    """Compare two results over independent samples: of two days, or of two groups of users.
 
-    Of the same samples it is too wide an interval, since it does not know what the two have in common.
+    For results over the same samples the interval is too wide, since it ignores their common part.
 
     Formula: ``one - other``, with an interval even around it, of a normal distribution of the standard error
     ``sqrt(std**2 + std'**2)``.
@@ -103,7 +103,7 @@ def unpaired_difference(one: Any, other: Any, confidence: float = 0.95) -> Any:
         The difference; for dicts a dict.
 
     Raises:
-        InvalidInputError: an argument is not what it should be.
+        InvalidInputError: an argument is invalid.
 
     Examples:
         >>> from fleetmetrics import Accuracy, Interval
@@ -183,9 +183,10 @@ def _of_groups(one: IntervalResult, other: IntervalResult, confidence: float) ->
 
 
 def spread_apart(one: np.ndarray, other: np.ndarray) -> Spread:
-    """The spread of a difference from how far each group of users has moved the one value, and the other.
+    """The spread of a difference, from the contribution of each group of users to both values.
 
-    Groups that have moved both equally far have moved the difference nowhere; where all have, it does not vary.
+    A group with equal contributions to both adds nothing to the difference; if all groups are like this, it does not
+    vary.
 
     Args:
         one: as `fleetmetrics.formulas.intervals.IntervalResult` has them.
@@ -199,9 +200,9 @@ def even_around(value: float, std: float, freedom: float, confidence: float) -> 
     """A difference with an interval even around it.
 
     Args:
-        value: of it.
-        std: its standard error; nan: too few to tell.
-        freedom: the degrees of freedom of this estimate.
+        value: the difference.
+        std: its standard error; nan if there are too few samples.
+        freedom: the degrees of freedom of the standard error.
         confidence: of the interval.
     """
     if math.isnan(std):

@@ -1,6 +1,6 @@
 """The exact area under a curve, from the scores themselves: sort once, then count in one pass.
 
-Sorting takes most of the time. Where there are no weights, score and label are put into one unsigned integer, which
+Sorting takes most of the time. Without weights, score and label are put into one unsigned integer, which
 sorts faster than scores whose labels must follow: the bits of a float that is not negative are in the order of its
 values, and its sign bit is free for the label. Negative scores are sorted apart.
 """
@@ -20,12 +20,13 @@ from fleetmetrics.given import array_of, flags, given, one_of, optional, stand_i
 
 __all__ = ["exact_auc"]
 
-#: Samples that are looked at together: their arrays stay in the processor's cache, and a sum of 255 flags fits a byte.
+#: The number of samples to count together: their arrays stay in the processor's cache, and a sum of 255 flags fits a
+#: byte.
 _BLOCK = 255**2
 
 
 def _scores(argument: str, value: Any, sizes: Any) -> np.ndarray:
-    """Numbers of any shape, flat; those that are nan are found when they are sorted."""
+    """Numbers of any shape, flat; sorting finds nan."""
     array = array_of(argument, value).reshape(-1)
     if array.dtype == object:
         raise InvalidInputError(f"{argument} must hold numbers of at most 64 bits, not {max(array, key=abs)!r:.60}")
@@ -49,17 +50,17 @@ def exact_auc(
     max_fpr: float | None = None,
     zero_division: float = math.nan,
 ) -> float:
-    """The area under the ROC or the precision-recall curve of scores, ties counted as ties.
+    """The area under the ROC or the precision-recall curve of scores, with ties.
 
     Formula: for "ROC" the share of pairs of a positive and a negative sample in which the positive one scores higher,
-    pairs of equal score counting half; with ``max_fpr`` as in `auc_from_histogram`. For "PR" the average precision
+    where pairs of equal scores count half; with ``max_fpr`` as in `auc_from_histogram`. For "PR" the average precision
     ``sum_t (R_t - R_{t-1}) * P_t`` over the distinct scores t from the highest.
 
     Source: Hanley and McNeil, "The meaning and use of the area under a receiver operating characteristic
     (ROC) curve", Radiology 143 (1982).
 
     Args:
-        score: ``[n]`` numbers without nan, not only probabilities; integers are compared as such.
+        score: ``[n]`` numbers without nan, not only probabilities; integers are compared as integers.
         label: ``[n]``, 0 or 1.
         weight: ``[n]``, at least 0; None: 1.
         curve: "ROC" or "PR".
@@ -93,7 +94,7 @@ def exact_auc(
 def sort_by_score(
     score: np.ndarray, label: np.ndarray, weight: np.ndarray | None = None
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
-    """Samples by falling score, in new arrays; scores but float32 become float64, nan is an `InvalidInputError`."""
+    """Samples by falling score, in new arrays, float32 or else float64; nan is an `InvalidInputError`."""
     if weight is None and score.dtype.kind == "f":
         return (*unpacked(*_both_sorted(score, label)), None)
     if score.dtype.kind == "f":
@@ -183,7 +184,7 @@ def _blocks_of(length: int) -> Iterator[slice]:
 
 
 def count_keys(upper: np.ndarray, lower: np.ndarray | None = None) -> dict[str, Any]:
-    """What `fold_exact_auc` makes of all samples, from sorted keys, for the whole area under the ROC curve."""
+    """The result of `fold_exact_auc` for all samples, from sorted keys, for the whole area under the ROC curve."""
     above, right, tied = _pairs_of(upper)
     below, wrong, more = (0, 0, 0) if lower is None else _pairs_of(lower)
     negatives = 0 if lower is None else len(lower) - below
@@ -238,12 +239,12 @@ def _sizes(changes: np.ndarray, flags: np.ndarray) -> tuple[np.ndarray, np.ndarr
 
 
 def start_exact_auc() -> dict[str, Any]:
-    """What `fold_exact_auc` is given with the first piece: nothing counted yet."""
+    """The sums before the first piece, for `fold_exact_auc`."""
     return {"negative": 0, "positive": 0, "area": 0}
 
 
 def count_exact_auc(label: np.ndarray, weight: np.ndarray | None, totals: tuple[Any, Any]) -> dict[str, Any]:
-    """What the samples of one piece weigh: all that `fold_exact_auc` asks about it for the pieces after it."""
+    """The weights of one piece's samples, which `fold_exact_auc` needs for the pieces after it."""
     weight, _ = _in_range(len(label), weight, totals)
     if weight is None:
         positive = int(np.count_nonzero(label))
@@ -276,18 +277,18 @@ def fold_exact_auc(
     """Count one piece of the samples, all of whose scores are below those of the pieces before.
 
     Args:
-        before: the sums of what `count_exact_auc` tells of those; see `start_exact_auc`.
+        before: the sums of `count_exact_auc` over the pieces before; see `start_exact_auc`.
         score: ``[n]`` opposites of the scores, rising, from `sort_by_score`.
         label: flags ``[n]``.
         weight: ``[n]`` float64, or None.
-        totals: what all negative and all positive samples of all pieces weigh.
+        totals: the weights of all negative and of all positive samples of all pieces.
         curve: "ROC" or "PR".
         max_fpr: for "ROC"; None: the whole area.
 
     Returns:
-        Of this piece, to be summed over all: what the negative and positive samples weigh; and twice the pairs in the
-        right order whose negative sample is here (of counts an int), or the area. Weights are multiplied by a power of
-        two that depends on the totals.
+        Sums of this piece, to be added up over all pieces: the weights of its negative and positive samples; and twice
+        the number of pairs in the right order whose negative sample is in this piece (an int for counts), or the area.
+        Weights are multiplied by a power of two that depends on the totals.
     """
     made = count_exact_auc(label, weight, totals)
     negative, positive, area = before["negative"], before["positive"], made["area"]
@@ -330,7 +331,7 @@ def _by_distinct_score(
 
 
 def _twice_right(n: np.ndarray, p: np.ndarray, before: Any) -> Any:
-    """Twice the weight of the pairs whose negative sample is here and scores lower; ties count once."""
+    """Twice the weight of the pairs whose negative sample is in this piece and scores lower; ties count once."""
     if n.dtype == bool:
         misses, places = _places(n.view(np.uint8))
         return 2 * (before * misses + places - misses * (misses - 1) // 2)
@@ -341,7 +342,7 @@ def _twice_right(n: np.ndarray, p: np.ndarray, before: Any) -> Any:
 
 
 def _area_of_steps(p: np.ndarray, n: np.ndarray, positive: Any, negative: Any) -> float:
-    """What the positive samples here add to the sum of precisions."""
+    """The contribution of this piece's positive samples to the sum of precisions."""
     p, n = p.astype(np.float64), n.astype(np.float64)
     true_positive, false_positive = positive + np.cumsum(p), negative + np.cumsum(n)
     used = p > 0
@@ -351,7 +352,7 @@ def _area_of_steps(p: np.ndarray, n: np.ndarray, positive: Any, negative: Any) -
 def _area_up_to(
     fraction: float, p: np.ndarray, n: np.ndarray, positive: Any, negative: Any, totals: tuple[Any, Any]
 ) -> float:
-    """What the samples here add to the area up to a false positive rate, in pairs of samples."""
+    """The contribution of this piece to the area up to a false positive rate, in pairs of samples."""
     p, n = p.astype(np.float64), n.astype(np.float64)
     true_positive, false_positive = positive + sums_before(p), negative + sums_before(n)
     width = np.clip(fraction * totals[0] - false_positive, 0, n)
@@ -367,7 +368,7 @@ def exact_auc_of(
     max_fpr: float | None = None,
     zero_division: float = math.nan,
 ) -> float:
-    """The area, a fraction, when `fold_exact_auc` has counted all samples: what each class weighs, and its ``area``."""
+    """The area as a fraction, from the sums of `fold_exact_auc`: the weight of each class, and ``area``."""
     if not positive or (curve == "ROC" and not negative):
         reason = f"the weight of the samples labelled 1 is {positive}, of those labelled 0 {negative}"
         return stand_in("exact_auc", reason, zero_division)

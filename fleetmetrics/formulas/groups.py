@@ -1,4 +1,4 @@
-"""Formulas of samples in groups, such as the samples of each user: all groups at once."""
+"""Formulas over samples in groups, such as the samples of each user, for all groups at once."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def best_first(values: np.ndarray, start: np.ndarray, sizes: np.ndarray) -> np.n
     values = _falling(values)
     if longest * len(sizes) > 2 * len(values):
         return np.lexsort((values, np.repeat(np.arange(len(sizes)), sizes)))
-    # Groups of about equal size are the rows of a matrix: short sorts are several times faster than one of all.
+    # Groups of about equal size are the rows of a matrix: many short sorts are several times faster than one long sort.
     inside = np.arange(longest) < sizes[:, None]
     table = np.full(inside.shape, np.inf)
     table[inside] = values
@@ -41,7 +41,7 @@ def best_first(values: np.ndarray, start: np.ndarray, sizes: np.ndarray) -> np.n
 
 
 def _told_apart(values: np.ndarray) -> np.ndarray:
-    """The values as float32 where that loses nothing; else as they are, or numbers in their order."""
+    """The values as float32 if that is exact; otherwise unchanged, or numbers in their order."""
     if values.dtype.kind in "iu" and values.size and max(-int(values.min()), int(values.max())) > 2**53:
         values = np.unique(values, return_inverse=True)[1]  # no float tells them apart
     with np.errstate(over="ignore", invalid="ignore"):
@@ -51,7 +51,7 @@ def _told_apart(values: np.ndarray) -> np.ndarray:
 
 def _falling(values: np.ndarray) -> np.ndarray:
     """Floats that rise as the values fall, and no -0.0 among them."""
-    # nan and the lowest infinity, unchecked, come last; below, nothing comes after what pads a row
+    # unchecked nan and the lowest infinity come last; below, nothing comes after the padding of a row
     kind = np.float32 if values.dtype == np.float32 else np.float64
     return np.fmin(np.subtract(0, values, dtype=kind), np.finfo(kind).max)
 
@@ -83,7 +83,7 @@ def scaled(weight: np.ndarray | None) -> tuple[np.ndarray | None, int]:
 
 
 def exact_parts(values: np.ndarray, most: int) -> np.ndarray:
-    """Arrays ``[parts, ...]`` whose sum the values are, and whose sums BLAS does not round, in whatever order it adds.
+    """Arrays ``[parts, ...]`` that add up to the values, and whose sums BLAS does not round in any order of addition.
 
     Each holds whole numbers of some unit, so small that ``most`` times the largest is below 2**53 units.
     """
@@ -99,7 +99,7 @@ def exact_parts(values: np.ndarray, most: int) -> np.ndarray:
 
 
 def _sums_before(values: np.ndarray, start: np.ndarray) -> np.ndarray:
-    """Of each float of at least 0 the sum of those before it in its group."""
+    """For each float of at least 0, the sum of those before it in its group."""
     sizes = np.diff(np.append(start, len(values)))
     found = np.empty_like(values)  # a difference of large sums would lose the small ones
     lengths = np.frexp(sizes)[1]
@@ -153,7 +153,7 @@ def auc_by_group(group: Any, score: Any, label: Any, weight: Any = None) -> tupl
 def _twice_the_pairs(
     score: np.ndarray, label: np.ndarray, first: np.ndarray, sizes: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Of each group twice the number of pairs in the right order, ties counted once; and that of positive samples."""
+    """For each group, twice the number of pairs in the right order (ties count once), and that of positive samples."""
     start, new_tie, score = np.flatnonzero(first), first.copy(), _told_apart(score)
     if score.dtype == np.float32 and len(sizes) < 2**30:  # score and label are one integer: no order is to follow
         keys = _keys(score, sizes, 1)

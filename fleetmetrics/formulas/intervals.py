@@ -17,13 +17,13 @@ __all__ = ["IntervalResult", "Spread", "interval", "of_area", "of_area_groups", 
 
 #: The fewest rows, users or samples of a class.
 LEAST = 50
-#: The fewest events that a sum must be made of: the inverse of the square of its skewness, for a count the count.
+#: The fewest events behind a sum: the inverse of the square of its skewness; for a count, the count.
 EVENTS = 40
-#: The fewest groups that the variance must come from, if all moved the value equally far; of normal ones a third.
+#: The fewest groups that the variance must come from if all have equal contributions; a third of that for normal ones.
 _EVEN = 15
 #: The fewest samples of the rarer class, times the share of the rarer order of pairs.
 _PAIRS = 10
-#: Where the sum of squares is this small a part of what it is a difference of, nothing is left of it but rounding.
+#: If the sum of squares is this small a part of the terms that it is a difference of, only rounding is left.
 _ROUNDED = 1e-10
 
 
@@ -32,12 +32,12 @@ class IntervalResult(NamedTuple):
 
     Args:
         value: over all samples.
-        std: its standard error; nan where there are too few samples to tell.
+        std: its standard error; nan if there are too few samples.
         low: lower end of the interval.
         high: its upper end.
-        confidence: how often such an interval is meant to hold the true value.
-        groups: with ids, how far each group of them has moved the value, float64 ``[groups]``: the sum of the squares
-            is the variance. None without ids.
+        confidence: the share of such intervals that should contain the true value.
+        groups: with ids, the contribution of each group of ids to the value, float64 ``[groups]``: the sum of the
+            squares is the variance. None without ids.
         drawn: with ids, the number of samples in each group, int64 ``[groups]``, a fingerprint of the samples.
     """
 
@@ -54,9 +54,9 @@ class Spread(NamedTuple):
     """How much a value varies.
 
     Args:
-        variance: of the value.
-        freedom: the degrees of freedom of this estimate.
-        short: what there is too little of, by its name: how many there are, and how many would do.
+        variance: the variance of the value.
+        freedom: the degrees of freedom of the variance.
+        short: by name, of what there is too little: the number there is, and the number needed.
         groups: see `IntervalResult`.
     """
 
@@ -79,7 +79,7 @@ def of_samples(products: Any, terms: Any, slopes: Sequence[float], samples: int)
         products: the sums of the products of two, and of three, terms of a sample, in the order of `monomials`.
         terms: the sums of the terms.
         slopes: the derivatives.
-        samples: how many add to the sums.
+        samples: the number of samples in the sums.
     """
     square, cube = moments_of(products, slopes)
     pairs, triples = monomials(len(terms))
@@ -91,7 +91,7 @@ def of_samples(products: Any, terms: Any, slopes: Sequence[float], samples: int)
 
 
 def moments_of(products: Any, slopes: Sequence[float]) -> tuple[float, float]:
-    """The sums of the squares and of the cubes of ``sum_k g_k x_ik``, of the sums of `products`; 0 if all is rounding.
+    """The sums of the squares and cubes of ``sum_k g_k x_ik``, from the sums of `products`; 0 if only rounding is left.
 
     Args:
         products: summed over samples.
@@ -114,18 +114,18 @@ def products(terms: Sequence[Any]) -> np.ndarray:
 
 
 def _events(square: float, cube: float) -> float:
-    """Of how many events a sum is made, by the sums of squares and cubes."""
+    """The number of events behind a sum, from the sums of squares and cubes."""
     return square**3 / cube**2 if cube else math.inf
 
 
 def monomials(terms: int) -> tuple[list[tuple[int, ...]], list[tuple[int, ...]]]:
-    """The pairs and the triples of terms whose products are summed, each by the numbers of its terms, which rise."""
+    """The pairs and triples of terms whose products are summed, each as the rising numbers of its terms."""
     pairs: list[tuple[int, ...]] = [(i, j) for i in range(terms) for j in range(i, terms)]
     return pairs, [(*pair, k) for pair in pairs for k in range(pair[-1], terms)]
 
 
 def _factor(slopes: Sequence[float], places: tuple[int, ...]) -> float:
-    """The product of the derivatives, as often as it is met when the sum is multiplied out."""
+    """The product of the derivatives, times its multiplicity in the expanded sum."""
     times = math.factorial(len(places))
     for place in set(places):
         times //= math.factorial(places.count(place))
@@ -133,16 +133,16 @@ def _factor(slopes: Sequence[float], places: tuple[int, ...]) -> float:
 
 
 def of_groups(groups: np.ndarray) -> Spread:
-    """The spread of a value from how far each group of users has moved it.
+    """The spread of a value, from the contribution of each group of users.
 
-    Formula: ``g / (g - 1) sum(c**2)`` over the g groups that have moved it at all. Users fall into groups by a hash,
-    independent ones together, so that a group varies as its users do: the method of random groups.
+    Formula: ``g / (g - 1) sum(c**2)`` over the g groups with a contribution. A hash puts independent users into groups,
+    so that a group varies as its users do: the method of random groups.
 
     Source: Wolter, Introduction to Variance Estimation (2007), chapter 2; Deng, Knoblich and Lu, "Applying the delta
     method in metric analytics", KDD 2018.
 
     Args:
-        groups: how far each has moved the value, ``[groups]``.
+        groups: the contribution of each to the value, ``[groups]``.
     """
     filled = int(np.count_nonzero(groups))
     users = _users(filled, len(groups))
@@ -153,19 +153,19 @@ def of_groups(groups: np.ndarray) -> Spread:
 
 
 def _users(filled: int, groups: int) -> float:
-    """How many users have most likely filled this number of groups."""
+    """The most likely number of users in this number of groups."""
     return -groups * math.log1p(-filled / groups) if filled < groups else 8.0 * groups
 
 
 def _of_units(square: float, units: int, number: float, enough: float, name: str) -> Spread:
-    """The spread from the sum of the squares of what independent units add.
+    """The spread, from the sum of the squares of the contributions of independent units.
 
     Args:
         square: the sum.
-        units: how many there are to look at.
-        number: how many there are.
-        enough: how many times enough these are.
-        name: what to call them.
+        units: the number of units for the estimate.
+        number: the number of units to report.
+        enough: the ratio of the units to those needed.
+        name: the name of the units.
     """
     needed = max(float(LEAST), number / enough if enough > 0 else number * EVENTS)
     variance = square * units / (units - 1) if units > 1 and square > 0 else math.nan
@@ -199,7 +199,7 @@ def of_area(positive: Any, negative: Any, positive_squares: Any, negative_square
 def of_area_groups(
     groups: np.ndarray, positive: Any, negative: Any, positive_squares: Any, negative_squares: Any
 ) -> Spread:
-    """The same, where only users are independent, from how far each group of users has moved the area.
+    """The same if only users are independent, from the contribution of each group of users to the area.
 
     Source: Obuchowski, "Nonparametric analysis of clustered ROC curve data", Biometrics 53 (1997).
 
@@ -220,7 +220,7 @@ def of_area_groups(
 def _of_classes(
     positive: Any, negative: Any, positive_squares: Any, negative_squares: Any
 ) -> tuple[list[float], list[float]]:
-    """What positives and negatives add to the variance, and how many of equal weight they are worth."""
+    """The contribution of positives and negatives to the variance, and their effective numbers."""
     above, below, area = placements(np.asarray(positive, np.float64), np.asarray(negative, np.float64))
     parts, sizes = [], []
     for weight, squares, placed in ((positive, positive_squares, above), (negative, negative_squares, below)):
@@ -237,7 +237,7 @@ def _area(positive: np.ndarray, negative: np.ndarray) -> float:
 
 
 def _too_few(area: float, sizes: Sequence[float], alike: float) -> dict[str, tuple[float, float]]:
-    """The classes of which there are too few; ``alike`` is how many samples of a user are worth one."""
+    """The classes with too few samples; ``alike`` samples of a user count as one."""
     rarer = max(min(area, 1 - area), 0.5 / max(min(sizes), 1))
     needed = max(LEAST, _PAIRS / rarer) * alike
     return {name: (size, needed) for name, size in zip(("positives", "negatives"), sizes) if size < needed}
@@ -248,20 +248,20 @@ def interval(
 ) -> IntervalResult:
     """Make an interval of a value and its spread.
 
-    Formula: a quantile of Student's distribution times the standard error; even on the scale of
+    Formula: a quantile of Student's distribution times the standard error; the interval is symmetric on the scale of
     ``log((x - lowest) / (highest - x))`` between two bounds, and of ``log(x - lowest)`` above a lower one, so that the
     interval stays there.
 
     Args:
-        value: of the metric.
-        spread: of it.
-        lowest: the least value that the metric can have.
+        value: the metric's value.
+        spread: its spread.
+        lowest: the lowest value that the metric can have.
         highest: the largest.
         confidence: between 0 and 1.
         metric: name of the metric, for the warning.
 
     Returns:
-        The result; nan for what cannot be told from so few samples, with a warning that says how many would do.
+        The result; nan if there are too few samples, with a warning that says how many are needed.
     """
     value = float(value)
     none = IntervalResult(value, math.nan, math.nan, math.nan, confidence, spread.groups, None)

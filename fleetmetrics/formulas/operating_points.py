@@ -38,7 +38,7 @@ class OperatingPoint(NamedTuple):
 
     Args:
         value: a fraction in [0, 1].
-        threshold: the lowest score predicted positive; inf: none is.
+        threshold: the lowest score predicted positive; inf if no score is.
     """
 
     value: float
@@ -182,7 +182,7 @@ def threshold_sweep(
             all thresholds; int64 or float64.
         negative: the same for label 0.
         thresholds: rising, ``[thresholds]``.
-        beta: above 0; how much more recall counts than precision.
+        beta: the importance of recall relative to precision, above 0.
         zero_division: see the module.
 
     Examples:

@@ -1,4 +1,4 @@
-"""Metrics of pairs of samples: whether predictions are in the order of the labels. n samples take O(n log n).
+"""Metrics of pairs of samples, which compare the order of predictions and labels. n samples take O(n log n).
 
 Without samples, or pairs to compare, a value is ``zero_division``; nan, the default, comes with
 `UndefinedMetricWarning`.
@@ -40,7 +40,7 @@ class PairCounts(NamedTuple):
 
 @given(prediction=SCORES, label=SCORES, weight=optional(WEIGHTS))
 def pair_counts(prediction: Any, label: Any, weight: Any = None) -> PairCounts:
-    """Count the pairs of samples that are in order, and those that are not.
+    """Count the concordant and the discordant pairs of samples.
 
     Formula: sums of ``w_i * w_j`` over the pairs i < j; without weights their exact numbers.
 
@@ -68,7 +68,7 @@ def pair_counts(prediction: Any, label: Any, weight: Any = None) -> PairCounts:
     order = by_label[by_prediction]
     in_order = prediction[order]
     predictions_apart = _apart(in_order, count[order])
-    # Upside down, the other pairs are inverted. To subtract what is left would cost digits of weighted sums.
+    # In reverse order, the other pairs are inverted. Subtraction would cost digits of weighted sums.
     place = np.empty(prediction.size, np.int64)
     place[order] = -np.cumsum(starts_of(in_order))
     by_label = np.lexsort((place, label))
@@ -96,13 +96,13 @@ def _inversions(permutation: np.ndarray, count: np.ndarray) -> float:
     total = count.dtype.type(0)
     half = size // 2
     while half:
-        # Of each 2 * half in a row, half have the digit 0 and half 1; the higher digits they have in common.
+        # In each run of 2 * half values, half have the digit 0 and half have 1; they share the higher digits.
         digit = (numbers & half) != 0
         zeros, ones = np.flatnonzero(~digit), np.flatnonzero(digit)
         of_zeros, of_ones = counts[zeros].reshape(-1, half), counts[ones].reshape(-1, half)
         before = np.zeros((len(of_ones), half + 1), counts.dtype)
         np.cumsum(of_ones, axis=1, out=before[:, 1:])
-        # Before a zero come as many ones as its place in the row is further on than its place among the zeros.
+        # The number of ones before a zero is its place in the row minus its place among the zeros.
         number = (zeros & (2 * half - 1)) - (place & (half - 1))
         number += place // half * (half + 1)
         total += np.sum(before.ravel()[number] * of_zeros.ravel())
@@ -139,7 +139,7 @@ def kendall_correlation(pairs: PairCounts, zero_division: float = math.nan) -> f
 
 @given(pairs=_pairs, zero_division=stand_in_value)
 def xauc(pairs: PairCounts, zero_division: float = math.nan) -> float:
-    """Share of the pairs of different labels whose predictions are in the same order; equal ones count half.
+    """Share of the pairs with different labels whose predictions are in the same order; equal predictions count half.
 
     Formula: ``(C + T / 2) / (C + D + T)`` of C concordant and D discordant pairs, and T with different labels and equal
     predictions; undefined if all labels are equal. With labels 0 and 1 it is the area under the ROC curve.

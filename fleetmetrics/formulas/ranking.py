@@ -1,8 +1,8 @@
 """Ranked answers to queries, all queries at once; and average precision over samples.
 
-Where answers tie, a value is its mean over all orders of the tied answers, in closed form: it depends neither on the
-order of the samples nor on the number of workers. Functions of ``ranked`` take what `rank_queries` returns and the
-number ``k`` of answers that count (None: all), and return float64 ``[queries]``, nan where undefined.
+If answers tie, a value is the mean over all orders of the tied answers, in closed form: it depends neither on the order
+of the samples nor on the number of workers. Functions of ``ranked`` take what `rank_queries` returns and the number
+``k`` of answers that count (None: all), and return float64 ``[queries]``, nan where undefined.
 
 Source: McSherry and Najork, "Computing information retrieval performance measures efficiently in the presence of tied
 scores", ECIR 2008.
@@ -22,7 +22,7 @@ from fleetmetrics.given import at_least, flag, flags, given, keys, made_by, numb
 
 __all__ = ["average_precision", "average_precision_of_ranking"]
 
-#: Ties of more answers than this are looked at one by one.
+#: Ties of more answers than this are handled one by one.
 _LONG_TIE = 256
 
 
@@ -31,14 +31,14 @@ class RankedQueries(NamedTuple):
 
     Args:
         start: int64 ``[queries]``, where the answers of each begin.
-        weight: float64 ``[queries]``, what each counts for.
+        weight: float64 ``[queries]``, the weight of each.
         query: int64 ``[answers]``, the query of each answer.
         place: int64 ``[answers]``, the number of answers before it in its query.
         gain: float64 ``[answers]``, its relevance.
-        relevant: int64 ``[queries]``, how many of its answers have a relevance above 0.
+        relevant: int64 ``[queries]``, the number of its answers with a relevance above 0.
         tie_start: int64 ``[answers]``, the place of the first answer of equal score.
-        tie_size: int64 ``[answers]``, how many have that score.
-        tie_hits: int64 ``[answers]``, how many of those are relevant.
+        tie_size: int64 ``[answers]``, the number of answers with that score.
+        tie_hits: int64 ``[answers]``, the number of relevant ones among these.
     """
 
     start: np.ndarray
@@ -65,7 +65,7 @@ def rank_queries(query: Any, score: Any, relevance: Any, weight: Any = None) -> 
         query: ``[answers]`` integers or texts, sorted: which query an answer belongs to.
         score: ``[answers]`` finite numbers.
         relevance: ``[answers]`` numbers of at least 0; above 0 is relevant.
-        weight: ``[answers]`` numbers of at least 0, or None. A query counts for the mean weight of its answers.
+        weight: ``[answers]`` numbers of at least 0, or None. A query has the mean weight of its answers.
 
     Returns:
         The answers, query by query.
@@ -80,7 +80,7 @@ def rank_queries(query: Any, score: Any, relevance: Any, weight: Any = None) -> 
     sizes = np.diff(np.append(start, len(query)))
     order = best_first(score, start, sizes)
     score, gain = score[order], relevance[order].astype(np.float64)
-    # what belongs to a query stays where it was, so start and sizes hold for the sorted answers too
+    # the answers to a query stay together, so start and sizes hold for the sorted answers too
     new_tie = first.copy()
     new_tie[1:] |= score[1:] != score[:-1]
     ties = np.flatnonzero(new_tie)
@@ -147,7 +147,7 @@ def r_precision(ranked: RankedQueries) -> np.ndarray:
 
 @given(ranked=_RANKED, k=_FIRST)
 def fall_out_at(ranked: RankedQueries, k: int | None = None) -> np.ndarray:
-    """Share of the irrelevant answers that are among the first k; nan where everything is relevant.
+    """Share of the irrelevant answers that are among the first k; nan if all answers are relevant.
 
     Examples:
         >>> fall_out_at(rank_queries([1, 1, 1], [0.9, 0.5, 0.1], [0, 1, 0]), 2).tolist()
@@ -215,7 +215,7 @@ def _discounted(ranked: RankedQueries, gains: np.ndarray, k: int | None) -> np.n
 
 @given(ranked=_RANKED, k=_FIRST)
 def hit_rate_at(ranked: RankedQueries, k: int | None = None) -> np.ndarray:
-    """Whether a relevant answer is among the first k: 0, 1, or a probability where the k-th place is tied.
+    """Whether a relevant answer is among the first k: 0, 1, or a probability if the k-th place is tied.
 
     Examples:
         >>> hit_rate_at(rank_queries([1, 1, 1], [0.9, 0.5, 0.5], [0, 1, 0]), 2).tolist()
@@ -230,7 +230,7 @@ def hit_rate_at(ranked: RankedQueries, k: int | None = None) -> np.ndarray:
 
 @given(ranked=_RANKED, k=_FIRST)
 def reciprocal_rank_at(ranked: RankedQueries, k: int | None = None) -> np.ndarray:
-    """One over the place of the first relevant answer; 0 if there is none among the first k.
+    """One over the place of the first relevant answer; 0 if the first k have none.
 
     Examples:
         >>> reciprocal_rank_at(rank_queries([1, 1, 1], [0.9, 0.5, 0.1], [0, 1, 1])).tolist()
@@ -264,7 +264,7 @@ def _long_tie(size: int, hits: int, before: int, last: int) -> float:
 
 @given(ranked=_RANKED, k=_FIRST)
 def average_precision_at(ranked: RankedQueries, k: int | None = None) -> np.ndarray:
-    """Mean of the precision at each relevant answer; nan where nothing is relevant.
+    """Mean of the precision at each relevant answer; nan if no answer is relevant.
 
     Formula: ``sum_i precision_i * [i is relevant] / min(R, k)`` over the places i = 1, ..., k, of R relevant answers.
 
@@ -334,7 +334,7 @@ def _area(score: np.ndarray, target: np.ndarray) -> float:
 
 @given(relevant=flags("queries", None), total=weights("queries"), mode=one_of("IR", "integrate"))
 def average_precision_of_ranking(relevant: Any, total: Any, mode: str = "IR") -> np.ndarray:
-    """Average precision of the answers to each query, the best answers first; 0 where nothing is relevant.
+    """Average precision of the answers to each query, the best answers first; 0 if no answer is relevant.
 
     Formula: ``sum_i p_i / total`` over the positions i = 1, 2, ... of the relevant answers, with h relevant ones up to
     and including i. ``"IR"`` (information retrieval): ``p_i = h / i``. ``"integrate"`` (the trapezoidal rule of the
@@ -358,6 +358,6 @@ def average_precision_of_ranking(relevant: Any, total: Any, mode: str = "IR") ->
     if mode == "integrate":
         before = np.where(position == 1, 1.0, (hits - 1) / np.maximum(position - 1, 1))
         precision = (precision + before) / 2
-    # one after the other, and not pairwise: the same bits however many positions follow
+    # one after the other, not pairwise: the same bits for any number of further positions
     found = np.cumsum(precision * relevant, axis=1)[:, -1:].sum(axis=1)
     return found / np.maximum(total, 1)

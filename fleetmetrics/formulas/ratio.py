@@ -1,7 +1,7 @@
-"""The quotient that most metrics end with, and what replaces it where there is nothing to divide by.
+"""The quotient that most metrics end with, and its replacement if there is nothing to divide by.
 
-``metric`` and ``reason`` go into the warning. ``zero_division`` is returned where a value is undefined; nan, the
-default, comes with `UndefinedMetricWarning`.
+``metric`` and ``reason`` go into the warning. ``zero_division`` replaces an undefined value; nan, the default, comes
+with `UndefinedMetricWarning`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def undefined(metric: str, reason: str, value: Any = math.nan) -> Any:
 
 
 def left_out(metric: str, reason: str, entry: str, flags: np.ndarray, average: str | None) -> None:
-    """Warn where a metric is undefined for some entries: of an array (None), or left out of the ``average``."""
+    """Warn of undefined entries: those of an array (None), or those left out of the ``average``."""
     if flags.any():
         those = f"{metric} of {listed(entry, flags)}"
         if average is None:
@@ -80,7 +80,7 @@ def root_of_ratio(numerator: Any, denominator: Any, metric: str, zero_division: 
 def ratios(
     numerator: np.ndarray, denominator: np.ndarray, metric: str, zero_division: float = math.nan, of: str = "class"
 ) -> np.ndarray:
-    """Divide arrays of totals element by element; one warning names the undefined elements, by what each is ``of``."""
+    """Divide arrays of totals element by element; one warning names the undefined ones, each ``of`` this kind."""
     empty = denominator == 0
     quotient = np.where(empty, zero_division, numerator / np.where(empty, 1, denominator))
     if empty.any() and math.isnan(zero_division):

@@ -137,7 +137,7 @@ def root_mean_squared_log_error(squared_log_error: Any, total: Any, zero_divisio
 
 @given(error=number, total=amount, zero_division=stand_in_value)
 def mean_bias(error: Any, total: Any, zero_division: float = math.nan) -> float:
-    """Mean of the signed errors in the unit of the label: above 0 where predictions are too high.
+    """Mean of the signed errors in the unit of the label: above 0 if predictions are too high.
 
     Formula: ``sum(w * (p - y)) / sum(w)``.
 
@@ -150,7 +150,7 @@ def mean_bias(error: Any, total: Any, zero_division: float = math.nan) -> float:
 
 @given(largest=highest, zero_division=stand_in_value)
 def max_error(largest: Any, zero_division: float = math.nan) -> float:
-    """The largest absolute error, ``max(|p - y|)``: minus infinity stands for no samples.
+    """The largest absolute error, ``max(|p - y|)``; minus infinity means no samples.
 
     Examples:
         >>> max_error(1.5)
@@ -201,7 +201,7 @@ def tweedie_deviance(deviance: Any, total: Any, zero_division: float = math.nan)
 
 @given(log_cosh=amount, total=amount, zero_division=stand_in_value)
 def log_cosh_error(log_cosh: Any, total: Any, zero_division: float = math.nan) -> float:
-    """Mean logarithm of the hyperbolic cosine of the error: quadratic where it is small, absolute where it is large.
+    """Mean logarithm of the hyperbolic cosine of the error: quadratic for small errors, linear for large ones.
 
     Formula: ``sum(w * ln(cosh(p - y))) / sum(w)``.
 

@@ -1,4 +1,4 @@
-"""Intervals that hold what they promise however often one looks: confidence sequences."""
+"""Confidence sequences: intervals whose confidence holds for any number of looks at the data."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ __all__ = ["always_valid"]
 
 @given(value=anything, std=anything, samples=anything, tightest=between(1, math.inf), confidence=CONFIDENCE)
 def always_valid(value: float, std: float, samples: float, tightest: float, confidence: float = 0.95) -> Difference:
-    """An interval of a difference that grows with the data, right at all looks together: one may look every day.
+    """An interval of a difference that is valid at every look as the data grow, for example every day.
 
     Formula: with z = value / std, ``r = k samples / tightest`` and ``k = c + log(c + 1)``, where ``c = -2 log(1 -
     confidence)``, the half width is ``std sqrt((1 + 1 / r) (c + log(1 + r)))``, and ``p = min(1, sqrt(1 + r)
     exp(-z**2 / 2 r / (1 + r)))``: the mixture of normal likelihood ratios.
 
-    It holds in the limit of many samples, if what each look adds does not depend on earlier looks: new rows are
-    independent of earlier ones, and of the same distribution. ``tightest`` must be chosen before the first look and
-    stay the same; no choice is wrong, the interval is narrowest where ``samples`` is about as large.
+    It holds in the limit of many samples, if new rows are independent of earlier ones and have the same distribution.
+    Choose ``tightest`` before the first look and keep it. Every choice is valid; the interval is narrowest when
+    ``samples`` is about as large.
 
     Source: Robbins, "Statistical methods related to the law of the iterated logarithm", Annals of Mathematical
     Statistics 41 (1970); Howard, Ramdas, McAuliffe and Sekhon, "Time-uniform, nonparametric, nonasymptotic confidence
@@ -29,14 +29,14 @@ def always_valid(value: float, std: float, samples: float, tightest: float, conf
     limit theory and asymptotic confidence sequences", Annals of Statistics 52 (2024).
 
     Args:
-        value: of the difference, over all samples so far.
+        value: the difference, over all samples so far.
         std: its standard error.
-        samples: how many there are so far.
-        tightest: at how many the interval is to be narrowest.
-        confidence: how often all intervals of all looks are meant to hold the true value.
+        samples: the number of samples so far.
+        tightest: the number of samples at which the interval is narrowest.
+        confidence: the probability that the intervals of all looks contain the true value.
 
     Returns:
-        The difference; its p-value may be looked at whenever one likes, too.
+        The difference; its p-value is valid at every look, too.
 
     Examples:
         >>> found = always_valid(0.01, 0.002, samples=50_000, tightest=100_000)

@@ -1,8 +1,8 @@
-"""Whether a slice differs from the whole by more than chance: tests of all slices of a column at once.
+"""Tests whether slices differ from the whole by more than chance, for all slices of a column at once.
 
 A slice is compared with a random sample of the whole of its size. The variance and the skewness of such a sample's
-value follow from the rows of the whole, so that a slice of one click says what one click can say: nothing is estimated
-from the few rows of the slice itself, and nothing is drawn. What is too small for that gets no verdict.
+value follow from the rows of the whole: nothing is estimated from the few rows of the slice itself, and nothing is
+drawn. A slice that is too small for the test gets no verdict.
 """
 
 from __future__ import annotations
@@ -13,25 +13,37 @@ from typing import Any, NamedTuple, Sequence
 
 import numpy as np
 
-__all__ = ["SliceTests", "areas_against_whole", "false_discovery_rates", "quotients_against_whole"]
+from fleetmetrics.formulas.auc import areas_of_many
 
-#: The fewest units (positives and negatives, rows, users, queries) of which a slice must have a part.
+__all__ = [
+    "SliceTests",
+    "areas_against_whole",
+    "false_discovery_rates",
+    "inflation_of_areas",
+    "inflation_of_sizes",
+    "quotients_against_whole",
+]
+
+#: The fewest units (positives and negatives, rows, users, queries) with a part in a slice.
 LEAST = 5
-#: How skew the value of a random sample may be: beyond it, the transformation to a normal variable is too rough.
+#: The largest skewness of the value of a random sample: beyond it, the transformation to a normal variable is too
+#: rough.
 _SKEWEST = 1.0
+#: How much more kurtosis it may have than the transformation, of a chi-square distribution, gives it with its skewness.
+_MOST_PEAKED = 0.5
 
 
 class SliceTests(NamedTuple):
     """A test of each slice against the whole: arrays ``[slices]``.
 
     Args:
-        score: how far the slice is from the whole, as a standard normal variable if it is a random sample of the whole;
-            nan if there are too few units to tell.
-        p_value: of the hypothesis that it is one, two-sided.
+        score: the distance of the slice from the whole, a standard normal variable if the slice is a random sample of
+            the whole; nan if there are too few units.
+        p_value: two-sided, for the hypothesis that it is a random sample.
         error: the standard error of the distance from the whole.
-        low: lower end of an interval for what the slice's value is an estimate of.
+        low: lower end of an interval for the true value of the slice.
         high: its upper end.
-        needed: how many units would do: of areas ``[slices, 2]``, positives and negatives.
+        needed: the number of units needed; for areas ``[slices, 2]``, positives and negatives.
     """
 
     score: np.ndarray
@@ -42,7 +54,9 @@ class SliceTests(NamedTuple):
     needed: np.ndarray
 
 
-def areas_against_whole(positive: Any, negative: Any, confidence: float = 0.95, inflation: float = 1.0) -> SliceTests:
+def areas_against_whole(
+    positive: Sequence[np.ndarray], negative: Sequence[np.ndarray], confidence: float = 0.95, inflation: float = 1.0
+) -> SliceTests:
     """Test the area under the ROC curve of slices, from the histograms of their scores.
 
     Formula: with A the area of the whole and the placements ``v(x)``, the share of negatives below a positive and of
@@ -56,20 +70,19 @@ def areas_against_whole(positive: Any, negative: Any, confidence: float = 0.95, 
     characteristic curves", Biometrics 44 (1988); Wilson and Hilferty, "The distribution of chi-square", PNAS 17 (1931).
 
     Args:
-        positive: of each slice, numbers of samples labelled 1 by bucket, ``[slices, buckets]``; together the whole.
+        positive: for each slice, numbers of samples labelled 1 by bucket, ``[buckets]``; together they are the whole.
         negative: the same for label 0.
         confidence: of the intervals.
-        inflation: how many times as large as of single rows the variance is, where rows come in groups.
+        inflation: the variance divided by that of single rows, if rows come in groups.
     """
-    positive, negative = np.asarray(positive, np.float64), np.asarray(negative, np.float64)
-    p, n = positive.sum(axis=0), negative.sum(axis=0)
-    m, k = positive.sum(axis=1), negative.sum(axis=1)
+    p, n = (np.asarray(sum(each), np.float64) for each in (positive, negative))
+    m, k = (np.array([row.sum() for row in each], np.float64) for each in (positive, negative))
     of_positive, of_negative, area = placements(p, n)
     (s10, c10), (s01, c01) = _moments(of_positive - area, p), _moments(of_negative - area, n)
     rest = max(area * (1 - area) - p.dot(n) / max(p.sum() * n.sum(), 1) / 4 - s10 - s01, 0)
     least = [max(LEAST, _count(c * c / s**3 / _SKEWEST**2) if s > 0 else 0) for s, c in ((s10, c10), (s01, c01))]
     with np.errstate(divide="ignore", invalid="ignore"):
-        values = (positive * (np.cumsum(negative, axis=1) - negative / 2)).sum(axis=1) / (m * k)
+        values = areas_of_many(positive, negative).value
         one, other = 1 / m - 1 / p.sum(), 1 / k - 1 / n.sum()
         variance = inflation * (s10 * one + s01 * other + rest * one * other)
         third = inflation**2 * (c10 * one * (one - 1 / p.sum()) + c01 * other * (other - 1 / n.sum()))
@@ -88,14 +101,14 @@ def placements(positive: np.ndarray, negative: np.ndarray) -> tuple[np.ndarray, 
 
 
 def inflation_of_areas(positive: Any, negative: Any) -> float:
-    """How many times as large the variance of an area is as that of single rows, because rows come in groups.
+    """The variance of an area of rows in groups, divided by that of single rows.
 
     Formula: each row adds ``(v - A) / M`` or ``(v - A) / N`` to the area, see `areas_against_whole`. The sum over
     groups of the squares of what their rows add, over the sum of the squares of what each row adds; at least 1.
 
     Args:
-        positive: of each group, numbers of samples labelled 1 by bucket, ``[groups, buckets]``. Groups may be several
-            users each, if chance has put them together.
+        positive: for each group, numbers of samples labelled 1 by bucket, ``[groups, buckets]``. A group may hold
+            several users, if chance puts them together.
         negative: the same for label 0.
     """
     p, n = positive.sum(axis=0), negative.sum(axis=0)
@@ -111,42 +124,66 @@ def quotients_against_whole(
     denominator: Any,
     units: Any,
     square: float,
-    cube: float,
+    cube: float | Sequence[float],
     highest: float = math.inf,
     confidence: float = 0.95,
+    inflation: Any = 1.0,
+    fourth: float = 0.0,
 ) -> SliceTests:
     """Test quotients of sums over units, such as rows, or users with all of their rows in a slice.
 
     Formula: with ``R = N / D`` of the whole and ``r = n - R d`` of a unit, the sum of r over a random part of the units
     that holds the share s of D has mean 0, variance ``s (1 - s) sum(r**2)`` and third moment ``s (1 - s) (1 - 2 s)
-    sum(r**3)``. So no quotient of small numbers is taken for a normal variable: the delta method without its limit.
-    The skewness is taken out as in `areas_against_whole`.
+    sum(r**3)``. So it treats no quotient of small numbers as a normal variable: this is the delta method without its
+    limit. The skewness is removed as in `areas_against_whole`. This gives the sum an excess kurtosis of 1.5 times the
+    square of its skewness, as chi-square distributions have; where it is much more, there are too few units.
 
     Source: Cochran, Sampling Techniques (1977), chapters 6 and 9.
 
     Args:
-        numerator: of each slice, the sum of n over its units.
-        denominator: the same of d, at least 0.
-        units: how many units of each slice have a part in it.
+        numerator: for each slice, the sum of n over its units.
+        denominator: the same for d, at least 0.
+        units: the number of units with a part in each slice.
         square: the sum of ``r**2`` over the units of all slices.
-        cube: the same of ``r**3``.
-        highest: the quotient lies between 0 and this; nan: it has no bounds.
+        cube: the same of ``r**3``; several if it is uncertain: the one that says least against chance counts.
+        highest: the upper bound of a quotient of at least 0; nan: it has no bounds.
         confidence: of the intervals.
+        inflation: of each slice, see `inflation_of_sizes`.
+        fourth: the sum of ``r**4`` over the units of all slices; 0: it is ignored.
     """
     numerator, denominator, units = (np.asarray(each, np.float64) for each in (numerator, denominator, units))
     total, all_units = denominator.sum(), max(units.sum(), 1)
     whole = (numerator.sum() / total).item() if total else math.nan
-    least = max(cube * cube / square**3 / _SKEWEST**2 if square > 0 else 0, LEAST / all_units)  # the share of D
+    cubes = np.atleast_1d(np.asarray(cube, np.float64))[:, None]
+    skew = float((cubes**2).max()) / square**3 if square > 0 else 0
+    peaked = fourth / square**2 - 3 / all_units - 1.5 * skew if square > 0 and fourth else 0
+    least = inflation * max(skew / _SKEWEST**2, peaked / _MOST_PEAKED, LEAST / all_units)  # the share of D
     with np.errstate(divide="ignore", invalid="ignore"):
         values, share = numerator / denominator, denominator / total
         scale = denominator**2
-        variance = square * share * (1 - share) / scale
-        third = cube * share * (1 - share) * (1 - 2 * share) / (scale * denominator)
-        of_slice = square * share / scale
+        variance = inflation * square * share * (1 - share) / scale
+        third = inflation**2 * cubes * share * (1 - share) * (1 - 2 * share) / (scale * denominator)
+        of_slice = inflation * square * share / scale
         needed = np.where(share > 0, units * least / share, all_units * least)
     enough = (share >= least) & (units >= LEAST)
     needed = np.array([_count(each) for each in np.fmax(needed, LEAST)])
     return _tested(values, whole, variance, third, of_slice, enough, needed, units, highest, confidence)
+
+
+def inflation_of_sizes(squares: Any, denominator: Any) -> np.ndarray:
+    """How many times as large as by its share of the denominator the variance of a slice is, as few units have most.
+
+    Formula: units of which each is alike throughout vary with the square of their size. So the variance of a slice is
+    its share of ``sum(d**2)``, where that is more than its share of ``sum(d)``: the quotient of both, at least 1.
+
+    Args:
+        squares: of each slice, the sum over its units of ``d**2``, where d is what a unit adds to the denominator.
+        denominator: the same of d.
+    """
+    squares, denominator = np.asarray(squares, np.float64), np.asarray(denominator, np.float64)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        found = squares / denominator * (denominator.sum() / squares.sum())
+    return np.fmax(found, 1.0)
 
 
 def _moments(values: np.ndarray, weight: np.ndarray) -> tuple[float, float]:
@@ -173,10 +210,12 @@ def _tested(
 ) -> SliceTests:
     """The tests of values with these moments around that of the whole."""
     with np.errstate(divide="ignore", invalid="ignore"):
-        known = enough & (variance > 0) & np.isfinite(values)
-        error = np.where(known, np.sqrt(variance), np.nan)
-        score = _normal((values - whole) / error, third / error**3)
-        ends = _ends(values, whole, np.sqrt(np.where(known, of_slice, np.nan)), units, highest, confidence)
+        known = enough & np.isfinite(values)
+        error = np.where(known & (variance > 0), np.sqrt(variance), np.nan)
+        scores = np.atleast_2d(_normal((values - whole) / error, third / error**3))
+        score = scores[np.abs(scores).argmin(axis=0), np.arange(len(values))]
+        own = np.sqrt(np.where(known & (of_slice > 0), of_slice, np.nan))
+        ends = _ends(values, whole, own, units, highest, confidence)
     p_value = np.array([math.erfc(abs(each) / math.sqrt(2)) for each in score.tolist()])
     return SliceTests(score, p_value, error, *ends, needed)
 
@@ -194,8 +233,8 @@ def _ends(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Intervals that stay between 0 and ``highest``: even on the scale of the log-odds, or of the logarithm.
 
-    The value is that with one more unit as in the whole, so that it is never on the edge, and the variance is that of
-    the whole, as it changes with the mean of a share or a count.
+    The value includes one more unit like the whole, so that it is never on the edge. The variance is that of the whole,
+    as it changes with the mean of a share or a count.
     """
     times = NormalDist().inv_cdf((1 + confidence) / 2)
     if math.isnan(highest):
@@ -209,7 +248,7 @@ def _ends(
         half = times * error / highest / np.sqrt(one * (1 - one) * other * (1 - other))
         odds = one / (1 - one)
         low, high = (highest * each / (1 + each) for each in (odds * np.exp(-half), odds * np.exp(half)))
-    return np.fmin(low, values), np.fmax(high, values)
+    return np.minimum(low, values), np.maximum(high, values)  # nan stays nan
 
 
 def false_discovery_rates(p_values: Sequence[float]) -> np.ndarray:

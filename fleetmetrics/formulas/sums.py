@@ -18,12 +18,12 @@ def as_number(value: Any) -> Any:
 
 
 def root(value: float) -> float:
-    """The square root; nan of what is below 0, which only unchecked negative weights can sum to."""
+    """The square root; nan below 0, which is a sum of unchecked negative weights."""
     return math.sqrt(value) if value >= 0 else math.nan
 
 
 def unknown(weights: np.ndarray) -> bool:
-    """Whether some unchecked weights are not finite, so that they are not integers of any unit."""
+    """Whether some unchecked weights are not finite, and so are not integers in any unit."""
     return weights.dtype.kind == "f" and not math.isfinite(weights.sum())
 
 
@@ -33,12 +33,12 @@ def are_counts(weights: np.ndarray) -> bool:
 
 
 def exact_total(counts: np.ndarray) -> int:
-    """The sum of integers, however large it is."""
+    """The sum of integers, of any size."""
     return int(as_integers(counts).sum())
 
 
 def as_integers(weights: np.ndarray) -> np.ndarray:
-    """Integers in the proportions of finite weights: int64 if no sum of them can overflow, else Python's.
+    """Integers in proportion to finite weights: int64 if no sum of them can overflow, otherwise Python's.
 
     Their sums, differences and products are exact, and a quotient of two is rounded once.
     """
@@ -63,10 +63,10 @@ def partial_sums(values: np.ndarray) -> np.ndarray:
 
 
 def exact_sum(values: np.ndarray) -> float:
-    """The sum of float64 ``[n]``, correctly rounded, as of `math.fsum`; of many in a fifth of its time.
+    """The correctly rounded sum of float64 ``[n]``, like `math.fsum`; for many values in a fifth of its time.
 
-    Each pass takes the high digits of all numbers, so few that their sum is exact in whatever order it is made, and
-    leaves the low ones. An infinite number, or nan, gives what NumPy's sum would.
+    Each pass takes so few high digits of all numbers that their sum is exact in any order, and leaves the low digits.
+    For an infinite number, or nan, the result is that of NumPy's sum.
 
     Source: Rump, Ogita and Oishi, "Accurate floating-point summation part I: faithful rounding", SIAM Journal on
     Scientific Computing 31 (2008), section 3.

@@ -39,7 +39,7 @@ def token_loss(loss: Any, total: Any, zero_division: float = math.nan) -> float:
 def perplexity(loss: Any, total: Any, zero_division: float = math.nan) -> float:
     """The exponential of the mean loss of a token.
 
-    Formula: ``exp(loss / total)``; infinity where the mean is above 709.78 nats, since float64 ends there.
+    Formula: ``exp(loss / total)``; infinity if the mean is above 709.78 nats, the limit of float64.
 
     Args:
         loss: of all tokens together.
@@ -62,7 +62,7 @@ def perplexity(loss: Any, total: Any, zero_division: float = math.nan) -> float:
 
 @given(loss=number, size=amount, zero_division=stand_in_value)
 def bits_per_byte(loss: Any, size: Any, zero_division: float = math.nan) -> float:
-    """The loss in bits, by the size of the text: comparable between tokenizers.
+    """The loss in bits per byte of text: comparable between tokenizers.
 
     Formula: ``loss / (ln(2) * size)``.
 

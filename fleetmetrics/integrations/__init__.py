@@ -1,1 +1,1 @@
-"""Faces to other people's loops and tools; each module imports what it is named after."""
+"""Adapters to the loops and tools of others; each module imports the library that it is named after."""

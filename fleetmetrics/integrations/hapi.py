@@ -1,18 +1,18 @@
-"""`paddle.Model` (hapi): metrics for its ``prepare``, and the values of all workers wherever it reports.
+"""`paddle.Model` (hapi): metrics for its ``prepare``, and the values of all workers in its reports.
 
-    metrics = ModelMetric(MetricCollection({"auc": AUC(), "samples": Count()}))
+    metrics = ModelMetric(MetricCollection({"auc": AUC(), "samples": Count()}, name="clicks"))
     model.prepare(optimizer, loss, metrics)
     model.fit(train, held_out, callbacks=[GlobalValues()])
 
-What hapi hands to a metric depends on the mode:
+The rows that hapi passes to a metric depend on the mode:
 
     training                                this worker's batch
     evaluation, dynamic or legacy graph     the batches of all workers of the job, rank after rank; for metrics of
-                                            `paddle.metric`, without what is beyond the size of the data set
+                                            `paddle.metric`, without rows beyond the size of the data set
     evaluation, PIR                         this worker's batch
 
-Of that each worker adds what is its own and no padding. All exchange once, after the last batch, before any callback
-hears that the pass is over. Importing this module imports Paddle.
+Each worker adds its own rows of these, without padding. All workers exchange once, after the last batch, before any
+callback for the end of the pass. Importing this module imports Paddle.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from fleetmetrics.warning import muted
 
 __all__ = ["GlobalValues", "ModelMetric", "own_predictions"]
 
-#: hapi cuts off what it has gathered beyond the size of the data set: counting from here, it never gets there.
+#: hapi cuts off rows beyond the size of the data set: a count that begins here never reaches it.
 _FAR_BELOW = -(2**62)
 
 
@@ -54,8 +54,8 @@ class ModelMetric(paddle.metric.Metric):
     """Any metric for ``paddle.Model.prepare(metrics=...)``; `GlobalValues` must be among the callbacks.
 
     After every batch hapi logs this worker's value so far, under the metric's name, or under those of a collection's
-    members. At the end of an epoch and of an evaluation the value over all workers takes its place, before other
-    callbacks see it: those of an early stop decide the same everywhere.
+    members. At the end of an epoch and of an evaluation the value over all workers replaces it, before other
+    callbacks see it: early stopping decides the same on every worker.
 
     With several workers the data must come from a `paddle.io.DistributedBatchSampler`, as hapi makes one of a data set.
 
@@ -63,12 +63,12 @@ class ModelMetric(paddle.metric.Metric):
         metric: a metric, a collection or a wrapper; or a `BaseMetric` without a sampler, which gets each sample once.
         feed: a function of the network's outputs and then the labels, arrays of one row per sample, that returns the
             arguments of the metric's ``add`` by name. None: they are its arguments, in that order.
-        training: whether it counts in training, too; else its values there are nan.
-        running: whether there is a value after every batch, which takes time; else it is nan. None: for metrics that do
-            not keep every sample.
+        training: whether to count in training, too; otherwise the values in training are nan.
+        running: whether to compute a value after every batch, which takes time; otherwise it is nan. None: only for
+            metrics that do not keep every sample.
 
     Raises:
-        InvalidInputError: if the metric is something else.
+        InvalidInputError: the metric is anything else.
 
     Examples:
         >>> from fleetmetrics import AUC
@@ -99,7 +99,7 @@ class ModelMetric(paddle.metric.Metric):
         if getattr(metric, "sampler", None) is not None:
             raise InvalidInputError(f"metric: {metric.name} has a sampler; make it without, ModelMetric drops padding")
         if running is None:
-            running = isinstance(metric, Accumulator) and not list(metric.record_metrics())
+            running = isinstance(metric, Accumulator) and not list(metric._record_metrics())
         self.metric, self.feed = metric, feed
         self.training, self.running = flag_of("training", training), flag_of("running", running)
         self._pass: _Pass | None = None
@@ -112,10 +112,10 @@ class ModelMetric(paddle.metric.Metric):
         return [self.metric.name]
 
     def update(self, *arrays: np.ndarray) -> None:
-        """Add a batch of outputs and labels; for hapi. Several workers raise an error at the end of the pass, together.
+        """Add a batch of outputs and labels; for hapi. Several workers raise an error together, at the end of the pass.
 
         Raises:
-            InvalidInputError: outside of a pass that `GlobalValues` knows of.
+            InvalidInputError: outside a pass that `GlobalValues` follows.
         """
         if self._pass is None:
             raise InvalidInputError(
@@ -136,14 +136,14 @@ class ModelMetric(paddle.metric.Metric):
             self._trouble = error
 
     def accumulate(self) -> list[Any]:
-        """This worker's values so far, in the order of the names; no communication. Nan where there is none."""
+        """This worker's values so far, in the order of the names, without communication; nan if undefined."""
         if self.running and self._pass is not None and not self._pass.skipped:
             with contextlib.suppress(FleetMetricsError), muted(UndefinedMetricWarning, BucketWarning):
                 return [_shown(value) for value in self._by_name(self.metric.compute_local()).values()]
         return [math.nan] * len(self.name())  # of what is wrong compute tells
 
     def reset(self) -> None:
-        """Forget what was added; but not within a pass: hapi calls it before anything is reported."""
+        """Forget the added samples, except during a pass: hapi calls it before any report."""
         if self._pass is None:
             self.metric.reset()
 
@@ -168,17 +168,18 @@ class GlobalValues(paddle.callbacks.Callback):
     """Puts the values over all workers into the logs at the end of an epoch and of an evaluation.
 
     Its place among the callbacks does not matter. It stays with the model: a later evaluation needs none. Named tuples
-    become dicts; what is in a dict has an entry of its own, ``name/key``; ``logs["fleetmetrics"]`` has all as it is.
+    become dicts; each entry of a dict is also logged as ``name/key``; ``logs["fleetmetrics"]`` has the values
+    unchanged.
 
     Args:
         report: called on every worker at the end of each pass, with "train" or "eval" and the values by name.
-        group: of which workers the values are, and to which the loaders deal, see `fleetmetrics.Communicator.among`;
+        group: the workers that the values cover and to which the loaders deal, see `fleetmetrics.Communicator.among`;
             None: all.
 
     Raises:
-        InvalidInputError: from ``fit`` and ``evaluate``, if a loader does not deal the samples to the workers.
-        AgreementError: from ``evaluate``, if groups evaluate different numbers of samples, or in other batches.
-        FleetMetricsError: from there, the same one on every worker.
+        InvalidInputError: from ``fit`` and ``evaluate``: a loader does not deal the samples to the workers.
+        AgreementError: from ``evaluate``: groups evaluate different numbers of samples, or in other batches.
+        FleetMetricsError: from ``evaluate``: the same error on every worker.
 
     Examples:
         >>> callback = GlobalValues(report=print)
@@ -195,13 +196,13 @@ class GlobalValues(paddle.callbacks.Callback):
         self.values: dict[str, dict[str, Any]] = {}
 
     def set_model(self, model: Any) -> None:
-        """Be told of the passes of a `paddle.Model`; hapi calls it."""
+        """Note the passes of a `paddle.Model`; hapi calls it."""
         super().set_model(model)
-        # The one place that has the loader, and comes before the callbacks at the end of a pass.
+        # The only place with the loader that comes before the callbacks at the end of a pass.
         model._run_one_epoch = functools.partial(self._run, model)
 
     def on_train_begin(self, logs: Any = None) -> None:
-        """Undo what num_iters of an earlier run has left: a stop after one epoch."""
+        """Undo the stop after one epoch that num_iters of an earlier run left."""
         self.model.stop_training = False
 
     def _run(self, model: Any, loader: Any, callbacks: Any, mode: str, *more: Any) -> Any:
@@ -237,12 +238,12 @@ class GlobalValues(paddle.callbacks.Callback):
 
 
 def _shown(value: Any) -> Any:
-    """The value as Paddle's progress bar can print it: its % takes tuples apart."""
+    """The value in a form that Paddle's progress bar can print: its % unpacks tuples."""
     return dict(zip(getattr(value, "_fields", range(len(value))), value)) if isinstance(value, tuple) else value
 
 
 class _Pass:
-    """Which of the rows that hapi hands over in one pass are this worker's own, and no padding."""
+    """The rows of a pass that are this worker's own and not padding."""
 
     def __init__(self, model: Any, loader: Any, mode: str, group: Any, skipped: bool) -> None:
         self.group, self.skipped = group, skipped
@@ -258,7 +259,7 @@ class _Pass:
         self.dealt = Pass(loader)  # begun when the sampler has, and the epoch is known
         settings: dict[str, Any] = dealing.settings
         self.samples, self.batch, self.due = settings["samples"], settings["batch_size"], dealing.dealt.count(rank)
-        #: Whether Paddle's own metrics get the same rows, and have it cut off the padding.
+        #: Whether Paddle's own metrics get the same rows, and Paddle cuts off the padding.
         self.cut = self.gathered and not all(isinstance(each, ModelMetric) for each in model._metrics)
         if self.gathered:
             model._adapter._merge_count["eval_total"] = 0 if self.cut else _FAR_BELOW
@@ -266,9 +267,9 @@ class _Pass:
             self._check_what_is_cut(model, settings["shuffle"])
 
     def _check_what_is_cut(self, model: Any, shuffled: bool) -> None:
-        """Raise `InvalidInputError` if what Paddle cuts off is not the padding."""
+        """Raise `InvalidInputError` if Paddle cuts off rows other than the padding."""
         if self.group is not None:
-            what = "and cuts off those beyond the size of the data set, whatever the groups"
+            what = "and cuts off those beyond the size of the data set, regardless of groups"
         elif not self.by_paddle or (shuffled and self.due * self.everyone > self.samples):
             what = "and cuts off the last samples as padding, and these are others"
         elif type(model._adapter).__name__ == "StaticGraphAdapter":
@@ -304,13 +305,13 @@ class _Pass:
 
 
 def _gathers(model: Any, mode: str) -> bool:
-    """Whether hapi hands the rows of all workers to metrics."""
+    """Whether hapi passes the rows of all workers to metrics."""
     several = paddles_place(os.environ)[1] > 1
     return several and mode == "eval" and type(model._adapter).__name__ != "StaticPIRGraphAdapter"
 
 
 def _placed(group: Any) -> tuple[int, int, Communicator]:
-    """This worker's place among all over which hapi gathers, how many these are, and the channel of the group."""
+    """This worker's place among the workers over which hapi gathers, their number, and the channel of the group."""
     place, everyone = paddles_place(os.environ)
     channel = get_communicator()
     if channel.world_size not in (1, everyone):
@@ -323,7 +324,7 @@ def _placed(group: Any) -> tuple[int, int, Communicator]:
 
 
 def _agree(model: Any, mode: str, its: _Pass | None, trouble: BaseException | None) -> None:
-    """Raise what went wrong: where Paddle gathers, on all workers, and also if they evaluate other numbers of rows."""
+    """Raise errors, on all workers if Paddle gathers; and raise if they evaluate different numbers of rows."""
     if not _gathers(model, mode):
         if trouble is not None:
             raise trouble
@@ -343,7 +344,7 @@ def _agree(model: Any, mode: str, its: _Pass | None, trouble: BaseException | No
 
 
 def _dealing(loader: Any, epoch: int, workers: int) -> tuple[bool, Dealing]:
-    """Whether Paddle's own sampler deals a loader's samples to the workers, and what it deals."""
+    """Whether Paddle's own sampler deals a loader's samples to the workers, and its dealing."""
     try:
         dealing = Dealing(loader, epoch)
     except InvalidInputError:
@@ -359,21 +360,21 @@ def _dealing(loader: Any, epoch: int, workers: int) -> tuple[bool, Dealing]:
 
 
 def own_predictions(outputs: Sequence[Any], loader: Any, *, group: Any = None) -> tuple[list[np.ndarray], np.ndarray]:
-    """Of what ``Model.predict`` returned, this worker's rows without padding, to be scored.
+    """Return this worker's rows, without padding, from the result of ``Model.predict``, for scoring.
 
     Depending on the mode and the device hapi returns this worker's predictions or those of all, padding included.
 
     Args:
-        outputs: by output an array, or a sequence of an array for each batch, with one row per sample.
-        loader: the `paddle.io.DataLoader` that was given to ``predict``, with a `paddle.io.DistributedBatchSampler`.
-        group: to which workers it deals, see `fleetmetrics.Communicator.among`; None: to all.
+        outputs: for each output an array, or a sequence of one array per batch, with one row per sample.
+        loader: the `paddle.io.DataLoader` given to ``predict``, with a `paddle.io.DistributedBatchSampler`.
+        group: the workers to which it deals, see `fleetmetrics.Communicator.among`; None: all.
 
     Returns:
         The outputs' arrays, and for each row the index of its sample in the data set, int64 [n]. Over all workers each
         sample comes once.
 
     Raises:
-        InvalidInputError: for another loader, or outputs that are not of its samples.
+        InvalidInputError: another loader, or outputs of other samples.
 
     Examples:
         >>> sampler = paddle.io.DistributedBatchSampler(range(3), batch_size=2)

@@ -1,4 +1,4 @@
-"""VisualDL and TensorBoard: what metrics compute, as scalars, curves, histograms and pictures.
+"""VisualDL and TensorBoard: metrics' values as scalars, curves, histograms and pictures.
 
 writer = visualdl.LogWriter("runs/1") if rank == 0 else None   # or tensorboardX.SummaryWriter
 log(writer, metrics.compute(), step=epoch)                     # on every worker; rank 0 writes
@@ -23,31 +23,32 @@ from fleetmetrics.warning import warn
 
 __all__ = ["LogCallback", "log"]
 
-#: VisualDL and TensorBoard show a curve at thresholds that lie evenly from 0 to 1; tensorboardX takes no more.
+#: VisualDL and TensorBoard show a curve at evenly spaced thresholds from 0 to 1; tensorboardX takes no more.
 THRESHOLDS = 127
 _NO_COUNTS = np.full((4, THRESHOLDS), -1)  # of true and false positives and negatives
-#: What is drawn; a dashboard has a form of its own for histograms.
+#: The values to draw; a dashboard has its own form for histograms.
 _CURVES = (ROC, PrecisionRecall, CalibrationPoints, Shares, Sweep)
 
 
 def log(writer: Any, values: Any, step: int, *, prefix: str = "", most: int = 100, hparams: Any = None) -> None:
-    """Write what metrics have computed: rank 0 does, wherever it is called.
+    """Write metrics' values; every rank may call it, and rank 0 writes.
 
     Scalars have the names of `fleetmetrics.flatten`. ROC and precision-recall curves and histograms are written in the
     dashboard's own form, too (TensorBoard has none for ROC); curves and square matrices, such as a confusion matrix,
-    as pictures, see `fleetmetrics.plot`. Of square matrices no scalars are made.
+    as pictures, see `fleetmetrics.plot`. Square matrices give no scalars.
 
     Args:
         writer: a `visualdl.LogWriter`, a `tensorboardX.SummaryWriter`, or that of `torch.utils.tensorboard`; None
-            writes nothing, and will do on the other ranks.
-        values: what ``compute`` has returned.
+            writes nothing, which is fine on the other ranks.
+        values: the result of ``compute``.
         step: number of the step or epoch.
-        prefix: what the names begin with, such as ``"eval"``.
-        most: of a larger array no scalars are made, with a warning.
-        hparams: with the final values of a run its hyperparameters, a dict; what is no number is written as a text.
+        prefix: the beginning of the names, such as ``"eval"``.
+        most: a larger array gives no scalars, and a warning.
+        hparams: the hyperparameters, a dict, to write with the final values of a run; values other than numbers are
+            written as texts.
 
     Raises:
-        InvalidInputError: writer is none of these, or a value is no number; see `fleetmetrics.flatten`.
+        InvalidInputError: writer is not one of these, or a value is not a number; see `fleetmetrics.flatten`.
     """
     if writer is not None and not hasattr(writer, "add_scalar"):
         raise InvalidInputError(f"writer is {writer!r}; it must be a visualdl.LogWriter, a SummaryWriter, or None")
@@ -73,7 +74,7 @@ def log(writer: Any, values: Any, step: int, *, prefix: str = "", most: int = 10
 class LogCallback:
     """For ``paddle.Model.fit`` and ``evaluate``: writes what hapi logs at the end of an epoch and of an evaluation.
 
-    That is the values over all workers if `fleetmetrics.integrations.hapi.GlobalValues` is among the callbacks, too.
+    These are the values over all workers if `fleetmetrics.integrations.hapi.GlobalValues` is among the callbacks, too.
 
     Args:
         writer: as for `log`; or a function that makes one, called on rank 0 only.
@@ -102,7 +103,7 @@ class LogCallback:
     def _write(self, logs: Mapping[str, Any], prefix: str) -> None:
         if callable(self.writer):
             self.writer = self.writer() if get_communicator().rank == 0 else None
-        again = [f"{name}/" for name, value in logs.items() if isinstance(value, Mapping)]  # its items stand there, too
+        again = [f"{name}/" for name, value in logs.items() if isinstance(value, Mapping)]  # its items are logged, too
         logs = {**logs, **logs.get("fleetmetrics", {})}  # where curves are what they are
         about = ("step", "batch_size", "fleetmetrics")
         kept = [name for name in logs if name not in about and not name.startswith(tuple(again))]
@@ -124,7 +125,7 @@ def _to_visualdl(writer: Any, name: str, value: Any, step: int) -> None:
     now = round(1000 * time.time())
     if isinstance(value, HistogramCounts):
         record = base_component.histogram(name, value.counts.tolist(), value.edges.tolist(), step, now)
-    else:  # it takes the i-th of n points for that of the threshold (i + 1) / n
+    else:  # it treats the i-th of n points as that of the threshold (i + 1) / n
         make = base_component.roc_curve_raw if isinstance(value, ROC) else base_component.pr_curve_raw
         record = make(name, *_NO_COUNTS.tolist(), *_at(np.arange(1, THRESHOLDS + 1) / THRESHOLDS, value), step, now)
     writer._get_file_writer().add_record(record)

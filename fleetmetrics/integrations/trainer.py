@@ -4,9 +4,9 @@
     trainer.evaluate()  # {"eval_loss": ..., "eval_accuracy": ..., ...}, over all workers
 
 Such a trainer averages the mean losses of its batches, a loss once for each sample, and gathers all logits for other
-metrics; under pipeline parallelism it has none but that loss. Here each worker adds its own batches, where the logits
-are: after the model, or in the loss function of a pipeline's last stage. All exchange once, after the last batch,
-before the trainer logs, and before callbacks choose the best model. No trainer is imported: one is given.
+metrics; under pipeline parallelism it has only that loss. Here each worker adds its own batches where the logits are:
+after the model, or in the loss function of a pipeline's last stage. All workers exchange once, after the last batch,
+before the trainer logs and before callbacks choose the best model. This module imports no trainer.
 """
 
 from __future__ import annotations
@@ -38,33 +38,33 @@ def follow(
     ignore_index: int = -100,
     group: Any = None,
 ) -> EvaluationMetrics:
-    """Have a trainer's ``evaluate`` return the values of metrics over all workers.
+    """Let a trainer's ``evaluate`` return the values of metrics over all workers.
 
-    Every worker must call it, with equal metrics, and then ``evaluate`` as ever. A metric called ``loss`` takes the
-    place of the trainer's ``eval_loss``.
+    Every worker must call it, with equal metrics, and then ``evaluate`` as usual. A metric called ``loss`` replaces
+    the trainer's ``eval_loss``.
 
     Args:
         trainer: with the ``evaluation_loop`` and ``prediction_step`` of PaddleFleet's, PaddleFormers' and PaddleNLP's.
         metrics: by name, or a collection; None: ``loss`` and ``perplexity``.
-        of: what they are given. ``"logits"``: logits and labels of each batch, without the samples that its sampler
-            repeats. ``"mean_losses"``: the mean loss and its number of tokens, for metrics that take these, where no
-            worker has all logits of a token (tensor parallelism); what a sampler repeats is in them.
+        of: the metrics' input. ``"logits"``: logits and labels of each batch, without the samples that its sampler
+            repeats. ``"mean_losses"``: the mean loss and its number of tokens, for metrics that take these, if no
+            worker has all logits of a token (tensor parallelism); repeated samples count again.
         ignore_index: the label of tokens that are not in a mean loss, for their number.
-        group: of which workers the values are, see `fleetmetrics.Communicator.among`; None: of all. Copies under tensor
+        group: the workers that the values cover, see `fleetmetrics.Communicator.among`; None: all. Copies under tensor
             parallelism do not change a mean, and the stages of a pipeline belong together.
 
     Returns:
-        What follows it, to be ended by ``leave``.
+        An object whose ``leave`` ends this.
 
     Raises:
-        InvalidInputError: the trainer lacks these methods, or is followed already; or the metrics cannot be collected.
-            From ``evaluate``: whatever a batch was refused for, on all workers, after the last batch.
+        InvalidInputError: the trainer lacks these methods or is already followed, or the metrics cannot be collected.
+            From ``evaluate``: the error of a refused batch, on all workers, after the last batch.
     """
     return EvaluationMetrics(trainer, metrics, of=of, ignore_index=ignore_index, group=group)
 
 
 class EvaluationMetrics:
-    """What follows a trainer; see `follow`."""
+    """The metrics of a followed trainer; see `follow`."""
 
     group: Any
     ignore_index: int
@@ -100,7 +100,7 @@ class EvaluationMetrics:
             trainer.get_eval_dataloader = self._loader
 
     def leave(self) -> None:
-        """Give the trainer its own methods back."""
+        """Restore the trainer's own methods."""
         for name in ("evaluation_loop", "prediction_step", "get_eval_dataloader"):
             vars(self.trainer).pop(name, None)
 
@@ -146,7 +146,7 @@ class EvaluationMetrics:
         return flatten(self.metrics.compute(group=self.group))
 
     def _warn_of(self, its: Pass, most: int) -> None:
-        """Say which samples the pass lacks, and which count twice all the same; ``most``: of the steps, 0: all."""
+        """Warn of samples that the pass lacks, or counts twice; ``most``: the number of steps, 0: all."""
         begun, sampler = its.begin(), its.sampler
         lost = 0 if most else (begun.dealing.settings["samples"] or 0) - begun.dealing.dealt.distinct
         if lost > 0:
@@ -175,7 +175,7 @@ class EvaluationMetrics:
 
     @contextlib.contextmanager
     def _listening(self, layers: Any) -> Iterator[None]:
-        """Hear what the loss function of a pipeline is given, which its last stage alone calls."""
+        """Capture the arguments of a pipeline's loss function, which only its last stage calls."""
         before = layers._loss_fn
         several = isinstance(before, list)  # in Paddle 3
         heard = self._heard(before[0] if several else before)
@@ -197,7 +197,7 @@ class EvaluationMetrics:
     # -- what the metrics are given ------------------------------------------------------------------------
 
     def _feed(self, loss: Any, logits: Any, labels: Any) -> None:
-        """Add a batch. Several workers raise an error at the end, together: the others wait for this one till then."""
+        """Add a batch. Several workers raise an error together at the end, because the others wait for this one."""
         if self._trouble is not None:
             return
         try:
@@ -220,10 +220,10 @@ class EvaluationMetrics:
 
 
 def _begun(sampler: Any) -> Pass | None:
-    """The pass that a sampler deals to several workers; None: it deals all samples to this one.
+    """The pass that a sampler deals to several workers; None: it deals all samples to this worker.
 
     With ``max_evaluate_steps`` each evaluation goes on where the one before has stopped, after ``consumed_samples``:
-    what is padding there, only the whole pass tells.
+    only the whole pass shows which samples are padding.
     """
     dealing = _dealing(sampler)
     if dealing is None:
@@ -239,7 +239,7 @@ def _begun(sampler: Any) -> Pass | None:
 
 
 def _dealing(sampler: Any) -> Dealing | None:
-    """What a sampler deals to several workers; None: it knows of none."""
+    """The dealing of a sampler to several workers; None: it has one worker."""
     try:
         dealing = Dealing(sampler)
     except InvalidInputError:
@@ -248,7 +248,7 @@ def _dealing(sampler: Any) -> Dealing | None:
 
 
 def _whole(sampler: Any, dataset: Any) -> Any:
-    """The sampler; or Paddle's, which repeats samples, in the place of one that leaves some out unasked."""
+    """The sampler; or Paddle's, which repeats samples, in place of one that silently leaves some out."""
     dealing = None if getattr(sampler, "drop_last", False) else _dealing(sampler)
     if dealing is None or dealing.dealt.distinct >= len(dataset):
         return sampler
@@ -260,7 +260,7 @@ def _whole(sampler: Any, dataset: Any) -> Any:
 
 
 def _first(found: Any) -> Any:
-    """The logits among a model's outputs, and the labels among what they may come with."""
+    """The logits among a model's outputs, and the labels if they are among them."""
     while isinstance(found, (tuple, list)):
         found = found[0] if found else None
     return found

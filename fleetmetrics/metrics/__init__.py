@@ -1,4 +1,4 @@
-"""The catalogue: each metric is states, batch statistics and a formula.
+"""The catalogue of metrics: each one has states, batch statistics and a formula.
 
 An undefined value is nan with `UndefinedMetricWarning`, or ``zero_division`` if that is given.
 """

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Mapping, Sequence
 
 import numpy as np
 
@@ -24,10 +24,8 @@ __all__ = ["Count", "Max", "Min", "Sum", "Throughput"]
 class Count(Metric[int]):
     """Number of samples; with weights, their total weight.
 
-    Formula: ``sum(w)``; an int without weights. ``add(prediction, label=None)`` reads shapes only; masked samples do
+    Formula: ``sum(w)``; an int without weights. ``add(prediction, label=None)`` reads only shapes. Masked samples do
     not count.
-
-    Elsewhere: `Counter`.
 
     Examples:
         >>> metric = Count()
@@ -38,10 +36,13 @@ class Count(Metric[int]):
 
     takes_label: bool | None = None
     declared: tuple[Declared, ...] = (TOTAL,)
-    cells: tuple[str, ...] = ("total",)
+    _cells: tuple[str, ...] = ("total",)
 
     def formula(self, total: np.ndarray) -> float:
         return total.item()
+
+    def evaluate_many(self, values: Mapping[State, np.ndarray]) -> Sequence[Any]:
+        return values[self.states["total"]].tolist()
 
 
 class Values(Metric[Value]):
@@ -88,7 +89,7 @@ class Sum(Values[float]):
     declared: tuple[Declared, ...] = (
         Declared("integers", key="sum of integers"),
         Declared("floats", dtype="float64", key="sum of floats"),
-        # The sum of the integers as floats: far from that of the integers if it has wrapped.
+        # The sum of the integers as floats; it differs much from the integer sum if that one has wrapped around.
         Declared("estimate", dtype="float64", key="estimate of the sum of integers"),
         Declared("number_of_floats", key="number of floats"),
     )
@@ -183,16 +184,14 @@ def _is_number(batch: Batch) -> Any:
 
 
 class Throughput(Metric[float]):
-    """Samples per second over all workers, which work side by side.
+    """Samples per second over all workers, which run in parallel.
 
-    Formula: ``sum over workers of n / max over workers of t``, where n is the number of samples of a worker and t the
-    time it took: the slowest worker holds up the others. Merging also takes the longer time.
+    Formula: ``sum_i n_i / max_i t_i`` over the workers i, where n is the number of samples of a worker and t its time:
+    the slowest worker delays the others. Merging also takes the longer time.
 
-    ``add(number, seconds, mask=None)`` takes how many samples were processed in how many seconds: numbers, or arrays of
-    equal shape. Undefined if no time has passed. Not for static programs: measure the time around ``exe.run`` and add
-    that.
-
-    Source: Jain, The Art of Computer Systems Performance Analysis (1991), chapter 3.
+    ``add(number, seconds, mask=None)`` takes the number of processed samples and the seconds they took: numbers, or
+    arrays of equal shape. Undefined if no time has passed. An error in a static program: measure the time around
+    ``exe.run`` and add it.
 
     Examples:
         >>> metric = Throughput()
@@ -218,11 +217,11 @@ class Throughput(Metric[float]):
     def add(  # type: ignore[override]  # the arguments have names of their own
         self, number: Any = None, seconds: Any = None, mask: Any = None, **unknown: Any
     ) -> None:
-        """Accumulate what was processed.
+        """Accumulate processed samples and their time.
 
         Args:
-            number: how many samples; a number, or an array of them.
-            seconds: how long it took, of the same shape.
+            number: the number of samples, or an array of numbers.
+            seconds: the seconds they took, of the same shape.
             mask: one flag per number; False leaves it out. None: all count.
             **unknown: refused, with a hint.
 
@@ -241,7 +240,7 @@ class Throughput(Metric[float]):
 
     def batch_statistics(self, batch: Batch) -> dict[str, Any]:
         xp = batch.xp
-        # The seconds of one worker add up; only between workers is the maximum taken.
+        # Seconds add up within a worker; the maximum is taken only between workers.
         so_far = xp.at_least(xp.asarray(self.states["seconds"].current(xp), "seconds"), 0.0)
         seconds = xp.add(so_far, batch.weighted_sum(batch.targets, zero_at_zero=True))
         number = batch.weighted_sum(batch.prediction, zero_at_zero=True)

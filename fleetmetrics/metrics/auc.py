@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, Mapping, overload
+from typing import TYPE_CHECKING, Any, Literal, Mapping, Sequence, overload
 
 import numpy as np
 
@@ -12,9 +12,10 @@ from fleetmetrics import formulas
 from fleetmetrics.accumulator import Value
 from fleetmetrics.arguments import choice_of, flag_of, number_of
 from fleetmetrics.errors import BucketWarning, InvalidInputError, UndefinedMetricWarning
-from fleetmetrics.formulas.auc import area_fraction, average_precision_near
+from fleetmetrics.formulas.auc import area_fraction, areas_of_many, average_precision_near
 from fleetmetrics.formulas.class_areas import average_precision_of_classes_near
 from fleetmetrics.metrics.buckets import ClassesSettings, ClassHistograms, ClassSettings, HistogramSettings
+from fleetmetrics.state import State
 from fleetmetrics.typed import Required, Unpack
 from fleetmetrics.vocabulary import in_shell
 from fleetmetrics.warning import muted, muted_now, warn
@@ -44,7 +45,7 @@ class AreaSettings(ClassSettings, total=False):
 
 
 class OneArea(HistogramSettings, ClassesSettings, total=False):
-    """Those for one number."""
+    """Arguments of a metric whose value is one number."""
 
     average: Literal["macro", "weighted", "micro"]
     bounds: Literal[False]
@@ -52,7 +53,7 @@ class OneArea(HistogramSettings, ClassesSettings, total=False):
 
 
 class AreaEach(HistogramSettings, ClassesSettings, total=False):
-    """Those for the area of each class or label."""
+    """Arguments of a metric whose value has an area for each class or label."""
 
     average: Required[Literal["none"] | None]
     bounds: Literal[False]
@@ -60,7 +61,7 @@ class AreaEach(HistogramSettings, ClassesSettings, total=False):
 
 
 class AreaBounds(ClassSettings, total=False):
-    """Those for areas with their bounds."""
+    """Arguments of a metric whose value has bounds."""
 
     bounds: Required[Literal[True]]
     tolerance: float | None
@@ -88,7 +89,7 @@ class _Area(ClassHistograms[Value]):
         of_one, of_classes = by_curve[self.curve]
         limit = (self.max_fpr,) if self.curve == "ROC" else ()
         if self.task.kind != "binary":
-            return of_classes(histogram, self.average, *limit, self.zero_division, of=self.entry)
+            return of_classes(histogram, self.average, *limit, self.zero_division, of=self._entry)
         negative, positive = histogram
         return of_one(positive, negative, *limit, self.zero_division)
 
@@ -107,15 +108,15 @@ class _Area(ClassHistograms[Value]):
         width = np.where(np.isnan(high), 0.0, high - low)
         worst = int(width.argmax())
         if width[worst] > self.tolerance:
-            one = f" of {self.entry} {worst}" if len(width) > 1 else ""
+            one = f" of {self._entry} {worst}" if len(width) > 1 else ""
             far = f"further apart than tolerance={self.tolerance:g} allows. Give more buckets=, or tolerance=None; "
             far += "bounds=True returns the bounds, and ExactAUC needs no buckets"
             if in_shell():
                 far = f"more than {self.tolerance:g} apart. Ask for more buckets, auc:buckets=65536, or for exact_auc, "
                 far += "which needs none; of few different scores the first is right"
             warn(
-                f"{self.called()}: {value[worst]:.6g}{one} is an area over buckets; that of the scores themselves lies "
-                f"from {low[worst]:.6g} to {high[worst]:.6g}, {far}",
+                f"{self._called()}: {value[worst]:.6g}{one} is an area over buckets; that of the scores themselves "
+                f"lies from {low[worst]:.6g} to {high[worst]:.6g}, {far}",
                 BucketWarning,
             )
 
@@ -133,25 +134,18 @@ class AUC(_Area[Value]):
     rate of 0.02 %, an area from 4,096 of them is off by 0.05. NumPy, dynamic mode and static programs place each score
     in the same bucket.
 
-    Bounds: with ``bounds=True`` the value comes with the lowest and the highest area that any order inside the buckets
-    could give. The area of the raw scores lies between them, ties and weights included, up to rounding in the last
-    digits: for the ROC curve `sklearn.metrics.roc_auc_score` (with ``max_fpr`` too), for the PR curve
+    Bounds: ``bounds=True`` adds the lowest and the highest area over all orders of the samples inside their buckets.
+    The area of the raw scores lies between them, with ties and weights, up to rounding in the last digits: for the ROC
+    curve that is `sklearn.metrics.roc_auc_score` (with ``max_fpr`` too), for the PR curve
     `sklearn.metrics.average_precision_score`.
 
     Several classes: each has the area of its scores against all other samples, and ``average`` combines them, see
-    `fleetmetrics.formulas.auc_of_classes`. Averages have the averaged bounds. The histograms take 64 KiB per class with
-    4,096 buckets.
+    `fleetmetrics.formulas.auc_of_classes`. The bounds of an average are the averaged bounds. The histograms take 64 KiB
+    per class with 4,096 buckets.
 
-    ``add(prediction, label)`` takes the probabilities and labels of `fleetmetrics.LogLoss`, by task. Undefined if all
-    samples are of the class, or none are (for the PR curve: none). An undefined class is left out of the average, or
-    counts as ``zero_division``.
-
-    Source: Hanley and McNeil, "The meaning and use of the area under a receiver operating characteristic (ROC) curve",
-    Radiology 143 (1982). For ``max_fpr`` McClish, "Analyzing a portion of the ROC curve", Medical Decision Making 9
-    (1989). For several classes Fawcett, "An introduction to ROC analysis", Pattern Recognition Letters 27 (2006),
-    section 9.
-
-    Elsewhere: `AUROC`, `roc_auc_score`, `AreaUnderCurve`, `ROCAUC`.
+    ``add(prediction, label)`` takes the probabilities and labels of `fleetmetrics.LogLoss`, by task. Undefined if no
+    sample is of the class or, for the ROC curve, if all samples are. The average leaves an undefined class out, or
+    counts it as ``zero_division``.
 
     Args:
         task: ``"binary"``, ``"multiclass"`` or ``"multilabel"``; None: multiclass with ``num_classes``, multilabel with
@@ -166,7 +160,7 @@ class AUC(_Area[Value]):
         max_fpr: standardised partial area up to this false positive rate, in (0, 1]; for ``curve="ROC"`` only. None:
             the whole area.
         bounds: whether ``compute`` returns the bounds as well.
-        tolerance: how far apart the bounds may be before ``compute`` warns with `BucketWarning`, at least 0; None: it
+        tolerance: the largest distance of the bounds without a `BucketWarning` from ``compute``, at least 0; None: it
             never warns, as with ``bounds=True``.
         from_logits: predictions are logits: the sigmoid is applied, for several classes (and ``[n, 2]``) the softmax.
         num_thresholds: Paddle's name: ``num_thresholds + 1`` linear buckets.
@@ -191,6 +185,10 @@ class AUC(_Area[Value]):
         >>> metric.add([[0.7, 0.2, 0.1], [0.1, 0.3, 0.6], [0.3, 0.2, 0.5], [0.4, 0.6, 0.0]], [0, 1, 2, 1])
         >>> metric.compute().tolist()
         [1.0, 1.0, 0.6666666666666666]
+        >>> metric = AUC(task="multilabel", num_labels=2, average=None)
+        >>> metric.add([[0.1, 0.9], [0.4, 0.2], [0.35, 0.1], [0.8, 0.3]], [[0, 1], [0, 0], [1, 0], [1, 1]])
+        >>> metric.compute().tolist()
+        [0.75, 1.0]
     """
 
     picture = "roc"
@@ -232,8 +230,17 @@ class AUC(_Area[Value]):
 
     @property
     def ranked(self) -> str:
-        whole = self.cells and self.curve == "ROC" and self.max_fpr is None and not self.bounds
+        whole = self._cells and self.curve == "ROC" and self.max_fpr is None and not self.bounds
         return "histogram" if whole else ""
+
+    def evaluate_many(self, values: Mapping[State, np.ndarray]) -> Sequence[Any] | None:
+        histogram = values[self.states["histogram"]]
+        if not self.ranked or histogram.dtype.kind == "f":
+            return None
+        value, low, high = areas_of_many(histogram[:, 1], histogram[:, 0])
+        with np.errstate(invalid="ignore"):
+            quiet = high - low <= self.tolerance
+        return [each if known else None for each, known in zip(value.tolist(), quiet.tolist())]
 
 
 def curve_of(curve: Any, max_fpr: Any) -> tuple[str, float | None]:
@@ -249,16 +256,12 @@ class AveragePrecision(_Area[Value]):
     """Average precision: the area under the steps of the precision-recall curve, from a histogram of the scores.
 
     Formula: see `fleetmetrics.formulas.average_precision_from_histogram`; ``AUC(curve="PR")`` under the name used by
-    scikit-learn and torchmetrics. Samples in one bucket enter together, which makes the value a little low: at a rate
-    of 0.02 % by about 1 % of it with 4,096 log-odds buckets, and by a sixteenth of that with 65,536. ``bounds=True``
-    says by how much it can be off.
+    scikit-learn and torchmetrics. Samples in one bucket enter together, which makes the value slightly low: at a rate
+    of 0.02 % by about 1 % with 4,096 log-odds buckets, and by a sixteenth of that with 65,536. ``bounds=True`` gives
+    the largest possible error.
 
-    Inputs, buckets, bounds and arguments (but ``curve`` and ``max_fpr``) as for `AUC`; for several classes the mean of
-    their average precisions (mAP), or as ``average`` says. Undefined if no sample is positive.
-
-    Source: Manning, Raghavan and Schuetze, Introduction to Information Retrieval (2008), section 8.4.
-
-    Elsewhere: `AUPRC`, `PRAUC`.
+    Inputs, buckets, bounds and arguments (except ``curve`` and ``max_fpr``) as for `AUC`. With several classes the
+    value is the mean of their average precisions (mAP), or follows ``average``. Undefined if no sample is positive.
 
     Examples:
         >>> metric = AveragePrecision()

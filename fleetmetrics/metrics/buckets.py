@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any, Callable, Literal, Sequence, TypedDict
 
 import numpy as np
@@ -16,11 +17,15 @@ from fleetmetrics.metric import Settings, Undefinable
 from fleetmetrics.metrics.classification import task as tasks
 from fleetmetrics.metrics.classification.losses import DISTRIBUTION, check_scores
 from fleetmetrics.metrics.classification.task import Task
-from fleetmetrics.state import Lanes
+from fleetmetrics.state import Lanes, count_at
 from fleetmetrics.typed import Unpack
+from fleetmetrics.xp import numpy_ops
 from fleetmetrics.xp.score_buckets import LOG_ODDS_MAX, lowest_scores
 
 BUCKETS = 4096
+#: The task of probabilities and labels 0 and 1.
+_PLAIN = Task("binary", 2)
+_SCORES = frozenset([np.dtype(np.float32), np.dtype(np.float64)])
 _SPACINGS = ("log_odds", "linear")
 
 
@@ -92,7 +97,7 @@ class BucketHistogram(OfProbabilities[Value]):
 
     task: Task = Task("binary", 2)
 
-    def declare_buckets(self, buckets: int, spacing: str) -> None:
+    def _declare_buckets(self, buckets: int, spacing: str) -> None:
         """Declare the histogram: row 0 holds the samples labelled 0, row 1 those labelled 1; of several, one each."""
         self.buckets, self.spacing = buckets, spacing
         self.settle(buckets=buckets, spacing=spacing, num_thresholds=None)
@@ -109,13 +114,38 @@ class BucketHistogram(OfProbabilities[Value]):
             )
         shape = (size, 2, buckets) if several else (2, buckets)
         self.declare("histogram", shape, statistic=_by_class_and_bucket, settings=("task", "buckets", "spacing"))
-        if several:  # for a thousand classes 64 MiB, of which a batch touches few entries
-            state = self.states["histogram"]
-            self.states["histogram"] = Lanes(state.name, shape, state.dtype, state.reduction, state.key)
+        state = self.states["histogram"]  # of 8,192 entries, or for a thousand classes 64 MiB, a batch touches few
+        self.states["histogram"] = Lanes(state.name, shape, state.dtype, state.reduction, state.key)
+
+    def _add_plain(self, prediction: Any, label: Any) -> bool:
+        """Count arrays of probabilities and labels, one each per sample; see `Accumulator._add_plain`."""
+        if not type(prediction) is type(label) is np.ndarray or prediction.dtype not in _SCORES:
+            return False
+        if label.dtype != np.int64 or not prediction.shape == label.shape == (prediction.size or -1,):
+            return False
+        histogram = self.states["histogram"]
+        if not (self.validate and self._counts_plainly) or type(histogram.value) is not np.ndarray:
+            return False
+        if not (numpy_ops.within(prediction, 0, 1) and numpy_ops.within(label, 0, 1)):
+            return False
+        if self.spacing == "linear":
+            bucket = numpy_ops.bucket(prediction, self.buckets - 1)
+        else:
+            bucket = numpy_ops.log_odds_bucket(prediction, self.buckets)
+        bucket += label * self.buckets
+        count_at(histogram.value.reshape(-1), bucket)
+        return True
+
+    @functools.cached_property
+    def _counts_plainly(self) -> bool:
+        """Whether it asks of probabilities and labels what this class says, and no user's class may ask for more."""
+        plain = self._filled_by == {"histogram": (_by_class_and_bucket, [_PLAIN, self.buckets, self.spacing])}
+        rules = self.requirements == probability_rules(False)
+        return plain and rules and type(self).__module__.startswith("fleetmetrics.")
 
     @property
-    def cells(self) -> tuple[str, ...]:
-        """See `Metric.cells`; several classes or labels have several histograms of the same samples."""
+    def _cells(self) -> tuple[str, ...]:
+        """See `Metric._cells`; several classes or labels have several histograms of the same samples."""
         return ("histogram",) if len(self.states["histogram"].shape) == 2 else ()
 
 
@@ -139,10 +169,10 @@ class ScoreHistogram(BucketHistogram[Value]):
         **settings: Unpack[LogitSettings],
     ) -> None:
         super().__init__(**settings)
-        self.declare_buckets(*_layout(buckets, spacing, num_thresholds))
+        self._declare_buckets(*_layout(buckets, spacing, num_thresholds))
 
     @property
-    def lowest_scores(self) -> np.ndarray:
+    def _lowest_scores(self) -> np.ndarray:
         """The lowest probability of each bucket: the thresholds of curves, float64 ``[buckets]``."""
         return lowest_scores(self.buckets, self.spacing)
 
@@ -208,7 +238,7 @@ class ClassHistograms(ScoreHistogram[Value]):
         self.requirements = (tasks.unless_ignored(rule, self.task.ignore_index), self.task.label_rule)
 
     @property
-    def entry(self) -> str:
+    def _entry(self) -> str:
         """What each histogram is of."""
         return "label" if self.task.kind == "multilabel" else "class"
 

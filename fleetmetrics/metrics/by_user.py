@@ -1,4 +1,4 @@
-"""The area under the ROC curve by user: how well scores order the samples that compete with each other."""
+"""The area under the ROC curve by user: the order of samples that compete with each other."""
 
 from __future__ import annotations
 
@@ -77,12 +77,8 @@ class GAUC(_ByUser):
 
     Every worker keeps its own samples; rank 0 reads those of all workers user by user and never holds them all.
 
-    Source: Zhu et al., "Optimized cost per click in Taobao display advertising", KDD 2017.
-
-    Elsewhere: `GroupAUC`, `GroupedAUC`.
-
     Args:
-        by: the argument of ``add`` that names the user of a sample; a session or a request will do as well.
+        by: the argument of ``add`` that names the user of a sample; it may also name a session or a request.
         user_weight: "samples", "clicks" or "uniform".
 
     Examples:
@@ -104,10 +100,11 @@ class GAUC(_ByUser):
 
 
 class UAUC(_ByUser):
-    """User AUC: the mean of the users' areas, each user counting once; Paddle's ``uauc``, over all workers.
+    """User AUC: the mean of the users' areas, in which each user counts once; Paddle's ``uauc``, over all workers.
 
-    Paddle's C++ metric counts a user twice if the samples lie on two workers. Formula, inputs and source as for `GAUC`
-    with ``user_weight="uniform"``.
+    Formula: ``sum_u AUC_u / U`` over the U users with samples of both classes: `GAUC` with ``user_weight="uniform"``.
+
+    Paddle's C++ metric counts a user twice if the user's samples are on two workers. Inputs as for `GAUC`.
 
     Examples:
         >>> metric = UAUC()
@@ -122,6 +119,8 @@ class UAUC(_ByUser):
 
 class WuAUC(_ByUser):
     """Weighted user AUC: `GAUC` by the number of samples, under the name of Paddle's C++ metric.
+
+    Formula: ``sum_u n_u * AUC_u / sum_u n_u`` over the users with samples of both classes, of n_u samples each.
 
     Examples:
         >>> metric = WuAUC()

@@ -39,12 +39,8 @@ _SQUARED_ERROR = Declared("squared_error", dtype="float64", statistic=_squared_e
 class BrierScore(OfProbabilities[float]):
     """Brier score: the mean squared error of predicted probabilities.
 
-    Formula: ``sum(w * (p - y)**2) / sum(w)``, in float64 whatever the dtype of the inputs. Inputs and
-    arguments as for `fleetmetrics.Calibration`. Undefined without samples.
-
-    Source: Brier, "Verification of forecasts expressed in terms of probability", Monthly Weather Review 78 (1950).
-
-    Elsewhere: `brier_score_loss`.
+    Formula: ``sum(w * (p - y)**2) / sum(w)``, in float64 for inputs of any dtype. Inputs and arguments as for
+    `fleetmetrics.Calibration`. Undefined without samples.
 
     Examples:
         >>> metric = BrierScore()
@@ -112,7 +108,7 @@ def _probabilities(batch: Batch, *settings: Any) -> Any:
 
 @per_sample
 def _from_center(batch: Batch, *settings: Any) -> Any:
-    """The square of how far each probability is from the center of its bin."""
+    """The square of the distance of each probability from the center of its bin."""
     xp = batch.xp
     center = xp.take(xp.constant(_centers(settings[0])), _bin(batch, *settings))
     return xp.square(xp.subtract(_confidence(batch, *settings[1:]), center))
@@ -164,14 +160,12 @@ class _Binned(Metric[Value]):
 class CalibrationCurve(_Binned[formulas.CalibrationPoints]):
     """Calibration curve (reliability diagram): mean prediction and actual rate of each bin of predictions.
 
-    Bins hold ``lower < p <= upper``, the first one 0 too, as in scikit-learn's ``calibration_curve``. The value is a
-    `fleetmetrics.formulas.CalibrationPoints` with an entry for each bin that is not empty: ``predicted``, ``actual``,
-    ``weight``, ``lower`` and ``upper``; without samples empty arrays with `UndefinedMetricWarning`. Inputs as for
-    `fleetmetrics.Calibration`.
+    Formula: ``predicted[k] = sum(w * p) / sum(w)`` and ``actual[k] = sum(w * y) / sum(w)`` over the samples of bin k.
 
-    Source: DeGroot and Fienberg, "The comparison and evaluation of forecasters", The Statistician 32 (1983).
-
-    Elsewhere: `calibration_curve`, `CalibrationPlot`.
+    Bins hold ``lower < p <= upper``, and the first one also holds 0, as in scikit-learn's ``calibration_curve``. The
+    value is a `fleetmetrics.formulas.CalibrationPoints` with an entry for each bin that is not empty: ``predicted``,
+    ``actual``, ``weight``, ``lower`` and ``upper``; without samples empty arrays with `UndefinedMetricWarning`. Inputs
+    as for `fleetmetrics.Calibration`.
 
     Args:
         bins: the number of bins of equal width in [0, 1]; or all edges, rising, from 0 to 1: at low rates, edges such
@@ -192,7 +186,7 @@ class CalibrationCurve(_Binned[formulas.CalibrationPoints]):
 
 
 class ExpectedCalibrationError(_Binned[float]):
-    """Expected calibration error: how far predicted probabilities are from observed rates, over bins.
+    """Expected calibration error: the distance between predicted probabilities and observed rates, over bins.
 
     Formula: with weight n_k, mean prediction p_k and rate y_k of bin k: ``"l1"`` is
     ``sum_k n_k * |p_k - y_k| / sum_k n_k``, ``"l2"`` the root of ``sum_k n_k * (p_k - y_k)**2 / sum_k n_k``, and
@@ -201,11 +195,6 @@ class ExpectedCalibrationError(_Binned[float]):
     Inputs with ``task="binary"`` as for `fleetmetrics.Calibration`. With ``"multiclass"``, ``add(prediction, label)``
     takes probabilities ``[n, classes]`` that add up to 1 and labels ``[n]``, and the metric is top-label: p is the
     highest probability of a sample, and y is 1 where it is the label's.
-
-    Source: Naeini, Cooper and Hauskrecht, "Obtaining well calibrated probabilities using Bayesian binning", AAAI 2015;
-    Guo et al., "On calibration of modern neural networks", ICML 2017.
-
-    Elsewhere: `CalibrationError`, `ECE`.
 
     Args:
         bins: as for `CalibrationCurve`.
@@ -261,17 +250,13 @@ class ExpectedCalibrationError(_Binned[float]):
 
 
 class BrierDecomposition(_Binned[formulas.BrierParts]):
-    """The parts of the Brier score over bins: reliability, resolution, uncertainty and what bins hide.
+    """The parts of the Brier score over bins: reliability, resolution, uncertainty, and two parts within bins.
 
     Formula: see `fleetmetrics.formulas.brier_decomposition`. The parts add up to the score exactly (up to rounding):
     ``score = reliability - resolution + uncertainty + within_bin_variance - within_bin_covariance``; the last two are 0
     where a bin holds a single value of p. The value is a `fleetmetrics.formulas.BrierParts`; without samples, all nan
     with `UndefinedMetricWarning`. Inputs as for `fleetmetrics.Calibration`, bins and arguments as for
     `CalibrationCurve`.
-
-    Source: Murphy, "A new vector partition of the probability score", Journal of Applied Meteorology 12 (1973);
-    Stephenson, Coelho and Jolliffe, "Two extra components in the Brier score decomposition", Weather and Forecasting 23
-    (2008).
 
     Examples:
         >>> metric = BrierDecomposition(bins=2)

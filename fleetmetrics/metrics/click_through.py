@@ -97,10 +97,6 @@ class ClickThroughRate(Undefinable[float]):
     Formula: ``sum(w * y) / sum(w)``. ``add(prediction, label)`` takes labels 0 or 1 and reads only the shape of the
     predictions. Undefined without samples.
 
-    Source: McMahan et al., "Ad click prediction: a view from the trenches", KDD 2013.
-
-    Elsewhere: `CTR`.
-
     Examples:
         >>> metric = ClickThroughRate()
         >>> metric.add([0.5, 0.25, 0.25, 0.0], [1, 0, 0, 0])
@@ -111,18 +107,18 @@ class ClickThroughRate(Undefinable[float]):
     quotient: Quotient | None = Quotient({"clicks": 1}, highest=1)
     requirements: tuple[str | Requirement, ...] = ("class_label",)
     declared: tuple[Declared, ...] = (CLICKS, TOTAL)
-    cells: tuple[str, ...] = ("clicks", "total")
+    _cells: tuple[str, ...] = ("clicks", "total")
     formula: Any = formula_of(formulas.click_through_rate, "zero_division")
 
 
 class PredictedClickThroughRate(OfProbabilities[float]):
     """Predicted click-through rate: the mean of the predicted probabilities.
 
-    Formula: ``sum(w * p) / sum(w)``, in float64 whatever the dtype of the inputs.
+    Formula: ``sum(w * p) / sum(w)``, in float64 for inputs of any dtype.
 
     ``add(prediction, label=None)`` takes probabilities of class 1 of any shape; every element counts. With labels
-    ``[n]`` it also takes ``[n, 2]`` probabilities of both classes. Undefined without samples. Source as for
-    `ClickThroughRate`, arguments as for `Calibration`.
+    ``[n]`` it also takes ``[n, 2]`` probabilities of both classes. Undefined without samples. Arguments as for
+    `Calibration`.
 
     Examples:
         >>> metric = PredictedClickThroughRate()
@@ -143,14 +139,12 @@ class PredictedClickThroughRate(OfProbabilities[float]):
 
 
 class Calibration(OfProbabilities[float]):
-    """Predicted clicks per actual click: above 1 where the model promises too many.
+    """Predicted clicks per actual click: above 1 if the model predicts too many.
 
-    Formula: ``sum(w * p) / sum(w * y)``, in float64 whatever the dtype of the inputs; TorchRec's calibration.
+    Formula: ``sum(w * p) / sum(w * y)``, in float64 for inputs of any dtype; TorchRec's calibration.
 
     ``add(prediction, label)`` takes probabilities of class 1 of the label's shape (``[n, 1]`` equals ``[n]``), or
     ``[n, 2]`` probabilities of both classes, and labels 0 or 1. Undefined if no sample is labelled 1.
-
-    Source: He et al., "Practical lessons from predicting clicks on ads at Facebook", ADKDD 2014, section 3.
 
     Args:
         from_logits: predictions are logits: the sigmoid is applied, to ``[n, 2]`` the softmax.
@@ -168,9 +162,9 @@ class Calibration(OfProbabilities[float]):
 
 
 class COPC(Calibration):
-    """Clicks over predicted clicks, the inverse of `Calibration`: below 1 where the model promises too many.
+    """Clicks over predicted clicks, the inverse of `Calibration`: below 1 if the model predicts too many.
 
-    Formula: ``sum(w * y) / sum(w * p)``. Undefined if all predictions are 0. Inputs, arguments and source as for
+    Formula: ``sum(w * y) / sum(w * p)``. Undefined if all predictions are 0. Inputs and arguments as for
     `Calibration`.
 
     Examples:
@@ -185,16 +179,12 @@ class COPC(Calibration):
 
 
 class NormalizedEntropy(OfProbabilities[float]):
-    """Log loss relative to that of the constant prediction of the actual rate: below 1 where the model knows more.
+    """Log loss divided by that of predicting the actual rate for every sample: below 1 if the model knows more.
 
     Formula: ``sum(w * ln(q)) / sum(w * (y * ln(r) + (1 - y) * ln(1 - r)))``, where q is the probability given to the
     true label, at least ``2**-52`` as in `LogLoss` (unbounded for logits), and r is the click-through rate
     ``sum(w * y) / sum(w)``. Inputs and arguments as for `Calibration`. Undefined if all labels are the same, or without
     samples.
-
-    Source: He et al., "Practical lessons from predicting clicks on ads at Facebook", ADKDD 2014, equation 1.
-
-    Elsewhere: `NE`.
 
     Examples:
         >>> metric = NormalizedEntropy()
@@ -227,7 +217,7 @@ class RecalibratedNormalizedEntropy(NormalizedEntropy):
     """`NormalizedEntropy` of predictions that are corrected for the sampling of negatives.
 
     Formula: that of `NormalizedEntropy`, with ``p / (p + (1 - p) / c)`` for p, where c is the recalibration
-    coefficient: the share of the negatives that was kept for training (section 6.3 of its source). Otherwise as
+    coefficient: the share of the negatives kept for training (He et al., section 6.3). Otherwise like
     `NormalizedEntropy`.
 
     Args:
@@ -248,20 +238,17 @@ class RecalibratedNormalizedEntropy(NormalizedEntropy):
 
 
 class BucketError(BucketHistogram[float]):
-    """Mean relative error of the predicted rate over groups of buckets that hold enough samples to tell.
+    """Mean relative error of the predicted rate over groups of buckets that hold enough samples.
 
     Formula: see `fleetmetrics.formulas.bucket_error`; Paddle's definition, over all workers. The buckets are those of
     ``AUC(spacing="linear")``, ``int(p * (buckets - 1))`` in the precision of the scores, but a score of 1 falls into
     the bucket below. In a `fleetmetrics.MetricCollection` the two share one histogram. Inputs as for `Calibration`.
     Undefined if no group of neighbouring buckets holds enough samples, or without samples; Paddle returns 0.
 
-    Source: ``BasicAucCalculator::calculate_bucket_error`` in Paddle's ``paddle/fluid/framework/fleet/metrics.cc``; for
-    relative errors of rates see He et al., "Practical lessons from predicting clicks on ads at Facebook", ADKDD 2014.
-
     Args:
         buckets: one more than Paddle's ``table_size``, at least 2.
-        max_span: how far apart the rates in a group may be, above 0.
-        relative_error_bound: how uncertain the rate of a complete group may be, relative to it; above 0.
+        max_span: the largest distance between the rates in a group, above 0.
+        relative_error_bound: the largest uncertainty of the rate of a complete group, relative to the rate; above 0.
         from_logits: predictions are logits: the sigmoid is applied, to ``[n, 2]`` the softmax.
 
     Examples:
@@ -287,7 +274,7 @@ class BucketError(BucketHistogram[float]):
         **settings: Unpack[LogitSettings],
     ) -> None:
         super().__init__(**settings)
-        self.declare_buckets(whole_number_of("buckets", buckets, 2, MOST_ENTRIES // 2), "linear")
+        self._declare_buckets(whole_number_of("buckets", buckets, 2, MOST_ENTRIES // 2), "linear")
         self.max_span = positive_of("max_span", max_span, _NORMAL)
         self.relative_error_bound = positive_of("relative_error_bound", relative_error_bound, _NORMAL)
 

@@ -24,10 +24,6 @@ class ROCCurve(ScoreHistogram[formulas.ROC]):
     Inputs and buckets as for a binary `fleetmetrics.AUC`. ``compute`` returns ``ROC(fpr, tpr, thresholds)``, in the
     order of `sklearn.metrics.roc_curve`. The rate of a class without samples is undefined.
 
-    Source: Fawcett, "An introduction to ROC analysis", Pattern Recognition Letters 27 (2006).
-
-    Elsewhere: `ROC`, `roc_curve`.
-
     Args:
         buckets: their number, at least 2; None: 4,096, or ``num_thresholds + 1``.
         spacing: "log_odds" or "linear"; None: "log_odds", or "linear" with ``num_thresholds``.
@@ -44,7 +40,7 @@ class ROCCurve(ScoreHistogram[formulas.ROC]):
 
     gives = "curve"
     picture = "roc"
-    formula: Any = of_classes(formulas.roc_curve, "lowest_scores", "zero_division")
+    formula: Any = of_classes(formulas.roc_curve, "_lowest_scores", "zero_division")
 
 
 class PrecisionRecallCurve(ScoreHistogram[formulas.PrecisionRecall]):
@@ -53,10 +49,6 @@ class PrecisionRecallCurve(ScoreHistogram[formulas.PrecisionRecall]):
     Formula: see `fleetmetrics.formulas.precision_recall_curve`; points and thresholds, inputs and arguments as for
     `ROCCurve`. ``compute`` returns ``PrecisionRecall(precision, recall, thresholds)``, in the order of
     `sklearn.metrics.precision_recall_curve`. The recall is undefined if no sample is positive.
-
-    Source: Davis and Goadrich, "The relationship between precision-recall and ROC curves", ICML 2006.
-
-    Elsewhere: `precision_recall_curve`.
 
     Examples:
         >>> metric = PrecisionRecallCurve(buckets=8)
@@ -68,19 +60,14 @@ class PrecisionRecallCurve(ScoreHistogram[formulas.PrecisionRecall]):
 
     gives = "curve"
     picture = "precision_recall"
-    formula: Any = of_classes(formulas.precision_recall_curve, "lowest_scores", "zero_division")
+    formula: Any = of_classes(formulas.precision_recall_curve, "_lowest_scores", "zero_division")
 
 
 class KolmogorovSmirnov(ScoreHistogram[float]):
-    """The largest distance between the score distributions of the two classes (KS), from a histogram of the scores.
+    """Kolmogorov-Smirnov statistic (KS): the largest distance between the score distributions of the two classes.
 
     Formula: see `fleetmetrics.formulas.kolmogorov_smirnov`: ``max_t |TPR(t) - FPR(t)|`` over the bounds of the buckets.
     Inputs and arguments as for `ROCCurve`. Undefined if a class has no samples.
-
-    Source: Smirnov, "Table for estimating the goodness of fit of empirical distributions", Annals of Mathematical
-    Statistics 19 (1948).
-
-    Elsewhere: `KS`, `KSStatistic`.
 
     Examples:
         >>> metric = KolmogorovSmirnov()
@@ -107,13 +94,11 @@ class Shares(NamedTuple):
 
 
 class CumulativeGain(ScoreHistogram[Shares]):
-    """Share of the positive samples that is among the highest scores, by share of the population.
+    """Share of the positive samples that are among the highest scores, by share of the population.
 
-    Formula: see `fleetmetrics.formulas.cumulative_gain`; a straight line within a bucket, as if its samples came in
+    Formula: see `fleetmetrics.formulas.cumulative_gain`; a straight line within a bucket, as if its samples were in
     random order. Inputs as for `ROCCurve`. ``compute`` returns ``Shares(fractions, values)``. Undefined if no sample is
     positive.
-
-    Source: Berry and Linoff, Data Mining Techniques (1997), chapter 5.
 
     Args:
         fractions: shares of the population, above 0 and at most 1; or their number: 10 means deciles.
@@ -143,8 +128,8 @@ class CumulativeGain(ScoreHistogram[Shares]):
 class Lift(CumulativeGain):
     """How many times more positive samples are among the highest scores than in a random choice of the same size.
 
-    Formula: see `fleetmetrics.formulas.lift`: the cumulative gain divided by the share of the population. Inputs,
-    arguments and source as for `CumulativeGain`.
+    Formula: see `fleetmetrics.formulas.lift`: the cumulative gain divided by the share of the population. Inputs and
+    arguments as for `CumulativeGain`.
 
     Examples:
         >>> metric = Lift(fractions=[0.25, 0.5])

@@ -39,12 +39,7 @@ def _cells(batch: Batch, edges: tuple[float, ...]) -> Any:
 class Mean(Undefinable[float], Values[float]):
     """Arithmetic mean of all values; with weights the weighted mean.
 
-    Formula: ``sum(w * x) / sum(w)``, in float64 whatever the dtype of the values. Inputs as for `Sum`. Undefined
-    without values.
-
-    Source: Bland and Kerry, "Weighted comparison of means", BMJ 316 (1998).
-
-    Elsewhere: `Average`, `Avg`.
+    Formula: ``sum(w * x) / sum(w)``, in float64 for values of any dtype. Inputs as for `Sum`. Undefined without values.
 
     Examples:
         >>> metric = Mean()
@@ -60,19 +55,14 @@ class Mean(Undefinable[float], Values[float]):
 class Variance(Undefinable[float], Values[float]):
     """Variance of all values.
 
-    Formula: ``sum(w * (x - mean(x))**2) / (sum(w) - ddof)``: a value of weight w counts as w equal values. Computed in
-    float64 and merged by pairwise formulas: stays accurate where values are large compared with their spread. Inputs as
-    for `Sum`. Undefined if the total weight is at most ``ddof``. Squared deviations below 2.2e-308, where float64 has
-    few digits, come with `UndefinedMetricWarning`.
-
-    Source: Chan, Golub and LeVeque, "Algorithms for computing the sample variance", The American Statistician 37
-    (1983).
-
-    Elsewhere: `Var`.
+    Formula: ``sum(w * (x - mean(x))**2) / (sum(w) - ddof)``: a value of weight w counts as w equal values. It is
+    computed in float64 and merged by pairwise formulas, and stays accurate if values are large compared with their
+    spread. Inputs as for `Sum`. Undefined if the total weight is at most ``ddof``. Squared deviations below 2.2e-308,
+    where float64 has few digits, cause an `UndefinedMetricWarning`.
 
     Args:
-        ddof: what is subtracted from the weight, at least 0: 0 for the variance of these values, 1 for an unbiased
-            estimate of the variance of the population that they sample.
+        ddof: the number to subtract from the weight, at least 0: 0 for the variance of these values, 1 for an unbiased
+            estimate of the variance of the population.
 
     Examples:
         >>> metric = Variance(ddof=1)
@@ -95,9 +85,7 @@ class Variance(Undefinable[float], Values[float]):
 class StandardDeviation(Variance):
     """Standard deviation of all values: the square root of `Variance`.
 
-    Formula: ``sqrt(sum(w * (x - mean(x))**2) / (sum(w) - ddof))``. Inputs, arguments and source as for `Variance`.
-
-    Elsewhere: `Std`, `StdDev`.
+    Formula: ``sqrt(sum(w * (x - mean(x))**2) / (sum(w) - ddof))``. Inputs and arguments as for `Variance`.
 
     Examples:
         >>> metric = StandardDeviation()
@@ -110,15 +98,14 @@ class StandardDeviation(Variance):
 
 
 class Histogram(Values[formulas.HistogramCounts]):
-    """How many values lie in each bin.
+    """The number of values in each bin.
 
-    Bin k holds ``edges[k] <= x < edges[k + 1]``, the last one its upper edge too, as in `numpy.histogram`; values are
-    compared with the edges as float64, without rounding. Values outside are counted separately. Inputs as for `Sum`.
+    Formula: ``counts[k] = sum(w * [edges[k] <= x < edges[k + 1]])``. The last bin also holds its upper edge, as in
+    `numpy.histogram`; values are compared with the edges as float64, without rounding. Values outside are counted
+    separately. Inputs as for `Sum`.
 
-    The value is a `fleetmetrics.formulas.HistogramCounts`: ``counts`` (int64; with weights their sums, float64),
+    The value is a `fleetmetrics.formulas.HistogramCounts`: ``counts`` (int64; with weights, their sums in float64),
     ``edges``, ``below`` and ``above``.
-
-    Source: Scott, Multivariate Density Estimation (1992), chapter 3.
 
     Args:
         bins: the number of bins of equal width in ``range``; or all edges, rising, one more than bins.
@@ -137,7 +124,7 @@ class Histogram(Values[formulas.HistogramCounts]):
 
     edges: tuple[float, ...]
 
-    cells: tuple[str, ...] = ("cells",)
+    _cells: tuple[str, ...] = ("cells",)
     formula: Any = formula_of(formulas.histogram_counts, "edges")
 
     def __init__(

@@ -38,10 +38,10 @@ _COLUMNS = ("score", "label", "weight")
 
 
 class ExactAUC(Undefinable[float], RecordMetric[float]):
-    """Exact area under the ROC or the precision-recall curve, over the samples of all workers, ties counted as ties.
+    """Exact area under the ROC or the precision-recall curve, over the samples of all workers, with ties.
 
-    Formula: see `fleetmetrics.formulas.exact_auc`: what `sklearn.metrics.roc_auc_score` (with ``max_fpr`` too), or for
-    ``curve="PR"`` `sklearn.metrics.average_precision_score`, computes from all samples in one process.
+    Formula: see `fleetmetrics.formulas.exact_auc`. The value equals `sklearn.metrics.roc_auc_score` (with ``max_fpr``
+    too), or for ``curve="PR"`` `sklearn.metrics.average_precision_score`, over all samples in one process.
 
     ``add(prediction, label)`` takes scores of the label's shape, probabilities or any other finite numbers (only their
     order counts; integers from 1 - 2**63 to 2**63 - 1 exactly, unless some batches hold floats), or ``[n, 2]``
@@ -49,10 +49,7 @@ class ExactAUC(Undefinable[float], RecordMetric[float]):
 
     Every worker keeps and sorts its own samples, at most 9 bytes each (5 with float32 scores, 8 more with weights);
     rank 0 (under MPI each worker) then reads those of all workers by descending score, a piece at a time.
-    `fleetmetrics.AUC` needs 64 KiB, one exchange and no sorting; its ``bounds`` tell whether that is accurate enough.
-
-    Source: Hanley and McNeil, "The meaning and use of the area under a receiver operating characteristic (ROC) curve",
-    Radiology 143 (1982).
+    `fleetmetrics.AUC` needs 64 KiB, one exchange and no sorting; its ``bounds`` show whether that is accurate enough.
 
     Args:
         curve: "ROC", or "PR" for the average precision.

@@ -27,9 +27,7 @@ class RecallAtFixedPrecision(ScoreHistogram[formulas.OperatingPoint]):
 
     Formula: see `fleetmetrics.formulas.recall_at_fixed_precision`; thresholds are the lowest scores of the buckets.
     Inputs as for `fleetmetrics.ROCCurve`. ``compute`` returns ``OperatingPoint(value, threshold)``; the threshold is
-    inf where only predicting nothing is precise enough. Undefined if no sample is positive.
-
-    Source: Manning, Raghavan and Schuetze, Introduction to Information Retrieval (2008), section 8.4.
+    inf if only an empty set of predictions is precise enough. Undefined if no sample is positive.
 
     Args:
         min_precision: in [0, 1].
@@ -48,7 +46,7 @@ class RecallAtFixedPrecision(ScoreHistogram[formulas.OperatingPoint]):
     min_precision: float
 
     better = "higher"
-    formula: Any = of_classes(formulas.recall_at_fixed_precision, "lowest_scores", "min_precision", "zero_division")
+    formula: Any = of_classes(formulas.recall_at_fixed_precision, "_lowest_scores", "min_precision", "zero_division")
 
     def __init__(self, *, min_precision: float, **settings: Unpack[HistogramSettings]) -> None:
         super().__init__(**settings)
@@ -77,7 +75,7 @@ class PrecisionAtFixedRecall(ScoreHistogram[formulas.OperatingPoint]):
     min_recall: float
 
     better = "higher"
-    formula: Any = of_classes(formulas.precision_at_fixed_recall, "lowest_scores", "min_recall", "zero_division")
+    formula: Any = of_classes(formulas.precision_at_fixed_recall, "_lowest_scores", "min_recall", "zero_division")
 
     def __init__(self, *, min_recall: float, **settings: Unpack[HistogramSettings]) -> None:
         super().__init__(**settings)
@@ -89,8 +87,6 @@ class SensitivityAtSpecificity(ScoreHistogram[formulas.OperatingPoint]):
 
     Formula: see `fleetmetrics.formulas.sensitivity_at_specificity`. Undefined if a class has no samples. Otherwise like
     `RecallAtFixedPrecision`.
-
-    Source: Zhou, Obuchowski and McClish, Statistical Methods in Diagnostic Medicine (2011), section 2.
 
     Args:
         min_specificity: in [0, 1].
@@ -109,7 +105,7 @@ class SensitivityAtSpecificity(ScoreHistogram[formulas.OperatingPoint]):
     min_specificity: float
 
     better = "higher"
-    formula: Any = of_classes(formulas.sensitivity_at_specificity, "lowest_scores", "min_specificity", "zero_division")
+    formula: Any = of_classes(formulas.sensitivity_at_specificity, "_lowest_scores", "min_specificity", "zero_division")
 
     def __init__(self, *, min_specificity: float, **settings: Unpack[HistogramSettings]) -> None:
         super().__init__(**settings)
@@ -138,7 +134,7 @@ class SpecificityAtSensitivity(ScoreHistogram[formulas.OperatingPoint]):
     min_sensitivity: float
 
     better = "higher"
-    formula: Any = of_classes(formulas.specificity_at_sensitivity, "lowest_scores", "min_sensitivity", "zero_division")
+    formula: Any = of_classes(formulas.specificity_at_sensitivity, "_lowest_scores", "min_sensitivity", "zero_division")
 
     def __init__(self, *, min_sensitivity: float, **settings: Unpack[HistogramSettings]) -> None:
         super().__init__(**settings)
@@ -162,11 +158,9 @@ class ThresholdSweep(OfProbabilities[formulas.Sweep]):
     ``recall``, ``f_beta``, ``accuracy``, ``specificity``, and the numbers ``best_threshold`` and ``best_f_beta``. An
     entry is undefined where nothing is predicted positive (precision), or a class has no samples.
 
-    Source: van Rijsbergen, Information Retrieval (1979), chapter 7.
-
     Args:
         thresholds: rising numbers in [0, 1]; or their number, at least 2, evenly spaced from 0 to 1.
-        beta: how many times as important recall is as precision, above 0.
+        beta: the importance of recall relative to precision, above 0.
         from_logits: predictions are logits: the sigmoid is applied; thresholds stay probabilities.
 
     Examples:
@@ -183,7 +177,7 @@ class ThresholdSweep(OfProbabilities[formulas.Sweep]):
     beta: float
     thresholds: tuple[float, ...]
 
-    cells: tuple[str, ...] = ("counts",)
+    _cells: tuple[str, ...] = ("counts",)
     formula: Any = of_classes(formulas.threshold_sweep, "thresholds", "beta", "zero_division")
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Losses of language models, over all tokens that count: whatever the batches, their padding and the workers."""
+"""Losses of language models, over all tokens that count, independent of batches, padding and workers."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _ARGUMENTS = {
 }
 #: How far below 0 a loss may be that was computed in low precision.
 _ROUNDING = 1e-3
-#: How many samples are looked at before all are, for probabilities in the place of logits.
+#: How many samples to check first for probabilities instead of logits.
 _FIRST = 64
 
 
@@ -174,28 +174,24 @@ class TokenLoss(Undefinable[float]):
     """Mean negative log-likelihood of the tokens that count, in nats: the evaluation loss of a language model.
 
     Formula: ``sum(w * l) / sum(w)`` over the tokens of all workers, where ``l`` is ``-ln(softmax(logits)[label])``; in
-    float64 whatever the dtype of the inputs. A mean of the means of batches would depend on how many tokens each has.
+    float64 for inputs of any dtype. A mean of the means of batches would depend on the number of tokens in each.
 
     ``add`` takes, by ``of``:
 
-    - ``"logits"``: ``add(logits, label)``, logits ``[n, tokens, classes]`` and ``[n, tokens]``, the classes of the
-      tokens that they predict; or of any shape with an axis for the classes (see ``class_axis``). They are read once,
-      in blocks, and not copied;
-    - ``"token_losses"``: ``add(loss, label)``, the loss of each token ``[n, tokens]``, as of
+    - ``"logits"``: ``add(logits, label)``, logits ``[n, tokens, classes]`` and the classes of the predicted tokens
+      ``[n, tokens]``; or logits of any shape with an axis for the classes (see ``class_axis``). They are read once, in
+      blocks, and not copied;
+    - ``"token_losses"``: ``add(loss, label)``, the loss of each token ``[n, tokens]``, as from
       ``cross_entropy(reduction="none")``; labels are for ``ignore_index`` only;
     - ``"mean_losses"``: ``add(loss, tokens)``, the mean loss of a batch and the number of its tokens, numbers or arrays
       of equal shape.
 
     Masks and weights are per row, ``[n]``, or per token. Undefined where no token counts.
 
-    Source: Jelinek, Mercer, Bahl and Baker, "Perplexity: a measure of the difficulty of speech recognition tasks",
-    Journal of the Acoustical Society of America 62 (1977).
-
-    Elsewhere: `cross_entropy`, `eval_loss`.
-
     Args:
-        of: what `add` is given.
-        ignore_index: tokens with this label, or one of several in a list, do not count; often -100. Not of mean losses.
+        of: the kind of values that `add` takes.
+        ignore_index: tokens with this label, or one of several in a list, do not count; often -100. Not for mean
+            losses.
         class_axis: the axis of the logits that holds the classes; None: the last.
 
     Examples:
@@ -277,9 +273,7 @@ class TokenLoss(Undefinable[float]):
                 "be equal. For logits there is of='logits'"
             )
         elif self.of == "mean_losses" and batch.label is None:
-            raise InvalidInputError(
-                "tokens is missing, of how many tokens the loss is the mean; give add(loss, tokens)"
-            )
+            raise InvalidInputError("tokens is missing, the number of tokens in the mean; give add(loss, tokens)")
         elif self.of == "token_losses" and self.task.ignore_index is not None and batch.label is None:
             raise InvalidInputError("label is missing, and ignore_index leaves out tokens by their labels")
         elif self.of == "token_losses" and batch.label is batch.mask is None and batch.full is None and batch.rows == 1:
@@ -299,15 +293,15 @@ class TokenLoss(Undefinable[float]):
         tokens: Any = None,
         **columns: Any,
     ) -> None:
-        """Accumulate one batch, of what ``of`` says.
+        """Accumulate one batch of the kind that ``of`` names.
 
         Args:
             prediction: logits.
             label: the classes of the tokens.
             weight: one number of at least 0 per row, or per token; None: 1.
             mask: one flag per row, or per token; False leaves it out. None: all count.
-            loss: losses, in the place of logits.
-            tokens: of mean losses, how many tokens each is the mean of, in the place of labels.
+            loss: losses, instead of logits.
+            tokens: the number of tokens behind each mean loss, instead of labels.
             **columns: as for `Metric.add`.
 
         Raises:
@@ -316,7 +310,7 @@ class TokenLoss(Undefinable[float]):
         for name, given, place in (("loss", loss, 0), ("tokens", tokens, 1)):
             if given is not None and self.arguments[place] != name:
                 raise InvalidInputError(
-                    f"{self.called()}: {name} does not belong to of={self.of!r}, which takes "
+                    f"{self._called()}: {name} does not belong to of={self.of!r}, which takes "
                     f"add({self.arguments[0]}, {self.arguments[1]})"
                 )
         super().add(
@@ -325,13 +319,11 @@ class TokenLoss(Undefinable[float]):
 
 
 class Perplexity(TokenLoss):
-    """The exponential of the mean negative log-likelihood of the tokens: how many equally likely ones it is worth.
+    """The exponential of the mean negative log-likelihood of the tokens.
 
-    Formula: ``exp(sum(w * l) / sum(w))``, with ``l`` as for `TokenLoss`; infinity where the mean is above 709.78 nats,
-    since float64 ends there. Inputs and arguments as for `TokenLoss`. Undefined where no token counts.
-
-    Source: Jelinek, Mercer, Bahl and Baker, "Perplexity: a measure of the difficulty of speech recognition tasks",
-    Journal of the Acoustical Society of America 62 (1977).
+    Formula: ``exp(sum(w * l) / sum(w))``, with ``l`` as for `TokenLoss`; infinity if the mean is above 709.78 nats, the
+    limit of float64. Perplexity p means a loss like that of a choice among p equally likely tokens. Inputs and
+    arguments as for `TokenLoss`. Undefined where no token counts.
 
     Examples:
         >>> metric = Perplexity()
@@ -344,16 +336,12 @@ class Perplexity(TokenLoss):
 
 
 class BitsPerByte(TokenLoss):
-    """The negative log-likelihood of a text in bits, by its bytes: comparable between models of different tokenizers.
+    """The negative log-likelihood of a text in bits per byte: comparable between models with different tokenizers.
 
     Formula: ``sum(w * l) / (ln(2) * sum(w * b))``, with ``l`` as for `TokenLoss` and ``b`` the number of bytes.
 
     ``add(..., bytes=)`` takes what `TokenLoss` takes, and the sizes of the texts in bytes: integers, one per row, which
     count once for a row with a token that counts; or one per token. Undefined without bytes.
-
-    Source: Gao et al., "The Pile: an 800GB dataset of diverse text for language modeling" (2020), section 3.1.
-
-    Elsewhere: `bits_per_byte`.
 
     Examples:
         >>> metric = BitsPerByte(of="token_losses")

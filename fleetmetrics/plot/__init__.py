@@ -1,10 +1,10 @@
-"""Pictures of what metrics hold and compute, drawn by matplotlib: ``pip install 'fleetmetrics[plot]'``.
+"""Pictures of metrics and their values, drawn by matplotlib: ``pip install 'fleetmetrics[plot]'``.
 
-Each draws on axes and returns them. ``metric`` is a metric, whose states are brought together over all workers, as
-``compute`` does (so every worker must call it), or a value that it has computed; anything else is an
-`InvalidInputError`. ``ax`` are matplotlib's axes; None: those of a new figure, 80 mm wide. Another metric on the same
-axes stands beside the first; ``label`` is what the legend says in front. Several classes are drawn one by one; more
-than six, all together. Without matplotlib there is a `MissingLibraryError`.
+Each function draws on axes and returns them. ``metric`` is a metric, whose states are merged over all workers as
+in ``compute`` (so every worker must call it), or a computed value; anything else raises an
+`InvalidInputError`. ``ax`` are matplotlib's axes; None: a new figure, 80 mm wide. A second metric on the same
+axes is drawn beside the first; ``label`` comes first in the legend. Up to six classes are drawn one by one; more
+than six, all together. Without matplotlib, every function raises a `MissingLibraryError`.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from fleetmetrics.plot.canvas import style as style
 from fleetmetrics.plot.canvas import svg as svg
 from fleetmetrics.xp.score_buckets import lowest_scores
 
-#: Of more classes only all together are drawn; more bins are drawn as about fifty.
+#: More classes than this are drawn only all together; more bins are drawn as about fifty.
 _MOST, _MOST_BINS = 6, 100
-#: Calibration is drawn of about so many groups of scores, if buckets are at least so many: narrower than 7 %.
+#: Calibration is drawn from about this number of groups of scores, if there are enough buckets: narrower than 7 %.
 _GROUPS, _NARROW = 16, 1024
 #: Below this rate, calibration has logarithmic axes.
 _RARE = 0.2
-#: In matrices of more classes not all of them have a name at the axes.
+#: In matrices of more classes, the axes name only some of them.
 _NAMED = 40
 
 
@@ -46,7 +46,7 @@ def draw(metric: Any, ax: Any = None, **options: Any) -> Any:
     return picture(metric, ax, **options)
 
 
-#: The pictures of what metrics compute.
+#: The pictures of metrics' values.
 _OF_VALUES: Sequence[tuple[type, str]] = (
     (formulas.ROC, "roc"),
     (formulas.PrecisionRecall, "precision_recall"),
@@ -72,21 +72,21 @@ def held(metric: Any) -> Any:
 
 
 def _scores(metric: Any, label: str, value: str = "", together: bool = False) -> Iterator[tuple[str, Any, Any, Any]]:
-    """Of each class, or all: its name, the weights of positive and negative scores by bucket, and the lowest scores."""
+    """For each class, or all: name, weights of positive and negative scores by bucket, and lowest scores."""
     if not hasattr(metric, "spacing"):
         raise _refused(f"a metric of a histogram of scores, such as AUC{value}", metric)
     table, names = held(metric)["histogram"], [label]
     if table.ndim == 3 and (together or len(table) > _MOST):
         names, table = [f"{label} {said('all {}').format(len(table))}"], table.sum(axis=0)
     elif table.ndim == 3:
-        names = [f"{label} {said(metric.entry)} {place}" for place in range(len(table))]
+        names = [f"{label} {said(metric._entry)} {place}" for place in range(len(table))]
     lowest = lowest_scores(metric.buckets, metric.spacing)
     for name, (negative, positive) in zip(names, table.reshape(-1, 2, len(lowest))):
         yield name.strip(), positive, negative, lowest
 
 
 def _refused(drawn: str, metric: Any) -> InvalidInputError:
-    return InvalidInputError(f"this picture is drawn of {drawn}; metric is {type(metric).__name__} {metric!r:.80}")
+    return InvalidInputError(f"this picture shows {drawn}; metric is {type(metric).__name__} {metric!r:.80}")
 
 
 def _ratio(part: np.ndarray, whole: Any) -> np.ndarray:
@@ -94,7 +94,7 @@ def _ratio(part: np.ndarray, whole: Any) -> np.ndarray:
 
 
 def roc(metric: Any, ax: Any = None, label: str = "") -> Any:
-    """The ROC curve, with the band in which that of the scores themselves runs, whatever their order in the buckets.
+    """The ROC curve, with a band that holds the curve of the scores themselves, in any order within their buckets.
 
     ``metric``: `AUC`, `ROCCurve` or another one of a histogram of scores; or a `fleetmetrics.formulas.ROC`.
 
@@ -119,7 +119,7 @@ def roc(metric: Any, ax: Any = None, label: str = "") -> Any:
 
 
 def precision_recall(metric: Any, ax: Any = None, label: str = "") -> Any:
-    """The precision-recall curve, with the band in which that of the scores themselves runs; dotted, the rate.
+    """The precision-recall curve, with a band that holds the curve of the scores themselves; dotted, the rate.
 
     ``metric``: as for `roc`; or a `fleetmetrics.formulas.PrecisionRecall`, which has no band.
     """
@@ -133,7 +133,7 @@ def precision_recall(metric: Any, ax: Any = None, label: str = "") -> Any:
             recall = _ratio(at.tp, at.tp[-1])
             lowest, highest = _ratio(at.tp[:-1], at.tp[:-1] + at.fp[1:]), _ratio(at.tp[1:], at.tp[1:] + at.fp[:-1])
             curves.append((recall[::-1], at.precision[::-1], spoken(name, "AP", *found), (recall, lowest, highest)))
-    # Where positive samples are rare, precision is high for the very first only.
+    # If positive samples are rare, precision is high only for the highest scores.
     seen = [each[:2] for each in curves] + [line.get_data() for line in (ax.lines if ax else ())]
     high = max(np.max(y[np.greater(x, 0.02)], initial=0.0) for x, y in seen)
     top = 1.5 * high if 0 < high < 0.4 else 1.0
@@ -149,13 +149,13 @@ def precision_recall(metric: Any, ax: Any = None, label: str = "") -> Any:
 
 
 def _known(at: np.ndarray, low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The ends of a band; where anything from 0 to 1 may be, which says nothing, there is none."""
+    """The ends of a band; empty where it would span 0 to 1."""
     nothing = (low <= 0) & (high >= 1)
     return at, np.where(nothing, high, low), high
 
 
 def gain(metric: Any, ax: Any = None, label: str = "") -> Any:
-    """Cumulative gain: the share of the positive samples that is among the highest scores; dotted, without a model.
+    """Cumulative gain: the share of the positive samples among the highest scores; dotted, without a model.
 
     ``metric``: as for `roc`, such as `CumulativeGain`; or the `fleetmetrics.metrics.curves.Shares` that it computed.
     """
@@ -211,10 +211,10 @@ def threshold_sweep(metric: Any, ax: Any = None, label: str = "") -> Any:
 
 
 def calibration(metric: Any, ax: Any = None, label: str = "") -> Any:
-    """How often it happens against what was predicted, by bin, with 95 % intervals; above, the number of samples.
+    """The observed rate against the prediction, by bin, with 95 % intervals; above, the number of samples.
 
     The intervals are Wilson's, as if samples were independent; weighted samples have none. Of a metric of a histogram
-    of scores, such as `AUC`, each bin has about as many samples, or positive ones, as the others. Axes are logarithmic
+    of scores, such as `AUC`, all bins hold about equally many samples, or positive ones. Axes are logarithmic
     where such a histogram has fewer than 20 % positive samples, or bins given to a metric are of unequal width. Then a
     bin without a positive sample has an interval and no point.
 
@@ -261,7 +261,7 @@ def calibration(metric: Any, ax: Any = None, label: str = "") -> Any:
 def _by_mass(positive: np.ndarray, negative: np.ndarray, lowest: np.ndarray) -> formulas.CalibrationPoints:
     """Calibration of groups of buckets: half of a group's mass is its share of the samples, half of the positive ones.
 
-    A prediction is taken for the middle of its bucket.
+    Each prediction counts as the middle of its bucket.
     """
     total, ends = positive + negative, np.append(lowest, 1.0)
     mass = _ratio(total, 2 * total.sum()) + np.nan_to_num(_ratio(positive, 2 * positive.sum()))
@@ -280,7 +280,7 @@ def _by_mass(positive: np.ndarray, negative: np.ndarray, lowest: np.ndarray) -> 
 
 
 def predicted_actual(metric: Any, ax: Any = None, label: str = "") -> Any:
-    """What was true on average against what was predicted, by groups of predictions, with 95 % intervals.
+    """The average label against the prediction, by groups of predictions, with 95 % intervals.
 
     ``metric``: a dict of arrays, one entry for each group: ``predicted``, ``actual``, and the standard ``error`` of the
     latter.
@@ -298,7 +298,7 @@ def predicted_actual(metric: Any, ax: Any = None, label: str = "") -> Any:
 
 
 def score_histogram(metric: Any, ax: Any = None, label: str = "") -> Any:
-    """How the scores of each class are distributed, without the outermost; the legend has the number of samples.
+    """The distribution of each class's scores, without the outermost; the legend has the number of samples.
 
     There are about fifty bins, and outside of them at most 0.1 % of each class on either side; the legend says how
     much. ``metric``: as for `roc`; several classes are drawn together.
@@ -330,7 +330,7 @@ def histogram(metric: Any, ax: Any = None, label: str = "") -> Any:
 
 
 def residuals(metric: Any, ax: Any = None, label: str = "") -> Any:
-    """How the errors of predictions are distributed; dotted, 0.
+    """The distribution of prediction errors; dotted, 0.
 
     ``metric``: as for `histogram`, one that was given the errors, ``metric.add(prediction - label)``: it takes the same
     memory for any number of samples.
@@ -355,7 +355,7 @@ def confusion_matrix(metric: Any, ax: Any = None, label: str = "", classes: Sequ
     with canvas(ax, "predicted", "true", height=70 if size < 13 else 80, title=plain(label)) as ax:
         (line,) = ax.plot([], [])
         shade = library("matplotlib.colors", "plot").ListedColormap([line.get_color()])
-        ax.imshow(shares, cmap=shade, alpha=0.6 * shares)  # so that texts stand out on each
+        ax.imshow(shares, cmap=shade, alpha=0.6 * shares)  # for contrast with each shade
         for (row, column), share in np.ndenumerate(shares if size < 13 else shares[:0]):
             text = f"{short(matrix[row, column])}\n{share:.0%}" if matrix[row, column] else "0"
             ax.text(column, row, text, ha="center", va="center", fontsize=7 if size < 6 else 4.5)
@@ -372,8 +372,8 @@ def confusion_matrix(metric: Any, ax: Any = None, label: str = "", classes: Sequ
 def over_passes(values: Any, ax: Any = None, label: str = "") -> Any:
     """A metric over the passes, with a band where its values have intervals.
 
-    ``values`` are what it computed in each pass, numbers or such as `AUC` with bounds and `Bootstrap` compute; or a
-    dict of these by number of the pass.
+    ``values`` are its values in each pass, numbers or results of `AUC` with bounds or of `Bootstrap`; or a
+    dict of these by the number of the pass.
     """
     found = values if isinstance(values, Mapping) else dict(enumerate(values, 1))
     ax = _by_number(found, ax, label, "pass")
@@ -382,9 +382,9 @@ def over_passes(values: Any, ax: Any = None, label: str = "") -> Any:
 
 
 def over_time(values: Mapping[str, Any], ax: Any = None, label: str = "") -> Any:
-    """A metric at points that follow each other, such as days, with intervals where its values have them.
+    """A metric at consecutive points, such as days, with intervals if its values have them.
 
-    ``values`` are numbers, or such as `AUC` with bounds and `Bootstrap` compute, by what the axis calls the point.
+    ``values`` are numbers, or results of `AUC` with bounds or of `Bootstrap`, by the point's name on the axis.
     """
     table = np.array([interval(each) for each in values.values()]).reshape(-1, 3)
     place, step = np.arange(len(table)), max(1, math.ceil(len(table) / 12))
@@ -404,9 +404,9 @@ def _by_number(values: Mapping[Any, Any], ax: Any, label: str, x: str, **look: A
 
 
 def at_k(metric: Any, ax: Any = None, label: str = "") -> Any:
-    """A metric of ranked answers by the number of places that it looks at.
+    """A metric of ranked answers by k.
 
-    ``metric``: one that was made with several ``k``, such as ``NDCG(k=[1, 5, 10])``; or the dict that it computed.
+    ``metric``: one with several ``k``, such as ``NDCG(k=[1, 5, 10])``; or the dict that it computed.
     """
     value = metric.compute() if hasattr(metric, "k") else metric
     if not isinstance(value, Mapping):
@@ -422,7 +422,7 @@ def slices(metric: Any, ax: Any = None, most: int = 20, whole: float | None = No
             dicts of ``key``, ``value``, ``low``, ``high``, ``rows``, ``difference``, ``within_chance`` and ``metric``,
             of which only the first two must be there. Slices within chance are hollow.
         ax: see the module.
-        most: how many of the first are drawn.
+        most: how many of the first slices to draw.
         whole: the value over all slices; None: by the first row's difference, if it has one.
     """
     found = metric.compute() if hasattr(metric, "compute") else metric
@@ -453,11 +453,11 @@ def slices(metric: Any, ax: Any = None, most: int = 20, whole: float | None = No
 
 
 def by_worker(local: Sequence[Any], whole: Any, ax: Any = None) -> Any:
-    """The values of the workers, one by one, beside that over all of them, dotted.
+    """The value of each worker, beside the value over all of them, dotted.
 
     Args:
-        local: what ``compute_local`` gives on each worker, by rank.
-        whole: what ``compute`` gives.
+        local: the results of ``compute_local`` by rank.
+        whole: the result of ``compute``.
         ax: see the module.
     """
     return slices(

@@ -1,4 +1,4 @@
-"""What all pictures share: the style, a figure of their own, bands, numbers as texts, SVG."""
+"""The parts that all pictures share: the style, figures, bands, numbers as texts, SVG."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from fleetmetrics.optional import library
 
 __all__ = ["style", "svg"]
 
-#: What pictures say instead of their English words.
+#: Replacements for the English words of pictures.
 _WORDS: contextvars.ContextVar[Mapping[str, str] | None] = contextvars.ContextVar("fleetmetrics_plot", default=None)
-#: Makes the names inside an SVG the same in every run, and tells that `style` is on.
+#: Makes the names inside an SVG the same in every run, and marks that `style` is on.
 _SALT = "fleetmetrics"
-#: What is narrower in axes from 0 to 1 is hidden under a line.
+#: In axes from 0 to 1, a line hides any narrower band.
 _HIDDEN = 1 / 512
 #: By background: Okabe and Ito's colours, those that stand out, some of them darker; each has a line of its own, too.
 _COLORS = ("#0072B2 #D55E00 #222222 #008F68 #AF4F88 #3E8EBE", "#56B4E9 #E69F00 #F2F2F2 #2BC79A #DE9BC0 #F0E442")
@@ -34,13 +34,13 @@ _CHINESE = ("Noto Sans CJK SC", "Source Han Sans SC", "WenQuanYi Micro Hei", "Pi
 
 @contextlib.contextmanager
 def style(dark: bool = False, words: Mapping[str, str] | None = None) -> Iterator[None]:
-    """Have pictures drawn inside for a width of 80 mm, in colours that the colour-blind tell apart.
+    """Draw the pictures inside for a width of 80 mm, in colours that the colour-blind can tell apart.
 
-    Whatever matplotlib was told before does not matter inside, and is as it was afterwards.
+    The user's settings of matplotlib do not apply inside, and are restored afterwards.
 
     Args:
         dark: for a dark background.
-        words: what pictures say instead of their English words, such as ``{"recall": "召回率"}``.
+        words: replacements for the English words of pictures, such as ``{"recall": "召回率"}``.
 
     Raises:
         MissingLibraryError: matplotlib is not installed.
@@ -78,7 +78,7 @@ def style(dark: bool = False, words: Mapping[str, str] | None = None) -> Iterato
 
 
 def said(text: str) -> str:
-    """A word of a picture, in the words that `style` was given."""
+    """A word of a picture, in the language of `style`."""
     return (_WORDS.get() or {}).get(text, text)
 
 
@@ -97,7 +97,7 @@ def canvas(
         if ax is None:
             ax = figure(figsize=(80 / 25.4, height / 25.4), layout="constrained").add_subplot()
             colors = {"color": rc["xtick.color"], "labelcolor": rc["text.color"], "grid_color": rc["grid.color"]}
-            # Ticks that are made when it is drawn, perhaps in another style, look like these.
+            # Ticks made at drawing time, perhaps in another style, look like these.
             ax.tick_params(length=0, labelsize=rc["xtick.labelsize"], grid_linewidth=rc["grid.linewidth"], **colors)
         yield ax
         if more.get("ylim") == (0, None):  # the second of two curves may be the higher one
@@ -129,7 +129,7 @@ def _tick(number: float, _: Any = None) -> str:
 
 
 def dotted(ax: Any) -> dict[str, Any]:
-    """How a line looks that is no data."""
+    """The style of a line that shows no data."""
     return {"color": ax.spines["left"].get_edgecolor(), "linestyle": (0, (1, 2)), "linewidth": 0.9}
 
 
@@ -172,7 +172,7 @@ def stairs(ax: Any, histograms: Mapping[str, Any], edges: np.ndarray, cut: bool,
 
 
 def interval(value: Any) -> tuple[float, float, float]:
-    """A value with the ends of its interval, nan where there are none; a number, or what has a value, low and high."""
+    """A value with the ends of its interval, nan without an interval; takes a number, or a value with low and high."""
     parts = value._asdict() if hasattr(value, "_asdict") else value if isinstance(value, Mapping) else {"value": value}
     try:
         found = [parts["value"], parts.get("low"), parts.get("high")]
@@ -199,7 +199,7 @@ def short(number: float, _: Any = None) -> str:
 
 
 def plain(key: Any) -> str:
-    """A key as matplotlib shall write it: not as mathematics, and not too long."""
+    """A key for matplotlib: not read as mathematics, and not too long."""
     text = str(key)
     return (text if len(text) < 22 else f"{text[:20]}…").replace("$", r"\$")
 
@@ -211,7 +211,7 @@ def svg(figure: Any, name: str = "") -> str:
 
     Args:
         figure: matplotlib's, such as ``ax.figure``.
-        name: to be told from an equal picture on the same page: letters, digits, ``-`` and ``_``.
+        name: distinguishes it from an equal picture on the same page: letters, digits, ``-`` and ``_``.
 
     Examples:
         >>> import fleetmetrics

@@ -1,1 +1,1 @@
-"""Records: one entry per sample, on their way from the workers that have them to the one answer."""
+"""Records: one entry per sample, on their way from the workers to the value."""

@@ -1,4 +1,4 @@
-"""Where each worker's records belong among those of all workers, if no sampler tells. Pure NumPy, no communication."""
+"""The places of each worker's records among those of all workers, without a sampler. Pure NumPy, no communication."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Positions = Union[slice, np.ndarray]
 
 
 def arrange(mode: str, counts: Sequence[int], blocks: Sequence[Any] | None = None) -> list[Positions]:
-    """Where each worker's records belong among those of all workers, if no sampler tells.
+    """Return the places of each worker's records among those of all workers, without a sampler.
 
     Args:
         mode: "unzip": one sample from each rank in turn; "cat": rank after rank; "batch": one block from each rank in
@@ -29,8 +29,8 @@ def arrange(mode: str, counts: Sequence[int], blocks: Sequence[Any] | None = Non
         blocks: for "batch": by rank the lengths of its blocks, int [k], each at least 0, adding up to its count.
 
     Returns:
-        By rank the positions of its records: int32 or, from 2**31 records on, int64 [counts[rank]]. A slice for "cat",
-        where only one rank has records, and for "unzip" if all ranks with records have the same number.
+        By rank the positions of its records: int32 or, from 2**31 records on, int64 [counts[rank]]. They are a slice
+        for "cat", if only one rank has records, and for "unzip" if all ranks with records have the same number.
 
     Examples:
         >>> arrange("unzip", [2, 2])
@@ -84,7 +84,7 @@ def _blocks(argument: str, value: Any, sizes: Any) -> Any:
 
 @given(mode=_mode, counts=_counts, rank=_rank, size=at_least(0), blocks=optional(_blocks))
 def kept_count(mode: str, counts: Sequence[int], rank: int, size: int, blocks: Sequence[Any] | None = None) -> int:
-    """How many of a rank's records come before position ``size`` in the order of `arrange`: always its first ones.
+    """The number of a rank's records before position ``size`` in the order of `arrange`: always its first ones.
 
     Examples:
         >>> [kept_count("unzip", [3, 2, 0], rank, 3) for rank in range(3)]
@@ -116,6 +116,6 @@ def _starts(blocks: Sequence[np.ndarray]) -> list[np.ndarray]:
 
 
 def _more_than(counts: np.ndarray, stop: int, dtype: np.dtype) -> np.ndarray:
-    """For j = 0, ..., stop - 1, how many of the counts exceed j: a staircase with a step down at every count."""
+    """For j = 0, ..., stop - 1, the number of counts above j: a staircase with a step down at every count."""
     steps = np.sort(np.minimum(counts, stop))
     return np.repeat(np.arange(steps.size, -1, -1, dtype=dtype), np.diff(steps, prepend=0, append=stop))

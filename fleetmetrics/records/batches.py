@@ -35,7 +35,7 @@ _NUMBERS = (bool, int, float, np.generic)
 
 
 def as_column(value: Any, name: str) -> Any:
-    """Return a batch's column: an array, or a tensor on a device, of its own memory; a list for what has no shape."""
+    """Return a batch's column: an array or tensor with its own memory; a list for values without a shape."""
     if is_on_device(value) and value.shape:
         return value.clone()
     value = to_host(value)
@@ -73,16 +73,17 @@ RECORDS = "records"
 
 
 class Kind(NamedTuple):
-    """What the arrays of a column have in common."""
+    """The common properties of the arrays of a column."""
 
     dtype: np.dtype[Any]
     shape: tuple[int, ...]  #: of an entry
 
 
 class Columns:
-    """What was added, batch by batch.
+    """The added records, batch by batch.
 
-    ``names`` holds the keywords if the columns were given by name, else their number, or `RECORDS` for plain records.
+    ``names`` holds the keywords if the columns were given by name, otherwise their number, or `RECORDS` for plain
+    records.
     """
 
     batches: list[tuple[Any, ...]]
@@ -105,7 +106,7 @@ class Columns:
         return sum(len(batch[0]) for batch in self.batches)
 
     def append(self, columns: tuple[Any, ...], named: Mapping[str, Any], ids: Any = None) -> None:
-        """Add a batch as columns without names or with; all of it, or nothing and InvalidInputError."""
+        """Add a batch as columns with or without names; all of it, or nothing, with an InvalidInputError."""
         # The usual case first: the same columns as before, as arrays that own their memory.
         names: Any = tuple(named) if named else len(columns)
         if ids is None and names == self.names and not self.ids and not (columns and named):
@@ -130,7 +131,7 @@ class Columns:
         if len({length for _, length in lengths}) > 1:
             given = ", ".join(f"{title} {length}" for title, length in lengths)
             raise InvalidInputError(
-                f"the columns of a batch must be equally long, one entry per sample; given: {given}. Nothing of this"
+                f"the columns of a batch must be equally long, one entry per sample; given: {given}. None of this"
                 " batch was added"
             )
         self.names = names
@@ -163,19 +164,19 @@ class Columns:
         return [row for row in rows if len(row[0])]
 
     def kinds(self) -> list[Kind | None]:
-        """Of each column, and of any ids; None: a list. Empty without samples."""
+        """The kind of each column, and of any ids; None: a list. Empty without samples."""
         return list(map(kind_of, zip(*self.rows())))
 
     def blocks(self) -> list[int]:
-        """How many samples each batch had."""
+        """The number of samples of each batch."""
         return [len(batch[0]) for batch in self.batches]
 
     def plain(self) -> list[Any]:
-        """All of it, to be packed: what it is made of."""
+        """All of its content, for packing."""
         return [self.names, self.batches, self.ids]
 
     def followed_by(self, other: Columns) -> Columns:
-        """Return these samples, and then the other's."""
+        """Return these samples followed by the other's."""
         if not self.batches or not other.batches:
             return self if self.batches else other
         if self.names != other.names or bool(self.ids) != bool(other.ids):
@@ -216,14 +217,14 @@ def as_results(names: Any, columns: Sequence[Any]) -> Any:
 
 
 def kind_of(parts: Sequence[Any]) -> Kind | None:
-    """What array can hold the parts of a column, each value as it is; None: none can, or one of them is a list."""
+    """The kind of array that holds the parts of a column unchanged; None if no array can, or a part is a list."""
     if not all(isinstance(part, ndarray) for part in parts):
         return None
     return joint_kind([Kind(*each) for each in {(part.dtype, part.shape[1:]) for part in parts}])
 
 
 def joint_kind(kinds: Sequence[Kind | None]) -> Kind | None:
-    """What array can hold what these arrays hold."""
+    """The kind of array that can hold the values of these arrays."""
     present = [kind for kind in kinds if kind is not None]
     letters = {kind.dtype.kind for kind in present}
     if len(present) < len(kinds) or len({kind.shape for kind in present}) != 1:
@@ -239,7 +240,7 @@ def joint_kind(kinds: Sequence[Kind | None]) -> Kind | None:
 
 
 def are_alike(parts: Sequence[Any]) -> bool:
-    """Whether the parts of a column are arrays that one array can hold, each value as it is."""
+    """Whether the parts of a column are arrays that one array can hold without changing a value."""
     return kind_of(parts) is not None
 
 
@@ -260,14 +261,14 @@ def part_of(positions: Positions, start: int, count: int) -> Positions:
 
 
 def number_of(positions: Positions) -> int:
-    """How many positions there are."""
+    """The number of positions."""
     if isinstance(positions, ndarray):
         return len(positions)
     return len(range(positions.start, positions.stop, positions.step))
 
 
 class InOrder:
-    """The columns of all workers, each record put at its place as it comes.
+    """The columns of all workers; each record is put at its place on arrival.
 
     Args:
         kinds: of the columns; None: a list.
@@ -279,7 +280,7 @@ class InOrder:
         self._columns: list[Any] = []
 
     def put(self, columns: Sequence[Any], positions: Positions) -> None:
-        """Take some records; ValueError or TypeError if they are not what was announced."""
+        """Take some records; ValueError or TypeError if they are not as announced."""
         count = number_of(positions)
         if [len(column) for column in columns] != [count] * len(self._kinds):
             raise ValueError(f"{list(map(len, columns))} entries, where {len(self._kinds)} columns have {count}")
@@ -296,7 +297,7 @@ class InOrder:
                 whole[positions] = column
 
     def taken(self) -> list[Any]:
-        """The columns, which are not held any longer."""
+        """The columns, which the object then releases."""
         columns, self._columns = self._columns, []
         return columns
 

@@ -6,7 +6,7 @@ piece holds all records of its range, so the records of a query, or tied ones, a
 Over a channel that shuffles, each of n workers folds every n-th piece, and only the results go to rank 0. Otherwise the
 workers send the records of one piece after the other to rank 0, which folds each. The pieces are the same, and rank 0
 joins the results in the order of the pieces, so both ways give the same bits. A worker that folds needs memory for a
-piece beside its own records.
+piece in addition to its own records.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from fleetmetrics.serial.serializer import pack, unpack
 
 __all__ = ["fold_in_order"]
 
-#: The most bytes of records, over all workers, that are folded at a time; there are as many pieces for each worker.
+#: The most bytes of records, over all workers, to fold at a time; every worker gets the same number of pieces.
 ROUND_BYTES = 16 << 20
 #: Smaller pieces are not worth the exchange.
 _LEAST = 1 / 16
@@ -42,7 +42,7 @@ def fold_in_order(
     states: Mapping[Any, np.ndarray],
     deadline: Deadline,
 ) -> dict[Folding, Any]:
-    """Let the metrics of each table fold the records of all workers; their carries, the same on every worker."""
+    """Let the metrics of each table fold the records of all workers; return their carries, the same on every worker."""
     carries: dict[Folding, Any] = {}
     for folds in tables:
         under_way, made = _UnderWay(folds, folds.known(states)), folds.table.closed
@@ -51,7 +51,7 @@ def fold_in_order(
             found = _fold_together(f"{call}, records", channel, under_way, deadline)
             made, carried = (found, ()) if isinstance(found, Closed) else (None, found)
         elif made is None:
-            records = Records(folds.table.records())  # what is cached in it goes with it
+            records = Records(folds.table.records())  # its cached values go with it
             carried = under_way.alone(records) if records else carried
         carries.update(zip(folds.metrics, carried if made is None else folds.opened(made, under_way.states)))
     return carries
@@ -134,7 +134,7 @@ def _fold_spread(
 ) -> list[Any]:
     """Each worker folds every n-th piece, of n workers; rank 0 joins the results in the order of the pieces."""
     rank, size = channel.rank, channel.world_size
-    before = _UnderWay(folds.folds, folds.states)  # looked at on rank 0 only
+    before = _UnderWay(folds.folds, folds.states)  # used on rank 0 only
     made: list[Any] = []
     caught = Caught()
 
@@ -176,7 +176,7 @@ def _written(records: Records) -> Letter:
 
 
 def _together(table: Table, letters: Sequence[Letter]) -> Records:
-    """The records of one piece, from what the workers have written."""
+    """The records of one piece, from the letters of the workers."""
     parts = [Records(*unpack(*letter)) for letter in letters if letter.note]
     if len(parts) < 2:
         return parts[0] if parts else Records({})
@@ -184,7 +184,7 @@ def _together(table: Table, letters: Sequence[Letter]) -> Records:
 
 
 def _described(table: Table, records: Records) -> list[Any]:
-    """What rank 0 must know of a worker's records, and a sketch of the column that orders them; or what is closed."""
+    """A worker's records in words for rank 0, with a sketch of the column that orders them; or its closed parts."""
     if table.closed is not None:
         return ["closed", *table.closed]
     kinds = {

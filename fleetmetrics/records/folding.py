@@ -1,10 +1,12 @@
-"""Folding: what metrics make of the records of a table, piece by piece, and what they keep of a part that is closed."""
+"""Folding: metrics condense the records of a table piece by piece, and keep the result of a closed part."""
 
 from __future__ import annotations
 
 import contextlib
+import contextvars
 import json
 from abc import ABC, abstractmethod
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Dict, Mapping, Sequence
 
 import numpy as np
@@ -12,6 +14,7 @@ import numpy as np
 from fleetmetrics.batch.hashing import integer_ids
 from fleetmetrics.errors import InvalidInputError, RecordError
 from fleetmetrics.formulas.groups import starts_of
+from fleetmetrics.numbers import distinct_of
 from fleetmetrics.records.table import Closed, Kept, Records, Table
 from fleetmetrics.serial import MISFITS
 from fleetmetrics.serial.serializer import pack, unpack
@@ -21,14 +24,18 @@ if TYPE_CHECKING:
 
 __all__ = ["Carry", "Folding", "Folds"]
 
-#: What a metric has made of some records, by name; it goes to other workers and into checkpoints.
+#: A metric's result for some records, by name; it goes to other workers and into checkpoints.
 Carry = Dict[str, Any]
+
+#: The approximate number of samples to fold at a time when a part is closed, because sorting takes several times their
+#: memory; and the number of threads, because NumPy lets others run while it sorts.
+AT_ONCE, THREADS = 1 << 19, 2
 
 
 class Folding(ABC):
-    """What folds the records of a table: a metric, or the slices of one.
+    """Folds the records of a table: a metric, or the slices of a metric.
 
-    Every method is abstract but where all kinds share it, so that no kind misses one that is new.
+    Methods are abstract unless all kinds share them, so that no kind misses a new one.
     """
 
     name: str
@@ -47,15 +54,15 @@ class Folding(ABC):
 
     @abstractmethod
     def ahead(self, records: Records, states: Mapping[str, np.ndarray]) -> Carry | None:
-        """What `piece` must know of an earlier piece, quickly found; None: nothing."""
+        """The data about an earlier piece that `piece` needs, quickly computed; None if it needs none."""
 
     @abstractmethod
     def piece(self, before: Carry, records: Records, states: Mapping[str, np.ndarray]) -> Carry:
-        """The carry of one piece; ``before`` is what `ahead` tells of the pieces before, joined."""
+        """The carry of one piece; ``before`` is the joined `ahead` of the pieces before."""
 
     @abstractmethod
     def join(self, carry: Carry, later: Carry) -> Carry:
-        """The carry of all pieces so far, and of the piece that follows, as one."""
+        """One carry from that of all pieces so far and that of the next piece."""
 
     @abstractmethod
     def fold(self, carry: Carry, records: Records, states: Mapping[str, np.ndarray]) -> Carry:
@@ -63,26 +70,26 @@ class Folding(ABC):
 
     @abstractmethod
     def closed(self, records: Records, states: Mapping[str, np.ndarray], totals: Any) -> Carry:
-        """What a part is folded into that has all samples of some values of the table's order."""
+        """The result of folding a part that has all samples of some values of the table's order."""
 
     @abstractmethod
     def join_closed(self, carry: Carry, other: Carry) -> Carry:
-        """Two closed parts, in any order, as one."""
+        """Join two closed parts, in any order."""
 
     @abstractmethod
     def of_closed(self, carry: Carry, states: Mapping[str, np.ndarray]) -> Carry:
-        """The carry for the value, from all closed parts together."""
+        """The carry for the value, from all closed parts."""
 
     def alone(self, records: Records, states: Mapping[str, np.ndarray]) -> Carry:
-        """The carry of all records where there is one worker, in the order of its adds."""
+        """The carry of all records of a single worker, in the order of its adds."""
         return self.fold(self.start(), records.cached("prepared", self.table.prepare), states)
 
 
 class Folds:
-    """A table and all that fold it: what a checkpoint saves of them, and what merging puts together.
+    """A table and everything that folds it; checkpoints save it, and merging joins it.
 
-    It is a holder, as a `fleetmetrics.state.State` is one. Two of the same table are equal, as long as all that fold
-    the table are in both: a closed table has a carry of each.
+    It is a holder, as a `fleetmetrics.state.State` is one. Two of the same table are equal as long as both have the
+    same metrics: a closed table has a carry of each.
     """
 
     kind: tuple[tuple[str, ...], str | None, Any]
@@ -105,25 +112,42 @@ class Folds:
         return id(self.table)
 
     def known(self, values: Mapping[Any, np.ndarray]) -> list[dict[str, np.ndarray]]:
-        """The states of each of the metrics, by name."""
+        """The states of each metric, by name."""
         return [{name: values[state] for name, state in metric.states.items()} for metric in self.metrics]
 
     # -- closing
 
     def close(self, values: Mapping[Any, np.ndarray], totals: Any) -> Closed:
-        """What the metrics make of all that was kept; see `fleetmetrics.partial.Partial.close`. Nothing changes."""
+        """The carries of everything kept; see `fleetmetrics.partial.Partial.close`. Nothing changes."""
         table = self.table
         if table.closed is not None:
             return table.closed
-        records, members = Records(table.records()), np.empty(0, np.int64)
-        carries = [metric.closed(records, own, totals) for metric, own in zip(self.metrics, self.known(values))]
-        if records and table.order is not None and table.order in self.metrics[0].columns:
-            column = records.cached("prepared", table.prepare)[table.order]
-            members = np.unique(integer_ids(column[starts_of(column)]))
-        return Closed(carries, members)
+        known, order = self.known(values), table.order or ""
+        by_user = order in self.metrics[0].columns
+
+        def closed(records: Records) -> Closed:
+            carries = [metric.closed(records, own, totals) for metric, own in zip(self.metrics, known)]
+            if not (by_user and records):
+                return Closed(carries, np.empty(0, np.int64))
+            column = records.cached("prepared", table.prepare)[order]
+            return Closed(carries, distinct_of(integer_ids(column[starts_of(column)])))
+
+        pieces = table.pieces(AT_ONCE) if by_user else []
+        number = -(-sum(piece.length for piece in pieces) // AT_ONCE)
+        if number < 2 or any(piece[order].dtype.kind != "i" for piece in pieces):
+            return closed(Records(table.records()))
+        places = [_places_by_group(piece[order], number) for piece in pieces]
+
+        def closed_group(group: int) -> Closed:
+            return closed(table.joined([piece.taken(its[group]) for piece, its in zip(pieces, places)]))
+
+        inside = [contextvars.copy_context() for _ in range(number)]  # what is muted here is muted there
+        with ThreadPoolExecutor(THREADS, "fleetmetrics folding") as threads:
+            parts = threads.map(lambda group: inside[group].run(closed_group, group), range(number))
+            return self.join_closed(list(parts))
 
     def join_closed(self, parts: Sequence[Closed]) -> Closed:
-        """Several as one; InvalidInputError if two have samples of one user."""
+        """Join several; InvalidInputError if two have samples of one user."""
         members = np.sort(np.concatenate([part.members for part in parts]))
         twice = np.unique(members[1:][members[1:] == members[:-1]])
         if len(twice):
@@ -145,7 +169,7 @@ class Folds:
     # -- merging
 
     def with_others(self, others: Sequence[Folds]) -> tuple[list[Kept], Closed | None]:
-        """What these hold together, for `Table.hold`; they stay as they are."""
+        """The joined content of these, for `Table.hold`; they do not change."""
         return self._joined([self.table, *(each.table for each in others)])
 
     def _joined(self, tables: Sequence[Table]) -> tuple[list[Kept], Closed | None]:
@@ -160,14 +184,14 @@ class Folds:
     # -- checkpoints: as for `fleetmetrics.state.State`
 
     def saved(self, scope: Any = None) -> dict[str, np.ndarray]:
-        """The table's columns but for those of all ones, copied; none without samples."""
+        """The table's columns except for those of all ones, copied; none without samples."""
         table = self.table
         if table.closed is not None:
             return _packed(table.closed)
         return {name: column.copy() for name, column in table.records().items() if column is not None and len(column)}
 
     def together(self, parts: Sequence[Mapping[Any, Any]]) -> dict[str, np.ndarray]:
-        """What several tables hold together, one after the other."""
+        """The joined content of several tables, one after the other."""
         whole, *others = [Folds(self.table.fresh(), self.metrics) for _ in range(1 + len(parts))]
         for other, part in zip(others, parts):
             other.load(part[self])
@@ -205,7 +229,16 @@ class Folds:
         raise InvalidInputError(f"{self.name} is closed in the checkpoint, and what it was folded into is malformed")
 
 
-#: What a closed table has instead of columns, whose names have no spaces.
+def _places_by_group(users: np.ndarray, number: int) -> list[np.ndarray]:
+    """The places of the samples of each of this number of groups of users, integers."""
+    hashes = integer_ids(users).view(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+    # The highest bits: passes over files choose users by those below. Numbers of 16 bits are sorted by their digits.
+    group = ((hashes >> np.uint64(48)) * np.uint64(number) >> np.uint64(16)).astype(np.uint16)
+    ends = np.cumsum(np.bincount(group, minlength=number))
+    return np.split(np.argsort(group, kind="stable").astype(np.uint32), ends[:-1])
+
+
+#: The content of a closed table instead of columns, whose names have no spaces.
 _LAYOUT, _PAYLOAD = "closed layout", "closed payload"
 
 

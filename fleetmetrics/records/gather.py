@@ -1,7 +1,7 @@
 """The exchange of records, in two steps.
 
-First the workers tell each other what they have: one that differs, or whose records do not match its samples, is an
-error on every worker before any record is sent. Then each drops its own padding and sends its records in pieces; rank 0
+First the workers describe their records: a difference, or records that do not match a worker's samples, is an error on
+every worker before any record is sent. Then each worker drops its own padding and sends its records in pieces; rank 0
 puts them in order, computes, and answers.
 """
 
@@ -44,7 +44,7 @@ _Parcel = Tuple[int, str, Packed]
 def gather(
     call: str, describe: Callable[[], Sequence[Share]], channel: Communicator, timeout: float | None = None
 ) -> list[Any]:
-    """Gather the records of all workers on rank 0; returns each share's value, or raises the same error, everywhere."""
+    """Gather the records of all workers on rank 0; return each share's value, or raise an error, on all workers."""
     shares: Sequence[Share] = []
     deadline, trouble = began(timeout)
     try:
@@ -114,7 +114,7 @@ def _sent(call: str, found: Sequence[_Collected], channel: Communicator, deadlin
 
 
 def _parcels(found: Sequence[_Collected], rank: int) -> Iterator[_Parcel]:
-    """What this worker sends to rank 0: "states", "records", or a "file" of records; rank 0 keeps its own."""
+    """This worker's parcels for rank 0: "states", "records", or a "file" of records; rank 0 keeps its own."""
     for number, each in enumerate(found):
         if rank == 0:
             each.put_own()
@@ -165,7 +165,7 @@ def _values(found: Iterable[_Collected]) -> list[Any]:
 
 
 class _Collected:
-    """One share: this worker's to send, and on rank 0 that of every worker. ``notes`` are by rank."""
+    """One share: this worker's part to send, and on rank 0 the parts of every worker. ``notes`` are by rank."""
 
     def __init__(
         self, share: Share, notes: Sequence[dict[str, Any]], channel: Communicator, spool: Spool | None
@@ -176,7 +176,7 @@ class _Collected:
         self._rank = channel.rank
         self._counts = [note["n"] for note in notes]
         self._blocks = [np.repeat(*np.array(note["blocks"], np.int64).reshape(-1, 2).T) for note in notes]
-        #: By rank the calls, where the samples are to be looked at, counts and blocks being theirs; else empty.
+        #: By rank the calls, if counts and blocks are those of samples; otherwise empty.
         self._runs: list[np.ndarray] = []
         if share.dealing is not None or counts_samples(notes):
             self._look_at_samples(notes)
@@ -186,7 +186,7 @@ class _Collected:
         names = having["columns"]
         self._names = tuple(names) if isinstance(names, list) else names  # as in `Columns`
         self._has_ids = having["ids"] is not None
-        #: How many records are kept; with ids, before any repeated ones are dropped.
+        #: The number of kept records; with ids, before repeated ones are dropped.
         self._total = sum(self._counts)
         if share.dealing is not None:
             self._total = share.dealing.dealt.distinct
@@ -197,7 +197,7 @@ class _Collected:
         self._taken = [0] * len(notes)
         if self._runs:
             self._settle()
-        #: Of each column what array holds the records of all workers; None: a list does.
+        #: For each column, the kind of array that holds the records of all workers; None: a list.
         self.kinds = self._joint_kinds(notes)
         self._in_order = InOrder(self.kinds, self._total)
 
@@ -220,7 +220,7 @@ class _Collected:
                 self._blocks[rank] = whole if note["block"] else np.repeat(each[:, 0], each[:, 2])
 
     def _settle(self) -> None:
-        """Where records are not one to one with samples: which are kept, and where they belong."""
+        """If records are not one to one with samples: find the kept ones, and their places."""
         dealing, found = self.share.dealing, []
         for rank, (runs, count) in enumerate(zip(self._runs, self._counts)):
             keep = np.arange(count) < self._kept_count(rank) if dealing is None else ~dealing.dealt.mask(rank)
@@ -236,7 +236,7 @@ class _Collected:
         self._positions = [*np.split(positions, np.cumsum([*map(len, by_rank)])[:-1])]
 
     def warn_of_guess(self) -> None:
-        """Warn if padding is cut off as no sampler of Paddle's pads, or stays."""
+        """Warn if the number of cut records fits no sampler of Paddle's, or if padding stays."""
         share, cut = self.share, self._cut
         if share.mode is None and share.dealing is None and len(self._counts) > 1 and cut > 0:
             warn(
@@ -267,7 +267,7 @@ class _Collected:
 
     @cached_property
     def _positions(self) -> list[Positions]:
-        """By rank the positions of the records, or samples, that are kept; made when they are needed."""
+        """By rank the positions of the kept records, or samples; made on demand."""
         dealing = self.share.dealing
         if dealing is not None:
             return [dealing.dealt.kept(rank) for rank in range(len(self._counts))]
@@ -338,7 +338,7 @@ class _Collected:
 
 
 def _error_letter(error: Exception, allow_pickle: bool) -> Letter:
-    """The letter with an error, and what the others make it again from, if it survives that."""
+    """The letter with an error, and the form from which the others rebuild it, if it has one."""
     trace = "".join(traceback.format_exception(type(error), error, error.__traceback__))
     note = {"done": True, "error": described(error), "trace": trace}
     name = type(error).__name__
@@ -355,7 +355,7 @@ def _error_letter(error: Exception, allow_pickle: bool) -> Letter:
 
 
 def _made_from(layout: Any, payload: Any, allow_pickle: bool) -> Exception:
-    """The error of a form that was packed: of Python's own a name and arguments, else itself."""
+    """The error of a packed form: a name and arguments for Python's own, otherwise the error itself."""
     (form,) = unpack(layout, payload, allow_pickle)
     if not isinstance(form, list):
         return cast(Exception, form)

@@ -1,4 +1,4 @@
-"""How many samples each batch had, and how many records it left: which of these are padding if they are not as many."""
+"""The numbers of samples and of records of each batch, which identify padding if they differ."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _under_way: contextvars.ContextVar[Any] = contextvars.ContextVar("_under_way", d
 
 
 class Ledger:
-    """Of one metric: the samples, None if not known, and the records of each call of ``add`` or ``process``."""
+    """One metric's ledger: the samples (None if unknown) and the records of each call of ``add`` or ``process``."""
 
     nested: bool
     records: int
@@ -25,12 +25,12 @@ class Ledger:
     def __init__(self) -> None:
         self.calls: list[list[Any]] = []
         self.records = 0
-        #: Whether another metric has called, which may keep samples back.
+        #: Whether another metric was the caller, which may hold back samples.
         self.nested = False
         self._last: Any = None
 
     def enter(self, batch: list[Any], records: int, nested: bool) -> None:
-        """Add the records that a call has left of a batch, perhaps not for the first time."""
+        """Enter the records that a call has appended for a batch, possibly more than once."""
         if self._last is not batch or not self.calls:
             self.calls.append([*batch, 0])
         self.calls[-1][1] += records
@@ -42,7 +42,7 @@ class Ledger:
         self.records = sum(records for _, records in self.calls)
 
     def note(self, held: int) -> dict[str, Any]:
-        """What the other workers must know of a metric with this number of records; no "calls" if these are samples."""
+        """The note for the others on a metric with this number of records; no "calls" if these are samples."""
         if not self.calls or self.records != held:  # it was not counted
             return {"samples": held, "calls": [], "nested": False}
         known = all(samples is not None for samples, _ in self.calls)
@@ -62,7 +62,7 @@ class Counting(Protocol):
 
 
 def counted(method: Callable[..., Any], count: Callable[..., int | None]) -> Callable[..., Any]:
-    """The method, each call of which is entered in the metric's ledger unless it raises."""
+    """The method, wrapped: each call without an error is entered in the metric's ledger."""
 
     @functools.wraps(method)
     def call(self: Counting, *args: Any, **named: Any) -> Any:
@@ -84,12 +84,12 @@ def counted(method: Callable[..., Any], count: Callable[..., int | None]) -> Cal
 
 
 def samples_added(*columns: Any, **named: Any) -> int | None:
-    """How many samples a call of MMEval's ``add`` brings: the length that all columns have in common."""
+    """The number of samples in a call of MMEval's ``add``: the common length of all columns."""
     return _length({**dict(enumerate(columns)), **named})
 
 
 def samples_processed(data_batch: Any = None, data_samples: Any = None, **named: Any) -> int | None:
-    """How many samples a call of MMEngine's ``process`` brings: the objects, or what columns and batch agree on."""
+    """The number of samples in a call of MMEngine's ``process``: of the objects, or of columns and batch."""
     samples = [data_samples, *named.values()][-1]  # whatever a subclass calls it
     size, columns = _length(samples), samples if isinstance(samples, (list, tuple)) else ()
     if not columns or any(isinstance(each, Mapping) or _length(each) is None for each in columns):
@@ -101,7 +101,7 @@ def samples_processed(data_batch: Any = None, data_samples: Any = None, **named:
 
 
 def _length(value: Any) -> int | None:
-    """Of a list or an array; of a dict that which its columns have in common."""
+    """The length of a list or an array, or the common length of a dict's columns."""
     if isinstance(value, Mapping):
         lengths = {_length(column) for column in value.values()} - {None}
         return lengths.pop() if len(lengths) == 1 else None
@@ -112,10 +112,10 @@ def _length(value: Any) -> int | None:
 
 
 def kept_records(runs: np.ndarray, keep: np.ndarray, places: np.ndarray) -> tuple[np.ndarray, np.ndarray, int]:
-    """Which records of a worker are kept, and where they belong.
+    """The kept records of a worker, and their places.
 
-    The records of a call that has left one for each sample go with these. Those of another are kept if one of its
-    samples is, and belong where the first of these does.
+    The records of a call with one record per sample follow the samples. The records of another call are kept if one of
+    its samples is, at the place of the first such sample.
 
     Args:
         runs: samples and records of calls, and how many such calls in a row, int [runs, 3].

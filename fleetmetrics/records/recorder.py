@@ -24,7 +24,7 @@ States = Mapping[str, "tuple[str, np.ndarray]"]
 
 
 class Recorder(Told, ABC):
-    """What a metric over records has, however its records are added."""
+    """The common part of metrics over records."""
 
     allow_pickle: bool
     collect_dir_shared: bool
@@ -42,7 +42,7 @@ class Recorder(Told, ABC):
 
     #: The method that computes the value from records, set by the class that users derive from.
     _computed_by: str
-    #: The method that takes a batch, and what tells how many samples it is given.
+    #: The method that takes a batch, and the function that counts its samples.
     _fed_by: tuple[str, Callable[..., int | None]]
 
     def __init_subclass__(cls, **options: Any) -> None:
@@ -62,7 +62,7 @@ class Recorder(Told, ABC):
         self.collect_dir_shared = flag_of("collect_dir_shared", collect_dir_shared)
         self.allow_pickle = flag_of("allow_pickle", allow_pickle)
         self._ledger = Ledger()
-        #: What the metric knows about the data set.
+        #: Facts about the data set.
         self.dataset_meta: dict[str, Any] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -101,7 +101,7 @@ class Recorder(Told, ABC):
         raise NotImplementedError(f"{type(self).__name__} must define compute_from")
 
     def _summarized(self, results: Any) -> Any:
-        """The value from records, by way of states."""
+        """The value from records, through states."""
         name = type(self).__name__
         states = self.summarize(results)
         if states is None:
@@ -112,7 +112,7 @@ class Recorder(Told, ABC):
 
     @abstractmethod
     def _appended(self) -> list[Any]:
-        """The records that the method which takes a batch has appended."""
+        """The records that the batch method has appended."""
 
     @abstractmethod
     def _value_of(self, results: Any) -> Any:
@@ -124,7 +124,7 @@ class Recorder(Told, ABC):
 
     @classmethod
     def _own_methods(cls) -> dict[str, int]:
-        """Those of the three methods that a user's class defines, and how many classes up."""
+        """The methods of the three that a user's class defines, and their distance in the class hierarchy."""
         names = (cls._computed_by, "summarize", "compute_from")
         depth = {name: next(i for i, each in enumerate(cls.__mro__) if name in vars(each)) for name in names}
         base = next(i for i, each in enumerate(cls.__mro__) if "_computed_by" in vars(each))

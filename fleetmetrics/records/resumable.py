@@ -1,4 +1,4 @@
-"""Checkpoints of what keeps records: a `BaseMetric`, or an `Evaluator` with those of its metrics."""
+"""Checkpoints of records: those of a `BaseMetric`, or of an `Evaluator` and its metrics."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _PLAIN = (bool, int, float, str, tuple, list, type(None))
 
 
 class PassOfRecords(Pass):
-    """A pass that a pickle has with its sampler: it tells where the records that were added belong."""
+    """A pass that a pickle keeps with its sampler: it gives the places of the added records."""
 
     def __getstate__(self) -> dict[str, Any]:
         return {"sampler": self.sampler, "held": self._held, "resumed": self._resumed, "epoch": self.epoch}
@@ -37,10 +37,10 @@ class PassOfRecords(Pass):
 
 
 class Resumable(Checkpointed, ABC):
-    """What keeps records, in checkpoints.
+    """An object that keeps records, in checkpoints.
 
-    A sampler tells which sample each record is of. So a checkpoint has records by id, without padding, and what goes
-    on from it may deal the rest in any way: all that is exchanged then has ids.
+    A sampler gives the sample of each record. So a checkpoint has records by id, without padding, and a resumed run may
+    deal the rest in any way: every record then has an id.
     """
 
     _pass: Pass  # how many samples of it this worker had got before the checkpoint; records tell of the others
@@ -60,7 +60,7 @@ class Resumable(Checkpointed, ABC):
 
     @property
     def sampler(self) -> Any:
-        """What deals the samples; to set it begins a new pass, and keeps what was added."""
+        """The sampler that deals the samples; setting it begins a new pass and keeps the added records."""
         return self._pass.sampler
 
     @sampler.setter
@@ -107,7 +107,7 @@ class Resumable(Checkpointed, ABC):
 
 
 class _Content(NamedTuple):
-    """What a checkpoint has of records.
+    """The records in a checkpoint.
 
     Args:
         given: the columns of each metric.
@@ -159,7 +159,7 @@ class HeldRecords(PackedHolder):
         return _Content(columns, parts, epoch, [(calls, records, nested) for calls, records, nested in ledgers])
 
     def joined(self, contents: Sequence[_Content]) -> _Content:
-        """What several workers had, or none, for another number of workers."""
+        """The joined records of several workers, or of none, for another number of workers."""
         done = [Columns() for _ in self._owner._given()]
         for content in contents:
             if any(each.batches and not each.ids for each in content.given):
@@ -177,7 +177,7 @@ class HeldRecords(PackedHolder):
             raise InvalidInputError(f"{self._owner._called()}: the checkpoint has records of another number of metrics")
 
     def hold(self, content: _Content) -> None:
-        """Hold what was packed: records as they were added, or with ids those of before."""
+        """Hold the packed records: as they were added, or with ids those from before."""
         owner, given, none = self._owner, content.given, [Columns() for _ in content.given]
         as_added = content.parts is None
         owner._before = None if as_added else given
@@ -189,7 +189,7 @@ class HeldRecords(PackedHolder):
 
 
 def plain_settings(metric: Any) -> dict[str, Any]:
-    """The arguments that a metric over records was made with, as far as they are plain; none of another library's."""
+    """The plain arguments that a metric over records was made with; none for another library's metric."""
     told = Told.settings(metric) if isinstance(metric, Told) else {}
     plain = {name: value for name, value in told.items() if isinstance(value, _PLAIN)}
     return {"class": type(metric).__name__, **plain}

@@ -22,7 +22,7 @@ from fleetmetrics.warning import warn
 __all__ = ["Share", "check_mode", "check_notes", "counts_samples", "kinds_in"]
 
 _COLLECT_MODES = (*MODES, "auto")
-#: What must be the same on every worker, and on every worker that has records.
+#: The attributes that must be equal on every worker, and on every worker with records.
 _SAME, _SAME_IF_ANY = ("name", "mode", "size", "sampler", "collect_dir", "allow_pickle"), ("columns", "ids")
 
 
@@ -75,7 +75,7 @@ class Share:
             )
 
     def note(self) -> dict[str, Any]:
-        """What the other workers must know about it, fit for JSON."""
+        """The note for the other workers, fit for JSON."""
         records, metric = self.records, self.metric
         blocks = [[size, len(list(run))] for size, run in groupby(self.blocks or ())] if self.mode == "batch" else []
         return {
@@ -95,7 +95,7 @@ class Share:
         }
 
     def uses_calls(self, note: Mapping[str, Any], rank: int) -> bool:
-        """Whether a worker's records are not one to one with its samples, of which its calls brought all."""
+        """Whether a worker's records are not one to one with its samples, all of which came through its calls."""
         return bool(note["calls"]) and (self.dealing is None or note["samples"] == self.dealing.dealt.count(rank))
 
     def states(self, results: Any) -> States | None:
@@ -105,7 +105,7 @@ class Share:
 
     @property
     def condenses(self) -> bool:
-        """Whether the metric computes from states: it defines how, and no subclass defines how from records."""
+        """Whether the metric computes from states, and no subclass of the definition computes from records."""
         own = self.metric._own_methods()
         if "summarize" not in own or "compute_from" not in own:
             return False
@@ -121,7 +121,7 @@ class Share:
 
 
 def kinds_in(note: Mapping[str, Any]) -> list[Kind | None]:
-    """What kinds of columns a worker has; ValueError or TypeError if none has such ones."""
+    """The kinds of a worker's columns; ValueError or TypeError if the note is malformed."""
     columns = note["columns"]
     number = len(columns) if isinstance(columns, (list, tuple)) else columns if isinstance(columns, int) else 1
     if len(note["kinds"]) != (number + (note["ids"] is not None) if note["n"] else 0):
@@ -160,19 +160,19 @@ def _text(key: str, note: dict[str, Any]) -> str:
 
 
 def _most_padding(notes: Sequence[dict[str, Any]]) -> int:
-    """A sampler pads by less: by less than one block on each of several ranks."""
+    """More records than any padding: a sampler adds less than one block on each of several ranks."""
     calls = [samples for note in notes if note["mode"] == "batch" for samples, *_ in note["calls"]]
     block = max([*calls, *(length for note in notes for length, _ in note["blocks"])], default=1)
     return len(notes) * block if len(notes) > 1 else 1
 
 
 def _as_dealt(notes: Sequence[dict[str, Any]]) -> bool:
-    """Whether each worker has as many records as a sampler deals samples to each."""
+    """Whether each worker has as many records as the sampler deals to it."""
     return {note["n"] for note in notes} == {-(-notes[0]["size"] // len(notes))}
 
 
 def counts_samples(notes: Sequence[dict[str, Any]]) -> bool:
-    """Whether the size is that of the samples of all workers, as they were counted, and not of their records."""
+    """Whether the size is the counted number of samples of all workers, not that of their records."""
     size, samples = notes[0]["size"], [note["samples"] for note in notes]
     if size is None or None in samples or not any(note["calls"] for note in notes) or _as_dealt(notes):
         return False

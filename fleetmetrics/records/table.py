@@ -1,4 +1,4 @@
-"""Tables: what the catalogue's metrics keep of every sample where sums do not suffice."""
+"""Tables: the records of the catalogue's metrics, where sums do not suffice."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Records(Dict[str, Any]):
 
 
 class Kept(NamedTuple):
-    """What is kept of one batch."""
+    """The records of one batch."""
 
     xp: Any  #: the batch's namespace
     keep: Any  #: flags of the samples that count; None: all
@@ -46,7 +46,7 @@ class Kept(NamedTuple):
 
 
 class Closed(NamedTuple):
-    """What is left of the samples of a part that has all of its users'."""
+    """The result of closing a part that has all samples of its users."""
 
     carries: list[Any]  #: of the table's metrics, in their order
     members: np.ndarray  #: the users: int64, sorted, of texts a hash
@@ -61,7 +61,7 @@ class Table:
     name: str
     order: str | None
 
-    #: The column that stands for all others, in a table that packs them.
+    #: The column that replaces all others, in a table that packs them.
     packed = ""
 
     def __init__(
@@ -76,9 +76,9 @@ class Table:
         #: Tables of equal kind can replace each other.
         self.kind = (columns, order, key)
         self._prepare = prepare
-        #: What was kept of each batch.
+        #: The records of each batch.
         self.batches: list[Kept] = []
-        #: What is left once all that fold it have closed it; its batches are gone then.
+        #: The carries that remain once it is closed; its batches are gone then.
         self.closed: Closed | None = None
 
     def __len__(self) -> int:
@@ -89,7 +89,7 @@ class Table:
         return type(self)(self.name, self.columns, self.order, self.key, self._prepare)
 
     def accumulate(self, kept: Kept) -> None:
-        """Append a batch, copied, since its owner may write into it; what is on a device stays there."""
+        """Append a copy of a batch, since its owner may write into it; tensors stay on their device."""
         if self.closed is not None:
             raise InvalidInputError(f"{self.name} is closed, and takes no more samples; reset it, or add to a new one")
         here = [value for value in kept.records.values() if value is not None]
@@ -102,15 +102,16 @@ class Table:
         self.batches.append(kept)
 
     def on_host(self, kept: Kept) -> Kept:
-        """A batch as it is kept in the host's memory; once more, it is as it was."""
+        """A batch in the host's memory; unchanged if it is there already."""
         if kept.xp is None:
             return kept
         keep = None if kept.keep is None else to_host(kept.keep)
         records = {}
         for name, value in kept.records.items():
             if value is not None:
-                value = to_host(value)
-                value = small(value.copy() if keep is None else value[keep])
+                there = to_host(value)
+                own = small(there if keep is None else there[keep])
+                value = own.copy() if own is there else own
             records[name] = value
         return Kept(None, None, records)
 
@@ -123,10 +124,10 @@ class Table:
         del self.batches[mark:]
 
     def raise_if_overflown(self) -> None:
-        """Nothing is summed here."""
+        """Nothing to do: a table sums nothing."""
 
     def records(self) -> Records:
-        """All that was kept, on the host."""
+        """All records, on the host."""
         if self.batches:
             here = together_to_host((kept.keep, *kept.records.values()) for kept in self.batches)
             both = zip(self.batches, here)
@@ -136,8 +137,20 @@ class Table:
             return joined
         return Records({})
 
+    def pieces(self, rows: int) -> list[Records]:
+        """All records, on the host: batches as they were added, joined to at least this many rows."""
+        if any(kept.xp is not None for kept in self.batches):
+            return [self.records()]
+        pieces, parts = [], []
+        for kept in self.batches:
+            parts.append(Records(kept.records))
+            if sum(part.length for part in parts) >= rows or kept is self.batches[-1]:
+                pieces.append(self.joined(parts))
+                parts = []
+        return pieces
+
     def joined(self, parts: Sequence[Mapping[str, Any]]) -> Records:
-        """What was kept of several batches, together."""
+        """The records of several batches, joined."""
         return joined_records(self.name, parts)
 
     @property
@@ -150,7 +163,7 @@ class Table:
         return self._prepare(records) if self._prepare else self.sorted(records)
 
     def prepared(self) -> Records:
-        """All that was kept, prepared for sending."""
+        """All records, prepared for sending."""
         records = self.records()
         return self.prepare(records) if records else records
 
@@ -177,7 +190,7 @@ class Table:
 
 
 def _stable_order(keys: np.ndarray) -> np.ndarray:
-    """The places of sorted keys; integers are sorted with their places in them, which is several times faster."""
+    """The places of sorted keys; integers are sorted together with their places, which is several times faster."""
     if keys.dtype.kind == "i" and len(keys):
         low, bits = int(keys.min()), len(keys).bit_length()
         if int(keys.max()) - low < 1 << (63 - bits):

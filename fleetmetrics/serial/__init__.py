@@ -1,6 +1,6 @@
-"""Arrays as bytes, with a layout that tells how to read them; and back, without a copy wherever that is possible.
+"""Arrays as bytes, with a layout that describes how to read them; and back, without a copy if possible.
 
-What peers and files say of arrays is checked here, and nowhere else: `described_array`.
+Descriptions of arrays from peers and files are checked here, and nowhere else: `described_array`.
 
 Every buffer is padded to a multiple of 16 bytes, so that arrays in an aligned payload are aligned.
 """
@@ -19,31 +19,31 @@ import numpy as np
 
 from fleetmetrics.errors import FleetMetricsError, InvalidInputError, RecordError
 
-#: What errors say of pickles.
+#: The words of errors about pickles.
 PICKLE_TERMS = (
     "a pickle takes both allow_pickle=True and workers that have proved who they are (FLEETMETRICS_SECRET, where they"
     " are on several machines)"
 )
 
 _ALIGNMENT = 16
-#: NumPy makes room for an entry of an array that has none, however wide it is said to be.
+#: NumPy allocates an entry even for an empty array, of any announced width.
 WIDEST = 2**24
-#: No array has this number of entries.
+#: Every array has fewer entries than this.
 _MOST = 2**60
 _SIGNED = [(np.dtype(f"i{size}"), 2 ** (8 * size - 1) - 1) for size in (1, 2, 4, 8)]
-#: For how many entries at once the narrowest type is found.
+#: The number of entries to scan at once for the narrowest type.
 _GROUP = 2**17
 _ZEROS = memoryview(bytes(_ALIGNMENT))
 #: The dtypes of layouts, as NumPy writes them.
 _DTYPES = re.compile(r"[<>|=]?([biufcSU]\d+|[mM]8(\[\w+\])?)|[?bhilqBHILQefdgFDG]")
-#: What reading raises where bytes and layout do not match.
+#: The errors of reading if bytes and layout do not match.
 MISFITS = (ArithmeticError, AttributeError, LookupError, RecursionError, StopIteration, TypeError, ValueError)
 
 
 class Packed(NamedTuple):
     """Values as bytes."""
 
-    layout: Any  #: their types and sizes; fit for JSON, and small however many values there are
+    layout: Any  #: their types and sizes; fit for JSON, and small for any number of values
     buffers: list[memoryview]  #: their bytes, in order; views of large arrays
 
     @property
@@ -53,16 +53,24 @@ class Packed(NamedTuple):
 
 
 def narrowest(array: np.ndarray) -> np.ndarray:
-    """Signed integers, of which there are some, in as few bytes as hold all of them."""
-    low, high = np.minimum.reduce(array, None).item(), np.maximum.reduce(array, None).item()
+    """Signed integers, at least one, in the narrowest type that holds all of them."""
+    return array.astype(narrowest_of([array]), copy=False)
+
+
+def narrowest_of(arrays: Sequence[np.ndarray]) -> np.dtype[Any]:
+    """The narrowest type of all these signed integers; no array is empty."""
+    low = high = 0
+    for array in arrays:
+        low = min(low, np.minimum.reduce(array, None).item())
+        high = max(high, np.maximum.reduce(array, None).item())
     for dtype, most in _SIGNED:
         if ~most <= low and high <= most:
-            return array.astype(dtype, copy=False)
-    return array
+            return dtype
+    return arrays[0].dtype
 
 
 def small(array: np.ndarray) -> np.ndarray:
-    """Integers of 64 bits in as few bytes as hold all of them: most counts, and class labels, fit into one."""
+    """Integers of 64 bits in the narrowest type that holds all: most counts, and class labels, fit into a byte."""
     return narrowest(array) if array.dtype == np.int64 and array.size else array
 
 
@@ -80,15 +88,15 @@ def pack_arrays(arrays: Iterable[np.ndarray]) -> Packed:
 def pack_chunks(chunks: Sequence[np.ndarray], narrow: bool = False) -> Packed:
     """Pack arrays that `unpack_arrays` returns as one, joined along the first axis; copies only what must be cast.
 
-    ``narrow``: integers of 64 bits come back in as few bytes as hold them all.
+    ``narrow``: integers of 64 bits come back in the narrowest type that holds them all.
 
-    Raises `InvalidInputError` if there are none, the shapes differ beyond the first axis, or no dtype fits all.
+    Raises `InvalidInputError` without chunks, if the shapes differ beyond the first axis, or if no dtype fits all.
     """
     arrays = [np.asarray(chunk) for chunk in chunks]
     shapes = {array.shape[1:] if array.ndim else None for array in arrays}
     if len(shapes) != 1 or None in shapes:
         given = ", ".join(str(list(shape)) for shape in dict.fromkeys(array.shape for array in arrays))
-        raise InvalidInputError(f"chunks have the shapes {given or '(none)'}; they must agree but for the first axis")
+        raise InvalidInputError(f"chunks have the shapes {given or '(none)'}; they may differ in the first axis only")
     dtypes = list(dict.fromkeys(array.dtype for array in arrays))
     try:
         common = dtypes[0] if len(dtypes) == 1 else np.result_type(*dtypes)
@@ -138,19 +146,19 @@ def bytes_of(array: np.ndarray) -> memoryview:
 
 
 def are_sizes(numbers: Collection[Any]) -> bool:
-    """Whether these are whole numbers, none of them negative: a layout may say anything."""
+    """Whether these are whole numbers of at least 0: a layout may hold anything."""
     return {int}.issuperset(map(type, numbers)) and min(numbers, default=0) >= 0
 
 
 def size_of(shape: Any) -> int:
-    """How many entries an array of a shape from elsewhere has; ValueError or TypeError if it is no shape."""
+    """The number of entries of an array of an unchecked shape; ValueError or TypeError if it is not a shape."""
     if not are_sizes(shape) or max(shape, default=0) >= _MOST or math.prod(shape) >= _MOST:
         raise ValueError(f"no array has the shape {shape!r:.40}")
     return math.prod(shape)
 
 
 def described_array(dtype: Any, shape: Any) -> tuple[np.dtype[Any], int]:
-    """The dtype and the bytes of an array described elsewhere; ValueError or TypeError if no array of bytes is so."""
+    """The dtype and the bytes of an array from an unchecked description; ValueError or TypeError if it is invalid."""
     kind = _dtype_of(dtype) if type(dtype) is str else None
     if kind is None or not is_plain(kind):
         raise ValueError(f"no array of bytes is of {dtype!r:.40}")
@@ -202,7 +210,7 @@ class Payload:
         return self._payload[start : start + size]
 
     def look(self, dtype: str, shape: Sequence[int]) -> np.ndarray:
-        """The next array as it lies in the payload: perhaps read-only, perhaps not aligned."""
+        """The next array in place in the payload: possibly read-only or not aligned."""
         kind, size = described_array(dtype, shape)
         return self.take(size).view(kind).reshape(shape)
 

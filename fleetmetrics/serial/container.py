@@ -1,14 +1,14 @@
 """A file of arrays: written whole or not at all, and read without trust.
 
 It begins with 16 fixed bytes, the length of the header (8 bytes) and its SHA-256; then come the header, JSON, and the
-arrays, padded to 16 bytes each. The header has a note, and names, dtype, shape and SHA-256 of each array: every byte
-is under a checksum. Where int64 fits into fewer bytes it is written so, and the header says that it was int64.
-There is no pickle in it and nothing compressed: a file can ask for no more memory than eight times its bytes.
+arrays, padded to 16 bytes each. The header has a note, and names, dtype, shape and SHA-256 of each array: every byte is
+under a checksum. int64 is written in fewer bytes if it fits, and the header records that it was int64. There is no
+pickle in it and nothing compressed: a file can ask for no more memory than eight times its bytes.
 
-`numpy.savez` with a member of JSON would lose this. Its zip finds a flipped bit in an array, by a CRC-32, and no wrong
-number came of any flip; but its own records are under no checksum: one flip in five of a small archive is not noticed,
-nor are bytes behind its end. What an array takes is believed before its CRC-32 is looked at: `numpy.load` makes room
-for 1 GiB for an archive of 600 bytes. And an error is one of six classes, without the place in the file.
+`numpy.savez` with a member of JSON would lose this. Its zip detects a flipped bit in an array, by a CRC-32, and no flip
+led to a wrong number; but its own records have no checksum: one flip in five of a small archive goes unnoticed, and so
+do bytes after its end. It trusts an array's size before it checks the CRC-32: `numpy.load` allocates 1 GiB for an
+archive of 600 bytes. And an error is one of six classes, without the place in the file.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Arrays = Dict[Tuple[str, str], np.ndarray]
 
 @contextlib.contextmanager
 def whole_file(path: str) -> Iterator[BinaryIO]:
-    """A file that takes the place of the one that there may be, when all is written; or is gone, if that fails."""
+    """A file that replaces an existing one once it is written completely, and disappears if that fails."""
     half = f"{path}.{os.urandom(8).hex()}"  # tempfile's would be readable by this user only
     try:
         with open(half, "xb") as file:
@@ -67,7 +67,7 @@ def write_arrays(path: str, arrays: Mapping[tuple[str, str], np.ndarray], note: 
         for each in packed:
             file.writelines(each.buffers)
         size = file.tell()
-    with contextlib.suppress(OSError):  # the new name shall outlive a power cut, where a folder can be synchronised
+    with contextlib.suppress(OSError):  # the new name must outlive a power cut, if the folder can be synchronised
         folder = os.open(os.path.dirname(path) or ".", os.O_RDONLY)
         try:
             os.fsync(folder)
@@ -77,10 +77,10 @@ def write_arrays(path: str, arrays: Mapping[tuple[str, str], np.ndarray], note: 
 
 
 def read_arrays(path: str, wanted: Callable[[str, str], bool] = lambda *_: True) -> tuple[Arrays, Any]:
-    """Read a file's arrays, those that are ``wanted`` by name, and its note.
+    """Read a file's arrays, those ``wanted`` by name, and its note.
 
     Raises:
-        CorruptFileError: this is not what `write_arrays` wrote.
+        CorruptFileError: the file was not written by `write_arrays`, or is damaged.
         OSError: the file cannot be opened or read.
     """
     with open(path, "rb") as file:
@@ -88,7 +88,7 @@ def read_arrays(path: str, wanted: Callable[[str, str], bool] = lambda *_: True)
 
 
 class _Reader:
-    """Reads a file from the beginning, and knows where it stands."""
+    """Reads a file from the beginning, and keeps its position."""
 
     def __init__(self, path: str, file: BinaryIO) -> None:
         self._path, self._file = path, file
@@ -99,7 +99,7 @@ class _Reader:
         raise CorruptFileError(f"{self._path}: {what}, at {place} of {self._size}")
 
     def _take(self, length: int, digest: str | None, what: str) -> bytes:
-        """The next bytes, if they are there; None as the digest: they are passed over."""
+        """The next bytes, if they are there; without a digest (None), they are skipped."""
         if length > self._size - self._at:
             self._fail(f"the file ends within {what}, which has {length} bytes")
         data = b""

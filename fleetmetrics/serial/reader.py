@@ -1,7 +1,7 @@
 """The serializer's other half: values read back, one column after the other.
 
-A layout may say anything: the serializer need not have written it. So memory is taken for what the payload really
-holds; only `FREE` values may come without bytes of their own.
+A layout may hold anything: the serializer need not have written it. So the reader only allocates memory for bytes that
+the payload really holds; only `FREE` values need no bytes.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from fleetmetrics.serial import PICKLE_TERMS, Payload, are_sizes
 
 __all__ = ["FREE", "Reader"]
 
-#: How many values of a payload may take none of its bytes, such as None or an empty list.
+#: The number of values of a payload that may take no bytes, such as None or an empty list.
 FREE = 2**18
-#: How many tensors are made of one copy.
+#: The number of tensors made from one copy.
 _AT_ONCE = 4096
 _MAKERS = {"list": list, "tuple": tuple, "dict": dict}
 #: An array of shape, dtype, buffer and offset.
@@ -65,7 +65,7 @@ class Reader(Payload):
         sizes = np.full(self.free(count), given) if kind == "constant" else self.look(given, (count,))
         most = len(self._payload) + FREE
         if kind not in ("constant", "number") or sizes.dtype.kind != "i" or sizes.min() < 0 or sizes.max() > most:
-            raise RecordError(f"a layout has {count!r:.40} lengths that are none")
+            raise RecordError(f"a layout has invalid lengths for {count!r:.40} entries")
         if total not in (None, int(sizes.sum(dtype=np.int64))):
             raise RecordError(f"a layout has {count!r:.40} lengths that are not those of {total!r:.40} entries")
         return sizes.tolist()
@@ -94,7 +94,7 @@ class Reader(Payload):
     def ragged(self, count: int, dtype: str, shapes: Any) -> list[Any]:
         given = self.read(shapes, count)
         if countOf(map(type, chain.from_iterable(given)), int) < sum(map(len, given)):
-            raise RecordError("a payload has shapes of arrays that are none")
+            raise RecordError("a payload has invalid shapes of arrays")
         sizes = list(map(math.prod, given))
         flat = self.array(dtype, (sum(sizes),))
         starts = map(mul, accumulate(chain((0,), sizes)), repeat(flat.itemsize))

@@ -2,8 +2,8 @@
 
 A list of values is a column, packed by the common type of its values: numbers as one array, texts as one text, arrays
 of one shape as one block; tuples, lists and dicts as columns of their entries. So 100,000 records take a few passes in
-C. Anything else is pickled, if it may be. msgpack goes value by value: it takes 4 to 8 times as long for small arrays,
-tensors and tuples, which it does not tell from lists, and a third of the time for uneven lists and for None.
+C. Anything else is pickled, if allowed. msgpack goes value by value: it takes 4 to 8 times as long for small arrays,
+tensors and tuples (which it turns into lists), and a third of the time for uneven lists and for None.
 
 A layout is a tree of lists, fit for JSON: ``[count, column]``, where a column is ``[kind, ...]``; the kinds are
 those of `fleetmetrics.serial.reader`. It holds dtypes, shapes, keys and sizes; the values are in the buffers, in the
@@ -56,8 +56,8 @@ _ALLOWED = (
 def pack(values: Sequence[Any], allow_pickle: bool = False, what: str = "records") -> Packed:
     """Pack values of any kind; `unpack` returns equal ones of equal types.
 
-    The values must not change before the buffers have been sent. Raises `RecordError`, which calls them ``what``, for
-    one that has no array form and may not or cannot be pickled.
+    The values must not change before the buffers have been sent. Raises a `RecordError`, which calls the values
+    ``what``, for a value without an array form that may not or cannot be pickled.
 
     Examples:
         >>> packed = pack([{"score": 0.5, "label": 1}, {"score": 0.25, "label": 0}])
@@ -90,7 +90,7 @@ def unpack(layout: Any, payload: Any, allow_pickle: bool = False) -> list[Any]:
 
 @contextlib.contextmanager
 def _no_collection() -> Iterator[None]:
-    """Pause garbage collection, which would walk over the growing values again and again for nothing."""
+    """Pause garbage collection, which would scan the growing values again and again in vain."""
     enabled = gc.isenabled()
     gc.disable()
     try:
@@ -134,7 +134,7 @@ class _Level(List[Any]):
 
 
 def _in_themselves(values: list[Any]) -> bool:
-    """Whether a container is somewhere in itself; slow, for those that are seen twice."""
+    """Whether a container contains itself; slow, only used for containers that are seen twice."""
     path: set[int] = set()
     done: set[int] = set()
     found = [(value, False) for value in values]
@@ -194,7 +194,7 @@ class _Packer:
         return _Packer.tensors if is_eager_tensor(example) else _Packer.pickled
 
     def mixed(self, values: list[Any], tags: np.ndarray, packers: Sequence[Callable[..., list[Any]]]) -> list[Any]:
-        """Values of several kinds, as the tags say, with a packer for each."""
+        """Values of several kinds, named by tags, with a packer for each."""
         if len(packers) == 1:
             return packers[0](values)
         self.put(tags.data)

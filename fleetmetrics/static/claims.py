@@ -1,9 +1,8 @@
-"""Whose the states in a scope are: beside those of each metric a small variable says so, and goes into checkpoints.
+"""The owners of states in a scope: a small variable next to each metric's states names them, also in checkpoints.
 
-Paddle loads variables by their names, and a metric without ``name=`` is called by a counter: in a script with one
-metric less, ``auc_0`` is another metric. So the variable holds a digest of the metric's kind and settings, and for a
-name that was made up of all such metrics of the program; and a number of the process, which tells what a checkpoint
-has brought.
+Paddle loads variables by their names, and a counter names a metric without ``name=``: in a script with one metric less,
+``auc_0`` is another metric. So the variable holds a digest of the metric's kind and settings, and for a generated name,
+of all such metrics of the program; and a number of the process, which shows whether a checkpoint brought it.
 """
 
 from __future__ import annotations
@@ -36,14 +35,14 @@ _by_state: dict[str, Claim] = {}
 
 
 class Claim:
-    """What says whose states are.
+    """The owner's mark of states.
 
     Args:
-        name: of the metric, or of what else makes states.
+        name: the name of the metric, or of another owner of states.
         kind: its class, and its settings, fit for JSON.
-        made_up: whether a counter has made the name.
+        made_up: whether a counter generated the name.
         states: name, shape, dtype and reduction of each of its states.
-        program: that holds them.
+        program: the program that holds them.
     """
 
     kind: Any
@@ -60,12 +59,12 @@ class Claim:
         self._beside = 0  # how many claims there were when it was made
 
     def alike(self) -> list[Claim]:
-        """Those of this program whose names were made up, in their order."""
+        """The claims of this program with generated names, in order."""
         return [each for each in _claims.values() if each.made_up and each.program() is self.program()]
 
     @property
     def digest(self) -> int:
-        """What is compared; never 0."""
+        """The number to compare; never 0."""
         if self._digest is None or (self.made_up and self._beside != len(_claims)):
             self._digest, self._beside = self._digest_of_now(), len(_claims)
         return self._digest
@@ -75,7 +74,7 @@ class Claim:
         return 1 + int.from_bytes(hashlib.sha256(json.dumps(said).encode()).digest()[: _BITS // 8], "big") // 2
 
     def check(self, scope: Any) -> None:
-        """Raise if the scope holds what another metric has counted; claim what is free."""
+        """Raise if the scope holds another metric's counts; claim free states."""
         found = _numbers(scope, self.variable)
         if found is None:
             return
@@ -90,7 +89,7 @@ class Claim:
         self.write(scope)
 
     def explained(self) -> str:
-        """What may be wrong, in words."""
+        """The possible causes, in words."""
         others = [each.name for each in self.alike() if each is not self]
         beside = ""
         if self.made_up:
@@ -107,13 +106,13 @@ class Claim:
         return array is None or int(np.asarray(array).ravel()[0]) in (0, self.digest)
 
     def write(self, scope: Any = None) -> None:
-        """Say in the scope that the states are this metric's."""
+        """Mark the states in the scope as this metric's."""
         scope = global_scope() if scope is None else scope
         held = np.array([self.digest, _process(os.getpid())])
         scope.var(self.variable).get_tensor().set(held, paddle.CPUPlace())
 
 
-#: Why a name that was made up may be wrong.
+#: Why a generated name may be wrong.
 BY_COUNTER = (
     "by a name that was made up from the order of creation: if the program that was saved fed its metrics in another "
     "order, these are another metric's counts. Give each metric of a static program a name="
@@ -127,7 +126,7 @@ def _process(pid: int) -> int:
 
 
 def claim(name: str, kind: Any, made_up: bool, states: Sequence[Any], program: Any) -> None:
-    """Put beside states what says whose they are; states that are shared stay with the first."""
+    """Add an owner's mark to states; shared states stay with the first owner."""
     made = Claim(name, kind, made_up, [(each.name, each.shape, each.dtype, each.reduction) for each in states], program)
     before = _claims.get(made.variable)
     if before is not None and before.program() is not None and before.states == made.states:
@@ -142,12 +141,12 @@ def claim(name: str, kind: Any, made_up: bool, states: Sequence[Any], program: A
 
 
 def claims_of(names: Iterable[str]) -> list[Claim]:
-    """Those of states, each once."""
+    """The claims of states, each once."""
     return list(dict.fromkeys(_by_state[name] for name in names if name in _by_state))
 
 
 class Glance:
-    """A scope out of which many states are read one after the other: each claim is looked at once.
+    """A scope from which many states are read in a row: each claim is checked once.
 
     Args:
         scope: None: the global scope.
@@ -166,7 +165,7 @@ class Glance:
 
 
 def check_reading(name: str, scope: Any) -> None:
-    """Raise if a state that is about to be read is another metric's."""
+    """Raise if a state to be read belongs to another metric."""
     own = _by_state.get(name)
     if own is None or (isinstance(scope, Glance) and own in scope.checked):
         return
@@ -176,7 +175,7 @@ def check_reading(name: str, scope: Any) -> None:
 
 
 def renew(name: str, scope: Any) -> None:
-    """Claim the states of a metric that has been reset, as soon as all of them are."""
+    """Claim the states of a reset metric, as soon as all of them are reset."""
     for own in claims_of([name]):
         held = [(_array(scope, state), shape, dtype, reduction) for state, shape, dtype, reduction in own.states]
         if all(array is None or (array == identity(reduction, dtype)).all() for array, _, dtype, reduction in held):

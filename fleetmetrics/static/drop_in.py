@@ -1,4 +1,4 @@
-"""``auc`` and ``ctr_metric_bundle`` as ``paddle.static`` has them in the legacy graph: there, and in PIR."""
+"""``auc`` and ``ctr_metric_bundle`` of ``paddle.static``'s legacy graph, for both the legacy graph and PIR."""
 
 from __future__ import annotations
 
@@ -29,19 +29,20 @@ def auc(
     slide_steps: int = 1,
     ins_tag_weight: Any = None,
 ) -> tuple[Any, Any, list[Any]]:
-    """Area under the ROC curve of this worker's samples so far, and of its latest batches, with what they stand on.
+    """Area under the ROC curve of this worker's samples so far, and of its latest batches, with their statistics.
 
-    What ``paddle.static.auc`` returns in the legacy graph, in the same order; in PIR that accumulates nothing. Give the
-    last two statistics to `fleetmetrics.auc` for the area over all workers; `states` lists all four, to reset them.
+    It returns what ``paddle.static.auc`` returns in the legacy graph, in the same order; in PIR, Paddle's function
+    accumulates nothing. Pass the last two statistics to `fleetmetrics.auc` for the area over all workers; `states`
+    lists all four, to reset them.
 
     Args:
         input: probabilities, ``[n, 1]``; or ``[n, 2]``, of which the last column counts. float64 is rounded to float32.
         label: 0 or 1, int32 or int64, ``[n, 1]``.
-        curve: passed on; Paddle's operation computes the ROC curve's area whatever it is.
+        curve: passed on; Paddle's operation always computes the area under the ROC curve.
         num_thresholds: one less than the number of buckets, at least 1.
-        topk: of no effect, as in Paddle.
-        slide_steps: of how many batches the second area is, at least 1; 0: of all.
-        ins_tag_weight: one number, float32, ``[1, 1]``; 0 where the batch shall count in the second area only. None: it
+        topk: without effect, as in Paddle.
+        slide_steps: the number of batches of the second area, at least 1; 0: all.
+        ins_tag_weight: one number, float32, ``[1, 1]``; 0 if the batch must count in the second area only. None: it
             counts.
 
     Returns:
@@ -75,7 +76,7 @@ def auc(
     made = [state.variable for state in held]
     input, label = paddle_ops.cast(input, "float32"), paddle_ops.cast(label, "int64")  # what Paddle's operation takes
     kind, settings = kind_under_construction(), {"curve": curve, "num_thresholds": width - 1}
-    # With a weight of 0, Paddle's operation takes what the window is about to lose from it, and does not move on.
+    # With a weight of 0, Paddle's operation removes the oldest step from the window without moving on.
     batch_area = kind.auc([input, label, None], made[0], made[1], {**settings, "slide_steps": steps})
     area = kind.auc([input, label, ins_tag_weight], made[2], made[3], {**settings, "slide_steps": 0})
     return area, batch_area, made
@@ -84,13 +85,14 @@ def auc(
 def ctr_metric_bundle(input: Any, label: Any, ins_tag_weight: Any = None) -> tuple[Any, ...]:
     """Sums over this worker's samples so far, for the errors and rates of a click-through model.
 
-    What ``paddle.static.ctr_metric_bundle`` returns in the legacy graph, in the same order, but in float64 and int64;
-    in PIR that fails. Over all workers: ``fleetmetrics.mae(abserr, ins_num)``, and the like.
+    It returns what ``paddle.static.ctr_metric_bundle`` returns in the legacy graph, in the same order, but in float64
+    and int64; in PIR, Paddle's function fails. For values over all workers, use ``fleetmetrics.mae(abserr, ins_num)``
+    and similar functions.
 
     Args:
         input: probabilities, float32 or float64, ``[n, 1]``.
         label: 0 or 1, integers or floats, in the shape of the input.
-        ins_tag_weight: 0 where the batch shall not count, else 1, ``[1, 1]``. None: it counts. Paddle leaves it out of
+        ins_tag_weight: 0 if the batch must not count, else 1, ``[1, 1]``. None: it counts. Paddle leaves it out of
             ``q`` and ``ins_num`` only.
 
     Returns:

@@ -1,4 +1,4 @@
-"""The two kinds of static programs: how a named variable is made in one, found, and written."""
+"""The two kinds of static programs: creating, finding and writing a named variable."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Legacy:
     def store(value: Any, variable: Any) -> None:
         """Let the operation that made a value, the last one of the program, write it into a variable instead.
 
-        One operation less than `paddle.assign`, and no copy: a state of 2**20 buckets is updated where it lies.
+        One operation less than `paddle.assign`, and no copy: a state of 2**20 buckets is updated in place.
         """
         operation = paddle.static.default_main_program().current_block().ops[-1]
         if operation.output_arg_names != [value.name]:
@@ -55,7 +55,7 @@ class Legacy:
 class PIR:
     """PIR, the program representation of Paddle 3.x."""
 
-    #: The operations that bring a named variable into a program.
+    #: The operations that add a named variable to a program.
     HOLDERS = ("pd_op.data", "builtin.parameter")
 
     @staticmethod

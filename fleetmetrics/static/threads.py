@@ -1,9 +1,9 @@
 """Right counts where several threads run one program: in ``train_from_dataset`` and ``infer_from_dataset``.
 
 Paddle's threads share the persistable variables of a program and do not lock them: two read the same old count, and one
-update is gone. What is in the strategy's ``stat_var_names`` is meant to be counted by each thread apart and added up in
-the end. Where it lies on the workers' own device, the CPU, no thread gets one of its own, and the common one is added
-to itself, once for each thread but the first: 2**15 times too much for 16.
+update is gone. Paddle means each thread to count the strategy's ``stat_var_names`` separately, and adds them up in
+the end. On the workers' own device, the CPU, no thread gets its own copy, and the common one is added
+to itself, once for each thread except the first: 2**15 times too much for 16.
 
 So, while the program runs, one lock is around the operations that update its counters. Paddle's blocking queue is that
 lock: it holds one token, which a thread takes out and puts back.
@@ -24,12 +24,12 @@ from fleetmetrics.errors import StaticProgramError
 
 __all__ = ["counters_beside", "locked", "stat_var_names"]
 
-#: The operations that fail for no values of a batch.
+#: The operations that never fail, for any values of a batch.
 _NEVER_FAIL = ("assign", "elementwise_add", "elementwise_max", "elementwise_min")
 
-#: No two runs share a lock, nor a lock a name with what is in the scope.
+#: Each run has its own lock, with a name that is new in the scope.
 _locks = itertools.count()
-#: By program, what `locked` has taken off its ``stat_var_names``: counters in every later run as well.
+#: By program, the names that `locked` removed from its ``stat_var_names``: they stay counters in later runs.
 _taken_off: weakref.WeakKeyDictionary[Any, set[str]] = weakref.WeakKeyDictionary()
 
 
@@ -39,7 +39,7 @@ def stat_var_names(program: Any) -> list[str]:
 
 
 def counters_beside(program: Any) -> list[str]:
-    """The counters of a legacy program that are no states: those in its ``stat_var_names``, and those taken off."""
+    """The counters of a legacy program that are not states: those in ``stat_var_names``, and those removed."""
     return list(dict.fromkeys([*stat_var_names(program), *sorted(_taken_off.get(program, ()))]))
 
 
@@ -48,9 +48,9 @@ def locked(program: Any, counters: Iterable[str], scope: Any) -> Iterator[None]:
     """Let one thread at a time update counters of a legacy program, inside of the ``with`` statement.
 
     Args:
-        program: that threads are about to run on the CPU.
-        counters: names of variables of it. Those in its ``stat_var_names`` are taken off, for good.
-        scope: that the run is to have.
+        program: the program that threads will run on the CPU.
+        counters: names of its variables. Those in its ``stat_var_names`` are removed there, for good.
+        scope: the scope of the run.
 
     Raises:
         StaticProgramError: a counter is updated inside of a branch or a loop, where there can be no lock.
@@ -97,8 +97,8 @@ def _guard(block: Any, first: int, last: int, queue: str) -> None:
 def _rehearse(block: Any, first: int, last: int) -> None:
     """Let the operations of a section run before it, too, into variables of the thread, unless they cannot fail.
 
-    What a batch makes fail, such as a score over 1, then fails in a thread without the token: the others would wait for
-    it for ever.
+    An operation that fails for a batch, such as a score over 1, then fails in a thread without the token; otherwise the
+    others would wait for the token forever.
     """
     if all(block.op(place + 1).type() in _NEVER_FAIL for place in range(first, last + 1)):  # behind the dequeue
         return
@@ -115,7 +115,7 @@ def _rehearse(block: Any, first: int, last: int) -> None:
 
 
 def _sections(program: Any, counters: set[str]) -> list[tuple[int, int]]:
-    """From where to where operations update counters: the first and the last place of each section, in their order."""
+    """The sections of operations that update counters: the first and the last place of each, in order."""
     for number in range(1, program.num_blocks()):
         inside = program.block(number)
         for place in range(inside.op_size()):

@@ -24,7 +24,7 @@ __all__ = ["StaticState", "accumulate", "create_state", "current_program", "load
 
 
 class _Known(NamedTuple):
-    """What is remembered of a state: not the variable, which on 2.6 would keep its program alive."""
+    """The record of a state: without the variable, which on 2.6 would keep its program alive."""
 
     shape: tuple[int, ...]
     dtype: str
@@ -81,7 +81,7 @@ class StaticState:
         scope.var(self.name).get_tensor().set(array.astype(self.dtype), paddle.CPUPlace())
 
     def claim(self, scope: Any = None) -> None:
-        """Say that what the scope holds belongs to this metric, wherever it came from.
+        """Mark the scope's values as this metric's, from any source.
 
         Args:
             scope: None: the global scope.
@@ -104,7 +104,7 @@ def current_program() -> Any:
     """The static program that is being built.
 
     Raises:
-        StaticProgramError: in dynamic mode there is none.
+        StaticProgramError: in dynamic mode.
     """
     if paddle.in_dynamic_mode():
         raise StaticProgramError(
@@ -135,7 +135,7 @@ def create_state(
     Raises:
         DuplicateStateError: the name is taken by another variable of the program, or by a state of a program
             that is still alive, and ``share`` is False; or the sharing state's shape, dtype or reduction differ.
-        InvalidInputError: an argument is not what is allowed.
+        InvalidInputError: an argument is invalid.
         StaticProgramError: no static program is being built.
 
     Examples:
@@ -161,12 +161,12 @@ def create_state(
     known = _registry.get(name)
     variable = kind_under_construction().variables(program).get(name)
     if known is not None and known.program() is not None and variable is None and not share:
-        gc.collect()  # a program of 2.6 is a cycle: its name shall be free when nobody holds it any more
+        gc.collect()  # a program of 2.6 is a reference cycle: this frees its name
     if known is not None and known.program() is not None:
         _check_sharing(name, known, (shape, dtype, reduction), share)
     elif variable is not None:
         raise DuplicateStateError(
-            f"the program has a variable {name!r} already that is no state of fleetmetrics; choose another name"
+            f"the program has a variable {name!r} already that is not a state of fleetmetrics; choose another name"
         )
     if variable is None:
         variable = kind_under_construction().create(
@@ -207,7 +207,7 @@ def accumulate(state: StaticState, batch_value: Any) -> None:
             bools and integers for an int64 state, floats too for a float64 one. Or `Scattered`.
 
     Raises:
-        InvalidInputError: it is no static variable, or its shape or dtype do not fit.
+        InvalidInputError: it is not a static variable, or its shape or dtype does not fit.
         StaticProgramError: no static program is being built.
 
     See `create_state` for an example.
@@ -259,19 +259,20 @@ def states(program: Any = None) -> list[StaticState]:
 
 
 def load(program: Any, path: str, executor: Any = None, *, scope: Any = None) -> None:
-    """`paddle.static.load` for a program with metrics: also what was saved with other metrics, or without.
+    """`paddle.static.load` for a program with metrics: also loads checkpoints of other metrics, or of none.
 
-    What the checkpoint has is set. The states of metrics that it lacks, or has with another class or other settings,
-    begin anew, and a warning names them. Another one names those whose names were made up: they may be another's.
+    It sets the variables of the checkpoint. States that the checkpoint lacks, or has with another class or other
+    settings, begin anew, and a warning names them. Another warning lists generated names, which may belong to another
+    metric.
 
     Args:
-        program: whose startup program has run.
+        program: its startup program must have run.
         path: as for `paddle.static.save`; in the legacy graph also a folder of ``save_vars``.
-        executor: taken, as by `paddle.static.load`, and not needed.
+        executor: accepted, as in `paddle.static.load`, but not needed.
         scope: None: the global scope.
 
     Raises:
-        InvalidInputError: there is nothing that Paddle can read, or the third argument is no executor.
+        InvalidInputError: Paddle can read nothing there, or the third argument is not an executor.
     """
     if executor is not None and not isinstance(executor, paddle.static.Executor):
         raise InvalidInputError(
@@ -303,7 +304,7 @@ def load(program: Any, path: str, executor: Any = None, *, scope: Any = None) ->
 def _say_what_begins_anew(path: str, missing: Sequence[StaticState], strange: Sequence[StaticState]) -> None:
     if missing:
         names = ", ".join(state.name for state in missing)
-        warn(f"{path} was saved without these states of metrics, which begin anew: {names}. All else was loaded")
+        warn(f"{path} was saved without these states of metrics, which begin anew: {names}. Everything else was loaded")
     if strange:
         names = ", ".join(state.name for state in strange)
         warn(
@@ -312,11 +313,11 @@ def _say_what_begins_anew(path: str, missing: Sequence[StaticState], strange: Se
         )
 
 
-# -- what is said before Paddle runs a program with states -----------------------------------------------------
+# -- checks before Paddle runs a program with states -----------------------------------------------------
 
 
 def _watch() -> None:
-    """Look, from now on, at the programs that executors are given; a second call does nothing."""
+    """Check, from now on, the programs of executors; a second call does nothing."""
     executor = paddle.static.Executor
     if hasattr(executor.run, "by_fleetmetrics"):
         return

@@ -1,1 +1,1 @@
-"""Metrics around metrics: by slice, over a window, and with an interval from resampling."""
+"""Metrics around metrics: by slice, over a window, and with a confidence interval."""

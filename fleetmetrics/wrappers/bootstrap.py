@@ -32,7 +32,7 @@ _LARGEST = 2**63 - 2**35
 
 
 class _Alike(NamedTuple):
-    """What metrics have in common that draw alike."""
+    """The parts that metrics with equal draws share."""
 
     drawn: Lanes  #: how often each replicate has drawn a sample
     lanes: dict[State, Lanes]  #: the replicates of each state
@@ -50,45 +50,39 @@ class DrawSettings(Common, total=False):
 class Bootstrap(Wrapper[Value]):
     """A metric with its standard error and a confidence interval, by resampling the samples of all workers.
 
-    The Poisson bootstrap: in each replicate a sample counts as often as a Poisson variable of mean 1 says. Formula: for
-    replicates r = 1, ..., R the metric of the samples with weights ``w_i N_ir``; the interval is that of their
-    percentiles, see `fleetmetrics.formulas.bootstrap.bootstrap_result`. It depends neither on the number of workers nor
-    on the order of the samples.
+    This is the Poisson bootstrap: in each replicate, the count of a sample is a Poisson variable of mean 1. Formula:
+    for replicates r = 1, ..., R the metric of the samples with weights ``w_i N_ir``; the interval is that of their
+    percentiles, see `fleetmetrics.formulas.bootstrap.bootstrap_result`. The result depends neither on the number of
+    workers nor on the order of the samples.
 
     Without ids, ``metric`` must consist of counts: histograms, confusion matrices, shares (`AUC`, `F1`, `Accuracy`,
     `ClickThroughRate`). A sum of n independent Poisson variables of mean 1 is one of mean n, so ``compute`` draws the
-    replicates from the global counts, by the seed, and ``add`` costs no more than the metric's. Each sample is drawn
-    on its own and counts once: without weights, and without rows of several elements.
+    replicates from the global counts, by the seed, and ``add`` costs no more than the metric's. Samples are drawn
+    independently, each counts once, and weights and rows of several elements are errors.
 
     With ``ids="request"``, ``add(..., request=)`` takes an integer or text for each sample, and ``N_ir`` is a hash of
     the seed, r, and that id. Samples of equal id are drawn together (ids of users resample users), as are the elements
-    of a row of ``[n, m]`` input. Takes weights, and any metric whose states have a fixed size: each is kept
-    ``replicates`` times and is part of the one exchange, and each sample costs ``replicates`` hashes. Static programs
-    only take integers as ids.
+    of a row of ``[n, m]`` input. This works with weights, and with any metric whose states have a fixed size: each
+    state is kept ``replicates`` times and is part of the one exchange, and each sample costs ``replicates`` hashes. In
+    static programs, ids must be integers.
 
-    A metric by user or by query (`GAUC`, `NDCG`, `MRR`) draws users: each counts as often as the hash of its id says,
-    with all of its samples, where what the users come to is added up. ``ids`` is what the metric is ``by``, also if
-    it is not given. Nothing more is kept of a sample, and the replicates' sums are not rounded.
+    A metric by user or by query (`GAUC`, `NDCG`, `MRR`) draws users: the hash of a user's id gives the count of the
+    user, with all of its samples, in the sum over users. ``ids`` defaults to the column that the metric is ``by``.
+    Records are unchanged, and the replicates' sums are exact.
 
     Metrics with the same seed, replicates and ids draw the same samples: `fleetmetrics.paired_difference` compares
     their results, and in a `MetricCollection` the samples of a batch are drawn once for all of them.
 
-    ``add`` is that of the metric. Returns a `fleetmetrics.BootstrapResult`, or one for each entry of a value that is a
-    dict or a named tuple.
-
-    Source: Chamandy, Muralidharan, Najmi and Naidu, "Estimating uncertainty for massive data streams", Google (2012);
-    Hanley and MacGibbon, "Creating non-parametric bootstrap samples using Poisson frequencies", Computer Methods and
-    Programs in Biomedicine 83 (2006).
-
-    Elsewhere: `BootStrapper`.
+    ``add`` takes the metric's arguments. ``compute`` returns a `fleetmetrics.BootstrapResult`, or one for each entry of
+    a value that is a dict or a named tuple.
 
     Args:
-        metric: without samples, left unchanged; if it keeps every sample, one that adds up users or queries.
-        replicates: how many, at least 2.
-        seed: of the draws; an integer.
-        confidence: the share of such intervals meant to contain the true value, between 0 and 1.
-        ids: the name of the additional argument of ``add`` that identifies the samples; None: each is drawn on its own,
-            or what the metric is ``by``.
+        metric: without samples, left unchanged; if it keeps every sample, it must sum over users or queries.
+        replicates: their number, at least 2.
+        seed: an integer.
+        confidence: the share of such intervals that should contain the true value, between 0 and 1.
+        ids: the name of the additional argument of ``add`` that identifies the samples; None: samples are drawn
+            independently, or the column that the metric is ``by``.
         **common: those of `Metric`; all but ``name`` are those of the metric unless given.
 
     Raises:
@@ -146,7 +140,7 @@ class Bootstrap(Wrapper[Value]):
         super().__init__(metric, **common)
 
     def _fit(self) -> None:
-        for each in self.metric.record_metrics():
+        for each in self.metric._record_metrics():
             if not isinstance(each, GroupedMetric):
                 raise self.keeps_samples(each, "resample groups of samples outside, one metric for each")
             group = each.table.order
@@ -164,10 +158,10 @@ class Bootstrap(Wrapper[Value]):
             self._partition()
 
     def _adopted(self, prefix: str, shared: Shared) -> Iterable[State]:
-        self.metric.adopt(prefix, shared)
-        states = list(self.metric.own_states())
+        self.metric._adopt(prefix, shared)
+        states = list(self.metric._own_states())
         self._lanes: dict[State, Lanes] = {}
-        if self.ids is None or not states:  # what users come to is drawn where it is added up
+        if self.ids is None or not states:  # the fold draws users when it adds them up
             return states
         self._kind = ("bootstrap", self.replicates, self.seed, self.ids)
         drawn = self._lanes_of(State("", (), "int64", "sum", "drawn"), f"{prefix}.drawn")
@@ -184,11 +178,11 @@ class Bootstrap(Wrapper[Value]):
         return Lanes(name, shape, state.declared_dtype, state.reduction, (*self._kind, state.key))
 
     def _partition(self) -> tuple[State, State | None]:
-        """The state that counts each sample in one entry, and any that counts all; an error for other metrics."""
-        leaves: Iterable[Any] = self.metric.leaves()
-        found = {tuple(leaf.states[name] for name in leaf.cells) for leaf in leaves}
-        if len(found) != 1 or set(*found) != set(self.metric.own_states()):
-            names = ", ".join(state.name.rpartition(".")[2] for state in self.metric.own_states())
+        """The state that counts each sample in one entry, and any that counts all; raises for other metrics."""
+        leaves: Iterable[Any] = self.metric._leaves()
+        found = {tuple(leaf.states[name] for name in leaf._cells) for leaf in leaves}
+        if len(found) != 1 or set(*found) != set(self.metric._own_states()):
+            names = ", ".join(state.name.rpartition(".")[2] for state in self.metric._own_states())
             raise InvalidInputError(
                 f"Bootstrap without ids takes metrics that count samples of a few kinds, such as AUC or Accuracy; the "
                 f"states of {self.metric.name} ({type(self.metric).__name__}: {names}) are no such counts. Give ids=, "
@@ -198,7 +192,7 @@ class Bootstrap(Wrapper[Value]):
         return cells, rest[0] if rest else None
 
     def statistics(self, batch: Batch) -> Iterable[tuple[Any, Any]]:
-        """What a batch adds to the metric's states, and to those of each replicate."""
+        """A batch's increments of the metric's states and of each replicate's."""
         pairs = _asked(self.metric, batch)
         if self.ids is None:
             if batch.weight is not None or batch.width != 1:
@@ -217,10 +211,10 @@ class Bootstrap(Wrapper[Value]):
         return pairs + [(lanes, done[lanes]) for lanes in own if done[lanes] is not None]
 
     def _of_replicates(self, batch: Batch) -> dict[State, Any]:
-        """What a batch adds to all replicates; of a large one, only the weights of a part are in memory at a time."""
+        """A batch's increments of all replicates; a large batch keeps only some of its weights in memory at a time."""
         metrics = []
         for metric in self._metrics:
-            with contextlib.suppress(InvalidInputError):  # which it raises when it is its turn
+            with contextlib.suppress(InvalidInputError):  # which the metric raises in its turn
                 _asked(metric, batch)
                 metrics.append(metric)
         hashes, groups = words_of_column(batch, self.ids or "", self.seed), batch.lanes
@@ -236,7 +230,7 @@ class Bootstrap(Wrapper[Value]):
             parts: list[Any] = [slice(start, start + step) for start in range(0, samples, step)]
             sums = self._sums(metrics, batch, hashes, groups, parts)
             return {lanes: total.value for lanes, total in sums.items()}
-        # One group after the other: its replicates are sums of columns, and lie close together.
+        # One group after the other: its replicates are sums of columns, and close together in memory.
         order = np.argsort(groups.index.astype(np.min_scalar_type(groups.size)), kind="stable")
         bounds = np.searchsorted(groups.index[order], np.arange(groups.size + 1)).tolist()
         found = []
@@ -248,9 +242,9 @@ class Bootstrap(Wrapper[Value]):
     def _sums(
         self, metrics: Sequence[Metric], batch: Batch, hashes: tuple[Any, Any], groups: Any, parts: Iterable[Any]
     ) -> dict[State, State]:
-        """What parts of a batch add, each with its places among the samples."""
+        """The increments of the parts of a batch, each with its places among the samples."""
         lead = () if groups is None else (groups.size,)
-        every = [self._drawn, *(self._all_lanes[state] for metric in metrics for state in metric.own_states())]
+        every = [self._drawn, *(self._all_lanes[state] for metric in metrics for state in metric._own_states())]
         totals: dict[State, State] = {
             each: Lanes(each.name, (*lead, *each.shape), each.declared_dtype, each.reduction) for each in every
         }
@@ -267,11 +261,11 @@ class Bootstrap(Wrapper[Value]):
         return totals
 
     def _increments(self, metrics: Sequence[Metric], inside: Batch) -> dict[State, Any]:
-        """What metrics make of samples in replicates; None: nothing."""
+        """The carries of samples in replicates; None if nothing was folded."""
         found: dict[State, Any] = {self._drawn: inside.number}
         for metric in metrics:
             given = dict(metric.statistics(inside))
-            found.update({self._all_lanes[state]: given.get(state) for state in metric.own_states()})
+            found.update({self._all_lanes[state]: given.get(state) for state in metric._own_states()})
         return found
 
     def _resampled(self, batch: Batch, words_of_ids: tuple[Any, Any]) -> Batch:
@@ -286,7 +280,7 @@ class Bootstrap(Wrapper[Value]):
     def evaluate(self, values: Mapping[State, np.ndarray], carries: Mapping[Any, Any]) -> Any:
         """The value and those of the replicates."""
         value = self.metric.evaluate(values, carries)
-        grouped = {metric: carries[metric] for metric in self.metric.record_metrics()}
+        grouped = {metric: carries[metric] for metric in self.metric._record_metrics()}
         of_lanes = (
             {state: values[lanes][r, ...] for state, lanes in self._lanes.items()} for r in range(self.replicates)
         )
@@ -325,13 +319,13 @@ class Bootstrap(Wrapper[Value]):
         if len(shapes) > 1 or any(array.dtype.kind not in "biuf" for array in arrays):
             given = f"arrays of the shapes {list(shapes[0])} and {list(shapes[1])}" if shapes[1:] else repr(value)
             raise InvalidInputError(
-                "Bootstrap takes metrics whose value is a number, or an array of one shape whatever the "
-                f"samples, or a dict or tuple of these; {self.metric.name} gives {given}"
+                "Bootstrap takes metrics whose value is a number, an array of the same shape for all samples, "
+                f"or a dict or tuple of these; {self.metric.name} gives {given}"
             )
         table = np.stack([array.astype(np.float64) for array in arrays[1:]])
         return bootstrap_result.bare(value, table, self.seed, drawn, self.confidence, self.metric.name)
 
 
 def _asked(metric: Metric, batch: Batch) -> list[tuple[Any, Any]]:
-    """What a batch adds to the states of a metric."""
+    """A batch's increments of the states of a metric."""
     return batch.cached(("asked", metric), lambda: list(metric.statistics(batch)))

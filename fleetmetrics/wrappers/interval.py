@@ -24,52 +24,49 @@ from fleetmetrics.wrappers.wrapper import Wrapper
 
 __all__ = ["Interval"]
 
-#: How many groups users fall into. What chance adds to the standard error by putting users together, sqrt(1 / 2g) or
-#: 0.55 %, is less than the noise of a bootstrap of 10,000 draws.
+#: The number of groups of users. Grouping users at random adds noise of sqrt(1 / 2g), or 0.55 %, to the standard error,
+#: less than the noise of a bootstrap of 10,000 draws.
 _GROUPS = 2**14
 
 
 class Interval(Wrapper[IntervalResult]):
     """A metric with its standard error and a confidence interval, without resampling: DeLong's, or the delta method.
 
-    Takes `AUC`, and every metric whose value is made of a few sums: shares and means (`Accuracy`, `ClickThroughRate`,
-    `Precision`, `LogLoss`, `MeanAbsoluteError`), functions of them (`RootMeanSquaredError`, `Calibration`, `COPC`,
-    `NormalizedEntropy`), and means over users or queries (`GAUC`, `NDCG`). For others there is `Bootstrap`.
+    It takes `AUC`, and every metric whose value is computed from a few sums: shares and means (`Accuracy`,
+    `ClickThroughRate`, `Precision`, `LogLoss`, `MeanAbsoluteError`), functions of them (`RootMeanSquaredError`,
+    `Calibration`, `COPC`, `NormalizedEntropy`), and means over users or queries (`GAUC`, `NDCG`). For others, use
+    `Bootstrap`.
 
-    Formula: of `AUC` see `fleetmetrics.formulas.intervals.of_area`, of others
+    Formula: for `AUC` see `fleetmetrics.formulas.intervals.of_area`, for others
     `fleetmetrics.formulas.intervals.of_samples`, with ids `fleetmetrics.formulas.intervals.of_groups`; for the ends
-    `fleetmetrics.formulas.intervals.interval`. They are even on the scale of the log-odds for a value between 0 and 1,
-    on that of the logarithm for one of at least 0. Weights are what each sample counts for: the interval is that of the
-    weighted mean.
+    `fleetmetrics.formulas.intervals.interval`. The interval is symmetric on the scale of the log-odds for a value
+    between 0 and 1, and on that of the logarithm for a value of at least 0. With weights, it is that of the weighted
+    mean.
 
     Without ids, samples are independent of each other. With ``ids="user"``, ``add(..., user=)`` takes an integer or a
-    text for each sample, and only users are: samples of one id may be alike. A user falls into one of ``groups`` by a
-    hash of the id. A metric by user or by query has its ids already. With ids, `AUC` keeps an entry for each sample, as
-    `GAUC` does, and is not for static programs.
+    text for each sample, and only users are independent: samples of one id may be alike. A hash of the id puts each
+    user into one of ``groups``. A metric by user or by query already has ids. With ids, `AUC` keeps an entry for each
+    sample, as `GAUC` does, and does not work in static programs.
 
-    The value, std, low and high are the same on any number of workers, as far as the metric's value is. Where there are
-    too few samples, users or clicks for 94 to 96 % of intervals of 95 % to hold the true value, std, low and high are
-    nan, with `UndefinedMetricWarning`, which says how many would do.
+    The value, std, low and high are the same on any number of workers if the metric's value is. If there are too few
+    samples, users or clicks for intervals of 95 % to contain the true value in 94 to 96 % of cases, std, low and high
+    are nan, with an `UndefinedMetricWarning` that says how many are needed.
 
     `fleetmetrics.paired_difference` compares two results of equal ids over the same samples, and
     `fleetmetrics.unpaired_difference` two of different samples.
 
-    ``add`` is that of the metric. Returns a `fleetmetrics.IntervalResult`.
-
-    Source: DeLong, DeLong and Clarke-Pearson, "Comparing the areas under two or more correlated receiver operating
-    characteristic curves", Biometrics 44 (1988); Sun and Xu, "Fast implementation of DeLong's algorithm", IEEE Signal
-    Processing Letters 21 (2014); Deng, Knoblich and Lu, "Applying the delta method in metric analytics", KDD 2018.
+    ``add`` takes the metric's arguments. ``compute`` returns a `fleetmetrics.IntervalResult`.
 
     Args:
         metric: without samples, left unchanged.
-        confidence: the share of such intervals meant to contain the true value, between 0 and 1.
-        ids: the name of the additional argument of ``add`` that says which samples belong together; None: each is
-            independent, or what the metric is ``by``.
-        groups: how many groups ids fall into, at least 64; each takes 16 to 24 bytes.
+        confidence: the share of such intervals that should contain the true value, between 0 and 1.
+        ids: the name of the additional argument of ``add`` that says which samples belong together; None: samples are
+            independent, or the column that the metric is ``by``.
+        groups: the number of groups of ids, at least 64; each takes 16 to 24 bytes.
         **common: those of `Metric`; ``validate``, ``share`` and ``sampler`` are those of the metric unless given.
 
     Raises:
-        InvalidInputError: an argument is invalid, or there is no such interval of the metric.
+        InvalidInputError: an argument is invalid, or the metric has no such interval.
 
     Examples:
         >>> from fleetmetrics import Accuracy
@@ -128,20 +125,20 @@ class Interval(Wrapper[IntervalResult]):
             self.columns = tuple(dict.fromkeys((*metric.columns, self.ids)))
 
     def _adopted(self, prefix: str, shared: Shared) -> Iterable[State]:
-        self.metric.adopt(prefix, shared)
+        self.metric._adopt(prefix, shared)
         self._way = way_of(self.metric, self.ids or "", self.groups)
-        return [*self.metric.own_states(), *self._way.adopted(prefix, shared)]
+        return [*self.metric._own_states(), *self._way.adopted(prefix, shared)]
 
-    def record_metrics(self) -> Iterable[Folding]:
-        """Those of the metric, and what keeps the samples of an id together."""
-        return [*self.metric.record_metrics(), *self._way.records]
+    def _record_metrics(self) -> Iterable[Folding]:
+        """Those of the metric, and the one that keeps the samples of an id together."""
+        return [*self.metric._record_metrics(), *self._way.records]
 
     def statistics(self, batch: Batch) -> Iterable[tuple[Any, Any]]:
         """What a batch adds to the metric's states, and to those of its variance."""
         if self.ids is None and batch.width != 1:
             raise InvalidInputError(
-                "without ids Interval takes independent samples, and it was given rows of several elements, which hang "
-                "together. Give ids=, the name of a further argument of add that says which do"
+                "without ids Interval takes independent samples, and it was given rows of several elements, which are "
+                "dependent. Give ids=, the name of a further argument of add that says which do"
             )
         pairs = batch.cached(("asked", self.metric), lambda: list(self.metric.statistics(batch)))
         if batch.xp.FILTERS and not len(batch.each):
@@ -163,7 +160,7 @@ class Interval(Wrapper[IntervalResult]):
     def measured(
         self, values: Mapping[State, np.ndarray], carries: Mapping[Any, Any]
     ) -> tuple[Any, Spread, np.ndarray]:
-        """The value, how much it varies, and what it is computed from: the sums, or the histogram of both labels."""
+        """The value, its spread, and its inputs: the sums, or the histogram of both labels."""
         value = self.metric.evaluate(values, carries)
         spread = Spread(math.nan, 1.0, {})
         # Weights whose squares overflow have no interval, nor has a value that stands in for one by zero_division.

@@ -1,6 +1,6 @@
-"""Keys of slices, and the states that have a row for each: how a worker finds keys, and evicts the largest.
+"""Keys of slices, and the states with a row for each key: a worker finds keys, and evicts the largest.
 
-How the keys and rows of several workers become one: see `fleetmetrics.comm.unions`.
+`fleetmetrics.comm.unions` merges the keys and rows of several workers.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from fleetmetrics.batch.keys import Coded, indexed, keys_of, of_one_kind
 from fleetmetrics.comm import Block, RowKeys
 from fleetmetrics.comm.unions import Union
 from fleetmetrics.errors import InvalidInputError
-from fleetmetrics.numbers import REST, combine, held_of, identity
+from fleetmetrics.numbers import REST, combine, distinct_of, held_of, identity
 from fleetmetrics.serial import small
 from fleetmetrics.state import InPlace, State, most_at_once, read
 from fleetmetrics.xp import Directed, Scattered, numpy_ops, to_host
@@ -53,7 +53,7 @@ def found_in(keys: np.ndarray, values: Any) -> np.ndarray:
 
 
 class TooManyKeys(Exception):
-    """A column has more keys than were to be kept if none were chosen."""
+    """A column has more keys than the limit, and no keys were chosen."""
 
 
 class Known(NamedTuple):
@@ -70,9 +70,15 @@ class Plan(NamedTuple):
     lanes: np.ndarray  #: the row that each lane is merged into, all different
     known: Known  #: afterwards
     evicted: np.ndarray  #: rows of keys to make room for others, merged into row 0
+    samples: np.ndarray | None = None  #: how many each lane has; None: not counted yet
+
+    @property
+    def adjacent(self) -> bool:
+        """Whether the lanes are merged into rows that follow each other."""
+        return len(self.lanes) > 0 and bool((self.lanes[1:] - self.lanes[:-1] == 1).all())
 
 
-#: What the chosen keys of a table, and how many they were chosen from, are called in what is saved.
+#: The names, in saved states, of a table's chosen keys and of the number that they were chosen from.
 _CHOSEN, _OF = ":chosen", ":of"
 _NOTHING = Known(np.empty(0, np.int64), np.empty(0, np.int64))
 
@@ -80,8 +86,8 @@ _NOTHING = Known(np.empty(0, np.int64), np.empty(0, np.int64))
 class KeyTable(State):
     """The smallest keys, up to ``limit``, that a worker has met in the column ``by``.
 
-    A key that is among the smallest of all workers is at any time among the smallest that any worker has met: it is
-    never evicted anywhere, and its rows are complete.
+    A key among the smallest of all workers is always among the smallest that any worker has met. So no worker evicts
+    it, and its rows are complete.
     """
 
     by: str
@@ -91,9 +97,9 @@ class KeyTable(State):
     grows = True
     #: The only keys that get rows, sorted, once `choose` has said so; another table may have others.
     chosen: np.ndarray | None = None
-    #: How many keys these were chosen from; 0: nobody knows, for parts have chosen from others.
+    #: The number of keys that these were chosen from; 0: unknown, because parts have chosen from different keys.
     chosen_of: int = 0
-    #: More keys than this are `TooManyKeys`; None: any number will do.
+    #: More keys than this raise `TooManyKeys`; None: no limit.
     most: int | None = None
 
     def __init__(self, name: str, by: str, limit: int, key: Any) -> None:
@@ -106,7 +112,7 @@ class KeyTable(State):
         return self.limit == sys.maxsize
 
     def choose(self, keys: np.ndarray, of: int) -> None:
-        """Give rows to these keys alone, sorted; ``of`` is how many there are in all."""
+        """Give rows to these keys alone, sorted; ``of`` is the number of all keys."""
         self.chosen, self.chosen_of = keys, of
 
     def _check_number(self, keys: int) -> None:
@@ -115,7 +121,7 @@ class KeyTable(State):
 
     @property
     def called(self) -> str:
-        """Its name among workers, who must have chosen the same keys: others are part of row 0 on one of them."""
+        """Its name among workers, which must have chosen the same keys; other keys would be part of row 0."""
         if self.chosen is None:
             return self.name
         digest = hashlib.blake2b("\0".join(map(str, self.chosen.tolist())).encode(), digest_size=8).hexdigest()
@@ -157,7 +163,10 @@ class KeyTable(State):
             rows[rows < 0] = free[: np.count_nonzero(rows < 0)]
             where = found_in(keys, values)
         lanes, lane = np.unique(np.append(rows, 0)[where], return_inverse=True)
-        return Plan(lane.reshape(-1)[place][codes], lanes, Known(keys, rows), evicted)
+        lane, samples = lane.reshape(-1)[place], None
+        if isinstance(column, Coded):
+            samples = np.bincount(lane, column.numbers, len(lanes)).astype(np.int64)
+        return Plan(lane[codes], lanes, Known(keys, rows), evicted, samples)
 
     def accumulate(self, plan: Plan) -> None:
         """Carry out a plan."""
@@ -168,14 +177,14 @@ class KeyTable(State):
         return self.known.keys
 
     def extended(self, others: Sequence[KeyTable]) -> tuple[Known, list[np.ndarray]] | None:
-        """The keys with those of others, and the rows for theirs; its own rows stay. None: there would be too many."""
+        """The union with the keys of others, and the rows for theirs; its own rows stay. None: too many keys."""
         choices = [None if each.chosen is None else each.chosen.tolist() for each in (self, *others)]
         if any(each != choices[0] for each in choices):
             return None
         keys = of_one_kind([self.known.keys, *(other.known.keys for other in others)])
         if len({each.dtype.kind for each in keys if len(each)}) > 1:
             return None
-        union = np.unique(np.concatenate([each for each in keys if len(each)] or keys))
+        union = distinct_of(np.concatenate([each for each in keys if len(each)] or keys))
         self._check_number(len(union))
         if len(union) > self.limit:
             return None
@@ -203,7 +212,7 @@ class KeyTable(State):
         return keys if self.chosen is None else {**keys, _CHOSEN: self.chosen, _OF: np.array([self.chosen_of])}
 
     def together(self, parts: Sequence[Mapping[Any, Any]]) -> dict[str, np.ndarray]:
-        """The smallest keys of all; of chosen ones those that all parts with a choice have chosen."""
+        """The smallest keys of all; of chosen keys, those chosen by all parts with a choice."""
         saved = [part[self] for part in parts]
         kept, chosen = self.union(saved).kept, _in_all(saved)
         self._check_number(len(kept))
@@ -245,7 +254,7 @@ class KeyTable(State):
 def _in_all(saved: Sequence[Mapping[str, np.ndarray]]) -> np.ndarray | None:
     """The keys of which all parts have all rows; None: all keys.
 
-    A part that has chosen some keys has put the rows of all others together, and they cannot be told apart any more.
+    A part that has chosen some keys has put the rows of all others together, and can no longer separate them.
     """
     chosen = of_one_kind([each[_CHOSEN] for each in saved if _CHOSEN in each])
     return functools.reduce(np.intersect1d, chosen) if chosen else None
@@ -279,7 +288,10 @@ class Rows(InPlace):
             self.value, self._most = value.astype(np.int32), int(value.max(initial=0))
 
     def accumulate(self, directed: Directed) -> None:
-        """Merge what one batch adds (None: nothing), lane by lane of a `Plan`; other rows cost no time."""
+        """Merge a batch's increment (None: nothing), lane by lane of a `Plan`; other rows cost no time.
+
+        An increment has an index for the lane, and one for each axis of the state, or a flat one for all axes.
+        """
         plan, increment = directed
         self._evict(plan)
         if increment is None:
@@ -288,10 +300,9 @@ class Rows(InPlace):
             amount = None if increment.amount is None else to_host(increment.amount)
             increment = Scattered(tuple(to_host(index) for index in increment.indices), amount)
             rows = self._counting(plan, increment)
-            sums = self._by_lane(len(plan.lanes), increment)
+            sums = self._by_lane(plan, increment)
             if sums is None:
-                first, *rest = increment.indices
-                self.value = self.scatter(rows, Scattered((plan.lanes[first], *rest), amount))
+                self.value = self._scattered(rows, plan, increment)
                 return
             self.remember(rows, plan.lanes)
             self.value = rows = rows.astype(np.result_type(rows, sums), copy=False) if amount is not None else rows
@@ -305,7 +316,7 @@ class Rows(InPlace):
         self.value = rows
 
     def _counting(self, plan: Plan, increment: Scattered) -> np.ndarray:
-        """The rows for what one batch adds: of 32 bits while they count so few samples, each as 1."""
+        """The rows for a batch's increment: of 32 bits while they count few enough samples, each as 1."""
         if self.value is None and self.dtype == "int64" and self.reduction == "sum":
             self.value, self._most = np.zeros((0, *self.shape), np.int32), 0
         rows = self._room(int(plan.lanes.max(initial=0)) + 1)
@@ -318,9 +329,29 @@ class Rows(InPlace):
         """Rows of 64 bits."""
         return rows.astype(np.int64) if rows.dtype == np.int32 else rows
 
-    def _by_lane(self, lanes: int, increment: Scattered) -> np.ndarray | None:
-        """What is added to each lane; None if most of it would be zeros, or it is of replicates."""
+    def _scattered(self, rows: np.ndarray, plan: Plan, increment: Scattered) -> np.ndarray:
+        """The rows after adding to a few of their entries."""
+        (first, *rest), amount = increment
+        if np.ndim(amount) == 2 or not plan.adjacent:
+            if len(rest) == 1 < len(self.shape):
+                rest = [*np.unravel_index(rest[0], self.shape)]
+            return self.scatter(rows, Scattered((plan.lanes[first], *rest), amount))
+        rows = rows if amount is None else rows.astype(np.result_type(rows, amount), copy=False)
+        part = rows[plan.lanes[0] : plan.lanes[-1] + 1]
+        if len(increment.indices) == 2:
+            part = part.reshape(len(part), -1)
+        made = self.scatter(part, increment)
+        if made is not part:
+            self.remember(rows, plan.lanes)
+            rows[plan.lanes] = made.reshape(len(plan.lanes), *self.shape)
+        return rows
+
+    def _by_lane(self, plan: Plan, increment: Scattered) -> np.ndarray | None:
+        """The increment of each lane; None if most of it would be zeros, or if it has replicates."""
         indices, amount = increment
+        lanes = len(plan.lanes)
+        if amount is None and len(indices) == 1 and indices[0] is plan.lane and plan.samples is not None:
+            return plan.samples
         samples, size = indices[0].size, lanes * math.prod(self.shape)
         if any(index.ndim != 1 for index in indices) or np.ndim(amount) > 1 or size > most_at_once(samples, amount):
             return None
@@ -328,7 +359,7 @@ class Rows(InPlace):
         if len(indices) > 1:
             flat = flat * math.prod(self.shape)
             for place, index in enumerate(indices[1:], 1):
-                stride = math.prod(self.shape[place:])
+                stride = math.prod(self.shape[place:]) if len(indices) > 2 else 1
                 flat += index * stride if stride > 1 else index
         if amount is not None and amount.dtype.kind != "f":
             largest = int(amount.view(np.uint64).max(initial=0))  # in one pass: negative numbers are huge
@@ -360,7 +391,7 @@ class Rows(InPlace):
         rows = rows[rows < len(value)] if value is not None else rows[:0]
         if len(rows):
             self.remember(value, np.append(rows, 0))
-            if self.rest is not None:  # what it holds of these rows is rounded away, as by any add
+            if self.rest is not None:  # the previous sum of these rows is rounded, as by any add
                 self.rest = self.rest.copy()
                 self.rest[:, rows[rows < self.rest.shape[1]]] = 0
             value[0] = combine(self.reduction, [self._wide(value[row, ...]) for row in (0, *rows)])
@@ -395,7 +426,11 @@ class Rows(InPlace):
             self._most = most
             for other, into in zip(others, found[1]):
                 if other.value is not None:
-                    rows[into] += other.value[other.table.known.rows]
+                    own = other.table.known.rows
+                    if np.array_equal(own, into) and np.array_equal(own, np.arange(1, len(own) + 1)):
+                        rows[1 : len(own) + 1] += other.value[1 : len(own) + 1]  # as of parts that met the same keys
+                    else:
+                        rows[into] += other.value[own]
                     rows[0] += other.value[0]
             self.value = rows
 

@@ -21,47 +21,46 @@ from fleetmetrics.warning import gathered, part_named, warn
 from fleetmetrics.wrappers.keyed import host_keys
 from fleetmetrics.wrappers.slicing import KEY, FixedSlicing, GrowingSlicing, SlicedRecords, Slicing
 from fleetmetrics.wrappers.wrapper import Wrapper
-from fleetmetrics.xp import Directed, is_paddle
+from fleetmetrics.xp import Directed, Scattered, is_paddle, numpy_ops
 
 __all__ = ["Sliced"]
 
 #: The most slices named in a warning.
 _NAMED = 5
+_EVALUATED_BY = ("evaluate_many", "evaluate", "formula")
 _ARGUMENTS = ("prediction", "label", "weight", "mask")
 
 
 class Sliced(Wrapper[Dict[Any, Value]]):
     """A metric for each key of a column (slot, channel, country, cohort) at once.
 
-    ``add`` is that of the metric, with one more argument: ``add(prediction, label, slot=)`` takes an integer or text
-    for each sample. Returns a dict of values by key, sorted (texts by code points), followed by that of ``other`` if
-    any sample has another key. Workers may have different keys. All slices are part of the one exchange, also in a
-    `MetricCollection`, where `Sliced` metrics of equal settings share states. Each value is the metric's own over the
-    samples of the slice; one warning names all slices for which it is undefined.
+    ``add`` takes the metric's arguments and one more: ``add(prediction, label, slot=)`` takes an integer or text for
+    each sample. ``compute`` returns a dict of values by key, sorted (texts by code points), with the value of ``other``
+    last if any sample has another key. Workers may have different keys. All slices are part of the one exchange, also
+    in a `MetricCollection`, where `Sliced` metrics of equal settings share states. Each value is the metric's value
+    over the samples of the slice; one warning names all slices with an undefined value.
 
     Without ``keys``, the slices are found in the data. The ``max_keys`` smallest keys are kept, and all other samples
-    are counted under ``other``, with a warning that says how many. Which keys these are depends only on the samples: a
-    key that is among the smallest of all workers is so on each worker at any time, and loses none of its samples. The
-    states are on the host, and ``add`` waits for a device to read the keys; it costs no more for more slices. Without
-    samples: an empty dict, with `UndefinedMetricWarning`.
+    are counted under ``other``, with a warning that says how many. The kept keys depend only on the samples: a key
+    among the smallest of all workers is always among the smallest on each worker, and loses no samples. The states are
+    on the host, and ``add`` waits for a device to read the keys; its cost does not depend on the number of slices.
+    Without samples, the value is an empty dict, with `UndefinedMetricWarning`.
 
     With ``keys``, the states have a fixed size, and all other keys are counted in ``other``. ``add`` does not wait for
     a device, and integer keys work in static programs, too. Every key is in the result, also without samples.
 
     A metric that keeps every sample (GAUC, NDCG) keeps its key, too; all slices are still computed in one pass. A
-    user's or query's samples are only compared within a slice. Samples of a file or a data frame that have no key are
-    the slice ``None``, unless ``keys`` are given.
+    user's or query's samples are only compared within a slice. Samples of a file or a data frame without a key form the
+    slice ``None``, unless ``keys`` are given.
 
-    `Bootstrap` with ``ids`` can be wrapped, for an interval of each slice. `Windowed` goes around it:
-    ``Windowed(Sliced(metric, keys=[...]), last=10)``.
-
-    Source: the slices of TensorFlow Model Analysis (``SlicingSpec``).
+    To get an interval for each slice, slice a `Bootstrap` with ``ids``. For slices over a window, put `Windowed`
+    outside: ``Windowed(Sliced(metric, keys=[...]), last=10)``.
 
     Args:
-        metric: what is computed for each slice; without samples, left unchanged.
+        metric: the metric to slice; without samples, left unchanged.
         by: the name of the column.
         keys: the slices, integers or texts; None: those in the data.
-        max_keys: how many keys are kept where ``keys`` is None, at least 1; None: all.
+        max_keys: the number of keys to keep without ``keys``, at least 1; None: all.
         other: the key of the result for all other samples.
         **common: those of `Metric`; all but ``name`` are those of the metric unless given.
 
@@ -122,20 +121,20 @@ class Sliced(Wrapper[Dict[Any, Value]]):
 
     def _adopted(self, prefix: str, shared: Shared) -> Iterable[State]:
         self._slicing = slicing = shared.first(self._slicing.kind, self._slicing.fresh(prefix))
-        self.metric.adopt(prefix, slicing.shared)
-        self._entries = {state: slicing.state_of(state) for state in self.metric.own_states()}
-        self._records = {metric: SlicedRecords(metric, slicing) for metric in self.metric.record_metrics()}
+        self.metric._adopt(prefix, slicing.shared)
+        self._entries = {state: slicing.state_of(state) for state in self.metric._own_states()}
+        self._records = {metric: SlicedRecords(metric, slicing) for metric in self.metric._record_metrics()}
         first = () if slicing.table is None else (slicing.table,)
         return (*first, slicing.samples, *self._entries.values())
 
     def keep_largest(self, most: int) -> None:
-        """Put the smallest slices into ``other``, so that this many are left; of metrics that share their slices too.
+        """Keep the largest slices and put the others into ``other``; this affects metrics that share the slices too.
 
         Args:
-            most: how many slices are kept; of equally many samples those of the smallest keys.
+            most: the number of slices to keep; of slices with equal numbers of samples, those with the smallest keys.
 
         Raises:
-            InvalidInputError: it was made with ``keys``, or with a number of ``max_keys``.
+            InvalidInputError: the metric has ``keys``, or a number of ``max_keys``.
         """
         if self._slicing.table is None or not self._slicing.table.keeps_all:
             raise InvalidInputError(f"{self.name}: keep_largest is for Sliced(metric, by, max_keys=None)")
@@ -143,16 +142,16 @@ class Sliced(Wrapper[Dict[Any, Value]]):
 
     @property
     def kept_of(self) -> int | None:
-        """How many keys the slices were chosen from, 0 if nobody knows; None: all of them have a slice."""
+        """The number of keys that the slices were chosen from, 0 if unknown; None: every key has a slice."""
         table = self._slicing.table
         return None if table is None or table.chosen is None else table.chosen_of
 
-    def record_metrics(self) -> Iterable[Folding]:
-        """Those that keep every sample, by slice."""
+    def _record_metrics(self) -> Iterable[Folding]:
+        """The metrics that keep records, by slice."""
         return self._records.values()
 
     def statistics(self, batch: Batch) -> Iterable[tuple[Any, Any]]:
-        """What a batch adds to the slices of its samples."""
+        """A batch's increments of the slices of its samples."""
         slicing = self._slicing
         entered = slicing.enter(batch)
         if entered is None:
@@ -166,8 +165,9 @@ class Sliced(Wrapper[Dict[Any, Value]]):
                 records = {**increment.records, KEY: key}
                 kept.append((slicing.tables[target], increment._replace(records=records)))
             else:
+                increment = increment if plan is None else _by_cell(inside, target, increment)
                 found.append((self._entries[target], increment))
-        if plan is not None:  # every state must follow it, even one to which nothing is added
+        if plan is not None:  # every state must follow it, even without an increment
             given = {**dict.fromkeys(self._entries.values()), **dict(found)}
             found = [(slicing.table, plan), *[(state, Directed(plan, each)) for state, each in given.items()]]
         return found + kept
@@ -182,8 +182,13 @@ class Sliced(Wrapper[Dict[Any, Value]]):
         names = [*keys, self.other] if values[slicing.samples][-1] else keys
         result = {}
         warnings: dict[type[Warning], dict[Any, str]] = {UndefinedMetricWarning: {}, BucketWarning: {}}
+        states = {state: values[entry][: len(names)] for state, entry in self._entries.items()}
+        quick = self.metric.evaluate_many(states) if _knows_many(self.metric) else None
         for place, key in enumerate(names):
-            own = {state: values[entry][place, ...] for state, entry in self._entries.items()}
+            if quick is not None and quick[place] is not None:
+                result[key] = quick[place]
+                continue
+            own = {state: each[place, ...] for state, each in states.items()}
             carry = {metric: records.known(carries[records])(place) for metric, records in self._records.items()}
             part = f"{self.by} {key!r}"
             with part_named(part), gathered(*warnings) as said:
@@ -196,7 +201,7 @@ class Sliced(Wrapper[Dict[Any, Value]]):
         return result
 
     def _warn(self, category: type[Warning], warnings: Mapping[Any, str], slices: int) -> None:
-        """Warn once for all slices that had a warning of a category; ``warnings`` has the first of each, by key."""
+        """Warn once for all slices with a warning of a category; ``warnings`` has the first of each, by key."""
         if not warnings:
             return
         (_, text), *rest = warnings.items()
@@ -205,6 +210,26 @@ class Sliced(Wrapper[Dict[Any, Value]]):
             named = ", ".join(repr(key) for key, _ in rest[:_NAMED])
             text += f" ({len(warnings)} of {slices} slices by {self.by} have such a warning: also {named}{more})"
         warn(text, category)
+
+
+def _by_cell(batch: Batch, state: State, increment: Any) -> Any:
+    """An increment in lanes to a table, by the place in the flat table, which all columns of slices share."""
+    if not isinstance(increment, Scattered) or len(increment.indices) != 3 or len(state.shape) != 2:
+        return increment
+    lane, *inner = increment.indices
+    if batch.xp is not numpy_ops or not batch.checked or any(index.ndim != 1 for index in increment.indices):
+        return increment
+    memo, key = batch.of_samples, ("cell", *map(id, inner), state.shape[1])
+    if key not in memo:
+        memo[key] = inner, inner[0] * state.shape[1] + inner[1]  # the ids are theirs as long as they are here
+    return Scattered((lane, memo[key][1]), increment.amount)
+
+
+def _knows_many(metric: Metric[Any]) -> bool:
+    """Whether `evaluate_many` is as new as the formula: a subclass may have another formula."""
+    classes = type(metric).__mro__
+    place = {name: next(at for at, each in enumerate(classes) if name in vars(each)) for name in _EVALUATED_BY}
+    return place["evaluate_many"] == min(place.values())
 
 
 def _typed(column: Any, argument: str) -> Any:

@@ -1,4 +1,4 @@
-"""Slicing: which samples are in which slice, and the states with an entry for each; shared by `Sliced` metrics.
+"""Slicing: the slice of each sample, and the states with an entry for each slice; `Sliced` metrics share them.
 
 The records of a metric that keeps every sample get the key as an additional column; each slice is folded separately.
 """
@@ -32,13 +32,13 @@ KEY = "slice key"
 
 
 class Slicing(ABC):
-    """What `Sliced` metrics of a collection with the same settings share.
+    """The parts that `Sliced` metrics of a collection with the same settings share.
 
     Args:
         by: the column of the keys.
         other: the name of the slice of all other keys.
         prefix: of the names of its states.
-        kept: the slices, or how many of those in the data.
+        kept: the slices, or the number of slices to keep of those in the data.
     """
 
     by: str
@@ -92,7 +92,7 @@ class Slicing(ABC):
         return batch.cached(("in slices", self), lambda: self._enter(batch))
 
     def keep_largest(self, most: int) -> None:
-        """Put all slices together but the largest ones."""
+        """Put all slices together except the largest ones."""
         raise NotImplementedError
 
     @abstractmethod
@@ -137,7 +137,7 @@ class FixedSlicing(Slicing):
         return self.kept
 
     def warn_of_the_rest(self, owner: str, values: Mapping[State, np.ndarray]) -> None:
-        """It keeps what was asked for: no warning."""
+        """No warning: it keeps all slices that were asked for."""
 
 
 class GrowingSlicing(Slicing):
@@ -181,7 +181,7 @@ class GrowingSlicing(Slicing):
         return batch.in_lanes(groups), plan
 
     def keep_largest(self, most: int) -> None:
-        """Put all slices together but those of the most samples, of equally many those of the smallest keys."""
+        """Keep the slices with the most samples, of equal ones those with the smallest keys; merge the others."""
         keys, rows = self.table.known
         if len(keys) <= most:
             return
@@ -225,7 +225,7 @@ def _prepared(table: Table, records: Records) -> Records:
 
 
 class SlicedRecords(Folding):
-    """Takes the place of a metric that keeps every sample where records are folded, and folds each slice separately."""
+    """Replaces a metric that keeps every sample in the fold, and folds each slice separately."""
 
     columns: tuple[str, ...]
     metric: Folding
@@ -242,7 +242,7 @@ class SlicedRecords(Folding):
             self.states["keys"] = slicing.table
 
     def start(self) -> dict[str, Any]:
-        """No slices yet; those that there are have the metric's carry by their place among the keys, or by the key."""
+        """No slices yet; a slice has the metric's carry, by its place among the keys or by its key."""
         return {"slices": {}}
 
     @property
@@ -255,11 +255,11 @@ class SlicedRecords(Folding):
         return {"slices": {**carry["slices"], **self._each(self.metric.fold, carry, records, states)}}
 
     def piece(self, before: dict[str, Any], records: Records, states: Mapping[str, np.ndarray]) -> dict[str, Any]:
-        """What the metric makes of each slice of a piece."""
+        """The metric's carry of each slice of a piece."""
         return {"slices": self._each(self.metric.piece, before, records, states)}
 
     def ahead(self, records: Records, states: Mapping[str, np.ndarray]) -> dict[str, Any] | None:
-        """What the metric tells ahead of each slice of a piece."""
+        """The metric's `ahead` for each slice of a piece."""
         told = ((place, self.metric.ahead(*each)) for place, *each in self._slices(records, states))
         return {"slices": {place: each for place, each in told if each is not None}}
 
@@ -285,7 +285,7 @@ class SlicedRecords(Folding):
         return {"slices": dict(sorted(found, key=lambda each: (each[0] is None, each[0])))}
 
     def of_closed(self, carry: dict[str, Any], states: Mapping[str, np.ndarray]) -> dict[str, Any]:
-        """The carries by the place of a slice among the keys of all parts; InvalidInputError if one has none."""
+        """The carries by the place of a slice among the keys of all parts; InvalidInputError if a slice has none."""
         places = {name: place for place, name in enumerate([*self._keys(states).tolist(), None])}
         for name in carry["slices"]:
             if name not in places:
@@ -311,7 +311,7 @@ class SlicedRecords(Folding):
     def _each(
         self, make: Callable[..., Any], carry: Mapping[str, Any], records: Records, states: Mapping[str, np.ndarray]
     ) -> dict[int, Any]:
-        """What a method of the metric makes of each slice of a piece, and of its carry."""
+        """Call a method of the metric for each slice of a piece and its carry."""
         known = self.known(carry)
         return {place: make(known(place), *each) for place, *each in self._slices(records, states)}
 

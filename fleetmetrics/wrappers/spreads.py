@@ -1,4 +1,4 @@
-"""What `Interval` keeps for the variance of a metric: products or squares of what samples, or groups of users, add."""
+"""The states of `Interval` for a metric's variance: products or squares of terms of samples or groups."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ __all__ = ["Way", "sums_in", "terms_of", "terms_of_groups", "way_of", "without_w
 
 
 class Way(ABC):
-    """What is kept for the variance of a metric.
+    """The states for the variance of a metric.
 
     Args:
-        metric: whose states it looks at.
+        metric: whose states it reads.
         ids: the column that says which samples belong together; "": none.
         groups: see `Interval`.
     """
 
-    #: What keeps the samples of an id together.
+    #: Keeps the samples of an id together.
     records: Sequence[_GroupTerms] = ()
 
     def __init__(self, metric: Any, ids: str, groups: int) -> None:
@@ -53,14 +53,14 @@ class Way(ABC):
 
     @abstractmethod
     def spread(self, values: Mapping[State, np.ndarray], carries: Mapping[Any, Any]) -> Spread:
-        """How much the value varies."""
+        """The spread of the value."""
 
     def drawn(self, values: Mapping[State, np.ndarray], carries: Mapping[Any, Any]) -> np.ndarray | None:
-        """How many samples there are in each group of ids; None without."""
+        """The number of samples in each group of ids; None without ids."""
         return None
 
     def sums(self, values: Mapping[State, np.ndarray], carries: Mapping[Any, Any]) -> np.ndarray:
-        """What the value is computed from."""
+        """The sums that the value is computed from."""
         return np.array(sums_in(values, self.metric, self.linear))
 
     @property
@@ -71,7 +71,7 @@ class Way(ABC):
 
 
 def way_of(metric: Metric, ids: str, groups: int) -> Way:
-    """How the variance of a metric is kept.
+    """The way to keep the variance of a metric.
 
     Args:
         metric: with states.
@@ -87,7 +87,7 @@ def way_of(metric: Metric, ids: str, groups: int) -> Way:
 
 
 def _one_by_one(metric: Metric, batch: Batch) -> list[tuple[str, Any]]:
-    """What each sample adds to the states of a metric, by their names: arrays ``[n]``, or `Scattered`."""
+    """The increments of each sample to the states of a metric, by name: arrays ``[n]``, or `Scattered`."""
 
     def alone() -> Batch:
         rows = copy.copy(batch)
@@ -103,7 +103,7 @@ def _one_by_one(metric: Metric, batch: Batch) -> list[tuple[str, Any]]:
 
 
 def without_weight(batch: Batch) -> Batch:
-    """The same samples, whose weights are in the numbers that are added up.
+    """The same samples without weights: the numbers to add up already contain them.
 
     Args:
         batch: the samples.
@@ -117,7 +117,7 @@ def without_weight(batch: Batch) -> Batch:
 
 
 def terms_of(metric: Metric, batch: Batch, linear: Linear) -> list[Any]:
-    """What each sample adds to each of the sums that a value is made of: arrays ``[n]``.
+    """The terms of each sample in each of the sums behind a value: arrays ``[n]``.
 
     Args:
         metric: whose states have the sums.
@@ -137,7 +137,7 @@ def terms_of(metric: Metric, batch: Batch, linear: Linear) -> list[Any]:
 
 
 def _times(xp: Any, factors: np.ndarray, increment: Any) -> Any:
-    """What each sample adds, times the factor of the entry that it adds to."""
+    """The increment of each sample, times the factor of its entry."""
     if not factors.ndim:
         factor = factors.item()
         return (
@@ -162,7 +162,7 @@ def _alike(xp: Any, one: Any, other: Any) -> tuple[Any, Any]:
 
 
 def sums_in(values: Mapping[State, np.ndarray], metric: Metric, linear: Linear) -> list[float]:
-    """The sums that a value is made of.
+    """The sums behind a value.
 
     Args:
         values: of the metric's states.
@@ -177,11 +177,11 @@ def sums_in(values: Mapping[State, np.ndarray], metric: Metric, linear: Linear) 
 
 
 class _Sums(Way):
-    """The products of what a sample adds, summed over samples."""
+    """The products of a sample's terms, summed over samples."""
 
     def adopted(self, prefix: str, shared: Shared) -> Sequence[State]:
         self._places = [each for places in intervals.monomials(len(self.linear.terms)) for each in places]
-        names = ["samples", *("product_" + "".join(map(str, each)) for each in self._places)]
+        names = ["counted", *("product_" + "".join(map(str, each)) for each in self._places)]
         self._states = [State(f"{prefix}.{name}", (), "int64", "sum") for name in names]
         return self._states
 
@@ -248,7 +248,7 @@ def _group(batch: Batch, ids: str, groups: int) -> Any:
 
 
 class _Areas(Way):
-    """What the squares of the weights in each bucket are more than the weights: nothing without weights."""
+    """The squares of the weights in each bucket minus the weights: nothing without weights."""
 
     def adopted(self, prefix: str, shared: Shared) -> Sequence[State]:
         self._histogram = self.metric.states[self.metric.ranked]
@@ -283,7 +283,7 @@ class _AreasOfIds(_Areas):
     def adopted(self, prefix: str, shared: Shared) -> Sequence[State]:
         states = super().adopted(prefix, shared)
         self._terms = _PlacedTerms(self.metric, self.ids, self.groups)
-        self._terms.adopt(prefix, shared)
+        self._terms._adopt(prefix, shared)
         self.records = [self._terms]
         return states
 
@@ -301,11 +301,11 @@ class _AreasOfIds(_Areas):
 
 
 class _Means(_Grouped):
-    """What the groups of a `GroupedMetric` come to, by group of ids."""
+    """The results of the groups of a `GroupedMetric`, by group of ids."""
 
     def adopted(self, prefix: str, shared: Shared) -> Sequence[State]:
         self._terms = _MeanTerms(self.metric, self.ids, self.groups)
-        self._terms.adopt(prefix, shared)
+        self._terms._adopt(prefix, shared)
         self.records = [self._terms]
         return []
 
@@ -336,7 +336,7 @@ class _GroupTerms(GroupedMetric):
         return {"terms": (self.terms, self.groups)}
 
     def of_ids(self, records: Records, states: Mapping[str, np.ndarray]) -> tuple[np.ndarray, int]:
-        """The terms of each id, ``[terms, ids]``, times a power of two, whose exponent would undo it."""
+        """The terms of each id, ``[terms, ids]``, times a power of two, with the exponent that undoes it."""
         raise NotImplementedError
 
     def piece(self, before: dict[str, Any], records: Records, states: Mapping[str, np.ndarray]) -> dict[str, Any]:
@@ -357,15 +357,15 @@ class _GroupTerms(GroupedMetric):
         return found
 
     def drawn_in(self, carry: Mapping[str, Any]) -> np.ndarray:
-        """How many samples there are, by group; the carry of no samples has one number for all."""
+        """The number of samples by group; the carry of no samples has one number for all."""
         return np.broadcast_to(carry["drawn"], self.groups)
 
 
 def terms_of_groups(found: Mapping[str, Any], linear: Linear) -> np.ndarray:
-    """What each user or query adds to each of the sums, ``[terms, groups]``, before the exponent is applied.
+    """The terms of each user or query in each of the sums, ``[terms, groups]``, before the exponent is applied.
 
     Args:
-        found: what `GroupedMetric.of_groups` returns.
+        found: the result of `GroupedMetric.of_groups`.
         linear: which sums.
     """
     terms = []
@@ -377,15 +377,15 @@ def terms_of_groups(found: Mapping[str, Any], linear: Linear) -> np.ndarray:
 
 
 class _MeanTerms(_GroupTerms):
-    """Of a metric by user or by query: what each adds to the numerator and to the denominator."""
+    """The terms of a metric by user or by query, in the numerator and in the denominator."""
 
     def __init__(self, metric: Any, ids: str, groups: int) -> None:
         super().__init__(metric, ids, groups)
         table = metric.table
         self.keep_records(table.columns, table.order, table.key)
 
-    def adopt(self, prefix: str, shared: Shared) -> None:
-        super().adopt(prefix, shared)
+    def _adopt(self, prefix: str, shared: Shared) -> None:
+        super()._adopt(prefix, shared)
         self.table = self.metric.table
 
     def of_ids(self, records: Records, states: Mapping[str, np.ndarray]) -> tuple[np.ndarray, int]:
@@ -394,15 +394,15 @@ class _MeanTerms(_GroupTerms):
 
 
 class _PlacedTerms(_GroupTerms):
-    """Of an area: how far the placements of an id's positives, and of its negatives, are from the area, in all."""
+    """The terms of an area: the summed distances of an id's positives', and negatives', placements from the area."""
 
     def __init__(self, metric: Any, ids: str, groups: int) -> None:
         super().__init__(metric, ids, groups)
         key = metric.states[metric.ranked].key
         self.keep_records((ids, "bucket", "label", "weight"), order=ids, key=("buckets of ids", key))
 
-    def adopt(self, prefix: str, shared: Shared) -> None:
-        super().adopt(prefix, shared)
+    def _adopt(self, prefix: str, shared: Shared) -> None:
+        super()._adopt(prefix, shared)
         self.states = {"histogram": self.metric.states[self.metric.ranked]}
 
     def statistics(self, batch: Batch) -> Iterable[tuple[Any, Any]]:
@@ -419,7 +419,7 @@ class _PlacedTerms(_GroupTerms):
         weight, exponent = scaled(records["weight"])
         start = starts_of(ids)
         keys = [bucket, label, np.cumsum(start)]
-        order = np.lexsort(keys if weight is None else [weight, *keys])  # or rounding would know of the workers
+        order = np.lexsort(keys if weight is None else [weight, *keys])  # or rounding would depend on the workers
         bucket, label = bucket[order], label[order].astype(bool)
         apart = np.where(label, above[bucket], below[bucket]) - area
         apart = apart if weight is None else apart * weight[order]

@@ -24,7 +24,7 @@ __all__ = ["Windowed", "WindowedValue"]
 
 
 class WindowedValue(NamedTuple):
-    """What `Windowed` computes.
+    """The values of `Windowed`.
 
     Args:
         window: the value over the last batches.
@@ -36,26 +36,22 @@ class WindowedValue(NamedTuple):
 
 
 class Windowed(Wrapper[Value]):
-    """A metric over the last ``last`` calls of ``add`` on each worker, and over all of them.
+    """A metric over the last ``last`` calls of ``add`` on each worker, and over all calls.
 
     Each worker's window holds the samples of the last ``last`` calls of its ``add``, not counting batches that are
-    empty or entirely masked. The value is over all workers' windows together. If the workers add the same number of
-    batches in step, these are the last ``last`` steps of the job; a worker that has stopped earlier keeps its own last
-    batches. Merged metrics act like two workers: each further ``add`` then pushes out the oldest batch of both.
+    empty or entirely masked. The value covers the windows of all workers. If the workers add the same number of batches
+    in step, these are the last ``last`` steps of the job; a worker that has stopped earlier keeps its own last batches.
+    Merged metrics act like two workers: each further ``add`` then pushes out the oldest batch of both.
 
-    The states are kept once per batch in the window. ``compute`` exchanges two states for each of the metric's,
-    whatever ``last`` is, and sums over the window each time: nothing is subtracted, so nothing drifts.
+    The states are kept once per batch in the window. ``compute`` exchanges two states for each of the metric's, for any
+    ``last``, and computes the sum over the window anew: without subtraction, nothing drifts.
 
-    ``add`` is that of the metric. Returns a `WindowedValue`; both values have the metric's warnings. In a
-    `MetricCollection`, the lifetime states are shared with an equal metric of its own.
-
-    Source: torcheval's windowed metrics, whose ``max_num_updates`` is ``last``.
-
-    Elsewhere: `Running`.
+    ``add`` takes the metric's arguments. ``compute`` returns a `WindowedValue`; both values have the metric's warnings.
+    In a `MetricCollection`, an equal metric without a window shares the lifetime states.
 
     Args:
         metric: without samples, left unchanged; not one that keeps every sample.
-        last: how many calls of ``add``, at least 1.
+        last: the number of calls of ``add``, at least 1.
         lifetime: False for the value over the window alone.
         **common: those of `Metric`; all but ``name`` are those of the metric unless given.
 
@@ -95,16 +91,16 @@ class Windowed(Wrapper[Value]):
         super().__init__(metric, **common)
 
     def _fit(self) -> None:
-        for each in self.metric.record_metrics():
+        for each in self.metric._record_metrics():
             raise self.keeps_samples(each, "compute it at the end of each window, and reset it")
         self.refuse_growing("give Sliced keys=[...]")
 
     def _adopted(self, prefix: str, shared: Shared) -> Iterable[State]:
         rings = shared.first(self.last, _Rings(Turn(f"{prefix}.turn", self.last)))
-        self.metric.adopt(prefix, shared if self.lifetime else rings.alone)
+        self.metric._adopt(prefix, shared if self.lifetime else rings.alone)
         self._turn = rings.turn
         self._rings: dict[State, Ring] = {}
-        own = list(self.metric.own_states())
+        own = list(self.metric._own_states())
         for state, name in zip(own, names_of(prefix, own, "_window")):
             raise_if_too_large(f"last={self.last}", (self.last, *state.shape), f"the window of {state.name!r}")
             ring = Ring(state, self._turn, name, ("window", self.last, state.key))
@@ -112,7 +108,7 @@ class Windowed(Wrapper[Value]):
         return (self._turn, *self._rings.values(), *(own if self.lifetime else ()))
 
     def statistics(self, batch: Batch) -> Iterable[tuple[Any, Any]]:
-        """What a batch adds to the metric's states also goes into the rings."""
+        """The batch's increments of the metric, also in the rings."""
         increments = list(self.metric.statistics(batch))
         whole = increments if self.lifetime else []
         step = batch.cached(("step", self._turn), lambda: self._step(batch))
@@ -122,7 +118,7 @@ class Windowed(Wrapper[Value]):
         return [(self._turn, Directed(step, step.counts)), *rings, *whole]
 
     def _step(self, batch: Batch) -> Step | None:
-        """Where the batch goes; None if none of its samples counts."""
+        """The place for the batch; None if none of its samples counts."""
         xp, one = batch.xp, np.int64(1)
         if batch.keep is None:
             if 0 in xp.shape(batch.each):
@@ -134,7 +130,7 @@ class Windowed(Wrapper[Value]):
         return Step(self._turn, counts, counts)
 
     def evaluate(self, values: Mapping[State, np.ndarray], carries: Mapping[Any, Any]) -> Any:
-        """Both values, or the one over the window alone."""
+        """Both values, or only that over the window."""
         own = {state: values[ring] for state, ring in self._rings.items()}
         with part_named(f"the last {self.last} batches"):
             window = self.metric.evaluate(own, carries)
@@ -157,7 +153,7 @@ class Step:
 
 
 class _Rings:
-    """What windows of equal length have in common."""
+    """The parts that windows of equal length share."""
 
     def __init__(self, turn: Turn) -> None:
         self.turn = turn
@@ -178,12 +174,12 @@ class Turn(State):
         super().accumulate(increment.increment)
 
     def together(self, parts: Sequence[Mapping[Any, Any]]) -> dict[str, np.ndarray]:
-        """The turn of the first: the others' places are matched to its own by age."""
+        """The turn of the first: places of the others are matched to its places by age."""
         return dict(parts[0][self]) if parts else {}
 
 
 class Ring(InPlace):
-    """A copy of the state ``of`` for each of the last batches; its value is that of all of them together."""
+    """A copy of the state ``of`` for each of the last batches; its value is that over all of them."""
 
     rest: np.ndarray | None
     value: Any
@@ -229,7 +225,7 @@ class Ring(InPlace):
         return (read(self.value) if self.static is None else read(self.name, scope, "scope")).reshape(self.full_shape)
 
     def together(self, parts: Sequence[Mapping[Any, Any]]) -> dict[str, np.ndarray]:
-        """Place by place, the latest with the latest: as if the batches had been added side by side."""
+        """Merged place by place, the latest with the latest, as if the batches had been added in parallel."""
         turns = [part[self.turn][""].item() if part[self.turn] else 0 for part in parts]
         filled = [(part[self], turns[0] - turn) for part, turn in zip(parts, turns) if part[self]]
         return self._combined(

@@ -18,14 +18,14 @@ __all__ = ["Wrapper", "names_of"]
 
 
 class Wrapper(Metric[Value]):
-    """A metric around another one, whose settings it takes.
+    """A metric around another metric, with its settings.
 
     Args:
         metric: without samples; left unchanged.
         **common: those of `Metric`; all but ``name`` are those of the metric unless given.
 
     Raises:
-        InvalidInputError: if it is not a metric, holds samples, or cannot be wrapped in this one.
+        InvalidInputError: ``metric`` is not a metric, holds samples, or cannot be wrapped in this one.
     """
 
     arguments: tuple[str, ...]
@@ -36,7 +36,7 @@ class Wrapper(Metric[Value]):
     states: dict[str, State]
     takes_label: bool | None
 
-    #: The wrappers that cannot be wrapped in this one, and what to do instead.
+    #: The wrappers that this one cannot wrap, each with the alternative.
     refused: ClassVar[dict[str, str]] = {}
     #: Why it cannot be wrapped, or what must change first; any metric may have one.
     unfit = ""
@@ -50,7 +50,7 @@ class Wrapper(Metric[Value]):
         for inner in _all_inside(metric):
             reason = self.refused.get(type(inner).__name__) or getattr(inner, "unfit", "")
             if reason:
-                raise InvalidInputError(f"{kind} cannot stand around this {type(inner).__name__}: {reason}")
+                raise InvalidInputError(f"{kind} cannot wrap this {type(inner).__name__}: {reason}")
         own: Common = {"validate": metric.validate, "share": metric.share, "sampler": metric.sampler}
         own["size"] = None if metric._data_size is None else metric._data_size.size
         own.update(common)
@@ -64,19 +64,19 @@ class Wrapper(Metric[Value]):
         self.columns = metric.columns
         self.nullable = metric.nullable
         self.class_axis = metric.class_axis
-        self.metric.adopt(metric.name, Shared())  # operands share what they count alike, which `_fit` looks at
+        self.metric._adopt(metric.name, Shared())  # operands share equal counts, which `_fit` uses
         self._fit()
-        self.adopt(self.name, Shared())
+        self._adopt(self.name, Shared())
 
     def _fit(self) -> None:
-        """Look whether the metric fits, and say what this asks for beside it; InvalidInputError if it does not."""
+        """Check that the metric fits, and return the additional arguments of `add`; InvalidInputError if not."""
         raise NotImplementedError
 
     def _adopted(self, prefix: str, shared: Shared) -> Iterable[State]:
-        """Adopt the metric, as `adopt` does, and return the states of both."""
+        """Adopt the metric, as `_adopt` does, and return the states of both."""
         raise NotImplementedError
 
-    def adopt(self, prefix: str, shared: Shared) -> None:
+    def _adopt(self, prefix: str, shared: Shared) -> None:
         self.metric.collection = self.collection
         self.states = {state.name: state for state in self._adopted(prefix, shared)}
 
@@ -109,15 +109,15 @@ class Wrapper(Metric[Value]):
         return {**super().settings(), "metric": self.metric}
 
     def keeps_samples(self, metric: Folding, instead: str) -> InvalidInputError:
-        """The error for a metric that keeps every sample; ``instead`` is what the caller can do."""
+        """The error for a metric that keeps every sample; ``instead`` is the alternative for the caller."""
         return InvalidInputError(
             f"{type(self).__name__} takes metrics whose states are sums, and {metric.name} ({type(metric).__name__}) "
             f"keeps every sample; {instead}"
         )
 
     def refuse_growing(self, instead: str) -> None:
-        """Raise if a state of the metric grows; ``instead`` is what the caller can do."""
-        if any(state.grows for state in self.metric.own_states()):
+        """Raise if a state of the metric grows; ``instead`` is the alternative for the caller."""
+        if any(state.grows for state in self.metric._own_states()):
             raise InvalidInputError(f"{type(self).__name__} takes metrics whose states have a fixed size; {instead}")
 
     def _part_name(self, part: Accumulator, name: str | None) -> str | None:
@@ -126,12 +126,12 @@ class Wrapper(Metric[Value]):
     def _added_through(self) -> Iterable[Accumulator]:
         return (self.metric,)
 
-    def record_metrics(self) -> Iterable[Folding]:
-        """Those of the metric."""
-        return self.metric.record_metrics()
+    def _record_metrics(self) -> Iterable[Folding]:
+        """The metric's own."""
+        return self.metric._record_metrics()
 
     def requirements_of(self, batch: Batch) -> tuple[str | Requirement, ...]:
-        """Those of the metric."""
+        """The metric's own."""
         return self.metric.requirements_of(batch)
 
 

@@ -56,7 +56,7 @@ def to_host(value: Any) -> Any:
 
 
 def together_to_host(batches: Iterable[Sequence[Any]]) -> list[tuple[Any, ...]]:
-    """What `to_host` makes of the entries of each; those on a device cross in one copy, as each copy waits for it."""
+    """`to_host` of each entry; entries on a device cross in one copy, because each copy waits for the device."""
     batches = list(batches)
     there = [each for batch in batches for each in batch if is_on_device(each)]
     arrays = iter(namespace(*there).hosts(there) if there else ())
@@ -64,7 +64,7 @@ def together_to_host(batches: Iterable[Sequence[Any]]) -> list[tuple[Any, ...]]:
 
 
 def is_on_device(value: Any) -> bool:
-    """Whether a value is a tensor for whose values one would have to wait."""
+    """Whether a value is a tensor whose values cannot be read without waiting."""
     if type(value) in _NEVER_PADDLE:
         return False
     return is_eager_tensor(value) and value.is_dense() and not namespace(value).is_eager(value)

@@ -54,8 +54,8 @@ class Directed(NamedTuple):
 def without_strays(xp: Any, increment: Any, state: Any) -> Any:
     """An increment without entries outside of its state, for batches that were not validated.
 
-    They would raise an error, change another row, or crash a device. Lanes in front, which only the increment has, are
-    always valid.
+    Such entries would raise an error, change another row, or crash a device. Lanes in front, which only the increment
+    has, are always valid.
     """
     if isinstance(increment, Directed):
         return increment._replace(increment=without_strays(xp, increment.increment, state))

@@ -1,4 +1,4 @@
-"""The array namespace on NumPy; `fleetmetrics.xp.paddle_ops` says what each of its functions does."""
+"""The array namespace on NumPy; `fleetmetrics.xp.paddle_ops` documents each of its functions."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from fleetmetrics.numbers import combine, identity, sum_of_numbers, widen
 from fleetmetrics.xp.kinds import Scattered, of_torch
 from fleetmetrics.xp.score_buckets import log_odds
 
-#: Overflow is checked for afterwards.
+#: Overflow is checked afterwards.
 quiet: Callable[..., Any] = functools.partial(np.errstate, all="ignore")
 #: Samples that do not count are filtered out: shapes need not be fixed.
 FILTERS = True
@@ -135,7 +135,7 @@ def squares(array: np.ndarray, weight: np.ndarray | None) -> np.ndarray:
     if found.all():
         return found
     counted = array != 0 if weight is None else (array != 0) & (weight != 0)
-    return np.maximum(found, _LEAST * counted)  # what is too small is not 0: the formula is to warn of it
+    return np.maximum(found, _LEAST * counted)  # a square that is too small must not be 0: the formula warns of it
 
 
 def is_probability(array: np.ndarray) -> Any:
@@ -180,7 +180,7 @@ def moments(x: np.ndarray, y: np.ndarray | None) -> list[float]:
 
 
 def _about_mean(values: np.ndarray) -> tuple[float, float, np.ndarray]:
-    """The mean, what rounding has left of it, and the deviations from the former."""
+    """The mean, its rounding error, and the deviations from the mean."""
     size = values.size or 1
     total = _ONES[values.size].dot if size <= _FEW else np.add.reduce
     middle = float(total(values)) / size
@@ -283,7 +283,7 @@ def score_of_label(scores: np.ndarray, label: np.ndarray) -> np.ndarray:
     rows = np.arange(len(scores))
     try:
         return scores[rows, label]
-    except IndexError:  # an invalid label, which the check tells of if it is not switched off
+    except IndexError:  # an invalid label, which the check reports unless it is off
         return scores[rows, label.clip(0, scores.shape[1] - 1)]
 
 

@@ -47,7 +47,7 @@ moments = None
 absolute: Callable[..., Any] = paddle.abs
 moveaxis: Callable[..., Any] = paddle.moveaxis
 concat: Callable[..., Any] = paddle.concat  # of tensors, along an axis
-first_zero: Callable[..., Any] = paddle.argmin  # the position among an int64's zeros and ones; 0 if there is none
+first_zero: Callable[..., Any] = paddle.argmin  # the position among an int64's zeros and ones; 0 without a zero
 take: Callable[..., Any] = paddle.gather  # the entries at these positions of the first axis; valid ones only
 all_rows: Callable[..., Any] = functools.partial(paddle.all, axis=1)  # whether all flags of a row of a matrix are true
 largest_of_rows: Callable[..., Any] = functools.partial(paddle.max, axis=1)
@@ -74,7 +74,7 @@ scale: Callable[..., Any] = _by_number(paddle.multiply)  # of float64
 
 
 def equal(one: Any, other: Any) -> Any:
-    """Flags of the equal entries, whatever the dtypes; for `paddle.equal`, 1e-9 equals 0."""
+    """Flags of the equal entries, of any dtypes; for `paddle.equal`, 1e-9 equals 0."""
     if one.dtype != other.dtype:
         one, other = _common(one, other)
     if kind(one) != "f":
@@ -98,7 +98,7 @@ def known_zero(tensor: Any) -> bool:
 
 
 def squares(tensor: Any, weight: Any) -> Any:
-    """Squares times weights, if there are any; on NumPy none is 0 that is only too small."""
+    """Squares times weights, if any; NumPy's are never 0 merely because they are too small."""
     found = paddle.square(tensor)
     return found if weight is None else paddle.multiply(found, weight)
 
@@ -107,7 +107,7 @@ def is_probability(tensor: Any) -> Any:
     """Flags of the entries in [0, 1]; false for nan."""
     if kind(tensor) != "f":
         return is_class(tensor, 2)
-    # Negative outside, to the last bit, and one operation fewer than two comparisons.
+    # Negative outside, for every bit, with one operation fewer than two comparisons.
     product = paddle.multiply(tensor, 1.0 - tensor)
     return paddle.greater_equal(product, paddle.full([], 0.0, tensor.dtype))
 
@@ -133,7 +133,7 @@ def zero_unless(flags: Any, tensor: Any) -> Any:
 
 
 def count(tensor: Any) -> Any:
-    """The number of entries, an int64; of a dynamic tensor it is known, and `numel` would copy it to the device."""
+    """The number of entries, an int64; known for a dynamic tensor, where `numel` would copy it to the device."""
     return number(tensor.size) if is_eager_tensor(tensor) else cast(paddle.numel(tensor), "int64")
 
 

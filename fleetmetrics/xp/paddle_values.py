@@ -65,7 +65,7 @@ def host(tensor: Any) -> np.ndarray:
 
 
 def hosts(tensors: Sequence[Any], at_once: int = 2**28) -> list[np.ndarray]:
-    """Tensors of one device as NumPy arrays, by one copy for each 256 MiB, which are there twice meanwhile."""
+    """Tensors of one device as NumPy arrays, with one copy for each 256 MiB; these need twice the memory meanwhile."""
     tensors = [cast(each, "float32") if each.dtype == paddle.bfloat16 else each for each in tensors]
     parts = [paddle.view(paddle.reshape(each, [-1]), "uint8") for each in tensors]
     ends = np.cumsum([part.shape[0] for part in parts])
@@ -77,7 +77,7 @@ def hosts(tensors: Sequence[Any], at_once: int = 2**28) -> list[np.ndarray]:
 
 
 def is_eager(tensor: Any) -> bool:
-    """Whether its values can be looked at now without waiting for a device."""
+    """Whether its values can be read now, without waiting for a device."""
     return is_eager_tensor(tensor) and bool(tensor.place.is_cpu_place())
 
 
@@ -114,7 +114,7 @@ def identity(shape: Any, dtype: str, reduction: str) -> Any:
 
 
 def filled(shape: Any, value: Any) -> Any:
-    """A tensor of one NumPy scalar, made where it is needed: a copy there would wait for the device."""
+    """A tensor of one NumPy scalar, made on its device: a copy to it would wait for the device."""
     dtype, number = str(value.dtype), value.item()
     if dtype != "int64" or abs(number) < 2**53:
         return paddle.full(shape, number, dtype)

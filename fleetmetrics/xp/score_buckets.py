@@ -20,7 +20,7 @@ __all__ = ["LOG_ODDS_MAX", "LogOdds", "log_odds", "lowest_scores", "odds_bounds"
 LOG_ODDS_MAX = 2**24
 _MANTISSA = 52
 _BIAS = 1023
-#: Below odds of 1, and as many above; at most 48 keep the bounds within float32.
+#: Below odds of 1, and the same number above; at most 48 keep the bounds within float32.
 _DOUBLINGS = 48
 
 
@@ -29,7 +29,7 @@ class LogOdds(NamedTuple):
 
     shift: int
     first: int
-    low: float  # a probability inside the lowest bucket, to which lower ones are raised
+    low: float  # a probability inside the lowest bucket; lower ones are raised to it
     high: float  # the same for the highest
 
 

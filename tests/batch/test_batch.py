@@ -106,7 +106,7 @@ def test_weights_come_by_batch_by_row_or_by_element(shape, form):
         ({"a": 1}, r"must hold .*, not object"),
     ],
 )
-def test_what_is_no_number_is_an_error_that_names_the_argument(argument, value, told):
+def test_an_argument_that_is_not_a_number_is_named(argument, value, told):
     given = {"prediction": [0.5, 0.5], "label": [0, 1], argument: value}
     with pytest.raises(InvalidInputError, match=f"^{argument} {told}"):
         Batch(**given)
@@ -129,7 +129,7 @@ def test_narrow_dtypes_are_widened_without_loss(form):
         assert str(np.asarray(batch.values).dtype) == "float64"
 
 
-def test_bfloat16_is_taken_and_told_as_a_number():
+def test_bfloat16_is_accepted_and_reported_as_a_number():
     tensor = paddle.to_tensor([0.5, float("nan")], dtype="bfloat16")
     batch = Batch(tensor)
     with pytest.raises(InvalidInputError, match="1 of 2 samples are not, the first at position 1: nan"):
@@ -197,7 +197,7 @@ def test_a_statistic_is_computed_once_per_batch_and_setting():
     assert calls == [2, 3, 2]
 
 
-def test_what_a_requirement_has_computed_is_forgotten_when_samples_are_dropped():
+def test_cached_values_of_a_requirement_are_dropped_with_samples():
     below = Requirement("prediction", "below 5", lambda batch: (batch.values < 5) & (batch.number > 0))
     batch = Batch([1.0, 9.0, 3.0, 4.0], [0, 1, 1, 0], mask=[1, 0, 1, 1])
     batch.check([below], True)
@@ -206,7 +206,7 @@ def test_what_a_requirement_has_computed_is_forgotten_when_samples_are_dropped()
 
 
 @pytest.mark.parametrize("form", ["numpy", "dynamic"])
-def test_what_is_made_once_loses_what_is_dropped(form):
+def test_cached_statistics_lose_dropped_samples(form):
     make = FORMS[form]
     batch = Batch(make(np.eye(3)), make(np.array([0, 1, 2])), mask=make(np.array([True, False, True])))
     best = batch.once("best", lambda: batch.of_rows(batch.xp.highest_of_rows))

@@ -54,8 +54,8 @@ def test_arrays_tensors_and_programs_draw_the_same(seed: int) -> None:
     np.testing.assert_array_equal(found, wanted)
 
 
-def test_the_draws_are_what_they_have_always_been() -> None:
-    # Weights of a stored id shall not change from release to release.
+def test_the_draws_do_not_change() -> None:
+    # Weights of a stored id must not change from release to release.
     assert drawn(np.array([0, 1, 2, -7, 2**62]), 8, 3).tolist() == FROZEN
     assert integer_ids(np.array(["", "a", "日本"])).tolist() == TEXTS
 
@@ -122,7 +122,7 @@ def test_every_bit_of_an_id_matters() -> None:
         assert abs(equal - same) < 5 * math.sqrt(same * (1 - same) / 20_000), bit
 
 
-def test_texts_are_hashed_alike_whatever_they_stand_beside() -> None:
+def test_the_hash_of_a_text_does_not_depend_on_its_neighbours() -> None:
     texts = np.array(["a", "long text", "a", "日本"])
     ids = integer_ids(texts)
     assert ids[0] == ids[2] and len(set(ids.tolist())) == 3

@@ -89,7 +89,7 @@ def test_large_integers_of_several_batches_are_not_rounded() -> None:
                                   lambda: fm.Bootstrap(fm.AUC(), 10, ids="user")])  # fmt: skip
 @pytest.mark.parametrize("keys", [["a", b"a"], [True, 1], ["a", "a\0"], [1, "1"]])
 @pytest.mark.parametrize("form", FORMS)
-def test_every_column_of_keys_is_looked_at(make: Callable[[], Any], keys: list[Any], form: str) -> None:
+def test_every_column_of_keys_is_checked(make: Callable[[], Any], keys: list[Any], form: str) -> None:
     metric = make()
     with pytest.raises(fm.InvalidInputError, match="user"):
         metric.add([0.1, 0.9], [0, 1], user=FORMS[form](keys))

@@ -12,9 +12,10 @@ import pyarrow.parquet
 import pytest
 
 import fleetmetrics as fm
+from tests.pages import both
 
 DOCS = Path(__file__).resolve().parent.parent.parent / "docs"
-PAGES = [DOCS / "guide" / "engines.md", DOCS / "zh" / "engines.md"]
+PAGES = both("howto/engines")
 BLOCK = re.compile(
     r"^<!-- not run here but in tests/engines: (?P<engine>\w+) -->\n```python\n(?P<code>.*?)^```$", re.M | re.S
 )

@@ -31,7 +31,7 @@ def rows(number: int, seed: int = 0) -> Any:
             "w": random.random(number),
             "uid": random.integers(0, number // 8, number),
             "slot": random.choice(["home", "feed", "söök"], number),
-            "nobody asks": ["x"] * number,
+            "not requested": ["x"] * number,
         }
     )
 
@@ -93,7 +93,7 @@ def test_a_metric_of_the_program_itself_goes_along(engine, folder):
 
 
 def bad(folder: Path, path: Path) -> Path:
-    """A folder in which two files have a score that is none."""
+    """A folder in which two files have an invalid score."""
     for number in range(4):
         table = rows(50, number)
         if number in (1, 2):
@@ -224,13 +224,13 @@ def PR() -> fm.ExactAUC:
     return fm.ExactAUC(curve="PR")
 
 
-def test_empty_partitions_and_frames_without_rows_are_no_error(engine):
+def test_empty_partitions_and_frames_without_rows_are_not_errors(engine):
     frame = engine.frame(rows(16), 2)
     found = engine.evaluate(frame, by_user, {**BY_USER, "user": "slot"}, complete_by="user")
     assert found.read.rows == 16
 
 
-def test_what_does_not_complete_the_metrics_is_refused_before_any_task(engine):
+def test_a_column_that_does_not_complete_the_metrics_is_refused_before_any_task(engine):
     frame = engine.frame(rows(8), 1)
     with pytest.raises(fm.InvalidInputError, match="complete_by is 'query'"):
         engine.evaluate(frame, fm.GAUC, BY_USER, complete_by="query")

@@ -43,7 +43,7 @@ def same(found: Any, expected: Any) -> bool:
     return repr(found) == repr(expected)
 
 
-def test_the_file_holds_the_samples_in_order_and_nothing_lies_beside_it(tmp_path: Path, caplog: Any) -> None:
+def test_the_file_has_the_samples_in_order_and_leaves_no_other_file(tmp_path: Path, caplog: Any) -> None:
     caplog.set_level(logging.INFO, "fleetmetrics")
     path = tmp_path / "new" / "folder" / "out.pkl"
     metric = dump(str(path), size=4)
@@ -79,7 +79,7 @@ def test_an_older_file_is_replaced_and_its_readers_keep_it(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("mask", [0o022, 0o027, 0o077])
-def test_who_may_read_the_file_is_what_the_user_has_set(tmp_path: Path, mask: int) -> None:
+def test_the_file_has_the_permissions_that_the_user_has_set(tmp_path: Path, mask: int) -> None:
     before = os.umask(mask)
     try:
         dump(tmp_path / "out.pkl")

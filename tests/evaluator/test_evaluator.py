@@ -192,7 +192,7 @@ def test_a_batch_may_be_a_dict_of_columns() -> None:
     assert len(evaluator.evaluate(2)["seen/records"]) == 2
 
 
-def test_the_values_of_this_worker_alone_are_to_be_had_and_leave_all_as_it_is() -> None:
+def test_compute_local_gives_the_values_of_this_worker_and_changes_nothing() -> None:
     sampler = paddle.io.DistributedBatchSampler(range(7), 3, num_replicas=2, rank=1)
     evaluator = Evaluator([Seen(), Total()], sampler=sampler)
     evaluator.process([1, 2, 3])
@@ -279,7 +279,7 @@ class Renaming(Seen):
         return {name.upper(): value for name, value in super().evaluate(size, **options).items()}
 
 
-def test_a_metric_with_an_evaluate_of_its_own_is_asked() -> None:
+def test_the_evaluator_calls_an_overridden_evaluate() -> None:
     evaluator = Evaluator([Renaming(), Total()])
     for _ in range(2):
         evaluator.process([1, 2])
@@ -287,7 +287,7 @@ def test_a_metric_with_an_evaluate_of_its_own_is_asked() -> None:
         assert evaluator.metrics[0].results == []
 
 
-def test_a_metric_with_an_evaluate_of_its_own_forgets_nothing_where_nothing_is_forgotten() -> None:
+def test_a_metric_that_overrides_evaluate_keeps_its_records_if_asked_to() -> None:
     evaluator = Evaluator([Renaming(), Seen()])
     evaluator.process([1, 2])
     assert evaluator.evaluate_local() == evaluator.evaluate_local()
@@ -409,7 +409,7 @@ def test_fewer_records_than_samples_run_in_one_process_without_a_warning() -> No
         }
 
 
-def test_mmengines_own_base_metric_is_no_local_value(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_mmengines_own_base_metric_does_not_return_a_local_value(monkeypatch: pytest.MonkeyPatch) -> None:
     class BaseMetric:
         def process(self, data_batch: Any, data_samples: Any) -> None:
             pass

@@ -113,7 +113,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_a_sample_that_is_none_is_named_by_file_and_row(tmp_path: Any, name: str, monkeypatch: Any) -> None:
+def test_an_invalid_sample_is_named_by_file_and_row(tmp_path: Any, name: str, monkeypatch: Any) -> None:
     from fleetmetrics.files import lines
 
     monkeypatch.setattr(lines, "HEAD", 8 if "csv" in name else 16)  # the types are those of the first row
@@ -154,7 +154,7 @@ def test_a_file_that_is_not_what_its_name_says_is_an_error_with_its_name(tmp_pat
             Evaluator(Kept()).offline_evaluate(path)
 
 
-def test_what_is_not_a_file_of_samples_is_named(tmp_path: Any) -> None:
+def test_a_file_that_does_not_hold_samples_is_named(tmp_path: Any) -> None:
     import pyarrow as pa
     from pyarrow import parquet
 
@@ -196,7 +196,9 @@ def test_what_is_not_a_file_of_samples_is_named(tmp_path: Any) -> None:
         ([{}], r"a data sample is dict"),
     ],
 )
-def test_what_is_no_column_names_the_field_and_the_sample(tmp_path: Any, ending: str, samples: Any, text: str) -> None:
+def test_an_invalid_column_is_an_error_with_the_field_and_the_sample(
+    tmp_path: Any, ending: str, samples: Any, text: str
+) -> None:
     with pytest.raises(fm.InvalidInputError, match=text + r".*write a \.pkl file"):
         written(tmp_path / f"p{ending}", samples, stop=len(samples))
     assert list(tmp_path.iterdir()) == []
@@ -208,6 +210,6 @@ def test_a_field_may_have_any_name(tmp_path: Any) -> None:
     assert [plain(sample) for sample in found] == [{"file": ["float32", [1.5, n]], "allow_pickle": n} for n in range(3)]
 
 
-def test_no_samples_make_a_file_of_none(tmp_path: Any) -> None:
+def test_without_samples_the_file_is_empty(tmp_path: Any) -> None:
     for ending in (".parquet", ".npz"):
         assert Evaluator(Seen()).offline_evaluate(written(tmp_path / f"p{ending}", stop=0))["seen/n"] == 0

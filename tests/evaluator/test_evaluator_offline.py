@@ -16,7 +16,7 @@ from tests.evaluator.metrics_of_the_tests import Seen, Total
 
 @pytest.mark.parametrize("chunk_size", [1, 2, 3, 5, 100])
 @pytest.mark.parametrize("make", [list, tuple, iter, lambda parts: (part for part in parts), np.array])
-def test_offline_evaluation_takes_whatever_can_be_iterated(make: Any, chunk_size: int) -> None:
+def test_offline_evaluation_takes_any_iterable(make: Any, chunk_size: int) -> None:
     evaluator = Evaluator([Seen(), Total()])
     values = evaluator.offline_evaluate(make([3, 1, 2, 5, 4]), make([30, 10, 20, 50, 40]), chunk_size)
     assert values == {"seen/records": [3, 1, 2, 5, 4], "seen/n": 5, "total/sum": 15, "total/top": 5}
@@ -54,7 +54,7 @@ def test_without_data_there_is_no_batch() -> None:
 
 @pytest.mark.parametrize("make", [list, np.array, iter])
 @pytest.mark.parametrize(("samples", "data"), [(3, 2), (2, 3), (3, 0), (0, 3), (4, 2)])
-def test_as_many_data_as_samples_and_a_failure_leaves_nothing(make: Any, samples: int, data: int) -> None:
+def test_data_and_samples_must_match_in_number_and_a_failure_leaves_nothing(make: Any, samples: int, data: int) -> None:
     evaluator = Evaluator([Seen(), Total()])
     text = "data_samples and data should have the same length, but got data_samples length: "
     with pytest.raises(AssertionError, match=text):

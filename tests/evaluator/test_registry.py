@@ -24,7 +24,7 @@ def shapes() -> Registry:
     return registry
 
 
-def test_it_builds_what_is_registered(shapes: Registry) -> None:
+def test_it_builds_registered_classes(shapes: Registry) -> None:
     config = dict(type="Square", side=3)
     assert shapes.build(config).side == 3
     assert config == dict(type="Square", side=3)
@@ -34,7 +34,7 @@ def test_it_builds_what_is_registered(shapes: Registry) -> None:
     assert shapes.build(dict(type="doubled", x=4)) == 8
 
 
-def test_a_registry_knows_what_it_has(shapes: Registry) -> None:
+def test_a_registry_lists_its_entries(shapes: Registry) -> None:
     assert (shapes.name, len(shapes), shapes.module_dict) == ("shape", 1, {"Square": Square})
     assert "Square" in shapes and "Cube" not in shapes
     assert shapes.get("Square") is Square

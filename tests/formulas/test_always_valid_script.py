@@ -9,6 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.pages import both
+
 pytestmark = [
     pytest.mark.numpy_only,
     pytest.mark.filterwarnings("ignore::fleetmetrics.errors.UndefinedMetricWarning"),
@@ -19,9 +21,9 @@ SCRIPT = importlib.util.module_from_spec(SPEC)
 SPEC.loader.exec_module(SCRIPT)
 
 
-@pytest.mark.parametrize("page", ["guide/from_files.md", "zh/from_files.md"])
+@pytest.mark.parametrize("page", both("howto/report"))
 def test_the_page_has_every_row_of_the_script_and_keeps_its_promise(page):
-    text = (ROOT / "docs" / page).read_text(encoding="utf-8")
+    text = page.read_text(encoding="utf-8")
     rows = re.findall(r"^\| (log_loss|auc) \| ([\d,]+) \| ([\d.]+)% \| ([\d.]+)% \| ([\d.]+)% \|$", text, re.M)
     assert [(name, int(size.replace(",", ""))) for name, size, *_ in rows] == [
         (name, size) for name in SCRIPT.METRICS for size in SCRIPT.ROWS

@@ -16,6 +16,7 @@ from fleetmetrics.formulas import (
     average_precision_bounds,
     average_precision_from_histogram,
 )
+from fleetmetrics.formulas.auc import areas_of_many
 
 
 def exact_auc(positive, negative):
@@ -119,7 +120,7 @@ def test_a_defined_auc_does_not_warn():
 
 @pytest.mark.parametrize("value", [0.25, math.nan])
 @pytest.mark.parametrize("area", [auc_from_histogram, average_precision_from_histogram])
-def test_what_stands_in_is_what_was_asked_for_without_a_warning_or_nan_with_one(area, value):
+def test_an_undefined_area_is_zero_division_without_a_warning_or_nan_with_one(area, value):
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
         result = area([0, 0], [1, 2], zero_division=value)
@@ -233,3 +234,17 @@ def test_a_false_positive_rate_that_cannot_be_is_an_error_that_says_what_is_allo
     ) as error:
         auc_from_histogram([1, 0], [0, 1], max_fpr=value)
     assert repr(value) in str(error.value)
+
+
+@pytest.mark.parametrize("size", [1, 100, 2**24, 2**40])
+def test_areas_of_many_histograms_are_those_of_each_to_the_bit(size):
+    rng = np.random.default_rng(size)
+    positive, negative = rng.integers(0, size, (2, 70, 30), endpoint=True)
+    positive[3], negative[5], positive[7, ::2] = 0, 0, 0
+    found = areas_of_many(positive, negative)
+    for place, (p, n) in enumerate(zip(positive, negative)):
+        if p.any() and n.any():
+            assert tuple(each[place] for each in found) == auc_bounds(p, n)
+            assert found.value[place] == float(exact_auc(p, n))
+        else:
+            assert all(math.isnan(each[place]) for each in found)

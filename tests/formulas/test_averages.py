@@ -1,4 +1,4 @@
-"""Precision, recall and their like, per class and averaged, against scikit-learn."""
+"""Precision, recall and similar metrics, per class and averaged, against scikit-learn."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_specificity_is_the_recall_of_all_other_classes(average):
         np.testing.assert_allclose(formulas.specificity(matrix, average), expected, rtol=1e-12)
 
 
-def test_rounding_of_weights_makes_no_negatives_where_there_are_none():
+def test_rounding_of_weights_does_not_create_negatives():
     for seed in range(200):
         rng = np.random.default_rng(seed)
         matrix = np.zeros((3, 3))
@@ -106,7 +106,7 @@ def test_no_samples_are_nan_with_one_warning(name, ours, average):
             assert np.shape(value) == ((len(matrix),) if average in (None, "none") else ())
 
 
-def test_a_warning_says_which_classes_and_what_became_of_them():
+def test_a_warning_names_the_undefined_classes_and_their_treatment():
     matrix = np.diag([3, 0, 2, 0, 1])
     matrix[1, 0] = 2
     value, told = one_warning(formulas.precision, matrix, "macro")
@@ -125,7 +125,7 @@ def test_a_warning_says_which_classes_and_what_became_of_them():
 
 
 @pytest.mark.parametrize("normalize", [None, "true", "pred", "all"])
-def test_normalized_confusion_equals_scikit_learn_but_for_what_is_empty(normalize):
+def test_normalized_confusion_equals_scikit_learn_except_for_empty_classes(normalize):
     for seed in SEEDS:
         label, prediction, weight = draw(seed)
         expected = metrics.confusion_matrix(

@@ -50,7 +50,7 @@ def test_a_part_of_the_curve_is_that_of_each_class(average):
     assert not np.array_equal(part, whole)
 
 
-def test_one_class_gives_its_own_area_whatever_the_average():
+def test_one_class_gives_its_own_area_with_any_average():
     for name in NAMES:
         expected = alone(name)(COUNTS[0, 1], COUNTS[0, 0])
         assert {of_classes(name, COUNTS[:1], average) for average in ("macro", "weighted", "micro")} == {expected}
@@ -105,7 +105,7 @@ def test_counts_may_be_as_large_as_integers_get(name, average, bounds):
         found = of_classes(name, (COUNTS.astype(object) * scale).tolist(), average, bounds=bounds)
         if name == "auc" or not bounds:
             np.testing.assert_allclose(found, small, rtol=1e-12)
-        else:  # the lowest order of so many samples is that of weights
+        else:  # the lowest order of this many samples is that of weights
             np.testing.assert_allclose(found, small, rtol=1e-6)
         whole = of_classes(name, COUNTS * 2**59, average, bounds=bounds)
         np.testing.assert_allclose(whole, found, rtol=1e-12)
@@ -126,7 +126,7 @@ def test_the_area_of_all_together_is_the_correctly_rounded_quotient():
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_what_is_no_histogram_of_classes_or_no_average_is_an_error(name):
+def test_an_invalid_histogram_of_classes_or_average_is_an_error(name):
     for average in ("foo", "auto", 1, ["macro"]):
         with pytest.raises(
             InvalidInputError, match="average must be one of 'macro', 'weighted', 'micro', 'none', None"

@@ -108,8 +108,8 @@ def test_matthews_correlation_of_any_count_is_exact():
     [
         (formulas.matthews_correlation, [[3, 2], [0, 0]], "one class only is true"),
         (formulas.matthews_correlation, [[3, 0], [2, 0]], "one class only is predicted"),
-        (formulas.cohen_kappa, [[5, 0], [0, 0]], "one class only is both true and predicted"),
-        (lambda c, *z: formulas.balanced_accuracy(c, True, *z), [[5, 1], [0, 0]], "one class only is true, which"),
+        (formulas.cohen_kappa, [[5, 0], [0, 0]], "only one class is true and predicted"),
+        (lambda c, *z: formulas.balanced_accuracy(c, True, *z), [[5, 1], [0, 0]], "one class only is true, so"),
         *[
             (function, np.zeros((3, 3)), "there are no samples")
             for function in (

@@ -49,7 +49,7 @@ def test_no_classes_are_nan():
         assert math.isnan(precision_recall_f1([], [], [], 0)[0])
 
 
-def test_what_no_sample_defines_is_zero_with_a_warning():
+def test_classes_without_samples_are_zero_with_a_warning():
     with pytest.warns(UndefinedMetricWarning, match="precision is undefined: no class is predicted"):
         assert [x.tolist() for x in precision_recall_f1([0, 0], [0, 0], [1, 2], 3)] == [0.0, 0.0, 0.0, 3]
     with pytest.warns(UndefinedMetricWarning, match="recall is undefined: no class is true"):

@@ -43,6 +43,20 @@ def test_a_slice_whose_rate_has_changed_is_within_and_one_that_has_grown_is_mix(
     assert mix.within.tolist() == [0, 0] and (mix.mix > 0).all()  # more of the good one, less of the bad one
 
 
+def test_no_share_of_a_difference_is_a_negative_zero():
+    found = of_quotients(([30, 5], [100, 100]), ([30, 10], [100, 100]), lambda x: -x, lambda _: -1.0)
+    assert found.within[0] == 0 and not np.signbit(found.within[0]) and not np.signbit(found.mix).any()
+
+
+def test_a_quotient_as_a_function_of_two_sums_has_the_same_shares():
+    random = np.random.default_rng(5)
+    (n, d), (m, e) = (random.uniform(1, 9, (2, 6)) for _ in range(2))
+    found = of_sums(np.stack([n, d], 1), np.stack([m, e], 1), d, e, lambda n, d: (1 / d, -n / d**2))
+    wanted = of_quotients((n, d), (m, e))
+    assert found.mix.tolist() == pytest.approx(wanted.mix.tolist(), rel=1e-12)
+    assert found.within.tolist() == pytest.approx(wanted.within.tolist(), rel=1e-12)
+
+
 def test_what_slices_add_to_an_area_adds_up_with_weights_and_a_slice_that_is_new():
     random = np.random.default_rng(1)
     new, old = (random.integers(0, 30, (6, 2, 40)) * 0.5 for _ in range(2))
@@ -91,3 +105,60 @@ def test_what_slices_add_to_a_function_of_three_sums_adds_up():
     found = of_sums(*sides, *rows, NormalizedEntropy.linear.slopes)
     new, old = (entropy(*side.sum(axis=0)) for side in sides)
     assert total(found) == pytest.approx(new - old, rel=1e-10)
+
+
+def test_where_the_wholes_are_equal_the_slope_takes_the_place_of_the_secant():
+    sides = ([30, 10], [100, 100]), ([10, 30], [100, 100])
+    plain, found = of_quotients(*sides), of_quotients(*sides, math.sqrt, lambda x: 0.5 / math.sqrt(x))
+    assert found.within.tolist() == pytest.approx((plain.within * 0.5 / math.sqrt(0.2)).tolist(), rel=1e-12)
+    assert found.within[0] > 0 > found.within[1]
+
+
+def test_pairs_of_an_area_that_are_tied_count_half_as_counted_one_by_one():
+    random = np.random.default_rng(6)
+    sides = [random.integers(0, 4, (3, 2, 5)) for _ in range(2)]  # few buckets: many ties
+    rows = []
+    for side in sides:
+        level = side.sum(axis=(0, 1))
+        ranks = (np.cumsum(level) - level / 2) / level.sum()
+        rows.append([(s, y, ranks[b]) for (s, y, b), n in np.ndenumerate(side) for _ in range(n)])
+    quotients = []
+    for label in (1, 0):
+        of_label = []
+        for side in rows:
+            sums, counts = np.zeros(3), np.zeros(3)
+            for slot, y, rank in side:
+                if y == label:
+                    others = [[r for _, other, r in each if other != label] for each in rows]
+                    below = [sum((r < rank) + (r == rank) / 2 for r in each) / len(each) for each in others]
+                    sums[slot] += np.mean(below) if label else 1 - np.mean(below)
+                    counts[slot] += 1
+            of_label.append((sums, counts))
+        quotients.append(of_quotients(*of_label))
+    found = of_areas(*sides)
+    assert found.mix.tolist() == pytest.approx((quotients[0].mix + quotients[1].mix).tolist(), abs=1e-14)
+    assert found.within.tolist() == pytest.approx((quotients[0].within + quotients[1].within).tolist(), abs=1e-14)
+
+
+def test_of_sums_a_slice_of_one_side_has_not_changed_and_one_like_the_whole_adds_nothing_by_its_share():
+    def slopes(a, b):
+        return 1 / b, -a / b**2
+
+    new, old = [[4.0, 8.0], [3.0, 1.0]], [[2.0, 4.0], [0.0, 0.0]]
+    for sides in ((new, old, [4, 3], [2, 0]), (old, new, [2, 0], [4, 3])):
+        found = of_sums(*sides, slopes)
+        assert found.within.tolist() == [0.0, 0.0] and found.mix[1] != 0
+    # per row the first has 3 and 3 on both sides, as the mean of the wholes, 2.5 and 3.5, and 3.5 and 2.5
+    like = of_sums([[3, 3], [2, 4]], [[9, 9], [5, 1]], [1, 1], [3, 1], slopes)
+    assert like.mix[0] == 0 and like.within[0] == 0
+    assert total(like) == pytest.approx(2.5 / 3.5 - 3.5 / 2.5, rel=1e-12)
+
+
+def test_weights_of_any_unit_have_the_same_contributions():
+    new, old = ([3.0, 1.0], [9.0, 7.0]), ([2.0, 2.0], [8.0, 9.0])
+    small = [[np.array(each) * 2.0**-9 for each in side] for side in (new, old)]  # weights far below 1
+    for found, wanted in zip(of_quotients(*small), of_quotients(new, old)):
+        assert found.tolist() == wanted.tolist()
+    areas = np.random.default_rng(7).integers(0, 3, (2, 3, 2, 5))
+    for found, wanted in zip(of_areas(*(areas * 2.0**-9)), of_areas(*areas)):
+        assert found.tolist() == wanted.tolist()

@@ -89,7 +89,7 @@ def test_bad_arguments_are_an_error_that_names_them() -> None:
 # -- of intervals without resampling --------------------------------------------------------------------------
 
 
-def test_what_groups_move_alike_is_no_difference() -> None:
+def test_groups_with_equal_contributions_make_no_difference() -> None:
     common, own = RNG.normal(size=R), RNG.normal(size=R) / 10
     found = paired_difference(of_groups(common + own, 0.7), of_groups(common, 0.5))
     assert found.std == pytest.approx(math.sqrt(R / (R - 1) * float((own**2).sum())))
@@ -111,7 +111,7 @@ def test_equal_results_do_not_differ() -> None:
     assert paired_difference(one, one) == (0.0, 0.0, 0.0, 1.0, 0.0)
 
 
-def test_a_difference_of_few_users_is_none_with_the_number_that_would_do() -> None:
+def test_a_difference_of_few_users_is_nan_with_the_number_needed() -> None:
     apart = np.zeros(R)
     apart[:20] = np.resize([1.0, -1.0], 20)
     common = RNG.normal(size=R)

@@ -96,7 +96,7 @@ def test_pieces_with_whole_ties_give_what_the_samples_together_do(area, weighted
             piece = None if weight is None else weight[part]
             made = fold_exact_auc(carry, score[part], label[part], piece, totals, **settings)
             told = count_exact_auc(label[part], piece, totals)
-            assert {**made, "area": 0} == told  # what later pieces are told is what they are joined with
+            assert {**made, "area": 0} == told  # later pieces get what they are joined with
             carry = {name: carry[name] + made[name] for name in carry}
         assert exact_auc_of(**carry, **settings) == pytest.approx(
             whole, abs=0 if area == "roc" and not weighted else 1e-12

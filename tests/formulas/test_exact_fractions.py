@@ -14,7 +14,7 @@ import pytest
 import fleetmetrics as fm
 from fleetmetrics import UndefinedMetricWarning, formulas
 
-#: FLEETMETRICS_DRAWS=3000 draws as many of each as the package was once held against.
+#: FLEETMETRICS_DRAWS=3000 draws the number of each that the package was once checked with.
 DRAWS = int(os.environ.get("FLEETMETRICS_DRAWS", "60"))
 
 

@@ -1,4 +1,4 @@
-"""Sorting within groups, whatever the numbers are."""
+"""Sorting within groups, for any numbers."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_the_area_of_a_group_is_that_of_its_pairs(kind, weighted):
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_what_is_no_number_comes_last(dtype):
+def test_nan_comes_last(dtype):
     values = np.array([np.nan, 1, -np.inf, np.inf, 0, 2], dtype)
     assert best_first(values, np.array([0, 4]), np.array([4, 2])).tolist()[:2] == [3, 1]
 

@@ -69,7 +69,7 @@ def test_products_of_terms_are_what_a_sum_over_samples_would_be(terms: int) -> N
     assert short["samples"] == (40, pytest.approx(max(50.0, 40 * intervals.EVENTS / events)))
 
 
-def test_what_rounding_has_left_is_no_variance() -> None:
+def test_the_rest_of_rounding_is_not_a_variance() -> None:
     """Samples of 1e9, all alike: the squares of what is left are a difference of sums that are 1e16 times as large."""
     n, d = np.full(100, 1e9), np.ones(100)
     pairs, triples = intervals.monomials(2)
@@ -78,7 +78,7 @@ def test_what_rounding_has_left_is_no_variance() -> None:
     assert math.isnan(found.variance) and found.short
 
 
-def test_groups_vary_as_their_users_do_and_empty_ones_are_none() -> None:
+def test_groups_vary_as_their_users_do_and_empty_ones_have_no_variance() -> None:
     users = RNG.normal(size=3000)
     users -= users.mean()
     group = RNG.integers(0, 1024, 3000)
@@ -88,7 +88,7 @@ def test_groups_vary_as_their_users_do_and_empty_ones_are_none() -> None:
     assert not found.short
 
 
-def test_a_value_that_a_few_users_have_moved_in_both_directions_is_none() -> None:
+def test_a_value_that_a_few_users_moved_in_both_directions_gets_no_interval() -> None:
     groups = RNG.normal(size=1000) / 100
     assert not intervals.of_groups(groups).short
     groups[:12] = np.resize([1.0, -1.0], 12)
@@ -96,7 +96,7 @@ def test_a_value_that_a_few_users_have_moved_in_both_directions_is_none() -> Non
     assert needed == pytest.approx(users * 15 / 12, rel=0.05)
 
 
-def test_sums_of_few_clicks_are_told_even_where_the_value_is_not_skewed() -> None:
+def test_sums_of_few_clicks_are_too_little_even_if_the_value_is_not_skewed() -> None:
     n = np.zeros(1000)
     n[:10] = np.resize([1.2, 0.8], 10)
     d = np.where(n > 0, 1.0, 0.0)
@@ -134,7 +134,7 @@ def test_ends_are_even_on_the_scale_of_the_range() -> None:
     assert ends(-3.0, 1.0, -math.inf, math.inf, confidence=0.9) == pytest.approx((-4.644854, -1.355146))
 
 
-def test_ends_stay_in_the_range_however_large_the_error() -> None:
+def test_ends_stay_in_the_range_with_large_errors() -> None:
     for highest in (1.0, math.inf):
         low, high = ends(0.5, 1e150, 0.0, highest)
         assert 0 <= low < 0.5 < high <= highest
@@ -158,7 +158,7 @@ def test_too_few_are_nan_with_the_number_that_would_do_and_the_value_stays() -> 
     assert found.value == 0.8 and all(map(math.isnan, found[1:4])) and found.confidence == 0.95
 
 
-def test_a_share_needs_as_many_events_of_the_rarer_kind_whatever_the_number_of_samples() -> None:
+def test_a_share_needs_enough_events_of_the_rarer_kind_for_any_number_of_samples() -> None:
     pairs, triples = intervals.monomials(2)
     for clicks, samples, enough in [
         (30, 10**5, False),

@@ -25,7 +25,7 @@ def every_pair(prediction, label, weight):
 
 
 @pytest.mark.parametrize("samples", [1, 2, 3, 4, 5, 8, 9, 100, 257])
-def test_pairs_are_counted_as_if_one_looked_at_each(samples):
+def test_pairs_are_counted_as_in_a_loop_over_all(samples):
     for values in (1, 2, 5, 1000):
         prediction, label = RNG.integers(0, values, (2, samples)) / 4
         found = pair_counts(prediction, label)
@@ -77,7 +77,7 @@ def test_kendall_correlation_equals_scipy_with_and_without_ties(digits):
     assert kendall_correlation(pair_counts(prediction, label)) == pytest.approx(expected, rel=1e-12)
 
 
-def test_a_weight_in_kendall_correlation_counts_as_so_many_samples():
+def test_a_weight_of_n_in_kendall_correlation_counts_as_n_samples():
     times, prediction, label = RNG.integers(1, 5, 300), *RNG.integers(0, 9, (2, 300))
     expected = stats.kendalltau(np.repeat(prediction, times), np.repeat(label, times)).statistic
     for weight in (times, times / 7, times * 1e-300, times * 1e300):
@@ -91,7 +91,7 @@ def test_xauc_of_two_classes_is_the_area_under_the_curve():
     assert xauc(pair_counts(prediction, label, weight)) == pytest.approx(expected, rel=1e-12)
 
 
-def test_few_pairs_beside_many_of_great_weight_keep_their_digits():
+def test_few_pairs_among_many_of_great_weight_keep_their_digits():
     """One sample of another label: its pairs are a trillionth of all, and must not be what a difference leaves."""
     prediction, weight = RNG.random(200), np.append(RNG.random(199), 1e-12)
     label = np.append(np.zeros(199), 1)
@@ -114,13 +114,13 @@ def test_few_pairs_beside_many_of_great_weight_keep_their_digits():
         (xauc, PairCounts(), "there are no samples"),
     ],
 )
-def test_what_is_undefined_says_why_or_is_what_was_asked_for(formula, pairs, reason):
+def test_an_undefined_value_says_why_or_is_zero_division(formula, pairs, reason):
     with pytest.warns(UndefinedMetricWarning, match=f"^{formula.__name__} is undefined: {reason}"):
         assert math.isnan(formula(pairs))
     assert formula(pairs, 0.25) == 0.25
 
 
-def test_a_hundred_thousand_samples_are_no_matter():
+def test_a_hundred_thousand_samples_are_fast():
     prediction = RNG.normal(size=100_000)
     label = prediction + RNG.normal(size=100_000)
     start = time.process_time()

@@ -134,7 +134,7 @@ def test_nothing_relevant_or_no_answers_are_zero():
 
 
 @pytest.mark.parametrize("mode", ["IR", "integrate"])
-def test_a_query_has_the_same_bits_however_many_positions_follow(mode):
+def test_further_positions_do_not_change_the_bits_of_a_query(mode):
     relevant = np.random.default_rng(0).random((50, 37)) < 0.4
     longer = np.concatenate([relevant, np.zeros([50, 500], bool)], axis=1)
     total = relevant.sum(axis=1)

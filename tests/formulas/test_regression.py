@@ -102,7 +102,7 @@ def test_spearman_correlation_equals_scipy_with_and_without_ties(digits):
     assert formulas.spearman_correlation(prediction, label) == pytest.approx(expected, rel=1e-12)
 
 
-def test_a_weight_in_spearman_correlation_counts_as_so_many_samples():
+def test_a_weight_of_n_in_spearman_correlation_counts_as_n_samples():
     times = RNG.integers(1, 5, 1000)
     prediction, label = np.round(PREDICTION, 1), np.round(LABEL, 1)
     expected = stats.spearmanr(np.repeat(prediction, times), np.repeat(label, times)).statistic
@@ -145,7 +145,7 @@ def test_undefined_is_nan_with_a_warning_that_says_why_or_what_was_asked_for(val
     assert not recwarn.list
 
 
-def test_constants_of_all_kinds_are_told_from_a_small_spread():
+def test_constants_of_all_kinds_are_distinguished_from_a_small_spread():
     for constant in (0.1, 1 / 3, 1e8 + 0.1, 1e-300, 12345.678):
         for number in (2, 3, 7, 1000):
             values = np.full(number, constant)

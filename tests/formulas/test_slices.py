@@ -11,6 +11,7 @@ from fleetmetrics.formulas.slices import (
     areas_against_whole,
     false_discovery_rates,
     inflation_of_areas,
+    inflation_of_sizes,
     quotients_against_whole,
 )
 
@@ -124,6 +125,54 @@ def test_intervals_hold_what_slices_are_samples_of():
 def test_a_slice_that_is_all_there_is_gets_no_verdict():
     tests = areas_against_whole(np.full((1, 4), 10), np.full((1, 4), 10))
     assert np.isnan(tests.score).all() and np.isnan(quotients_against_whole([4], [10], [10], 2.4, 0.48).score).all()
+
+
+def users_of_unequal_size(random, slices=100, users=5_000, rows=30_000):
+    """The clicks and the rows of users, of whom some have hundreds of rows and an own click rate, in random slices."""
+    share = np.arange(1, users + 1) ** -0.7
+    d = random.multinomial(rows, share / share.sum()).astype(float)
+    d, slot = d[d > 0], random.integers(0, slices, np.count_nonzero(d))
+    return random.binomial(d.astype(int), random.beta(1, 9, len(d))).astype(float), d, slot
+
+
+def test_of_random_slices_no_more_quotients_than_promised_differ_where_users_differ_in_size():
+    """The slice of the largest user varies as this user does, and not as its share of all rows says."""
+    random, p = np.random.default_rng(7), []
+    for _ in range(20):
+        n, d, slot = users_of_unequal_size(random)
+        rest = n - n.sum() / d.sum() * d
+        sums = [np.bincount(slot, each, 100) for each in (n, d, np.ones(len(d)))]
+        inflation = inflation_of_sizes(np.bincount(slot, d**2, 100), sums[1])
+        assert inflation.min() == 1 and inflation.max() > 1.5
+        p.append(quotients_against_whole(*sums, (rest**2).sum(), (rest**3).sum(), inflation=inflation).p_value)
+    known = np.concatenate(p)[~np.isnan(np.concatenate(p))]
+    assert len(known) > 500 and np.mean(known <= 0.05) <= 0.05 + 3 * math.sqrt(0.05 * 0.95 / len(known))
+    assert np.mean(known <= 0.001) <= 0.001 + 3 * math.sqrt(0.001 / len(known))
+
+
+def test_rare_large_errors_of_both_signs_need_more_rows_than_their_skewness_says():
+    random, found = np.random.default_rng(8), []
+    for _ in range(20):
+        error = random.standard_t(2.5, 20_000)
+        slot = random.integers(0, 400, len(error))
+        sums = [np.bincount(slot, each, 400) for each in (error, *[np.ones(len(error))] * 2)]
+        square, cube, fourth = (((error - error.mean()) ** power).sum().item() for power in (2, 3, 4))
+        tests = quotients_against_whole(*sums, square, cube, math.nan, fourth=fourth)
+        few = np.isnan(tests.score)
+        assert (tests.needed[few] > sums[2][few]).all()
+        found.append(tests.p_value[~few])
+    known = np.concatenate(found)
+    assert np.mean(known <= 0.001) <= 0.001 + 3 * math.sqrt(0.001 / len(known)) if len(known) else True
+
+
+def test_a_slice_with_too_few_has_no_interval_and_one_that_is_all_there_is_has_that_of_the_whole():
+    few = areas_against_whole(np.array([[0, 1], [40, 60]]), np.array([[1, 0], [60, 40]]))
+    assert np.isnan([few.low[0], few.high[0]]).all() and few.low[1] < few.high[1]
+    whole = areas_against_whole(np.full((1, 4), 10), np.full((1, 4), 10))
+    assert whole.low[0] < 0.5 < whole.high[0] and np.isnan(whole.p_value[0])
+    clicks = quotients_against_whole([4], [10], [10], 2.4, 0.48)
+    assert clicks.low[0] < 0.4 < clicks.high[0] and np.isnan(clicks.p_value[0])
+    assert np.isnan(quotients_against_whole([1, 3], [1, 9], [1, 9], 2.4, 0.48).low[0])  # one unit of five
 
 
 def test_false_discovery_rates_are_those_of_benjamini_and_hochberg():

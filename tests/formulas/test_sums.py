@@ -1,4 +1,4 @@
-"""Sums: correctly rounded, whatever the numbers, and as fast as they are many."""
+"""Sums: correctly rounded for any numbers, in linear time."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_a_sum_of_many_is_that_of_fsum(size: int, spread: int) -> None:
 
 
 @pytest.mark.parametrize("size", [3, 2000])
-def test_a_sum_that_is_no_number_is_not_an_error(size: int) -> None:
+def test_a_sum_of_nan_is_not_an_error(size: int) -> None:
     for wrong, expected in ((math.nan, math.nan), (math.inf, math.inf), (-math.inf, -math.inf)):
         values = np.ones(size)
         values[1] = wrong

@@ -125,7 +125,7 @@ def headers_of_a_peer(data: bytes) -> None:
 
 
 def guests_of_rank_0(data: bytes) -> None:
-    """Whoever connects to rank 0 proves itself, or is no worker."""
+    """A process that connects to rank 0 proves itself, or is no worker."""
     choices = Choices(data)
     knows, step = choices.below(2), 1 + choices.below(100)
     with mock.patch.object(handshake.secrets, "token_bytes", lambda size: NONCE):
@@ -141,7 +141,7 @@ def guests_of_rank_0(data: bytes) -> None:
 
 
 def greetings_of_rank_0(data: bytes) -> None:
-    """Whoever accepts a worker's connection proves that it is rank 0, or is passed by."""
+    """A process that accepts a worker's connection proves that it is rank 0, or is passed by."""
     choices = Choices(data)
     knows, step = choices.below(2), 1 + choices.below(100)
     greeting = choices.taken(49) if choices.below(2) else handshake._MAGIC + choices.taken(33).ljust(33, b"\0")
@@ -214,7 +214,7 @@ class Faulty(Communicator):
 
 
 def letters_of_a_peer(data: bytes) -> None:
-    """Whatever a worker or rank 0 makes of notes and payloads, every operation gives a result or a named error."""
+    """For any notes and payloads, every operation of a worker or rank 0 gives a result or a named error."""
     choices = Choices(data)
     comm = Faulty(choices, choices.below(2))
     large = choices.below(8) == 0

@@ -34,9 +34,9 @@ MOST = 2**26 + 2**23
 @example(data=b'auc\njson ["\xed\xa0\x80"]')
 @example(data=b'["__doc__", "text", 1]')
 @example(data=b"\xe0\0sum%su")  # an array of a type without width
-@example(data=b"\x01\x00\xd5\x00\x01\x9fD")  # texts of 2 GiB each, of which there are none
+@example(data=b"\x01\x00\xd5\x00\x01\x9fD")  # zero texts of 2 GiB each
 @example(data=b"\x02\xff\x00\x01\x02" + b"\xff" * 60)
-def test_what_a_peer_sends_is_read_or_refused(target: Callable[[bytes], None], data: bytes) -> None:
+def test_bytes_of_a_peer_are_read_or_refused(target: Callable[[bytes], None], data: bytes) -> None:
     target(data)  # once before it is measured: what is made once stays
     tracemalloc.start()
     try:

@@ -77,7 +77,7 @@ def head_of(header: bytes, magic: bytes = _MAGIC) -> bytes:
 
 @fuzz
 @given(data=st.one_of(st.binary(max_size=300), st.binary(max_size=300).map(lambda rest: _MAGIC + rest)))
-def test_any_bytes_are_no_checkpoint(folder: Path, data: bytes) -> None:
+def test_random_bytes_are_not_a_checkpoint(folder: Path, data: bytes) -> None:
     (folder / "bytes").write_bytes(data)
     with little_memory(data), pytest.raises(fm.CorruptFileError, match=r"bytes: .*, at bytes? \d+.* of \d+$"):
         read_arrays(str(folder / "bytes"))
@@ -100,7 +100,7 @@ def test_every_change_of_a_byte_is_seen(folder: Path, written: bytes, data: st.D
 
 @fuzz
 @given(data=st.data())
-def test_a_header_that_lies_under_a_right_checksum_is_read_or_refused(
+def test_a_false_header_with_a_right_checksum_is_read_or_refused(
     folder: Path, written: bytes, data: st.DataObject
 ) -> None:
     length = _HEAD.unpack(written[: _HEAD.size])[1]

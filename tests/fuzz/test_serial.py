@@ -225,13 +225,13 @@ def test_any_change_of_what_was_packed_is_read_or_refused(values: list[Any], dat
     if data.draw(st.booleans()):
         del payload[data.draw(st.integers(0, len(payload))) :]
     read_or_refused(layout, payload)
-    if trapped and len(payload):  # the trap is the last value: nothing of it was packed as it stands now
+    if trapped and len(payload):  # the trap is the last value: its present value was not packed
         payload[:] = bytes(len(payload))
         read_or_refused(layout, payload, allow_pickle=True)
 
 
 @fuzz
 @given(VALUES)
-def test_what_was_packed_comes_back(values: list[Any]) -> None:
+def test_packed_values_come_back(values: list[Any]) -> None:
     packed = pack(values)
     assert repr(unpack(packed.layout, b"".join(packed.buffers))) == repr(values)

@@ -51,7 +51,7 @@ def test_outputs_and_labels_are_what_add_takes_in_that_order() -> None:
     }
 
 
-def test_the_values_so_far_stand_in_the_logs_but_for_metrics_that_keep_every_sample_or_are_told_not_to() -> None:
+def test_the_logs_have_running_values_except_for_metrics_that_keep_every_sample_or_do_not_want_them() -> None:
     steps, told = Steps(), []
     callbacks = [steps, GlobalValues(report=lambda mode, values: told.append((mode, values)))]
     count, silent = ModelMetric(fm.Count(name="n")), ModelMetric(fm.Count(name="silent"), running=False)
@@ -71,7 +71,7 @@ def test_named_tuples_are_printed_and_what_is_in_them_can_be_watched(verbose: in
     assert heard.last["fleetmetrics"]["error"].lifetime == values["error"]["lifetime"]
 
 
-def test_an_undefined_value_so_far_is_no_warning() -> None:
+def test_an_undefined_running_value_does_not_warn() -> None:
     with pytest.warns() as warned:
         evaluated(
             ModelMetric(fm.AUC(name="auc"), feed=lambda x, y: {"prediction": x, "label": y * 0}),
@@ -100,12 +100,12 @@ def test_an_error_leaves_the_metric_ready_for_the_next_pass() -> None:
     steps = Steps()
     with pytest.raises(fm.InvalidInputError, match="label must be a class"):
         evaluated(metric, callbacks=[GlobalValues(), steps])
-    assert steps.seen == [], "one worker keeps no other waiting: it is told at once"
+    assert steps.seen == [], "one worker keeps no other waiting: it gets the error at once"
     wrong += [False] * 3
     assert evaluated(metric, callbacks=GlobalValues()) == {"a": 0.6}
 
 
-def test_what_is_no_metric_or_drops_padding_itself_is_refused() -> None:
+def test_an_object_that_is_not_a_metric_or_drops_padding_itself_is_refused() -> None:
     with pytest.raises(fm.InvalidInputError, match="metric is a Accuracy; it must be a metric, a collection"):
         ModelMetric(paddle.metric.Accuracy())
     sampler = paddle.io.DistributedBatchSampler(range(3), 2)
@@ -118,7 +118,7 @@ def test_without_the_callback_there_is_no_value_of_one_worker() -> None:
         evaluated(ModelMetric(fm.Count(name="n")), callbacks=None)
 
 
-def test_workers_that_paddle_does_not_know_of_are_an_error() -> None:
+def test_workers_unknown_to_paddle_are_an_error() -> None:
     class Three(fm.LocalCommunicator):
         world_size = 3
 

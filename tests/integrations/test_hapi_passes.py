@@ -161,7 +161,7 @@ class Backwards(paddle.io.DistributedBatchSampler):
         return reversed(list(super().__iter__()))
 
 
-def test_what_cannot_be_told_apart_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ambiguous_batches_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     def bits() -> ModelMetric:
         return ModelMetric(fm.Sum(name="bits"))
 
@@ -178,7 +178,7 @@ def test_what_cannot_be_told_apart_is_an_error(monkeypatch: pytest.MonkeyPatch) 
     two = told(monkeypatch, Model(legacy, bits(), theirs), loader_of(10, 2, 3, 1))
     assert "metrics of its own, Accuracy, for which" in two and "once for each of its metrics" in two
     two = told(monkeypatch, Model(dynamic, bits(), theirs), loader_of(10, 2, 2, 0), group=[1, 2])
-    assert "beyond the size of the data set, whatever the groups; evaluate with every metric in a ModelMetric" in two
+    assert "beyond the size of the data set, regardless of groups; evaluate with every metric in a ModelMetric" in two
     assert "not dealt to 2 workers" in told(monkeypatch, Model(dynamic, bits()), loader_of(10, 2, 3, 1), group=[1, 2])
     assert "which is not in it" in told(monkeypatch, Model(dynamic, bits()), loader_of(10, 2, 3, 1), group=[0, 2])
     assert "logged under one name, of loss, bits, bits" in told(

@@ -161,7 +161,7 @@ class Writer:
 
 
 @pytest.mark.numpy_only
-def test_rank_0_writes_and_nobody_else() -> None:
+def test_only_rank_0_writes() -> None:
     port = free_ports(1)[0]
 
     def work(rank: int) -> Any:
@@ -245,7 +245,7 @@ def test_without_matplotlib_a_warning_says_that_nothing_is_drawn(monkeypatch: py
 
 
 @pytest.mark.numpy_only
-def test_what_is_no_writer_is_an_error_that_says_what_is() -> None:
+def test_an_invalid_writer_is_an_error_that_names_the_allowed_ones() -> None:
     with pytest.raises(fm.InvalidInputError, match=r"writer is 'runs/1'; it must be a visualdl.LogWriter"):
         log("runs/1", {}, 0)
 

@@ -1,4 +1,4 @@
-"""A Trainer that is followed, in one process: what it is left with, what is refused and what is told."""
+"""A Trainer that is followed, in one process: what it is left with, what it refuses and what it warns of."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_a_prediction_is_left_alone():
     assert not following.metrics.holds_samples() and trainer.gathered
 
 
-def test_who_asks_for_logits_still_gets_them():
+def test_callers_that_ask_for_logits_still_get_them():
     trainer = Trainer(0, 1)
     follow(trainer)
     trainer.evaluation_loop(trainer.get_eval_dataloader(), "Evaluation", False)
@@ -63,7 +63,7 @@ def test_what_the_last_of_a_few_steps_repeats_does_not_count(rank, own):
     assert following.metrics.compute()["loss"] == pytest.approx(loss_of(own), rel=1e-12)
 
 
-def test_a_sampler_of_a_part_of_the_samples_stays_and_nothing_is_told():
+def test_a_sampler_of_a_part_of_the_samples_stays_without_a_warning():
     trainer = Trainer(1, 3, sampler=DistributedBatchSampler, max_evaluate_steps=1)
     trainer.evaluations = 1
     follow(trainer)
@@ -74,7 +74,7 @@ def test_a_sampler_of_a_part_of_the_samples_stays_and_nothing_is_told():
 
 @pytest.mark.parametrize("several", [True, False])
 @pytest.mark.parametrize("as_layer", [True, False])
-def test_a_pipelines_loss_function_is_heard_and_stays_what_it_was(several, as_layer):
+def test_the_loss_function_of_a_pipeline_is_recorded_and_does_not_change(several, as_layer):
     class Criterion(paddle.nn.Layer):
         def forward(self, logits, label):
             return criterion(logits, label)
@@ -92,14 +92,14 @@ def test_a_pipelines_loss_function_is_heard_and_stays_what_it_was(several, as_la
     assert len(pipeline._layers.sublayers()) == (as_layer and not several)
 
 
-def test_batches_that_a_pipeline_does_not_run_are_told():
+def test_batches_that_a_pipeline_does_not_run_are_a_warning():
     trainer = Trainer(0, 1, Pipeline(last=True), accumulated=2)
     follow(trainer)
     with pytest.warns(UserWarning, match=r"left out the last 1 batches .* make the number of batches a multiple"):
         assert trainer.evaluate()["eval_loss"] == pytest.approx(loss_of(range(TEXTS - 1)), rel=1e-12)
 
 
-def test_samples_that_a_sampler_leaves_out_because_it_was_told_to_are_told():
+def test_samples_that_a_sampler_leaves_out_on_purpose_are_reported():
     class Strict(paddle.io.DistributedBatchSampler):
         def __init__(self, *given, **named):
             super().__init__(*given, **named, drop_last=True)
@@ -130,7 +130,7 @@ def test_batches_without_labels_or_logits_are_an_error_that_says_so():
 
 
 @pytest.mark.numpy_only
-def test_what_is_no_trainer_is_refused():
+def test_an_object_that_is_not_a_trainer_is_refused():
     with pytest.raises(fm.InvalidInputError, match="trainer is a SimpleNamespace without prediction_step; it must be"):
         follow(SimpleNamespace(evaluation_loop=None))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import pickle
 import warnings
 
 import numpy as np
@@ -226,3 +227,70 @@ def test_any_number_of_buckets_from_2_on_will_do(buckets):
 def test_a_wrong_argument_is_an_error_that_names_it_its_value_and_what_is_allowed(settings, told):
     with pytest.raises(fm.InvalidInputError, match=told):
         fm.AUC(**settings)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("settings", [{}, {"spacing": "linear"}, {"buckets": 7}, {"curve": "PR"}])
+def test_plain_arrays_are_counted_as_any_others(settings, dtype):
+    random = np.random.default_rng(0)
+    edges = [0, 1, 0.5, 1e-300, 1e-30, 2.0**-32, 2.0**-33, 1 - 2.0**-20, np.nextafter(np.array(1, dtype), 0)]
+    score = np.concatenate([random.random(100), edges]).astype(dtype)
+    label = random.integers(0, 2, len(score))
+    short, long = fm.AUC(**settings), fm.AUC(**settings)
+    for _ in range(3):
+        short.add(score, label)
+        long.add(score, label, mask=np.ones(len(score), bool))
+    found, expected = (each.states["histogram"].value for each in (short, long))
+    assert found.dtype == expected.dtype
+    np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize("score", [np.nan, -1e-9, 1.0 + 1e-6, np.inf])
+def test_a_plain_array_with_a_wrong_score_adds_nothing_in_any_batch(score):
+    metric = fm.AUC()
+    for _ in range(3):
+        with pytest.raises(fm.InvalidInputError, match="prediction"):
+            metric.add(np.array([0.5, score]), np.array([0, 1]))
+        metric.add(np.array([0.5, 0.25]), np.array([0, 1]))
+    for label in (2, -1, 2**40):
+        with pytest.raises(fm.InvalidInputError, match="label"):
+            metric.add(np.array([0.5, 0.25]), np.array([label, 1]))
+    assert metric.states["histogram"].value.sum() == 6
+
+
+def test_a_metric_with_statistics_or_rules_of_its_own_keeps_them():
+    class Doubled(fm.AUC):
+        def batch_statistics(self, batch):
+            return {name: 2 * np.ones((2, 4096), np.int64) for name in super().batch_statistics(batch)}
+
+    class Picky(fm.AUC):
+        def __init__(self):
+            super().__init__()
+            self.requirements = (*self.requirements, "finite_label")
+
+        def requirements_of(self, batch):
+            raise fm.InvalidInputError("too picky")
+
+    doubled, picky = Doubled(), Picky()
+    for _ in range(2):
+        doubled.add(np.array([0.5]), np.array([1]))
+        with pytest.raises(fm.InvalidInputError, match="too picky"):
+            picky.add(np.array([0.5]), np.array([1]))
+    assert doubled.states["histogram"].value.min() == 4
+
+
+@pytest.mark.parametrize("make", [fm.ROCCurve, fm.PrecisionRecallCurve, lambda **given: fm.AUC(bounds=True, **given)])
+def test_a_value_stays_as_it_was_when_more_is_counted_in_place(make):
+    rng = np.random.default_rng(3)
+    metric = make(buckets=64)
+    metric.add(rng.random(30), rng.integers(0, 2, 30))
+    value, state = metric.compute(), metric.state_dict()
+    kept = [np.array(each) for each in (*value, *state.values())]
+    other = metric.fresh()
+    other.merge(metric)
+    again = pickle.loads(pickle.dumps(metric))
+    for _ in range(3):
+        metric.add(rng.random(30), rng.integers(0, 2, 30))
+    assert all(np.array_equal(*both, equal_nan=True) for both in zip(kept, (*value, *state.values())))
+    for each in (other, again):
+        assert all(np.array_equal(*both, equal_nan=True) for both in zip(value, each.compute()))

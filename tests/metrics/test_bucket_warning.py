@@ -68,7 +68,7 @@ def test_the_tolerance_is_how_far_apart_the_bounds_may_be():
 
 
 @pytest.mark.parametrize("tolerance", [-0.1, float("nan"), "0.01", True])
-def test_a_wrong_tolerance_is_told(tolerance):
+def test_a_wrong_tolerance_is_an_error(tolerance):
     with pytest.raises(fm.InvalidInputError, match="tolerance must be a number of at least 0, or None, not"):
         fm.AUC(tolerance=tolerance)
 

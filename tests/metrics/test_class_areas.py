@@ -67,7 +67,7 @@ def test_a_collection_of_every_average_keeps_one_histogram_and_equals_scikit_lea
     metrics.add(TABLE[:20], TRUTH[task][:20], None if weight is None else weight[:20])
     metrics.add(TABLE[20:], TRUTH[task][20:], None if weight is None else weight[20:])
     assert same(metrics.compute(), expected, exact=False)
-    (state,) = {state for member in members.values() for state in member.own_states()}
+    (state,) = {state for member in members.values() for state in member._own_states()}
     assert (state.shape, state.name.rpartition(".")[2]) == ((CLASSES, 2, 4096), "histogram")
     assert isinstance(metrics.compute()["roc macro"], float)
 
@@ -126,7 +126,7 @@ def test_logits_are_taken_by_softmax_of_classes_and_by_sigmoid_of_labels(mode):
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("ignored", [-1, 1])
 @pytest.mark.parametrize("task", ["binary", *SIZES])
-def test_ignored_labels_do_not_count_whatever_their_prediction(task, ignored, mode):
+def test_ignored_labels_do_not_count_with_any_prediction(task, ignored, mode):
     if (task, ignored) != ("multiclass", 1):
         ignored = -1
     size = SIZES.get(task, {})
@@ -200,7 +200,7 @@ def test_classes_in_lanes_are_labels_of_which_one_is_true(mode):
 @pytest.mark.parametrize("kind", [fm.AUC, fm.AveragePrecision])
 def test_a_class_without_samples_is_left_out_of_averages_and_named(kind, form):
     name = "auc" if kind is fm.AUC else "average_precision"
-    table, label = np.pad(TABLE, [(0, 0), (1, 1)]), CLASS + 1  # nobody is of class 0 and 4
+    table, label = np.pad(TABLE, [(0, 0), (1, 1)]), CLASS + 1  # classes 0 and 4 have no samples
 
     def of(**settings):
         return value(kind(num_classes=5, tolerance=None, **settings), form(table), form(label), form(WEIGHT))
@@ -314,7 +314,7 @@ def test_probabilities_of_labels_need_not_add_up_and_those_of_classes_need_not_w
     assert value(made(fm.AUC, "multiclass", validate=False), free, CLASS) == pytest.approx(expected, rel=1e-12, abs=0)
 
 
-def test_what_a_failing_batch_has_added_to_the_histograms_is_taken_back():
+def test_the_increments_of_a_failing_batch_are_taken_back():
     metrics = fm.MetricCollection({"auc": made(fm.AUC, "multiclass"), "loss": made(fm.LogLoss, "multiclass")})
     metrics.add(TABLE[1:], CLASS[1:], WEIGHT[1:])
     before = metrics.compute()

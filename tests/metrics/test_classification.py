@@ -48,7 +48,7 @@ def test_a_score_counts_as_1_only_above_the_threshold(dtype, threshold, mode):
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_classes_above_2_to_53_are_told_apart(mode):
+def test_classes_above_2_to_53_are_distinguished(mode):
     data = Data(np.array([2**53, 2**53 + 1, -(2**62) - 1]), np.array([2**53 + 1, 2**53 + 1, -(2**62)]))
     assert value(fm.Accuracy(), data, mode) == 1 / 3
 

@@ -88,7 +88,7 @@ def test_a_collection_of_every_average_keeps_one_matrix_and_equals_scikit_learn(
         np.testing.assert_allclose(found[key], theirs, rtol=1e-11, err_msg=key)
 
 
-def test_accuracy_f1_and_kappa_have_one_state_even_where_only_some_are_told_of_a_threshold():
+def test_accuracy_f1_and_kappa_share_one_state_even_if_only_some_have_a_threshold():
     settings = {"task": "multiclass", "num_classes": 5}
     collection = fm.MetricCollection(
         [fm.Accuracy(**settings), fm.F1(threshold=0.25, **settings), fm.CohenKappa(from_logits=True, **settings)]
@@ -152,7 +152,7 @@ IGNORING = {
 @pytest.mark.parametrize(
     "task, ignored", [("binary", -100), ("multiclass", -1), ("multiclass", 2), ("multilabel", 255)]
 )
-def test_ignored_labels_leave_no_trace_whatever_their_prediction(task, ignored, from_logits, mode):
+def test_ignored_labels_leave_no_trace_with_any_prediction(task, ignored, from_logits, mode):
     size, prediction, label, _ = INPUTS[task]
     if task == "multiclass" and not from_logits:
         prediction = prediction - prediction.min() + 0.5
@@ -362,7 +362,7 @@ def test_a_batch_that_is_not_of_the_task_is_an_error_and_adds_nothing(settings, 
     metric = fm.F1(**settings)
     assert told in error_of(lambda: metric.add(prediction, label))
     assert not metric.states["confusion"].read().any()
-    if "shape" in told:  # shapes are looked at even if values are not
+    if "shape" in told:  # shapes are checked even if values are not
         assert told in error_of(lambda: fm.F1(validate=False, **settings).add(prediction, label))
 
 
@@ -376,7 +376,7 @@ def test_scores_are_asked_for_where_classes_do_not_do():
         assert "prediction has the label's shape" in told and "[n, 3]" in told
 
 
-def test_a_static_program_tells_of_labels_that_are_no_class():
+def test_a_static_program_reports_labels_that_are_not_classes():
     label = CLASS.copy()
     label[[1, 5]] = [7, -1]
     metric = fm.F1(task="multiclass", num_classes=5)
@@ -411,7 +411,7 @@ def test_flags_are_scores_in_every_mode():
         assert metric.compute() == 1.0
 
 
-def test_what_an_average_leaves_out_is_no_value_of_nan():
+def test_an_average_leaves_undefined_classes_out():
     metric = fm.Recall(task="multiclass", num_classes=3)
     metric.add([0, 1, 2], [0, 1, 1])
     with pytest.warns(fm.UndefinedMetricWarning, match="never true, and left out of the macro average$"):

@@ -70,7 +70,7 @@ def test_areas_under_the_arrays_are_the_areas():
     assert np.max(values["roc"].tpr - values["roc"].fpr) == pytest.approx(values["ks"], rel=1e-12)
 
 
-def test_a_threshold_of_a_curve_predicts_the_rates_that_stand_beside_it():
+def test_a_threshold_of_a_curve_gives_the_rates_of_its_point():
     score, label = samples()
     for settings in ({"buckets": 64}, {"buckets": 64, "spacing": "linear"}):
         metric = fm.ROCCurve(**settings)
@@ -102,7 +102,7 @@ def test_a_sweep_counts_at_exactly_the_thresholds_that_were_given(mode, dtype):
             assert counts[c, number + 1 :].sum() == np.count_nonzero((wide >= threshold) & (label == c))
 
 
-def test_a_number_of_thresholds_is_that_many_from_0_to_1():
+def test_a_number_of_thresholds_spaces_them_evenly_from_0_to_1():
     assert fm.ThresholdSweep(thresholds=3).thresholds == (0.0, 0.5, 1.0)
     assert len(fm.ThresholdSweep().thresholds) == 101
 

@@ -91,7 +91,7 @@ def test_a_static_program_takes_dense_scores_with_a_batch_size_that_is_open(name
 
 
 @pytest.mark.parametrize("shape, given_label", [((6, 1), (6, 1)), ((6, 1), (6, 1, 1)), ((6, 4), (6, 4, 1)), ((), ())])
-def test_axes_of_one_entry_are_no_trap(shape, given_label):
+def test_axes_of_one_entry_are_read_correctly(shape, given_label):
     scores, label = drawn("logits", shape)
     metric = fm.Accuracy()
     metric.add(scores, label.reshape(given_label))
@@ -243,7 +243,7 @@ def test_a_label_outside_the_classes_is_counted_and_located(make, mode, block):
     with pytest.raises(
         fm.InvalidInputError,
         match=r"label must be a class: .*, or ignore_index=-100; 2 of 72 samples are not, the first at position "
-        r"\[2, 1, 0\]: 9\. Nothing of this batch was added",
+        r"\[2, 1, 0\]: 9\. None of this batch was added",
     ):
         metric.add(*given(mode, scores, label))
     assert not metric.holds_samples()
@@ -262,7 +262,7 @@ def test_logits_in_the_place_of_probabilities_are_counted_and_located(mode, bloc
 
 
 @pytest.mark.parametrize("mode", ["numpy", "dynamic"])
-def test_scores_that_are_no_numbers_are_counted_and_located(mode, block):
+def test_invalid_scores_are_counted_and_located(mode, block):
     scores, label = drawn("logits")
     scores[1, 1, 1, 1], scores[5, 3, 2, 0] = np.nan, -np.inf
     with pytest.raises(

@@ -28,7 +28,7 @@ def exact_variance(values, weight):
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("weights", ["ones", "of very different size"])
 @pytest.mark.parametrize("offset", [0.0, 1e8, 1.7e12, -1e15])
-def test_the_variance_is_exact_however_large_the_mean_and_however_the_values_are_split(offset, weights, mode):
+def test_the_variance_is_exact_with_a_large_mean_and_any_split(offset, weights, mode):
     values = offset + RNG.normal(size=400)
     weight = np.ones(400) if weights == "ones" else 10.0 ** RNG.uniform(-8, 8, 400)
     exact = exact_variance(values, weight)
@@ -42,7 +42,7 @@ def test_the_variance_is_exact_however_large_the_mean_and_however_the_values_are
         assert metric.compute(scope) == pytest.approx(exact, rel=1e-14)
 
 
-def test_workers_have_the_variance_of_one_whatever_their_order():
+def test_workers_in_any_order_have_the_variance_of_one():
     values = 1.7e12 + RNG.normal(size=(9, 50)) * 10.0 ** RNG.integers(-3, 4, (9, 1))
     exact = exact_variance(values.ravel(), np.ones(450))
     states = []
@@ -68,7 +68,7 @@ def test_the_variance_of_values_around_1e8_survives_on_several_workers(mode):
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("weighted", [False, True])
-def test_equal_values_have_no_variance_however_many_there_are(weighted, mode):
+def test_many_equal_values_have_no_variance(weighted, mode):
     data = Data(np.full(20_000, 0.1), None, RNG.random(20_000) if weighted else None)
     metric = fm.Variance()
     scope = feed(metric, batches(data, 3001), mode)
@@ -76,7 +76,7 @@ def test_equal_values_have_no_variance_however_many_there_are(weighted, mode):
 
 
 @pytest.mark.parametrize("weighted", [False, True])
-def test_equal_values_in_a_lane_have_no_variance_however_many_there_are(weighted):
+def test_many_equal_values_in_a_lane_have_no_variance(weighted):
     weight = RNG.random(20_000) if weighted else None
     lane = RNG.integers(0, 4, 20_000)
     batch = Batch(np.array([0.1, 1e8 + 0.1, -1 / 3, 0.0])[lane], None, weight)
@@ -86,7 +86,7 @@ def test_equal_values_in_a_lane_have_no_variance_however_many_there_are(weighted
             assert moments[0] > 0 and formulas.variance(moments) == 0
 
 
-def test_a_weight_counts_as_so_many_equal_values():
+def test_a_weight_of_n_counts_as_n_equal_values():
     values, times = RNG.normal(size=50), RNG.integers(0, 5, 50)
     for make in (fm.Mean, lambda: fm.Variance(ddof=1), lambda: fm.StandardDeviation(ddof=1)):
         weighted, repeated = make(), make()
@@ -108,7 +108,7 @@ EDGES = [[0.0, 0.1, 0.2, 0.1 * 3, 0.7], [-1e300, -1e-300, 0.0, 1e-30, 1 / 3, 1e3
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("edges", EDGES, ids=["tenths", "of all sizes", "many"])
-def test_values_at_an_edge_and_beside_it_are_counted_where_numpy_counts_them(edges, mode):
+def test_values_at_an_edge_and_next_to_it_are_in_the_same_bins_as_in_numpy(edges, mode):
     edges = np.array(edges)
     values = np.concatenate([edges, np.nextafter(edges, np.inf), np.nextafter(edges, -np.inf)])
     metric = fm.Histogram(bins=edges)

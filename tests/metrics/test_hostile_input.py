@@ -92,7 +92,7 @@ MAKES = {
 
 
 @pytest.mark.parametrize("make", MAKES)
-def test_an_array_counts_alike_however_it_lies_in_memory(make):
+def test_an_array_counts_the_same_in_any_memory_layout(make):
     for name in NAMES:
         data = draw(name, first_dtypes(name), "real")
         assert same(value_of(CASES[name].make(), data.map(MAKES[make])), value_of(CASES[name].make(), data), True), name
@@ -137,7 +137,7 @@ def test_columns_of_a_data_frame_are_taken_as_they_are():
     ],
     ids=lambda each: f"{type(each).__name__} {getattr(each, 'dtype', '')}",
 )
-def test_what_is_no_array_of_numbers_is_an_error_that_names_the_argument(broken):
+def test_an_argument_that_is_not_an_array_of_numbers_is_named(broken):
     for name in NAMES:
         good = draw(name, first_dtypes(name), samples=2)
         for argument in ("prediction", "label", "weight", "mask"):
@@ -251,7 +251,7 @@ def test_hostile_values_give_a_value_or_an_error_that_adds_nothing(name):
 
 @pytest.mark.numpy_only
 @pytest.mark.parametrize("name", NAMES)
-def test_samples_that_do_not_count_are_as_none_whatever_they_hold(name):
+def test_masked_samples_have_no_effect_for_any_values(name):
     good = draw(name, first_dtypes(name), mask=True)
     nothing = outcome(CASES[name].make(), good.rows(0, 0))
     assert nothing[0] == "value"
@@ -315,7 +315,7 @@ def test_numbers_that_add_up_beyond_64_bits_are_an_error_and_nothing_of_the_batc
         fm.Sum().add(paddle.to_tensor([2**62] * 3))
 
 
-def test_values_beside_no_label_are_weighted_by_keyword_only():
+def test_values_without_labels_take_weights_by_keyword_only():
     values, weights = [1.0, 2.0], [1.0, 3.0]
     for metric in (
         fm.MetricCollection({"mean": fm.Mean(), "count": fm.Count()}),
@@ -324,9 +324,7 @@ def test_values_beside_no_label_are_weighted_by_keyword_only():
         fm.Mean() + fm.Max(),
     ):
         slot = {"slot": [1, 1]} if "slot" in str(getattr(metric, "metrics", "")) else {}
-        with pytest.raises(
-            fm.InvalidInputError, match=r"was given a label, and its metrics take values.*weight=\.\.\."
-        ):
+        with pytest.raises(fm.InvalidInputError, match=r"got a label, but its metrics take values.*weight=\.\.\."):
             metric.add(values, weights, **slot)
     collection = fm.MetricCollection({"mean": fm.Mean(), "count": fm.Count()})
     collection.add(values, weight=weights)
@@ -368,7 +366,7 @@ def test_a_mask_holds_flags_and_an_error_says_where_it_does_not(flag):
             metric.add(make(data.prediction), make(data.label), mask=make(broken))
         assert metric.compute() == value
     weighted_out = fm.MeanSquaredError()
-    weighted_out.add(*data[:2], weight=(broken == mask).astype(int), mask=broken)  # a weight of 0: nothing is looked at
+    weighted_out.add(*data[:2], weight=(broken == mask).astype(int), mask=broken)  # a weight of 0: nothing is checked
     lenient = fm.MeanSquaredError(validate=False)
     lenient.add(*data[:2], mask=broken)
     assert lenient.states["total"].read() == np.count_nonzero(broken)
@@ -387,7 +385,7 @@ def test_a_mask_of_rows_holds_flags():
         assert metric.compute() == 1 / 12
 
 
-def test_a_mask_that_holds_no_flags_is_told_by_compute_in_static_programs():
+def test_compute_reports_an_invalid_mask_of_a_static_program():
     import paddle
 
     data = draw("mean squared error", first_dtypes("mean squared error"))
@@ -411,7 +409,7 @@ def test_a_mask_that_holds_no_flags_is_told_by_compute_in_static_programs():
                 metric.compute()
 
 
-def test_labels_that_are_no_class_are_told_by_compute_where_the_scores_say_how_many_there_are():
+def test_compute_reports_labels_beyond_the_classes_of_the_scores():
     import paddle
 
     metric = fm.LogLoss(task="multiclass", name="loss")
@@ -489,7 +487,7 @@ def test_where_nothing_is_checked_a_sample_of_no_place_is_left_out(mode):
 
 
 def values_alone(value: Any) -> Any:
-    """A value, of `Bootstrap` without how many samples were drawn: they were, whatever came of them."""
+    """A value, of `Bootstrap` without how many samples were drawn: they were, whether used or not."""
     if isinstance(value, dict):
         return {key: values_alone(each) for key, each in value.items()}
     return value._replace(drawn=0) if isinstance(value, fm.BootstrapResult) else value
@@ -505,7 +503,7 @@ def values_alone(value: Any) -> Any:
         lambda metric: fm.Sliced(fm.Bootstrap(metric, replicates=5, ids="id"), by="key"),
     ],
 )
-def test_lanes_leave_out_what_has_no_place(wrap, monkeypatch):
+def test_lanes_leave_out_samples_without_a_place(wrap, monkeypatch):
     monkeypatch.setattr("fleetmetrics.wrappers.bootstrap._AT_ONCE", 100)  # in parts, too
     label = np.arange(54) % 3
     stray = label.copy()
@@ -584,7 +582,7 @@ def test_a_flag_is_true_or_false_and_nothing_else(name):
                 kind(**{**needed, argument: wrong})
 
 
-def test_the_flags_of_what_stands_around_metrics_are_true_or_false():
+def test_the_flags_of_wrappers_are_true_or_false():
     class Records(fm.BaseMetric):
         def compute_metric(self, results):
             return {}
@@ -647,7 +645,7 @@ def test_what_needs_no_large_state_may_have_many_classes_and_a_state_of_one_s_ow
 
 @pytest.mark.numpy_only
 @pytest.mark.parametrize("zero_division", [0.0, 1.0, -7.0])
-def test_zero_division_stands_in_without_a_warning(zero_division):
+def test_zero_division_replaces_an_undefined_value_without_a_warning(zero_division):
     for name in NAMES:
         if "zero_division" not in settings_of(type(CASES[name].make())) or name == "f1 without some":
             continue

@@ -102,7 +102,7 @@ def test_the_query_may_have_another_name():
     assert metric.compute() == 1.0
 
 
-def test_a_static_program_is_told_the_way():
+def test_in_a_static_program_the_error_says_what_to_do():
     import paddle
 
     for metric in (fm.NDCG(name="it"), fm.GAUC(name="it", by="query")):

@@ -148,7 +148,7 @@ def small_numbers(make, size, weight=None):
 
 @pytest.mark.numpy_only
 @pytest.mark.parametrize("make", OF_MOMENTS)
-def test_numbers_whose_squares_lose_digits_are_told_of_however_the_samples_are_split(make):
+def test_squares_that_lose_digits_warn_on_any_split_of_the_samples(make):
     for size, weight in (
         (1e-155, None),
         (1e-160, None),
@@ -198,7 +198,7 @@ def test_ties_between_workers_share_their_rank(mode):
 
 
 @pytest.mark.parametrize("make", OF_ALL_SAMPLES)
-def test_what_keeps_every_sample_says_in_a_static_program_what_to_do(make):
+def test_a_metric_that_keeps_every_sample_says_in_a_static_program_what_to_do(make):
     with pytest.raises(fm.StaticProgramError, match=rf"{make.__name__}\).* fetch prediction, label"):
         feed(make(), [Data(np.ones(3), np.ones(3))], "static")
 
@@ -301,7 +301,7 @@ def test_logarithmic_errors_need_numbers_above_minus_one(make, value):
         assert metric.compute() == before
 
 
-def test_a_static_program_leaves_out_what_is_not_in_the_domain_and_compute_says_so():
+def test_a_static_program_leaves_out_values_outside_the_domain_and_compute_raises():
     metric = tweedie(2)()
     data = Data(np.array([1.0, 0.0, 2.0, 2.0]), np.array([1.0, 1.0, -1.0, 1.0]))
     scope = feed(metric, [data], "static")
@@ -373,7 +373,7 @@ SQUARED = [fm.MeanSquaredError, fm.RootMeanSquaredError]
 @pytest.mark.parametrize("kind", SQUARED)
 @pytest.mark.parametrize("error", [1e-160, 1e-165, 1e-320])
 @pytest.mark.parametrize("weight", [None, [1.0, 2.0]])
-def test_squares_that_float64_cannot_hold_are_told(kind, error, weight):
+def test_squares_beyond_float64_are_an_error(kind, error, weight):
     metric, exact = kind(), kind()
     metric.add([error, 0.0], [0.0, 0.0], weight=weight)
     exact.add([0.5, 0.5], [0.5, 0.5])
@@ -393,7 +393,7 @@ def test_errors_of_0_and_squares_beside_which_others_are_nothing_are_right(kind,
     assert metric.compute() > 0.1
 
 
-def test_of_slices_those_are_told_whose_squares_are_too_small():
+def test_a_warning_names_the_slices_whose_squares_are_too_small():
     metric = fm.Sliced(fm.MeanSquaredError())
     metric.add([1e-200, 0.5], [0.0, 0.5], slot=["small", "right"])
     with pytest.warns(fm.UndefinedMetricWarning, match="mean_squared_error of slot 'small' is inexact") as said:

@@ -54,10 +54,10 @@ def block(request, monkeypatch):
 
 @MODES
 @pytest.mark.parametrize("validate", [True, False])
-def test_a_token_counts_once_whatever_masks_and_weights_leave_out(mode, validate, block):
+def test_a_token_counts_once_with_any_masks_and_weights(mode, validate, block):
     logits, label, losses = drawn()
     rng = np.random.default_rng(0)
-    logits[3], label[5, 0] = np.nan, 99  # of nobody
+    logits[3], label[5, 0] = np.nan, 99  # of no class
     for weight, mask in (
         (None, np.arange(ROWS) != 5),
         (np.arange(ROWS) % 5, None),
@@ -271,7 +271,7 @@ def test_probabilities_in_the_place_of_logits_are_an_error_and_a_few_rows_of_the
 
 
 @MODES
-def test_losses_below_0_and_those_that_are_no_number_are_counted_and_located(mode):
+def test_negative_losses_and_nan_are_counted_and_located(mode):
     _, label, losses = drawn()
     losses[0, 0], losses[3, 0], losses[4, 1] = np.nan, np.nan, -0.5
     told = r"loss must be a loss: a finite number of at least 0 .*2 of 30 .* first at position \[0, 0\]: nan"
@@ -315,7 +315,7 @@ def test_bytes_are_whole_numbers_of_at_least_0_and_go_with_weights_by_row():
     )
 
 
-def test_a_static_program_leaves_bad_tokens_out_and_compute_says_so():
+def test_a_static_program_leaves_bad_tokens_out_and_compute_raises():
     logits, label, losses = drawn()
     bad = logits.copy()
     bad[1, 2, 0] = np.nan

@@ -1,4 +1,4 @@
-"""Precision, recall and their like among the k highest scores: the label counts as predicted if it is among them."""
+"""Precision, recall and similar metrics among the k highest scores: a label among these counts as predicted."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_a_label_among_the_highest_scores_counts_as_predicted(mode):
 
 
 def test_the_numbers_of_torchmetrics():
-    """Printed by MulticlassPrecision(num_classes=3, top_k=2, average=None) and its like, torchmetrics 1.9.0."""
+    """Printed by MulticlassPrecision(num_classes=3, top_k=2, average=None) and others of torchmetrics 1.9.0."""
     scores = [[0.5, 0.3, 0.2], [0.6, 0.3, 0.1], [0.1, 0.2, 0.7], [0.3, 0.3, 0.4], [0.5, 0.4, 0.1]]
     label = [1, 2, 2, 0, 0]
     for kind, expected in ((fm.Precision, [2 / 3, 1, 1]), (fm.Recall, [1, 1, 0.5]), (fm.F1, [0.8, 1, 2 / 3])):

@@ -20,16 +20,27 @@ DOCS = Path(__file__).resolve().parent.parent.parent / "docs"
 sys.path.append(str(DOCS / "scripts"))
 
 import pictures  # noqa: E402
+import real_pictures  # noqa: E402
+
+from tests.pages import both  # noqa: E402
 
 pytestmark = pytest.mark.numpy_only
 
 
-@pytest.mark.parametrize("name", pictures.PICTURES)
+ALL = {**pictures.PICTURES, **{f"metrics_{name}": drawn for name, drawn in real_pictures.PICTURES.items()}}
+
+
+@pytest.mark.parametrize("name", ALL)
 @pytest.mark.parametrize("theme", ["light", "dark"])
 @pytest.mark.mpl_image_compare(style="default", tolerance=4, savefig_kwargs={"dpi": 72})
 def test_a_picture_looks_as_it_did(theme: str, name: str) -> Any:
     with plot.style(dark=theme == "dark"):
-        return pictures.PICTURES[name]().figure
+        return ALL[name]().figure
+
+
+def test_the_pictures_of_real_data_that_the_documentation_shows_are_all_of_the_script_s() -> None:
+    names = {path.stem.replace("-dark", "") for path in (DOCS / "pictures" / "metrics").glob("*.svg")}
+    assert names == set(real_pictures.PICTURES)
 
 
 def test_the_documentation_shows_the_pictures_that_its_script_draws() -> None:
@@ -40,7 +51,7 @@ def test_the_documentation_shows_the_pictures_that_its_script_draws() -> None:
     for name in ("roc", "calibration", "slices", "at_k", "over_passes"):
         drawn = said.findall(plot.svg(pictures.PICTURES[name]().figure))
         assert drawn == said.findall(files[name]) == said.findall(files[f"{name}-dark"]) and len(drawn) > 8
-    for page in ("guide/pictures.md", "zh/pictures.md"):
-        shown = re.findall(r"\]\(\.\./pictures/([-\w]+)\.svg#only-(light|dark)\)", (DOCS / page).read_text("utf-8"))
+    for page in both("howto/pictures"):
+        shown = re.findall(r"\]\(\.\./pictures/([-\w]+)\.svg#only-(light|dark)\)", page.read_text("utf-8"))
         assert {name for name, _ in shown} == set(files)
         assert all(name.endswith("-dark") == (theme == "dark") for name, theme in shown)

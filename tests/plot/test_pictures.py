@@ -183,7 +183,7 @@ def test_weights_buckets_that_are_wide_and_no_samples_are_no_trouble_for_calibra
     weighted = plot.calibration(held(fm.AUC(), weight=np.full(4000, 0.5)))
     assert not any(map(len, weighted.collections[0].get_segments()))
     for settings in ({"buckets": 512}, {"num_thresholds": 4095}):
-        with pytest.raises(fm.InvalidInputError, match="this picture is drawn of a metric of bins"):
+        with pytest.raises(fm.InvalidInputError, match="this picture shows a metric of bins"):
             plot.calibration(held(fm.AUC(**settings)))
     plot.svg(plot.calibration(fm.AUC()).figure)
     assert len(plot.calibration(held(fm.AUC(), [0.5, 0.5], [0, 0])).lines[1].get_xdata()) == 1
@@ -199,7 +199,7 @@ def test_means_of_groups_stand_beside_what_was_predicted() -> None:
 
 
 @pytest.mark.parametrize("settings", [{}, {"num_thresholds": 4095}])
-def test_the_area_of_each_class_in_the_histogram_is_what_the_legend_says_is_not_outside(settings: Any) -> None:
+def test_the_area_of_each_class_in_the_histogram_is_the_share_in_the_legend(settings: Any) -> None:
     ax = plot.score_histogram(held(fm.AUC(**settings)))
     said = [re.fullmatch(r"label (\d) \((.*k)\)(?:, ([\d.]+)% outside)?", each) for each in texts(ax)]
     for stairs, each, wanted in zip(ax.patches[1::2], said, (0, 1)):
@@ -269,7 +269,7 @@ def test_slices_are_drawn_of_what_sliced_computes() -> None:
             plot.slices({"a": bad})
 
 
-def test_workers_stand_beside_the_value_over_all_of_them() -> None:
+def test_the_values_of_workers_are_drawn_next_to_the_value_over_all() -> None:
     ax = plot.by_worker([0.75, fm.formulas.BoundedArea(0.5, 0.25, 0.625)], fm.formulas.BoundedArea(0.6, 0.5, 0.7))
     assert bars(ax) == {1: [0.25, 0.625]} and ax.lines[0].get_xdata() == [0.6, 0.6]
     assert [each.get_text() for each in ax.get_yticklabels()] == ["worker 0", "worker 1"]
@@ -330,7 +330,7 @@ def test_gain_and_lift_go_through_the_values_that_the_metrics_compute() -> None:
         value, line = metric.compute(), draw(metric).lines[1]
         np.testing.assert_allclose(np.interp(value.fractions, *line.get_data()), value.values, rtol=1e-3)
         assert draw(value).lines[1].get_xydata().tolist() == np.transpose(value).tolist()
-    assert plot.draw(lift.compute()).get_ylim()[1] > lift.compute().values[0]  # nobody says which of the two it is
+    assert plot.draw(lift.compute()).get_ylim()[1] > lift.compute().values[0]  # its class is unknown
 
 
 def test_a_confusion_matrix_shows_the_shares_of_the_rows() -> None:
@@ -348,7 +348,7 @@ def test_a_confusion_matrix_shows_the_shares_of_the_rows() -> None:
         assert {each.get_text() for each in ax.texts} == ({f"1.2k\n{1 / size:.0%}"} if size < 13 else set())
 
 
-def test_residuals_are_a_density_and_what_is_in_no_bin_is_said() -> None:
+def test_residuals_are_a_density_and_the_legend_gives_the_share_outside_all_bins() -> None:
     metric = fm.Histogram(bins=[-1, 0, 0.5, 1])
     metric.add([-0.5, 0.25, 0.25, 3.0])
     ax = plot.residuals(metric)
@@ -405,14 +405,14 @@ def test_every_picture_that_a_metric_declares_is_a_function_of_plot() -> None:
 
 
 @pytest.mark.parametrize("draw", PUBLIC, ids=lambda each: each.__name__)
-def test_what_a_picture_cannot_show_is_an_error_that_says_what_it_can(draw: Any) -> None:
-    with pytest.raises(fm.InvalidInputError, match=r"drawn of .*; metric is Mean "):
+def test_a_metric_that_a_picture_cannot_show_is_an_error_that_names_possible_ones(draw: Any) -> None:
+    with pytest.raises(fm.InvalidInputError, match=r"picture shows .*; metric is Mean "):
         draw(fm.Mean())
-    with pytest.raises(fm.InvalidInputError, match=r"drawn of .*; metric is str 'roc'"):
+    with pytest.raises(fm.InvalidInputError, match=r"picture shows .*; metric is str 'roc'"):
         draw("roc")
 
 
-def test_metrics_without_samples_are_drawn_empty_and_undefined_ones_are_said_to_be() -> None:
+def test_metrics_without_samples_are_drawn_empty_and_undefined_ones_are_labelled() -> None:
     for make in (fm.AUC, fm.AveragePrecision, fm.CalibrationCurve, fm.KolmogorovSmirnov, fm.Lift, fm.CumulativeGain):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", fm.UndefinedMetricWarning)

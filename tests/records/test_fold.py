@@ -18,7 +18,7 @@ from tests.fakes import Together, together
 
 pytestmark = pytest.mark.numpy_only
 
-KEEPING = [name for name, case in CASES.items() if any(case.make().record_metrics())]
+KEEPING = [name for name, case in CASES.items() if any(case.make()._record_metrics())]
 
 
 class Spreading(Together):
@@ -34,7 +34,7 @@ def round_bytes(request: Any, monkeypatch: pytest.MonkeyPatch) -> int:
 @pytest.mark.parametrize("size", [2, 3])
 @pytest.mark.parametrize("weight", [None, "real"])
 @pytest.mark.parametrize("name", KEEPING)
-def test_whoever_folds_the_bits_are_the_same(name: str, weight: str | None, size: int) -> None:
+def test_the_bits_do_not_depend_on_the_worker_that_folds(name: str, weight: str | None, size: int) -> None:
     data = draw(name, first_dtypes(name), weight, mask=True)
     dealt = np.random.default_rng(3).integers(0, size, len(data.prediction))
 
@@ -194,7 +194,7 @@ def test_a_metric_that_folds_one_by_one_stays_on_rank_0() -> None:
     assert len(set(values[0]["threads"])) == 1
 
 
-def test_what_fails_on_the_worker_that_folds_is_raised_by_all() -> None:
+def test_all_workers_raise_the_error_of_the_worker_that_folds() -> None:
     def work(channel: Together) -> Any:
         metric = Sums(name="it")
         metric.failing = True
@@ -204,7 +204,7 @@ def test_what_fails_on_the_worker_that_folds_is_raised_by_all() -> None:
     assert all(isinstance(each, fm.CommunicatorError) and "KeyError: '77'" in str(each) for each in found), found
 
 
-def test_a_shuffle_gives_each_worker_what_every_worker_has_for_it() -> None:
+def test_a_shuffle_delivers_to_each_worker_its_rows_from_every_worker() -> None:
     def work(channel: Together) -> Any:
         letters = [Letter([channel.rank, to], bytes([to]) * 16 * channel.rank) for to in range(3)]
         return [(note, bytes(payload)) for note, payload in channel.shuffle("test", letters)]

@@ -1,4 +1,4 @@
-"""Folds: a table with all that fold it is closed, merged, saved and loaded."""
+"""Folds: a table with everything that folds it is closed, merged, saved and loaded."""
 
 from __future__ import annotations
 

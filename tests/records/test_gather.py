@@ -1,4 +1,4 @@
-"""What rank 0 makes of the records of a worker that says one thing and sends another."""
+"""Rank 0 refuses the records of a worker that says one thing and sends another."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Columns(fm.BaseMetric):
 
 
 class Liar(Communicator):
-    """Rank 0 of 2; rank 1 has the same records, but for what it changes of its note and of its letter."""
+    """Rank 0 of 2; rank 1 has the same records, except for what it changes of its note and of its letter."""
 
     rank, world_size = 0, 2
 

@@ -77,7 +77,7 @@ def test_records_of_batches_that_hold_nothing_but_padding_are_dropped() -> None:
         assert (flags.tolist(), found.tolist(), twice) == (expected_flags, expected_places, doubled)
 
 
-def test_a_ledger_says_nothing_of_records_that_it_has_not_counted() -> None:
+def test_a_ledger_does_not_know_records_that_it_has_not_counted() -> None:
     ledger = Ledger()
     assert ledger.note(3) == {"samples": 3, "calls": [], "nested": False}
     for records in (2, 2, 1):

@@ -36,7 +36,7 @@ def test_arrays_are_sent_at_once_from_where_they_lie() -> None:
 
 
 @pytest.mark.parametrize("large_from", [0, 300, 10_000])
-def test_lists_are_sent_in_pieces_however_large_the_records_become(large_from: int) -> None:
+def test_lists_of_large_records_are_sent_in_pieces(large_from: int) -> None:
     records = [np.full(2500 if i >= large_from else 2, float(i)) for i in range(large_from + 2000)]
     found = sent(Columns.of(records))
     assert len(found) > 3

@@ -58,7 +58,7 @@ def lists(records: Mapping[str, Any]) -> dict[str, Any]:
 # -- what is kept -------------------------------------------------------------------------------------------------
 
 
-def test_samples_without_a_weight_count_once_beside_those_that_have_one() -> None:
+def test_samples_without_a_weight_count_once_next_to_weighted_ones() -> None:
     found = filled(([1, 2], [0.1, 0.2]), ([3], [0.3], [0.5]), ([4], [0.4])).records()
     assert lists(found) == {"user": [1, 2, 3, 4], "score": [0.1, 0.2, 0.3, 0.4], "weight": [1.0, 1.0, 0.5, 1.0]}
     assert filled(([1], [0.1]), ([2], [0.2])).records()["weight"] is None
@@ -117,7 +117,7 @@ def test_what_was_appended_after_a_mark_is_forgotten() -> None:
 
 
 @pytest.mark.parametrize("users", [["a", "b"], np.empty(0, "U1")])
-def test_texts_beside_numbers_are_an_error_unless_one_of_them_is_empty(users: Any) -> None:
+def test_texts_mixed_with_numbers_are_an_error_unless_one_of_them_is_empty(users: Any) -> None:
     parts = [kept([1, 2], [0.1, 0.2]).records, kept(users, [0.3] * len(users)).records]
     if len(users):
         with pytest.raises(InvalidInputError, match="mine: user holds texts in some batches and numbers in others"):

@@ -34,14 +34,14 @@ def path(tmp_path: Path) -> str:
     return str(tmp_path / "it")
 
 
-def test_what_was_written_comes_back(path: str) -> None:
+def test_written_arrays_come_back(path: str) -> None:
     arrays, note = read_arrays(path)
     assert note == {"a": [1, None]} and list(arrays) == list(ARRAYS)
     assert all(arrays[name].dtype == array.dtype and (arrays[name] == array).all() for name, array in ARRAYS.items())
     assert all(arrays[name].shape == array.shape for name, array in ARRAYS.items())
 
 
-def test_arrays_that_nobody_wants_are_passed_over(path: str) -> None:
+def test_unwanted_arrays_are_skipped(path: str) -> None:
     assert list(read_arrays(path, lambda name, key: name == "auc")[0]) == [("auc", "histogram"), ("auc", "empty")]
     assert read_arrays(path, lambda *_: False)[0] == {}
 
@@ -59,7 +59,7 @@ def test_every_flipped_bit_and_every_cut_is_seen(path: str) -> None:
         read_arrays(path)
 
 
-def test_an_archive_of_numpy_would_lose_what_the_module_says(path: str) -> None:
+def test_a_numpy_archive_loses_the_facts_that_the_module_names(path: str) -> None:
     file = io.BytesIO()
     np.savez(file, note=np.frombuffer(b'{"a": 1}', np.uint8), a=np.arange(40), b=np.array([[1.5, 2.5]]))
     data, noticed = file.getvalue(), 0
@@ -98,7 +98,7 @@ def test_other_files_are_called_by_what_they_are(path: str) -> None:
         read_arrays(path)
 
 
-def test_a_size_that_is_only_said_takes_no_memory(path: str) -> None:
+def test_a_claimed_size_takes_no_memory(path: str) -> None:
     data = Path(path).read_bytes()
     Path(path).write_bytes(data[:16] + struct.pack("<Q", 2**62) + data[24:])
     with pytest.raises(CorruptFileError, match=f"the file ends within the header, which has {2**62} bytes, at byte 56"):

@@ -233,7 +233,7 @@ def test_other_objects_are_pickled_and_come_back() -> None:
     assert masked.mask.tolist() == [True, False]
 
 
-def test_arrays_beside_objects_are_not_pickled() -> None:
+def test_arrays_among_objects_are_not_pickled() -> None:
     array = np.arange(1000.0)
     packed = pack([{"a": array, "b": Box(1)}, {"a": array, "b": None}], allow_pickle=True)
     assert [buffer.nbytes for buffer in packed.buffers[:2]] == [8000, 8000]
@@ -442,7 +442,7 @@ def test_texts_are_not_multiplied_by_lengths_that_go_back() -> None:
 
 
 @pytest.mark.parametrize("value", [None, 7, (), [], {}, np.zeros((0, 2)), "", b""])
-def test_values_without_bytes_come_back_however_many(value: Any, monkeypatch: Any) -> None:
+def test_many_values_without_bytes_come_back(value: Any, monkeypatch: Any) -> None:
     for module in (reader, serializer):
         monkeypatch.setattr(module, "FREE", 50)
     for count in (49, 50, 51):
@@ -468,7 +468,7 @@ def test_nothing_is_unpickled_unless_it_is_allowed() -> None:
     check_terms(raised.value)
 
 
-def test_nothing_is_unpickled_that_is_not_what_the_layout_says() -> None:
+def test_only_pickles_that_the_layout_announces_are_loaded() -> None:
     """A payload may travel without a digest, the layout never does."""
     layout, payload = wire(pack([1, Box(1)], allow_pickle=True))
     trap = bytearray().join(pack([Trap()], allow_pickle=True).buffers)
@@ -539,7 +539,7 @@ def test_hundreds_of_classes_in_one_column_come_back() -> None:
     check_round_trip(values, allow_pickle=True)
 
 
-def test_what_has_no_end_is_pickled_or_refused() -> None:
+def test_endless_structures_are_pickled_or_refused() -> None:
     a: list[Any] = [1]
     a.append(a)
     b: dict[str, Any] = {}
@@ -562,7 +562,7 @@ def test_what_has_no_end_is_pickled_or_refused() -> None:
         pack([c], allow_pickle=True)
 
 
-def test_what_is_shared_but_does_not_contain_itself_comes_back() -> None:
+def test_shared_values_without_cycles_come_back() -> None:
     shared = [1.0]
     check_round_trip([shared, [shared], [[shared]], {"a": shared, "b": [shared, {"c": shared}]}, ((), ((), ()))])
     deep: Any = 1
@@ -571,7 +571,7 @@ def test_what_is_shared_but_does_not_contain_itself_comes_back() -> None:
     check_round_trip([deep, deep])
 
 
-def test_collection_of_garbage_goes_on_afterwards() -> None:
+def test_garbage_collection_resumes_afterwards() -> None:
     round_trip([[1], [2]])
     with pytest.raises(RecordError):
         pack([{1}])
@@ -646,7 +646,7 @@ def test_a_truncated_payload_of_chunks_is_refused() -> None:
 
 
 @pytest.mark.parametrize("shape", [[0], [4, 0], [0, 2**60], [2**61, 0], [2**30, 2**30], [True], [1.0], "1", None])
-def test_a_described_array_takes_no_more_than_its_bytes_however_wide_its_entries(shape: Any) -> None:
+def test_a_described_array_of_wide_entries_takes_no_more_than_its_bytes(shape: Any) -> None:
     assert described_array("<U3", [2, 2]) == (np.dtype("<U3"), 48)
     assert described_array(f"S{2**25}", [1]) == (np.dtype(f"S{2**25}"), 2**25)
     with pytest.raises((TypeError, ValueError)):

@@ -1,4 +1,4 @@
-"""A static checkpoint never gives one metric the counts of another: by name it is told, or the counts begin anew."""
+"""A static checkpoint never gives one metric the counts of another: it finds them by name, or the counts begin anew."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def saved(nursery: Nursery, tmp_path: Path) -> Path:
     return tmp_path
 
 
-#: Whether what was loaded is looked at at once, or after a run.
+#: Whether the loaded values are read at once, or after a run.
 AFTER = pytest.mark.parametrize("after", ["", RUN], ids=["at once", "after a run"])
 
 
@@ -136,7 +136,7 @@ def test_paddles_load_into_a_script_with_one_metric_more_is_an_error(nursery, sa
 
 
 @pytest.mark.parametrize("build", [ONE_LESS, ONE_MORE], ids=["one less", "one more"])
-def test_our_load_lets_begin_anew_what_does_not_fit_and_names_it(nursery, saved, build):
+def test_our_load_resets_and_names_entries_that_do_not_fit(nursery, saved, build):
     said, told = ran(nursery, saved, build, OWN)
     assert set(said.values()) == {None}
     strange = next(each for each in told if "begin anew: auc_0" in each and "other metrics" in each)
@@ -145,7 +145,7 @@ def test_our_load_lets_begin_anew_what_does_not_fit_and_names_it(nursery, saved,
 
 
 @pytest.mark.parametrize("load", [LOAD, OWN], ids=["paddle", "fleetmetrics"])
-def test_the_same_script_goes_on_and_is_told_that_names_were_made_up(nursery, saved, load):
+def test_the_same_script_goes_on_with_a_warning_of_generated_names(nursery, saved, load):
     said, told = ran(nursery, saved, TWO, load, RUN)
     assert said == {"a": 1.0, "b": 0.5}
     assert told and all("made up from the order of creation" in each for each in told)

@@ -31,7 +31,7 @@ def test_a_sampler_is_refused_and_the_flags_that_the_error_names_are_right(make:
         metric = make(sampler=sampler())
         with pytest.raises(fm.StaticProgramError, match=r"it.* has a sampler.* mask=flags.* fleetmetrics.padding_mask"):
             metric.add(prediction, label)
-        metric.sampler = None  # nothing of the batch was added
+        metric.sampler = None  # none of the batch was added
         metric.add(prediction, label, mask=mask)
         executor, scope = paddle.static.Executor(), paddle.static.Scope()
         with paddle.static.scope_guard(scope):

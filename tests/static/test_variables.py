@@ -149,7 +149,7 @@ def test_without_a_static_program_the_error_says_how_to_start_one():
         static.create_state(fresh("state"))
 
 
-def test_what_is_no_state_or_no_variable_is_an_error():
+def test_an_invalid_state_or_variable_is_an_error():
     with new_programs():
         x = paddle.static.data("x", [], "int64")
         with pytest.raises(fm.InvalidInputError, match="state must come from create_state, not be a str"):
@@ -176,7 +176,9 @@ def test_a_name_that_another_variable_has_is_an_error():
     with new_programs():
         name = fresh("weight")
         paddle.static.create_parameter([2], "float32", name=name)
-        with pytest.raises(fm.DuplicateStateError, match=r"has a variable .* already that is no state of fleetmetrics"):
+        with pytest.raises(
+            fm.DuplicateStateError, match=r"has a variable .* already that is not a state of fleetmetrics"
+        ):
             static.create_state(name, [2])
 
 
@@ -508,7 +510,7 @@ def test_a_checkpoint_from_before_the_metrics_were_added_loads_and_says_what_beg
             with pytest.raises(fm.InvalidInputError, match="holds no variable that"):
                 fm.static.load(new.main, path)  # which reads no such folder in PIR
             return
-        with pytest.warns(UserWarning, match=r"it was saved without these states .* anew: .*All else") as told:
+        with pytest.warns(UserWarning, match=r"it was saved without these states .* anew: .*Everything else") as told:
             fm.static.load(new.main, path)
         text = next(str(each.message) for each in told if "saved without" in str(each.message))
         assert all(state.name in text for state in fm.static.states(new.main))
@@ -523,5 +525,5 @@ def test_a_checkpoint_from_before_the_metrics_were_added_loads_and_says_what_beg
 
 
 def states_of(metric, scope):
-    (state,) = metric.own_states()
+    (state,) = metric._own_states()
     return state.read(scope)

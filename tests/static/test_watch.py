@@ -1,4 +1,4 @@
-"""What is said before Paddle runs a program with states: that they hold nothing yet, or that threads would race."""
+"""The errors before Paddle runs a program with states: that they hold nothing yet, or that threads would race."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_a_test_program_without_first_values_is_an_error_that_says_what_to_call(
     assert job.count.compute(job.scope) == 4
 
 
-def test_a_program_that_runs_before_its_startup_program_is_told_so_and_then_runs():
+def test_a_program_without_its_startup_program_is_an_error_and_then_runs():
     program = Program()
     program.scope = paddle.static.Scope()
     with pytest.raises(fm.StateNotFoundError, match="Run the startup program first"):
@@ -66,7 +66,7 @@ def test_a_program_that_runs_before_its_startup_program_is_told_so_and_then_runs
     assert program.run(None, 1, 2) == 3
 
 
-def test_another_scope_is_looked_at_too_however_it_is_given():
+def test_another_scope_is_searched_too_however_given():
     job = Job()
     job.count.reset(job.scope)
     job.run(job.test)
@@ -78,7 +78,7 @@ def test_another_scope_is_looked_at_too_however_it_is_given():
     assert job.count.compute(job.scope) == 8
 
 
-def test_a_state_that_comes_after_the_first_run_is_looked_at():
+def test_a_state_created_after_the_first_run_is_checked():
     program = Program()
     program.run(1)
     with new_programs(), paddle.static.program_guard(program.main, program.startup):
@@ -282,7 +282,7 @@ def test_where_threads_cannot_be_kept_apart_they_are_refused(nursery, tmp_path):
 
 
 @on_legacy_graph
-def test_a_run_from_a_dataset_before_the_startup_program_is_told_so_too(nursery, tmp_path):
+def test_a_run_from_a_dataset_without_the_startup_program_is_an_error_too(nursery, tmp_path):
     then = """
     try:
         executor.train_from_dataset(main, dataset, paddle.static.Scope())

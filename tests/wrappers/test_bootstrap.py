@@ -1,4 +1,4 @@
-"""The bootstrap: replicates as a loop would make them, intervals as theory has them, whatever the workers."""
+"""The bootstrap: replicates as a loop would make them, intervals as theory has them, on any number of workers."""
 
 from __future__ import annotations
 
@@ -201,7 +201,7 @@ def test_the_interval_holds_the_true_value_as_often_as_it_says() -> None:
 
 @pytest.mark.numpy_only
 def test_the_interval_of_a_largest_distance_is_too_high_where_samples_are_few() -> None:
-    """As the guide says: KS is biased upwards, and its replicates are once more."""
+    """From the guide: KS is biased upwards, and its replicates even more."""
     rng, truth = np.random.default_rng(0), math.erf(0.5 / math.sqrt(2))  # the scores of the classes are normal, 1 apart
     results = []
     for seed in range(40):
@@ -510,11 +510,11 @@ def test_the_interval_is_as_wide_as_the_confidence_says(ids: Any) -> None:
 def test_values_of_changing_shapes_are_an_error() -> None:
     metric = fm.Bootstrap(fm.ROCCurve(), 5)
     metric.add(P, Y)
-    with pytest.raises(fm.InvalidInputError, match=r"an array of one shape whatever the samples.*arrays of the shapes"):
+    with pytest.raises(fm.InvalidInputError, match=r"an array of the same shape for all samples.*arrays of the shapes"):
         metric.compute()
 
 
-def test_what_buckets_are_too_coarse_for_is_told_once_and_not_by_each_replicate() -> None:
+def test_too_coarse_buckets_warn_once_and_not_for_each_replicate() -> None:
     metric = fm.Bootstrap(fm.AUC(buckets=16), 5, ids="uid")
     metric.add(P / 1000, Y, uid=IDS)
     with pytest.warns(fm.BucketWarning) as told:
@@ -522,7 +522,7 @@ def test_what_buckets_are_too_coarse_for_is_told_once_and_not_by_each_replicate(
     assert len(told) == 1
 
 
-def test_undefined_replicates_are_told_in_one_warning() -> None:
+def test_one_warning_counts_undefined_replicates() -> None:
     metric = fm.Bootstrap(fm.AUC(name="area", tolerance=None), 50, ids="uid")
     metric.add([0.5, 0.25, 0.75, 0.5], [1, 0, 0, 0], uid=[1, 2, 3, 4])
     with warnings.catch_warnings(record=True) as told:
@@ -611,7 +611,7 @@ def test_metrics_that_draw_alike_draw_once_and_have_the_bits_of_one_alone(
         assert same(found[name], metric.compute(), True)
 
 
-def test_an_error_names_the_one_of_those_that_draw_alike_that_it_is_about() -> None:
+def test_an_error_names_the_right_metric_among_those_that_share_draws() -> None:
     every = {"count": fm.Count(), "error": fm.MeanAbsoluteError()}
     metrics = fm.MetricCollection({name: fm.Bootstrap(each, 5, ids="uid") for name, each in every.items()}, name="all")
     with pytest.raises(
@@ -641,12 +641,12 @@ def test_a_bad_argument_is_an_error_that_names_it(settings: dict[str, Any], told
         fm.Bootstrap(fm.Count(), **settings)
 
 
-def test_what_cannot_be_resampled_says_what_to_do() -> None:
+def test_a_metric_that_cannot_be_resampled_says_what_to_do() -> None:
     cases = {
         "takes metrics whose states are sums, and .* keeps every sample": lambda: fm.Bootstrap(fm.ExactAUC()),
-        r"around this Sliced: put it around, Sliced\(Bootstrap": lambda: fm.Bootstrap(fm.Sliced(fm.Count())),
-        r"around this Windowed: put it around": lambda: fm.Bootstrap(fm.Windowed(fm.Count(), 3)),
-        "around this Bootstrap: resampling once is enough": lambda: fm.Bootstrap(fm.Bootstrap(fm.Count())),
+        r"cannot wrap this Sliced: put it around, Sliced\(Bootstrap": lambda: fm.Bootstrap(fm.Sliced(fm.Count())),
+        r"cannot wrap this Windowed: put it around": lambda: fm.Bootstrap(fm.Windowed(fm.Count(), 3)),
+        "cannot wrap this Bootstrap: resampling once is enough": lambda: fm.Bootstrap(fm.Bootstrap(fm.Count())),
     }
     for told, make in cases.items():
         with pytest.raises(fm.InvalidInputError, match=told):

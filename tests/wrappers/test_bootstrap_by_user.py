@@ -66,7 +66,7 @@ def taken(rows: Any, **changed: np.ndarray) -> dict[str, np.ndarray]:
 
 
 def of_drawn(metric: Any, drawn: np.ndarray, names: Any = ()) -> Any:
-    """The metric's own value where each user is as many users as were drawn of it."""
+    """The metric's own value where each user is repeated as often as it was drawn."""
     copies = [np.flatnonzero(drawn[USER] > copy) for copy in range(drawn.max())]
     user = np.concatenate([USER[rows] * 100 + copy for copy, rows in enumerate(copies)])
     return fed(metric.fresh(), taken(np.concatenate(copies), user=user), names, 10**9).compute()
@@ -214,7 +214,7 @@ def test_a_metric_of_your_own_that_adds_up_users_has_an_interval() -> None:
     assert result.replicates.tolist() == [(silent * column).sum() / column.sum() for column in times_of(range(USERS)).T]
 
 
-def test_what_cannot_be_drawn_by_user_says_why() -> None:
+def test_a_metric_that_cannot_be_drawn_by_user_says_why() -> None:
     class OfYourOwn(RecordMetric):
         def __init__(self) -> None:
             super().__init__()

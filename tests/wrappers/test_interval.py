@@ -1,4 +1,4 @@
-"""Intervals without resampling: as a loop over samples has them, as the bootstrap has them, whatever the workers."""
+"""Intervals without resampling: equal to a loop over samples, close to the bootstrap, on any number of workers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.fakes import Together, together
 
 RNG = np.random.default_rng(23)
 N, USERS = 1500, 200
-#: So many are looked at one by one.
+#: How many are checked one by one.
 FEW = slice(400)
 #: Users differ in how often they click, so that their samples are alike; scores lie in the middle of buckets.
 OF_USER = RNG.normal(size=USERS)
@@ -105,7 +105,7 @@ def scales(apart: np.ndarray, name: str, weighted: bool) -> float:
 @pytest.mark.numpy_only
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("name", METRICS)
-def test_the_error_is_what_each_sample_moves_the_value(name: str, weighted: bool) -> None:
+def test_the_standard_error_is_that_of_the_samples_contributions(name: str, weighted: bool) -> None:
     apart = moved(name, weighted)
     metric = fed(interval(METRICS[name]), FEW, weight=W if weighted else None)
     plain = fed(METRICS[name].fresh(), FEW, weight=W if weighted else None).compute()
@@ -118,7 +118,7 @@ def test_the_error_is_what_each_sample_moves_the_value(name: str, weighted: bool
 @pytest.mark.numpy_only
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("name", METRICS)
-def test_with_ids_it_is_what_each_group_of_users_moves_the_value(name: str, weighted: bool) -> None:
+def test_with_ids_the_error_is_that_of_the_contributions_of_groups_of_users(name: str, weighted: bool) -> None:
     group = words(numpy_ops, integer_ids(USER[FEW]), 0)[0].astype(np.int64) % 4096
     wanted = np.bincount(group, moved(name, weighted), 4096)
     result = fed(interval(METRICS[name], "user", groups=4096), FEW, weight=W if weighted else None, user=USER).compute()
@@ -214,6 +214,15 @@ def test_wrappers_around_it_are_those_of_each_part() -> None:
     assert windowed.compute().window[:4] == pytest.approx(fed(interval(METRICS["auc"]), last, weight=W).compute()[:4])
 
 
+@pytest.mark.numpy_only
+@pytest.mark.parametrize("name", ["auc", "accuracy", "precision", "log loss"])
+def test_slices_without_ids_are_those_of_each_part(name: str) -> None:
+    """The states of an interval and those of the slices have names of their own."""
+    sliced = fed(fm.Sliced(interval(METRICS[name]), by="slot"), slot=SLOT).compute()
+    for slot, found in sliced.items():
+        assert found[:4] == pytest.approx(fed(interval(METRICS[name]), slot == SLOT).compute()[:4])
+
+
 # -- beside the bootstrap ----------------------------------------------------------------------------------------
 
 
@@ -248,7 +257,7 @@ def test_a_pair_agrees_with_paired_draws() -> None:
         results.append(fm.paired_difference(*pair))
     analytic, drawn = results
     assert analytic.value == pytest.approx(drawn.value, abs=1e-12)
-    assert analytic.std == pytest.approx(drawn.std, rel=0.13)  # four times the noise of so many draws
+    assert analytic.std == pytest.approx(drawn.std, rel=0.13)  # four times the noise of this many draws
     assert analytic.std < 0.5 * math.hypot(*(each.std for each in pair))  # what they have in common cancels
 
 
@@ -299,7 +308,7 @@ def test_coverage_is_that_of_the_table_in_the_docs() -> None:
         (lambda: fm.Interval(fm.Accuracy() * 2), "is none of these"),
     ],
 )
-def test_what_has_no_interval_is_an_error_that_says_what_to_do(make: Any, told: str) -> None:
+def test_a_metric_without_an_interval_is_an_error_that_says_what_to_do(make: Any, told: str) -> None:
     with pytest.raises(fm.InvalidInputError, match=told):
         make()
 
@@ -307,7 +316,7 @@ def test_what_has_no_interval_is_an_error_that_says_what_to_do(make: Any, told: 
 @pytest.mark.numpy_only
 def test_rows_of_several_elements_need_ids() -> None:
     metric = fm.Interval(fm.MeanAbsoluteError())
-    with pytest.raises(fm.InvalidInputError, match=r"rows of several elements, which hang together\. Give ids="):
+    with pytest.raises(fm.InvalidInputError, match=r"rows of several elements, which are dependent\. Give ids="):
         metric.add(np.ones((100, 2)), np.zeros((100, 2)))
     rows = RNG.normal(size=(100, 1)) * [1.0, 1.0]
     twice, once = fm.Interval(fm.MeanAbsoluteError(), ids="row"), fm.Interval(fm.MeanAbsoluteError(), ids="row")
@@ -334,7 +343,7 @@ def test_no_samples_and_one_class_are_undefined_once() -> None:
 
 
 @pytest.mark.numpy_only
-def test_too_few_clicks_are_told_and_no_number_is_made_up() -> None:
+def test_too_few_clicks_are_a_warning_and_the_interval_is_nan() -> None:
     rare = np.zeros(N, np.int64)
     rare[:12] = 1
     for metric, told in [
@@ -366,7 +375,7 @@ def test_parts_of_areas_by_users_cannot_be_closed() -> None:
 def test_intervals_of_one_collection_share_what_is_alike() -> None:
     def entries(*metrics: Any) -> int:
         both = fm.MetricCollection({str(place): each for place, each in enumerate(metrics)})
-        return len(list(both.own_states())) + len({each.table for each in both.record_metrics()})
+        return len(list(both._own_states())) + len({each.table for each in both._record_metrics()})
 
     auc = METRICS["auc"]
     assert entries(interval(auc), auc.fresh()) == entries(interval(auc)) == 2

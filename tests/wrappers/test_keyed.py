@@ -14,7 +14,7 @@ from fleetmetrics.batch.keys import Coded
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.state import State
 from fleetmetrics.wrappers.keyed import KeyTable, Rows, check_kind, found_in, host_keys
-from fleetmetrics.xp import Directed, numpy_ops
+from fleetmetrics.xp import Directed, Scattered, numpy_ops
 
 pytestmark = pytest.mark.numpy_only
 
@@ -87,6 +87,42 @@ def test_rows_that_were_evicted_or_added_to_come_back() -> None:
         for each, mark in marks:
             each.back_to(mark)
         assert before == [table.read().tolist(), *[each.read().tolist() for each in rows]]
+
+
+@pytest.mark.parametrize("flat", [False, True])
+def test_tables_of_few_samples_are_added_in_place_by_any_order_of_rows_and_come_back(flat: bool) -> None:
+    rng = np.random.default_rng(0)
+    table = KeyTable("keys", "slot", 50, "k")
+    rows = Rows(State("h", (2, 64), "int64", "sum"), table, "h", "h")
+    expected = {key: np.zeros((2, 64), np.int64) for key in (5, 6, 7, 9, 10**6)}
+    for column in ([7, 9, 7], [5, 7, 9], [9, 5, 9, 9], [6, 10**6], [10**6, 5, 5, 9, 6]):
+        before = rows.read().tolist()
+        label, bucket = rng.integers(0, 2, len(column)), rng.integers(0, 64, len(column))
+        for again in (False, True):
+            marks = [(each, each.mark()) for each in (table, rows)]
+            plan = table.plan(np.array(column))
+            table.accumulate(plan)
+            indices = (plan.lane, label * 64 + bucket) if flat else (plan.lane, label, bucket)
+            rows.accumulate(Directed(plan, Scattered(indices, None)))
+            if not again:
+                for each, mark in marks:
+                    each.back_to(mark)
+                assert rows.read().tolist() == before
+        for place in zip(column, label.tolist(), bucket.tolist()):
+            expected[place[0]][place[1:]] += 1
+        assert rows.read()[:-1].tolist() == [expected[key].tolist() for key in table.read().tolist()]
+
+
+def test_codes_count_the_samples_of_each_lane_once() -> None:
+    table = KeyTable("keys", "slot", 2, "k")
+    for column in (
+        Coded(np.array([2, 0, 2, 2]), np.array(["b", "?", "c"])),
+        Coded(np.array([1, 0]), np.array(["a", "c"])),
+    ):
+        plan = table.plan(column)
+        table.accumulate(plan)
+        assert plan.samples is not None
+        assert plan.samples.tolist() == np.bincount(plan.lane, minlength=len(plan.lanes)).tolist()
 
 
 def test_nothing_added_still_makes_room_and_floats_join_integers() -> None:
@@ -177,7 +213,7 @@ def test_integers_and_texts_are_told_apart() -> None:
 RANDOM = np.random.default_rng(3)
 
 
-def test_what_samples_come_to_is_computed_once_for_all_columns_of_slices(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_statistics_of_samples_are_computed_once_for_all_columns_of_slices(monkeypatch: pytest.MonkeyPatch) -> None:
     called = []
     monkeypatch.setattr(numpy_ops, "log", lambda values: called.append(len(values)) or np.log(values))
     metrics = fm.MetricCollection(
@@ -188,7 +224,7 @@ def test_what_samples_come_to_is_computed_once_for_all_columns_of_slices(monkeyp
     assert len(called) == 1
 
 
-def test_an_add_leaves_nothing_of_its_batch_behind() -> None:
+def test_an_add_keeps_no_reference_to_its_batch() -> None:
     metric = fm.MetricCollection({by: fm.Sliced(fm.AUC(), by=by, max_keys=None) for by in ("one", "other")})
     columns = {by: RANDOM.integers(0, 3, 50) for by in ("one", "other")}
     gc.collect()
@@ -202,4 +238,4 @@ def test_an_add_leaves_nothing_of_its_batch_behind() -> None:
             assert gone() is None
     finally:
         gc.enable()
-    assert not any(state._before() for state in metric.own_states() if isinstance(state, Rows))
+    assert not any(state._before() for state in metric._own_states() if isinstance(state, Rows))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import numpy as np
@@ -46,7 +47,7 @@ KEYS = {
 @pytest.mark.filterwarnings("ignore:mine. slot has more than")
 @pytest.mark.parametrize("kind", KEYS)
 @pytest.mark.parametrize("limit", [1, 7, 59, 60, 1000])
-def test_the_smallest_keys_are_complete_whatever_the_workers_and_the_order(kind: str, limit: int) -> None:
+def test_the_smallest_keys_are_complete_for_any_workers_and_order(kind: str, limit: int) -> None:
     key = KEYS[kind]
     kept = np.unique(key)[:limit]
     rest = ~np.isin(key, kept)
@@ -84,7 +85,7 @@ def test_merging_in_any_order_keeps_the_smallest_keys() -> None:
         assert same(right.compute(), one.compute(), False)
 
 
-def test_what_is_beyond_the_limit_is_told() -> None:
+def test_the_warning_counts_samples_beyond_the_limit() -> None:
     metric = fm.Sliced(fm.Count(), "user", max_keys=2, name="mine")
     metric.add([0.5] * 6, user=[1, 2, 3, 4, 4, 5])
     with pytest.warns(
@@ -294,7 +295,7 @@ def test_windows_of_slices_by_other_columns_are_not_one() -> None:
         metrics.add([0.5, 0.5, 0.5], slot=[1, 1, 1], hour=[2, 2, 1])
     assert metrics.compute() == {"slot": {1: 6, 2: 0}, "hour": {1: 2, 2: 4}}
     kinds = {
-        (by, limit): [*fm.Sliced(fm.Count(), by, max_keys=limit).own_states()][-1].kind
+        (by, limit): [*fm.Sliced(fm.Count(), by, max_keys=limit)._own_states()][-1].kind
         for by in ("slot", "hour")
         for limit in (5, 6)
     }
@@ -313,7 +314,7 @@ class Seldom(fm.Metric):
         return sum.item(), count.item()
 
 
-def test_a_state_to_which_a_batch_adds_nothing_follows_the_keys_all_the_same() -> None:
+def test_a_state_without_an_increment_still_follows_the_keys() -> None:
     metric = fm.Sliced(Seldom())
     metric.add([1.0, 3.0], slot=[5, 9])
     metric.add([4.0, 5.0], slot=[1, 7])
@@ -336,7 +337,7 @@ def test_so_does_a_state_of_replicates() -> None:
         assert same(found[key], alone.compute(), True)
 
 
-def test_the_order_in_which_keys_are_given_is_no_setting() -> None:
+def test_the_order_of_the_given_keys_does_not_matter() -> None:
     one, other = fm.Sliced(fm.Count(), keys=[2, 1]), fm.Sliced(fm.Count(), keys=np.array([1, 2]), max_keys=7)
     for metric in (one, other):
         metric.add([0.5, 0.5], slot=[1, 2])
@@ -353,6 +354,31 @@ def test_states_of_fixed_keys_go_through_the_normal_exchange() -> None:
 
 
 # -- undefined ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("make", [lambda: fm.AUC(buckets=16), lambda: fm.AUC(tolerance=None), fm.Count])
+def test_values_of_many_slices_are_those_of_each_alone_to_the_bit(make: Any) -> None:
+    slot = RNG.integers(0, 90, N)
+    slot[:3], slot[3] = 100, 101  # too few for an area
+    metric = fm.Sliced(make(), max_keys=None)
+    metric.add(P, Y, slot=slot)
+    with pytest.warns(UserWarning) if make is not fm.Count else contextlib.nullcontext():
+        found, alone = metric.compute(), table_of(make, slot)
+    np.testing.assert_equal(found, alone)
+    assert {type(each) for each in found.values()} == {type(each) for each in alone.values()}
+
+
+@pytest.mark.filterwarnings("ignore::fleetmetrics.BucketWarning")
+def test_a_subclass_that_overrides_the_formula_uses_it_in_each_slice() -> None:
+    class Gini(fm.AUC):
+        def formula(self, histogram: np.ndarray) -> float:
+            return 2 * super().formula(histogram) - 1
+
+    slot = np.arange(N) % 3
+    metrics = fm.MetricCollection({"gini": fm.Sliced(Gini()), "auc": fm.Sliced(fm.AUC())})
+    metrics.add(P, Y, slot=slot)
+    found = metrics.compute()
+    assert found["gini"] == {key: 2 * each - 1 for key, each in found["auc"].items()}
 
 
 def test_many_undefined_slices_are_told_in_one_warning_that_names_some() -> None:
@@ -486,13 +512,13 @@ def test_the_name_of_the_rest_cannot_be_a_key() -> None:
     assert metric.compute() == {"other": 1}
 
 
-def test_what_cannot_be_sliced_says_what_to_do() -> None:
+def test_a_metric_that_cannot_be_sliced_says_what_to_do() -> None:
     cases = {
         "holds samples already; Sliced takes new metrics": lambda: fm.Sliced(add_one(fm.Count())),
         "metric must be a Metric, not type": lambda: fm.Sliced(fm.Count),
-        "around this Sliced: join the two columns": lambda: fm.Sliced(fm.Sliced(fm.Count())),
-        "around this Windowed: put it around": lambda: fm.Sliced(fm.Windowed(fm.Count(), 3)),
-        "around this Throughput: its time is that of a worker as a whole": lambda: fm.Sliced(fm.Throughput()),
+        "cannot wrap this Sliced: join the two columns": lambda: fm.Sliced(fm.Sliced(fm.Count())),
+        "cannot wrap this Windowed: put it around": lambda: fm.Sliced(fm.Windowed(fm.Count(), 3)),
+        "cannot wrap this Throughput: its time is that of a worker as a whole": lambda: fm.Sliced(fm.Throughput()),
     }
     for told, make in cases.items():
         with pytest.raises(fm.InvalidInputError, match=told):
@@ -514,7 +540,7 @@ def test_the_metric_that_was_given_stays_as_it_is() -> None:
 
 def test_fresh_and_rename() -> None:
     metric = fm.Sliced(fm.Accuracy(), keys=[1, 0]).rename("new")
-    assert [state.name for state in metric.own_states()] == ["new.samples", "new.correct", "new.total"]
+    assert [state.name for state in metric._own_states()] == ["new.samples", "new.correct", "new.total"]
     metric.add([0.75], [1], slot=[1])
     again = metric.fresh("again")
     again.add([0.75, 0.75], [1, 0], slot=[0, 0])
@@ -560,7 +586,7 @@ def test_one_key_of_a_static_program_may_be_any_integer() -> None:
 
 
 def outcome(*makes: Any) -> str:
-    """What all workers are told, each of which has made a metric of its own."""
+    """The error of all workers, each of which has made its own metric."""
 
     def work(channel: Together) -> Any:
         metric, columns = makes[channel.rank]()
@@ -575,7 +601,7 @@ def outcome(*makes: Any) -> str:
     return texts.pop()
 
 
-def test_workers_that_differ_hear_what_differs_on_which_ranks() -> None:
+def test_the_error_of_workers_that_differ_names_the_difference_and_the_ranks() -> None:
     told = outcome(
         lambda: (count(), [1, 2]),
         lambda: (count(), None),

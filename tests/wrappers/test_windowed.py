@@ -54,7 +54,7 @@ def test_without_lifetime_the_window_is_the_value_and_nothing_else_is_kept() -> 
     for part in ([1], [2], [4]):
         metric.add(part)
     assert metric.compute() == 6
-    assert all(state.name == "mine.turn" or state.name.endswith("_window") for state in metric.own_states())
+    assert all(state.name == "mine.turn" or state.name.endswith("_window") for state in metric._own_states())
     assert not metric.metric.holds_samples()
 
 
@@ -79,7 +79,7 @@ def test_what_is_not_finite_leaves_the_window_with_its_batch() -> None:
 @pytest.mark.parametrize("seen", [True, False], ids=["seen", "unseen"])
 @pytest.mark.parametrize("mode", MODES)
 def test_a_batch_of_which_nothing_counts_takes_no_place(mode: str, seen: bool, monkeypatch: Any) -> None:
-    if not seen:  # as on a device, for whose values nobody waits
+    if not seen:  # as on a device, whose values are not awaited
         monkeypatch.setattr(paddle_ops, "is_eager", lambda tensor: False)
     data = draw("mean squared error", ("float64", "float64"), samples=6)._replace(mask=np.ones(6, bool))
     parts = batches(data, 2)
@@ -112,7 +112,7 @@ def test_the_windows_of_all_workers_go_together_in_one_exchange() -> None:
 
 
 @pytest.mark.parametrize("lifetime", [True, False])
-def test_a_worker_without_batches_is_no_0_in_the_windows_of_the_others(lifetime: bool) -> None:
+def test_a_worker_without_batches_adds_no_0_to_the_windows_of_the_others(lifetime: bool) -> None:
     def work(channel: Together) -> Any:
         kinds = {"max": fm.Max, "min": fm.Min, "variance": fm.Variance}
         windows = {key: fm.Windowed(kind(), 2, lifetime=lifetime) for key, kind in kinds.items()}
@@ -126,7 +126,7 @@ def test_a_worker_without_batches_is_no_0_in_the_windows_of_the_others(lifetime:
 
 
 @pytest.mark.parametrize("first", ["alone", "window"])
-def test_a_window_alone_leaves_an_equal_metric_beside_it_what_it_counts(first: str) -> None:
+def test_a_window_does_not_share_states_with_an_equal_metric(first: str) -> None:
     both = {"alone": fm.Sum(), "window": fm.Windowed(fm.Sum(), 2, lifetime=False)}
     metrics = fm.MetricCollection({key: both[key] for key in sorted(both, reverse=first == "window")})
     for number in (1, 2, 4):
@@ -185,7 +185,7 @@ class Model:
 
 
 def carried(metric: Any, make: Any, how: int) -> Any:
-    """The metric, or what a copy, a pickle or a checkpoint makes of it."""
+    """The metric, or its copy, its pickle or its checkpoint."""
     if how == 3:
         again = make()
         again.set_state_dict(metric.state_dict())
@@ -309,7 +309,7 @@ def test_an_add_that_fails_leaves_the_window_and_what_rounding_took_of_it() -> N
 
 
 def test_a_batch_on_a_device_that_may_not_count_leaves_what_rounding_took(monkeypatch: Any) -> None:
-    monkeypatch.setattr(paddle_ops, "is_eager", lambda tensor: False)  # for whose values nobody waits
+    monkeypatch.setattr(paddle_ops, "is_eager", lambda tensor: False)  # whose values are not awaited
     sums, one = fm.Windowed(fm.Sum(), 1), fm.Windowed(fm.Sum(), 1)
     sums.add([2.0**53])
     one.add([1.0])
@@ -376,7 +376,7 @@ def test_a_window_has_a_whole_number_of_batches(last: Any) -> None:
         fm.Windowed(fm.Sum(), last)
 
 
-def test_what_has_no_window_says_what_to_do() -> None:
+def test_a_metric_without_a_window_says_what_to_do() -> None:
     cases = {
         r"keeps every sample; compute it at the end of each window": lambda: fm.Windowed(fm.GAUC(), 3),
         r"states have a fixed size; give Sliced keys=\[...\]": lambda: fm.Windowed(fm.Sliced(fm.Count()), 3),

@@ -127,8 +127,8 @@ def _warn_of_empty(metric: str, irrelevant: Any, total: Any) -> None:
 class RetrievalRecall(BaseMetric):
     """Share of the queries with a relevant item among the k best answers, in percent, modelled on MMPretrain's.
 
-    Formula: ``100 * hits / queries``. Lower items come first where scores are equal. (A query counts once, however many
-    items are relevant to it: the Recall@k of image retrieval, not the share of the relevant items.)
+    Formula: ``100 * hits / queries``. Lower items come first where scores are equal. (A query counts once, even if
+    several items are relevant to it: the Recall@k of image retrieval, not the share of the relevant items.)
 
     Data samples hold ``pred_score`` ``[items]``, and ``gt_score`` ``[items]``, positive where the item is relevant, or
     ``gt_label``, the relevant items. Workers exchange counts.

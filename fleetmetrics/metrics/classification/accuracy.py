@@ -43,10 +43,10 @@ class AccuracySettings(LossSettings, total=False):
 
 
 class Accuracy(OfTask[Value]):
-    """Share of samples that are predicted correctly; with ``top_k``, whose label is among the k highest scores.
+    """Share of samples that are predicted correctly: with ``top_k``, whose label is among the k highest scores.
 
-    Formula: ``sum(w * [correct]) / sum(w)``. The number of classes need not be given: without ``num_classes``, the
-    inputs of ``add(prediction, label)`` decide what is correct:
+    Formula: ``sum(w * [correct]) / sum(w)``. Without ``num_classes``, the inputs of ``add(prediction, label)`` decide
+    what is correct:
 
     - floats with one axis more than the integer labels, ``[n, classes]`` or ``[n, positions, classes]`` (see
       ``class_axis``): fewer than ``top_k`` classes come before the label's. Of equal scores the lower class comes
@@ -60,10 +60,8 @@ class Accuracy(OfTask[Value]):
     shares its confusion matrix; each of several labels counts separately, as in torchmetrics (scikit-learn's accuracy
     of whole rows is `ExactMatch`). The accuracy of a single class is its recall.
 
-    Elsewhere: `CategoricalAccuracy`, `SparseCategoricalAccuracy`, `TopKAccuracy`.
-
     Args:
-        top_k: how many of the highest scores may hold the label, at least 1.
+        top_k: the label must be among this number of the highest scores, at least 1.
         threshold: probability in [0, 1] above which a single score means class 1.
         task: as for `LogLoss`.
         num_classes: as for `LogLoss`.
@@ -75,10 +73,22 @@ class Accuracy(OfTask[Value]):
         class_axis: as for `Precision`.
 
     Examples:
+        >>> metric = Accuracy()
+        >>> metric.add([0.1, 0.4, 0.35, 0.8], [0, 0, 1, 1])
+        >>> metric.compute()
+        0.75
         >>> metric = Accuracy(top_k=2)
         >>> metric.add([[0.5, 0.25, 0.25], [0.5, 0.25, 0.25]], [1, 2])
         >>> metric.compute()
         0.5
+        >>> metric = Accuracy(task="multiclass", num_classes=3, average=None)
+        >>> metric.add([0, 1, 2, 1], [0, 1, 2, 2])
+        >>> metric.compute().tolist()
+        [1.0, 1.0, 0.5]
+        >>> metric = Accuracy(task="multilabel", num_labels=2)
+        >>> metric.add([[0.75, 0.25], [0.75, 0.75]], [[1, 1], [1, 1]])
+        >>> metric.compute()
+        0.75
     """
 
     class_axis: int | None
@@ -182,22 +192,18 @@ def _rows(batch: Batch, task: Task) -> Any:
 
 
 class ExactMatch(OfTask[float]):
-    """Share of samples all of whose labels are predicted correctly; subset accuracy.
+    """Share of samples whose labels are all predicted correctly; subset accuracy.
 
     Formula: ``sum(w * [all labels of the row correct]) / sum(w)`` over the rows. ``add(prediction, label)`` takes
     probabilities, or 0 and 1, ``[n, num_labels]`` with labels 0 or 1 of the same shape; weight and mask have one entry
     per row. Undefined without samples.
-
-    Source: Ghamrawi and McCallum, "Collective multi-label classification", CIKM 2005, section 5.
-
-    Elsewhere: `SubsetAccuracy`.
 
     Args:
         task: ``"multilabel"``.
         num_labels: the number of labels of a sample.
         threshold: probability in [0, 1] above which a label is predicted.
         from_logits: predictions are logits: their sigmoid is compared with the threshold.
-        ignore_index: labels of this value are skipped; a row without any other does not count.
+        ignore_index: labels of this value are skipped; a row with no other labels does not count.
 
     Examples:
         >>> metric = ExactMatch(num_labels=2)

@@ -18,15 +18,10 @@ __all__ = ["BalancedAccuracy", "CohenKappa", "ConfusionMatrix", "HammingLoss", "
 class ConfusionMatrix(ConfusionMetric[np.ndarray]):
     """How often each class was predicted for each true class.
 
-    Formula: entry (i, j) counts the samples of class i that were predicted as class j: rows true, columns predicted,
-    ``[classes, classes]``. For multilabel, one matrix per label, ``[labels, 2, 2]``, as in scikit-learn's
-    ``multilabel_confusion_matrix``. int64, with weights float64. An empty row, column or matrix has no shares:
-    undefined, where scikit-learn has 0 (``zero_division=0``).
-
-    Source: Stehman, "Selecting and interpreting measures of thematic classification accuracy", Remote Sensing of
-    Environment 62 (1997).
-
-    Elsewhere: `confusion_matrix`, `multilabel_confusion_matrix`.
+    Formula: ``n[i, j] = sum(w * [y = i] * [p = j])``, the samples of class i that were predicted as class j: rows true,
+    columns predicted, ``[classes, classes]``. For multilabel, one matrix per label, ``[labels, 2, 2]``, as in
+    scikit-learn's ``multilabel_confusion_matrix``. int64; with weights, float64. The shares of an empty row, column or
+    matrix are undefined; scikit-learn returns 0 (``zero_division=0``).
 
     Args:
         normalize: ``"true"``: shares of each row; ``"pred"``: of each column; ``"all"``: of all samples; None: counts.
@@ -51,15 +46,11 @@ class ConfusionMatrix(ConfusionMetric[np.ndarray]):
 
 
 class BalancedAccuracy(ConfusionMetric[float]):
-    """Mean recall of the classes: accuracy in which every class weighs the same.
+    """Mean recall of the classes: accuracy in which every class has the same weight.
 
     Formula: see `fleetmetrics.formulas.balanced_accuracy`; as in scikit-learn, classes that are never true are left
-    out. The binary task has two classes; for multilabel, the mean of the labels' balanced accuracies. Undefined without
-    samples, and if ``adjusted`` where only one class is true.
-
-    Source: Brodersen et al., "The balanced accuracy and its posterior distribution", ICPR 2010.
-
-    Elsewhere: `balanced_accuracy_score`.
+    out. The binary task has two classes; for multilabel, the value is the mean of the labels' balanced accuracies.
+    Undefined without samples, and with ``adjusted`` if only one class is true.
 
     Args:
         adjusted: rescale so that chance is 0 and a perfect prediction 1.
@@ -86,16 +77,11 @@ class CohenKappa(ConfusionMetric[float]):
     """Agreement of prediction and label beyond chance, for two classes or more.
 
     Formula: see `fleetmetrics.formulas.cohen_kappa`. With ``weights``, the distance of two classes is that of their
-    numbers, whether or not those in between occur (scikit-learn with ``labels=range(num_classes)``). Undefined without
-    samples, and where a single class is all that is true and predicted.
-
-    Source: Cohen, "A coefficient of agreement for nominal scales", Educational and Psychological Measurement 20 (1960);
-    "Weighted kappa", Psychological Bulletin 70 (1968).
-
-    Elsewhere: `cohen_kappa_score`, `Kappa`.
+    numbers, even if the classes in between do not occur (as in scikit-learn with ``labels=range(num_classes)``).
+    Undefined without samples, and if all labels and predictions are of one class.
 
     Args:
-        weights: what confusing two classes costs: None: 1; ``"linear"``: their distance; ``"quadratic"``: its square.
+        weights: the cost of confusing two classes. None: 1; ``"linear"``: their distance; ``"quadratic"``: its square.
         **settings: as for `Precision`, without ``average``, ``top_k`` and ``num_labels``.
 
     Examples:
@@ -121,14 +107,8 @@ class MatthewsCorrelation(ConfusionMetric[float]):
     """Correlation of prediction and label: the phi coefficient, or Gorodkin's R_K for several classes.
 
     Formula: see `fleetmetrics.formulas.matthews_correlation`. For multilabel, the correlation over all labels together.
-    Undefined where only one class is true or only one is predicted (scikit-learn has 0: ``zero_division=0``), and
+    Undefined if only one class is true or only one is predicted (scikit-learn returns 0: ``zero_division=0``), and
     without samples. Otherwise like `Precision`, without ``average``.
-
-    Source: Matthews, "Comparison of the predicted and observed secondary structure of T4 phage lysozyme", Biochimica et
-    Biophysica Acta 405 (1975); Gorodkin, "Comparing two K-category assignments by a K-category correlation
-    coefficient", Computational Biology and Chemistry 28 (2004).
-
-    Elsewhere: `MatthewsCorrCoef`, `matthews_corrcoef`, `MCC`.
 
     Examples:
         >>> metric = MatthewsCorrelation()
@@ -144,13 +124,8 @@ class MatthewsCorrelation(ConfusionMetric[float]):
 class HammingLoss(ConfusionMetric[float]):
     """Share of wrong predictions, by sample and label; Hamming distance.
 
-    Formula: ``1 - accuracy``; for multilabel over all labels together, a sample counting once per label. Undefined
+    Formula: ``1 - accuracy``; for multilabel, over all labels together: a sample counts once per label. Undefined
     without samples. Otherwise like `Precision`, without ``average``.
-
-    Source: Schapire and Singer, "BoosTexter: a boosting-based system for text categorization", Machine Learning 39
-    (2000), section 2.
-
-    Elsewhere: `hamming_loss`, `HammingDistance`.
 
     Examples:
         >>> metric = HammingLoss(task="multilabel", num_labels=2)

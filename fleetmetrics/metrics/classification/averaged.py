@@ -40,13 +40,13 @@ class AveragedSettings(TaskSettings, total=False):
 
 
 class OneValue(TaskSettings, total=False):
-    """Those for one number."""
+    """Arguments of a metric whose value is one number."""
 
     average: Literal["auto", "binary", "micro", "macro", "weighted"]
 
 
 class ValueEach(TaskSettings, total=False):
-    """Those for a number of each class or label."""
+    """Arguments of a metric whose value has a number for each class or label."""
 
     average: Required[Literal["none"] | None]
 
@@ -57,8 +57,8 @@ class OfTask(Undefinable[Value]):
     task: Task
 
     @property
-    def cells(self) -> tuple[str, ...]:
-        """See `Metric.cells`; several labels have several matrices of the same samples."""
+    def _cells(self) -> tuple[str, ...]:
+        """See `Metric._cells`; several labels have several matrices of the same samples."""
         return () if self.task.kind == "multilabel" else tuple(self.states)
 
     def requirements_of(self, batch: Batch) -> tuple[str | Requirement, ...]:
@@ -75,7 +75,7 @@ class ConfusionMetric(OfTask[Value]):
     task: Task
 
     tasks: tuple[str, ...] = TASKS
-    #: With ``top_k`` what is predicted depends on the label: suits counts of each class, but not agreement.
+    #: With ``top_k`` the prediction depends on the label: this suits counts of each class, but not agreement.
     takes_top_k = False
 
     def __init__(
@@ -139,8 +139,8 @@ class Precision(_Averaged[Value]):
     Formula: ``tp / (tp + fp)`` per class, from one confusion matrix; averages as in scikit-learn, see
     `fleetmetrics.formulas.f_beta`. ``add(prediction, label)`` takes, by task:
 
-    - ``"binary"``: probabilities of class 1 of the label's shape or ``[n, 2]`` of both classes, where class 1 is
-      predicted above ``threshold``; or predicted classes, integers or bools; labels 0 or 1. ``[n, 1]`` equals ``[n]``;
+    - ``"binary"``: probabilities of class 1 of the label's shape or ``[n, 2]`` of both classes (class 1 is predicted
+      above ``threshold``), or predicted classes, integers or bools; labels 0 or 1. ``[n, 1]`` equals ``[n]``;
     - ``"multiclass"``: scores ``[n, num_classes]`` with labels ``[n]``, or of more axes, with one more than the label
       (see ``class_axis``): the class of the highest score is predicted, the lowest class if several tie (see
       ``top_k``); or predicted classes of the label's shape;
@@ -149,10 +149,6 @@ class Precision(_Averaged[Value]):
     Undefined for a class that was never predicted, and without samples; averages leave such a class out, or take
     ``zero_division`` for it.
 
-    Source: Manning, Raghavan and Schuetze, Introduction to Information Retrieval (2008), sections 8.3 and 13.6.
-
-    Elsewhere: `PPV`, `PositivePredictiveValue`.
-
     Args:
         task: ``"binary"``, ``"multiclass"`` or ``"multilabel"``; None: multiclass with ``num_classes``, multilabel with
             ``num_labels``, else binary.
@@ -160,16 +156,16 @@ class Precision(_Averaged[Value]):
         num_labels: the number of labels of a sample; with ``"multilabel"`` only.
         threshold: probability in [0, 1] above which class 1 is predicted; not for ``"multiclass"``.
         average: ``"micro"``, ``"macro"`` (the default), ``"weighted"``, or None (or ``"none"``) for a value per class
-            or label. Leave it out for the binary task, which is about class 1 alone.
+            or label. Leave it out for the binary task, whose value is that of class 1.
         from_logits: predictions are logits: their sigmoid is compared with the threshold; without effect on
             the highest of several scores.
-        ignore_index: samples (for ``"multilabel"``: single labels) with this label, or one of several in a list, do
-            not count, whatever their prediction; it may be any integer, negative or one of the classes. In a
-            collection, members without it count such labels or reject them.
+        ignore_index: samples (for ``"multilabel"``: single labels) with this label, or one of several in a list, do not
+            count, for any prediction. It may be any integer, negative or one of the classes. In a collection, members
+            without it count such labels or reject them.
         class_axis: the axis of the scores that holds the classes; None: the last. 1 for images ``[n, num_classes,
             height, width]`` with labels ``[n, height, width]``. Each position then counts as a sample, and weights and
-            masks are per row ``[n]`` or per position. Members of a collection are given the same scores: the axis that
-            one of them names holds for all.
+            masks are per row ``[n]`` or per position. Members of a collection get the same scores: the axis that one of
+            them names holds for all.
         top_k: a label among the ``top_k`` highest of the scores ``[n, num_classes]`` counts as predicted, otherwise
             the class of the highest score does; at least 1, more than 1 with ``"multiclass"`` only.
 
@@ -195,10 +191,7 @@ class Precision(_Averaged[Value]):
 class Recall(_Averaged[Value]):
     """Share of the samples of a class that were predicted as such; sensitivity, true positive rate, hit rate.
 
-    Formula: ``tp / (tp + fn)`` per class. Undefined for a class that is never true. Otherwise like `Precision`, source
-    included.
-
-    Elsewhere: `Sensitivity`, `TPR`, `TruePositiveRate`.
+    Formula: ``tp / (tp + fn)`` per class. Undefined for a class that is never true. Otherwise like `Precision`.
 
     Examples:
         >>> metric = Recall()
@@ -223,10 +216,6 @@ class Specificity(_Averaged[Value]):
     """Share of the samples outside a class that were not predicted as that class; selectivity, true negative rate.
 
     Formula: ``tn / (tn + fp)`` per class. Undefined for a class that is always true. Otherwise like `Precision`.
-
-    Source: Altman and Bland, "Diagnostic tests 1: sensitivity and specificity", BMJ 308 (1994).
-
-    Elsewhere: `Selectivity`, `TNR`, `TrueNegativeRate`.
 
     Examples:
         >>> metric = Specificity()
@@ -253,10 +242,8 @@ class FBeta(_Averaged[Value]):
     Formula: ``(1 + beta**2) * tp / ((1 + beta**2) * tp + beta**2 * fn + fp)`` per class. Undefined for a class that
     is neither true nor predicted.
 
-    Source: van Rijsbergen, Information Retrieval (1979), chapter 7; Chinchor, "MUC-4 evaluation metrics" (1992).
-
     Args:
-        beta: how many times as important recall is as precision, at least 0.
+        beta: the importance of recall relative to precision, at least 0.
         **settings: as for `Precision`.
 
     Examples:
@@ -293,11 +280,17 @@ class F1(_Averaged[Value]):
     """Harmonic mean of precision and recall; Dice coefficient.
 
     Formula: ``2 * tp / (2 * tp + fn + fp)`` per class. Undefined for a class that is neither true nor predicted.
-    Otherwise like `Precision`; source as for `FBeta`.
-
-    Elsewhere: `Dice`.
+    Otherwise like `Precision`.
 
     Examples:
+        >>> metric = F1()
+        >>> metric.add([0.1, 0.6, 0.7, 0.8], [0, 0, 1, 1])
+        >>> metric.compute()
+        0.8
+        >>> metric = F1(task="multiclass", num_classes=3, average=None)
+        >>> metric.add([0, 1, 2, 1], [0, 1, 2, 2])
+        >>> metric.compute().tolist()
+        [1.0, 0.6666666666666666, 0.6666666666666666]
         >>> metric = F1(task="multilabel", num_labels=2, average=None)
         >>> metric.add([[0.75, 0.25], [0.75, 0.75]], [[1, 1], [1, 1]])
         >>> metric.compute().tolist()
@@ -317,14 +310,10 @@ class F1(_Averaged[Value]):
 
 
 class Jaccard(_Averaged[Value]):
-    """Samples both of a class and predicted as such, among those that are either; intersection over union.
+    """Intersection over union of the samples of a class and the samples predicted as that class.
 
     Formula: ``tp / (tp + fp + fn)`` per class. Undefined for a class that is neither true nor predicted. Otherwise
     like `Precision`.
-
-    Source: Jaccard, "The distribution of the flora in the alpine zone", New Phytologist 11 (1912).
-
-    Elsewhere: `JaccardIndex`, `jaccard_score`, `IoU`, `MeanIoU`.
 
     Examples:
         >>> metric = Jaccard()
@@ -349,10 +338,8 @@ class StatScores(ConfusionMetric[np.ndarray]):
     """True positives, false positives, true negatives, false negatives and support, in this order.
 
     Formula: see `fleetmetrics.formulas.stat_scores`. An array ``[5]`` for the binary task (class 1) and ``"micro"``;
-    otherwise ``[classes, 5]`` or ``[labels, 5]``. int64, with weights float64; zeros without samples. Otherwise like
+    otherwise ``[classes, 5]`` or ``[labels, 5]``. int64; with weights, float64; zeros without samples. Otherwise like
     `Precision`.
-
-    Source: Fawcett, "An introduction to ROC analysis", Pattern Recognition Letters 27 (2006), section 2.
 
     Args:
         average: ``"micro"`` for the sums over classes or labels; None (the default, or ``"none"``) for a row each.

@@ -23,8 +23,9 @@ __all__ = ["HingeLoss", "LogLoss"]
 #: The lowest probability of a label, as in scikit-learn for float64: keeps the loss finite.
 LOWEST = float(np.finfo(np.float64).eps)
 
-#: How far from 1 the probabilities of all classes may add up, by whether they are float64 or less: they may have been
-#: computed in half that precision, float64 in float32 (the root of its rounding), others in bfloat16 (2**-8).
+#: The largest distance from 1 of the sum of the probabilities of all classes, for float64 and for narrower dtypes. They
+#: may have been computed in half that precision: float64 in float32 (the root of its rounding), others in bfloat16
+#: (2**-8).
 _ROUNDING = {True: 2.0**-11.5, False: 2.0**-7}
 
 
@@ -144,8 +145,7 @@ class LogLoss(_OfScores[Value]):
     """Mean negative log-likelihood of the labels, in nats (cross-entropy).
 
     Formula: ``-sum(w * ln(max(q, 2**-52))) / sum(w)``, where ``q`` is the probability given to the true label, ``p`` or
-    ``1 - p``; in float64 whatever the dtype of the inputs. For logits, ``ln(q)`` is computed directly and has no lower
-    bound.
+    ``1 - p``; in float64 for inputs of any dtype. For logits, ``ln(q)`` is computed directly and has no lower bound.
 
     ``add(prediction, label)`` takes, by task:
 
@@ -157,17 +157,13 @@ class LogLoss(_OfScores[Value]):
 
     Undefined without samples.
 
-    Source: Bishop, Pattern Recognition and Machine Learning (2006), equations 4.90 and 4.108.
-
-    Elsewhere: `BCE`, `BinaryCrossentropy`, `CategoricalCrossentropy`, `CrossEntropy`, `NLL`.
-
     Args:
         task: ``"binary"``, ``"multiclass"`` or ``"multilabel"``; None: multiclass with ``num_classes``, multilabel with
             ``num_labels``, multiclass with scores of three or more classes, else binary.
         num_classes: the number of classes, at least 2; with ``"multiclass"`` only. None: that of the scores.
         num_labels: the number of labels of a sample; with ``"multilabel"`` only.
-        average: of several labels: ``"macro"``, the mean of their losses; ``"micro"``, each label of each sample
-            counting once; or None (or ``"none"``), an array of their losses.
+        average: for several labels: ``"macro"``, the mean of their losses; ``"micro"``, in which each label of each
+            sample counts once; or None (or ``"none"``), an array of their losses.
         from_logits: predictions are logits: the sigmoid is applied, for several classes (and ``[n, 2]``) the softmax.
         ignore_index: samples (for ``"multilabel"``: single labels) with this label, or one of several in a list, do
             not count.
@@ -269,16 +265,11 @@ class HingeLoss(_OfScores[float]):
     """Mean hinge loss of decision values.
 
     Formula: ``sum(w * max(0, 1 - m)) / sum(w)``, where m is the margin: the decision value, negated for class 0; for
-    several classes the label's decision value less the highest of the others (Crammer and Singer).
+    several classes, the label's decision value minus the highest of the others (Crammer and Singer).
 
-    ``add(prediction, label)`` takes finite decision values: of the label's shape with labels 0 or 1 (not -1), or
-    ``[n, classes]`` with labels ``[n]``; from ``[n, 2]`` the decision value is the second less the first. Undefined
+    ``add(prediction, label)`` takes finite decision values: of the label's shape with labels 0 or 1 (not -1), or ``[n,
+    classes]`` with labels ``[n]``; for ``[n, 2]``, the decision value is the second column minus the first. Undefined
     without samples.
-
-    Source: Crammer and Singer, "On the algorithmic implementation of multiclass kernel-based vector machines", Journal
-    of Machine Learning Research 2 (2001).
-
-    Elsewhere: `hinge_loss`.
 
     Args:
         task: ``"binary"`` or ``"multiclass"``; None: as for `LogLoss`.

@@ -181,7 +181,7 @@ def _ignored(batch: Batch, ignore_index: Ignored) -> Any:
 
 
 def ignored_of(ignore_index: Any) -> Ignored:
-    """The argument ``ignore_index``: an integer, or several, of which one is as if it were given alone."""
+    """The argument ``ignore_index``: an integer, or several; a list of one equals the integer."""
     if ignore_index is None:
         return None
     listed = isinstance(ignore_index, (list, tuple, set, frozenset, range)) or np.ndim(ignore_index) == 1
@@ -216,8 +216,8 @@ def task_of(
 ) -> Task:
     """The task that the arguments of a classification metric describe.
 
-    ``num_classes`` means multiclass, ``num_labels`` multilabel, neither binary; ``task``, one of ``allowed``, states
-    it. ``by_shape``: the metric keeps nothing per class, so their number may be left to the scores of each batch.
+    ``num_classes`` means multiclass, ``num_labels`` multilabel, and neither means binary; ``task``, one of ``allowed``,
+    names it. ``by_shape``: the metric keeps nothing per class, so the scores of each batch may give their number.
     """
     if task is not None:
         choice_of("task", task, allowed)
@@ -320,7 +320,7 @@ def numbers(batch: Batch, task: Task) -> Any:
 def of_scores(batch: Batch, task: Task, function: Callable[..., Any]) -> Any:
     """``function(xp, scores, labels)``, an entry per sample, of scores ``[samples, classes]``.
 
-    The scores are those that were given, and 0 where the label is ignored, as is the label.
+    Scores and label are 0 where the label is ignored.
     """
     xp, flags = batch.xp, counted(batch, task)
 

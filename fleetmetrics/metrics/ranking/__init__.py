@@ -1,1 +1,1 @@
-"""Ranking metrics: how good the order is in which the answers to a query are given."""
+"""Ranking metrics: the quality of the order of the answers to a query."""

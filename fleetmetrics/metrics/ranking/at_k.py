@@ -19,13 +19,10 @@ __all__ = ["FBetaAtK", "FallOutAtK", "HitRate", "PrecisionAtK", "RPrecision", "R
 class HitRate(RankingMetric[Value]):
     """Share of queries with a relevant answer among the first k.
 
-    Formula: ``[some answer of relevance > 0 is among the first k]``, the mean over queries; where the k-th place is
-    tied, the probability over the orders of the tie. Undefined for a query without relevant answers.
+    Formula: ``[some answer of relevance > 0 is among the first k]``, the mean over queries; if the k-th place is tied,
+    the probability over the orders of the tie. Undefined for a query without relevant answers.
 
-    Source: Deshpande and Karypis, "Item-based top-N recommendation algorithms", ACM TOIS 22 (2004). Inputs and
-    arguments as for `DCG`, without ``gains``.
-
-    Elsewhere: `HitRatio`, `HR`.
+    Inputs and arguments as for `DCG`, without ``gains``.
 
     Examples:
         >>> metric = HitRate(k=2)
@@ -51,10 +48,8 @@ class HitRate(RankingMetric[Value]):
 class PrecisionAtK(RankingMetric[Value]):
     """Share of relevant answers among the first k, the mean over queries.
 
-    Formula: ``|relevant among the first k| / k``, also for a query with fewer answers; without k, the number of
-    answers. Source, inputs and arguments as for `MAP`.
-
-    Elsewhere: `RetrievalPrecision`.
+    Formula: ``|relevant among the first k| / k``, even for a query with fewer answers; without k, the divisor is the
+    number of answers. Inputs and arguments as for `MAP`.
 
     Examples:
         >>> metric = PrecisionAtK(k=2)
@@ -81,9 +76,7 @@ class RecallAtK(RankingMetric[Value]):
     """Share of the relevant answers that are among the first k, the mean over queries.
 
     Formula: ``|relevant among the first k| / R``, where R answers are relevant. Undefined for a query without relevant
-    answers. Source, inputs and arguments as for `MAP`.
-
-    Elsewhere: `RetrievalRecall`.
+    answers. Inputs and arguments as for `MAP`.
 
     Examples:
         >>> metric = RecallAtK(k=1)
@@ -107,15 +100,12 @@ class RecallAtK(RankingMetric[Value]):
 
 
 class FallOutAtK(RankingMetric[Value]):
-    """Share of the irrelevant answers that are among the first k, the mean over queries: the lower, the better.
+    """Share of the irrelevant answers that are among the first k, the mean over queries; lower is better.
 
     Formula: ``|irrelevant among the first k| / N``, where N answers have a relevance of 0. Undefined for a query with
     relevant answers only.
 
-    Source: van Rijsbergen, Information Retrieval (1979), chapter 7. Inputs and arguments as for `DCG`, without
-    ``gains``.
-
-    Elsewhere: `RetrievalFallOut`.
+    Inputs and arguments as for `DCG`, without ``gains``.
 
     Examples:
         >>> metric = FallOutAtK(k=2)
@@ -147,11 +137,10 @@ class FBetaAtK(RankingMetric[Value]):
     Formula: ``(1 + beta**2) * |relevant among the first k| / (beta**2 * R + k)``, where R answers are relevant.
     Undefined for a query without relevant answers.
 
-    Source: van Rijsbergen, Information Retrieval (1979), chapter 7. Inputs and further arguments as for `DCG`, without
-    ``gains``.
+    Inputs and further arguments as for `DCG`, without ``gains``.
 
     Args:
-        beta: how many times as important recall is as precision, above 0.
+        beta: the importance of recall relative to precision, above 0.
 
     Examples:
         >>> metric = FBetaAtK(k=2)
@@ -185,12 +174,10 @@ class FBetaAtK(RankingMetric[Value]):
 
 
 class RPrecision(QueryMetric[float]):
-    """Precision at R, where R is how many relevant answers a query has; the mean over queries.
+    """Precision at R, the number of relevant answers of a query; the mean over queries.
 
-    Formula: ``|relevant among the first R| / R``. Undefined for a query without relevant answers. Source, inputs and
-    arguments as for `MAP`, without ``k``.
-
-    Elsewhere: `RetrievalRPrecision`.
+    Formula: ``|relevant among the first R| / R``. Undefined for a query without relevant answers. Inputs and arguments
+    as for `MAP`, without ``k``.
 
     Examples:
         >>> metric = RPrecision()

@@ -51,16 +51,12 @@ class DCG(RankingMetric[Value]):
 
     ``add(prediction, label, query=)`` takes scores and relevances (from 0 to 1e280; with exponential gains at most
     1000) of equal shape, and the query of each answer: integers or strings. The answers to a query may come in any
-    batch and on any worker. A query counts for the mean weight of its answers. Undefined without samples.
+    batch and on any worker. A query has the mean weight of its answers. Undefined without samples.
 
     Every worker keeps its own samples; rank 0 reads those of all workers query by query and never holds them all.
 
-    Source: Jaervelin and Kekaelaeinen, "Cumulated gain-based evaluation of IR techniques", ACM TOIS 20 (2002); ties:
-    McSherry and Najork, "Computing information retrieval performance measures efficiently in the presence of tied
-    scores", ECIR 2008.
-
     Args:
-        k: how many answers count, at least 1; None: all. For a sequence of them the value is a dict by k.
+        k: the number of answers that count, at least 1; None: all. For a sequence, the value is a dict by k.
         by: the argument of ``add`` that names the query of an answer.
         gains: "linear", the relevance as in scikit-learn, or "exponential", ``2**relevance - 1``.
         zero_division: the value of an undefined query, without a warning; nan: it is left out, with a warning.
@@ -98,14 +94,16 @@ class DCG(RankingMetric[Value]):
 
 
 class NDCG(DCG[Value]):
-    """Normalized discounted cumulative gain: `DCG` over the highest that any order of the answers would have.
+    """Normalized discounted cumulative gain: `DCG` divided by the highest DCG of any order of the answers.
 
     Formula: ``DCG@k / IDCG@k`` for each query, then the mean over queries; scikit-learn's ``ndcg_score`` with
-    ``ignore_ties=False``. Undefined for a query without relevant answers. Inputs, arguments and source as for `DCG`.
-
-    Elsewhere: `NormalizedDCG`, `NormalizedDiscountedCumulativeGain`, `RetrievalNormalizedDCG`.
+    ``ignore_ties=False``. Undefined for a query without relevant answers. Inputs and arguments as for `DCG`.
 
     Examples:
+        >>> metric = NDCG()
+        >>> metric.add([0.9, 0.1, 0.5, 0.2, 0.7], [1, 0, 0, 1, 0], query=[7, 7, 7, 8, 8])
+        >>> metric.compute()
+        0.8154648767857288
         >>> metric = NDCG(k=[1, 3])
         >>> metric.add([0.9, 0.1, 0.5], [2, 4, 0], query=["shoes", "shoes", "shoes"])
         >>> metric.compute()
@@ -134,10 +132,7 @@ class MRR(RankingMetric[Value]):
     Formula: ``1 / place of the first answer with relevance > 0``, 0 if it comes after the k-th; if it is tied, the mean
     over the orders of the tie. Undefined for a query without relevant answers.
 
-    Source: Voorhees, "The TREC-8 question answering track report", TREC 1999. Inputs and arguments as for `DCG`,
-    without ``gains``.
-
-    Elsewhere: `MeanReciprocalRank`, `ReciprocalRank`, `RetrievalMRR`.
+    Inputs and arguments as for `DCG`, without ``gains``.
 
     Examples:
         >>> metric = MRR()
@@ -164,13 +159,10 @@ class MAP(RankingMetric[Value]):
     """Mean average precision over queries.
 
     Formula: ``sum_i precision_i * [i is relevant] / min(R, k)`` over the places i = 1, ..., k, where R answers are
-    relevant. Undefined for a query without relevant answers. torchmetrics divides by the relevant answers found among
-    the first k, which rewards a ranking for missing some.
+    relevant. Undefined for a query without relevant answers. torchmetrics divides by the number of relevant answers
+    among the first k, which rewards a ranking that misses some.
 
-    Source: Manning, Raghavan and Schuetze, Introduction to Information Retrieval (2008), section 8.4. Inputs and
-    arguments as for `DCG`, without ``gains``.
-
-    Elsewhere: `MeanAveragePrecision`, `RetrievalMAP`.
+    Inputs and arguments as for `DCG`, without ``gains``.
 
     Examples:
         >>> metric = MAP()

@@ -62,7 +62,7 @@ class QueryMetric(Undefinable[Value], GroupedMetric[Value]):
     requirements: tuple[str | Requirement, ...] = ("finite_prediction", _RELEVANCE)
     #: Its name in warnings.
     title = ""
-    #: For warnings: which queries have no value, and the reason if no query has one.
+    #: For warnings: which queries have no value, and the reason if all have none.
     undefined_for = "to which nothing is relevant"
     all_undefined = "no query has a relevant answer"
     k: int | Sequence[int] | None = None

@@ -1,1 +1,1 @@
-"""Regression metrics: how far predictions are from labels."""
+"""Regression metrics: the distance between predictions and labels."""

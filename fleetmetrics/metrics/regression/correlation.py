@@ -41,17 +41,13 @@ _LABEL_MOMENTS = Declared("label_moments", (4,), "float64", "moments", statistic
 class R2Score(OfNumbers[float]):
     """R2, the coefficient of determination: the share of the labels' variance that the predictions account for.
 
-    Formula: ``R2 = 1 - sum(w * (y - p)**2) / sum(w * (y - mean(y))**2)``; adjusted for k regressors
-    ``1 - (1 - R2) * (n - 1) / (n - k - 1)``, where n is the number of samples, whatever their weights. Computed in
-    float64 and merged by pairwise formulas: stays accurate where labels are large compared with their spread.
+    Formula: ``R2 = 1 - sum(w * (y - p)**2) / sum(w * (y - mean(y))**2)``; adjusted for k regressors ``1 - (1 - R2) * (n
+    - 1) / (n - k - 1)``, where n is the number of samples, without their weights. It is computed in float64 and merged
+    by pairwise formulas, and stays accurate if labels are large compared with their spread.
 
     Inputs as for `MeanAbsoluteError`. Undefined if all labels are equal (up to rounding), without samples, or with at
-    most ``adjusted + 1`` samples. Squared deviations below 2.2e-308, where float64 has few digits, come with
+    most ``adjusted + 1`` samples. Squared deviations below 2.2e-308, where float64 has few digits, raise
     `UndefinedMetricWarning`.
-
-    Source: Kvalseth, "Cautionary note about R2", The American Statistician 39 (1985).
-
-    Elsewhere: `R2`, `RSquared`.
 
     Args:
         adjusted: the number of independent regressors to adjust for, at least 0; 0: no adjustment.
@@ -79,14 +75,10 @@ class R2Score(OfNumbers[float]):
 
 
 class ExplainedVariance(OfNumbers[float]):
-    """Share of the labels' variance that is not variance of the errors: `R2Score` that forgives a constant bias.
+    """Share of the labels' variance that is not variance of the errors: an `R2Score` that ignores a constant bias.
 
     Formula: ``1 - var(y - p) / var(y)`` with weighted variances. Inputs and precision as for `R2Score`. Undefined if
     all labels are equal (up to rounding), or without samples.
-
-    Source: Achen, "What does 'explained variance' explain?", Political Analysis 2 (1990).
-
-    Elsewhere: `explained_variance_score`.
 
     Examples:
         >>> metric = ExplainedVariance()
@@ -110,11 +102,6 @@ class PearsonCorrelation(OfNumbers[float]):
 
     Formula: ``cov(p, y) / sqrt(var(p) * var(y))``, all weighted. Inputs and precision as for `R2Score`. Undefined if
     all predictions, or all labels, are equal (up to rounding), or without samples.
-
-    Source: Rodgers and Nicewander, "Thirteen ways to look at the correlation coefficient", The American Statistician 42
-    (1988).
-
-    Elsewhere: `PearsonCorrCoef`, `pearsonr`.
 
     Examples:
         >>> metric = PearsonCorrelation()

@@ -29,18 +29,14 @@ def _shortfall(batch: Batch, column: int | None, over: bool) -> Any:
 
 
 class QuantileLoss(OfNumbers[Value]):
-    """Quantile (pinball) loss, of predictions of one quantile or of several.
+    """Quantile (pinball) loss of predictions of one or several quantiles.
 
-    Formula: ``sum(w * max(q * (y - p), (1 - q) * (p - y))) / sum(w)`` for the quantile q, in float64 whatever the dtype
-    of the inputs.
+    Formula: ``sum(w * max(q * (y - p), (1 - q) * (p - y))) / sum(w)`` for the quantile q, in float64 for inputs of any
+    dtype.
 
     With one quantile, inputs are as for `MeanAbsoluteError` and the value is a number. With a sequence of k quantiles,
-    ``add(prediction, label)`` takes predictions ``[n, k]``, a column for each, and labels ``[n]``; the value is an
-    array ``[k]``. Undefined without samples.
-
-    Source: Koenker and Bassett, "Regression quantiles", Econometrica 46 (1978).
-
-    Elsewhere: `mean_pinball_loss`, `PinballLoss`.
+    ``add(prediction, label)`` takes predictions ``[n, k]``, one column per quantile, and labels ``[n]``; the value is
+    an array ``[k]``. Undefined without samples.
 
     Args:
         quantile: a number in [0, 1], or a sequence of them.
@@ -126,7 +122,7 @@ def _domain(power: float) -> tuple[str | Requirement, ...]:
     return (_POSITIVE["prediction"], _NOT_NEGATIVE if power < 2 else _POSITIVE["label"])
 
 
-#: This close to a ratio of 1, `_TERMS` terms of the series are good to a bit or two; elsewhere the definition is used.
+#: This close to a ratio of 1, `_TERMS` terms of the series are accurate to a bit or two; elsewhere use the definition.
 _NEAR, _TERMS = 0.05, 12
 
 
@@ -174,10 +170,6 @@ class TweedieDeviance(OfNumbers[float]):
     | 0 | any | any |
     | from 1 to below 2 | above 0 | at least 0 |
     | at least 2 | above 0 | above 0 |
-
-    Source: Jorgensen, The Theory of Dispersion Models (1997), chapter 4.
-
-    Elsewhere: `TweedieDevianceScore`, `mean_tweedie_deviance`, `mean_poisson_deviance`, `mean_gamma_deviance`.
 
     Args:
         power: at most 0, or at least 1; no such distribution exists in between.

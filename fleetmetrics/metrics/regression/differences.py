@@ -114,15 +114,10 @@ SQUARED_ERROR = Declared("squared_error", dtype="float64", statistic=_squared_er
 class MeanAbsoluteError(OfNumbers[float]):
     """Mean absolute error.
 
-    Formula: ``sum(w * |p - y|) / sum(w)``, in float64 whatever the dtype of the inputs.
+    Formula: ``sum(w * |p - y|) / sum(w)``, in float64 for inputs of any dtype.
 
     ``add(prediction, label)`` takes numbers of equal shape (``[n, 1]`` equals ``[n]``); every element of a matrix
     counts. Undefined without samples.
-
-    Source: Willmott and Matsuura, "Advantages of the mean absolute error (MAE) over the root mean square error (RMSE)",
-    Climate Research 30 (2005).
-
-    Elsewhere: `MAE`, `mean_absolute_error`.
 
     Examples:
         >>> metric = MeanAbsoluteError()
@@ -141,12 +136,7 @@ class MeanSquaredError(OfNumbers[float]):
     """Mean squared error.
 
     Formula: ``sum(w * (p - y)**2) / sum(w)``. Inputs as for `MeanAbsoluteError`. Squares below 2.2e-308, where float64
-    has few digits, come with `UndefinedMetricWarning`.
-
-    Source: Gneiting, "Making and evaluating point forecasts", Journal of the American Statistical Association 106
-    (2011).
-
-    Elsewhere: `MSE`, `mean_squared_error`.
+    has few digits, cause an `UndefinedMetricWarning`.
 
     Examples:
         >>> metric = MeanSquaredError()
@@ -164,10 +154,8 @@ class MeanSquaredError(OfNumbers[float]):
 class RootMeanSquaredError(MeanSquaredError):
     """Root mean squared error: the square root of `MeanSquaredError`, in the unit of the label.
 
-    Formula: ``sqrt(sum(w * (p - y)**2) / sum(w))``: the root of the global mean, not a mean of roots. Inputs and source
-    as for `MeanSquaredError`.
-
-    Elsewhere: `RMSE`, `root_mean_squared_error`.
+    Formula: ``sqrt(sum(w * (p - y)**2) / sum(w))``: the root of the global mean, not a mean of roots. Inputs as for
+    `MeanSquaredError`.
 
     Examples:
         >>> metric = RootMeanSquaredError()
@@ -184,11 +172,6 @@ class MeanSquaredLogError(OfNumbers[float]):
     """Mean squared logarithmic error: for labels that span orders of magnitude.
 
     Formula: ``sum(w * (ln(1 + p) - ln(1 + y))**2) / sum(w)``. Inputs as for `MeanAbsoluteError`, all above -1.
-
-    Source: Tofallis, "A better measure of relative prediction accuracy for model selection and model estimation",
-    Journal of the Operational Research Society 66 (2015), without the shift by 1.
-
-    Elsewhere: `mean_squared_log_error`, `MeanSquaredLogarithmicError`, `MSLE`.
 
     Examples:
         >>> metric = MeanSquaredLogError()
@@ -211,9 +194,7 @@ class RootMeanSquaredLogError(MeanSquaredLogError):
     """Root mean squared logarithmic error: the square root of `MeanSquaredLogError`.
 
     Formula: ``sqrt(sum(w * (ln(1 + p) - ln(1 + y))**2) / sum(w))``: the root of the global mean, not a mean of roots.
-    Inputs and source as for `MeanSquaredLogError`.
-
-    Elsewhere: `root_mean_squared_log_error`, `RMSLE`.
+    Inputs as for `MeanSquaredLogError`.
 
     Examples:
         >>> metric = RootMeanSquaredLogError()
@@ -227,12 +208,9 @@ class RootMeanSquaredLogError(MeanSquaredLogError):
 
 
 class MeanBias(OfNumbers[float]):
-    """Mean signed error: above 0 where predictions are too high.
+    """Mean signed error: above 0 if predictions are too high.
 
     Formula: ``sum(w * (p - y)) / sum(w)``. Inputs as for `MeanAbsoluteError`.
-
-    Source: Willmott, "Some comments on the evaluation of model performance", Bulletin of the American Meteorological
-    Society 63 (1982).
 
     Examples:
         >>> metric = MeanBias()
@@ -247,14 +225,9 @@ class MeanBias(OfNumbers[float]):
 
 
 class LogCoshError(OfNumbers[float]):
-    """Mean logarithm of the hyperbolic cosine of the error: squared where it is small, absolute where it is large.
+    """Mean logarithm of the hyperbolic cosine of the error: quadratic for small errors, linear for large ones.
 
     Formula: ``sum(w * ln(cosh(p - y))) / sum(w)``, without overflow. Inputs as for `MeanAbsoluteError`.
-
-    Source: Saleh and Saleh, "Statistical properties of the log-cosh loss function used in machine learning" (2022),
-    arXiv:2208.04564.
-
-    Elsewhere: `LogCosh`.
 
     Examples:
         >>> metric = LogCoshError()
@@ -274,10 +247,6 @@ class MaxError(OfNumbers[float]):
 
     Formula: ``max(|p - y|)`` over the samples of positive weight; the size of a weight does not matter. Inputs as for
     `MeanAbsoluteError`.
-
-    Source: Cheney, Introduction to Approximation Theory (1966), chapter 1: the uniform norm.
-
-    Elsewhere: `max_error`.
 
     Examples:
         >>> metric = MaxError()

@@ -40,26 +40,21 @@ class _OfAllSamples(OfNumbers[float], RecordMetric[float]):
 
 
 def _in_order(batch: Batch, given: Any, floats: Any) -> Any:
-    """What is compared: integers stay integers, since float64 is inexact beyond 2**53."""
+    """The values to compare: integers stay integers, since float64 is inexact beyond 2**53."""
     return floats if batch.xp.kind(given) == "f" else batch.xp.cast(given, "int64")
 
 
 class SpearmanCorrelation(_OfAllSamples):
     """Spearman's rank correlation of predictions and labels, in [-1, 1].
 
-    Formula: Pearson's coefficient of the ranks among the samples of all workers; equal values share their mean rank. A
-    sample of weight w counts as w samples of weight 1: its rank is the weight below it plus half the weight tied with
-    it, its own included.
+    Formula: ``cov(r, s) / sqrt(var(r) * var(s))``, Pearson's coefficient of the ranks r of the predictions and s of the
+    labels among the samples of all workers; equal values share their mean rank. A sample of weight w counts as w
+    samples of weight 1: its rank is the weight below it plus half the weight tied with it, its own included.
 
     ``add(prediction, label)`` takes numbers of equal shape (``[n, 1]`` equals ``[n]``); every element of a matrix
     counts. Integers of any size are compared exactly, unless some batches hold floats: then all are compared as
-    float64. Every sample is kept, and one worker sees them all when the value is computed. Undefined if all
-    predictions, or all labels, are equal, or without samples.
-
-    Source: Spearman, "The proof and measurement of association between two things", American Journal of Psychology 15
-    (1904); Kendall, Rank Correlation Methods (1948), chapter 3, for ties.
-
-    Elsewhere: `SpearmanCorrCoef`, `spearmanr`.
+    float64. Every sample is kept, and ``compute`` brings all of them to one worker. Undefined if all predictions, or
+    all labels, are equal, or without samples.
 
     Examples:
         >>> metric = SpearmanCorrelation()
@@ -96,16 +91,11 @@ class KendallCorrelation(_OfPairs):
 
     Formula: ``(C - D) / sqrt(P * Y)`` over the pairs of samples of all workers: C are concordant (one sample has both
     the higher prediction and the higher label), D discordant (one has the higher prediction, the other the higher
-    label), P have different predictions and Y different labels. A pair counts for the product of its weights: a sample
-    of weight w counts as w samples of weight 1.
+    label), P have different predictions and Y different labels. A pair has the product of its two weights: a sample of
+    weight w counts as w samples of weight 1.
 
     Inputs and storage as for `SpearmanCorrelation`; takes O(n log n). Undefined if all predictions, or all labels, are
     equal, or without samples.
-
-    Source: Kendall, "The treatment of ties in ranking problems", Biometrika 33 (1945); Knight, "A computer method for
-    calculating Kendall's tau with ungrouped data", Journal of the American Statistical Association 61 (1966).
-
-    Elsewhere: `KendallRankCorrCoef`, `kendalltau`, `KendallTau`.
 
     Examples:
         >>> metric = KendallCorrelation()
@@ -127,9 +117,6 @@ class XAUC(_OfPairs):
 
     Inputs and storage as for `SpearmanCorrelation`; takes O(n log n). Labels are numbers such as watch times. Undefined
     if all labels are equal, or without samples.
-
-    Source: Zhan et al., "Deconfounding duration bias in watch-time prediction for video recommendation", KDD 2022; ties
-    as in Harrell et al., "Evaluating the yield of medical tests", JAMA 247 (1982).
 
     Examples:
         >>> metric = XAUC()

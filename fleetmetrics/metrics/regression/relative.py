@@ -41,11 +41,6 @@ class MeanAbsolutePercentageError(OfNumbers[float]):
     Formula: ``sum(w * |p - y| / max(|y|, 2**-52)) / sum(w)``: as in scikit-learn, a label of 0 makes it huge rather
     than undefined. Inputs as for `MeanAbsoluteError`.
 
-    Source: Hyndman and Koehler, "Another look at measures of forecast accuracy", International Journal of Forecasting
-    22 (2006), section 2.2.
-
-    Elsewhere: `mean_absolute_percentage_error`, `MAPE`.
-
     Examples:
         >>> metric = MeanAbsolutePercentageError()
         >>> metric.add([3.0, -1.0], [4.0, -2.0])
@@ -65,10 +60,8 @@ class MeanAbsolutePercentageError(OfNumbers[float]):
 class SymmetricMeanAbsolutePercentageError(OfNumbers[float]):
     """Symmetric mean absolute percentage error, as a fraction in [0, 2].
 
-    Formula: ``sum(w * 2 * |p - y| / (|p| + |y|)) / sum(w)``, where 0 / 0 is 0. Inputs and source as for
+    Formula: ``sum(w * 2 * |p - y| / (|p| + |y|)) / sum(w)``, where 0 / 0 is 0. Inputs as for
     `MeanAbsolutePercentageError`.
-
-    Elsewhere: `SMAPE`.
 
     Examples:
         >>> metric = SymmetricMeanAbsolutePercentageError()
@@ -84,14 +77,10 @@ class SymmetricMeanAbsolutePercentageError(OfNumbers[float]):
 
 
 class WeightedMeanAbsolutePercentageError(OfNumbers[float]):
-    """Weighted mean absolute percentage error: each label weighs as much as it is large.
+    """Weighted mean absolute percentage error: the weight of each label is its absolute value.
 
     Formula: ``sum(w * |p - y|) / sum(w * |y|)``, a fraction. Inputs as for `MeanAbsoluteError`. Undefined if all labels
     are 0, or without samples.
-
-    Source: Kolassa and Schuetz, "Advantages of the MAD/Mean ratio over the MAPE", Foresight 6 (2007).
-
-    Elsewhere: `WMAPE`.
 
     Examples:
         >>> metric = WeightedMeanAbsolutePercentageError()

@@ -217,7 +217,7 @@ def test_average_precision_does_not_depend_on_the_order_of_the_samples():
         assert plain(AveragePrecision.calculate(np.full([4, 1], 0.5), np.eye(4)[:, [place]])) == 25.0
 
 
-def test_average_precision_leaves_out_what_is_ignored():
+def test_average_precision_leaves_out_ignored_samples():
     score, target = properties()[0], with_ignored(properties()[1])
     expected = [100 * average_precision_score(t[t != -1], s[t != -1]) for s, t in zip(score.T, target.T)]
     assert plain(AveragePrecision.calculate(score, target, None)) == close(expected)
@@ -225,7 +225,7 @@ def test_average_precision_leaves_out_what_is_ignored():
 
 
 @pytest.mark.parametrize("dtype", ["float16", "int64"])
-def test_average_precision_is_float64_whatever_the_scores(dtype):
+def test_average_precision_is_float64_for_scores_of_any_dtype(dtype):
     score, target = properties()
     score = (score * 8).astype(dtype)
     expected = 100 * average_precision_score(target, score.astype(np.float64), average=None)
@@ -354,7 +354,7 @@ def test_what_mmpretrain_asserts_is_an_assertion(arguments, message):
 
 
 @pytest.mark.parametrize("value", ["ab", {}, None, 1, 0.5])
-def test_what_is_no_array_is_a_type_error_in_mmpretrains_words(value):
+def test_an_argument_that_is_not_an_array_is_a_type_error_in_mmpretrains_words(value):
     words = "must be type of torch.tensor or np.ndarray or sequence but get|is not an available argument"
     for arguments in ((value, [[1]]), ([[1]], value), (value, [[1]], True, True, None, None, None, 2)):
         with pytest.raises(TypeError, match=words):
@@ -409,7 +409,7 @@ def test_more_than_the_classes_is_an_error():
 def test_bad_data_samples_name_the_entry(metric, sample, message):
     with pytest.raises(InvalidInputError, match=message):
         metric.process(None, [{"pred_score": [0.5, 0.5], "gt_label": 1}, sample])
-    assert metric.results == []  # nothing of a bad batch is kept
+    assert metric.results == []  # none of a bad batch is kept
 
 
 # -- predicted labels ------------------------------------------------------------------------------------
@@ -417,7 +417,7 @@ def test_bad_data_samples_name_the_entry(metric, sample, message):
 
 @pytest.mark.parametrize("truth", ["gt_score", "gt_label"])
 @pytest.mark.parametrize("settings", [{}, {"thr": 0.0}, {"topk": 1}, {"average": None}])
-def test_predicted_labels_stand_for_the_classes_whatever_the_threshold_is(truth, settings):
+def test_predicted_labels_mean_classes_at_any_threshold(truth, settings):
     score, target = properties()
     pred = [np.flatnonzero(row >= 0.5) for row in score]
     known = {"gt_score": target} if truth == "gt_score" else {"gt_label": [np.flatnonzero(row) for row in target]}

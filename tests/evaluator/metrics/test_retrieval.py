@@ -319,4 +319,4 @@ def test_bad_values_name_the_argument_and_what_is_allowed(metric, arguments, mes
 def test_bad_data_samples_name_the_entry(metric, sample, message):
     with pytest.raises(InvalidInputError, match=message):
         metric.process(None, [{"pred_score": [0.5, 0.5], "gt_label": 1}, sample])
-    assert metric.results == []  # nothing of a bad batch is kept
+    assert metric.results == []  # none of a bad batch is kept

@@ -324,7 +324,7 @@ def test_more_than_the_classes_is_an_error_in_mmpretrains_words():
 
 @pytest.mark.parametrize("kind", [Accuracy, SingleLabelMetric])
 @pytest.mark.parametrize("value", ["abc", b"1", {}, None, 3, 0.5, np.float32(1), object()])
-def test_what_is_no_array_is_a_type_error_in_mmpretrains_words(kind, value):
+def test_an_argument_that_is_not_an_array_is_a_type_error_in_mmpretrains_words(kind, value):
     for arguments in ((value, [0]), ([[0.5, 0.5]], value)):
         with pytest.raises(TypeError, match=r"<class '.*'> is not an available argument."):
             kind.calculate(*arguments)
@@ -383,7 +383,7 @@ def test_bad_data_samples_name_the_entry():
             evaluate(Accuracy(), mixed)
 
 
-def test_nothing_of_a_bad_batch_is_kept():
+def test_no_sample_of_a_bad_batch_is_kept():
     for metric in (Accuracy(), SingleLabelMetric(num_classes=2)):
         with pytest.raises(InvalidInputError):
             metric.process(None, [{"pred_label": 1, "gt_label": 1}, {"pred_label": 1}])
