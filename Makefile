@@ -124,7 +124,7 @@ SUMMARY := import sys, xml.etree.ElementTree as tree; s = tree.parse(sys.argv[1]
 	print("%d failed, %d passed, %d skipped, %d errors in %.0fs" % (n["failures"], \
 	n["tests"] - n["failures"] - n["errors"] - n["skipped"], n["skipped"], n["errors"], float(s["time"])))
 
-.PHONY: help demo test test-ps test-cpu test-numpy test-engines fuzz mutations lint types package format docs compare evaluate names modes exactness bench-sync bench-gather bench-scale bench-files kills attacks bench-metrics bench-engines bench gpu \
+.PHONY: help demo test test-ps test-cpu test-numpy test-engines fuzz mutations lint types package format docs look compare evaluate names modes exactness bench-sync bench-gather bench-scale bench-files kills attacks bench-metrics bench-engines bench gpu \
 	clean clean-all
 
 help:  ## list the tasks
@@ -164,22 +164,23 @@ fuzz: $(CPU)/.ready $(FUZZER)/.ready  ## try FUZZ=5000 other bytes from a peer i
 		>build/fuzz/$$target.log 2>&1 || { tail -40 build/fuzz/$$target.log >&2; exit 1; }; \
 		grep "^Done" build/fuzz/$$target.log; done
 
-mutations: $(CPU)/.ready  ## break the package in more than 200 ways, in copies, and demand that the tests see each
+mutations: $(CPU)/.ready $(PS)/.ready  ## break the package in about 400 ways, in copies, and demand that the tests see each
 	@$(CPU)/bin/python tests/mutations/mutate.py $(ARGS)
 
-lint: $(DEV)/.ready  ## check style, format, and that nothing is newer than Python 3.8
+lint: $(DEV)/.ready  ## check style, format, English, and that nothing is newer than Python 3.8
 	@$(DEV)/bin/python -m ruff check .
 	@$(DEV)/bin/python -m ruff format --check .
 	@$(DEV)/bin/vermin --quiet --no-tips --target=3.8- --violations fleetmetrics setup.py
+	@$(DEV)/bin/python tests/prose.py
 
 types: $(DEV)/.ready  ## check the types with mypy, and with Basedpyright what editors see of usual code and of the package
 	@$(DEV)/bin/python -m mypy
 	@$(DEV)/bin/python -m mypy.stubtest fleetmetrics --concise --ignore-missing-stub --ignore-disjoint-bases \
 		--mypy-config-file pyproject.toml --allowlist tests/typing/stubtest.txt
-	@$(DEV)/bin/basedpyright -p tests/typing
+	@$(DEV)/bin/basedpyright -p tests/typing --pythonpath $(DEV)/bin/python
 	@$(DEV)/bin/python tests/typing/complete.py
 
-# $(call build,folder): the sdist and the wheel, the same bytes whenever and by whomever they are built
+# $(call build,folder): the sdist and the wheel, every build gives the same bytes
 define build
 	@mkdir -p $(1)
 	@$(DEV)/bin/python -m build --sdist --outdir $(1) . >$(1)/build.log 2>&1 || { cat $(1)/build.log >&2; exit 1; }
@@ -199,7 +200,7 @@ package: $(DEV)/.ready  ## build the sdist and the wheel into dist/, twice, and 
 	@for file in dist/*; do cmp $$file build/again/$${file##*/} || exit 1; done
 	@diff <(git ls-files | sort) <(tar -tzf dist/*.tar.gz | sed 's,^[^/]*/,,' | \
 		grep -Ev '(^|/)$$|^PKG-INFO$$|^setup.cfg$$|^fleetmetrics.egg-info/' | sort) || \
-		{ echo "error: the sdist (>) is not what git has (<); mend MANIFEST.in" >&2; exit 1; }
+		{ echo "error: the sdist (>) is not what git has (<); fix MANIFEST.in" >&2; exit 1; }
 	@$(DEV)/bin/validate-pyproject pyproject.toml
 	@$(DEV)/bin/zizmor --offline --quiet .github
 	@$(DEV)/bin/python -m twine check --strict dist/*
@@ -211,8 +212,12 @@ format: $(DEV)/.ready  ## put the code into the common format, and fix what Ruff
 	@$(DEV)/bin/python -m ruff format .
 
 docs: $(DEV)/.ready  ## build the site into site/, every warning an error
-	@$(DEV)/bin/python -m mkdocs build --quiet --strict
+	@$(DEV)/bin/python -m mkdocs build --strict
 	@echo "built site/index.html"
+
+look: docs  ## look at every page of the site in Chromium: nothing is too wide, and axe finds nothing in light and dark
+	@$(DEV)/bin/python -m pip install -qq $(PIP) --no-deps --upgrade --target build/axe axe-playwright-python==0.1.8
+	@$(DEV)/bin/python -m tests.look site build/axe/axe_playwright_python/axe.min.js $(ARGS)
 
 compare: $(PS)/.ready $(CPU)/.ready  ## print what fleet.metrics and fleetmetrics answer, side by side
 	@$(PS)/bin/python examples/comparison/compare.py
@@ -222,9 +227,10 @@ evaluate: $(PS)/.ready $(CPU)/.ready  ## evaluate on 3 workers in dynamic mode, 
 	$(call run-evaluate,$(PS),$(PS_PADDLE))
 	$(call run-evaluate,$(CPU),$(CPU_PADDLE))
 
-names: $(DEV)/.ready  ## write the list of public names, fleetmetrics/__init__.pyi, and the docs' catalogue, from the modules
+names: $(DEV)/.ready  ## write the list of public names, fleetmetrics/__init__.pyi, and the docs' catalogue and commands, from the modules
 	@$(DEV)/bin/python docs/scripts/names.py
 	@$(DEV)/bin/python docs/scripts/catalogue.py
+	@$(DEV)/bin/python docs/scripts/commands.py
 
 modes: $(PS)/.ready $(CPU)/.ready  ## write the docs' table of metrics and modes, by running both Paddle versions
 	@$(PS)/bin/python docs/scripts/modes.py
@@ -245,7 +251,7 @@ bench-scale: $(BENCH)/.ready  ## let the workers' channel grow from 2 to 1,024 w
 bench-files: $(CPU)/.ready  ## time and weigh metrics of files beside bare reading, pandas and scikit-learn
 	@$(CPU)/bin/python benchmarks/files.py $(ARGS)
 
-kills: $(CPU)/.ready  ## kill a worker 1,000 times, cut a connection 1,000 times, and count numbers that stand beside errors
+kills: $(CPU)/.ready  ## kill a worker 1,000 times, cut a connection 1,000 times, and count the ranks that got a number where others got an error
 	@$(CPU)/bin/python -m tests.distributed.kills $(ARGS)
 
 attacks: $(CPU)/.ready  ## attack 300 jobs without their secret, and count numbers that are wrong

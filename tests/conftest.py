@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import gc
 import os
+import re
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,6 +24,14 @@ gc.disable()
 def pytest_configure(config: pytest.Config) -> None:
     """Pictures are always compared: pytest-mpl does so with --mpl only, which other environments do not know."""
     config.option.mpl = True
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Modules of which no test is wanted, with the older Paddle, are not imported: four processes would, each."""
+    if config.option.markexpr != "not numpy_only" or collection_path.suffix != ".py":
+        return None
+    text = collection_path.read_text(encoding="utf-8")
+    return True if re.search(r"^pytestmark = .*\bnumpy_only\b", text, re.MULTILINE) else None
 
 
 def pytest_collection_finish() -> None:

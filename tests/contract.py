@@ -24,7 +24,7 @@ import numpy as np
 
 from tests.cases.base import DTYPES, MODES, SAMPLES, SHAPES, WEIGHTS, Case, Data  # noqa: F401
 
-# Paddle keeps the stack of each operation of a static program, for its error messages, and 3.x for ever: to look up its
+# Paddle keeps the stack of each operation of a static program, for its error messages, and 3.x forever: to look up its
 # lines takes a quarter of the time that it takes to build a program. The stack of this import does as well.
 _stack = traceback.extract_stack(limit=4)
 traceback.extract_stack = lambda f=None, limit=None: _stack
@@ -37,7 +37,7 @@ for _path in sorted(Path(__file__).parent.glob("cases/*.py")):
 
 
 def combinations(*more: Sequence[Any]) -> list[tuple[Any, ...]]:
-    """Every thorough case with every pair of dtypes that its predictions may have, and with all that is given."""
+    """Every thorough case with every pair of dtypes that its predictions may have, and with every given argument."""
     return [
         (name, dtypes, *rest)
         for name, case in CASES.items()
@@ -201,9 +201,9 @@ def feed(metric: Any, parts: Sequence[Data], mode: str, like: Data | None = None
 
     Args:
         metric: a metric or a collection.
-        parts: the batches, of one dtype and shape but for their length.
+        parts: the batches, of one dtype and shape except for their length.
         mode: one of `MODES`.
-        like: a batch to build a static program for, where there are none.
+        like: a batch to build a static program for, if there are no parts.
         scope: of a static program; None: a new one.
 
     Returns:
@@ -364,7 +364,7 @@ def state_bytes(metric: Any, scope: Any = None) -> list[tuple[str, str, bytes]]:
 
     The states of the deferred check are not among them: they differ by mode.
     """
-    states = dict.fromkeys(state for leaf in metric.leaves() for state in leaf.states.values())
+    states = dict.fromkeys(state for leaf in metric._leaves() for state in leaf.states.values())
     arrays = [(state.name.rpartition(".")[2], state.read(scope)) for state in states]
     return [(name, str(array.dtype), array.tobytes()) for name, array in arrays]
 

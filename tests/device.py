@@ -36,7 +36,7 @@ OPERATIONS = (
     *("memcpy", "memcpy_d2h", "memcpy_h2d", "copy_to", "set_value", "set_value_with_tensor", "index_put"),
 )
 #: What runs in `add`, of either version's operations: the shape of each one's result follows from shapes alone. Before
-#: another one joins them, look whether its kernel waits for the device.
+#: another one joins them, check whether its kernel waits for the device.
 LOOKED_AT = frozenset(
     [
         *(
@@ -60,8 +60,8 @@ LOOKED_AT = frozenset(
         *("stack", "subtract", "sum", "take_along_axis", "tile", "transpose", "unsqueeze", "where"),
     ]
 )
-#: The cases of the contract whose `add` waits all the same, and for what; docs/guide/gpu.md says why. What is mended
-#: goes from this list, and nothing comes to it.
+#: The cases of the contract whose `add` waits all the same, and for what; docs/explanation/gpu.md says why. What is
+#: fixed goes from this list, and nothing comes to it.
 WAITS = {
     # Sliced without keys: which slices there are is found on the host, and the states are there.
     "sliced auc": {"numpy", "to_tensor"},
@@ -72,7 +72,7 @@ _MISSING = object()
 
 
 def on_device(part: Data) -> Data:
-    """A batch as tensors, columns too but for texts."""
+    """A batch as tensors, columns too except for texts."""
     columns = {
         name: column if column.dtype.kind == "U" else paddle.to_tensor(column) for name, column in part.columns.items()
     }

@@ -23,7 +23,7 @@ def taken(data: Data, place: Any) -> Data:
 
 
 def value_of(name: str, data: Data, parts: int, rng: np.random.Generator) -> Any:
-    """The value that so many workers print, each with random samples in random batches; of one: all in one batch."""
+    """The value of this many workers, each with random samples in random batches; one worker has one batch."""
     worker = rng.integers(0, parts, len(data.prediction))
     sizes = rng.integers(1, 100, parts) if parts > 1 else [len(data.prediction)]
 
@@ -43,7 +43,7 @@ def value_of(name: str, data: Data, parts: int, rng: np.random.Generator) -> Any
 def may_be_exact(name: str, weighted: bool) -> bool:
     """Whether nothing is rounded on the way: states are counts or extremes, or records are summed without rounding."""
     metric = CASES[name].make()
-    if weighted and any(metric.record_metrics()):
+    if weighted and any(metric._record_metrics()):
         return False
     if type(metric).__name__ == "ExactAUC" and (metric.curve == "PR" or metric.max_fpr is not None):
         return False  # a sum over pieces, whose ends depend on how many workers there are

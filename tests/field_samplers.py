@@ -22,7 +22,7 @@ class LastBatchPaddingSampler(paddle.io.DistributedBatchSampler):
 
 
 class MappingDistributedBatchSampler(paddle.io.DistributedBatchSampler):
-    """PaddleFleet's: what Paddle's own deals, but for what all workers together consumed before."""
+    """PaddleFleet's: what Paddle's own deals, except for what all workers together consumed before."""
 
     def __init__(self, *given: Any, consumed_samples: int = 0, **more: Any) -> None:
         super().__init__(*given, **more)

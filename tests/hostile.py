@@ -1,7 +1,7 @@
 """Hostile calls: every public function with an example gets nonsense, one argument at a time.
 
 What a function is called with otherwise is what the example in its docstring calls it with, so that a new function is
-attacked as soon as it has one. `docs/scripts/hostile.py` counts what comes of the calls.
+attacked as soon as it has one. `docs/scripts/hostile.py` counts the outcomes of the calls.
 """
 
 from __future__ import annotations

@@ -1,11 +1,12 @@
 """A process that has imported what takes long, and forks a child for each program that a test gives it.
 
-A child is as good as a new process: nothing of a program's names, modes or communicators is left for the next. Paddle
+A child is as good as a new process: no name, mode or communicator of a program is left for the next. Paddle
 alone takes two seconds of processor time to import.
 
-Whoever asks for a child, at the nursery's address, holds the connection as long as the child shall live. So a process
-can stand in for it: in an environment of `Nursery.environment` Python, instead of importing what a script needs, has
-the script forked, waits, and ends as it does. Launchers, and whoever watches or ends their workers, see no difference.
+A process that asks for a child, at the nursery's address, holds the connection as long as the child must live. So a
+process can stand in for it: in an environment of `Nursery.environment` Python, instead of importing what a script
+needs, has the script forked, waits, and ends as it does. Launchers, and programs that watch or end their workers, see
+no difference.
 """
 
 from __future__ import annotations
@@ -190,7 +191,7 @@ def stand_in() -> None:
 
 
 def serve(listener: socket.socket) -> None:
-    """Fork for whoever asks, until the test that has started this process ends it or is gone.
+    """Fork for any process that asks, until the test that has started this process ends it or is gone.
 
     A child runs its program and returns, so that Python ends as it always does; but with Paddle, see `leave`.
     """
@@ -205,7 +206,7 @@ def serve(listener: socket.socket) -> None:
             for child in children.values():
                 end(child)
             return
-        for connection in children.keys() & set(readable):  # whoever asked for it is gone
+        for connection in children.keys() & set(readable):  # the process that asked for it is gone
             end(children[connection])
         if signalled in readable:
             os.read(signalled, 4096)
@@ -289,7 +290,7 @@ def become(order: dict[str, Any], files: list[int]) -> None:
 
 
 def leave(order: dict[str, Any], files: list[int]) -> NoReturn:
-    """Run the program, and end as Python does but for destructors: in Paddle 2.6's one fork in hundreds hangs."""
+    """Run the program, and end as Python does except for destructors: in Paddle 2.6's one fork in hundreds hangs."""
     status: Any = 0
     try:
         become(order, files)

@@ -79,7 +79,7 @@ def test_an_overflow_in_a_collection_names_its_key():
 
         def act(around=around, more=more):
             around.add([2**63 - 1], **more)
-            around.compute()  # which looks where a batch is not looked at
+            around.compute()  # which checks what add does not check
 
         overflown(act)
 
@@ -97,7 +97,7 @@ def test_values_too_large_to_square_are_an_error_and_not_a_wrong_number(kind):
 
 
 @pytest.mark.parametrize("mode", ["dynamic", "static"])
-def test_where_nobody_looks_at_a_batch_compute_tells_of_an_overflow(mode):
+def test_compute_reports_the_overflow_of_an_unchecked_batch(mode):
     metric = fm.MeanSquaredError(name="it")
     scope = feed(metric, [Data(np.array([1e200, 1.0]), np.array([0.0, 0.0]))], mode)
     with pytest.raises(fm.InvalidInputError, match=r"^it\.squared_error would no longer be finite"):

@@ -128,7 +128,7 @@ def test_calling_it_is_the_value_of_one_batch_and_leaves_nothing() -> None:
     assert columns.compute()[0].tolist() == [1, 2]
 
 
-def test_the_value_of_this_worker_alone_is_to_be_had_and_leaves_all_as_it_is() -> None:
+def test_compute_local_gives_the_value_of_this_worker_and_changes_nothing() -> None:
     metric = Appending()
     metric.dist_comm = fm.LocalCommunicator()
     metric.dist_comm.close()  # it is not asked
@@ -297,7 +297,7 @@ def test_a_sampler_puts_the_records_into_the_order_of_the_data_set(
         metric.reset()
 
 
-def test_a_loader_stands_for_its_sampler() -> None:
+def test_a_loader_is_accepted_in_place_of_its_sampler() -> None:
     class Squares(paddle.io.Dataset):  # type: ignore[misc]
         def __getitem__(self, index: int) -> Any:
             return np.int64(index * index)
@@ -333,8 +333,8 @@ def test_with_a_sampler_size_must_be_that_of_its_data_set() -> None:
             metric.compute(size)
 
 
-def test_what_a_sampler_cannot_go_with() -> None:
-    with pytest.raises(fm.InvalidInputError, match="dist_collect_mode is 'unzip'; a sampler goes with 'auto'"):
+def test_a_sampler_excludes_other_arguments() -> None:
+    with pytest.raises(fm.InvalidInputError, match="dist_collect_mode is 'unzip'; with a sampler it must be 'auto'"):
         Gathered(dist_collect_mode="unzip", sampler=make_sampler())
     with pytest.raises(fm.InvalidInputError, match="sampler is a BatchSampler without nranks"):
         Gathered(sampler=paddle.io.BatchSampler(range(3)))

@@ -1,4 +1,4 @@
-"""What a batch's columns may be, and what becomes of them; and of the ids of the samples. One process."""
+"""What a batch's columns may be, and what happens to them and to the samples' ids. One process."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Gathered(fm.BaseMetric):
 
 
 def added(*batches: Any, ids: Any = None) -> Any:
-    """The single column that comes of these batches."""
+    """The single column that these batches give."""
     metric = Gathered()
     for i, batch in enumerate(batches):
         metric.add(batch, ids=None if ids is None else ids[i])

@@ -50,7 +50,7 @@ def test_calling_it_is_the_value_of_one_batch() -> None:
     assert metric.compute()["n"] == 2
 
 
-def test_a_metric_of_states_gets_states_when_ids_tell_what_is_padding() -> None:
+def test_a_metric_of_states_gets_states_if_ids_identify_padding() -> None:
     metric = Extremes()
     metric.add(score=np.array([0.5, 2.0]), ids=[8, 7])
     metric.add(score=np.array([0.5]), ids=[8])
@@ -67,9 +67,7 @@ def test_summarize_gets_arrays_where_a_batch_was_empty() -> None:
 
 @pytest.mark.parametrize("with_compute_metric", [False, True])
 @pytest.mark.parametrize("batches", [0, 1])
-def test_summarize_gets_no_records_only_where_nobody_has_any_and_nothing_else_takes_them(
-    with_compute_metric: bool, batches: int
-) -> None:
+def test_summarize_gets_no_records_only_if_no_worker_has_any(with_compute_metric: bool, batches: int) -> None:
     given = []
 
     class Counting(fm.BaseMetric):

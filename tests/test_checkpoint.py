@@ -102,7 +102,7 @@ def some(rng: Any, metric: Any, tensors: bool = False) -> None:
     given: dict[str, Any] = {"prediction": rng.random(number), "label": rng.integers(0, 2, number)}
     if tensors:
         given = {name: paddle.to_tensor(value) for name, value in given.items()}
-    wanted = {name for leaf in metric.leaves() for name in leaf.columns}
+    wanted = {name for leaf in metric._leaves() for name in leaf.columns}
     columns = {"key": np.array(["a", "b", "日本"])[rng.integers(0, 3, number)], "user": rng.integers(0, 9, number)}
     metric.add(**given, **{name: column for name, column in columns.items() if name in wanted})
 
@@ -236,7 +236,7 @@ def test_a_static_programs_states_are_saved_and_loaded_in_its_scope(name: str, t
     other.run(parts[2:])
     assert state_bytes(one.metric, one.scope) == state_bytes(other.metric, other.scope)
     arrays = CASES[name].make()
-    arrays.set_state_dict(state)  # and where there is no program
+    arrays.set_state_dict(state)  # and without a program
     feed(arrays, parts[2:], "numpy")
     assert same(value_of(arrays), value_of(one.metric, one.scope), exact=False)
     with pytest.raises(fm.StateNotFoundError):
@@ -308,12 +308,12 @@ def test_a_save_that_fails_leaves_the_file_as_it_was(tmp_path: Any, monkeypatch:
 
 
 @pytest.mark.parametrize("given", [None, 3, {"a": None}, {1: 2}])
-def test_what_cannot_be_saved_is_named(given: Any, tmp_path: Any) -> None:
+def test_an_object_that_cannot_be_saved_is_named(given: Any, tmp_path: Any) -> None:
     with pytest.raises(fm.InvalidInputError, match="metrics must be a metric, a collection"):
         fm.save(tmp_path / "it", given)
 
 
-def test_where_nothing_was_saved_is_said(tmp_path: Any) -> None:
+def test_a_folder_without_a_checkpoint_is_named(tmp_path: Any) -> None:
     with pytest.raises(fm.InvalidInputError, match="there is no checkpoint at"):
         fm.load(tmp_path / "nothing", fm.AUC())
     with pytest.raises(fm.InvalidInputError, match="in this folder"):
@@ -451,6 +451,14 @@ def test_without_strict_a_dict_may_have_gained_and_lost_metrics(tmp_path: Any) -
 
 
 @pytest.mark.numpy_only
+def test_without_strict_what_a_collection_of_a_dict_has_gained_and_lost_is_named_with_its_key(tmp_path: Any) -> None:
+    path = tmp_path / "it.fms"
+    fm.save(path, {"all": asked(kept=fm.Count(), lost=fm.Mean())})
+    found = fm.load(path, {"all": asked(kept=fm.Count(), gained=fm.Max())}, strict=False)
+    assert (found.missing, found.unexpected) == (("all.gained",), ("all.lost",))
+
+
+@pytest.mark.numpy_only
 def test_keys_in_another_order_are_an_error_that_lists_both_orders() -> None:
     saved = asked(b=fm.Count(), a=fm.Mean()).state_dict()
     with pytest.raises(fm.InvalidInputError, match="'keys' is 'b, a', here 'a, b'"):
@@ -479,7 +487,7 @@ def test_the_setting_that_differs_is_named_as_it_was_given() -> None:
 
 
 @pytest.mark.numpy_only
-def test_a_path_in_place_of_a_state_dict_is_an_error_that_names_the_way(tmp_path: Any) -> None:
+def test_a_path_instead_of_a_state_dict_is_an_error_that_names_load(tmp_path: Any) -> None:
     for path in ("metrics.npz", tmp_path / "it.fms"):
         with pytest.raises(
             fm.InvalidInputError, match=r"not the path '.*'; .*paddle.load or numpy.load.*fleetmetrics.load"

@@ -11,8 +11,10 @@ import numpy as np
 import pytest
 
 import fleetmetrics as fm
+from fleetmetrics import warning
 from fleetmetrics.errors import AgreementError, FleetMetricsError, InvalidInputError
 from fleetmetrics.record_metric import RecordMetric
+from fleetmetrics.records import folding
 from fleetmetrics.records.folding import _packed
 from fleetmetrics.records.table import Closed
 from tests import contract
@@ -24,7 +26,7 @@ pytestmark = pytest.mark.numpy_only
 
 PARTS = 16
 BY_COLUMN = [
-    name for name in CASES if any(each.table.order in each.columns for each in CASES[name].make().record_metrics())
+    name for name in CASES if any(each.table.order in each.columns for each in CASES[name].make()._record_metrics())
 ]
 
 
@@ -126,6 +128,49 @@ def test_closed_parts_are_small_and_metrics_without_samples_stay_as_they_are():
     assert auc.compute() == 1.0
 
 
+@pytest.mark.parametrize("batches", [1, 7, 1000])
+@pytest.mark.parametrize("by", [None, "slot"])
+def test_large_parts_are_folded_some_users_at_a_time_and_give_the_same_bits(monkeypatch, batches, by):
+    rng = np.random.default_rng(8)
+    columns = {"user": rng.integers(-90, 90, 5000), "slot": rng.integers(0, 3, 5000)}
+    given = [rng.random(5000), rng.integers(0, 2, 5000), *columns.values(), rng.random(5000)]
+
+    def filled() -> Any:
+        gauc, ndcg = fm.GAUC(), fm.NDCG(k=3, by="user")
+        metrics = fm.MetricCollection({"gauc": fm.Sliced(gauc, by=by) if by else gauc, "ndcg": ndcg}, name="m")
+        for score, label, user, slot, weight in zip(*(np.array_split(each, batches) for each in given)):
+            more = {"slot": slot} if by else {}
+            user = user.astype(np.int64) if user[0] % 2 else user.astype(np.int8)
+            metrics.add(score, label, weight=weight, user=user, **more)
+        return metrics
+
+    whole, folded, groups = filled(), filled(), []
+    want = whole.compute()
+    whole.close("user")
+    monkeypatch.setattr(folding, "AT_ONCE", 600)
+    places = folding._places_by_group
+    monkeypatch.setattr(folding, "_places_by_group", lambda *a: groups.append(places(*a)) or groups[-1])
+    folded.close("user")
+    assert groups and {len(each) for each in groups} == {9}
+    assert folded.compute() == whole.compute() == want
+    assert [each.table.closed.members.tolist() for each in folded._folds()] == [
+        each.table.closed.members.tolist() for each in whole._folds()
+    ]
+
+
+def test_what_is_muted_is_muted_in_the_threads_that_fold_and_their_errors_come_out(monkeypatch):
+    monkeypatch.setattr(folding, "AT_ONCE", 10)
+    metric = fm.GAUC()
+    metric.add(np.linspace(0, 1, 100), np.arange(100) % 2, user=np.arange(100) // 5)
+    muted = []
+    monkeypatch.setattr(fm.GAUC, "of_groups", lambda self, records: muted.append(warning.muted_now()) or {}["gone"])
+    with warning.muted(fm.UndefinedMetricWarning), pytest.raises(KeyError, match="gone"):
+        metric.close("user")
+    assert set(muted) == {(fm.UndefinedMetricWarning,)}
+    monkeypatch.undo()
+    assert metric.compute() == gauc(np.arange(100) // 5, None).compute()["gauc"]  # nothing was lost
+
+
 @pytest.mark.parametrize("users", [([1, 1, 2], [3, 3, 2]), (["ann", "bob"], ["bob", "eve"])])
 def test_a_user_in_two_parts_is_refused_and_nothing_is_merged(users):
     one, other = map(gauc, users)
@@ -159,7 +204,7 @@ def test_open_and_closed_parts_do_not_merge_unless_one_was_never_fed():
     assert fm.merge_all([gauc([]), open_.fresh()]).holds_samples()
 
 
-def test_what_does_not_complete_a_metric_is_refused_with_its_name_and_what_does():
+def test_a_column_that_does_not_complete_a_metric_is_refused_with_the_one_that_does():
     with pytest.raises(InvalidInputError, match=r"\['exact'\] \(ExactAUC\): .*complete only by 'score'"):
         gauc([1, 1], exact=fm.ExactAUC())
     with pytest.raises(InvalidInputError, match=r"\['rank'\] \(SpearmanCorrelation\).*by nothing"):
@@ -367,7 +412,7 @@ def test_a_malformed_closed_part_is_refused():
             assert not metrics.holds_samples()
 
 
-def test_what_cannot_have_been_folded_is_refused():
+def test_an_impossible_carry_is_refused():
     metric = fm.GAUC()
     metric.add([0.3, 0.4, 0.2], [0, 1, 1], user=[1, 1, 2])
     metric.close("user")

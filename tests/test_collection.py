@@ -125,7 +125,7 @@ def test_one_key_twice_is_an_error_that_names_it():
 
 
 @pytest.mark.parametrize("entry", [None, 3, "auc", fm.AUC])
-def test_what_is_no_metric_is_an_error_that_names_it(entry):
+def test_a_member_that_is_not_a_metric_is_an_error_that_names_it(entry):
     with pytest.raises(fm.InvalidInputError, match=rf"metrics\['a'\] must be a Metric, not {type(entry).__name__}"):
         fm.MetricCollection({"a": entry})
     with pytest.raises(fm.InvalidInputError, match=f"metrics must hold Metric objects, not {type(entry).__name__}"):

@@ -38,7 +38,7 @@ def values_of(script: dict[str, Any]) -> Callable[..., list[object]]:
 
 def test_the_page_has_the_number_of_comparisons_that_the_script_makes(script: dict[str, Any]) -> None:
     number = sum(2 * len(list(script["combinations"](name, 1))) for name in CASES)
-    assert f"| {number:,} comparisons |" in (ROOT / "docs/guide/tested.md").read_text("utf-8")
+    assert f"| {number:,} comparisons |" in (ROOT / "docs/project/tested.md").read_text("utf-8")
 
 
 def grown(work: Callable[[], object]) -> int:

@@ -416,7 +416,7 @@ def test_a_broken_sample_is_an_error_that_says_which_and_nothing_is_lost(name, a
     with pytest.raises(
         fm.InvalidInputError,
         match=rf"^mine \(\w+\): {named} must be ({ALLOWED[argument]}); 2 of 53 samples are not, the first at "
-        r"position 4: \S.*\. Nothing of this batch was added; mask such samples, or pass "
+        r"position 4: \S.*\. None of this batch was added; mask such samples, or pass "
         r"validate=False to skip the check$",
     ) as error:
         feed(metric, [broken], mode)
@@ -436,7 +436,7 @@ BROKEN_IN_PROGRAMS = {
 
 
 @pytest.mark.parametrize("name", BROKEN_IN_PROGRAMS)
-def test_a_static_program_leaves_a_broken_sample_out_and_compute_says_so(name):
+def test_a_static_program_leaves_a_broken_sample_out_and_compute_raises(name):
     metric = CASES[name].make()
     program = contract.StaticFeed(metric, break_samples(name, "weight", -1)[0])
     for argument, value in BROKEN_IN_PROGRAMS[name]:

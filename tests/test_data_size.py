@@ -42,7 +42,7 @@ def add(metric: Any, order: Any, **more: Any) -> None:
 
 
 @pytest.mark.parametrize("kind", MAKE)
-def test_what_a_sampler_repeats_is_told_on_every_worker_and_nothing_with_the_sampler(kind: str) -> None:
+def test_repeated_samples_warn_on_every_worker_unless_the_metric_has_the_sampler(kind: str) -> None:
     def work(channel: Together, told: bool, size: int = SAMPLES) -> Any:
         sampler = paddles(channel.rank, 5)
         metric = MAKE[kind](size=size, **({} if told else {"sampler": sampler}))
@@ -60,7 +60,7 @@ def test_what_a_sampler_repeats_is_told_on_every_worker_and_nothing_with_the_sam
     assert told(lambda: together([lambda channel: work(channel, False)] * 5)) == []
 
 
-def test_samples_that_are_missing_are_told_unless_a_pass_is_left_early() -> None:
+def test_missing_samples_are_a_warning_unless_a_pass_is_left_early() -> None:
     metric = fm.Accuracy(name="it", size=1025)
     metric.add(P, Y)
     [text] = told(metric.compute)
@@ -68,7 +68,7 @@ def test_samples_that_are_missing_are_told_unless_a_pass_is_left_early() -> None
     assert told(lambda: metric.compute(partial=True)) == told(metric.compute_local) == []
 
 
-def test_a_sample_counts_unless_a_mask_leaves_it_out_whatever_it_weighs() -> None:
+def test_a_sample_of_any_weight_counts_unless_it_is_masked() -> None:
     metric = fm.MeanSquaredError(size=4)
     metric.add([[1.0, 2.0], [3.0, 4.0]], [[1.0, 2.0], [3.0, 4.0]], mask=[[True, False], [False, False]])
     metric.add([1.0, 2.0, 3.0], [1.0, 2.0, 3.0], weight=[1.0, 0.0, 2.0])
@@ -106,7 +106,7 @@ def test_merged_resumed_copied_and_fresh_ones_know_how_many_were_added(kind: str
         half(0, size=54).set_state_dict(half(0).state_dict())
 
 
-def test_another_size_on_another_worker_is_told() -> None:
+def test_another_size_on_another_worker_is_an_error() -> None:
     def work(channel: Together) -> Any:
         metric = fm.Count(name="n", size=channel.rank or None)
         return metric.compute(communicator=channel)
@@ -116,7 +116,7 @@ def test_another_size_on_another_worker_is_told() -> None:
 
 
 @pytest.mark.parametrize("size", [-1, 2.5, "53", [1]])
-def test_what_is_no_size_is_refused_where_it_is_given(size: Any) -> None:
+def test_an_invalid_size_is_refused_where_it_is_given(size: Any) -> None:
     with pytest.raises(fm.InvalidInputError, match="size must be an integer of at least 0"):
         fm.Count(size=size)
 

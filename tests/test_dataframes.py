@@ -22,7 +22,7 @@ DATA["slot"] = ["b", "a", "b", "ünï"]
 
 
 class Foreign:
-    """A frame of a library that nobody knows."""
+    """A frame of an unknown library."""
 
     def __init__(self, table):
         self._table = table
@@ -150,14 +150,14 @@ def refused(frame, metric=None, **columns):
     ("given", "meant"),
     [("scor", "score_ctr"), ("SCORE_CTR", "score_ctr"), ("uid", "UserId"), ("clikcs", "clicks"), ("soil", None)],
 )
-def test_a_column_that_is_not_there_is_told_with_the_one_that_may_be_meant(given, meant):
+def test_a_missing_column_is_named_with_the_most_similar_one(given, meant):
     there = FRAMES["Arrow"]({name: [1] for name in ("slot", "scar", "score_ctr", "UserId", "clicks")})
     text = refused(there, prediction="scar", label=given)
     assert f"Did you mean {meant!r}?" in text if meant else "Did you mean" not in text
 
 
 @pytest.mark.parametrize("kind", ["pandas", "polars", "Arrow"])
-def test_what_a_frame_lacks_is_told(kind):
+def test_an_error_names_the_columns_that_a_frame_lacks(kind):
     frame = FRAMES[kind]
     assert refused(frame(DATA), label="lable").startswith("frame: no column 'lable' for label. There are 'p', 'y'")
     assert refused(frame(DATA), label="slott").startswith("frame: no column 'slott' for label. Did you mean 'slot'?")
@@ -174,7 +174,7 @@ def test_a_null_in_a_list_and_lists_of_different_lengths_are_refused():
     assert "must hold lists of one length, not of 2 and 1" in refused(short)
 
 
-def test_what_is_no_frame_is_refused():
+def test_an_argument_that_is_not_a_frame_is_refused():
     assert refused([1, 2]).startswith("frame must be a data frame of pandas, polars or pyarrow")
     assert refused(pl.DataFrame(DATA).lazy()).endswith("not LazyFrame; call collect() first")
 
@@ -240,3 +240,54 @@ def test_a_null_among_runs_is_seen():
         assert slices(column).pop(None) == 2
         with pytest.raises(DataError, match="column 'd': 2 of 3 rows have no value, the first at position 1"):
             fm.Count().add_frame(pa.table({"d": column}), prediction="d")
+
+
+EMPTY = {
+    "bytes": pa.array([b"", b"a", b""]),
+    "large bytes": pa.array([b"", b"a", b""], pa.large_binary()),
+    "views of bytes": pa.array([b"", b"a", b""]).cast(pa.binary_view()),
+    "a dictionary of bytes": pa.array([b"", b"a", b""]).dictionary_encode(),
+    "a dictionary with two": pa.DictionaryArray.from_arrays(pa.array([0, 1, 2], pa.int8()), pa.array(["", "a", ""])),
+    "a dictionary with a null": pa.DictionaryArray.from_arrays(pa.array([0, 1, 0], pa.int8()), pa.array([None, "a"])),
+}
+
+
+@pytest.mark.filterwarnings("ignore::fleetmetrics.errors.UndefinedMetricWarning")
+@pytest.mark.parametrize("kind", EMPTY)
+def test_an_empty_text_is_a_missing_key_also_as_bytes_and_twice_in_a_dictionary(kind):
+    assert slices(EMPTY[kind]) == {None: 2, "a": 1}
+    frame = pa.table({"p": [0.5, 0.25, 0.75], "y": [1, 0, 0], "u": EMPTY[kind]})
+    with pytest.raises(DataError, match="column 'u': 2 of 3 rows have no value, the first at position 0"):
+        fm.GAUC().add_frame(frame, prediction="p", label="y", user="u")
+
+
+def test_an_empty_slice_among_the_chunks_of_a_column_is_no_rows():
+    texts = pa.array(["a", "b", "a", "b", "a"])
+    for empty in (texts[3:3], texts[:0], texts[5:]):
+        assert slices(pa.chunked_array([texts[:3], empty, texts[3:], empty])) == {"a": 3, "b": 2}
+
+
+NO_UTF8 = {
+    "bytes": pa.array([b"\xff", b"a", b"\xc3"]),
+    "large bytes": pa.array([b"a", None, b"\xff"], pa.large_binary()),
+    "views of bytes": pa.array([b"a", b"\xff", b"a"]).cast(pa.binary_view()),
+    "a dictionary of bytes": pa.array([b"a", b"\xff", b"a"]).dictionary_encode(),
+    "texts": pa.array([b"a", None, b"\xff"]).view(pa.string()),
+    "a dictionary of texts": pa.array([b"\xff", b"a", b"\xff"]).view(pa.string()).dictionary_encode(),
+}
+
+
+@pytest.mark.parametrize("text", [[], ["slot"]])
+@pytest.mark.parametrize("kind", NO_UTF8)
+def test_keys_that_are_not_utf_8_are_an_error_that_shows_the_first_of_them(kind, text):
+    frame = pa.table({"p": [0.5, 0.25, 0.75], "y": [1, 0, 0], "slot": NO_UTF8[kind]})
+    said = r"column 'slot' must hold integers, or texts in UTF-8, not .*; a row has b'\\xff'"
+    with pytest.raises(DataError, match=said):
+        fm.evaluate(frame, label="y", score="p", metrics="auc", by="slot", text=text)
+
+
+def test_texts_of_a_dict_that_are_not_utf_8_are_an_error_that_names_the_column():
+    with pytest.raises(fm.InvalidInputError, match="column 'slot' cannot be read"):
+        fm.Sliced(fm.Count(), by="slot").add_frame(
+            {"p": [0.5], "slot": NO_UTF8["texts"][2:]}, prediction="p", slot="slot"
+        )

@@ -11,7 +11,7 @@ pytestmark = pytest.mark.numpy_only
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "fleetmetrics"
-PAGE = (ROOT / "docs" / "design.md").read_text()
+PAGE = (ROOT / "docs" / "project" / "design.md").read_text()
 HOUSE = PAGE.partition("## The house")[2].partition("## Decisions")[0]
 ROOMS, _, EVALUATION = HOUSE.partition("The rooms of `comm/`")[2].partition("The rooms of `evaluation/`")
 WORDS = [

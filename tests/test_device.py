@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import pickle
 import re
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,6 +19,7 @@ from fleetmetrics.xp import paddle_ops, paddle_values, together_to_host
 from tests.cases.base import Case, Data
 from tests.contract import CASES, arguments, batches, draw, first_dtypes, same
 from tests.device import LOOKED_AT, WAITS, Device, on_device
+from tests.pages import both
 
 
 def parts_of(name: str, weight: str | None = None, mask: bool = False) -> list[Data]:
@@ -187,7 +187,7 @@ def test_records_stay_on_the_device_until_compute_copies_them_at_once():
     assert copied.compute() == {"mean": 1.5, "texts": "ababab"}
 
 
-def test_a_sample_that_is_no_column_is_kept_on_the_host():
+def test_a_sample_that_is_not_a_column_is_kept_on_the_host():
     metric, evaluator = Mine(), Evaluator([{"type": "Accuracy"}])
     number = paddle.to_tensor([1])
     samples = [{"pred_score": paddle.to_tensor([0.25, 0.75]), "gt_label": number}]
@@ -195,13 +195,13 @@ def test_a_sample_that_is_no_column_is_kept_on_the_host():
     for add in adds:
         with Device() as device:
             add()
-        assert set(device.waits) == {"numpy"}, "mended: then take it from the list in docs/guide/gpu.md"
+        assert set(device.waits) == {"numpy"}, "fixed: take it off the list in docs/explanation/gpu.md"
 
 
-@pytest.mark.parametrize("page", ["guide", "zh"])
+@pytest.mark.parametrize("page", both("explanation/gpu"))
 def test_the_docs_have_the_list_of_what_waits(page):
-    text = (Path(__file__).parents[1] / "docs" / page / "gpu.md").read_text(encoding="utf-8")
-    rows = re.findall(r"^\| (?!---|what |内容)(.*?) \|", text, re.MULTILINE)
+    text = page.read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (?!---|call |调用)(.*?) \|", text, re.MULTILINE)
     assert len(rows) == 4 and {type(CASES[name].make()) for name in WAITS} == {fm.Sliced}
     named = ("`Sliced`.*`keys`|`keys`.*`Sliced`", "`BaseMetric.add`.*`Evaluator.process`", "`ModelMetric`", "`merge`")
     for row, names in zip(rows, named):

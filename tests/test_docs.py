@@ -6,6 +6,7 @@ And the pages on the metrics have all of them, as they are.
 from __future__ import annotations
 
 import ast
+import doctest
 import inspect
 import re
 import subprocess
@@ -19,14 +20,14 @@ from typing import Any
 import pytest
 
 import fleetmetrics as fm
+from docs.scripts.blocks import BLOCK, PRINTED, place, programs, runs, what_differs
 from tests.contract import CASES
 from tests.distributed.cluster import AT_ONCE, SLACK
 from tests.nursery import Nursery
+from tests.pages import DOCS, both
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [ROOT / "README.md", ROOT / "README.zh-CN.md", *sorted((ROOT / "docs").rglob("*.md"))]
-BLOCK = re.compile(r"^(?:<!-- (?P<mark>[^\n]*) -->\n)?```python\n(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL)
-PRINTED = re.compile(r"^ *print\(.*\)  # (.*)$", re.MULTILINE)
 
 
 def paddle_version() -> str:
@@ -38,26 +39,8 @@ def paddle_version() -> str:
     return ""
 
 
-def runs(mark: str, paddle: str) -> bool:
-    """Whether a block runs on this Paddle, by the comment before it."""
-    if mark.startswith("not run"):
-        return False
-    return not mark.startswith("paddle ") or paddle.startswith(mark.split()[1] + ".")
-
-
-def programs(page: Path, paddle: str) -> list[str]:
-    """A block that begins with an import starts a program, the others go on with it."""
-    found: list[str] = []
-    for block in BLOCK.finditer(page.read_text(encoding="utf-8")):
-        if runs(block["mark"] or "", paddle):
-            if block["code"].startswith(("import ", "from ")):
-                found.append("")
-            found[-1] += block["code"]
-    return found
-
-
 def cases() -> list[Any]:
-    """The programs of all pages; one that two pages have, but for comments, runs once.
+    """The programs of all pages; one that two pages have, except for comments, runs once.
 
     One without Paddle runs on one version of it.
     """
@@ -86,13 +69,22 @@ def nurseries() -> Iterator[dict[bool, Nursery]]:
 @pytest.mark.parametrize("code", cases())
 def test_a_program_of_the_docs_prints_what_it_says(code: str, nurseries: dict[bool, Nursery], tmp_path: Path) -> None:
     done = nurseries["import paddle" in code].run(code, tmp_path)
-    assert done.status == 0, done.err[-3000:]
-    assert done.out.splitlines() == PRINTED.findall(code)
+    assert done.status == 0, f"{place(code.splitlines()[0], PAGES)}: {done.err[-3000:]}"
+    assert done.out.splitlines() == PRINTED.findall(code), what_differs(code, done.out.splitlines(), PAGES)
+
+
+def test_a_program_that_prints_something_else_is_named_by_file_and_line(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    code = "import os\nprint(1)  # 1\nprint(2)  # 3\n"
+    page.write_text(f"# A page\n\n```python\n{code}```\n")
+    said = what_differs(code, ["1", "2"], [page])
+    assert said.startswith("page.md:6: prints '2', and the page says '3'.") and "make test-cpu" in said
+    assert what_differs(code, ["1"], [page]).startswith("page.md:6: prints nothing")
 
 
 # -- the pages on what can go wrong ----------------------------------------------------------------------
 
-GUIDES = [ROOT / "docs" / folder / f"{name}.md" for folder in ("guide", "zh") for name in ("faults", "security")]
+GUIDES = [page for pages in zip(both("explanation/faults"), both("explanation/security")) for page in pages]
 QUOTED = re.compile(r"^<!-- (?P<case>\w+) -->\n```text\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
 SEEN = re.compile(r"rank \d, after (?P<seconds>[\d.]+) s: (?:(?P<kind>\w+): )?(?P<text>.*)")
 
@@ -104,7 +96,7 @@ def spoken(text: str) -> str:
 
 
 @pytest.mark.numpy_only
-def test_every_fault_of_the_guide_is_what_the_workers_see() -> None:
+def test_the_workers_see_every_fault_as_the_guide_describes_it() -> None:
     script = [sys.executable, str(ROOT / "docs" / "scripts" / "channel_errors.py")]
     printed = subprocess.run(script, stdout=subprocess.PIPE, text=True, timeout=250, check=True).stdout
     seen: dict[str, list[Any]] = {}
@@ -152,14 +144,18 @@ def test_every_test_and_figure_that_these_pages_name_is_there() -> None:
 
     sources = "".join(path.read_text("utf-8") for path in (ROOT / "tests").rglob("test_*.py"))
     tests = set(re.findall(r"^def (test_\w+)", sources, re.MULTILINE))
-    for page in GUIDES:
-        text = page.read_text("utf-8")
-        assert not set(re.findall(r"`(test_\w+)`", text)) - tests, page
-        for row in re.findall(r"^\| (?!---|fault |what |故障|内容).*", text, re.MULTILINE):
-            assert "`test_" in row, row
+    told = (DOCS / "project" / "tested.md").read_text("utf-8")
+    assert not set(re.findall(r"`(test_\w+)`", told)) - tests
+    shown = dict(re.findall(r"^\| (.*) \| (`test_\w+`(?:, `test_\w+`)*) \|$", told, re.MULTILINE))
+    row = re.compile(r"^\| (?!---|fault |what |故障|内容)(.*?) \| .*", re.MULTILINE)
     for english, chinese in zip(GUIDES[:2], GUIDES[2:]):
-        names = [re.findall(r"`(test_\w+|FLEETMETRICS_\w+)`", page.read_text("utf-8")) for page in (english, chinese)]
-        assert sorted(set(names[0])) == sorted(set(names[1]))
+        texts = [page.read_text("utf-8") for page in (english, chinese)]
+        assert "`test_" not in "".join(texts), "name tests in docs/project/tested.md"
+        faults = row.findall(texts[0])
+        assert not [each for each in faults if each not in shown], "give it a row in docs/project/tested.md"
+        assert len(row.findall(texts[1])) == len(faults) > 6
+        names = [set(re.findall(r"`(FLEETMETRICS_\w+)`", text)) for text in texts]
+        assert names[0] == names[1]
         assert f"{handshake.REFUSAL_SECONDS:g} s" in GUIDES[0].read_text("utf-8")
     for figure in (f"after {handshake.GUEST_SECONDS:g} s", f"more than {door._GUESTS} "):
         assert figure in GUIDES[1].read_text("utf-8")
@@ -175,13 +171,14 @@ def scripts(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("scripts")
 def test_every_metric_is_on_its_page_and_in_the_reference() -> None:
-    from _catalogue import DOCS, catalogue
+    from _catalogue import DOCS, between, catalogue
+    from catalogue import entries
 
     for page, kinds in catalogue().items():
         text = (DOCS / "metrics" / f"{page}.md").read_text(encoding="utf-8")
         reference = (DOCS / "reference" / "metrics" / f"{page}.md").read_text(encoding="utf-8")
         assert kinds and not [kind.__name__ for kind in kinds if not re.search(rf"\b{kind.__name__}\b", text)]
-        assert not [kind for kind in kinds if f"::: {kind.__module__}\n" not in reference]
+        assert between(reference, "entries") == entries(kinds), "run `make names`"
     formulas = (DOCS / "reference" / "formulas.md").read_text(encoding="utf-8")
     public = [name for name, value in vars(fm.formulas).items() if name[0] != "_" and not inspect.ismodule(value)]
     assert len(public) > 60
@@ -189,12 +186,12 @@ def test_every_metric_is_on_its_page_and_in_the_reference() -> None:
 
 
 @pytest.mark.usefixtures("scripts")
-def test_the_tables_of_all_metrics_are_what_their_docstrings_say() -> None:
+def test_the_tables_of_all_metrics_match_their_docstrings() -> None:
     import catalogue
     from _catalogue import DOCS, between
 
-    written = between((DOCS / "metrics" / "index.md").read_text(encoding="utf-8"), "catalogue")
-    assert written == catalogue.tables(), "run docs/scripts/catalogue.py"
+    written = between((DOCS / "metrics" / "all.md").read_text(encoding="utf-8"), "catalogue")
+    assert written == catalogue.rows(), "run docs/scripts/catalogue.py"
 
 
 @pytest.mark.numpy_only
@@ -219,3 +216,98 @@ def test_the_table_of_modes_has_what_does_not_run_everywhere_and_agrees_with_wha
             assert said <= {modes.YES, modes.FETCH, modes.MEASURE}, (kind, column, "run make modes")
             runs, is_refused = modes.YES in said, bool(said - {modes.YES})
             assert (runs, is_refused) == (True in claimed, False in claimed), (kind, column)
+
+
+@pytest.mark.numpy_only
+@pytest.mark.usefixtures("scripts")
+def test_the_references_of_commands_and_of_the_environment_match_the_code() -> None:
+    import commands
+    from _catalogue import DOCS, between
+
+    page = (DOCS / "reference" / "command_line.md").read_text(encoding="utf-8")
+    assert between(page, "commands") == commands.commands(), "run `make names`"
+    for option in ("--fail-if", "--always-valid ROWS", "--id COLUMN", "--lang en"):
+        assert f"`{option}" in page
+    assert not re.findall(r"^\| `.*` \|  \|", page, re.MULTILINE), "an option has no help; write one into its parser"
+    page = (DOCS / "reference" / "environment.md").read_text(encoding="utf-8")
+    assert between(page, "settings") == commands.settings(), "run `make names`"
+    assert between(page, "launchers") == commands.launchers(), "run `make names`"
+
+
+@pytest.mark.numpy_only
+def test_every_variable_that_the_package_reads_is_in_the_reference_of_the_environment() -> None:
+    from fleetmetrics.doctor import _SETTINGS
+    from fleetmetrics.environment import SETTINGS
+
+    assert list(_SETTINGS) == list(SETTINGS)
+    page = (ROOT / "docs" / "reference" / "environment.md").read_text(encoding="utf-8")
+    sources = "".join(path.read_text("utf-8") for path in (ROOT / "fleetmetrics").rglob("*.py"))
+    names = set(re.findall(r"[\"'](FLEETMETRICS_[A-Z]+|PADDLE_[A-Z_]+|TRAINING_ROLE|POD_NAME)[\"']", sources))
+    assert len(names) > 15
+    assert not [name for name in sorted(names) if f"`{name}`" not in page], "say it in fleetmetrics/environment.py"
+
+
+# -- names where a program keeps them --------------------------------------------------------------------
+
+#: What makes a program one that keeps names of states, or of metrics in logs.
+KEEPS = re.compile(r"enable_static|static\.data\(|paddle\.Model\(|program_guard|ModelMetric|LogWriter|SummaryWriter")
+
+
+def unnamed(code: str) -> list[str]:
+    """The metrics of a program that are not within another one, and are made without a name."""
+    from fleetmetrics.entries import ENTRIES
+
+    calls = [node for node in ast.walk(ast.parse(code)) if isinstance(node, ast.Call)]
+    made = [call for call in calls if ast.unparse(call.func).rpartition(".")[2] in ENTRIES]
+    within = {inner for call in made for inner in ast.walk(call) if inner is not call}
+    named = ("name", "prefix")
+    return [
+        f"line {call.lineno}: {ast.unparse(call)}"
+        for call in made
+        if call not in within and not any(each.arg in named for each in call.keywords)
+    ]
+
+
+def sources() -> list[tuple[str, str]]:
+    """The programs of the pages, the examples of docstrings, and the scripts, each with its place."""
+    found = [(str(page.relative_to(ROOT)), code) for page in PAGES for code in all_programs(page)]
+    finder = doctest.DocTestParser()
+    for path in [*sorted((ROOT / "fleetmetrics").rglob("*.py")), *sorted((ROOT / "examples").rglob("*.py"))]:
+        text, place = path.read_text("utf-8"), str(path.relative_to(ROOT))
+        if path.parts[len(ROOT.parts)] == "examples":
+            found.append((place, text))
+            continue
+        docs = [ast.get_docstring(node) for node in ast.walk(ast.parse(text)) if isinstance(node, DOCUMENTED)]
+        found += [(place, "".join(each.source for each in finder.get_examples(doc))) for doc in docs if doc]
+    return found
+
+
+DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef)
+
+
+def all_programs(page: Path) -> list[str]:
+    """Those of every version of Paddle."""
+    text = page.read_text("utf-8")
+    code = "".join(f"{block['code']}" if runs(block["mark"] or "", "2.0") else "" for block in BLOCK.finditer(text))
+    more = "".join(f"{block['code']}" if runs(block["mark"] or "", "3.0") else "" for block in BLOCK.finditer(text))
+    starts = re.compile(r"^(?=(?:import numpy|import paddle|import fleetmetrics|from fleetmetrics)\b)", re.MULTILINE)
+    return [*starts.split(code), *starts.split(more)] if KEEPS.search(code + more) else []
+
+
+@pytest.mark.numpy_only
+def test_metrics_of_examples_have_names_where_a_program_keeps_them() -> None:
+    found = [f"{place}, {line}" for place, code in sources() if KEEPS.search(code) for line in unnamed(code)]
+    assert not found, "give them name=: " + "; ".join(found)
+    assert unnamed("auc = fm.AUC()") and not unnamed("m = MetricCollection({'auc': AUC()}, name='m')")
+
+
+@pytest.mark.numpy_only
+def test_the_table_on_the_first_screens_is_that_of_the_comparison() -> None:
+    """`make compare` prints it; docs/explanation/fleet_metrics.md has all of what it prints."""
+    whole = (ROOT / "docs" / "explanation" / "fleet_metrics.md").read_text("utf-8")
+    for name in ("README.md", "README.zh-CN.md", "docs/index.md", "docs/index.zh.md"):
+        table = re.search(r"```text\n(\$ fleetrun .*?)```", (ROOT / name).read_text("utf-8"), re.DOTALL)
+        assert table and table[1] in whole, name
+    chinese = (ROOT / "docs" / "explanation" / "fleet_metrics.zh.md").read_text("utf-8")
+    tables = re.compile(r"<!-- compare-\S+ -->.*?<!-- /compare-\S+ -->", re.DOTALL)
+    assert tables.findall(whole) == tables.findall(chinese) and len(tables.findall(whole)) == 2

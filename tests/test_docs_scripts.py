@@ -1,4 +1,4 @@
-"""The commands of the page on existing scripts, pasted in an empty directory, print what it shows."""
+"""The commands of the first pages, and for existing scripts, print in an empty directory what the pages show."""
 
 from __future__ import annotations
 
@@ -16,15 +16,20 @@ from typing import NamedTuple
 
 import pytest
 
+from docs.scripts.blocks import runs
 from tests.distributed.cluster import unless_paddles_own
 from tests.nursery import Nursery
-from tests.test_docs import ROOT, paddle_version, runs
+from tests.pages import both
+from tests.test_docs import ROOT, paddle_version
 
 pytestmark = [
     pytest.mark.distributed,
     pytest.mark.skipif(not paddle_version(), reason="Paddle is not installed"),
 ]
-PAGE = ROOT / "docs" / "guide" / "paddlerec.md"
+SCRIPTS = ("howto/existing_scripts", "howto/paddlerec", "howto/wide_and_deep")
+PAGES = [
+    both(name)[0] for name in ("start/parameter_server", "start/dynamic", "start/openmmlab", "start/files", *SCRIPTS)
+]
 BLOCK = re.compile(r"^(?:<!-- (?P<mark>[^\n]*) -->\n)?```(?P<kind>bash|text)\n(?P<text>.*?)^```$", re.M | re.S)
 DECIMALS = re.compile(r"\d+\.\d+(e-\d+)?")
 MARK = "DOCS_SCRIPTS_MARK"
@@ -38,21 +43,30 @@ class Command(NamedTuple):
     varies: bool
 
 
-def recipes() -> dict[str, list[Command]]:
-    """The commands of each recipe, by the script that its first command writes."""
-    found: dict[str, list[Command]] = {}
-    for block in BLOCK.finditer(PAGE.read_text(encoding="utf-8")):
-        mark = block["mark"] or ""
-        if not runs(mark, paddle_version()):
-            continue
-        if block["kind"] == "text":
-            commands = list(found.values())[-1]
-            commands[-1] = commands[-1]._replace(shown=block["text"].splitlines())
-            continue
-        written = re.match(r"cat > (\S+)", block["text"])
-        if written:
-            found[written[1]] = []
-        list(found.values())[-1].append(Command(block["text"], [], bool(mark)))
+class Recipe(NamedTuple):
+    """The commands of a page from one that writes a script to the next."""
+
+    script: str
+    commands: list[Command]
+
+
+def recipes() -> dict[str, Recipe]:
+    """The recipes of all pages, by page and script."""
+    found: dict[str, Recipe] = {}
+    for page in PAGES:
+        for block in BLOCK.finditer(page.read_text(encoding="utf-8")):
+            mark = block["mark"] or ""
+            if not runs(mark, paddle_version()):
+                continue
+            if block["kind"] == "text":
+                commands = list(found.values())[-1].commands
+                commands[-1] = commands[-1]._replace(shown=block["text"].splitlines())
+                continue
+            written = re.match(r"cat > (\S+)", block["text"])
+            if written:
+                found[f"{page.stem} {written[1]}"] = Recipe(written[1], [])
+            varies = bool(mark) and not mark.endswith("exact")
+            list(found.values())[-1].commands.append(Command(block["text"], [], varies))
     return found
 
 
@@ -99,18 +113,19 @@ def alike(lines: list[str]) -> list[int]:
 
 @pytest.fixture(scope="module")
 def forked() -> Iterator[dict[str, str]]:
-    """The environment in which scripts, launchers and what stands before them are forked: Paddle is imported once."""
+    """The environment in which scripts, launchers and what precedes them are forked: Paddle is imported once."""
     with Nursery("paddle", "paddle.distributed.fleet", "fleetmetrics") as nursery:
-        yield nursery.environment(*recipes(), "fleetrun", "paddle.distributed.launch", "fleetmetrics.run", "run.py")
+        scripts = {recipe.script for recipe in recipes().values()}
+        yield nursery.environment(*scripts, "fleetrun", "paddle.distributed.launch", "fleetmetrics.run", "run.py")
 
 
-@pytest.mark.parametrize("script", recipes() if paddle_version() else [])
+@pytest.mark.parametrize("name", recipes() if paddle_version() else [])
 def test_a_recipe_prints_in_an_empty_directory_what_the_page_shows(
-    script: str, forked: dict[str, str], tmp_path: Path
+    name: str, forked: dict[str, str], tmp_path: Path
 ) -> None:
     def paste() -> None:
         directory = Path(tempfile.mkdtemp(dir=tmp_path))
-        for command in recipes()[script]:
+        for command in recipes()[name].commands:
             printed = run(command, directory, **forked)
             if command.varies:
                 assert alike(printed) == alike(command.shown), printed  # the workers say the same, or they do not
@@ -123,7 +138,8 @@ def test_a_recipe_prints_in_an_empty_directory_what_the_page_shows(
     unless_paddles_own(paste)
 
 
-def test_the_chinese_page_has_the_same_commands_and_programs() -> None:
+@pytest.mark.parametrize("page", SCRIPTS)
+def test_the_chinese_page_has_the_same_commands_and_programs(page: str) -> None:
     code = re.compile(r"^(?:<!-- [^\n]* -->\n)?```\w+\n.*?^```$", re.M | re.S)
-    english, chinese = (code.findall(path.read_text("utf-8")) for path in (PAGE, ROOT / "docs/zh/paddlerec.md"))
-    assert len(english) > 15 and chinese == english
+    english, chinese = (code.findall(path.read_text("utf-8")) for path in both(page))
+    assert len(english) > 5 and chinese == english

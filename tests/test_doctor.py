@@ -16,6 +16,7 @@ import fleetmetrics as fm
 from fleetmetrics import errors
 from tests.distributed.cluster import free_ports
 from tests.nursery import Ended, Nursery
+from tests.pages import both
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -39,7 +40,7 @@ def test_one_process_with_paddle_has_nothing_to_fix(capsys: Any) -> None:
     assert fine and lines[-1] == "nothing to fix"
     assert lines[0].startswith(f"fleetmetrics {fm.__version__}, Python ")
     assert lines[0].endswith(f"Paddle {paddle.__version__} in dynamic mode")
-    assert "environment: nothing of a launcher" in lines
+    assert "environment: no launcher" in lines
     assert "channel: LocalCommunicator, rank 0 of 1: the environment names one worker" in lines
     paddle.enable_static()
     try:
@@ -51,7 +52,7 @@ def test_one_process_with_paddle_has_nothing_to_fix(capsys: Any) -> None:
         assert seen(capsys)[1][2].endswith("the program has called set_communicator")
 
 
-def test_metrics_that_were_not_told_of_a_sampler_that_repeats_samples_are_named(capsys: Any) -> None:
+def test_metrics_without_the_sampler_that_repeats_samples_are_named(capsys: Any) -> None:
     from paddle.io import DistributedBatchSampler
 
     def told(name: str) -> list[str]:
@@ -123,13 +124,13 @@ def test_every_setting_that_the_package_reads_is_known() -> None:
     text = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "fleetmetrics").rglob("*.py"))
     read = set(re.findall(r"(?:environ|env|said)[^\n]{0,8}[\[(]\"(FLEETMETRICS_[A-Z]+)", text))
     assert len(read) > 5 and read <= set(module._SETTINGS)
-    for page in ("guide/channel.md", "zh/guide.md"):
-        guide = (ROOT / "docs" / page).read_text("utf-8") + (ROOT / "docs/guide/logs.md").read_text("utf-8")
+    for page, logs in zip(both("howto/launchers"), both("howto/logs")):
+        guide = page.read_text("utf-8") + logs.read_text("utf-8")
         assert all(f"`{name}" in guide for name in module._SETTINGS)
 
 
 @pytest.mark.parametrize("settings", [{"TRAINING_ROLE": "PSERVER"}, {"PADDLE_ROLE": "PSERVER"}])
-def test_a_parameter_server_is_told_that_it_is_one_and_has_nothing_to_fix(
+def test_the_doctor_recognises_a_parameter_server_with_nothing_to_fix(
     monkeypatch: pytest.MonkeyPatch, capsys: Any, settings: dict[str, str]
 ) -> None:
     for name, value in settings.items():
@@ -160,7 +161,9 @@ def test_a_host_that_cannot_be_resolved_is_named_at_once(
     assert not fine and ("FLEETMETRICS_BIND is 'nor.this.invalid:80', which" in lines[-1]) == (rank == "0")
 
 
-def test_a_worker_whose_peers_do_not_come_is_told_by_the_deadline(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+def test_a_worker_whose_peers_are_missing_gets_an_error_by_the_deadline(
+    monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
     monkeypatch.setenv("PADDLE_TRAINERS_NUM", "2")
     monkeypatch.setenv("FLEETMETRICS_ENDPOINT", f"127.0.0.1:{free_ports(1)[0]}")
     fine, lines = seen(capsys, timeout=0.5)
@@ -179,7 +182,7 @@ def test_no_secret_is_printed(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> N
     assert "FLEETMETRICS_SECRET=(hidden)" in said and "PADDLE_ELASTIC_SERVER=http://(hidden)@etcd:2379" in said
 
 
-def test_what_does_not_go_with_paddle_is_said_without_importing_it(
+def test_packages_that_conflict_with_paddle_are_named_without_importing_it(
     monkeypatch: pytest.MonkeyPatch, capsys: Any, tmp_path: Path
 ) -> None:
     module = importlib.import_module("fleetmetrics.doctor")
@@ -217,7 +220,7 @@ def test_as_a_program_it_ends_with_1_where_something_is_to_be_fixed() -> None:
 
 
 @pytest.mark.distributed
-def test_three_workers_are_told_of_the_channel_and_where_they_differ(tmp_path: Path) -> None:
+def test_the_doctor_tells_three_workers_about_the_channel_and_their_differences(tmp_path: Path) -> None:
     ports = free_ports(3)
     code = "import fleetmetrics.doctor as d, os\n"
     code += "d.__version__ = '0.0.1' if os.environ['PADDLE_TRAINER_ID'] == '2' else d.__version__\nd.doctor()\n"
@@ -242,8 +245,8 @@ def test_three_workers_are_told_of_the_channel_and_where_they_differ(tmp_path: P
         )
         assert "all prove that they know the job's secret" in each.out and "exchange: 3 workers, " in each.out
         shown = [re.sub(r"[\d.]+", "0", line.partition(", Paddle")[0]) for line in each.out.splitlines()]
-        for page in ("guide", "zh"):
-            text = (ROOT / "docs" / page / "logs.md").read_text("utf-8").partition("<!-- doctor -->\n```text\n")[2]
+        for page in both("howto/logs"):
+            text = page.read_text("utf-8").partition("<!-- doctor -->\n```text\n")[2]
             lines = [re.sub(r"[\d.]+", "0", line.partition(", Paddle")[0]) for line in text.splitlines()[:4]]
             assert lines[2:] == shown[2:4] and (rank == 2 or lines[0] == shown[0])
         differ = f"to fix: the workers differ in fleetmetrics: {fm.__version__} on ranks 0, 1, 0.0.1 on rank 2"

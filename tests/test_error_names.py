@@ -26,7 +26,7 @@ BAD = {
     "mask": ([0.5, 0.5], [0, 1], {"mask": [0.5, 1]}, "mask must be True or False"),
     "no label": ([0.5, 0.5], None, {}, "label is missing"),
 }
-OF_THE_BATCH = ("shape", "dtype", "weight", "mask")  # whoever looks at it
+OF_THE_BATCH = ("shape", "dtype", "weight", "mask")  # any check of it
 
 
 @pytest.mark.parametrize("bad", BAD)
@@ -47,19 +47,19 @@ def test_a_member_of_a_collection_is_named_by_its_key(bad):
     assert told(metrics.add, prediction, label, **more).startswith(f"{owner}: {text}")
 
 
-def test_a_wrapper_says_what_it_is_around():
+def test_the_repr_of_a_wrapper_names_its_metric():
     metric = fm.Sliced(fm.AUC(), by="slot", name="slots")
     assert told(metric.add, [7.0], [1], slot=[1]).startswith("slots (Sliced(AUC)): prediction must be a probability")
 
 
-def test_a_missing_column_is_told_with_the_member_that_asks_for_it():
+def test_a_missing_column_is_named_with_the_member_that_needs_it():
     metrics = fm.MetricCollection({"area": fm.AUC(), "by_user": fm.GAUC()}, name="test")
     assert told(metrics.add, [0.5], [1]).startswith("test['by_user'] (GAUC): user is missing; give add(..., user=)")
     assert told(fm.GAUC(name="mine").add, [0.5], [1]).startswith("mine (GAUC): user is missing")
     assert told(metrics.add, [0.5, 0.5], [1, 0], user=[1]).startswith("test (MetricCollection): user has shape [1]")
 
 
-def test_what_was_left_out_is_told_with_the_members_that_ask_for_it():
+def test_a_missing_argument_is_named_with_the_members_that_need_it():
     import paddle
 
     metrics = fm.MetricCollection(

@@ -43,6 +43,6 @@ def test_the_communicator_comes_before_util_and_util_before_the_one_that_is_set(
     assert [each.calls for each in (first, second, third)] == [["Count samples"]] * 3
 
 
-def test_a_util_that_cannot_reduce_is_an_error_that_says_what_is_allowed():
+def test_a_util_that_cannot_reduce_is_an_error_that_names_the_allowed_ones():
     with pytest.raises(fm.InvalidInputError, match=r"util is 3, which has no all_reduce\(input, mode\)"):
         fm.Count().compute(util=3)

@@ -29,7 +29,7 @@ def test_the_value_is_that_of_the_operands_values(mode):
     assert expression.compute(scope) == expression.compute_local(scope) == 2 * s * a / (s + a) - s**2 / 3 + abs(a - 5)
 
 
-def test_numbers_may_stand_on_either_side():
+def test_numbers_can_be_either_operand():
     metric = fm.Count()
     made = [3 + metric, metric + 3, 3 - metric, metric - 3, 3 * metric, 8 / metric, metric / 8, 2**metric, metric**2]
     metric.add([1.0, 2.0, 3.0, 4.0])
@@ -48,7 +48,7 @@ def test_one_exchange_brings_every_state_once():
     assert len(set(names)) == len(names) and names.count("s.squared_error") == 1
 
 
-def test_in_a_collection_it_stands_beside_its_operands_and_shares_their_states():
+def test_in_a_collection_it_shares_the_states_of_its_operands():
     for order in (("ratio", "s"), ("s", "ratio")):
         squared, absolute = errors()
         members = {"ratio": squared / absolute, "s": squared}
@@ -86,7 +86,7 @@ def test_a_fresh_one_keeps_which_operands_are_one(whole, name):
         "sliced": lambda: fm.Sliced(expression, by="slot"),
     }[whole]()
     fresh = metric.fresh(name)
-    assert len(fresh.leaves()) == len(metric.leaves())
+    assert len(fresh._leaves()) == len(metric._leaves())
     assert [state.kind for state in fresh._states()] == [state.kind for state in metric._states()]
     batch = {"prediction": [1.0, 3.0], "label": [0.0, 1.0], **({"slot": ["a", "b"]} if whole == "sliced" else {})}
     metric.add(**batch)
@@ -97,7 +97,7 @@ def test_a_fresh_one_keeps_which_operands_are_one(whole, name):
     assert all(state.name.startswith("again.") for state in fresh._states()) or name is None
 
 
-def test_a_sample_that_was_invalid_for_an_operand_is_told_by_the_expression():
+def test_the_expression_reports_a_sample_that_is_invalid_for_an_operand():
     metric = fm.MeanSquaredError(name="m")
     expression = metric * 2
     data = DATA._replace(prediction=np.full(53, np.nan), weight=None, mask=None)
@@ -121,7 +121,7 @@ def test_a_divisor_of_zero_is_undefined_with_a_warning():
         (fm.Count() ** 1e300, ([1, 2],)),
     ],
 )
-def test_a_power_that_is_no_finite_number_is_undefined_with_a_warning(expression, batch):
+def test_a_power_that_is_not_finite_is_undefined_with_a_warning(expression, batch):
     for operand in expression.operands:
         if isinstance(operand, fm.Metric):
             operand.add(*batch)
@@ -129,7 +129,7 @@ def test_a_power_that_is_no_finite_number_is_undefined_with_a_warning(expression
         assert np.isnan(expression.compute())
 
 
-def test_arrays_are_no_operands():
+def test_arrays_are_not_operands():
     with pytest.raises(fm.InvalidInputError, match=r"\* takes metrics and numbers, not ndarray"):
         np.array([1.0, 2.0]) * fm.AUC()
 
@@ -143,7 +143,7 @@ def test_records_take_part_too():
         difference.add([0.1], [0])
 
 
-def test_what_is_no_metric_and_no_number_is_an_error():
+def test_an_operand_that_is_neither_a_metric_nor_a_number_is_an_error():
     for wrong in ("auc", None, [1.0], True):
         with pytest.raises(fm.InvalidInputError, match="takes metrics and numbers, not"):
             fm.Count() + wrong

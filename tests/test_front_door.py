@@ -1,4 +1,4 @@
-"""What nobody could mean is refused where it comes in, by an error that names the argument; never by Python's own."""
+"""Nonsense is refused where it comes in, by an error that names the argument; never by Python's own."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ def test_a_wrong_argument_is_refused_by_name_and_never_by_pythons_own_error(name
         (lambda: fm.MetricCollection(5), "metrics must be a list of metrics, or a dict of them by key, not 5"),
     ],
 )
-def test_the_error_names_argument_value_and_what_is_allowed(call, told):
+def test_the_error_names_argument_value_and_the_allowed_values(call, told):
     with pytest.raises(fm.InvalidInputError, match=f"^{told}"):
         call()
 

@@ -31,7 +31,7 @@ FORMS = {
 
 
 class OneWorker:
-    """What stands in for `fleet.util` in Paddle's own test: Gloo among one process."""
+    """The stand-in for `fleet.util` in Paddle's own test: Gloo among one process."""
 
     def __init__(self, directory):
         self.gloo = paddle.base.core.Gloo()
@@ -148,7 +148,7 @@ def test_auc_of_a_negative_count_is_an_error_that_says_which(bad):
 
 @pytest.mark.parametrize("name", functional.__all__)
 @pytest.mark.parametrize("value", [None, "missing", ["a"], 1j])
-def test_what_holds_no_number_is_an_error_of_fleetmetrics(name, value):
+def test_a_value_that_is_not_a_number_is_an_error_of_fleetmetrics(name, value):
     count = 1 if name in ("sum", "max", "min") else 2
     with pytest.raises(fm.FleetMetricsError):
         getattr(fm, name)(*[value] * count, scope=paddle.static.Scope())
@@ -159,7 +159,7 @@ def test_nan_stays_nan(name):
     assert np.isnan(getattr(fm, name)([math.nan, 1.0])).tolist() == [True, False]
 
 
-def test_what_is_given_stays_as_it_is():
+def test_arguments_are_not_changed():
     given = np.array([1, 2])
     fm.sum(given)[0] = 9
     assert given.tolist() == [1, 2]
@@ -277,7 +277,7 @@ def test_the_call_names_the_variables_so_that_two_are_not_mixed_up():
 @pytest.mark.parametrize("steps", [1, 2, 3, 5])
 @pytest.mark.parametrize("slide_steps", [0, 1, 3])
 @pytest.mark.parametrize("thresholds", [7, 8, 4095])
-def test_auc_of_the_statistics_of_paddle_static_auc_is_what_paddle_fetches(thresholds, slide_steps, steps):
+def test_auc_of_the_statistics_of_paddle_static_auc_equals_the_value_of_paddle(thresholds, slide_steps, steps):
     scope, executor = paddle.static.Scope(), paddle.static.Executor(paddle.CPUPlace())
     rng = np.random.default_rng(thresholds)
     with new_programs() as (main, startup), paddle.static.scope_guard(scope):
@@ -296,7 +296,7 @@ def test_auc_of_the_statistics_of_paddle_static_auc_is_what_paddle_fetches(thres
 
 
 @pytest.mark.parametrize("buckets", [3, 5, 9, 201, 4097])
-def test_a_plain_flat_histogram_is_no_sliding_window(buckets):
+def test_a_plain_flat_histogram_is_not_read_as_a_sliding_window(buckets):
     for seed in range(20):
         positive, negative = np.random.default_rng(seed).integers(0, 9, (2, buckets))
         positive[-1] = negative[-1] = 1 + seed % 3  # where Paddle would count its steps

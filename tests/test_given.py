@@ -106,7 +106,7 @@ def test_histograms_hold_counts_or_weights_and_are_equally_long(name: str) -> No
         (lambda: formulas.throughput(64, [1.0, 2.0]), "seconds must be one number"),
     ],
 )
-def test_what_a_formula_cannot_take_is_an_error_that_names_it(call: Callable[[], Any], told: str) -> None:
+def test_an_invalid_argument_of_a_formula_is_an_error_that_names_it(call: Callable[[], Any], told: str) -> None:
     with pytest.raises(InvalidInputError, match=told):
         call()
 
@@ -139,7 +139,7 @@ def test_a_function_with_a_door_looks_like_the_one_behind_it() -> None:
     assert [len(each.examples) for each in found if each.name.endswith(".precision")] == [1]
 
 
-def test_what_comes_through_the_door_is_arrays_and_what_is_behind_it_is_not_looked_at() -> None:
+def test_arguments_become_arrays_once_and_are_not_checked_again() -> None:
     assert product([1, 2], (1, 2, 3)) == ([2, 4], [1, 2, 3])
     assert product.bare(np.array([-1]), np.zeros(5), -2) == ([2], [0.0] * 5)
 

@@ -86,7 +86,7 @@ def test_nonsense_that_looks_like_a_number_is_refused_by_name(call: Any, argumen
         call()
 
 
-# -- what nobody has checked: nan stays nan ----------------------------------------------------------------
+# -- unchecked values: nan stays nan ----------------------------------------------------------------
 
 NAMES = [
     name
@@ -117,12 +117,12 @@ def flat(value: Any) -> Any:
 @pytest.mark.numpy_only
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", NAMES)
-def test_states_that_nobody_has_checked_are_no_raw_error_and_nan_is_no_number(name: str) -> None:
+def test_unchecked_states_cause_no_raw_error_and_nan_is_refused(name: str) -> None:
     """As with ``validate=False``, or from a peer: the metric calls its formula without the checks."""
     metric = CASES[name].make()
     metric.add(**contract.arguments(metric, contract.draw(name, contract.first_dtypes(name))))
     values = {state: state.read() for state in metric._states()}
-    for state in metric.own_states():
+    for state in metric._own_states():
         for wrong in (math.nan, -1e6, math.inf, -math.inf, 1e308):
             spoilt = values[state].astype(np.float64)
             spoilt.flat[int(np.abs(spoilt).argmax())] = wrong

@@ -76,7 +76,7 @@ def test_imports_point_down_the_way_of_the_data(imports):
 
 
 def test_each_module_has_a_name_of_its_own():
-    """But for formulas, which are the twins of the metrics of the same name."""
+    """Except for formulas, which are the twins of the metrics of the same name."""
     names = Counter(
         path.name for path in MODULES.values() if path.name != "__init__.py" and path.parent.name != "formulas"
     )

@@ -11,7 +11,9 @@ from typing import Iterator
 import pytest
 
 from fleetmetrics import identity
-from fleetmetrics.identity import MARK, Claim, claim_of, launch_of
+from fleetmetrics.comm.job import Job
+from fleetmetrics.comm.launchers import VARIABLES
+from fleetmetrics.identity import MARK, claim_of, launch_of
 
 pytestmark = pytest.mark.numpy_only
 
@@ -25,25 +27,68 @@ def maps() -> bytes:
 
 @pytest.fixture
 def unmarked(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    for name in (*identity.RANKS, *identity.RUNS, "POD_NAME", MARK):
+    for name in (*VARIABLES, "POD_NAME", MARK):
         monkeypatch.delenv(name, raising=False)
     identity.withdraw()  # what a test before has left
     yield
     identity.withdraw()
 
 
-def test_who_names_no_rank_claims_nothing_and_every_variable_makes_another_claim() -> None:
-    assert claim_of({}) is None is claim_of({"PADDLE_TRAINERS_NUM": "2", "PADDLE_TRAINER_ID": ""})
-    claim = claim_of(PLACE)
-    assert claim is not None and claim == claim_of({**PLACE, "HOME": "/"})
-    for name in (*identity.RANKS, *identity.RUNS):
-        other = claim_of({**PLACE, name: "7"})
-        assert other is not None and other != claim and other.digest != claim.digest
-        assert (other.run == claim.run) == (name in identity.RANKS)
-    assert Claim(("1", "2"), ("3",)).digest != Claim(("1",), ("2", "3")).digest
+def test_a_process_without_a_rank_claims_nothing() -> None:
+    assert claim_of({}) is None is claim_of({"PADDLE_TRAINERS_NUM": "1", "PADDLE_TRAINER_ID": ""})
+    assert claim_of({"WORLD_SIZE": "2", "MASTER_ADDR": "a"}) is None
+    first = claim_of({**PLACE, "PADDLE_TRAINER_ID": ""})  # Paddle's first worker may go without
+    assert first is not None and first == claim_of({**PLACE, "PADDLE_TRAINER_ID": "0"})
 
 
-def test_bytes_that_are_no_text_can_be_claimed() -> None:
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"HOME": "/"},
+        {"WORLD_SIZE": "1", "RANK": "0", "LOCAL_RANK": "0", "MASTER_ADDR": "c", "MASTER_PORT": "29501"},
+        {"MASTER_ADDR": "c", "MASTER_PORT": "29501"},
+        {"WORLD_SIZE": "2", "RANK": "0"},
+        {"SLURM_JOB_ID": "17", "SLURM_PROCID": "1", "SLURM_NTASKS": "1"},
+        {"OMPI_COMM_WORLD_SIZE": "1", "OMPI_COMM_WORLD_RANK": "0", "PMIX_NAMESPACE": "n"},
+        {"PADDLE_TRAINERS": "a,b"},
+        {"PADDLE_NNODES": "1"},
+        {"PADDLE_TRAINER_ID": " 01 "},
+        {"PADDLE_TRAINERS_NUM": "2 "},
+        {"PADDLE_TRAINER_ENDPOINTS": "a:1; b:2"},
+        {"PADDLE_TRAINER_ENDPOINTS": " a:1 b:2,"},
+    ],
+    ids=repr,
+)
+def test_a_helper_with_other_variables_claims_to_be_the_worker(changed: dict[str, str]) -> None:
+    """And it would be: `comm.job` has the same rank and name for both."""
+    assert claim_of({**PLACE, **changed}) == claim_of(PLACE)
+    jobs = [Job.from_environment({**PLACE, **each}) for each in ({}, changed)]
+    assert jobs[0].rank == jobs[1].rank and jobs[0].name == jobs[1].name
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"PADDLE_TRAINER_ID": "0"},
+        {"PADDLE_JOB_ID": "j"},
+        {"PADDLE_MASTER": "c:1"},
+        {"PADDLE_TRAINERS_NUM": "3", "PADDLE_TRAINER_ENDPOINTS": "a:1,b:2,c:3"},
+        {"PADDLE_TRAINER_ENDPOINTS": "a:1,b:3"},
+        {"FLEETMETRICS_ENDPOINT": "c:1"},
+        {"WORLD_SIZE": "2", "RANK": "1", "MASTER_PORT": "29501"},
+        {"SLURM_STEP_NUM_TASKS": "2", "SLURM_PROCID": "1", "SLURM_STEP_ID": "0"},
+    ],
+    ids=repr,
+)
+def test_another_place_or_run_is_another_claim(changed: dict[str, str]) -> None:
+    claim, other = claim_of(PLACE), claim_of({**PLACE, **changed})
+    assert claim is not None and other is not None and claim != other and claim.digest != other.digest
+    jobs = [Job.from_environment({**PLACE, **each}) for each in ({}, changed)]
+    assert (jobs[0].rank, jobs[0].name) != (jobs[1].rank, jobs[1].name)
+    assert (other.run == claim.run) == (set(changed) == {"PADDLE_TRAINER_ID"})
+
+
+def test_bytes_that_are_not_text_can_be_claimed() -> None:
     claim = claim_of({**PLACE, "PADDLE_JOB_ID": os.fsdecode(b"\xff")})
     assert claim is not None and len(claim.digest) == 16
 
@@ -78,9 +123,7 @@ def test_bytes_that_are_no_text_can_be_claimed() -> None:
         ),
     ],
 )
-def test_what_a_launcher_calls_its_run_counts_where_it_has_started_all_workers(
-    changed: dict[str, str], found: str
-) -> None:
+def test_the_launchers_name_of_a_run_counts_if_it_has_started_all_workers(changed: dict[str, str], found: str) -> None:
     assert launch_of({**ONE_MACHINE, **changed}) == found
     claim = claim_of({**ONE_MACHINE, **changed, "PADDLE_TRAINER_ID": "0"})
     assert claim is not None and claim.run[-1] == found
@@ -119,7 +162,7 @@ def test_the_mark_of_the_worker_that_has_started_this_process_stays(
     assert os.environ[MARK].split()[1] == str(os.getpid()) and identity.is_here(maps())
 
 
-def test_a_process_is_read_whatever_its_name_is(tmp_path: Path) -> None:
+def test_a_process_with_any_name_is_read(tmp_path: Path) -> None:
     path = tmp_path / "a) S 1 (b"
     shutil.copy2("/bin/sleep", path)
     with subprocess.Popen([str(path), "60"]) as process:

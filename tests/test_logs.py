@@ -1,4 +1,4 @@
-"""What is said of exchanges and of long work, and to whom."""
+"""The log of exchanges and of long work, and who gets it."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ import fleetmetrics as fm
 from fleetmetrics import logs
 from tests.distributed.cluster import free_ports
 from tests.distributed.forks import crew, member, outcome, results, wait_for
+from tests.pages import both
 
 pytestmark = pytest.mark.numpy_only
 
@@ -38,9 +39,7 @@ def said(work: Any, level: str, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return sys.stderr.getvalue().splitlines()
 
 
-def test_a_line_for_each_exchange_says_what_how_much_how_long_and_who_came_last(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_each_exchange_logs_its_call_size_time_and_last_worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     port = free_ports(1)[0]
 
     def work(rank: int) -> Any:
@@ -73,7 +72,7 @@ def test_a_line_for_each_exchange_says_what_how_much_how_long_and_who_came_last(
     assert wrong["told"] == "an error" and ", an error in, " in third[2]
 
 
-def test_where_nobody_wants_to_read_it_nothing_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_reader_of_the_log_nothing_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("FLEETMETRICS_LOG", raising=False)
     assert logs.watch(0) is None and member(0, 2, free_ports(1)[0])._star.watch is None
     monkeypatch.setattr(logging.root, "level", logging.INFO)  # as Paddle does
@@ -82,7 +81,7 @@ def test_where_nobody_wants_to_read_it_nothing_is_measured(monkeypatch: pytest.M
     assert logs.watch(0) is not None
 
 
-def test_a_level_that_is_none_is_an_error_that_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_invalid_level_is_an_error_that_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FLEETMETRICS_LOG", "loud")
     with pytest.raises(fm.InvalidInputError, match="FLEETMETRICS_LOG holds 'loud'; it must be info, warning"):
         member(0, 2, free_ports(1)[0])
@@ -125,7 +124,7 @@ def test_ranks_that_take_turns_in_being_late_are_not_named(clock: Any, caplog: A
     assert not caplog.records
 
 
-def test_rank_0_is_said_to_be_last_where_all_have_waited_for_it(clock: Any, caplog: Any) -> None:
+def test_rank_0_is_called_last_where_all_waited_for_it(clock: Any, caplog: Any) -> None:
     with caplog.at_level(logging.INFO, "fleetmetrics"):
         meet(logs.Watch(0), clock, {1: 0.0, 2: 0.0}, waits=False)
         meet(logs.Watch(0), clock, {1: 0.25, 2: 0.5})
@@ -134,8 +133,8 @@ def test_rank_0_is_said_to_be_last_where_all_have_waited_for_it(clock: Any, capl
 
 
 def test_the_page_shows_lines_as_they_are(clock: Any, caplog: Any) -> None:
-    for folder in ("guide", "zh"):
-        text = (ROOT / "docs" / folder / "logs.md").read_text("utf-8")
+    for page in both("howto/logs"):
+        text = page.read_text("utf-8")
         exchanges = re.findall(r"<!-- exchange -->\n```text\n(.*)\n```", text)
         assert LINE.fullmatch(exchanges[0]) and re.fullmatch(
             r"fleetmetrics: rank 1, exchange 3 \(.*\): \d+ bytes out, \d+ bytes in, [\d.]+ ms", exchanges[1]

@@ -1,4 +1,4 @@
-"""What ``python -m fleetmetrics.migrate`` makes of scripts, what it names, and what it never does."""
+"""How ``python -m fleetmetrics.migrate`` edits scripts, what it names, and what it never does."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from fleetmetrics.migrate import _COUNTERPARTS, main, migrated
+from tests.pages import both
 
 pytestmark = pytest.mark.numpy_only
 ROOT = Path(__file__).resolve().parent.parent
@@ -131,7 +132,7 @@ def test_what_has_a_counterpart_is_changed_and_the_rest_of_the_text_stays(text: 
         "",
     ],
 )
-def test_what_is_not_about_metrics_is_left_alone(text: str) -> None:
+def test_code_without_metrics_is_left_alone(text: str) -> None:
     assert migrated(text) == (text, [])
 
 
@@ -179,7 +180,9 @@ STAYS = "has no counterpart in fleetmetrics, and stays"
         ),
     ],
 )
-def test_what_has_none_is_named_by_line(text: str, changed: str | None, notes: list[tuple[int, str]]) -> None:
+def test_names_without_a_counterpart_are_listed_by_line(
+    text: str, changed: str | None, notes: list[tuple[int, str]]
+) -> None:
     assert migrated(text) == (text if changed is None else changed, notes)
 
 
@@ -256,7 +259,7 @@ def test_a_link_stays_a_link_and_a_failed_write_leaves_the_file(
 
 # -- the pages -------------------------------------------------------------------------------------------
 
-PAGES = [ROOT / "docs" / folder / "migrating.md" for folder in ("guide", "zh")]
+PAGES = both("howto/migrating")
 
 
 def test_every_counterpart_is_there_and_on_the_pages() -> None:

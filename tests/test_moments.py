@@ -101,7 +101,7 @@ def test_every_tree_of_merges_has_the_rounded_moments_of_all_samples(kind: str, 
         value, again = merged_exactly(kind, [left, right], [its, theirs])
         assert value.tolist() == wanted
         assert merged_exactly(kind, [left, right], [its, theirs], keep=False)[1] is None
-        for words in (rest, again):  # with its rest, the value is all that was added
+        for words in (rest, again):  # with its rest, the value is the sum of everything added
             assert words is not None and words.shape[1:] == (RESTS[kind],)
             exact = [a + sum(map(Fraction, b)) for a, b in zip(sums_of(value), words.T.tolist())]
             assert exact == [sum(each) for each in zip(*map(sums_of, groups))]
@@ -161,7 +161,7 @@ def test_what_is_below_the_range_of_floats_ends_the_rest() -> None:
     assert merged_exactly("moments", [value, groups[0]], [rest, None])[0].tolist()[0] == 3.0
 
 
-def test_a_sum_of_nothing_is_a_word_of_nothing_however_large_its_parts() -> None:
+def test_large_numbers_that_cancel_sum_to_no_words() -> None:
     for values in ([0.0], [1.0, -1.0], [1e308, 1e308, -1e308, -1e308]):
         assert words_of(values)[0] == words_of(values, 1)[0] == 0.0
     assert words_of([1e308, 1e308, -1e308, 1.0, 2.0**-80], 2) == [1e308, 1.0]
@@ -200,7 +200,7 @@ def test_squared_deviations_are_never_below_zero_and_products_may_be() -> None:
         ([5e-324, 5e-324], [1e-323]),
     ],
 )
-def test_words_are_the_exact_sum_whatever_the_way_there(values: list[float], wanted: list[float]) -> None:
+def test_words_are_the_exact_sum_in_any_order_of_additions(values: list[float], wanted: list[float]) -> None:
     for order in itertools.permutations(values):
         found = words_of(list(order))
         assert [each for each in found if each] == wanted

@@ -49,7 +49,7 @@ def test_text_is_found_in_the_function_that_is_named_though_another_has_it_too(t
 
 
 @pytest.mark.parametrize("where", ["numbers.py", "numbers.py::Two.two", "arrays.py", "numbers.py::one::two"])
-def test_text_that_has_moved_is_told(tool, root, where):
+def test_text_that_has_moved_is_named(tool, root, where):
     with pytest.raises(LookupError):
         tool.place_of(tool.Mutation("", where, "return 1", "", ""), root)
 
@@ -63,5 +63,12 @@ def test_a_fault_whose_text_has_moved_fails_the_run_and_stops_no_other(tmp_path)
     assert found.returncode == 1 and found.stdout.startswith("MOVED       lost") and "1 of 1 have moved" in found.stdout
 
 
-def test_there_are_as_many_faults_as_the_pages_say(tool):
+def test_what_is_of_paddle_2_alone_is_tried_with_paddle_2(tool):
+    assert tool.python_of(tool.Mutation("", "", "", "", "")) == sys.executable
+    assert tool.python_of(tool.Mutation("", "", "", "", "", paddle=2)) == str(tool.ROOT / ".venv" / "bin" / "python")
+    threads = [each for each in tool.MUTATIONS if each.where.startswith("static/threads.py")]
+    assert threads and all(each.paddle == 2 for each in threads)
+
+
+def test_the_pages_have_the_right_number_of_faults(tool):
     assert len(tool.MUTATIONS) == len({each.fault for each in tool.MUTATIONS}) > 200

@@ -30,7 +30,7 @@ def loaded(code: str) -> set[str]:
 
 
 @pytest.mark.numpy_only
-def test_the_list_of_names_is_what_the_modules_say():
+def test_the_list_of_names_matches_the_modules():
     code = "import sys; sys.path.insert(0, 'docs/scripts'); import names; print(names.STUB.read_text() == names.stub())"
     assert run(code) == ["True"], "run `make names`"
 
@@ -111,10 +111,10 @@ def test_type_checkers_read_the_same_list():
 @pytest.mark.parametrize(
     "case", ["mean bias", "log cosh error", "tweedie deviance of power 2", "root mean squared log error"]
 )
-def test_a_metric_stands_in_its_module_its_case_its_page_and_two_lists_and_has_a_line_in_chinese(case):
+def test_a_metric_has_a_module_a_case_a_page_rows_in_six_tables_and_a_chinese_line(case):
     name = type(CASES[case].make()).__name__
     files = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]
     files += [path for folder in ("fleetmetrics", "tests", "examples") for path in (ROOT / folder).rglob("*.py*")]
     texts = [path for path in files if path.suffix in (".md", ".py", ".pyi")]
     found = [path for path in texts if re.search(rf"\b{name}\b", path.read_text(encoding="utf-8"))]
-    assert len(found) == 6, found
+    assert len([path for path in found if not path.name.endswith(".zh.md")]) == 9, found  # beside Chinese twins

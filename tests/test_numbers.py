@@ -199,5 +199,5 @@ def test_only_sums_and_moments_of_floats_have_a_rest():
         ("sum", np.float64(0), np.float64(0)),
         ("moments", np.zeros((2, 4)), np.zeros((5, 2, 4))),
     ):
-        with pytest.raises(InvalidInputError, match="it has a rest that is none"):
+        with pytest.raises(InvalidInputError, match="it has an invalid rest"):
             check_rest("it", reduction, np.asarray(held), np.asarray(more))

@@ -1,4 +1,4 @@
-"""A library that is missing is told with the extra that brings it."""
+"""The error for a missing library names the extra that brings it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def test_a_library_that_is_not_installed_is_an_error_that_says_which_extra_bring
     assert isinstance(caught.value, (ImportError, fm.FleetMetricsError))
 
 
-def test_a_pyarrow_that_takes_no_numpy_1_is_told_with_the_version_that_does(monkeypatch):
+def test_a_pyarrow_that_needs_numpy_2_is_named_with_the_version_that_does_not(monkeypatch):
     def refuses(name):
         raise ImportError("pyarrow requires NumPy 2.0 or newer, found 1.26.4")  # what pyarrow 26 says
 

@@ -47,7 +47,7 @@ def test_the_wheel_holds_what_is_not_python_too() -> None:
     assert held == there and {"py.typed", "report.html", "report.css", "report.js"} <= {path.name for path in there}
 
 
-def test_what_is_installed_for_tests_alone_is_no_extra() -> None:
+def test_packages_for_tests_are_not_extras() -> None:
     extras = PYPROJECT["project"]["optional-dependencies"]
     assert not set(extras) & {"test", "dev", "docs", "bench", "fuzz", "examples"}
     brought = {name for extra in extras.values() for name in extra}
@@ -69,7 +69,7 @@ def test_only_publishing_may_ask_for_an_identity() -> None:
     assert asking == [("ci", 0), ("release", 1)]
 
 
-def test_what_an_error_says_to_install_is_an_extra() -> None:
+def test_the_install_commands_of_errors_name_real_extras() -> None:
     named = {
         extra
         for path in (ROOT / "fleetmetrics").rglob("*.py")

@@ -8,6 +8,7 @@ import pickle
 import re
 import time
 import warnings
+import weakref
 
 import numpy as np
 import pytest
@@ -73,7 +74,7 @@ PARTS = 16
 
 
 def held(metric):
-    """All that it holds, but for records and windows, whose order is that of the merges."""
+    """Everything that it holds, except for records and windows, whose order is that of the merges."""
     arrays = metric.state_dict()
     return {name: array.tobytes() for name, array in arrays.items() if not re.match(r"\d+:|fleetmetrics$", name)}
 
@@ -127,7 +128,7 @@ def test_any_order_and_any_tree_of_merges_gives_the_same_bits(name):
         for mine, its in zip(merged[0]._states(), whole._states()):
             assert mine.read().dtype != np.int64 or mine.read().tobytes() == its.read().tobytes()
         assert all(contract.same(value, quiet(whole.compute), False, 1e-13) for value in values)
-        if weight is None or not any(whole.record_metrics()):  # the weights of a user are summed in the records' order
+        if weight is None or not any(whole._record_metrics()):  # the weights of a user are summed in the records' order
             assert len({repr(contract.plain(value)) for value in values}) == 1
 
 
@@ -147,15 +148,33 @@ def test_thirty_orders_and_trees_of_sixteen_parts_give_the_same_bits():
     assert len(rests) > 5 and all(array.any() for array in rests.values())
 
 
-def test_many_state_dicts_become_one_a_few_at_a_time(monkeypatch):
+class Parsed(dict):
+    """A dict that can be watched."""
+
+
+@pytest.mark.parametrize("name, number", [("sliced variance by text", PARTS), ("gauc", 4), ("gauc", PARTS)])
+def test_many_state_dicts_become_one_a_few_at_a_time(monkeypatch, name, number):
     monkeypatch.setattr("fleetmetrics.partial._AT_ONCE", 3)
-    parts = quiet(lambda: parts_of("sliced variance by text", "real")[0])
+    parts = quiet(lambda: parts_of(name, "real")[0])[:number]
     whole = copy.deepcopy(parts[0])
+    parse, seen, most = whole._parsed, [], 0
+
+    def parsed(state, plan):
+        nonlocal most
+        found = Parsed(parse(state, plan))
+        seen.append(weakref.ref(found))
+        most = max(most, sum(each() is not None for each in seen))
+        return found
+
+    monkeypatch.setattr(whole, "_parsed", parsed, raising=False)
     quiet(lambda: whole._hold(part.state_dict() for part in parts))
-    assert held(whole) == held(quiet(lambda: fm.merge_all(parts)))
+    assert len(seen) == number and most <= 4
+    merged = quiet(lambda: fm.merge_all(parts))
+    assert held(whole) == held(merged)
+    assert contract.same(quiet(whole.compute), quiet(merged.compute), False, 1e-13)
     with pytest.raises(InvalidInputError, match="other metric"):
         whole._hold([parts[0].state_dict(), fm.AUC().state_dict()])
-    assert held(whole) == held(fm.merge_all(parts))
+    assert held(whole) == held(merged)
 
 
 def test_a_state_dict_of_other_settings_or_shapes_among_many_is_refused_and_nothing_is_held():
@@ -216,7 +235,7 @@ def test_a_sum_keeps_what_rounding_takes_until_it_is_needed():
 
 
 @pytest.mark.parametrize("how", ["pickle", "state dict", "file", "another number"])
-def test_what_rounding_took_is_saved_too(how, tmp_path):
+def test_the_rests_of_rounding_are_saved_too(how, tmp_path):
     def part(values, **columns):
         metrics = fm.MetricCollection({"sum": fm.Sum(), "by": fm.Sliced(fm.Sum()), "r": fm.StandardDeviation()})
         metrics.add(values, slot=np.arange(len(values)))
@@ -254,7 +273,7 @@ def test_a_rest_that_does_not_fit_is_refused():
         about = json.loads(good["fleetmetrics"].tobytes())
         about["arrays"][name] = [wrong.dtype.str, list(wrong.shape)]
         bad = {**good, name: wrong, "fleetmetrics": np.frombuffer(json.dumps(about).encode(), np.uint8)}
-        with pytest.raises(InvalidInputError, match="has a rest that is none"):
+        with pytest.raises(InvalidInputError, match="has an invalid rest"):
             fm.Sum().set_state_dict(bad)
 
 
@@ -268,7 +287,7 @@ def test_slices_that_are_evicted_after_a_merge_take_their_rest_along():
     with pytest.raises(InvalidInputError, match="no longer be finite"):
         total.add([1e308, 1.7e308], slot=[1, 1])
     before = held(total)
-    total.add([4.0], slot=[1])  # in the place of 7
+    total.add([4.0], slot=[1])  # instead of 7
     assert held(total) != before
     total.merge([part(-1.0, 5), part(-4.0, 1), part(0.0, 1)])
     with pytest.warns(UserWarning):

@@ -47,7 +47,7 @@ def of_paddle() -> bool:
 
 
 @pytest.mark.parametrize("name", CALLS)
-def test_each_function_is_answered_by_whatever_name_it_is_reached(name):
+def test_each_function_is_replaced_under_every_name(name):
     expected = getattr(functional, name)(*CALLS[name])
     with fm.patch_fleet():
         from paddle.distributed.fleet.metrics import metric as imported_now
@@ -95,7 +95,7 @@ def test_wrong_arguments_are_named():
         metrics.auc([1])
 
 
-def test_rank_0_says_so_in_one_line_and_nobody_else_does(monkeypatch, capsys):
+def test_only_rank_0_logs_it_in_one_line(monkeypatch, capsys):
     for rank, role, lines in (("0", "TRAINER", 1), ("1", "TRAINER", 0), ("0", "PSERVER", 0)):
         monkeypatch.setenv("PADDLE_TRAINER_ID", rank)
         monkeypatch.setenv("TRAINING_ROLE", role)
@@ -261,7 +261,7 @@ def test_a_launcher_is_given_this_file_before_the_script(monkeypatch):
         (["fleetrun", "--server_num=2", "train"], "none of the launcher's arguments is a script that ends in .py"),
     ],
 )
-def test_what_cannot_run_is_named(arguments, told, monkeypatch, tmp_path):
+def test_functions_that_cannot_run_are_named(arguments, told, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "argv", list(sys.argv))
     with pytest.raises(SystemExit, match=told):

@@ -1,4 +1,4 @@
-"""A job that is resumed, by as many workers or another number: the number that the job without a break gives."""
+"""A job that is resumed, by the same number of workers or another: the number that the job without a break gives."""
 
 from __future__ import annotations
 
@@ -61,12 +61,12 @@ def of_four(name: str, weight: str | None, path: Any) -> Any:
 
 
 def is_promised(name: str, weight: str | None) -> bool:
-    """What docs/guide/checkpoints.md promises: the states of any metric; records but for sums over pieces of them.
+    """What docs/howto/checkpoints.md promises: the states of any metric; records except for sums over pieces of them.
 
     A window of floats is summed over the workers first.
     """
     metric = CASES[name].make()
-    return may_be_exact(name, weight is not None) or not (any(metric.record_metrics()) or "window" in name)
+    return may_be_exact(name, weight is not None) or not (any(metric._record_metrics()) or "window" in name)
 
 
 @pytest.mark.parametrize("weight", [None, "real"])
@@ -269,7 +269,7 @@ def test_a_job_may_be_broken_off_again_and_again(tmp_path: Any) -> None:
         return values(channel, job)
 
     run(4, first)
-    numbers = [run(number, further)[0] for number in (2, 2, 3)]  # once on as many
+    numbers = [run(number, further)[0] for number in (2, 2, 3)]  # once on the same number
     assert numbers == sorted(numbers, reverse=True) and numbers[-1] > 0
     value = run(4, whole)[0]
     assert set(run(1, last)) == set(run(3, last)) == {value}
@@ -320,7 +320,7 @@ def test_one_worker_alone_keeps_in_its_file_which_samples_of_the_data_set_its_su
     assert len(found) == 30 - 2 * 4
 
 
-def test_the_rest_of_a_part_of_a_part_is_told_in_the_whole_data_set(tmp_path: Any) -> None:
+def test_the_rest_of_a_part_of_a_part_has_indices_of_the_whole_data_set(tmp_path: Any) -> None:
     """A `Subset` of a `Subset`: what remains of a pass over what remained."""
     outer = Subset(range(100), np.arange(99, 19, -1).tolist())
     inner = Subset(outer, np.arange(0, 80, 3).tolist())
@@ -341,7 +341,8 @@ def test_the_rest_of_a_part_of_a_part_is_told_in_the_whole_data_set(tmp_path: An
 class Backwards:
     """Deals in a way of its own: the data set from its end, as one batch after the other."""
 
-    nranks, dataset, batch_size, shuffle, drop_last, epoch = 2, range(12), 2, False, False, 0
+    nranks, batch_size, shuffle, drop_last, epoch = 2, 2, False, False, 0
+    dataset: Any = range(12)
 
     def __init__(self, rank: int) -> None:
         self.local_rank = rank
@@ -440,11 +441,72 @@ def test_a_checkpoint_that_says_of_more_workers_than_there_are_parts_is_refused(
     arrays, note = read_arrays(str(tmp_path / "checkpoint.fms"))
     for workers in (3, 10**12, 0, -1):
         write_arrays(str(tmp_path / "checkpoint.fms"), arrays, {**note, "workers": workers})
-        with pytest.raises(fm.CorruptFileError, match=f"what cannot be: {workers} workers, of whom 2 are here"):
+        with pytest.raises(fm.CorruptFileError, match=f"of the job is invalid: {workers} workers, of which 2 are here"):
             fm.load(tmp_path, fm.Sum(name="it"))
 
 
-def test_workers_that_load_different_checkpoints_hear_it_and_keep_what_they_held(tmp_path: Any) -> None:
+def test_a_checkpoint_of_one_file_that_says_of_two_workers_is_refused(tmp_path: Any) -> None:
+    path = str(tmp_path / "it.fms")
+    fm.save(path, fm.Sum(name="it"))
+    arrays, note = read_arrays(path)
+    write_arrays(path, arrays, {**note, "workers": 2})
+    with pytest.raises(fm.CorruptFileError, match="of the job is invalid: 2 workers, of which 1 are here"):
+        fm.load(path, fm.Sum(name="it"))
+
+
+@pytest.mark.parametrize("token", ["../../elsewhere/f", "0123456789ABCDEF", "0123456789abcde", 7])
+def test_a_checkpoint_names_no_files_but_its_own(tmp_path: Any, token: Any) -> None:
+    saved_by(2, tmp_path)
+    arrays, note = read_arrays(str(tmp_path / "checkpoint.fms"))
+    write_arrays(str(tmp_path / "checkpoint.fms"), arrays, {**note, "token": token})
+    with pytest.raises(fm.CorruptFileError, match="its description of the job is invalid"):
+        fm.load(tmp_path, fm.Sum(name="it"))
+
+
+def test_a_strict_load_on_one_worker_is_an_error_on_all_and_changes_nothing(tmp_path: Any) -> None:
+    saved_by(2, tmp_path)
+
+    def work(channel: Together) -> Any:
+        metric = fm.Sum(name="it")
+        metric.add([100])
+        with pytest.raises(fm.AgreementError, match=r"the workers disagree: .*true.* on rank 0, .*false.* on rank 1"):
+            fm.load(tmp_path, metric, strict=channel.rank == 0, communicator=channel)
+        return metric.compute_local()
+
+    assert together([work] * 2) == [100, 100]
+
+
+def test_workers_may_name_their_metrics_in_any_order_and_have_done_no_batch(tmp_path: Any) -> None:
+    def work(channel: Together) -> Any:
+        metrics = {name: fm.Sum(name=name) for name in ("ab", "ba")[channel.rank]}
+        metrics["a"].add([1 + channel.rank])
+        sampler = sampler_of(2, channel.rank)
+        fm.save(tmp_path, metrics, sampler=sampler, batches=2 * channel.rank, communicator=channel)
+        again = {name: fm.Sum(name=name) for name in "ab"}
+        found = fm.load(tmp_path, again, communicator=channel)
+        return found.batches, len(found.remaining), again["a"].compute_local()
+
+    assert run(2, work) == [((0, 2), SAMPLES - 2 * 4, 1), ((0, 2), SAMPLES - 2 * 4, 2)]
+
+
+@pytest.mark.parametrize("call", ["save", "load"])
+def test_an_interruption_of_a_save_or_a_load_does_not_blame_the_file(
+    call: str, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A user's own deadline, such as `signal.alarm` or pytest-timeout, raises an OSError that no system has made."""
+    metric = fm.Sum(name="it")
+    fm.save(tmp_path / "it.fms", metric)
+
+    def late(*_: Any) -> Any:
+        raise TimeoutError("the user's alarm")
+
+    monkeypatch.setattr(f"fleetmetrics.checkpoint.{'write' if call == 'save' else 'read'}_arrays", late)
+    with pytest.raises(TimeoutError, match="the user's alarm") as raised:
+        getattr(fm, call)(tmp_path / "it.fms", metric)
+    assert not isinstance(raised.value, fm.FileAccessError)
+
+
+def test_different_checkpoints_are_an_error_on_all_workers_and_change_nothing(tmp_path: Any) -> None:
     for name in ("one", "other"):
         saved_by(2, tmp_path / name)
 
@@ -458,11 +520,14 @@ def test_workers_that_load_different_checkpoints_hear_it_and_keep_what_they_held
     assert together([work] * 2) == [100, 100]
 
 
-@pytest.mark.parametrize("what", ["seed", "part"])
+@pytest.mark.parametrize("what", ["seed", "part", "part, dealt in a way of its own"])
 def test_workers_whose_samplers_differ_cannot_save(tmp_path: Any, what: str) -> None:
     def work(channel: Together) -> str:
-        part = Subset(range(50), [*range(20), 20 + (what == "part") * channel.rank])
+        part = Subset(range(50), [*range(11), 20 + (what != "seed") * channel.rank])
         sampler = sampler_of(2, channel.rank, part, epoch=channel.rank if what == "seed" else 3)
+        if "own" in what:
+            sampler = Backwards(channel.rank)
+            sampler.dataset = part
         try:
             fm.save(tmp_path, fm.Sum(name="it"), sampler=sampler, batches=1, communicator=channel)
         except fm.AgreementError as error:
@@ -574,7 +639,7 @@ def test_a_worker_that_is_killed_while_it_saves_leaves_the_checkpoint_that_there
     assert len(os.listdir(tmp_path)) == 3
 
 
-def test_workers_that_save_different_metrics_hear_it(tmp_path: Any) -> None:
+def test_workers_that_save_different_metrics_get_an_error(tmp_path: Any) -> None:
     def work(channel: Together) -> str:
         with pytest.raises(fm.AgreementError, match=r"the workers disagree: .* on rank 0, .* on rank 1") as raised:
             fm.save(tmp_path, {"ab"[channel.rank]: fm.Count()}, communicator=channel)

@@ -85,7 +85,7 @@ def run(number: int, work: Callable[[Together], Any]) -> Any:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_each_sample_counts_once_on_any_number_of_workers_however_it_is_dealt(name: str) -> None:
+def test_each_sample_counts_once_on_any_number_of_workers_with_any_sampler(name: str) -> None:
     data, case = draw(name, first_dtypes(name), samples=SAMPLES), CASES[name]
     if "window" in name:
         return  # which is of the last batches, and these differ by worker
@@ -174,7 +174,7 @@ def test_an_add_that_fails_leaves_the_pass_where_it_was() -> None:
 
 
 @pytest.mark.parametrize("changes", [{"epoch": 9}, {"batch_size": 3}, {"dataset": range(SAMPLES + 1)}])
-def test_another_sampler_epoch_or_batch_size_on_another_rank_is_told(changes: dict[str, Any]) -> None:
+def test_another_sampler_epoch_or_batch_size_on_another_rank_is_an_error(changes: dict[str, Any]) -> None:
     def work(channel: Together) -> Any:
         metric = counted(paddles(channel.rank, 3, **(changes if channel.rank == 1 else {})), 18)
         return metric.compute(communicator=channel)
@@ -191,7 +191,7 @@ def test_a_sampler_of_other_workers_is_an_error_and_compute_local_is_this_worker
 
 
 @pytest.mark.parametrize("made", [[[0, 1]], 3, SimpleNamespace(nranks=2)])
-def test_what_is_no_sampler_is_refused_where_it_is_given(made: Any) -> None:
+def test_an_invalid_sampler_is_refused_where_it_is_given(made: Any) -> None:
     with pytest.raises(fm.InvalidInputError, match=r"sampler is a .* without"):
         fm.Count(sampler=made)
 
@@ -210,7 +210,7 @@ def test_only_the_outermost_takes_a_sampler() -> None:
     expression = fm.Count(name="n") * 2
     expression.sampler = sampler
     expression.operands[0].sampler = sampler
-    with pytest.raises(fm.InvalidInputError, match="it has a sampler, which is not looked at"):
+    with pytest.raises(fm.InvalidInputError, match="it has a sampler, which is ignored"):
         expression.compute()
 
 
@@ -278,7 +278,7 @@ def test_copies_keep_the_sampler_and_a_pickle_leaves_it_and_says_so() -> None:
     copied.add(np.zeros(8))
     assert metric._pass.done == 10
     sent = pickle.loads(pickle.dumps(metric))
-    with pytest.raises(fm.InvalidInputError, match="did not come along"):
+    with pytest.raises(fm.InvalidInputError, match="was not pickled with it"):
         sent.add(np.zeros(8))
     with pytest.raises(fm.InvalidInputError, match="10 of the 18 samples"):
         sent.compute()
@@ -294,7 +294,7 @@ class Seeding(Interleaved):
         yield order[self.local_rank :: self.nranks]
 
 
-def test_to_ask_for_an_order_leaves_the_jobs_random_state_as_it_is() -> None:
+def test_asking_for_an_order_keeps_the_jobs_random_state() -> None:
     sampler = Seeding(1, 3)
     before = random.getstate(), np.random.get_state()[1].tolist()
     metric = counted(sampler, 4)

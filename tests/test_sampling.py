@@ -57,7 +57,7 @@ def positions_by_rank(batch, ranks, total, shuffle, drop_last, epoch):
 
 
 def padding_by_rank(positions, samples, batch):
-    """True but for the first entry of each sample that is dealt: the earliest step, of that the lowest position."""
+    """True except for the first entry of each sample that is dealt: the earliest step, of that the lowest position."""
     entries = [(j // batch, g, rank, j) for rank, part in enumerate(positions) for j, g in enumerate(part.tolist())]
     masks, seen = [np.ones(part.size, bool) for part in positions], set()
     for _, position, rank, place in sorted(entries):
@@ -172,14 +172,14 @@ class Numbers(Dataset):
         return np.float32(index)
 
 
-def test_a_data_loader_stands_for_its_sampler():
+def test_a_data_loader_is_accepted_in_place_of_its_sampler():
     loader = DataLoader(Numbers(), batch_sampler=make(10, rank=2))
     assert dealt_indices(loader).tolist() == [4, 5, 0, 1]
     assert padding_mask(loader).tolist() == [False, False, True, True]
     assert kept_positions(loader, 0).tolist() == [0, 1, 6, 7]
 
 
-def test_a_loader_whose_sampler_deals_no_batch_stands_for_it_too():
+def test_a_loader_whose_sampler_deals_no_batch_is_accepted_in_its_place_too():
     """Such a sampler has no length, and is false."""
     sampler = make(5, batch=4, ranks=3, drop_last=True)
     loader = SimpleNamespace(batch_sampler=sampler)
@@ -198,7 +198,7 @@ def test_an_object_with_the_attributes_of_the_sampler_will_do():
 
 
 class Sequential(DistributedBatchSampler):
-    """Deals runs of the data set instead of blocks, with an overlap for padding, as many a sampler does."""
+    """Deals runs of the data set instead of blocks, with an overlap for padding, as some samplers do."""
 
     def __iter__(self):
         each = self.num_samples
@@ -239,7 +239,7 @@ def test_a_sampler_that_deals_in_its_own_way_is_iterated(kind, shuffle):
 
 def test_a_sampler_of_ones_own_has_its_epoch_and_needs_no_more_than_a_rank():
     class Turning:
-        """Deals two samples to each rank, of which each epoch turns the order; it says nothing of shuffling."""
+        """Deals two samples to each rank, of which each epoch turns the order; it does not mention shuffling."""
 
         nranks, local_rank, epoch = 2, 0, 1
 
@@ -250,7 +250,7 @@ def test_a_sampler_of_ones_own_has_its_epoch_and_needs_no_more_than_a_rank():
     assert [dealt_indices(Turning(), rank, epoch=2).tolist() for rank in range(2)] == [[2, 3], [0, 1]]
 
 
-def test_of_what_such_a_sampler_repeats_the_earliest_counts_then_the_lowest_rank():
+def test_among_repeated_samples_the_earliest_counts_then_the_lowest_rank():
     class Given(DistributedBatchSampler):
         def __iter__(self):
             yield [[7, 3, 3], [1, 7], [1, 9, 9, 7]][self.local_rank]
@@ -404,7 +404,7 @@ print(padding_mask(SimpleNamespace(dataset=range(10), batch_size=2, nranks=3, lo
 
 @pytest.mark.numpy_only
 @pytest.mark.parametrize("shuffle", [False, True])
-def test_what_remains_of_batches_of_several_blocks_is_what_no_batch_had(shuffle):
+def test_the_remaining_indices_of_batches_of_several_blocks_are_those_in_no_batch(shuffle):
     """As where gradients are accumulated: a batch of a worker is two blocks of three."""
     sampler = SimpleNamespace(
         dataset=range(50), batch_size=3, nranks=2, local_rank=0, shuffle=shuffle, drop_last=False, epoch=0, _acc_steps=2

@@ -60,7 +60,7 @@ def test_an_interval_gives_no_replicates_and_no_settings() -> None:
     assert found["gain/value/1.0"] == 1.0
 
 
-def test_a_curve_gives_what_it_comes_to() -> None:
+def test_a_curve_becomes_its_summary() -> None:
     curves = {"roc": fm.ROCCurve(), "pr": fm.PrecisionRecallCurve(), "lift": fm.Lift(fractions=[0.5])}
     areas = {"auc": fm.AUC(), "ap": fm.AveragePrecision()}
     metrics = fm.MetricCollection({**curves, **areas, "sweep": fm.ThresholdSweep(thresholds=[0.25, 0.5])})
@@ -86,7 +86,7 @@ def test_names_do_not_depend_on_what_else_is_there() -> None:
     assert fm.flatten(0.5, "50 %") == {fm.flatten({"50 %": 0.5}).popitem()[0]: 0.5}
 
 
-def test_what_cannot_be_told_apart_or_is_no_number_is_an_error_that_names_it() -> None:
+def test_equal_names_and_values_without_a_number_are_errors_that_name_them() -> None:
     with pytest.raises(fm.InvalidInputError, match="two scalars of the name 'auc/a_b'"):
         fm.flatten({"auc": {"a b": 0.5, "a_b": 0.5}})
     with pytest.raises(fm.InvalidInputError, match=r"values holds <object .*> under 'it'"):

@@ -1,4 +1,4 @@
-"""How metrics are made: settings go by keyword, and what is given wrongly is told with the right word."""
+"""How metrics are made: settings go by keyword, and the error for a wrong argument names the right one."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ def test_tensors_without_axes_without_entries_and_of_bfloat16_are_read():
 
 
 @pytest.mark.parametrize("value", [b"text", None, 1j, [1j], object(), {"a": 1}, np.array(["a"]), [[1], [2, 3]]])
-def test_what_holds_no_numbers_is_an_error_that_names_the_argument_and_the_type(value):
+def test_an_argument_without_numbers_is_an_error_that_names_it_and_its_type(value):
     with pytest.raises(
         InvalidInputError, match=r"^stat_pos (must hold bools, integers or floats, not|has no rect)"
     ) as error:

@@ -125,7 +125,7 @@ MADE = [name for name, (_, other) in KINDS.items() if other is not None]
 
 
 def fed(metric: Any, *sizes: int) -> Any:
-    wanted = {name for leaf in metric.leaves() for name in leaf.columns}
+    wanted = {name for leaf in metric._leaves() for name in leaf.columns}
     for size in sizes:
         rng = np.random.default_rng(size)
         given = {"prediction": rng.integers(0, 3, size) / 1.0, "label": rng.integers(0, 3, size)}
@@ -138,7 +138,7 @@ def value_of(metric: Any) -> str:
 
 
 @pytest.mark.parametrize("name", KINDS)
-def test_it_merges_whatever_it_has_stored(name: str) -> None:
+def test_it_merges_with_any_stored_values(name: str) -> None:
     make, _ = KINDS[name]
     parts = [fed(make(), 4), fed(make(), 4, 9), make()]
     whole = fed(make(), 4, 4, 9)
@@ -151,7 +151,7 @@ def test_it_merges_whatever_it_has_stored(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", KINDS)
-def test_it_goes_on_from_a_checkpoint_whatever_it_has_stored(name: str) -> None:
+def test_it_resumes_from_a_checkpoint_with_any_stored_values(name: str) -> None:
     make, _ = KINDS[name]
     metric, again = fed(make(), 4, 9), fed(make(), 2)
     again.set_state_dict(metric.state_dict())
@@ -163,7 +163,7 @@ def test_it_goes_on_from_a_checkpoint_whatever_it_has_stored(name: str) -> None:
 
 @pytest.mark.parametrize("workers", [1, 2, 3])
 @pytest.mark.parametrize("name", KINDS)
-def test_another_number_of_workers_goes_on_whatever_it_has_stored(name: str, workers: int, tmp_path: Any) -> None:
+def test_another_number_of_workers_resumes_with_any_attributes(name: str, workers: int, tmp_path: Any) -> None:
     make, path = KINDS[name][0], tmp_path / "job"
 
     def save(channel: Together) -> Any:
@@ -299,7 +299,7 @@ def test_other_settings_are_seen(one: Any, other: Any) -> None:
         metric.set_state_dict(fed(Made(other), 3).state_dict())
 
 
-def test_what_can_be_read_only_once_is_an_error_that_says_so() -> None:
+def test_an_iterator_that_can_be_read_only_once_is_an_error() -> None:
     with pytest.raises(fm.InvalidInputError, match=r"generator, which can be read only once.*give a list"):
         Made(number for number in range(3)).merge(Made())
 
@@ -361,7 +361,7 @@ class Passing(fm.BaseMetric):
         return {"sum": sum(results) * self.topk}
 
 
-def test_a_metric_over_records_goes_on_whatever_it_has_stored() -> None:
+def test_a_metric_over_records_resumes_with_any_attributes() -> None:
     metric, again = Passing(topk=2), Passing(topk=2)
     metric.add([1, 2])
     again.set_state_dict(metric.state_dict())

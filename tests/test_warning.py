@@ -18,7 +18,7 @@ pytestmark = pytest.mark.numpy_only
 
 
 def inside(depth: int, name: str = "fleetmetrics.deep.inside") -> Any:
-    """A function of the package that calls another one, so many times, and then warns."""
+    """A function of the package that calls another one this many times, and then warns."""
     module = ModuleType(name)
     code = "def call(depth):\n    return warn(*said) if depth == 0 else call(depth - 1)\n"
     module.__dict__.update(warn=warn, said=("the value is undefined", UndefinedMetricWarning))
@@ -39,7 +39,7 @@ def test_what_only_begins_like_the_package_is_outside_of_it() -> None:
     assert told[0].filename == "<fleetmetrics_of_somebody_else>"
 
 
-def test_a_thread_that_is_all_package_is_warned_all_the_same() -> None:
+def test_a_thread_that_runs_only_the_package_still_warns() -> None:
     over = threading.Event()
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
@@ -78,7 +78,7 @@ def test_what_derives_from_a_muted_category_is_muted() -> None:
     assert [str(each.message) for each in told] == ["two"]
 
 
-def test_what_is_gathered_is_said_by_who_gathers_it_in_the_order_it_came() -> None:
+def test_the_gatherer_repeats_warnings_in_their_order() -> None:
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
         with gathered(UndefinedMetricWarning, BucketWarning) as said:

@@ -30,7 +30,7 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def run(*arguments: str) -> Any:
-    """The script with its launcher and its workers, forked where all that they need is imported already."""
+    """The script with its launcher and its workers, forked where their imports are done already."""
     command = [sys.executable, str(SCRIPT), *arguments]
     with Nursery("sklearn.metrics", "paddle", "fleetmetrics", "tests.contract") as nursery:
         forked = {**os.environ, **nursery.environment("gpu.py", "paddle.distributed.launch")}
@@ -88,7 +88,7 @@ def test_a_paddle_for_cuda_that_sees_no_device_is_missing_one(gpu, monkeypatch):
     assert gpu.missing() == ""
 
 
-def test_to_check_needs_nothing_but_python():
+def test_checking_needs_only_python():
     program = (
         "import runpy, sys; sys.modules.update(numpy=None, paddle=None, fleetmetrics=None); "
         f"sys.argv[0] = 'gpu.py'; runpy.run_path({str(SCRIPT)!r}, run_name='__main__')"
@@ -123,7 +123,7 @@ def test_the_rehearsal_runs_all_of_it_and_ends_with_0(tmp_path):
     assert done.stdout.strip() in page.read_text()
 
 
-def test_what_is_not_as_promised_is_said_and_ends_with_1(gpu, monkeypatch, capsys):
+def test_a_broken_promise_is_reported_and_ends_with_1(gpu, monkeypatch, capsys):
     monkeypatch.setattr(gpu, "of_costs", lambda *_: ("costs", []))
     real = gpu.examined
     worse = dict(add=Counter(numpy=2), copies=9, distance=1e-3, behind=False)
@@ -134,7 +134,7 @@ def test_what_is_not_as_promised_is_said_and_ends_with_1(gpu, monkeypatch, capsy
         assert "NOT AS PROMISED: count: " in capsys.readouterr().err
 
 
-def test_who_sees_no_copy_to_the_host_cannot_say_that_there_is_none(gpu):
+def test_without_a_view_of_copies_to_the_host_the_script_does_not_claim_their_absence(gpu):
     class Busy:
         behind = staticmethod(lambda function: True)
 

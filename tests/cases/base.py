@@ -38,7 +38,7 @@ class Data(NamedTuple):
     columns: Mapping[str, Any] = MappingProxyType({})
 
     def map(self, function: Callable[[Any], Any]) -> Data:
-        """The parts but for the columns, each made into something else."""
+        """The parts except for the columns, each made into something else."""
         return Data(*[None if part is None else function(part) for part in self[:4]], self.columns)
 
     def rows(self, start: int, stop: int) -> Data:

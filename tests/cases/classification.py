@@ -13,14 +13,14 @@ from tests.cases.base import Case, labels, probabilities, scores, two_columns
 Rng = np.random.Generator
 LABELS = 3
 OF_SCORES = ("[n]", "[n, 1]")  # of several scores, or several labels, per sample
-SEVERAL = ("[n]", "[n, 1]", "[n, m]")  # of one sample scikit-learn knows no second class
+SEVERAL = ("[n]", "[n, 1]", "[n, m]")  # scikit-learn has no second class for one sample
 
 
 # -- data ------------------------------------------------------------------------------------------------
 
 
 def few_classes(rng: Rng, samples: int, dtype: str, label_dtype: str) -> tuple[Any, Any]:
-    """Of classes 0 to 3: class 4 is there for nobody, class 3 is predicted and never true."""
+    """Of classes 0 to 3: class 4 has no samples, class 3 is predicted and never true."""
     return labels(rng, samples, dtype, 4), labels(rng, samples, label_dtype, 3)
 
 
@@ -43,7 +43,7 @@ def softmax(rng: Rng, samples: int, dtype: str, label_dtype: str) -> tuple[Any, 
 
 
 def normals(rng: Rng, samples: int, dtype: str, label_dtype: str, columns: int = 0) -> tuple[Any, Any]:
-    """Logits or decision values; labels of as many classes as there are columns."""
+    """Logits or decision values; labels with one class per column."""
     shape = (samples, columns) if columns else samples
     return (rng.normal(size=shape) * 3).astype(dtype), labels(rng, samples, label_dtype, columns or 2)
 
@@ -105,7 +105,7 @@ def among_two(name: str, **options: Any) -> Any:
 
 
 def negatives(p: Any, y: Any, w: Any) -> float:
-    """Specificity: the mean over the classes of the recall of all that is not of it."""
+    """Specificity: the mean over the classes of the recall of everything outside it."""
     from sklearn.metrics import multilabel_confusion_matrix
 
     tn, fp, _, _ = multilabel_confusion_matrix(y.astype(int), hard(p), sample_weight=w).reshape(-1, 4).T

@@ -83,7 +83,7 @@ def weighted_pearson(p: Any, y: Any, w: Any) -> float:
 
 
 def spearman(p: Any, y: Any, w: Any) -> float:
-    """Weights of eighths as so many samples; others by the definition."""
+    """Weights in eighths as repeated samples; others by the definition."""
     from scipy import stats
 
     p, y = p.astype(float), y.astype(float)

@@ -51,7 +51,7 @@ def best(points: Callable[..., Any], least: float) -> Callable[..., OperatingPoi
     """The largest (value, other rate, threshold) whose other rate is large enough."""
 
     def reference(p: Any, y: Any, w: Any) -> OperatingPoint:
-        # A rate that equals the least one but for rounding may be allowed or not; there is none in these data.
+        # A rate that equals the least one except for rounding may be allowed or not; these data have no such rate.
         allowed = [point for point in zip(*points(p, y, w)) if point[1] >= least]
         value, _, threshold = max(allowed)
         return OperatingPoint(float(value), float(threshold))

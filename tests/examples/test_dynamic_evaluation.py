@@ -99,7 +99,7 @@ class Run(NamedTuple):
 
 @pytest.fixture(scope="module")
 def forked() -> Iterator[dict[str, str]]:
-    """The environment in which the launcher and its workers are forked where all that they need is imported already."""
+    """The environment in which the launcher and its workers are forked where their imports are done already."""
     with Nursery("sklearn.datasets", "sklearn.metrics", "paddle", "fleetmetrics", GLOG_minloglevel="2") as nursery:
         yield nursery.environment("evaluate.py", "paddle.distributed.launch")
 

@@ -66,7 +66,7 @@ class Demo:
         example: where it is.
         arguments: what it is given.
         nursery: forks the launcher, the workers and the servers; None: they are processes of their own. Who is killed
-            in its stead ends it a moment later: nothing of it may be looked at that changes in that moment.
+            in its place ends it a moment later: the test must not look at anything that changes meanwhile.
         environment: further variables.
     """
 
@@ -279,7 +279,7 @@ def test_by_default_the_model_has_learned(default: Demo) -> None:
 
 
 @with_servers
-def test_by_default_every_pass_has_one_line_when_nobody_can_see_it_move(default: Demo) -> None:
+def test_by_default_every_pass_has_one_line_without_a_terminal(default: Demo) -> None:
     lines = [line for line in default.out.splitlines() if line.startswith("pass")]
     assert len(lines) == 20
     for number, line in enumerate(lines, 1):
@@ -287,7 +287,7 @@ def test_by_default_every_pass_has_one_line_when_nobody_can_see_it_move(default:
 
 
 @with_servers
-def test_by_default_every_worker_says_that_it_is_done_and_nobody_complains(default: Demo) -> None:
+def test_by_default_every_worker_says_that_it_is_done_without_warnings(default: Demo) -> None:
     for rank in range(2):
         assert f"\nworker {rank} of 2: done\n" in default.log(f"workerlog.{rank}")
     assert default.err == ""
@@ -342,7 +342,7 @@ def test_a_server_that_is_killed_while_the_workers_train_is_named(
 
 
 @with_servers
-def test_of_a_bad_data_file_every_worker_names_the_place_and_what_is_allowed(
+def test_every_worker_names_the_fault_in_a_bad_data_file_and_what_is_allowed(
     example: Path, nursery: Nursery, tmp_path: Path
 ) -> None:
     good, bad = (impressions(tmp_path / name, 100) for name in ("good.tsv", "bad.tsv"))

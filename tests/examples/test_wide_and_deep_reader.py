@@ -1,4 +1,4 @@
-"""The data of the wide and deep example: split, shares, features, and what is said of data that cannot be used."""
+"""The data of the wide and deep example: split, shares, features, and the errors for unusable data."""
 
 from __future__ import annotations
 
@@ -266,7 +266,7 @@ def test_a_criteo_category_is_one_of_its_own_column(tmp_path: Path) -> None:
     assert features.wide[13] != features.wide[38]
 
 
-def test_criteo_files_are_read_one_after_the_other_whatever_ends_their_lines(tmp_path: Path) -> None:
+def test_criteo_files_with_any_line_ends_are_read_one_after_the_other(tmp_path: Path) -> None:
     ends = {"a.tsv": ("\n", "\n"), "b.tsv": ("\r\n", "\r\n"), "c.tsv": ("\n", "")}
     for name, (first, second) in ends.items():
         (tmp_path / name).write_bytes(f"{line('1', C26='a')}{first}{line('0', I1='7')}{second}".encode())
@@ -306,7 +306,7 @@ BAD_LINES = {
 
 
 @pytest.mark.parametrize("case", BAD_LINES)
-def test_of_a_bad_line_the_file_line_field_and_value_are_named_and_what_is_allowed(case: str, tmp_path: Path) -> None:
+def test_a_bad_line_is_named_by_file_line_field_and_value_with_what_is_allowed(case: str, tmp_path: Path) -> None:
     bad, complaint = BAD_LINES[case]
     source = criteo(tmp_path, b"\n".join([line("1").encode(), bad if isinstance(bad, bytes) else bad.encode(), b""]))
     with pytest.raises(reader.DataError) as caught:
@@ -336,7 +336,7 @@ def test_a_directory_is_not_a_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("rank", [0, 1])
-def test_an_empty_file_is_named_even_beside_others(rank: int, tmp_path: Path) -> None:
+def test_an_empty_file_is_named_even_among_others(rank: int, tmp_path: Path) -> None:
     (tmp_path / "day.tsv").write_text("".join(f"{line(I1=str(i))}\n" for i in range(100)))
     (tmp_path / "empty.tsv").touch()
     with pytest.raises(reader.DataError) as caught:

@@ -40,9 +40,9 @@ class Copy(NamedTuple):
 
     directory: Path
 
-    def pytest(self, arguments: list[str], timeout: float | None = None) -> tuple[int, str]:
+    def pytest(self, python: str, arguments: list[str], timeout: float | None = None) -> tuple[int, str]:
         """Run tests there; return pytest's status (-1 if they took too long), and its last lines."""
-        command = [sys.executable, "-m", "pytest", "-q", "-x", "--tb=line", "-p", "no:cacheprovider"]
+        command = [python, "-m", "pytest", "-q", "-x", "--tb=line", "-p", "no:cacheprovider"]
         environment = {**os.environ, "PYTHONPATH": str(self.directory)}
         process = subprocess.Popen(
             [*command, *arguments],
@@ -100,6 +100,11 @@ def _extent(whole: str, names: list[str]) -> tuple[int, int]:
     return sum(map(len, lines[: first - 1])), sum(map(len, lines[: node.end_lineno]))
 
 
+def python_of(mutation: Mutation) -> str:
+    """The Python that runs a mutation's tests: this one, except for code of Paddle 2 alone."""
+    return sys.executable if mutation.paddle == 3 else str(ROOT / ".venv" / "bin" / "python")
+
+
 _times = iter(range(10**9, 2 * 10**9, 60))
 
 
@@ -111,16 +116,17 @@ def write(path: Path, text: str) -> None:
 
 
 def tried(mutation: Mutation, place: Place, copies: queue.Queue[Copy]) -> tuple[str, float]:
-    """Run a mutation's tests in a copy without and with it; return what came of it, and the seconds."""
+    """Run a mutation's tests in a copy without and with it; return the outcome, and the seconds."""
     copy = copies.get()
     path, start, tests = copy.directory / place.file, time.monotonic(), shlex.split(mutation.tests)
+    python = python_of(mutation)
     whole = path.read_text(encoding="utf-8")
     try:
-        status, output = copy.pytest(tests)
+        status, output = copy.pytest(python, tests)
         if status != 0:  # a test that always fails finds nothing
             return f"ERROR: without it, pytest {mutation.tests} ended with {status}\n{output[-1500:]}", 0.0
         write(path, whole[: place.start] + mutation.replacement + whole[place.end :])
-        status, output = copy.pytest(tests, SECONDS + 3 * (time.monotonic() - start))
+        status, output = copy.pytest(python, tests, SECONDS + 3 * (time.monotonic() - start))
     finally:
         write(path, whole)
         copies.put(copy)

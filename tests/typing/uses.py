@@ -132,7 +132,7 @@ def arithmetic_of_metrics_is_a_metric() -> None:
 
 
 class Missed(fm.Metric[float]):
-    """A metric as the guide says."""
+    """A metric written like the guide's."""
 
     def __init__(self, *, name: str | None = None) -> None:
         super().__init__(name=name)

@@ -133,7 +133,7 @@ def test_functions_of_the_library_agree_to_float64(case):
         np.testing.assert_allclose(result, expected, rtol=1e-14, atol=0)
 
 
-def test_what_a_metric_may_use_is_in_both_namespaces():
+def test_both_namespaces_have_the_functions_that_metrics_may_use():
     for name, value in vars(numpy_ops).items():
         home = getattr(value, "__module__", "") or ""
         imported = inspect.ismodule(value) or (home.startswith("fleetmetrics.") and home != numpy_ops.__name__)

@@ -75,7 +75,7 @@ def test_the_lowest_score_of_a_linear_bucket_is_in_it_and_the_number_before_is_n
     np.testing.assert_array_equal(numpy_ops.bucket(np.nextafter(lowest[1:], 0), buckets - 1), np.arange(buckets - 1))
 
 
-def test_a_score_has_one_bucket_whatever_its_precision():
+def test_a_score_has_the_same_bucket_in_every_precision():
     score = awkward(4096, "float32")
     wide = numpy_ops.log_odds_bucket(score.astype(np.float64), 4096)
     np.testing.assert_array_equal(numpy_ops.log_odds_bucket(score, 4096), wide)
@@ -90,7 +90,7 @@ def test_4096_buckets_split_each_doubling_of_the_odds_into_64_from_1_in_2_to_32(
 
 
 @pytest.mark.parametrize("mode", ["numpy", "dynamic", "static"])
-def test_where_nobody_checks_what_is_no_probability_is_in_an_end_bucket(mode):
+def test_an_unchecked_score_outside_0_to_1_is_in_an_end_bucket(mode):
     score = np.array([-0.25, 1 + 2.0**-20, 1e300, -1e-9, np.inf, -np.inf])
     if mode == "dynamic":
         result = paddle_ops.log_odds_bucket(paddle.to_tensor(score), 8).numpy()
@@ -100,6 +100,6 @@ def test_where_nobody_checks_what_is_no_probability_is_in_an_end_bucket(mode):
 
 
 @pytest.mark.parametrize("buckets", [-1, 0, 1, 2**24 + 1])
-def test_a_number_of_buckets_that_cannot_be_is_an_error_that_says_so(buckets):
+def test_an_invalid_number_of_buckets_is_an_error_that_names_it(buckets):
     with pytest.raises(InvalidInputError, match=rf"buckets must be from 2 to 2\*\*24 .*, not {buckets}$"):
         log_odds(buckets)

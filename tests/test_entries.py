@@ -1,0 +1,69 @@
+"""Every metric says where its values lie, when it has none, where it comes from, and what others call it."""
+
+from __future__ import annotations
+
+import math
+import warnings
+
+import pytest
+
+import fleetmetrics as fm
+from fleetmetrics.entries import ENTRIES, owners
+from tests.contract import CASES
+
+pytestmark = pytest.mark.numpy_only
+
+#: Libraries whose users look for their names here.
+LIBRARIES = "DeepCTR EasyRec Evidently MCGrad Paddle RecBole TFMA TorchEasyRec TorchRec ranx scikit-learn torcheval"
+
+
+def metrics() -> list[str]:
+    places = ("fleetmetrics.metrics.", "fleetmetrics.wrappers.", "fleetmetrics.collection")
+    kinds = [getattr(fm, name) for name, module in fm._modules.items() if module.startswith(places)]
+    return [kind.__name__ for kind in kinds if isinstance(kind, type) and hasattr(kind, "compute")]
+
+
+@pytest.mark.parametrize("name", metrics())
+def test_the_entry_of_a_metric_has_every_fact_of_its_page(name):
+    assert name in ENTRIES, f"{name}: write its entry into fleetmetrics/entries.py, then run `make names`"
+    entry = ENTRIES[name]
+    missing = [field for field in ("range", "undefined", "source", "names") if not getattr(entry, field)]
+    assert not missing, f"{name} in fleetmetrics/entries.py lacks {missing}"
+    assert "中文" in entry.elsewhere, f"{name} in fleetmetrics/entries.py has no Chinese name: 中文: ..."
+    assert all(name.strip() == name != "" for names in entry.elsewhere.values() for name in names), entry.names
+
+
+def test_no_entry_is_of_a_metric_that_there_is_not_and_every_library_is_there():
+    assert set(ENTRIES) == set(metrics())
+    libraries = {library for entry in ENTRIES.values() for library in entry.elsewhere}
+    assert libraries == {*LIBRARIES.split(), "torchmetrics", "others", "中文"}
+
+
+def test_where_neither_direction_is_better_a_number_says_what_is_best_or_none_is():
+    for name, entry in ENTRIES.items():
+        kind = getattr(fm, name)
+        if entry.best:
+            assert not kind.better and entry.better(kind) == f"the nearer to {entry.best}"
+    assert ENTRIES["AUC"].better(fm.AUC) == "higher values"
+    assert ENTRIES["ROCCurve"].better(fm.ROCCurve) == "it is no single number"
+    assert ENTRIES["ClickThroughRate"].better(fm.ClickThroughRate) == "neither higher nor lower values"
+
+
+def test_a_name_that_several_metrics_have_is_the_first_ones():
+    assert owners()["PCOC"] == owners()["点击率校准"] == "Calibration" and owners()["roc_auc_score"] == "AUC"
+    assert owners()["Auc"] == owners()["paddle.metric.Auc"] == "AUC"
+    assert not [name for name in owners() if "(" in name]
+
+
+@pytest.mark.parametrize("case", sorted(CASES))
+def test_without_samples_a_metric_is_defined_where_its_entry_says_never(case):
+    metric = CASES[case].make()
+    entry = ENTRIES[type(metric).__name__]
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        value = metric.compute_local()
+    undefined = any(issubclass(each.category, fm.UndefinedMetricWarning) for each in caught)
+    if isinstance(value, float):
+        assert undefined == math.isnan(value)
+    if entry.undefined.startswith("never"):
+        assert not undefined, entry.undefined

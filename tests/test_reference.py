@@ -1,0 +1,134 @@
+"""What the reference shows beside docstrings: formulas as mathematics, in every metric's entry, and links that lead."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import inspect
+import re
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+import fleetmetrics as fm
+from docs.scripts.mathematics import NotMathematics, is_mathematics, mathml
+from fleetmetrics.entries import ENTRIES
+
+pytestmark = pytest.mark.numpy_only
+
+ROOT = Path(__file__).resolve().parent.parent
+METRICS = [name for name in ENTRIES if fm._modules[name].startswith("fleetmetrics.metrics.")]
+
+
+def formulas(docstring: str) -> str:
+    """The paragraphs of a docstring that are headed Formula, with the indented ones below."""
+    found = re.findall(r"^Formula:.*?(?=\n\n(?! )|\Z)", inspect.cleandoc(docstring), re.DOTALL | re.MULTILINE)
+    return "\n\n".join(found)
+
+
+def spans(text: str) -> list[str]:
+    indented = [re.sub(r"^(k = .|else): ", "", line.strip()) for line in text.split("\n") if line.startswith("    ")]
+    return [" ".join(code.split()) for code in re.findall(r"``(.+?)``", text, re.DOTALL)] + indented
+
+
+@pytest.mark.parametrize("name", METRICS)
+def test_a_metrics_entry_shows_its_formula_as_mathematics(name):
+    text = formulas(getattr(fm, name).__doc__)
+    for other in re.findall(r"`fleetmetrics\.formulas\.(\w+)`", text):
+        text += "\n\n" + formulas(getattr(fm.formulas, other).__doc__)
+    drawn = [mathml(each) for each in spans(text) if is_mathematics(each)]
+    said = f"{name} shows no formula: write `Formula: ``sum(w * x)``` in its docstring, then run `make docs`"
+    assert any("<mo" in each for each in drawn), said
+
+
+@pytest.mark.parametrize(
+    ("text", "seen"),
+    [
+        ("sum(w * p) / sum(w * y)", "∑w⋅p∑w⋅y"),
+        ("1 - FPR(t)", "1−FPR⁡(t)"),
+        ("sum_k n_k * |p_k - y_k|", "∑knk⋅|pk−yk|"),
+        ("|relevant among the first k| / R", "|relevant among the first k|R"),
+        ("2 * (y - p)**2", "2⋅(y−p)2"),
+        ("max { recall(t) : precision(t) >= min_precision }", "max{recall⁡(t):precision⁡(t)≥min precision}"),
+        ("beta**2", "β2"),
+    ],
+)
+def test_a_formula_is_read_as_it_is_meant(text, seen):
+    found = ElementTree.fromstring(mathml(text))
+    assert "".join(found.itertext()) == seen and found.get("alttext") == text
+
+
+def test_everything_before_the_slash_is_the_numerator():
+    above, below = ElementTree.fromstring(mathml("2 * a * b / (c + d)")).find(".//mfrac")
+    assert "".join(above.itertext()) == "2⋅a⋅b" and "".join(below.itertext()) == "c+d"
+    (sign, fraction) = ElementTree.fromstring(mathml("1 - sum_j(x[j] / n)"))[0][1:]
+    assert sign.text == "−" and fraction.find(".//mfrac") is not None
+
+
+def test_code_is_not_mathematics_and_unreadable_formulas_are_named():
+    for code in ('curve="PR"', "add(prediction, label)", "[n, 2]", "zero_division=0", "compute"):
+        assert not is_mathematics(code)
+    for broken in ("sum(w * p", "a / ", "w $ p", "max {a : b"):
+        with pytest.raises(NotMathematics, match=re.escape(repr(broken))):
+            mathml(broken)
+
+
+def test_nothing_in_a_formula_is_markdown():
+    assert not set("*_`[]|") & set(re.sub(r"&#\d+;", "", mathml("a_i * [b > 0] * |c|")))
+
+
+@pytest.mark.parametrize("name", sorted(ENTRIES))
+def test_a_metric_is_in_the_reference_under_its_public_name(name):
+    pages = "".join(path.read_text("utf-8") for path in (ROOT / "docs" / "reference").rglob("*.md"))
+    assert re.search(rf"^::: fleetmetrics\.{name}$", pages, re.MULTILINE), f"{name} is on no page: run `make names`"
+
+
+@pytest.mark.skipif(importlib.util.find_spec("griffe") is None, reason="griffe is in the environment of the docs alone")
+def test_signatures_have_every_argument_and_mistakes_are_told_with_their_place(tmp_path):
+    import griffe
+
+    from docs.scripts import reference
+
+    loader = griffe.GriffeLoader(extensions=griffe.load_extensions(reference.Reference), search_paths=[str(ROOT)])
+    package = loader.load("fleetmetrics")
+    area = {each.name: each for each in package["metrics.auc.AUC"].parameters}
+    assert list(area)[-1] == "size" and str(area["buckets"].annotation) == "int | None"
+    assert (area["tolerance"].default, area["curve"].default) == ("0.01", "'ROC'")
+    assert "<math" in package["metrics.auc.AUC"].docstring.value
+    kinds = {"AUC": package["metrics.auc.AUC"]}
+    assert re.fullmatch(
+        r"fleetmetrics/metrics/auc.py:\d+: AUC is on no page of docs/reference; run `make names`",
+        *reference.unlisted(kinds, tmp_path),
+    )
+    (tmp_path / "bare.py").write_text("class Bare:\n    def add(self, score) -> None: ...\n")
+    bare = griffe.load("bare", search_paths=[str(tmp_path)])
+    (line,) = reference.untyped(bare["Bare"], tmp_path)
+    assert line == "bare.py:2: bare.Bare.add: the argument score has no type; write one, then run `make types`"
+
+
+#: The line of an error in a docstring: its classes, a colon, and when it is raised.
+ERROR = re.compile(r"[A-Z][\w.]*(?:, [A-Z][\w.]*)*:(?: |$)")
+
+
+def misread(docstring: str) -> list[str]:
+    """The lines of `Raises:` that the reference mistakes for an error, or that hide a second one."""
+    section = re.search(r"^Raises:\n((?: +.*\n?|\n)+)", inspect.cleandoc(docstring), re.MULTILINE)
+    lines = section[1].splitlines() if section else []
+    first = [line[4:] for line in lines if re.match(r" {4}\S", line)]
+    hidden = [line for line in lines if re.search(r"[^\s,] [A-Z]\w*(?:Error|Exception): ", line)]
+    return [line for line in first if not ERROR.match(line)] + hidden
+
+
+def test_the_errors_in_docstrings_have_a_line_each():
+    wrong = []
+    for path in sorted((ROOT / "fleetmetrics").rglob("*.py")):
+        text = path.read_text("utf-8")
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, (ast.ClassDef, ast.FunctionDef)):
+                for line in misread(ast.get_docstring(node) or ""):
+                    wrong.append(f"{path.relative_to(ROOT)}:{node.lineno}: {node.name}: {line.strip()}")
+    assert not wrong, "begin a line for each error, and indent what goes on:\n" + "\n".join(wrong)
+    assert misread("Do it.\n\nRaises:\n    AError: it is\n    gone.") == ["gone."]
+    assert misread("Do it.\n\nRaises:\n    AError: it is. BError: gone.") == ["    AError: it is. BError: gone."]
+    assert not misread("Do it.\n\nRaises:\n    AError, BError: it is\n        gone.\n\nExamples:\n    no error")

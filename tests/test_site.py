@@ -1,0 +1,165 @@
+"""The build of the site: what it adds to MkDocs, and what fails it."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.pages import DOCS
+
+pytestmark = pytest.mark.numpy_only
+ROOT = DOCS.parent
+MKDOCS = ROOT / ".venv-dev" / "bin" / "mkdocs"
+
+
+@pytest.fixture
+def site(monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.syspath_prepend(str(DOCS / "scripts"))
+    import _site
+
+    return _site
+
+
+def test_a_chinese_page_with_the_same_headings_has_the_anchors_of_the_english_one(site: Any) -> None:
+    page = "# 标题\n\n```bash\n# no heading\n```\n\n## 读取 { #old }\n"
+    text, same = site.with_anchors(page, [(1, "title"), (2, "reading")])
+    assert same and "# 标题 { #title }" in text and "## 读取 { #reading }" in text and "# no heading\n" in text
+
+
+def test_a_shorter_chinese_page_still_has_all_anchors(site: Any) -> None:
+    text, same = site.with_anchors("# 标题\n", [(1, "title"), (2, "reading")])
+    assert not same and 'id="reading"' in text
+
+
+def test_the_search_of_a_language_finds_its_own_pages_only(site: Any) -> None:
+    def entry(location: str, text: str) -> dict[str, str]:
+        return {"location": location, "title": "", "text": text}
+
+    index = {
+        "config": {"lang": ["en", "zh"], "separator": r"[\s\u200b\-]+"},
+        "docs": [
+            entry("a/", "the AUC of all"),
+            entry("zh/a/", "全局\u200b指标\u200b的\u200b精度"),
+            entry("zh/b/#c", "全局"),
+        ],
+    }
+    english, chinese = (site.own_index(index, language) for language in ("en", "zh"))
+    assert [each["location"] for each in english["docs"]] == ["a/"]
+    assert [each["location"] for each in chinese["docs"]] == ["a/", "b/#c"]
+    assert site.pages_found(english, "auc") == {"a/"} and not site.pages_found(english, "精度")
+    assert site.pages_found(chinese, "全局指标") == {"a/"} and site.pages_found(chinese, "全局") == {"a/", "b/"}
+
+
+def test_a_description_is_whole_sentences_and_fits(site: Any) -> None:
+    long = "A first sentence that says what the page is for, in plain words. " + "And more. " * 40
+    said = site.description(f"<h1>T</h1><p>{long}<code>x &lt; 1</code></p>")
+    assert said.startswith("A first") and said.endswith(".") and 40 < len(said) <= 200
+    assert site.description("<p>Short &amp; clear.</p><p>Then this.</p>") == "Short & clear. Then this."
+
+
+def test_two_pages_with_one_title_are_found(site: Any) -> None:
+    assert site.twice({"a.md": "T", "b.md": "U", "c.md": "T"}) == [("T", ["a.md", "c.md"])]
+
+
+# -- what fails a build ----------------------------------------------------------------------------------
+
+ENGLISH = """# A page
+
+AUC, deadline, sampler, report. [That](other.md#there) and ![a picture](picture.svg).
+
+```python
+print(1 + 1)  # 2
+```
+"""
+CHINESE = """# 一页
+
+分布式全局指标，超时，精度，参数服务器。[那](other.md#there)与![图](picture.svg)。
+
+```python
+print(1 + 1)  # 2
+```
+"""
+OTHERS = {
+    "other.md": "# Another\n\nWords of its own.\n\n## There\n\nMore words.\n",
+    "entry.md": "# An entry\n\nWords of the reference.\n\n::: fleetmetrics.AUC\n",
+    "picture.svg": '<svg xmlns="http://www.w3.org/2000/svg" width="1" height="1"/>',
+}
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Path:
+    """The repository with three pages instead of a hundred: `make docs` builds them as it builds the others."""
+    ignored = shutil.ignore_patterns("__pycache__")
+    for folder in ("fleetmetrics", "docs/scripts", "docs/theme", "docs/assets", "docs/reference"):
+        shutil.copytree(ROOT / folder, tmp_path / folder, ignore=ignored)
+    for file in ("Makefile", "mkdocs.yml", "tests/nursery.py"):
+        (tmp_path / file).parent.mkdir(exist_ok=True)
+        shutil.copy(ROOT / file, tmp_path / file)
+    change(tmp_path / "mkdocs.yml", "\n  /scripts/\n", "\n  /scripts/\n  /reference/\n")
+    change(tmp_path / "mkdocs.yml", r"\nnav:\n.*?\n\n", "\nnav: [index.md, other.md, entry.md]\n\n")
+    for name, text in {**OTHERS, "index.md": ENGLISH, "index.zh.md": CHINESE}.items():
+        (tmp_path / "docs" / name).write_text(text, "utf-8")
+    stamp = [sys.executable, "docs/scripts/translations.py", "docs/index.zh.md"]
+    subprocess.run(stamp, cwd=tmp_path, check=True)
+    return tmp_path
+
+
+def change(path: Path, old: str, new: str) -> None:
+    text, count = re.subn(old, new, path.read_text("utf-8"), count=1, flags=re.DOTALL)
+    assert count, (path, old)
+    path.write_text(text, "utf-8")
+
+
+def make_docs(folder: Path) -> subprocess.CompletedProcess[str]:
+    """What `make docs` does there, with the environment that is here."""
+    environment = MKDOCS.parent.parent
+    command = ["make", "docs", f"DEV={environment}", "-o", f"{environment}/.ready"]
+    left_out = ("PYTHONPATH", "MAKEFLAGS", "SITE_URL", "REPO_URL")
+    return subprocess.run(
+        command,
+        cwd=folder,
+        env={name: value for name, value in os.environ.items() if name not in left_out},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=200,
+    )
+
+
+@pytest.mark.skipif(not MKDOCS.exists(), reason="`make lint` makes .venv-dev")
+def test_make_docs_builds_pages_that_are_right_and_prints_nothing_else(small: Path) -> None:
+    done = make_docs(small)
+    assert (done.returncode, done.stdout) == (0, "built site/index.html\n")
+
+
+@pytest.mark.skipif(not MKDOCS.exists(), reason="`make lint` makes .venv-dev")
+def test_make_docs_fails_and_names_the_file_the_line_and_what_to_run(small: Path) -> None:
+    page = small / "docs" / "index.md"
+    for old, new in (
+        (r"\[That\].*?\)", "[That](none.md)"),
+        (r"!\[a picture\].*?\)\.", "\n![a picture](none.svg).\n[Those](other.md#none)."),
+        ("# 2", "# 3"),
+    ):
+        change(page, old, new)
+    change(small / "docs" / "index.zh.md", "# 2", "# 3")
+    change(small / "fleetmetrics" / "partial.py", r"def merge_all\(parts: .*?\)", "def merge_all(parts)")
+    line = (small / "fleetmetrics" / "partial.py").read_text("utf-8").partition("def merge_all")[0].count("\n") + 1
+    done = make_docs(small)
+    assert done.returncode != 0
+    lines = done.stdout.splitlines()
+    for place, what, told in (
+        ("docs/index.md:3: ", "'none.md'", "run `make docs`"),
+        ("docs/index.md:4: ", "'none.svg'", "run `make docs`"),
+        ("docs/index.md:5: ", "'other.md#none'", "run `make docs`"),
+        ("docs/index.zh.md:1: ", "is older than the English section", "run: python docs/scripts/translations.py"),
+        ("docs/index.md:8: ", "prints '2', and the page says '3'", "run `make test-cpu"),
+        (f"fleetmetrics/partial.py:{line}: ", "the argument parts has no type", "run `make types`"),
+    ):
+        assert [each for each in lines if f" {place}" in each and what in each and told in each], (place, done.stdout)
