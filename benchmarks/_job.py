@@ -107,7 +107,7 @@ def run(
         script: the file; `place` is not None in the copies.
         workers: how many.
         servers: how many processes serve. With none of them the environment still names one, as every
-            parameter-server job does; nobody asks it for anything.
+            parameter-server job does; no worker asks it for anything.
         gloo: turn Paddle's own Gloo on.
         arguments: of the command line.
         timeout: seconds for all of it.
@@ -194,7 +194,7 @@ def _fail(reason: str, log: Path) -> None:
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports that nobody uses."""
+    """Ports that are free."""
     socks = [socket.socket() for _ in range(count)]
     try:
         for sock in socks:

@@ -136,3 +136,26 @@ def write(path: Path, region: str, text: str) -> None:
     if len(pattern.findall(page)) != 1:
         raise SystemExit(f"error: {path} has no lines '<!-- {region}: begin -->' and '<!-- {region}: end -->'")
     path.write_text(pattern.sub(lambda match: f"{match[1]}\n{text}\n\n{match[2]}", page))
+
+
+def save_chart(figure: Any, path: Path) -> None:
+    """Write a figure for light pages as ``path``, and for dark ones beside it, both without a background."""
+    figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None)
+    if path.suffix == ".svg":
+        in_light_and_dark(path)
+
+
+def in_light_and_dark(path: Path) -> None:
+    """Take the white out of a chart of matplotlib, and write ``NAME-dark.svg``, whose black is light."""
+    text = re.sub(r"fill: #ffffff(?=[;\"])", "fill: none", path.read_text("utf-8"))
+    path.write_text(text, encoding="utf-8")
+    dark = re.sub(r"(fill|stroke): #000000", r"\1: #ececec", text)
+    for light, bright in (
+        ("#1f77b4", "#56b4e9"),
+        ("#ff7f0e", "#ff9f4a"),
+        ("#2ca02c", "#2bc79a"),
+        ("#cccccc", "#5a6068"),
+    ):
+        dark = dark.replace(light, bright)
+    dark = dark.replace("<svg ", '<svg fill="#ececec" ', 1)  # texts are shapes without a colour of their own
+    path.with_name(f"{path.stem}-dark.svg").write_text(dark, encoding="utf-8")

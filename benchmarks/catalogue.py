@@ -1,6 +1,6 @@
 """Time ranking metrics, small batches and a collection of twenty, against torchmetrics, torcheval and the bare bytes.
 
-    python benchmarks/catalogue.py [--rounds FACTOR] [--write docs/benchmarks.md]
+    python benchmarks/catalogue.py [--rounds FACTOR] [--write benchmarks/README.md]
 
 The variants of a line take turns, round after round, each round beginning with another one, in the same process; torch
 has one thread. For the exchange two workers are lined up before each call, as in benchmarks/sync.py.
@@ -19,7 +19,7 @@ from _report import HEADER, Target, arguments, in_turn, machine, row, seconds, t
 WORKERS = 2
 USERS, EACH = 20_000, 10
 BATCH = 32
-#: Rounds of each part; a round of the small batches calls `add` so many times.
+#: Rounds of each part; one round of the small batches calls `add` this often.
 ROUNDS = {"queries": 5, "add": 60, "exchange": 300}
 CALLS = 200
 
@@ -186,9 +186,9 @@ def twenty() -> Any:
 
 
 def exchange(here: Place, rounds: int) -> None:
-    """On a worker, in turn: the collection's values, its exchange alone, and that of one array of as many bytes.
+    """On a worker, in turn: the collection's values, its exchange alone, and that of one array of the same size.
 
-    And the values over a group of as many workers, which are all of them in another order.
+    And the values over a group of all workers, in another order.
     """
     import fleetmetrics
 
@@ -197,7 +197,7 @@ def exchange(here: Place, rounds: int) -> None:
     rng = np.random.default_rng(here.rank)
     metrics.add(rng.random(100_000), rng.integers(0, 2, 100_000))
     size = sum(state.read().nbytes for state in metrics._states())
-    words = np.ones(size // 8, np.int64)
+    words = rng.integers(0, 2**15, size // 8)  # which cross the wire in two bytes each, as the histogram's counts do
     gate = Gate(here.rank, here.workers)
     group = channel._among(tuple(reversed(range(here.workers))))
     variants = {
@@ -235,7 +235,7 @@ def of_exchange(findings: list[dict[str, Any]]) -> list[list[str]]:
         f"`compute` of all {number}, with their formulas", against, duration("compute"), bare, Target("<=", 1.5)
     )
     grouped = row(
-        f"`compute(group=...)` of all {number}, of as many workers",
+        f"`compute(group=...)` of all {number}, over a group of all workers",
         "the whole job",
         duration("group"),
         duration("compute"),

@@ -1,6 +1,6 @@
 """Time and weigh metrics of pixels and tokens beside argmax, counts and log-softmax by hand.
 
-    python benchmarks/dense.py [--rounds FACTOR] [--write docs/benchmarks.md]
+    python benchmarks/dense.py [--rounds FACTOR] [--write benchmarks/README.md]
 
 The variants of a line take turns, round after round, each round beginning with another one, in the same process; torch
 has one thread. The last table is of one pass over large logits each: its peak memory is what the process held at most,
@@ -78,7 +78,7 @@ def of_pixels(factor: float) -> list[str]:
 
 
 def drawn(texts: int) -> tuple[np.ndarray, np.ndarray]:
-    """Logits and labels, made in place: the memory that they take is all that is needed."""
+    """Logits and labels, made in place: no other memory is needed."""
     rng = np.random.default_rng(0)
     logits = np.empty((texts, TOKENS, WORDS), np.float32)
     for each in logits:

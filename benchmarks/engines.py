@@ -1,6 +1,6 @@
 """Evaluate Parquet files on Spark, Ray and Dask, beside one process and beside Spark's own evaluator.
 
-    python benchmarks/engines.py [--rows 10_000_000] [--rounds FACTOR] [--write docs/benchmarks.md]
+    python benchmarks/engines.py [--rows 10_000_000] [--rounds FACTOR] [--write benchmarks/README.md]
 
 Each variant is called once to warm it up, and then three times; a time is the median. The engines have all processors,
 and have been started before. Spark's own evaluator is `BinaryClassificationEvaluator` of spark.ml: one call for each

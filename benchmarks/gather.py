@@ -1,6 +1,6 @@
 """Bring the records of two workers together: fleetmetrics, `paddle.distributed.all_gather_object`, and bare Gloo.
 
-    python benchmarks/gather.py [--only PART] [--rounds FACTOR] [--write docs/benchmarks.md]
+    python benchmarks/gather.py [--only PART] [--rounds FACTOR] [--write benchmarks/README.md]
 
 Four parts. "exchange": two workers call each variant in turn, round after round, in the same processes; before a call
 they are lined up, and its time runs from the moment when the last worker enters to the moment when the last one

@@ -1,6 +1,6 @@
 """See on a CUDA device what the tests show with a stand-in: `add` does not wait for it, `compute` copies once.
 
-    python benchmarks/gpu.py [--device cpu] [--rounds FACTOR] [--steps STEPS] [--write docs/guide/gpu.md]
+    python benchmarks/gpu.py [--device cpu] [--rounds FACTOR] [--steps STEPS] [--write docs/explanation/gpu.md]
 
 Every case of the contract is added to under Paddle's profiler, which counts what the device was waited for, and behind
 work that keeps the device busy, which `add` must not wait for; its value is compared with NumPy's. Then what an `add`
@@ -203,7 +203,7 @@ def far(value: Any, reference: Any) -> float:
 
 
 def controls(count: Callable[..., Counter[str]], busy: Busy | None) -> list[str]:
-    """What does not see that somebody waits who does: then it says nothing of who does not."""
+    """The cases in which the check misses a wait that is there: then its silence proves nothing."""
     import paddle
 
     def waiting() -> None:
@@ -251,7 +251,7 @@ def of_cases(names: Iterable[str], on_cpu: bool) -> tuple[str, list[str]]:
 
 
 class ByHand:
-    """The same statistics as one writes them: each batch is looked at, and its sums become Python's numbers."""
+    """The same statistics, written by hand: each batch is read, and its sums become Python's numbers."""
 
     def __init__(self) -> None:
         import numpy as np

@@ -1,6 +1,6 @@
 """Time the area under the ROC curve, in buckets, exact and resampled, against NumPy, scikit-learn and torchmetrics.
 
-    python benchmarks/metrics.py [--rounds FACTOR] [--write docs/benchmarks.md]
+    python benchmarks/metrics.py [--rounds FACTOR] [--write benchmarks/README.md]
 
 The variants of a part take turns, round after round, each round beginning with another one, in the same process; ratios
 are those of the same round. torch has one thread. Scores are those of a click model at a rate of 16 %, as float32
@@ -108,7 +108,7 @@ def for_comparison(what: str, against: str, ours: np.ndarray, theirs: np.ndarray
 
 
 def of_torchmetrics(factor: float) -> list[list[str]]:
-    """The first batches of the stream against the metric with as many thresholds, which takes minutes for all."""
+    """The first batches of the stream against the metric with equally many thresholds: the whole takes minutes."""
     import torch
     from torchmetrics.classification import BinaryAUROC
 
@@ -132,7 +132,7 @@ def of_torchmetrics(factor: float) -> list[list[str]]:
 
 
 def of_exact(factor: float) -> list[list[str]]:
-    """All samples at once, against a sort of the scores, and of as many 64-bit keys, which are their bits."""
+    """All samples at once, against a sort of the scores, and of the scores' bits as 64-bit keys."""
     from sklearn.metrics import roc_auc_score
 
     import fleetmetrics

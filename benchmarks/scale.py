@@ -1,6 +1,6 @@
 """Let the star grow: one compute, one barrier and the first call of 2 to 1,024 workers on this machine, without Paddle.
 
-    python benchmarks/scale.py [--workers 2 8 ...] [--levels] [--rounds FACTOR] [--write docs/benchmarks.md]
+    python benchmarks/scale.py [--workers 2 8 ...] [--levels] [--rounds FACTOR] [--write benchmarks/README.md]
 
 The workers are forked children of this process, which has imported everything; each gets a `SocketCommunicator` of its
 own and computes a collection of `AUC` with 4,096 buckets, `Accuracy` and `MeanAbsoluteError`. They call as fast as they
@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from _report import arguments, machine, seconds, table, write
+from _report import arguments, machine, save_chart, seconds, table, write
 
 import fleetmetrics
 from fleetmetrics.comm.blocks import describe, pack
@@ -38,7 +38,7 @@ WARM_UP = 3
 SAMPLES, BUCKETS = 20_000, 4096
 CHILD_BYTES = 12 * 2**20
 """Of memory for each worker; a run that does not fit is left out."""
-CURVE = "docs/scale.svg"
+CURVE = "docs/project/scale.svg"
 FAR = 4096
 """Workers on many hosts, to which the model is carried."""
 LINKS = {"10 Gbit/s": 1.25e9, "25 Gbit/s": 3.125e9}
@@ -197,8 +197,9 @@ def proportional(process: int) -> int:
 class Model(NamedTuple):
     """Seconds of one compute over machines.
 
-    The star: everybody's message comes in through rank 0's card, as many answers go out, and rank 0's processor has
-    its time for each. With a second level one worker of each host folds its host's, and takes part for them.
+    The star: everybody's message comes in through rank 0's card, the same number of answers goes out, and rank 0's
+    processor has its time for each. With a second level one worker of each host folds its host's, and takes part for
+    them.
     """
 
     a: float  # of two workers
@@ -217,7 +218,7 @@ class Model(NamedTuple):
 
 
 def model(runs: list[Run]) -> Model:
-    """Fit rank 0's processor time, every size counting alike; what two workers take is all that does not grow."""
+    """Fit rank 0's processor time, with equal weight for every size; the time of two workers is the constant part."""
     processor = np.array([np.median(one.processor) for one in runs])
     b, _ = np.polyfit([one.workers - 1 for one in runs], processor, 1, w=1 / processor)
     blocks = [state.block() for state in collection()._states()]
@@ -356,7 +357,7 @@ def draw(runs: list[Run], path: Path) -> None:
     axes.grid(alpha=0.3)
     axes.legend(fontsize=7)
     figure.tight_layout()
-    figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None)
+    save_chart(figure, path)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Time a training step of the wide and deep example without metrics, with fleetmetrics, and with statistics by hand.
 
-    python benchmarks/step.py [--rounds FACTOR] [--write docs/benchmarks.md]
+    python benchmarks/step.py [--rounds FACTOR] [--write benchmarks/README.md]
 
 One process builds the network of `examples/wide_and_deep` and trains it on the example's data, batch size 512. The
 variants are copies of one program that differ in the metrics alone and share the parameters. They take turns: a few

@@ -1,6 +1,6 @@
 """Time one exchange between two workers: fleetmetrics, `paddle.distributed.fleet.metrics`, and bare Gloo.
 
-    python benchmarks/sync.py [--rounds FACTOR] [--write docs/benchmarks.md]
+    python benchmarks/sync.py [--rounds FACTOR] [--write benchmarks/README.md]
 
 Two workers of a parameter-server job, with Paddle's Gloo on (PADDLE_WITH_GLOO=1), call each variant in turn, round
 after round, in the same processes. Before a call they are lined up; its time runs from the moment when the last
@@ -97,7 +97,7 @@ def auc_variants(here: Place, buckets: int) -> Variants:
 
 
 def eight_variants(here: Place) -> tuple[Variants, int]:
-    """Eight values of the same samples, and a bare all-reduce of as many bytes as our eight metrics exchange."""
+    """Eight values of the same samples, and a bare all-reduce of the bytes that our eight metrics exchange."""
     from paddle.distributed.fleet import metrics as theirs
 
     random = np.random.RandomState(here.rank)

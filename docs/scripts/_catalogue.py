@@ -48,7 +48,7 @@ def catalogue() -> dict[str, list[type]]:
 
 
 def between(text: str, marker: str) -> str:
-    """What stands between ``<!-- marker -->`` and ``<!-- /marker -->``."""
+    """The text between ``<!-- marker -->`` and ``<!-- /marker -->``."""
     found = re.search(_pattern(marker), text, re.DOTALL)
     if found is None:
         raise LookupError(f"there is no <!-- {marker} --> ... <!-- /{marker} -->")
@@ -56,7 +56,7 @@ def between(text: str, marker: str) -> str:
 
 
 def write_between(page: Path, marker: str, content: str) -> None:
-    """Replace what stands between the markers."""
+    """Replace the text between the markers."""
     text = page.read_text(encoding="utf-8")
     between(text, marker)
     text = re.sub(_pattern(marker), lambda found: f"{found[1]}{content}{found[3]}", text, flags=re.DOTALL)

@@ -3,7 +3,7 @@
     python docs/scripts/always_valid.py [--runs 400]
 
 Two models that are equally good score the same rows; each day brings new ones, and the delta of all rows so far is
-looked at again. An alarm is a day whose interval of 95 % has no zero in it; a run has a false one if any of its days
+checked again. An alarm is a day whose interval of 95 % has no zero in it; a run has a false one if any of its days
 does. Runs whose first days have too few rows for an interval have no alarm on these. ``tightest`` is what
 ``--always-valid`` says, against the rows of all days.
 """

@@ -1,4 +1,4 @@
-"""Write the tables of all metrics in docs/metrics/index.md, from the first lines of their docstrings.
+"""Write the table of docs/metrics/all.md, from the metrics' docstrings, and their entries in the reference.
 
 python docs/scripts/catalogue.py
 """
@@ -7,18 +7,29 @@ from __future__ import annotations
 
 from _catalogue import DOCS, PAGES, catalogue, table, write_between
 
-from fleetmetrics.hints import elsewhere
+from fleetmetrics.entries import ENTRIES
 from fleetmetrics.record_metric import RecordMetric
 
 
-def tables() -> str:
-    """A heading and a table for each page."""
-    parts = []
-    for page, kinds in catalogue().items():
-        rows = [[f"`{kind.__name__}`", _summary(kind), _elsewhere(kind)] for kind in kinds]
-        links = f"[The page]({page}.md), [every argument](../reference/metrics/{page}.md)."
-        parts.append(f"### {PAGES[page][0]}\n\n{links}\n\n{table(['metric', 'what it is', 'elsewhere'], rows)}")
-    return "\n" + "\n".join(parts) + "\n"
+def rows() -> str:
+    """The metrics by name."""
+    found = [
+        [_linked(kind, page), _summary(kind), f"[{PAGES[page][0]}]({page}.md)", _elsewhere(kind)]
+        for page, kinds in catalogue().items()
+        for kind in kinds
+    ]
+    found.sort(key=lambda row: row[0].lower())
+    return table(["metric", "what it is", "explained in", "elsewhere"], found)
+
+
+def entries(kinds: list[type]) -> str:
+    """The entries of the reference, in the order of the names."""
+    options = "    options:\n      members: false\n      show_root_heading: true\n      show_root_toc_entry: true\n"
+    return "\n" + "\n".join(f"::: fleetmetrics.{kind.__name__}\n{options}" for kind in kinds) + "\n"
+
+
+def _linked(kind: type, page: str) -> str:
+    return f"[`{kind.__name__}`](../reference/metrics/{page}.md#fleetmetrics.{kind.__name__})"
 
 
 def _summary(kind: type) -> str:
@@ -27,8 +38,12 @@ def _summary(kind: type) -> str:
 
 
 def _elsewhere(kind: type) -> str:
-    return ", ".join(f"`{name}`" for name in elsewhere(kind.__doc__))
+    found = ENTRIES[kind.__name__].elsewhere
+    names = dict.fromkeys(name for library in found for name in found[library] if name != kind.__name__)
+    return ", ".join(f"`{name}`" if name.isascii() else name for name in names)
 
 
 if __name__ == "__main__":
-    write_between(DOCS / "metrics" / "index.md", "catalogue", tables())
+    write_between(DOCS / "metrics" / "all.md", "catalogue", rows())
+    for page, kinds in catalogue().items():
+        write_between(DOCS / "reference" / "metrics" / f"{page}.md", "entries", entries(kinds))

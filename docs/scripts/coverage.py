@@ -3,7 +3,7 @@
     python docs/scripts/coverage.py [--sets 200]
 
 A data set has as many samples as its line says, 30 % of them clicks. Scores are normal, those of clicks one standard
-deviation higher, so that the true values are known, but for the buckets of the metrics, which are fine.
+deviation higher, so that the true values are known, except for the buckets of the metrics, which are fine.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Run jobs in the environments of launchers, whole, in parts and contradicted, and print what came of each.
+"""Run jobs in launchers' environments, complete, partial and contradictory, and print each outcome.
 
     python docs/scripts/environments.py              # the counts
     python docs/scripts/environments.py --each       # and a line for each environment
@@ -70,6 +70,8 @@ PALS = "PALS_RANKID={rank} PALS_APID={a} PALS_NODEID=0 PALS_LOCAL_SIZE=3 PMI_SIZ
 HOROVOD = "HOROVOD_SIZE=3 HOROVOD_RANK={rank} HOROVOD_LOCAL_SIZE=3 HOROVOD_GLOO_RENDEZVOUS_PORT={a}"
 TASK = "SLURM_JOB_ID={a} SLURM_STEP_ID=0 SLURM_NTASKS=3 SLURM_STEP_NUM_TASKS=3 SLURM_PROCID={rank}"
 SRUN = f"{TASK} SLURM_STEP_NODELIST=node7 SLURM_STEP_NUM_NODES=1"
+TF_OF_ONE = """'TF_CONFIG={{"cluster":{{"worker":["a:1"],"ps":["s:1"]}},"task":{{"index":{rank}}}}}'"""
+TF_JOB = TF_OF_ONE.replace('"a:1"', '"a:1","b:1","c:1"')
 BATCH = "SLURM_JOB_ID=17 SLURM_NTASKS=3 SLURM_PROCID=0 SLURM_JOB_NODELIST=node[01-03] SLURM_NNODES=3"
 
 
@@ -83,14 +85,14 @@ ENVIRONMENTS = [
     for entry in (
         # -- Paddle's own launchers
         (RIGHT, "Paddle, collective", COLLECTIVE),
-        (RIGHT, "Paddle, collective, all that launch sets", LAUNCHED),
+        (RIGHT, "Paddle, collective, everything that launch sets", LAUNCHED),
         (RIGHT, "Paddle, collective, no endpoints", f"{PADDLES} PADDLE_MASTER=127.0.0.1:{{a}}"),
         (RIGHT, "Paddle, parameter servers", f"{COLLECTIVE} {SERVERS}"),
         (RIGHT, "Paddle, servers, PADDLE_ROLE", f"{COLLECTIVE} {SERVERS} PADDLE_ROLE=TRAINER PADDLE_PORT=1"),
         (RIGHT, "operator, with launch", f"{LAUNCHED} PADDLE_NNODES=3 PADDLE_TRAINERS=a,b,c POD_NAME=w-{{rank}}"),
-        (RIGHT, "endpoints by semicolon", separated(";")),
-        (RIGHT, "endpoints by blank", separated(" ")),
-        (RIGHT, "endpoints by comma and blank", separated(", ")),
+        (RIGHT, "endpoints separated by semicolons", separated(";")),
+        (RIGHT, "endpoints separated by blanks", separated(" ")),
+        (RIGHT, "endpoints separated by commas and blanks", separated(", ")),
         (RIGHT, "FLEETMETRICS_ENDPOINT", f"{PADDLES} {HAND_MADE}"),
         (RIGHT, "FLEETMETRICS_ENDPOINT, SECRET", f"{PADDLES} {HAND_MADE} FLEETMETRICS_SECRET=x"),
         (RIGHT, "Paddle under srun", f"{SRUN} {COLLECTIVE}"),
@@ -124,6 +126,23 @@ ENVIRONMENTS = [
         (ERROR, "operator, machines no number", "PADDLE_NNODES=many PADDLE_MASTER=127.0.0.1:{a}"),
         (ERROR, "machines 3, number 1", "PADDLE_NNODES=3 PADDLE_TRAINERS_NUM=1 PADDLE_TRAINER_ID=0"),
         (ERROR, "PADDLE_TRAINERS", "PADDLE_TRAINERS=h1,h2,h3"),
+        (ERROR, "PADDLE_GLOBAL_RANK alone", "PADDLE_GLOBAL_RANK={rank}"),
+        (ERROR, "PADDLE_LOCAL_RANK alone", "PADDLE_LOCAL_RANK={rank}"),
+        (ERROR, "PADDLE_LOCAL_SIZE alone", "PADDLE_LOCAL_SIZE=3"),
+        (ERROR, "PADDLE_RANK_IN_NODE alone", "PADDLE_RANK_IN_NODE={rank}"),
+        (RIGHT, "PADDLE_LOCAL_SIZE, all on one machine", f"{PADDLES} PADDLE_LOCAL_SIZE=3 PADDLE_JOB_ID=j{{a}}"),
+        (ERROR, "PADDLE_LOCAL_SIZE, others elsewhere", f"{PADDLES} PADDLE_LOCAL_SIZE=2"),
+        (ERROR, "PADDLE_GLOBAL_RANK beyond", f"{COLLECTIVE} PADDLE_GLOBAL_RANK=3"),
+        (ERROR, "elastic, not under launch", "PADDLE_ELASTIC_NP=3 PADDLE_ELASTIC_JOB_ID=j"),
+        (ERROR, "elastic, a range", "PADDLE_ELASTIC_NP=2:4"),
+        (RIGHT, "elastic, all came", f"{COLLECTIVE} PADDLE_ELASTIC_NP=2:4"),
+        (ERROR, "PaddleCloud, endpoints alone", f"DISTRIBUTED_TRAINER_ENDPOINTS={ENDPOINTS}"),
+        (ERROR, "servers by their other name, no number", "PADDLE_PSERVER_ENDPOINTS=127.0.0.1:{d}"),
+        (ERROR, "endpoints are URLs", f"{PADDLES} PADDLE_TRAINER_ENDPOINTS=http://a:1,http://b:1,http://c:1"),
+        (ERROR, "endpoints are addresses alone", f"{PADDLES} PADDLE_TRAINER_ENDPOINTS=::1,::2,::3"),
+        (ERROR, "number of 5,000 digits", f"{COLLECTIVE} PADDLE_TRAINERS_NUM={'3' * 5000}"),
+        (ERROR, "number of 12 digits", f"{PADDLES} PADDLE_MASTER=127.0.0.1:{{a}} PADDLE_TRAINERS_NUM=333333333333"),
+        (ERROR, "no rank anywhere", f"{COLLECTIVE} PADDLE_TRAINER_ID="),
         (ERROR, "servers, no number", SERVERS),
         (ERROR, "servers and rank, no number", f"{SERVERS} PADDLE_TRAINER_ID={{rank}}"),
         (ERROR, "a parameter server", f"{COLLECTIVE} {SERVERS} TRAINING_ROLE=PSERVER"),
@@ -132,6 +151,8 @@ ENVIRONMENTS = [
         (ERROR, "FLEETMETRICS_ENDPOINT, SECRET alone", f"{HAND_MADE} FLEETMETRICS_SECRET=x"),
         (ERROR, "FLEETMETRICS_ENDPOINT, rank", f"{HAND_MADE} PADDLE_TRAINER_ID={{rank}}"),
         (ERROR, "FLEETMETRICS_ENDPOINT without a port", f"{PADDLES} FLEETMETRICS_ENDPOINT=127.0.0.1"),
+        (ERROR, "FLEETMETRICS_ENDPOINT, a list", f"{PADDLES} FLEETMETRICS_ENDPOINT={ENDPOINTS}"),
+        (ERROR, "FLEETMETRICS_ENDPOINT, a URL", f"{PADDLES} FLEETMETRICS_ENDPOINT=tcp://127.0.0.1:{{a}}"),
         (ERROR, "FLEETMETRICS_ENGINE unknown", f"{COLLECTIVE} FLEETMETRICS_ENGINE=ucx"),
         (ERROR, "FLEETMETRICS_ENGINE=mpi, no mpirun", "FLEETMETRICS_ENGINE=mpi"),
         (LOCAL, "nothing", ""),
@@ -155,6 +176,9 @@ ENVIRONMENTS = [
         (ERROR, "torchrun, Paddle's number 1", f"{TORCHRUN} PADDLE_TRAINERS_NUM=1"),
         (ERROR, "torchrun, Paddle's number 2", f"{TORCHRUN} PADDLE_TRAINERS_NUM=2 PADDLE_TRAINER_ID={{rank}}"),
         (ERROR, "LOCAL_WORLD_SIZE, no WORLD_SIZE", "LOCAL_WORLD_SIZE=3 LOCAL_RANK={rank}"),
+        (ERROR, "LOCAL_RANK alone", "LOCAL_RANK={rank}"),
+        (ERROR, "GROUP_WORLD_SIZE alone", "GROUP_WORLD_SIZE=3 GROUP_RANK={rank}"),
+        (LOCAL, "LOCAL_RANK is -1", "LOCAL_RANK=-1"),
         (LOCAL, "torchrun, one process", "WORLD_SIZE=1 RANK=0 LOCAL_WORLD_SIZE=1 MASTER_ADDR=127.0.0.1"),
         (LOCAL, "MASTER_ADDR alone", "MASTER_ADDR=node1 MASTER_PORT=29500"),
         # -- mpirun of several kinds
@@ -186,6 +210,11 @@ ENVIRONMENTS = [
         (ERROR, "Cray PALS, several machines", f"{PALS} PALS_LOCAL_SIZE=1"),
         (ERROR, "Horovod, several machines", f"{HOROVOD} HOROVOD_LOCAL_SIZE=1"),
         (ERROR, "Horovod, number alone", "HOROVOD_SIZE=3"),
+        (RIGHT, "MVAPICH 3, one machine", MVAPICH.replace("MV2_", "MVP_")),
+        (ERROR, "mpirun_rsh, several machines", "MPIRUN_NPROCS=3 MPIRUN_RANK={rank} MPIRUN_ID={a}"),
+        (ERROR, "Open MPI, a rank on its machine alone", "OMPI_COMM_WORLD_LOCAL_RANK={rank}"),
+        (ERROR, "PMI, its other rank alone", "PMI_ID={rank}"),
+        (ERROR, "Horovod, machines alone", "HOROVOD_CROSS_SIZE=3 HOROVOD_CROSS_RANK={rank}"),
         (LOCAL, "mpirun -n 1", "OMPI_COMM_WORLD_SIZE=1 OMPI_COMM_WORLD_RANK=0 PMIX_RANK=0"),
         # -- Slurm
         (RIGHT, "srun, one machine", SRUN),
@@ -200,8 +229,26 @@ ENVIRONMENTS = [
         (ERROR, "srun, Paddle's number 1", f"{SRUN} PADDLE_TRAINERS_NUM=1"),
         (ERROR, "srun, torch's number 1", f"{SRUN} WORLD_SIZE=1 RANK=0"),
         (ERROR, "SLURM_NTASKS and _PROCID alone", "SLURM_NTASKS=3 SLURM_PROCID={rank}"),
+        (ERROR, "srun, machines alone", "SLURM_STEP_ID=0 SLURM_STEP_NUM_NODES=3"),
         (LOCAL, "the script of sbatch", BATCH),
         (LOCAL, "the shell of salloc", BATCH.replace("SLURM_PROCID=0 ", "")),
+        # -- launchers that place no worker here
+        (ERROR, "Kubeflow, TF_CONFIG", TF_JOB),
+        (RIGHT, "Kubeflow, TF_CONFIG and Paddle's", f"{TF_JOB} {COLLECTIVE}"),
+        (ERROR, "Kubeflow, TF_CONFIG, Paddle's number 1", f"{TF_JOB} PADDLE_TRAINERS_NUM=1"),
+        (ERROR, "SageMaker", "'SM_HOSTS=[\"algo-1\",\"algo-2\"]' SM_CURRENT_HOST=algo-1"),
+        (ERROR, "AzureML", "AZUREML_NODE_COUNT=3"),
+        (ERROR, "Vertex AI", "'CLUSTER_SPEC={{\"cluster\":{{\"workerpool0\":[\"a:1\"],\"workerpool1\":[\"b:1\"]}}}}'"),
+        (ERROR, "Volcano", "VC_WORKER_NUM=3 VC_TASK_INDEX={rank} VC_WORKER_HOSTS=a,b,c"),
+        (ERROR, "a pod of PyTorchJob, not under torchrun", "PET_NNODES=3 PET_NODE_RANK={rank}"),
+        (ERROR, "Flux", "FLUX_JOB_SIZE=3 FLUX_TASK_RANK={rank} FLUX_JOB_ID=f1"),
+        (ERROR, "DMLC", "DMLC_ROLE=worker DMLC_NUM_WORKER=3 DMLC_WORKER_ID={rank}"),
+        (ERROR, "Ascend", "RANK_SIZE=3 RANK_ID={rank}"),
+        (ERROR, "JAX", "JAX_NUM_PROCESSES=3 JAX_PROCESS_ID={rank}"),
+        (ERROR, "aprun, rank alone", "ALPS_APP_PE={rank}"),
+        (LOCAL, "Kubeflow, one worker and its server", TF_OF_ONE),
+        (LOCAL, "Flux, one process", "FLUX_JOB_SIZE=1 FLUX_TASK_RANK=0 FLUX_JOB_ID=f1"),
+        (LOCAL, "SageMaker, one machine", "'SM_HOSTS=[\"algo-1\"]' SM_CURRENT_HOST=algo-1"),
         (LOCAL, "an interactive step", f"{BATCH} SLURM_STEP_ID=4294967290 SLURM_STEP_NUM_TASKS=1"),
     )
 ]  # fmt: skip
@@ -235,7 +282,7 @@ def launch(environment: Environment, writer: int) -> None:
 
 
 def came_of(environment: Environment, said: list[str]) -> str:
-    """What came of an environment, by what each process said."""
+    """The outcome of an environment, from what each process printed."""
     whole, own = str(sum(range(1, WORKERS + 1))), [str(rank + 1) for rank in range(len(said))]
     if environment.expected == LOCAL:
         return LOCAL if said == own else ERROR
@@ -254,7 +301,7 @@ def run(environments: list[Environment], at_once: int = 8) -> dict[Environment, 
         at_once: how many.
 
     Returns:
-        By environment what came of it, and what each rank said.
+        The outcome of each environment, and what each rank printed.
     """
     found = {}
     for start in range(0, len(environments), at_once):

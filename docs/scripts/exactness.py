@@ -1,4 +1,4 @@
-"""Split the samples of every case of the contract at random, and write the table of docs/metrics/exactness.md.
+"""Split the samples of every case of the contract at random, and write the tables of exactness.
 
     python docs/scripts/exactness.py
 
@@ -15,9 +15,15 @@ from _catalogue import DOCS, table, write_between
 
 sys.path.insert(0, str(DOCS.parent))
 
+from tests.contract import CASES
 from tests.exactness import NAMES, digits, may_be_exact
 
 SEEDS = range(2)
+#: The pages of the table of metrics, with its head.
+HEADERS = {
+    "exactness.md": ["metric", "without weights", "with weights"],
+    "exactness.zh.md": ["指标", "不带权重", "带权重"],
+}
 
 
 def cell(name: str, weighted: bool) -> float:
@@ -29,15 +35,31 @@ def cell(name: str, weighted: bool) -> float:
     return min(14.0, math.floor(min(fewest, 15.0)) - 1)
 
 
+def shown(digits: float) -> str:
+    """A cell's text."""
+    return "all bits" if math.isinf(digits) else str(int(digits))
+
+
+def by_metric(cases: dict[str, list[float]]) -> list[list[str]]:
+    """A row for each metric: the least of its cases."""
+    least: dict[str, list[float]] = {}
+    for name, cells in cases.items():
+        kind = type(CASES[name].make()).__name__
+        least[kind] = [min(pair) for pair in zip(cells, least.get(kind, cells))]
+    return [[f"`{kind}`", *map(shown, cells)] for kind, cells in sorted(least.items())]
+
+
 def main() -> None:
-    """Write the table."""
-    texts = []
-    for name in sorted(NAMES):
-        promised = [cell(name, weighted) for weighted in (False, True)]
-        shown = ["all bits" if math.isinf(each) else int(each) for each in promised]
-        texts.append([name, *shown])
-    for page in (DOCS / "metrics" / "exactness.md", DOCS / "zh" / "exactness.md"):
-        write_between(page, "exactness", table(["case of the tests", "without weights", "with weights"], texts))
+    """Write the tables: of every case where tests are described, of every metric where they are explained."""
+    cases = {name: [cell(name, weighted) for weighted in (False, True)] for name in sorted(NAMES)}
+    rows = [[name, *map(shown, cells)] for name, cells in cases.items()]
+    write_between(
+        DOCS / "project" / "tested.md",
+        "exactness",
+        table(["case of the tests", "without weights", "with weights"], rows),
+    )
+    for page, header in HEADERS.items():
+        write_between(DOCS / "explanation" / page, "exactness", table(header, by_metric(cases)))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Call every public function that has an example with nonsense, one argument at a time, and count what comes of it.
+"""Call every public function that has an example with nonsense, one argument at a time, and count the outcomes.
 
     python docs/scripts/hostile.py
 

@@ -25,7 +25,7 @@ LEVELS = np.linspace(-1.75, 1.75, 8)
 #: Of another score, which orders what a sample adds wrongly at times.
 OTHER = np.array([-1.0, -1.75, 0.25, -0.5, 0.75, -0.25, 1.0, 1.75])
 ROWS = 6  #: of a user, on average
-CLICKS = 0.3  #: the rate of GAUC's samples, whose order alone is looked at
+CLICKS = 0.3  #: the rate of GAUC's samples, of which only the order counts
 
 
 class Size(NamedTuple):

@@ -1,6 +1,8 @@
-"""Write the pictures of the documentation, docs/pictures/*.svg, light and dark, from made-up clicks.
+"""Write the pictures of the documentation, light and dark: docs/pictures/*.svg from made-up clicks, and those of
+docs/pictures/metrics from real data.
 
-    python docs/scripts/pictures.py
+    .venv-cpu/bin/python docs/scripts/pictures.py            # all
+    .venv-cpu/bin/python docs/scripts/pictures.py roc at_k   # those of these names
 
 The tests compare these pictures, drawn anew, with tests/plot/baseline.
 """
@@ -157,15 +159,17 @@ PICTURES: dict[str, Callable[[], Any]] = {
 }
 
 
-def main() -> None:
-    folder = DOCS / "pictures"
-    folder.mkdir(exist_ok=True)
-    for name, picture in PICTURES.items():
-        for dark in (False, True):
-            with plot.style(dark=dark):
-                text = plot.svg(picture().figure)
-            (folder / f"{name}{'-dark' if dark else ''}.svg").write_text(text + "\n", encoding="utf-8")
+def main(names: list[str]) -> None:
+    import real_pictures
+
+    for folder, pictures in ((DOCS / "pictures", PICTURES), (DOCS / "pictures" / "metrics", real_pictures.PICTURES)):
+        folder.mkdir(exist_ok=True)
+        for name in pictures.keys() & names if names else pictures:
+            for dark in (False, True):
+                with plot.style(dark=dark):
+                    text = plot.svg(pictures[name]().figure)
+                (folder / f"{name}{'-dark' if dark else ''}.svg").write_text(text + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

@@ -3,9 +3,10 @@
     python docs/scripts/slices.py
 
 Each slice is a random sample, so that of those with a verdict at most 5 % may have a p-value of at most 0.05, whatever
-their size, the click rate and the metric. ``--`` is too few to tell, a blank was not tried. ``holds`` is how many of
-the 95 % intervals hold the value of the whole. The last line is how many runs, of up to 200 slices each, call any slice
-at all different by q-values of at most 0.05.
+their size, the click rate and the metric. ``(w)``: rows have weights, of which few have most; ``uneven``: few users
+have most rows. ``--`` is too few to tell, a blank was not tried. ``holds`` is how many of the 95 % intervals hold the
+value of the whole. The last line is how many runs, of up to 200 slices each, call any slice at all different by
+q-values of at most 0.05.
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ class Case(NamedTuple):
     name: str
     metric: Any
     rate: float
-    users: str = ""  # "", "within" (all rows of a user are in one slice), or "across" slices
+    users: str = ""  # "", "within" (all rows of a user are in one slice), "across" slices, or "uneven": within, by Zipf
+    weighted: bool = False  # whether rows have weights, of which few have most
 
 
 class Found(NamedTuple):
@@ -73,42 +75,58 @@ CASES = [
         }.items()
         for users in ("within", "across")
     ),
+    *(
+        Case(name, metric, 0.3, "uneven")
+        for name, metric in (("click_through_rate", BINARY["click_through_rate"]), ("gauc", fm.GAUC))
+    ),
+    *(
+        Case(name, BINARY[name], 0.3, users, True)
+        for name in ("click_through_rate", "log_loss")
+        for users in ("", "within")
+    ),
 ]
 
 
 def drawn(case: Case, rows: int, slices: int, random: np.random.Generator) -> dict[str, Any]:
-    """Scores that are right but for what users add, labels, and slices at random."""
+    """Scores that are right except for what users add, labels, and slices at random."""
     of_users = 0.0
     found: dict[str, Any] = {}
     if case.users:
-        user = random.integers(0, max(rows // 12, 1), rows)
+        number, uneven = max(rows // 12, 1), case.users == "uneven"
+        share = np.arange(1, number + 1) ** -0.85
+        user = random.choice(number, rows, p=share / share.sum()) if uneven else random.integers(0, number, rows)
         of_users = random.normal(0, 1, user.max() + 1)[user]
         found["user"] = user
     logit = random.normal(np.log(case.rate / (1 - case.rate)) - 0.5, 1.2, rows)
     probability = 1 / (1 + np.exp(-logit))
     label = random.random(rows) < 1 / (1 + np.exp(-logit - of_users))
     slot = random.integers(0, slices, rows)
-    if case.users == "within":
+    if case.users in ("within", "uneven"):
         slot = random.integers(0, slices, user.max() + 1)[user]
+    if case.weighted:
+        found["weight"] = random.lognormal(0, 2, rows)
     return {"prediction": probability, "label": label.astype(np.int64), "slot": slot, **found}
 
 
-def judged(metric: Any, prediction: Any, label: Any, slot: Any, user: Any = None) -> tuple[Any, float]:
+def judged(
+    metric: Any, prediction: Any, label: Any, slot: Any, user: Any = None, weight: Any = None
+) -> tuple[Any, float]:
     """The tests of the slices, as the command line makes them, and the value of the whole."""
     columns = {} if user is None else {"user": user}
-    evidence = evidence_of(metric, False, user is not None, False)
+    evidence = evidence_of(metric, weight is not None, user is not None, False)
     assert evidence is not None
     inside = fm.Sliced(evidence.of_slice(), "slot", max_keys=1000)
-    inside.add(prediction, label, slot=slot, **{name: columns[name] for name in inside.columns if name in columns})
+    its = {name: columns[name] for name in inside.columns if name in columns}
+    inside.add(prediction, label, weight=weight, slot=slot, **its)
     whole = evidence.of_whole()
     for each in filter(None, (whole, metric)):
-        each.add(prediction, label, **{name: columns[name] for name in each.columns})
+        each.add(prediction, label, weight=weight, **{name: columns[name] for name in each.columns})
     found = evidence.tested(list(inside.compute().values()), whole and whole.compute(), 0.95)
     return found, metric.compute()
 
 
 def simulated(case: Case, size: int, slices: int, runs: int, random: np.random.Generator) -> Found:
-    """Runs of so many slices of about so many rows, or positives."""
+    """Runs with the given number of slices, each of about the given number of rows, or positives."""
     rows = round(size * slices / (case.rate if case.name == "auc" else 1))
     p, holds, some = [], [], []
     for _ in range(runs):
@@ -142,7 +160,7 @@ def main(places: Iterable[int] = range(len(CASES)), rows: int = 400_000) -> None
             some += found.any.tolist()
         held = np.concatenate(holds)
         ends = [f"{np.mean(held):.1%}" if len(held) else ""]
-        print(_line([case.name, f"{case.rate:.2%}", case.users, *cells, *ends]), flush=True)
+        print(_line([case.name + " (w)" * case.weighted, f"{case.rate:.2%}", case.users, *cells, *ends]), flush=True)
     print(f"{sum(some)} of {len(some)} runs call any slice different ({sum(some) / len(some):.1%})")
 
 

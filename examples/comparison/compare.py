@@ -123,14 +123,15 @@ class Run:
         return {int(environment["PADDLE_TRAINER_ID"]) for environment in found if "PADDLE_TRAINER_ID" in environment}
 
     def wait(self) -> list[Answers]:
-        """The workers' answers, and for want of one what has become of the worker."""
+        """The workers' answers; where one is missing, how that worker ended."""
         started, first, dead = time.monotonic(), 0.0, 0
         while time.monotonic() < started + LIMIT:
             found, living = self.answers(), self.workers()
             missing = [rank for rank in range(WORKERS) if not self._complete(found[rank])]
             first = first or (time.monotonic() if any(found) else 0.0)
             dead = dead + 1 if first and not set(missing) <= living else 0
-            # Whoever waits for a dead worker is given a few more looks; for one that is late, all the patience.
+            # A worker that waits for a dead one gets a few more looks; one that waits for a late one gets the full
+            # timeout.
             if not missing or dead > 10 or (first and time.monotonic() > first + self.job.patience):
                 break
             time.sleep(0.2)

@@ -1,7 +1,7 @@
 """One process of a job of the comparison: asks `paddle.distributed.fleet.metrics` and fleetmetrics the same.
 
 `compare.py` starts it. Every answer is written down as it comes, one JSON file per rank, so that a process which
-dies or waits for ever leaves its earlier answers behind.
+dies or waits forever leaves its earlier answers behind.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def executor() -> Any:
 def gloo_on() -> None:
     prediction, label = inputs()
     _, absolute_error, _, _, _, total = paddle.static.ctr_metric_bundle(prediction, paddle.cast(label, "float32"))
-    count, mae = fleetmetrics.Count(), fleetmetrics.MeanAbsoluteError()
+    count, mae = fleetmetrics.Count(name="count"), fleetmetrics.MeanAbsoluteError(name="mae")
     count.add(prediction)
     mae.add(prediction, label)
     exe = executor()
@@ -107,7 +107,8 @@ def gloo_off() -> None:
     prediction, label = inputs()
     _, _, (_, _, positive, negative) = paddle.static.auc(two_classes(prediction), label, num_thresholds=BUCKETS)
     bundle = paddle.static.ctr_metric_bundle(prediction, paddle.cast(label, "float32"))
-    auc, mae = fleetmetrics.AUC(num_thresholds=BUCKETS), fleetmetrics.MeanAbsoluteError()
+    auc = fleetmetrics.AUC(name="auc", num_thresholds=BUCKETS)
+    mae = fleetmetrics.MeanAbsoluteError(name="mae")
     auc.add(prediction, label)
     mae.add(prediction, label)
     executor().run(feed=clicks(RANK))
@@ -124,7 +125,7 @@ def dynamic() -> None:
     prediction, label = paddle.to_tensor(batch["prediction"]), paddle.to_tensor(batch["label"])
     correct = paddle.sum((prediction > 0.5) == paddle.cast(label, "bool")).reshape([1])
     total = paddle.to_tensor([label.shape[0]])
-    accuracy = fleetmetrics.Accuracy()
+    accuracy = fleetmetrics.Accuracy(name="accuracy")
     accuracy.add(prediction, label)
     both("accuracy from tensors", lambda: fleet_metrics.acc(correct, total), accuracy.compute)
     arrays = correct.numpy(), total.numpy()
@@ -136,7 +137,7 @@ def pir() -> None:
     paddle.enable_static()
     prediction, label = inputs()
     _, positive, negative = paddle.static.auc(two_classes(prediction), label, num_thresholds=BUCKETS)
-    auc = fleetmetrics.AUC(num_thresholds=BUCKETS)
+    auc = fleetmetrics.AUC(name="auc", num_thresholds=BUCKETS)
     auc.add(prediction, label)
     arrays = executor().run(feed=clicks(RANK), fetch_list=[positive, negative])
     both("AUC from the program", lambda: fleet_metrics.auc(positive, negative), auc.compute)

@@ -83,7 +83,7 @@ def main():
     right = True
     for shuffle in (False, True):
         sampler = paddle.io.DistributedBatchSampler(held_out, BATCH, shuffle=shuffle)
-        exact = Digits(sampler=sampler), Evaluator(METRICS, sampler=sampler)  # this is all that you need
+        exact = Digits(sampler=sampler), Evaluator(METRICS, sampler=sampler)  # nothing else is needed
         states = MetricCollection({"accuracy": Accuracy(), "samples": Count()}, sampler=sampler)  # or this
         # For the comparison: one sample from each worker in turn, cut at the size, as MMEval and MMEngine do it; and
         # a worker's own values.

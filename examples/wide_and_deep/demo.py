@@ -2,7 +2,7 @@
 
     python demo.py [--servers 2] [--workers 2] [--timeout 300] [options of train.py]
 
-The launcher exits 0 whatever happens to the processes that it starts, waits for ever when a server is gone, and can
+The launcher exits 0 whatever happens to the processes that it starts, waits forever when a server is gone, and can
 leave servers behind. So every process of a run carries a mark in its environment, by which it is found in /proc. A
 worker has done its part when its log says so, and a server when it has lived until all workers were done.
 """
@@ -62,7 +62,7 @@ class Failure(Exception):
 
 
 class Run:
-    """The launcher and all that descends from it."""
+    """The launcher and all its descendants."""
 
     def __init__(self, servers: int, workers: int, arguments: list[str]) -> None:
         self.mark = uuid.uuid4().hex
@@ -142,7 +142,7 @@ class Run:
 
     def lost(self) -> list[Member]:
         """The workers and servers that have ended without having done their part."""
-        # In this order: whoever is gone at the second look and done at the third has ended well.
+        # In this order: a worker that is gone at the second look and done at the third has ended well.
         started = [member for member in [*self.workers, *self.servers] if member.log.exists()]
         living = self.living()
         needed = self.unfinished()
@@ -188,7 +188,7 @@ def watch(run: Run, launcher: subprocess.Popen[bytes], timeout: float) -> None:
             if status is not None:
                 unfinished = run.unfinished()
                 if status or unfinished:
-                    reason = f"the launcher ended with status {status}; not done: {names(unfinished) or 'nobody'}"
+                    reason = f"the launcher ended with status {status}; not done: {names(unfinished) or 'none'}"
                     raise Failure(reason, [run.launcher, *unfinished])
                 return
             if time.monotonic() > deadline:
@@ -293,7 +293,7 @@ def main() -> None:
 
 
 def explanation(failure: Failure) -> str:
-    """Why the run has failed, and the end of the log of whoever is to blame."""
+    """Why the run has failed, and the end of the log of the process that caused it."""
     parts = [f"\nThe run failed: {failure}"]
     for member in failure.members:
         lines = member.text().splitlines()[-TAIL:] or ["(it is empty)"]

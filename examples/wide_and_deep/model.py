@@ -25,7 +25,7 @@ HIDDEN = (64, 32)
 
 @dataclass(frozen=True)
 class Network:
-    """The variables of a network, for whoever trains it, evaluates it or adds metrics to it."""
+    """The variables of a network, for code that trains it, evaluates it or adds metrics to it."""
 
     inputs: dict[str, paddle.static.Variable]
     label: paddle.static.Variable

@@ -3,7 +3,7 @@
 A *source* (`RandHealth`, `Criteo`) yields rows; `read` splits them and turns one worker's share into arrays:
 
 - the side of a row (training or held out) depends on its covariates alone, so that the years of one person,
-  or two identical impressions, never stand on both sides, whatever the number of workers;
+  or two identical impressions, are never on both sides, for any number of workers;
 - the rows of each side are dealt to the workers in turn, and a worker parses only its own.
 
 Every hash is CRC-32, which is the same in every process; Python's `hash` of a string is not.

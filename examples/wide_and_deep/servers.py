@@ -1,4 +1,4 @@
-"""Asynchronous parameter servers: everything that Paddle 2.6 needs to be told about them.
+"""Asynchronous parameter servers: every setting that Paddle 2.6 needs for them.
 
 Each worker computes gradients on its own share and pushes them without waiting for the others; the servers
 hold the parameters and the optimizer.
@@ -30,7 +30,7 @@ def minimize(network: Network, learning_rate: float) -> None:
     """Add Adam on the servers. On a worker `network.loss.block.program` is a new program from then on."""
     strategy = fleet.DistributedStrategy()
     strategy.a_sync = True
-    # Paddle waits for servers in steps of 3 s and for ever; `await_servers` does it better.
+    # Paddle waits for servers in steps of 3 s and forever; `await_servers` does it better.
     strategy.a_sync_configs = {"launch_barrier": False}
     for name in TABLES:
         table = strategy.sparse_table_configs.add()
@@ -66,7 +66,7 @@ def await_servers(patience: float = 60) -> None:
 
 
 def watch() -> None:
-    """From now on, end this process if a server is gone: `Executor.run` would wait for it for ever."""
+    """From now on, end this process if a server is gone: `Executor.run` would wait for it forever."""
 
     def check() -> None:
         while True:
@@ -101,7 +101,7 @@ class Parameters:
             self._worker.pull_dense_params(paddle.static.global_scope(), table, names)
 
     def settle(self, workers: fleetmetrics.Communicator) -> None:
-        """Wait until the servers have every worker's gradients, then fetch what has become of them."""
+        """Wait until the servers have every worker's gradients, then fetch the trained parameters."""
         self._worker.client_flush()
         workers.barrier()
         self.pull()

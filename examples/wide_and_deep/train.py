@@ -32,7 +32,7 @@ import servers
 
 
 class JobError(Exception):
-    """The job cannot go on, for a reason that its user can mend."""
+    """The job cannot go on, for a reason that its user can fix."""
 
 
 def main() -> None:
@@ -124,7 +124,8 @@ class Evaluation:
                 "rmse": fleetmetrics.RootMeanSquaredError(),
                 "log_loss": fleetmetrics.LogLoss(),
                 "samples": fleetmetrics.Count(),
-            }
+            },
+            name="evaluation",
         )
         with paddle.static.program_guard(self.program, self.startup):
             self.metrics.add(self.prediction, model.label_input())

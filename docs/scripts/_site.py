@@ -1,0 +1,108 @@
+"""What `docs/scripts/site.py` computes, without MkDocs."""
+
+from __future__ import annotations
+
+import html
+import re
+from pathlib import Path
+from typing import Any, Iterable
+
+FENCED = re.compile(r"^( *)(```|~~~).*?^\1\2 *$", re.MULTILINE | re.DOTALL)
+HEADING = re.compile(r"^(#{1,6}) +(.*?)(?: *\{ *#[-\w]+ *\})?$", re.MULTILINE)
+PARAGRAPH = re.compile(r"<p>(.*?)</p>", re.DOTALL)
+#: What the search of a language must find: pages for words that readers look for.
+WORDS = {"en": ("AUC", "deadline", "sampler", "report"), "zh": ("分布式", "全局指标", "超时", "精度", "参数服务器")}
+
+
+def headings(markdown: str) -> list[re.Match[str]]:
+    """The headings outside blocks of code."""
+    code = [found.span() for found in FENCED.finditer(markdown)]
+    found = HEADING.finditer(markdown)
+    return [each for each in found if not any(start <= each.start() < end for start, end in code)]
+
+
+def with_anchors(markdown: str, anchors: list[tuple[int, str]]) -> tuple[str, bool]:
+    """The page with the anchors of its twin, and whether both have the same headings, level by level."""
+    found = headings(markdown)
+    if [len(each[1]) for each in found] != [level for level, _ in anchors]:
+        places = "".join(f'<span id="{anchor}"></span>' for _, anchor in anchors)
+        return f"{markdown}\n\n{places}\n", False
+    for heading, (_, anchor) in reversed(list(zip(found, anchors))):
+        line = f"{heading[1]} {heading[2]} {{ #{anchor} }}"
+        markdown = markdown[: heading.start()] + line + markdown[heading.end() :]
+    return markdown, True
+
+
+def below_title(markdown: str, text: str) -> str:
+    """The page with a text below its title."""
+    title = headings(markdown)[0]
+    return f"{markdown[: title.end()]}\n\n{text}{markdown[title.end() :]}"
+
+
+def description(content: str, most: int = 200) -> str:
+    """The first sentences of a page, in plain words, that fit into a search engine's two lines."""
+    said = ""
+    for paragraph in PARAGRAPH.findall(content):
+        text = " ".join(html.unescape(re.sub(r"<[^>]+>", "", paragraph)).split())
+        said = f"{said} {text}".strip()
+        if len(said) >= 50:
+            break
+    if len(said) <= most:
+        return said
+    whole = re.match(rf"(.{{40,{most}}})(?<=[.!?。？！])(?= |$|(?<=[。？！]))", said)
+    return whole[1] if whole else said[: most - 4].rsplit(" ", 1)[0] + " ..."
+
+
+def own_index(index: dict[str, Any], language: str) -> dict[str, Any]:
+    """The search index of one language, with the places of its pages below its home page."""
+    folder = "zh/" if language == "zh" else ""
+    docs = [each for each in index["docs"] if each["location"].startswith("zh/") == bool(folder)]
+    return {
+        "config": {**index["config"], "lang": sorted({"en", language})},
+        "docs": [{**each, "location": each["location"][len(folder) :]} for each in docs],
+    }
+
+
+def pages_found(index: dict[str, Any], query: str) -> set[str]:
+    """The pages that the search in the browser shows for a query without blanks.
+
+    It cuts Chinese at the longest words that the index has, and a word also finds those that begin with it.
+    """
+    separator = re.compile(index["config"]["separator"])
+    words: dict[str, set[str]] = {}
+    for each in index["docs"]:
+        for word in separator.split(re.sub(r"<[^>]+>", " ", f"{each['title']} {each['text']}").lower()):
+            words.setdefault(word.strip("，。：；（）、？.,:;()"), set()).add(each["location"].partition("#")[0])
+    found, rest = None, query.lower()
+    while rest:
+        length = next((n for n in range(len(rest), 1, -1) if rest[:n] in words), len(rest) if rest.isascii() else 1)
+        pages = {page for word in words if word.startswith(rest[:length]) for page in words[word]}
+        found, rest = pages if found is None else found & pages, rest[length:]
+    return found or set()
+
+
+def twice(of_pages: dict[str, str]) -> list[tuple[str, list[str]]]:
+    """The values that several pages share, with the pages."""
+    pages: dict[str, list[str]] = {}
+    for page, value in of_pages.items():
+        pages.setdefault(value, []).append(page)
+    return [(value, names) for value, names in pages.items() if len(names) > 1]
+
+
+def line_of(text: str, wanted: Iterable[str]) -> int:
+    """The first line that has one of the texts; 1 if none has."""
+    for number, line in enumerate(text.splitlines(), 1):
+        if any(each in line for each in wanted):
+            return number
+    return 1
+
+
+def placed(message: str, docs: Path) -> str:
+    """A warning of MkDocs on a page's link, with the line of the link, and what to do."""
+    found = re.match(r"Doc file '([^']+)' contains an? .*?link '([^']+)'", message)
+    if found is None:
+        return message
+    page = docs / found[1]
+    target = found[2]
+    line = line_of(page.read_text("utf-8"), (f"]({target}", f'"{target}"')) if page.is_file() else 1
+    return f"{docs.name}/{found[1]}:{line}: {message} Correct the link, then run `make docs`."

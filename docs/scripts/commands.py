@@ -1,0 +1,94 @@
+"""Write the reference of the command line, from its parsers, and of the environment, from the package's tables.
+
+python docs/scripts/commands.py
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from _catalogue import DOCS, table, write_between
+
+sys.path.insert(0, str(DOCS.parent))
+
+from fleetmetrics.cli import _parsers
+from fleetmetrics.environment import PADDLES, SETTINGS
+from fleetmetrics.files.formats import known_formats
+from fleetmetrics.launcher import LAUNCHERS, OTHERS
+
+
+def commands() -> str:
+    """Each command with its usage, and each of its options with the help."""
+    parser, _ = _parsers(known_formats())
+    (each,) = (action for action in parser._actions if isinstance(action, argparse._SubParsersAction))
+    helps = {action.dest: action.help for action in each._choices_actions}
+    return "\n" + "\n".join(_command(name, each.choices[name], str(helps[name])) for name in each.choices)
+
+
+def _command(name: str, parser: argparse.ArgumentParser, what: str) -> str:
+    rows = [
+        [_written(action), _told(action), _default(action)]
+        for action in parser._actions
+        if "--help" not in action.option_strings
+    ]
+    found = f"## {name}\n\n`fleetmetrics {name}`: {_plain(what)}.\n"
+    return found + (f"\n{table(['argument', 'what it is', 'default'], rows)}" if rows else "")
+
+
+def _written(action: argparse.Action) -> str:
+    value = action.metavar or ("" if action.nargs == 0 else action.dest.upper())
+    if action.choices:
+        value = "|".join(map(str, action.choices))
+    names = action.option_strings or [""]
+    return ", ".join(f"`{f'{name} {value}'.strip()}`" for name in names).replace("|", r"\|")
+
+
+def _told(action: argparse.Action) -> str:
+    needed = " Needed." if action.required and action.option_strings else ""
+    return _plain(str(action.help or "")) + needed
+
+
+def _default(action: argparse.Action) -> str:
+    return "" if action.default in (None, False, "", 0) or action.default == [] else f"`{action.default}`"
+
+
+def _plain(text: str) -> str:
+    return text.replace("%%", "%").replace("|", r"\|").replace("*", r"\*").replace("<", r"\<")
+
+
+def settings() -> str:
+    """The settings of this package."""
+    return "\n" + table(["variable", "what it is"], [[f"`{name}`", what] for name, what in SETTINGS.items()]) + "\n"
+
+
+def launchers() -> str:
+    """What is read of each launcher's variables."""
+    rows = [
+        [
+            row.name,
+            *(
+                _listed(names)
+                for names in (row.size + row.least, row.rank, row.local, row.run + row.host + row.nodes + row.lists)
+            ),
+        ]
+        for row in LAUNCHERS
+    ]
+    heads = ["launcher", "how many workers", "which one", "how many here", "which run, and where"]
+    others = table(["variable", "what it is"], [[f"`{name}`", what] for name, what in PADDLES.items()])
+    hints = _listed(tuple(name for row in (*LAUNCHERS, OTHERS) for name in row.hints))
+    several = (
+        f"An error, where they name several workers and no launcher above does: {_listed(OTHERS.least + OTHERS.lists)}."
+    )
+    alone = f"An error without a number of workers: {hints}."
+    return f"\n{table(heads, rows)}\nPaddle has further variables:\n\n{others}\n{several}\n\n{alone}\n"
+
+
+def _listed(names: tuple[str, ...]) -> str:
+    return ", ".join(f"`{name}`" for name in names)
+
+
+if __name__ == "__main__":
+    write_between(DOCS / "reference" / "command_line.md", "commands", commands())
+    write_between(DOCS / "reference" / "environment.md", "settings", settings())
+    write_between(DOCS / "reference" / "environment.md", "launchers", launchers())

@@ -1,0 +1,162 @@
+"""What the build of the site adds to MkDocs and its plugins; `hooks:` of mkdocs.yml names it.
+
+- A Chinese page has the anchors of its English twin, so that both have the same links.
+- A page that has no Chinese twin, or a shorter one, says so.
+- A Chinese section that is older than its English one is a warning, which ends the strict build.
+- Each language has a search index of its own.
+- Every page has a title and a description of its own.
+- The Python blocks that need NumPy alone run, and print what their comments say.
+- A warning names the file, the line and what to run.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent))
+
+from _site import WORDS, below_title, description, own_index, pages_found, placed, twice, with_anchors
+from mkdocs.plugins import event_priority
+from mkdocs.utils import DuplicateFilter
+from translations import complaints
+
+from docs.scripts import blocks
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+log = logging.getLogger("mkdocs.hooks.site")
+#: The anchors of each English page, with their levels, in order; the English pages are built first.
+ANCHORS: dict[str, list[tuple[int, str]]] = {}
+#: By language, the titles and the descriptions of its pages, as the head of each page has them.
+HEADS: dict[str, dict[str, dict[str, str]]] = {}
+#: What of each page's head is kept, and where it is there.
+HEAD = {"title": r"<title>(.*?)</title>", "description": r'<meta name="description" content="(.*?)"'}
+NO_TWIN = '!!! note ""\n    本页尚无中文版，以下为英文版。\n\n'
+NOTICE = re.compile(r'<div class="admonition note">.*?</div>', re.DOTALL)
+SHORTER = '!!! note ""\n    本页是摘要，<a href="{url}">英文版</a>更完整。\n\n'
+
+
+class Placed(logging.Filter):
+    """Names the line of a link that leads nowhere."""
+
+    docs = ROOT / "docs"
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Rewrite the message of a record."""
+        record.msg, record.args = placed(record.getMessage(), self.docs), ()
+        return True
+
+
+PLACED = Placed()
+
+
+def on_startup(*, command: str, dirty: bool) -> None:
+    """Print the warnings and errors of a build, and nothing else.
+
+    `--quiet` would hide the warnings from `--strict` too, and every build would pass.
+    """
+    if command == "build":
+        logging.getLogger("mkdocs").setLevel(logging.WARNING)
+        logging.getLogger("jieba").setLevel(logging.WARNING)
+        logging.getLogger("mkdocs.hooks.reference").addFilter(DuplicateFilter())  # both languages read the package
+
+
+def on_config(config: Any) -> None:
+    """Prepare the build of a language."""
+    PLACED.docs = Path(config.docs_dir)
+    for name in ("pages", "nav"):
+        logging.getLogger(f"mkdocs.structure.{name}").addFilter(PLACED)  # one that is there stays one
+    plugin = config.plugins["autorefs"]  # it would take the entries of both languages for one
+    for places in (plugin._primary_url_map, plugin._secondary_url_map, plugin._abs_url_map, plugin._title_map):
+        places.clear()
+    version = re.search(r'"(.+)"', (ROOT / "fleetmetrics" / "_version.py").read_text("utf-8").partition("=")[2])
+    config.copyright = f"fleetmetrics {version[1]}" if version else None
+    if not config.repo_url:
+        config.edit_uri = config.edit_uri_template = None
+
+
+def on_pre_build(*, config: Any) -> None:
+    """Check the sources, once for both languages."""
+    if config.plugins["i18n"].building:
+        return
+    pages = sorted(Path(config.docs_dir).rglob("*.md"))
+    chinese = [page for page in pages if page.name.endswith(".zh.md")]
+    for page in chinese:
+        for complaint in complaints(page, Path(config.docs_dir)):
+            log.warning("docs/%s", complaint)
+    for complaint in blocks.wrong([page for page in pages if page not in chinese]):  # which have the same programs
+        log.warning("%s", complaint)
+
+
+def on_page_markdown(markdown: str, *, page: Any, config: Any, files: Any) -> str:
+    """Give a page what other files have for it, and a Chinese one its anchors and its notice."""
+    file = page.file
+    if file.norm_src_uri == "project/changelog.md":
+        markdown = re.sub(r"\]\(docs/", "](../", (ROOT / "CHANGELOG.md").read_text("utf-8"))
+    if file.locale_alternate_of == "en":
+        return markdown
+    if file.locale == "en":
+        return below_title(markdown, NO_TWIN)
+    if file.norm_src_uri not in ANCHORS:
+        log.warning("docs/%s:1: there is no English page beside it. Add it, then run `make docs`.", file.src_uri)
+        return markdown
+    markdown, same = with_anchors(markdown, ANCHORS[file.norm_src_uri])
+    up = "../" * (file.url.rstrip("/").count("/") + 1)
+    return markdown if same else below_title(markdown, SHORTER.format(url=f"{up}{file.alternates['en'].url}"))
+
+
+def on_page_content(html: str, *, page: Any, config: Any, files: Any) -> str:
+    """Keep the anchors of an English page, and describe a page by its first sentences."""
+
+    def walk(items: Any) -> Any:
+        for item in items:
+            yield item.level, item.id
+            yield from walk(item.children)
+
+    if page.file.locale_alternate_of == "en":
+        ANCHORS[page.file.norm_src_uri] = list(walk(page.toc))
+    if page.url not in ("", "zh/"):
+        page.meta.setdefault("description", description(NOTICE.sub("", html)))
+    return html
+
+
+def on_post_page(output: str, *, page: Any, config: Any) -> str:
+    """Keep what the head says; let the search of a Chinese page begin at the Chinese home page."""
+    kept = HEADS.setdefault(page.file.locale_alternate_of, {"title": {}, "description": {}})
+    for kind, pattern in HEAD.items():
+        found = re.search(pattern, output, re.DOTALL)
+        kept[kind][page.file.src_uri] = found[1] if found else ""
+    if page.file.locale_alternate_of == "en":
+        return output
+    base = re.search(r'"base": *"((?:\.\./)*)\.\."', output)
+    assert base, page.url
+    return f'{output[: base.start()]}"base": "{base[1] or "./"}"{output[base.end() :]}'
+
+
+def on_post_template(output: str, *, template_name: str, config: Any) -> str:
+    """Leave the English build's page for what is not found: it speaks both languages."""
+    return "" if template_name == "404.html" and config.theme["language"] == "zh" else output
+
+
+@event_priority(-200)
+def on_post_build(*, config: Any) -> None:
+    """Divide the search index by language, once all are built, and look what readers would find."""
+    if config.plugins["i18n"].building:
+        return  # a language's own build; the index of all comes after it
+    index = json.loads(Path(config.site_dir, "search", "search_index.json").read_text(encoding="utf-8"))
+    for language in ("zh", "en"):
+        own = own_index(index, language)
+        place = Path(config.site_dir, "zh" if language == "zh" else "", "search", "search_index.json")
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_text(json.dumps(own, ensure_ascii=False, separators=(",", ":")), encoding="utf-8")
+        for word in WORDS[language]:
+            if not pages_found(own, word):
+                log.warning("mkdocs.yml:1: the search in %r finds no page for %s. See `search:` there.", language, word)
+        for kind, of_pages in HEADS[language].items():
+            for value, pages in twice(of_pages):
+                told = "Give each page its own heading or first sentence, then run `make docs`."
+                log.warning("docs/%s:1: has the %s of %s: %r. %s", pages[0], kind, ", ".join(pages[1:]), value, told)
