@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "fleetmetrics"
 PAGE = (ROOT / "docs" / "project" / "design.md").read_text()
 HOUSE = PAGE.partition("## The house")[2].partition("## Decisions")[0]
-ROOMS, _, EVALUATION = HOUSE.partition("The rooms of `comm/`")[2].partition("The rooms of `evaluation/`")
+CHANNEL, _, EVALUATION = HOUSE.partition("The modules of `comm/`")[2].partition("The modules of `evaluation/`")
 WORDS = [
     word
     for row in re.findall(r"^\| ([a-z][a-z ,]*) \|", PAGE.partition("## The house")[0], re.MULTILINE)
@@ -31,15 +31,15 @@ def parts_of(folder):
     } - {"__pycache__/"}
 
 
-def test_the_house_is_all_there_and_nothing_else():
-    assert set(re.findall(r"`([a-z_]+(?:\.py|/))`", HOUSE.partition("The rooms of `comm/`")[0])) == parts_of(PACKAGE)
+def test_the_page_names_every_part_of_the_package_and_nothing_else():
+    assert set(re.findall(r"`([a-z_]+(?:\.py|/))`", HOUSE.partition("The modules of `comm/`")[0])) == parts_of(PACKAGE)
 
 
-def test_the_rooms_of_the_channel_are_all_there():
-    assert set(re.findall(r"`([a-z_]+\.py)`", ROOMS)) - {"identity.py"} == parts_of(PACKAGE / "comm")
+def test_the_page_names_every_module_of_the_channel():
+    assert set(re.findall(r"`([a-z_]+\.py)`", CHANNEL)) - {"identity.py"} == parts_of(PACKAGE / "comm")
 
 
-def test_the_rooms_of_the_evaluation_are_all_there():
+def test_the_page_names_every_module_of_the_evaluation():
     assert set(re.findall(r"`([a-z_]+\.py)`", EVALUATION)) - {"__init__.py"} == parts_of(PACKAGE / "evaluation")
 
 

@@ -132,8 +132,8 @@ def _of_slices(name: str, path: str, result: Mapping[str, Any]) -> _Wanted:
         if "_delta" in what and not result.get("baseline"):
             why = f"; deltas need {argument('baseline')}"
         elif what.partition(".")[2]:
-            name = what.partition("_interval.")[0].partition("_delta.")[0]
-            why = f"; intervals of slices are those of one metric: {argument('rank_by', name)} chooses it"
+            metric = what.partition("_interval.")[0].partition("_delta.")[0]
+            why = f"; intervals of slices are those of one metric: {argument('rank_by', metric)} chooses it"
         raise ConditionError(f"{name}: a slice has no {what!r}{why}; there are {', '.join(allowed)}")
     return _Wanted(name, column, key, what)
 

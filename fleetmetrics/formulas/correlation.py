@@ -97,7 +97,11 @@ def pearson_correlation(comoments: Any, zero_division: float = math.nan, name: s
         comoments: ``[6]``: weight, mean of the predictions, mean of the labels, and the sums of the products of the
             deviations from them: pp, py, yy. Or ``[8]``, with the low words of means kept in two float64.
         zero_division: see the module.
-        name: the name in the warning. Examples: >>> pearson_correlation([4.0, 2.0, 0.0, 8.0, 3.0, 2.0]) 0.75
+        name: the name in the warning.
+
+    Examples:
+        >>> pearson_correlation([4.0, 2.0, 0.0, 8.0, 3.0, 2.0])
+        0.75
     """
     weight, of_p, of_y, pp, py, yy, *rest = comoments.tolist()
     reason = _trouble(name, "labels", weight, of_y, yy, bool(rest))

@@ -157,7 +157,7 @@ def test_each_metric_says_in_a_line_what_it_is_and_which_values_are_better(page:
     heads = {each.all("code")[0].text: each for each in page.all("table")[0].all("tbody")[0].all("th")}
     auc, loss, calibration = (heads[name] for name in ("auc", "log_loss", "calibration"))
     assert "ROC" in auc.all("small")[0].text and "↑" in auc.text and "↓" in loss.text
-    assert not calibration.all("span") and {"en": "promises too many", "zh": "偏高"}[lang] in calibration.text
+    assert not calibration.all("span") and {"en": "predicts too many", "zh": "偏高"}[lang] in calibration.text
     assert not heads["f1.1"].all("small")  # once is enough
 
 

@@ -489,7 +489,7 @@ def test_values_that_are_no_numbers_are_an_error_that_shows_one(value: Any) -> N
 
     metric = fm.Bootstrap(Says(), 5, name="mine")
     metric.add([0.5])
-    with pytest.raises(fm.InvalidInputError, match="Bootstrap takes metrics whose value is a number, or an array of"):
+    with pytest.raises(fm.InvalidInputError, match="Bootstrap takes metrics whose value is a number, an array of"):
         metric.compute()
 
 
