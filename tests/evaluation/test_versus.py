@@ -244,8 +244,8 @@ def test_slices_with_too_few_rows_never_satisfy_a_condition_nor_pass_in_silence(
         ("any slices.slot.gauc<1", "a slice has no 'gauc'; there are auc, log_loss"),
         (
             "any slices.slot.log_loss_delta.low<0",
-            "'any slices.slot.log_loss_delta.low<0': a slice has no 'log_loss_delta.low'; intervals of slices are those of one "
-            "metric: rank_by=log_loss chooses it",
+            "'any slices.slot.log_loss_delta.low<0': a slice has no 'log_loss_delta.low'; intervals of slices are "
+            "those of one metric: rank_by=log_loss chooses it",
         ),
     ],
 )
