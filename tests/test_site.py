@@ -121,7 +121,7 @@ def make_docs(folder: Path) -> subprocess.CompletedProcess[str]:
     """What `make docs` does there, with the environment that is here."""
     environment = MKDOCS.parent.parent
     command = ["make", "docs", f"DEV={environment}", "-o", f"{environment}/.ready"]
-    left_out = ("PYTHONPATH", "MAKEFLAGS", "SITE_URL", "REPO_URL")
+    left_out = ("PYTHONPATH", "MAKEFLAGS", "MAKELEVEL", "SITE_URL", "REPO_URL")
     return subprocess.run(
         command,
         cwd=folder,
