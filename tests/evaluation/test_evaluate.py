@@ -199,6 +199,7 @@ def test_reading_a_result_twice_changes_nothing_of_what_it_reads():
         ({"communicator": 5}, "^communicator is 5"),
         ({"baseline": 5}, "^baseline: frame must be a data frame .* or a dict of arrays, not int"),
         ({"label": "yy"}, "^data: no column 'yy' for label. Did you mean 'y'"),
+        ({"by": "nothere"}, "^data: no column 'nothere'. There are 'y'"),
     ],
 )
 def test_errors_name_arguments_as_python_does(more, said):
