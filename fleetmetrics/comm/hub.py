@@ -7,6 +7,7 @@ import functools
 import json
 import math
 import secrets
+import threading
 import time
 from collections import defaultdict
 from typing import Callable, NoReturn, Sequence, TypeVar
@@ -105,7 +106,11 @@ class Hub(Member):
         """Wait until one of the others has the last answer; see `Member.settle`."""
         meeting = self._unsettled
         if meeting is not None:
-            self._or_give_up(meeting, functools.partial(self._settle, meeting))
+            try:
+                self.inside = threading.get_ident(), meeting.label  # for a signal handler that computes
+                self._or_give_up(meeting, functools.partial(self._settle, meeting))
+            finally:
+                self.inside = 0, ""
 
     def settled(self, work: Callable[[], _T]) -> _T:
         """Run a function, and settle its last exchange; see `Member.settled`."""
@@ -208,8 +213,16 @@ class Hub(Member):
         for peer in self._peers.by_descriptor.values():
             self._peers.tell(peer, frame)
 
+    def shut(self, channel: Channel) -> None:
+        """Close a channel, once the last answer is settled; see `Member.shut`."""
+        try:
+            self.settle()
+        finally:
+            super().shut(channel)
+
     def close(self) -> None:
         """Close all sockets."""
+        self._unsettled = None  # in a forked child, which has no part in the confirmation
         self._peers.close()
         if self.search is not None:
             self.search.close()

@@ -8,6 +8,7 @@ import os
 import re
 import threading
 import weakref
+from contextvars import ContextVar
 from dataclasses import replace
 from typing import Any, Callable, Sequence, TypeVar
 
@@ -28,6 +29,8 @@ __all__ = ["SocketCommunicator"]
 _LINE_BREAKS = re.compile(r"[\r\n]")
 _T = TypeVar("_T")
 _Found = TypeVar("_Found")
+#: Rank 0's stars with a formula under way in this thread: a formula may compute over another star, such as a group's.
+_computing: ContextVar[tuple[Member, ...]] = ContextVar("computing", default=())
 #: The header of an answer without a note.
 _NO_NOTE = b"\n"
 
@@ -101,7 +104,16 @@ class SocketCommunicator(Communicator):
         """
         if self.rank or threading.active_count() > 1:
             return super().evaluated(exchanges, formula, deadline, call)
-        return self.together(lambda: formula(exchanges()), deadline, call)
+
+        def work() -> _T:
+            found = exchanges()
+            token = _computing.set((*_computing.get(), self._star))
+            try:
+                return formula(found)
+            finally:
+                _computing.reset(token)
+
+        return self.together(work, deadline, call)
 
     def _in_turn(self, work: Callable[[], _T], deadline: Deadline, call: str) -> _T:
         star, channel = self._star, self._channel
@@ -119,6 +131,7 @@ class SocketCommunicator(Communicator):
     ) -> Letter:
         """Take part in one exchange, alone among the threads of this process."""
         star, channel = self._star, self._channel
+        self._settle_others(call)
         star.settle()
         number = channel.calls + 1
         label = star.label_of(number, call)
@@ -153,6 +166,16 @@ class SocketCommunicator(Communicator):
                 star.watch.over(label, frame.payload, told, deadline.timeout - deadline.remaining)
         told = None if answer.header == _NO_NOTE else read_each([answer.header], _read)[0][1]
         return Letter(told, joined(answer.payload))
+
+    def _settle_others(self, call: str) -> None:
+        """Settle the last exchange of another star, in a formula that computes over this one."""
+        try:
+            for star in _computing.get():
+                if star is not self._star:
+                    star.settle()
+        except BaseException as error:  # the workers of this star wait for this one
+            self._star.skip(self._channel, call, error)
+            raise
 
     def listen(self) -> None:
         """Let rank 0 listen now, before the first call; raises `NoChannelError` if it cannot."""
