@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Callable, Mapping, NamedTuple
 
-__all__ = ["LAUNCHERS", "OTHERS", "PADDLE", "Launcher", "Said"]
+__all__ = ["LAUNCHERS", "OTHERS", "PADDLE", "Launcher", "Said", "is_server"]
 
 #: Variables that are set, with their values.
 Said = Mapping[str, str]
@@ -198,3 +198,8 @@ OTHERS = Launcher(
         "VC_TASK_INDEX",
     ),
 )
+
+
+def is_server(env: Said) -> bool:
+    """Whether the environment is that of one of Paddle's parameter servers."""
+    return (env.get("TRAINING_ROLE") or env.get("PADDLE_ROLE") or "TRAINER").strip().upper() == "PSERVER"

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Callable, Iterator, Mapping, NamedTuple
 
 from fleetmetrics.errors import InvalidInputError, NoChannelError
-from fleetmetrics.launcher import LAUNCHERS, OTHERS, PADDLE, Launcher, Said
+from fleetmetrics.launcher import LAUNCHERS, OTHERS, PADDLE, Launcher, Said, is_server
 
 __all__ = [
     "VARIABLES",
@@ -117,11 +117,6 @@ def rank_told(env: Mapping[str, str]) -> int:
         if text.isascii() and text.isdigit() and row.started(env):
             return int(text)
     return 0
-
-
-def is_server(env: Mapping[str, str]) -> bool:
-    """Whether the environment is that of one of Paddle's parameter servers."""
-    return (env.get("TRAINING_ROLE") or env.get("PADDLE_ROLE") or "TRAINER").strip().upper() == "PSERVER"
 
 
 def parts_of(text: str) -> list[str]:

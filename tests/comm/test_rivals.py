@@ -192,6 +192,17 @@ def test_other_programs_with_a_workers_environment_are_no_rivals(processes: Proc
             other.kill()
 
 
+def test_rank_0_does_not_wait_for_a_server_that_was_just_started(
+    processes: Processes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PADDLE_TRAINER_ID", "0")
+    processes.start(HERE, PADDLE_TRAINER_ID="0", TRAINING_ROLE="TRAINER")
+    processes.start(PADDLE_TRAINER_ID="", TRAINING_ROLE="PSERVER")
+    assert rivals.look() is None
+    processes.start(PADDLE_TRAINER_ID="")  # the first worker's, as a shell may start it
+    assert rivals.look() is not None
+
+
 @pytest.mark.parametrize("around", ['"$0" "$@"; true', '/bin/sh -c \'"$0" "$@"; true\' "$0" "$@"; true'])
 def test_a_worker_and_the_shells_around_it_are_one(processes: Processes, around: str) -> None:
     processes.start(HERE, shell=around)

@@ -2326,6 +2326,13 @@ MUTATIONS = [
         "tests/comm/test_rivals.py -k started_before",
     ),
     Mutation(
+        "rank 0 of a job with parameter servers waits 15 s for a server as if it were another rank 0",
+        "identity.py::claim_of",
+        "if is_server(environment):",
+        "if False:",
+        "tests/test_identity.py tests/comm/test_rivals.py -k server",
+    ),
+    Mutation(
         "a helper that torch's variables name another rank takes the worker's",
         "identity.py::claim_of",
         "same = [row, *(each for each in rows if each is not row and sizes[each.name] == sizes[row.name])]",
