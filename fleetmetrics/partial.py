@@ -63,17 +63,22 @@ class Partial(Checkpointed):
             InvalidInputError: class, settings or states differ, only some are closed, or two closed ones share a user;
                 the message says which, and nothing was added.
         """
-        mine, own = self._holders(), described(self)
-        every, kinds = [mine], [holder.kind for holder in mine]
-        for each in other if isinstance(other, (list, tuple)) else [other]:
+        others = list(other) if isinstance(other, (list, tuple)) else [other]
+        own, kinds = described(self), [holder.kind for holder in self._holders()]
+        for each in others:
             alike = type(each) is type(self)
             differs = difference(own, described(each)) if alike else f"it is a {type(each).__name__}"
-            every.append([] if differs else each._holders())
-            if differs or kinds != [holder.kind for holder in every[-1]]:
+            if differs or kinds != [holder.kind for holder in each._holders()]:
                 raise InvalidInputError(
                     f"other must be a {type(self).__name__} with the settings of {self.name}; it is "
                     f"{getattr(each, 'name', each)!r} ({type(each).__name__}): {differs or 'its states differ'}"
                 )
+        self._merge_alike(others, scope)
+
+    def _merge_alike(self, others: Sequence[Any], scope: Any = None) -> None:
+        """As `merge`, of others that are known to have its settings: to compare these takes as long as to merge."""
+        every = [each._holders() for each in (self, *others)]
+        mine = every[0]
         tables = {folds.table: folds.with_others(its) for folds, *its in zip(*every) if folds.dealt}
         quick: dict[Any, Any] = {state: state.taking_up(its) for state, *its in zip(*every) if isinstance(state, State)}
         large = {state for state in quick if quick[state] and isinstance(state, InPlace)}  # no copies of these
@@ -95,8 +100,15 @@ class Partial(Checkpointed):
     def _is_small(self) -> bool:
         """Whether its contents are a few numbers, so that copies of them cost little."""
         states = [holder for holder in self._holders() if isinstance(holder, State)]
-        plain = not self._folds() and not any(state.grows or isinstance(state, InPlace) for state in states)
+        plain = not self._folds() and not any(state.grows for state in states)
         return plain and sum(math.prod(state.full_shape) for state in states) <= _SMALL
+
+    @property
+    def _nbytes(self) -> float:
+        """The bytes of its states; infinite if it keeps records."""
+        if self._folds():
+            return math.inf
+        return sum(holder.nbytes for holder in self._holders() if isinstance(holder, State))
 
     def _taken(self) -> dict[Any, Any]:
         """Its contents by holder, which it forgets; several of them go into `_hold_all`."""

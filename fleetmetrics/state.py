@@ -82,6 +82,11 @@ class State:
         return self.shape
 
     @property
+    def nbytes(self) -> int:
+        """The bytes of its arrays."""
+        return int(getattr(self.value, "nbytes", 0))
+
+    @property
     def kind(self) -> tuple[Any, ...]:
         """The attributes that two states must share for one to replace the other."""
         return (self.name.rpartition(".")[2], self.shape, self.reduction, self.key)

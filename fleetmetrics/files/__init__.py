@@ -139,16 +139,18 @@ def evaluate(
         "reading": reading,
     }
 
+    join = functools.partial(as_one, alike=True)
+
     def made() -> Part:
         do = functools.partial(_part, in_shell(), _copies_of(metrics), columns, totals, settings)
-        results = results_of(do, tasks, processes, _PASSES if complete_by and several else 1, as_one)
+        results = results_of(do, tasks, processes, _PASSES if complete_by and several else 1, join)
         if show and several:
             what = (
                 "passes over the files" if complete_by else "files" if len(tasks) == len(paths) else "groups of files"
             )
             results = shown(results, what, 0, len(tasks))
         with contextlib.closing(results):
-            return as_one(results)
+            return join(results)
 
     try:
         part = made()
@@ -198,7 +200,7 @@ def _part(
     with as_options() if shell else contextlib.nullcontext():
         if share is None and len(paths) > 1:
             return _of_group(made(), columns, settings, paths)
-        part = as_one(map(of_file, paths))
+        part = as_one(map(of_file, paths), alike=True)
     if share is not None and part.metrics is not None:
         part.metrics.close(complete_by=share.by, totals=totals)
     return part

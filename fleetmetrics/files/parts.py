@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any, Iterable, Mapping, NamedTuple
+from typing import Any, Iterable, Mapping, NamedTuple, Sequence
 
 from fleetmetrics.arguments import listed
 from fleetmetrics.errors import DataError, FleetMetricsError, InvalidInputError
@@ -13,6 +13,8 @@ __all__ = ["EXAMPLES", "Evaluated", "Part", "Read", "Source", "as_one", "read_of
 
 #: How many skipped rows to describe.
 EXAMPLES = 5
+#: How many bytes of metrics may wait to be merged at once.
+_AT_ONCE = 1 << 24
 
 
 class Source(NamedTuple):
@@ -116,22 +118,44 @@ class Part(NamedTuple):
     errors: tuple[FleetMetricsError, ...] = ()  #: not raised, because engines would retry, or change the class
 
 
-def as_one(parts: Iterable[Part]) -> Part:
-    """Merge several parts; the metrics of the first take in those of the others."""
+def as_one(parts: Iterable[Part], alike: bool = False) -> Part:
+    """Merge several parts; the metrics of the first take in those of the others.
+
+    Args:
+        parts: some may have no metrics.
+        alike: whether all metrics are copies of the same ones, whose settings need not be compared.
+    """
     held: Any = None
+    waiting: list[Part] = []  # small ones: it takes less time to merge several at once
+    size = 0.0
     reads: list[Read] = []
     errors: list[FleetMetricsError] = []
-    for metrics, its, wrong in filter(None, parts):
-        reads += its
-        errors += wrong
+    for part in filter(None, parts):
+        reads += part.reads
+        errors += part.errors
         if held is None:
-            held = metrics
-        elif metrics is not None:
-            try:
-                held.merge(metrics)
-            except InvalidInputError as error:
-                paths = [path for read in its for path in read.files]
-                where = f"{', '.join(paths[:3])}{' and others' if paths[3:] else ''}: " if paths else ""
-                raise DataError(f"{where}{error}; {argument('text', 'COLUMN')} makes texts of both") from None
-        del metrics  # or it would be in memory while the next one is made
+            held = part.metrics
+        elif part.metrics is not None:
+            waiting.append(part)
+            size += part.metrics._nbytes
+            if size > _AT_ONCE:
+                _merge(held, waiting, alike)
+                waiting, size = [], 0.0
+        del part  # or its metrics would be in memory while the next ones are made
+    _merge(held, waiting, alike)
     return Part(held, tuple(reads), tuple(errors))
+
+
+def _merge(held: Any, parts: Sequence[Part], alike: bool) -> None:
+    """Merge parts into metrics; DataError with the files of one that does not fit."""
+    others = [part.metrics for part in parts]
+    try:
+        if others:
+            held._merge_alike(others) if alike else held.merge(others)
+    except InvalidInputError as error:
+        if len(parts) > 1:  # nothing was added: find out which one does not fit
+            for part in parts:
+                _merge(held, [part], alike)
+        paths = [path for read in parts[0].reads for path in read.files]
+        where = f"{', '.join(paths[:3])}{' and others' if paths[3:] else ''}: " if paths else ""
+        raise DataError(f"{where}{error}; {argument('text', 'COLUMN')} makes texts of both") from None

@@ -132,6 +132,11 @@ class KeyTable(State):
         """The keys and their rows."""
         return _NOTHING if self.value is None else self.value
 
+    @property
+    def nbytes(self) -> int:
+        """The bytes of the keys and their rows."""
+        return int(sum(each.nbytes for each in self.known))
+
     def plan(self, column: Any) -> Plan:
         """Find the rows for samples with these keys, from `host_keys`, without changing anything; at least one."""
         known = self.known

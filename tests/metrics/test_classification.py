@@ -61,6 +61,19 @@ def test_log_loss_stays_finite_for_a_wrong_certainty_as_in_scikit_learn(dtype, m
     assert same(value(fm.LogLoss(), data, mode), expected, exact=False)
 
 
+def test_the_probability_of_a_label_has_no_rounding_but_that_of_one_minus_it():
+    rng = np.random.default_rng(0)
+    p = np.concatenate([rng.random(200), [0.0, 1.0, 5e-324, 1 - 2**-53]])
+    for label in (0, 1):
+        found = []
+        for each in p:
+            metric = fm.LogLoss()
+            metric.add(np.array([each]), np.array([label]))
+            found.append(metric.compute())
+        chosen = p if label else 1.0 - p
+        np.testing.assert_array_equal(found, -np.log(np.maximum(chosen, np.finfo(float).eps)))
+
+
 @pytest.mark.parametrize("mode", MODES)
 def test_log_loss_of_right_certainties_is_zero_without_a_sign(mode):
     assert str(value(fm.LogLoss(), Data(np.array([0.0, 1.0]), np.array([0, 1])), mode)) == "0.0"
