@@ -91,7 +91,7 @@ class NPZ(Format):
     name, title, about = "npz", "NPZ", "NumPy's archive of arrays of equal length"
 
     def begins(self, first: bytes) -> bool:  # noqa: D102
-        return first.startswith(b"PK")
+        return first.startswith((b"PK\x03\x04", b"PK\x05\x06"))  # a header of CSV may begin with PK
 
     def pieces(self, source: Source, columns: Columns, bad: Bad) -> Iterator[Piece]:  # noqa: D102
         yield from gathered(self._tables(source, columns))

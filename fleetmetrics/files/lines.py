@@ -29,8 +29,24 @@ def _head(stream: Any) -> bytes:
     return first[: first.rindex(b"\n") + 1] if len(first) >= HEAD and b"\n" in first else first
 
 
-def _blocks(stream: Any) -> Iterator[bytes]:
-    return itertools.filterfalse(bytes.isspace, iter(lambda: stream.read(_BLOCK) + stream.readline(), b""))
+def _blocks(stream: Any) -> Iterator[tuple[int, bytes]]:
+    """Blocks of whole lines, without those that hold nothing; with how many lines come before each."""
+    lines = 0
+    for block in iter(lambda: stream.read(_BLOCK) + stream.readline(), b""):
+        if not block.isspace():
+            yield lines, block
+        lines += block.count(b"\n")
+
+
+def _line_of(row: int, block: bytes) -> int:
+    """The line of a block on which a row begins, both from 1: empty lines, and ends of lines in quotes, are no rows."""
+    rows = quotes = 0
+    for number, line in enumerate(block.split(b"\n"), 1):
+        rows += not quotes % 2 and line not in (b"", b"\r")
+        if rows == row:
+            return number
+        quotes += line.count(b'"')
+    return row
 
 
 class CSV(Format):
@@ -44,7 +60,7 @@ class CSV(Format):
 
     def pieces(self, source: Source, columns: Columns, bad: Bad) -> Iterator[Piece]:  # noqa: D102
         pa, csv, head = arrow(), arrow("csv"), _head(source.stream)
-        line = head.split(b"\n", 1)[0]
+        line = head.lstrip(b"\r\n").split(b"\n", 1)[0]
         delimiter = max(",\t;|", key=lambda each: line.count(each.encode()))
         header: Sequence[str] = list(columns.reading.header or ())
         expected = f"{argument('columns')} names" if header else "the header has"
@@ -64,24 +80,24 @@ class CSV(Format):
 
         first = read(head)
         if header and not len(first) and wrong:
-            row = wrong[0]
-            raise DataError(f"line {row.number} has {row.actual_columns} values, and {expected} {row.expected_columns}")
+            row, number = wrong[0], _line_of(wrong[0].number, head)
+            raise DataError(f"line {number} has {row.actual_columns} values, and {expected} {row.expected_columns}")
         names = first.schema.names
         kinds = {
             name: columns.kind(name, first.schema.field(name).type, _are_whole(first.column(name)))
             for name in columns.chosen(names)
         }
-        start = lines = 0
-        for block in _blocks(source.stream):
+        start = 0
+        for lines, block in _blocks(source.stream):
             try:
                 table = read(block, kinds)
             except pa.ArrowInvalid:
                 table = read(block, dict.fromkeys(kinds, pa.string()))
             for row in wrong:
                 told = f"{row.actual_columns} values, where {expected} {row.expected_columns}: {row.text!r}"
-                bad(f"line {lines + row.number}: {told}")
+                bad(f"line {lines + _line_of(row.number, block)}: {told}")
             yield _typed(Piece(table, start), kinds, bad)
-            header, start, lines = names, start + len(table), lines + block.count(b"\n")
+            header, start = names, start + len(table)
 
 
 def _are_whole(column: Any) -> bool:
@@ -132,7 +148,7 @@ class JSONLines(Format):
         def read(data: bytes, chunk: int) -> Any:
             return reader.read_json(pa.BufferReader(data), reader.ReadOptions(chunk < len(data), chunk), parse)
 
-        for block in _blocks(source.stream):
+        for _, block in _blocks(source.stream):
             try:
                 piece = Piece(read(block, _CHUNK), start)
                 start += len(piece.table)
@@ -163,8 +179,7 @@ def _objects(head: bytes) -> list[dict[str, Any]]:
 def _kind_in_json(columns: Columns, name: str, values: Sequence[Any]) -> Any:
     """The Arrow type to read a field as; numbers and bools become texts later, if requested."""
     pa, first = arrow(), _type_of(values)
-    numbers = [each for each in values if isinstance(each, float)]
-    kind = columns.kind(name, first, bool(numbers) and all(map(float.is_integer, numbers)))
+    kind = columns.kind(name, first)
     return first if kind == pa.string() and first in (pa.int64(), pa.float64(), pa.bool_()) else kind
 
 
