@@ -373,13 +373,29 @@ def test_a_slice_of_one_side_has_no_delta_of_any_metric():
     assert slices["new"].verdict is slices["gone"].verdict is None and slices["gone"].mix != 0
 
 
-def test_too_few_needs_the_most_that_either_side_lacks_in_the_name_of_the_unit():
-    new, old = halves(**NEW_HALF), halves(**OLD_HALF)
-    short = {"users": (3, 10.2), "positives": (1, 8)}, {"users": (3, 12.5)}
-    for side, lacking in zip((new, old), short):
+@pytest.mark.parametrize("turned", [False, True])
+def test_too_few_needs_the_most_that_either_side_lacks_in_the_name_of_the_unit(turned):
+    sides = halves(**NEW_HALF, d=(9, 2, 9, 1e-6)), halves(**OLD_HALF, d=(9, 2, 9, 1e-6))
+    short = {"users": (3, 10.2), "positives": (1, 8)}, {"users": (3, 12.5), "rows": (2, 30)}
+    for side, lacking in zip(sides, reversed(short) if turned else short):
         side.parts["a"] = side.parts["a"]._replace(spread=Spread(1e-6, math.inf, lacking))
-    new.parts["b"] = new.parts["b"]._replace(spread=Spread(math.nan, math.inf, {}))
-    _, slices = compared(fm.LogLoss(), new, old, unit="queries")
+    sides[turned].parts["d"] = sides[turned].parts["d"]._replace(spread=Spread(1e-6, math.inf, {"samples": (1, 6.5)}))
+    sides[turned].parts["b"] = sides[turned].parts["b"]._replace(spread=Spread(math.nan, math.inf, {}))
+    _, slices = compared(fm.LogLoss(), *sides, unit="queries")
     assert slices["a"].verdict == slices["b"].verdict == "too few" and math.isnan(slices["a"].low)
-    assert slices["a"].needs == {"queries": 13, "positives": 8} and slices["b"].needs == {"queries": LEAST}
+    assert slices["a"].needs == {"queries": 13, "positives": 8, "rows": 30}
+    assert slices["b"].needs == {"queries": LEAST} and slices["d"].needs == {"queries": 7}
     assert slices["c"].verdict == "within chance" and slices["c"].q == 1
+
+
+def test_sides_that_differ_in_the_rows_of_a_few_users_alone_are_too_few_however_many_they_share():
+    groups = np.random.default_rng(0).normal(0, 0.01, 1024)
+    sides = halves(**NEW_HALF), halves(**OLD_HALF)
+    for side, apart in zip(sides, ((0, 3, 600), ())):
+        for key, places in (("a", np.arange(1024)[::2]), ("c", np.array(apart, int))):
+            its = groups.copy()
+            its[places] += 0.01 * np.arange(1, len(places) + 1) * (side is sides[0])
+            side.parts[key] = side.parts[key]._replace(spread=Spread(1e-6, math.inf, {}, its))
+    _, slices = compared(fm.LogLoss(), *sides, unit="users")
+    assert slices["a"].verdict != "too few" and not slices["a"].needs
+    assert slices["c"].verdict == "too few" and set(slices["c"].needs) == {"users"} and math.isnan(slices["c"].p)

@@ -1,0 +1,72 @@
+"""One file: which row is which, whatever is left out before it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import fleetmetrics as fm
+from fleetmetrics import files
+from fleetmetrics.errors import DataError
+from fleetmetrics.files import row_pieces
+from fleetmetrics.files.one_file import of_tables
+from fleetmetrics.joining import CommonIds
+from fleetmetrics.reading import JoinedReading
+
+pytestmark = pytest.mark.numpy_only
+pa = pytest.importorskip("pyarrow")
+pq = pytest.importorskip("pyarrow.parquet")
+
+COLUMNS = {"prediction": "p", "label": "y"}
+
+
+class Numbers(fm.Metric):
+    """The numbers of the rows."""
+
+    columns = ("row",)
+
+    def add(self, prediction, row):
+        self.seen = [*getattr(self, "seen", []), *row.tolist()]
+
+
+def test_a_row_keeps_its_number_whatever_is_left_out_before_it(tmp_path, monkeypatch):
+    monkeypatch.setattr(row_pieces, "_ROWS", 4)
+    table = pa.table({"p": [0.5, 0.5, None, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5], "n": range(9)})
+    pq.write_table(table, tmp_path / "a.parquet")
+    reading = files.Reading(where="n != 6")
+    metrics, _ = files.evaluate_file(
+        tmp_path / "a.parquet", Numbers, {"prediction": "p", "row": files.ROW}, skip_bad_rows=True, reading=reading
+    )
+    assert [each - metrics.seen[0] for each in metrics.seen] == [0, 1, 3, 4, 5, 7, 8]
+
+
+@pytest.mark.parametrize("how", ["where", "join"])
+def test_rows_left_out_of_one_part_of_a_frame_count_in_the_numbers_of_the_next(how):
+    reading = JoinedReading(id="n", common=CommonIds(np.array([0, 2, 3, 4]))) if how == "join" else None
+    reading = reading or files.Reading(where="n != 1")
+    parts = [pa.table({"p": [0.9, 0.2], "y": [1, 0], "n": [0, 1]})] * 2
+    parts.append(pa.table({"p": [0.5, 7.0], "y": [1, 0], "n": [3, 4]}))
+    with pytest.raises(DataError, match=r"part 3: row 5, column 'p': 7\.0"):
+        of_tables(parts, fm.AUC(), COLUMNS, False, "part 3", reading=reading)
+    read = of_tables(parts, fm.AUC(), COLUMNS, True, "part 3", reading=reading).read
+    assert (read.rows, read.left_out + read.unmatched, read.skipped) == (4, 2, 1)
+
+
+def test_a_file_has_as_many_rows_as_it_has_however_few_count(tmp_path):
+    pq.write_table(pa.table({"p": [0.9, 0.2, 0.5, 7.0], "y": [1, 0, 1, 1], "n": range(4)}), tmp_path / "a.parquet")
+    reading = JoinedReading(where="n != 0", id="n", common=CommonIds(np.array([1, 3])))
+    read = files.evaluate(tmp_path, fm.AUC, COLUMNS, reading=reading, skip_bad_rows=True).read
+    assert (read.rows, read.left_out, read.unmatched, read.skipped) == (2, 1, 1, 1)
+    assert [source.rows for source in read.sources] == [4]
+
+
+def test_a_score_at_fault_is_shown_as_its_row_has_it_in_a_pass_over_some_users(tmp_path):
+    score = [10.0, 20.0, 30.0, 40.0, 50.0, 637.0]
+    pq.write_table(pa.table({"p": score, "y": [1, 0] * 3, "u": range(6)}), tmp_path / "a.parquet")
+    reading, columns = files.Reading(scale=0.01), {**COLUMNS, "user": "u"}
+
+    def make():
+        return fm.MetricCollection({"gauc": fm.GAUC(), "auc": fm.AUC()})
+
+    with pytest.raises(DataError, match=r"row 5, column 'p': 637.0, by scale=0.01 6.37"):
+        files.evaluate(tmp_path, make, columns, reading=reading, complete_by="user", processes=2, memory=1 << 31)
