@@ -82,6 +82,7 @@ def test_the_slice_that_was_spoilt_is_the_first_and_the_only_worse_one(metric, m
     assert math.fsum(parts) == pytest.approx(column.delta, rel=1e-9)
     assert math.fsum(each.added for each in column.slices) + column.remainder == pytest.approx(column.delta, rel=1e-9)
     assert column.remainder == 0 or metric == "gauc"
+    assert column.made_of == ("ranks" if metric == "auc" else "sums")
 
 
 @pytest.mark.parametrize("metric, ids", [("AUC", "id"), ("LogLoss", "id"), ("AUC", "uid")])
@@ -399,3 +400,31 @@ def test_sides_that_differ_in_the_rows_of_a_few_users_alone_are_too_few_however_
     _, slices = compared(fm.LogLoss(), *sides, unit="users")
     assert slices["a"].verdict != "too few" and not slices["a"].needs
     assert slices["c"].verdict == "too few" and set(slices["c"].needs) == {"users"} and math.isnan(slices["c"].p)
+
+
+def test_a_slice_is_called_where_its_q_is_at_most_one_minus_the_confidence():
+    new = dict(NEW_HALF, c=(100, 20.2, 100, 3e-6), d=(100, 20.6, 100, 3e-6))
+    old = dict(OLD_HALF, d=(100, 20, 100, 1e-6))
+    _, slices = compared(fm.LogLoss(), halves(**new), halves(**old))
+    assert 0.05 < slices["c"].q < 0.95 and slices["c"].verdict == "within chance"
+    assert 0 < slices["d"].q < 0.05 and slices["d"].verdict == "worse"
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_a_side_without_what_a_test_or_a_contribution_needs_has_none(turned):
+    sides = halves(**NEW_HALF), halves(**OLD_HALF)
+    lacks = sides[turned]
+    lacks.parts["a"] = lacks.parts["a"]._replace(spread=Spread(3e-6, math.inf, {}, np.linspace(-1, 1, 1024)))
+    _, slices = compared(fm.LogLoss(), *sides)  # only one side has groups: the variances add up
+    half = 1.959963984540054 * math.sqrt((4 + 2 * turned) * 1e-6)
+    assert (slices["a"].low, slices["a"].high) == pytest.approx((0.1 - half, 0.1 + half), rel=1e-9)
+    lacks.parts.clear()
+    found, slices = compared(fm.LogLoss(), *sides)
+    assert found.made_of == "" and math.isnan(found.mix) and math.isnan(found.remainder)
+    assert all(math.isnan(each.added) and each.verdict is None for each in slices.values())
+    assert slices["a"].delta == pytest.approx(0.1)
+
+
+def test_a_delta_of_rounding_alone_is_no_remainder_where_no_slice_adds_anything():
+    found, _ = compared(fm.LogLoss(), halves(**OLD_HALF), halves(**OLD_HALF), (0.2 + 1e-12, 0.2))
+    assert found.delta > 0 and found.remainder == 0

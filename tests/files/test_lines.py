@@ -1,4 +1,4 @@
-"""Lines of CSV and JSON: a row is what it is wherever blocks end, and whatever the rows around it hold."""
+"""Lines of CSV and JSON: a row holds the same values in blocks of any size, and beside any other rows."""
 
 from __future__ import annotations
 
