@@ -217,6 +217,9 @@ def test_a_column_that_does_not_complete_a_metric_is_refused_with_the_one_that_d
         fm.GAUC().close("user", totals=gauc([1, 1]))
     with pytest.raises(InvalidInputError, match="totals must be a metric closed by 'user', not 3"):
         gauc([1, 1], None).close("user", totals=3)
+    for metric in (fm.Sum(), fm.GAUC()):
+        with pytest.raises(InvalidInputError, match="complete_by must be the name of a column, not 3"):
+            metric.close(3)
 
 
 class Fails(RecordMetric):

@@ -202,6 +202,8 @@ def test_reset_and_merge_work_on_all_members(mode):
     total.merge(one, scope)
     values, expected = total.compute(), both.compute()
     assert all(contract.same(values[key], expected[key], exact=False) for key in MEMBERS)
+    one.merge(two, scope)
+    assert all(contract.same(one.compute_local(scope)[key], expected[key], exact=False) for key in MEMBERS)
     one.reset(scope)
     with pytest.warns(fm.UndefinedMetricWarning, match="there are no samples|the weight of the samples"):
         values = one.compute_local(scope)

@@ -161,6 +161,16 @@ def test_what_is_below_the_range_of_floats_ends_the_rest() -> None:
     assert merged_exactly("moments", [value, groups[0]], [rest, None])[0].tolist()[0] == 3.0
 
 
+def test_the_rest_above_the_range_of_floats_is_kept_where_more_is_below_it() -> None:
+    groups = [np.array([1.0, each, 0.0, 0.0]) for each in (1e-150, 3e-150)]
+    value, rest = merged_exactly("moments", groups, [None, None])
+    assert rest is not None
+    exact = sum(sums_of(group)[2] for group in groups)
+    least = Fraction(5e-324)
+    assert abs(sums_of(value)[2] - exact) > 1000 * least
+    assert abs(sums_of(value)[2] + sum(map(Fraction, rest[:, 2].tolist())) - exact) <= least / 2
+
+
 def test_large_numbers_that_cancel_sum_to_no_words() -> None:
     for values in ([0.0], [1.0, -1.0], [1e308, 1e308, -1e308, -1e308]):
         assert words_of(values)[0] == words_of(values, 1)[0] == 0.0
@@ -177,6 +187,14 @@ def test_moments_that_are_not_finite_are_the_same_in_every_order(bad: float) -> 
         ]
     assert len(set(found)) == 1
     assert not np.isfinite(np.frombuffer(found[0])).all()
+
+
+def test_of_two_variables_the_one_that_is_a_number_is_the_same_in_every_order() -> None:
+    means = [(math.nan, 0.1), (5.0, 0.7), (-5.0, 1e16), (math.nan, 0.3)]
+    groups = [np.array([1.0, *each, *[0.0] * 5]) for each in means]
+    found = [merged_exactly("comoments", list(order), [None] * 4)[0] for order in itertools.permutations(groups)]
+    assert len({value.tobytes() for value in found}) == 1
+    assert math.isnan(found[0][1]) and math.isfinite(found[0][2])
 
 
 def test_squared_deviations_are_never_below_zero_and_products_may_be() -> None:
@@ -196,7 +214,7 @@ def test_squared_deviations_are_never_below_zero_and_products_may_be() -> None:
         ([-1e308, -1e308], [-math.inf]),
         ([math.inf, 1e308, 1e308], [math.inf]),
         ([-math.inf, 1.0], [-math.inf]),
-        ([1.0, 2.0**-80, 2.0**-160], [1.0, 2.0**-80, 2.0**-160]),
+        ([1.0, 2.0**-80, 2.0**-160, 2.0**-240], [1.0, 2.0**-80, 2.0**-160, 2.0**-240]),
         ([5e-324, 5e-324], [1e-323]),
     ],
 )

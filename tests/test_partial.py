@@ -68,6 +68,21 @@ def test_slices_that_differ_are_refused_with_the_setting_and_both_values(one, ot
             mine.merge(its)
 
 
+class Doubled(fm.Sum):
+    """Has the states and the settings of its base, and another value."""
+
+    def formula(self, *states, **named):
+        return 2 * super().formula(*states, **named)
+
+
+def test_a_metric_of_a_class_below_is_another_metric():
+    for one, other, told in ((fm.Sum(), Doubled(), "it is a Doubled"), (Doubled(), fm.Sum(), "it is a Sum")):
+        other.add([1.0])
+        with pytest.raises(InvalidInputError, match=told):
+            one.merge(other)
+        assert one.compute() == 0.0
+
+
 # -- any order, any tree: the whole catalogue -----------------------------------------------------------------
 
 PARTS = 16
@@ -92,11 +107,17 @@ def by_tree(rng, parts):
         rng.shuffle(parts)
         some, parts = parts[:3], parts[3:]
         first = copy.deepcopy(some[0])
-        how = rng.integers(3)
+        how = rng.integers(4)
         if how == 0:
             first.merge(some[1:])
         elif how == 1:
             first = fm.merge_all(some)
+        elif how == 2 and first._is_small:  # one metric for all of them, as of small files
+            taken = [first._taken()]
+            for each in some[1:]:
+                first.merge(each)
+                taken.append(first._taken())
+            first._hold_all(taken)
         else:
             first._hold(each.state_dict() for each in some)
         parts.append(first)
@@ -146,6 +167,13 @@ def test_thirty_orders_and_trees_of_sixteen_parts_give_the_same_bits():
     assert len({str(held(each)) for each in found}) == len({str(quiet(each.compute)) for each in found}) == 1
     rests = {name: array for name, array in found[0].state_dict().items() if name.endswith(":rest")}
     assert len(rests) > 5 and all(array.any() for array in rests.values())
+
+
+def test_a_few_numbers_are_small_and_records_slices_and_many_numbers_are_not():
+    for small in (fm.AUC(), fm.LogLoss(), fm.Windowed(fm.AUC(), 3), fm.Sliced(fm.LogLoss(), keys=[1, 2, 3])):
+        assert small._is_small and fm.MetricCollection([fm.COPC(), small])._is_small
+    for large in (fm.GAUC(), fm.Sliced(fm.LogLoss()), fm.AUC(buckets=1 << 17), fm.Windowed(fm.AUC(), 100)):
+        assert not large._is_small and not fm.MetricCollection([fm.COPC(), large])._is_small
 
 
 class Parsed(dict):
