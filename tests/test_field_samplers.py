@@ -9,7 +9,7 @@ import paddle
 import pytest
 
 import fleetmetrics as fm
-from fleetmetrics.sampling import dealt_indices
+from fleetmetrics.sampling import Part, Pass, dealt_indices
 from tests.fakes import Together, together
 from tests.field_samplers import KINDS, DistributedBatchSampler, MappingDistributedBatchSampler
 
@@ -129,6 +129,15 @@ def test_a_rest_that_is_not_that_of_the_checkpoint_is_an_error() -> None:
     again.set_state_dict(metric.state_dict())  # of a whole pass
     again.sampler = made(kind, 0, consumed=24, shuffle=True)
     again.add(np.zeros(4))
+
+
+@pytest.mark.parametrize("rank", [1, None])  # None: of an earlier version, which did not say
+def test_the_rest_goes_on_after_the_part_of_its_own_rank(rank: int | None) -> None:
+    settings = Pass(made(MappingDistributedBatchSampler, 1)).settings or {}
+    one = Pass(made(MappingDistributedBatchSampler, 1, consumed=24))
+    one.hold([Part(settings, 0, 4, 18), Part(settings, rank, 8, 18)])
+    one.begin()
+    assert one.done == 8
 
 
 def test_records_of_a_checkpoint_go_on_with_the_rest() -> None:

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import fleetmetrics as fm
-from fleetmetrics.sampling import Pass, dealt_indices
+from fleetmetrics.sampling import Part, Pass, dealt_indices, epoch_under_way
 from tests.contract import CASES, Data, arguments, draw, expected, first_dtypes, is_exact_value, same
 from tests.exactness import taken
 from tests.fakes import Together, together
@@ -183,6 +183,38 @@ def test_another_sampler_epoch_or_batch_size_on_another_rank_is_an_error(changes
         run(3, work)
 
 
+class Seeded(Interleaved):
+    """It deals in the order of a seed."""
+
+    def __init__(self, rank: int, seed: int) -> None:
+        super().__init__(rank, 3)
+        self.seed = seed
+
+    def __iter__(self) -> Any:
+        for batch in super().__iter__():
+            yield (batch + self.seed) % SAMPLES
+
+
+@pytest.mark.parametrize("what", ["subset", "order"])
+def test_samplers_that_differ_only_in_the_samples_or_their_order_are_an_error(what: str) -> None:
+    def work(channel: Together) -> Any:
+        own = channel.rank == 1
+        subset = Subset(range(SAMPLES), np.arange(9) + own)
+        made = paddles(channel.rank, 3, dataset=subset) if what == "subset" else Seeded(channel.rank, own)
+        return counted(made, dealt_indices(made).size).compute(communicator=channel)
+
+    with pytest.raises(fm.AgreementError, match=rf"{what} \d+.* on rank"):
+        run(3, work)
+
+
+def test_a_sampler_of_another_rank_is_an_error_on_all_workers() -> None:
+    def work(channel: Together) -> Any:
+        return counted(paddles(max(1, channel.rank), 3), 18).compute(communicator=channel)
+
+    with pytest.raises(fm.InvalidInputError, match="deals to rank 1 of 3, and this worker is rank 0 of 3"):
+        run(3, work)
+
+
 def test_a_sampler_of_other_workers_is_an_error_and_compute_local_is_this_workers_value() -> None:
     metric = counted(paddles(0, 3), 18)
     with pytest.raises(fm.InvalidInputError, match="deals to rank 0 of 3, and this worker is rank 0 of 1"):
@@ -250,6 +282,62 @@ def test_of_a_pass_that_another_sampler_goes_on_with_the_rest_is_not_asked_for()
     assert again._pass.check(1, 3) == Pass(rest).settings
 
 
+@pytest.mark.parametrize("how", ["reset", "sampler"])
+def test_after_a_resumed_pass_the_next_one_begins_at_its_first_sample(how: str) -> None:
+    again = counted(paddles(1, 3), 0)
+    again.set_state_dict(counted(paddles(1, 3), 10).state_dict())
+    if how == "reset":
+        again.reset()
+    else:
+        again.add(np.zeros(8))
+        again.sampler = paddles(1, 3)
+    again.add(np.zeros(18))
+    with pytest.raises(fm.InvalidInputError, match="19 samples were added, of 18"):
+        again.add([0.0])
+
+
+def part_of(sampler: Any, rank: int | None, done: int) -> Part:
+    """The progress of a rank in the pass of a sampler."""
+    return Part(Pass(sampler).settings or {}, rank, done, 18)
+
+
+def test_among_the_parts_of_several_ranks_a_worker_goes_on_with_its_own() -> None:
+    sampler = paddles(1, 3)
+    for ranks, done in (((0, 1, 2), 4), ((0, 2), 0), ((2, None), 4)):  # None: of an earlier version
+        one = Pass(sampler)
+        one.hold([part_of(sampler, rank, 4 if rank in (1, None) else 7) for rank in ranks])
+        one.begin()
+        assert one.done == done
+
+
+def test_the_settings_of_all_workers_are_known_right_after_a_checkpoint_unless_it_is_of_several_ranks() -> None:
+    sampler = paddles(1, 3)
+    for parts, known in (((1,), True), ((), False), ((0,), False), ((0, 1), False), ((None,), False)):
+        one = Pass(sampler)
+        one.hold([part_of(sampler, rank, 18) for rank in parts])
+        assert one.check(1, 3) == (one.settings if known else None)
+    without = paddles(1, 3, dataset=range(9), drop_last=True)  # deals to no worker
+    one = Pass(without)
+    one.hold([])
+    assert one.check(1, 3) == one.settings
+
+
+def test_a_pass_that_has_begun_keeps_its_epoch_and_a_look_does_not_begin_one() -> None:
+    sampler = paddles(1, 3)
+    one = Pass(sampler)
+    one.check(1, 3, whole=False)
+    assert one.epoch is None and one.done == 0
+    sampler.epoch = 8
+    one.take(4)
+    settings = one.settings
+    sampler.epoch, sampler.batch_size = 12, 5
+    assert one.epoch == 7 and one.settings == settings is not None and settings["batch_size"] == 4
+    one.hold([], epoch=2)
+    assert one.epoch == 2
+    one.take(4)
+    assert one.epoch == 2
+
+
 def test_a_whole_pass_is_computed_right_after_a_checkpoint_on_another_number_of_workers(tmp_path: Any) -> None:
     def saved(rows: int) -> Any:
         return lambda channel: fm.save(
@@ -292,6 +380,24 @@ class Seeding(Interleaved):
         random.seed(self.epoch)
         order = np.random.permutation(len(self.dataset))
         yield order[self.local_rank :: self.nranks]
+
+
+def test_the_epoch_under_way_is_lower_only_for_samplers_that_raise_it_as_a_pass_begins() -> None:
+    class Raises(Interleaved):
+        def __iter__(self) -> Any:
+            yield from super().__iter__()
+            self.epoch += 1
+
+    class Before(Interleaved):
+        def __iter__(self) -> Any:
+            self.epoch += 1
+            yield from super().__iter__()
+
+    for kind, epoch in ((Interleaved, 3), (Raises, 3), (Before, 2)):
+        sampler = kind(0, 3)
+        assert (epoch_under_way(sampler), sampler.epoch) == (epoch, 3)
+    for shuffle, epoch in ((True, 3), (False, 4)):
+        assert epoch_under_way(paddles(0, 3, shuffle=shuffle, epoch=4 + (not shuffle))) == epoch
 
 
 def test_asking_for_an_order_keeps_the_jobs_random_state() -> None:

@@ -272,6 +272,30 @@ def test_paddles_own_way_of_dealing_needs_no_iteration(monkeypatch):
     assert dealt_indices(make(10, kind=Named), 2).tolist() == [4, 5, 0, 1]
 
 
+@pytest.mark.numpy_only
+def test_what_does_not_change_paddles_order_is_no_setting_of_a_pass():
+    given = {"dataset": range(10), "batch_size": 2, "nranks": 3, "local_rank": 1, "shuffle": False, "drop_last": False}
+    plain = Dealing(SimpleNamespace(**given, epoch=0))
+    odd = Dealing(SimpleNamespace(**given, epoch=2**40, consumed_samples=6))  # no seed, and nothing is consumed
+    assert odd.settings == plain.settings and odd.dealt.indices(1).tolist() == plain.dealt.indices(1).tolist()
+
+
+@pytest.mark.numpy_only
+def test_a_sampler_of_single_samples_has_the_batches_of_the_loader_around_it():
+    class Sampler(SimpleNamespace):  # as PyTorch's
+        def __iter__(self):
+            return iter(range(self.rank, 10, self.num_replicas))
+
+    class Loader(SimpleNamespace):
+        def __iter__(self):
+            for sample in self.sampler:
+                yield [sample]
+
+    loader = Loader(batch_size=3, sampler=Sampler(num_replicas=2, rank=0, dataset=range(10)))
+    assert Dealing(loader).settings["batch_size"] == 3
+    assert remaining_indices(loader, [1, 0]).tolist() == [1, 3, 5, 6, 7, 8, 9]
+
+
 def test_another_librarys_sampler_of_the_same_name_is_iterated():
     namesake = type("DistributedBatchSampler", (DistributedBatchSampler,), {"__iter__": lambda self: iter([[5]])})
     assert dealt_indices(make(10, kind=namesake), 2).tolist() == [5]

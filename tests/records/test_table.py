@@ -11,7 +11,7 @@ import pytest
 
 import fleetmetrics as fm
 from fleetmetrics.errors import InvalidInputError
-from fleetmetrics.records.table import Kept, Records, Table, joined_records
+from fleetmetrics.records.table import Kept, Records, Table, _stable_order, joined_records
 from fleetmetrics.xp import numpy_ops
 
 pytestmark = pytest.mark.numpy_only
@@ -82,6 +82,23 @@ def test_what_the_owner_writes_into_a_tensor_or_a_mask_later_is_not_in_the_table
     assert records["score"].value.tolist() == [0.1, 0.2] and records["weight"] is None
 
 
+def test_batches_with_tensors_are_one_piece_and_those_on_the_host_as_many_as_they_fill() -> None:
+    found = filled(([1, 2], [0.1, 0.2]), ([3], [0.3]), ([4, 5], [0.4, 0.5]), ([6], [0.6]))
+    assert [piece["user"].tolist() for piece in found.pieces(3)] == [[1, 2, 3], [4, 5, 6]]
+    assert [piece["user"].tolist() for piece in found.pieces(1)] == [[1, 2], [3], [4, 5], [6]]
+    found.batches.append(kept([7, 8], [0.7, 0.8], keep=np.array([True, False])))
+    assert found.batches[-1].xp is numpy_ops
+    (whole,) = found.pieces(1)
+    assert whole["user"].tolist() == [1, 2, 3, 4, 5, 6, 7]
+
+
+def test_a_copy_of_a_table_has_everything_on_the_host_without_what_does_not_count() -> None:
+    found = table()
+    found.batches.append(kept([7, 8], [0.7, 0.8], keep=np.array([True, False])))
+    for other in (pickle.loads(pickle.dumps(found)), copy.copy(found)):
+        assert [(each.xp, lists(each.records)["user"]) for each in other.batches] == [(None, [7])]
+
+
 def test_what_does_not_count_is_not_kept_and_integers_take_few_bytes() -> None:
     found = filled(([1, 200, 3], [0.1, 0.2, 0.3], [1.0, 2.0, 3.0], np.array([True, False, True]))).records()
     assert lists(found) == {"user": [1, 3], "score": [0.1, 0.3], "weight": [1.0, 3.0]}
@@ -136,6 +153,23 @@ def test_records_are_sorted_by_the_order_and_equal_keys_stay_as_they_came() -> N
         found = filled((users, np.arange(500))).prepared()
         order = np.argsort(users, kind="stable")
         assert found["user"].tolist() == users[order].tolist() and found["score"].tolist() == order.tolist()
+
+
+def test_integers_of_any_range_are_sorted_and_equal_ones_stay_as_they_came() -> None:
+    rng = np.random.default_rng(0)
+    for low in (-(2**63), -(2**61), 0, 2**56 - 3, 2**63 - 2**20):
+        for spread in (5, 2**20 - 1, 2**56, 2**60, 2**63 - 1, 2**64 - 1):
+            high = min(low + spread, 2**63 - 1)
+            keys = rng.permutation(np.repeat(np.append(rng.integers(low, high, 30, np.int64, True), [low, high]), 2))
+            assert _stable_order(keys).tolist() == np.argsort(keys, kind="stable").tolist()
+    keys = np.array([2**64 - 1, 0, 2**63, 2**63 - 1], np.uint64)
+    assert _stable_order(keys).tolist() == [1, 3, 2, 0]
+
+
+def test_large_integers_of_two_kinds_join_as_integers() -> None:
+    large, small = np.array([2**53 + 1], np.uint64), np.array([-1], np.int64)
+    users = joined_records("mine", [kept(large, [0.1]).records, kept(small, [0.2]).records])["user"]
+    assert users.tolist() == [2**53 + 1, -1] and users.dtype == np.int64
 
 
 def test_records_that_are_sorted_already_are_left_as_they_are() -> None:
