@@ -14,7 +14,7 @@ from typing import Any, Callable, Iterable, Mapping, NamedTuple, Sequence, Tuple
 
 import numpy as np
 
-from fleetmetrics.comm.failures import by_rank, ranks_text, readable
+from fleetmetrics.comm.failures import by_a_handler, by_rank, ranks_text, readable
 from fleetmetrics.comm.frames import Buffer, joined
 from fleetmetrics.errors import (
     AgreementError,
@@ -209,6 +209,8 @@ def read_each(given: Iterable[_Given], read: Callable[[_Given], _Read], first: i
         except FleetMetricsError:
             raise
         except Exception as error:
+            if by_a_handler(error):
+                raise
             why = readable(f"{type(error).__name__}: {error}")
             raise CommunicatorError(
                 f"what {ranks_text([rank])} sent cannot be read ({why}); do all workers run the same version of"

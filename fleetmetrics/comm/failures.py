@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import signal
 from contextvars import ContextVar
 from typing import Any, Callable, Iterable, Sequence, Tuple
 
@@ -12,6 +13,7 @@ from fleetmetrics.errors import CommunicatorError, FleetMetricsError
 __all__ = [
     "Caught",
     "Trouble",
+    "by_a_handler",
     "by_rank",
     "called",
     "calling",
@@ -89,6 +91,16 @@ class Caught:
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> bool:
         self.error = self.error or error
         return isinstance(error, Exception)
+
+
+def by_a_handler(error: BaseException | None) -> bool:
+    """Whether a signal handler of this process has raised an error, whatever it interrupted: it is the user's own."""
+    handlers = [signal.getsignal(number) for number in signal.valid_signals()]
+    codes = [getattr(getattr(each, "__func__", each), "__code__", None) for each in handlers]
+    trace = None if error is None else error.__traceback__
+    while trace is not None and trace.tb_frame.f_code not in codes:
+        trace = trace.tb_next
+    return trace is not None
 
 
 def described(error: BaseException) -> Trouble:

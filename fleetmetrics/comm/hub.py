@@ -14,7 +14,7 @@ from typing import Callable, NoReturn, Sequence, TypeVar
 
 from fleetmetrics.comm.boards import Search
 from fleetmetrics.comm.deadline import Deadline
-from fleetmetrics.comm.failures import called, late_text, raise_trouble, ranks_text, readable
+from fleetmetrics.comm.failures import by_a_handler, called, late_text, raise_trouble, ranks_text, readable
 from fleetmetrics.comm.finding import NotFound, check_descriptors
 from fleetmetrics.comm.frames import (
     ACK,
@@ -249,6 +249,8 @@ class Hub(Member):
         except (FleetMetricsError, Apart):
             raise
         except Exception as error:
+            if by_a_handler(error):
+                raise
             raise CommunicatorError(
                 readable(f"{ranks_text([0])} failed to combine: {type(error).__name__}: {error}")
             ) from error

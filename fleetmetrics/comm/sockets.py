@@ -16,7 +16,7 @@ from fleetmetrics.comm.blocks import answered, read_each
 from fleetmetrics.comm.communicator import Communicator, Decide, Letter
 from fleetmetrics.comm.deadline import Deadline
 from fleetmetrics.comm.divisible import Divisible
-from fleetmetrics.comm.failures import called_now, calling, described, ranks_text
+from fleetmetrics.comm.failures import by_a_handler, called_now, calling, described, ranks_text
 from fleetmetrics.comm.frames import ANSWER, ARRIVAL, BUNDLE, TROUBLE, Frame, joined
 from fleetmetrics.comm.hosts import Apart, opened
 from fleetmetrics.comm.hub import Hub
@@ -158,6 +158,9 @@ class SocketCommunicator(Communicator):
             star.inside = threading.get_ident(), label
             answer = star.exchange(channel, frame, label, combine, deadline, fold)
         except FleetMetricsError as error:
+            if by_a_handler(trouble):  # the others have it as this worker's error
+                assert trouble is not None
+                raise trouble from None
             raise error from trouble
         finally:
             star.inside = 0, ""

@@ -18,7 +18,7 @@ from typing import Any, Iterator, Sequence
 import numpy as np
 import pytest
 
-from fleetmetrics.comm import SocketCommunicator, get_communicator
+from fleetmetrics.comm import SocketCommunicator, blocks, get_communicator
 from fleetmetrics.comm.job import Job
 from fleetmetrics.errors import FleetMetricsError, NoChannelError
 from tests.distributed.cluster import AT_ONCE, SLACK, free_ports
@@ -296,6 +296,44 @@ def test_the_error_of_a_signal_handler_inside_a_call_is_not_changed(
             )
             assert first[1] < AT_ONCE
         assert after == [6], found
+
+
+@pytest.mark.parametrize(
+    ("who", "inside"), [(0, "describe"), (1, "describe"), (0, "reduced"), (0, "unpack"), (1, "unpack")]
+)
+def test_the_error_of_a_signal_handler_is_the_users_own_whatever_it_interrupts(
+    port: int, who: int, inside: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Any other error in there is the trouble of a worker, or of a letter that cannot be read."""
+    packed_or_read, hits = getattr(blocks, inside), []
+
+    def work(rank: int) -> Any:
+        def handler(*_: object) -> None:
+            raise TimeoutError("too long")
+
+        def interrupted(*given: Any) -> Any:
+            if rank == who and not hits:
+                hits.append(inside)
+                signal.raise_signal(signal.SIGUSR2)
+            return packed_or_read(*given)
+
+        comm = member(rank, 2, port)
+        comm.all_reduce([1], timeout=20)
+        signal.signal(signal.SIGUSR2, handler)
+        monkeypatch.setattr(blocks, inside, interrupted)
+        found = outcome(lambda: comm.all_reduce([1], timeout=20).tolist())
+        return found, total(comm), total(comm), len(hits)
+
+    found = run(2, work)
+    own, other = found[who], found[1 - who]
+    assert own[0].endswith("TimeoutError: too long\n") and "CommunicatorError" not in own[0], own[0]
+    assert own[1:] == ([3], [3], 1) and other[1:] == ([3], [3], 0)
+    told = {
+        "describe": f"CommunicatorError: on rank {who}: TimeoutError: too long",
+        "reduced": "CommunicatorError: rank 0 was interrupted (TimeoutError) at exchange 2 (all_reduce).",
+        "unpack": [2],  # the exchange is over
+    }
+    assert other[0] == told[inside]
 
 
 @pytest.mark.parametrize("who", [0, 1])

@@ -2338,6 +2338,27 @@ MUTATIONS = [
         "tests/distributed/test_confirming.py -k close",
     ),
     Mutation(
+        "the error of a signal handler is taken for a letter that cannot be read",
+        "comm/blocks.py::read_each",
+        "if by_a_handler(error):",
+        "if False:",
+        "tests/distributed/test_hangs.py -k whatever_it_interrupts",
+    ),
+    Mutation(
+        "the error of a signal handler is taken for one of rank 0's merging",
+        "comm/hub.py::Hub._decide",
+        "if by_a_handler(error):",
+        "if False:",
+        "tests/distributed/test_hangs.py -k whatever_it_interrupts",
+    ),
+    Mutation(
+        "the error of a signal handler is another one for the worker itself",
+        "comm/sockets.py::SocketCommunicator._alone",
+        "if by_a_handler(trouble):",
+        "if False:",
+        "tests/distributed/test_hangs.py -k whatever_it_interrupts",
+    ),
+    Mutation(
         "mpi: rank 0 listens at its first exchange only",
         "comm/mpi.py::_Start._listen",
         "                meeting.listen()",
