@@ -12,7 +12,9 @@ import pytest
 
 import fleetmetrics as fm
 from fleetmetrics.cli import main
-from fleetmetrics.evaluation.history import _change, history
+from fleetmetrics.evaluation.history import _change, _said_of, history
+from fleetmetrics.report.headline import change_of
+from fleetmetrics.report.words import Words
 
 pytestmark = pytest.mark.numpy_only
 
@@ -184,3 +186,38 @@ def test_a_condition_on_the_last_state_makes_the_exit_status_one(days: Any, tmp_
         assert main(["history", *paths, "--fail-if", wrong, "--html", str(page)]) == 2
         said = capsys.readouterr()
         assert what in said.err and "d3" in said.out and not page.exists()
+
+
+def test_the_first_line_is_of_the_first_metric_by_its_own_direction_and_of_one_state_its_value(tmp_path: Path) -> None:
+    made = [state(tmp_path / f"{name}.fms", noise, 1, metrics="log_loss") for name, noise in (("a", 0.1), ("b", 3.0))]
+    values = [f"{each['log_loss']:.6g}" for each in made]
+    both, alone = history([tmp_path / "a.fms", tmp_path / "b.fms"]), history([tmp_path / "b.fms"])
+    assert next(iter(both.tables())).notes == [f"log_loss: {values[0]} (a) to {values[1]} (b), worse"]
+    assert next(iter(alone.tables())).notes == [f"log_loss: {values[1]} (b)"]
+
+
+def test_intervals_are_shown_where_the_first_state_has_none(tmp_path: Path) -> None:
+    ones = fm.evaluate(
+        {"y": np.ones(50, int), "p": np.linspace(0.1, 0.9, 50)}, label="y", score="p", metrics="auc", ci=0.9
+    )
+    ones.save_state(tmp_path / "ones.fms")
+    made = state(tmp_path / "both.fms", 0.1, 1, metrics="auc", ci=0.9)
+    _, auc, *_ = [each.rows for each in history([tmp_path / "ones.fms", tmp_path / "both.fms"]).tables()]
+    interval = made.intervals["auc"]
+    shown = (f"{made['auc']:.6f}", f"{interval.low:.6f} to {interval.high:.6f}")
+    assert auc == [("state", "auc", "90%"), ("ones", "undefined", "-"), ("both", *shown)]
+
+
+def test_a_file_without_rows_in_two_states_is_no_data_that_count_twice(tmp_path: Path) -> None:
+    np.savez(tmp_path / "none.npz", y=np.zeros(0, int), p=np.zeros(0))
+    for name in ("a", "b"):
+        np.savez(tmp_path / f"{name}.npz", y=np.arange(50) % 2, p=np.linspace(0.1, 0.9, 50) / (1 + (name == "b")))
+        paths = [str(tmp_path / f"{each}.npz") for each in (name, "none")]
+        fm.evaluate(paths, label="y", score="p", metrics="auc").save_state(tmp_path / f"{name}.fms")
+    assert history([tmp_path / "a.fms", tmp_path / "b.fms"]).warnings == []
+
+
+def test_a_change_of_a_metric_without_a_direction_is_higher_or_lower() -> None:
+    for sign, english, chinese in ((1, "higher", "更高"), (-1, "lower", "更低")):
+        change = {"value": 0.2 * sign, "low": 0.2 * sign - 0.1, "high": 0.2 * sign + 0.1}
+        assert [_said_of(change_of(change, ""), Words(lang)) for lang in ("en", "zh")] == [english, chinese]

@@ -428,3 +428,36 @@ def test_a_side_without_what_a_test_or_a_contribution_needs_has_none(turned):
 def test_a_delta_of_rounding_alone_is_no_remainder_where_no_slice_adds_anything():
     found, _ = compared(fm.LogLoss(), halves(**OLD_HALF), halves(**OLD_HALF), (0.2 + 1e-12, 0.2))
     assert found.delta > 0 and found.remainder == 0
+
+
+def test_q_values_count_the_slices_of_all_columns():
+    new, old = halves(**{**NEW_HALF, "a": (100, 20.5, 100, 3e-6)}), halves(**OLD_HALF)
+    whole, weighing = Whole(fm.LogLoss(), "m", 0.2, 0.2, "rows"), Weighing(0.95, 200)
+    one = versus({"slot": (new, old)}, whole, weighing)["slot"].slices
+    two = versus({"slot": (new, old), "day": (old, old)}, whole, weighing)["slot"].slices
+    (alone,), (beside,) = ([each for each in table if each.key == "a"] for table in (one, two))
+    assert beside.p == alone.p and beside.q == pytest.approx(2 * alone.q)  # of six tests instead of three
+
+
+def test_intervals_of_all_looks_know_the_rows_there_are_and_those_at_which_they_are_narrowest():
+    value, std = 0.01, 0.004
+    of_few = Weighing(0.95, 100, 4_000).of(value, std, math.inf)
+    of_many = Weighing(0.95, 4_000, 100).of(value, std, math.inf)
+    at_best = Weighing(0.95, 4_000, 4_000).of(value, std, math.inf)
+    assert at_best.high - at_best.low < of_many.high - of_many.low < of_few.high - of_few.low
+
+
+def test_slices_add_up_to_the_whole_where_the_sides_have_other_numbers_of_rows():
+    new = {name: each[np.arange(ROWS) % 3 > (DATA["slot"] == "feed")] for name, each in DATA.items()}
+    for metric in ("normalized_entropy", "log_loss", "calibration", "auc"):
+        column = fm.evaluate(new, baseline=OLD, metrics=metric, draws=20, **ASKED).versus["slot"]
+        assert column.remainder == 0 and column.mix != 0 and column.within != 0, metric
+
+
+@pytest.mark.parametrize("metric", ["normalized_entropy", "log_loss", "calibration"])
+def test_slices_that_only_have_more_rows_change_the_mix_and_nothing_within(metric):
+    more = np.concatenate([np.arange(ROWS), *[np.flatnonzero(OLD["slot"] == "search")] * 2])
+    new = {name: each[more] for name, each in OLD.items()}
+    slices = of(fm.evaluate(new, baseline=OLD, metrics=metric, draws=20, **ASKED))
+    mix = max(abs(each.mix) for each in slices.values())
+    assert mix > 0 and all(abs(each.within) < 1e-9 * mix for each in slices.values())

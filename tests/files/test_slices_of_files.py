@@ -7,8 +7,9 @@ import pytest
 
 import fleetmetrics as fm
 from fleetmetrics import files
+from fleetmetrics.batch.keys import NULL
 from fleetmetrics.errors import DataError
-from fleetmetrics.files.largest import choose_largest, expect_few
+from fleetmetrics.files.largest import _Counts, choose_largest, expect_few
 
 pytestmark = [pytest.mark.numpy_only, pytest.mark.filterwarnings("ignore::fleetmetrics.errors.UndefinedMetricWarning")]
 pa = pytest.importorskip("pyarrow")
@@ -282,3 +283,21 @@ def test_parts_that_have_kept_other_slices_agree_on_those_that_all_have_whole(ma
 def test_the_standard_input_is_not_read_twice(tmp_path):
     with pytest.raises(fm.InvalidInputError, match="max_slices reads the files twice"):
         files.evaluate("-", all_keys, COLUMNS, max_slices=5)
+
+
+def test_keys_of_several_files_are_counted_together_and_rows_without_one_are_one_key():
+    """In a dictionary a text may come twice; a file of rows without any key says nothing about the kind of the keys."""
+    counts = _Counts()
+    counts.add(["b", "a", "b"], np.array([1, 2, 3]))
+    counts.add([NULL["i"]], np.array([5]))
+    counts.add([NULL["U"], "c"], np.array([1, 4]))
+    assert sorted(counts.largest(3).tolist()) == sorted([NULL["U"], "b", "c"])
+    assert dict(zip(counts.places, counts.numbers.tolist())) == {"b": 4, "a": 2, NULL["U"]: 6, "c": 4}
+    assert sorted(counts.largest(2).tolist()) == sorted([NULL["U"], "b"]) and counts.largest(4) is None
+    counts.add([f"{place:03}" for place in range(100)], np.arange(100))
+    assert counts.largest(2).tolist() == ["098", "099"] and len(counts.numbers) == 104
+    counts.add(["c"], np.array([1000]))
+    assert counts.largest(2).tolist() == ["099", "c"]
+    integers = _Counts()
+    integers.add([3, NULL["i"], 2], np.array([1, 2, 1]))
+    assert integers.largest(2).tolist() == [NULL["i"], 2]

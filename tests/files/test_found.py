@@ -1,0 +1,81 @@
+"""The files behind a pattern: each once, and what cannot be read is named."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from fleetmetrics import files
+from fleetmetrics.errors import DataError
+from fleetmetrics.files.found import look
+
+pytestmark = pytest.mark.numpy_only
+
+
+def made(folder, *names):
+    for name in names:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text("y,p\n1,0.5\n")
+
+
+def test_a_file_counts_once_though_links_in_several_matched_folders_lead_to_it(tmp_path):
+    made(tmp_path, "a.csv", "elsewhere/b.csv", "day1/c.csv", "day2/d.csv")
+    (tmp_path / "day1" / "to_a.csv").symlink_to(tmp_path / "a.csv")
+    for day in ("day1", "day2"):
+        (tmp_path / day / "to_b.csv").symlink_to(tmp_path / "elsewhere" / "b.csv")
+    found = [os.path.relpath(each, tmp_path) for each in files.find(f"{tmp_path}/[ad]*")]
+    assert found in (
+        ["a.csv", "day1/c.csv", "day1/to_b.csv", "day2/d.csv"],
+        ["a.csv", "day1/c.csv", "day2/d.csv", "day2/to_b.csv"],
+    )
+
+
+def test_what_is_no_data_in_a_matched_folder_is_named_and_never_opened(tmp_path):
+    made(tmp_path, "day1/a.csv", "day2/b.csv")
+    os.mkfifo(tmp_path / "day1" / "pipe")  # who reads it waits for a writer
+    (tmp_path / "day2" / "gone.csv").symlink_to(tmp_path / "nowhere")
+    told = [f"{tmp_path}/day1/pipe: not a file or folder", f"{tmp_path}/day2/gone.csv: a broken link"]
+    for given in (tmp_path, f"{tmp_path}/day*"):
+        paths, bad = look(given)
+        assert [os.path.relpath(each, tmp_path) for each in paths] == ["day1/a.csv", "day2/b.csv"] and bad == told
+        with pytest.raises(DataError, match=r"day1/pipe: not a file or folder \(2 folders or links cannot be read\)"):
+            files.find(given)
+
+
+def test_a_matched_folder_that_is_hidden_stands_for_nothing(tmp_path):
+    made(tmp_path, ".hidden/a.csv", "_hidden/b.csv")
+    for pattern in (".h*", "_h*"):
+        with pytest.raises(DataError, match="a pattern that matches one"):
+            files.find(f"{tmp_path}/{pattern}")
+
+
+def test_a_file_in_a_matched_folder_without_permission_is_named(tmp_path, monkeypatch):
+    made(tmp_path, "day1/a.csv", "day2/a.csv", "day3/other.csv")
+    lstat = os.lstat
+
+    def closed(path, *given, **more):
+        if "day2/" in os.fspath(path):
+            raise PermissionError(13, "Permission denied")
+        return lstat(path, *given, **more)
+
+    monkeypatch.setattr(os, "lstat", closed)
+    paths, bad = look(f"{tmp_path}/day*/a.csv")
+    assert paths == [f"{tmp_path}/day1/a.csv"] and bad == [f"{tmp_path}/day2/a.csv: Permission denied"]
+
+
+def test_where_nothing_can_be_read_the_reason_is_named_and_an_empty_folder_beside_it_is_none(tmp_path):
+    (tmp_path / "day").mkdir()
+    (tmp_path / "day" / "gone.csv").symlink_to(tmp_path / "nowhere")
+    for given in (tmp_path, f"{tmp_path}/*"):
+        for act in (files.find, look):
+            with pytest.raises(DataError, match=r"day/gone\.csv: a broken link$"):
+                act(given)
+    made(tmp_path, "a.csv")
+    paths, bad = look([tmp_path / "a.csv", tmp_path / "day"])
+    assert paths == [f"{tmp_path}/a.csv"] and bad == [f"{tmp_path}/day/gone.csv: a broken link"]
+
+
+def test_a_file_where_a_pattern_has_a_folder_is_no_match_and_no_error(tmp_path):
+    made(tmp_path, "top.csv", "day1/a.csv")
+    assert files.find(f"{tmp_path}/*/a.csv") == [f"{tmp_path}/day1/a.csv"]
