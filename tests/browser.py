@@ -59,11 +59,12 @@ class Browser:
                 return message["result"]
             self.events.append(message)
 
-    def open(self, path: Path, width: int, scheme: str) -> None:
+    def open(self, where: Path | str, width: int, scheme: str) -> None:
+        """Open a file or an address, and wait until it is loaded."""
         self.send("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
         self.resize(width)
         self.events.clear()
-        self.send("Page.navigate", url=path.as_uri())
+        self.send("Page.navigate", url=where if isinstance(where, str) else where.as_uri())
         while not any(each.get("method") == "Page.loadEventFired" for each in self.events):
             self.events.append(self.message())
 
