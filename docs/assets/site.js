@@ -1,19 +1,21 @@
-// A table or a block of code that is wider than the page says that it scrolls, and can be scrolled by keyboard.
-function mark() {
-  for (const box of document.querySelectorAll(".md-typeset__scrollwrap, .md-typeset pre > code")) {
-    const wide = box.scrollWidth > box.clientWidth + 1
-    const holder = box.matches("code") ? box.parentElement : box
-    holder.classList.toggle("wide", wide && !box.matches("code"))
-    if (wide) {
-      box.tabIndex = 0
-      if (!box.matches("code")) {
-        box.setAttribute("role", "region")
-        box.setAttribute("aria-label", document.documentElement.lang.startsWith("zh") ? "可以横向滚动的表格" : "Table that scrolls sideways")
-      }
-    } else {
-      box.removeAttribute("tabindex")
-    }
+// A table, a block of code or a formula that is wider than the page can be scrolled by keyboard; a table says so.
+function mark(box) {
+  const wide = box.scrollWidth > box.clientWidth + 1
+  const table = box.matches(".md-typeset__scrollwrap")
+  if (wide && box.getAttribute("tabindex") !== "0") box.tabIndex = 0
+  if (!wide && box.hasAttribute("tabindex")) box.removeAttribute("tabindex")
+  box.classList.toggle("wide", wide && table)
+  if (wide && table) {
+    box.setAttribute("role", "region")
+    box.setAttribute("aria-label", document.documentElement.lang.startsWith("zh") ? "可以横向滚动的表格" : "Table that scrolls sideways")
   }
 }
-addEventListener("load", () => { mark(); setTimeout(mark, 300) })
-addEventListener("resize", mark)
+const changed = changes => changes.forEach(change => mark(change.target))
+const sizes = new ResizeObserver(changed)
+const attributes = new MutationObserver(changed) // Material takes tabindex from code where nothing can hover
+addEventListener("load", () => {
+  for (const box of document.querySelectorAll(".md-typeset__scrollwrap, .md-typeset pre > code, .md-typeset .fm-math")) {
+    sizes.observe(box)
+    attributes.observe(box, {attributeFilter: ["tabindex"]})
+  }
+})
