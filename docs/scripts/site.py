@@ -4,6 +4,7 @@
 - A page that has no Chinese twin, or a shorter one, says so.
 - A Chinese section that is older than its English one is a warning, which ends the strict build.
 - Each language has a search index of its own.
+- A short option such as `--by` stays on one line.
 - Every page has a title and a description of its own.
 - The Python blocks that need NumPy alone run, and print what their comments say.
 - A warning names the file, the line and what to run.
@@ -37,6 +38,8 @@ HEADS: dict[str, dict[str, dict[str, str]]] = {}
 HEAD = {"title": r"<title>(.*?)</title>", "description": r'<meta name="description" content="(.*?)"'}
 NO_TWIN = '!!! note ""\n    本页尚无中文版，以下为英文版。\n\n'
 NOTICE = re.compile(r'<div class="admonition note">.*?</div>', re.DOTALL)
+#: A short option of a command, which a browser would break behind its first hyphens.
+OPTION = re.compile(r"<code>(--?[a-z][^<]{0,23})</code>")
 SHORTER = '!!! note ""\n    本页是摘要，<a href="{url}">英文版</a>更完整。\n\n'
 
 
@@ -119,6 +122,7 @@ def on_page_content(html: str, *, page: Any, config: Any, files: Any) -> str:
 
     if page.file.locale_alternate_of == "en":
         ANCHORS[page.file.norm_src_uri] = list(walk(page.toc))
+    html = OPTION.sub(r'<code class="option">\1</code>', html)
     if page.url not in ("", "zh/"):
         page.meta.setdefault("description", description(NOTICE.sub("", html)))
     return html
