@@ -54,7 +54,7 @@ def alarms(metric: Any, rows: int, random: np.random.Generator, days: int = DAYS
 
 def main(runs: int = 400, sizes: tuple[int, ...] = ROWS, metrics: tuple[str, ...] = tuple(METRICS)) -> None:
     """Print a line for each metric and size."""
-    head = ["metric", "rows a day", "of one look", *(f"tightest at {part:g} of all" for part in TIGHTEST)]
+    head = ["metric", "rows a day", "ordinary interval", *(f"tightest at {part:g} of all" for part in TIGHTEST)]
     print(f"| {' | '.join(head)} |")
     print("| --- |" + " ---: |" * (len(head) - 1))
     began = time.time()
