@@ -1705,6 +1705,20 @@ MUTATIONS = [
         "tests/metrics/test_classification.py -k log_loss",
     ),
     Mutation(
+        "of rows that are read in pieces the first piece is repeated",
+        "wrappers/keyed.py::Rows.read",
+        "rows[order[start : start + step]]",
+        "rows[order[: len(found[start : start + step])]]",
+        "tests/wrappers/test_keyed.py -k read_in_pieces",
+    ),
+    Mutation(
+        "rows are read in the order in which their keys came",
+        "wrappers/keyed.py::Rows.read",
+        "rows[order[start : start + step]]",
+        "rows[start : start + step]",
+        "tests/wrappers/test_keyed.py -k read_in_pieces",
+    ),
+    Mutation(
         "the rows of a small file before its bad one are counted",
         "files/__init__.py::_of_group",
         "            metrics.reset()",

@@ -13,6 +13,7 @@ import fleetmetrics as fm
 from fleetmetrics.batch.keys import Coded
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.state import State
+from fleetmetrics.wrappers import keyed
 from fleetmetrics.wrappers.keyed import KeyTable, Rows, check_kind, found_in, host_keys
 from fleetmetrics.xp import Directed, Scattered, numpy_ops
 
@@ -239,3 +240,15 @@ def test_an_add_keeps_no_reference_to_its_batch() -> None:
     finally:
         gc.enable()
     assert not any(state._before() for state in metric._own_states() if isinstance(state, Rows))
+
+
+def test_rows_that_are_read_in_pieces_are_in_the_order_of_the_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    metric = fm.Sliced(fm.AUC(buckets=4), by="slot", max_keys=None)
+    p, y, slot = RANDOM.random(90), RANDOM.integers(0, 2, 90), RANDOM.permutation(np.arange(90) ** 2 % 61)
+    metric.add(p, y, slot=slot)
+    wanted = {key: np.bincount(y[slot == key], minlength=2).tolist() for key in np.unique(slot)}
+    for size in (1, 100, 1 << 19):  # one row of 64 bytes, one, all of them
+        monkeypatch.setattr(keyed, "_AT_ONCE", size)
+        (rows,) = (state.read() for state in metric._own_states() if isinstance(state, Rows) and state.shape)
+        assert rows.dtype == np.int64 and not rows[-1].any()
+        assert dict(zip(wanted, rows.sum(axis=2).tolist())) == wanted
