@@ -359,7 +359,7 @@ class Job:
 def nursery_for(script: Path) -> Nursery | None:
     """What forks the workers of a script that begins with Paddle or tests the channel; None: they are new processes."""
     if HERE in script.parents:
-        if re.search("^import paddle", script.read_text(encoding="utf-8"), re.MULTILINE):
+        if re.search("^(import|from) paddle", script.read_text(encoding="utf-8"), re.MULTILINE):
             return _nursery("fleetmetrics", "paddle", "tests.contract")
         if script.name == "channel.py":
             return _nursery("fleetmetrics", "fleetmetrics.comm")
