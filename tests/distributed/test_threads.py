@@ -118,14 +118,27 @@ def test_the_pieces_of_a_large_call_stay_together(port: int, what: str) -> None:
         sys.setswitchinterval(1e-5)
         comm = member(rank, 2, port)
 
-        def call(number: int, place: int) -> Any:
-            in_line(comm, place)
+        def call(number: int) -> Any:
             array = np.full(size, number * 2**40)
             if what == "large states":
                 return outcome(lambda: comm.all_reduce(array, timeout=20)[[0, -1]].tolist())
             return outcome(lambda: [part[[0, -1]].tolist() for part in comm.all_gather(array, timeout=20)])
 
-        return [side_by_side(lambda: call(1, 0), lambda: call(5, 1)) for _ in range(3)]
+        def both() -> list[Any]:
+            over = threading.Event()
+
+            def first() -> Any:
+                found = call(1)
+                over.set()
+                return found
+
+            def second() -> Any:
+                in_line(comm, 1, over.is_set)  # the first may be over before this thread has looked
+                return call(5)
+
+            return side_by_side(first, second)
+
+        return [both() for _ in range(3)]
 
     once = {1: [2 * 2**40] * 2, 5: [10 * 2**40] * 2}
     if what != "large states":
