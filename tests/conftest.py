@@ -27,7 +27,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Modules of which no test is wanted, with the older Paddle, are not imported: four processes would, each."""
+    """Modules of which no test is wanted, with the older Paddle, are not imported: each process would."""
     if config.option.markexpr != "not numpy_only" or collection_path.suffix != ".py":
         return None
     text = collection_path.read_text(encoding="utf-8")
@@ -68,17 +68,21 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
 #: Tests that start processes, and mostly wait for them: those that take longest come first.
 WAITING = (
     "tests/examples/test_wide_and_deep_demo.py",
+    "tests/distributed/test_strangers.py",
+    "tests/distributed/test_runs.py",
+    "tests/distributed/test_hapi.py",
     "tests/distributed/test_metrics.py",
+    "tests/distributed/test_hosts.py",
+    "tests/test_docs_scripts.py",
     "tests/distributed/",
     "tests/examples/",
-    "tests/test_docs_scripts.py",
     "tests/test_docs.py",
 )
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Of pytest-xdist's workers half begin with the tests that wait, and the others with those that compute.
+    """Of pytest-xdist's workers half or one more begin with the tests that wait, the others with those that compute.
 
     The tests of a module that waits stay together: they share a job. Of other modules each function goes by itself.
     """
