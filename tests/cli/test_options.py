@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import fleetmetrics as fm
-from fleetmetrics.cli import main
+from fleetmetrics.cli import _parsed, _slices, main
 from fleetmetrics.entries import ENTRIES
 from fleetmetrics.evaluation.named import kinds
 from tests.fakes import together
@@ -262,6 +262,9 @@ def _left(run, there, text):
         ("labl = 'y'", "b.toml: there is no option 'labl'. Did you mean 'label'? There are files, label, score,"),
         ("ci = 'x'", "b.toml: ci must be a number, not 'x'"),
         ("draws = 2.5", "b.toml: draws must be an integer, not 2.5"),
+        ("ci = true", "b.toml: ci must be a number, not True"),
+        ("draws = true", "b.toml: draws must be an integer, not True"),
+        ("classes = true", "b.toml: classes must be a text, or a list of texts, not True"),
         ("json = 1", "b.toml: json must be true or false, not 1"),
         ("label = 3", "b.toml: label must be a text, or a list of texts, not 3"),
         ("label = ", "--config b.toml: "),
@@ -270,6 +273,32 @@ def _left(run, there, text):
 )
 def test_a_file_of_options_with_something_wrong_is_refused_with_the_key(run, there, text, told):
     assert told in _left(run, there, text + "\n")
+
+
+def of_file(there, text, *line):
+    (there / "c.toml").write_text(text)
+    return _parsed(["evaluate", "a.csv", *COLUMNS, "--config", "c.toml", *line])
+
+
+def test_a_value_of_a_file_of_options_is_what_the_same_token_is(there):
+    found = of_file(there, "skip-bad-rows = false\nskip_bad_files = true\nscale = 2\nclasses = 3\ndraws = 7\n")
+    assert (found.skip_bad_rows, found.skip_bad_files) == (False, True)
+    assert (found.scale, found.classes, found.draws) == (2.0, 3, 7)
+    found = of_file(there, 'classes = ["cat, big", "dog"]\ncolumns = [\'a"b\', "c,d"]\nweight = "a,b"\n')
+    assert (found.classes, found.columns, found.weight) == (["cat, big", "dog"], ['a"b', "c,d"], "a,b")
+    found = of_file(there, 'by = ["country*day", "slot"]\nmetrics = ["auc", "ndcg@10"]\n')
+    assert (_slices(found.by), found.metrics) == (["country*day", "slot"], "auc,ndcg@10")
+    (there / "c.toml").write_text('files = ["b", "c"]\nlabel = ["y,1", "y2"]\nscore = "p,q"\n')
+    found = _parsed(["evaluate", "--config", "c.toml"])
+    assert (found.files, found.label, found.score) == (["b", "c"], ["y,1", "y2"], ["p", "q"])
+
+
+def test_what_may_be_given_several_times_on_the_line_replaces_what_a_file_of_options_has(there):
+    text = 'fail-if = ["auc<0", "auc>2"]\nbaseline = ["old", "older"]\n'
+    found = of_file(there, text)
+    assert (found.fail_if, found.baseline) == (["auc<0", "auc>2"], ["old", "older"])
+    found = of_file(there, text, "--fail-if", "auc<0.5", "--baseline", "new")
+    assert (found.fail_if, found.baseline) == (["auc<0.5"], ["new"])
 
 
 def test_a_file_of_options_that_is_not_there(run):

@@ -19,6 +19,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::fleetmetrics.errors.BucketWarning"),
 ]
 pa = pytest.importorskip("pyarrow")
+pytest.importorskip("pyarrow.parquet")
 
 ROWS = 3_000
 ASKED = {"label": "y", "score": "p", "metrics": "auc,log_loss", "by": "slot", "draws": 50}
@@ -343,3 +344,17 @@ def test_what_is_wrong_with_a_join_is_raised_on_all_workers():
     ]
     for error in together(wrong):
         assert isinstance(error, fm.InvalidInputError) and "join must be" in str(error)
+
+
+@pytest.mark.parametrize("which", ["here", "there"])
+def test_the_example_of_rows_that_differ_says_how_often_each_side_has_it(tmp_path, which):
+    """Also where a row at fault was skipped, and where only the baseline has more."""
+    once = {"y": [1, 0, 1, 0], "p": [0.9, 0.2, 0.7, None], "slot": ["a"] * 4, "id": [11, 12, 13, 14]}
+    twice = {name: [*each, each[1]] for name, each in once.items()}
+    for name, data in (("here", once), ("there", once), (which, twice)):
+        pa.parquet.write_table(pa.table(data), tmp_path / f"{name}.parquet")
+    given = {**JOINED, "join": None, "skip_bad_rows": True}
+    times = "2 times here, 1 times there" if which == "here" else "1 times here, 2 times there"
+    rows = "4 rows against 3" if which == "here" else "3 rows against 4"
+    with pytest.raises(fm.DataError, match=f": {rows}; 12 with label 0 is {times}$"):
+        fm.evaluate(f"{tmp_path}/here.parquet", baseline=f"{tmp_path}/there.parquet", **given)

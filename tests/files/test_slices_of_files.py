@@ -301,3 +301,13 @@ def test_keys_of_several_files_are_counted_together_and_rows_without_one_are_one
     integers = _Counts()
     integers.add([3, NULL["i"], 2], np.array([1, 2, 1]))
     assert integers.largest(2).tolist() == [NULL["i"], 2]
+
+
+def test_rows_of_every_piece_of_a_file_are_counted(tmp_path, monkeypatch):
+    monkeypatch.setattr("fleetmetrics.files.row_pieces._ROWS", 4)
+    keys = [*"abcd", *"azzz", *"zazz"]
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"p": [0.5] * 12, "y": [1, 0] * 6, "k": keys}), path)
+    columns = {"prediction": "p", "label": "y", "k": "k"}
+    made = files.evaluate(path, lambda: fm.Sliced(fm.Count(), by="k", max_keys=None), columns, max_slices=1)
+    assert made.metrics.compute() == {"z": 6.0, "other": 6.0}
