@@ -125,7 +125,8 @@ class Communicator:
             deadline: limits the wait for the other threads.
             call: the name of the call; errors quote it.
 
-        Returns: The result of the function.
+        Returns:
+            The result of the function.
         """
         return work()
 
@@ -140,7 +141,8 @@ class Communicator:
             deadline: as for `together`.
             call: as for `together`.
 
-        Returns: The result of the formula.
+        Returns:
+            The result of the formula.
         """
         return formula(self.together(exchanges, deadline, call))
 
