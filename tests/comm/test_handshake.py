@@ -6,16 +6,19 @@ import contextlib
 import socket
 import threading
 import time
-from typing import Any
+from typing import Any, Iterator
 
 import pytest
 
 from fleetmetrics.comm import finding, handshake
-from fleetmetrics.comm.frames import Key
+from fleetmetrics.comm.frames import Key, Stream
 from fleetmetrics.comm.job import Job
+from fleetmetrics.errors import CommunicatorError, InvalidInputError
 from tests.distributed.cluster import SLACK, free_ports
 
 pytestmark = pytest.mark.numpy_only
+
+KEY = Key(b"known to both")
 
 
 @pytest.mark.parametrize(("value", "whole"), [("heads", False), ("all", True)])
@@ -80,3 +83,191 @@ def test_a_socket_that_is_connected_to_itself_is_not_rank_0(monkeypatch: pytest.
     place, now = ("127.0.0.1", free_ports(1)[0]), time.monotonic()
     with pytest.raises(ConnectionRefusedError, match="to itself"):
         handshake.greet(Job(1, 2), Key(b"k"), *place, 1.0, now + 1)
+
+
+# -- proofs and keys --------------------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def met(delay: float = 0.0, code: bytes = handshake.WELCOME) -> Iterator[tuple[handshake.Guest, Stream, Stream, float]]:
+    """A worker and rank 0 that let it in: the guest, both streams, and the seconds that the worker measured."""
+    found: list[Any] = []
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        job = Job(1, 2, endpoint=f"127.0.0.1:{listener.getsockname()[1]}")
+
+        def greet() -> None:
+            try:
+                found.append(handshake.greet(job, KEY, *listener.getsockname(), 10.0, time.monotonic() + 10))
+            except CommunicatorError as error:
+                found.append(error)
+
+        thread = threading.Thread(target=greet)
+        thread.start()
+        sock, _ = listener.accept()
+        guest = handshake.Guest(sock, KEY, job.mark)
+        while not guest.read():
+            pass
+        time.sleep(delay)
+        stream = guest.answer(code)
+        thread.join()
+    if isinstance(found[0], CommunicatorError):
+        stream.close()
+        raise found[0]
+    ((theirs, seconds),) = found
+    try:
+        yield guest, stream, theirs, seconds
+    finally:
+        stream.close()
+        theirs.close()
+
+
+def test_no_two_meetings_say_or_seal_the_same() -> None:
+    seen = set()
+    for _ in range(2):
+        with met() as (guest, ours, theirs, _):
+            assert guest.proven and (guest.rank, guest.world_size) == (1, 2)
+            sent, received = (seal.hexdigest() for seal in ours._seals)
+            assert [seal.hexdigest() for seal in theirs._seals] == [received, sent]
+            seen |= {guest._greeting, guest._bytes[24:56], sent, received}  # with the nonces of both
+    assert len(seen) == 8
+
+
+@pytest.mark.parametrize(
+    ("code", "told"), [(handshake.TAKEN, "two processes say"), (handshake.OTHER_WORLD, "PADDLE_TRAINERS_NUM must be")]
+)
+def test_a_worker_that_proved_itself_and_cannot_come_in_says_why(code: bytes, told: str) -> None:
+    with pytest.raises(CommunicatorError, match=told), met(code=code):
+        pass
+
+
+def test_what_follows_an_answer_in_pieces_is_left_for_the_frames() -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        theirs.sendall(b"abc")
+        later = threading.Timer(0.1, theirs.sendall, [b"defframes"])
+        later.start()
+        assert handshake._received(ours, 6, time.monotonic() + 10) == b"abcdef"
+        assert ours.recv(100) == b"frames"
+        later.join()
+
+
+def test_the_round_trip_that_a_worker_measures_is_the_time_of_the_answer() -> None:
+    with met(delay=0.2) as (_, _, _, seconds):
+        assert 0.15 < seconds < SLACK
+
+
+GREETING = handshake._GREETING.pack(handshake._MAGIC, True, bytes(32))
+
+
+def test_proofs_and_keys_follow_from_the_secret_the_role_and_every_word() -> None:
+    talks = [
+        handshake._Talk(KEY, GREETING, b"hello"),
+        handshake._Talk(Key(b"other"), GREETING, b"hello"),
+        handshake._Talk(KEY, GREETING[:-1] + b"x", b"hello"),
+        handshake._Talk(KEY, GREETING, b"hullo"),
+    ]
+    proofs = [talk.prove(role) for talk in talks for role in (b"worker", b"rank 0")]
+    keys = [key for talk in talks for key in talk.keys(at_rank_0=True)[:2]]
+    assert len({*proofs, *keys}) == 16
+
+
+def guest_and_its_end() -> tuple[handshake.Guest, socket.socket, bytes]:
+    """A guest, the socket on its side, and the greeting that it got."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        theirs = socket.create_connection(listener.getsockname(), 10)
+        ours, _ = listener.accept()
+    ours.settimeout(0)  # as rank 0's are
+    guest = handshake.Guest(ours, KEY, b"mark")
+    return guest, theirs, theirs.recv(1000)
+
+
+def read(guest: handshake.Guest) -> bool:
+    """Read what was sent; a byte takes a moment from one socket to the other."""
+    for _ in range(10):
+        if guest.read():
+            return True
+        time.sleep(0.01)
+    return False
+
+
+def hello_to(greeting: bytes, key: bytes = KEY) -> bytes:
+    said = handshake._HELLO.pack(handshake._MAGIC, 1, 2, bytes(32), bytes(32), bytes(32))[:-32]
+    return said + handshake._Talk(Key(key), greeting, said).prove(b"worker")
+
+
+def test_what_proved_a_worker_in_one_meeting_proves_nobody_in_the_next() -> None:
+    former, its, greeting = guest_and_its_end()
+    with former.sock, its:
+        its.sendall(hello_to(greeting))
+        assert read(former) and former.proven
+        guest, repeater, _ = guest_and_its_end()
+        with guest.sock, repeater:
+            repeater.sendall(hello_to(greeting))
+            assert read(guest) and not guest.proven
+
+
+def test_who_has_not_proved_itself_hears_no_reason() -> None:
+    for key, text in ((b"other", b""), (KEY, b"why")):
+        guest, its, greeting = guest_and_its_end()
+        with guest.sock, its:
+            its.sendall(hello_to(greeting, key))
+            assert read(guest) and guest.proven == (key == KEY)
+            guest.answer(handshake.OTHER_RUN, "why")
+            assert its.recv(1000)[handshake._WELCOME.size :] == text
+
+
+def test_a_guest_is_read_to_the_end_of_its_hello_and_no_further() -> None:
+    guest, its, greeting = guest_and_its_end()
+    with guest.sock, its:
+        hello = hello_to(greeting)
+        assert not guest.read()
+        for part in (hello[:7], hello[7:50]):
+            its.sendall(part)
+            assert not read(guest)
+        its.sendall(hello[50:] + b"frames")
+        assert read(guest) and guest.proven
+        guest.sock.settimeout(10)
+        assert guest.sock.recv(1000) == b"frames"
+
+
+@pytest.mark.parametrize("said", [b"fleetmetrics 2\r\n", b"f\r\n", b"fleetmetrics 3\r\n and no end"])
+def test_a_guest_of_another_version_or_one_that_ends_is_sent_away_at_once(said: bytes) -> None:
+    guest, its, _ = guest_and_its_end()
+    with guest.sock, its:
+        its.sendall(said)
+        if said.startswith(handshake._MAGIC):
+            assert not read(guest)
+            its.close()
+        with pytest.raises((ConnectionRefusedError, ConnectionResetError)):
+            read(guest)
+
+
+@pytest.mark.parametrize("said", [b"SSH-2.0\r\n", b"", GREETING])
+def test_a_listener_that_is_silent_is_left_after_a_step_and_another_service_at_once(said: bytes) -> None:
+    step, refused = (9.0, ConnectionRefusedError) if said.startswith(b"SSH") else (0.3, (TimeoutError, socket.timeout))
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        held = []
+
+        def answer() -> None:
+            held.append(listener.accept()[0])
+            held[0].sendall(said)
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        start = time.monotonic()
+        with pytest.raises(refused):
+            handshake.greet(Job(1, 2), KEY, *listener.getsockname(), step, start + 9)
+        assert time.monotonic() - start < SLACK
+        thread.join()
+        held[0].close()
+
+
+@pytest.mark.parametrize(("value", "whole"), [("", True), (" ", True), (" heads ", False), ("all", True)])
+def test_digests_cover_everything_unless_told_otherwise(
+    value: str, whole: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FLEETMETRICS_DIGESTS", value)
+    assert handshake.whole_digests() is whole
+    monkeypatch.setenv("FLEETMETRICS_DIGESTS", "tails")
+    with pytest.raises(InvalidInputError, match="holds 'tails'; allowed are 'all' and 'heads'"):
+        handshake.whole_digests()

@@ -88,3 +88,26 @@ def test_a_ledger_does_not_know_records_that_it_has_not_counted() -> None:
     assert ledger.note(4) == {"samples": 4, "calls": [], "nested": False}
     ledger.enter([None], 1, nested=True)
     assert ledger.note(5) == {"samples": None, "calls": [], "nested": True}
+
+
+def test_a_ledger_that_was_cut_goes_on_with_the_batch_under_way() -> None:
+    ledger, batch = Ledger(), [3]
+    ledger.enter(batch, 3, nested=False)
+    ledger.cut(0)
+    ledger.enter(batch, 2, nested=False)
+    assert (ledger.calls, ledger.records) == ([[3, 2]], 2)
+
+
+def test_one_call_by_another_metric_is_remembered_after_calls_of_its_own() -> None:
+    ledger = Ledger()
+    ledger.enter([1], 1, nested=True)
+    ledger.enter([1], 1, nested=False)
+    assert ledger.note(2) == {"samples": 2, "calls": [], "nested": True}
+
+
+@pytest.mark.parametrize("records", [1, 3])
+def test_calls_with_more_or_fewer_records_than_samples_are_told(records: int) -> None:
+    ledger = Ledger()
+    for batch in ([2], [2]):
+        ledger.enter(batch, records, nested=False)
+    assert ledger.note(2 * records) == {"samples": 4, "calls": [[2, records, 2]], "nested": False}
