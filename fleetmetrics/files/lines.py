@@ -29,24 +29,44 @@ def _head(stream: Any) -> bytes:
     return first[: first.rindex(b"\n") + 1] if len(first) >= HEAD and b"\n" in first else first
 
 
-def _blocks(stream: Any) -> Iterator[tuple[int, bytes]]:
-    """Blocks of whole lines, without those that hold nothing; with how many lines come before each."""
+def _blocks(stream: Any, quoted: bool = False) -> Iterator[tuple[int, bytes]]:
+    """Blocks of whole lines, without those that hold nothing; with how many lines come before each.
+
+    If a line may end in quotes, a block ends where its quotes are closed. A quote that is never closed is a character
+    of a value: the block then ends after half a block more.
+    """
     lines = 0
     for block in iter(lambda: stream.read(_BLOCK) + stream.readline(), b""):
+        if quoted and block.count(b'"') % 2:
+            block += _until_closed(stream, _BLOCK // 2)
         if not block.isspace():
             yield lines, block
         lines += block.count(b"\n")
 
 
-def _line_of(row: int, block: bytes) -> int:
-    """The line of a block on which a row begins, both from 1: empty lines, and ends of lines in quotes, are no rows."""
-    rows = quotes = 0
+def _until_closed(stream: Any, most: int) -> bytes:
+    """The next lines, up to one that closes a quote; about `most` bytes at the most."""
+    found = bytearray()
+    while len(found) < most and (line := stream.readline()):
+        found += line
+        if line.count(b'"') % 2:
+            break
+    return bytes(found)
+
+
+def _lines_of_rows(block: bytes) -> list[int]:
+    """The line on which each row of a block begins, from 1: empty lines, and ends of lines in quotes, are no rows."""
+    found, quotes = [], 0
     for number, line in enumerate(block.split(b"\n"), 1):
-        rows += not quotes % 2 and line not in (b"", b"\r")
-        if rows == row:
-            return number
+        if not quotes % 2 and line not in (b"", b"\r"):
+            found.append(number)
         quotes += line.count(b'"')
-    return row
+    return found
+
+
+def _line_of(row: int, starts: Sequence[int]) -> int:
+    """The line on which a row begins, both from 1; the row's own number if quotes within values hide its line."""
+    return starts[row - 1] if row <= len(starts) else row
 
 
 class CSV(Format):
@@ -74,13 +94,13 @@ class CSV(Format):
 
         def read(block: bytes, kinds: Mapping[str, Any] | None = None) -> Any:
             wrong.clear()
-            read = csv.ReadOptions(block_size=2 * _BLOCK, use_threads=False, column_names=header)
+            read = csv.ReadOptions(block_size=len(block) + 1, use_threads=False, column_names=header)
             convert = csv.ConvertOptions(include_columns=list(kinds or ()), column_types=kinds)
             return csv.read_csv(pa.BufferReader(block), read, parse, convert)
 
         first = read(head)
         if header and not len(first) and wrong:
-            row, number = wrong[0], _line_of(wrong[0].number, head)
+            row, number = wrong[0], _line_of(wrong[0].number, _lines_of_rows(head))
             raise DataError(f"line {number} has {row.actual_columns} values, and {expected} {row.expected_columns}")
         names = first.schema.names
         kinds = {
@@ -88,14 +108,15 @@ class CSV(Format):
             for name in columns.chosen(names)
         }
         start = 0
-        for lines, block in _blocks(source.stream):
+        for lines, block in _blocks(source.stream, quoted=True):
             try:
                 table = read(block, kinds)
             except pa.ArrowInvalid:
                 table = read(block, dict.fromkeys(kinds, pa.string()))
+            starts = _lines_of_rows(block) if wrong else []
             for row in wrong:
                 told = f"{row.actual_columns} values, where {expected} {row.expected_columns}: {row.text!r}"
-                bad(f"line {lines + _line_of(row.number, block)}: {told}")
+                bad(f"line {lines + _line_of(row.number, starts)}: {told}")
             yield _typed(Piece(table, start), kinds, bad)
             header, start = names, start + len(table)
 

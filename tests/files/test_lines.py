@@ -52,11 +52,38 @@ def test_a_line_at_fault_is_named_by_its_number_in_the_file(tmp_path, monkeypatc
     assert (metrics.compute(), found.rows, found.skipped) == ({"a": 1.0, "b": 1.0}, 5, 3)
     rows = ["0.5,1,a", "", '0.4,0,"two', 'lines"', "0.5"]
     reading = files.Reading(header=["p", "y", "k"])
-    if size > 100:  # a block may end within quotes
-        assert places(read(tmp_path / "a.csv", "\n".join(rows) + "\n", reading=reading)[1]) == ["line 5"]
+    assert places(read(tmp_path / "a.csv", "\n".join(rows) + "\n", reading=reading)[1]) == ["line 5"]
+    if size > 100:
         told = r"line 3 has 2 values, and columns names 3"
         with pytest.raises(DataError, match=told):
             read(tmp_path / "a.csv", "\n\n0.5,1\n", reading=reading)
+
+
+@pytest.mark.parametrize("size", [10, 64, 1 << 20])
+def test_ends_of_lines_in_quotes_split_no_row_wherever_a_block_ends(tmp_path, monkeypatch, size):
+    monkeypatch.setattr(lines, "_BLOCK", size)
+    keys = [f"{n}" + "\n" * (n % 4) + 'a ""b""' * (n % 2) for n in range(60)]
+    text = "p,y,k\n" + "".join(f'0.5,1,"{key}"\n' for key in keys)
+    metrics, found = read(tmp_path / "a.csv", text)
+    assert (found.rows, found.skipped) == (60, 0)
+    assert set(metrics.compute()) == {key.replace('""', '"') for key in keys}
+
+
+def test_a_quote_that_is_never_closed_is_part_of_its_value(tmp_path, monkeypatch):
+    monkeypatch.setattr(lines, "_BLOCK", 64)
+    seen = []
+    blocks = lines._blocks
+    monkeypatch.setattr(
+        lines, "_blocks", lambda *given, **more: (seen.append(len(each[1])) or each for each in blocks(*given, **more))
+    )
+    _, found = read(tmp_path / "a.csv", 'p,y,k\n0.5,1,5" disk\n' + "0.5,0,b\n" * 100)
+    assert (found.rows, found.skipped) == (101, 0)
+    assert max(seen) <= 128
+
+
+def test_many_rows_at_fault_take_no_longer_than_others(tmp_path):
+    _, found = read(tmp_path / "a.csv", "p,y,k\n" + "0.5\n" * 300_000 + "0.5,1,a\n")
+    assert (found.rows, found.skipped) == (300_001, 300_000)
 
 
 def test_types_are_those_of_whole_lines(tmp_path, monkeypatch):
