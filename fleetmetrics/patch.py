@@ -17,8 +17,9 @@ from fleetmetrics._version import __version__
 from fleetmetrics.arguments import choice_of, flag_of
 from fleetmetrics.comm import communicator_for
 from fleetmetrics.comm.failures import Caught
-from fleetmetrics.comm.launchers import is_server, rank_told
+from fleetmetrics.comm.launchers import rank_told
 from fleetmetrics.errors import InvalidInputError
+from fleetmetrics.launcher import is_server
 from fleetmetrics.numbers import REDUCTIONS
 from fleetmetrics.state import read
 

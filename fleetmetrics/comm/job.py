@@ -14,9 +14,10 @@ from functools import cached_property
 from typing import Mapping, Sequence
 
 from fleetmetrics.comm.failures import in_words
-from fleetmetrics.comm.launchers import is_server, parts_of, place_of, refuse_groups
+from fleetmetrics.comm.launchers import parts_of, place_of, refuse_groups
 from fleetmetrics.errors import InvalidInputError, NoChannelError, ServerProcessError
 from fleetmetrics.identity import launch_of
+from fleetmetrics.launcher import is_server
 
 __all__ = ["Job", "refuse_server", "split_endpoint"]
 

@@ -15,12 +15,11 @@ from pathlib import Path
 from typing import Any, Callable, Iterator, Mapping, NamedTuple
 
 from fleetmetrics.errors import InvalidInputError, NoChannelError
-from fleetmetrics.launcher import LAUNCHERS, OTHERS, PADDLE, Launcher, Said, is_server
+from fleetmetrics.launcher import LAUNCHERS, OTHERS, PADDLE, Launcher, Said
 
 __all__ = [
     "VARIABLES",
     "Place",
-    "is_server",
     "parts_of",
     "place_of",
     "rank_told",

@@ -10,10 +10,10 @@ from typing import Any, Mapping
 import pytest
 
 from fleetmetrics.comm.job import Job
-from fleetmetrics.comm.launchers import VARIABLES, Place, is_server, parts_of, place_of, rank_told
+from fleetmetrics.comm.launchers import VARIABLES, Place, parts_of, place_of, rank_told
 from fleetmetrics.errors import FleetMetricsError, InvalidInputError, NoChannelError
 from fleetmetrics.identity import claim_of
-from fleetmetrics.launcher import LAUNCHERS, OTHERS, Launcher
+from fleetmetrics.launcher import LAUNCHERS, OTHERS, Launcher, is_server
 
 pytestmark = pytest.mark.numpy_only
 
