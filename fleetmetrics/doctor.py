@@ -29,6 +29,7 @@ from fleetmetrics.comm.job import Job
 from fleetmetrics.comm.launchers import VARIABLES, place_of
 from fleetmetrics.dealing import Dealing, epoch_under_way
 from fleetmetrics.errors import DeadlineError, FleetMetricsError, ServerProcessError, UnauthenticatedWarning
+from fleetmetrics.launcher import other_role
 from fleetmetrics.logs import level_asked
 from fleetmetrics.warning import muted
 
@@ -56,7 +57,7 @@ def doctor(*, timeout: float = 30.0) -> bool:
     Call it on every worker. It prints versions and Paddle's mode, the launcher's variables (without the values of
     secrets), the channel and engine in use and why, the time of an exchange, differences between workers, and
     the metrics of this process that got samples without their sampler, where a sampler repeats some.
-    On a parameter server, which computes nothing, it checks the settings only.
+    In a parameter server, and other processes that compute nothing, it checks the settings only.
 
     Args:
         timeout: seconds to wait for the other workers.
@@ -88,7 +89,7 @@ def doctor(*, timeout: float = 30.0) -> bool:
         for line in _padding():
             print(f"padding: {line}", flush=True)
     except ServerProcessError:
-        end = "this is a parameter server; nothing to fix"
+        end = f"this is {other_role(os.environ)}; nothing to fix"
     except (FleetMetricsError, ImportError) as error:
         _add(to_fix, error)
         if isinstance(error, DeadlineError):

@@ -25,7 +25,8 @@ SETTINGS = {
 #: What Paddle sets, beside what its launcher says of workers.
 PADDLES = {
     "PADDLE_MASTER": "where to find worker 0 if there are no endpoints",
-    "TRAINING_ROLE": "`PSERVER` in a server, where nothing can be computed; `PADDLE_ROLE` says the same",
+    "TRAINING_ROLE": "`PSERVER`, `COORDINATOR` or `HETER_TRAINER`: not a worker, nothing can be computed there;"
+    " `PADDLE_ROLE` says the same",
     "PADDLE_PSERVERS_IP_PORT_LIST": "the servers: with `TRAINING_ROLE`, the job has parameter servers",
     "PADDLE_GLOO_RENDEZVOUS": "`3`: Gloo's workers meet in a folder, which tells runs apart",
     "PADDLE_GLOO_FS_PATH": "that folder",

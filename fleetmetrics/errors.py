@@ -105,7 +105,7 @@ class NoChannelError(CommunicatorError):
 
 
 class ServerProcessError(CommunicatorError):
-    """A metric was computed on a parameter server, which holds no samples."""
+    """A metric was computed on a parameter server, or on another process of the job that is not a worker."""
 
 
 class AgreementError(CommunicatorError):

@@ -13,7 +13,7 @@ import mmap
 import os
 from typing import Mapping, NamedTuple
 
-from fleetmetrics.launcher import LAUNCHERS, PADDLE, is_server
+from fleetmetrics.launcher import LAUNCHERS, PADDLE, other_role
 
 __all__ = [
     "MARK",
@@ -56,10 +56,10 @@ def claim_of(environment: Mapping[str, str]) -> Claim | None:
     """Return which worker a process claims to be; None if it names no rank.
 
     Only the variables that place a worker count, as in `comm.launchers`: a helper that is given others for a purpose
-    of its own, such as torch's for one process, still claims to be the worker that has started it. A parameter server
-    has the workers' variables without a rank, and is none of them.
+    of its own, such as torch's for one process, still claims to be the worker that has started it. A parameter server,
+    a coordinator and a heterogeneous trainer have the workers' variables, and are not workers.
     """
-    if is_server(environment):
+    if other_role(environment):
         return None
     said = {name: text for name in _NAMES if (text := environment.get(name, "").strip())}
     rows = [row for row in LAUNCHERS if row.started(said)]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Callable, Mapping, NamedTuple
 
-__all__ = ["LAUNCHERS", "OTHERS", "PADDLE", "Launcher", "Said", "is_server"]
+__all__ = ["LAUNCHERS", "OTHERS", "PADDLE", "Launcher", "Said", "other_role"]
 
 #: Variables that are set, with their values.
 Said = Mapping[str, str]
@@ -200,6 +200,15 @@ OTHERS = Launcher(
 )
 
 
-def is_server(env: Said) -> bool:
-    """Whether the environment is that of one of Paddle's parameter servers."""
-    return (env.get("TRAINING_ROLE") or env.get("PADDLE_ROLE") or "TRAINER").strip().upper() == "PSERVER"
+#: Paddle's roles without a rank among the workers, although Paddle's launcher gives these processes the workers'
+#: variables: a coordinator is number 0, as the first worker is.
+_OTHER_ROLES = {
+    "PSERVER": "a parameter server",
+    "COORDINATOR": "a coordinator of federated learning",
+    "HETER_TRAINER": "a heterogeneous trainer",
+}
+
+
+def other_role(env: Said) -> str:
+    """What Paddle started this process as, in words, if it is none of the workers; "" in a worker."""
+    return _OTHER_ROLES.get((env.get("TRAINING_ROLE") or env.get("PADDLE_ROLE") or "").strip().upper(), "")

@@ -19,7 +19,7 @@ from fleetmetrics.comm import communicator_for
 from fleetmetrics.comm.failures import Caught
 from fleetmetrics.comm.launchers import rank_told
 from fleetmetrics.errors import InvalidInputError
-from fleetmetrics.launcher import is_server
+from fleetmetrics.launcher import other_role
 from fleetmetrics.numbers import REDUCTIONS
 from fleetmetrics.state import read
 
@@ -122,7 +122,7 @@ def _exchange(module: ModuleType) -> None:
     for name, function in functions.items():
         kept[name] = function.__code__, function.__defaults__, function.__kwdefaults__
         function.__code__, function.__defaults__, function.__kwdefaults__ = ours.__code__, None, {"_name": name}
-    if rank_told(os.environ) == 0 and not is_server(os.environ):
+    if rank_told(os.environ) == 0 and not other_role(os.environ):
         where = "fleet.util" if module.__name__ == _UTIL else "paddle.distributed.fleet.metrics"
         print(f"fleetmetrics {__version__} answers for {where}: {', '.join(functions)}", file=sys.stderr)
 

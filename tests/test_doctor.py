@@ -129,14 +129,21 @@ def test_every_setting_that_the_package_reads_is_known() -> None:
         assert all(f"`{name}" in guide for name in module._SETTINGS)
 
 
-@pytest.mark.parametrize("settings", [{"TRAINING_ROLE": "PSERVER"}, {"PADDLE_ROLE": "PSERVER"}])
-def test_the_doctor_recognises_a_parameter_server_with_nothing_to_fix(
-    monkeypatch: pytest.MonkeyPatch, capsys: Any, settings: dict[str, str]
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"TRAINING_ROLE": "PSERVER"}, "a parameter server"),
+        ({"PADDLE_ROLE": "PSERVER"}, "a parameter server"),
+        ({"TRAINING_ROLE": "COORDINATOR"}, "a coordinator of federated learning"),
+    ],
+)
+def test_the_doctor_recognises_a_process_that_is_not_a_worker_with_nothing_to_fix(
+    monkeypatch: pytest.MonkeyPatch, capsys: Any, settings: dict[str, str], words: str
 ) -> None:
     for name, value in settings.items():
         monkeypatch.setenv(name, value)
     fine, lines = seen(capsys)
-    assert fine and lines[-1] == "this is a parameter server; nothing to fix"
+    assert fine and lines[-1] == f"this is {words}; nothing to fix"
     monkeypatch.setenv("FLEETMETRICS_TIMEOUT", "soon")
     fine, lines = seen(capsys)
     assert not fine and lines[-1].startswith("to fix: InvalidInputError: ")

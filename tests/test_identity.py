@@ -41,12 +41,13 @@ def test_a_process_without_a_rank_claims_nothing() -> None:
     assert first is not None and first == claim_of({**PLACE, "PADDLE_TRAINER_ID": "0"})
 
 
-@pytest.mark.parametrize("role", ["TRAINING_ROLE", "PADDLE_ROLE"])
+@pytest.mark.parametrize("variable", ["TRAINING_ROLE", "PADDLE_ROLE"])
 @pytest.mark.parametrize("rank", ["", "0"])
-def test_a_parameter_server_claims_no_workers_rank(role: str, rank: str) -> None:
-    """Rank 0 would wait for it: it has the variables of the first worker, which may go without a rank."""
-    assert claim_of({**PLACE, "PADDLE_TRAINER_ID": rank, role: "TRAINER"}) is not None
-    assert claim_of({**PLACE, "PADDLE_TRAINER_ID": rank, role: "PSERVER"}) is None
+@pytest.mark.parametrize("role", ["PSERVER", "COORDINATOR", "HETER_TRAINER"])
+def test_a_process_that_is_not_a_worker_claims_no_workers_rank(variable: str, rank: str, role: str) -> None:
+    """Rank 0 would wait for it, or refuse it: it has the variables of the first worker."""
+    assert claim_of({**PLACE, "PADDLE_TRAINER_ID": rank, variable: "TRAINER"}) is not None
+    assert claim_of({**PLACE, "PADDLE_TRAINER_ID": rank, variable: role}) is None
 
 
 @pytest.mark.parametrize(

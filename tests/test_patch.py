@@ -96,7 +96,7 @@ def test_wrong_arguments_are_named():
 
 
 def test_only_rank_0_logs_it_in_one_line(monkeypatch, capsys):
-    for rank, role, lines in (("0", "TRAINER", 1), ("1", "TRAINER", 0), ("0", "PSERVER", 0)):
+    for rank, role, lines in (("0", "TRAINER", 1), ("1", "TRAINER", 0), ("0", "PSERVER", 0), ("0", "COORDINATOR", 0)):
         monkeypatch.setenv("PADDLE_TRAINER_ID", rank)
         monkeypatch.setenv("TRAINING_ROLE", role)
         with fm.patch_fleet(), fm.patch_fleet():

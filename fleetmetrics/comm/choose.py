@@ -13,7 +13,7 @@ from fleetmetrics.comm.blocks import Block, RowKeys
 from fleetmetrics.comm.communicator import Communicator, Decide, Letter
 from fleetmetrics.comm.deadline import Deadline
 from fleetmetrics.comm.frames import joined
-from fleetmetrics.comm.job import Job, refuse_server
+from fleetmetrics.comm.job import Job, refuse_other_roles
 from fleetmetrics.comm.sockets import SocketCommunicator
 from fleetmetrics.comm.util import UtilCommunicator
 from fleetmetrics.errors import CommunicatorError, InvalidInputError, NoChannelError, UnknownNameError
@@ -90,7 +90,7 @@ def get_communicator() -> Communicator:
 
     Raises:
         NoChannelError: there are several workers, and no way to reach them.
-        ServerProcessError: this process is a parameter server.
+        ServerProcessError: this process is a parameter server, or another one that is not a worker.
         InvalidInputError: the launcher's environment is malformed.
 
     Examples:
@@ -131,7 +131,7 @@ def engine_asked() -> str:
 
 def _engine() -> Communicator:
     """The communicator of MPI, if FLEETMETRICS_ENGINE asks for it."""
-    refuse_server(os.environ)
+    refuse_other_roles(os.environ)
     try:
         return get_dist_backend("mpi4py")
     except ImportError as error:

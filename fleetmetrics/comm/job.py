@@ -17,9 +17,9 @@ from fleetmetrics.comm.failures import in_words
 from fleetmetrics.comm.launchers import parts_of, place_of, refuse_groups
 from fleetmetrics.errors import InvalidInputError, NoChannelError, ServerProcessError
 from fleetmetrics.identity import launch_of
-from fleetmetrics.launcher import is_server
+from fleetmetrics.launcher import other_role
 
-__all__ = ["Job", "refuse_server", "split_endpoint"]
+__all__ = ["Job", "refuse_other_roles", "split_endpoint"]
 
 # Each 4 bytes of the digest of the job's name give a port where rank 0 may listen.
 _EIGHT_WORDS = struct.Struct("!8I")
@@ -90,10 +90,10 @@ class Job:
         Raises:
             InvalidInputError: if a variable is malformed.
             NoChannelError: there are several workers, and the variables do not say where, or contradict each other.
-            ServerProcessError: in a parameter server.
+            ServerProcessError: in a parameter server, or another process that is not a worker.
         """
         env = os.environ if environment is None else environment
-        refuse_server(env)
+        refuse_other_roles(env)
         place = place_of(env)
         if place.size == 1 and environment is None:
             refuse_groups()
@@ -228,12 +228,14 @@ class Job:
         return first
 
 
-def refuse_server(env: Mapping[str, str]) -> None:
-    """Raise `ServerProcessError` if the environment is that of a parameter server."""
-    if is_server(env):
+def refuse_other_roles(env: Mapping[str, str]) -> None:
+    """Raise `ServerProcessError` in the environment of a parameter server or another process that is not a worker."""
+    role = other_role(env)
+    if role:
+        name = next(name for name in ("TRAINING_ROLE", "PADDLE_ROLE") if env.get(name))
         raise ServerProcessError(
-            "this process is a parameter server (TRAINING_ROLE=PSERVER), which holds no samples; compute metrics"
-            " on the workers only, for example inside `if fleet.is_worker():`."
+            f"this process is {role} ({name}={env[name]}), not a worker; compute metrics on the workers only, for"
+            " example inside `if fleet.is_worker():`."
         )
 
 

@@ -67,7 +67,10 @@ def test_an_endpoint_of_ones_own_is_the_only_one() -> None:
         ({"PMI_SIZE": "4"}, NoChannelError, "mpirun of MPICH or Intel MPI started 4 processes"),
         ({"HOROVOD_SIZE": "4"}, NoChannelError, "HOROVOD_SIZE says that"),
         ({"WORLD_SIZE": "4", "RANK": "1"}, NoChannelError, "torchrun started 4 processes"),
-        ({"TRAINING_ROLE": "PSERVER"}, ServerProcessError, "parameter server"),
+        ({"TRAINING_ROLE": "PSERVER"}, ServerProcessError, r"parameter server \(TRAINING_ROLE=PSERVER\)"),
+        ({"PADDLE_ROLE": "PSERVER", "TRAINING_ROLE": ""}, ServerProcessError, r"\(PADDLE_ROLE=PSERVER\)"),
+        ({"TRAINING_ROLE": "COORDINATOR"}, ServerProcessError, "coordinator of federated learning"),
+        ({**TWO, "TRAINING_ROLE": "HETER_TRAINER"}, ServerProcessError, "heterogeneous trainer"),
     ],
 )
 def test_an_unusable_environment_is_an_error_that_says_why(

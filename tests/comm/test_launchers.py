@@ -13,7 +13,7 @@ from fleetmetrics.comm.job import Job
 from fleetmetrics.comm.launchers import VARIABLES, Place, parts_of, place_of, rank_told
 from fleetmetrics.errors import FleetMetricsError, InvalidInputError, NoChannelError
 from fleetmetrics.identity import claim_of
-from fleetmetrics.launcher import LAUNCHERS, OTHERS, Launcher, is_server
+from fleetmetrics.launcher import LAUNCHERS, OTHERS, Launcher, other_role
 
 pytestmark = pytest.mark.numpy_only
 
@@ -287,10 +287,19 @@ def test_a_line_of_log_has_the_rank_even_if_other_variables_are_wrong() -> None:
         assert rank_told(environment) == 0
 
 
-@pytest.mark.parametrize(("environment", "server"), [({}, False), ({"TRAINING_ROLE": "pserver"}, True)])
-def test_a_server_is_one(environment: dict[str, str], server: bool) -> None:
-    assert is_server(environment) == server
-    assert is_server({**environment, "PADDLE_ROLE": "PSERVER", "TRAINING_ROLE": environment.get("TRAINING_ROLE", "")})
+@pytest.mark.parametrize(
+    ("environment", "role"),
+    [
+        ({}, ""),
+        ({"TRAINING_ROLE": "trainer", "PADDLE_ROLE": "PSERVER"}, ""),
+        ({"TRAINING_ROLE": "pserver"}, "a parameter server"),
+        ({"TRAINING_ROLE": "", "PADDLE_ROLE": " PSERVER "}, "a parameter server"),
+        ({"TRAINING_ROLE": "COORDINATOR"}, "a coordinator of federated learning"),
+        ({"TRAINING_ROLE": "HETER_TRAINER"}, "a heterogeneous trainer"),
+    ],
+)
+def test_a_process_that_is_not_a_worker_says_what_it_is(environment: dict[str, str], role: str) -> None:
+    assert other_role(environment) == role
 
 
 def test_no_variable_is_no_launcher() -> None:

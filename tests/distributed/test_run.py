@@ -26,7 +26,12 @@ if os.environ.get("TRAINING_ROLE") == "PSERVER":
     print("here is a server with", sys.argv[1:], flush=True)
     open("served", "w").close()
     sys.exit()
-while sys.argv[1] == "ps" and not os.path.exists("served"):  # the launcher ends the servers when the workers end
+if os.environ.get("TRAINING_ROLE") == "COORDINATOR":
+    print("here is a coordinator with rank", os.environ["PADDLE_TRAINER_ID"], flush=True)
+    open("coordinated", "w").close()
+    time.sleep(600)  # it stays as long as the job
+others = {"collective": [], "ps": ["served"], "federated": ["served", "coordinated"]}[sys.argv[1]]
+while not all(map(os.path.exists, others)):  # the launcher ends them when the workers end
     time.sleep(0.01)
 rank = int(os.environ["PADDLE_TRAINER_ID"])
 paddle.enable_static()
@@ -44,6 +49,7 @@ print("here is a worker with", values, sys.argv[1:])
 LAUNCHES = {
     "fleetrun": "fleetrun --nproc_per_node=2 --backend=gloo",
     "servers": "fleetrun --server_num=1 --worker_num=2",
+    "federated": "fleetrun --server_num=1 --worker_num=2 --coordinator_num=1",
     "old launcher": "-m paddle.distributed.fleet.launch --server_num=1 --worker_num=2",
 }
 
@@ -59,13 +65,14 @@ def forked() -> Iterator[dict[str, str]]:
 def test_each_launcher_lets_it_through_and_all_workers_have_the_global_numbers(
     launch: str, forked: dict[str, str], tmp_path: Path
 ) -> None:
-    """Under the first one Paddle is imported when the script does, under the others it is there before."""
+    """Under the first one Paddle is imported when the script does, under the others it is there before.
+
+    Servers and coordinators have variables of the workers, and are none of them.
+    """
     variables = {} if launch == "fleetrun" else forked
-    mode = "ps" if "server" in LAUNCHES[launch] else "collective"
+    mode = {"fleetrun": "collective", "federated": "federated"}.get(launch, "ps")
     line = f"python -m fleetmetrics.run {LAUNCHES[launch]} job.py {mode} --epochs=2 >launcher.log 2>&1\n"
-    command = Command(
-        f"cat > job.py <<'END'\n{SCRIPT}END\n{line}grep -h 'here is\\|answers for' log/*log.*\n", [], False
-    )
+    command = Command(f"cat > job.py <<'END'\n{SCRIPT}END\n{line}grep -h 'here is\\|answers for' log/*\n", [], False)
 
     def check() -> None:
         folder = Path(tempfile.mkdtemp(dir=tmp_path))
@@ -75,8 +82,10 @@ def test_each_launcher_lets_it_through_and_all_workers_have_the_global_numbers(
         worker = f"here is a worker with {values} ['{mode}', '--epochs=2']"
         assert [each for each in printed if "worker" in each] == [worker] * 2, logs
         assert len([each for each in printed if "answers for" in each]) == 1, logs
-        servers = [f"here is a server with ['{mode}', '--epochs=2']"] * (mode == "ps")
+        servers = [f"here is a server with ['{mode}', '--epochs=2']"] * (mode != "collective")
         assert [each for each in printed if "server" in each] == servers, logs
+        coordinators = ["here is a coordinator with rank 0"] * (mode == "federated")  # the first worker's rank
+        assert [each for each in printed if "coordinator" in each] == coordinators, logs
 
     unless_paddles_own(check)
 
