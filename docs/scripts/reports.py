@@ -31,8 +31,8 @@ def clicks(rate: float, rows: int, share: float = 0.1) -> dict[str, Any]:
     return {"y": label.astype(np.int64), "p": np.minimum(score, 1), "slot": names[slot]}
 
 
-def rare() -> Any:
-    return fm.evaluate(clicks(0.0002, 1_000_000, 0.3), label="y", score="p", by="slot", ci=0.95)
+def rare(draws: int = 1000) -> Any:
+    return fm.evaluate(clicks(0.0002, 1_000_000, 0.3), label="y", score="p", by="slot", ci=0.95, draws=draws)
 
 
 def three_percent() -> Any:
@@ -99,7 +99,7 @@ PLANTED: dict[str, tuple[str, Any]] = {
     "ranking": ("country", "d"),
     "two_models": ("slot", "slot-07"),
 }
-SETS: dict[str, Callable[[], Any]] = {
+SETS: dict[str, Callable[..., Any]] = {
     each.__name__: each for each in (rare, three_percent, diabetes, digits, ranking, two_models)
 }
 CONDITIONS = {"two_models": ["auc_delta.low<0", "log_loss_delta.high>0"], "three_percent": ["auc<0.9"]}
