@@ -34,7 +34,7 @@ class Entry(NamedTuple):
             return f"the nearer to {self.best}"
         if kind.better:
             return f"{kind.better} values"
-        return "neither higher nor lower values" if kind.gives == "number" else "it is no single number"
+        return "neither higher nor lower values" if kind.gives == "number" else "the value is not a single number"
 
     @property
     def elsewhere(self) -> dict[str, list[str]]:

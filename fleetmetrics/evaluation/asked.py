@@ -239,7 +239,9 @@ class Asked:
         """The metric that ranks the slices, without samples."""
         metric: Metric = self._made(self.named[self.ranking])
         if self.rank_by is not None and metric.gives != "number":
-            raise InvalidInputError(f"{argument('rank_by', self.rank_by)} is no single number, and ranks nothing")
+            raise InvalidInputError(
+                f"{argument('rank_by', self.rank_by)} is not a single number, and cannot rank slices"
+            )
         return metric
 
     def about(self) -> dict[str, dict[str, str]]:

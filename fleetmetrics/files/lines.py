@@ -6,6 +6,7 @@ import contextlib
 import itertools
 import json
 import operator
+import re
 from typing import Any, Callable, Iterator, Mapping, Sequence
 
 import numpy as np
@@ -141,11 +142,22 @@ def _typed(piece: Piece, kinds: Mapping[str, Any], bad: Bad) -> Piece:
             for row, made in _halved(column, operator.methodcaller("cast", kind)):
                 if isinstance(made, Exception):
                     if fine[row]:
-                        bad(f"row {piece.start + row}, column {name!r}: {column[row].as_py()!r} is no {kind}")
+                        bad(f"row {piece.start + row}, column {name!r}: {_misfit(column[row].as_py(), kind)}")
                     fine[row] = False
             table = table.set_column(place, name, pc.if_else(pa.array(fine), column, None).cast(kind))
     piece = piece._replace(table=table)
     return piece if fine.all() else piece.taken(fine)
+
+
+def _misfit(text: str, kind: Any) -> str:
+    """How a text differs from the type of its column."""
+    types = arrow().types
+    if types.is_integer(kind):
+        return f"{text!r} is not a whole number"
+    if not types.is_floating(kind):
+        return f"{text!r} is not of type {kind}"
+    commas = "; numbers have no commas: 1234.5" if re.fullmatch(r"\s*[+-]?[\d,.]*,[\d,.]*\s*", text) else ""
+    return f"{text!r} is not a number{commas}"
 
 
 class JSONLines(Format):

@@ -181,7 +181,7 @@ REFUSED = {
     "scale 0": (["--scale", "0"], 2, "--scale must be a finite number above 0"),
     "text of a score": (["--text", "p", "--by", "day"], 2, "--text 'p' is not one of the columns of keys, 'day'"),
     "too few names": (["--columns", "y,p"], 3, "a.csv: line 1 has 5 values, and --columns names 2"),
-    "header as data": (["--columns", "y,p,a,b,c"], 3, "a.csv: row 0, column 'p': 'p' is no double"),
+    "header as data": (["--columns", "y,p,a,b,c"], 3, "a.csv: row 0, column 'p': 'p' is not a number"),
     "a name twice": (["--columns", "y,p,a,b,p"], 2, "--columns has 'p' 2 times"),
     "no url": (["--baseline", "nothing://a/b.csv"], 3, "nothing://a/: "),
 }

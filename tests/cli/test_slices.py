@@ -326,7 +326,7 @@ def test_rank_by_chooses_the_metric_whose_slices_have_intervals_and_verdicts(eva
             ["--by", "slot", "--rank-by", "ndcg"],
             "--rank-by must be one of the metrics, auc, confusion_matrix, not 'ndcg'",
         ),
-        (["--by", "slot", "--rank-by", "confusion_matrix"], "--rank-by confusion_matrix is no single number"),
+        (["--by", "slot", "--rank-by", "confusion_matrix"], "--rank-by confusion_matrix is not a single number"),
         (["--rank-by", "auc"], "--rank-by ranks slices; give --by COLUMN, too"),
         (["--by", "slot,slot"], "--by names 'slot' twice; name it once"),
     ],

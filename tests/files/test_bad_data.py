@@ -186,7 +186,7 @@ def test_invalid_lines_of_csv_are_refused_by_number_or_counted(tmp_path):
     assert (read.rows, read.skipped, read.nulls) == (5, 3, {"p": 1})
     assert [each.split(": ", 1)[1] for each in read.examples] == [
         "line 3: 2 values, where the header has 3: '0.2,0'",
-        "row 1, column 'y': 'x' is no double",
+        "row 1, column 'y': 'x' is not a number",
         "row 2, column 'p': no value",
     ]
 
@@ -225,10 +225,28 @@ def test_the_first_bad_row_of_the_file_is_named_even_if_the_reader_is_ahead(tmp_
     assert (read.rows, read.skipped) == (30, 2)
 
 
-def test_a_non_number_in_csv_is_refused_with_row_and_column(tmp_path):
+@pytest.mark.parametrize(
+    "text, words",
+    [
+        ("maybe", "'maybe' is not a number. "),
+        ('"0,75"', "'0,75' is not a number; numbers have no commas: 1234.5. "),
+        ('"1,000"', "'1,000' is not a number; numbers have no commas: 1234.5. "),
+        ('"1,000,000"', "'1,000,000' is not a number; numbers have no commas: 1234.5. "),
+    ],
+)
+def test_a_non_number_in_csv_is_refused_with_row_and_column(tmp_path, text, words):
     path = tmp_path / "a.csv"
-    path.write_text("p,y\n" + "0.9,1\n" * 100 + "0.9,maybe\n")
-    assert "row 100, column 'y': 'maybe' is no double" in refused(path)
+    path.write_text("p,y\n" + "0.9,1\n" * 100 + f"0.9,{text}\n")
+    assert f"row 100, column 'y': {words}" in refused(path).replace(" (the first row is row 0)", "")
+
+
+def test_a_text_among_keys_that_were_whole_numbers_at_the_head_of_the_file_is_refused(tmp_path):
+    from fleetmetrics.files import lines
+
+    path, rows = tmp_path / "a.csv", lines.HEAD // 8 + 1
+    path.write_text("p,y,u\n" + "0.9,1,3\n" * rows + "0.9,1,x\n")
+    with pytest.raises(fm.DataError, match=f"row {rows}, column 'u': 'x' is not a whole number"):
+        files.evaluate(path, fm.GAUC, {**COLUMNS, "user": "u"})
 
 
 def test_invalid_lines_of_json_are_refused_by_number_or_counted(tmp_path):
