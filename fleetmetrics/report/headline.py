@@ -131,8 +131,8 @@ def _lost(result: Mapping[str, Any], words: Words) -> Iterator[str]:
     tested = sum(each.get("verdict") not in (None, "too few", "different") for _, each in rows)
     if tested and not lost:
         yield words(
-            f"it did not lose beyond chance in any of {tested:,} slices",
-            f"{tested:,} 个切片中没有超出偶然范围的损失",
+            f"no slice got worse by more than chance ({tested:,} tested)",
+            f"检验了 {tested:,} 个切片，变差均未超出偶然范围",
         )
 
 
@@ -159,8 +159,8 @@ def _where(result: Mapping[str, Any], words: Words) -> Iterator[str]:
     if worst is None:
         if tested:
             yield words(
-                f"none of {len(tested):,} slices is worse beyond chance",
-                f"{len(tested):,} 个切片中没有超出偶然范围的更差者",
+                f"no slice is worse than the whole by more than chance ({len(tested):,} tested)",
+                f"检验了 {len(tested):,} 个切片，没有一个超出偶然范围地差于整体",
             )
         return
     by, row = worst

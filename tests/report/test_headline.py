@@ -74,7 +74,7 @@ def test_the_slice_that_lost_most_is_that_of_the_largest_loss_times_rows() -> No
     assert "loses most in slot a" in line(**given, versus=slices(("a", -0.2, 10), ("b", -0.001, 1000)))
     assert "loses most in slot b" in line(**given, versus=slices(("a", -0.2, 10), ("b", -0.05, 100)))
     none = slices(("a", -0.2, 10), ("b", 0.3, 5), verdict="within chance")
-    assert line(**given, versus=none).endswith("; it did not lose beyond chance in any of 2 slices.")
+    assert line(**given, versus=none).endswith("; no slice got worse by more than chance (2 tested).")
 
 
 def test_the_worst_slice_is_that_of_the_most_harm_or_of_the_largest_share_times_difference() -> None:
@@ -104,7 +104,7 @@ def test_a_slice_stands_beside_the_value_of_the_whole_and_the_number_of_those_th
     assert "slot a (of 2 that are worse): auc" in said(row(0.5, -0.25), row(0.625, -0.125, key="b"))
     assert said(row(0.5, 0.25, "different")).startswith("it differs most in slot a: auc 0.50000 against 0.25000")
     fine = row(verdict="within chance"), row(verdict="better"), row(verdict="too few")
-    assert said(*fine) == "none of 2 slices is worse beyond chance."
+    assert said(*fine) == "no slice is worse than the whole by more than chance (2 tested)."
     assert said(row(verdict="too few")) == ""
 
 

@@ -639,7 +639,9 @@ def test_the_first_line_names_the_slice_that_does_the_most_harm_of_all_columns_a
     assert lead(auc=0.75, slices=slices).endswith(
         "; worst in slot <a> (of 2 that are worse): auc 0.50000 against 0.75000, 25% of the rows."
     )
-    assert lead(auc=0.75, slices={"slot": quiet}).endswith("; none of 2 slices is worse beyond chance.")
+    none = "; no slice is worse than the whole by more than chance (2 tested)."
+    assert lead(auc=0.75, slices={"slot": quiet}).endswith(none)
+    assert "检验了 2 个切片，没有一个超出偶然范围地差于整体" in lead("zh", auc=0.75, slices={"slot": quiet})
     assert lead(auc=0.75, slices={"slot": [called("c", "too few"), called("e", None)]}) == "The model has auc 0.75000."
     different = {"slot": [called(None, "different"), called("f", "different", share=0.1)]}
     assert "differs most in slot (null): auc 0.50000 against 0.75000" in lead(auc=0.75, slices=different)
@@ -658,9 +660,10 @@ def test_the_first_line_says_in_which_slice_the_new_model_lost_most_or_that_it_l
     good = [row("a", "better", 0.1), row("b", "within chance", -0.001), row("c", "too few", -0.5)]
     lost = [row("<d>", "worse", -0.05, 100), row("e", "worse", -0.2)]
     assert said([*good, *lost]).endswith("; it loses most in slot <d>: auc −0.050 (95%: −0.060 to −0.040).")
-    assert said(good).endswith("; it did not lose beyond chance in any of 2 slices.")
+    assert said(good).endswith("; no slice got worse by more than chance (2 tested).")
+    assert "检验了 2 个切片，变差均未超出偶然范围" in said(good, "zh")
     assert "损失最大的是 slot <d>" in said(lost, "zh")
-    assert "lose" not in said([row("c", "too few", -0.5)])  # of no slice anything is known
+    assert "slice" not in said([row("c", "too few", -0.5)])  # of no slice anything is known
 
 
 def test_the_first_line_and_a_table_say_whether_the_model_may_go_out(lang: str) -> None:
