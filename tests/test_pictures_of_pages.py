@@ -79,6 +79,24 @@ def test_each_page_of_metrics_shows_them_and_the_chinese_one_shows_the_same(name
     assert paths[0] and paths[0] == paths[1]
 
 
+@pytest.mark.parametrize("page", sorted(DOCS.rglob("*.zh.md")), ids=lambda page: page.name)
+def test_a_chinese_page_shows_pictures_in_chinese(page: Path) -> None:
+    assert not [each["path"] for _, each in shown(page) if ".zh." not in each["path"]]
+
+
+#: Names of data and of metrics, and what Chinese texts say in English, too.
+NAMES = {"auc", "banner", "cart", "feed", "search", "worker", "batch"}
+
+
+def test_the_words_of_chinese_pictures_are_chinese() -> None:
+    """Names of metrics in capitals aside."""
+    for path in sorted((DOCS / "pictures").glob("**/*.zh.svg")):
+        if path.parent.name != "drawings":  # theirs are tested below
+            texts = re.findall(r"<text[^>]*>(.*?)</text>", path.read_text("utf-8"), re.DOTALL)
+            words = {word for text in texts for word in re.findall("[a-z]{3,}", text)}
+            assert words <= NAMES, f"{path.name}: {words - NAMES}; name them in CHINESE of docs/scripts/pictures.py"
+
+
 def test_the_drawings_are_those_that_their_script_draws() -> None:
     drawn = runpy.run_path(str(DOCS / "scripts/drawings.py"))["drawn"]()
     there = {path.name: path.read_text("utf-8") for path in (DOCS / "pictures" / "drawings").glob("*")}

@@ -1,14 +1,16 @@
-"""Write the pictures of the documentation, light and dark: docs/pictures/*.svg from made-up clicks, and those of
-docs/pictures/metrics from real data.
+"""Write the pictures of the documentation, light and dark, in English and in Chinese: docs/pictures/*.svg from made-up
+clicks, and those of docs/pictures/metrics from real data.
 
     .venv-cpu/bin/python docs/scripts/pictures.py            # all
     .venv-cpu/bin/python docs/scripts/pictures.py roc at_k   # those of these names
 
-The tests compare these pictures, drawn anew, with tests/plot/baseline.
+The tests compare these pictures, drawn anew, with tests/plot/baseline. A font with Chinese characters must be installed,
+such as Debian's fonts-noto-cjk: the Chinese legends would have the wrong width without it.
 """
 
 from __future__ import annotations
 
+import itertools
 import sys
 from pathlib import Path
 from typing import Any, Callable, NamedTuple
@@ -20,6 +22,35 @@ sys.path.insert(0, str(DOCS.parent))
 
 import fleetmetrics as fm  # noqa: E402
 from fleetmetrics import plot  # noqa: E402
+from fleetmetrics.plot.canvas import said  # noqa: E402
+from fleetmetrics.report.words import PICTURE_WORDS  # noqa: E402
+
+#: The words of the Chinese pictures: those of the report, and the names that these scripts give.
+CHINESE = {
+    **PICTURE_WORDS,
+    "new": "新模型",
+    "old": "旧模型",
+    "AUC, new": "AUC，新模型",
+    "AUC, old": "AUC，旧模型",
+    "NDCG, new": "NDCG，新模型",
+    "NDCG, old": "NDCG，旧模型",
+    "none": "无",
+    "click": "点击",
+    "cart": "加购",
+    "order": "下单",
+    "three columns": "三列",
+    "one column": "一列",
+    "accuracy": "准确率",
+    "digit": "数字",
+    "batch": "batch",
+    "last 8 batches": "最近 8 个 batch",
+    "all so far": "至今全部",
+    "progression after one year": "一年后的进展",
+    "64 pixels": "64 个像素",
+    "16 pixels": "16 个像素",
+    "samples": "样本数",
+    "perplexity": "困惑度",
+}
 
 
 class Clicks(NamedTuple):
@@ -51,8 +82,8 @@ def held(metric: Any, prediction: Any = CLICKS.score, label: Any = CLICKS.label,
 
 
 def roc() -> Any:
-    ax = plot.roc(held(fm.AUC()), label="new")
-    return plot.roc(held(fm.AUC(), CLICKS.old), ax, label="old")
+    ax = plot.roc(held(fm.AUC()), label=said("new"))
+    return plot.roc(held(fm.AUC(), CLICKS.old), ax, label=said("old"))
 
 
 def threshold_sweep() -> Any:
@@ -64,7 +95,7 @@ def confusion_matrix() -> Any:
     label = random.integers(0, 4, 5000)
     shown = np.where(random.random(5000) < 0.7, label, random.integers(0, 4, 5000) * (label > 0))
     metric = held(fm.ConfusionMatrix(task="multiclass", num_classes=4), shown, label)
-    return plot.confusion_matrix(metric, classes=["none", "click", "cart", "order"])
+    return plot.confusion_matrix(metric, classes=[said(each) for each in ("none", "click", "cart", "order")])
 
 
 def over_passes() -> Any:
@@ -74,7 +105,7 @@ def over_passes() -> Any:
         metric.add(CLICKS.score[:size], CLICKS.label[:size])
         passes.append(metric.compute())
     ax = plot.over_passes(passes, label="AUC")
-    return plot.over_passes([each.value - 0.02 * 0.8**k for k, each in enumerate(passes)], ax, label="old")
+    return plot.over_passes([each.value - 0.02 * 0.8**k for k, each in enumerate(passes)], ax, label=said("old"))
 
 
 def slices() -> Any:
@@ -106,7 +137,7 @@ def at_k() -> Any:
     new, old = (
         held(fm.NDCG(k=[1, 3, 5, 10, 20], zero_division=0), each, query=query) for each in (CLICKS.score, CLICKS.old)
     )
-    return plot.at_k(old, plot.at_k(new, label="NDCG, new"), label="NDCG, old")
+    return plot.at_k(old, plot.at_k(new, label=said("NDCG, new")), label=said("NDCG, old"))
 
 
 def residuals() -> Any:
@@ -134,7 +165,7 @@ def over_time() -> Any:
         for name, score in (("new", CLICKS.score), ("old", CLICKS.old)):
             found = held(fm.Interval(fm.AUC()), score[part], CLICKS.label[part]).compute()
             days[name][f"11-{15 + day}"] = found
-    return plot.over_time(days["old"], plot.over_time(days["new"], label="AUC, new"), label="AUC, old")
+    return plot.over_time(days["old"], plot.over_time(days["new"], label=said("AUC, new")), label=said("AUC, old"))
 
 
 PICTURES: dict[str, Callable[[], Any]] = {
@@ -165,10 +196,11 @@ def main(names: list[str]) -> None:
     for folder, pictures in ((DOCS / "pictures", PICTURES), (DOCS / "pictures" / "metrics", real_pictures.PICTURES)):
         folder.mkdir(exist_ok=True)
         for name in pictures.keys() & names if names else pictures:
-            for dark in (False, True):
-                with plot.style(dark=dark):
+            for dark, chinese in itertools.product((False, True), repeat=2):
+                with plot.style(dark=dark, words=CHINESE if chinese else None):
                     text = plot.svg(pictures[name]().figure)
-                (folder / f"{name}{'-dark' if dark else ''}.svg").write_text(text + "\n", encoding="utf-8")
+                file = f"{name}{'-dark' if dark else ''}{'.zh' if chinese else ''}.svg"
+                (folder / file).write_text(text + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -36,7 +36,11 @@ ANCHORS: dict[str, list[tuple[int, str]]] = {}
 HEADS: dict[str, dict[str, dict[str, str]]] = {}
 #: What of each page's head is kept, and where it is there.
 HEAD = {"title": r"<title>(.*?)</title>", "description": r'<meta name="description" content="(.*?)"'}
-NO_TWIN = '!!! note ""\n    本页尚无中文版，以下为英文版。\n\n'
+NO_TWIN = '!!! note ""\n    本页只有英文版。\n\n'
+#: What the pages of the reference say instead: their texts are those of the source.
+REFERENCE = (
+    '!!! note ""\n    参考部分的文字取自源码，只有英文版；中文说明见[操作指南]({up}howto/static.md)和[指标]({up}metrics/index.md)。\n\n'
+)
 NOTICE = re.compile(r'<div class="admonition note">.*?</div>', re.DOTALL)
 #: A short option of a command, which a browser would break behind its first hyphens.
 OPTION = re.compile(r"<code>(--?[a-z][^<]{0,23})</code>")
@@ -103,7 +107,8 @@ def on_page_markdown(markdown: str, *, page: Any, config: Any, files: Any) -> st
     if file.locale_alternate_of == "en":
         return markdown
     if file.locale == "en":
-        return below_title(markdown, NO_TWIN)
+        up = "../" * file.src_uri.count("/")
+        return below_title(markdown, REFERENCE.format(up=up) if file.src_uri.startswith("reference/") else NO_TWIN)
     if file.norm_src_uri not in ANCHORS:
         log.warning("docs/%s:1: there is no English page beside it. Add it, then run `make docs`.", file.src_uri)
         return markdown

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, Iterable
 
 import pytest
 
@@ -38,20 +38,28 @@ def test_a_picture_looks_as_it_did(theme: str, name: str) -> Any:
         return ALL[name]().figure
 
 
+def files_of(names: Iterable[str]) -> list[str]:
+    """Those of pictures: light and dark, in English and in Chinese."""
+    return sorted(f"{name}{end}.svg" for name in names for end in ("", "-dark", ".zh", "-dark.zh"))
+
+
 def test_the_pictures_of_real_data_that_the_documentation_shows_are_all_of_the_script_s() -> None:
-    names = {path.stem.replace("-dark", "") for path in (DOCS / "pictures" / "metrics").glob("*.svg")}
-    assert names == set(real_pictures.PICTURES)
+    names = [path.name for path in (DOCS / "pictures" / "metrics").glob("*.svg")]
+    assert sorted(names) == files_of(real_pictures.PICTURES)
 
 
 def test_the_documentation_shows_the_pictures_that_its_script_draws() -> None:
     """By what is written in them: coordinates may differ in a digit between versions of matplotlib."""
     said = re.compile(r"<text[^>]*>(.*?)</text>", re.DOTALL)
     files = {path.stem: path.read_text("utf-8") for path in (DOCS / "pictures").glob("*.svg")}
-    assert {name.replace("-dark", "") for name in files} == set(pictures.PICTURES)
+    assert sorted(f"{name}.svg" for name in files) == files_of(pictures.PICTURES)
     for name in ("roc", "calibration", "slices", "at_k", "over_passes"):
         drawn = said.findall(plot.svg(pictures.PICTURES[name]().figure))
         assert drawn == said.findall(files[name]) == said.findall(files[f"{name}-dark"]) and len(drawn) > 8
-    for page in both("howto/pictures"):
-        shown = re.findall(r"\]\(\.\./pictures/([-\w]+)\.svg#only-(light|dark)\)", page.read_text("utf-8"))
-        assert {name for name, _ in shown} == set(files)
-        assert all(name.endswith("-dark") == (theme == "dark") for name, theme in shown)
+        with plot.style(words=pictures.CHINESE):
+            drawn = said.findall(plot.svg(pictures.PICTURES[name]().figure))
+        assert drawn == said.findall(files[f"{name}.zh"]) == said.findall(files[f"{name}-dark.zh"])
+    for page, language in zip(both("howto/pictures"), ("", ".zh")):
+        shown = re.findall(r"\]\(\.\./pictures/([-.\w]+)\.svg#only-(light|dark)\)", page.read_text("utf-8"))
+        assert {name for name, _ in shown} == {name for name in files if name.endswith(".zh") == bool(language)}
+        assert all(("-dark" in name) == (theme == "dark") for name, theme in shown)
