@@ -39,7 +39,8 @@ HEAD = {"title": r"<title>(.*?)</title>", "description": r'<meta name="descripti
 NO_TWIN = '!!! note ""\n    本页只有英文版。\n\n'
 #: What the pages of the reference say instead: their texts are those of the source.
 REFERENCE = (
-    '!!! note ""\n    参考部分的文字取自源码，只有英文版；中文说明见[操作指南]({up}howto/static.md)和[指标]({up}metrics/index.md)。\n\n'
+    '!!! note ""\n    参考部分的文字取自源码，只有英文版；'
+    "中文说明见[操作指南]({up}howto/static.md)和[指标]({up}metrics/index.md)。\n\n"
 )
 NOTICE = re.compile(r'<div class="admonition note">.*?</div>', re.DOTALL)
 #: A short option of a command, which a browser would break behind its first hyphens.
