@@ -45,7 +45,9 @@ class _Test(NamedTuple):
         return self._of(column)
 
     def _of(self, array: Any) -> Any:
-        pc = library("pyarrow.compute", "files")
+        pa, pc = library("pyarrow", "files"), library("pyarrow.compute", "files")
+        if pa.types.is_null(array.type):  # pyarrow compares no such columns
+            return pa.nulls(len(array), pa.bool_())
         found = [getattr(pc, self.sign)(array, self._fitted(each, array.type)) for each in self.literals]
         flags = found[0]
         for each in found[1:]:
@@ -59,8 +61,6 @@ class _Test(NamedTuple):
         texts = [types.is_string, types.is_large_string, types.is_temporal]
         numbers = [types.is_integer, types.is_floating, types.is_decimal]
         fits = {str: texts, bool: [types.is_boolean], int: numbers, float: numbers}[type(literal)]
-        if types.is_null(kind):
-            return pa.scalar(None, kind)
         if any(each(kind) for each in fits):
             try:
                 return pa.scalar(literal).cast(kind) if types.is_temporal(kind) else pa.scalar(literal)
