@@ -113,7 +113,7 @@ def rank_told(env: Mapping[str, str]) -> int:
     """The rank that the environment names, without further checks; 0 without one."""
     for row in LAUNCHERS:
         text = next((env[name].strip() for name in row.rank if env.get(name, "").strip()), "")
-        if text.isascii() and text.isdigit() and row.started(env):
+        if text.isascii() and text.isdigit():
             return int(text)
     return 0
 

@@ -281,6 +281,22 @@ def test_workers_that_parted_get_the_error_at_the_next_exchanges_until_all_have_
     found.result(10)
 
 
+def test_who_has_not_heard_who_parted_hears_what_the_others_heard(three: list[Play]) -> None:
+    found = three[0].begin()
+    for each in three:
+        each.say(ARRIVAL, 1)
+    assert [each.hear().kind for each in three] == [ANSWER] * 2
+    three[1].say(ACK, 1, b"")
+    found.result(10)
+    # rank 1 has an error of the first exchange; then rank 2 does not receive who has parted
+    for call, made in ((2, (0, 1)), (3, (2, 1))):
+        found = three[0].begin()
+        for each, last in zip(three, made):
+            each.say(ARRIVAL, call, made=last)
+        with pytest.raises(AgreementError, match="with a result on ranks 0, 2, and with an error on rank 1"):
+            found.result(10)
+
+
 def test_a_worker_that_connects_anew_has_not_parted_from_the_others(play: Play) -> None:
     play.meet()
     play.say(CLOSED, 0, channel=0)

@@ -10,7 +10,7 @@ from typing import Any, Mapping
 import pytest
 
 from fleetmetrics.comm.job import Job
-from fleetmetrics.comm.launchers import VARIABLES, Place, parts_of, place_of, rank_told
+from fleetmetrics.comm.launchers import VARIABLES, Place, paddles_place, parts_of, place_of, rank_told
 from fleetmetrics.errors import FleetMetricsError, InvalidInputError, NoChannelError
 from fleetmetrics.identity import claim_of
 from fleetmetrics.launcher import LAUNCHERS, OTHERS, Launcher, other_role
@@ -131,6 +131,7 @@ def test_a_malformed_list_of_machines_is_named(nodes: str) -> None:
         {"FLEETMETRICS_SECRET": "s"},
         {"LOCAL_RANK": "-1", "PADDLE_LOCAL_RANK": "-1"},
         {"TF_CONFIG": TF_CONFIG % '"a:1"'},
+        {"SM_HOSTS": '[{"name": "algo-1", "port": 1}]'},
         {"SM_HOSTS": '["algo-1"]', "PET_NNODES": "1", "AZUREML_NODE_COUNT": "1"},
         {"FLUX_JOB_SIZE": "1", "FLUX_TASK_RANK": "0"},
         {"PADDLE_TRAINERS_NUM": "1", "PADDLE_LOCAL_RANK": "0", "PADDLE_GLOBAL_RANK": "0", "PADDLE_LOCAL_SIZE": "1"},
@@ -235,6 +236,7 @@ def test_endpoints_are_read_with_any_separator(separated: str) -> None:
         (SRUN, "SLURM_STEP_ID"),
         (SRUN, "SLURM_JOB_ID"),
         (OPEN_MPI, "PMIX_NAMESPACE"),
+        ({**MPICH, **SRUN}, "SLURM_JOB_ID"),  # which started MPICH's
     ],
 )
 def test_two_runs_on_the_same_machines_take_other_ports(change: tuple[dict[str, str], str]) -> None:
@@ -242,6 +244,17 @@ def test_two_runs_on_the_same_machines_take_other_ports(change: tuple[dict[str, 
     one, other = (Job.from_environment({**environment, name: text}) for text in ("101", "102"))
     assert one.candidates() != other.candidates()
     assert one.candidates() == Job.from_environment({**environment, name: "101", "HOME": "/elsewhere"}).candidates()
+
+
+def test_a_run_without_a_name_on_several_machines_is_named_alike_on_each() -> None:
+    """What started the workers is another process on each machine."""
+    environment = {**without(MPICH, "MPI_LOCALNRANKS"), "MASTER_ADDR": "node3"}
+    assert place_of(environment).run == "mpirun of MPICH or Intel MPI"
+
+
+def test_an_endpoint_says_where_rank_0_is_if_the_launcher_does_not() -> None:
+    environment = {**OPEN_MPI, "OMPI_COMM_WORLD_LOCAL_SIZE": "2", "FLEETMETRICS_ENDPOINT": "node5:7000"}
+    assert Job.from_environment(environment).candidates() == [("node5", 7000)]
 
 
 def test_workers_whose_agents_of_torchrun_have_restarted_them_unequally_are_one_run() -> None:
@@ -283,8 +296,15 @@ def test_a_line_of_log_has_the_rank_even_if_other_variables_are_wrong() -> None:
         {"RANK": " 2", "PADDLE_TRAINER_ID": ""},
     ):
         assert rank_told(environment) == 2
-    for environment in ({}, {"RANK": "two"}, SBATCH):
+    for environment in ({}, {"RANK": "two"}, {"RANK": "²"}, SBATCH):
         assert rank_told(environment) == 0
+
+
+def test_paddles_own_variables_place_its_samplers() -> None:
+    assert paddles_place({}) == paddles_place(TORCH) == (0, 1)
+    assert paddles_place({**TORCH, "PADDLE_TRAINERS_NUM": " 4 ", "PADDLE_TRAINER_ID": "3"}) == (3, 4)
+    with pytest.raises(InvalidInputError, match="PADDLE_TRAINERS_NUM holds '0'; it must be a whole number from 1"):
+        paddles_place({"PADDLE_TRAINERS_NUM": "0"})
 
 
 @pytest.mark.parametrize(
@@ -333,6 +353,11 @@ def module(**members: Any) -> Any:
             module(is_initialized=lambda: True, get_group=lambda: module(nranks=2)),
             "paddle.distributed was initialised with 2 workers",
         ),
+        (
+            "paddle.distributed.fleet",
+            module(fleet=module(_role_maker=module(_worker_num=lambda: 2))),
+            "fleet was initialised with 2 workers",
+        ),
     ],
 )
 def test_a_process_group_of_several_in_an_environment_of_one_is_an_error(
@@ -342,6 +367,36 @@ def test_a_process_group_of_several_in_an_environment_of_one_is_an_error(
     with pytest.raises(NoChannelError, match=words):
         Job.from_environment()
     monkeypatch.setitem(sys.modules, name, module())  # another thread imports it
+    assert Job.from_environment().world_size == 1
+
+
+def not_there() -> int:
+    raise RuntimeError("there is no group")
+
+
+@pytest.mark.parametrize(
+    ("name", "stand_in"),
+    [
+        (
+            "torch.distributed",
+            module(is_available=lambda: True, is_initialized=lambda: False, get_world_size=not_there),
+        ),
+        (
+            "mpi4py.MPI",
+            module(Is_initialized=lambda: False, Is_finalized=lambda: False, COMM_WORLD=module(Get_size=not_there)),
+        ),
+        (
+            "mpi4py.MPI",
+            module(Is_initialized=lambda: True, Is_finalized=lambda: True, COMM_WORLD=module(Get_size=not_there)),
+        ),
+        ("paddle.distributed", module(is_initialized=lambda: False, get_group=not_there)),
+        ("paddle.distributed.fleet", module(fleet=module(_role_maker=None))),
+    ],
+)
+def test_a_module_without_a_group_is_not_asked_for_its_size(
+    monkeypatch: pytest.MonkeyPatch, name: str, stand_in: Any
+) -> None:
+    monkeypatch.setitem(sys.modules, name, stand_in)
     assert Job.from_environment().world_size == 1
 
 

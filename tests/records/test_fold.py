@@ -145,21 +145,22 @@ class Sums(RecordMetric):
 
     columns = ("user",)
     failing = False
+    by: str | None = "user"
 
     def __init__(self, **common: Any) -> None:
         super().__init__(**common)
-        self.keep_records(("user", "score"), order="user")
+        self.keep_records(("user", "score"), order=self.by, key="users and scores")
 
     def batch_records(self, batch: Any) -> Any:
         return {"user": batch.column("user"), "score": batch.values}
 
     def start(self) -> Any:
-        return {"pieces": [], "threads": []}
+        return {"pieces": [], "scores": [], "threads": []}
 
     def piece(self, before: Any, records: Any, states: Any) -> Any:
         if self.failing and 77 in records["user"]:
             raise KeyError("77")
-        return {"pieces": [records["user"].tolist()], "threads": [id(self)]}
+        return {"pieces": [records["user"].tolist()], "scores": records["score"].tolist(), "threads": [id(self)]}
 
     def join(self, carry: Any, later: Any) -> Any:
         return {name: carry[name] + later[name] for name in carry}
@@ -175,7 +176,7 @@ class OneByOne(Sums):
         return self.join(carry, self.piece(carry, records, states))
 
 
-def users(metric: Sums, channel: Together) -> Any:
+def users(metric: Sums | fm.MetricCollection, channel: Together) -> Any:
     metric.add(np.arange(0.0, 100), user=np.arange(100) // 2 * 2 + channel.rank % 2)
     return metric.compute(communicator=channel)
 
@@ -188,10 +189,78 @@ def test_each_worker_folds_its_pieces_and_they_are_joined_in_order(round_bytes: 
     assert len(set(values[0]["threads"])) == (1 if round_bytes == 2**24 else 4)
 
 
+def test_pieces_are_cut_by_a_sketch_as_by_all_values(round_bytes: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    def pieces() -> Any:
+        values = together([lambda channel: users(Sums(name="it"), channel)] * 2)
+        assert values[0] == values[1]
+        return values[0]["pieces"]
+
+    every = pieces()
+    monkeypatch.setattr(fold, "SKETCH", 25)  # of a worker's 100 values
+    found = pieces()
+    assert sum(found, []) == sum(every, [])
+    assert len(found) == len(every) and max(map(len, found)) <= max(map(len, every)) + 8
+
+
 def test_a_metric_that_folds_one_by_one_stays_on_rank_0() -> None:
     values = together([lambda channel: users(OneByOne(name="it"), channel)] * 4, Spreading)
     assert all(value == values[0] for value in values)
     assert len(set(values[0]["threads"])) == 1
+
+
+def test_a_metric_that_folds_one_by_one_keeps_those_of_its_table_on_rank_0() -> None:
+    def work(channel: Together) -> Any:
+        both = fm.MetricCollection({"spread": Sums(), "one by one": OneByOne()}, name="both")
+        assert len(both._folds()) == 1
+        return users(both, channel)
+
+    values = together([work] * 4, Spreading)
+    assert all(value == values[0] for value in values)
+    assert len(set(values[0]["one by one"]["threads"])) == len(set(values[0]["spread"]["threads"])) == 1
+
+
+class InOnePiece(Sums):
+    by = None
+
+
+@pytest.mark.parametrize("kind", [Together, Spreading])
+def test_without_an_order_all_samples_are_in_one_piece_in_the_order_of_the_ranks(kind: type[Together]) -> None:
+    def work(channel: Together) -> Any:
+        metric = InOnePiece(name="it")
+        metric.add([0.5, 0.25], user=[channel.rank + 10, channel.rank])
+        return metric.compute(communicator=channel)
+
+    for value in together([work] * 3, kind):
+        assert value["pieces"] == [[10, 0, 11, 1, 12, 2]]
+
+
+@pytest.mark.parametrize("kind", [Together, Spreading])
+def test_equal_values_of_the_order_are_in_the_order_of_the_ranks_and_of_the_adds(kind: type[Together]) -> None:
+    def work(channel: Together) -> Any:
+        metric = Sums(name="it")
+        for add in range(2):
+            metric.add([channel.rank * 10 + add, channel.rank * 10 + add], user=[7, 5])
+        return metric.compute(communicator=channel)
+
+    for value in together([work] * 3, kind):
+        assert value["scores"] == [0, 1, 10, 11, 20, 21] * 2
+
+
+@pytest.mark.parametrize("kind", [Together, Spreading])
+def test_a_piece_of_one_sample_is_known_to_those_behind_it(
+    kind: type[Together], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fold, "ROUND_BYTES", 8)
+    score, label = np.arange(11) / 11, np.arange(11) % 3 == 1
+
+    def work(channel: Together) -> Any:
+        metric = fm.ExactAUC(name="it")
+        metric.add(score[channel.rank :: 3], label[channel.rank :: 3])
+        return metric.compute(communicator=channel)
+
+    alone = fm.ExactAUC(name="it")
+    alone.add(score, label)
+    assert together([work] * 3, kind) == [alone.compute()] * 3
 
 
 def test_all_workers_raise_the_error_of_the_worker_that_folds() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fleetmetrics.records.ledger import Ledger, kept_records, samples_added, samples_processed
+from fleetmetrics.records.ledger import Ledger, counted, kept_records, samples_added, samples_processed
 
 pytestmark = pytest.mark.numpy_only
 
@@ -111,3 +111,66 @@ def test_calls_with_more_or_fewer_records_than_samples_are_told(records: int) ->
     for batch in ([2], [2]):
         ledger.enter(batch, records, nested=False)
     assert ledger.note(2 * records) == {"samples": 4, "calls": [[2, records, 2]], "nested": False}
+
+
+# -- a counted method ---------------------------------------------------------------------------------------------
+
+
+class Keeping:
+    """A metric that keeps a record of each sample, and hands the first sample of a batch to another metric."""
+
+    def __init__(self, other: Keeping | None = None) -> None:
+        self._ledger, self.kept, self.other = Ledger(), list[int](), other
+
+    def _appended(self) -> list[int]:
+        return self.kept
+
+    def _add(self, samples: list[int]) -> None:
+        if 13 in samples:
+            raise ValueError("13")
+        self.kept += samples
+        if self.other is not None:
+            self.other.add(samples[:1])
+
+    add = counted(_add, samples_added)
+
+
+class Doubling(Keeping):
+    """Hands the batch on to its parent class, twice."""
+
+    def _twice(self, samples: list[int]) -> None:
+        super().add(samples)
+        super().add(samples)
+
+    add = counted(_twice, samples_added)
+
+
+def test_each_call_is_counted_and_one_that_fails_is_not() -> None:
+    metric = Keeping()
+    metric.add([1, 2])
+    with pytest.raises(ValueError, match="13"):
+        metric.add([13])
+    metric.add([3])
+    assert metric._ledger.calls == [[2, 2], [1, 1]]
+
+
+def test_what_a_method_hands_on_to_that_of_its_parent_class_is_one_call() -> None:
+    metric = Doubling()
+    metric.add([1, 2])
+    assert metric._ledger.calls == [[2, 4]] and not metric._ledger.nested
+
+
+def test_what_a_metric_hands_to_another_one_counts_as_the_batch_that_it_was_given() -> None:
+    last = Keeping()
+    middle = Keeping(last)
+    Keeping(middle).add([1, 2, 3])
+    for inner in (middle, last):
+        assert (inner._ledger.calls, inner._ledger.nested) == ([[3, 1]], True)
+
+
+def test_after_its_records_were_cleared_from_outside_a_metric_is_counted_anew() -> None:
+    metric = Keeping()
+    metric.add([1, 2])
+    metric.kept.clear()
+    metric.add([3])
+    assert metric._ledger.calls == [[1, 1]] and metric._ledger.note(1)["samples"] == 1
