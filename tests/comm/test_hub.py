@@ -415,6 +415,24 @@ def test_a_worker_that_connects_at_once_gets_an_error_before_rank_0_goes_on(thre
         found.result(10)
 
 
+def test_where_rank_0_comes_late_the_worker_that_has_waited_for_it_says_so(three: list[Play]) -> None:
+    """And not rank 0 that another one is missing: that one would have been in time."""
+    found = three[0].begin()
+    for each in three:
+        each.say(ARRIVAL, 1)
+    for each in three:
+        each.hear()
+    three[0].say(ACK, 1, b"")
+    found.result(10)
+    three[0].say(ARRIVAL, 2, made=1)
+    three[0].say(GAVE_UP, 2, b"rank 0 did not arrive")
+    assert three[0].stream is not None
+    three[0].stream.close()  # its process has ended
+    time.sleep(0.2)
+    with pytest.raises(DeadlineError, match="^rank 0 did not arrive$"):
+        three[0].begin(timeout=20).result(15)
+
+
 def test_a_worker_that_never_came_and_is_ahead_is_named(play: Play) -> None:
     found = play.begin(timeout=20)
     play.say(ARRIVAL, 2)
@@ -587,7 +605,27 @@ def test_two_runs_that_are_found_out_are_an_error_at_once(
         play.say(ARRIVAL, 1)
     with pytest.raises(CommunicatorError, match="two of them"):
         found.result(15)
+    monkeypatch.setattr(star, "rival", lambda last: None)
+    monkeypatch.setattr(star, "noted", lambda: "")
+    with pytest.raises(CommunicatorError, match="two of them"):  # which of them is the worker, nobody knows
+        play.begin(timeout=20).result(15)
     assert time.monotonic() - begun < SLACK
+
+
+def test_a_worker_that_gives_up_while_rank_0_is_not_sure_of_a_rival_says_why(
+    play: Play, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    star = play.hub._star
+    star.job = replace(star.job, claimed=True)
+    monkeypatch.setattr(star, "rival", lambda last: Finding("two of them", False))
+    monkeypatch.setattr(star, "check_place", lambda: None)
+    monkeypatch.setattr(star, "noted", lambda: "")
+    found = play.begin(timeout=20)
+    play.say(ARRIVAL, 1)
+    time.sleep(0.2)  # all have arrived
+    play.say(GAVE_UP, 1, b"rank 1 has waited long enough")
+    with pytest.raises(DeadlineError, match="^rank 1 has waited long enough$"):
+        found.result(10)
 
 
 @pytest.mark.parametrize("claimed", [True, False])

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any, Mapping
 
 import pytest
 
 from fleetmetrics.comm.job import Job
-from fleetmetrics.comm.launchers import VARIABLES, Place, paddles_place, parts_of, place_of, rank_told
+from fleetmetrics.comm.launchers import VARIABLES, Place, paddles_place, parts_of, place_of, rank_told, starter_of
 from fleetmetrics.errors import FleetMetricsError, InvalidInputError, NoChannelError
 from fleetmetrics.identity import claim_of
 from fleetmetrics.launcher import LAUNCHERS, OTHERS, Launcher, other_role
@@ -102,6 +104,7 @@ def test_where_paddle_says_where_rank_0_is_nothing_else_counts() -> None:
         ("gpu3,node[01-04]", "gpu3"),
         ("rack[2-3]n[5,7]", "rack2n5"),
         ("a-1,b-2", "a-1"),
+        ("node[5,7]", "node5"),
         ("node[7]", "127.0.0.1"),
         ("node-7", "127.0.0.1"),
     ],
@@ -283,6 +286,29 @@ def test_without_a_name_the_run_is_that_of_the_process_that_has_started_the_work
             [*(f"{name}={text}" for name, text in MPICH.items()), f"PYTHONPATH={os.pathsep.join(sys.path)}", quoted]
         ),
     ) != started(*run)
+
+
+def test_where_the_environment_of_an_ancestor_cannot_be_read_the_parent_has_started_the_worker(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refused(path: Path) -> bytes:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(Path, "read_bytes", refused)
+    assert starter_of(os.getpid(), ("PMI_RANK",)) == f"started by {os.getppid()}"
+
+
+def test_the_name_of_a_process_may_have_brackets() -> None:
+    code = """
+import os, pathlib
+from fleetmetrics import identity
+from fleetmetrics.comm import launchers
+pathlib.Path("/proc/self/comm").write_text("a) R 1 (b")
+print(*{found.pop(1) for found in (launchers._status(os.getpid()), identity.status("self"))})
+"""
+    environment = {"PYTHONPATH": os.pathsep.join(sys.path)}
+    found = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    assert found.stdout.split() == [str(os.getpid())]
 
 
 def test_a_line_of_log_has_the_rank_even_if_other_variables_are_wrong() -> None:
