@@ -429,7 +429,7 @@ def test_where_rank_0_comes_late_the_worker_that_has_waited_for_it_says_so(three
     assert three[0].stream is not None
     three[0].stream.close()  # its process has ended
     time.sleep(0.2)
-    with pytest.raises(DeadlineError, match="^rank 0 did not arrive$"):
+    with pytest.raises(DeadlineError, match=r"^rank 0 did not arrive$"):
         three[0].begin(timeout=20).result(15)
 
 
@@ -607,7 +607,7 @@ def test_two_runs_that_are_found_out_are_an_error_at_once(
         found.result(15)
     monkeypatch.setattr(star, "rival", lambda last: None)
     monkeypatch.setattr(star, "noted", lambda: "")
-    with pytest.raises(CommunicatorError, match="two of them"):  # which of them is the worker, nobody knows
+    with pytest.raises(CommunicatorError, match="two of them"):  # no worker knows which of them is the right one
         play.begin(timeout=20).result(15)
     assert time.monotonic() - begun < SLACK
 
@@ -624,7 +624,7 @@ def test_a_worker_that_gives_up_while_rank_0_is_not_sure_of_a_rival_says_why(
     play.say(ARRIVAL, 1)
     time.sleep(0.2)  # all have arrived
     play.say(GAVE_UP, 1, b"rank 1 has waited long enough")
-    with pytest.raises(DeadlineError, match="^rank 1 has waited long enough$"):
+    with pytest.raises(DeadlineError, match=r"^rank 1 has waited long enough$"):
         found.result(10)
 
 
