@@ -2741,7 +2741,7 @@ MUTATIONS = [
     Mutation(
         "rank 0 of a job with parameter servers waits 15 s for a server as if it were another rank 0",
         "identity.py::claim_of",
-        "if is_server(environment):",
+        "if other_role(environment):",
         "if False:",
         "tests/test_identity.py tests/comm/test_rivals.py -k server",
     ),
