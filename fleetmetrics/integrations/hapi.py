@@ -126,10 +126,10 @@ class ModelMetric(paddle.metric.Metric):
             return
         try:
             own = self._pass.own(arrays)
-            if len(own[0]) and self.feed is None:
-                self.metric.add(*own)
-            elif len(own[0]) and self.feed is not None:
+            if len(own[0]) and self.feed is not None:
                 self.metric.add(**self.feed(*own))
+            elif len(own[0]):
+                self.metric.add(*own)
         except Exception as error:  # of any kind: the others go on
             if self._pass.everyone == 1:
                 raise

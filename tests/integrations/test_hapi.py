@@ -12,6 +12,7 @@ paddle = pytest.importorskip("paddle", reason="Paddle is not installed")
 
 import fleetmetrics as fm  # noqa: E402
 from fleetmetrics.integrations.hapi import GlobalValues, ModelMetric, own_predictions  # noqa: E402
+from fleetmetrics.warning import warn  # noqa: E402
 
 SCORES, CLICKS = np.float32([[0.9], [0.2], [0.6], [0.4], [0.3]]), np.int64([[1], [0], [0], [1], [0]])
 
@@ -44,10 +45,10 @@ class Steps(paddle.callbacks.Callback):
 
 
 def test_outputs_and_labels_are_what_add_takes_in_that_order() -> None:
-    metrics = fm.MetricCollection({"auc": fm.ExactAUC(), "samples": fm.Count()}, prefix="held out ")
+    metrics = fm.MetricCollection({"auc": fm.ExactAUC(), "samples": fm.Count()}, prefix="held out ", postfix="!")
     assert evaluated(ModelMetric(metrics), callbacks=GlobalValues()) == {
-        "held out auc": 5 / 6,
-        "held out samples": 5,
+        "held out auc!": 5 / 6,
+        "held out samples!": 5,
     }
 
 
@@ -65,10 +66,12 @@ def test_the_logs_have_running_values_except_for_metrics_that_keep_every_sample_
 
 @pytest.mark.parametrize("verbose", [1, 2])
 def test_named_tuples_are_printed_and_what_is_in_them_can_be_watched(verbose: int) -> None:
-    window, heard = fm.Windowed(fm.MeanAbsoluteError(), last=1, name="error"), Steps()
-    values = evaluated(ModelMetric(window), callbacks=[GlobalValues(), heard], verbose=verbose)
+    window, heard, told = fm.Windowed(fm.MeanAbsoluteError(), last=1, name="error"), Steps(), []
+    callback = GlobalValues(report=lambda _, values: told.append(values["error"]))
+    values = evaluated(ModelMetric(window), callbacks=[callback, heard], verbose=verbose)
     assert values["error"]["window"] == pytest.approx(0.3) and heard.last["error/window"] == values["error"]["window"]
-    assert heard.last["fleetmetrics"]["error"].lifetime == values["error"]["lifetime"]
+    assert heard.last["fleetmetrics"]["error"].lifetime == values["error"]["lifetime"] == told[0].lifetime
+    assert [set(logs["error"]) for logs in heard.seen] == [{"lifetime", "window"}] * 3
 
 
 def test_an_undefined_running_value_does_not_warn() -> None:
@@ -113,6 +116,48 @@ def test_an_object_that_is_not_a_metric_or_drops_padding_itself_is_refused() -> 
         ModelMetric(Records(sampler=sampler))
 
 
+def test_switches_that_are_neither_true_nor_false_are_refused() -> None:
+    for name in ("training", "running"):
+        with pytest.raises(fm.InvalidInputError, match=f"{name} must be"):
+            ModelMetric(fm.Count(), **{name: "no"})
+
+
+def test_what_is_wrong_with_a_running_value_is_left_to_the_value_of_all_workers(
+    monkeypatch: pytest.MonkeyPatch, recwarn: pytest.WarningsRecorder
+) -> None:
+    metric = ModelMetric(fm.Count(name="n"))
+    assert [math.isnan(value) for value in metric.accumulate()] == [True], "outside a pass there is none"
+    turns: list[int] = []
+
+    def compute_local() -> int:
+        turns.append(len(turns))
+        if turns[-1] == 1:
+            raise fm.InvalidInputError("not yet")
+        warn("too few", fm.errors.BucketWarning)
+        return 7
+
+    steps = Steps()
+    monkeypatch.setattr(metric.metric, "compute_local", compute_local)
+    assert evaluated(metric, callbacks=[GlobalValues(), steps]) == {"n": 5}
+    assert [str(logs["n"]) for logs in steps.seen] == ["7", "nan", "7"]
+    assert not [each for each in recwarn if each.category is fm.errors.BucketWarning]
+
+
+def test_a_reset_outside_a_pass_forgets_the_samples() -> None:
+    metric = ModelMetric(fm.Count())
+    metric.metric.add(SCORES)
+    metric.reset()
+    assert metric.metric.compute() == 0
+
+
+def test_a_tuple_without_names_is_logged_by_its_places() -> None:
+    class Pair(Records):
+        def compute_metric(self, results: Any) -> Any:
+            return len(results[0]), 2
+
+    assert evaluated(ModelMetric(Pair()), callbacks=GlobalValues()) == {"Pair": {0: 5, 1: 2}}
+
+
 def test_without_the_callback_there_is_no_value_of_one_worker() -> None:
     with pytest.raises(fm.InvalidInputError, match=r"callbacks=\[fleetmetrics\.integrations\.hapi\.GlobalValues"):
         evaluated(ModelMetric(fm.Count(name="n")), callbacks=None)
@@ -133,6 +178,8 @@ def test_predictions_that_are_not_the_loaders_are_refused() -> None:
     loader = paddle.io.DataLoader(range(5), batch_sampler=paddle.io.DistributedBatchSampler(range(5), 2))
     with pytest.raises(fm.InvalidInputError, match="outputs have 4 rows, and each of 1 workers is dealt 5"):
         own_predictions([np.zeros(4)], loader)
+    with pytest.raises(fm.InvalidInputError, match="outputs have 4, 5 rows"):
+        own_predictions([np.zeros(5), np.zeros(4)], loader)
     with pytest.raises(fm.InvalidInputError, match="not dealt to 1 workers"):
         own_predictions([np.zeros(5)], [1, 2])
 
@@ -173,3 +220,35 @@ def test_of_the_predictions_of_all_workers_each_finds_its_own_also_where_the_las
     assert sorted(scored) == list(range(size))
     with pytest.raises(fm.InvalidInputError, match=f"outputs have .* rows, and each of {workers} workers is dealt"):
         own_predictions([np.zeros(len(own[0]) * batch * workers + 1)], loader(0))
+
+
+def test_a_group_finds_its_own_among_the_predictions_of_all_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two of three workers share nine samples, the other has five for itself."""
+    monkeypatch.setenv("PADDLE_TRAINERS_NUM", "3")
+
+    def loader(rank: int) -> Any:
+        size, workers, place = (5, 1, 0) if rank == 1 else (9, 2, rank // 2)
+        sampler = paddle.io.DistributedBatchSampler(range(size), 2, workers, place)
+        return paddle.io.DataLoader(range(size), batch_sampler=sampler)
+
+    own = [[np.array(step) / 8 for step in loader(rank).batch_sampler] for rank in range(3)]
+    steps = [np.concatenate(step) for step in zip(*own)]
+    scored = []
+    for rank in range(3):
+        monkeypatch.setenv("PADDLE_TRAINER_ID", str(rank))
+        for given in (steps, own[rank]):
+            (values,), samples = own_predictions([given], loader(rank), group=[1] if rank == 1 else [0, 2])
+            assert (values * 8).tolist() == samples.tolist()
+        scored.append(samples.tolist())
+    assert sorted(scored[0] + scored[2]) == list(range(9)) and scored[1] == list(range(5))
+
+
+def test_of_a_sampler_of_ones_own_nobody_knows_the_order_of_all_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Own(paddle.io.DistributedBatchSampler):
+        def __iter__(self) -> Any:
+            return super().__iter__()
+
+    monkeypatch.setenv("PADDLE_TRAINERS_NUM", "3")
+    loader = paddle.io.DataLoader(range(6), batch_sampler=Own(range(6), 2, 3, 0))
+    with pytest.raises(fm.InvalidInputError, match="outputs have 6 rows, and each of 3 workers is dealt 2"):
+        own_predictions([np.zeros(6)], loader)

@@ -38,7 +38,7 @@ class StaticPIRGraphAdapter(DynamicGraphAdapter):
 class Model:
     """paddle.Model as one of its workers, whose samples are the powers of two of their indices."""
 
-    def __init__(self, adapter: Callable[[], Any], *metrics: ModelMetric, steps: int | None = None) -> None:
+    def __init__(self, adapter: Callable[[], Any], *metrics: Any, steps: int | None = None) -> None:
         self._adapter, self._metrics, self.steps, self.stop_training = adapter(), list(metrics), steps, True
         self.change: Callable[[np.ndarray], list[np.ndarray]] = lambda rows: [rows]
 
@@ -75,6 +75,7 @@ def total(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[float]]:
 
     def found(size: int, batch: int, workers: int, *modes: str, **given: Any) -> list[float]:
         adapter, steps = given.pop("adapter", DynamicGraphAdapter), given.pop("steps", None)
+        beside = given.pop("beside", ())
         sums = np.zeros(len(modes))
         for rank in range(workers):
             monkeypatch.setenv("PADDLE_TRAINERS_NUM", str(workers))
@@ -82,7 +83,7 @@ def total(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[float]]:
             channel = fm.LocalCommunicator()
             channel.rank, channel.world_size = rank, workers
             with fm.set_communicator(channel):
-                model, callback = Model(adapter, ModelMetric(fm.Sum(name="bits")), steps=steps), GlobalValues()
+                model, callback = Model(adapter, ModelMetric(fm.Sum(name="bits")), *beside, steps=steps), GlobalValues()
                 callback.set_model(model)
                 callback.on_train_begin()
                 assert model.stop_training is False
@@ -125,6 +126,27 @@ def test_a_pass_that_ends_early_counts_what_was_dealt_by_then(total: Any, size: 
     shuffled = [loader_of(size, batch, workers, rank, shuffle=True).batch_sampler for rank in range(workers)]
     dealt = {index for sampler in shuffled for index in next(iter(sampler))}
     assert total(size, batch, workers, "train", steps=1, shuffle=True) == [sum(2.0**index for index in dealt)]
+
+
+class Theirs(paddle.metric.Metric):
+    """A metric of Paddle's kind, for which Paddle cuts off the padding of an evaluation."""
+
+    def name(self) -> list[str]:
+        return ["theirs"]
+
+    def update(self, *arrays: np.ndarray) -> None: ...
+
+    def reset(self) -> None: ...
+
+    def accumulate(self) -> float:
+        return 0.0
+
+
+@in_deals
+def test_beside_metrics_of_paddle_each_sample_counts_once(total: Any, size: int, batch: int, workers: int) -> None:
+    assert total(size, batch, workers, "eval", "eval", beside=[Theirs()]) == [2.0**size - 1] * 2
+    assert total(size, batch, workers, "train", beside=[Theirs()], shuffle=True) == [2.0**size - 1]
+    assert total(12, 2, 3, "eval", beside=[Theirs()], shuffle=True) == [2.0**12 - 1], "there is no padding to cut off"
 
 
 def test_a_sampler_that_drops_the_rest_has_no_padding_to_leave_out(total: Any) -> None:
@@ -213,3 +235,72 @@ def test_a_sampler_of_another_rank_is_refused(monkeypatch: pytest.MonkeyPatch) -
         callback.set_model(model)
         with pytest.raises(fm.InvalidInputError, match="deals to rank 2 of 3, and this worker is rank 1 of 3"):
             model._run_one_epoch(loader_of(7, 2, 3, 2), None, "eval")
+
+
+@pytest.fixture
+def second_of_three(monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.setenv("PADDLE_TRAINERS_NUM", "3")
+    monkeypatch.setenv("PADDLE_TRAINER_ID", "1")
+    with fm.set_communicator(alone(1, 3)):
+        yield
+
+
+def test_a_worker_with_an_error_goes_on_and_tells_the_first_one_at_the_end(second_of_three: Any) -> None:
+    asked: list[int] = []
+
+    def feed(rows: np.ndarray) -> Any:
+        asked.append(len(rows))
+        raise (ValueError("the first"), KeyError("a later one"))[len(asked) > 1]
+
+    model = Model(DynamicGraphAdapter, ModelMetric(fm.Sum(), feed=feed))
+    steps: list[int] = []
+    model.change = lambda rows: [steps.append(len(rows)) or rows]  # type: ignore[func-returns-value]
+    GlobalValues().set_model(model)
+    with pytest.raises(Exception, match="the first"):
+        model._run_one_epoch(loader_of(12, 2, 3, 1), None, "train")
+    assert steps == [2, 2] and asked == [2], "the others wait for no batch of it"
+
+
+def test_feed_gets_no_batch_without_rows_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PADDLE_TRAINERS_NUM", "3")
+    monkeypatch.setenv("PADDLE_TRAINER_ID", "2")
+    asked: list[int] = []
+    metric = ModelMetric(fm.Sum(name="bits"), feed=lambda rows: asked.append(len(rows)) or {"value": rows})
+    model = Model(DynamicGraphAdapter, metric)
+    GlobalValues().set_model(model)
+    with fm.set_communicator(alone(2, 3)):
+        assert model._run_one_epoch(loader_of(2, 4, 3, 2), None, "eval")["bits"] == 0
+    assert asked == []
+
+
+def test_training_that_is_left_out_needs_no_dealt_data_and_shows_no_values(second_of_three: Any) -> None:
+    asked: list[Any] = []
+    metric = ModelMetric(fm.Sum(), feed=asked.append, training=False)  # type: ignore[arg-type]
+    model = Model(DynamicGraphAdapter, metric)
+    model.change = lambda rows: [np.array([*asked, str(metric.accumulate())])]
+    GlobalValues().set_model(model)
+    plain = paddle.io.DataLoader(range(4), batch_sampler=Backwards(range(4), 2, 1, 0))
+    assert model._run_one_epoch(plain, None, "train") == {"fleetmetrics": {}}
+    assert asked == [] and str(metric.accumulate()) == "[nan]"
+
+
+def test_passes_without_values_are_left_to_paddle(second_of_three: Any) -> None:
+    plain = paddle.io.DataLoader(range(4), batch_size=2)
+    for mode, model in {
+        "predict": Model(DynamicGraphAdapter, ModelMetric(fm.Sum()), steps=0),
+        "eval": Model(DynamicGraphAdapter, Theirs(), steps=0),
+    }.items():
+        GlobalValues().set_model(model)
+        model._adapter._merge_count["eval_total"] = 0
+        plain.batch_sampler.local_rank = 0
+        assert model._run_one_epoch(plain, None, mode) == {}
+
+
+def test_a_channel_of_one_worker_in_a_job_of_three_has_the_rows_of_this_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PADDLE_TRAINERS_NUM", "3")
+    monkeypatch.setenv("PADDLE_TRAINER_ID", "1")
+    model = Model(DynamicGraphAdapter, ModelMetric(fm.Sum(name="bits")))
+    GlobalValues().set_model(model)
+    with fm.set_communicator(fm.LocalCommunicator()):
+        logs = model._run_one_epoch(loader_of(6, 2, 3, 1), None, "eval")
+    assert logs["bits"] == sum(2.0**index for step in loader_of(6, 2, 3, 1).batch_sampler for index in step)
