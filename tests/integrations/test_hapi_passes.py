@@ -273,15 +273,22 @@ def test_feed_gets_no_batch_without_rows_of_its_own(monkeypatch: pytest.MonkeyPa
     assert asked == []
 
 
-def test_training_that_is_left_out_needs_no_dealt_data_and_shows_no_values(second_of_three: Any) -> None:
+@pytest.mark.parametrize("workers", [1, 3])
+def test_training_that_is_left_out_needs_no_dealt_data_and_shows_no_values(
+    workers: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PADDLE_TRAINERS_NUM", str(workers))
+    monkeypatch.setenv("PADDLE_TRAINER_ID", "0")
     asked: list[Any] = []
+    shown: list[str] = []
     metric = ModelMetric(fm.Sum(), feed=asked.append, training=False)  # type: ignore[arg-type]
     model = Model(DynamicGraphAdapter, metric)
-    model.change = lambda rows: [np.array([*asked, str(metric.accumulate())])]
+    model.change = lambda rows: [shown.append(str(metric.accumulate())) or rows]  # type: ignore[func-returns-value]
     GlobalValues().set_model(model)
     plain = paddle.io.DataLoader(range(4), batch_sampler=Backwards(range(4), 2, 1, 0))
-    assert model._run_one_epoch(plain, None, "train") == {"fleetmetrics": {}}
-    assert asked == [] and str(metric.accumulate()) == "[nan]"
+    with fm.set_communicator(alone(0, workers)):
+        assert model._run_one_epoch(plain, None, "train") == {"fleetmetrics": {}}
+    assert asked == [] and shown == ["[nan]"] * 2
 
 
 def test_passes_without_values_are_left_to_paddle(second_of_three: Any) -> None:
