@@ -126,7 +126,7 @@ def test_what_is_wrong_with_a_running_value_is_left_to_the_value_of_all_workers(
     monkeypatch: pytest.MonkeyPatch, recwarn: pytest.WarningsRecorder
 ) -> None:
     metric = ModelMetric(fm.Count(name="n"))
-    assert [math.isnan(value) for value in metric.accumulate()] == [True], "outside a pass there is none"
+    assert [math.isnan(value) for value in metric.accumulate()] == [True], "there is no value outside a pass"
     turns: list[int] = []
 
     def compute_local() -> int:
