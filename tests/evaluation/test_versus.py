@@ -11,7 +11,7 @@ import pytest
 import fleetmetrics as fm
 from fleetmetrics.cli import main
 from fleetmetrics.evaluation import compare
-from fleetmetrics.evaluation.versus import Halves, Part, Weighing, Whole, versus
+from fleetmetrics.evaluation.versus import Halves, Part, Weighing, Whole, compared_metric, versus
 from fleetmetrics.formulas.intervals import LEAST, Spread
 
 pytestmark = [
@@ -461,3 +461,9 @@ def test_slices_that_only_have_more_rows_change_the_mix_and_nothing_within(metri
     slices = of(fm.evaluate(new, baseline=OLD, metrics=metric, draws=20, **ASKED))
     mix = max(abs(each.mix) for each in slices.values())
     assert mix > 0 and all(abs(each.within) < 1e-9 * mix for each in slices.values())
+
+
+def test_users_of_a_grouped_metric_stay_together_whatever_the_rows_are_joined_on():
+    for metric, ids in (fm.GAUC(), "user"), (fm.NDCG(by="query"), "query"), (fm.LogLoss(), "request"):
+        found = compared_metric(metric, "request")
+        assert found is not None and found.ids == ids

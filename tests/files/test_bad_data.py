@@ -225,6 +225,15 @@ def test_the_first_bad_row_of_the_file_is_named_even_if_the_reader_is_ahead(tmp_
     assert (read.rows, read.skipped) == (30, 2)
 
 
+def test_a_bad_row_is_refused_where_only_bad_files_may_be_skipped(tmp_path):
+    (tmp_path / "a.csv").write_text("p,y\n0.9,1\n0.2,0\n")
+    (tmp_path / "b.csv").write_text("p,y\n7,1\n0.2,0\n")
+    with pytest.raises(fm.DataError, match=r"b\.csv: row 0, column 'p': 7\.0"):
+        files.evaluate(tmp_path, fm.AUC, COLUMNS, skip_bad_files=True)
+    metrics, read = files.evaluate(tmp_path, fm.AUC, COLUMNS, skip_bad_files=True, skip_bad_rows=True)
+    assert metrics.compute() == 1.0 and (read.rows, read.skipped, read.bad_files) == (4, 1, ())
+
+
 @pytest.mark.parametrize(
     "text, words",
     [

@@ -70,3 +70,35 @@ def test_a_score_at_fault_is_shown_as_its_row_has_it_in_a_pass_over_some_users(t
 
     with pytest.raises(DataError, match=r"row 5, column 'p': 637.0, by scale=0.01 6.37"):
         files.evaluate(tmp_path, make, columns, reading=reading, complete_by="user", processes=2, memory=1 << 31)
+
+
+def test_files_that_begin_and_end_alike_are_told_apart_by_their_size(tmp_path):
+    digests = []
+    for pairs in 20_000, 20_001:  # 12 bytes each; the hash reads 64 KiB from both ends
+        path = tmp_path / f"{pairs}.csv"
+        path.write_text("p,y\n" + "0.5,1\n0.5,0\n" * pairs)
+        (source,) = files.evaluate_file(path, fm.AUC, COLUMNS).read.sources
+        digests.append(source.digest)
+    assert digests[0] != digests[1]
+
+
+def test_an_error_of_the_metric_that_no_row_causes_names_the_file(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("p,q,y\n0.9,0.1,1\n")
+    columns = {"prediction": ["p", "q"], "label": "y"}
+    for skip in (False, True):
+        with pytest.raises(DataError, match=r"a\.csv: .* prediction has shape \[n, 2\]; .* it must be \[n, 3\] scores"):
+            files.evaluate(path, lambda: fm.Accuracy(task="multiclass", num_classes=3), columns, skip_bad_rows=skip)
+
+
+def test_tables_are_no_files_of_what_was_read():
+    table = pa.table({"p": [0.5, 0.6], "y": [0, 1]})
+    metrics, read = of_tables([table, table], fm.AUC(), COLUMNS, False, "frame")
+    assert metrics.compute() == 1.0 and (read.files, read.rows) == ((), 4)
+
+
+def test_json_lines_with_zero_bytes_are_refused_as_no_known_format(tmp_path):
+    path = tmp_path / "a.jsonl"
+    path.write_bytes('{"p": 0.5, "y": 1}\n'.encode("utf-16-le") * 30)
+    with pytest.raises(DataError, match="if it is UTF-16 without a byte order mark, write UTF-8"):
+        files.evaluate(path, fm.AUC, COLUMNS)

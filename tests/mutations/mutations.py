@@ -3902,4 +3902,33 @@ MUTATIONS = [
         "if False:",
         "tests/cli/test_statuses.py",
     ),
+    # -- one file ------------------------------------------------------------------------------------------
+    Mutation(
+        "a bad row counts as a bad file, and may be skipped as one",
+        "files/one_file.py::evaluate_file",
+        "told.of_row = isinstance(error, DataError) and error.of_row",
+        "told.of_row = False",
+        "tests/files/test_bad_data.py -k bad_row_is",
+    ),
+    Mutation(
+        "files that begin and end alike are one file, whatever their size",
+        "files/one_file.py::_identity",
+        "hashlib.blake2b(str(size).encode(), ",
+        'hashlib.blake2b(b"", ',
+        "tests/files/test_one_file.py -k size",
+    ),
+    Mutation(
+        "an error of the metric that no row causes is taken for one of a row",
+        "files/one_file.py::_Evaluation.add",
+        "if error.broken is None:",
+        "if False:",
+        "tests/files/test_one_file.py -k no_row_causes",
+    ),
+    Mutation(
+        "JSON Lines in UTF-16 are read as JSON Lines",
+        "files/formats.py::_format",
+        'found.name in ("csv", "jsonl") and',
+        'found.name == "csv" and',
+        "tests/files/test_one_file.py -k zero_bytes",
+    ),
 ]
