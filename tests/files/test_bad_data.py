@@ -234,6 +234,13 @@ def test_a_bad_row_is_refused_where_only_bad_files_may_be_skipped(tmp_path):
     assert metrics.compute() == 1.0 and (read.rows, read.skipped, read.bad_files) == (4, 1, ())
 
 
+def test_where_no_file_is_left_skipping_bad_files_is_an_error(tmp_path):
+    for name in ("a.csv", "b.csv"):
+        (tmp_path / name).write_text("p,z\n0.9,1\n")
+    with pytest.raises(fm.DataError, match=r"a\.csv: no column 'y'"):
+        files.evaluate(tmp_path, fm.AUC, COLUMNS, skip_bad_files=True)
+
+
 @pytest.mark.parametrize(
     "text, words",
     [

@@ -79,3 +79,33 @@ def test_where_nothing_can_be_read_the_reason_is_named_and_an_empty_folder_besid
 def test_a_file_where_a_pattern_has_a_folder_is_no_match_and_no_error(tmp_path):
     made(tmp_path, "top.csv", "day1/a.csv")
     assert files.find(f"{tmp_path}/*/a.csv") == [f"{tmp_path}/day1/a.csv"]
+
+
+def test_a_folder_counts_once_though_links_lead_around_in_a_circle(tmp_path):
+    made(tmp_path, "data/a.csv", "data/below/b.csv")
+    (tmp_path / "data" / "below" / "up").symlink_to(tmp_path / "data")
+    (tmp_path / "data" / "again").symlink_to(tmp_path / "data" / "below")
+    assert [os.path.relpath(each, tmp_path) for each in files.find(tmp_path)] == ["data/a.csv", "data/below/b.csv"]
+
+
+def test_an_entry_that_two_patterns_match_is_named_once(tmp_path):
+    made(tmp_path, "a.csv")
+    for name in ("xb", "b"):
+        (tmp_path / name).symlink_to(tmp_path / "nowhere")
+    _, bad = look([f"{tmp_path}/*.csv", f"{tmp_path}/*b", f"{tmp_path}/b*"])
+    assert bad == [f"{tmp_path}/b: a broken link", f"{tmp_path}/xb: a broken link"]
+
+
+def test_a_folder_of_any_depth_that_cannot_be_listed_is_named_also_before_a_fixed_name(tmp_path, monkeypatch):
+    made(tmp_path, "1/a.csv", "2/below/a.csv")
+    scandir = os.scandir
+
+    def closed(path="."):
+        if os.fspath(path).rstrip("/").endswith("/2"):
+            raise PermissionError(13, "Permission denied")
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", closed)
+    paths, bad = look(f"{tmp_path}/**/a.csv")
+    assert paths == [f"{tmp_path}/1/a.csv"]
+    assert bad == [f"{tmp_path}/2: this folder cannot be listed: Permission denied"]
