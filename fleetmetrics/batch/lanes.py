@@ -99,6 +99,10 @@ class Groups(Whole):
         """The largest (``"max"``) or smallest kept value (None: all) by lane."""
         return self.xp.extreme_by(self.index, values, keep, self.size, reduction)
 
+    def of(self, places: Any) -> Groups:
+        """The lanes of some of the samples; in NumPy."""
+        return Groups(self.xp, self.index[places], self.size)
+
     def repeated(self, times: int) -> Groups:
         """The lanes of samples that are each repeated ``times`` times in a row."""
         return Groups(self.xp, self.xp.repeat(self.index, times), self.size)

@@ -8,7 +8,7 @@ from typing import Any, Callable
 
 import numpy as np
 
-from fleetmetrics.batch.lanes import Whole
+from fleetmetrics.batch.lanes import Groups, Whole
 from fleetmetrics.xp import Scattered
 
 __all__ = ["Sums", "per_sample", "statistic"]
@@ -115,6 +115,8 @@ class Sums:
             values = xp.zero_unless(self.keep, values)
         if self.lanes is None:
             return xp.sum(values)
+        if xp.FILTERS and type(self.lanes) is Groups and xp.kind(values) == "b":
+            return self.lanes.of(np.flatnonzero(values)).sum(None)
         return self.lanes.sum(xp.cast(values, "float64" if xp.kind(values) == "f" else "int64"))
 
     def sum_of_squares(self, values: Any) -> Any:
