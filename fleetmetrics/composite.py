@@ -107,7 +107,7 @@ def label_taken(by: Iterable[Accumulator]) -> bool | None:
 
 def _identical(one: Any, other: Any) -> bool:
     """Whether two increments hold the same array objects."""
-    if type(one) is type(other) and isinstance(one, (tuple, dict)) and len(one) == len(other):
+    if one is not other and type(one) is type(other) and isinstance(one, (tuple, dict)) and len(one) == len(other):
         if isinstance(one, dict):
             return one.keys() == other.keys() and all(_identical(one[key], other[key]) for key in one)
         return all(map(_identical, one, other))

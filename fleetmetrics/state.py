@@ -340,7 +340,7 @@ class InPlace(State):
         value, self.rest, before = mark
         for array, place, entries in reversed(before):
             if isinstance(entries, _Added):
-                np.subtract.at(array, place, entries.amount)
+                np.subtract.at(array.reshape(-1), _flat(array.shape, place), entries.amount)
             elif is_paddle(array):
                 namespace(array).replaced(array, place, entries, None)
             else:
@@ -381,7 +381,7 @@ class InPlace(State):
         added = entries.dtype.type(1) if amount is None else amount  # a number of another dtype takes ten times as long
         before = self._before()
         if before is not None:
-            before.append((entries, flat, _Added(added)))
+            before.append((array, increment.indices, _Added(added)))  # which are kept anyway; flat is an array more
         np.add.at(entries, flat, added)
         return array
 

@@ -429,7 +429,8 @@ class Rows(InPlace):
         if self.reduction != "sum" or self.rest is not None or any(other.rest is not None for other in others):
             return None
         most = sum(int(each.max(initial=0)) for each in arrays)
-        if any(each.dtype.kind != "i" or int(each.min(initial=0)) < 0 for each in arrays) or most >= 2**31:
+        counts = all(each.dtype == np.int32 or (each.dtype.kind == "i" and each.min(initial=0) >= 0) for each in arrays)
+        if not counts or most >= 2**31:
             return None
         found = self.table.extended([other.table for other in others])
         if found is None:

@@ -649,3 +649,16 @@ def test_counts_of_one_worker_and_weights_of_another_go_together() -> None:
         return metric.compute(communicator=channel)
 
     assert together([work] * 2) == [{0: 1.0, 1: 1.75}] * 2
+
+
+@pytest.mark.numpy_only
+@pytest.mark.parametrize("keys", [None, [0, 1, 2]])
+def test_clicks_of_slices_are_exact_whichever_batches_have_none_or_weights(keys: Any) -> None:
+    slot, zeros = RNG.integers(0, 3, N), np.zeros(N, np.int64)
+    metric = fm.Sliced(fm.Calibration(), keys=keys, name="mine")
+    for label, weight in ((zeros, None), (Y, None), (zeros[:1], None), (Y, np.full(N, 0.5))):
+        size = len(label)
+        metric.add(np.full(size, 0.25), label, weight, slot=slot[:size])
+    clicks = 1.5 * np.bincount(slot, Y)
+    rows = 2.5 * np.bincount(slot) + np.bincount(slot[:1], minlength=3)
+    assert metric.compute() == dict(enumerate((0.25 * rows / clicks).tolist()))
