@@ -400,11 +400,16 @@ class Rows(InPlace):
         value, rows = self.value, plan.evicted
         rows = rows[rows < len(value)] if value is not None else rows[:0]
         if len(rows):
+            total = combine(self.reduction, [self._wide(value[row, ...]) for row in (0, *rows)])
+            if value.dtype == np.int32:
+                self._most = max(self._most, int(total.max(initial=0)))
+                if self._most >= 2**31:
+                    self.value = value = self._wide(value)
             self.remember(value, np.append(rows, 0))
             if self.rest is not None:  # the previous sum of these rows is rounded, as by any add
                 self.rest = self.rest.copy()
                 self.rest[:, rows[rows < self.rest.shape[1]]] = 0
-            value[0] = combine(self.reduction, [self._wide(value[row, ...]) for row in (0, *rows)])
+            value[0] = total
             value[rows] = identity(self.reduction, self._wide(value[:0]).dtype)
 
     def read(self, scope: Any = None) -> np.ndarray:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import pickle
 from typing import Any
 
 import numpy as np
@@ -662,3 +663,22 @@ def test_clicks_of_slices_are_exact_whichever_batches_have_none_or_weights(keys:
     clicks = 1.5 * np.bincount(slot, Y)
     rows = 2.5 * np.bincount(slot) + np.bincount(slot[:1], minlength=3)
     assert metric.compute() == dict(enumerate((0.25 * rows / clicks).tolist()))
+
+
+@pytest.mark.numpy_only
+def test_evicted_slices_of_billions_of_samples_add_up_after_a_pickle() -> None:
+    def made() -> fm.Sliced[Any]:
+        return fm.Sliced(fm.Count(), max_keys=2, name="mine")
+
+    metric, billions = made(), 1_500_000_000
+    metric.add(np.zeros(3), slot=np.array([5, 6, 7]))
+    state = metric.state_dict()
+    counted = {name: np.full(3, billions) for name in state if name.endswith((".samples", ".total"))}
+    assert len(counted) == 2
+    metric = made()
+    metric.set_state_dict({**state, **counted})
+    metric = pickle.loads(pickle.dumps(metric))  # which packs them into 32 bits
+    metric.add(np.zeros(2), slot=np.array([1, 2]))
+    metric.add(np.zeros(1), slot=np.array([8]))
+    with pytest.warns(UserWarning, match="max_keys"):
+        assert metric.compute() == {1: 1, 2: 1, "other": 3 * billions + 1}
