@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import difflib
-import functools
 from pathlib import PurePath
 from typing import Any, Callable, Collection, Mapping, Sequence
 from urllib.parse import unquote
@@ -20,7 +19,6 @@ from fleetmetrics.vocabulary import argument as called
 __all__ = ["Columns", "arguments_of", "array_of", "arrow", "decoded", "is_list", "nulls_of", "table_of", "unnested"]
 
 
-@functools.lru_cache(maxsize=None)  # each file asks dozens of times
 def arrow(module: str = "") -> Any:
     """A module of pyarrow, imported when something must be read; MissingLibraryError if it cannot be."""
     return library(f"pyarrow.{module}" if module else "pyarrow", "files")
