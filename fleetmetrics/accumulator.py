@@ -510,7 +510,7 @@ class Accumulator(Partial, Generic[Value]):
     def _check_pass(self, channel: Communicator, whole: bool) -> str:
         """The note on pass and data, on which all workers must agree; `InvalidInputError` if its pass is wrong."""
         for part in self._added_through():
-            if part.sampler is not None:
+            if part._pass.sampler is not None:
                 raise InvalidInputError(
                     f"{self._called(part)}: it has a sampler, which is ignored where {self.name} adds to it; set "
                     f"that of {self.name} instead"
@@ -532,7 +532,8 @@ class Accumulator(Partial, Generic[Value]):
         if not self.validate:
             return
         for state, value in values.items():
-            state.raise_if_overflown(value)
+            if value.dtype.kind == "f":
+                state.raise_if_overflown(value)
         for check in self.checks():
             if values[check.invalid]:
                 owner = self._called() if check is self._check else check.owner

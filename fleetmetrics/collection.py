@@ -196,6 +196,9 @@ class MetricCollection(Composite[Dict[str, Any]]):
     def _record_metrics(self) -> Iterable[Folding]:
         return self._once("record metrics", super()._record_metrics)
 
+    def _added_through(self) -> Iterable[Accumulator]:
+        return self._once("added through", super()._added_through)
+
     def _states(self) -> list[State]:
         return self._once("states", super()._states)
 

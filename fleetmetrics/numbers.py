@@ -8,6 +8,7 @@ array([1., 3.])
 from __future__ import annotations
 
 import math
+import operator
 from typing import Any, Sequence
 
 import numpy as np
@@ -24,6 +25,7 @@ __all__ = [
     "combine",
     "combine_alike",
     "combine_exactly",
+    "combine_few",
     "distinct_of",
     "held_of",
     "identity",
@@ -38,7 +40,7 @@ REDUCTIONS = ("sum", "max", "min", *WIDTHS)
 REST = ":rest"
 #: The subject of errors about one worker's sums.
 OF_BATCHES = "the batches of this worker"
-_INT64 = np.iinfo(np.int64)
+_LEAST, _MOST = -(2**63), 2**63 - 1
 _WIDE = frozenset([np.dtype(np.int64), np.dtype(np.float64)])
 #: Up to this number of elements, Python is faster than NumPy.
 _VERY_FEW = 4
@@ -60,7 +62,7 @@ def identity(reduction: str, dtype: Any) -> Any:
     except Exception:  # which depends on the object
         raise InvalidInputError(f"dtype must be int64 or float64, not {dtype!r:.60}") from None
     if kind == np.int64:
-        return np.int64({"max": _INT64.min, "min": _INT64.max}.get(reduction, 0))
+        return np.int64({"max": _LEAST, "min": _MOST}.get(reduction, 0))
     if kind == np.float64:
         return np.float64({"max": -np.inf, "min": np.inf}.get(reduction, 0.0))
     raise InvalidInputError(f"dtype is {kind}; a state is int64 or float64. Convert the array first.")
@@ -84,7 +86,7 @@ def widen(value: Any, argument: str) -> np.ndarray:
         array = np.asarray(value)
     except Exception as error:  # ragged lists, and whatever an object's __array__ raises
         raise InvalidInputError(f"{argument} has no rectangular array form: {error}") from None
-    if array.dtype.kind == "u" and array.size and int(array.max()) > _INT64.max:
+    if array.dtype.kind == "u" and array.size and int(array.max()) > _MOST:
         raise IntegerOverflowError(f"{argument} holds {array.max()}; the largest integer allowed is 2**63 - 1")
     if array.dtype.kind in "biu":
         return array.astype(np.int64, copy=False)
@@ -120,7 +122,7 @@ def combine_alike(reduction: str, same: Sequence[np.ndarray], over: str = "") ->
     if same[0].dtype == np.int64:
         return sum_integers(same, over) if reduction == "sum" else _extreme(reduction, same)
     if reduction != "sum" and same[0].size <= _VERY_FEW:
-        return _extremes_of_few(reduction, same)
+        return np.array(_extremes([array.ravel().tolist() for array in same], reduction)).reshape(same[0].shape)
     if reduction == "sum":
         result = sum_floats(same)
     else:
@@ -129,6 +131,20 @@ def combine_alike(reduction: str, same: Sequence[np.ndarray], over: str = "") ->
     # The bits of a nan that IEEE leaves open would otherwise tell the order of the ranks.
     np.copyto(result, np.nan, where=np.isnan(result))
     return result
+
+
+def combine_few(reduction: str, columns: Sequence[list[Any]]) -> list[Any]:
+    """`combine` for a few numbers of each worker, all ints or all floats, as lists of equal length, at least one."""
+    if reduction in ("max", "min"):
+        return _extremes(columns, reduction)
+    if reduction == "sum" and type(columns[0][0]) is int:
+        totals = [*map(sum, zip(*columns))]
+        if min(totals) >= _LEAST and max(totals) <= _MOST:
+            return totals
+    elif reduction == "sum" and len(columns) == 2:
+        return [math.nan if x != x else x for x in map(operator.add, *columns)]  # rounded once; see `combine_alike`
+    found: list[Any] = combine_alike(reduction, [np.array(column) for column in columns]).tolist()
+    return found
 
 
 def combine_exactly(
@@ -249,18 +265,19 @@ def _extreme(reduction: str, arrays: Sequence[np.ndarray]) -> np.ndarray:
     return result
 
 
-def _extremes_of_few(reduction: str, arrays: Sequence[np.ndarray]) -> np.ndarray:
-    """The extremes of few floats, in Python: half of the time."""
+def _extremes(columns: Sequence[list[Any]], reduction: str) -> list[Any]:
+    """The extremes of few numbers of each worker, in Python: half of the time."""
     pick, both = (max, all) if reduction == "max" else (min, any)
     found = []
-    for column in zip(*[array.ravel().tolist() for array in arrays]):
+    for column in zip(*columns):
         value = pick(column)
-        if any([x != x for x in column]):
-            value = math.nan
-        elif not value:
-            value = -0.0 if both([math.copysign(1.0, x) < 0 for x in column]) else 0.0
+        if type(value) is float:
+            if any([x != x for x in column]):
+                value = math.nan
+            elif not value:
+                value = -0.0 if both([math.copysign(1.0, x) < 0 for x in column]) else 0.0
         found.append(value)
-    return np.array(found).reshape(arrays[0].shape)
+    return found
 
 
 def position_dtype(total: int) -> np.dtype:

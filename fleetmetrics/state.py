@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import functools
 import math
 import weakref
@@ -12,7 +11,7 @@ import numpy as np
 from numpy.lib import NumpyVersion
 
 from fleetmetrics.comm.blocks import Block, RowKeys
-from fleetmetrics.errors import IntegerOverflowError, InvalidInputError, StateNotFoundError, StaticProgramError
+from fleetmetrics.errors import IntegerOverflowError, InvalidInputError, StaticProgramError
 from fleetmetrics.moments import merged_floats
 from fleetmetrics.numbers import REST, check_rest, combine_exactly, held_of, identity, sum_of_numbers, widen
 from fleetmetrics.serial import small
@@ -150,7 +149,8 @@ class State:
         if value.dtype.kind != "f":
             return
         if self.reduction in ("max", "min"):  # without samples it is infinite, on the other side
-            finite = bool((value != -identity(self.reduction, "float64")).all())
+            wrong = math.inf if self.reduction == "max" else -math.inf
+            finite = bool((value != wrong).all()) if value.ndim else value.item() != wrong
         elif value.ndim == 0:
             finite = math.isfinite(value)
         elif self.reduction == "sum":
@@ -182,7 +182,7 @@ class State:
         """
         value = self.value
         if self.static is not None:
-            return widen(_from_scope(self.name, scope, "scope"), self.name).reshape(self.shape)
+            return widen(self.static.read(scope), self.name).reshape(self.shape)
         if type(value) is np.ndarray:
             return value
         if type(value) in _NUMBERS or type(value) is list:
@@ -281,10 +281,10 @@ class State:
 
 def blocks_of(states: Sequence[State], scope: Any = None) -> list[Block | RowKeys]:
     """The blocks of the states for the exchange; states on a device come to the host together."""
-    if any(state.static is not None for state in states):
-        from fleetmetrics import static
+    if any([state.static is not None for state in states]):
+        from fleetmetrics.static.scopes import Glance
 
-        scope = static.Glance(scope)
+        scope = Glance(scope)
     held = [state.value for state in states]
     if all(issubclass(kind, tuple) for kind in set(map(type, held)) - _ON_HOST):  # a tuple is of keys
         return [state.block(scope) for state in states]
@@ -491,7 +491,9 @@ def read(value: Any, scope: Any = None, argument: str = "input") -> np.ndarray:
         return widen(value, argument)
     name = name_of(value, argument)
     if name is not None:
-        return widen(_from_scope(name, scope, argument), argument)
+        from fleetmetrics.static.scopes import Glance  # of a package it takes ten times as long
+
+        return widen(Glance(scope).read(name, argument), argument)
     if is_eager_tensor(value):
         value = namespace(value).host(value)
     return widen(value, argument)
@@ -514,40 +516,3 @@ def name_of(value: Any, argument: str = "input") -> str | None:
             f"{argument} is an intermediate value of a PIR program and has no name; pass a persistable state "
             "(fleetmetrics.static.create_state), or fetch it with exe.run and pass the array"
         ) from None
-
-
-def _from_scope(name: str, scope: Any, argument: str) -> np.ndarray:
-    from fleetmetrics.static.claims import check_reading, global_scope  # of a package it takes ten times as long
-
-    scope = global_scope() if scope is None else scope
-    try:
-        variable = scope.find_var(name)
-    except (AttributeError, TypeError, UnicodeError):
-        raise InvalidInputError(
-            f"{argument}: {name!r:.60} is looked up in scope, which must be one of Paddle's or None, not {scope!r:.60}"
-        ) from None
-    check_reading(name, scope)
-    if variable is None:
-        known = _names_in(scope)
-        near = difflib.get_close_matches(name, known, n=5, cutoff=0.4) or known[:5]
-        hint = f"names there: {', '.join(near)}" if near else "no variable of the current program is there"
-        raise StateNotFoundError(
-            f"{argument}: no variable {name!r} in the scope ({hint}). It must be persistable and the startup program "
-            "must have run; pass scope= if it ran under a scope of its own"
-        )
-    tensor = variable.get_tensor()
-    if not tensor._is_initialized():
-        raise StateNotFoundError(
-            f"{argument}: variable {name!r} is in the scope but holds nothing yet; run the startup program first"
-        )
-    return np.asarray(tensor)  # a copy: Paddle hands out no view of a variable
-
-
-def _names_in(scope: Any) -> list[str]:
-    """The scope's names; a 2.6 scope does not list them, so this tries those of the current program."""
-    import paddle
-
-    if hasattr(scope, "local_var_names"):
-        return sorted(scope.local_var_names())
-    names = {variable.name for variable in paddle.static.default_main_program().list_vars()}
-    return sorted(name for name in names if scope.find_var(name) is not None)

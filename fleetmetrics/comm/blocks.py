@@ -1,7 +1,8 @@
 """Arrays on their way through the channel: their description, the check that all workers agree, and their bytes.
 
-States of one reduction and dtype lie side by side, so that a program's many states are reduced at once. Integers are
-sent in the narrowest type that holds them all, because counts are mostly small.
+States of one reduction and dtype lie side by side, so that a program's many states are reduced at once; those of a few
+numbers need only be of one dtype. Integers are sent in the narrowest type that holds them all, because counts are
+mostly small.
 """
 
 from __future__ import annotations
@@ -24,11 +25,15 @@ from fleetmetrics.errors import (
     InvalidInputError,
     RecordError,
 )
-from fleetmetrics.numbers import REDUCTIONS, combine, combine_alike
+from fleetmetrics.numbers import REDUCTIONS, combine, combine_alike, combine_few
 from fleetmetrics.serial import WIDEST, described_array, is_plain, narrowest_of, size_of
 
 _STATE_DTYPES = {np.dtype(name): name for name in ("int64", "float64")}  # NumPy takes 10 us to name a dtype
 _NUMBERS = "biufc"
+#: States of up to this number of elements lie side by side whatever their reduction.
+_FEW = 8
+#: Up to this number of elements, over all workers, Python reduces such states sooner than NumPy.
+_IN_PYTHON = 512
 #: Below this size, finding the narrowest type takes longer than sending the bytes.
 _WORTH_NARROWING = 64
 _TYPES: dict[str, np.dtype[Any]] = {**{str(size): np.dtype(f"i{size}") for size in (1, 2, 4, 8)}, "d": np.dtype("f8")}
@@ -130,6 +135,15 @@ class RowKeys:
         return self.name, _KEYS, "int64", (self.limit,)
 
 
+class Group(NamedTuple):
+    """States that lie side by side."""
+
+    dtype: str
+    size: int  #: how many elements they have
+    members: tuple[int, ...]  #: the states, by their places among all
+    parts: tuple[tuple[str, int, int], ...]  #: reduction, first element, one after the last
+
+
 @dataclass(frozen=True, eq=False)
 class Layout:
     """Where each block lies."""
@@ -141,7 +155,7 @@ class Layout:
     dtypes: tuple[str, ...]
     shapes: tuple[tuple[int, ...], ...]
     places: tuple[tuple[int, int, int], ...]  #: of each block: group, first element there, one after the last
-    groups: tuple[tuple[str, str, int, tuple[int, ...]], ...]  #: reduction, dtype, number of elements, blocks in it
+    groups: tuple[Group, ...]
     kinds: tuple[tuple[int, str], ...]  #: of each group: number of elements, dtype
     by_key: bool  #: whether some blocks may have rows by key
     nbytes: int  #: how many bytes the blocks have
@@ -150,23 +164,34 @@ class Layout:
 @functools.lru_cache(maxsize=256)
 def _make_layout(call: str, blocks: tuple[Entry, ...]) -> Layout:
     places: dict[int, tuple[int, int, int]] = {}
-    groups: list[tuple[str, str, int, tuple[int, ...]]] = []
+    groups: list[Group] = []
     sizes = [int(np.prod(shape, dtype=np.int64)) for *_, shape in blocks]
-    # one large number in a small state must not widen large states
-    kinds = [(how, dtype, size < _WORTH_NARROWING) for (_, how, dtype, _), size in zip(blocks, sizes)]
-    for i in sorted(range(len(blocks)), key=kinds.__getitem__):
-        reduction, dtype, _ = kinds[i]
-        start, before = groups.pop()[2:] if groups and kinds[groups[-1][3][0]] == kinds[i] else (0, ())
-        groups.append((reduction, dtype, start + sizes[i], (*before, i)))
-        places[i] = len(groups) - 1, start, start + sizes[i]
+
+    def kind(i: int) -> tuple[bool, str, bool, str]:
+        _, how, dtype, _ = blocks[i]
+        # one large number in a small state must not widen large states
+        return sizes[i] > _FEW, dtype, sizes[i] < _WORTH_NARROWING, "" if sizes[i] <= _FEW else how
+
+    def reduction(i: int) -> str:
+        return blocks[i][1]
+
+    in_order = sorted(range(len(blocks)), key=lambda i: (kind(i), reduction(i)))
+    for (_, dtype, _, _), alike in itertools.groupby(in_order, kind):
+        end, members, parts = 0, [], []
+        for how, same in itertools.groupby(alike, reduction):
+            start = end
+            for i in same:
+                places[i] = len(groups), end, end + sizes[i]
+                members.append(i)
+                end += sizes[i]
+            parts += [(how, start, end)] if end > start else []
+        groups.append(Group(dtype, end, tuple(members), tuple(parts)))
     text = json.dumps([call, blocks], separators=(",", ":"))
     names, reductions, dtypes, shapes = zip(*blocks) if blocks else ((), (), (), ())
-    in_order = tuple(places[i] for i in range(len(blocks)))
-    sizes_of_groups = tuple((size, dtype) for _, dtype, size, _ in groups)
+    where = tuple(places[i] for i in range(len(blocks)))
+    sizes_of_groups = tuple((group.size, group.dtype) for group in groups)
     by_key, nbytes = _KEYS in reductions, 8 * sum(sizes)
-    return Layout(
-        text, call, names, reductions, dtypes, shapes, in_order, tuple(groups), sizes_of_groups, by_key, nbytes
-    )
+    return Layout(text, call, names, reductions, dtypes, shapes, where, tuple(groups), sizes_of_groups, by_key, nbytes)
 
 
 @functools.lru_cache(maxsize=256)
@@ -227,6 +252,20 @@ def _type_of(name: str, dtype: Any) -> np.dtype[Any]:
     return found
 
 
+def combined_group(group: Group, arrays: Sequence[np.ndarray]) -> np.ndarray:
+    """Combine the workers' arrays of a group."""
+    if len(group.parts) == 1:
+        return combined(group.parts[0][0], arrays)
+    if group.size * len(arrays) > _IN_PYTHON:
+        return np.concatenate(
+            [combined(how, [array[start:end] for array in arrays]) for how, start, end in group.parts]
+        )
+    columns, found = [array.tolist() for array in arrays], []
+    for how, start, end in group.parts:
+        found += combine_few(how, [column[start:end] for column in columns])
+    return np.array(found, group.dtype)
+
+
 def combined(reduction: str, parts: Sequence[np.ndarray]) -> np.ndarray:
     """Combine arrays of the workers, narrow or not, as `numbers.combine` does."""
     sizes = {part.itemsize for part in parts}
@@ -242,7 +281,7 @@ def combined(reduction: str, parts: Sequence[np.ndarray]) -> np.ndarray:
 
 def pack(layout: Layout, arrays: Sequence[np.ndarray]) -> list[Buffer]:
     """Return the bytes of the blocks' arrays."""
-    return _written([[arrays[i] for i in members] for *_, members in layout.groups])
+    return _written([[arrays[i] for i in group.members] for group in layout.groups])
 
 
 def packed(groups: Sequence[np.ndarray]) -> list[Buffer]:
@@ -313,9 +352,7 @@ def _places(kinds: tuple[tuple[int, Any], ...], types: bytes) -> tuple[tuple[tup
 def unpack(layout: Layout, payload: Buffer) -> list[np.ndarray]:
     """Return the arrays of the blocks in the caller's order."""
     found = zip(read_packed(layout.kinds, payload), layout.groups)
-    groups = [
-        group if _STATE_DTYPES.get(group.dtype) == dtype else group.astype(dtype) for group, (_, dtype, *_) in found
-    ]
+    groups = [group if _STATE_DTYPES.get(group.dtype) == dtype else group.astype(dtype) for group, (dtype, *_) in found]
     return [groups[group][start:end].reshape(shape) for (group, start, end), shape in zip(layout.places, layout.shapes)]
 
 
@@ -324,7 +361,7 @@ def reduced(layouts: Sequence[Layout], agreed: Layout, payloads: Sequence[Any]) 
     if layouts.count(agreed) == len(layouts):
         found = _columns(agreed, payloads)
         try:
-            return packed([combined(how, parts) for (how, *_), parts in zip(agreed.groups, found)])
+            return packed([combined_group(group, arrays) for group, arrays in zip(agreed.groups, found)])
         except IntegerOverflowError:
             pass  # the way below says in which state
     each = layouts if len(layouts) > 1 else itertools.repeat(agreed)
@@ -365,20 +402,25 @@ def _side_by_side(agreed: Layout, payloads: Sequence[Buffer]) -> list[list[np.nd
         return None
     table = np.frombuffer(b"".join(payloads), np.uint8).reshape(-1, size)
     return [
-        _folded(how, table[:, start : start + count * dtype.itemsize].view(dtype))
-        for (how, *_), (dtype, count, start) in zip(agreed.groups, places)
+        _folded(group, table[:, start : start + count * dtype.itemsize].view(dtype))
+        for group, (dtype, count, start) in zip(agreed.groups, places)
     ]
 
 
-def _folded(reduction: str, rows: np.ndarray) -> list[np.ndarray]:
-    """A few arrays with the same sum, or extreme, as these rows: one array of integers if no sum may be too large."""
+def _folded(group: Group, rows: np.ndarray) -> list[np.ndarray]:
+    """A few arrays with the same sums and extremes as these rows: one array of integers if no sum may be too large."""
     if rows.dtype.kind == "f" or not rows.size:
         return list(rows)
-    if reduction != "sum":
-        return [rows.max(axis=0) if reduction == "max" else rows.min(axis=0)]
-    if rows.dtype.itemsize == 8 and not -_SUMMED < int(rows.min()) <= int(rows.max()) < _SUMMED:
-        return list(rows)
-    return [rows.sum(axis=0, dtype=np.int32 if rows.dtype.itemsize <= 2 else np.int64)]
+    found = []
+    for how, start, end in group.parts:
+        part = rows[:, start:end]
+        if how != "sum":
+            found.append(part.max(axis=0) if how == "max" else part.min(axis=0))
+        elif rows.dtype.itemsize == 8 and not -_SUMMED < int(part.min()) <= int(part.max()) < _SUMMED:
+            return list(rows)
+        else:
+            found.append(part.sum(axis=0, dtype=np.int32 if rows.dtype.itemsize <= 2 else np.int64))
+    return [np.concatenate(found) if len(found) > 1 else found[0]]
 
 
 def split(data: Buffer, sizes: Sequence[int]) -> list[np.ndarray]:

@@ -190,7 +190,7 @@ def channel_of(
         channel = communicator_for(util) if communicator is None else checked_communicator(communicator)
     except InvalidInputError as error:
         channel, trouble = get_communicator(), trouble or error
-    return channel.among(group), trouble
+    return channel if group is None else channel.among(group), trouble
 
 
 def communicator_for(util: Any = None) -> Communicator:

@@ -11,7 +11,7 @@ from typing import Any, Sequence
 import numpy as np
 
 from fleetmetrics.comm import blocks as wire
-from fleetmetrics.comm.blocks import Layout, Letter
+from fleetmetrics.comm.blocks import Group, Layout, Letter
 from fleetmetrics.comm.frames import joined
 from fleetmetrics.errors import IntegerOverflowError
 from fleetmetrics.numbers import combine_exactly
@@ -85,8 +85,8 @@ class Reduction(Divisible):
             return None
         parts = [_part(layout, letter.payload, words) for letter, words in zip(letters, notes)]
         values, rests, counts = [], [], []
-        for place, (reduction, dtype, _, _) in enumerate(layout.groups):
-            value, rest = _reduced(reduction, dtype, [each[place] for each in parts], whole)
+        for place, group in enumerate(layout.groups):
+            value, rest = _reduced(group, [each[place] for each in parts], whole)
             if value is None:
                 return None
             values.append(value)
@@ -115,15 +115,30 @@ def _part(layout: Layout, payload: Any, words: Sequence[int] | None) -> list[tup
 
 
 def _reduced(
-    reduction: str, dtype: str, parts: Sequence[tuple[np.ndarray, np.ndarray | None]], whole: bool
+    group: Group, parts: Sequence[tuple[np.ndarray, np.ndarray | None]], whole: bool
 ) -> tuple[np.ndarray | None, np.ndarray | None]:
+    """The value of a group and its rest; None if merging would lose something."""
     values = [value for value, _ in parts]
-    if dtype == "int64" or reduction != "sum":
+    if group.dtype == "int64" or {how for how, *_ in group.parts} <= {"max", "min"}:
         try:
-            return wire.combined(reduction, values), None
+            return wire.combined_group(group, values), None
         except IntegerOverflowError:  # of a part, and maybe not of the whole
             return None, None
     if whole and all(rest is None for _, rest in parts):
-        return wire.combined(reduction, values), None
-    value, rest = combine_exactly(reduction, values, [rest for _, rest in parts])
-    return (value, rest) if np.isfinite(value).all() else (None, None)
+        return wire.combined_group(group, values), None
+    found = []
+    for how, start, end in group.parts:
+        of_part = [value[start:end] for value in values], [_words(rest, start, end) for _, rest in parts]
+        found.append((start, *combine_exactly(how, *of_part)))
+        if how == "sum" and not np.isfinite(found[-1][1]).all():
+            return None, None
+    value = np.concatenate([each for _, each, _ in found])
+    rest = np.zeros((max([len(words) for *_, words in found if words is not None], default=0), group.size))
+    for start, _, words in found:
+        if words is not None:
+            rest[: len(words), start : start + words.shape[1]] = words
+    return value, rest if len(rest) else None
+
+
+def _words(rest: np.ndarray | None, start: int, end: int) -> np.ndarray | None:
+    return None if rest is None else rest[:, start:end]

@@ -43,7 +43,7 @@ _KINDS = range(1, 13)
 _HEAD = struct.Struct("!4sB?2xQQQddQQ32s")
 _NUMBER = struct.Struct("!Q")
 _SEAL = 32
-_MAGIC = b"flt2"
+_MAGIC = b"flt3"
 _HEADER_LIMIT = 2**26
 _PAYLOAD_LIMIT = 2**40
 # A larger buffer grows as its bytes arrive: the head alone reserves no memory.

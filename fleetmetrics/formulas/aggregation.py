@@ -77,6 +77,7 @@ def warn_if_small(name: str, what: str, weight: float, mean: float, squares: flo
         mean: theirs; 0.0 for errors.
         squares: their sum.
     """
+    weight, squares = as_number(weight), as_number(squares)
     if squares < _LEAST * max(1.0, weight) and (squares > 0 or 0 < abs(mean) < _ROOT):
         inexact, squared, multiply = "inexact", "squared errors", "predictions and labels"
         if what != "errors":

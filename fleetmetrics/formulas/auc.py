@@ -131,12 +131,14 @@ def _areas(positive: np.ndarray, negative: np.ndarray, max_fpr: float) -> Bounde
 
 
 def _areas_of_counts(positive: np.ndarray, negative: np.ndarray) -> BoundedArea | None:
-    positives, negatives = int(np.add.reduce(positive)), int(np.add.reduce(negative))
-    pairs = positives * negatives
+    if not positive.size:
+        return None
+    below = negative.cumsum()
+    pairs = int(np.add.reduce(positive)) * int(below[-1])
     if not pairs:
         return None
     if 2 * pairs < 2**63:
-        right_or_tied, tied = map(int, _in_order(positive, negative))
+        right_or_tied, tied = int(below.dot(positive)), int(negative.dot(positive))
     else:
         used = np.flatnonzero(positive)
         rows = zip(positive[used].tolist(), negative[used].tolist(), np.cumsum(negative.astype(object))[used])

@@ -99,7 +99,8 @@ class _Area(ClassHistograms[Value]):
         if math.isinf(self.tolerance) or issubclass(BucketWarning, muted_now()):
             return self.area(histogram, _PLAIN)
         found = self.area(histogram, _NEAR)
-        if np.any(found.high - found.low > self.tolerance):
+        apart = found.high - found.low > self.tolerance
+        if apart if isinstance(apart, bool) else apart.any():
             with muted(UndefinedMetricWarning):  # which has been said
                 self._warn_if_wide(*(np.atleast_1d(each) for each in self.area(histogram, _BOUNDED)))
         return found.value

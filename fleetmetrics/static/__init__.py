@@ -11,8 +11,9 @@ from fleetmetrics.optional import library
 
 library("paddle", "cpu")  # which says what to install
 
-from fleetmetrics.static.claims import Glance, check_reading, claim  # noqa: E402
+from fleetmetrics.static.claims import claim  # noqa: E402
 from fleetmetrics.static.drop_in import auc, ctr_metric_bundle  # noqa: E402
+from fleetmetrics.static.scopes import Glance  # noqa: E402
 from fleetmetrics.static.variables import StaticState, accumulate, create_state, current_program, load, states  # noqa: E402
 
 __all__ = [
@@ -20,7 +21,6 @@ __all__ = [
     "StaticState",
     "accumulate",
     "auc",
-    "check_reading",
     "claim",
     "create_state",
     "ctr_metric_bundle",

@@ -23,7 +23,7 @@ from fleetmetrics.static.programs import kind_under_construction
 from fleetmetrics.warning import warn
 from fleetmetrics.xp import paddle_ops
 
-__all__ = ["BY_COUNTER", "Claim", "Glance", "check_reading", "claim", "claims_of", "global_scope", "renew"]
+__all__ = ["BY_COUNTER", "Claim", "array_in", "check_reading", "claim", "claims_of", "global_scope", "renew"]
 
 global_scope = paddle.static.global_scope
 
@@ -145,33 +145,12 @@ def claims_of(names: Iterable[str]) -> list[Claim]:
     return list(dict.fromkeys(_by_state[name] for name in names if name in _by_state))
 
 
-class Glance:
-    """A scope from which many states are read in a row: each claim is checked once.
-
-    Args:
-        scope: None: the global scope.
-    """
-
-    def __init__(self, scope: Any = None) -> None:
-        self._scope = global_scope() if scope is None else scope
-        self.find_var = getattr(self._scope, "find_var", None)  # called for each state
-        self.checked: set[Claim] = set()
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._scope, name)
-
-    def __repr__(self) -> str:
-        return repr(self._scope)
-
-
-def check_reading(name: str, scope: Any) -> None:
-    """Raise if a state to be read belongs to another metric."""
+def check_reading(name: str, scope: Any, checked: set[Claim]) -> None:
+    """Raise if a state to be read belongs to another metric; ``checked``: the claims that need no second look."""
     own = _by_state.get(name)
-    if own is None or (isinstance(scope, Glance) and own in scope.checked):
-        return
-    own.check(scope)
-    if isinstance(scope, Glance):
-        scope.checked.add(own)
+    if own is not None and own not in checked:
+        own.check(scope)
+        checked.add(own)
 
 
 def renew(name: str, scope: Any) -> None:
@@ -182,11 +161,18 @@ def renew(name: str, scope: Any) -> None:
             own.write(scope)
 
 
+def array_in(variable: Any) -> np.ndarray | None:
+    """A copy of the numbers of a scope's variable; None if it holds nothing yet."""
+    tensor = variable.get_tensor()
+    if not tensor._is_initialized():
+        return None
+    copy: np.ndarray = tensor.__array__()  # numpy.asarray tries other protocols first, which takes as long again
+    return copy
+
+
 def _array(scope: Any, name: str) -> np.ndarray | None:
     variable = scope.find_var(name)
-    if variable is None or not variable.get_tensor()._is_initialized():
-        return None
-    return np.asarray(variable.get_tensor())
+    return None if variable is None else array_in(variable)
 
 
 def _numbers(scope: Any, name: str) -> list[int] | None:

@@ -16,6 +16,7 @@ from fleetmetrics.errors import DuplicateStateError, InvalidInputError, StateNot
 from fleetmetrics.numbers import REDUCTIONS, identity
 from fleetmetrics.static.claims import BY_COUNTER, Claim, claims_of, renew
 from fleetmetrics.static.programs import Legacy, kind_of, kind_under_construction
+from fleetmetrics.static.scopes import Glance
 from fleetmetrics.static.threads import counters_beside, locked
 from fleetmetrics.warning import warn
 from fleetmetrics.xp import Scattered, is_static, paddle_ops
@@ -59,6 +60,17 @@ class StaticState:
 
     def __repr__(self) -> str:
         return f"StaticState({self.name!r}, shape={self.shape}, dtype={self.dtype!r}, reduction={self.reduction!r})"
+
+    def read(self, scope: Any = None) -> np.ndarray:
+        """A copy of the variable's array.
+
+        Args:
+            scope: None: the global scope.
+
+        Raises:
+            StateNotFoundError: the scope has no such variable, or it holds nothing yet.
+        """
+        return (scope if type(scope) is Glance else Glance(scope)).read(self.name)
 
     def write(self, value: np.ndarray, scope: Any = None) -> None:
         """Set the variable.

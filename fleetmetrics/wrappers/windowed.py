@@ -12,7 +12,7 @@ from fleetmetrics.accumulator import Value
 from fleetmetrics.arguments import flag_of, raise_if_too_large, whole_number_of
 from fleetmetrics.batch import Batch
 from fleetmetrics.metric import Common, Metric
-from fleetmetrics.numbers import REST, combine_exactly, identity
+from fleetmetrics.numbers import REST, combine_exactly, identity, widen
 from fleetmetrics.shared import Shared
 from fleetmetrics.state import InPlace, State, read, spread
 from fleetmetrics.typed import Unpack
@@ -222,7 +222,8 @@ class Ring(InPlace):
         """The content of each place: an array with one more axis in front."""
         if self.static is None and self.value is None:
             return np.full(self.full_shape, identity(self.reduction, self.dtype))
-        return (read(self.value) if self.static is None else read(self.name, scope, "scope")).reshape(self.full_shape)
+        whole = read(self.value) if self.static is None else widen(self.static.read(scope), self.name)
+        return whole.reshape(self.full_shape)
 
     def together(self, parts: Sequence[Mapping[Any, Any]]) -> dict[str, np.ndarray]:
         """Merged place by place, the latest with the latest, as if the batches had been added in parallel."""

@@ -88,6 +88,50 @@ def test_many_workers_are_reduced_as_few_are(largest: int, other: int | None) ->
         np.testing.assert_array_equal(one, combine(how, list(column)), strict=True)
 
 
+ODD = [0.0, -0.0, np.nan, -np.nan, np.inf, -np.inf, 1.5, 1e308, 5e-324, 2.0**53]
+
+
+@pytest.mark.parametrize("workers", [2, 3, 5, 70])
+@pytest.mark.parametrize("states", [6, 60, 300])
+def test_states_of_a_few_numbers_have_the_bits_of_each_alone(workers: int, states: int) -> None:
+    """Whatever lies beside them, and whether Python or NumPy reduces them."""
+    random = np.random.default_rng(workers)
+    hows = ["sum", "max", "min", "moments"]
+    kinds = [(f"s{n}", hows[n % 4], [4, 1, 8, 3][n % 4] if n % 4 else 1 + n % 8) for n in range(states)]
+    kinds = [(name, how, 4 if how == "moments" else size) for name, how, size in kinds]
+
+    def drawn(how: str, size: int, floats: bool) -> np.ndarray:
+        if how == "moments":
+            return np.append(random.integers(1, 9, 1), random.random(3))
+        return random.choice(ODD, size) if floats else random.integers(-(2**40), 2**40, size)
+
+    dtypes = [how == "moments" or bool(random.integers(2)) for _, how, _ in kinds]
+    held = [[drawn(how, size, floats) for (_, how, size), floats in zip(kinds, dtypes)] for _ in range(workers)]
+    layout = describe("call", [Block(name, how, array) for (name, how, _), array in zip(kinds, held[0])])
+    payloads = [joined(pack(layout, arrays)) for arrays in held]
+    found = unpack(layout, joined(reduced([layout], layout, payloads)))
+    for (name, how, _), array, parts in zip(kinds, found, zip(*held)):
+        assert array.tobytes() == combine(how, list(parts)).tobytes(), (name, how)
+    assert len(layout.groups) <= 2  # one for each dtype
+
+
+@pytest.mark.parametrize("beside", [[], [("a", "sum", np.array([2, 3])), ("b", "max", np.array(0.5))]])
+def test_states_without_numbers_stay_so_beside_others(beside: list[tuple[str, str, np.ndarray]]) -> None:
+    states = [("none", "sum", np.empty(0, np.int64)), *beside, ("nor here", "max", np.empty((3, 0)))]
+    layout = describe("call", [Block(*state) for state in states])
+    payload = joined(pack(layout, [array for *_, array in states]))
+    found = unpack(layout, joined(reduced([layout], layout, [payload] * 3)))
+    assert [each.shape for each in found] == [array.shape for *_, array in states]
+    assert [each.tolist() for each in found[1:-1]] == [[6, 9], 0.5][: len(beside)]
+
+
+def test_a_sum_of_a_few_numbers_that_is_too_large_names_its_state() -> None:
+    layout = describe("n", [Block("least", "min", np.array(5)), Block("total", "sum", np.array(1))])
+    payload = joined(pack(layout, [np.array(5), np.array(2**62)]))
+    with pytest.raises(IntegerOverflowError, match="n, state 'total': the sum over 2 workers"):
+        reduced([layout], layout, [payload, payload])
+
+
 def test_many_payloads_of_one_size_and_other_types_are_told_apart() -> None:
     narrow, wide = np.full(64, 100), np.full(64, 1000)
     layout = describe("auc", [Block("a", "sum", narrow), Block("b", "max", narrow)])

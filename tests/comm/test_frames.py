@@ -35,7 +35,7 @@ def sealed(head: bytes, number: int = 0, key: bytes = KEYS.sending) -> bytes:
 
 
 def head_of(header: int = 0, payload: int = 0, whole: bool = True, **changed: Any) -> bytes:
-    values = {"magic": b"flt2", "kind": ARRIVAL, "seconds": 1.0, "digest": hashlib.sha256(b"").digest(), **changed}
+    values = {"magic": b"flt3", "kind": ARRIVAL, "seconds": 1.0, "digest": hashlib.sha256(b"").digest(), **changed}
     numbers = 1, 2, 0, values["seconds"], 5.0, header, payload
     return frames._HEAD.pack(values["magic"], values["kind"], whole, *numbers, values["digest"])
 

@@ -376,7 +376,7 @@ def raw(
     """Send a frame that is sealed as it should be, whatever it says."""
     body = header + bytes(-len(header) % 16 if payload else 0) + payload
     values = {
-        "magic": b"flt2", "made": 0, "whole": True, "channel": 0, "remaining": 5.0, "timeout": 5.0,
+        "magic": b"flt3", "made": 0, "whole": True, "channel": 0, "remaining": 5.0, "timeout": 5.0,
         "header_size": len(header), "payload_size": len(payload), "digest": hashlib.sha256(body).digest(), **head,
     }  # fmt: skip
     data = frames._HEAD.pack(
