@@ -65,7 +65,8 @@ def _is_a_step(said: Said) -> bool:
     """Whether srun started this process. The script of sbatch and the shell of salloc have variables, too."""
     if {"SLURM_STEP_ID", "SLURM_STEPID", "SLURM_STEP_NUM_TASKS"}.intersection(said):
         return True
-    return "SLURM_PROCID" in said and (said["SLURM_PROCID"] != "0" or "SLURM_JOB_ID" not in said)
+    ranks = {"SLURM_PROCID", "SLURM_LOCALID"}.intersection(said)
+    return any(said[name] != "0" or "SLURM_JOB_ID" not in said for name in ranks)
 
 
 #: Each is nearer to the worker than those below it, which may have started it: torchrun under srun.
@@ -76,8 +77,21 @@ LAUNCHERS = (
         rank=("PADDLE_TRAINER_ID",),
         local=("PADDLE_LOCAL_SIZE",),
         run=("PADDLE_JOB_ID",),
-        least=("PADDLE_GLOBAL_SIZE", "PADDLE_NNODES", "PADDLE_ELASTIC_NP"),
-        lists=("PADDLE_TRAINER_ENDPOINTS", "PADDLE_TRAINERS"),
+        # The last two are options of the launcher: a script that runs without it is one of several.
+        least=(
+            "PADDLE_GLOBAL_SIZE",
+            "PADDLE_NNODES",
+            "PADDLE_ELASTIC_NP",
+            "PADDLE_TRAINER_NUM",
+            "PADDLE_NPROC_PER_NODE",
+        ),
+        lists=(
+            "PADDLE_TRAINER_ENDPOINTS",
+            "PADDLE_TRAINERS",
+            "PADDLE_TRAINERS_ENDPOINTS",
+            "PADDLE_IPS",
+            "PADDLE_WORKERS_IP_PORT_LIST",
+        ),
         hints=(
             "PADDLE_GLOBAL_RANK",
             "PADDLE_LOCAL_RANK",
@@ -167,6 +181,7 @@ LAUNCHERS = (
         nodes=("SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST", "SLURM_NODELIST"),
         run=("SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_STEPID"),
         least=("SLURM_STEP_NUM_NODES",),
+        hints=("SLURM_LOCALID",),
         started=_is_a_step,
     ),
 )
@@ -178,23 +193,32 @@ OTHERS = Launcher(
     rank=(),
     least=(
         "AZUREML_NODE_COUNT",
+        "BYTEPS_LOCAL_SIZE",
         "DMLC_NUM_WORKER",
         "FLUX_JOB_SIZE",
         "JAX_NUM_PROCESSES",
+        "MEGASCALE_NUM_SLICES",
         "MP_PROCS",
+        "NNODES",
         "PET_NNODES",
         "RANK_SIZE",
+        "SKYPILOT_NUM_NODES",
         "VC_WORKER_NUM",
     ),
-    lists=("CLUSTER_SPEC", "SM_HOSTS", "TF_CONFIG", "VC_WORKER_HOSTS"),
+    lists=("CLUSTER_SPEC", "SKYPILOT_NODE_IPS", "SM_HOSTS", "TF_CONFIG", "TPU_WORKER_HOSTNAMES", "VC_WORKER_HOSTS"),
     hints=(
         "ALPS_APP_PE",
+        "BYTEPS_LOCAL_RANK",
         "DMLC_TASK_ID",
         "DMLC_WORKER_ID",
         "FLUX_TASK_RANK",
         "JAX_PROCESS_ID",
+        "MEGASCALE_SLICE_ID",
         "MP_CHILD",
+        "NODE_RANK",
         "RANK_ID",
+        "SKYPILOT_NODE_RANK",
+        "TPU_WORKER_ID",
         "VC_TASK_INDEX",
     ),
 )

@@ -78,7 +78,7 @@ def test_metrics_without_the_sampler_that_repeats_samples_are_named(capsys: Any)
     ("environment", "kind", "words"),
     [
         ({"PADDLE_TRAINERS_NUM": "two"}, "InvalidInputError", "PADDLE_TRAINERS_NUM holds 'two'"),
-        ({"PADDLE_TRAINERS_NUM": "2"}, "NoChannelError", "rank 0 cannot be found. Start the workers through fleetrun"),
+        ({"PADDLE_TRAINERS_NUM": "2"}, "NoChannelError", "PADDLE_TRAINER_ID is not set. Set it to the number of each"),
         ({"PADDLE_TRAINER_ENDPOINTS": "a:1,b:2"}, "NoChannelError", "set PADDLE_TRAINERS_NUM"),
         ({"OMPI_COMM_WORLD_SIZE": "2"}, "NoChannelError", "set FLEETMETRICS_ENGINE=mpi"),
         ({"FLEETMETRICS_ENGINE": "ucx"}, "InvalidInputError", "FLEETMETRICS_ENGINE holds 'ucx'"),
@@ -172,6 +172,7 @@ def test_a_worker_whose_peers_are_missing_gets_an_error_by_the_deadline(
     monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
     monkeypatch.setenv("PADDLE_TRAINERS_NUM", "2")
+    monkeypatch.setenv("PADDLE_TRAINER_ID", "0")
     monkeypatch.setenv("FLEETMETRICS_ENDPOINT", f"127.0.0.1:{free_ports(1)[0]}")
     fine, lines = seen(capsys, timeout=0.5)
     assert not fine and lines[-1].startswith("to fix: call doctor() on every worker")

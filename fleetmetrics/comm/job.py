@@ -5,8 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import re
-import socket
 import struct
 import textwrap
 from dataclasses import dataclass, field, replace
@@ -14,7 +12,7 @@ from functools import cached_property
 from typing import Mapping, Sequence
 
 from fleetmetrics.comm.failures import in_words
-from fleetmetrics.comm.launchers import parts_of, place_of, refuse_groups
+from fleetmetrics.comm.launchers import is_host, parts_of, place_of, refuse_groups
 from fleetmetrics.errors import InvalidInputError, NoChannelError, ServerProcessError
 from fleetmetrics.identity import launch_of
 from fleetmetrics.launcher import other_role
@@ -36,8 +34,11 @@ def split_endpoint(endpoint: str, variable: str) -> tuple[str, int]:
     """
     host, _, port = endpoint.strip().rpartition(":")
     host = host.strip("[]")
-    if not _is_host(host) or not (port.isascii() and port.isdigit() and len(port) < 6) or not 0 < int(port) < 65536:
-        raise InvalidInputError(f"the environment variable {variable} holds {endpoint!r}; it must be host:port.")
+    if not is_host(host) or not (port.isascii() and port.isdigit() and len(port) < 6) or not 0 < int(port) < 65536:
+        each = " of each worker, separated by commas" if variable == "PADDLE_TRAINER_ENDPOINTS" else ""
+        raise InvalidInputError(
+            f"the environment variable {variable} holds {endpoint!r:.80}; it must be host:port{each}."
+        )
     return host, int(port)
 
 
@@ -97,12 +98,13 @@ class Job:
         place = place_of(env)
         if place.size == 1 and environment is None:
             refuse_groups()
+        endpoints = _endpoints_in(env)
         if place.launcher is None:
             return cls()
         job = cls(
             rank=place.rank,
             world_size=place.size,
-            endpoints=",".join(parts_of(env.get("PADDLE_TRAINER_ENDPOINTS", ""))),
+            endpoints=",".join(endpoints),
             collective=not (env.get("TRAINING_ROLE") and env.get("PADDLE_PSERVERS_IP_PORT_LIST")),
             endpoint=env.get("FLEETMETRICS_ENDPOINT", "").strip(),
             secret=env.get("FLEETMETRICS_SECRET", ""),
@@ -239,15 +241,13 @@ def refuse_other_roles(env: Mapping[str, str]) -> None:
         )
 
 
-def _is_host(text: str) -> bool:
-    """Whether it may be a name, or is an address."""
-    if ":" not in text:
-        return bool(re.fullmatch(r"[\w.-]+", text))
-    try:
-        socket.inet_pton(socket.AF_INET6, text.partition("%")[0])
-    except OSError:
-        return False
-    return True
+def _endpoints_in(env: Mapping[str, str]) -> list[str]:
+    """The workers' endpoints, each checked, in a job of one, too: an unknown separator would hide the other workers."""
+    told = env.get("PADDLE_TRAINER_ENDPOINTS")
+    endpoints = parts_of(told) if told else []
+    for each in endpoints:
+        split_endpoint(each, "PADDLE_TRAINER_ENDPOINTS")
+    return endpoints
 
 
 def _is_loopback(host: str) -> bool:

@@ -10,6 +10,7 @@ import contextlib
 import json
 import os
 import re
+import socket
 import sys
 from pathlib import Path
 from typing import Any, Callable, Iterator, Mapping, NamedTuple
@@ -20,6 +21,7 @@ from fleetmetrics.launcher import LAUNCHERS, OTHERS, PADDLE, Launcher, Said
 __all__ = [
     "VARIABLES",
     "Place",
+    "is_host",
     "parts_of",
     "place_of",
     "rank_told",
@@ -123,6 +125,17 @@ def parts_of(text: str) -> list[str]:
     return [part for part in re.split(r"[,;\s]+", text) if part]
 
 
+def is_host(text: str) -> bool:
+    """Whether a text may be a name, or is an address."""
+    if ":" not in text:
+        return bool(re.fullmatch(r"[\w.-]+", text))
+    try:
+        socket.inet_pton(socket.AF_INET6, text.partition("%")[0])
+    except OSError:
+        return False
+    return True
+
+
 def refuse_groups() -> None:
     """Raise `NoChannelError` if this process is one of several in a group of Paddle, torch or MPI. Imports nothing."""
     for name, words, workers in _GROUPS:
@@ -184,6 +197,12 @@ def _least(name: str, said: Said) -> int:
     return _number(name, {name: said[name].partition(":")[0]} if ":" in said[name] else said, 1)
 
 
+def _most(name: str, said: Said) -> int:
+    """The last number of a range such as 1:4; 0 for a text that is no range."""
+    last = said.get(name, "").rpartition(":")[2] if ":" in said.get(name, "") else ""
+    return _number(name, {name: last}, 1) if last else 0
+
+
 def _claims(row: Launcher, said: Said) -> Iterator[_Claim]:
     """The numbers of workers that a launcher's variables give."""
     size, rank = _first(row.size, said), _first(row.rank, said)
@@ -239,9 +258,10 @@ def _contradiction(claim: _Claim, row: Launcher, size: int, said: Said) -> NoCha
 def _refuse_unknown_number(rows: list[Launcher], said: Said) -> None:
     """Raise if variables mention several workers, and none gives their number."""
     ranks = [name for row in rows for name in row.rank + row.hints if said.get(name, "-1") != "-1"]
-    if _first(OTHERS.least, said):  # it says how many, and that this is one
-        ranks = [name for name in ranks if name not in OTHERS.hints]
-    for name in (*ranks, _SERVERS, _ENDPOINT):
+    if _first(OTHERS.least + OTHERS.lists, said):  # it says how many, and that this is one
+        ranks = [name for name in ranks if name not in OTHERS.hints or said[name] != "0"]
+    ranges = [name for row in rows for name in row.least if _most(name, said) > 1]
+    for name in (*ranks, *ranges, _SERVERS, _ENDPOINT):
         if name in said:
             ours = "PADDLE_TRAINERS_NUM and PADDLE_TRAINER_ID"
             if name != _ENDPOINT:
@@ -255,7 +275,7 @@ def _refuse_unknown_number(rows: list[Launcher], said: Said) -> None:
 def _rank_in(row: Launcher, size: int, said: Said) -> int:
     name, number = _first(row.rank, said), _first(row.size, said)
     if not name:
-        if size == 1 or row is PADDLE:
+        if size == 1:
             return 0
         raise _unusable(row, said, f"{row.rank[0]} is not set", f"Set it to the number of each, from 0 to {size - 1}")
     rank = _number(name, said, 0)
@@ -279,9 +299,17 @@ def _host_of(rows: list[Launcher], size: int, said: Said) -> str:
     together = [_first(row.local, said) for row in rows]
     if any(alone for _, alone in nodes) or any(name and _number(name, said, 1) == size for name in together):
         return _LOOPBACK
-    hosts = [said[name] for row in rows for name in row.host if name in said]
     # Under any launcher, a script may name rank 0's machine by torch's variable.
-    return next(iter([*hosts, *([said[_MASTER]] if _MASTER in said else []), *(host for host, _ in nodes)]), "")
+    named = next((name for row in rows for name in row.host if name in said), _MASTER)
+    if named not in said:
+        return next((host for host, _ in nodes), "")
+    host = re.sub(r"^\[(.*)\]$", r"\1", said[named])
+    if not is_host(host):
+        raise InvalidInputError(
+            f"the environment variable {named} holds {said[named]!r:.80}; it must be a host name or an address of rank"
+            " 0's machine, without a port."
+        )
+    return host
 
 
 def _first_node(name: str, said: Said) -> tuple[str, bool]:

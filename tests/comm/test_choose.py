@@ -21,7 +21,11 @@ from fleetmetrics.errors import (
 )
 from tests.distributed.cluster import free_ports
 
-TWO = {"PADDLE_TRAINERS_NUM": "2", "PADDLE_TRAINER_ENDPOINTS": "10.0.0.1:8500,10.0.0.2:8501"}
+TWO = {
+    "PADDLE_TRAINERS_NUM": "2",
+    "PADDLE_TRAINER_ID": "0",
+    "PADDLE_TRAINER_ENDPOINTS": "10.0.0.1:8500,10.0.0.2:8501",
+}
 
 
 def test_no_launcher_is_one_worker() -> None:
@@ -47,7 +51,9 @@ def test_a_collective_job_leaves_the_endpoint_to_paddle() -> None:
 
 
 def test_an_endpoint_of_ones_own_is_the_only_one() -> None:
-    job = Job.from_environment({"PADDLE_TRAINERS_NUM": "2", "FLEETMETRICS_ENDPOINT": "[::1]:77"})
+    job = Job.from_environment(
+        {"PADDLE_TRAINERS_NUM": "2", "PADDLE_TRAINER_ID": "0", "FLEETMETRICS_ENDPOINT": "[::1]:77"}
+    )
     assert job.candidates() == [("::1", 77)]
 
 
@@ -60,7 +66,7 @@ def test_an_endpoint_of_ones_own_is_the_only_one() -> None:
         ({**TWO, "PADDLE_TRAINERS_NUM": "3"}, InvalidInputError, "names 2 workers"),
         ({**TWO, "PADDLE_TRAINER_ENDPOINTS": "a,b"}, InvalidInputError, "must be host:port"),
         ({**TWO, "FLEETMETRICS_ENDPOINT": "here"}, InvalidInputError, "FLEETMETRICS_ENDPOINT holds 'here'"),
-        ({"PADDLE_TRAINERS_NUM": "2"}, NoChannelError, "FLEETMETRICS_ENDPOINT=host:port"),
+        ({**TWO, "PADDLE_TRAINER_ENDPOINTS": ""}, NoChannelError, "FLEETMETRICS_ENDPOINT=host:port"),
         ({**TWO, "PADDLE_TRAINERS_NUM": "1"}, NoChannelError, "the number would be local"),
         ({"PADDLE_TRAINER_ENDPOINTS": "a:1,b:1"}, NoChannelError, "PADDLE_TRAINERS_NUM is not set"),
         ({"OMPI_COMM_WORLD_SIZE": "4"}, NoChannelError, "set_communicator"),

@@ -16,6 +16,7 @@ from fleetmetrics.comm.launchers import VARIABLES, Place, paddles_place, parts_o
 from fleetmetrics.errors import FleetMetricsError, InvalidInputError, NoChannelError
 from fleetmetrics.identity import claim_of
 from fleetmetrics.launcher import LAUNCHERS, OTHERS, Launcher, other_role
+from fleetmetrics.launcher import PADDLE as PADDLE_ROW
 
 pytestmark = pytest.mark.numpy_only
 
@@ -137,6 +138,18 @@ def test_a_malformed_list_of_machines_is_named(nodes: str) -> None:
         {"SM_HOSTS": '[{"name": "algo-1", "port": 1}]'},
         {"SM_HOSTS": '["algo-1"]', "PET_NNODES": "1", "AZUREML_NODE_COUNT": "1"},
         {"FLUX_JOB_SIZE": "1", "FLUX_TASK_RANK": "0"},
+        {"PADDLE_NPROC_PER_NODE": "1", "PADDLE_IPS": "127.0.0.1", "PADDLE_NNODES": "1"},
+        {"PADDLE_NNODES": "1:"},
+        {"PADDLE_NNODES": "1:3", "PADDLE_TRAINERS_NUM": "1"},  # of an elastic job, one came
+        {**SBATCH, "SLURM_LOCALID": "0"},
+        {**SBATCH, "SLURM_STEP_ID": "4294967290", "SLURM_STEP_NUM_TASKS": "1", "SLURM_LOCALID": "0"},
+        {"SLURM_JOB_ID": "17", "SLURM_STEP_ID": "0", "SLURM_NTASKS": "1", "SLURM_PROCID": "0", "SLURM_LOCALID": "0"},
+        {"NNODES": "1", "NODE_RANK": "0"},
+        {"SKYPILOT_NUM_NODES": "1", "SKYPILOT_NODE_RANK": "0", "SKYPILOT_NODE_IPS": "10.0.0.1"},
+        {"TPU_WORKER_ID": "0", "TPU_WORKER_HOSTNAMES": "localhost"},
+        {"BYTEPS_LOCAL_SIZE": "1", "BYTEPS_LOCAL_RANK": "0", "DMLC_NUM_WORKER": "1"},
+        {"JOB_COMPLETION_INDEX": "2"},  # of a job of Kubernetes, whose tasks may be unrelated
+        {"SLURM_ARRAY_TASK_ID": "2", "SLURM_ARRAY_TASK_COUNT": "3", "SLURM_JOB_ID": "17"},
         {"PADDLE_TRAINERS_NUM": "1", "PADDLE_LOCAL_RANK": "0", "PADDLE_GLOBAL_RANK": "0", "PADDLE_LOCAL_SIZE": "1"},
     ],
 )
@@ -169,6 +182,19 @@ def test_one_process_is_one_worker(environment: dict[str, str]) -> None:
         ({"PADDLE_NNODES": "2:4", "PADDLE_MASTER": "a:1"}, "PADDLE_NNODES names 2 workers"),
         ({"PADDLE_TRAINERS": "h1 h2"}, "PADDLE_TRAINERS names 2 workers"),
         ({"PADDLE_TRAINER_ENDPOINTS": "a:1;b:1;c:1"}, "PADDLE_TRAINER_ENDPOINTS names 3 workers"),
+        ({"PADDLE_TRAINERS_ENDPOINTS": "a:1,b:1,c:1"}, "PADDLE_TRAINERS_ENDPOINTS names 3 workers"),
+        ({"PADDLE_WORKERS_IP_PORT_LIST": "a:1,b:1"}, "PADDLE_WORKERS_IP_PORT_LIST names 2 workers"),
+        ({"PADDLE_IPS": "10.0.0.1,10.0.0.2"}, "PADDLE_IPS names 2 workers"),
+        *(({name: "2"}, f"{name} names 2 workers, but PADDLE_TRAINERS_NUM is not set") for name in PADDLE_ROW.least),
+        (without(PADDLE, "PADDLE_TRAINER_ID"), "started 3 processes, but PADDLE_TRAINER_ID is not set"),
+        ({"PADDLE_TRAINERS_NUM": "3", "PADDLE_LOCAL_SIZE": "3"}, "PADDLE_TRAINER_ID is not set"),
+        ({"PADDLE_NNODES": "1:3", "PADDLE_MASTER": "a:1"}, "PADDLE_NNODES is '1:3', and nothing says how many workers"),
+        ({"PADDLE_ELASTIC_NP": "1:2"}, "PADDLE_ELASTIC_NP is '1:2', and nothing says how many workers"),
+        ({"SLURM_LOCALID": "0", "SLURM_NTASKS_PER_NODE": "3"}, "SLURM_LOCALID is '0', and nothing says how many"),
+        ({**without(SBATCH, "SLURM_PROCID"), "SLURM_LOCALID": "1"}, "SLURM_PROCID is not set"),
+        ({"NNODES": "1", "NODE_RANK": "2"}, "NODE_RANK is '2', and nothing says how many workers"),
+        ({"TPU_WORKER_ID": "1", "TPU_WORKER_HOSTNAMES": "localhost"}, "TPU_WORKER_ID is '1', and nothing says how"),
+        ({"SKYPILOT_NODE_IPS": "10.0.0.1\n10.0.0.2"}, "SKYPILOT_NODE_IPS names 2 workers"),
         ({"TRAINING_ROLE": "TRAINER", "PADDLE_PSERVERS_IP_PORT_LIST": "a:1"}, "PADDLE_PSERVERS_IP_PORT_LIST is 'a:1'"),
         *(({name: "0"}, f"{name} is '0', and nothing says how many workers") for name in HINTS),
         *(({name: "3"}, f"{name} is '3', and nothing says how many workers") for name in HINTS),
@@ -218,6 +244,30 @@ def test_a_rank_beyond_the_number_is_an_error(environment: dict[str, str]) -> No
     [row] = [row for row in LAUNCHERS if row.size[0] in environment and row.rank[0] in environment]
     with pytest.raises(InvalidInputError, match=f"{row.rank[0]} is 3, but {row.size[0]} is 3: ranks run from 0 to 2"):
         Job.from_environment({**environment, row.rank[0]: "3"})
+
+
+@pytest.mark.parametrize("text", ["a:1|b:1", "a:1/b:1", "a:1\N{FULLWIDTH COMMA}b:1", "[]", "a"])
+@pytest.mark.parametrize("number", [{}, {"PADDLE_TRAINERS_NUM": "1"}, {"PADDLE_TRAINERS_NUM": "2"}], ids=str)
+def test_endpoints_that_cannot_be_read_are_named_even_if_they_look_like_one(text: str, number: dict[str, str]) -> None:
+    """Of three endpoints with another separator, each worker would see one worker."""
+    environment = {**number, "PADDLE_TRAINER_ID": "0"} if number else number
+    with pytest.raises(InvalidInputError, match=r"PADDLE_TRAINER_ENDPOINTS holds '.*'; it must be host:port of each"):
+        Job.from_environment({**environment, "PADDLE_TRAINER_ENDPOINTS": text})
+
+
+@pytest.mark.parametrize("text", ["127.0.0.1:5000", "tcp://127.0.0.1", "a b c", "a,b", "[::1]:5000", "::1::", "[]"])
+@pytest.mark.parametrize("environment", [without(TORCH, "MASTER_ADDR"), OPEN_MPI, without(SRUN, "SLURM_STEP_NODELIST")])
+def test_an_address_of_rank_0_that_is_none_is_named(environment: dict[str, str], text: str) -> None:
+    several = {**environment, "OMPI_COMM_WORLD_LOCAL_SIZE": "1", "MASTER_ADDR": text}
+    with pytest.raises(
+        InvalidInputError, match=r"MASTER_ADDR holds '.*'; it must be a host name or an address of rank"
+    ):
+        Job.from_environment(several)
+
+
+def test_an_address_of_rank_0_may_be_in_brackets() -> None:
+    jobs = [Job.from_environment({**TORCH, "MASTER_ADDR": text}) for text in ("::1", "[::1]")]
+    assert {host for job in jobs for host, _ in job.candidates()} == {"::1"} and jobs[0].name == jobs[1].name
 
 
 def test_an_empty_variable_counts_as_not_set() -> None:

@@ -158,7 +158,8 @@ def test_a_secret_of_the_environment_may_be_any_bytes(monkeypatch: pytest.Monkey
     keys = set()
     for value in (b"\xff\xfe", b"\xff", "\N{SNOWMAN}".encode()):
         monkeypatch.setitem(os.environ, "FLEETMETRICS_SECRET", os.fsdecode(value))
-        job = Job.from_environment({**os.environ, "PADDLE_TRAINERS_NUM": "2", "PADDLE_TRAINER_ENDPOINTS": FAR})
+        two = {"PADDLE_TRAINERS_NUM": "2", "PADDLE_TRAINER_ID": "0", "PADDLE_TRAINER_ENDPOINTS": FAR}
+        job = Job.from_environment({**os.environ, **two})
         keys.add(bytes(secret_of(job).key))
     assert len(keys) == 3
     with pytest.raises(InvalidInputError, match="lone surrogate"):
