@@ -23,7 +23,7 @@ from fleetmetrics._version import __version__
 from fleetmetrics.accumulator import Accumulator
 from fleetmetrics.comm import Communicator, LocalCommunicator, choose, get_communicator, handshake, rivals
 from fleetmetrics.comm.deadline import resolve_timeout
-from fleetmetrics.comm.failures import by_rank
+from fleetmetrics.comm.failures import by_rank, readable
 from fleetmetrics.comm.hosts import levels_asked
 from fleetmetrics.comm.job import Job
 from fleetmetrics.comm.launchers import VARIABLES, place_of
@@ -215,7 +215,7 @@ def _exchange(channel: Communicator, facts: dict[str, str], timeout: float, to_f
     everybodys = channel.all_gather_object(facts, timeout=timeout)
     for name in facts:
         if len({each[name] for each in everybodys}) > 1:
-            to_fix.append(f"the workers differ in {name}: {by_rank(each[name] for each in everybodys)}")
+            to_fix.append(readable(f"the workers differ in {name}: {by_rank(each[name] for each in everybodys)}"))
     start = time.monotonic()
     total = int(channel.all_reduce([1], timeout=timeout)[0])
     return f"{total} worker{'s' * (total > 1)}, {1000 * (time.monotonic() - start):.1f} ms"

@@ -15,7 +15,7 @@ from typing import Any, Callable, Iterable, Mapping, NamedTuple, Sequence, Tuple
 
 import numpy as np
 
-from fleetmetrics.comm.failures import by_a_handler, by_rank, ranks_text, readable
+from fleetmetrics.comm.failures import by_a_handler, by_rank, fit_cause, named_error, ranks_text, readable
 from fleetmetrics.comm.frames import Buffer, joined
 from fleetmetrics.errors import (
     AgreementError,
@@ -230,7 +230,8 @@ def read_each(given: Iterable[_Given], read: Callable[[_Given], _Read], first: i
         try:
             found.append(read(one))
         except RecordError as error:
-            raise RecordError(f"what {ranks_text([rank])} sent cannot be read: {readable(str(error))}") from error
+            text = f"what {ranks_text([rank])} sent cannot be read: {readable(str(error))}"
+            raise RecordError(text) from fit_cause(error)
         except FleetMetricsError:
             raise
         except Exception as error:
@@ -240,7 +241,7 @@ def read_each(given: Iterable[_Given], read: Callable[[_Given], _Read], first: i
             raise CommunicatorError(
                 f"what {ranks_text([rank])} sent cannot be read ({why}); do all workers run the same version of"
                 " fleetmetrics?"
-            ) from error
+            ) from fit_cause(error)
     return found
 
 
@@ -491,15 +492,22 @@ def _difference(layouts: Sequence[Layout]) -> str:
 
 
 def answered(decide: Decide, number: int, calls: Sequence[str], letters: Sequence[Letter]) -> Letter:
-    """Merge the letters on rank 0; an `AgreementError` names the exchange in which workers disagree."""
+    """Merge the letters on rank 0; an `AgreementError` names the exchange in which workers disagree.
+
+    Errors may quote the workers' letters: their texts are made fit for a log.
+    """
     try:
         notes = [letter.note for letter in letters]
         if len(set(calls)) > 1 or len({isinstance(note, str) for note in notes if note is not None}) > 1:
             raise AgreementError(f"the workers disagree: {by_rank(map(spoken, calls, notes))}.")
         return decide(letters)
-    except AgreementError as error:
-        where = f"the workers disagree at exchange {number}:"
-        raise AgreementError(readable(str(error).replace("the workers disagree:", where, 1))) from error
+    except FleetMetricsError as error:
+        text = str(error)
+        if isinstance(error, AgreementError):
+            text = text.replace("the workers disagree:", f"the workers disagree at exchange {number}:", 1)
+        if text == str(error) and fit_cause(error):
+            raise
+        raise named_error(type(error).__name__, text) from fit_cause(error)
 
 
 def spoken(call: str, note: Any) -> str:

@@ -18,6 +18,7 @@ __all__ = [
     "called",
     "calling",
     "described",
+    "fit_cause",
     "in_words",
     "late_text",
     "named_error",
@@ -35,13 +36,16 @@ Trouble = Tuple[str, str]
 _UNREADABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 #: The most characters that a peer's error may have.
 _LONGEST_TEXT = 10_000
+#: The end of a text that has been cut; it keeps this end if it is quoted and cut again.
+_CUT = re.compile(r" \.\.\. \(cut: \d{1,20} characters\)$")
 
 
 def readable(text: str) -> str:
     """A peer's text, fit for an error and a log: with control characters escaped, and at most a few pages long."""
     text = _UNREADABLE.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
     if len(text) > _LONGEST_TEXT:
-        end = f" ... (cut: {len(text)} characters)"
+        before = _CUT.search(text)
+        end = before[0] if before else f" ... (cut: {len(text)} characters)"
         text = text[: _LONGEST_TEXT - len(end)] + end
     return text
 
@@ -50,6 +54,11 @@ def readable_lines(text: str) -> str:
     """Like `readable`, for a text of several lines such as a traceback, whose last lines say most."""
     cut = f"(cut: {len(text)} characters) ...\n" if len(text) > _LONGEST_TEXT else ""
     return cut + "\n".join(readable(line) for line in text[-_LONGEST_TEXT:].split("\n"))
+
+
+def fit_cause(error: BaseException) -> BaseException | None:
+    """An error as the cause of another one; None if a traceback must not show its text."""
+    return error if readable(str(error)) == str(error) else None
 
 
 #: The names of the workers of the current exchange, by their place in it; empty if the ranks are the job's.
@@ -110,7 +119,8 @@ def described(error: BaseException) -> Trouble:
 
 
 def named_error(name: str, text: str) -> FleetMetricsError:
-    """Return an error of fleetmetrics by the name of its class."""
+    """Return an error of fleetmetrics by the name of its class, with a text that is fit for a log."""
+    text = readable(text)
     kind = getattr(errors, name, None)
     if isinstance(kind, type) and issubclass(kind, FleetMetricsError):
         return kind(text)

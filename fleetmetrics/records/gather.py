@@ -21,7 +21,7 @@ from fleetmetrics.comm import Communicator
 from fleetmetrics.comm.blocks import read_each
 from fleetmetrics.comm.communicator import Letter
 from fleetmetrics.comm.deadline import Deadline, began
-from fleetmetrics.comm.failures import described, named_error, ranks_text, readable_lines
+from fleetmetrics.comm.failures import described, fit_cause, named_error, ranks_text, readable, readable_lines
 from fleetmetrics.comm.frames import joined
 from fleetmetrics.errors import AgreementError, FleetMetricsError, InvalidInputError, RecordError
 from fleetmetrics.logs import progress
@@ -365,6 +365,20 @@ def _made_from(layout: Any, payload: Any, allow_pickle: bool) -> Exception:
     return cast(Exception, kind(*arguments))
 
 
+def _fit_for_logs(error: Exception) -> Exception | None:
+    """An error of rank 0, if need be with a text that is fit for a log; None if that cannot be done."""
+    if fit_cause(error):
+        return error
+    text = readable(str(error))
+    texts = [readable(each) if isinstance(each, str) else each for each in error.args]
+    for arguments in (texts, [text], [text[: len(text) // 4]]):  # a KeyError quotes its text, which makes it longer
+        with contextlib.suppress(Exception):  # of any kind: its class may be the user's
+            found = type(error)(*arguments)
+            if fit_cause(found):
+                return found
+    return None
+
+
 def _outcome(letter: Letter, allow_pickle: bool) -> list[Any]:
     """Return the values, or raise the error, of rank 0's last letter."""
     if "values" in letter.note:
@@ -372,7 +386,7 @@ def _outcome(letter: Letter, allow_pickle: bool) -> list[Any]:
     error: Exception = named_error(*letter.note["error"])
     if "form" in letter.note:
         with contextlib.suppress(Exception):  # its class may be missing here
-            error = _made_from(letter.note["form"], letter.payload, allow_pickle)
+            error = _fit_for_logs(_made_from(letter.note["form"], letter.payload, allow_pickle)) or error
     raise error from FleetMetricsError(
         f"this was raised on {ranks_text([0])}:\n" + readable_lines(letter.note["trace"])
     )

@@ -190,7 +190,7 @@ class Sliced(Wrapper[Dict[Any, Value]]):
                 continue
             own = {state: each[place, ...] for state, each in states.items()}
             carry = {metric: records.known(carries[records])(place) for metric, records in self._records.items()}
-            part = f"{self.by} {key!r}"
+            part = f"{self.by} {key!r:.80}"
             with part_named(part), gathered(*warnings) as said:
                 result[key] = self.metric.evaluate(own, carry)
             for category, texts in said.items():
@@ -207,7 +207,7 @@ class Sliced(Wrapper[Dict[Any, Value]]):
         (_, text), *rest = warnings.items()
         if rest:
             more = f" and {len(rest) - _NAMED} more" if len(rest) > _NAMED else ""
-            named = ", ".join(repr(key) for key, _ in rest[:_NAMED])
+            named = ", ".join(f"{key!r:.80}" for key, _ in rest[:_NAMED])
             text += f" ({len(warnings)} of {slices} slices by {self.by} have such a warning: also {named}{more})"
         warn(text, category)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, Sequence
 
 import numpy as np
 import pytest
@@ -12,6 +12,7 @@ from fleetmetrics.comm.blocks import (
     LETTER_UNIT,
     Block,
     Letter,
+    answered,
     column_in,
     describe,
     divided,
@@ -28,7 +29,14 @@ from fleetmetrics.comm.blocks import (
 )
 from fleetmetrics.comm.communicator import Communicator, Decide
 from fleetmetrics.comm.frames import joined
-from fleetmetrics.errors import CommunicatorError, IntegerOverflowError, RecordError
+from fleetmetrics.errors import (
+    AgreementError,
+    CommunicatorError,
+    FleetMetricsError,
+    IntegerOverflowError,
+    InvalidInputError,
+    RecordError,
+)
 from fleetmetrics.numbers import combine
 
 EDGES = [
@@ -254,3 +262,27 @@ def test_an_unreadable_letter_is_quoted_escaped_and_cut() -> None:
     said = str(caught.value)
     assert said.startswith(r"what rank 0 sent cannot be read: a layout of \x1b]0;owned\x07\nrank 0 is well")
     assert said.isprintable() and len(said) < 11_000
+    assert caught.value.__cause__ is None, "the traceback would show the text as it came"
+
+
+@pytest.mark.parametrize("kind", [AgreementError, InvalidInputError, RecordError])
+def test_an_error_of_rank_0_that_quotes_a_worker_is_escaped_and_cut(kind: type[FleetMetricsError]) -> None:
+    def decide(letters: Sequence[Letter]) -> Letter:
+        raise kind(f"the workers disagree: {letters[0].note}")
+
+    with pytest.raises(kind) as caught:
+        answered(decide, 3, ["call"] * 2, [Letter("\x1b[2J\n" + "x" * 2_000_000)] * 2)
+    said, where = str(caught.value), " at exchange 3" if kind is AgreementError else ""
+    assert said.startswith(rf"the workers disagree{where}: \x1b[2J\nxxx") and len(said) < 11_000
+    assert caught.value.__cause__ is None and caught.value.__suppress_context__
+
+
+def test_an_error_of_rank_0_that_needs_nothing_is_raised_as_it_is() -> None:
+    error = InvalidInputError("no")
+
+    def decide(letters: Sequence[Letter]) -> Letter:
+        raise error
+
+    with pytest.raises(InvalidInputError) as caught:
+        answered(decide, 1, ["call"], [Letter(None)])
+    assert caught.value is error

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from fleetmetrics.comm.failures import described, late_text, named_error, raise_trouble, ranks_text, readable_lines
+from fleetmetrics.comm.failures import (
+    described,
+    late_text,
+    named_error,
+    raise_trouble,
+    ranks_text,
+    readable,
+    readable_lines,
+)
 from fleetmetrics.errors import CommunicatorError, InvalidInputError
 
 
@@ -36,6 +44,17 @@ def test_an_error_keeps_its_class_if_it_is_one_of_ours() -> None:
     assert str(named_error(*described(KeyError("a")))) == "KeyError: 'a'"
     for name in ("KeyError", "warn", "__name__", "UndefinedMetricWarning", "\ud800"):
         assert type(named_error(name, "text")) is CommunicatorError
+
+
+def test_the_text_of_anothers_error_is_escaped_and_cut() -> None:
+    said = str(named_error("InvalidInputError", "\x1b]0;owned\x07\r\n" + "x" * 2_000_000))
+    assert said.startswith(r"\x1b]0;owned\x07\r\nxxx") and said.isprintable() and len(said) <= 10_000
+
+
+def test_a_text_that_is_cut_twice_says_how_long_it_was() -> None:
+    once = readable("x" * 20_000)
+    assert once.endswith(" ... (cut: 20000 characters)") and len(once) == 10_000
+    assert readable("on rank 1: " + once) == ("on rank 1: " + once)[: 10_000 - 28] + once[-28:]
 
 
 def test_all_in_trouble_are_named_with_the_class_of_the_first() -> None:

@@ -2385,6 +2385,41 @@ MUTATIONS = [
         "if squares < 0",
         "tests/metrics/test_regression.py -k lose_digits",
     ),
+    Mutation(
+        "what a worker's compute_metric raises reaches the others' logs as it is",
+        "records/gather.py::_fit_for_logs",
+        "if fit_cause(error):\n        return error\n    text",
+        "if error:\n        return error\n    text",
+        "tests/records/test_gather.py -k escaped_and_cut",
+    ),
+    Mutation(
+        "rank 0 quotes a worker's text as it is",
+        "comm/blocks.py::answered",
+        "if text == str(error) and fit_cause(error):",
+        "if text == str(error):",
+        "tests/comm/test_blocks.py -k quotes_a_worker",
+    ),
+    Mutation(
+        "the traceback of a letter that cannot be read shows its text as it is",
+        "comm/blocks.py::read_each",
+        "raise RecordError(text) from fit_cause(error)",
+        "raise RecordError(text) from error",
+        "tests/comm/test_blocks.py -k quoted_escaped",
+    ),
+    Mutation(
+        "another worker's error in words is made of its text as it is",
+        "comm/failures.py::named_error",
+        "text = readable(text)",
+        "pass",
+        "tests/comm/test_failures.py -k anothers_error",
+    ),
+    Mutation(
+        "a warning quotes whole keys of other workers",
+        "wrappers/sliced.py::Sliced._warn",
+        "{key!r:.80}",
+        "{key!r}",
+        "tests/wrappers/test_sliced.py -k told_in_one_warning",
+    ),
     # -- launchers --------------------------------------------------------------------------------------------
     Mutation(
         "launchers: an empty variable counts",

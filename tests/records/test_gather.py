@@ -10,10 +10,12 @@ import pytest
 
 import fleetmetrics as fm
 from fleetmetrics.comm.communicator import Communicator, Decide, Letter
+from fleetmetrics.comm.failures import fit_cause
 from fleetmetrics.comm.frames import joined
-from fleetmetrics.errors import FleetMetricsError
+from fleetmetrics.errors import CommunicatorError, FleetMetricsError, InvalidInputError
 from fleetmetrics.records.gather import _outcome
 from fleetmetrics.serial import pack_chunks
+from tests.fakes import together
 
 pytestmark = pytest.mark.numpy_only
 
@@ -106,3 +108,87 @@ def test_the_trace_of_rank_0_is_quoted_escaped_and_cut() -> None:
     cause = str(caught.value.__cause__)
     assert cause.startswith("this was raised on rank 0:\n(cut:") and cause.endswith("x\\x1b[2J\nValueError: no")
     assert len(cause) < 11_000
+
+
+#: Moves the cursor, begins a line, turns the direction of text around.
+HOSTILE = "\x1b]0;owned\x07\r\nFAKE LINE\x00\u202e"
+
+
+class OwnText(Exception):
+    def __str__(self) -> str:
+        return HOSTILE
+
+
+class OwnArguments(Exception):
+    def __init__(self, text: str, number: int) -> None:
+        super().__init__(text, number)
+
+
+class Raising(fm.BaseMetric):
+    def __init__(self, error: Exception, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.error = error
+
+    def compute_metric(self, results: Any) -> Any:
+        raise self.error
+
+
+@pytest.mark.parametrize("allow_pickle", [True, False])
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (ValueError(HOSTILE), ValueError),
+        (ValueError(HOSTILE, 5), ValueError),
+        (ValueError(HOSTILE + "x" * 3_000_000), ValueError),
+        (ValueError(["x" * 3_000_000]), ValueError),
+        (OSError(28, HOSTILE, HOSTILE + "/out"), OSError),
+        (KeyError("x" * 3_000_000), KeyError),
+        (UnicodeDecodeError("utf-8", b"\xff", 0, 1, HOSTILE), UnicodeDecodeError),
+        (InvalidInputError(HOSTILE), InvalidInputError),
+        (OwnArguments(HOSTILE, 3), None),
+        (OwnText(), CommunicatorError),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_the_error_of_compute_metric_reaches_the_others_escaped_and_cut(
+    error: Exception, kind: Any, allow_pickle: bool
+) -> None:
+    """And rank 0 raises the same as the others."""
+
+    def work(channel: Any) -> Any:
+        channel.authenticated = True
+        metric = Raising(error, allow_pickle=allow_pickle)
+        metric.dist_comm = channel
+        metric.add([1.0])
+        return metric.compute()
+
+    found = together([work] * 2)
+    expected = kind or (OwnArguments if allow_pickle else CommunicatorError)
+    assert [type(each) for each in found] == [expected] * 2 and len({str(each) for each in found}) == 1
+    said = str(found[0])
+    assert said.isprintable() and 0 < len(said) <= 10_010
+    assert len(said) > 2_000 or "no" in said or "FAKE LINE" in said
+
+
+def test_an_error_whose_text_needs_nothing_stays_the_same() -> None:
+    error = ValueError("no labels", 3)
+    assert fit_cause(error) is error and fit_cause(ValueError("a\nb")) is None
+
+
+def test_the_name_of_a_state_of_a_worker_reaches_the_others_escaped() -> None:
+    class Condensed(Raising):
+        def summarize(self, results: Any) -> Any:
+            return {"n" + HOSTILE * self.rank: np.array([1])}
+
+        def compute_from(self, states: Any) -> Any:
+            return states
+
+    def work(channel: Any) -> Any:
+        metric = Condensed(ValueError("never"))
+        metric.rank, metric.dist_comm = channel.rank, channel
+        metric.add([1.0])
+        return metric.compute()
+
+    found = together([work] * 2)
+    assert {type(each).__name__ for each in found} == {"AgreementError"}
+    assert all(str(each).isprintable() and "FAKE LINE" in str(each) for each in found)

@@ -393,6 +393,12 @@ def test_many_undefined_slices_are_told_in_one_warning_that_names_some() -> None
     assert text.startswith("auc of slot 0 is undefined: ")
     assert text.endswith(" (25 of 30 slices by slot have such a warning: also 1, 2, 3, 4, 5 and 19 more)")
     assert told[0].filename == __file__
+    long = fm.Sliced(fm.AUC(name="auc"), by="slot")  # the keys may be those of another worker
+    long.add([0.5] * 2, [1, 1], slot=["\x1b[2J" + "x" * 1_000_000, "y" * 1_000_000])
+    with pytest.warns(fm.UndefinedMetricWarning) as told:
+        long.compute()
+    (text,) = [str(each.message) for each in told]
+    assert text.startswith("auc of slot '\\x1b[2Jxxx") and "also 'yyy" in text and len(text) < 400
     six = fm.Sliced(fm.Precision() + fm.Recall())
     six.add([0.1] * 6, [0] * 6, slot=range(6))
     with pytest.warns(fm.UndefinedMetricWarning) as told:
