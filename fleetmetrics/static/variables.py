@@ -295,10 +295,11 @@ def load(program: Any, path: str, executor: Any = None, *, scope: Any = None) ->
     if not found:
         raise InvalidInputError(f"path: {path!r} holds no variable that paddle.static.load_program_state can read")
     mine = states(program)
-    claims = claims_of(state.name for state in mine)
-    others = {name for each in claims if not each.fits(found) for name, *_ in each.states}
     missing = [state for state in mine if state.name not in found]
-    strange = [state for state in mine if state.name in others and state.name in found]
+    claims = claims_of(state.name for state in mine)
+    strange = _strange(mine, claims, found)
+    for state in strange:
+        del found[state.name]  # Paddle raises an AssertionError for another shape, and has loaded a part by then
     scope = paddle.static.global_scope() if scope is None else scope
     with paddle.static.scope_guard(scope):
         paddle.static.set_program_state(program, found)
@@ -311,6 +312,21 @@ def load(program: Any, path: str, executor: Any = None, *, scope: Any = None) ->
     guessed = [each.name for each in loaded if each.made_up]
     if guessed:
         warn(f"{', '.join(guessed)}: loaded {BY_COUNTER}")
+
+
+def _strange(mine: Sequence[StaticState], claims: Sequence[Claim], found: Any) -> list[StaticState]:
+    """The states that a checkpoint has for another metric, or in another form."""
+    held = {state.name: np.asarray(found[state.name]) for state in mine if state.name in found}
+    odd = {state.name for state in mine if state.name in held and not _has_form(held[state.name], state)}
+    for each in claims:
+        names = {name for name, *_ in each.states}
+        if not each.fits(found) or odd & names:
+            odd |= names
+    return [state for state in mine if state.name in odd and state.name in held]
+
+
+def _has_form(array: np.ndarray, state: StaticState) -> bool:
+    return array.shape == tuple(state.shape) and array.dtype == state.dtype
 
 
 def _say_what_begins_anew(path: str, missing: Sequence[StaticState], strange: Sequence[StaticState]) -> None:

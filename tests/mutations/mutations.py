@@ -2420,6 +2420,20 @@ MUTATIONS = [
         "{key!r}",
         "tests/wrappers/test_sliced.py -k told_in_one_warning",
     ),
+    Mutation(
+        "a static checkpoint of another shape ends in Paddle's AssertionError",
+        "static/variables.py::load",
+        "del found[state.name]",
+        "pass",
+        "tests/static/test_claims.py -k another_shape",
+    ),
+    Mutation(
+        "a static metric one of whose states has another form keeps the others",
+        "static/variables.py::_strange",
+        "if not each.fits(found) or odd & names:",
+        "if not each.fits(found):",
+        "tests/static/test_claims.py -k names_no_owner",
+    ),
     # -- launchers --------------------------------------------------------------------------------------------
     Mutation(
         "launchers: an empty variable counts",

@@ -171,6 +171,38 @@ def test_named_metrics_go_on_in_any_order_and_nothing_is_said(nursery, tmp_path,
     assert "b" in (told[0] if load == OWN else said["b"])
 
 
+@pytest.mark.parametrize(
+    ("first", "second"), [("", ", buckets=200"), (", buckets=200", ""), (", buckets=200", ", buckets=200")], ids=repr
+)
+def test_our_load_lets_a_metric_whose_states_have_another_shape_begin_anew(nursery, tmp_path, first, second):
+    def named(one: str, two: str) -> str:
+        return TWO.replace("fm.AUC(), fm.AUC()", f'fm.AUC(name="a"{one}), fm.AUC(name="b"{two})')
+
+    assert ran(nursery, tmp_path, named("", ""), SAVE)[0] == {"a": 1.0, "b": 0.5}
+    said, told = ran(nursery, tmp_path, named(first, second), OWN)
+    assert said == {"a": None if first else 1.0, "b": None if second else 0.5}
+    (text,) = [each for each in told if "begin anew" in each]
+    assert ("a.histogram" in text, "b.histogram" in text) == (bool(first), bool(second))
+    assert ran(nursery, tmp_path, named(first, second), OWN, RUN)[0] == {"a": 1.0, "b": 0.5}
+
+
+@pytest.mark.parametrize("odd", [np.zeros((2, 3), np.int64), np.float32(4)], ids=["shape", "dtype"])
+def test_so_does_one_with_a_state_of_another_form_in_a_checkpoint_that_names_no_owner(tmp_path, odd):
+    name, path = fresh("plain"), str(tmp_path / "it")
+    kept = Kept(fm.Count(name=name))
+    kept.run(kept.startup)
+    kept.run()
+    held = {state.name: np.array(4) for state in fm.static.states(kept.main)}
+    held[f"{name}.total"] = odd
+    with new_programs(), paddle.static.scope_guard(kept.scope), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(paddle.static, "load_program_state", lambda path: held)
+        with pytest.warns(UserWarning, match=f"they begin anew: .*{name}"):
+            fm.static.load(kept.main, path)
+    assert kept.metric.compute(kept.scope) == 0
+    kept.run()
+    assert kept.metric.compute(kept.scope) == 3
+
+
 DROP_IN = """
 area, _, [_, _, pos, neg] = fm.static.auc(paddle.reshape({first}, [-1, 1]), paddle.reshape(label, [-1, 1]))
 {second}
