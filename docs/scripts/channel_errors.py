@@ -36,7 +36,8 @@ for name in ("functional", "metrics", "base_metric", "records.gather", "comm"): 
 #: The deadline of those cases that last until it; the others have PLENTY, and say at once what is wrong.
 TIMEOUT, PLENTY = 3, 60
 TO_THE_DEADLINE = (
-    "never_comes", "late", "stopped", "no_descriptors", "ports_taken", "dead_name_server", "hanging_util",
+    "never_comes", "late", "stopped", "no_descriptors", "ports_taken", "dead_name_server", "unknown_name",
+    "hanging_util",
 )  # fmt: skip
 clock = 0.0
 
@@ -164,6 +165,18 @@ def dead_name_server(rank: int) -> None:
     auc.compute()
 
 
+def unknown_name(rank: int) -> None:
+    port = os.environ["PADDLE_TRAINER_ENDPOINTS"].rpartition(":")[2]
+    os.environ.update(FLEETMETRICS_ENDPOINT=f"rank-0.example:{port}", FLEETMETRICS_SECRET="known to both")
+
+    def unknown(*_: Any, **__: Any) -> Any:
+        time.sleep(0.1)
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    socket.getaddrinfo = unknown  # type: ignore[assignment]
+    auc.compute()
+
+
 def silent_address(rank: int) -> None:
     """Rank 0's name has two addresses. Behind the one listens somebody who says nothing."""
     port = os.environ["PADDLE_TRAINER_ENDPOINTS"].rpartition(":")[2]
@@ -270,8 +283,8 @@ def forked(rank: int) -> None:
 CASES: list[Callable[[int], None]] = [
     never_comes, late, killed, stopped, interrupted, exits, closed, different_metrics, different_shapes,
     different_secrets, bad_input, overflow, in_compute_metric, forked, no_descriptors, ports_taken, dead_name_server,
-    silent_address, unsafe_folders, malformed, no_group, no_communicator, no_array_form, local_util, hanging_util,
-    server, no_endpoints, no_trainers_num, no_number, mpi,
+    unknown_name, silent_address, unsafe_folders, malformed, no_group, no_communicator, no_array_form, local_util,
+    hanging_util, server, no_endpoints, no_trainers_num, no_number, mpi,
 ]  # fmt: skip
 
 

@@ -49,6 +49,8 @@ class NotFound(TimeoutError):
 
 #: Running look-ups of names: one that outlasts its call is not started again.
 _lookups: dict[str, futures.Future[Any]] = {}
+#: What the last look-up that is over said of a name that it did not find.
+_unknown: dict[str, str] = {}
 
 
 def addresses_of(host: str, end: float) -> list[str]:
@@ -63,10 +65,25 @@ def addresses_of(host: str, end: float) -> list[str]:
             return [host]
     lookup = _lookups.get(host)
     if lookup is None or lookup.done():
-        lookup = _lookups[host] = begun(lambda: socket.getaddrinfo(host, None, type=socket.SOCK_STREAM))
-    if not futures.wait([lookup], max(0.0, end - time.monotonic())).done:
-        raise NotFound(f"The name {host!r} of its address is still being looked up; does the name server answer?")
+        lookup = _lookups[host] = begun(lambda: _looked_up(host))
+    if not futures.wait([lookup], None if end == math.inf else max(0.0, end - time.monotonic())).done:
+        slow = f"The name {host!r} of its address is still being looked up; does the name server answer?"
+        raise NotFound(_unknown.get(host, slow))
     return list(dict.fromkeys(str(found[4][0]) for found in lookup.result()))
+
+
+def _looked_up(host: str) -> Any:
+    try:
+        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    except socket.gaierror as error:
+        _unknown[host] = _unknown_text(host, error)
+        raise
+    _unknown.pop(host, None)
+    return found
+
+
+def _unknown_text(host: str, error: socket.gaierror) -> str:
+    return f"The name {host!r} of its address is not known ({error.strerror})."
 
 
 def listen(job: Job, key: Key | None = None, end: float = math.inf) -> socket.socket:
@@ -90,17 +107,29 @@ def listen(job: Job, key: Key | None = None, end: float = math.inf) -> socket.so
         except OSError as error:
             if error.errno is None and not raised_by_a_socket(error):
                 raise
-            if job.bind and isinstance(error, socket.gaierror):
-                raise InvalidInputError(
-                    f"the environment variable FLEETMETRICS_BIND holds {job.bind!r}; it must be an address of"
-                    f" {ranks_text([0])}'s machine, without a port, such as 10.0.0.1 or 0.0.0.0 ({error.strerror})."
-                ) from None
+            if isinstance(error, socket.gaierror):
+                raise _unknown_place(job, host, error) from None
             failures.append(f"{job.bind or host}:{port} ({error.strerror})")
             if error.errno == errno.EADDRNOTAVAIL and not job.bind:
                 failures[-1] += ": if the others reach this machine by that name all the same, set FLEETMETRICS_BIND"
     raise NoChannelError(
         f"{ranks_text([0])} cannot listen for the other {job.world_size - 1} workers: {', '.join(failures)}. Set"
         " FLEETMETRICS_ENDPOINT=host:port on all workers to an address of its machine that is free."
+    )
+
+
+def _unknown_place(job: Job, host: str, error: socket.gaierror) -> InvalidInputError | NoChannelError:
+    """The error of rank 0 where its own name is not known."""
+    if job.bind:
+        return InvalidInputError(
+            f"the environment variable FLEETMETRICS_BIND holds {job.bind!r}; it must be an address of"
+            f" {ranks_text([0])}'s machine, without a port, such as 10.0.0.1 or 0.0.0.0 ({error.strerror})."
+        )
+    return NoChannelError(
+        f"{ranks_text([0])} cannot listen for the other {job.world_size - 1} workers: the name {host!r} of its address"
+        f" is not known on this machine ({error.strerror}). If the others reach this machine by that name, set"
+        " FLEETMETRICS_BIND to an address of it, or to 0.0.0.0; otherwise set FLEETMETRICS_ENDPOINT=host:port on all"
+        " workers to an address of this machine that is free."
     )
 
 
@@ -223,5 +252,5 @@ def _places(job: Job, deadline: float) -> tuple[list[tuple[str, int]], str]:
         for host, _ in job.candidates():
             addresses[host] = addresses.get(host) or addresses_of(host, deadline)
     except socket.gaierror as error:  # a name that comes with rank 0's machine may be there in a moment
-        return [], f"The name {host!r} of its address is not known ({error.strerror})."
+        return [], _unknown_text(host, error)
     return [(address, port) for host, port in job.candidates() for address in addresses[host]], ""

@@ -79,6 +79,7 @@ def dead_name_server(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         return look_up(host, *rest, **options)
 
     monkeypatch.setattr(socket, "getaddrinfo", waits)
+    monkeypatch.setattr(finding, "_unknown", {})
     yield
     over.set()
 
@@ -95,6 +96,58 @@ def test_a_dead_name_server_holds_no_rank_beyond_its_deadline(dead_name_server: 
         assert time.monotonic() - start < 0.5 + SLACK
     assert sum(thread.name == "fleetmetrics" for thread in threading.enumerate()) == 1
     comm.close()
+
+
+@pytest.fixture
+def slow_name_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each look-up takes a part of the deadline, and finds nothing."""
+    look_up = socket.getaddrinfo
+
+    def unknown(host: Any, *rest: Any, **options: Any) -> Any:
+        if not str(host).endswith(".invalid"):
+            return look_up(host, *rest, **options)
+        time.sleep(0.3)
+        raise socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution")
+
+    monkeypatch.setattr(socket, "getaddrinfo", unknown)
+
+
+def test_a_worker_says_that_the_name_is_not_known_while_it_is_looked_up_again(slow_name_server: None) -> None:
+    with SocketCommunicator(rank=1, world_size=2, endpoint="rank-0.slow.invalid:8500", secret="of the test") as comm:
+        for seconds in (0.7, 0.1, 0.1):  # the last two are over before their look-up is
+            with pytest.raises(
+                DeadlineError, match=r"rank 0 did not connect.*'rank-0.slow.invalid' .* is not known \(T"
+            ):
+                comm.barrier(timeout=seconds)
+            time.sleep(0.4 if seconds < 0.5 else 0)
+
+
+def test_rank_0_whose_name_is_not_known_says_so_once_and_at_once(slow_name_server: None) -> None:
+    for job in (Job(0, 3, endpoint="rank-0.invalid:8500"), Job(0, 3, endpoints="rank-0.invalid:1,a:1,b:1")):
+        with pytest.raises(NoChannelError) as told:
+            finding.listen(job)
+        said = str(told.value)
+        assert said.count("rank-0.invalid") == 1 and "is not known on this machine (Temporary failure" in said
+        assert "set FLEETMETRICS_BIND" in said and "FLEETMETRICS_ENDPOINT=host:port on all" in said
+
+
+def test_a_name_that_is_known_after_all_is_not_called_unknown_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    answers: list[Any] = [socket.gaierror(socket.EAI_NONAME, "not known"), [(2, 1, 6, "", ("10.0.0.1", 0))], None]
+
+    def look_up(*_: Any, **__: Any) -> Any:
+        answer = answers.pop(0)
+        if answer is None:
+            time.sleep(0.3)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    monkeypatch.setattr(socket, "getaddrinfo", look_up)
+    with pytest.raises(socket.gaierror):
+        finding.addresses_of("rank-0.later.invalid", time.monotonic() + 10)
+    assert finding.addresses_of("rank-0.later.invalid", time.monotonic() + 10) == ["10.0.0.1"]
+    with pytest.raises(finding.NotFound, match="still being looked up"):
+        finding.addresses_of("rank-0.later.invalid", time.monotonic())
 
 
 def test_a_name_that_is_not_known_yet_is_looked_up_again(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2434,6 +2434,34 @@ MUTATIONS = [
         "if not each.fits(found):",
         "tests/static/test_claims.py -k names_no_owner",
     ),
+    Mutation(
+        "a name that is not known is said to be looked up",
+        "comm/finding.py::_looked_up",
+        "        _unknown[host] = _unknown_text(host, error)\n",
+        "",
+        "tests/comm/test_finding.py -k looked_up_again",
+    ),
+    Mutation(
+        "a name that was found after all is said to be unknown",
+        "comm/finding.py::_looked_up",
+        "    _unknown.pop(host, None)\n",
+        "",
+        "tests/comm/test_finding.py -k known_after_all",
+    ),
+    Mutation(
+        "rank 0 tries every port of a name that is not known",
+        "comm/finding.py::listen",
+        "if isinstance(error, socket.gaierror):",
+        "if job.bind and isinstance(error, socket.gaierror):",
+        "tests/comm/test_finding.py -k so_once",
+    ),
+    Mutation(
+        "a name cannot be looked up without a deadline",
+        "comm/finding.py::addresses_of",
+        "None if end == math.inf else max(0.0, end - time.monotonic())",
+        "max(0.0, end - time.monotonic())",
+        "tests/comm/test_finding.py -k so_once",
+    ),
     # -- launchers --------------------------------------------------------------------------------------------
     Mutation(
         "launchers: an empty variable counts",
