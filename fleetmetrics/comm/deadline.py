@@ -22,16 +22,21 @@ _SECONDS_FOR_TROUBLE = 10.0
 
 
 class Deadline:
-    """A moment until which a call may wait: a number of seconds from now."""
+    """A moment until which a call may wait: a number of seconds from when it began.
+
+    Args:
+        timeout: these seconds, which errors name.
+        remaining: the seconds that are left; None: all of them.
+    """
 
     end: float
     timeout: float
 
     __slots__ = ("end", "timeout")
 
-    def __init__(self, timeout: float) -> None:
+    def __init__(self, timeout: float, remaining: float | None = None) -> None:
         self.timeout = timeout
-        self.end = time.monotonic() + timeout
+        self.end = time.monotonic() + (timeout if remaining is None else remaining)
 
     @property
     def remaining(self) -> float:
@@ -105,12 +110,13 @@ def begun(work: Callable[[], Any]) -> futures.Future[Any]:
     return outcome
 
 
-def run_until(work: Callable[[], Any], seconds: float, label: str) -> Any:
-    """Run a function that has no deadline in a separate thread; at the deadline, stop waiting for it.
+def run_until(work: Callable[[], Any], deadline: Deadline, spare: float, label: str) -> Any:
+    """Run a function that has no deadline in a separate thread; stop waiting some seconds before the deadline.
 
     Raises a `DeadlineError` with the label of the work, or the error of the function.
     """
     outcome = begun(work)
-    if not futures.wait([outcome], max(0.0, seconds)).done:
-        raise DeadlineError(f"the workers' collective was not ready within {seconds:.3g} s at {label}.")
+    if not futures.wait([outcome], max(0.0, deadline.remaining - spare)).done:
+        seconds = float(f"{deadline.timeout:.3g}")
+        raise DeadlineError(f"the workers' collective was not ready within {seconds:g} s at {label}.")
     return outcome.result()

@@ -221,9 +221,8 @@ class _GroupOfMPI(MPICommunicator):
                 return whole.Create_group(whole.Get_group().Incl(list(self._ranks)), tag)
 
             # all are here; this has no deadline, and MPI may not allow calls from a thread
-            seconds = self._deadline.remaining - self._spare
             by_threads = self._mpi.Query_thread() == self._mpi.THREAD_MULTIPLE
-            self._comm = run_until(create, seconds, self._job.group) if by_threads else create()
+            self._comm = run_until(create, self._deadline, self._spare, self._job.group) if by_threads else create()
         return self._comm
 
 

@@ -109,10 +109,11 @@ class UtilCommunicator(Communicator):
         trouble = CommunicatorError(self._broken) if self._broken else trouble
         letter, sizes = _packed(Letter([call, mine.note, trouble and described(trouble)], mine.payload)), None
         if self._star is not None:
-            arrival = Letter(mine.note, json.dumps([len(letter), deadline.remaining]).encode())
+            arrival = Letter(mine.note, json.dumps([len(letter), deadline.remaining, deadline.timeout]).encode())
             told = self._star._consult(call, _arrived, arrival, deadline, trouble)
-            sizes, seconds = told.note
-            deadline = Deadline(seconds)  # of the first to give up, so that all give up together
+            sizes, remaining, timeout = told.note
+            # the earliest deadline of all; a worker sends its remaining time before it waits for the others
+            deadline = Deadline(timeout, min(remaining, deadline.remaining))
         elif self._broken:
             raise CommunicatorError(self._broken)
         self._calls += 1
@@ -216,7 +217,7 @@ class UtilCommunicator(Communicator):
 
         broken("was interrupted")
         try:
-            sums: np.ndarray = run_until(work, deadline.remaining - margin(deadline.timeout), where)
+            sums: np.ndarray = run_until(work, deadline, margin(deadline.timeout), where)
         except DeadlineError:
             raise DeadlineError(broken(f"was not ready within {float(f'{deadline.timeout:.3g}'):g} s")) from None
         except Exception as error:
@@ -235,8 +236,8 @@ class UtilCommunicator(Communicator):
 
 
 def _arrived(letters: Sequence[Letter]) -> Letter:
-    sizes, seconds = zip(*(json.loads(bytes(letter.payload)) for letter in letters))
-    return Letter([sizes, min(seconds)])
+    sizes, remaining, timeouts = zip(*(json.loads(bytes(letter.payload)) for letter in letters))
+    return Letter([sizes, *min(zip(remaining, timeouts))])
 
 
 def _told_by(util: Any, name: str) -> int:

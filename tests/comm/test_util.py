@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import math
 import threading
+import time
 import warnings
-from typing import Any, Callable
+from typing import Any, Callable, cast
 
 import numpy as np
 import pytest
 
 from fleetmetrics.comm import Block, Letter, UtilCommunicator, communicator_for, util
+from fleetmetrics.comm.deadline import Deadline
 from fleetmetrics.comm.job import Job
 from fleetmetrics.errors import (
     AgreementError,
@@ -21,6 +23,8 @@ from fleetmetrics.errors import (
     NoChannelError,
 )
 from fleetmetrics.numbers import combine
+from tests.distributed.cluster import free_ports
+from tests.distributed.forks import outcome, run
 
 pytestmark = pytest.mark.numpy_only
 
@@ -265,6 +269,42 @@ def test_a_util_that_hangs_is_an_error_in_time_and_is_not_used_again() -> None:
     gate.set()
     with pytest.raises(CommunicatorError, match=r"at exchange 1 .* util is unusable"):
         comm.all_reduce([1])
+
+
+def test_a_util_that_hangs_names_the_timeout_of_the_first_to_give_up_and_not_what_was_left() -> None:
+    """A part of the time is over when they have met over sockets."""
+    endpoint = f"127.0.0.1:{free_ports(1)[0]}"
+
+    def work(rank: int) -> Any:
+        comm = UtilCommunicator(Bad(lambda _: time.sleep(20)), Job(rank, 2, endpoint=endpoint))
+        deadline = Deadline(20 if rank else 1.5)
+        time.sleep(0.5)  # in an earlier exchange of the same call, say
+        return outcome(lambda: comm.all_reduce([1], timeout=deadline.left))
+
+    first, other = run(2, work)
+    assert first == other and "was not ready within 1.5 s at exchange 1" in str(first)
+
+
+def test_a_worker_that_has_waited_for_the_others_has_its_own_deadline_still(monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[Deadline] = []
+
+    class Star:
+        def _consult(self, *_: Any, **__: Any) -> Letter:
+            time.sleep(0.3)
+            return Letter([[100, 100], 5.0, 5.0])  # as told before the wait
+
+        consult = _consult
+
+    def run_until(work: Any, deadline: Deadline, *_: Any) -> Any:
+        given.append(deadline)
+        raise DeadlineError("late")
+
+    monkeypatch.setattr(util, "run_until", run_until)
+    comm = UtilCommunicator(Doubling(), Job())
+    comm._star, comm._place = cast(Any, Star()), (0, 2)
+    with pytest.raises(DeadlineError, match="within 5 s"):
+        comm.all_reduce([1], timeout=5)
+    assert given[0].remaining < 4.75 and given[0].timeout == 5
 
 
 @pytest.mark.parametrize(

@@ -677,7 +677,7 @@ MUTATIONS = [
     Mutation(
         "a util that hangs is waited for",
         "comm/deadline.py::run_until",
-        "futures.wait([outcome], max(0.0, seconds))",
+        "futures.wait([outcome], max(0.0, deadline.remaining - spare))",
         "futures.wait([outcome])",
         "tests/comm/test_util.py -k hangs",
     ),
@@ -2461,6 +2461,20 @@ MUTATIONS = [
         "None if end == math.inf else max(0.0, end - time.monotonic())",
         "max(0.0, end - time.monotonic())",
         "tests/comm/test_finding.py -k so_once",
+    ),
+    Mutation(
+        "util: errors name the seconds that were left",
+        "comm/util.py::UtilCommunicator._consult",
+        "Deadline(timeout, min(remaining, deadline.remaining))",
+        "Deadline(min(remaining, deadline.remaining))",
+        "tests/comm/test_util.py -k hangs",
+    ),
+    Mutation(
+        "util: who has waited for the others gets no less time than before",
+        "comm/util.py::UtilCommunicator._consult",
+        "min(remaining, deadline.remaining)",
+        "remaining",
+        "tests/comm/test_util.py -k its_own_deadline",
     ),
     # -- launchers --------------------------------------------------------------------------------------------
     Mutation(
