@@ -43,6 +43,11 @@ _PAUSE_SECONDS = (0.005, 0.1)
 _NEIGHBOUR_SECONDS = 0.3
 
 
+#: When a listener of this machine did not answer. A busy rank 0 may be silent, too, and is asked again after a while.
+_silent: dict[tuple[str, int], float] = {}
+_SILENT_SECONDS = 60.0
+
+
 class NotFound(TimeoutError):
     """Rank 0 was not found in time."""
 
@@ -138,9 +143,12 @@ def _listen_at(job: Job, key: Key | None, host: str, port: int, end: float) -> s
     address = addresses_of(host, end)[0]
     found = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
     try:
-        return _listening(found[0], found[4], max(128, job.world_size))
+        listener = _listening(found[0], found[4], max(128, job.world_size))
+        _silent.pop((host, port), None)
+        return listener
     except OSError as error:
-        if key is None or error.errno != errno.EADDRINUSE:
+        asked = _silent.get((host, port), -math.inf)
+        if key is None or error.errno != errno.EADDRINUSE or time.monotonic() < asked + _SILENT_SECONDS:
             raise
         other = _who_listens(job, key, host, port, end)
         if other:
@@ -162,6 +170,8 @@ def _who_listens(job: Job, key: Key, host: str, port: int, end: float) -> str:
     except OSError as error:  # a stranger, or it is busy
         if not raised_by_a_socket(error):
             raise
+        if isinstance(error, (TimeoutError, socket.timeout)) and time.monotonic() < end:
+            _silent[host, port] = time.monotonic()
     return ""
 
 

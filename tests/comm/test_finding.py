@@ -295,6 +295,31 @@ def test_a_silent_listener_in_rank_0s_place_delays_it_no_longer_than_its_deadlin
         comm.close()
 
 
+def test_a_silent_listener_in_rank_0s_place_delays_it_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(finding, "REFUSAL_SECONDS", 0.5)
+    asked: list[float] = []
+    greet = finding.greet
+    monkeypatch.setattr(finding, "greet", lambda *given: asked.append(time.monotonic()) or greet(*given))
+    job, key = Job(0, 2, endpoint=f"127.0.0.1:{free_ports(1)[0]}"), Key(b"k" * 32)
+    silent = finding.listen(job)
+    with pytest.raises(NoChannelError, match="rank 0 cannot listen"):
+        finding.listen(job, key, time.monotonic() + 0.1)  # it may be slow: nothing is known yet
+    for number in (2, 2, 2):
+        with pytest.raises(NoChannelError, match="rank 0 cannot listen"):
+            finding.listen(job, key, time.monotonic() + 60)
+        assert len(asked) == number
+    silent.close()
+    silent = finding.listen(job, key)
+    with pytest.raises(NoChannelError):
+        finding.listen(job, key, time.monotonic() + 60)
+    assert len(asked) == 3  # another may have come
+    monkeypatch.setattr(finding, "_SILENT_SECONDS", 0.0)
+    with pytest.raises(NoChannelError):
+        finding.listen(job, key, time.monotonic() + 60)
+    assert len(asked) == 4  # a rank 0 that was busy has time now
+    silent.close()
+
+
 def test_a_place_that_another_has_just_left_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     job = Job(0, 2, endpoint=f"127.0.0.1:{free_ports(1)[0]}")
     other = finding.listen(job)

@@ -728,8 +728,8 @@ def test_an_error_without_a_listener_costs_nothing(play: Play) -> None:
     """No worker can ever receive it."""
     host, port = play.worker.endpoint.split(":")
     with socket.create_server((host, int(port))):
-        for _ in range(2):
+        for seconds in (3.9, 2.5, 2.5):  # it greets the listener once, for 3 s
             start = time.monotonic()
             with pytest.raises(NoChannelError, match="rank 0 cannot listen"):
                 play.begin(timeout=20).result(10)
-            assert time.monotonic() - start < 3.9  # it greets who listens there, for 3 s
+            assert time.monotonic() - start < seconds

@@ -2476,6 +2476,20 @@ MUTATIONS = [
         "remaining",
         "tests/comm/test_util.py -k its_own_deadline",
     ),
+    Mutation(
+        "rank 0 waits for the answer of a silent listener at every call",
+        "comm/finding.py::_who_listens",
+        "_silent[host, port] = time.monotonic()",
+        "pass",
+        "tests/comm/test_finding.py -k delays_it_once",
+    ),
+    Mutation(
+        "a listener that had no time to answer counts as silent",
+        "comm/finding.py::_who_listens",
+        " and time.monotonic() < end:",
+        ":",
+        "tests/comm/test_finding.py -k delays_it_once",
+    ),
     # -- launchers --------------------------------------------------------------------------------------------
     Mutation(
         "launchers: an empty variable counts",
