@@ -32,6 +32,7 @@ _DEEPEST = 8
 #: The key of the class in the description of an object; no argument has this name.
 _CLASS = ""
 _MISSING = object()
+_NESTED = "a setting holds itself, or is nested too deeply; give lists and dicts that end"
 
 _signatures: weakref.WeakKeyDictionary[type, inspect.Signature] = weakref.WeakKeyDictionary()
 
@@ -50,7 +51,10 @@ class Told:
         def __new__(cls, *given: Any, **settings: Any) -> Any:
             """Keep the arguments; copies and pickles pass none, because they carry theirs."""
             made = super().__new__(cls)
-            made._made_with = _kept(given), _kept(settings)
+            try:
+                made._made_with = _kept(given), _kept(settings)
+            except RecursionError:
+                raise InvalidInputError(f"{cls.__name__}: {_NESTED}") from None
             made._settled = {}
             return made
 
@@ -167,37 +171,61 @@ def raise_if_unknown(kind: type, given: Iterable[str]) -> None:
         )
 
 
-def described(value: Any, short: bool = False, depth: int = 0) -> Any:
+def described(value: Any, short: bool = False) -> Any:
     """Describe a setting as JSON; equal settings have equal descriptions in any process.
 
     Args:
         value: anything.
         short: whether to replace long sequences and arrays by a digest.
-        depth: the number of enclosing objects.
 
     Raises:
-        InvalidInputError: it is an iterator, which cannot be read twice.
+        InvalidInputError: it cannot be described: it is an iterator, for example, which cannot be read twice.
     """
+    return _described_safely("a setting", value, short, 0)
+
+
+def _described_safely(what: str, value: Any, short: bool, depth: int) -> Any:
+    """The description; what a user's object raises on the way is an `InvalidInputError` that names the setting."""
+    try:
+        return _described(value, short, depth)
+    except InvalidInputError:
+        raise
+    except RecursionError:
+        raise InvalidInputError(_NESTED) from None
+    except Exception as error:
+        raise InvalidInputError(
+            f"{what}, of type {type(value).__name__}, cannot be compared with others, so that nothing can be saved or "
+            f"merged: {type(error).__name__}: {error}"
+        ) from error
+
+
+def _described(value: Any, short: bool, depth: int) -> Any:
     if value is None or (isinstance(value, (bool, int, float, str)) and not isinstance(value, enum.Enum)):
         return value
     if isinstance(value, np.generic):
         return value.item() if value.dtype.kind in "biuf" else str(value)
     if isinstance(value, enum.Enum):
         return [type(value).__qualname__, value.name]
-    if isinstance(value, bytes):
+    if isinstance(value, (bytes, memoryview)):
         return value.hex()
     if isinstance(value, Told):
-        return {_CLASS: type(value).__qualname__, **described(value.settings(), short, depth)}
+        found = {
+            name: _described_safely(f"{type(value).__name__}'s setting {name!r}", each, short, depth)
+            for name, each in value.settings().items()
+        }
+        return {_CLASS: type(value).__qualname__, **found}
     if hasattr(value, "_fields"):  # a named tuple
-        return described(value._asdict(), short, depth)
+        return _described(value._asdict(), short, depth)
     if isinstance(value, Mapping):
         texts = {name if isinstance(name, str) else repr(name): each for name, each in value.items()}
-        return {name: described(each, short, depth) for name, each in texts.items()}
+        return {name: _described(each, short, depth) for name, each in texts.items()}
     if isinstance(value, Iterator):
         raise InvalidInputError(
             f"a setting is a {type(value).__name__}, which can be read only once, so that nothing can be compared with "
             "it or made like it; give a list"
         )
+    if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
+        return [_of_numbers(value.filled(), short), _of_numbers(np.ma.getmaskarray(value), short)]
     if hasattr(value, "__array__") and not isinstance(value, type):
         return _of_numbers(np.asarray(value), short)
     if isinstance(value, (list, tuple, range, set, frozenset)):
@@ -208,7 +236,7 @@ def described(value: Any, short: bool = False, depth: int = 0) -> Any:
 def _of_numbers(array: np.ndarray, short: bool) -> Any:
     """An array as lists, or its digest, the same for integers and for floats that are whole."""
     if not short or array.size <= _LONG or array.dtype.kind not in "biuf":
-        return described(array.tolist(), short)
+        return _described(array.tolist(), short, 0)
     if array.dtype.kind == "f" and (np.abs(array) < 2.0**53).all() and (array == np.floor(array)).all():
         array = array.astype(np.int64)
     array = array.astype(np.float64 if array.dtype.kind == "f" else np.uint64 if array.dtype == np.uint64 else np.int64)
@@ -220,7 +248,7 @@ def _of_sequence(value: Any, short: bool, depth: int) -> Any:
         array = np.asarray(list(value))
         if array.dtype.kind in "if":
             return _of_numbers(array, short)
-    entries = [described(each, short, depth) for each in value]
+    entries = [_described(each, short, depth) for each in value]
     if isinstance(value, (set, frozenset)):
         entries.sort(key=repr)
     if not short or len(entries) <= _LONG:
@@ -231,21 +259,52 @@ def _of_sequence(value: Any, short: bool, depth: int) -> Any:
 def _of_object(value: Any, short: bool, depth: int) -> Any:
     """A function by its name, or by its code if it has no name; any other object by its attributes."""
     if isinstance(value, functools.partial):
-        return [described(each, short, depth) for each in (value.func, value.args, value.keywords)]
+        return [_described(each, short, depth) for each in (value.func, value.args, value.keywords)]
     named = getattr(value, "__qualname__", None) or type(value).__qualname__
     if depth >= _DEEPEST:
         return named
     if callable(value) and hasattr(value, "__qualname__"):
         owner = getattr(value, "__self__", None)
         if owner is not None and not isinstance(owner, (types.ModuleType, type)):
-            return [named, described(owner, short, depth + 1)]
+            return [named, _described(owner, short, depth + 1)]
         function = getattr(value, "__func__", value)
         return [named, _of_code(function, short, depth + 1)] if "<" in named else named
-    inside = getattr(value, "__dict__", None)
-    if inside is None:
-        text = repr(value)
-        inside = {} if " at 0x" in text else {"value": text}
-    return {_CLASS: named, **described(inside, short, depth + 1)}
+    return {_CLASS: named, **_described(_attributes(value), short, depth + 1)}
+
+
+def _attributes(value: Any) -> Mapping[str, Any]:
+    """An object's attributes; if it has none, its text, unless that is an address."""
+    if type(value).__module__.startswith("numpy.random"):
+        return _seed_of(value)
+    kind: type = type(value)
+    slots = {name: getattr(value, name) for name in _slots_of(kind) if hasattr(value, name)}
+    own = getattr(value, "__dict__", {})
+    text = "" if own else repr(value)
+    return {"value": text} if text and " at 0x" not in text else {**slots, **own}
+
+
+@functools.lru_cache(maxsize=512)
+def _slots_of(kind: type) -> Sequence[str]:
+    """The attributes that a class and its bases keep in slots, by their full names."""
+    found = []
+    for each in kind.__mro__:
+        slots = vars(each).get("__slots__", ())
+        names = [slots] if isinstance(slots, str) else list(slots)
+        private = f"_{each.__name__.lstrip('_')}"
+        found += [private + name if name[:2] == "__" and name[-2:] != "__" else name for name in names]
+    return [name for name in found if name not in ("__dict__", "__weakref__")]
+
+
+def _seed_of(generator: Any) -> Mapping[str, Any]:
+    """The seed of a random generator of NumPy, which stays the same while numbers are drawn."""
+    bits = getattr(generator, "bit_generator", generator)
+    seed = getattr(bits, "_seed_seq", None) or getattr(bits, "seed_seq", None) or bits
+    if not hasattr(seed, "entropy"):
+        raise InvalidInputError(
+            f"a setting, of type {type(generator).__name__}, has no seed that can be read, and its state changes with "
+            "each draw, so that it cannot be compared with others; give a seed, or numpy.random.default_rng(seed)"
+        )
+    return {"generator": type(bits).__qualname__, "entropy": seed.entropy, "spawn_key": seed.spawn_key}
 
 
 def _of_code(function: Any, short: bool, depth: int) -> Any:
@@ -254,7 +313,7 @@ def _of_code(function: Any, short: bool, depth: int) -> Any:
     if code is None:
         return None
     cells = [cell.cell_contents for cell in function.__closure__ or () if cell.cell_contents is not function]
-    around = described([cells, function.__defaults__, function.__kwdefaults__], short, depth)
+    around = _described([cells, function.__defaults__, function.__kwdefaults__], short, depth)
     return [hashlib.sha256(_bytecode(code)).hexdigest(), around]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import copy
 import dataclasses
+import pathlib
 import pickle
 from typing import Any
 
@@ -241,6 +242,26 @@ class Place:
         self.x = x
 
 
+class Slots:
+    __slots__ = ("__private", "later", "x")
+
+    def __init__(self, x: Any, private: int = 0) -> None:
+        self.x, self.__private = x, private
+
+
+class SlotsAndMore(Slots):
+    def __init__(self, x: Any) -> None:
+        super().__init__(x)
+        self.same = 1
+
+
+def drawn(seed: int) -> np.random.Generator:
+    """A generator that has been used."""
+    generator = np.random.default_rng(seed)
+    generator.random(3)
+    return generator
+
+
 Color = __import__("enum").Enum("Color", "RED BLUE")
 LONG = list(range(100))
 EQUAL: list[tuple[Any, Any]] = [
@@ -258,6 +279,13 @@ EQUAL: list[tuple[Any, Any]] = [
     (Color.RED, Color.RED),
     (fm.AUC(), fm.AUC(curve="ROC", name="another")),
     (str.upper, str.upper),
+    (Slots(1), Slots(1)),
+    (Slots([1, 2]), Slots(np.array([1, 2]))),
+    (np.ma.array([1, 2], mask=[False, True]), np.ma.array([1, 9], mask=[False, True])),
+    (np.ma.array([1, 2]), [1, 2]),
+    (np.random.default_rng(3), drawn(3)),
+    (memoryview(b"ab"), b"ab"),
+    (pathlib.Path("a"), pathlib.Path("./a")),
 ]
 UNEQUAL: list[tuple[Any, Any]] = [
     ([1, 2], [1, 3]),
@@ -277,6 +305,16 @@ UNEQUAL: list[tuple[Any, Any]] = [
     (Color.RED, Color.BLUE),
     (fm.AUC(), fm.AUC(curve="PR")),
     (b"a", b"b"),
+    (Slots(1), Slots(2)),
+    (Slots(1, 1), Slots(1, 2)),
+    (SlotsAndMore(1), SlotsAndMore(2)),
+    (np.ma.array([1, 2], mask=[False, True]), np.ma.array([1, 2], mask=[True, False])),
+    (np.ma.array([1, 2], mask=[False, True]), [1, 2]),
+    (np.random.default_rng(3), np.random.default_rng(4)),
+    (np.random.default_rng(3), np.random.Generator(np.random.MT19937(3))),
+    (np.random.PCG64(3), np.random.PCG64(4)),
+    (memoryview(b"ab"), memoryview(b"ac")),
+    (pathlib.Path("a"), pathlib.Path("b")),
     (np.datetime64("2026-01-01"), np.datetime64("2026-01-02")),
     (__import__("decimal").Decimal(1), __import__("decimal").Decimal(2)),
     (fm.AUC() + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1, fm.AUC() + 2 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1),
@@ -302,6 +340,36 @@ def test_other_settings_are_seen(one: Any, other: Any) -> None:
 def test_an_iterator_that_can_be_read_only_once_is_an_error() -> None:
     with pytest.raises(fm.InvalidInputError, match=r"generator, which can be read only once.*give a list"):
         Made(number for number in range(3)).merge(Made())
+
+
+def raising(*_: Any, **__: Any) -> Any:
+    raise RuntimeError("not today")
+
+
+@pytest.mark.parametrize("method", ["__repr__", "__array__", "__getattr__"])
+def test_a_setting_that_cannot_be_described_is_named(method: str) -> None:
+    metric = fed(Made(type("Odd", (), {"__slots__": (), method: raising})()), 3)
+    words = r"Made's setting 'setting', of type Odd, cannot be compared .*: RuntimeError: not today"
+    for act in (lambda: metric.merge(Made()), metric.state_dict, lambda: Made().merge(metric)):
+        with pytest.raises(fm.InvalidInputError, match=words):
+            act()
+
+
+def test_a_generator_without_a_seed_is_an_error() -> None:
+    with pytest.raises(fm.InvalidInputError, match=r"RandomState, has no seed that can be read.*default_rng\(seed\)"):
+        Made(np.random.RandomState(3)).merge(Made())
+
+
+def test_a_setting_that_holds_itself_is_an_error() -> None:
+    ring: list[Any] = []
+    ring.append(ring)
+    for setting in (ring, {"ring": ring}, (1, ring)):
+        with pytest.raises(fm.InvalidInputError, match=r"^Made: a setting holds itself, or is nested too deeply"):
+            Made(setting)
+    ordered: Any = collections.OrderedDict()
+    ordered["me"] = ordered
+    with pytest.raises(fm.InvalidInputError, match="a setting holds itself"):
+        Made(ordered).merge(Made())
 
 
 #: One metric, written in two ways.

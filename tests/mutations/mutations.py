@@ -371,10 +371,45 @@ MUTATIONS = [
     ),
     Mutation(
         "expressions that are deeply nested are equal",
-        "settings.py::described",
-        "**described(value.settings(), short, depth)}",
-        "**({} if depth > 8 else described(value.settings(), short, depth + 1))}",
+        "settings.py::_described",
+        "each, short, depth)\n            for name, each in value.settings().items()",
+        "each, short, depth + 1)\n            for name, each in ({} if depth > 8 else value.settings()).items()",
         "tests/test_user_metrics.py -k 'other_settings_are_seen'",
+    ),
+    Mutation(
+        "settings: objects with slots are equal",
+        "settings.py::_attributes",
+        "{**slots, **own}",
+        "{**own}",
+        "tests/test_user_metrics.py -k 'other_settings_are_seen'",
+    ),
+    Mutation(
+        "settings: masks of arrays are overlooked",
+        "settings.py::_described",
+        "if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):",
+        "if False:",
+        "tests/test_user_metrics.py -k 'other_settings_are_seen'",
+    ),
+    Mutation(
+        "settings: a random generator is compared by its state",
+        "settings.py::_seed_of",
+        '"entropy": seed.entropy',
+        '"entropy": str(bits.state)',
+        "tests/test_user_metrics.py -k 'equal_by_value'",
+    ),
+    Mutation(
+        "settings: what an object of the user raises is raised as it is",
+        "settings.py::_described_safely",
+        "except Exception as error:",
+        "except ZeroDivisionError as error:",
+        "tests/test_user_metrics.py -k 'cannot_be_described'",
+    ),
+    Mutation(
+        "settings: a list that holds itself is a RecursionError",
+        "settings.py::Told.__new__",
+        "except RecursionError:",
+        "except ZeroDivisionError:",
+        "tests/test_user_metrics.py -k 'holds_itself'",
     ),
     # -- checkpoints ------------------------------------------------------------------------------------------
     Mutation(
