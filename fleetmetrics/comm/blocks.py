@@ -401,9 +401,9 @@ def _side_by_side(agreed: Layout, payloads: Sequence[Buffer]) -> list[list[np.nd
     places, whole = _places(agreed.kinds, types)
     if whole != size:
         return None
-    table = np.frombuffer(b"".join(payloads), np.uint8).reshape(-1, size)
+    table, rows = b"".join(payloads), len(payloads)
     return [
-        _folded(group, table[:, start : start + count * dtype.itemsize].view(dtype))
+        _folded(group, np.ndarray((rows, count), dtype, table, start, (size, dtype.itemsize)))
         for group, (dtype, count, start) in zip(agreed.groups, places)
     ]
 
