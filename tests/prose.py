@@ -123,11 +123,20 @@ def of_file(path: Path) -> Iterator[Hit]:
     return tics(text)
 
 
-def files() -> list[str]:
-    """What git has, by its name from the root."""
-    kinds = ["*.md", "*.py", "Makefile", "*.toml", "*.yml", "*.yaml"]
-    listed = subprocess.run(["git", "ls-files", "-z", *kinds], cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True)
-    return [name for name in listed.stdout.split("\0") if name and name not in QUOTING and (ROOT / name).exists()]
+#: The files with prose, and the folders that git does not have: an unpacked sdist has no git.
+KINDS = ("*.md", "*.py", "Makefile", "*.toml", "*.yml", "*.yaml")
+MADE = re.compile(r"(?:.*/)?(?:\.(?!github/|ci/|pre-commit)[^/]*|build|dist|site|__pycache__|[^/]*\.egg-info)(?:/.*)?")
+
+
+def files(root: Path = ROOT) -> list[str]:
+    """The files of the repository, or of an unpacked sdist, by their names from the root."""
+    if (root / ".git").exists():
+        command = ["git", "ls-files", "-z", *KINDS]
+        listed = subprocess.run(command, cwd=root, check=True, stdout=subprocess.PIPE, text=True).stdout.split("\0")
+    else:
+        paths = (path.relative_to(root).as_posix() for kind in KINDS for path in root.rglob(kind))
+        listed = sorted(name for name in paths if not MADE.fullmatch(name))
+    return [name for name in listed if name and name not in QUOTING and (root / name).exists()]
 
 
 def main(names: list[str]) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -42,6 +43,19 @@ def test_a_planted_tic_fails_with_file_line_and_rewrite(tmp_path: Path):
     done = subprocess.run([sys.executable, prose.__file__, str(page)], stdout=subprocess.PIPE, text=True, check=False)
     assert done.returncode == 1
     assert done.stdout == f"{page}:3: 'is told' reads as a translation; write: the error names ...; rank 0 tells ...\n"
+
+
+def test_an_unpacked_sdist_has_no_git_and_the_same_files(tmp_path: Path):
+    there = ["Makefile", "README.md", ".github/workflows/ci.yml", "docs/site.md", "tests/test_a.py", "tests/prose.py"]
+    made = [".venv-dev/lib/a.py", "build/lib/a.py", "site/a.md", "x.egg-info/a.md", ".pytest_cache/README.md"]
+    for name in [*there, *made, "data.bin"]:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("words")
+    assert sorted(prose.files(tmp_path)) == sorted(there[:-1])
+    if shutil.which("git"):
+        for command in (["git", "init", "-q"], ["git", "add", "--force", *there]):
+            subprocess.run(command, cwd=tmp_path, check=True)
+        assert sorted(prose.files(tmp_path)) == sorted(there[:-1])
 
 
 def test_the_repository_has_none():

@@ -22,7 +22,7 @@ def letters_of(workers: list[list[tuple[str, str, np.ndarray]]]) -> tuple[Layout
 
 
 def in_parts(letters: list[Letter], size: int) -> Letter | None:
-    """The answer to folds of `size` letters each."""
+    """The answer to folds of this many letters each."""
     folds = [Reduction().fold(letters[start : start + size]) for start in range(0, len(letters), size)]
     if None in folds:
         return None
