@@ -33,6 +33,32 @@ def test_each_python_that_is_named_is_tried() -> None:
     assert PYPROJECT["project"]["requires-python"] == f">={min(named, key=lambda each: int(each[2:]))}"
 
 
+#: Where the oldest Python is named beside `requires-python`.
+OLDEST = {
+    "Makefile": r"vermin .*--target=(3\.\d+)-",
+    "CONTRIBUTING.md": r"newer than Python (3\.\d+) \|",
+    "README.md": r"Python (3\.\d+) or later",
+    "README.zh-CN.md": r"Python (3\.\d+) 及以上",
+    "docs/start/install.md": r"Python (3\.\d+) or later",
+    "docs/start/install.zh.md": r"Python (3\.\d+) 及以上",
+}
+
+
+def test_the_oldest_python_is_the_same_in_all_files_and_builds_the_package() -> None:
+    """setuptools 77, the first that reads the license expression, needs Python 3.9."""
+    oldest = PYPROJECT["project"]["requires-python"][2:]
+    named = {name: set(re.findall(pattern, (ROOT / name).read_text("utf-8"))) for name, pattern in OLDEST.items()}
+    assert named == {name: {oldest} for name in OLDEST}
+    assert PYPROJECT["build-system"]["requires"] == ["setuptools>=77"] and int(oldest[2:]) >= 9
+
+
+def test_each_numpy_that_is_named_is_tried() -> None:
+    oldest = re.search(r"numpy>=(1\.\d+)", PYPROJECT["project"]["dependencies"][0])
+    assert oldest
+    for path in (WORKFLOWS[0], ROOT / ".ci" / "run"):
+        assert f"numpy=={oldest[1]}." in path.read_text("utf-8"), path
+
+
 def test_the_wheel_holds_what_is_not_python_too() -> None:
     given = PYPROJECT["tool"]["setuptools"]["package-data"]
     held = {

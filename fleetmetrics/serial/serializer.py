@@ -43,7 +43,7 @@ _LARGE = 4096
 _AT_ONCE = 4096
 #: Tensors of more entries are moved one by one.
 _FEW_ENTRIES = 1024
-#: Python 3.8's highest.
+#: The highest of every Python that is supported.
 _PICKLE_PROTOCOL = 5
 _CONTAINERS = (list, tuple, dict)
 _DTYPE, _SHAPE, _NBYTES = attrgetter("dtype"), attrgetter("shape"), attrgetter("nbytes")
