@@ -228,9 +228,13 @@ def test_the_references_of_commands_and_of_the_environment_match_the_code() -> N
 
     page = (DOCS / "reference" / "command_line.md").read_text(encoding="utf-8")
     assert between(page, "commands") == commands.commands(), "run `make names`"
-    for option in ("--fail-if", "--always-valid ROWS", "--id COLUMN", "--lang en"):
-        assert f"`{option}" in page
-    assert not re.findall(r"^\| `.*` \|  \|", page, re.MULTILINE), "an option has no help; write one into its parser"
+    for option in ("`--fail-if", "`--always-valid ROWS", "`--id COLUMN", "<code>--lang en&#124;zh</code>"):
+        assert option in page
+    assert "\\|" not in page and "with commas, one for each stream (required) |" in page
+    assert "the number of bootstrap resamples | `1000` |" in page and "130 after Ctrl-C" in page
+    assert not re.findall(r"^\| [`<].*[`>] \|  \|", page, re.MULTILINE), (
+        "an option has no help; write one into its parser"
+    )
     page = (DOCS / "reference" / "environment.md").read_text(encoding="utf-8")
     assert between(page, "settings") == commands.settings(), "run `make names`"
     assert between(page, "launchers") == commands.launchers(), "run `make names`"

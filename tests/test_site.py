@@ -64,6 +64,11 @@ def test_a_description_is_whole_sentences_and_fits(site: Any) -> None:
     assert site.description("<p>Short &amp; clear.</p><p>Then this.</p>") == "Short & clear. Then this."
 
 
+def test_a_backslash_before_a_pipe_is_found_in_tables_alone(site: Any) -> None:
+    table = "<table><tr><td>a <code>en|zh</code></td><td><code>--lang en\\|zh &lt;</code></td></tr></table>"
+    assert site.pipes_with_backslashes(f"<pre><code>grep 'a\\|b'</code></pre>{table}") == [r"--lang en\|zh <"]
+
+
 def test_two_pages_with_one_title_are_found(site: Any) -> None:
     assert site.twice({"a.md": "T", "b.md": "U", "c.md": "T"}) == [("T", ["a.md", "c.md"])]
 
@@ -145,7 +150,7 @@ def test_make_docs_fails_and_names_the_file_the_line_and_what_to_run(small: Path
     for old, new in (
         (r"\[That\].*?\)", "[That](none.md)"),
         (r"!\[a picture\].*?\)\.", "\n![a picture](none.svg).\n[Those](other.md#none)."),
-        ("# 2", "# 3"),
+        ("# 2\n```\n", "# 3\n```\n\n| a |\n| --- |\n| `en\\\\|zh` |\n"),
     ):
         change(page, old, new)
     change(small / "docs" / "index.zh.md", "# 2", "# 3")
@@ -160,6 +165,7 @@ def test_make_docs_fails_and_names_the_file_the_line_and_what_to_run(small: Path
         ("docs/index.md:5: ", "'other.md#none'", "run `make docs`"),
         ("docs/index.zh.md:1: ", "is older than the English section", "run: python docs/scripts/translations.py"),
         ("docs/index.md:8: ", "prints '2', and the page says '3'", "run `make test-cpu"),
+        ("docs/index.md:13: ", r"shows a backslash: en\|zh", "&#124;"),
         (f"fleetmetrics/partial.py:{line}: ", "the argument parts has no type", "run `make types`"),
     ):
         assert [each for each in lines if f" {place}" in each and what in each and told in each], (place, done.stdout)

@@ -53,6 +53,12 @@ def description(content: str, most: int = 200) -> str:
     return whole[1] if whole else said[: most - 4].rsplit(" ", 1)[0] + " ..."
 
 
+def pipes_with_backslashes(content: str) -> list[str]:
+    """The code in tables that shows a backslash before a pipe: GitHub's pages need it, and MkDocs keeps it."""
+    cells = re.findall(r"<td.*?</td>", content, re.DOTALL)
+    return [html.unescape(code) for cell in cells for code in re.findall(r"<code[^>]*>([^<]*\\\|[^<]*)</code>", cell)]
+
+
 def own_index(index: dict[str, Any], language: str) -> dict[str, Any]:
     """The search index of one language, with the places of its pages below its home page."""
     folder = "zh/" if language == "zh" else ""

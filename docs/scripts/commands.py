@@ -6,6 +6,7 @@ python docs/scripts/commands.py
 from __future__ import annotations
 
 import argparse
+import html
 import sys
 
 from _catalogue import DOCS, table, write_between
@@ -41,12 +42,18 @@ def _written(action: argparse.Action) -> str:
     if action.choices:
         value = "|".join(map(str, action.choices))
     names = action.option_strings or [""]
-    return ", ".join(f"`{f'{name} {value}'.strip()}`" for name in names).replace("|", r"\|")
+    return ", ".join(_code(f"{name} {value}".strip()) for name in names)
+
+
+def _code(text: str) -> str:
+    """Code in a cell of a table: GitHub needs a backslash before a pipe in backticks, which MkDocs shows."""
+    return f"<code>{html.escape(text, quote=False).replace('|', '&#124;')}</code>" if "|" in text else f"`{text}`"
 
 
 def _told(action: argparse.Action) -> str:
-    needed = " Needed." if action.required and action.option_strings else ""
-    return _plain(str(action.help or "")) + needed
+    """The help, without the default that has a column of its own."""
+    text = str(action.help or "").replace(f" ({action.default})", "")
+    return _plain(text) + (" (required)" if action.required and action.option_strings else "")
 
 
 def _default(action: argparse.Action) -> str:

@@ -7,6 +7,7 @@
 - A short option such as `--by` stays on one line.
 - Every page has a title and a description of its own.
 - The Python blocks that need NumPy alone run, and print what their comments say.
+- Code in a table shows no backslash before a pipe.
 - A warning names the file, the line and what to run.
 """
 
@@ -21,7 +22,18 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent))
 
-from _site import WORDS, below_title, description, own_index, pages_found, placed, twice, with_anchors
+from _site import (
+    WORDS,
+    below_title,
+    description,
+    line_of,
+    own_index,
+    pages_found,
+    pipes_with_backslashes,
+    placed,
+    twice,
+    with_anchors,
+)
 from mkdocs.plugins import event_priority
 from mkdocs.utils import DuplicateFilter
 from translations import complaints
@@ -128,6 +140,10 @@ def on_page_content(html: str, *, page: Any, config: Any, files: Any) -> str:
 
     if page.file.locale_alternate_of == "en":
         ANCHORS[page.file.norm_src_uri] = list(walk(page.toc))
+    for code in pipes_with_backslashes(html):
+        line = line_of(Path(config.docs_dir, page.file.src_uri).read_text("utf-8"), (code,))
+        told = f"code in a table shows a backslash: {code}. Write <code>...&#124;...</code>, then run `make docs`."
+        log.warning("docs/%s:%d: %s", page.file.src_uri, line, told)
     html = OPTION.sub(r'<code class="option">\1</code>', html)
     if page.url not in ("", "zh/"):
         page.meta.setdefault("description", description(NOTICE.sub("", html)))

@@ -20,7 +20,8 @@ __all__ = ["main"]
 _MORE = """\
 fleetmetrics evaluate preds --label y --score p --user uid --by slot --ci 0.95 --html report.html
 fleetmetrics evaluate new --baseline old --join-on id --label y --score p --fail-if 'auc_delta.low<0'
-exit status: 0; 1: a --fail-if holds; 2: the command is wrong; 3: the data are wrong or unreadable
+exit status: 0; 1: a --fail-if holds; 2: the command is wrong; 3: the data are wrong or unreadable;
+130: interrupted by Ctrl-C
 """
 
 
