@@ -73,6 +73,32 @@ def test_two_pages_with_one_title_are_found(site: Any) -> None:
     assert site.twice({"a.md": "T", "b.md": "U", "c.md": "T"}) == [("T", ["a.md", "c.md"])]
 
 
+def test_links_beside_the_site_lead_to_files_and_headings(site: Any, tmp_path: Path) -> None:
+    import links
+
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "a.md").write_text('# A page: `x`\n\n## Twice\n\n## Twice\n\n<a id="own"></a>\n', "utf-8")
+    good = ["docs/a.md", "docs/a.md#a-page-x", "docs/a.md#twice-1", "docs/a.md#own", "#top", "https://x.example/none"]
+    code = "`[code](none.md)`\n\n```text\n[code](none.md)\n```\n"
+    page = "# Top\n\n" + "".join(f"[a link]({each})\n" for each in good) + code
+    (tmp_path / "README.md").write_text(page, "utf-8")
+    assert links.complaints(tmp_path) == []
+    bad = '[a](docs/none.md) [b](docs/a.md#none)\n<img src="none.png">\n'
+    (tmp_path / "README.md").write_text(page + bad, "utf-8")
+    line = page.count("\n") + 1
+    assert [each.split(". Correct")[0] for each in links.complaints(tmp_path)] == [
+        f"README.md:{line}: the link 'docs/none.md' leads to no file",
+        f"README.md:{line}: the link 'docs/a.md#none' leads to no heading of a.md",
+        f"README.md:{line + 1}: the link 'none.png' leads to no file",
+    ]
+
+
+def test_the_repository_has_no_broken_link_beside_the_site(site: Any) -> None:
+    import links
+
+    assert links.complaints() == []
+
+
 # -- what fails a build ----------------------------------------------------------------------------------
 
 ENGLISH = """# A page
@@ -154,6 +180,7 @@ def test_make_docs_fails_and_names_the_file_the_line_and_what_to_run(small: Path
     ):
         change(page, old, new)
     change(small / "docs" / "index.zh.md", "# 2", "# 3")
+    (small / "README.md").write_text("# The front\n\n[A page](docs/index.md) and [none](docs/gone.md).\n", "utf-8")
     change(small / "fleetmetrics" / "partial.py", r"def merge_all\(parts: .*?\)", "def merge_all(parts)")
     line = (small / "fleetmetrics" / "partial.py").read_text("utf-8").partition("def merge_all")[0].count("\n") + 1
     done = make_docs(small)
@@ -163,6 +190,7 @@ def test_make_docs_fails_and_names_the_file_the_line_and_what_to_run(small: Path
         ("docs/index.md:3: ", "'none.md'", "run `make docs`"),
         ("docs/index.md:4: ", "'none.svg'", "run `make docs`"),
         ("docs/index.md:5: ", "'other.md#none'", "run `make docs`"),
+        ("README.md:3: ", "'docs/gone.md' leads to no file", "run `make docs`"),
         ("docs/index.zh.md:1: ", "is older than the English section", "run: python docs/scripts/translations.py"),
         ("docs/index.md:8: ", "prints '2', and the page says '3'", "run `make test-cpu"),
         ("docs/index.md:13: ", r"shows a backslash: en\|zh", "&#124;"),

@@ -2,6 +2,7 @@
 
 - A Chinese page has the anchors of its English twin, so that both have the same links.
 - A page that has no Chinese twin, or a shorter one, says so.
+- A link of a README or of another file beside the site that leads nowhere is a warning, too.
 - A Chinese section that is older than its English one is a warning, which ends the strict build.
 - Each language has a search index of its own.
 - A short option such as `--by` stays on one line.
@@ -34,6 +35,7 @@ from _site import (
     twice,
     with_anchors,
 )
+from links import complaints as broken_links
 from mkdocs.plugins import event_priority
 from mkdocs.utils import DuplicateFilter
 from translations import complaints
@@ -108,6 +110,8 @@ def on_pre_build(*, config: Any) -> None:
     for page in chinese:
         for complaint in complaints(page, Path(config.docs_dir)):
             log.warning("docs/%s", complaint)
+    for complaint in broken_links(Path(config.docs_dir).parent):
+        log.warning("%s", complaint)
     for complaint in blocks.wrong([page for page in pages if page not in chinese]):  # which have the same programs
         log.warning("%s", complaint)
 
