@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import importlib
+import sys
 from typing import Any
 
 from fleetmetrics.errors import MissingLibraryError
 
 __all__ = ["library"]
+
+#: The first release that works, of libraries whose earlier ones fail in words of their own. pyarrow 17 reads no views
+#: of texts, which polars has.
+_FIRST = {"pyarrow": 18}
 
 
 def library(name: str, extra: str) -> Any:
@@ -18,16 +23,22 @@ def library(name: str, extra: str) -> Any:
         extra: the extra of this package that brings it.
 
     Raises:
-        MissingLibraryError: it is not installed, or broken.
+        MissingLibraryError: it is not installed, broken, or too old.
 
     Examples:
         >>> library("numpy", "files").__name__
         'numpy'
     """
+    how = f"install it by pip install 'fleetmetrics[{extra}]'"
     try:
-        return importlib.import_module(name)
+        found = importlib.import_module(name)
     except ImportError as error:
-        how = f"install it by pip install 'fleetmetrics[{extra}]'"
         if "pyarrow" in name and "numpy" in str(error).lower():  # which its metadata does not say
             how += "; pyarrow 26 needs NumPy 2, and beside NumPy 1, as Paddle 2.6 needs it: pip install 'pyarrow<26'"
         raise MissingLibraryError(f"{name} cannot be imported ({error}); {how}") from error
+    top = name.partition(".")[0]
+    if top in _FIRST:
+        version = sys.modules[top].__version__
+        if int(version.partition(".")[0]) < _FIRST[top]:
+            raise MissingLibraryError(f"{top} {version} is too old, {_FIRST[top]} or later is needed; {how}")
+    return found

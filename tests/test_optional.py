@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import re
+import sys
+import types
+from pathlib import Path
+
 import pytest
 
 import fleetmetrics as fm
@@ -14,6 +19,19 @@ def test_a_library_that_is_not_installed_is_an_error_that_says_which_extra_bring
     with pytest.raises(fm.MissingLibraryError, match=r"no_such_library.*pip install 'fleetmetrics\[files\]'") as caught:
         library("no_such_library", "files")
     assert isinstance(caught.value, (ImportError, fm.FleetMetricsError))
+
+
+def test_a_pyarrow_that_is_too_old_is_named_with_the_first_that_works(monkeypatch):
+    old = types.ModuleType("pyarrow")
+    old.__version__, old.compute = "17.0.0", types.ModuleType("pyarrow.compute")
+    for name, module in (("pyarrow", old), ("pyarrow.compute", old.compute)):
+        monkeypatch.setitem(sys.modules, name, module)
+    for name in ("pyarrow", "pyarrow.compute"):
+        told = r"pyarrow 17.0.0 is too old, 18 or later is needed; .*pip install 'fleetmetrics\[files\]'"
+        with pytest.raises(fm.MissingLibraryError, match=told):
+            library(name, "files")
+    text = (Path(__file__).resolve().parents[1] / "pyproject.toml").read_text("utf-8")
+    assert set(re.findall(r"pyarrow>=(\d+)", text)) == {"18"}
 
 
 def test_a_pyarrow_that_needs_numpy_2_is_named_with_the_version_that_does_not(monkeypatch):

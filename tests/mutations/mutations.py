@@ -4148,4 +4148,12 @@ MUTATIONS = [
         'found.name == "csv" and',
         "tests/files/test_one_file.py -k zero_bytes",
     ),
+    # -- the package ---------------------------------------------------------------------------------------
+    Mutation(
+        "a pyarrow that is too old fails in words of its own",
+        "optional.py::library",
+        'if int(version.partition(".")[0]) < _FIRST[top]:',
+        "if False:",
+        "tests/test_optional.py",
+    ),
 ]
