@@ -95,6 +95,36 @@ def test_only_publishing_may_ask_for_an_identity() -> None:
     assert asking == [("ci", 0), ("release", 1)]
 
 
+#: An extra where a page names it, and the command for it.
+EXTRA = re.compile(r"\[(?:the )?(?:extra|附加依赖) ([^\]]+)\]\(\.\./start/install\.md\)")
+PAGES = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
+
+
+def test_no_page_installs_from_an_index_that_does_not_have_the_package() -> None:
+    """`pip install 'fleetmetrics[files]'` works only where the package is installed already."""
+    told = [
+        f"{path.relative_to(ROOT)}:{number}"
+        for path in PAGES
+        for number, line in enumerate(path.read_text("utf-8").splitlines(), 1)
+        if re.search(r"pip install ['\"]?fleetmetrics|pip install -U fleetmetrics", line)
+    ]
+    assert not told, f"link start/install.md and name the extra in {told}"
+
+
+def test_each_extra_that_a_page_names_exists_and_install_has_all() -> None:
+    extras = set(PYPROJECT["project"]["optional-dependencies"])
+    named = {
+        (path.name, extra)
+        for path in PAGES
+        for names in EXTRA.findall(path.read_text("utf-8"))
+        for extra in re.findall(r"`(\w+)`", names)
+    }
+    assert len(named) > 15 and {extra for _, extra in named} <= extras
+    for page in ("install.md", "install.zh.md"):
+        text = (ROOT / "docs" / "start" / page).read_text("utf-8")
+        assert set(re.findall(r"\"\.\[(\w+)\]\"", text)) == extras, f"docs/start/{page}"
+
+
 def test_the_install_commands_of_errors_name_real_extras() -> None:
     named = {
         extra

@@ -1,4 +1,4 @@
-"""Pictures of metrics and their values, drawn by matplotlib: ``pip install 'fleetmetrics[plot]'``.
+"""Pictures of metrics and their values, drawn by matplotlib, which the extra ``plot`` installs.
 
 Each function draws on axes and returns them. ``metric`` is a metric, whose states are merged over all workers as
 in ``compute`` (so every worker must call it), or a computed value; anything else raises an
