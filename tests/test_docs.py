@@ -179,12 +179,38 @@ def test_every_metric_is_on_its_page_and_in_the_reference() -> None:
     for page, kinds in catalogue().items():
         text = (DOCS / "metrics" / f"{page}.md").read_text(encoding="utf-8")
         reference = (DOCS / "reference" / "metrics" / f"{page}.md").read_text(encoding="utf-8")
-        assert kinds and not [kind.__name__ for kind in kinds if not re.search(rf"\b{kind.__name__}\b", text)]
-        assert between(reference, "entries") == entries(kinds), "run `make names`"
+        unnamed = [kind.__name__ for kind in kinds if not re.search(rf"\b{kind.__name__}\b", text)]
+        assert not unnamed, f"write a paragraph on {unnamed} into docs/metrics/{page}.md, and into {page}.zh.md"
+        assert kinds and between(reference, "entries") == entries(kinds), "run `make names`"
     formulas = (DOCS / "reference" / "formulas.md").read_text(encoding="utf-8")
     public = [name for name, value in vars(fm.formulas).items() if name[0] != "_" and not inspect.ismodule(value)]
     assert len(public) > 60
-    assert not [name for name in public if not re.search(rf"^ +- {name}$", formulas, re.MULTILINE)]
+    unlisted = [name for name in public if not re.search(rf"^ +- {name}$", formulas, re.MULTILINE)]
+    assert not unlisted, f"write {unlisted} below its module in docs/reference/formulas.md, as `        - name`"
+
+
+@pytest.mark.numpy_only
+@pytest.mark.usefixtures("scripts")
+def test_make_names_says_what_a_new_metric_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
+    import catalogue
+
+    monkeypatch.setattr(catalogue, "ENTRIES", {})
+    told = r"error: fleetmetrics/entries.py has no entry of AUC: write its Entry\(.*then run `make names`"
+    with pytest.raises(SystemExit, match=told):
+        catalogue.main()
+
+
+@pytest.mark.numpy_only
+def test_the_new_metric_of_the_guide_for_contributors_is_one_of_the_repository() -> None:
+    guide = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
+    (diff,) = re.findall(r"^```diff\n(.*?)^```", guide, re.MULTILINE | re.DOTALL)
+    files = re.findall(r"^\+{3} (.*)\n((?:\+(?!\+\+ ).*\n)+)", diff, re.MULTILINE)
+    assert len(files) >= 8
+    for name, added in files:
+        rest = (ROOT / name).read_text("utf-8").splitlines()
+        for line in added.splitlines():
+            assert line[1:] in rest, f"CONTRIBUTING.md shows a line that {name} does not have there: {line[1:]}"
+            rest = rest[rest.index(line[1:]) + 1 :]
 
 
 @pytest.mark.usefixtures("scripts")
@@ -193,7 +219,7 @@ def test_the_tables_of_all_metrics_match_their_docstrings() -> None:
     from _catalogue import DOCS, between
 
     written = between((DOCS / "metrics" / "all.md").read_text(encoding="utf-8"), "catalogue")
-    assert written == catalogue.rows(), "run docs/scripts/catalogue.py"
+    assert written == catalogue.rows(), "run `make names`"
 
 
 @pytest.mark.numpy_only
@@ -205,19 +231,21 @@ def test_the_table_of_modes_has_what_does_not_run_everywhere_and_agrees_with_wha
     table = modes.known(modes.PAGE.read_text(encoding="utf-8"))
     everywhere = dict.fromkeys(modes.COLUMNS, modes.YES)  # what is not in the table
     names = [kind.__name__ for kinds in catalogue().values() for kind in kinds]
-    assert list(table) == [name for name in names if table.get(name, everywhere) != everywhere], "run make modes"
+    assert list(table) == [name for name in names if table.get(name, everywhere) != everywhere], "run `make modes`"
     claims: dict[str, list[tuple[str, ...]]] = {"Throughput": [("numpy", "dynamic")]}  # which has no case
     for case in CASES.values():
         claims.setdefault(type(case.make()).__name__, []).append(case.modes)
+    assert not set(names) - set(claims), f"write a case of {set(names) - set(claims)} into tests/cases"
     for kind in names:
         row = table.get(kind, everywhere)
         assert tuple(row) == modes.COLUMNS
         for column, cell in row.items():
             mode = {"NumPy": "numpy", "PIR": "static"}.get(column.split(",")[0], column.split(",")[0])
             said, claimed = set(cell.split(" or ")), {mode in claim for claim in claims[kind]}
-            assert said <= {modes.YES, modes.FETCH, modes.MEASURE}, (kind, column, "run make modes")
+            assert said <= {modes.YES, modes.FETCH, modes.MEASURE}, (kind, column, "run `make modes`")
             runs, is_refused = modes.YES in said, bool(said - {modes.YES})
-            assert (runs, is_refused) == (True in claimed, False in claimed), (kind, column)
+            told = f"{kind}, {column}: the table says {cell!r}, and the case {claims[kind]}; run `make modes`"
+            assert (runs, is_refused) == (True in claimed, False in claimed), told
 
 
 @pytest.mark.numpy_only

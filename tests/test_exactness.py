@@ -18,14 +18,16 @@ ROWS = ROW.findall((DOCS / "project" / "tested.md").read_text("utf-8"))
 
 
 def test_every_case_has_a_row_and_every_metric_the_least_of_its_cases(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert [name for name, *_ in ROWS] == sorted(NAMES)
+    rows = [name for name, *_ in ROWS]
+    differ = sorted({*rows} ^ {*NAMES})
+    assert rows == sorted(NAMES), f"docs/project/tested.md and tests/cases differ in {differ}; run `make exactness`"
     monkeypatch.syspath_prepend(str(DOCS / "scripts"))
     by_metric = runpy.run_path(str(DOCS / "scripts" / "exactness.py"))["by_metric"]
     least = by_metric(
         {name: [math.inf if cell == "all bits" else int(cell) for cell in cells] for name, *cells in ROWS}
     )
     for page in both("explanation/exactness"):
-        assert ROW.findall(page.read_text("utf-8")) == [tuple(row) for row in least], "run make exactness"
+        assert ROW.findall(page.read_text("utf-8")) == [tuple(row) for row in least], "run `make exactness`"
 
 
 @pytest.mark.parametrize("weighted", [False, True])

@@ -31,7 +31,10 @@ def page_of(kind: type) -> str:
     for page, (_, modules) in PAGES.items():
         if any(f"{kind.__module__}.".startswith(f"fleetmetrics.{module}.") for module in modules):
             return page
-    raise LookupError(f"no page of docs/scripts/_catalogue.py has the module of {kind.__module__}.{kind.__name__}")
+    raise LookupError(
+        f"PAGES in docs/scripts/_catalogue.py has no page for {kind.__module__}, the module of {kind.__name__}: write"
+        " it there, then run `make names`"
+    )
 
 
 def catalogue() -> dict[str, list[type]]:

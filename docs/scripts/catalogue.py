@@ -5,6 +5,8 @@ python docs/scripts/catalogue.py
 
 from __future__ import annotations
 
+import sys
+
 from _catalogue import DOCS, PAGES, catalogue, table, write_between
 
 from fleetmetrics.entries import ENTRIES
@@ -38,12 +40,25 @@ def _summary(kind: type) -> str:
 
 
 def _elsewhere(kind: type) -> str:
+    if kind.__name__ not in ENTRIES:
+        raise LookupError(
+            f"fleetmetrics/entries.py has no entry of {kind.__name__}: write its Entry(range, undefined, source,"
+            " names), then run `make names`"
+        )
     found = ENTRIES[kind.__name__].elsewhere
     names = dict.fromkeys(name for library in found for name in found[library] if name != kind.__name__)
     return ", ".join(f"`{name}`" if name.isascii() else name for name in names)
 
 
-if __name__ == "__main__":
-    write_between(DOCS / "metrics" / "all.md", "catalogue", rows())
+def main() -> None:
+    """Write the lists; a metric that lacks something is named, with what to write and where."""
+    try:
+        write_between(DOCS / "metrics" / "all.md", "catalogue", rows())
+    except LookupError as error:
+        sys.exit(f"error: {error}")
     for page, kinds in catalogue().items():
         write_between(DOCS / "reference" / "metrics" / f"{page}.md", "entries", entries(kinds))
+
+
+if __name__ == "__main__":
+    main()

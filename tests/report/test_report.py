@@ -165,7 +165,10 @@ def test_every_metric_has_a_line_in_chinese() -> None:
     from fleetmetrics.evaluation.named import kinds
     from fleetmetrics.report.definitions import CHINESE
 
-    assert list(CHINESE) == sorted(kinds().values())
+    missing, gone = set(kinds().values()) - set(CHINESE), set(CHINESE) - set(kinds().values())
+    assert not missing, f"write a line of {missing} into fleetmetrics/report/definitions.py, in Chinese"
+    assert not gone, f"remove {gone} from fleetmetrics/report/definitions.py"
+    assert list(CHINESE) == sorted(CHINESE), "sort fleetmetrics/report/definitions.py by name"
     assert all(re.search("[\u4e00-\u9fff]", each) and each.endswith("。") for each in CHINESE.values())
 
 
