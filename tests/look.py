@@ -20,6 +20,7 @@ import time
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Iterator
+from urllib.parse import quote
 
 from tests.browser import Browser
 
@@ -81,6 +82,22 @@ FOUND = """(async () => {
     return found.violations.map(each => [each.id, each.nodes.length, each.nodes[0].html.slice(0, 160),
         (each.nodes[0].any[0] || {message: ""}).message.slice(0, 160)]);
 })()"""
+#: What the first links of the search must have, by the language's home page and the query.
+FIRST = {
+    ("", "AUC"): "reference/metrics/scores/",
+    ("", "--fail-if"): "reference/command_line/",
+    ("", "FLEETMETRICS_SECRET"): "reference/environment/",
+    ("zh/", "AUC"): "reference/metrics/scores/",
+    ("zh/", "超时"): "explanation/faults/",
+    ("zh/", "死锁"): "explanation/faults/",
+    ("zh/", "断点续训"): "howto/checkpoints/",
+}
+#: The pages that the search shows first.
+LINKS = """[...document.querySelectorAll(".md-search-result__item > a, .md-search-result__item details > a")]
+    .slice(0, 5).map(each => each.href)"""
+#: The table on the home page, whose last column is what the page is about.
+CUT = """(code => code.scrollWidth > code.clientWidth + 1 ? [code.scrollWidth, code.clientWidth] : [])(
+    document.querySelector("article pre > code"))"""
 #: Waits until the search has answered.
 RESULTS = """(async () => {
     for (let i = 0; i < 300 && !document.querySelector(".md-search-result__item"); i++)
@@ -122,6 +139,9 @@ def wrong(browser: Browser, page: str, origin: str, axe: str, seen: dict[str, li
         what = browser.value(WIDE)
         if what:
             yield f"is wider than {width}: {', '.join(what)}"
+        cut = browser.value(CUT) if page in ("index.html", "zh/index.html") else []
+        if cut:
+            yield f"its table is {cut[0]} of {cut[1]} pixels wide, at {width}"
         for each in asked(browser, part, STRUCTURE if width == WIDTHS[-1] else OF_WIDTH):
             yield f"axe, {width}: {each}"
     for scheme, known in seen.items():
@@ -141,6 +161,16 @@ def wrong(browser: Browser, page: str, origin: str, axe: str, seen: dict[str, li
                 yield f"is refused {url}"
 
 
+def unfound(browser: Browser, origin: str) -> Iterator[str]:
+    """The queries whose page is not among the first links of the search."""
+    for (home, query), wanted in FIRST.items():
+        browser.open(f"{origin}{home}?q={quote(query)}", WIDTHS[-1], "light")
+        browser.value(RESULTS)
+        links = browser.value(LINKS)
+        if not any(wanted in each for each in links):
+            yield f"{home}?q={query}: {wanted} is not among the first links: {links}"
+
+
 def main(site: Path, axe: Path, words: list[str]) -> None:
     """Print what is wrong; exit with 1 if something is."""
     found = sorted(str(page.relative_to(site)) for page in site.rglob("*.html"))
@@ -157,6 +187,9 @@ def main(site: Path, axe: Path, words: list[str]) -> None:
             for each in wrong(browser, page, origin, program, seen):
                 print(f"{page}: {each}", flush=True)
                 count += 1
+        for each in unfound(browser, origin) if not words or "?q=" in words else ():
+            print(each, flush=True)
+            count += 1
     print(f"looked at {len(pages)} pages, {len(WIDTHS)} widths, light and dark: {count} findings")
     sys.exit(bool(count or not pages))
 

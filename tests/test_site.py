@@ -54,7 +54,32 @@ def test_the_search_of_a_language_finds_its_own_pages_only(site: Any) -> None:
     assert [each["location"] for each in english["docs"]] == ["a/"]
     assert [each["location"] for each in chinese["docs"]] == ["a/", "b/#c"]
     assert site.pages_found(english, "auc") == {"a/"} and not site.pages_found(english, "精度")
-    assert site.pages_found(chinese, "全局指标") == {"a/"} and site.pages_found(chinese, "全局") == {"a/", "b/"}
+    assert site.pages_found(chinese, "精度") == {"a/"} and site.pages_found(chinese, "全局指标") == {"a/", "b/"}
+
+
+def test_the_search_finds_options_names_behind_a_point_and_entries_first(site: Any) -> None:
+    places = ("howto/a/#b", "reference/metrics/scores/#fleetmetrics.AUC", "reference/environment/#settings", "x/")
+    texts = ("AUC", "fleetmetrics.AUC", "FLEETMETRICS_SECRET", "<code>--fail-if</code>")
+    docs = [{"location": place, "title": "", "text": text} for place, text in zip(places, texts)]
+    separator = re.search(r"separator: '(.*)'", (ROOT / "mkdocs.yml").read_text("utf-8"))
+    assert separator
+    own = site.own_index({"config": {"separator": separator[1]}, "docs": docs}, "en")
+    assert [each.get("boost") for each in own["docs"]] == [None, 10, 10, None]
+    found = {word: site.pages_found(own, word) for word in ("AUC", "--fail-if", "FLEETMETRICS_SECRET", "none")}
+    assert found == {
+        "AUC": {"howto/a/", "reference/metrics/scores/"},
+        "--fail-if": {"x/"},
+        "FLEETMETRICS_SECRET": {"reference/environment/"},
+        "none": set(),
+    }
+
+
+@pytest.mark.parametrize(
+    ("query", "cut"),
+    [("超时", {"超时"}), ("全局指标", {"全局"}), ("参数服务器", {"参数", "服务"}), ("全局指标值", {"全局", "指标"})],
+)
+def test_a_query_in_chinese_is_cut_as_the_browser_cuts_it(site: Any, query: str, cut: set[str]) -> None:
+    assert site.segments(query, {"全局", "指标", "参数", "服务", "服务器"}) == cut
 
 
 def test_a_description_is_whole_sentences_and_fits(site: Any) -> None:
@@ -118,7 +143,7 @@ print(1 + 1)  # 2
 ```
 """
 OTHERS = {
-    "other.md": "# Another\n\nWords of its own.\n\n## There\n\nMore words.\n",
+    "other.md": "# Another\n\nWords of its own, `--fail-if`.\n\n## There\n\nMore words.\n",
     "entry.md": "# An entry\n\nWords of the reference.\n\n::: fleetmetrics.AUC\n",
     "picture.svg": '<svg xmlns="http://www.w3.org/2000/svg" width="1" height="1"/>',
 }
@@ -133,6 +158,8 @@ def small(tmp_path: Path) -> Path:
     for file in ("Makefile", "mkdocs.yml", "tests/nursery.py"):
         (tmp_path / file).parent.mkdir(exist_ok=True)
         shutil.copy(ROOT / file, tmp_path / file)
+    words = 'WORDS = {"en": {"AUC": "", "--fail-if": "other/"}, "zh": {"超时": ""}}\n'
+    change(tmp_path / "docs" / "scripts" / "_site.py", r"WORDS = \{.*?\n\}\n", words)
     change(tmp_path / "mkdocs.yml", "\n  /scripts/\n", "\n  /scripts/\n  /reference/\n")
     change(tmp_path / "mkdocs.yml", r"\nnav:\n.*?\n\n", "\nnav: [index.md, other.md, entry.md]\n\n")
     for name, text in {**OTHERS, "index.md": ENGLISH, "index.zh.md": CHINESE}.items():
@@ -182,6 +209,7 @@ def test_make_docs_fails_and_names_the_file_the_line_and_what_to_run(small: Path
     change(small / "docs" / "index.zh.md", "# 2", "# 3")
     (small / "README.md").write_text("# The front\n\n[A page](docs/index.md) and [none](docs/gone.md).\n", "utf-8")
     change(small / "fleetmetrics" / "partial.py", r"def merge_all\(parts: .*?\)", "def merge_all(parts)")
+    change(small / "docs" / "other.md", "Words of its own, `--fail-if`", "See the words")
     line = (small / "fleetmetrics" / "partial.py").read_text("utf-8").partition("def merge_all")[0].count("\n") + 1
     done = make_docs(small)
     assert done.returncode != 0
@@ -193,6 +221,8 @@ def test_make_docs_fails_and_names_the_file_the_line_and_what_to_run(small: Path
         ("README.md:3: ", "'docs/gone.md' leads to no file", "run `make docs`"),
         ("docs/index.zh.md:1: ", "is older than the English section", "run: python docs/scripts/translations.py"),
         ("docs/index.md:8: ", "prints '2', and the page says '3'", "run `make test-cpu"),
+        ("mkdocs.yml:1: ", "does not find other/ for --fail-if", "`search:`"),
+        ("docs/other.md:1: ", "begins with 'See the words", "run `make docs`"),
         ("docs/index.md:13: ", r"shows a backslash: en\|zh", "&#124;"),
         (f"fleetmetrics/partial.py:{line}: ", "the argument parts has no type", "run `make types`"),
     ):

@@ -1,3 +1,10 @@
+// To the search, a hyphen before a word means "without it"; who looks for an option types --fail-if.
+const post = Worker.prototype.postMessage
+Worker.prototype.postMessage = function (message, ...rest) {
+  if (message?.type === 2) message = {...message, data: message.data.replace(/(^|\s)-+(?=\S)/g, "$1")}
+  return post.call(this, message, ...rest)
+}
+
 // A table, a block of code or a formula that is wider than the page can be scrolled by keyboard; a table says so.
 function mark(box) {
   const wide = box.scrollWidth > box.clientWidth + 1

@@ -5,13 +5,34 @@ from __future__ import annotations
 import html
 import re
 from pathlib import Path
-from typing import Any, Iterable
+from typing import Any, Container, Iterable
 
 FENCED = re.compile(r"^( *)(```|~~~).*?^\1\2 *$", re.MULTILINE | re.DOTALL)
 HEADING = re.compile(r"^(#{1,6}) +(.*?)(?: *\{ *#[-\w]+ *\})?$", re.MULTILINE)
 PARAGRAPH = re.compile(r"<p>(.*?)</p>", re.DOTALL)
-#: What the search of a language must find: pages for words that readers look for.
-WORDS = {"en": ("AUC", "deadline", "sampler", "report"), "zh": ("分布式", "全局指标", "超时", "精度", "参数服务器")}
+#: What the search of a language must find: for words that readers look for, a page; "" is any.
+WORDS = {
+    "en": {
+        "AUC": "reference/metrics/scores/",
+        "--fail-if": "reference/command_line/",
+        "FLEETMETRICS_SECRET": "reference/environment/",
+        "deadline": "",
+        "sampler": "",
+        "report": "",
+    },
+    "zh": {
+        "AUC": "reference/metrics/scores/",
+        "超时": "explanation/faults/",
+        "死锁": "explanation/faults/",
+        "断点续训": "howto/checkpoints/",
+        "分布式": "",
+        "全局指标": "",
+        "精度": "",
+        "参数服务器": "",
+    },
+}
+#: The entries of the index that come first among equals: the classes of metrics, options, variables.
+FIRST = re.compile(r"reference/(?:metrics/\w+/#fleetmetrics\.\w+|(?:command_line|environment)/(?:#.*)?)")
 
 
 def headings(markdown: str) -> list[re.Match[str]]:
@@ -63,28 +84,48 @@ def own_index(index: dict[str, Any], language: str) -> dict[str, Any]:
     """The search index of one language, with the places of its pages below its home page."""
     folder = "zh/" if language == "zh" else ""
     docs = [each for each in index["docs"] if each["location"].startswith("zh/") == bool(folder)]
+    docs = [{**each, "location": each["location"][len(folder) :]} for each in docs]
     return {
         "config": {**index["config"], "lang": sorted({"en", language})},
-        "docs": [{**each, "location": each["location"][len(folder) :]} for each in docs],
+        "docs": [{**each, "boost": 10} if FIRST.fullmatch(each["location"]) else each for each in docs],
     }
 
 
 def pages_found(index: dict[str, Any], query: str) -> set[str]:
     """The pages that the search in the browser shows for a query without blanks.
 
-    It cuts Chinese at the longest words that the index has, and a word also finds those that begin with it.
+    Each part finds the words that begin with it: what is between separators, and of Chinese the longest words that the
+    index has. docs/assets/site.js removes the hyphens before an option.
     """
     separator = re.compile(index["config"]["separator"])
     words: dict[str, set[str]] = {}
     for each in index["docs"]:
         for word in separator.split(re.sub(r"<[^>]+>", " ", f"{each['title']} {each['text']}").lower()):
             words.setdefault(word.strip("，。：；（）、？.,:;()"), set()).add(each["location"].partition("#")[0])
-    found, rest = None, query.lower()
-    while rest:
-        length = next((n for n in range(len(rest), 1, -1) if rest[:n] in words), len(rest) if rest.isascii() else 1)
-        pages = {page for word in words if word.startswith(rest[:length]) for page in words[word]}
-        found, rest = pages if found is None else found & pages, rest[length:]
-    return found or set()
+    found: set[str] = set()
+    for part in filter(None, separator.split(query.lower())):
+        for term in [part] if part.isascii() else segments(part, words):
+            found.update(page for word in words if word.startswith(term) for page in words[word])
+    return found
+
+
+def segments(query: str, words: Container[str]) -> set[str]:
+    """The parts of a query in Chinese, cut as Material's `segment` does."""
+    size = len(query)
+    lengths = [max([n for n in range(1, size - i) if query[i : i + n] in words], default=0) for i in range(size)]
+    found, stack = set(), [0]
+    while stack:
+        start = stack.pop()
+        length = lengths[start]
+        for shorter in range(1, length):
+            if lengths[start + shorter] > length - shorter:
+                found.add(query[start : start + shorter])
+                stack.append(start + shorter)
+        end = start + length
+        if lengths[end] and end < size - 1:
+            stack.append(end)
+        found.add(query[start:end])
+    return {query} if "" in found else found
 
 
 def twice(of_pages: dict[str, str]) -> list[tuple[str, list[str]]]:

@@ -47,7 +47,10 @@ def _written(action: argparse.Action) -> str:
 
 def _code(text: str) -> str:
     """Code in a cell of a table: GitHub needs a backslash before a pipe in backticks, which MkDocs shows."""
-    return f"<code>{html.escape(text, quote=False).replace('|', '&#124;')}</code>" if "|" in text else f"`{text}`"
+    if "|" not in text:
+        return f"`{text}`"
+    pipe = "&#124;<wbr>" if len(text) > 24 else "&#124;"  # on a phone a long list of choices breaks
+    return f"<code>{html.escape(text, quote=False).replace('|', pipe)}</code>"
 
 
 def _told(action: argparse.Action) -> str:

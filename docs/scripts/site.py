@@ -183,10 +183,15 @@ def on_post_build(*, config: Any) -> None:
         place = Path(config.site_dir, "zh" if language == "zh" else "", "search", "search_index.json")
         place.parent.mkdir(parents=True, exist_ok=True)
         place.write_text(json.dumps(own, ensure_ascii=False, separators=(",", ":")), encoding="utf-8")
-        for word in WORDS[language]:
-            if not pages_found(own, word):
-                log.warning("mkdocs.yml:1: the search in %r finds no page for %s. See `search:` there.", language, word)
+        for word, page in WORDS[language].items():
+            found = pages_found(own, word)
+            if not found or (page and page not in found):
+                told = "mkdocs.yml:1: the search in %r does not find %s for %s. See `search:` there."
+                log.warning(told, language, page or "any page", word)
         for kind, of_pages in HEADS[language].items():
             for value, pages in twice(of_pages):
                 told = "Give each page its own heading or first sentence, then run `make docs`."
                 log.warning("docs/%s:1: has the %s of %s: %r. %s", pages[0], kind, ", ".join(pages[1:]), value, told)
+        for name, value in HEADS[language]["description"].items():
+            if value.startswith(("See ", "参见", "见")):
+                log.warning("docs/%s:1: begins with %r. Say what the page has, then run `make docs`.", name, value)
