@@ -6,7 +6,9 @@ And the pages on the metrics have all of them, as they are.
 from __future__ import annotations
 
 import ast
+import contextlib
 import doctest
+import functools
 import inspect
 import re
 import subprocess
@@ -291,15 +293,38 @@ def unnamed(code: str) -> list[str]:
     """The metrics of a program that are not within another one, and are made without a name."""
     from fleetmetrics.entries import ENTRIES
 
-    calls = [node for node in ast.walk(ast.parse(code)) if isinstance(node, ast.Call)]
-    made = [call for call in calls if ast.unparse(call.func).rpartition(".")[2] in ENTRIES]
+    tree = ast.parse(code)
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    static = [call.lineno for call in calls if ast.unparse(call) == "paddle.enable_static()"]
+    calls = [call for call in calls if not static or call.lineno > static[0]]  # what is before it keeps no names
+    made = [call for call in calls if ast.unparse(call.func).rpartition(".")[2] in {*ENTRIES, *own_metrics()}]
+    made += [call for call in calls if ast.unparse(call.func).endswith(".fresh") and not call.args]
     within = {inner for call in made for inner in ast.walk(call) if inner is not call}
+    within |= {
+        inner for node in ast.walk(tree) if isinstance(node, ast.Dict) for inner in ast.walk(node)
+    }  # named by key
     named = ("name", "prefix")
     return [
         f"line {call.lineno}: {ast.unparse(call)}"
         for call in made
         if call not in within and not any(each.arg in named for each in call.keywords)
     ]
+
+
+@functools.lru_cache(maxsize=None)
+def own_metrics() -> set[str]:
+    """The classes of metrics that the pages define."""
+    defined = re.compile(r"^class (\w+)\((?:\w+\.)?Metric\b", re.MULTILINE)
+    return {name for page in PAGES for name in defined.findall(page.read_text("utf-8"))}
+
+
+def patched(page: Path) -> Iterator[str]:
+    """The lines that the page's patches of programs leave, each that is whole."""
+    for block in re.findall(r"^```(?:bash|diff)\n(.*?)^```$", page.read_text("utf-8"), re.MULTILINE | re.DOTALL):
+        for line in re.findall(r"^[+ ] *(.*\S)", block, re.MULTILINE) if "\n+++ " in block else ():
+            with contextlib.suppress(SyntaxError):
+                ast.parse(line)
+                yield line
 
 
 def sources() -> list[tuple[str, str]]:
@@ -331,8 +356,11 @@ def all_programs(page: Path) -> list[str]:
 @pytest.mark.numpy_only
 def test_metrics_of_examples_have_names_where_a_program_keeps_them() -> None:
     found = [f"{place}, {line}" for place, code in sources() if KEEPS.search(code) for line in unnamed(code)]
+    found += [f"{page.relative_to(ROOT)}, {line}" for page in PAGES for code in patched(page) for line in unnamed(code)]
     assert not found, "give them name=: " + "; ".join(found)
     assert unnamed("auc = fm.AUC()") and not unnamed("m = MetricCollection({'auc': AUC()}, name='m')")
+    assert unnamed("own = MissedClicks(threshold=0.6)") and unnamed("held_out = counts.fresh()")
+    assert not unnamed("auc = fm.AUC()\npaddle.enable_static()") and unnamed("paddle.enable_static()\nauc = fm.AUC()")
 
 
 @pytest.mark.numpy_only
