@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -253,12 +252,12 @@ def saved(folder: Path, of: Path, number: int) -> Path:
     return folder
 
 
-def linked(folder: Path, of: Path, times: int) -> Path:
-    """The same files several times, by hard links: of others each file is read once."""
+def copied(folder: Path, of: Path, times: int) -> Path:
+    """The same files several times, as copies: a file counts once by all of its links."""
     folder.mkdir()
     for copy in range(times):
         for path in of.iterdir():
-            os.link(path.resolve(), folder / f"{copy:02}-{path.name}")
+            shutil.copyfile(path, folder / f"{copy:02}-{path.name}")
     return folder
 
 
@@ -301,7 +300,7 @@ def main() -> None:
         sizes = {options.rows: _medians(found["states"])}
         for times in (0.1, 10, MANY):
             rows = int(options.rows * times)
-            folder = draw(home / f"{times}", rows, FILES) if times < 1 else linked(home / f"{times}", full, int(times))
+            folder = draw(home / f"{times}", rows, FILES) if times < 1 else copied(home / f"{times}", full, int(times))
             sizes[rows] = _medians([run("states", folder, small)])
     versions = {name: metadata.version(name) for name in ("numpy", "pyarrow", "pandas", "scikit-learn")}
     text = f"{machine(versions)}\n\n{table(HEADER, lines(found, options.rows, sizes))}\n\n{curve(sizes)}"

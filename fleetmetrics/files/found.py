@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import glob
 import os
-from typing import Any, Iterator, NamedTuple
+import stat
+from typing import Any, Hashable, Iterator, NamedTuple
 
 from fleetmetrics.arguments import listed, path_of
 from fleetmetrics.errors import DataError
-from fleetmetrics.files.places import is_remote, remote_files
+from fleetmetrics.files.places import is_remote, local_path, remote_files
 
 __all__ = ["Found", "find", "look"]
 
@@ -53,28 +55,40 @@ def look(files: Any) -> Found:
     Raises:
         DataError: nothing readable matches, or a file would count twice.
     """
-    found: dict[str, tuple[str, str]] = {}
+    found: dict[Hashable, tuple[str, str]] = {}
     wrong: list[str] = []
     entries = [files] if isinstance(files, (str, os.PathLike)) else listed("files", files, "paths")
-    for entry in [path_of("files", each) for each in entries]:
+    for given in [path_of("files", each) for each in entries]:
+        entry = local_path(given)
         matched, bad = Found([entry], [])
         if is_remote(entry):
-            matched = remote_files(entry)
+            matched, bad = remote_files(entry)
         elif os.path.isdir(entry):
             matched, bad = _inside(entry)
         elif entry != "-" and not os.path.isfile(entry):
             matched, bad = _matching(entry)
         if not matched and not bad:
-            raise DataError(f"{entry!r} is not a file, a folder with files, or a pattern that matches one")
+            raise DataError(f"{given!r} is not a file, a folder with files, or a pattern that matches one")
         for path in matched:
-            real = path if is_remote(path) or path == "-" else os.path.realpath(path)
-            if real in found:
-                raise DataError(f"{path} would count twice, by {found[real][1]!r} and {entry!r}; name it once")
-            found[real] = path, entry
+            one = _identity(path)
+            if one in found:
+                raise DataError(f"{path} would count twice, by {found[one][1]!r} and {given!r}; name it once")
+            found[one] = path, given
         wrong += bad
     if not found:
         raise DataError(wrong[0] if wrong else "files is empty; name at least one file, folder or pattern")
     return Found(sorted(path for path, _ in found.values()), sorted(set(wrong)))
+
+
+def _identity(path: str) -> Hashable:
+    """An identity that all paths and links to a file share."""
+    if is_remote(path) or path == "-":
+        return path
+    with contextlib.suppress(OSError):  # which reading tells
+        found = os.stat(path)
+        if stat.S_ISREG(found.st_mode) and found.st_nlink > 1:  # of other files, some systems have no true number
+            return found.st_dev, found.st_ino
+    return os.path.realpath(path)
 
 
 def _inside(top: str) -> Found:
@@ -83,7 +97,7 @@ def _inside(top: str) -> Found:
     bad: list[str] = []
     folders = [top]
     links: list[str] = []
-    seen: set[str] = set()
+    seen: set[Hashable] = set()
     while folders or links:
         if not folders:  # last, so that a file is called by its own name where it has one
             link = links.pop()
@@ -91,8 +105,8 @@ def _inside(top: str) -> Found:
                 folders.append(link)
             elif not os.path.isfile(link):
                 bad.append(f"{link}: a broken link")
-            elif os.path.realpath(link) not in seen:
-                seen.add(os.path.realpath(link))
+            elif _identity(link) not in seen:
+                seen.add(_identity(link))
                 paths.append(link)
             continue
         folder = folders.pop()
@@ -108,8 +122,9 @@ def _inside(top: str) -> Found:
             elif entry.is_dir():
                 folders.append(path)
             elif entry.is_file():
-                seen.add(os.path.realpath(path))
-                paths.append(path)
+                if _identity(path) not in seen:
+                    seen.add(_identity(path))
+                    paths.append(path)
             else:
                 bad.append(f"{path}: not a file or folder")
     return Found(paths, bad)
@@ -119,7 +134,7 @@ def _entries(folder: str, bad: list[str]) -> list[os.DirEntry[str]]:
     """The entries of a folder; one that cannot be listed is added to the bad ones."""
     try:
         with os.scandir(folder) as entries:
-            return list(entries)
+            return sorted(entries, key=lambda entry: entry.name)
     except OSError as error:
         bad.append(f"{folder}: this folder cannot be listed: {error.strerror or error}")
         return []
@@ -140,14 +155,14 @@ def _matching(pattern: str) -> Found:
                 _entries(folder.rstrip(os.sep) or os.sep, bad)
         elif glob.has_magic(parent):
             bad += [text for folder in folders for text in _refused(os.path.join(folder, part))]
-    files = sorted(filter(os.path.isfile, found), key=os.path.islink, reverse=True)  # of two, its own name stays
-    own = {os.path.realpath(path): path for path in files}
+    files = sorted(filter(os.path.isfile, found), key=lambda path: (os.path.islink(path), path), reverse=True)
+    own = {_identity(path): path for path in files}  # of two names its own one stays, and the first
     paths, seen = list(own.values()), set(own)
     for folder in filter(os.path.isdir, found):
         if os.path.basename(folder.rstrip(os.sep))[:1] not in ("_", "."):
             inside = _inside(folder)
-            paths += [path for path in inside.paths if os.path.realpath(path) not in seen]
-            seen.update(map(os.path.realpath, inside.paths))
+            paths += [path for path in inside.paths if _identity(path) not in seen]
+            seen.update(map(_identity, inside.paths))
             bad += inside.bad
     return Found(paths, bad)
 

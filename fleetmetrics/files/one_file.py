@@ -18,7 +18,7 @@ from fleetmetrics.errors import DataError, InvalidInputError
 from fleetmetrics.files.formats import FORMATS, piece_of, pieces_of
 from fleetmetrics.files.parts import EXAMPLES, Evaluated, Read, Source
 from fleetmetrics.files.passes import Share
-from fleetmetrics.files.places import end_of, opened, stamp_of, whole_path
+from fleetmetrics.files.places import end_of, local_path, opened, stamp_of, whole_path
 from fleetmetrics.files.row_pieces import Piece
 from fleetmetrics.logs import progress as shown
 from fleetmetrics.reading import Reading
@@ -65,7 +65,7 @@ def evaluate_file(
     Raises:
         DataError: the file cannot be read, lacks a column, or has an invalid row.
     """
-    path, columns = path_of("path", path), columns_given(columns)
+    path, columns = local_path(path_of("path", path)), columns_given(columns)
     choice_of("format", format, (None, *FORMATS))
     if share is not None and not isinstance(share, Share):
         raise InvalidInputError(f"share must be a Share or None, not {share!r:.80}")

@@ -7,14 +7,16 @@ import functools
 import importlib
 import os
 import re
+import urllib.parse
 from typing import Any, NamedTuple
 
 from fleetmetrics.dataframes import arrow
 from fleetmetrics.errors import DataError, MissingLibraryError
 
-__all__ = ["end_of", "is_remote", "opened", "remote_files", "stamp_of", "whole_path"]
+__all__ = ["end_of", "is_remote", "local_path", "opened", "remote_files", "stamp_of", "whole_path"]
 
 _URL = re.compile(r"(?P<scheme>[A-Za-z][\w+.-]+)://(?P<host>[^/?]*)(?P<path>[^?]*)(?P<query>\?.*)?")
+_LOCAL = re.compile(r"(?:file|local)://(?:localhost(?=/))?(?P<path>.+)", re.IGNORECASE | re.DOTALL)
 
 
 class _Place(NamedTuple):
@@ -29,6 +31,18 @@ class _Place(NamedTuple):
 def is_remote(path: str) -> bool:
     """Whether this is a URL, not a path."""
     return _URL.fullmatch(path) is not None
+
+
+def local_path(path: str) -> str:
+    """The path that a URL of this machine means, such as ``file:///data``; any other path or URL as it is.
+
+    ``%20`` is a blank, as in `pathlib.Path.as_uri`, unless only a file with that very name exists.
+    """
+    found = _LOCAL.fullmatch(path)
+    if not found:
+        return path
+    meant = urllib.parse.unquote(found["path"])
+    return found["path"] if os.path.lexists(found["path"]) and not os.path.lexists(meant) else meant
 
 
 def opened(path: str) -> Any:
@@ -62,8 +76,10 @@ def stamp_of(path: str) -> tuple[Any, ...]:
     return ()
 
 
-def remote_files(url: str) -> list[str]:
+def remote_files(url: str) -> tuple[list[str], list[str]]:
     """The files behind a URL, as in `fleetmetrics.files.find`: one, those of a folder, or of a pattern.
+
+    Entries that are neither files nor folders are returned apart, each with the reason.
 
     Raises:
         DataError: the place cannot be reached.
@@ -79,19 +95,24 @@ def remote_files(url: str) -> list[str]:
         place = _place(f"{found['scheme']}://{found['host']}{fixed}{query}")
         info = place.system.get_file_info(place.path or "/")
         if info.type == fs.FileType.File and not pattern:
-            return [url]
+            return [url], []
         if info.type == fs.FileType.NotFound:
-            return []
+            return [], []
         entries = place.system.get_file_info(fs.FileSelector(place.path, recursive=True))
     except OSError as error:
         raise DataError(f"{url}: it cannot be reached: {error}") from None
-    paths = []
+    paths, bad = [], []
     for entry in entries:
         inside = entry.path[len(place.path) :].strip("/")
         hidden = any(part[:1] in "._" for part in inside.split("/"))
-        if entry.type == fs.FileType.File and (_matches(inside, pattern) if pattern else not hidden):
-            paths.append(f"{place.root}{entry.path[len(place.top) :].lstrip('/')}{query}")
-    return paths
+        if entry.type == fs.FileType.Directory or not (_matches(inside, pattern) if pattern else not hidden):
+            continue
+        path = f"{place.root}{entry.path[len(place.top) :].lstrip('/')}{query}"
+        if entry.type == fs.FileType.File:
+            paths.append(path)
+        else:
+            bad.append(f"{path}: {'a broken link' if entry.type == fs.FileType.NotFound else 'not a file or folder'}")
+    return paths, bad
 
 
 def _matches(path: str, pattern: str) -> bool:

@@ -109,3 +109,58 @@ def test_a_folder_of_any_depth_that_cannot_be_listed_is_named_also_before_a_fixe
     paths, bad = look(f"{tmp_path}/**/a.csv")
     assert paths == [f"{tmp_path}/1/a.csv"]
     assert bad == [f"{tmp_path}/2: this folder cannot be listed: Permission denied"]
+
+
+def test_a_url_of_this_machine_is_its_path_and_finds_and_names_the_same(tmp_path, monkeypatch):
+    made(tmp_path, "od d/a.csv", "od d/deep/b[1].csv", "od d/_hidden/c.csv", "od d/50%25.csv")
+    (tmp_path / "od d" / "gone.csv").symlink_to(tmp_path / "nowhere")
+    folder = tmp_path / "od d"
+    wanted = look(folder)
+    assert len(wanted.paths) == 3 and wanted.bad == [f"{folder}/gone.csv: a broken link"]
+    for url in (folder.as_uri(), f"file://{folder}", f"local://{folder}", f"FILE://localhost{folder}"):
+        assert look(url) == wanted
+        assert look(f"{url}/**") == look(f"{folder}/**")
+    for path in wanted.paths:
+        assert files.find(f"file://{path}") == [path]
+    assert files.find((folder / "deep" / "b[1].csv").as_uri()) == [f"{folder}/deep/b[1].csv"]
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(DataError, match="would count twice, by 'od d' and 'file://"):
+        files.find(["od d", folder.as_uri()])
+    with pytest.raises(DataError, match=r"gone.csv: a broken link"):
+        files.find(folder.as_uri())
+
+
+def test_an_entry_elsewhere_that_is_neither_file_nor_folder_is_named(monkeypatch):
+    from pyarrow import fs
+
+    from fleetmetrics.files import places
+
+    system, _ = fs.FileSystem.from_uri("mock:///")
+    system.create_dir("day")
+    with system.open_output_stream("day/a.csv") as file:
+        file.write(b"y,p\n1,0.5\n")
+    links = [fs.FileInfo("day/b.csv", type=kind) for kind in (fs.FileType.NotFound, fs.FileType.Unknown)]
+
+    class WithLinks:
+        def get_file_info(self, given):
+            found = system.get_file_info(given)
+            return [*found, *links] if isinstance(found, list) else found
+
+    monkeypatch.setattr(places, "_place", lambda url: places._Place(WithLinks(), "day", "mock://h/", ""))
+    paths, bad = look("mock://h/day")
+    assert paths == ["mock://h/day/a.csv"]
+    assert bad == ["mock://h/day/b.csv: a broken link", "mock://h/day/b.csv: not a file or folder"]
+    with pytest.raises(DataError, match="a broken link"):
+        files.find("mock://h/day")
+
+
+def test_a_hard_link_is_the_same_file(tmp_path):
+    made(tmp_path, "day/a.csv", "other/c.csv")
+    os.link(tmp_path / "day" / "a.csv", tmp_path / "day" / "b.csv")
+    os.link(tmp_path / "day" / "a.csv", tmp_path / "other" / "d.csv")
+    for given in ("day", "day/*", "day/[ab]*"):
+        assert files.find(f"{tmp_path}/{given}") == [f"{tmp_path}/day/a.csv"]
+    assert files.find(f"{tmp_path}/*/*") == [f"{tmp_path}/day/a.csv", f"{tmp_path}/other/c.csv"]
+    for given in (("day", "other"), ("day/a.csv", "day/b.csv"), ("other/d.csv", "day")):
+        with pytest.raises(DataError, match="would count twice"):
+            files.find([f"{tmp_path}/{each}" for each in given])

@@ -458,17 +458,25 @@ def test_a_pattern_means_the_files_of_the_folders_that_it_matches_too(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["a.parquet", "a.csv", "a.jsonl", "a.arrow", "a.npz", "b.csv.bz2"])
-def test_what_pyarrow_opens_is_read_as_a_file_is(tmp_path, name):
+def test_what_is_elsewhere_is_read_as_a_file_is(tmp_path, name):
+    fsspec = pytest.importorskip("fsspec")
     table = {"y": [1, 0, 1, 0], "p": SCORES}
-    path = write(tmp_path / name.replace(".bz2", ""), table)
-    if name.endswith("bz2"):
-        (tmp_path / name).write_bytes(bz2.compress(path.read_bytes()))
-        path.unlink()
-    url = f"file://{tmp_path}"
+    data = write(tmp_path / name.replace(".bz2", ""), table).read_bytes()
+    url = f"memory://elsewhere-{name}"
+    with fsspec.open(f"{url}/{name}", "wb") as file:
+        file.write(bz2.compress(data) if name.endswith("bz2") else data)
     for given in (url, f"{url}/{name}", f"{url}/*", f"{url}/[ab].*"):
         value, read = evaluated(given)
         assert value == WANTED.compute() and read.files == (f"{url}/{name}",)
         assert read.sources[0].path == f"{url}/{name}"
+
+
+def test_a_file_is_called_by_its_path_where_it_was_given_by_a_url_of_this_machine(tmp_path):
+    path = write(tmp_path / "a b.csv", {"y": [1, 0, 1, 0], "p": SCORES})
+    for given in (path.as_uri(), f"file://{path}"):
+        value, read = evaluated(given)
+        assert value == WANTED.compute() and read.files == (str(path),) == (read.sources[0].path,)
+        assert files.evaluate_file(given, fm.LogLoss, COLUMNS).read.files == (str(path),)
 
 
 def test_memory_is_read_by_fsspec():
