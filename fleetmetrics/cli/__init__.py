@@ -310,7 +310,7 @@ def _evaluate(args: argparse.Namespace) -> _Outcome:
         found = result_of(empty, joined=False).to_dict()
         unfilled = [*found["asked"]["metrics"], "data", "slices", "explained", *["baseline"] * (len(groups) - 1)]
         failed(args.fail_if, found, unfilled)
-    _check_outputs(args, groups)
+    _check_outputs(args, [*groups, *filter(None, [args.config])])
     channel = get_communicator()
     if args.join:
         skip: Any = {"skip_bad_rows": args.skip_bad_rows, "skip_bad_files": args.skip_bad_files}

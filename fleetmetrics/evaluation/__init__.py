@@ -11,14 +11,24 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, Mapping, Sequence
 
-from fleetmetrics.arguments import flag_of, path_of, whole_number_of
+from fleetmetrics.arguments import flag_of, whole_number_of
 from fleetmetrics.comm import Communicator
 from fleetmetrics.comm.choose import channel_of
 from fleetmetrics.errors import DataError, InvalidInputError
 from fleetmetrics.evaluation.asked import Asked, check_always_valid
 from fleetmetrics.evaluation.joined import common_ids
 from fleetmetrics.evaluation.result import EvaluationResult, result_of
-from fleetmetrics.evaluation.side import Side, are_files, errors_of, load, of_all_workers, of_files, of_frame, of_share
+from fleetmetrics.evaluation.side import (
+    Side,
+    are_files,
+    errors_of,
+    load,
+    of_all_workers,
+    of_files,
+    of_frame,
+    of_share,
+    states_of,
+)
 from fleetmetrics.files.processes import processes_kept
 
 __all__ = ["EvaluationResult", "compare", "evaluate", "merge"]
@@ -196,9 +206,7 @@ def merge(states: Sequence[Any]) -> EvaluationResult:
         DataError: they have different arguments.
         CorruptFileError: a file is not a saved state.
     """
-    paths = [path_of("states", each) for each in states]
-    if not paths:
-        raise InvalidInputError("states is empty; name at least one")
+    paths = states_of(states)
     side, said = load(paths, paths[0])
     return _result([side], said)
 
@@ -216,7 +224,7 @@ def compare(new: Any, old: Any, *, always_valid: int | None = None) -> Evaluatio
         DataError: they have different arguments, or lack the intervals that ``always_valid`` needs.
         CorruptFileError: a file is not a saved state.
     """
-    first, second = path_of("new", new), path_of("old", old)
+    (first,), (second,) = states_of([new], "new"), states_of([old], "old")
     check_always_valid(always_valid)
     (one, said), (other, _) = load([first], first), load([second], first, baseline=True)
     return _result([one, other], said, always_valid)

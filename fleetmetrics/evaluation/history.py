@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any, Iterator, Mapping, Sequence
 
-from fleetmetrics.arguments import path_of
-from fleetmetrics.errors import DataError, InvalidInputError
+from fleetmetrics.errors import DataError
+from fleetmetrics.evaluation.outputs import output_of
 from fleetmetrics.evaluation.printed import Printed, Table, clean, filled, number, plain
 from fleetmetrics.evaluation.result import EvaluationResult, result_of
-from fleetmetrics.evaluation.side import load
+from fleetmetrics.evaluation.side import load, states_of
 from fleetmetrics.report.headline import change_of
 from fleetmetrics.report.words import Words
 
@@ -131,6 +131,10 @@ class HistoryResult(Printed):
             The page.
 
         Raises:
+            InvalidInputError: the path is one of the states or data, or not writable.
+            MissingLibraryError: jinja2 or matplotlib is not installed.
+
+        Raises:
             MissingLibraryError: jinja2 or matplotlib is not installed.
         """
         from fleetmetrics.report import written
@@ -146,7 +150,8 @@ class HistoryResult(Printed):
             pictures.append(points(values, escape(metric), place))
         title = words("History", "历史")
         page = page_of(title, self._said(result, words), self._tables(result, words), result, pictures, lang)
-        return written(page, path)
+        inputs = (each for point in self.points.values() for each in point.inputs())
+        return written(page, None if path is None else output_of(path, inputs))
 
 
 def history(states: Sequence[Any]) -> HistoryResult:
@@ -163,9 +168,7 @@ def history(states: Sequence[Any]) -> HistoryResult:
         DataError: a state is given twice, or they have different arguments.
         CorruptFileError: a file is not a saved state.
     """
-    paths = [path_of("states", each) for each in states]
-    if not paths:
-        raise InvalidInputError("states is empty; name at least one")
+    paths = states_of(states)
     seen: set[str] = set()
     for path in paths:
         if os.path.realpath(path) in seen:

@@ -1,14 +1,28 @@
-"""Output files: checked, before anything is read, not to be among the inputs."""
+"""Output files: checked, before anything is written, not to be among the inputs."""
 
 from __future__ import annotations
 
 import contextlib
 import os
-from typing import Hashable, Iterable, Mapping
+from typing import Any, Hashable, Iterable, Mapping
 
+from fleetmetrics.arguments import path_of
 from fleetmetrics.errors import InvalidInputError
+from fleetmetrics.files.places import is_remote
 
-__all__ = ["check_outputs"]
+__all__ = ["check_outputs", "output_of"]
+
+
+def output_of(path: Any, inputs: Iterable[str]) -> str:
+    """The argument ``path`` of a method that writes a file; InvalidInputError as for `check_outputs`.
+
+    Args:
+        path: as given.
+        inputs: paths of what was read.
+    """
+    found = path_of("path", path)
+    check_outputs({"path": found}, inputs)
+    return found
 
 
 def check_outputs(outputs: Mapping[str, str | None], inputs: Iterable[str]) -> None:
@@ -24,6 +38,8 @@ def check_outputs(outputs: Mapping[str, str | None], inputs: Iterable[str]) -> N
     for name, path in outputs.items():
         if not path:
             continue
+        if is_remote(path):
+            raise InvalidInputError(f"{name} {path} is a URL; give a path of this machine")
         if os.path.isdir(path):
             raise InvalidInputError(f"{name} {path} is a folder; give the path of a file")
         if not os.access(os.path.dirname(os.path.realpath(path)), os.W_OK):

@@ -10,12 +10,12 @@ from typing import Any, Iterator, Mapping, Sequence
 import numpy as np
 
 from fleetmetrics._version import __version__
-from fleetmetrics.arguments import choice_of, path_of
+from fleetmetrics.arguments import choice_of
 from fleetmetrics.errors import DataError, InvalidInputError, UndefinedMetricWarning
 from fleetmetrics.evaluation.asked import Asked
 from fleetmetrics.evaluation.conditions import checked
 from fleetmetrics.evaluation.joined import check_joined
-from fleetmetrics.evaluation.outputs import check_outputs
+from fleetmetrics.evaluation.outputs import output_of
 from fleetmetrics.evaluation.printed import Printed, Table, plain, tables
 from fleetmetrics.evaluation.probe import Probe
 from fleetmetrics.evaluation.side import Side, save
@@ -253,7 +253,7 @@ class EvaluationResult(Printed):
         if conditions:
             result["conditions"] = [each._asdict() for each in checked(conditions, result)]
         page = html(result, new, old, lang)
-        return written(page, None if path is None else self._checked(path))
+        return written(page, None if path is None else output_of(path, self.inputs()))
 
     def plot(self, kind: str, ax: Any = None) -> Any:
         """Draw a picture of the report, with the baseline beside it, by matplotlib.
@@ -293,13 +293,13 @@ class EvaluationResult(Printed):
         Raises:
             InvalidInputError: the path is one of the data, or not writable.
         """
-        save(self._checked(path), self._sides[0])
+        save(output_of(path, self.inputs()), self._sides[0])
 
-    def _checked(self, path: Any) -> str:
-        """The path to write to, unless it is one of the data."""
-        found = path_of("path", path)
-        check_outputs({"path": found}, (each for side in self._sides for each in (*side.read.files, *side.states)))
-        return found
+    def inputs(self) -> Iterator[str]:
+        """The paths of the files and states behind the result."""
+        for side in self._sides:
+            yield from side.states or side.read.files
+            yield from (source.path for source in side.read.sources)
 
     def failed(self, *conditions: str) -> list[str]:
         """Return a text for each condition that holds; empty if none holds.

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Callable, Iterator, Mapping, Sequence
 
 from fleetmetrics._version import __version__
+from fleetmetrics.arguments import listed, path_of
 from fleetmetrics.collection import MetricCollection
 from fleetmetrics.comm import Communicator
 from fleetmetrics.comm.communicator import Letter
@@ -27,6 +28,7 @@ from fleetmetrics.files.found import find, look
 from fleetmetrics.files.largest import choose_largest
 from fleetmetrics.files.one_file import of_tables
 from fleetmetrics.files.parts import read_of
+from fleetmetrics.files.places import local_path
 from fleetmetrics.metric import Metric
 from fleetmetrics.reading import Reading
 from fleetmetrics.serial import MISFITS
@@ -50,6 +52,7 @@ __all__ = [
     "of_workers",
     "save",
     "shared_files",
+    "states_of",
 ]
 
 
@@ -63,7 +66,7 @@ class Side:
         read: a record of the data read.
         error: the error of an unusable file; the metrics hold the others.
         baseline: whether it is the other side: replicates of its counts are drawn with another seed.
-        states: the files of saved states behind it.
+        states: the paths of saved states behind it, as given and from the root.
     """
 
     asked: Asked
@@ -272,6 +275,19 @@ def save(path: str, side: Side) -> None:
     )
 
 
+def states_of(states: Any, name: str = "states") -> list[str]:
+    """The paths of saved states; one path is a list of one.
+
+    Args:
+        states: as given.
+        name: the argument.
+    """
+    given = [states] if isinstance(states, (str, os.PathLike)) else listed(name, states, "paths")
+    if not given:
+        raise InvalidInputError(f"{name} is empty; name at least one")
+    return [local_path(path_of(name, each)) for each in given]
+
+
 def load(paths: Sequence[str], like: str, *, baseline: bool = False) -> tuple[Side, list[str]]:
     """Read files of `save` as one side, with warnings.
 
@@ -285,10 +301,8 @@ def load(paths: Sequence[str], like: str, *, baseline: bool = False) -> tuple[Si
         DataError: there is no such file, the arguments differ, a file has another version, or some data are in two
             states.
     """
-    for path in paths:
-        if not os.path.exists(path) and re.search(r"[*?[]", path):
-            why = "the shell alone replaces patterns, where they have no quotes and match something"
-            raise DataError(f"there is no file {path}; {why}")
+    for path in {like: None, **dict.fromkeys(paths)}:
+        _check_is_there(path)
     path, (_, note) = like, read_arrays(like, lambda *_: False)
     reads: list[tuple[str, Read]] = []
 
@@ -314,11 +328,29 @@ def load(paths: Sequence[str], like: str, *, baseline: bool = False) -> tuple[Si
         raise DataError(f"{path}, by fleetmetrics {note.get('version')}: {error}") from None
     except FleetMetricsError:
         raise
+    except OSError as error:
+        raise DataError(f"{path}: it cannot be read: {error.strerror or error}") from None
     except MISFITS as error:
         raise CorruptFileError(f"{path}: not written by --save-state ({type(error).__name__}: {error})") from None
     said = [f"{state} lacks {_listed(read.bad_files)}" for state, read in reads if read.bad_files]
     said += _counted_twice(reads)
-    return Side(asked, metrics, together(read for _, read in reads), "", baseline, tuple(paths)), said
+    known = (*paths, *map(os.path.abspath, paths))
+    return Side(asked, metrics, together(read for _, read in reads), "", baseline, known), said
+
+
+def _check_is_there(path: str) -> None:
+    """Raise DataError unless this is a file that can be opened."""
+    try:
+        with open(path, "rb"):
+            return
+    except IsADirectoryError:
+        raise DataError(f"{path} is a folder; name the states in it") from None
+    except FileNotFoundError:
+        pattern = re.search(r"[*?[]", path)
+        why = "; the shell alone replaces patterns, where they have no quotes and match something" if pattern else ""
+        raise DataError(f"there is no file {path}{why}") from None
+    except OSError as error:
+        raise DataError(f"{path}: it cannot be read: {error.strerror or error}") from None
 
 
 def _alike(asked: Mapping[str, Any], baseline: bool) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Iterator, Sequence
 
 from fleetmetrics.evaluation.conditions import failed
+from fleetmetrics.evaluation.outputs import output_of
 from fleetmetrics.evaluation.printed import Printed, Table, clean, filled, plain
 from fleetmetrics.report.words import Words
 
@@ -125,6 +126,7 @@ class ConsistencyResult(Printed):
     steps: list[Step]
     tolerance: float
     common: int
+    _files: Sequence[str] = field(default=(), compare=False)
 
     @classmethod
     def empty(cls, names: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
@@ -182,6 +184,7 @@ class ConsistencyResult(Printed):
             The page.
 
         Raises:
+            InvalidInputError: the path is one of the files that were read, or not writable.
             MissingLibraryError: jinja2 is not installed.
         """
         from fleetmetrics.report import written
@@ -189,7 +192,8 @@ class ConsistencyResult(Printed):
 
         words = Words(lang)
         title, said = words("Consistency of streams", "各路数据的一致性"), self._said(words)
-        return written(page_of(title, said, self.tables(lang), self.to_dict(), lang=lang), path)
+        page = page_of(title, said, self.tables(lang), self.to_dict(), lang=lang)
+        return written(page, None if path is None else output_of(path, self._files))
 
     def tables(self, lang: str = "en") -> Iterator[Table]:
         """The streams, the steps, and for the first step that differs its features and slices.

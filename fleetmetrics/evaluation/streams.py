@@ -16,6 +16,7 @@ from fleetmetrics.evaluation.steps import DIGITS, ODDS, ConsistencyResult, Step,
 from fleetmetrics.files import Read, evaluate_file, find, memory_of
 from fleetmetrics.files.formats import rows_of
 from fleetmetrics.files.passes import Share
+from fleetmetrics.files.places import whole_path
 from fleetmetrics.metric import Metric
 from fleetmetrics.metrics.auc import AUC
 from fleetmetrics.metrics.click_through import Calibration
@@ -286,7 +287,8 @@ class _Comparison:
                     warnings.simplefilter("ignore", UndefinedMetricWarning)  # nan says so
                     values = metrics.compute_local()
             streams[reader.name] = Stream(len(reader.paths), reader.total, reader.skipped, reader.left_out, **values)
-        return ConsistencyResult(streams, self.steps, self.tolerance, self.common)
+        paths = [whole_path(path) for reader in readers for path in reader.paths]
+        return ConsistencyResult(streams, self.steps, self.tolerance, self.common, paths)
 
 
 def _by_stream(argument: str, given: Any, names: Sequence[str]) -> dict[str, str]:

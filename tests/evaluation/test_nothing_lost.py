@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from types import SimpleNamespace
 
 import numpy as np
@@ -13,6 +14,7 @@ import fleetmetrics as fm
 from fleetmetrics import files
 from fleetmetrics.cli import main
 from fleetmetrics.evaluation.asked import Asked
+from fleetmetrics.evaluation.history import history
 from fleetmetrics.evaluation.side import of_share
 
 pytestmark = [pytest.mark.numpy_only, pytest.mark.filterwarnings("ignore::fleetmetrics.errors.UndefinedMetricWarning")]
@@ -80,6 +82,56 @@ def test_an_output_that_is_an_input_is_status_2_and_leaves_it_as_it_is(run, day,
     said = run("evaluate", "day", *ASKED, "--baseline", "old.csv", option, output, status=2)
     assert f"{option} {output} would overwrite " in said and "which is read" in said
     assert {path: path.read_bytes() for path in day.parent.rglob("*.csv")} == before
+
+
+@pytest.mark.parametrize("option", ["--html", "--save-state"])
+def test_inputs_that_are_urls_of_this_machine_are_not_overwritten(run, day, option):
+    before = {path: path.read_bytes() for path in day.parent.rglob("*.csv")}
+    for url in (day.as_uri(), f"local://{day}", f"file://{day}/*", "file://day"):
+        said = run("evaluate", url, *ASKED, option, "day/0.csv", status=2)
+        assert f"{option} day/0.csv would overwrite " in said
+    said = run("evaluate", "day", *ASKED, "--baseline", (day.parent / "old.csv").as_uri(), option, "old.csv", status=2)
+    assert "would overwrite " in said
+    assert {path: path.read_bytes() for path in day.parent.rglob("*.csv")} == before
+    result = fm.evaluate(day.as_uri(), label="y", score="p", metrics="auc")
+    with pytest.raises(fm.InvalidInputError, match="would overwrite"):
+        result.to_html("day/1.csv")
+    for output in ("s3://bucket/x", f"{day.parent.as_uri()}/x"):
+        said = run("evaluate", "day", *ASKED, option, output, status=2)
+        assert f"{option} {output} is a URL; give a path of this machine" in said
+
+
+@pytest.mark.parametrize("option", ["--html", "--save-state"])
+def test_a_file_of_options_is_not_overwritten(run, day, option):
+    pytest.importorskip("tomllib" if sys.version_info >= (3, 11) else "tomli")
+    (day.parent / "eval.toml").write_text('files = "day"\nlabel = "y"\nscore = "p"\nmetrics = "auc"\n')
+    said = run("evaluate", "--config", "eval.toml", option, "./eval.toml", status=2)
+    assert f"{option} ./eval.toml would overwrite eval.toml, which is read" in said
+    with open("eval.toml", "a") as file:
+        file.write(f'{option[2:]} = "eval.toml"\n')
+    assert "would overwrite" in run("evaluate", "--config", "eval.toml", status=2)
+
+
+def test_a_result_does_not_overwrite_its_data_from_another_folder(run, day, monkeypatch):
+    result = fm.evaluate("day", label="y", score="p", metrics="auc")
+    run("evaluate", "day", *ASKED, "--save-state", "0.fms")
+    merged = fm.evaluation.merge([(day.parent / "0.fms").as_uri()])
+    points = history(["0.fms"])
+    monkeypatch.chdir(day)
+    for each in (result, merged, points):
+        with pytest.raises(fm.InvalidInputError, match=r"would overwrite .*0.csv, which is read"):
+            each.to_html("0.csv")
+    for each in (merged, points):
+        with pytest.raises(fm.InvalidInputError, match="would overwrite"):
+            each.to_html("../0.fms")
+
+
+def test_streams_are_not_overwritten_from_python(run, day):
+    for name in ("a", "b"):
+        (day.parent / f"{name}.csv").write_text("id,p\n1,0.5\n2,0.25\n")
+    result = fm.consistency({"a": "a.csv", "b": "b.csv"}, id="id", score="p")
+    with pytest.raises(fm.InvalidInputError, match=r"path b.csv would overwrite .*b.csv, which is read"):
+        result.to_html("b.csv")
 
 
 def test_an_output_that_is_a_folder_is_status_2_and_says_so(run, day):
@@ -361,3 +413,40 @@ def test_headline_slices_and_rows_count_the_same_rows():
         assert sum(each.sizes["positives"] for each in slices) == data.sizes["positives"]
         assert sum(each.metrics["count"] for each in slices) == pytest.approx(found["count"])
         assert sum(each.share for each in slices) == pytest.approx(1)
+
+
+# -- states that are no paths --------------------------------------------------------------------------------
+
+
+def test_a_state_may_be_given_alone_and_what_is_no_state_is_named(run, day):
+    run("evaluate", "day", *ASKED, "--save-state", "a.fms")
+    assert fm.evaluation.merge("a.fms").new.rows == 200 == fm.evaluation.merge(day.parent / "a.fms").new.rows
+    assert list(history("a.fms").points) == ["a"]
+    for given, told in ((3, "states must be a list of paths, not 3"), ([], "states is empty"), ([3], "must be a path")):
+        with pytest.raises(fm.InvalidInputError, match=told):
+            fm.evaluation.merge(given)
+    for call in (fm.evaluation.merge, history):
+        for given, told in (("zz.fms", "there is no file zz.fms"), (".", r"\. is a folder; name the states in it")):
+            with pytest.raises(fm.DataError, match=told):
+                call([given])
+    with pytest.raises(fm.DataError, match=r"there is no file zz\.fms"):
+        fm.evaluation.compare("a.fms", "zz.fms")
+    for command in (("merge",), ("history",), ("compare", "a.fms"), ("merge", "a.fms")):
+        assert "there is no file nothere.fms" in run(*command, "nothere.fms", status=3)
+        assert "fleetmetrics: . is a folder; name the states in it" in run(*command, ".", status=3)
+
+
+def test_a_state_that_cannot_be_opened_is_named(run, day, monkeypatch):
+    import builtins
+
+    run("evaluate", "day", *ASKED, "--save-state", "a.fms")
+    real = open
+
+    def refused(path, *given, **more):
+        if path == "a.fms":
+            raise PermissionError(13, "Permission denied", path)
+        return real(path, *given, **more)
+
+    monkeypatch.setattr(builtins, "open", refused)
+    with pytest.raises(fm.DataError, match=r"^a\.fms: it cannot be read: Permission denied$"):
+        fm.evaluation.merge(["a.fms"])
