@@ -11,9 +11,7 @@ import argparse
 import ast
 import difflib
 import io
-import os
 import re
-import shutil
 import sys
 import tokenize
 from typing import Any, Sequence
@@ -172,9 +170,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for path, (old, new, left, encoding) in found.items():
             notes += [f"{path}:{line}: {text}" for line, text in left]
             if new != old and options.write:
-                with whole_file(os.path.realpath(path)) as draft:
+                with whole_file(path) as draft:
                     draft.write(new.encode(encoding))
-                    shutil.copymode(path, draft.name)
                 print(f"{path}: changed")
             elif new != old:
                 print(*difflib.unified_diff(old.splitlines(), new.splitlines(), path, path, lineterm=""), sep="\n")

@@ -246,11 +246,11 @@ def test_a_link_stays_a_link_and_a_failed_write_leaves_the_file(
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr("fleetmetrics.migrate.shutil.copymode", full)
+        patch.setattr(os, "fsync", full)
         assert main(["--write", str(link)]) == 2
     assert capsys.readouterr() == (
         "",
-        f"{link}:1: [Errno 28] No space left on device; nothing was changed here or after\n",
+        f"{link}:1: [Errno 28] No space left on device: '{link}'; nothing was changed here or after\n",
     )
     assert real.read_text() == "from mmeval import BaseMetric\n" and len(os.listdir(tmp_path)) == 2
     assert main(["--write", str(link)]) == 0

@@ -227,8 +227,10 @@ def _outcome(act: Callable[[], _Outcome]) -> _Outcome:
         return _Outcome(3, str(error))
     except (InvalidInputError, MissingLibraryError) as error:
         return _Outcome(2, str(error))
-    except (FleetMetricsError, OSError) as error:
+    except FleetMetricsError as error:
         return _Outcome(3, str(error))
+    except OSError as error:
+        return _Outcome(3, f"{error.filename}: {error.strerror}" if error.filename else str(error))
     except Exception as error:
         if os.environ.get("FLEETMETRICS_LOG"):
             raise

@@ -42,6 +42,8 @@ def check_outputs(outputs: Mapping[str, str | None], inputs: Iterable[str]) -> N
             raise InvalidInputError(f"{name} {path} is a URL; give a path of this machine")
         if os.path.isdir(path):
             raise InvalidInputError(f"{name} {path} is a folder; give the path of a file")
+        if os.path.exists(path) and not os.path.isfile(path):
+            raise InvalidInputError(f"{name} {path} is not a file; give the path of a file")
         if not os.access(os.path.dirname(os.path.realpath(path)), os.W_OK):
             raise InvalidInputError(f"{name} {path} cannot be written: its folder is missing or not writable")
         same = taken.setdefault(_identity(path), f"what {name} writes")

@@ -268,11 +268,9 @@ def of_frame(
 
 
 def save(path: str, side: Side) -> None:
-    """Write a side, whole or not at all; a link stays, and the file that it leads to is written."""
+    """Write a side, whole or not at all."""
     arrays = {("", name): array for name, array in side.metrics.state_dict().items()}
-    write_arrays(
-        os.path.realpath(path), arrays, {"version": __version__, "asked": side.asked.plain(), "read": side.read}
-    )
+    write_arrays(path, arrays, {"version": __version__, "asked": side.asked.plain(), "read": side.read})
 
 
 def states_of(states: Any, name: str = "states") -> list[str]:

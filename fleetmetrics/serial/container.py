@@ -17,12 +17,13 @@ import contextlib
 import hashlib
 import json
 import os
+import shutil
 import struct
 from typing import Any, BinaryIO, Callable, Dict, Iterator, Mapping, NoReturn, Tuple
 
 import numpy as np
 
-from fleetmetrics.errors import CorruptFileError
+from fleetmetrics.errors import CorruptFileError, FileAccessError
 from fleetmetrics.serial import MISFITS, described_array, pack_arrays, small
 
 __all__ = ["Arrays", "read_arrays", "whole_file", "write_arrays"]
@@ -36,17 +37,31 @@ Arrays = Dict[Tuple[str, str], np.ndarray]
 
 @contextlib.contextmanager
 def whole_file(path: str) -> Iterator[BinaryIO]:
-    """A file that replaces an existing one once it is written completely, and disappears if that fails."""
-    half = f"{path}.{os.urandom(8).hex()}"  # tempfile's would be readable by this user only
+    """A file that replaces an existing one once it is written completely, and disappears if that fails.
+
+    The file keeps its permissions, and a link stays: the file that it leads to is replaced.
+
+    Raises:
+        FileAccessError: there is a device, a pipe or a socket.
+        OSError: the file cannot be written; the error names it.
+    """
+    target = os.path.realpath(path)
+    if os.path.exists(target) and not (os.path.isfile(target) or os.path.isdir(target)):
+        raise FileAccessError(f"{path} is not a file; give the path of a file")
+    half = f"{target}.{os.urandom(8).hex()}"  # tempfile's would be readable by this user only
     try:
         with open(half, "xb") as file:
+            if os.path.exists(target):
+                shutil.copymode(target, half)
             yield file
             file.flush()
             os.fsync(file.fileno())
-        os.replace(half, path)
-    except BaseException:
+        os.replace(half, target)
+    except BaseException as error:
         with contextlib.suppress(OSError):
             os.unlink(half)
+        if isinstance(error, OSError) and error.filename in (None, half):
+            error.filename = path
         raise
 
 

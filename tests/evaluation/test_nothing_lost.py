@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
+import stat
 import sys
 from types import SimpleNamespace
 
@@ -137,6 +139,41 @@ def test_streams_are_not_overwritten_from_python(run, day):
 def test_an_output_that_is_a_folder_is_status_2_and_says_so(run, day):
     said = run("evaluate", "day", *ASKED, "--html", "folder", status=2)
     assert "--html folder is a folder; give the path of a file" in said
+
+
+@pytest.mark.parametrize("option", ["--html", "--save-state"])
+def test_an_output_that_is_no_file_is_status_2_and_stays(run, day, option):
+    os.mkfifo("pipe")
+    os.symlink("pipe", "link")
+    for output in ("pipe", "link"):
+        said = run("evaluate", "day", *ASKED, option, output, status=2)
+        assert f"{option} {output} is not a file; give the path of a file" in said
+    assert stat.S_ISFIFO(os.stat("pipe").st_mode)
+
+
+def test_an_output_keeps_its_permissions_and_the_link_that_leads_to_it(run, day):
+    pytest.importorskip("jinja2")
+    pytest.importorskip("matplotlib")
+    for name in ("page", "state"):
+        (day.parent / name).touch(mode=0o600)
+        os.symlink(name, f"to_{name}")
+    run("evaluate", "day", *ASKED, "--html", "to_page", "--save-state", "to_state")
+    for name in ("page", "state"):
+        assert os.path.islink(f"to_{name}") and os.stat(name).st_size > 1000
+        assert stat.S_IMODE(os.stat(name).st_mode) == 0o600
+
+
+@pytest.mark.parametrize("option", ["--html", "--save-state"])
+def test_a_disk_that_is_full_is_status_3_and_names_the_file(run, day, option, monkeypatch):
+    pytest.importorskip("jinja2")
+    pytest.importorskip("matplotlib")
+
+    def full(number):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    said = run("evaluate", "day", *ASKED, option, "out", status=3)
+    assert said.splitlines()[-1] == "fleetmetrics: out: No space left on device"
 
 
 def test_one_output_on_top_of_the_other_is_status_2(run, day):

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import io
 import json
 import os
+import socket
+import stat
 import struct
 import tracemalloc
 from pathlib import Path
@@ -15,7 +18,7 @@ from zipfile import BadZipFile, ZipFile
 import numpy as np
 import pytest
 
-from fleetmetrics.errors import CorruptFileError
+from fleetmetrics.errors import CorruptFileError, FileAccessError
 from fleetmetrics.serial.container import _HEAD, read_arrays, write_arrays
 
 pytestmark = pytest.mark.numpy_only
@@ -112,6 +115,46 @@ def test_a_file_is_replaced_as_a_whole(path: str) -> None:
     with pytest.raises(OSError):
         write_arrays(os.path.join(path, "below a file"), ARRAYS, None)
     assert os.listdir(os.path.dirname(path)) == ["it"] and read_arrays(path)[1] == {"a": [1, None]}
+
+
+def test_a_replaced_file_keeps_its_permissions_and_the_links_to_it(tmp_path: Any, path: str) -> None:
+    link = tmp_path / "link"
+    link.symlink_to("it")
+    for mode in (0o600, 0o640, 0o755):
+        os.chmod(path, mode)
+        write_arrays(str(link), ARRAYS, mode)
+        assert stat.S_IMODE(os.stat(path).st_mode) == mode and read_arrays(path)[1] == mode
+    assert os.readlink(link) == "it" and sorted(os.listdir(tmp_path)) == ["it", "link"]
+
+
+@pytest.mark.parametrize("kind", ["pipe", "device", "socket"])
+def test_what_is_no_file_is_not_replaced(tmp_path: Any, kind: str) -> None:
+    path = tmp_path / "it"
+    if kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "socket":
+        socket.socket(socket.AF_UNIX).bind(str(path))
+    else:
+        try:
+            os.mknod(path, 0o600 | stat.S_IFCHR, os.makedev(1, 3))  # another /dev/null
+        except PermissionError:
+            pytest.skip("only root makes devices")
+    before = os.lstat(path)
+    with pytest.raises(FileAccessError, match=r"it is not a file; give the path of a file"):
+        write_arrays(str(path), ARRAYS, None)
+    assert os.lstat(path) == before and os.listdir(tmp_path) == ["it"]
+
+
+def test_an_error_while_a_file_is_written_names_it(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(number: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match=r"No space left on device: '.*/it'"):
+        write_arrays(str(tmp_path / "it"), ARRAYS, None)
+    assert os.listdir(tmp_path) == []
+    with pytest.raises(OSError, match=r"No such file or directory: '.*/no/it'"):
+        write_arrays(str(tmp_path / "no" / "it"), ARRAYS, None)
 
 
 def test_whole_numbers_take_as_few_bytes_as_they_need_and_come_back_as_they_were(tmp_path: Any) -> None:
