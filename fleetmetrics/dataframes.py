@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import difflib
 from pathlib import PurePath
@@ -410,26 +411,31 @@ def arguments_of(metrics: Any, frame: Any, columns: Mapping[str, Any]) -> dict[s
         raise DataError(f"frame: {error}") from None
 
 
-def table_of(frame: Any, names: Sequence[str]) -> Any:
-    """A data frame as an Arrow table; of pandas' and polars', and of dicts, only the requested columns."""
+def table_of(frame: Any, names: Sequence[str], called: str = "frame") -> Any:
+    """A data frame as an Arrow table; of pandas' and polars', and of dicts, only the requested columns.
+
+    ``called``: the name of the argument.
+    """
     pa = arrow()
     if isinstance(frame, Mapping):
-        return _of_arrays({name: frame[name] for name in (names if set(names) <= frame.keys() else frame)})
-    maker, part = type(frame).__module__.split(".")[0], frame
-    if maker in ("pandas", "polars") and not hasattr(frame, "collect") and set(names) <= set(frame.columns):
+        return _of_arrays({name: frame[name] for name in (names if set(names) <= frame.keys() else frame)}, called)
+    maker, part, lazy = type(frame).__module__.split(".")[0], frame, hasattr(frame, "collect")
+    series = maker in ("pandas", "polars") and not lazy and not hasattr(frame, "columns")
+    if maker in ("pandas", "polars") and not lazy and not series and set(names) <= set(frame.columns):
         part = frame[list(names)]
-    if maker == "pandas":
+    if maker == "pandas" and not series:
         return pa.Table.from_pandas(part, preserve_index=False)
-    if hasattr(part, "__arrow_c_stream__") or hasattr(part, "__arrow_c_array__"):
-        return pa.table(part)
-    hint = "; call collect() first" if hasattr(frame, "collect") else ""
+    if not series and (hasattr(part, "__arrow_c_stream__") or hasattr(part, "__arrow_c_array__")):
+        with contextlib.suppress(pa.ArrowInvalid, TypeError, ValueError):  # of a single column
+            return pa.table(part)
+    hint = "; call collect() first" if lazy else ""
     raise InvalidInputError(
-        "frame must be a data frame of pandas, polars or pyarrow, or have __arrow_c_stream__, or a dict of arrays, not "
-        f"{type(frame).__name__}{hint}"
+        f"{called} must be a data frame of pandas, polars or pyarrow, or have __arrow_c_stream__, or a dict of arrays, "
+        f"not {type(frame).__name__}{hint}"
     )
 
 
-def _of_arrays(arrays: Mapping[str, Any]) -> Any:
+def _of_arrays(arrays: Mapping[str, Any], called: str) -> Any:
     """A table of arrays, one entry or row of each for each row."""
     pa, found, size = arrow(), {}, -1
     for name, given in arrays.items():
@@ -437,10 +443,10 @@ def _of_arrays(arrays: Mapping[str, Any]) -> Any:
             array = np.asarray(given)
             size = len(array) if size < 0 and array.ndim else size
             if array.ndim not in (1, 2) or len(array) != size:
-                wanted = f"one entry, or row, for each of {size} rows" if size >= 0 else "an array"
-                raise InvalidInputError(f"column {str(name)!r} must hold {wanted}, not {given!r:.80}")
+                wanted = f"one entry, or row, for each of {size} row{'s' * (size != 1)}" if size >= 0 else "an array"
+                raise InvalidInputError(f"{called}: column {str(name)!r} must hold {wanted}, not {given!r:.80}")
             flat = pa.array(array.reshape(-1))
         except pa.ArrowException as error:
-            raise InvalidInputError(f"column {str(name)!r} cannot be read: {error}") from None
+            raise InvalidInputError(f"{called}: column {str(name)!r} cannot be read: {error}") from None
         found[str(name)] = flat if array.ndim == 1 else pa.FixedSizeListArray.from_arrays(flat, array.shape[1])
     return pa.table(found)

@@ -60,7 +60,7 @@ def _told(action: argparse.Action) -> str:
 
 
 def _default(action: argparse.Action) -> str:
-    return "" if action.default in (None, False, "", 0) or action.default == [] else f"`{action.default}`"
+    return f"`{action.default}`" if action.default else ""
 
 
 def _plain(text: str) -> str:

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import inspect
 import os
 import shlex
 import sys
 from dataclasses import replace
-from typing import Any, Callable, Iterator, NamedTuple, Sequence
+from typing import TYPE_CHECKING, Any, Callable, Iterator, NamedTuple, Sequence
 
 from fleetmetrics._version import __version__
 from fleetmetrics.errors import DataError, FleetMetricsError, InvalidInputError, MissingLibraryError
 from fleetmetrics.optional import library
 from fleetmetrics.vocabulary import as_options, names_in, separated
+
+if TYPE_CHECKING:
+    from fleetmetrics.evaluation.result import EvaluationResult
 
 __all__ = ["main"]
 
@@ -25,10 +29,34 @@ exit status: 0; 1: a --fail-if holds; 2: the command is wrong; 3: the data are w
 """
 
 
+#: Options of several values between commas.
+_LISTS = ("baseline_columns", "by", "columns", "features", "id", "label", "metrics", "score", "text")
+
+
+class _Once(argparse._StoreAction):
+    """Stores an option, and refuses to store it twice: argparse would keep the last value alone."""
+
+    def __call__(self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, *given: Any) -> None:
+        stored = vars(namespace).setdefault("stored", set())
+        if self.option_strings and self.dest in stored:
+            more = "; put commas between several values" if self.dest in _LISTS else ""
+            parser.error(f"{'/'.join(self.option_strings)} is given twice; give it once{more}")
+        stored.add(self.dest)
+        super().__call__(parser, namespace, *given)
+
+
+class _Parser(argparse.ArgumentParser):
+    """A parser whose options are given once, except for those that collect values."""
+
+    def __init__(self, *args: Any, **settings: Any) -> None:
+        super().__init__(*args, **settings)
+        self.register("action", None, _Once)
+
+
 def _parsers(formats: str) -> tuple[argparse.ArgumentParser, argparse.ArgumentParser]:
     """The parser of all commands, and that of `evaluate`; ``formats``: the known formats, for its help."""
     style: Any = {"formatter_class": argparse.RawDescriptionHelpFormatter, "epilog": _MORE}
-    parser = argparse.ArgumentParser("fleetmetrics", description="Metrics of predictions in files.", **style)
+    parser = _Parser("fleetmetrics", description="Metrics of predictions in files.", **style)
     parser.add_argument("--version", action="version", version=f"fleetmetrics {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     one = commands.add_parser("evaluate", help="evaluate files", **style)
@@ -46,7 +74,9 @@ def _parsers(formats: str) -> tuple[argparse.ArgumentParser, argparse.ArgumentPa
     one.add_argument("--scale", type=float, metavar="0.01", default=1.0, help="multiply scores by this")
     one.add_argument("--weight", help="the weight of a row", **column)
     one.add_argument("--user", "--query", help="the user or query, for GAUC, NDCG and others", **column)
-    one.add_argument("--by", metavar="COLUMNS", default="", help="slices, with commas; country*day crosses the two")
+    one.add_argument(
+        "--by", metavar="COLUMNS", type=_slices, default=(), help="slices, with commas; country*day crosses the two"
+    )
     one.add_argument("--max-slices", type=int, metavar="N", default=1000, help="keep the largest N of a column (1000)")
     one.add_argument("--min-positives", type=int, metavar="N", default=0, help="test no slice with fewer positives")
     one.add_argument("--rank-by", metavar="METRIC", help="rank and test slices by this one of --metrics (the first)")
@@ -60,7 +90,7 @@ def _parsers(formats: str) -> tuple[argparse.ArgumentParser, argparse.ArgumentPa
     )
     one.add_argument("--baseline-score", help="the baseline's; without --baseline, in the same rows", **columns)
     one.add_argument(
-        "--baseline-columns", metavar="HERE=THERE", default="", help="names that differ in the baseline, with commas"
+        "--baseline-columns", metavar="HERE=THERE", type=_renamed, help="names that differ in the baseline, with commas"
     )
     one.add_argument("--join-on", help="the id of a row in both: pairs rows for intervals of deltas", **column)
     one.add_argument("--join", choices=["inner"], help="count only ids that both sides have; default: all must match")
@@ -94,9 +124,9 @@ def _parsers(formats: str) -> tuple[argparse.ArgumentParser, argparse.ArgumentPa
     same.add_argument("--id", help="the id of a row; with commas, one for each stream", **one_or_each)
     same.add_argument("--score", help="the prediction; with commas, one for each stream", **one_or_each)
     same.add_argument("--label", help="the label, in the first stream: AUC and calibration of each", **column)
-    same.add_argument("--by", metavar="COLUMNS", default="", help="slices by columns of the first stream")
+    same.add_argument("--by", metavar="COLUMNS", type=_names, default=(), help="slices by columns of the first stream")
     same.add_argument(
-        "--features", metavar="COLUMNS", default="", help="numbers in every stream that are compared, too"
+        "--features", metavar="COLUMNS", type=_names, default=(), help="numbers in every stream that are compared, too"
     )
     same.add_argument("--tolerance", type=float, default=1e-6, metavar="1e-6", help="how far apart scores may be")
     same.add_argument("--skip-bad-rows", action="store_true", help="skip and count rows with nulls")
@@ -104,7 +134,9 @@ def _parsers(formats: str) -> tuple[argparse.ArgumentParser, argparse.ArgumentPa
         each.add_argument(
             "--where", metavar="CONDITION", help="count only these rows: \"day = '2026-11-01' and n > 3\""
         )
-        each.add_argument("--text", metavar="COLUMNS", default="", help="keys of CSV to keep as texts: 007, not 7")
+        each.add_argument(
+            "--text", metavar="COLUMNS", type=_names, default=(), help="keys of CSV to keep as texts: 007, not 7"
+        )
         each.add_argument("--columns", type=names_in, metavar="NAMES", help="names for CSV files without a header")
     over = commands.add_parser("history", help="show saved states, as of days, in this order", **style)
     over.add_argument("states", nargs="+", metavar="STATE", help="files of --save-state")
@@ -144,6 +176,18 @@ def _columns(text: str) -> Any:
 
 def _classes(text: str) -> Any:
     return int(text) if text.isdigit() else names_in(text)
+
+
+def _names(text: str) -> list[str]:
+    return list(filter(None, names_in(text)))
+
+
+def _renamed(text: str) -> dict[str, str]:
+    """Names of the baseline by the names here."""
+    pairs = [each.partition("=") for each in _names(text)]
+    if not all(here and there for here, _, there in pairs) or len({here for here, *_ in pairs}) < len(pairs):
+        raise argparse.ArgumentTypeError(f"{text!r} must be HERE=THERE, such as y=label, for each column once")
+    return {here: there for here, _, there in pairs}
 
 
 def _slices(text: str) -> list[str]:
@@ -268,87 +312,56 @@ def _check_outputs(args: argparse.Namespace, inputs: Sequence[Any]) -> None:
 
 def _evaluate(args: argparse.Namespace) -> _Outcome:
     from fleetmetrics.comm import get_communicator
-    from fleetmetrics.evaluation.asked import Asked
-    from fleetmetrics.evaluation.conditions import failed
-    from fleetmetrics.evaluation.joined import common_ids
-    from fleetmetrics.evaluation.result import result_of
-    from fleetmetrics.evaluation.side import Side, of_files, of_share, of_workers
+    from fleetmetrics.evaluation import evaluate
+    from fleetmetrics.evaluation.request import Request
+    from fleetmetrics.evaluation.side import Side, of_workers
 
-    given = [
-        "label",
-        "score",
-        "task",
-        "classes",
-        "weight",
-        "user",
-        "metrics",
-        "ci",
-        "join_on",
-        "join",
-        "max_slices",
-        "min_positives",
-        "rank_by",
-        "draws",
-        "positive",
-        "logits",
-        "scale",
-        "where",
-        "always_valid",
-    ]
-    settings: Any = {name: getattr(args, name) for name in given}
-    settings.update(by=_slices(args.by), text=list(filter(None, names_in(args.text))), header=args.columns)
-    same = not args.baseline and args.baseline_score is not None
-    asked = Asked.of(**settings, compared=bool(args.baseline) or same, same_rows=same)
-    groups = [each for each in (args.files, args.files if same else args.baseline) if each]
-    if same and "-" in args.files:
-        raise InvalidInputError("--baseline-score reads the files once for each score; the standard input has one pass")
-    if args.baseline_columns and not args.baseline:
-        raise InvalidInputError("--baseline-columns are those of --baseline; give both")
-    pairs = (each.partition("=") for each in names_in(args.baseline_columns) if each)
-    there = asked.of_baseline(args.baseline_score, {here: name for here, _, name in pairs})
-    questions = [asked, there]
-    empty = [of_files([], each, baseline=bool(place)) for place, each in enumerate(questions[: len(groups)])]
-    if args.fail_if:  # known before anything is read, if it is wrong
-        found = result_of(empty, joined=False).to_dict()
-        unfilled = [*found["asked"]["metrics"], "data", "slices", "explained", *["baseline"] * (len(groups) - 1)]
-        failed(args.fail_if, found, unfilled)
-    _check_outputs(args, [*groups, *filter(None, [args.config])])
+    options = {*inspect.signature(evaluate).parameters} - {"data", "communicator"}
+    request = Request.of(args.files, **{name: getattr(args, name) for name in options})
+    request.check_conditions(args.fail_if)
+    _check_outputs(args, [*request.data, *filter(None, [args.config])])
     channel = get_communicator()
-    if args.join:
-        skip: Any = {"skip_bad_rows": args.skip_bad_rows, "skip_bad_files": args.skip_bad_files}
-        common = common_ids(channel, lambda: questions, groups, **skip)
-        questions = [replace(each, common=common) for each in questions]
+    common = request.common_ids(channel)
 
     def make() -> tuple[list[list[str]], list[Side]]:
         with _of_the_data():
-            reading: Any = {
-                "skip_bad_rows": args.skip_bad_rows,
-                "skip_bad_files": args.skip_bad_files,
-                "processes": args.processes,
-                "close": not args.save_state,
-            }
-            found = [
-                of_share(each, questions[place], channel, baseline=bool(place), **reading)
-                for place, each in enumerate(groups)
-            ]
-            return [paths for paths, _ in found], [side for _, side in found]
+            return request.sides(channel, common, close=not args.save_state)
 
-    if channel.world_size == 1:
-        return _finish(args, make()[1])
     return _Outcome(*of_workers(channel, make, lambda sides: [*_outcome(lambda: _finish(args, sides))]))
 
 
-def _states(args: argparse.Namespace) -> _Outcome:
-    from fleetmetrics.evaluation.asked import check_always_valid
-    from fleetmetrics.evaluation.side import load
+def _finish(args: argparse.Namespace, sides: Sequence[Any]) -> _Outcome:
+    """Save the new side, as far as its data could be used, and show the result."""
+    from fleetmetrics.evaluation.result import result_of
+    from fleetmetrics.evaluation.side import errors_of, save
 
-    if args.command == "compare":
+    errors = errors_of(sides)
+    with _of_the_data():
+        if args.save_state:
+            save(args.save_state, sides[0])
+            if errors:
+                errors.append(f"{args.save_state} holds what could be used: {len(sides[0].read.files):,} files")
+        if errors:
+            raise DataError("\n".join(errors))
+        result = result_of(sides, command=args.line, always_valid=args.always_valid)
+    return _shown(args, result)
+
+
+def _states(args: argparse.Namespace) -> _Outcome:
+    from fleetmetrics.evaluation import compare, merge
+    from fleetmetrics.evaluation.asked import check_always_valid
+
+    both = args.command == "compare"
+    if both:
         check_always_valid(args.always_valid)
     _check_outputs(args, args.states)
     with _of_the_data():
-        groups = [args.states] if args.command == "merge" else [[path] for path in args.states]
-        loaded = [load(paths, args.states[0], baseline=bool(place)) for place, paths in enumerate(groups)]
-    return _finish(args, [side for side, _ in loaded], [line for _, said in loaded for line in said])
+        result = compare(*args.states, always_valid=args.always_valid) if both else merge(args.states)
+    _check_outputs(args, list(result.inputs()))
+    with _of_the_data():
+        if args.save_state:
+            result.save_state(args.save_state)
+    return _shown(args, replace(result, command=args.line))
 
 
 def _history(args: argparse.Namespace) -> _Outcome:
@@ -382,14 +395,12 @@ def _consistency(args: argparse.Namespace) -> _Outcome:
         raise InvalidInputError("there is nothing to compare: name two or more streams, NAME=FILES")
     _check_outputs(args, list(streams.values()))
     failed(args.fail_if, *ConsistencyResult.empty(list(streams)))  # known before anything is read, if it is wrong
-    settings = {name: getattr(args, name) for name in ("label", "tolerance", "skip_bad_rows", "where", "columns")}
+    given = ("label", "by", "features", "tolerance", "skip_bad_rows", "where", "text", "columns")
+    settings = {name: getattr(args, name) for name in given}
     result = consistency(
         streams,
         id=_in_each("--id", args.id, list(streams)),
         score=_in_each("--score", args.score, list(streams)),
-        by=[each for each in names_in(args.by) if each],
-        features=[each for each in names_in(args.features) if each],
-        text=[each for each in names_in(args.text) if each],
         **settings,
     )
     held = result.failed(*args.fail_if)
@@ -410,21 +421,10 @@ def _in_each(option: str, text: str, streams: Sequence[str]) -> Any:
     return dict(zip(streams, columns)) if columns[1:] else columns[0]
 
 
-def _finish(args: argparse.Namespace, sides: Sequence[Any], said: Sequence[str] = ()) -> _Outcome:
-    """Save, print, and check the conditions."""
+def _shown(args: argparse.Namespace, result: EvaluationResult) -> _Outcome:
+    """Print and write a result, and check the conditions."""
     from fleetmetrics.cli.terminal import show
-    from fleetmetrics.evaluation.result import result_of
-    from fleetmetrics.evaluation.side import errors_of, save
 
-    errors = errors_of(sides)
-    with _of_the_data():
-        if args.save_state:
-            save(args.save_state, sides[0])
-            if errors:
-                errors.append(f"{args.save_state} holds what could be used: {len(sides[0].read.files):,} files")
-        if errors:
-            raise DataError("\n".join(errors))
-        result = result_of(sides, command=args.line, said=said, always_valid=getattr(args, "always_valid", None))
     found = result.to_dict()
     conditions, wrong = _checked(args.fail_if, found)
     with _of_the_data():

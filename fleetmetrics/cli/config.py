@@ -19,7 +19,7 @@ def tokens_of(path: str, parser: argparse.ArgumentParser, given: argparse.Namesp
     Args:
         path: the file.
         parser: the parser of the options.
-        given: the arguments of the command line: its files and repeatable options replace those of the file.
+        given: the arguments of the command line, which replace those of the file.
 
     Raises:
         InvalidInputError: the file or an option does not exist, or a value has the wrong type.
@@ -37,15 +37,16 @@ def tokens_of(path: str, parser: argparse.ArgumentParser, given: argparse.Namesp
             hint = f". Did you mean {near[0]!r}?" if near else ""
             raise InvalidInputError(f"{path}: there is no option {key!r}{hint} There are files, {', '.join(options)}")
         action = options[name]
-        several = isinstance(action.default, list) or action.dest == "baseline"
         if action.nargs == 0:
             if not isinstance(value, bool):
                 raise InvalidInputError(f"{path}: {key} must be true or false, not {value!r}")
-            tokens += [f"--{name}"] if value else []
-        elif several:
-            tokens += [] if getattr(given, action.dest) else [f"--{name}={each}" for each in _texts(path, key, value)]
+            more = [f"--{name}"] if value else []
+        elif isinstance(action, argparse._AppendAction):
+            more = [f"--{name}={each}" for each in _texts(path, key, value)]
         else:
-            tokens.append(f"--{name}={_text(path, key, value, action)}")
+            more = [f"--{name}={_text(path, key, value, action)}"]
+        stored = action.dest in given.stored or getattr(given, action.dest) not in (action.default, None)
+        tokens += [] if stored else more
     return tokens
 
 

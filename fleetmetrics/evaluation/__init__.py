@@ -3,33 +3,21 @@
 Its rooms, from the ground up: `named` and `counted` are the metrics, `evidence` what the test of slices needs, `versus`
 what compares those of two sides, `asked` what is asked, `probe` the metrics that answer it, `side` what was made of one
 side's data, `joined` which rows of both sides belong together, `slices` the verdicts, `conditions` and `printed` what
-is made of a result, and `result` the result itself.
+is made of a result, `result` the result itself, and `request` the way from the arguments to it.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any, Mapping, Sequence
 
-from fleetmetrics.arguments import flag_of, whole_number_of
 from fleetmetrics.comm import Communicator
 from fleetmetrics.comm.choose import channel_of
-from fleetmetrics.errors import DataError, InvalidInputError
-from fleetmetrics.evaluation.asked import Asked, check_always_valid
+from fleetmetrics.errors import DataError
+from fleetmetrics.evaluation.asked import check_always_valid
 from fleetmetrics.evaluation.joined import common_ids
+from fleetmetrics.evaluation.request import Request, data_of
 from fleetmetrics.evaluation.result import EvaluationResult, result_of
-from fleetmetrics.evaluation.side import (
-    Side,
-    are_files,
-    errors_of,
-    load,
-    of_all_workers,
-    of_files,
-    of_frame,
-    of_share,
-    states_of,
-)
-from fleetmetrics.files.processes import processes_kept
+from fleetmetrics.evaluation.side import Side, errors_of, load, of_all_workers, states_of
 
 __all__ = ["EvaluationResult", "compare", "evaluate", "merge"]
 
@@ -130,12 +118,11 @@ def evaluate(
         0.75
     """
     channel, trouble = channel_of(communicator)
-    alone = channel.world_size == 1
-    same = baseline is None and baseline_score is not None
-    given = [data] if baseline is None and not same else [data, data if same else baseline]
+    common = None
 
-    def questions() -> list[Asked]:
-        asked = Asked.of(
+    def request() -> Request:
+        return Request.of(
+            data,
             label=label,
             score=score,
             task=task,
@@ -145,8 +132,14 @@ def evaluate(
             by=by,
             metrics=metrics,
             ci=ci,
+            baseline=baseline,
+            baseline_score=baseline_score,
+            baseline_columns=baseline_columns,
             join_on=join_on,
             join=join,
+            skip_bad_rows=skip_bad_rows,
+            skip_bad_files=skip_bad_files,
+            processes=processes,
             max_slices=max_slices,
             min_positives=min_positives,
             rank_by=rank_by,
@@ -156,44 +149,16 @@ def evaluate(
             scale=scale,
             where=where,
             text=text,
-            header=columns,
-            compared=baseline is not None or same,
-            same_rows=same,
+            columns=columns,
             always_valid=always_valid,
         )
-        flag_of("skip_bad_rows", skip_bad_rows)
-        flag_of("skip_bad_files", skip_bad_files)
-        if processes is not None:
-            whole_number_of("processes", processes, 1)
-        if baseline_columns is not None and len(given) == 1:
-            raise InvalidInputError("baseline_columns are those of baseline; give both")
-        of_files([], asked)  # what is wrong with the question is known before anything is read
-        return [asked, asked.of_baseline(baseline_score, baseline_columns)]
 
-    common = None
     if join is not None:
-        settings: Any = {"skip_bad_rows": skip_bad_rows, "skip_bad_files": skip_bad_files}
-        common = common_ids(channel, questions, given, **settings, trouble=trouble)
-
-    def make() -> tuple[list[list[str]], list[Side]]:
-        seen, sides = [], []
-        for place, (each, question) in enumerate(zip(given, questions())):
-            question = replace(question, common=common)
-            settings: Any = {"baseline": bool(place), "skip_bad_rows": skip_bad_rows}
-            if are_files(each):
-                reading: Any = {"skip_bad_files": skip_bad_files, "processes": processes}
-                paths, side = of_share(each, question, channel, **reading, **settings)
-            else:
-                paths, side = [], of_frame(each, question, whole=alone, **settings)
-            seen.append(paths)
-            sides.append(side)
-        return seen, sides
-
-    if alone and trouble is None:
-        with processes_kept():
-            sides = make()[1]
-        return _result(sides, always_valid=always_valid)
-    return _result(of_all_workers(channel, make, trouble), always_valid=always_valid)
+        skip: Any = {"skip_bad_rows": skip_bad_rows, "skip_bad_files": skip_bad_files}
+        given = data_of(data, baseline, baseline_score)
+        common = common_ids(channel, lambda: request().asked, given, **skip, trouble=trouble)
+    sides = of_all_workers(channel, lambda: request().sides(channel, common), trouble)
+    return result_of_sides(sides, always_valid=always_valid)
 
 
 def merge(states: Sequence[Any]) -> EvaluationResult:
@@ -208,7 +173,7 @@ def merge(states: Sequence[Any]) -> EvaluationResult:
     """
     paths = states_of(states)
     side, said = load(paths, paths[0])
-    return _result([side], said)
+    return result_of_sides([side], said)
 
 
 def compare(new: Any, old: Any, *, always_valid: int | None = None) -> EvaluationResult:
@@ -226,12 +191,22 @@ def compare(new: Any, old: Any, *, always_valid: int | None = None) -> Evaluatio
     """
     (first,), (second,) = states_of([new], "new"), states_of([old], "old")
     check_always_valid(always_valid)
-    (one, said), (other, _) = load([first], first), load([second], first, baseline=True)
-    return _result([one, other], said, always_valid)
+    (one, said), (other, more) = load([first], first), load([second], first, baseline=True)
+    return result_of_sides([one, other], [*said, *more], always_valid)
 
 
-def _result(sides: Sequence[Side], said: Sequence[str] = (), always_valid: int | None = None) -> EvaluationResult:
+def result_of_sides(
+    sides: Sequence[Side], said: Sequence[str] = (), always_valid: int | None = None, command: str = ""
+) -> EvaluationResult:
+    """The result of sides whose data could all be used; DataError otherwise.
+
+    Args:
+        sides: one or two, the new one first.
+        said: warnings so far.
+        always_valid: see `evaluate`.
+        command: the shell command.
+    """
     errors = errors_of(sides)
     if errors:
         raise DataError("\n".join(errors))
-    return result_of(sides, said=said, always_valid=always_valid)
+    return result_of(sides, said=said, always_valid=always_valid, command=command)

@@ -402,6 +402,8 @@ def _check_scores(task: str, label: Any, score: Any, names: Sequence[str] | None
 
 def _number_of_classes(task: str, score: Any, classes: Any) -> int | None:
     """How many classes there are, of a multiclass task."""
+    if classes is not None and task != "multiclass":
+        raise InvalidInputError(f"{argument('classes')} is for {argument('task', 'multiclass')}, not {task}")
     if classes is not None:
         classes = whole_number_of(argument("classes"), classes, 2)
     if task != "multiclass":

@@ -9,6 +9,7 @@ import operator
 import re
 from typing import Any, Iterator, Mapping, NamedTuple, Sequence
 
+from fleetmetrics.arguments import listed
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.vocabulary import SIZES, argument, in_shell
 
@@ -69,6 +70,7 @@ def failed(texts: Sequence[str], result: Mapping[str, Any], unfilled: Sequence[s
 
 def checked(texts: Sequence[str], result: Mapping[str, Any], unfilled: Sequence[str] = ()) -> list[Checked]:
     """Each condition, and whether it holds; arguments and errors as for `failed`."""
+    texts = [texts] if isinstance(texts, str) else listed("conditions", texts, "texts")
     there = dict(_by_path(result)) if texts else {}
     there = {name: each for name, each in there.items() if name != "baseline" and not name.startswith(_NOT_ASKED)}
     found = []

@@ -231,13 +231,14 @@ class EvaluationResult(Printed):
             "delta_high": of_delta and of_delta.high,
         }
 
-    def to_html(self, path: Any = None, lang: str = "en", conditions: Sequence[str] = ()) -> str:
+    def to_html(self, path: Any = None, lang: str = "en", conditions: str | Sequence[str] = ()) -> str:
         """Return the report, one self-contained page; see `fleetmetrics.report.html`.
 
         Args:
             path: the file to write, whole or not at all; None: no file.
             lang: "en" or "zh".
-            conditions: as for `failed`; the page says which of them hold, and whether the model is ready for release.
+            conditions: one or several, as for `failed`; the page says which of them hold, and whether the model is
+                ready for release.
 
         Returns:
             The page.
@@ -250,8 +251,9 @@ class EvaluationResult(Printed):
 
         new, old = self._drawn()
         result = self.to_dict()
-        if conditions:
-            result["conditions"] = [each._asdict() for each in checked(conditions, result)]
+        outcomes = checked(conditions, result)
+        if outcomes:
+            result["conditions"] = [each._asdict() for each in outcomes]
         page = html(result, new, old, lang)
         return written(page, None if path is None else output_of(path, self.inputs()))
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import fleetmetrics as fm
-from fleetmetrics.cli import _parsed, _slices, main
+from fleetmetrics.cli import _parsed, main
 from fleetmetrics.entries import ENTRIES
 from fleetmetrics.evaluation.named import kinds
 from tests.fakes import together
@@ -183,6 +183,15 @@ REFUSED = {
     "too few names": (["--columns", "y,p"], 3, "a.csv: line 1 has 5 values, and --columns names 2"),
     "header as data": (["--columns", "y,p,a,b,c"], 3, "a.csv: row 0, column 'p': 'p' is not a number"),
     "a name twice": (["--columns", "y,p,a,b,p"], 2, "--columns has 'p' 2 times"),
+    "no processes": (["--processes", "0"], 2, "--processes must be an integer of at least 1, not 0"),
+    "renamed to nothing": (
+        ["--baseline", "a.csv", "--baseline-columns", "y"],
+        2,
+        "'y' must be HERE=THERE, such as y=label",
+    ),
+    "renamed twice": (["--baseline", "a.csv", "--baseline-columns", "y=a,y=b"], 2, "'y=a,y=b' must be HERE=THERE"),
+    "no file": (["", "--by", "day"], 2, "FILES must be a path, a text or an os.PathLike, not ''"),
+    "classes of two": (["--classes", "3"], 2, "--classes is for --task multiclass, not binary"),
     "no url": (["--baseline", "nothing://a/b.csv"], 3, "nothing://a/: "),
 }
 
@@ -287,7 +296,7 @@ def test_a_value_of_a_file_of_options_is_what_the_same_token_is(there):
     found = of_file(there, 'classes = ["cat, big", "dog"]\ncolumns = [\'a"b\', "c,d"]\nweight = "a,b"\n')
     assert (found.classes, found.columns, found.weight) == (["cat, big", "dog"], ['a"b', "c,d"], "a,b")
     found = of_file(there, 'by = ["country*day", "slot"]\nmetrics = ["auc", "ndcg@10"]\n')
-    assert (_slices(found.by), found.metrics) == (["country*day", "slot"], "auc,ndcg@10")
+    assert (found.by, found.metrics) == (["country*day", "slot"], "auc,ndcg@10")
     (there / "c.toml").write_text('files = ["b", "c"]\nlabel = ["y,1", "y2"]\nscore = "p,q"\n')
     found = _parsed(["evaluate", "--config", "c.toml"])
     assert (found.files, found.label, found.score) == (["b", "c"], ["y,1", "y2"], ["p", "q"])
@@ -299,6 +308,33 @@ def test_what_may_be_given_several_times_on_the_line_replaces_what_a_file_of_opt
     assert (found.fail_if, found.baseline) == (["auc<0", "auc>2"], ["old", "older"])
     found = of_file(there, text, "--fail-if", "auc<0.5", "--baseline", "new")
     assert (found.fail_if, found.baseline) == (["auc<0.5"], ["new"])
+
+
+def test_a_form_of_the_line_replaces_that_of_a_file_of_options(there):
+    assert of_file(there, "json = true\n", "--markdown").form == "Markdown"
+    found = of_file(there, 'by = "zip"\ntask = "regression"\nskip-bad-rows = true\n', "--by", "day", "--task", "binary")
+    assert (found.by, found.task, found.skip_bad_rows) == (["day"], "binary", True)
+
+
+@pytest.mark.parametrize(
+    "options, told",
+    [
+        (["--by", "zip", "--by", "day"], "--by is given twice; give it once; put commas between several values"),
+        (["--metrics", "auc", "--metrics=log_loss"], "--metrics is given twice; give it once; put commas"),
+        (["--user", "uid", "--query", "zip"], "--user/--query is given twice; give it once\n"),
+        (["--html", "a", "--html", "b"], "--html is given twice; give it once\n"),
+        (["--ci", "0.9", "--ci", "0.9"], "--ci is given twice; give it once\n"),
+        (["--label", "y"], "--label is given twice; give it once; put commas"),
+    ],
+)
+def test_an_option_that_is_given_twice_is_refused(run, options, told):
+    assert told in run(*COLUMNS, *options, status=2)
+
+
+def test_options_that_collect_and_flags_may_be_given_twice(run, there):
+    found = _parsed(["evaluate", "a.csv", *COLUMNS, "--baseline", "b", "--baseline=c", "--json", "--json", "d.csv"])
+    assert (found.baseline, found.form, found.files) == (["b", "c"], "JSON", ["a.csv", "d.csv"])
+    assert main(["merge", "a", "--lang", "zh", "--lang", "en"]) == 2
 
 
 def test_a_file_of_options_that_is_not_there(run):

@@ -197,7 +197,10 @@ def test_reading_a_result_twice_changes_nothing_of_what_it_reads():
         ({"skip_bad_rows": 1}, "^skip_bad_rows must be True or False"),
         ({"processes": "a"}, "^processes must be an integer"),
         ({"communicator": 5}, "^communicator is 5"),
-        ({"baseline": 5}, "^baseline: frame must be a data frame .* or a dict of arrays, not int"),
+        ({"baseline": 5}, "^baseline must be a data frame .* or a dict of arrays, not int"),
+        ({"columns": ["a", "b"]}, "^columns names the columns of CSV files without a header; a data frame has names"),
+        ({"baseline": [3]}, "^baseline must be a path"),
+        ({"baseline": []}, "^baseline is empty; name at least one file"),
         ({"label": "yy"}, "^data: no column 'yy' for label. Did you mean 'y'"),
         ({"by": "nothere"}, "^data: no column 'nothere'. There are 'y'"),
     ],
@@ -208,13 +211,38 @@ def test_errors_name_arguments_as_python_does(more, said):
     assert "--" not in str(caught.value)
 
 
+@pytest.mark.parametrize("given", [5, "", [], [3], b"x", np.zeros(3), "pandas", "polars", "pyarrow"])
+def test_what_is_neither_files_nor_a_frame_is_refused(given):
+    if isinstance(given, str) and given:
+        make = {"pyarrow": "chunked_array"}.get(given, "Series")
+        given = getattr(pytest.importorskip(given), make)([[0.1, 0.2]] if given == "pyarrow" else [0.1, 0.2])
+    for more in ({}, {"baseline": DATA}):
+        with pytest.raises(fm.InvalidInputError, match=r"^data (must be a (data frame of pandas.*not|path)|is empty)"):
+            fm.evaluate(given, **more, **ASKED)
+    with pytest.raises(fm.InvalidInputError, match=r"^baseline (must be a|is empty)"):
+        fm.evaluate(DATA, baseline=given, **ASKED)
+
+
+def test_one_condition_may_be_given_alone(result):
+    pytest.importorskip("jinja2")
+    pytest.importorskip("matplotlib")
+    assert "auc&lt;0.99" in result.to_html(conditions="auc<0.99") and "auc&lt;0.99" in result.to_html(
+        conditions=["auc<0.99"]
+    )
+    for wrong in (3, [3]):
+        with pytest.raises(fm.InvalidInputError, match="must be"):
+            result.to_html(conditions=wrong)
+
+
 def test_rows_of_a_frame_that_are_at_fault_are_named_or_left_out_and_counted():
     frame = {"y": [0, 1, 1, 0], "p": [0.1, 0.9, 1.5, 0.3]}
     with pytest.raises(fm.DataError, match=r"^data: row 2, column 'p': 1.5 where prediction must be"):
         fm.evaluate(frame, label="y", score="p")
     found = fm.evaluate(frame, label="y", score="p", skip_bad_rows=True)
     assert (found.new.rows, found.new.data.rows, found.new.data.skipped) == (3, 4, 1)
-    with pytest.raises(fm.InvalidInputError, match="column 'y' must hold one entry, or row, for each of 1 rows"):
+    with pytest.raises(
+        fm.InvalidInputError, match=r"^data: column 'y' must hold one entry, or row, for each of 1 row, not"
+    ):
         fm.evaluate({**frame, "p": [0.5]}, label="y", score="p")
 
 

@@ -377,6 +377,7 @@ def test_an_error_of_compare_names_what_either_state_lacks(run, tmp_path):
     for states in (("day.fms", "whole.fms"), ("whole.fms", "day.fms")):
         [said] = run("compare", *states, "--json")["warnings"]
         assert said.startswith("day.fms lacks a file that could not be used: day/1.csv")
+        assert fm.evaluation.compare(*states).warnings == [said]
 
 
 def test_copies_within_one_state_are_allowed(run, tmp_path):

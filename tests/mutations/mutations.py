@@ -144,8 +144,8 @@ MUTATIONS = [
     Mutation(
         "an output may take the place of the file of options",
         "cli/__init__.py::_evaluate",
-        "[*groups, *filter(None, [args.config])]",
-        "groups",
+        "[*request.data, *filter(None, [args.config])]",
+        "request.data",
         "tests/evaluation/test_nothing_lost.py -k file_of_options",
     ),
     Mutation(
@@ -198,6 +198,20 @@ MUTATIONS = [
         "tests/serial/test_container.py -k names_it",
     ),
     Mutation(
+        "of an option that is given twice the last value counts",
+        "cli/__init__.py::_Once.__call__",
+        "if self.option_strings and self.dest in stored:",
+        "if False:",
+        "tests/cli/test_options.py -k given_twice_is",
+    ),
+    Mutation(
+        "a number of classes that nothing uses is ignored",
+        "evaluation/asked.py::_number_of_classes",
+        'if classes is not None and task != "multiclass":',
+        "if False:",
+        "tests/cli/test_options.py -k 'impossible and two'",
+    ),
+    Mutation(
         "a folder that cannot be listed is silently left out",
         "files/found.py::_entries",
         'bad.append(f"{folder}: this folder cannot be listed: {error.strerror or error}")',
@@ -227,9 +241,9 @@ MUTATIONS = [
     ),
     Mutation(
         "the error does not say what a baseline's state lacks",
-        "cli/__init__.py::_states",
-        "[line for _, said in loaded for line in said]",
-        "loaded[0][1]",
+        "evaluation/__init__.py::compare",
+        "[*said, *more]",
+        "said",
         "tests/evaluation/test_nothing_lost.py -k either_state",
     ),
     Mutation(
@@ -4080,8 +4094,8 @@ MUTATIONS = [
     Mutation(
         "conditions of the command line are added to those of a file of options",
         "cli/config.py::tokens_of",
-        "[] if getattr(given, action.dest) else [f",
-        "[f",
+        "tokens += [] if stored else more",
+        "tokens += more",
         'tests/cli/test_options.py -k "file_of_options"',
     ),
     Mutation(
@@ -4164,8 +4178,8 @@ MUTATIONS = [
     Mutation(
         "an error of the system is unexpected",
         "cli/__init__.py::_outcome",
-        "(FleetMetricsError, OSError)",
-        "FleetMetricsError",
+        "except OSError as error:",
+        "except ZeroDivisionError as error:",
         "tests/cli/test_statuses.py",
     ),
     Mutation(
