@@ -17,18 +17,25 @@ def headline(result: Mapping[str, Any], words: Words) -> str:
         result: as for `fleetmetrics.report.html`, with ``about``.
         words: those of the language.
     """
-    name = first_metric(result)
-    if not name:
+    numbers, undefined = _metrics(result)
+    if not numbers and not undefined:
         return ""
+    name = (numbers or undefined)[0]
     parts = [_against(result, name, words) if result["baseline"] else _alone(result, name, words)]
+    missing = words(", ", "、").join(each for each in undefined if each != name)
+    parts += [words(f"undefined: {missing}", f"无定义：{missing}")] if missing else []
     parts += [*_others(result, name, words), *_lost(result, words), *_where(result, words), *_may_go(result, words)]
     return words("; ", "；").join(parts) + words(".", "。")
 
 
-def first_metric(result: Mapping[str, Any]) -> str:
-    """The first metric that is a number."""
-    names = result["asked"].get("metrics") or [name for name in result if name not in RESERVED]
-    return next((name for name in names if isinstance(result.get(name), (int, float))), "")
+def _metrics(result: Mapping[str, Any]) -> tuple[list[str], list[str]]:
+    """The metrics that are numbers, and those that would be if they were defined."""
+    beside = ("_interval", "_delta")
+    names = result["asked"].get("metrics") or [
+        name for name in result if name not in RESERVED and not name.endswith(beside)
+    ]
+    numbers = [name for name in names if isinstance(result.get(name), (int, float))]
+    return numbers, [name for name in names if name in result and result[name] is None]
 
 
 def change_of(delta: Mapping[str, Any], better: str) -> str:
@@ -96,12 +103,25 @@ def _width(ends: Mapping[str, Any]) -> list[float]:
 
 def _alone(result: Mapping[str, Any], name: str, words: Words) -> str:
     """What the model is worth."""
+    if result[name] is None:
+        return words(f"{name} is undefined", f"{name} 无定义") + _why(result, words)
     ends = result.get(f"{name}_interval") or {}
     digits = digits_of([result[name]], _width(ends))
     value, interval = words.number(result[name], digits), _interval(result, ends, digits, words)
     score = result["asked"].get("columns", {}).get("prediction")
     model = f" {score}" if isinstance(score, str) else ""
     return words(f"The model{model} has {name} {value}{interval}", f"模型{model} 的 {name} 为 {value}{interval}")
+
+
+def _why(result: Mapping[str, Any], words: Words) -> str:
+    """Why a metric may be undefined, if the numbers of rows and positives tell."""
+    data = result.get("data") or {}
+    rows, positives = result.get("rows", data.get("rows")), data.get("positives")
+    if rows == 0:
+        return words(": there are no rows", "：没有行")
+    if positives == 0:
+        return words(": no row is positive", "：没有正样本")
+    return words(": all rows are positive", "：全部行都是正样本") if positives is not None and positives == rows else ""
 
 
 def _others(result: Mapping[str, Any], name: str, words: Words) -> Iterator[str]:

@@ -212,6 +212,20 @@ MUTATIONS = [
         "tests/cli/test_options.py -k 'impossible and two'",
     ),
     Mutation(
+        "the first line of a report passes over a metric that is undefined",
+        "report/headline.py::headline",
+        "if missing else []",
+        "if False else []",
+        "tests/report/test_headline.py -k undefined",
+    ),
+    Mutation(
+        "a report of an undefined metric alone says nothing of its release",
+        "report/headline.py::headline",
+        "if not numbers and not undefined:",
+        "if not numbers:",
+        "tests/report/test_headline.py -k undefined",
+    ),
+    Mutation(
         "a folder that cannot be listed is silently left out",
         "files/found.py::_entries",
         'bad.append(f"{folder}: this folder cannot be listed: {error.strerror or error}")',

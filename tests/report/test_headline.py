@@ -47,8 +47,27 @@ def test_a_change_is_called_by_its_interval_and_the_better_direction(
 def test_the_first_metric_asked_for_that_is_a_number_is_the_one_named() -> None:
     given = {"auc": 0.75, "loss": 0.5, "baseline": None}
     assert line(**given, asked={"metrics": ["loss", "auc"]}).startswith("The model has loss 0.5")
-    assert line(**{**given, "loss": None}, asked={"metrics": ["loss", "auc"]}).startswith("The model has auc 0.75")
+    asked = {"metrics": ["loss", "auc", "curve"]}
+    assert line(**{**given, "loss": None}, curve=[1], asked=asked) == "The model has auc 0.75000; undefined: loss."
     assert line(rows=3, data={}, baseline=None) == ""
+
+
+def test_a_metric_that_is_undefined_is_said_to_be_and_why() -> None:
+    def said(rows: int, positives: int | None, lang: str = "en", **more: Any) -> str:
+        data = {"rows": rows} if positives is None else {"rows": rows, "positives": positives}
+        result = {"about": ABOUT, "asked": {}, "slices": {}, "baseline": None, "auc": None, "data": data, **more}
+        return headline(result, Words(lang))
+
+    assert said(4, 0) == "auc is undefined: no row is positive."
+    assert said(4, 4) == "auc is undefined: all rows are positive."
+    assert said(0, 0) == "auc is undefined: there are no rows."
+    assert said(4, 2) == said(4, None) == "auc is undefined."
+    assert said(4, 0, loss=None) == "auc is undefined: no row is positive; undefined: loss."
+    assert said(4, 0, loss=0.5, ctr=None) == "The model has loss 0.50000; undefined: auc, ctr."
+    held = {"conditions": [{"condition": "auc<0.99", "fails": True}]}
+    assert said(4, 0, **held) == "auc is undefined: no row is positive; do not release: auc<0.99."
+    assert said(4, 0, "zh", **held) == "auc 无定义：没有正样本；不可上线：auc<0.99。"
+    assert said(4, 0, "zh", loss=0.5) == "模型 的 loss 为 0.50000；无定义：auc。"
 
 
 def test_a_metric_without_a_difference_is_undecided() -> None:
