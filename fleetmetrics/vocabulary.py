@@ -26,6 +26,7 @@ RESERVED = (
     "data",
     "explained",
     "others",
+    "references",
     "rows",
     "slices",
     "verdicts",

@@ -44,12 +44,17 @@ _MANY = 30
 
 
 class Tested(NamedTuple):
-    """The tests of the slices of a column, with intervals of the value, and the names of units that are too few."""
+    """The tests of the slices of a column, with intervals of the value, and the names of units that are too few.
+
+    ``together`` is the value of all slices together, which the tests compare each slice with. It is another number than
+    the value of all rows if users or queries have rows in several slices. None: it is the value of all rows.
+    """
 
     tests: SliceTests
     low: np.ndarray
     high: np.ndarray
     needs: list[dict[str, int]]
+    together: float | None = None
 
     def of(self, place: int) -> dict[str, Any]:
         """The entries of a result for one of the slices."""
@@ -210,7 +215,8 @@ class _OfQuotients(Evidence):
         ends = np.sort([[quotient.value(each) for each in end] for end in (tests.low, tests.high)], axis=0)
         enough = ~np.isnan(tests.score) | (np.array(units) >= tests.needed)
         needs = [{} if some else {self.unit: need} for some, need in zip(enough, tests.needed.tolist())]
-        return Tested(tests, ends[0], ends[1], needs)
+        total = denominator.sum().item()
+        return Tested(tests, ends[0], ends[1], needs, quotient.value(numerator.sum().item() / total) if total else None)
 
 
 def _residuals(products: Any, sums: Any) -> tuple[float, float]:

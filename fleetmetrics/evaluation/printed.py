@@ -174,7 +174,8 @@ def _slices(result: Mapping[str, Any]) -> Iterator[tuple[str, list[Any], list[st
             rows.append([_slice(each["key"]), *size, number(each["value"]), _span(each), apart, harm, *tested, *others])
         rest = result.get("others", {})
         said = _others(slices, rest[by]) if by in rest else []
-        said += [*_said_of(slices, name, share), *_far(result["explained"].get(by), name)]
+        together = result.get("references", {}).get(by)
+        said += [*_said_of(slices, name, share, together), *_far(result["explained"].get(by), name, together)]
         said += [f"intervals and verdicts are those of {name}; see --rank-by"] if beside else []
         yield f"by {clean(by)}", rows, said
 
@@ -191,8 +192,11 @@ def _others(slices: Sequence[Mapping[str, Any]], number: int | None) -> list[str
     return [f"(other) is {more}, {rows:,} rows together; see --max-slices"]
 
 
-def _said_of(slices: Sequence[Mapping[str, Any]], name: str, share: float) -> Iterator[str]:
-    """The number of slices with each verdict, and of those not in the table."""
+def _said_of(slices: Sequence[Mapping[str, Any]], name: str, share: float, together: float | None) -> Iterator[str]:
+    """What slices are compared with if not all rows; the number with each verdict, and of those not in the table."""
+    if together is not None:
+        unit = "queries" if "queries" in slices[0] else "users"
+        yield f"slices share {unit}, and are compared with each other: {name} {number(together)} of all slices together"
     counts = Counter(each["verdict"] for each in slices)
     said = [f"{counts[each]} {each}{' to tell' * (each == 'too few')}" for each in VERDICTS if counts[each]]
     said += [f"{counts[None]} without a verdict"] if counts[None] else []
@@ -201,15 +205,18 @@ def _said_of(slices: Sequence[Mapping[str, Any]], name: str, share: float) -> It
     elif slices:
         yield f"no verdicts: there is no test for {name or 'the first metric'} of these rows"
     if any(each["harm"] is not None for each in slices):
-        yield f"harm = share * distance from {name} of all rows, if that is worse"
+        yield f"harm = share * distance from {name} of {_whole(together)}, if that is worse"
     if len(slices) > _SLICES:
         yield f"and {len(slices) - _SLICES} slices that matter less: see --json"
 
 
-def _far(spread: float | None, name: str) -> list[str]:
-    return (
-        [] if spread is None else [f"slices lie {spread:.3g} from all rows in {name}, beyond chance (root mean square)"]
-    )
+def _far(spread: float | None, name: str, together: float | None) -> list[str]:
+    where = f"from {_whole(together)} in {name}"
+    return [] if spread is None else [f"slices lie {spread:.3g} {where}, beyond chance (root mean square)"]
+
+
+def _whole(together: float | None) -> str:
+    return "all rows" if together is None else "all slices together"
 
 
 def verdict(entry: Mapping[str, Any]) -> str:

@@ -185,6 +185,7 @@ class EvaluationResult(Printed):
             slices={column: [each.plain() for each in slices] for column, slices in self.slices.items()},
             explained=self.judged.explained,
             others=self.judged.others,
+            references=self.judged.references,
             verdicts={**counts, "least_q": self.judged.least_q},
             baseline=old and {"data": old.data.plain(), "rows": old.rows, **old.values},
             versus={column: each.plain() for column, each in self.versus.items()},

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
-from typing import Any, Mapping, Sequence
+from typing import Any, Mapping, NamedTuple, Sequence
 
 import numpy as np
 
@@ -34,7 +34,7 @@ class SliceResult:
         value: its value of that metric.
         low: lower end of an interval for it.
         high: its upper end.
-        difference: the value minus that of all rows.
+        difference: the value minus that of all rows; see `Judged.references`.
         harm: the share times the distance, if the slice is worse.
         p: the p-value of the hypothesis that the slice is a random sample of all rows.
         q: the share of false verdicts among all slices with at most this q-value.
@@ -80,6 +80,8 @@ class Judged:
         verdicts: the number of slices with each verdict.
         least_q: the smallest q-value of worse or different slices; 1 without any.
         others: by column, the number of slices in "(other)"; None: unknown.
+        references: by column, the value of all slices together, where it is not that of all rows: users or queries have
+            rows in several slices. Differences, harm and what slices explain are then against this value.
     """
 
     slices: dict[str, list[SliceResult]] = field(default_factory=dict)
@@ -87,15 +89,25 @@ class Judged:
     verdicts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(VERDICTS, 0))
     least_q: float = 1.0
     others: dict[str, int | None] = field(default_factory=dict)
+    references: dict[str, float] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class _Tested:
-    """A slice with the standard error and the score of its distance, which only its verdict uses."""
+#: A value of all slices together that misses that of all rows by this part misses it by rounding.
+_ROUNDED = 1e-9
+
+
+class _Tested(NamedTuple):
+    """A slice with the standard error of its distance."""
 
     slice: SliceResult
-    error: float = math.nan
-    score: float = math.nan
+    error: float
+
+
+class _Column(NamedTuple):
+    """The slices of a column, and the value that they are compared with if that is not the value of all rows."""
+
+    slices: list[_Tested]
+    reference: float | None
 
 
 def judged(values: Probe[Any], asked: Asked) -> Judged:
@@ -106,13 +118,13 @@ def judged(values: Probe[Any], asked: Asked) -> Judged:
         asked: the arguments; ``ci`` is one minus the share of false verdicts.
     """
     by, better, confidence = asked.by, asked.first.better, asked.ci or 0.95
-    tables = [_table(values, inside, asked, confidence) for inside in values.slices]
-    tables = [[_if_enough(each, asked.min_positives) for each in table] for table in tables]
+    columns = [_column(values, inside, asked, confidence) for inside in values.slices]
+    tables = [[_if_enough(each, asked.min_positives) for each in column.slices] for column in columns]
     every = [each for table in tables for each in table]
     rates = iter(false_discovery_rates([each.slice.p for each in every]).tolist())
     found = []
     for column, table in zip(by, tables):
-        slices = [_called(each, next(rates), better, 1 - confidence) for each in table]
+        slices = [_called(each.slice, next(rates), better, 1 - confidence) for each in table]
         found.append((column, sorted(slices, key=_weight), _explained(table)))
     found.sort(key=lambda each: -each[2] if each[2] == each[2] else math.inf)
     called = [each for _, slices, _ in found for each in slices]
@@ -121,16 +133,21 @@ def judged(values: Probe[Any], asked: Asked) -> Judged:
         {column: spread for column, _, spread in found},
         {verdict: sum(each.verdict == verdict for each in called) for verdict in VERDICTS},
         min((each.q for each in called if each.verdict in ("worse", "different")), default=1.0),
+        references={column: each.reference for column, each in zip(by, columns) if each.reference is not None},
     )
 
 
-def _table(values: Probe[Any], inside: Slices[Any], asked: Asked, confidence: float) -> list[_Tested]:
+def _column(values: Probe[Any], inside: Slices[Any], asked: Asked, confidence: float) -> _Column:
     """The slices of a column, each with its numbers and its test."""
     numbers = [name for name, value in values.values.items() if np.ndim(value) == 0]
     first = asked.ranking if asked.ranking in numbers else numbers[0] if numbers else ""
     evidence, tested = asked.evidence, None
     if evidence and inside.evidence and inside.rows:
         tested = evidence.tested([inside.evidence[key] for key in inside.rows], values.evidence, confidence)
+    whole = values.values[first] if first else math.nan
+    reference = None if tested is None else tested.together
+    if reference is not None and not abs(reference - whole) > _ROUNDED * abs(whole):
+        reference = None
     found = []
     for at, (key, number) in enumerate(inside.rows.items()):
         metrics = {name: inside.values[name][key] for name in numbers}
@@ -142,13 +159,12 @@ def _table(values: Probe[Any], inside: Slices[Any], asked: Asked, confidence: fl
             number / values.rows,
             first,
             value,
-            difference=value - values.values[first] if first else math.nan,
+            difference=value - (whole if reference is None else reference),
             metrics=metrics,
             **({} if tested is None else tested.of(at)),
         )
-        test = None if tested is None else tested.tests
-        found.append(_Tested(each) if test is None else _Tested(each, test.error[at], test.score[at]))
-    return found
+        found.append(_Tested(each, math.nan if tested is None else tested.tests.error[at]))
+    return _Column(found, reference)
 
 
 def _if_enough(tested: _Tested, positives: int) -> _Tested:
@@ -157,14 +173,12 @@ def _if_enough(tested: _Tested, positives: int) -> _Tested:
     if each.sizes.get("positives", positives) >= positives:
         return tested
     needs = {**each.needs, "positives": max(positives, each.needs.get("positives", 0))}
-    return replace(tested, slice=replace(each, p=math.nan, needs=needs))
+    return tested._replace(slice=replace(each, p=math.nan, needs=needs))
 
 
-def _called(tested: _Tested, rate: float, better: str, share: float) -> SliceResult:
+def _called(each: SliceResult, rate: float, better: str, share: float) -> SliceResult:
     """A slice with its verdict and its harm, which only slices worse than the whole have."""
-    each, said = tested.slice, None
-    side = each.difference if math.isnan(tested.score) else tested.score  # by users, of the slices among each other
-    worse = bool(side) and (side < 0) == (better == "higher")
+    said, worse = None, bool(each.difference) and (each.difference < 0) == (better == "higher")
     if not math.isnan(rate):
         called = ("worse" if worse else "better") if better else "different"
         said = called if rate <= share else "within chance"

@@ -212,6 +212,8 @@ def _leaves(name: str, value: Any) -> list[tuple[str, Any]]:
 def _table(by: str, slices: list[dict[str, Any]], result: Mapping[str, Any]) -> dict[str, Any]:
     """One slicing: its rows, and the scale of their bars, which holds all values that are beyond chance."""
     metric, whole = slices[0]["metric"] or "—", result.get(slices[0]["metric"])
+    together = result.get("references", {}).get(by)
+    whole = whole if together is None else together
     sure = [row["value"] for row in slices if not row.get("within_chance")]  # the others may be anywhere
     values = [each for each in (whole, *sure) if each is not None] or [0]
     wide = [row["high"] - row["low"] for row in slices if row.get("low") is not None and row.get("high") is not None]
@@ -225,6 +227,7 @@ def _table(by: str, slices: list[dict[str, Any]], result: Mapping[str, Any]) -> 
     numbers = {name: [row["metrics"].get(name) for row in slices if "metrics" in row] for name in others}
     return {
         "by": by,
+        "together": together is not None,
         "metric": metric,
         "scale": scale,
         "rows": slices,

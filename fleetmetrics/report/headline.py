@@ -188,17 +188,20 @@ def _where(result: Mapping[str, Any], words: Words) -> Iterator[str]:
     key = words.key(row["key"])
     value, whole = words.number(row["value"], digits), words.number(row["value"] - row["difference"], digits)
     share = f"{100 * row['share']:.3g}%"
+    against = words(f"against {whole}", f"整体 {whole}")
+    if by in result.get("references", {}):
+        against = words(f"against {whole} of all slices together", f"全部切片合起来 {whole}")
     if row["verdict"] == "different":
         yield words(
-            f"it differs most in {by} {key}: {row['metric']} {value} against {whole}, {share} of the rows",
-            f"差异最大的切片是 {by} {key}：{row['metric']} {value}，整体 {whole}，占 {share} 的行",
+            f"it differs most in {by} {key}: {row['metric']} {value} {against}, {share} of the rows",
+            f"差异最大的切片是 {by} {key}：{row['metric']} {value}，{against}，占 {share} 的行",
         )
         return
     number = sum(each.get("verdict") == "worse" for each in tested)
     more = words(f" (of {number:,} that are worse)", f"（{number:,} 个更差切片之首）") if number > 1 else ""
     yield words(
-        f"worst in {by} {key}{more}: {row['metric']} {value} against {whole}, {share} of the rows",
-        f"在 {by} {key}{more} 上最差：{row['metric']} {value}，整体 {whole}，占 {share} 的行",
+        f"worst in {by} {key}{more}: {row['metric']} {value} {against}, {share} of the rows",
+        f"在 {by} {key}{more} 上最差：{row['metric']} {value}，{against}，占 {share} 的行",
     )
 
 

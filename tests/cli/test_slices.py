@@ -141,6 +141,34 @@ def test_a_metric_without_a_good_direction_does_no_harm(evaluate, table):
     assert {each["harm"] for each in found["slices"]["slot"]} == {None}
 
 
+@pytest.mark.parametrize("lang", ["en", "zh"])
+def test_slices_across_queries_are_compared_with_each_other_in_every_number(evaluate, tmp_path, lang):
+    """NDCG of a part of each query's rows is higher than that of all: the worse slice is above the whole."""
+    random = np.random.default_rng(4)
+    query, label, slot = np.repeat(np.arange(2000), 20), random.random(40_000) < 0.25, random.integers(0, 4, 40_000)
+    score = np.where(slot == 2, random.normal(0.25, 1.1, 40_000), label + random.normal(0, 1, 40_000))
+    table = {"y": label.astype(int), "p": score, "q": query, "slot": slot}
+    args = ["--task", "ranking", "--query", "q", "--metrics", "ndcg@10", "--by", "slot"]
+    found = evaluate(table, *args, "--json")
+    first, *others = found["slices"]["slot"]
+    together = found["references"]["slot"]
+    assert (first["key"], first["verdict"], {each["verdict"] for each in others}) == (2, "worse", {"better"})
+    assert found["ndcg@10"] < first["value"] < together < min(each["value"] for each in others)
+    assert first["difference"] == pytest.approx(first["value"] - together)
+    assert first["harm"] == pytest.approx(first["share"] * (together - first["value"]))
+    text = evaluate(table, *args, "--html", str(tmp_path / "page.html"), "--lang", lang)
+    said = f"slices share queries, and are compared with each other: ndcg@10 {together:.6g} of all slices together"
+    assert said in text and "from all slices together in ndcg@10, beyond chance" in text
+    page = (tmp_path / "page.html").read_text()
+    assert ("，全部切片合起来 0." if lang == "zh" else "of all slices together, 25") in page.partition("</header>")[0]
+    assert ("各切片有共同的用户" if lang == "zh" else "Slices share users or queries") in page
+    table["slot"] = slot[query]  # a query in one slice: then they are compared with the whole
+    found = evaluate(table, *args, "--json")
+    assert found["references"] == {}
+    for each in found["slices"]["slot"]:
+        assert each["difference"] == pytest.approx(each["value"] - found["ndcg@10"])
+
+
 def test_positives_and_users_are_counted_beside_rows(evaluate, table):
     found = evaluate(table, "--by", "slot", "--user", "u", "--metrics", "auc,gauc", "--json")
     assert (found["data"]["positives"], found["data"]["users"]) == (table["y"].sum(), 500)

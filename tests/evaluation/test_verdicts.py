@@ -17,26 +17,33 @@ from fleetmetrics.formulas.slices import SliceTests, false_discovery_rates
 
 pytestmark = pytest.mark.numpy_only
 
-#: What a slice has: rows, its value where the whole has 0.5, p of its test, standard error, score, positives, needs.
-SLICE = {"rows": 100, "value": 0.5, "p": 0.9, "error": 0.0, "score": math.nan, "positives": 50, "needs": {}}
+#: What a slice has: rows, its value where the whole has 0.5, p of its test, standard error, positives, needs.
+SLICE = {"rows": 100, "value": 0.5, "p": 0.9, "error": 0.0, "positives": 50, "needs": {}}
 
 
 class Evidence:
     """Stands in for the test of slices; keeps the confidence that it was asked for."""
 
-    def __init__(self) -> None:
+    def __init__(self, together: float | None) -> None:
         self.confidence: list[float] = []
+        self.together = together
 
     def tested(self, slices: Any, whole: Any, confidence: float) -> evidence.Tested:
         self.confidence.append(confidence)
-        of = {name: np.array([each[name] for each in slices]) for name in ("p", "error", "score")}
+        of = {name: np.array([each[name] for each in slices]) for name in ("p", "error")}
         nothing = np.full(len(slices), math.nan)
         value = np.array([each["value"] for each in slices])
-        tests = SliceTests(of["score"], of["p"], of["error"], nothing, nothing, nothing)
-        return evidence.Tested(tests, value - 0.01, value + 0.01, [each["needs"] for each in slices])
+        tests = SliceTests(nothing, of["p"], of["error"], nothing, nothing, nothing)
+        return evidence.Tested(tests, value - 0.01, value + 0.01, [each["needs"] for each in slices], self.together)
 
 
-def told(*columns: dict[str, Any], better: str = "higher", ci: float | None = None, least: int = 0) -> Judged:
+def told(
+    *columns: dict[str, Any],
+    better: str = "higher",
+    ci: float | None = None,
+    least: int = 0,
+    together: float | None = None,
+) -> Judged:
     """The verdicts on slices: a dict by key for each column."""
     slices = []
     for column in columns:
@@ -54,7 +61,7 @@ def told(*columns: dict[str, Any], better: str = "higher", ci: float | None = No
         first=SimpleNamespace(better=better),
         ranking="auc",
         ci=ci,
-        evidence=Evidence(),
+        evidence=Evidence(together),
         min_positives=least,
     )
     found = judged(Probe(1000, {"auc": 0.5}, slices=slices, evidence="whole"), asked)
@@ -88,10 +95,18 @@ def test_a_verdict_is_worse_better_or_different_and_only_worse_slices_do_harm() 
     assert told({"a": {}}).least_q == 1
 
 
-def test_the_score_of_a_test_among_slices_says_which_side_a_slice_is_on() -> None:
-    """By users a slice may lie above the whole and below what the other slices are."""
-    assert verdicts(told({"a": {"value": 0.6, "p": 1e-9, "score": -5.0}})) == {"a": "worse"}
-    assert verdicts(told({"a": {"value": 0.4, "p": 1e-9, "score": 5.0}})) == {"a": "better"}
+def test_slices_that_share_users_are_compared_with_all_slices_together_in_every_number() -> None:
+    """A slice may lie above the value of all rows, 0.5, and below what the slices have together."""
+    found = told({"a": {"value": 0.6, "p": 1e-9}, "b": {"value": 0.8, "p": 1e-9}}, together=0.7)
+    a, b = found.slices["column 0"]
+    assert (a.verdict, b.verdict) == ("worse", "better")
+    assert (a.difference, a.harm) == (pytest.approx(-0.1), pytest.approx(0.1 * 0.1))
+    assert (b.difference, b.harm) == (pytest.approx(0.1), 0)
+    assert found.explained["column 0"] == pytest.approx(0.1)
+    assert found.references == {"column 0": 0.7}
+    for same in (0.5, 0.5 + 1e-12, math.nan, None):  # of slices that share no users, up to rounding
+        found = told({"a": {"value": 0.4, "p": 1e-9}}, together=same)
+        assert found.references == {} and found.slices["column 0"][0].difference == pytest.approx(-0.1)
 
 
 def test_slices_are_ordered_by_verdict_then_harm_then_effect_and_those_without_a_value_come_last() -> None:

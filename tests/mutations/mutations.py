@@ -123,8 +123,8 @@ MUTATIONS = [
     Mutation(
         "a lower loss is worse",
         "evaluation/slices.py::_called",
-        '(side < 0) == (better == "higher")',
-        "side < 0",
+        '(each.difference < 0) == (better == "higher")',
+        "(each.difference < 0)",
         "tests/cli/test_slices.py -k only_worse",
     ),
     Mutation(
@@ -287,6 +287,13 @@ MUTATIONS = [
         "each.slice.difference**2 - each.error**2",
         "each.slice.difference**2",
         "tests/evaluation/test_verdicts.py",
+    ),
+    Mutation(
+        "slices that share users or queries are compared with the whole",
+        "evaluation/slices.py::_column",
+        "whole if reference is None else reference",
+        "whole",
+        "tests/evaluation/test_verdicts.py -k share_users",
     ),
     Mutation(
         "the confidence of verdicts is always 95 %",
