@@ -17,9 +17,12 @@ __all__ = ["IntervalResult", "Spread", "interval", "of_area", "of_area_groups", 
 
 #: The fewest rows, users or samples of a class.
 LEAST = 50
-#: The fewest events behind a sum: the inverse of the square of its skewness; for a count, the count.
+#: The fewest events behind a value: the inverse of the square of its skewness; for a count, the count.
 EVENTS = 40
-#: The fewest groups that the variance must come from if all have equal contributions; a third of that for normal ones.
+#: The fewest samples, or groups, that the value must come from: the same of what each could move it by.
+SOURCES = 30
+#: The fewest groups that a variance must come from, if all have equal contributions, where no size of a group is known;
+#: a third of that for normal ones.
 _EVEN = 15
 #: The fewest samples of the rarer class, times the share of the rarer order of pairs.
 _PAIRS = 10
@@ -66,7 +69,7 @@ class Spread(NamedTuple):
     groups: np.ndarray | None = None
 
 
-def of_samples(products: Any, terms: Any, slopes: Sequence[float], samples: int) -> Spread:
+def of_samples(products: Any, terms: Any, slopes: Sequence[float], samples: int, signed: bool = False) -> Spread:
     """The spread of a function of sums over independent samples: the delta method.
 
     Formula: ``n / (n - 1) sum(c_i**2)`` with ``c_i = sum_k g_k x_ik``, where ``x_i`` are the terms of a sample, and g
@@ -80,14 +83,21 @@ def of_samples(products: Any, terms: Any, slopes: Sequence[float], samples: int)
         terms: the sums of the terms.
         slopes: the derivatives.
         samples: the number of samples in the sums.
+        signed: whether the terms of samples have either sign, so that nothing says how far one can move the value.
     """
     square, cube = moments_of(products, slopes)
-    pairs, triples = monomials(len(terms))
-    known = dict(zip((*pairs, *triples), products))
-    events = [
-        _events(known[k, k], known[k, k, k]) for k in range(len(terms))
-    ]  # of the sums, which may hide in the value
-    return _of_units(square, samples, samples, min(_events(square, cube), *events) / EVENTS, "samples")
+    enough = _events(square, cube) / EVENTS
+    if not signed:
+        enough = min(enough, _events(*moments_of(products, _far(slopes, terms))) / SOURCES)
+    return _of_units(square, samples, samples, enough, "samples")
+
+
+def _far(slopes: Sequence[float], terms: Any) -> list[float]:
+    """The slopes of ``sum_k |g_k x_ik|``, how far a sample can move the value, from the sums of terms of one sign each.
+
+    Terms that go against each other, such as hits and samples, hide in the value how few samples there are.
+    """
+    return [math.copysign(slope, term) for slope, term in zip(slopes, terms)]
 
 
 def moments_of(products: Any, slopes: Sequence[float]) -> tuple[float, float]:
@@ -132,24 +142,30 @@ def _factor(slopes: Sequence[float], places: tuple[int, ...]) -> float:
     return times * math.prod(slopes[place] for place in places)
 
 
-def of_groups(groups: np.ndarray) -> Spread:
+def of_groups(groups: np.ndarray, far: np.ndarray | None = None) -> Spread:
     """The spread of a value, from the contribution of each group of users.
 
     Formula: ``g / (g - 1) sum(c**2)`` over the g groups with a contribution. A hash puts independent users into groups,
-    so that a group varies as its users do: the method of random groups.
+    so that a group varies as its users do: the method of random groups. The variance has ``2 / (k - 1 / g)`` degrees of
+    freedom, where ``k = sum(c**4) / sum(c**2)**2``: fewer than g - 1 if a few users make most of it.
 
     Source: Wolter, Introduction to Variance Estimation (2007), chapter 2; Deng, Knoblich and Lu, "Applying the delta
-    method in metric analytics", KDD 2018.
+    method in metric analytics", KDD 2018; Satterthwaite, "An approximate distribution of estimates of variance
+    components", Biometrics Bulletin 2 (1946).
 
     Args:
         groups: the contribution of each to the value, ``[groups]``.
+        far: how far each can move the value, ``[groups]``. It depends on the sizes of users and hardly on the value, so
+            that groups that happen to be alike are not taken for many. None: unknown.
     """
     filled = int(np.count_nonzero(groups))
     users = _users(filled, len(groups))
     square, cube, fourth = ((groups**power).sum().item() for power in (2, 3, 4))
-    even = square**2 / fourth if fourth else 0.0
-    found = _of_units(square, filled, users, min(_events(square, cube) / EVENTS, even / _EVEN), "users")
-    return found._replace(groups=groups)
+    peaked = fourth / square**2 if fourth else math.inf
+    enough = 1 / peaked / _EVEN if far is None else _events((far**2).sum().item(), (far**3).sum().item()) / SOURCES
+    found = _of_units(square, filled, users, min(_events(square, cube) / EVENTS, enough), "users")
+    freedom = min(found.freedom, max(1.0, 2 / (peaked - 1 / filled))) if peaked * filled > 1 else found.freedom
+    return found._replace(groups=groups, freedom=freedom)
 
 
 def _users(filled: int, groups: int) -> float:

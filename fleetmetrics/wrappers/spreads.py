@@ -70,19 +70,21 @@ class Way(ABC):
         return found
 
 
-def way_of(metric: Metric, ids: str, groups: int) -> Way:
+def way_of(metric: Metric, ids: str, groups: int, bounded: bool = False) -> Way:
     """The way to keep the variance of a metric.
 
     Args:
         metric: with states.
         ids: see `Way`.
         groups: see `Way`.
+        bounded: whether an area with ids keeps a histogram for each group, and no entry for each sample.
     """
     kind: type[Way] = _Areas if metric.ranked else _Sums
     if isinstance(metric, GroupedMetric):
         kind = _Means
     elif ids:
-        kind = _AreasOfIds if metric.ranked else _SumsOfIds
+        areas: type[Way] = _AreasByGroup if bounded else _AreasOfIds
+        kind = areas if metric.ranked else _SumsOfIds
     return kind(metric, ids, groups)
 
 
@@ -198,7 +200,7 @@ class _Sums(Way):
     def spread(self, values: Mapping[State, np.ndarray], carries: Mapping[Any, Any]) -> Spread:
         samples, *products = (values[state].item() for state in self._states)
         sums = sums_in(values, self.metric, self.linear)
-        return intervals.of_samples(products, sums, self.linear.slopes(*sums), samples)
+        return intervals.of_samples(products, sums, self.linear.slopes(*sums), samples, self.linear.lowest < 0)
 
 
 class _Grouped(Way):
@@ -206,8 +208,9 @@ class _Grouped(Way):
 
     def _spread(self, terms: np.ndarray) -> Spread:
         """Of terms ``[terms, groups]``."""
-        slopes = self.linear.slopes(*terms.sum(axis=1).tolist())
-        return intervals.of_groups(np.asarray(slopes) @ terms)
+        slopes = np.asarray(self.linear.slopes(*terms.sum(axis=1).tolist()))
+        far = None if self.linear.lowest < 0 else np.abs(slopes) @ np.abs(terms)
+        return intervals.of_groups(slopes @ terms, far)
 
 
 class _SumsOfIds(_Grouped):
@@ -298,6 +301,29 @@ class _AreasOfIds(_Areas):
 
     def drawn(self, values: Mapping[State, np.ndarray], carries: Mapping[Any, Any]) -> np.ndarray:
         return self._terms.drawn_in(carries[self._terms])
+
+
+class _AreasByGroup(_Areas):
+    """The histogram of each group of ids."""
+
+    def adopted(self, prefix: str, shared: Shared) -> Sequence[State]:
+        states = super().adopted(prefix, shared)
+        self._by_group = Lanes(f"{prefix}.by_group", (self.groups, *self._histogram.shape), "int64", "sum")
+        return [*states, self._by_group]
+
+    def statistics(self, batch: Batch) -> Iterable[tuple[Any, Any]]:
+        ((_, (indices, weight)),) = _one_by_one(self.metric, batch)
+        index = _group(batch, self.ids, self.groups), *indices
+        amount = None if batch.weight is None else weight
+        return [*super().statistics(batch), (self._by_group, without_weight(batch).histogram(*index, amount=amount))]
+
+    def spread(self, values: Mapping[State, np.ndarray], carries: Mapping[Any, Any]) -> Spread:
+        positive, negative, *squares = self._classes(values)
+        above, below, area = placements(np.asarray(positive, np.float64), np.asarray(negative, np.float64))
+        terms = (above - area) / max(float(positive.sum()), 1.0), (below - area) / max(float(negative.sum()), 1.0)
+        by_group = values[self._by_group]
+        groups = by_group[:, 1] @ terms[0] + by_group[:, 0] @ terms[1]
+        return intervals.of_area_groups(groups, positive, negative, *squares)
 
 
 class _Means(_Grouped):

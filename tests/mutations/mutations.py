@@ -3357,6 +3357,27 @@ MUTATIONS = [
         "tests/formulas/test_differences.py -k groups_with",
     ),
     Mutation(
+        "a variance that a few users make has as many degrees of freedom as there are users",
+        "formulas/intervals.py::of_groups",
+        "groups=groups, freedom=freedom",
+        "groups=groups",
+        "tests/formulas/test_intervals.py -k degrees_of_freedom",
+    ),
+    Mutation(
+        "users of uneven sizes are many where their clicks happen to look tame",
+        "wrappers/spreads.py::_Grouped._spread",
+        "intervals.of_groups(slopes @ terms, far)",
+        "intervals.of_groups(slopes @ terms)",
+        "tests/wrappers/test_interval.py -k uneven_sizes",
+    ),
+    Mutation(
+        "clicks and samples that go against each other hide how few there are",
+        "formulas/intervals.py::_far",
+        "math.copysign(slope, term)",
+        "slope",
+        "tests/formulas/test_intervals.py -k 'few_clicks or products'",
+    ),
+    Mutation(
         "an interval is made of however few samples",
         "formulas/intervals.py::interval",
         "if spread.short or",

@@ -361,6 +361,20 @@ def test_too_few_clicks_are_a_warning_and_the_interval_is_nan() -> None:
 
 
 @pytest.mark.numpy_only
+def test_users_of_uneven_sizes_get_no_interval_because_their_clicks_happen_to_look_tame() -> None:
+    """A third of these data sets had one, and too few of those intervals held the rate."""
+    random = np.random.default_rng(0)
+    user = np.repeat(np.arange(150), np.maximum(1, 4 * random.lognormal(0, 1.4, 150)).astype(int))
+    metric = interval(fm.ClickThroughRate(), "user")
+    for _ in range(30):
+        rate = 1 / (1 + np.exp(-random.normal(size=150)))
+        metric.reset()
+        metric.add(np.full(len(user), 0.5), (random.random(len(user)) < rate[user]).astype(int), user=user)
+        with pytest.warns(fm.UndefinedMetricWarning, match=r"1\d\d users, and"):
+            assert math.isnan(metric.compute().low)
+
+
+@pytest.mark.numpy_only
 def test_parts_of_areas_by_users_cannot_be_closed() -> None:
     with pytest.raises(fm.InvalidInputError, match="no part can be closed"):
         fed(interval(METRICS["auc"], "user"), user=USER).close(complete_by="user")
