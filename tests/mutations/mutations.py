@@ -219,7 +219,7 @@ MUTATIONS = [
         "tests/report/test_headline.py -k undefined",
     ),
     Mutation(
-        "a report of an undefined metric alone says nothing of its release",
+        "a report of an undefined metric alone does not mention its release",
         "report/headline.py::headline",
         "if not numbers and not undefined:",
         "if not numbers:",
