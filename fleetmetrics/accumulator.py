@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Dict, Generic, Iterable, Iterator, Mapping, Sequence, Tuple
 
 import numpy as np
 
@@ -13,8 +13,8 @@ from fleetmetrics.arguments import flag_of
 from fleetmetrics.batch import Batch
 from fleetmetrics.batch.rules import Check, Requirement, applicable
 from fleetmetrics.comm import Communicator, LocalCommunicator
-from fleetmetrics.comm.choose import channel_of
-from fleetmetrics.comm.deadline import DEFAULT_TIMEOUT, began
+from fleetmetrics.comm.choose import on_channel
+from fleetmetrics.comm.deadline import DEFAULT_TIMEOUT, Deadline
 from fleetmetrics.comm.failures import Caught
 from fleetmetrics.data_size import DataSize
 from fleetmetrics.errors import (
@@ -46,6 +46,8 @@ else:
 __all__ = ["Accumulator", "Value"]
 
 _ordinals: dict[str, Iterator[int]] = {}
+#: Whether the data are whole, the global states, and the carries of the records.
+_Exchanged = Tuple[bool, Dict[State, np.ndarray], Mapping[Any, Any]]
 
 
 def _default_name(kind: type) -> str:
@@ -461,35 +463,35 @@ class Accumulator(Partial, Generic[Value]):
         Raises:
             FleetMetricsError: the same error on every worker, by the deadline.
         """
-        channel, trouble = channel_of(communicator, util, group=group)
-        said, whole = "", False
-        with Caught(trouble) as caught:
-            whole = not flag_of("partial", partial)
-            said = self._check_pass(channel, whole)
-        return self._computed(channel, scope, timeout, said, caught.error, whole)
+
+        def computed(channel: Communicator, trouble: BaseException | None) -> Value:
+            return self._computed(channel, scope, timeout, trouble, partial)
+
+        return on_channel(f"{type(self).__name__} {self.name}", computed, communicator, util, group)
 
     def _computed(
-        self,
-        channel: Communicator,
-        scope: Any,
-        timeout: float | None,
-        said: str = "",
-        trouble: Any = None,
-        whole: bool = False,
+        self, channel: Communicator, scope: Any, timeout: float | None, trouble: Any = None, partial: bool | None = None
     ) -> Any:
-        """The value over the samples of a channel's workers, which must agree; ``whole``: of the whole data."""
-        call = f"{type(self).__name__} {self.name}{said}"
-        states, tables = self._states(), self._folds()
-        deadline, trouble = began(timeout, trouble)
+        """The value over the samples of a channel's workers, which must agree; ``partial``: None without a pass."""
+        call = f"{type(self).__name__} {self.name}"
 
-        def exchanged() -> tuple[dict[State, np.ndarray], Mapping[Any, Any]]:
-            made = channel.reduce_made(call, lambda: blocks_of(states, scope), timeout=deadline.left, trouble=trouble)
+        def exchanged(
+            deadline: Deadline, trouble: BaseException | None
+        ) -> tuple[bool, dict[State, np.ndarray], Mapping[Any, Any]]:
+            said, whole = "", False
+            with Caught(trouble) as caught:
+                if partial is not None:
+                    whole = not flag_of("partial", partial)
+                    said = self._check_pass(channel, whole)
+            states, tables, error = self._states(), self._folds(), caught.error
+            full = call + said
+            made = channel.reduce_made(full, lambda: blocks_of(states, scope), timeout=deadline.left, trouble=error)
             values = dict(zip(states, made))
             self._raise_if_invalid(values)
-            return values, fold_in_order(call, channel, tables, values, deadline) if tables else {}
+            return whole, values, fold_in_order(full, channel, tables, values, deadline) if tables else {}
 
-        def evaluated(found: tuple[dict[State, np.ndarray], Mapping[Any, Any]]) -> Any:
-            values, carries = found
+        def evaluated(found: _Exchanged) -> Any:
+            whole, values, carries = found
             if whole and self._data_size is not None:
                 self._data_size.warn_unless_met(self._called(), values)
             try:
@@ -497,7 +499,7 @@ class Accumulator(Partial, Generic[Value]):
             except InvalidInputError as error:
                 raise self._told(error) from None
 
-        return channel.evaluated(exchanged, evaluated, deadline, call)
+        return channel.evaluated(call, exchanged, evaluated, timeout, trouble)
 
     def compute_local(self, scope: Any = None) -> Value:
         """The value over this worker's samples only; no communication.

@@ -12,15 +12,15 @@ import os
 import re
 import zlib
 from types import SimpleNamespace
-from typing import Any, Callable, Iterable, Iterator, Mapping, NamedTuple, Sequence
+from typing import Any, Callable, Iterable, Iterator, Mapping, NamedTuple, Sequence, TypeVar
 
 import numpy as np
 
 from fleetmetrics.arguments import flag_of, path_of, whole_number_of
 from fleetmetrics.comm import Communicator
-from fleetmetrics.comm.choose import channel_of
+from fleetmetrics.comm.choose import on_channel
 from fleetmetrics.comm.communicator import Letter
-from fleetmetrics.comm.deadline import Deadline, began
+from fleetmetrics.comm.deadline import Deadline
 from fleetmetrics.comm.failures import Caught, by_rank, ranks_text
 from fleetmetrics.errors import AgreementError, CorruptFileError, FileAccessError, InvalidInputError
 from fleetmetrics.sampling import Pass, dataset_indices, remaining_indices
@@ -29,6 +29,8 @@ from fleetmetrics.serial.container import read_arrays, write_arrays
 from fleetmetrics.state_dicts import Checkpointed, Plan, is_of_a_state
 
 __all__ = ["Resumed", "load", "named_metrics", "save"]
+
+_T = TypeVar("_T")
 
 #: The entry of a file for the sampler's indices; no state dict has such an entry.
 _INDICES = ("", "indices")
@@ -122,15 +124,16 @@ def save(
         >>> again.compute()
         0.6666666666666666
     """
-    deadline, trouble = began(timeout)
-    channel, trouble = channel_of(communicator, trouble=trouble, group=group)
-    share, target, alone = _Share({}, [""], None, None, None), "", False
-    with Caught(trouble) as caught:
-        target = os.path.abspath(path_of("path", path))
-        alone = channel.world_size == 1 and not os.path.isdir(target)
-        share = _share_of(metrics, sampler, batches, scope)
-    written = functools.partial(_write, target, share, channel, alone, caught, deadline)
-    channel.together(written, deadline, "save")
+
+    def saved(channel: Communicator, deadline: Deadline, trouble: BaseException | None) -> None:
+        share, target, alone = _Share({}, [""], None, None, None), "", False
+        with Caught(trouble) as caught:
+            target = os.path.abspath(path_of("path", path))
+            alone = channel.world_size == 1 and not os.path.isdir(target)
+            share = _share_of(metrics, sampler, batches, scope)
+        _write(target, share, channel, alone, caught, deadline)
+
+    _together("save", saved, communicator, group, timeout)
 
 
 class _Share(NamedTuple):
@@ -252,23 +255,40 @@ def load(
         FleetMetricsError: the same error on every worker, by the deadline. After any error the metrics keep
             their contents, on all workers.
     """
-    deadline, trouble = began(timeout)
-    channel, trouble = channel_of(communicator, trouble=trouble, group=group)
-    ready: list[Callable[[], None]] = []
-    resumed, token = Resumed(1, None, None, None), None
-    with Caught(trouble) as caught, _told_of(path):
-        files, note, resumed = _opened(os.path.abspath(path_of("path", path)))
-        token = [note["token"], flag_of("strict", strict)]
-        ready, resumed.missing, resumed.unexpected = _ready(files, note, named_metrics(metrics), channel, scope, strict)
 
     def decide(letters: Sequence[Letter]) -> Letter:
         _check_equal([letter.note for letter in letters])
         return Letter(None)
 
-    channel.consult("load", decide, token, timeout=deadline.timeout, trouble=caught.error)
-    for apply in ready:
-        apply()
-    return resumed
+    def loaded(channel: Communicator, deadline: Deadline, trouble: BaseException | None) -> Resumed:
+        ready: list[Callable[[], None]] = []
+        resumed, token = Resumed(1, None, None, None), None
+        with Caught(trouble) as caught, _told_of(path):
+            files, note, resumed = _opened(os.path.abspath(path_of("path", path)))
+            token = [note["token"], flag_of("strict", strict)]
+            named = named_metrics(metrics)
+            ready, resumed.missing, resumed.unexpected = _ready(files, note, named, channel, scope, strict)
+        channel.consult("load", decide, token, timeout=deadline.left, trouble=caught.error)
+        for apply in ready:
+            apply()
+        return resumed
+
+    return _together("load", loaded, communicator, group, timeout)
+
+
+def _together(
+    call: str,
+    work: Callable[[Communicator, Deadline, BaseException | None], _T],
+    communicator: Communicator | None,
+    group: Any,
+    timeout: float | None,
+) -> _T:
+    """Run a call of all workers with its communicator, deadline and trouble."""
+
+    def called(channel: Communicator, trouble: BaseException | None) -> _T:
+        return channel.together(call, functools.partial(work, channel), timeout, trouble)
+
+    return on_channel(call, called, communicator, group=group)
 
 
 def _ready(

@@ -26,14 +26,14 @@ import functools
 import gc
 import re
 import sys
-from typing import Any, Callable, TypeVar
+from typing import Any, Callable, Sequence, TypeVar
 
 import numpy as np
 
 from fleetmetrics import formulas
-from fleetmetrics.comm import Block
-from fleetmetrics.comm.choose import channel_of
-from fleetmetrics.comm.deadline import began
+from fleetmetrics.comm import Block, Communicator
+from fleetmetrics.comm.choose import on_channel
+from fleetmetrics.comm.deadline import Deadline
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.given import amount, check_part
 from fleetmetrics.state import name_of, read
@@ -172,7 +172,7 @@ def auc(stat_pos: Any, stat_neg: Any, scope: Any = None, util: Any = None, *, gr
         positive, negative = _newest_window(positive, negative)
         return formulas.auc_from_histogram.bare(positive.ravel(), negative.ravel())
 
-    return _computed(_call("auc", stat_pos, stat_neg), collect, formula, util, group)
+    return _computed("auc", [stat_pos, stat_neg], collect, formula, util, group)
 
 
 def _newest_window(positive: np.ndarray, negative: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -201,27 +201,35 @@ def _reduce(reduction: str, value: Any, scope: Any, util: Any, group: Any) -> np
     def itself(found: np.ndarray) -> np.ndarray:
         return found
 
-    return _computed(_call(reduction, value), collect, itself, util, group)
+    return _computed(reduction, [value], collect, itself, util, group)
 
 
 def _of_totals(call: str, formula: Callable[..., float], scope: Any, util: Any, group: Any, **totals: Any) -> float:
     def collect() -> list[Block]:
         return [Block(name, "sum", _one_number(name, value, scope)) for name, value in totals.items()]
 
-    return _computed(_call(call, *totals.values()), collect, formula, util, group)
+    return _computed(call, list(totals.values()), collect, formula, util, group)
 
 
 def _computed(
-    call: str, collect: Callable[[], list[Block]], formula: Callable[..., _Result], util: Any, group: Any
+    function: str,
+    inputs: Sequence[Any],
+    collect: Callable[[], list[Block]],
+    formula: Callable[..., _Result],
+    util: Any,
+    group: Any,
 ) -> _Result:
     """The formula of the states over all workers."""
-    channel, trouble = channel_of(util=util, group=group)
-    deadline, trouble = began(None, trouble)
 
-    def exchanged() -> list[np.ndarray]:
-        return channel.reduce_made(call, collect, timeout=deadline.left, trouble=trouble)
+    def computed(channel: Communicator, trouble: BaseException | None) -> _Result:
+        call = _call(function, *inputs)
 
-    return channel.evaluated(exchanged, lambda found: formula(*found), deadline, call)
+        def exchanged(deadline: Deadline, trouble: BaseException | None) -> list[np.ndarray]:
+            return channel.reduce_made(call, collect, timeout=deadline.left, trouble=trouble)
+
+        return channel.evaluated(call, exchanged, lambda found: formula(*found), None, trouble)
+
+    return on_channel(function, computed, util=util, group=group)
 
 
 def _one_number(argument: str, value: Any, scope: Any) -> np.ndarray:

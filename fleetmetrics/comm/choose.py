@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import weakref
-from typing import Any, Callable, Sequence
+from typing import Any, Callable, Sequence, TypeVar
 
 import numpy as np
 
@@ -16,7 +17,13 @@ from fleetmetrics.comm.frames import joined
 from fleetmetrics.comm.job import Job, refuse_other_roles
 from fleetmetrics.comm.sockets import SocketCommunicator
 from fleetmetrics.comm.util import UtilCommunicator
-from fleetmetrics.errors import CommunicatorError, InvalidInputError, NoChannelError, UnknownNameError
+from fleetmetrics.errors import (
+    CommunicatorError,
+    FleetMetricsError,
+    InvalidInputError,
+    NoChannelError,
+    UnknownNameError,
+)
 
 __all__ = [
     "LocalCommunicator",
@@ -28,9 +35,12 @@ __all__ = [
     "get_communicator",
     "get_dist_backend",
     "list_all_backends",
+    "on_channel",
     "set_communicator",
     "set_default_dist_backend",
 ]
+
+_T = TypeVar("_T")
 
 
 class LocalCommunicator(Communicator):
@@ -191,6 +201,35 @@ def channel_of(
     except InvalidInputError as error:
         channel, trouble = get_communicator(), trouble or error
     return channel if group is None else channel.among(group), trouble
+
+
+def on_channel(
+    call: str,
+    work: Callable[[Communicator, BaseException | None], _T],
+    communicator: Any = None,
+    util: Any = None,
+    group: Any = None,
+) -> _T:
+    """Make a call with its communicator, see `channel_of`, and its trouble; an interruption at any point counts as one.
+
+    Args:
+        call: the name of the call; errors quote it.
+        work: makes the exchanges.
+        communicator: as for `channel_of`.
+        util: as for `channel_of`.
+        group: as for `channel_of`.
+
+    Returns:
+        The result of the function.
+    """
+    try:
+        return work(*channel_of(communicator, util, group=group))
+    except FleetMetricsError:
+        raise
+    except BaseException as error:
+        with contextlib.suppress(FleetMetricsError):
+            channel_of(communicator, util, group=group)[0].left(call, error)
+        raise
 
 
 def communicator_for(util: Any = None) -> Communicator:

@@ -78,8 +78,11 @@ class Communicator:
             >>> LocalCommunicator().consult("count", lambda letters: Letter(sum(each.note for each in letters)), 5)
             Letter(note=5, payload=b'')
         """
-        deadline, trouble = began(timeout, trouble)
-        return self._consult(call, decide, Letter(note, payload), deadline, trouble)
+
+        def asked(deadline: Deadline, trouble: BaseException | None) -> Letter:
+            return self._consult(call, decide, Letter(note, payload), deadline, trouble)
+
+        return self.together(call, asked, timeout, trouble)
 
     def _consult(
         self, call: str, decide: Decide, mine: Letter, deadline: Deadline, trouble: BaseException | None
@@ -117,34 +120,53 @@ class Communicator:
             f"group is {list(ranks)}, and {type(self).__name__} has no groups; leave out group, or communicator"
         )
 
-    def together(self, work: Callable[[], _T], deadline: Deadline, call: str) -> _T:
-        """Run a function whose exchanges belong together: other threads of this worker wait for its end.
+    def together(
+        self,
+        call: str,
+        work: Callable[[Deadline, BaseException | None], _T],
+        timeout: float | Deadline | None = None,
+        trouble: BaseException | None = None,
+    ) -> _T:
+        """Run a whole call: what it prepares, and exchanges that belong together.
+
+        Other threads of this worker wait for its end. If it is interrupted, the others get to know it, and the next
+        call of this worker is that of the others.
 
         Args:
-            work: calls the exchanges.
-            deadline: limits the wait for the other threads.
             call: the name of the call; errors quote it.
+            work: called with the deadline, and the trouble of this worker.
+            timeout: seconds to wait, for other threads and other workers.
+            trouble: an earlier error on this worker.
 
         Returns:
             The result of the function.
         """
-        return work()
+        return work(*began(timeout, trouble))
 
     def evaluated(
-        self, exchanges: Callable[[], _Found], formula: Callable[[_Found], _T], deadline: Deadline, call: str
+        self,
+        call: str,
+        exchanges: Callable[[Deadline, BaseException | None], _Found],
+        formula: Callable[[_Found], _T],
+        timeout: float | Deadline | None = None,
+        trouble: BaseException | None = None,
     ) -> _T:
         """Run exchanges that belong together, and a function of their outcome.
 
         Args:
+            call: as for `together`.
             exchanges: as ``work`` of `together`.
             formula: takes what the exchanges return; other threads may make exchanges in the meantime.
-            deadline: as for `together`.
-            call: as for `together`.
+            timeout: as for `together`.
+            trouble: as for `together`.
 
         Returns:
             The result of the formula.
         """
-        return formula(self.together(exchanges, deadline, call))
+        return formula(self.together(call, exchanges, timeout, trouble))
+
+    def left(self, call: str, error: BaseException) -> None:
+        """Count a call that an error, such as an interruption, ended before its first exchange; the others get it."""
 
     def reduce(
         self,
@@ -170,30 +192,33 @@ class Communicator:
             AgreementError: also if some workers' keys are integers, and others' texts.
             IntegerOverflowError: if a sum of integers does not fit into 64 bits.
         """
-        deadline, trouble = began(timeout, trouble)
+
+        def exchanged(deadline: Deadline, trouble: BaseException | None) -> list[np.ndarray]:
+            return self._reduced(call, blocks, deadline, trouble)
+
+        return self.together(call, exchanged, timeout, trouble)
+
+    def _reduced(
+        self, call: str, blocks: Sequence[Block | RowKeys], deadline: Deadline, trouble: BaseException | None
+    ) -> list[np.ndarray]:
         try:
             layout, arrays = wire.describe(call, blocks), [block.array for block in blocks]
         except Exception as error:  # the others must get any error
             layout, arrays, trouble = wire.describe(call, ()), [], trouble or error
         if layout.by_key:
-            by_key = ByKey(call, layout, blocks, CHUNK_BYTES)
-            return self.together(lambda: self._reduce_by_key(call, by_key, deadline, trouble), deadline, call)
+            return self._reduce_by_key(call, ByKey(call, layout, blocks, CHUNK_BYTES), deadline, trouble)
         large = layout.nbytes > CHUNK_BYTES
-
-        def exchanged() -> list[np.ndarray]:
-            payload = b"" if large else wire.pack(layout, arrays)
-            # the shapes agree, so all workers have large states or none
-            decide = Agreement() if large else Reduction()
-            told = self.consult(call, decide, layout.text, payload, timeout=deadline.left, trouble=trouble)
-            agreed = layout if told.note is None else read_each([told.note], wire.layout_of)[0]
-            if not large:
-                return read_each([joined(told.payload)], lambda payload: wire.unpack(agreed, payload))[0]
-            typed = [array.astype(dtype, copy=False) for array, dtype in zip(arrays, agreed.dtypes)]
-            slabs = [Slab.of(*each) for each in zip(agreed.names, agreed.reductions, typed)]
-            self._reduce_large(call, slabs, deadline)
-            return [slab.found.reshape(shape) for slab, shape in zip(slabs, agreed.shapes)]
-
-        return self.together(exchanged, deadline, call) if large else exchanged()
+        payload = b"" if large else wire.pack(layout, arrays)
+        # the shapes agree, so all workers have large states or none
+        decide = Agreement() if large else Reduction()
+        told = self.consult(call, decide, layout.text, payload, timeout=deadline.left, trouble=trouble)
+        agreed = layout if told.note is None else read_each([told.note], wire.layout_of)[0]
+        if not large:
+            return read_each([joined(told.payload)], lambda payload: wire.unpack(agreed, payload))[0]
+        typed = [array.astype(dtype, copy=False) for array, dtype in zip(arrays, agreed.dtypes)]
+        slabs = [Slab.of(*each) for each in zip(agreed.names, agreed.reductions, typed)]
+        self._reduce_large(call, slabs, deadline)
+        return [slab.found.reshape(shape) for slab, shape in zip(slabs, agreed.shapes)]
 
     def _reduce_by_key(
         self, call: str, by_key: ByKey, deadline: Deadline, trouble: BaseException | None
@@ -259,7 +284,11 @@ class Communicator:
         trouble: BaseException | None = None,
     ) -> list[np.ndarray]:
         """Give the arrays of all workers, or that of the source, to every worker."""
-        deadline, trouble = began(timeout, trouble)
+        return self.together(call, functools.partial(self._gathered, call, array, source), timeout, trouble)
+
+    def _gathered(
+        self, call: str, array: Any, source: int | None, deadline: Deadline, trouble: BaseException | None
+    ) -> list[np.ndarray]:
         column = np.empty(0)
         with Caught(trouble) as caught:
             if source is not None and source not in range(self.world_size):
@@ -280,18 +309,15 @@ class Communicator:
             common, sizes = wire.join(source, letter.note)
             return common, sizes, [] if max(sizes) > CHUNK_BYTES else wire.split(joined(letter.payload), sizes)
 
-        def exchanged() -> list[np.ndarray]:
-            note, small = [source, column.dtype.str, column.shape], b"" if len(data) > CHUNK_BYTES else data
-            told = self.consult(call, decide, note, small, timeout=deadline.left, trouble=caught.error)
-            common, sizes, parts = read_each([told], read)[0]
-            parts = parts or self._gather_large(call, data, sizes, deadline)
+        note, small = [source, column.dtype.str, column.shape], b"" if len(data) > CHUNK_BYTES else data
+        told = self.consult(call, decide, note, small, timeout=deadline.left, trouble=caught.error)
+        common, sizes, parts = read_each([told], read)[0]
+        parts = parts or self._gather_large(call, data, sizes, deadline)
 
-            def array_of(part: np.ndarray, dtype: str, shape: Sequence[int]) -> np.ndarray:
-                return np.frombuffer(bytes(part.data), dtype).reshape(shape).astype(common)
+        def array_of(part: np.ndarray, dtype: str, shape: Sequence[int]) -> np.ndarray:
+            return np.frombuffer(bytes(part.data), dtype).reshape(shape).astype(common)
 
-            return read_each(zip(parts, told.note), lambda each: array_of(each[0], *each[1]))
-
-        return self.together(exchanged, deadline, call)
+        return read_each(zip(parts, told.note), lambda each: array_of(each[0], *each[1]))
 
     def _gather_large(self, call: str, data: Any, sizes: Sequence[int], deadline: Deadline) -> list[np.ndarray]:
         """Return every worker's bytes, gathered chunk by chunk."""
@@ -334,6 +360,11 @@ class Communicator:
             >>> [letter.note for letter in LocalCommunicator().shuffle("records", [Letter("for rank 0")])]
             ['for rank 0']
         """
+        return self.together(call, functools.partial(self._shuffled, call, letters), timeout, trouble)
+
+    def _shuffled(
+        self, call: str, letters: Sequence[Letter], deadline: Deadline, trouble: BaseException | None
+    ) -> list[Letter]:
         sent = [joined(letter.payload) for letter in letters]
         note = [[letter.note, len(data)] for letter, data in zip(letters, sent)]
 
@@ -347,7 +378,7 @@ class Communicator:
             rows = divided(Letter(notes, told.payload), len(notes))
             return [divided(row, self.world_size)[self.rank] for row in rows]
 
-        told = self.consult(call, decide, note, sent, timeout=timeout, trouble=trouble)
+        told = self.consult(call, decide, note, sent, timeout=deadline.left, trouble=trouble)
         return read_each([told], mine)[0]
 
     def _check_numbers(self, numbers: Sequence[int]) -> None:
@@ -395,13 +426,17 @@ class Communicator:
             timeout: seconds to wait.
             trouble: an earlier error on this worker; ``make`` is then not called, and every worker raises it.
         """
-        blocks: Sequence[Block | RowKeys] = []
-        try:
-            if trouble is None:
-                blocks = make()
-        except Exception as error:  # the others must get any error
-            trouble = error
-        return self.reduce(call, blocks, timeout=timeout, trouble=trouble)
+
+        def exchanged(deadline: Deadline, trouble: BaseException | None) -> list[np.ndarray]:
+            blocks: Sequence[Block | RowKeys] = []
+            try:
+                if trouble is None:
+                    blocks = make()
+            except Exception as error:  # the others must get any error
+                trouble = error
+            return self.reduce(call, blocks, timeout=deadline.left, trouble=trouble)
+
+        return self.together(call, exchanged, timeout, trouble)
 
     @property
     def is_initialized(self) -> bool:
@@ -454,13 +489,26 @@ class Communicator:
         self, call: str, obj: Any, ranks: Sequence[int], allow_pickle: bool, timeout: float | None
     ) -> list[Any]:
         """Give the objects of these ranks to every worker."""
+        if allow_pickle:
+            call += " with pickles"  # if the workers differ, some could not read the others' letters
+        exchanged = functools.partial(self._objects_exchanged, call, obj, ranks, allow_pickle and self.authenticated)
+        return self.together(call, exchanged, timeout)
+
+    def _objects_exchanged(
+        self,
+        call: str,
+        obj: Any,
+        ranks: Sequence[int],
+        pickles: bool,
+        deadline: Deadline,
+        trouble: BaseException | None,
+    ) -> list[Any]:
         from fleetmetrics.serial.serializer import pack as packed
         from fleetmetrics.serial.serializer import unpack as unpacked
 
         note: Any = None
         data: Any = b""
-        pickles = allow_pickle and self.authenticated
-        with Caught() as caught:
+        with Caught(trouble) as caught:
             if not set(ranks) <= set(range(self.world_size)):
                 raise InvalidInputError(f"src is {ranks[0]!r}; it must be a rank from 0 to {self.world_size - 1}.")
             if self.rank in ranks:
@@ -471,9 +519,7 @@ class Communicator:
             sent = [letters[rank] for rank in ranks]
             return Letter([[each.note, len(each.payload)] for each in sent], [each.payload for each in sent])
 
-        if allow_pickle:
-            call += " with pickles"  # if the workers differ, some could not read the others' letters
-        told = self.consult(call, decide, note, data, timeout=timeout, trouble=caught.error)
+        told = self.consult(call, decide, note, data, timeout=deadline.left, trouble=caught.error)
 
         def read(told: Letter) -> list[Any]:
             return [unpacked(layout, data, pickles)[0] for layout, data in divided(told, len(ranks))]

@@ -11,12 +11,12 @@ from typing import Any, Callable
 
 from fleetmetrics.errors import DeadlineError, InvalidInputError
 
-__all__ = ["DEFAULT_TIMEOUT", "Deadline", "began", "begun", "margin", "resolve_timeout", "run_until"]
+__all__ = ["DEFAULT_TIMEOUT", "LONGEST", "Deadline", "began", "begun", "margin", "resolve_timeout", "run_until"]
 
 # The default of torch.distributed: longer than any skew of evaluations, shorter than a night.
 DEFAULT_TIMEOUT = 1800.0
 #: Seconds, 31 years; Python's locks and polls accept no number that is much larger.
-_LONGEST = 1e9
+LONGEST = 1e9
 #: Seconds that a worker without a valid timeout waits until the others have its error.
 _SECONDS_FOR_TROUBLE = 10.0
 
@@ -75,16 +75,20 @@ def resolve_timeout(timeout: float | None = None) -> float:
         seconds = math.nan
     if type(value).__name__ in ("bool", "bool_", "bytes", "bytearray") or not 0 < seconds < math.inf:
         raise InvalidInputError(f"{source} is {value!r:.80}; it must be a finite number of seconds greater than 0.")
-    return min(seconds, _LONGEST)
+    return min(seconds, LONGEST)
 
 
-def began(timeout: float | None, trouble: BaseException | None = None) -> tuple[Deadline, BaseException | None]:
+def began(
+    timeout: float | Deadline | None, trouble: BaseException | None = None
+) -> tuple[Deadline, BaseException | None]:
     """The deadline of a call that begins now, or of the call around it, and its trouble.
 
     Even a wrong timeout must reach the waiting workers: it is a trouble like an earlier error.
     """
     if isinstance(timeout, _Left):
         return timeout.deadline, trouble
+    if isinstance(timeout, Deadline):
+        return timeout, trouble
     try:
         return Deadline(resolve_timeout(timeout)), trouble
     except InvalidInputError as error:

@@ -142,13 +142,14 @@ def _listen_at(job: Job, key: Key | None, host: str, port: int, end: float) -> s
     """Listen at one address; if it is taken, the error names the run that has it."""
     address = addresses_of(host, end)[0]
     found = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+    asked = _silent.pop((host, port), -math.inf)
     try:
-        listener = _listening(found[0], found[4], max(128, job.world_size))
-        _silent.pop((host, port), None)
-        return listener
+        return _listening(found[0], found[4], max(128, job.world_size))
     except OSError as error:
-        asked = _silent.get((host, port), -math.inf)
-        if key is None or error.errno != errno.EADDRINUSE or time.monotonic() < asked + _SILENT_SECONDS:
+        if key is None or error.errno != errno.EADDRINUSE:
+            raise
+        if time.monotonic() < asked + _SILENT_SECONDS:
+            _silent[host, port] = asked
             raise
         other = _who_listens(job, key, host, port, end)
         if other:

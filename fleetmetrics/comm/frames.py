@@ -38,9 +38,10 @@ CLOSED = 8
 HOST, BUNDLE, RELAYED, APART = 9, 10, 11, 12
 _KINDS = range(1, 13)
 
-# Magic, kind, whether the digest covers the payload, channel, number of the exchange, that of the last with a result,
-# seconds until the sender's deadline, seconds it began with, header and payload bytes, their SHA-256.
-_HEAD = struct.Struct("!4sB?2xQQQddQQ32s")
+# Magic, kind, whether the digest covers the payload, channel, number of the call and of the exchange in it, number of
+# the last exchange with a result, seconds until the sender's deadline, seconds it began with, header and payload bytes,
+# their SHA-256.
+_HEAD = struct.Struct("!4sB?2xQQIQddQQ32s")
 _NUMBER = struct.Struct("!Q")
 _SEAL = 32
 _MAGIC = b"flt3"
@@ -57,6 +58,12 @@ _CROWDED_SECONDS, _CROWDED_FOR_SECONDS = 2e-5, 1.0
 _NOTHING = memoryview(b"")
 _OF_NOTHING = hashlib.sha256().digest()
 JOINED = 2**12  # so few bytes are copied sooner than sent in pieces
+
+
+#: An exchange of a channel: the number of its call, and its own in that call.
+Place = Tuple[int, int]
+#: Before the first exchange of a channel.
+NEVER: Place = (0, 0)
 
 
 class Lost(ConnectionResetError):
@@ -89,14 +96,20 @@ class Frame:
     """One message: its meaning depends on the kind."""
 
     kind: int  #: one of the constants of this module
-    call: int  #: number of the exchange that it belongs to, on its channel
+    call: int  #: number of the call that it belongs to, on its channel
     header: bytes = b""  #: a short text or JSON
     payload: Any = b""  #: a Payload when it is sent; a Buffer, aligned for NumPy, when it has arrived
     channel: int = 0  #: which communicator it belongs to
     made: int = 0  #: number of the last exchange that ended with a result at the sender
     remaining: float = 0.0  #: seconds until the sender's deadline
     timeout: float = 0.0  #: seconds that the sender was ready to wait altogether
+    step: int = 1  #: number of the exchange in its call
     _ready: tuple[bool, bytes, list[Buffer]] | None = field(default=None, init=False, repr=False, compare=False)
+
+    @property
+    def place(self) -> Place:
+        """The exchange that it belongs to."""
+        return self.call, self.step
 
     def ready(self, whole: bool) -> tuple[bytes, list[Buffer]]:
         """Return the head without its seal, and the buffers that follow; made once for all workers."""
@@ -112,8 +125,8 @@ class Frame:
                 body += payload
             covered = body if whole else body[: bool(self.header)]
             head = _HEAD.pack(
-                _MAGIC, self.kind, whole, self.channel, self.call, self.made, self.remaining, self.timeout,
-                len(self.header), size, _digest(covered),
+                _MAGIC, self.kind, whole, self.channel, self.call, self.step, self.made, self.remaining,
+                self.timeout, len(self.header), size, _digest(covered),
             )  # fmt: skip
             self._ready = whole, head, [b"".join(body)] if 0 < size <= JOINED else body
         return self._ready[1:]
@@ -254,7 +267,7 @@ class Stream:
         if not hmac.compare_digest(data[_HEAD.size :], _seal(self._seals[1], number, data[: _HEAD.size])):
             raise Garbled("the frame is not sealed with this connection's key")
         head = _HEAD.unpack_from(data)
-        magic, kind, whole, _, _, _, remaining, timeout, header, payload, _ = head
+        magic, kind, whole, _, _, _, _, remaining, timeout, header, payload, _ = head
         if magic != _MAGIC or kind not in _KINDS or header > _HEADER_LIMIT or payload > _PAYLOAD_LIMIT:
             raise Garbled("the frame's head is malformed")
         if not (0 <= remaining < math.inf and 0 <= timeout < math.inf) or (self._whole and not whole):
@@ -280,13 +293,13 @@ class Stream:
         return larger
 
     def _complete(self, head: tuple[Any, ...]) -> Frame:
-        _, kind, whole, channel, call, made, remaining, timeout, header, payload, digest = head
+        _, kind, whole, channel, call, step, made, remaining, timeout, header, payload, digest = head
         _, body, size, _, _, number, _ = self._in
         start = size - payload
         covered = body if whole else body[:start]
         if (hashlib.sha256(covered).digest() if size else _OF_NOTHING) != digest:
             raise Garbled("the frame's contents do not match its head")
-        frame = Frame(kind, call, bytes(body[:header]), body[start:], channel, made, remaining, timeout)
+        frame = Frame(kind, call, bytes(body[:header]), body[start:], channel, made, remaining, timeout, step)
         self._in = None, self._begin, len(self._begin), 0, [], number, frame
         return frame
 

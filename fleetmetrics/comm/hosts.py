@@ -45,7 +45,20 @@ from typing import Any, Callable, NamedTuple, Sequence
 
 from fleetmetrics.comm.door import Door
 from fleetmetrics.comm.finding import NotFound, connect
-from fleetmetrics.comm.frames import ANSWER, APART, ARRIVAL, BUNDLE, Frame, Key, Lost, Poll, Stream, raised_by_a_socket
+from fleetmetrics.comm.frames import (
+    ANSWER,
+    APART,
+    ARRIVAL,
+    BUNDLE,
+    NEVER,
+    Frame,
+    Key,
+    Lost,
+    Place,
+    Poll,
+    Stream,
+    raised_by_a_socket,
+)
 from fleetmetrics.comm.handshake import OTHER_RUN, TAKEN, Guest
 from fleetmetrics.comm.job import Job
 from fleetmetrics.comm.launchers import parts_of
@@ -201,11 +214,11 @@ class Host(ABC):
 
 
 def _apart(frame: Frame) -> Frame:
-    return Frame(APART, frame.call, channel=frame.channel)
+    return Frame(APART, frame.call, channel=frame.channel, step=frame.step)
 
 
 def _is_for(frame: Frame, asked: Frame | None) -> bool:
-    return asked is not None and (frame.channel, frame.call) == (asked.channel, asked.call)
+    return asked is not None and (frame.channel, frame.place) == (asked.channel, asked.place)
 
 
 class Follower(Host):
@@ -217,7 +230,7 @@ class Follower(Host):
         super().__init__(job, key, poll)
         self._stream: Stream | None = None
         self._tries = _TRIES
-        self._apart: dict[int, int] = {}  # by channel the last exchange in which each goes directly
+        self._apart: dict[int, Place] = {}  # by channel the last exchange in which each goes directly
 
     def begin(self, frame: Frame, fold: Fold | None, deadline: float, stream: Stream) -> None:
         """Send the frame to the leader; see `Host.begin`."""
@@ -226,7 +239,7 @@ class Follower(Host):
         if self._stream is None and short:
             self._connect(deadline, frame.timeout, stream)
         self._read()
-        if not short or self._stream is None or self._apart.get(frame.channel, 0) >= frame.call:
+        if not short or self._stream is None or self._apart.get(frame.channel, NEVER) >= frame.place:
             self._tell(_apart(frame))
             self._go_directly()
             return
@@ -240,7 +253,7 @@ class Follower(Host):
             self._tell()
         answer, asked = self._read(), self._asked
         if answer is None and asked is not None and self.until < math.inf:
-            parted = self._stream is None or self._apart.get(asked.channel, 0) >= asked.call
+            parted = self._stream is None or self._apart.get(asked.channel, NEVER) >= asked.place
             if parted or time.monotonic() >= self.until:
                 self._tell(_apart(asked))
                 self._go_directly()
@@ -262,7 +275,7 @@ class Follower(Host):
             if frame is None:
                 return None
             if frame.kind == APART:
-                self._apart[frame.channel] = max(frame.call, self._apart.get(frame.channel, 0))
+                self._apart[frame.channel] = max(frame.place, self._apart.get(frame.channel, NEVER))
             self._stream.seen()
             if frame.kind == ANSWER and _is_for(frame, self._asked):
                 return frame
@@ -336,16 +349,16 @@ class Leader(Host):
         self._places: dict[int, int] = {}  # by descriptor
         self._gathers_until = 0.0  # who has not connected is waited for; 0: not yet
         self._fold: Fold | None = None
-        self._seen: dict[tuple[int, int], dict[int, _Seen]] = {}  # by channel and call, by place
+        self._seen: dict[tuple[int, Place], dict[int, _Seen]] = {}  # by channel and exchange, by place in the host
         self._bundled: list[int] = []  # the places whose arrivals are on their way to rank 0
-        self._done: dict[int, int] = {}  # the last exchange by channel
+        self._under_way: dict[int, Place] = {}  # the last exchange that began here, by channel
 
     def begin(self, frame: Frame, fold: Fold | None, deadline: float, stream: Stream) -> None:
         """Wait for the followers' frames from now on; see `Host.begin`."""
         self.part()
         self._asked, self._fold = frame, fold
-        self._done[frame.channel] = frame.call - 1
-        self._seen = {key: seen for key, seen in self._seen.items() if key[0] != frame.channel or key[1] >= frame.call}
+        self._under_way[frame.channel] = frame.place
+        self._seen = {key: seen for key, seen in self._seen.items() if key[0] != frame.channel or key[1] >= frame.place}
         if not self._gathers_until:
             self._gathers_until = _within(deadline, _first_patience(frame.timeout))
             with contextlib.suppress(CommunicatorError, NotFound):  # without a place to listen, no worker comes
@@ -356,7 +369,7 @@ class Leader(Host):
         if fold is None or frame.kind != ARRIVAL:
             self._part_all()
             return
-        self._seen.setdefault((frame.channel, frame.call), {})[0] = _Seen(frame, time.monotonic())
+        self._seen.setdefault((frame.channel, frame.place), {})[0] = _Seen(frame, time.monotonic())
         self.until = _within(deadline, _patience(frame.timeout))
         if self._gathering:
             self.until = max(self.until, self._gathers_until)
@@ -367,7 +380,7 @@ class Leader(Host):
         asked = self._asked
         if asked is None or self.until == math.inf:  # it is on its way
             return None
-        seen = self._seen[asked.channel, asked.call]
+        seen = self._seen[asked.channel, asked.place]
         late = time.monotonic() >= self.until
         if not late and (self._gathering or any(place not in seen for place in self._streams)):
             return None
@@ -402,8 +415,9 @@ class Leader(Host):
         self._bundled = places
         first = min(seen.values(), key=lambda each: each.left)
         header = b"[%s, %s]\n%s" % (json.dumps(places).encode(), folded.header, asked.header)
+        made, timeout = asked.made, first.frame.timeout
         return Frame(
-            BUNDLE, asked.call, header, folded.payload, asked.channel, asked.made, first.left, first.frame.timeout
+            BUNDLE, asked.call, header, folded.payload, asked.channel, made, first.left, timeout, step=asked.step
         )
 
     def end(self, answer: Frame) -> list[int]:
@@ -411,7 +425,7 @@ class Leader(Host):
         places, asked = self._bundled, self._asked
         self.part()
         if asked is not None:
-            self._seen.pop((asked.channel, asked.call), None)
+            self._seen.pop((asked.channel, asked.place), None)
         waiting = [(place, self._streams[place]) for place in places if place in self._streams]
         for _, stream in waiting:
             with contextlib.suppress(Lost):
@@ -458,7 +472,7 @@ class Leader(Host):
                 frame = stream.last or stream.receive()
                 if frame is None:
                     return
-                if frame.call > self._done.get(frame.channel, 0):
+                if frame.place >= self._under_way.get(frame.channel, NEVER):
                     self._note(place, frame)
                 stream.seen()
         except Lost:
@@ -466,11 +480,11 @@ class Leader(Host):
 
     def _note(self, place: int, frame: Frame) -> None:
         if frame.kind == ARRIVAL:
-            self._seen.setdefault((frame.channel, frame.call), {})[place] = _Seen(frame, time.monotonic())
+            self._seen.setdefault((frame.channel, frame.place), {})[place] = _Seen(frame, time.monotonic())
         elif frame.kind == APART and _is_for(frame, self._asked) and self.until < math.inf:
             self.until = 0.0  # it goes directly, so all do
         if len(self._seen) > _EARLY_KEPT:
-            self._seen.pop(next(key for key in self._seen if self._asked is None or key[1] != self._asked.call))
+            self._seen.pop(next(key for key in self._seen if self._asked is None or key[1] != self._asked.place))
 
     def _admit(self, guest: Guest) -> None:
         if guest.run != self._job.name:

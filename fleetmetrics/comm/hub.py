@@ -30,6 +30,7 @@ from fleetmetrics.comm.frames import (
     Frame,
     Garbled,
     Lost,
+    Place,
 )
 from fleetmetrics.comm.handshake import Guest
 from fleetmetrics.comm.hosts import Apart, Fold, hosts_of, ranks_in, relay_patience
@@ -37,7 +38,17 @@ from fleetmetrics.comm.job import Job
 from fleetmetrics.comm.meeting import Meeting
 from fleetmetrics.comm.peers import Broken, Peer, Peers, gone
 from fleetmetrics.comm.rivals import PAUSE_SECONDS
-from fleetmetrics.comm.star import ACKNOWLEDGING, Channel, Combine, Member, after, error_frame, error_in, interruption
+from fleetmetrics.comm.star import (
+    ACKNOWLEDGING,
+    TRIES,
+    Channel,
+    Combine,
+    Member,
+    after,
+    error_frame,
+    error_in,
+    interruption,
+)
 from fleetmetrics.errors import AgreementError, CommunicatorError, DeadlineError, FleetMetricsError, NoChannelError
 
 __all__ = ["Hub"]
@@ -64,7 +75,8 @@ class Hub(Member):
         super().__init__(job)
         self._peers = Peers(job, self.secret.key)
         self._closed: defaultdict[int, set[int]] = defaultdict(set)  # ranks by the channels that they closed
-        self._abandoned: dict[tuple[int, int], Frame] = {}  # by channel and call
+        self._abandoned: dict[tuple[int, Place], Frame] = {}  # by channel and exchange
+        self._departed: dict[int, tuple[int, str]] = {}  # by channel the last call that a worker has left, and why
         self._meeting: Meeting | None = None
         self._unsettled: Meeting | None = None  # the one whose answer has gone out, and which no worker has confirmed
         self._slept = 0.0  # seconds that a wait took too long
@@ -93,7 +105,6 @@ class Hub(Member):
         self.search = self.searching(channel, frame.call, label, self._peers.poll)
 
         def answered() -> Frame:
-            channel.calls = frame.call
             answer = self._answer(meeting, combine, deadline)
             self._unsettled = meeting
             if self.watch is not None or self.search is not None:  # which end with the exchange
@@ -112,34 +123,39 @@ class Hub(Member):
             finally:
                 self.inside = 0, ""
 
-    def settled(self, work: Callable[[], _T]) -> _T:
-        """Run a function, and settle its last exchange; see `Member.settled`."""
-        try:
-            if self._unsettled is not None:  # a second interruption has left it
-                self._leave(self._unsettled, KeyboardInterrupt())
-            found = work()
-            self.settle()
-            return found
-        except Exception:
+    def _leave(self, channel: Channel, name: str, error: BaseException) -> None:
+        """Tell all; see `Member._leave`."""
+        meeting = self._unsettled
+        if meeting is not None and isinstance(error, Exception):
             self.settle()  # an error of the formulas, after an exchange that all have
-            raise
-        except BaseException as error:
-            if self._unsettled is not None:
-                self._leave(self._unsettled, error)
-            raise
+        elif meeting is not None:
+            self._end(meeting, error)
+        if channel.told == channel.place != channel.before:
+            return
+        channel.place = channel.open
+        told = error
+        if not isinstance(told, FleetMetricsError):
+            told = CommunicatorError(interruption(0, error, self.label_of(channel.calls, name)))
+        self._abandon(error_frame(channel.number, channel.place, told))
+        channel.told = channel.place
 
-    def _leave(self, meeting: Meeting, error: BaseException) -> None:
+    def _end(self, meeting: Meeting, error: BaseException) -> None:
         """End an exchange that is not settled without a wait: rank 0 is interrupted."""
         with contextlib.suppress(Broken, FleetMetricsError):  # which the next exchange finds
             turns = 0
             while not meeting.acknowledged and turns < _LAST_TURNS and self._receive(0, []):
                 turns += 1
         if meeting.acknowledged:
-            self.made, self.label = meeting.number, self._answered
-            self.join()
+            self._stands(meeting)
         else:
             self._give_up(meeting, error)
         self._unsettled = self._meeting = None
+
+    def _stands(self, meeting: Meeting) -> None:
+        """Note that one of the others has the answer of an exchange."""
+        channel, number = meeting.channel, meeting.number
+        channel.over, channel.made, self.made, self.label = meeting.place, number, number, self._answered
+        self.join()
 
     def _or_give_up(self, meeting: Meeting, work: Callable[[], _T]) -> _T:
         """Run a part of an exchange; if it fails, all get the error."""
@@ -147,14 +163,16 @@ class Hub(Member):
             return work()
         except BaseException as error:
             self._unsettled = None
-            try:
-                self._give_up(meeting, error)
-            except BaseException:  # Ctrl-C, and again while rank 0 tells the others, which still wait for the reason
-                self._give_up(meeting, error)
-                raise
-            if isinstance(error, Broken):
+            last = error
+            for _ in TRIES:
+                try:
+                    self._give_up(meeting, error)
+                    break
+                except BaseException as again:  # Ctrl-C, while the others still wait for the reason
+                    last = again
+            if isinstance(last, Broken):
                 raise CommunicatorError(self.broken) from None
-            raise
+            raise last from None
         finally:
             if self._unsettled is None:
                 self._meeting = None
@@ -181,32 +199,33 @@ class Hub(Member):
     def _settle(self, meeting: Meeting) -> None:
         """Let the answer stand, once one of the others has it."""
         self._confirm(meeting)
-        self.made, self.label = meeting.number, self._answered
-        self.join()
+        self._stands(meeting)
         self._unsettled = None
         if meeting.lost:  # the answer stands
-            self._spread(meeting.channel, meeting.call + 1, next(iter(meeting.lost.values())))
+            call, step = meeting.place
+            self._spread(meeting.channel, (call, step + 1), next(iter(meeting.lost.values())))
 
     def _give_up(self, meeting: Meeting, error: BaseException) -> None:
         """Tell all at once why there is no result, for Ctrl-C and sys.exit too; its steps may run twice."""
-        channel, call = meeting.channel, meeting.call
+        channel, place = meeting.channel, meeting.place
         if isinstance(error, Broken):
-            self._spread(channel, call, str(error))
+            self._spread(channel, place, str(error))
             self.broken = self._last_word
-        elif channel.calls == call:  # else it has not begun
+        else:
             told = error
             if not isinstance(told, FleetMetricsError):
                 told = CommunicatorError(interruption(0, error, meeting.label))
             self._interrupted = True
-            self._abandon(error_frame(channel.number, call, told, made=meeting.made))
+            self._abandon(error_frame(channel.number, place, told, made=meeting.made))
+        channel.told = place
 
     def skip(self, channel: Channel, call: str, error: BaseException) -> None:
         """Leave the error for the others' arrival; see `Member.skip`."""
-        channel.calls += 1
+        channel.place = channel.calls + 1, 1
         told = error
         if not isinstance(told, FleetMetricsError):
             told = CommunicatorError(interruption(0, error, self.label_of(channel.calls, call)))
-        self._abandon(error_frame(channel.number, channel.calls, told))
+        self._abandon(error_frame(channel.number, channel.place, told))
 
     def tell_all(self, frame: Frame) -> None:
         """Tell the connected workers; see `Member.tell_all`."""
@@ -377,11 +396,13 @@ class Hub(Member):
         meeting = self._meeting
         if meeting is not None and frame.made == meeting.number:  # it has the answer, and has gone on
             meeting.acknowledged = True
-        if meeting is None or frame.channel != meeting.channel.number or frame.call > meeting.call:
+        if meeting is None or frame.channel != meeting.channel.number or frame.place > meeting.place:
             self._peers.keep(peer, frame)
         if meeting is None or frame.channel != meeting.channel.number or frame.call < meeting.call:
             return
-        if frame.call > meeting.call:
+        if frame.kind != LEFT and frame.place < meeting.place:  # who leaves a call leaves all of it
+            return
+        if frame.place > meeting.place:
             if peer.rank not in meeting.frames:
                 meeting.shunned = True
                 gave_up.append(
@@ -404,14 +425,16 @@ class Hub(Member):
         elif frame.kind == LEFT:
             meeting.left = _words_of(peer, frame)
             meeting.away.add(peer.rank)
+            self._departed[frame.channel] = frame.call, meeting.left  # also in a later exchange of the call
         elif frame.kind == GAVE_UP:
             meeting.shunned |= peer.rank not in meeting.frames
             gave_up.append(_words_of(peer, frame))
 
     def _check_present(self, meeting: Meeting) -> None:
         """Raise if a worker was interrupted, or has closed the channel before its arrival."""
-        if meeting.left:
-            raise CommunicatorError(meeting.left)
+        call, why = self._departed.get(meeting.channel.number, (0, ""))
+        if call == meeting.call:
+            raise CommunicatorError(why)
         for rank in self._closed.get(meeting.channel.number, ()):
             if rank not in meeting.frames:
                 raise CommunicatorError(f"{ranks_text([rank])} has gone away: it closed the channel.")
@@ -495,8 +518,9 @@ class Hub(Member):
 
     def _abandon(self, verdict: Frame) -> None:
         """Tell all workers, the late ones too: they find the verdict when they arrive, or when they connect."""
-        self._abandoned[verdict.channel, verdict.call] = verdict
-        self._abandoned.pop((verdict.channel, verdict.call - _ABANDONED_KEPT), None)
+        self._abandoned[verdict.channel, verdict.place] = verdict
+        if len(self._abandoned) > _ABANDONED_KEPT:
+            self._abandoned.pop(next(iter(self._abandoned)))
         self.tell_all(verdict)
         meeting, self._meeting = self._meeting, None
         end = min(meeting.end, time.monotonic() + _SEE_OFF_SECONDS) if meeting is not None else 0.0
@@ -534,7 +558,7 @@ class Hub(Member):
         self._tell_apart(meeting, ranks)
 
     def _tell_apart(self, meeting: Meeting, ranks: Sequence[int]) -> None:
-        told = Frame(APART, meeting.call, channel=meeting.channel.number)
+        told = Frame(APART, meeting.call, channel=meeting.channel.number, step=meeting.place[1])
         for rank in ranks:
             if rank in self._peers.by_rank:
                 self._peers.tell(self._peers.by_rank[rank], told)
@@ -579,7 +603,7 @@ class Hub(Member):
                 raise CommunicatorError(meeting.left)
             raise DeadlineError(late_text(ranks, "confirm the result", meeting.timeout, meeting.label))
 
-    def _spread(self, channel: Channel, call: int, reason: str) -> None:
+    def _spread(self, channel: Channel, place: Place, reason: str) -> None:
         """Let this and every later call raise on all workers; name those that may have parted at the last one."""
         if not self._last_word:
             lost = {rank for rank, peer in self._peers.by_rank.items() if peer.lost}
@@ -590,7 +614,7 @@ class Hub(Member):
             self._last_word = reason
         for peer in self._peers.by_descriptor.values():
             peer.stream.keep_unsent()
-        self._abandon(error_frame(channel.number, call, CommunicatorError(self._last_word), broken=True))
+        self._abandon(error_frame(channel.number, place, CommunicatorError(self._last_word), broken=True))
         self._peers.door.close()
 
 

@@ -25,7 +25,7 @@ class Meeting:
     troubled: bool
 
     def __init__(self, channel: Channel, own: Frame, label: str, deadline: Deadline, number: int) -> None:
-        self.channel, self.label, self.call = channel, label, own.call
+        self.channel, self.label, self.call, self.place = channel, label, own.call, own.place
         self.number = number  # among the exchanges of all channels
         self.made = 0  # the last one with a result, once all are known to have had it
         self.timeout = deadline.timeout

@@ -112,10 +112,14 @@ class MPICommunicator(SocketCommunicator):
         trouble: BaseException | None = None,
     ) -> list[Letter]:
         """Give each worker the letters of every worker for it, directly; see `Communicator`."""
+        return self.together(call, functools.partial(self._shuffled, call, letters), timeout, trouble)
+
+    def _shuffled(
+        self, call: str, letters: Sequence[Letter], deadline: Deadline, trouble: BaseException | None
+    ) -> list[Letter]:
         parts: list[list[Any]] = []
         with Caught(trouble) as caught:
             parts = [written(letter) for letter in letters]
-        deadline, trouble = began(timeout, caught.error or self._broken)
 
         def decide(brought: Sequence[Letter]) -> Letter:
             self._check_numbers([letter.note for letter in brought])
@@ -132,11 +136,9 @@ class MPICommunicator(SocketCommunicator):
             ends = UNIT * np.cumsum(come)
             return [letter_in(data[end - UNIT * size : end].data) for end, size in zip(ends.tolist(), come.tolist())]
 
-        def agreed() -> list[Letter]:
-            self.consult(call, decide, len(letters), timeout=deadline.left, trouble=trouble)
-            return self._inside(call, exchange, deadline)
-
-        return self.together(agreed, deadline, call)
+        trouble = caught.error or self._broken
+        self.consult(call, decide, len(letters), timeout=deadline.left, trouble=trouble)
+        return self._inside(call, exchange, deadline)
 
     def _reduce_large(self, call: str, slabs: Sequence[Slab], deadline: Deadline) -> None:
         """Reduce integers by MPI; floats, and sums that may overflow, go through the star, which rounds once."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
 import os
@@ -14,23 +15,28 @@ from typing import Any, Callable, Sequence, TypeVar
 
 from fleetmetrics.comm.blocks import answered, read_each
 from fleetmetrics.comm.communicator import Communicator, Decide, Letter
-from fleetmetrics.comm.deadline import Deadline
+from fleetmetrics.comm.deadline import Deadline, began
 from fleetmetrics.comm.divisible import Divisible
 from fleetmetrics.comm.failures import by_a_handler, called_now, calling, described, ranks_text
 from fleetmetrics.comm.frames import ANSWER, ARRIVAL, BUNDLE, TROUBLE, Frame, joined
 from fleetmetrics.comm.hosts import Apart, opened
 from fleetmetrics.comm.hub import Hub
 from fleetmetrics.comm.job import Job, split_endpoint
-from fleetmetrics.comm.star import Member, Spoke
+from fleetmetrics.comm.star import TRIES, Member, Spoke
+from fleetmetrics.comm.turns import Turn
 from fleetmetrics.errors import CommunicatorError, FleetMetricsError, InvalidInputError
 
 __all__ = ["SocketCommunicator"]
 
+#: Seconds to wait for the calls of other threads, before a call that was interrupted is left.
+_SECONDS_TO_LEAVE = 10.0
 _LINE_BREAKS = re.compile(r"[\r\n]")
 _T = TypeVar("_T")
 _Found = TypeVar("_Found")
 #: Rank 0's stars with a formula under way in this thread: a formula may compute over another star, such as a group's.
 _computing: ContextVar[tuple[Member, ...]] = ContextVar("computing", default=())
+#: An attribute of errors with which a worker has left a call.
+_MARK = "_fleetmetrics_left"
 #: The header of an answer without a note.
 _NO_NOTE = b"\n"
 
@@ -84,62 +90,111 @@ class SocketCommunicator(Communicator):
         self._channel = self._star.open(channel)
         self._groups: dict[tuple[int, ...], SocketCommunicator] = {}
 
-    def _consult(
-        self, call: str, decide: Decide, mine: Letter, deadline: Deadline, trouble: BaseException | None
-    ) -> Letter:
-        self._check()
-        return self._in_turn(lambda: self._alone(call, decide, mine, deadline, trouble), deadline, call)
-
-    def together(self, work: Callable[[], _T], deadline: Deadline, call: str) -> _T:
-        """Run a function while other threads' exchanges wait; see `Communicator.together`."""
-        self._check()
-        return self._in_turn(work, deadline, call)
-
     def evaluated(
-        self, exchanges: Callable[[], _Found], formula: Callable[[_Found], _T], deadline: Deadline, call: str
+        self,
+        call: str,
+        exchanges: Callable[[Deadline, BaseException | None], _Found],
+        formula: Callable[[_Found], _T],
+        timeout: float | Deadline | None = None,
+        trouble: BaseException | None = None,
     ) -> _T:
         """Run exchanges, and a formula of their outcome; see `Communicator.evaluated`.
 
         Rank 0 computes while the answer reaches the others, unless another thread could wait for its turn.
         """
-        if self.rank or threading.active_count() > 1:
-            return super().evaluated(exchanges, formula, deadline, call)
+        star, channel = self._star, self._channel
 
-        def work() -> _T:
-            found = exchanges()
-            token = _computing.set((*_computing.get(), self._star))
+        def work(deadline: Deadline, trouble: BaseException | None) -> tuple[_Found, int, list[_T]]:
+            found = exchanges(deadline, trouble)
+            if self.rank or threading.active_count() > 1:
+                star.settle()
+                return found, channel.made, []
+            token = _computing.set((*_computing.get(), star))
             try:
-                return formula(found)
+                return found, 0, [formula(found)]
             finally:
                 _computing.reset(token)
 
-        return self.together(work, deadline, call)
+        found, made, value = self.together(call, work, timeout, trouble)
+        try:
+            return value[0] if value else formula(found)
+        except BaseException as error:
+            _mark(error)
+            star.take_back(made)
+            raise
 
-    def _in_turn(self, work: Callable[[], _T], deadline: Deadline, call: str) -> _T:
+    def together(
+        self,
+        call: str,
+        work: Callable[[Deadline, BaseException | None], _T],
+        timeout: float | Deadline | None = None,
+        trouble: BaseException | None = None,
+    ) -> _T:
+        """Run a whole call in this thread's turn; see `Communicator.together`."""
         star, channel = self._star, self._channel
+        turn: Turn | None = None
+        try:
+            self._check()
+            if star.turns.inside:
+                return star.call(channel, call, lambda: work(*began(timeout, trouble)))
+            deadline, trouble = began(timeout, trouble)
+            turn = Turn(lambda error: star.skip(channel, call, error))
+            return self._in_turn(
+                turn, lambda: star.call(channel, call, lambda: work(deadline, trouble)), deadline, call
+            )
+        except FleetMetricsError:
+            raise
+        except BaseException as error:
+            last = self._leave(call, turn, error)
+            if turn is not None:
+                star.take_back(turn.made)
+            if last is error:
+                raise
+            raise last from error
 
-        def skip(error: BaseException) -> None:
-            star.skip(channel, call, error)
+    def left(self, call: str, error: BaseException) -> None:
+        """Count a call that an error ended before it began; see `Communicator.left`."""
+        if not hasattr(error, _MARK) and self._star.process == os.getpid() and not self._channel.closed:
+            self._leave(call, None, error)
 
+    def _leave(self, call: str, turn: Turn | None, error: BaseException) -> BaseException:
+        """Leave a call with an error, unless that happened; return the last one, if interruptions follow each other."""
+        star, channel, last = self._star, self._channel, error
+
+        def interrupted() -> None:
+            raise error
+
+        for _ in TRIES:
+            try:
+                if star.turns.inside or (turn is not None and (turn.begun or turn.gone is not None)):
+                    break
+                turn = Turn(lambda error: star.skip(channel, call, error))
+                self._in_turn(turn, lambda: star.call(channel, call, interrupted), Deadline(_SECONDS_TO_LEAVE), call)
+            except BaseException as again:
+                last = again
+        _mark(last)
+        return last
+
+    def _in_turn(self, turn: Turn, work: Callable[[], _T], deadline: Deadline, call: str) -> _T:
         if called_now() == self._job.ranks:
-            return star.turns.take(work, deadline, call, skip, star.settled)
+            return self._star.turns.take(turn, work, deadline, call)
         with calling(self._job.ranks):
-            return star.turns.take(work, deadline, call, skip, star.settled)
+            return self._star.turns.take(turn, work, deadline, call)
 
-    def _alone(
+    def _consult(
         self, call: str, decide: Decide, mine: Letter, deadline: Deadline, trouble: BaseException | None
     ) -> Letter:
         """Take part in one exchange, alone among the threads of this process."""
         star, channel = self._star, self._channel
-        self._settle_others(call)
+        self._settle_others()
         star.settle()
-        number = channel.calls + 1
+        channel.place = number, step = channel.next
         label = star.label_of(number, call)
         if trouble is None:
             frame = Frame(ARRIVAL, number, _header(call, mine.note), mine.payload)
         else:
             frame = Frame(TROUBLE, number, json.dumps(described(trouble)).encode())
-        frame.channel, frame.made = channel.number, star.made
+        frame.channel, frame.step, frame.made = channel.number, step, star.made
         frame.remaining, frame.timeout = deadline.remaining, deadline.timeout
 
         def combine(frames: Sequence[Frame]) -> Frame:
@@ -150,7 +205,7 @@ class SocketCommunicator(Communicator):
                 calls, notes = zip(*_read_all([frame.header for frame in frames]))
                 letters = [Letter(note, each.payload) for note, each in zip(notes, frames)]
                 answer = answered(decide, number, calls, letters)
-            return Frame(ANSWER, number, _header("", answer.note), joined(answer.payload), channel.number)
+            return Frame(ANSWER, number, _header("", answer.note), joined(answer.payload), channel.number, step=step)
 
         fold = functools.partial(_folded, decide) if isinstance(decide, Divisible) else None
         answer = None
@@ -170,15 +225,11 @@ class SocketCommunicator(Communicator):
         told = None if answer.header == _NO_NOTE else read_each([answer.header], _read)[0][1]
         return Letter(told, joined(answer.payload))
 
-    def _settle_others(self, call: str) -> None:
+    def _settle_others(self) -> None:
         """Settle the last exchange of another star, in a formula that computes over this one."""
-        try:
-            for star in _computing.get():
-                if star is not self._star:
-                    star.settle()
-        except BaseException as error:  # the workers of this star wait for this one
-            self._star.skip(self._channel, call, error)
-            raise
+        for star in _computing.get():
+            if star is not self._star:
+                star.settle()
 
     def listen(self) -> None:
         """Let rank 0 listen now, before the first call; raises `NoChannelError` if it cannot."""
@@ -231,6 +282,11 @@ class SocketCommunicator(Communicator):
 
 
 _stars: weakref.WeakValueDictionary[Job, Member] = weakref.WeakValueDictionary()
+
+
+def _mark(error: BaseException) -> None:
+    with contextlib.suppress(AttributeError, TypeError):
+        setattr(error, _MARK, True)
 
 
 def _forget() -> None:
@@ -296,7 +352,9 @@ def _folded(decide: Divisible, frames: Sequence[Frame]) -> Frame | None:
     """Fold the arrivals of a host's workers, with equal headers, on its leader; None if that would lose something."""
     note = _read(frames[0].header)[1]
     part = decide.fold([Letter(note, joined(each.payload)) for each in frames])
-    return part and Frame(BUNDLE, frames[0].call, json.dumps(part.note).encode(), part.payload)
+    if part is None:
+        return None
+    return Frame(BUNDLE, frames[0].call, json.dumps(part.note).encode(), part.payload, step=frames[0].step)
 
 
 def _merged(decide: Decide, frames: Sequence[Frame]) -> Letter:

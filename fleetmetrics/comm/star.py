@@ -17,7 +17,7 @@ from typing import Callable, Sequence, TypeVar
 from fleetmetrics import identity
 from fleetmetrics.comm import rivals
 from fleetmetrics.comm.boards import Notice, Search
-from fleetmetrics.comm.deadline import Deadline, margin
+from fleetmetrics.comm.deadline import LONGEST, Deadline, margin
 from fleetmetrics.comm.failures import described, late_text, named_error, ranks_text, readable
 from fleetmetrics.comm.finding import NotFound, connect
 from fleetmetrics.comm.frames import (
@@ -30,11 +30,13 @@ from fleetmetrics.comm.frames import (
     GAVE_UP,
     HOST,
     LEFT,
+    NEVER,
     RELAYED,
     TROUBLE,
     Frame,
     Garbled,
     Lost,
+    Place,
     Poll,
     Stream,
 )
@@ -42,15 +44,16 @@ from fleetmetrics.comm.handshake import REFUSAL_SECONDS
 from fleetmetrics.comm.hosts import Fold, Host, introduced, levels_asked
 from fleetmetrics.comm.job import Job
 from fleetmetrics.comm.secret import Secret, secret_of
-from fleetmetrics.comm.turns import Turns
+from fleetmetrics.comm.turns import Turn, Turns
 from fleetmetrics.errors import AgreementError, CommunicatorError, DeadlineError, FleetMetricsError
 from fleetmetrics.logs import Watch, watch
 
-__all__ = ["ACKNOWLEDGING", "Combine", "Member", "Spoke", "error_frame", "error_in"]
+__all__ = ["ACKNOWLEDGING", "TRIES", "Combine", "Member", "Spoke", "error_frame", "error_in"]
 
 #: The number of workers, from rank 1, that confirm the answer at once; the others do so with their next frame.
 ACKNOWLEDGING = 8
-
+#: A report of an interruption that is interrupted in its turn is tried again.
+TRIES = range(20)
 
 #: The number of frames that a worker reads before it checks the clock again.
 _FRAMES_AT_ONCE = 64
@@ -60,17 +63,43 @@ Combine = Callable[[Sequence[Frame]], Frame]
 
 
 class Channel:
-    """One communicator's exchanges on the star."""
+    """One communicator's calls on the star, each of which is one exchange or several.
+
+    Workers count calls and, in each, its exchanges. So a worker that leaves a call between two exchanges, or before the
+    first one, is with the others again at the next call.
+    """
 
     name: str
     number: int
+    place: Place
     title: str
 
     def __init__(self, name: str) -> None:
         self.number = int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "big") or 1
         self.name, self.title = name, f"channel {name!r}"
-        self.calls = 0
         self.closed = False
+        #: The last exchange that began here, and the one that was the last before the call under way.
+        self.place = self.before = NEVER
+        #: The last exchange that is over here, and the last one of which the others know how this worker ended it.
+        self.over = self.told = NEVER
+        self.made = 0  # the last result of the call under way, in rank 0's count; 0: none yet
+        self.turn: Turn | None = None  # that of the call under way
+
+    @property
+    def calls(self) -> int:
+        """The number of calls."""
+        return self.place[0]
+
+    @property
+    def next(self) -> Place:
+        """The exchange that comes next if the call under way goes on."""
+        calls, step = self.place
+        return (calls + 1, 1) if self.place == self.before else (calls, step + 1)
+
+    @property
+    def open(self) -> Place:
+        """The exchange that the others wait in if this worker leaves the call under way."""
+        return self.next if self.place in (self.before, self.over) else self.place
 
 
 class Member(ABC):
@@ -117,6 +146,55 @@ class Member(ABC):
         self.channels[channel.number] = channel
         return channel
 
+    def call(self, channel: Channel, name: str, work: Callable[[], _T]) -> _T:
+        """Run the exchanges of one call in this thread's turn; a call inside it belongs to it.
+
+        What the function computes with rank 0's last answer takes place while the others receive it.
+
+        Args:
+            channel: whose call it is.
+            name: of the call, for errors.
+            work: makes the exchanges. If it raises, the others get to know that this worker has left the call.
+
+        Returns:
+            The result of the function.
+        """
+        turn = self.turns.first
+        if channel.turn is turn:
+            return work()
+        turn.begun = True
+        channel.before, channel.made, channel.turn = channel.place, 0, turn
+        try:
+            found = work()
+            self.settle()
+            turn.made = channel.made
+            return found
+        except BaseException as error:
+            last = error
+            for _ in TRIES:
+                try:
+                    self._leave(channel, name, error)
+                    self.take_back(channel.made)
+                    break
+                except FleetMetricsError:
+                    raise
+                except BaseException as again:  # another interruption, while the others still wait for the reason
+                    last = again
+            if last is error:
+                raise
+            raise last from error
+        finally:
+            channel.turn = None
+
+    @abstractmethod
+    def _leave(self, channel: Channel, name: str, error: BaseException) -> None:
+        """Leave a call with an error, and tell the others unless they know; may run twice."""
+
+    def take_back(self, made: int) -> None:
+        """Forget a result: it did not become that of the call, so that the next exchange tells all who has it."""
+        if made and self.made == made:
+            self.made, self.label = made - 1, ""
+
     def searching(self, channel: Channel, call: int, label: str, poll: Poll | None = None) -> Search | None:
         """The search for workers that wait in another group, if there are groups; ``poll`` is that of rank 0."""
         if not self.grouped:
@@ -131,7 +209,7 @@ class Member(ABC):
         channel.closed = True
         self._open -= 1
         if not self.broken:
-            self.tell_all(Frame(CLOSED, channel.calls, channel=channel.number))
+            self.tell_all(Frame(CLOSED, channel.calls, channel=channel.number, step=channel.place[1]))
         if not self._open:
             if not self.broken:
                 self.tell_all(Frame(CLOSED, 0))
@@ -184,20 +262,13 @@ class Member(ABC):
         deadline: Deadline,
         fold: Fold | None = None,
     ) -> Frame:
-        """Take part in the channel's next exchange; return rank 0's answer. ``fold``: a leader's part.
+        """Take part in the exchange at the channel's place; return rank 0's answer.
 
-        On rank 0 the answer counts only once it is settled: see `settled`.
+        On rank 0 the answer counts only once it is settled. ``fold`` is a leader's part.
         """
 
     def settle(self) -> None:  # noqa: B027  # only rank 0 has to
         """Wait until one of the others has the last answer; raises if none has."""
-
-    def settled(self, work: Callable[[], _T]) -> _T:
-        """Run a function that makes exchanges, and settle the last one.
-
-        What the function computes with the answer takes place while the others receive it.
-        """
-        return work()
 
     @abstractmethod
     def skip(self, channel: Channel, call: str, error: BaseException) -> None:
@@ -230,10 +301,10 @@ def _calls(job: Job, channel: int) -> int:
 _opened: Counter[Job] = Counter()
 
 
-def error_frame(channel: int, call: int, error: FleetMetricsError, broken: bool = False, made: int = 0) -> Frame:
+def error_frame(channel: int, place: Place, error: FleetMetricsError, broken: bool = False, made: int = 0) -> Frame:
     """Return the frame that makes a worker raise; ``made``: the new `Member.made` of all, or 0."""
     header = json.dumps([*described(error), broken]).encode()
-    return Frame(ERROR, call, header, channel=channel, made=made)
+    return Frame(ERROR, place[0], header, channel=channel, made=made, step=place[1])
 
 
 def interruption(rank: int, error: BaseException, label: str) -> str:
@@ -292,8 +363,8 @@ class Spoke(Member):
         self._stream: Stream | None = None
         self._round_trip = 0.0
         self._missed: list[Frame] = []
-        self._verdicts: dict[tuple[int, int], Frame] = {}  # of later calls and other channels
-        self._done: dict[int, int] = {}  # the last exchange that is over, by channel
+        self._verdicts: dict[tuple[int, Place], Frame] = {}  # of later exchanges and other channels
+        self._under_way: dict[int, Place] = {}  # the last exchange that began here, by channel
         self._closed: set[int] = set()  # channels that rank 0 has closed
         self._host: Host | None = None  # the shortcut of this machine's workers
 
@@ -308,16 +379,15 @@ class Spoke(Member):
     ) -> Frame:
         """Send the frame and wait for rank 0's answer; see `Member.exchange`."""
         how = "connect" if self._stream is None else "arrive"
-        lost = 0.0
+        lost, called = 0.0, f"{label} on {channel.title}"
 
         def late() -> Frame:
             text = late_text([0], how, deadline.timeout, label) + (self.search.words if self.search is not None else "")
-            return Frame(GAVE_UP, frame.call, text.encode(errors="replace"), channel=channel.number)
+            return Frame(GAVE_UP, frame.call, text.encode(errors="replace"), channel=channel.number, step=frame.step)
 
         self.search = self.searching(channel, frame.call, label)
         try:
-            channel.calls = frame.call
-            self._done[channel.number] = frame.call - 1
+            self._begin(frame)
             while True:
                 fresh = self._stream is None
                 stream = self._connected(min(deadline.end, lost or deadline.end))
@@ -327,7 +397,8 @@ class Spoke(Member):
                     )
                 try:
                     answer = self._converse(stream, frame, late, deadline, fold)
-                    self.made, self.label = answer.made, f"{label} on {channel.title}"
+                    # in one step: an interruption, at any call, finds all of it or nothing
+                    channel.over, channel.made, self.made, self.label = channel.place, answer.made, answer.made, called
                     self.join()
                     return answer
                 except _Closed:  # it has a new one for the channels that are open
@@ -350,19 +421,36 @@ class Spoke(Member):
                 self._break(_gone(label, self.label))
             verdict = late()
             self._tell(verdict)
+            channel.told = frame.place
             raise DeadlineError(f"{verdict.header.decode()} {error}".strip()) from None
-        except BaseException as error:
-            # Ctrl-C, sys.exit, or an error of the user's signal handler: tell the others at once
-            if channel.calls == frame.call and not isinstance(error, FleetMetricsError):
-                text = interruption(self.job.rank, error, label).encode(errors="replace")
-                self._tell(Frame(LEFT, frame.call, text, channel=channel.number))
-            elif self._stream is None and isinstance(error, FleetMetricsError):  # rank 0 gets it when it comes
+        except FleetMetricsError as error:
+            if self._stream is None:  # rank 0 gets it when it comes
                 self._missed.append(_in_trouble(frame, error))
+            channel.told = frame.place
             raise
+
+    def _begin(self, frame: Frame) -> None:
+        self._under_way[frame.channel] = frame.place
+        for key in [key for key in self._verdicts if key[0] == frame.channel and key[1] < frame.place]:
+            del self._verdicts[key]  # of a call that this worker has left, or ended before
+
+    def _leave(self, channel: Channel, name: str, error: BaseException) -> None:
+        """Tell rank 0; see `Member._leave`."""
+        if channel.told == channel.place != channel.before:
+            return
+        channel.place = call, step = channel.open
+        if isinstance(error, FleetMetricsError):
+            frame = Frame(TROUBLE, call, b"", b"", channel.number, self.made, LONGEST, LONGEST, step)
+            frame = _in_trouble(frame, error)
+        else:  # Ctrl-C, sys.exit, an error of the user's formula or signal handler
+            text = interruption(self.job.rank, error, self.label_of(call, name)).encode(errors="replace")
+            frame = Frame(LEFT, call, text, channel=channel.number, step=step)
+        self._tell(frame)
+        channel.told = channel.place
 
     def skip(self, channel: Channel, call: str, error: BaseException) -> None:
         """Tell rank 0 that this worker has given up before it began; see `Member.skip`."""
-        channel.calls += 1
+        channel.place = channel.calls + 1, 1
         kind, text = GAVE_UP, str(error)
         if not isinstance(error, FleetMetricsError):
             kind, text = LEFT, interruption(self.job.rank, error, self.label_of(channel.calls, call))
@@ -476,9 +564,11 @@ class Spoke(Member):
             relayed = self._host.end(answer)
             if relayed:
                 header = json.dumps(relayed).encode()
-                self.tell_all(Frame(RELAYED, frame.call, header, channel=frame.channel, made=answer.made))
+                self.tell_all(
+                    Frame(RELAYED, frame.call, header, channel=frame.channel, made=answer.made, step=frame.step)
+                )
         if self.job.rank <= ACKNOWLEDGING:
-            self.tell_all(Frame(ACK, frame.call, channel=frame.channel))
+            self.tell_all(Frame(ACK, frame.call, channel=frame.channel, step=frame.step))
         return answer
 
     def _by_host(self, frame: Frame) -> Frame | None:
@@ -523,7 +613,7 @@ class Spoke(Member):
 
     def _answer_to(self, asked: Frame, stream: Stream) -> Frame | None:
         """Read up to the answer; frames of an exchange that this worker gave up are ignored."""
-        mine = asked.channel, asked.call
+        mine = asked.channel, asked.place
         for _ in range(_FRAMES_AT_ONCE):
             if mine in self._verdicts:
                 return self._verdicts.pop(mine)
@@ -540,12 +630,14 @@ class Spoke(Member):
                 return frame
             elif frame.kind == HOST:
                 self._introduce(frame)
-            elif frame.kind == APART and (frame.channel, frame.call) == mine and self._host is not None:
+            elif frame.kind == APART and (frame.channel, frame.place) == mine and self._host is not None:
                 self._host.part()
                 self.tell_all(asked)
-            elif frame.kind in (ANSWER, ERROR) and frame.call > self._done.get(frame.channel, 0):
+            elif frame.kind == ERROR and (frame.channel, frame.call) == (asked.channel, asked.call):
+                self._verdicts[mine] = frame  # of any of its exchanges: rank 0 has left the call
+            elif frame.kind in (ANSWER, ERROR) and frame.place >= self._under_way.get(frame.channel, NEVER):
                 # also for exchanges that rank 0 has given up and this worker has not begun
-                self._verdicts[frame.channel, frame.call] = frame
+                self._verdicts[frame.channel, frame.place] = frame
             stream.seen()
         return None  # frames keep coming: check the clock
 

@@ -10,19 +10,25 @@ from typing import Callable, TypeVar
 from fleetmetrics.comm.deadline import Deadline
 from fleetmetrics.errors import DeadlineError
 
-__all__ = ["Turns"]
+__all__ = ["Turn", "Turns"]
 
 #: Seconds between a waiting thread's own checks whether its turn has come.
 _LOOK_SECONDS = 0.2
 _T = TypeVar("_T")
 
 
-class _Turn:
-    """A thread in the line."""
+class Turn:
+    """A thread in the line.
+
+    Args:
+        skip: called with the error in this thread's turn, if the thread has left the line before.
+    """
 
     def __init__(self, skip: Callable[[BaseException], None]) -> None:
         self.thread = threading.get_ident()
         self.skip = skip
+        self.begun = False  # whether its call counts as begun
+        self.made = 0  # the last result of its call, once it is over; see `Member.made`
         self.gone: BaseException | None = None  # why it has left the line before its turn came
         self.bell = threading.Lock()
         self.bell.acquire()
@@ -32,41 +38,39 @@ class Turns:
     """The line of threads; the first one is in an exchange, or in several that belong together."""
 
     def __init__(self) -> None:
-        self.line: deque[_Turn] = deque()
+        self.line: deque[Turn] = deque()
         self._mutex = threading.Lock()
 
-    def take(
-        self,
-        work: Callable[[], _T],
-        deadline: Deadline,
-        call: str,
-        skip: Callable[[BaseException], None],
-        whole: Callable[[Callable[[], _T]], _T],
-    ) -> _T:
-        """Run a function as soon as it is this thread's turn; inside a turn, run it at once.
+    @property
+    def first(self) -> Turn:
+        """The turn under way; call it in one."""
+        return self.line[0]
+
+    @property
+    def inside(self) -> bool:
+        """Whether the turn under way is this thread's."""
+        try:
+            return self.line[0].thread == threading.get_ident()
+        except IndexError:
+            return False
+
+    def take(self, turn: Turn, work: Callable[[], _T], deadline: Deadline, call: str) -> _T:
+        """Run a function as soon as it is this thread's turn; not inside a turn.
 
         Args:
+            turn: a new one.
             work: the function, which runs alone.
             deadline: limits the wait for the others.
             call: the name of the call, for errors.
-            skip: called with the error in this thread's turn, if the thread has given up before.
-            whole: runs the function where a turn begins and ends with it.
 
         Raises:
             DeadlineError: the other threads are not ready in time.
         """
         try:
-            inside = self.line[0].thread == threading.get_ident()
-        except IndexError:
-            inside = False
-        if inside:
-            return work()
-        turn = _Turn(skip)
-        try:
             self.line.append(turn)
             if self.line[0] is not turn:
                 self._wait(turn, deadline, call)
-            return whole(work)
+            return work()
         finally:
             # remove it first: a signal handler may raise after any call
             if turn.gone is None and turn in self.line:
@@ -74,7 +78,7 @@ class Turns:
             if self.line:
                 self._next()
 
-    def _wait(self, turn: _Turn, deadline: Deadline, call: str) -> None:
+    def _wait(self, turn: Turn, deadline: Deadline, call: str) -> None:
         try:
             while self.line[0] is not turn:
                 if not deadline.remaining:

@@ -109,8 +109,8 @@ class UtilCommunicator(Communicator):
         trouble = CommunicatorError(self._broken) if self._broken else trouble
         letter, sizes = _packed(Letter([call, mine.note, trouble and described(trouble)], mine.payload)), None
         if self._star is not None:
-            arrival = Letter(mine.note, json.dumps([len(letter), deadline.remaining, deadline.timeout]).encode())
-            told = self._star._consult(call, _arrived, arrival, deadline, trouble)
+            arrival = json.dumps([len(letter), deadline.remaining, deadline.timeout]).encode()
+            told = self._star.consult(call, _arrived, mine.note, arrival, timeout=deadline.left, trouble=trouble)
             sizes, remaining, timeout = told.note
             # the earliest deadline of all; a worker sends its remaining time before it waits for the others
             deadline = Deadline(timeout, min(remaining, deadline.remaining))

@@ -20,8 +20,16 @@ import numpy as np
 from fleetmetrics.comm import Communicator
 from fleetmetrics.comm.blocks import read_each
 from fleetmetrics.comm.communicator import Letter
-from fleetmetrics.comm.deadline import Deadline, began
-from fleetmetrics.comm.failures import described, fit_cause, named_error, ranks_text, readable, readable_lines
+from fleetmetrics.comm.deadline import Deadline
+from fleetmetrics.comm.failures import (
+    Caught,
+    described,
+    fit_cause,
+    named_error,
+    ranks_text,
+    readable,
+    readable_lines,
+)
 from fleetmetrics.comm.frames import joined
 from fleetmetrics.errors import AgreementError, FleetMetricsError, InvalidInputError, RecordError
 from fleetmetrics.logs import progress
@@ -45,15 +53,28 @@ def gather(
     call: str, describe: Callable[[], Sequence[Share]], channel: Communicator, timeout: float | None = None
 ) -> list[Any]:
     """Gather the records of all workers on rank 0; return each share's value, or raise an error, on all workers."""
-    shares: Sequence[Share] = []
-    deadline, trouble = began(timeout)
-    try:
-        shares = describe()
-        for share in shares:
-            share.check(channel.rank, channel.world_size)
-    except Exception as error:  # of any kind: the others are waiting
-        trouble = trouble or error
-    stack = contextlib.ExitStack()  # closing it removes temporary files
+
+    def gathered(deadline: Deadline, trouble: BaseException | None) -> list[Any]:
+        shares: Sequence[Share] = []
+        with Caught(trouble) as caught:  # an error of any kind: the others are waiting
+            shares = describe()
+            for share in shares:
+                share.check(channel.rank, channel.world_size)
+        with contextlib.ExitStack() as stack:  # which removes temporary files
+            return _exchanged(call, shares, channel, deadline, caught.error, stack)
+
+    return channel.together(call, gathered, timeout)
+
+
+def _exchanged(
+    call: str,
+    shares: Sequence[Share],
+    channel: Communicator,
+    deadline: Deadline,
+    trouble: BaseException | None,
+    stack: contextlib.ExitStack,
+) -> list[Any]:
+    """The first step, and the second one if there are several workers; the values of the shares."""
 
     def spools(token: str) -> list[Spool | None]:
         metrics = [share.metric for share in shares]
@@ -74,19 +95,15 @@ def gather(
                 spool.make()
         return Letter([token, list(zip(*notes))])
 
-    def exchanged() -> list[Any]:
-        notes = [share.note() for share in shares] if trouble is None else []
-        token, by_share = channel.consult(call, decide, notes, timeout=deadline.timeout, trouble=trouble).note
-        parts = zip(shares, by_share, spools(token))
-        found = [_Collected(share, notes, channel, spool) for share, notes, spool in parts]
-        if channel.world_size > 1:
-            return _sent(call, found, channel, deadline)
-        for each in found:
-            each.put_own()
-        return _values(found)
-
-    with stack:
-        return channel.together(exchanged, deadline, call)
+    notes = [share.note() for share in shares] if trouble is None else []
+    token, by_share = channel.consult(call, decide, notes, timeout=deadline.left, trouble=trouble).note
+    parts = zip(shares, by_share, spools(token))
+    found = [_Collected(share, notes, channel, spool) for share, notes, spool in parts]
+    if channel.world_size > 1:
+        return _sent(call, found, channel, deadline)
+    for each in found:
+        each.put_own()
+    return _values(found)
 
 
 def _sent(call: str, found: Sequence[_Collected], channel: Communicator, deadline: Deadline) -> list[Any]:

@@ -36,7 +36,7 @@ def sealed(head: bytes, number: int = 0, key: bytes = KEYS.sending) -> bytes:
 
 def head_of(header: int = 0, payload: int = 0, whole: bool = True, **changed: Any) -> bytes:
     values = {"magic": b"flt3", "kind": ARRIVAL, "seconds": 1.0, "digest": hashlib.sha256(b"").digest(), **changed}
-    numbers = 1, 2, 0, values["seconds"], 5.0, header, payload
+    numbers = 1, 2, 1, 0, values["seconds"], 5.0, header, payload
     return frames._HEAD.pack(values["magic"], values["kind"], whole, *numbers, values["digest"])
 
 
@@ -44,11 +44,11 @@ def test_sent_frames_arrive(ends: tuple[socket.socket, Stream]) -> None:
     sending, stream = ends
     there = Stream(sending, KEYS)
     there.send(Frame(ANSWER, 7, b"auc", [b"ab", b"", b"c"], channel=3, made=6, timeout=2.5))
-    there.send(Frame(ARRIVAL, 8))
+    there.send(Frame(ARRIVAL, 8, step=3))
     first, second = stream.receive(), stream.receive()
     assert first is not None and second is not None
     assert (first.kind, first.call, first.header, bytes(first.payload)) == (ANSWER, 7, b"auc", b"abc")
-    assert (first.channel, first.made, first.timeout, second.call) == (3, 6, 2.5, 8)
+    assert (first.channel, first.made, first.timeout, first.step, second.place) == (3, 6, 2.5, 1, (8, 3))
 
 
 @pytest.mark.parametrize(

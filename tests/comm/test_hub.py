@@ -168,7 +168,7 @@ class Formulas:
                 raise error
             return note
 
-        self.found = play.threads.submit(lambda: play.hub.together(work, deadline, "auc"))
+        self.found = play.threads.submit(lambda: play.hub.together("auc", lambda deadline, _: work(), deadline))
 
 
 def test_rank_0_computes_before_a_worker_confirms_and_returns_after_it(play: Play) -> None:
@@ -192,26 +192,33 @@ def test_what_rank_0_has_computed_is_taken_back_if_nobody_confirms(play: Play, e
     assert formulas.computed.is_set() and play.hear().kind == ERROR
 
 
-def test_an_error_of_the_formulas_is_raised_once_a_worker_has_confirmed(play: Play) -> None:
+@pytest.mark.parametrize("on_both", [True, False])
+def test_an_error_of_the_formulas_is_raised_once_a_worker_has_confirmed(play: Play, on_both: bool) -> None:
     formulas = Formulas(play, error=InvalidInputError("of the formulas"))
     play.say(ARRIVAL, 1)
     made = play.hear().made
     play.say(ACK, 1, b"")
     with pytest.raises(InvalidInputError, match="of the formulas"):
         formulas.found.result(10)
+    told = play.hear()  # if the worker made another exchange in this call
+    assert (told.kind, told.place) == (ERROR, (1, 2)) and b"of the formulas" in told.header
     found = play.begin()
-    play.say(ARRIVAL, 2, made=made)  # which has a result of the first one, as rank 0 has
-    assert play.hear().kind == ANSWER
-    play.say(ACK, 2, b"")
-    found.result(10)
+    play.say(ARRIVAL, 2, made=made - on_both)
+    if on_both:
+        assert play.hear().kind == ANSWER
+        play.say(ACK, 2, b"")
+        found.result(10)
+    else:
+        with pytest.raises(AgreementError, match="with a result on rank 1, and with an error on rank 0"):
+            found.result(10)
 
 
 def test_the_next_exchange_begins_once_the_one_before_is_confirmed(play: Play) -> None:
     formulas = Formulas(play, exchanges=2)
     play.say(ARRIVAL, 1)
-    play.say(ARRIVAL, 2, made=play.hear().made)  # it confirms
+    play.say(ARRIVAL, 1, made=play.hear().made, step=2)  # it confirms
     assert play.hear().kind == ANSWER
-    play.say(ACK, 2, b"")
+    play.say(ACK, 1, b"", step=2)
     assert formulas.found.result(10) == ["of rank 0", "of rank 1"]
 
 
@@ -226,7 +233,7 @@ def test_an_interruption_of_the_formulas_waits_for_no_worker(play: Play, confirm
         raise KeyboardInterrupt
 
     start = time.monotonic()
-    found = play.threads.submit(lambda: play.hub.together(work, deadline, "auc"))
+    found = play.threads.submit(lambda: play.hub.together("auc", lambda deadline, _: work(), deadline))
     play.say(ARRIVAL, 1)
     made = play.hear().made
     if confirmed:
@@ -235,17 +242,13 @@ def test_an_interruption_of_the_formulas_waits_for_no_worker(play: Play, confirm
     goes_on.set()
     with pytest.raises(KeyboardInterrupt):
         found.result(15)
-    if not confirmed:
-        assert b"rank 0 was interrupted (KeyboardInterrupt) at exchange 1 (auc)." in play.hear().header
+    told = play.hear()
+    assert told.place == (1, 1 + confirmed)
+    assert b"rank 0 was interrupted (KeyboardInterrupt) at exchange 1 (auc)." in told.header
     again = play.begin(timeout=20)
     play.say(ARRIVAL, 2, made=made)
-    if confirmed:  # both have a result of the first one
-        assert play.hear().kind == ANSWER
-        play.say(ACK, 2, b"")
-        assert again.result(15) == ["of rank 0", "of rank 1"]
-    else:
-        with pytest.raises(AgreementError, match="the workers parted"):
-            again.result(15)
+    with pytest.raises(AgreementError, match="with a result on rank 1, and with an error on rank 0"):
+        again.result(15)
     assert time.monotonic() - start < SLACK
 
 
@@ -365,7 +368,7 @@ def test_a_worker_lost_after_the_answer_breaks_the_next_exchange_and_not_this_on
     three[0].say(ACK, 1, b"")
     assert found.result(10) == ["of rank 0", "of rank 1", "of rank 1"]
     told = three[0].hear()
-    assert (told.kind, told.call) == (ERROR, 2)
+    assert (told.kind, told.place) == (ERROR, (1, 2))
     text = "ended with a result on ranks 0, 1; rank 2 may have an error instead"
     assert b"rank 2 has gone away" in told.header and text in told.header.decode()
     with pytest.raises(CommunicatorError, match=text):

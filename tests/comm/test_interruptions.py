@@ -5,18 +5,18 @@ A handler may run after each call and where a function begins: in each of these 
 
 from __future__ import annotations
 
-import re
 import sys
 import threading
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import fleetmetrics
 from fleetmetrics.comm import SocketCommunicator
 from fleetmetrics.comm.job import Job
-from fleetmetrics.errors import AgreementError, CommunicatorError, InvalidInputError
+from fleetmetrics.errors import FleetMetricsError
 from tests.distributed.cluster import free_ports
 
 pytestmark = pytest.mark.numpy_only
@@ -36,7 +36,9 @@ class Interrupts:
         code = frame.f_code
         if event not in ("call", "c_return") or Path(code.co_filename).parent != COMM:
             return
-        if isinstance(self.error, Exception) and (Path(code.co_filename).stem in MAKING or _reads(frame)):
+        if not _inside(frame.f_back, ("together",)):  # the call has not begun
+            return
+        if isinstance(self.error, Exception) and (Path(code.co_filename).stem in MAKING or _inside(frame, READING)):
             return
         self.seen += 1
         if self.seen == self.place:
@@ -45,27 +47,37 @@ class Interrupts:
             raise self.error
 
 
-def _reads(frame: Any) -> bool:
-    while frame is not None and frame.f_code.co_name not in READING:
+def _inside(frame: Any, names: tuple[str, ...]) -> bool:
+    while frame is not None and frame.f_code.co_name not in names:
         frame = frame.f_back
     return frame is not None
 
 
-#: What is raised, and in every which place.
-CONNECTED = [(KeyboardInterrupt, 1), (TimeoutError, 1), (InterruptedError, 5), (ConnectionResetError, 5)]
+#: What is raised, in every which place.
+CONNECTED = [(KeyboardInterrupt, 1), (TimeoutError, 3), (InterruptedError, 7), (ConnectionResetError, 7)]
 AT_THE_FIRST_CALL = [(KeyboardInterrupt, 11), (TimeoutError, 5)]
 EVERYWHERE = [(True, *each) for each in CONNECTED] + [(False, *each) for each in AT_THE_FIRST_CALL]
+#: How many calls each worker makes, of which the first is interrupted on one.
+CALLS = 4
 
 
 @pytest.mark.parametrize(("connected", "kind", "step"), EVERYWHERE)
 @pytest.mark.parametrize("who", [0, 1])
-def test_an_interruption_at_any_point_is_reported_as_one_and_the_next_call_works(
+def test_an_interruption_at_any_point_is_reported_as_one_and_the_next_calls_are_together(
     who: int, connected: bool, kind: type[BaseException], step: int
 ) -> None:
     place = 1
     while _interrupted_at(place, who, kind, connected):
         place += step
     assert place > 50
+
+
+@pytest.mark.parametrize("who", [0, 1])
+def test_an_interruption_between_the_exchanges_of_one_call_is_reported_at_once(who: int) -> None:
+    place = 1
+    while _interrupted_at(place, who, KeyboardInterrupt, connected=True, size=200_000):
+        place += 7
+    assert place > 200
 
 
 @pytest.mark.parametrize("who", [0, 1])
@@ -76,66 +88,77 @@ def test_an_interruption_during_the_report_of_an_error_delays_no_worker(who: int
     assert place > 50
 
 
-def _interrupted_at(place: int, who: int, kind: type[BaseException], connected: bool, brings: object = 1) -> bool:
-    """Interrupt an exchange in one place, to which the other worker brings a number, or trouble.
+def _interrupted_at(
+    place: int, who: int, kind: type[BaseException], connected: bool, size: int = 1, brings: Any = None
+) -> bool:
+    """Interrupt the first of several calls of two workers in one place.
+
+    Args:
+        place: which one.
+        who: the rank to interrupt.
+        kind: the error of the handler.
+        connected: whether the workers have met before.
+        size: how many numbers each worker brings, which differ by call.
+        brings: what the other worker brings to the first call instead: trouble.
 
     Returns:
-        Whether the exchange has that many places.
+        Whether the call has that many places.
     """
     port = free_ports(1)[0]
     ranks = [SocketCommunicator(Job(rank, 2, endpoint=f"127.0.0.1:{port}", secret="of the test")) for rank in range(2)]
-    told: list[str] = []
-
-    def other() -> None:
-        sums, mine = 0, brings
-        while sums < 100:
-            try:
-                brought, mine = mine, 1
-                sums = ranks[1 - who].all_reduce([brought], timeout=4).item()
-                assert sums in (2, 101), sums
-            except InvalidInputError:
-                assert brought != 1
-            except CommunicatorError as error:
-                told.append(f"{type(error).__name__}: {error}")
-                assert len(told) < 3, told
-
-    thread = threading.Thread(target=other, daemon=True)
-    if connected:
-        both = threading.Thread(target=lambda: ranks[1 - who].barrier(timeout=4))
-        both.start()
-        ranks[who].barrier(timeout=4)
-        both.join()
-    thread.start()
+    seen: list[list[Any]] = [[], []]
     interrupts = Interrupts(kind("by a handler"), place)
-    raised = False
-    sys.setprofile(interrupts)
-    try:
-        ranks[who].all_reduce([1], timeout=4)
-    except InvalidInputError:
-        assert brings != 1
-    except kind as error:
-        assert not isinstance(error, fleetmetrics.errors.FleetMetricsError), error
-        raised = True
-    finally:
-        sys.setprofile(None)
-    for number in (1, 100):
-        try:
-            assert ranks[who].all_reduce([number], timeout=4).item() == number + 1
-        except (AgreementError, InvalidInputError) as error:  # or it had not begun, and the trouble is for this one
-            if isinstance(error, AgreementError):
-                told.append(f"AgreementError: {error}")
-            assert ranks[who].all_reduce([number], timeout=4).item() == number + 1
-    thread.join(20)
-    assert not thread.is_alive(), (interrupts.where, told)
+
+    def work(rank: int) -> None:
+        if connected:
+            ranks[rank].barrier(timeout=4)
+        for call in range(CALLS):
+            mine: Any = np.full(size, 2**40 * call + rank)
+            if rank != who and call == 0 and brings is not None:
+                mine = brings
+            try:
+                sys.setprofile(interrupts if rank == who and call == 0 else None)
+                found: Any = ranks[rank].all_reduce(mine, timeout=4)
+                sys.setprofile(None)
+                assert (found == found[0]).all()
+                seen[rank].append(int(found[0]))
+            except (kind, FleetMetricsError) as error:  # type: ignore[misc]
+                sys.setprofile(None)
+                seen[rank].append(f"{type(error).__name__}: {error}")
+
+    threads = [threading.Thread(target=work, args=(rank,), daemon=True) for rank in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(20)
     for each in ranks[::-1]:
         each.close()
-    interruption = f"CommunicatorError: rank {who} was interrupted ({kind.__name__}) at exchange"
-    for text in told:
-        assert text.startswith(interruption) or re.match("AgreementError: the workers parted at exchange", text), (
-            interrupts.where,
-            text,
+    _check(seen, who, kind, brings is not None, interrupts.where)
+    return bool(interrupts.where)
+
+
+def _check(seen: list[list[Any]], who: int, kind: type[BaseException], trouble: bool, where: str) -> None:
+    """Each worker has the numbers of the same call, or all know why not."""
+    whole = [2**41 * call + 1 for call in range(CALLS)]
+    told = seen, where
+    mine, others = seen[who][0], seen[1 - who][0]
+    assert list(map(len, seen)) == [CALLS, CALLS], told
+    assert seen[0][2:] == seen[1][2:] == whole[2:], told
+    raised = mine == f"{kind.__name__}: by a handler"
+    if trouble:
+        assert raised or "InvalidInputError" in mine, told
+        assert "InvalidInputError" in others or f"rank {who} was interrupted ({kind.__name__}) at exchange" in others, (
+            told
         )
-    return raised
+    elif not raised:
+        assert mine == others == whole[0], told
+    elif others != whole[0]:
+        assert others.startswith(f"CommunicatorError: rank {who} was interrupted ({kind.__name__}) at exchange"), told
+    if raised and others == whole[0]:  # it had been on its way
+        for each in seen:
+            assert "AgreementError: the workers parted at exchange" in str(each[1]), told
+    else:
+        assert seen[0][1] == seen[1][1] and (seen[0][1] == whole[1] or "the workers parted" in seen[0][1]), told
 
 
 @pytest.mark.parametrize("kind", [KeyboardInterrupt, ConnectionResetError])

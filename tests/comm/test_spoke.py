@@ -45,7 +45,7 @@ class Pair:
         if kind == ANSWER:
             self.hub.send(Frame(ANSWER, call, b"{}", channel=number))
         else:
-            self.hub.send(error_frame(number, call, LATE))
+            self.hub.send(error_frame(number, (call, 1), LATE))
 
     def hear(self, kind: int) -> None:
         """Read what the worker says, up to a frame of this kind."""

@@ -376,12 +376,12 @@ def raw(
     """Send a frame that is sealed as it should be, whatever it says."""
     body = header + bytes(-len(header) % 16 if payload else 0) + payload
     values = {
-        "magic": b"flt3", "made": 0, "whole": True, "channel": 0, "remaining": 5.0, "timeout": 5.0,
+        "magic": b"flt3", "step": 1, "made": 0, "whole": True, "channel": 0, "remaining": 5.0, "timeout": 5.0,
         "header_size": len(header), "payload_size": len(payload), "digest": hashlib.sha256(body).digest(), **head,
     }  # fmt: skip
     data = frames._HEAD.pack(
-        values["magic"], kind, values["whole"], values["channel"], call, values["made"], values["remaining"],
-        values["timeout"], values["header_size"], values["payload_size"], values["digest"],
+        values["magic"], kind, values["whole"], values["channel"], call, values["step"], values["made"],
+        values["remaining"], values["timeout"], values["header_size"], values["payload_size"], values["digest"],
     )  # fmt: skip
     queue, number, gone = stream._out
     seal = frames._seal(stream._seals[0], number, data)

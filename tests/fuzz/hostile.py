@@ -94,7 +94,7 @@ def _sealed(choices: Choices) -> bytes:
         seconds = struct.unpack("!dd", choices.taken(16).ljust(16, b"\0")) if wrong == 3 else (1.0, 2.0)
         digest = hashlib.sha256(body).digest() if wrong != 4 else choices.taken(32)
         magic, whole = (b"flt3", True) if wrong != 5 else (choices.taken(4), False)
-        numbers = [int.from_bytes(choices.taken(2), "big") for _ in range(3)]
+        numbers = [int.from_bytes(choices.taken(2), "big") for _ in range(4)]
         head = frames._HEAD.pack(magic, kinds, whole, *numbers, *seconds, *sizes, digest)
         found += [head, hmac.digest(KEY, struct.pack("!Q", number) + head, "sha256"), body]
     return b"".join(found)

@@ -341,8 +341,8 @@ MUTATIONS = [
     Mutation(
         "compute forgets the group",
         "accumulator.py::Accumulator.compute",
-        "channel_of(communicator, util, group=group)",
-        "channel_of(communicator, util)",
+        "computed, communicator, util, group)",
+        "computed, communicator, util)",
         "tests/comm/test_groups.py -k refuses",
     ),
     Mutation(
@@ -775,8 +775,8 @@ MUTATIONS = [
     Mutation(
         "compute gives the local value",
         "accumulator.py::Accumulator._computed",
-        "            self._raise_if_invalid(values)\n            return values",
-        "            values = {state: state.read(scope) for state in states}\n            return values",
+        "            values = dict(zip(states, made))\n",
+        "            values = {state: state.read(scope) for state in states}\n",
         "tests/test_metric.py -k over_all_workers",
     ),
     Mutation(
@@ -895,7 +895,7 @@ MUTATIONS = [
     Mutation(
         "an answer of another exchange is taken for that of this one",
         "comm/star.py::Spoke._answer_to",
-        "self._verdicts[frame.channel, frame.call] = frame",
+        "self._verdicts[frame.channel, frame.place] = frame",
         "self._verdicts[mine] = frame",
         "tests/comm/test_spoke.py",
     ),
@@ -1155,21 +1155,70 @@ MUTATIONS = [
     ),
     Mutation(
         "rank 0 returns what it has computed from an unconfirmed answer",
-        "comm/hub.py::Hub.settled",
+        "comm/star.py::Member.call",
         "            found = work()\n            self.settle()\n",
         "            found = work()\n",
         "tests/comm/test_hub.py -k taken_back",
     ),
     Mutation(
         "an interruption of the formulas forgets that others have the result",
-        "comm/hub.py::Hub._leave",
-        "        if meeting.acknowledged:",
-        "        if False:",
+        "comm/hub.py::Hub._end",
+        "        if meeting.acknowledged:\n            self._stands(meeting)",
+        "        if False:\n            self._stands(meeting)",
         "tests/comm/test_hub.py -k interruption_of_the_formulas",
     ),
     Mutation(
+        "a worker that is interrupted leaves its call without a word",
+        "comm/star.py::Member.call",
+        "                    self._leave(channel, name, error)\n",
+        "",
+        "tests/comm/test_interruptions.py -k at_any_point",
+    ),
+    Mutation(
+        "a second interruption keeps the others from the reason of the first",
+        "comm/star.py",
+        "TRIES = range(20)",
+        "TRIES = range(1)",
+        "tests/comm/test_interruptions.py",
+    ),
+    Mutation(
+        "an interruption before the first exchange of a call is not counted",
+        "comm/choose.py::on_channel",
+        "            channel_of(communicator, util, group=group)[0].left(call, error)\n",
+        "            pass\n",
+        "tests/comm/test_interruptions.py",
+    ),
+    Mutation(
+        "an interrupted call counts the exchange that is over once more",
+        "comm/star.py::Channel.open",
+        "in (self.before, self.over) else",
+        "in (self.before,) else",
+        "tests/comm/test_interruptions.py",
+    ),
+    Mutation(
+        "rank 0 forgets in the later exchanges of a call who has left it",
+        "comm/hub.py::Hub._sort",
+        "            self._departed[frame.channel] = frame.call, meeting.left",
+        "            self._departed[frame.channel] = 0, meeting.left",
+        "tests/comm/test_interruptions.py",
+    ),
+    Mutation(
+        "a result of a call that is interrupted after it counts as computed",
+        "comm/star.py::Member.call",
+        "                    self.take_back(channel.made)\n",
+        "",
+        "tests/comm/test_interruptions.py",
+    ),
+    Mutation(
+        "the exchanges of a call are not numbered",
+        "comm/star.py::Channel.next",
+        "(calls, step + 1)",
+        "(calls, 1)",
+        "tests/comm/test_interruptions.py",
+    ),
+    Mutation(
         "an exchange begins before the one before is confirmed",
-        "comm/sockets.py::SocketCommunicator._alone",
+        "comm/sockets.py::SocketCommunicator._consult",
         "        star.settle()\n",
         "",
         "tests/comm/test_hub.py -k once_the_one_before",
@@ -1183,9 +1232,9 @@ MUTATIONS = [
     ),
     Mutation(
         "a split is forgotten where another channel speaks next",
-        "comm/sockets.py::SocketCommunicator._alone",
-        "channel.number, star.made",
-        "channel.number, star.made * (number > 1)",
+        "comm/sockets.py::SocketCommunicator._consult",
+        "channel.number, step, star.made",
+        "channel.number, step, star.made * (number > 1)",
         "tests/distributed/test_parting.py -k '(a_broken or that_has)'",
     ),
     Mutation(
@@ -1268,8 +1317,8 @@ MUTATIONS = [
     Mutation(
         "objects are pickled for workers that have not proved who they are",
         "comm/communicator.py::Communicator._exchange_objects",
-        "pickles = allow_pickle and self.authenticated",
-        "pickles = allow_pickle",
+        "allow_pickle and self.authenticated)",
+        "allow_pickle)",
         "tests/comm/test_objects.py",
     ),
     Mutation(
@@ -1698,7 +1747,7 @@ MUTATIONS = [
     ),
     Mutation(
         "a pass that is left early is held against the size of the data set",
-        "accumulator.py::Accumulator.compute",
+        "accumulator.py::Accumulator._computed",
         'whole = not flag_of("partial", partial)',
         'whole = flag_of("partial", partial) or True',
         "tests/test_data_size.py -k left_early",
@@ -2401,9 +2450,9 @@ MUTATIONS = [
     ),
     Mutation(
         "another thread's call comes between the two exchanges of a save",
-        "checkpoint.py::save",
-        'channel.together(written, deadline, "save")',
-        "written()",
+        "checkpoint.py::_together",
+        "channel.together(call, functools.partial(work, channel), timeout, trouble)",
+        "work(channel, Deadline(60.0), trouble)",
         "tests/distributed/test_threads.py -k save",
     ),
     Mutation(
@@ -2766,16 +2815,9 @@ MUTATIONS = [
     ),
     Mutation(
         "a formula computes over another star before the first exchange is confirmed",
-        "comm/sockets.py::SocketCommunicator._alone",
-        "        self._settle_others(call)\n",
+        "comm/sockets.py::SocketCommunicator._consult",
+        "        self._settle_others()\n",
         "",
-        "tests/distributed/test_confirming.py -k another_star",
-    ),
-    Mutation(
-        "the workers of a star wait for rank 0, which has given up in another",
-        "comm/sockets.py::SocketCommunicator._settle_others",
-        "self._star.skip(self._channel, call, error)",
-        "pass",
         "tests/distributed/test_confirming.py -k another_star",
     ),
     Mutation(
@@ -2808,7 +2850,7 @@ MUTATIONS = [
     ),
     Mutation(
         "the error of a signal handler is another one for the worker itself",
-        "comm/sockets.py::SocketCommunicator._alone",
+        "comm/sockets.py::SocketCommunicator._consult",
         "if by_a_handler(trouble):",
         "if False:",
         "tests/distributed/test_hangs.py -k whatever_it_interrupts",
