@@ -485,7 +485,9 @@ class Accumulator(Partial, Generic[Value]):
                     said = self._check_pass(channel, whole)
             states, tables, error = self._states(), self._folds(), caught.error
             full = call + said
-            made = channel.reduce_made(full, lambda: blocks_of(states, scope), timeout=deadline.left, trouble=error)
+            made = channel.reduce_made(
+                full, lambda: blocks_of(states, scope), settings=self._terms(), timeout=deadline.left, trouble=error
+            )
             values = dict(zip(states, made))
             self._raise_if_invalid(values)
             return whole, values, fold_in_order(full, channel, tables, values, deadline) if tables else {}

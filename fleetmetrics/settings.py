@@ -45,6 +45,7 @@ class Told:
 
     _made_with: tuple[tuple[Any, ...], dict[str, Any]]
     _settled: dict[str, Any]
+    _terms_found: str = ""
 
     if not TYPE_CHECKING:  # for which the signature of __init__ is the one that counts
 
@@ -71,6 +72,7 @@ class Told:
         """
         known = signature_of(type(self)).parameters
         self._settled.update({name: value for name, value in values.items() if name in known})
+        self._terms_found = ""
 
     def _replace(self, given: Any, own: Any) -> None:
         """Keep another object in place of an argument."""
@@ -79,6 +81,16 @@ class Told:
             tuple(own if each is given else each for each in arguments),
             {name: own if each is given else each for name, each in settings.items()},
         )
+        self._terms_found = ""
+
+    def _terms(self) -> str:
+        """What all workers must compute with, as JSON: the settings, of which foreign objects count by their class.
+
+        Foreign objects, such as a logger or a data set, may differ by worker.
+        """
+        if not self._terms_found:
+            self._terms_found = json.dumps(_comparable(self), sort_keys=True)
+        return self._terms_found
 
 
 def _kept(value: Any) -> Any:
@@ -182,6 +194,31 @@ def described(value: Any, short: bool = False) -> Any:
         InvalidInputError: it cannot be described: it is an iterator, for example, which cannot be read twice.
     """
     return _described_safely("a setting", value, short, 0)
+
+
+def _comparable(value: Any) -> Any:
+    """A short description in which equal numbers are alike, and what cannot be described counts by its class."""
+    if isinstance(value, Told):
+        settings = {name: _comparable(each) for name, each in value.settings().items()}
+        return {_CLASS: type(value).__qualname__, **settings}
+    if type(value) in (list, tuple) and len(value) <= _LONG:
+        return [_comparable(each) for each in value]
+    if type(value) is dict:
+        return {name if isinstance(name, str) else repr(name): _comparable(each) for name, each in value.items()}
+    try:
+        return _with_equal_numbers(_described(value, short=True, depth=_DEEPEST))
+    except Exception:
+        return type(value).__qualname__
+
+
+def _with_equal_numbers(description: Any) -> Any:
+    """A description in which True and 1.0 are 1, as `difference` compares them."""
+    if isinstance(description, dict):
+        return {name: _with_equal_numbers(each) for name, each in description.items()}
+    if isinstance(description, list):
+        return [_with_equal_numbers(each) for each in description]
+    whole = isinstance(description, (bool, float)) and description == description // 1
+    return int(description) if whole else description
 
 
 def _described_safely(what: str, value: Any, short: bool, depth: int) -> Any:
@@ -331,7 +368,9 @@ def class_of(description: Any) -> Any:
     return description.get(_CLASS) if isinstance(description, dict) else None
 
 
-def difference(one: Any, other: Any, name: Callable[[str], str] = str, where: str = "", at: str = "") -> str:
+def difference(
+    one: Any, other: Any, name: Callable[[str], str] = str, where: str = "", at: str = "", here: str = "here"
+) -> str:
     """The first difference between two descriptions, in words; "" if they are equal.
 
     Args:
@@ -340,20 +379,21 @@ def difference(one: Any, other: Any, name: Callable[[str], str] = str, where: st
         name: formats the name of a setting.
         where: the setting of both.
         at: the objects that enclose this setting.
+        here: what to call the place of the first description.
     """
     if isinstance(one, dict) and isinstance(other, dict):
         if one.get(_CLASS) != other.get(_CLASS):
-            return f"{_inside(at, where)}it is a {other.get(_CLASS)}, here a {one.get(_CLASS)}"
+            return f"{_inside(at, where)}it is a {other.get(_CLASS)}, {here} a {one.get(_CLASS)}"
         inside = ".".join(filter(None, (at, where)))
         pairs = [(key, one.get(key, _MISSING), other.get(key, _MISSING)) for key in {**one, **other}]
-        return next(filter(None, (difference(mine, its, name, key, inside) for key, mine, its in pairs)), "")
+        return next(filter(None, (difference(mine, its, name, key, inside, here) for key, mine, its in pairs)), "")
     if isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
-        return next(filter(None, (difference(mine, its, name, where, at) for mine, its in zip(one, other))), "")
+        return next(filter(None, (difference(mine, its, name, where, at, here) for mine, its in zip(one, other))), "")
     alike = type(one) is type(other) or (isinstance(one, (int, float)) and isinstance(other, (int, float)))
     if alike and (one == other or (one != one and other != other)):  # nan is equal to nan here
         return ""
     mine, its = ("missing" if each is _MISSING else f"{each!r:.80}" for each in (one, other))
-    return f"{_inside(at)}{name(where)} is {its}, here {mine}" if where else f"it is {its}, here {mine}"
+    return f"{_inside(at)}{name(where)} is {its}, {here} {mine}" if where else f"it is {its}, {here} {mine}"
 
 
 def _inside(*names: str) -> str:

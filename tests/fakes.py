@@ -28,7 +28,13 @@ class Listener(LocalCommunicator):
         self.troubles: list[BaseException | None] = []
 
     def reduce(
-        self, call: str, blocks: Sequence[Block], *, timeout: Any = None, trouble: Any = None
+        self,
+        call: str,
+        blocks: Sequence[Block],
+        *,
+        settings: str = "",
+        timeout: Any = None,
+        trouble: Any = None,
     ) -> list[np.ndarray]:
         self.calls.append(call)
         self.blocks.append(list(blocks))
@@ -49,7 +55,13 @@ class Absent(LocalCommunicator):
         self.theirs = others.blocks[-1]
 
     def reduce(
-        self, call: str, blocks: Sequence[Block], *, timeout: Any = None, trouble: Any = None
+        self,
+        call: str,
+        blocks: Sequence[Block],
+        *,
+        settings: str = "",
+        timeout: Any = None,
+        trouble: Any = None,
     ) -> list[np.ndarray]:
         assert [(b.name, b.reduction, b.array.shape) for b in blocks] == [
             (b.name, b.reduction, b.array.shape) for b in self.theirs
@@ -72,10 +84,16 @@ class Recorder(Communicator):
         self.consultations = 0
 
     def reduce(
-        self, call: str, blocks: Sequence[Block], *, timeout: Any = None, trouble: Any = None
+        self,
+        call: str,
+        blocks: Sequence[Block],
+        *,
+        settings: str = "",
+        timeout: Any = None,
+        trouble: Any = None,
     ) -> list[np.ndarray]:
         self.exchanges += 1
-        self.arrays = self.channel.reduce(call, blocks, timeout=timeout, trouble=trouble)
+        self.arrays = self.channel.reduce(call, blocks, settings=settings, timeout=timeout, trouble=trouble)
         return self.arrays
 
     def consult(self, call: str, *args: Any, **settings: Any) -> Any:

@@ -106,6 +106,10 @@ def different_shapes(rank: int) -> None:
     fleetmetrics.AUC(num_thresholds=(4095, 199)[rank], name="auc").compute()
 
 
+def different_settings(rank: int) -> None:
+    fleetmetrics.FBeta(beta=1 + rank, name="f").compute()
+
+
 def different_secrets(rank: int) -> None:
     os.environ["FLEETMETRICS_SECRET"] = f"the secret of rank {rank}"
     auc.compute()
@@ -282,7 +286,8 @@ def forked(rank: int) -> None:
 
 CASES: list[Callable[[int], None]] = [
     never_comes, late, killed, stopped, interrupted, exits, closed, different_metrics, different_shapes,
-    different_secrets, bad_input, overflow, in_compute_metric, forked, no_descriptors, ports_taken, dead_name_server,
+    different_settings, different_secrets, bad_input, overflow, in_compute_metric, forked, no_descriptors, ports_taken,
+    dead_name_server,
     unknown_name, silent_address, unsafe_folders, malformed, no_group, no_communicator, no_array_form, local_util,
     hanging_util, server, no_endpoints, no_trainers_num, no_number, mpi,
 ]  # fmt: skip

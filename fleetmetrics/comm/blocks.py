@@ -8,6 +8,7 @@ mostly small.
 from __future__ import annotations
 
 import functools
+import hashlib
 import itertools
 import json
 from dataclasses import dataclass
@@ -27,6 +28,7 @@ from fleetmetrics.errors import (
 )
 from fleetmetrics.numbers import REDUCTIONS, combine, combine_alike, combine_few
 from fleetmetrics.serial import WIDEST, described_array, is_plain, narrowest_of, size_of
+from fleetmetrics.settings import difference
 
 _STATE_DTYPES = {np.dtype(name): name for name in ("int64", "float64")}  # NumPy takes 10 us to name a dtype
 _NUMBERS = "biufc"
@@ -48,6 +50,10 @@ _SUMMED = 2**63 // _MANY
 LETTER_UNIT = 16
 #: A layout has the first text instead of a reduction for keys, and the second between a reduction and its keys.
 _KEYS, _BY = "keys", " by "
+#: Hexadecimal digits of a digest of settings: 64 bits.
+_DIGITS = 16
+#: Rank 0's answer if only settings differ: each worker then sends its own. No layout has this text.
+SETTINGS_DIFFER = "the settings differ"
 
 
 #: One state in a layout: name, reduction, dtype, shape.
@@ -150,6 +156,7 @@ class Layout:
 
     text: str  #: what crosses the wire, JSON
     call: str  #: what is computed
+    settings: str  #: the digest of what it is computed with; see `digest_of`
     names: tuple[str, ...]  #: of the blocks, in the caller's order, as the next three
     reductions: tuple[str, ...]
     dtypes: tuple[str, ...]
@@ -162,7 +169,7 @@ class Layout:
 
 
 @functools.lru_cache(maxsize=256)
-def _make_layout(call: str, blocks: tuple[Entry, ...]) -> Layout:
+def _make_layout(call: str, blocks: tuple[Entry, ...], settings: str = "") -> Layout:
     places: dict[int, tuple[int, int, int]] = {}
     groups: list[Group] = []
     sizes = [int(np.prod(shape, dtype=np.int64)) for *_, shape in blocks]
@@ -186,28 +193,38 @@ def _make_layout(call: str, blocks: tuple[Entry, ...]) -> Layout:
                 end += sizes[i]
             parts += [(how, start, end)] if end > start else []
         groups.append(Group(dtype, end, tuple(members), tuple(parts)))
-    text = json.dumps([call, blocks], separators=(",", ":"))
+    text = json.dumps([call, blocks, settings], separators=(",", ":"))
     names, reductions, dtypes, shapes = zip(*blocks) if blocks else ((), (), (), ())
     where = tuple(places[i] for i in range(len(blocks)))
     sizes_of_groups = tuple((group.size, group.dtype) for group in groups)
     by_key, nbytes = _KEYS in reductions, 8 * sum(sizes)
-    return Layout(text, call, names, reductions, dtypes, shapes, where, tuple(groups), sizes_of_groups, by_key, nbytes)
+    columns = names, reductions, dtypes, shapes
+    return Layout(text, call, settings, *columns, where, tuple(groups), sizes_of_groups, by_key, nbytes)
 
 
 @functools.lru_cache(maxsize=256)
 def layout_of(text: str) -> Layout:
     """Return the layout that a peer's text describes; ValueError or TypeError if it describes none."""
-    call, blocks = json.loads(text)
+    call, blocks, settings = json.loads(text)
+    if type(settings) is not str:
+        raise ValueError(f"no digest is {settings!r}")
     for name, how, dtype, shape in blocks:
         if {type(name), type(how)} != {str} or dtype not in _STATE_DTYPES.values():
             raise ValueError(f"no state is {name!r}, {how!r}, {dtype!r}")
         size_of(shape)
-    return _make_layout(call, tuple((name, how, dtype, tuple(shape)) for name, how, dtype, shape in blocks))
+    entries = tuple((name, how, dtype, tuple(shape)) for name, how, dtype, shape in blocks)
+    return _make_layout(call, entries, settings)
 
 
-def describe(call: str, blocks: Sequence[Block | RowKeys]) -> Layout:
+def describe(call: str, blocks: Sequence[Block | RowKeys], settings: str = "") -> Layout:
     """Return the layout of a caller's blocks; a block with rows by key is described by one row."""
-    return _make_layout(call, tuple([block.entry for block in blocks]))
+    return _make_layout(call, tuple([block.entry for block in blocks]), settings and digest_of(settings))
+
+
+@functools.lru_cache(maxsize=256)
+def digest_of(settings: str) -> str:
+    """What crosses the wire of settings that are equal on all workers, as they nearly always are."""
+    return hashlib.sha256(settings.encode()).hexdigest()[:_DIGITS]
 
 
 def with_rows(layout: Layout, keys: Mapping[str, int]) -> Layout:
@@ -466,15 +483,31 @@ def layouts_of(notes: Sequence[Any]) -> list[Layout]:
     return read_each(notes[:1] if notes.count(notes[0]) == len(notes) else notes, layout_of)
 
 
-def agree(layouts: Sequence[Layout]) -> Layout:
-    """Check that the calls of all workers agree, except for dtypes that NumPy promotes."""
+def agree(layouts: Sequence[Layout]) -> Layout | None:
+    """Check that the calls of all workers agree, except for dtypes that NumPy promotes; None: only settings differ."""
     first = layouts[0]
     if layouts.count(first) == len(layouts):
         return first
     if len({(layout.call, layout.names, layout.reductions, layout.shapes) for layout in layouts}) > 1:
         raise AgreementError(f"the workers disagree: {_difference(layouts)}.")
+    if len({layout.settings for layout in layouts}) > 1:
+        return None
     dtypes = [str(np.result_type(*column)) for column in zip(*[layout.dtypes for layout in layouts])]
-    return _make_layout(first.call, tuple(zip(first.names, first.reductions, dtypes, first.shapes)))
+    return _make_layout(first.call, tuple(zip(first.names, first.reductions, dtypes, first.shapes)), first.settings)
+
+
+def check_settings(name: str, settings: Sequence[str]) -> None:
+    """Raise an `AgreementError` that names a setting and the ranks if these texts, of all workers, differ."""
+    other = next((rank for rank, text in enumerate(settings) if text != settings[0]), None)
+    if other is None:
+        return
+    first, its = read_each([settings[0], settings[other]], json.loads)
+    ranks = [rank for rank, text in enumerate(settings) if text == settings[other]]
+    found = difference(first, its, here=f"on {ranks_text([0])}") or "they are written differently"
+    raise AgreementError(
+        f"{name}: the workers disagree on its settings: on {ranks_text(ranks)}, {found}. Give all workers the same; a"
+        " class of your own may list arguments that cannot change the result in `incidental`."
+    )
 
 
 def _difference(layouts: Sequence[Layout]) -> str:

@@ -74,6 +74,7 @@ class LocalCommunicator(Communicator):
         call: str,
         blocks: Sequence[Block | RowKeys],
         *,
+        settings: str = "",
         timeout: float | None = None,
         trouble: BaseException | None = None,
     ) -> list[np.ndarray]:

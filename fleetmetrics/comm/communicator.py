@@ -173,6 +173,7 @@ class Communicator:
         call: str,
         blocks: Sequence[Block | RowKeys],
         *,
+        settings: str = "",
         timeout: float | None = None,
         trouble: BaseException | None = None,
     ) -> list[np.ndarray]:
@@ -182,6 +183,7 @@ class Communicator:
             call: the name of the call, the same on every worker; errors quote it.
             blocks: the states, and the keys of those that have rows by key; names, reductions and shapes must be the
                 same on every worker, the keys need not.
+            settings: what else must be the same on every worker: JSON, of which a digest is sent.
             trouble: an earlier error on this worker; every worker then raises it.
             timeout: seconds to wait.
 
@@ -192,26 +194,31 @@ class Communicator:
             AgreementError: also if some workers' keys are integers, and others' texts.
             IntegerOverflowError: if a sum of integers does not fit into 64 bits.
         """
-
-        def exchanged(deadline: Deadline, trouble: BaseException | None) -> list[np.ndarray]:
-            return self._reduced(call, blocks, deadline, trouble)
-
+        exchanged = functools.partial(self._reduced, call, blocks, settings)
         return self.together(call, exchanged, timeout, trouble)
 
     def _reduced(
-        self, call: str, blocks: Sequence[Block | RowKeys], deadline: Deadline, trouble: BaseException | None
+        self,
+        call: str,
+        blocks: Sequence[Block | RowKeys],
+        settings: str,
+        deadline: Deadline,
+        trouble: BaseException | None,
     ) -> list[np.ndarray]:
         try:
-            layout, arrays = wire.describe(call, blocks), [block.array for block in blocks]
+            layout, arrays = wire.describe(call, blocks, settings), [block.array for block in blocks]
         except Exception as error:  # the others must get any error
             layout, arrays, trouble = wire.describe(call, ()), [], trouble or error
         if layout.by_key:
-            return self._reduce_by_key(call, ByKey(call, layout, blocks, CHUNK_BYTES), deadline, trouble)
+            by_key = ByKey(call, layout, blocks, CHUNK_BYTES)
+            return self._reduce_by_key(call, by_key, settings, deadline, trouble)
         large = layout.nbytes > CHUNK_BYTES
         payload = b"" if large else wire.pack(layout, arrays)
         # the shapes agree, so all workers have large states or none
         decide = Agreement() if large else Reduction()
         told = self.consult(call, decide, layout.text, payload, timeout=deadline.left, trouble=trouble)
+        if told.note == wire.SETTINGS_DIFFER:
+            self._compare_settings(call, settings, deadline)
         agreed = layout if told.note is None else read_each([told.note], wire.layout_of)[0]
         if not large:
             return read_each([joined(told.payload)], lambda payload: wire.unpack(agreed, payload))[0]
@@ -220,11 +227,22 @@ class Communicator:
         self._reduce_large(call, slabs, deadline)
         return [slab.found.reshape(shape) for slab, shape in zip(slabs, agreed.shapes)]
 
+    def _compare_settings(self, call: str, settings: str, deadline: Deadline) -> None:
+        """Raise the error that says which settings differ, on all workers."""
+
+        def decide(letters: Sequence[Letter]) -> Letter:
+            wire.check_settings(call, read_each(letters, lambda letter: str(letter.note)))
+            return Letter(None)
+
+        self.consult(call, decide, settings, timeout=deadline.left)
+
     def _reduce_by_key(
-        self, call: str, by_key: ByKey, deadline: Deadline, trouble: BaseException | None
+        self, call: str, by_key: ByKey, settings: str, deadline: Deadline, trouble: BaseException | None
     ) -> list[np.ndarray]:
         """Reduce states, some with rows by key; keys go first, and all states go in one exchange if none is large."""
         told = self.consult(call, by_key.decide, *by_key.letter(), timeout=deadline.left, trouble=trouble)
+        if told.note == wire.SETTINGS_DIFFER:
+            self._compare_settings(call, settings, deadline)
         [(states, slabs)] = read_each([told], by_key.hear)
         if slabs:
             self._reduce_large(call, slabs, deadline)
@@ -415,6 +433,7 @@ class Communicator:
         call: str,
         make: Callable[[], Sequence[Block | RowKeys]],
         *,
+        settings: str = "",
         timeout: float | None = None,
         trouble: BaseException | None = None,
     ) -> list[np.ndarray]:
@@ -423,6 +442,7 @@ class Communicator:
         Args:
             call: as in ``reduce``, like the result and the errors.
             make: returns the states; every worker raises its error.
+            settings: as in ``reduce``.
             timeout: seconds to wait.
             trouble: an earlier error on this worker; ``make`` is then not called, and every worker raises it.
         """
@@ -434,7 +454,7 @@ class Communicator:
                     blocks = make()
             except Exception as error:  # the others must get any error
                 trouble = error
-            return self.reduce(call, blocks, timeout=deadline.left, trouble=trouble)
+            return self.reduce(call, blocks, settings=settings, timeout=deadline.left, trouble=trouble)
 
         return self.together(call, exchanged, timeout, trouble)
 

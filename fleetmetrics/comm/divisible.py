@@ -59,6 +59,8 @@ class Agreement(Barrier):
     def __call__(self, letters: Sequence[Letter]) -> Letter:
         """See `Divisible`."""
         agreed, layouts = _agreed(letters)
+        if agreed is None:
+            return Letter(wire.SETTINGS_DIFFER)
         return Letter(None if len(layouts) == 1 else agreed.text)
 
 
@@ -68,6 +70,8 @@ class Reduction(Divisible):
     def __call__(self, letters: Sequence[Letter]) -> Letter:
         """See `Divisible`."""
         agreed, layouts = _agreed(letters)
+        if agreed is None:
+            return Letter(wire.SETTINGS_DIFFER)
         note = None if len(layouts) == 1 else agreed.text
         return Letter(note, wire.reduced(layouts, agreed, [letter.payload for letter in letters]))
 
@@ -95,8 +99,8 @@ class Reduction(Divisible):
         return Letter(None if whole else counts, wire.packed([*values, *rests]))
 
 
-def _agreed(letters: Sequence[Letter]) -> tuple[Layout, list[Layout]]:
-    """The call of all workers, and `layouts_of` them; raises `AgreementError` if they differ by more than a dtype."""
+def _agreed(letters: Sequence[Letter]) -> tuple[Layout | None, list[Layout]]:
+    """The call of all workers, see `wire.agree`, and `layouts_of` them."""
     layouts = wire.layouts_of([letter.note for letter in letters])
     return wire.agree(layouts), layouts
 

@@ -134,6 +134,8 @@ class SocketCommunicator(Communicator):
         star, channel = self._star, self._channel
         turn: Turn | None = None
         try:
+            if star.within(channel):
+                return work(*began(timeout, trouble))
             self._check()
             if star.turns.inside:
                 return star.call(channel, call, lambda: work(*began(timeout, trouble)))

@@ -146,8 +146,18 @@ class Member(ABC):
         self.channels[channel.number] = channel
         return channel
 
+    def within(self, channel: Channel) -> bool:
+        """Whether this thread is between two exchanges of a call: what it calls belongs to that call."""
+        return (
+            channel.turn is not None
+            and channel.turn.thread == threading.get_ident()
+            and not self.inside[0]
+            and not self.broken
+            and self.process == os.getpid()
+        )
+
     def call(self, channel: Channel, name: str, work: Callable[[], _T]) -> _T:
-        """Run the exchanges of one call in this thread's turn; a call inside it belongs to it.
+        """Run the exchanges of one call in this thread's turn.
 
         What the function computes with rank 0's last answer takes place while the others receive it.
 
@@ -160,8 +170,6 @@ class Member(ABC):
             The result of the function.
         """
         turn = self.turns.first
-        if channel.turn is turn:
-            return work()
         turn.begun = True
         channel.before, channel.made, channel.turn = channel.place, 0, turn
         try:

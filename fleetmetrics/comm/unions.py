@@ -135,6 +135,8 @@ class ByKey:
         heads, bodies = zip(*read_each(letters, lambda letter: divided(letter, 2)))
         layouts = read_each(heads, lambda head: wire.layout_of(head.note[0]))
         agreed = wire.agree(layouts)
+        if agreed is None:
+            return Letter(wire.SETTINGS_DIFFER)
         given = read_each(heads, self._keys_in)
         for (name, keys), column in zip(self._keys.items(), zip(*given)):
             self._unions[name] = Union(f"{self._call}, {name}", column, keys.limit)

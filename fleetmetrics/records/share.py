@@ -9,7 +9,7 @@ from itertools import groupby
 from typing import Any, Mapping, Sequence
 
 from fleetmetrics.arguments import is_whole
-from fleetmetrics.comm.blocks import read_each
+from fleetmetrics.comm.blocks import check_settings, read_each
 from fleetmetrics.comm.failures import by_rank
 from fleetmetrics.errors import AgreementError, InvalidInputError, SizeWarning, UnknownNameError
 from fleetmetrics.records.arrangement import MODES
@@ -92,6 +92,7 @@ class Share:
             "kinds": [kind and [kind.dtype.str, list(kind.shape)] for kind in map(_plain, records.kinds())],
             "ids": any(len(ids) and ids.dtype.kind in "SU" for ids in records.ids) if records.ids else None,
             "allow_pickle": metric.allow_pickle,
+            "settings": metric._terms(),
         }
 
     def uses_calls(self, note: Mapping[str, Any], rank: int) -> bool:
@@ -145,6 +146,7 @@ def check_notes(notes: Sequence[Sequence[dict[str, Any]]]) -> None:
             if len({json.dumps(note[key]) for note in here}) > 1:
                 texts = [_text(key, note) if note in here else "no records" for note in same]
                 raise AgreementError(f"{same[0]['name']}: the workers differ: {by_rank(texts)}.")
+        check_settings(same[0]["name"], read_each(same, lambda note: str(note["settings"])))
         if same[0]["sampler"] is None and not any(note["ids"] is not None for note in same):
             _check_size(same)
         elif same[0]["sampler"] is not None and not any(note["n"] for note in same) and any(n["calls"] for n in same):

@@ -182,7 +182,7 @@ def test_a_layout_that_no_worker_sends_is_refused(blocks: Any) -> None:
     with (
         pytest.raises(CommunicatorError, match="what rank 1 sent cannot be read") if blocks else pytest.raises(KeyError)
     ):
-        found = read_each([json.dumps(["auc", []]), json.dumps(["auc", blocks])], layout_of)
+        found = read_each([json.dumps(["auc", [], ""]), json.dumps(["auc", blocks, ""])], layout_of)
         raise KeyError(found)
 
 

@@ -5,6 +5,7 @@ A handler may run after each call and where a function begins: in each of these 
 
 from __future__ import annotations
 
+import random
 import sys
 import threading
 from pathlib import Path
@@ -29,14 +30,18 @@ MAKING, READING = ("communicator", "blocks", "failures"), ("combine", "_read", "
 class Interrupts:
     """A profiler, which Python calls where it would call a handler of signals: raises in one place of the package."""
 
-    def __init__(self, error: BaseException, place: int) -> None:
+    def __init__(self, error: BaseException, place: int, entry: str = "together") -> None:
         self.error, self.place, self.seen, self.where = error, place, 0, ""
+        self.entry = entry  # the function with which the call begins
 
     def __call__(self, frame: Any, event: str, argument: Any) -> None:
         code = frame.f_code
-        if event not in ("call", "c_return") or Path(code.co_filename).parent != COMM:
+        parents = Path(code.co_filename).parents
+        if event not in ("call", "c_return") or COMM not in (parents[0], parents[0] / "comm"):
             return
-        if not _inside(frame.f_back, ("together",)):  # the call has not begun
+        if parents[0] != COMM and self.entry == "together":
+            return
+        if not _inside(frame.f_back, (self.entry,)):  # the call has not begun
             return
         if isinstance(self.error, Exception) and (Path(code.co_filename).stem in MAKING or _inside(frame, READING)):
             return
@@ -75,8 +80,8 @@ def test_an_interruption_at_any_point_is_reported_as_one_and_the_next_calls_are_
 @pytest.mark.parametrize("who", [0, 1])
 def test_an_interruption_between_the_exchanges_of_one_call_is_reported_at_once(who: int) -> None:
     place = 1
-    while _interrupted_at(place, who, KeyboardInterrupt, connected=True, size=200_000):
-        place += 7
+    while _interrupted_at(place, who, KeyboardInterrupt, connected=True, size=70_000):
+        place += 13
     assert place > 200
 
 
@@ -84,12 +89,80 @@ def test_an_interruption_between_the_exchanges_of_one_call_is_reported_at_once(w
 def test_an_interruption_during_the_report_of_an_error_delays_no_worker(who: int) -> None:
     place = 1
     while _interrupted_at(place, who, KeyboardInterrupt, connected=True, brings="a text"):
-        place += 1
+        place += 2
     assert place > 50
 
 
+@pytest.mark.parametrize("who", [0, 1])
+def test_an_interruption_before_the_first_exchange_of_a_call_counts_as_one(
+    who: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FLEETMETRICS_TIMEOUT", "4")
+    place = 1
+    while place < 40:
+        assert _interrupted_at(place, who, KeyboardInterrupt, connected=True, entry="on_channel")
+        place += 1
+
+
+class Again(Interrupts):
+    """Raises again and again, after random numbers of events."""
+
+    def __init__(self, error: BaseException, seed: int) -> None:
+        self.draws = random.Random(seed)
+        self.gap = self.draws.choice([30, 100, 300])
+        super().__init__(error, self.draws.randrange(1, self.gap))
+
+    def __call__(self, frame: Any, event: str, argument: Any) -> None:
+        try:
+            super().__call__(frame, event, argument)
+        except BaseException:
+            self.place = self.seen + self.draws.randrange(1, self.gap)
+            sys.setprofile(self)
+            raise
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_interruptions_that_follow_each_other_leave_no_worker_behind(seed: int) -> None:
+    port, who = free_ports(1)[0], seed % 2 * 2
+    ranks = [SocketCommunicator(Job(rank, 3, endpoint=f"127.0.0.1:{port}", secret="of the test")) for rank in range(3)]
+    seen: list[list[Any]] = [[], [], []]
+    interrupts = Again(KeyboardInterrupt("again"), seed)
+
+    def work(rank: int) -> None:
+        ranks[rank].barrier(timeout=20)
+        for call in range(8):
+            try:
+                sys.setprofile(interrupts if rank == who and call < 5 else None)
+                found = ranks[rank].all_reduce(np.full([1, 70_000][seed % 3 == 0], 1000 * call + rank), timeout=20)
+                sys.setprofile(None)
+                seen[rank].append(int(found[0]))
+            except (KeyboardInterrupt, FleetMetricsError) as error:
+                sys.setprofile(None)
+                seen[rank].append(f"{type(error).__name__}: {error}")
+
+    threads = [threading.Thread(target=work, args=(rank,), daemon=True) for rank in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    for each in ranks[::-1]:
+        each.close()
+    for mine in seen:
+        assert len(mine) == 8, seen
+        for call, found in enumerate(mine):
+            told = ("interrupted", "parted", "KeyboardInterrupt: again")
+            assert found == 3000 * call + 3 or any(word in str(found) for word in told), seen
+    assert [mine[7] for mine in seen] == [21_003] * 3, seen
+
+
 def _interrupted_at(
-    place: int, who: int, kind: type[BaseException], connected: bool, size: int = 1, brings: Any = None
+    place: int,
+    who: int,
+    kind: type[BaseException],
+    connected: bool,
+    size: int = 1,
+    brings: Any = None,
+    entry: str = "together",
 ) -> bool:
     """Interrupt the first of several calls of two workers in one place.
 
@@ -100,6 +173,7 @@ def _interrupted_at(
         connected: whether the workers have met before.
         size: how many numbers each worker brings, which differ by call.
         brings: what the other worker brings to the first call instead: trouble.
+        entry: the function with which the call begins.
 
     Returns:
         Whether the call has that many places.
@@ -107,7 +181,12 @@ def _interrupted_at(
     port = free_ports(1)[0]
     ranks = [SocketCommunicator(Job(rank, 2, endpoint=f"127.0.0.1:{port}", secret="of the test")) for rank in range(2)]
     seen: list[list[Any]] = [[], []]
-    interrupts = Interrupts(kind("by a handler"), place)
+    interrupts = Interrupts(kind("by a handler"), place, entry)
+
+    def call_of(rank: int, mine: Any) -> Any:
+        if entry == "together":
+            return ranks[rank].all_reduce(mine, timeout=4)
+        return fleetmetrics.sum(mine, util=ranks[rank])  # waits for FLEETMETRICS_TIMEOUT
 
     def work(rank: int) -> None:
         if connected:
@@ -118,7 +197,7 @@ def _interrupted_at(
                 mine = brings
             try:
                 sys.setprofile(interrupts if rank == who and call == 0 else None)
-                found: Any = ranks[rank].all_reduce(mine, timeout=4)
+                found: Any = call_of(rank, mine)
                 sys.setprofile(None)
                 assert (found == found[0]).all()
                 seen[rank].append(int(found[0]))
