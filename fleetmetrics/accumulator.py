@@ -249,8 +249,8 @@ class Accumulator(Partial, Generic[Value]):
         self._check_is_free()
         if label is not None and self.takes_label is False:
             raise InvalidInputError(
-                f"{self.name} got a label, but its metrics take values alone; give weights by keyword, "
-                "add(values, weight=...)"
+                f"{self.name} got a label, but its metrics take only values; pass weights by keyword: add(values, "
+                "weight=...)"
             )
         if columns or self.columns:
             self._check_columns(columns)
@@ -284,9 +284,9 @@ class Accumulator(Partial, Generic[Value]):
     def _leave_padding_out(self, batch: Batch) -> None:
         if batch.xp is not namespaces.numpy_ops and namespaces.is_static(batch.each):
             raise StaticProgramError(
-                f"{self.name} has a sampler, but a static program calls add once, not for every batch. Make it "
-                "without one, and feed it flags of the samples that count: add(..., mask=flags), where "
-                "fleetmetrics.padding_mask(sampler) says which of this worker's samples are padding"
+                f"{self.name} has a sampler, but a static program calls add once, not for every batch. Create it "
+                "without a sampler, and feed flags of the samples that count: add(..., mask=flags); "
+                "fleetmetrics.padding_mask(sampler) tells which of this worker's samples are padding"
             )
         try:
             flags = self._pass.take(batch.rows)
@@ -304,8 +304,8 @@ class Accumulator(Partial, Generic[Value]):
             program = self._enter_program()
         elif self.program is not None:
             raise StaticProgramError(
-                f"{self.name} accumulates inside a static program and was given {type(batch.each).__name__}; use "
-                "a metric of its own for arrays"
+                f"{self.name} accumulates inside a static program and was given {type(batch.each).__name__}; use a "
+                "separate metric for arrays"
             )
         with batch.xp.quiet():
             try:
@@ -385,7 +385,7 @@ class Accumulator(Partial, Generic[Value]):
             for name in leaf.columns:
                 if given.get(name) is None:
                     raise InvalidInputError(
-                        f"{self._called(leaf)}: {name} is missing; give add(..., {name}=) one per sample"
+                        f"{self._called(leaf)}: {name} is missing; pass add(..., {name}=), one entry per sample"
                     )
 
     def _unknown(self, argument: str, columns: Iterable[str] = ()) -> InvalidInputError:
@@ -409,16 +409,16 @@ class Accumulator(Partial, Generic[Value]):
         for folds in self._folds():
             metric, columns = folds.metrics[0], ", ".join(folds.table.columns)
             raise StaticProgramError(
-                f"{metric.name} ({type(metric).__name__}) keeps every sample, but a static program has "
-                f"only variables of a fixed size; fetch {columns} with exe.run(fetch_list=...) and "
-                "give the arrays to add, after each run"
+                f"{metric.name} ({type(metric).__name__}) keeps every sample, but a static program has only variables "
+                f"of a fixed size; fetch {columns} with exe.run(fetch_list=...) and pass the arrays to add after each "
+                "run"
             )
         if any(state.value is not None for state in self._states()):
-            raise StaticProgramError(f"{self.name} holds arrays already; make another metric for a static program")
+            raise StaticProgramError(f"{self.name} already holds arrays; create a separate metric for a static program")
         if self.program is not None:
             raise StaticProgramError(
-                f"add of {self.name} was called in a static program before; its operations run with every batch of "
-                "that program, so call it once. For a second program or a second input, make a second metric "
+                f"add of {self.name} was already called in a static program; its operations run with every batch of "
+                "that program, so call it only once. For a second program or a second input, create a second metric "
                 "(the same name with share=True accumulates into the same variables)"
             )
         return static.current_program()
@@ -516,8 +516,8 @@ class Accumulator(Partial, Generic[Value]):
         for part in self._added_through():
             if part._pass.sampler is not None:
                 raise InvalidInputError(
-                    f"{self._called(part)}: it has a sampler, which is ignored where {self.name} adds to it; set "
-                    f"that of {self.name} instead"
+                    f"{self._called(part)}: its sampler is ignored when {self.name} adds to it; set the sampler of "
+                    f"{self.name} instead"
                 )
         try:
             settings = self._pass.check(channel.rank, channel.world_size, whole)

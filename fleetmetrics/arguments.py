@@ -99,14 +99,14 @@ def path_of(argument: str, value: Any) -> str:
     """The path of a file or folder, as a text."""
     path = os.fspath(value) if isinstance(value, (str, os.PathLike)) else None
     if not isinstance(path, str) or not path or "\0" in path:
-        raise InvalidInputError(f"{argument} must be a path, a text or an os.PathLike, not {value!r:.80}")
+        raise InvalidInputError(f"{argument} must be a path, a string or an os.PathLike, not {value!r:.80}")
     return path
 
 
 def texts_of(argument: str, value: Any) -> list[str]:
     """Several texts as a list; one text alone is refused."""
     if not isinstance(value, (list, tuple)) or not all(isinstance(each, str) for each in value):
-        raise InvalidInputError(f"{argument} must be a list of texts, not {value!r:.80}")
+        raise InvalidInputError(f"{argument} must be a list of strings, not {value!r:.80}")
     return list(value)
 
 
@@ -152,7 +152,7 @@ def edges_of(bins: Any, low: float, high: float) -> tuple[float, ...]:
             edges = np.linspace(low, high, number + 1)
         if not (edges[1:] > edges[:-1]).all():
             raise InvalidInputError(
-                f"bins={number} do not fit between {low!r} and {high!r}: their edges would not be different numbers"
+                f"bins={number} do not fit between {low!r} and {high!r}: their edges would not be distinct numbers"
             )
         return tuple(edges.tolist())
     good = edges.ndim == 1 and edges.size > 1 and edges.dtype.kind in "iuf" and bool(np.isfinite(edges).all())

@@ -230,8 +230,8 @@ class BaseMetric(Recorder, Resumable):
         if self.batch_size is None:
             if columns.names == RECORDS:
                 raise InvalidInputError(
-                    f"{self.name}: collect mode 'batch' must know the blocks in which the records came; give"
-                    " batch_size=, or add columns"
+                    f"{self.name}: collect mode 'batch' needs the blocks in which the records came; give batch_size=, "
+                    "or add columns"
                 )
             return columns.blocks()
         size = whole_number_of("batch_size", self.batch_size, 1)

@@ -71,8 +71,8 @@ class Resumed(_Job):
         """
         if self.sampler is None or self.batches is None:
             raise InvalidInputError(
-                "the checkpoint does not say what remains: save it with sampler= and batches=. Where the sampler has an"
-                " __iter__ of its own, fleetmetrics.remaining_indices(sampler, batches) says it"
+                "the checkpoint does not record the remaining samples: save it with sampler= and batches=. If the "
+                "sampler defines its own __iter__, call fleetmetrics.remaining_indices(sampler, batches)"
             )
         try:
             settings = dict(self.sampler)
@@ -310,7 +310,7 @@ def _ready(
         )
         arrays.pop(_INDICES, None)
         if said != {**note, "rank": number}:
-            raise CorruptFileError(f"{files[number]}: it belongs to another checkpoint, or to another rank")
+            raise CorruptFileError(f"{files[number]}: it belongs to a different checkpoint or rank")
         names = {name for name, _ in arrays}
         if names != set(metrics) and (strict or {""} & {*names, *metrics}):
             raise InvalidInputError(f"{files[number]} {_not_both(names, metrics)}")
@@ -335,10 +335,10 @@ def _not_both(names: Iterable[str], metrics: Iterable[str]) -> str:
     """How a checkpoint's metrics and the given ones differ."""
     held, given = (", ".join(map(repr, sorted(each))) for each in (names, metrics))
     if "" in names:
-        return f"holds one metric by itself, and given is a dict with {given}; give the metric itself"
+        return f"holds a single metric, but you gave a dict with {given}; give the metric itself"
     if "" in metrics:
-        return f"holds a dict with {held}, and given is one metric by itself; give a dict"
-    return f"holds {held}; given are {given}"
+        return f"holds a dict with {held}, but you gave a single metric; give a dict"
+    return f"holds {held}, but you gave {given}"
 
 
 def _opened(path: str) -> tuple[list[str], dict[str, Any], Resumed]:

@@ -89,19 +89,19 @@ class MetricCollection(Composite[Dict[str, Any]]):
             raise InvalidInputError(f"metrics[{key!r}] must be a Metric, not {type(metric).__name__}")
         operand = metric.collection == self.name and metric not in self.metrics.values()
         if metric.collection is not None and not operand:
-            raise InvalidInputError(f"metrics[{key!r}] belongs to {metric.collection} already; make another metric")
+            raise InvalidInputError(f"metrics[{key!r}] already belongs to {metric.collection}; create a new metric")
         if key in self.metrics:
-            raise InvalidInputError(f"metrics has two entries {key!r}; give each a key or a name of its own")
+            raise InvalidInputError(f"metrics has two entries {key!r}; give each its own key or name")
         if metric.program is not None or metric.holds_samples():
-            raise InvalidInputError(f"metrics[{key!r}] holds samples already; a collection takes new metrics")
+            raise InvalidInputError(f"metrics[{key!r}] already holds samples; a collection takes new metrics")
         if metric.sampler is not None:
             raise InvalidInputError(
-                f"metrics[{key!r}] has a sampler; make it without one, and give it to the collection: "
+                f"metrics[{key!r}] has a sampler; create it without one, and give the sampler to the collection: "
                 "MetricCollection(..., sampler=sampler)"
             )
         if metric._data_size is not None:
             raise InvalidInputError(
-                f"metrics[{key!r}] has a size; make it without one, and give it to the collection: "
+                f"metrics[{key!r}] has a size; create it without one, and give the size to the collection: "
                 "MetricCollection(..., size=size)"
             )
         self.metrics[key] = metric
@@ -126,7 +126,7 @@ class MetricCollection(Composite[Dict[str, Any]]):
                 raise InvalidInputError(f"keys names {key!r}; the collection has {', '.join(map(repr, self.metrics))}")
         new = [keys.get(key, key) for key in self.metrics]
         if len(set(new)) < len(new):
-            raise InvalidInputError(f"keys would give two members one key: {', '.join(map(repr, new))}")
+            raise InvalidInputError(f"keys gives two members the same key: {', '.join(map(repr, new))}")
         self.metrics = dict(zip(new, self.metrics.values()))
         return self
 
@@ -163,8 +163,8 @@ class MetricCollection(Composite[Dict[str, Any]]):
         leaf = self._named_leaves()[name]
         if self.program is not None:
             raise InvalidInputError(
-                f"{self._called(leaf)}: the checkpoint lacks it, or has its states apart from those of the others, "
-                "with which it shares them in the static program; take it into a collection of its own"
+                f"{self._called(leaf)}: the checkpoint lacks this metric, or does not share its states with the other "
+                "metrics, as the static program does; put it into a separate collection"
             )
         alone: Any = leaf.fresh(leaf.name)
         alone.collection = self.name

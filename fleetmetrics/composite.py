@@ -69,9 +69,9 @@ class Composite(Accumulator[Value]):
                 if before is not increment and not _identical(before, increment):
                     raise InvalidInputError(
                         f"{by.name} ({type(by).__name__}) and {leaf.name} ({type(leaf).__name__}) share "
-                        f"{target.name!r}, which both declare under the key {target.key!r}, and fill it with different "
-                        "statistics; give one of them another key, or compute both by one function of the batch that "
-                        "is decorated with fleetmetrics.batch.statistic"
+                        f"{target.name!r}, which both declare under the key {target.key!r}, but fill it with "
+                        "different statistics; give one of them a different key, or compute both with one function "
+                        "of the batch that is decorated with fleetmetrics.batch.statistic"
                     )
         return [(target, increment) for target, (increment, _) in found.items() if increment is not None]
 
@@ -91,7 +91,7 @@ def axis_taken(by: Iterable[Accumulator]) -> int | None:
     said = {each.class_axis: each for each in by if each.class_axis is not None}
     if len(said) > 1:
         told = ", ".join(f"{each.name} has class_axis={axis}" for axis, each in said.items())
-        raise InvalidInputError(f"all metrics are given the same scores, but {told}; give each the same class_axis")
+        raise InvalidInputError(f"all metrics get the same scores, but {told}; give each the same class_axis")
     return next(iter(said), None)
 
 

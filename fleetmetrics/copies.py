@@ -76,9 +76,9 @@ def check_copies(
             more = f" and {len(apart) - _NAMED} more" if len(apart) > _NAMED else ""
             texts = by_rank(f"{each.get(apart[0]) or 'nothing'}" for each in held)
             raise AgreementError(
-                f"the copies differ in {', '.join(map(repr, apart[:_NAMED]))}{more}: of {apart[0]!r} the digest is"
-                f" {texts}. Workers that see the same samples must add the same: look at dropout, at an output that was"
-                " not gathered, and at samplers that deal by rank of the job"
+                f"the copies differ in {', '.join(map(repr, apart[:_NAMED]))}{more}: the digests of {apart[0]!r} are "
+                f"{texts}. Workers that see the same samples must add the same values: check dropout, outputs that "
+                "were not gathered, and samplers that deal by the rank in the job"
             )
         return Letter(None)
 

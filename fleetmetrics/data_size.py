@@ -40,11 +40,9 @@ class DataSize:
         if added == self.size:
             return
         if added > self.size:
-            why = "A sampler repeats samples so that all workers have equally many; with sampler= each counts once"
+            why = "A sampler repeats samples so that all workers have the same number; with sampler= each counts once"
         else:
             why = (
                 "Add every batch of every worker; with sampler= each sample counts once, and a missing one is an error"
             )
-        warn(
-            f"{owner}: {added:,} samples were counted, and the data set has {self.size:,}, by size=. {why}", SizeWarning
-        )
+        warn(f"{owner}: {added:,} samples were counted, but the data set has {self.size:,} (size=). {why}", SizeWarning)

@@ -55,7 +55,7 @@ class Columns:
             if not names or not all(isinstance(name, str) for name in names):
                 raise InvalidInputError(f"{argument} must be the name of a column, or a list of names, not {column!r}")
         if not self.by_argument:
-            raise InvalidInputError("columns is empty; name that of each argument, such as prediction='score'")
+            raise InvalidInputError("columns is empty; name the column of each argument, such as prediction='score'")
         #: The requested columns, each once.
         self.names = list(dict.fromkeys(name for argument in self.by_argument for name in self.of(argument)))
         #: Those that are keys, and numbers in no argument.
@@ -92,7 +92,7 @@ class Columns:
                 role = "" if what == name else f" for {what}"  # a slice's argument has its column's name
                 raise DataError(f"no column {name!r}{role}{hint} There are {', '.join(map(repr, there))}")
             if own.count(name) > 1:
-                raise DataError(f"{own.count(name)} columns are called {name!r}; rename them, so that one is")
+                raise DataError(f"{own.count(name)} columns are called {name!r}; rename them until only one is")
         return [name for name in (*self.names, *self.looked_at) if name in own]
 
     def within(self, path: str) -> Columns:
@@ -176,7 +176,7 @@ class Columns:
             return _numbers(array)
         if is_list(array.type):
             raise InvalidInputError(
-                f"holds lists; {called('positive')} and {called('classes')} are for a label that is one value"
+                f"holds lists; {called('positive')} and {called('classes')} are for labels of one value"
             )
         return self.reading.labels(array)
 
@@ -317,7 +317,7 @@ def _numbers(array: Any) -> np.ndarray:
     array, shape = unnested(array)
     if is_list(array.type):
         one, other, *_ = dict.fromkeys(arrow("compute").list_value_length(array).to_pylist())
-        raise InvalidInputError(f"must hold lists of one length, not of {one} and {other}")
+        raise InvalidInputError(f"must hold lists of equal length, not of {one} and {other}")
     if pa.types.is_dictionary(array.type):
         array = array.dictionary_decode()
     kind = array.type
@@ -333,12 +333,10 @@ def _integers(array: Any) -> Any:
     pa, pc = arrow(), arrow("compute")
     values = array.drop_null()
     if len(values) and pc.max(pc.abs(values)).as_py() >= 2**53:
-        raise InvalidInputError(
-            f"holds floats of 2**53 and more, where not all integers are; make integers of {array.type}"
-        )
+        raise InvalidInputError(f"holds floats of 2**53 or more, which skip integers; convert {array.type} to integers")
     odd = pc.not_equal(values, pc.floor(values))
     if pc.any(odd).as_py():
-        raise _wrong(array, "integers, texts, bools, dates or times", values.filter(odd)[0].as_py())
+        raise _wrong(array, "integers, strings, bools, dates or times", values.filter(odd)[0].as_py())
     return array.cast(pa.int64())
 
 
@@ -351,7 +349,7 @@ def _keys(array: Any) -> Any:
         array = _integers(array)
     if types.is_integer(array.type):
         if types.is_int64(array.type) and len(array) and arrow("compute").min(array).as_py() == NULL["i"]:
-            raise InvalidInputError(f"holds {NULL['i']}, which stands for rows without a key; give these a null")
+            raise InvalidInputError(f"holds {NULL['i']}, which stands for rows without a key; use a null for these")
         return (array.cast(pa.int64()).fill_null(NULL["i"]) if array.null_count else array).to_numpy()
     if not len(array):
         return np.empty(0, np.int64)
@@ -359,7 +357,7 @@ def _keys(array: Any) -> Any:
     known = [types.is_integer, types.is_boolean, types.is_date, types.is_timestamp, types.is_string, types.is_binary]
     known += [types.is_large_string, types.is_large_binary]
     if not any(each(kind) for each in known) and str(kind) not in ("string_view", "binary_view"):  # of a dictionary
-        raise _wrong(array, "integers, texts, bools, dates or times")
+        raise _wrong(array, "integers, strings, bools, dates or times")
     if not types.is_dictionary(array.type):
         array = array.dictionary_encode()
     indices, values = array.indices, array.dictionary
@@ -378,7 +376,7 @@ def _keys(array: Any) -> Any:
         try:
             texts = values.cast(pa.large_string()).to_pylist()
         except (pa.ArrowInvalid, UnicodeDecodeError):  # the latter of a column that is said to be of texts
-            raise _wrong(array, "integers, or texts in UTF-8", _no_text(values)) from None
+            raise _wrong(array, "integers, or strings in UTF-8", _no_text(values)) from None
     return Coded(indices, keys_of([NULL["U"] if text is None else text for text in texts], "it"))
 
 

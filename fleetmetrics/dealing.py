@@ -98,10 +98,10 @@ class Dealing:
         """Raise `InvalidInputError` unless it deals to this worker."""
         if (self.ranks, self.local_rank) != (workers, rank):
             raise InvalidInputError(
-                f"the sampler deals to rank {self.local_rank} of {self.ranks}, and this worker is rank {rank} of"
-                f" {workers}; make the sampler with num_replicas={workers} and rank={rank}, or, where several workers"
-                f" are dealt the same samples, give group= the {self.ranks} that have different ones."
-                " For the value of this worker alone there is compute_local, or evaluate_local"
+                f"the sampler deals to rank {self.local_rank} of {self.ranks}, but this worker is rank {rank} of "
+                f"{workers}; create the sampler with num_replicas={workers} and rank={rank}, or, if several workers "
+                f"get the same samples, give group= the {self.ranks} workers that get different ones. For the value "
+                "of this worker alone, call compute_local or evaluate_local"
             )
 
 
@@ -109,10 +109,10 @@ def _instead(sampler: Any) -> str:
     """The advice for a sampler without ranks."""
     if type(sampler).__name__ == "BatchSampler":
         return (
-            "Each worker evaluates everything with this one: give the loader a DistributedBatchSampler of the same data"
-            " set and batch_size."
+            "With this sampler, each worker evaluates everything: give the loader a DistributedBatchSampler of the "
+            "same data set and batch_size."
         )
-    return "Where samples are dealt in another way, a BaseMetric takes ids= instead."
+    return "If samples are dealt in a different way, give a BaseMetric ids= instead."
 
 
 def _dealer(sampler: Any) -> tuple[Any, Any, tuple[str, str]]:

@@ -93,7 +93,7 @@ def doctor(*, timeout: float = 30.0) -> bool:
     except (FleetMetricsError, ImportError) as error:
         _add(to_fix, error)
         if isinstance(error, DeadlineError):
-            to_fix.append("call doctor() on every worker; if all do, see whether they reach the address of rank 0")
+            to_fix.append("call doctor() on every worker; if all do, check that they reach the address of rank 0")
     print("\n".join(f"to fix: {each}" for each in to_fix) or end, flush=True)
     return not to_fix
 
@@ -112,8 +112,8 @@ def _padding() -> Iterator[str]:
             if dealt > dealing.dealt.distinct:
                 said.add(
                     f"{type(sampler).__name__} deals {dealt:,} samples to {dealing.ranks} workers, of which "
-                    f"{dealing.dealt.distinct:,} are different. {names}: added without it, so that repeated samples "
-                    "count again, unless a mask leaves them out; make it with sampler="
+                    f"{dealing.dealt.distinct:,} are distinct. {names}: without a sampler, repeated samples count "
+                    "again unless a mask removes them; create it with sampler="
                 )
     yield from sorted(said)
 
@@ -129,7 +129,7 @@ def _look_at_settings(to_fix: list[str]) -> None:
     for name in sorted(name for name in os.environ if name.upper().startswith("FLEETMETRICS")):
         if name not in _SETTINGS:
             near = difflib.get_close_matches(name.upper(), _SETTINGS, 1, 0)[0]
-            to_fix.append(f"there is no setting {name}; is it {near}?")
+            to_fix.append(f"there is no setting {name}; did you mean {near}?")
     for read in _SETTINGS.values():
         try:
             if read is not None:
@@ -173,7 +173,7 @@ def _why(channel: Communicator, to_fix: list[str]) -> str:
         return "the environment names one worker"
     if not channel.authenticated:
         to_fix.append(
-            "any process that reaches rank 0's port can pass for a worker: set FLEETMETRICS_SECRET alike on all"
+            "any process that reaches rank 0's port can pass for a worker: set the same FLEETMETRICS_SECRET on all"
         )
     if choose.engine_asked():
         return f"FLEETMETRICS_ENGINE is {choose.engine_asked()}"

@@ -31,7 +31,7 @@ class Entry(NamedTuple):
     def better(self, kind: Any) -> str:
         """Which values of the metric are better, in words."""
         if self.best:
-            return f"the nearer to {self.best}"
+            return f"the closer to {self.best}"
         if kind.better:
             return f"{kind.better} values"
         return "neither higher nor lower values" if kind.gives == "number" else "the value is not a single number"
@@ -185,7 +185,7 @@ ENTRIES: dict[str, Entry] = {
     ),
     "BucketError": Entry(
         "from 0",
-        "no group of neighbouring buckets holds enough samples",
+        "no group of neighboring buckets holds enough samples",
         "BasicAucCalculator::calculate_bucket_error in Paddle's paddle/fluid/framework/fleet/metrics.cc; for "
         'relative errors of rates see He et al., "Practical lessons from predicting clicks on ads at Facebook", '
         "ADKDD 2014",
@@ -193,7 +193,7 @@ ENTRIES: dict[str, Entry] = {
     ),
     "Calibration": Entry(
         "from 0",
-        "no sample is labelled 1",
+        "no sample is labeled 1",
         _HE,
         "TorchRec: calibration; torcheval: WeightedCalibration; TFMA: Calibration; MCGrad: calibration_ratio; "
         "others: PCOC, predicted clicks over clicks; 中文: 点击率校准, 校准度",
@@ -670,7 +670,7 @@ ENTRIES: dict[str, Entry] = {
         "torcheval's windowed metrics, whose max_num_updates is last",
         "torchmetrics: Running; torcheval: WindowedBinaryAUROC; Paddle: slide_steps; TorchRec: window_; 中文: 滑动窗口",
     ),
-    # How sure?
+    # Confidence intervals
     "Bootstrap": Entry(
         "that of the metric",
         "as the metric",

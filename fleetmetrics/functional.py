@@ -238,8 +238,8 @@ def _one_number(argument: str, value: Any, scope: Any) -> np.ndarray:
         raise InvalidInputError(f"{argument} is empty; it must hold one number")
     if numbers.size > 1:
         warn(
-            f"{argument} holds {numbers.size} numbers; the first is taken, as in paddle.distributed.fleet.metrics. Sum "
-            "them first if they belong together"
+            f"{argument} holds {numbers.size} numbers; only the first is used, as in "
+            "paddle.distributed.fleet.metrics. Sum them first if they belong together"
         )
     amount(argument, numbers[0])
     return numbers[:1]
@@ -256,16 +256,17 @@ def _read(value: Any, scope: Any, argument: str) -> np.ndarray:
         if len(writers) > 1:
             warn(
                 f"{argument}: {len(writers)} operations of the program write {value.name!r}, and count each batch "
-                f"{len(writers)} times if all add to it: counters of one name are one. Give each a name of its own"
+                f"{len(writers)} times if all add to it: counters with one name are one variable. Give each its own "
+                "name"
             )
         counted = value.name in ((value.block.program._fleet_opt or {}).get("stat_var_names") or ())
         threads = _threads() if counted else 1
         if threads != 1:
             much = f"{threads} threads count {2 ** (threads - 1)} times too much" if threads else "all count too much"
             warn(
-                f"{argument}: {value.name!r} is one of the strategy's stat_var_names, which train_from_dataset doubles "
-                f"for each thread but the first: {much}. Train with one, or "
-                "count with fleetmetrics.static.auc or a metric in the program"
+                f"{argument}: {value.name!r} is one of the strategy's stat_var_names, which train_from_dataset "
+                f"doubles for each thread after the first: {much}. Train with one thread, or count with "
+                "fleetmetrics.static.auc or a metric in the program"
             )
     return read(value, scope, argument)
 

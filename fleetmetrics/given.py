@@ -207,7 +207,7 @@ def made_by(function: str, kind: type) -> Kind:
 
     def check(argument: str, value: Any, _: Any = None) -> Any:
         if not isinstance(value, kind):
-            raise InvalidInputError(f"{argument} must be what {function} returns, not {value!r:.60}")
+            raise InvalidInputError(f"{argument} must be a result of {function}, not {value!r:.60}")
         return value
 
     return check
@@ -221,7 +221,7 @@ def optional(kind: Kind) -> Kind:
 def text(argument: str, value: Any, _: Any = None) -> str:
     """A text."""
     if not isinstance(value, str):
-        raise InvalidInputError(f"{argument} must be a text, not {value!r:.60}")
+        raise InvalidInputError(f"{argument} must be a string, not {value!r:.60}")
     return value
 
 
@@ -246,7 +246,7 @@ def stand_in_value(argument: str, value: Any, _: Any = None) -> float:
 def array_of(argument: str, value: Any) -> np.ndarray:
     """An array of bools, integers or floats, or of Python's integers as objects; else `InvalidInputError`."""
     if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
-        raise InvalidInputError(f"{argument} is a masked array; leave out what is masked, as in array.compressed()")
+        raise InvalidInputError(f"{argument} is a masked array; remove its masked entries, as array.compressed() does")
     try:
         array = np.asarray(value)
     except Exception:  # ragged lists, integers beyond float64 among floats, and whatever an object's __array__ raises
@@ -287,13 +287,14 @@ def numbers(
         finite = low >= -sys.float_info.max and high <= sys.float_info.max
         if not finite and not (infinite and array.dtype.kind == "f" and low == low):
             some = "infinite" if low == low else "nan"
-            raise InvalidInputError(f"{argument} must hold {'' if infinite else 'finite '}numbers, and some are {some}")
+            raise InvalidInputError(f"{argument} must hold {'' if infinite else 'finite '}numbers, but some are {some}")
         if high > most:
             raise InvalidInputError(f"{argument} must hold numbers of at most {most:g}, not {high!r:.60}")
         if rising and (array[1:] < array[:-1]).any():
             place = int(np.argmax(array[1:] < array[:-1]))
             raise InvalidInputError(
-                f"{argument} must not fall; entry {place + 1} is {array[place + 1]} after {array[place]}"
+                f"{argument} must not decrease: entry {place + 1} ({array[place + 1]}) is below entry {place} "
+                f"({array[place]})"
             )
         return array
 
@@ -340,12 +341,13 @@ def keys(size: str) -> Kind:
             array = np.empty(0, object)
         known = array.dtype.kind in "biufSU" and not (array.dtype.kind == "f" and np.isnan(array).any())
         if array.ndim != 1 or not (known or not array.size) or np.ma.is_masked(value):
-            raise InvalidInputError(f"{argument} must be integers or texts [n], sorted, not {_shown(array, value)}")
+            raise InvalidInputError(f"{argument} must be integers or strings [n], sorted, not {_shown(array, value)}")
         sizes[size] = len(array), argument
         if (array[1:] < array[:-1]).any():
             place = int(np.argmax(array[1:] < array[:-1]))
             raise InvalidInputError(
-                f"{argument} must be sorted; entry {place + 1} is {array[place + 1]} after {array[place]}"
+                f"{argument} must be sorted: entry {place + 1} ({array[place + 1]}) is below entry {place} "
+                f"({array[place]})"
             )
         return array
 
@@ -409,7 +411,7 @@ def _shaped(argument: str, value: Any, shape: Shape, flat: bool, sizes: Sizes) -
         return array
     name, _, more = str(shape[0]).partition("+")
     if flat and name in sizes:
-        rest = f"it must have {more} more" if more else "give equally many"
+        rest = f"it must have {more} more" if more else "give the same number of both"
         known, by = sizes[name]
         raise InvalidInputError(f"{argument} has {array.size} entries and {by} {known}; {rest}")
     written = ", ".join("n" if size is None else str(size) for size in wanted)

@@ -38,8 +38,8 @@ class Iterated:
             again = _indices(samplers[0])
         if not np.array_equal(again, self.dealt[0]):
             raise InvalidInputError(
-                f"sampler: {type(samplers[0]).__name__} deals in another order each time that it is asked, so it cannot"
-                " say which samples are padding; let it draw from a generator that its epoch seeds"
+                f"sampler: {type(samplers[0]).__name__} deals in a different order each time that it is iterated, so "
+                "its padding is unknown; let it draw from a generator that its epoch seeds"
             )
         # By place on the rank, then by rank: numpy.unique takes the first.
         order = np.argsort(np.concatenate([np.arange(part.size) for part in self.dealt]), kind="stable")

@@ -99,9 +99,9 @@ class Watch:
         seconds = sum(late for each, late in self._last if each == rank)
         if times >= 0.8 * LATE_EXCHANGES:
             logger.warning(
-                f"fleetmetrics: rank {self._names[rank]} came last at {times} of the last {LATE_EXCHANGES} exchanges at"
-                f" which a worker was late, by {seconds:.1f} s in all: look at what it does besides, and how its"
-                " samples and its machine differ"
+                f"fleetmetrics: rank {self._names[rank]} came last at {times} of the last {LATE_EXCHANGES} exchanges "
+                f"at which a worker was late, by {seconds:.1f} s in all: check what else it does, and how its samples "
+                "and its machine differ"
             )
         self._last.clear()
 

@@ -166,7 +166,7 @@ def _power(one: Any, other: Any) -> Any:
         value = np.power(base, exponent)
     none = ~np.isfinite(value) & ~np.isnan(base) & ~np.isnan(exponent)
     if none.any():
-        undefined("a power of metrics", f"{np.count_nonzero(none)} of {none.size} are no finite number")
+        undefined("a power of metrics", f"{np.count_nonzero(none)} of {none.size} are not finite numbers")
         value = np.where(none, np.nan, value)
     return value if value.ndim else value.item()
 
@@ -277,7 +277,7 @@ class Metric(Accumulator[Value]):
         """
         self._check_is_free()
         if self.program is not None or self.holds_samples():
-            raise InvalidInputError(f"{self.name} holds samples already; rename a metric before the first add")
+            raise InvalidInputError(f"{self.name} already holds samples; rename a metric before the first add")
         self._set_name(name)
         self.name_made_up = False
         self._adopt(self.name, Shared())
@@ -327,7 +327,7 @@ class Metric(Accumulator[Value]):
     def _raise_not_declared(self, found: Mapping[str, Any]) -> None:
         missing = [name for name in self.states if name not in found]
         unknown = [name for name in found if name not in self.states]
-        what = f"leaves out {', '.join(missing)}" if missing else f"fills {', '.join(unknown)}, not declared"
+        what = f"leaves out {', '.join(missing)}" if missing else f"returns {', '.join(unknown)}, not declared"
         raise InvalidInputError(
             f"batch_statistics of {type(self).__name__} {what}; it must return an increment for each "
             f"declared state: {', '.join(self.states) or 'none'}"
@@ -460,13 +460,13 @@ class Expression(Composite[Any], Metric[Any]):
                 raise InvalidInputError(f"{symbol} takes metrics and numbers, not {type(operand).__name__} {operand!r}")
             if not number and operand.sampler is not None:
                 raise InvalidInputError(
-                    f"{symbol} takes metrics without a sampler, and {operand.name} has one; make them without, and set "
-                    "that of the expression, expression.sampler = sampler, or give it to a MetricCollection"
+                    f"{symbol} takes metrics without a sampler, but {operand.name} has one; create them without one, "
+                    "and set expression.sampler = sampler, or give the sampler to a MetricCollection"
                 )
             if not number and operand._data_size is not None:
                 raise InvalidInputError(
-                    f"{symbol} takes metrics without a size, and {operand.name} has one; make them without, and give "
-                    "it to what takes the expression: MetricCollection({...: expression}, size=size)"
+                    f"{symbol} takes metrics without a size, but {operand.name} has one; create them without one, and "
+                    "give the size to a collection: MetricCollection({...: expression}, size=size)"
                 )
         self.function: Callable[..., Any]
         self.symbol, self.function, self.operands = symbol, function, operands

@@ -57,7 +57,7 @@ def migrated(text: str) -> tuple[str, list[tuple[int, str]]]:
         ('import fleetmetrics; print(fleetmetrics.BaseMetric)', [])
     """
     if not isinstance(text, str):
-        raise InvalidInputError(f"text must be the text of a script, not {text!r:.80}")
+        raise InvalidInputError(f"text must be the source of a script, not {text!r:.80}")
     script = _Script(text)
     for start, end, new in sorted(script.edits, reverse=True):
         text = text[:start] + new + text[end:]

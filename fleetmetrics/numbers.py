@@ -81,7 +81,7 @@ def widen(value: Any, argument: str) -> np.ndarray:
     if type(value) is np.ndarray and value.dtype in _WIDE:
         return value
     if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
-        raise InvalidInputError(f"{argument} is a masked array; leave out what is masked, as in array.compressed()")
+        raise InvalidInputError(f"{argument} is a masked array; remove its masked entries, as array.compressed() does")
     try:
         array = np.asarray(value)
     except Exception as error:  # ragged lists, and whatever an object's __array__ raises
@@ -236,7 +236,7 @@ def _as_same_dtype(arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
         raise InvalidInputError(f"arrays are of {sorted(map(str, dtypes))}; a state is int64 or float64.")
     shapes = {array.shape for array in given}
     if len(shapes) > 1:
-        raise InvalidInputError(f"arrays have the shapes {sorted(shapes)}; every worker's must have one shape.")
+        raise InvalidInputError(f"arrays have the shapes {sorted(shapes)}; all workers must have the same shape.")
     if len(dtypes) > 1:
         return [array.astype(np.float64) for array in given]
     return given
@@ -251,7 +251,7 @@ def _check_parts(values: Any, rests: Any) -> None:
         if not isinstance(value, (np.ndarray, np.generic)) or value.dtype not in (np.int64, np.float64):
             raise InvalidInputError(f"values[{place}] must be an int64 or float64 array, not {value!r:.60}")
         if value.shape != values[0].shape:
-            raise InvalidInputError(f"values have the shapes {values[0].shape} and {value.shape}; give one shape")
+            raise InvalidInputError(f"values have the shapes {values[0].shape} and {value.shape}; they must be equal")
     for place, rest in enumerate(rests):
         if rest is not None and (not isinstance(rest, np.ndarray) or rest.dtype != np.float64):
             raise InvalidInputError(f"rests[{place}] must be a float64 array or None, not {rest!r:.60}")

@@ -29,12 +29,12 @@ def library(name: str, extra: str) -> Any:
         >>> library("numpy", "files").__name__
         'numpy'
     """
-    how = f"install it by pip install 'fleetmetrics[{extra}]'"
+    how = f"install it with pip install 'fleetmetrics[{extra}]'"
     try:
         found = importlib.import_module(name)
     except ImportError as error:
         if "pyarrow" in name and "numpy" in str(error).lower():  # which its metadata does not say
-            how += "; pyarrow 26 needs NumPy 2, and beside NumPy 1, as Paddle 2.6 needs it: pip install 'pyarrow<26'"
+            how += "; pyarrow 26 needs NumPy 2; with NumPy 1, which Paddle 2.6 needs, run pip install 'pyarrow<26'"
         raise MissingLibraryError(f"{name} cannot be imported ({error}); {how}") from error
     top = name.partition(".")[0]
     if top in _FIRST:

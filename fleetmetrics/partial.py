@@ -171,11 +171,10 @@ class Partial(Checkpointed):
         for folds in tables:
             order = folds.table.order
             if order != complete_by:
-                how = f"only by {order!r}" if order else "by nothing: it looks at all samples at once"
+                how = f"only by {order!r}" if order else "by no column, because it needs all samples at once"
                 raise InvalidInputError(
-                    f"{self._called_of(folds.metrics[0])}: complete_by is {complete_by!r}, and its samples are "
-                    f"complete {how}. Put it into a collection of its own; one that is not closed is merged with "
-                    "all of its samples"
+                    f"{self._called_of(folds.metrics[0])}: complete_by is {complete_by!r}, but it can be closed "
+                    f"{how}. Use a separate collection; metrics that are not closed merge with all their samples"
                 )
         if not tables:
             return

@@ -124,7 +124,7 @@ def _exchange(module: ModuleType) -> None:
         function.__code__, function.__defaults__, function.__kwdefaults__ = ours.__code__, None, {"_name": name}
     if rank_told(os.environ) == 0 and not other_role(os.environ):
         where = "fleet.util" if module.__name__ == _UTIL else "paddle.distributed.fleet.metrics"
-        print(f"fleetmetrics {__version__} answers for {where}: {', '.join(functions)}", file=sys.stderr)
+        print(f"fleetmetrics {__version__} replaces functions of {where}: {', '.join(functions)}", file=sys.stderr)
 
 
 def _ours(*given: Any, _name: str, **named: Any) -> Any:

@@ -60,13 +60,13 @@ class Reading:
             if given is None:
                 continue
             if not isinstance(given, (list, tuple)) or not all(isinstance(each, str) and each for each in given):
-                raise InvalidInputError(f"{argument(name)} must be a list of texts, not {given!r:.80}")
+                raise InvalidInputError(f"{argument(name)} must be a list of strings, not {given!r:.80}")
             twice = next((each for each in given if given.count(each) > 1), None)
             if twice is not None:
-                raise InvalidInputError(f"{argument(name)} has {twice!r} {given.count(twice)} times; once is enough")
+                raise InvalidInputError(f"{argument(name)} has {twice!r} {given.count(twice)} times; name it once")
         if self.positive is not None and (not isinstance(self.positive, str) or not self.positive):
             raise InvalidInputError(
-                f"{argument('positive')} must be a text, as data hold it, not {self.positive!r:.80}"
+                f"{argument('positive')} must be a string, as in the data, not {self.positive!r:.80}"
             )
         if self.classes is not None and len(self.classes) < 2:
             raise InvalidInputError(f"{argument('classes')} must name two classes or more, not {list(self.classes)}")

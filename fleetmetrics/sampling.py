@@ -159,8 +159,8 @@ class Pass:
             dealing = self.dealing
             if dealing is None:
                 raise InvalidInputError(
-                    "the sampler was not pickled with it; set sampler to the one of this worker, or to"
-                    " None if every sample counts"
+                    "the sampler was not pickled with it; set sampler to this worker's sampler, or to None if every "
+                    "sample counts"
                 )
             part = self._part_of(dealing)
             if part is None and dealing.consumed and self._held:
@@ -181,14 +181,15 @@ class Pass:
                 if np.array_equal(due[part.done :], rest):
                     return begun, part
                 raise InvalidInputError(
-                    f"the sampler goes on after {due.size - rest.size:,} samples of rank {rank} (consumed_samples is "
-                    f"{dealing.consumed}), and at the checkpoint {part.done:,} were done; set consumed_samples to what "
-                    "all ranks had done by then"
+                    f"the sampler continues after {due.size - rest.size:,} samples of rank {rank} (consumed_samples "
+                    f"is {dealing.consumed}), but {part.done:,} were done at the checkpoint; set consumed_samples to "
+                    "the number that all ranks had done by then"
                 )
         if any(part.done < part.due for part in self._held):
             raise InvalidInputError(
-                f"the sampler goes on in a pass (consumed_samples is {dealing.consumed}) that is not the one of the "
-                "checkpoint; make it with the epoch, the batch size and the workers of the checkpoint, or reset first"
+                f"the sampler continues a pass (consumed_samples is {dealing.consumed}) that is not the one of the "
+                "checkpoint; create it with the epoch, the batch size and the workers of the checkpoint, or reset "
+                "first"
             )
         return dealing, None
 
@@ -221,8 +222,8 @@ class Pass:
         start, stop = self.done, self.done + rows
         if stop > begun.due:
             raise InvalidInputError(
-                f"{stop:,} samples were added, of {begun.due:,} that the sampler deals to rank {begun.rank} in a pass;"
-                " add each batch of a pass once, and reset before the next pass"
+                f"{stop:,} samples were added, but the sampler deals {begun.due:,} to rank {begun.rank} in a pass; "
+                "add each batch of a pass once, and reset before the next pass"
             )
         self.done = stop
         if stop <= begun.first:
@@ -312,9 +313,10 @@ class Pass:
             for part in self.parts() if whole else ():
                 if part.done < part.due:
                     raise InvalidInputError(
-                        f"{part.done:,} of the {part.due:,} samples that the sampler deals to rank {part.rank} in a"
-                        " pass were added; add all of them, or, where a pass is left early, compute(partial=True)."
-                        " After a checkpoint of other workers, set the metric's sampler to that of the rest"
+                        f"{part.done:,} of the {part.due:,} samples that the sampler deals to rank {part.rank} in a "
+                        "pass were added; add all of them, or call compute(partial=True) if the pass ends early. "
+                        "After a checkpoint of other workers, set the metric's sampler to the sampler of the "
+                        "remaining samples"
                     )
             return None if self._begun is None else self._begun.dealing.settings
         finally:

@@ -57,7 +57,7 @@ def flatten(values: Any, prefix: str = "", *, most: int = 100, matrices: bool = 
     whole_number_of("most", most, 1)
     flag_of("matrices", matrices)
     if not isinstance(prefix, str):
-        raise InvalidInputError(f"prefix must be a text, not {prefix!r:.80}")
+        raise InvalidInputError(f"prefix must be a string, not {prefix!r:.80}")
     found: dict[str, float] = {}
     for part, whole in parts(values, prefix):
         for name, value in _scalars(part, whole, most) if matrices or not is_matrix(whole) else ():
@@ -108,11 +108,11 @@ def _scalars(name: str, value: Any, most: int, labels: Any = None) -> Iterator[t
     array = np.asarray(value)
     if array.dtype.kind not in "biuf":
         raise InvalidInputError(
-            f"values holds {array.tolist()!r} under {name!r}; scalars are made of numbers, arrays, named tuples, and "
+            f"values holds {array.tolist()!r} under {name!r}; scalars come from numbers, arrays, named tuples, and "
             "dicts of these"
         )
     if array.size > most:
-        warn(f"{name}: no scalars are made of {array.size} numbers, more than most={most}")
+        warn(f"{name} has {array.size} numbers, more than most={most}, so it gives no scalars")
         return
     for index, number in np.ndenumerate(array):
         place = index if labels is None or array.ndim != 1 else [labels[index[0]]]

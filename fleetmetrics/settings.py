@@ -258,8 +258,8 @@ def _described(value: Any, short: bool, depth: int) -> Any:
         return {name: _described(each, short, depth) for name, each in texts.items()}
     if isinstance(value, Iterator):
         raise InvalidInputError(
-            f"a setting is a {type(value).__name__}, which can be read only once, so that nothing can be compared with "
-            "it or made like it; give a list"
+            f"a setting is a {type(value).__name__}, which can be read only once, so it can be neither compared nor "
+            "copied; give a list"
         )
     if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
         return [_of_numbers(value.filled(), short), _of_numbers(np.ma.getmaskarray(value), short)]

@@ -265,8 +265,8 @@ class State:
         """For pickles and copies, where a tensor becomes an array: the next one brings it back to the device."""
         if self.static is not None:
             raise StaticProgramError(
-                f"{self.name} is a variable of a static program, which no pickle or copy can carry; save what it "
-                "holds, state_dict(scope) or fleetmetrics.save(path, metric, scope=)"
+                f"{self.name} is a variable of a static program, which cannot be pickled or copied; save its values "
+                "with state_dict(scope) or fleetmetrics.save(path, metric, scope=)"
             )
         value = self._whole(None) if is_paddle(self.value) else self.value
         held = {**vars(self), "value": small(value) if isinstance(value, np.ndarray) else value}

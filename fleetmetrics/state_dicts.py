@@ -179,12 +179,12 @@ class Checkpointed(Told):
         """The plan that assigns entries of a state dict, and of similar ones, to holders."""
         of = self._said(state)[0]
         own, owner = self._about(), self._called()
-        wrong = f"{owner}: the checkpoint is of another metric, or other settings"
+        wrong = f"{owner}: the checkpoint comes from a different metric, or from different settings"
         with misfits_named():
             settings = of["settings"]
             theirs = {name: (its, dict(held)) for name, (its, held) in of["parts"].items()}
             if not all(isinstance(start, str) for _, held in theirs.values() for start in held):
-                raise TypeError("keys of arrays are texts")
+                raise TypeError("keys of arrays are strings")
         mine = self._parts()
         partial = not strict and len(mine) > 1 and class_of(settings) == class_of(own["settings"])
         differs = "" if partial else difference(own["settings"], settings, repr)
@@ -192,7 +192,7 @@ class Checkpointed(Told):
             its, held = own["parts"][name]
             differs = differs or difference(its, theirs[name][0], repr, "", name)
             if not differs and [kind for _, kind in held] != [*theirs[name][1].values()]:
-                differs = f"the states of {name!r} are others" if name else "its states are others"
+                differs = f"the states of {name!r} differ" if name else "its states differ"
         if differs:
             raise InvalidInputError(f"{wrong}: {differs:.300}")
         plan = Plan(of, {}, list(mine), [])
@@ -212,7 +212,8 @@ class Checkpointed(Told):
         differs = difference(plan.of, of)
         if differs:
             raise InvalidInputError(
-                f"{owner}: a part is of another metric, or other settings, than the first: {differs:.300}"
+                f"{owner}: a part comes from a different metric, or from different settings, than the first: "
+                f"{differs:.300}"
             )
         starts = {start for _, held in of["parts"].values() for start, _ in held}
         keys_of = {start: [key for key in layout if _begins(key, start)] for start in starts}
@@ -224,7 +225,9 @@ class Checkpointed(Told):
                 held[holder] = {key[len(start) :]: self._array(state, key, layout[key]) for key in keys_of[start]}
         strange = sorted({*map(str, state), *layout} - {ABOUT, *(key for keys in keys_of.values() for key in keys)})
         if strange:
-            raise InvalidInputError(f"{owner}: the checkpoint has {', '.join(map(repr, strange[:5]))}, unknown here")
+            raise InvalidInputError(
+                f"{owner}: the checkpoint has {', '.join(map(repr, strange[:5]))}, which are unknown here"
+            )
         return held
 
     def _array(self, state: Mapping[str, Any], key: str, entry: Any) -> np.ndarray:

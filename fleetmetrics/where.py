@@ -67,7 +67,8 @@ class _Test(NamedTuple):
             except pa.ArrowException:
                 pass
         shown = f"'{literal}'" if isinstance(literal, str) else str(literal).lower()
-        how = "write it as one" if any(each(kind) for each in (*numbers, types.is_temporal)) else "write it as a text"
+        is_number = any(each(kind) for each in (*numbers, types.is_temporal))
+        how = "write it as one" if is_number else "write it as a string"
         raise DataError(f"{argument('where')} compares column {self.column!r}, of {kind}, with {shown}; {how}")
 
 
@@ -235,7 +236,7 @@ class Condition:
         if word:
             return word == "true"
         if token.kind not in ("text", "number"):
-            raise self._wrong("a number, a text in single quotes, true or false")
+            raise self._wrong("a number, a string in single quotes, true or false")
         self._next += 1
         if token.kind == "text":
             return token.text[1:-1].replace("''", "'")

@@ -102,7 +102,7 @@ OBJECTS: dict[str, Callable[[], Any]] = {
     "ragged": lambda: [[1, 2], [3]],
     "ragged arrays": lambda: [np.zeros(2), np.zeros(3)],
     "list of None": lambda: [None, None],
-    "list of texts": lambda: ["a", "b"],
+    "list of strings": lambda: ["a", "b"],
     "list of dicts": lambda: [{}],
     "list with a huge integer": lambda: [10**400, 1],
     "list of huge and float": lambda: [10**400, 1.5],

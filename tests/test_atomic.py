@@ -117,5 +117,5 @@ def test_what_numpy_calls_an_array_is_one():
         assert state_bytes(other) == state_bytes(one)
     with pytest.raises(fm.InvalidInputError, match="prediction is a masked array; give its data, and mask="):
         one.add(np.ma.masked_array(score, [True, False, False]), label)
-    with pytest.raises(fm.InvalidInputError, match=r"prediction has shape \[3, 0\], which is no score for any class"):
+    with pytest.raises(fm.InvalidInputError, match=r"prediction has shape \[3, 0\], which has no score for any class"):
         one.add(np.zeros((3, 0)), label)

@@ -150,7 +150,7 @@ def test_calling_it_survives_an_exception() -> None:
     assert metric.compute() == {"accuracy": 0.5}
     columns = Gathered()
     columns.add([1, 2])
-    with pytest.raises(fm.InvalidInputError, match="equally long"):
+    with pytest.raises(fm.InvalidInputError, match="equal lengths"):
         columns([1], [2, 3])
     assert columns.compute()[0].tolist() == [1, 2]
 
@@ -173,7 +173,7 @@ def test_size_means_the_same_with_one_worker_as_with_many() -> None:
 def test_a_size_that_does_not_fit_is_an_error(size: int, count: int) -> None:
     metric = Gathered()
     metric.add(np.arange(count))
-    text = f"Gathered: size is {size}, but {count} records were added; records must be one to one with the samples"
+    text = f"Gathered: size is {size}, but {count} records were added; there must be one record per sample"
     with pytest.raises(fm.InvalidInputError, match=text):
         metric.compute(size)
     assert len(metric.compute() and metric.compute()[0]) == count
@@ -222,7 +222,7 @@ def test_a_batch_size_is_a_positive_integer(batch_size: Any) -> None:
 def test_block_by_block_appended_records_need_a_batch_size() -> None:
     metric = Appending(dist_collect_mode="batch")
     metric.add([1, 2], [1, 3])
-    with pytest.raises(fm.InvalidInputError, match=r"must know the blocks .* give batch_size=, or add columns"):
+    with pytest.raises(fm.InvalidInputError, match=r"needs the blocks .* give batch_size=, or add columns"):
         metric.compute()
     metric.batch_size = 2
     assert metric.compute() == {"accuracy": 0.5}
@@ -340,7 +340,7 @@ def test_a_sampler_excludes_other_arguments() -> None:
         Gathered(sampler=paddle.io.BatchSampler(range(3)))
     metric = Gathered(sampler=make_sampler(num_replicas=2))
     metric.add(np.arange(4))
-    with pytest.raises(fm.InvalidInputError, match="the sampler deals to rank 0 of 2, and this worker is rank 0 of 1"):
+    with pytest.raises(fm.InvalidInputError, match="the sampler deals to rank 0 of 2, but this worker is rank 0 of 1"):
         metric.compute()
 
 

@@ -102,7 +102,7 @@ def test_empty_batches_leave_no_trace() -> None:
 @pytest.mark.parametrize(
     ("columns", "named", "text"),
     [
-        (([1, 2], [1]), {}, r"must be equally long, one entry per sample; given: column 0 2, column 1 1"),
+        (([1, 2], [1]), {}, r"must have equal lengths, one entry per sample; given: column 0 2, column 1 1"),
         ((), {"score": [1], "label": [1, 2]}, "given: score 1, label 2"),
         ((), {"score": [1, 2], "ids": [1]}, "given: score 2, ids 1"),
         (([1],), {"label": [1]}, "add was given 1 columns without a name and label; name all or none"),
@@ -114,11 +114,11 @@ def test_empty_batches_leave_no_trace() -> None:
         ((), {"score": {1: 2}}, "score is dict"),
         ((), {"score": None}, "score is NoneType None"),
         ((paddle.to_tensor(3.0),), {}, "column 0 is"),
-        (([1],), {"ids": [1.5]}, "ids must hold integers or texts, one per sample, not float64"),
+        (([1],), {"ids": [1.5]}, "ids must hold integers or strings, one per sample, not float64"),
         (([1],), {"ids": [[1, 2]]}, "ids has shape"),
-        (([1],), {"ids": 7}, r"ids has shape \[\]; it must hold one integer or text per sample"),
-        (([1],), {"ids": [True]}, "ids must hold integers or texts, one per sample, not bool"),
-        (([1, 1],), {"ids": ["a", b"a"]}, "among texts it holds b'a'"),
+        (([1],), {"ids": 7}, r"ids has shape \[\]; it must hold one integer or string per sample"),
+        (([1],), {"ids": [True]}, "ids must hold integers or strings, one per sample, not bool"),
+        (([1, 1],), {"ids": ["a", b"a"]}, "among strings it holds b'a'"),
     ],
 )
 def test_a_batch_that_is_refused_leaves_nothing(columns: Any, named: Any, text: str) -> None:
@@ -137,7 +137,7 @@ def test_every_batch_brings_the_same_columns() -> None:
     metric.add(score=[1.0], label=[1])
     for columns, named, text in [
         (([1.0], [1]), {}, "add was given 2 columns without names, and score, label before"),
-        ((), {"score": [1.0]}, "add was given score, and score, label before; every batch must bring the same columns"),
+        ((), {"score": [1.0]}, "add was given score, and score, label before; every batch must have the same columns"),
         ((), {"score": [1.0], "target": [1]}, "add was given score, target, and score, label before"),
         ((), {"score": [1.0], "label": [1], "ids": [3]}, "earlier batches came without them; give ids to every add"),
     ]:
@@ -278,5 +278,5 @@ def test_with_ids_size_counts_the_different_ones() -> None:
     metric.add([1, 2, 1], ids=[5, 6, 5])
     assert metric.compute(2)[0].tolist() == [1, 2]
     for size in (1, 3):
-        with pytest.raises(fm.InvalidInputError, match=f"size is {size}, but the 3 records have 2 different ids"):
+        with pytest.raises(fm.InvalidInputError, match=f"size is {size}, but the 3 records have 2 distinct ids"):
             metric.compute(size)

@@ -174,7 +174,9 @@ def test_a_checkpoint_of_something_else_is_an_error_that_says_what_differs(what:
     theirs, mine, told = OTHERS[what]
     metric = mine()
     before = state_bytes(metric)
-    with pytest.raises(fm.InvalidInputError, match=rf"is of another metric, or other settings: .*{told}"):
+    with pytest.raises(
+        fm.InvalidInputError, match=rf"comes from a different metric, or from different settings: .*{told}"
+    ):
         metric.set_state_dict(theirs().state_dict())
     assert state_bytes(metric) == before
 
@@ -281,9 +283,9 @@ def test_a_file_holds_several_metrics_by_name(tmp_path: Any) -> None:
     assert {name: metric.compute() for name, metric in again.items()} == {
         name: metric.compute() for name, metric in metrics.items()
     }
-    with pytest.raises(fm.InvalidInputError, match="holds 'auc', 'by'; given are 'auc'"):
+    with pytest.raises(fm.InvalidInputError, match="holds 'auc', 'by', but you gave 'auc'"):
         fm.load(path, {"auc": fm.AUC()})
-    with pytest.raises(fm.InvalidInputError, match="does not say what remains: save it with sampler"):
+    with pytest.raises(fm.InvalidInputError, match="does not record the remaining samples: save it with sampler"):
         _ = found.remaining
 
 
@@ -367,7 +369,7 @@ def test_a_collection_that_has_gained_and_lost_a_metric_takes_the_others(
     def load(channel: Together) -> Any:
         metrics, again = make(lost), make(lost)
         some(np.random.default_rng(7), metrics)  # which is replaced
-        with pytest.raises(fm.InvalidInputError, match="other settings: 'keys' is "):
+        with pytest.raises(fm.InvalidInputError, match="different settings: 'keys' is "):
             fm.load(path, metrics, communicator=channel)
         found = fm.load(path, metrics, strict=False, communicator=channel)
         assert {each.partition(".")[0] for each in found.missing} == {gained}
@@ -443,7 +445,7 @@ def test_without_strict_a_dict_may_have_gained_and_lost_metrics(tmp_path: Any) -
     saved, again, new = fm.Count(), fm.Count(), fm.Count()
     saved.add([1.0, 2.0]), new.add([1.0])
     fm.save(path, {"kept": saved, "lost": fm.AUC()})
-    with pytest.raises(fm.InvalidInputError, match="holds 'kept', 'lost'; given are 'gained', 'kept'"):
+    with pytest.raises(fm.InvalidInputError, match="holds 'kept', 'lost', but you gave 'gained', 'kept'"):
         fm.load(path, {"kept": again, "gained": new})
     found = fm.load(path, {"kept": again, "gained": new}, strict=False)
     assert (found.missing, found.unexpected) == (("gained",), ("lost",))
@@ -470,11 +472,11 @@ def test_keys_in_another_order_are_an_error_that_lists_both_orders() -> None:
 def test_one_metric_against_a_dict_is_an_error_that_says_so(tmp_path: Any) -> None:
     path = tmp_path / "it.fms"
     fm.save(path, fm.Count())
-    with pytest.raises(fm.InvalidInputError, match="one metric by itself, and given is a dict with 'a'"):
+    with pytest.raises(fm.InvalidInputError, match="a single metric, but you gave a dict with 'a'"):
         fm.load(path, {"a": fm.Count()})
     fm.save(path, {"a": fm.Count()})
     for strict in (True, False):
-        with pytest.raises(fm.InvalidInputError, match="a dict with 'a', and given is one metric by itself"):
+        with pytest.raises(fm.InvalidInputError, match="a dict with 'a', but you gave a single metric"):
             fm.load(path, fm.Count(), strict=strict)
 
 
@@ -501,5 +503,5 @@ def test_in_a_static_program_a_metric_that_shares_states_cannot_be_gained() -> N
     data = draw("mean absolute error", first_dtypes("mean absolute error"))
     program = StaticFeed(metrics, data)
     program.run(batches(data)[:1])
-    with pytest.raises(fm.InvalidInputError, match=r"gained\['b'\] .*shares them in the static program"):
+    with pytest.raises(fm.InvalidInputError, match=r"gained\['b'\] .*as the static program does"):
         metrics.set_state_dict(saved, program.scope, strict=False)

@@ -20,7 +20,7 @@ from tests.contract import CASES, MODES, WEIGHTS, Data, batches, draw, feed, fir
 #: Of the drawn samples some queries have nothing that is relevant, and there are too few for an interval.
 pytestmark = pytest.mark.filterwarnings(
     r"ignore:.* undefined for \d+ .* left out:fleetmetrics.UndefinedMetricWarning",
-    r"ignore:.* has too few samples for an interval:fleetmetrics.UndefinedMetricWarning",
+    r"ignore:.* has too few samples for a reliable interval:fleetmetrics.UndefinedMetricWarning",
 )
 
 
@@ -386,7 +386,7 @@ BROKEN = [
 ]
 ALLOWED = {
     "weight": "a finite number of at least 0",
-    "label": "a class: 0 or 1, or with several scores a whole number below their number|a finite number",
+    "label": "a class: 0 or 1, or with several scores a whole number below the number of scores|a finite number",
     "prediction": r"a probability in \[0, 1\] \(apply the sigmoid or softmax to logits first\)|a finite number"
     r"|probabilities in \[0, 1\] of all classes, which add up to 1 \(apply the softmax to logits first\)",
 }

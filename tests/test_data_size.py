@@ -55,7 +55,7 @@ def test_repeated_samples_warn_on_every_worker_unless_the_metric_has_the_sampler
     texts = [str(each.message) for each in said if each.category is fm.SizeWarning]
     assert len(texts) == 5 and len(set(texts)) == 1
     assert texts[0].startswith("it (")
-    assert "55 samples were counted, and the data set has 53, by size=. " in texts[0]
+    assert "55 samples were counted, but the data set has 53 (size=). " in texts[0]
     assert "with sampler= each counts once" in texts[0]
     assert told(lambda: together([lambda channel: work(channel, False)] * 5)) == []
 
@@ -64,7 +64,7 @@ def test_missing_samples_are_a_warning_unless_a_pass_is_left_early() -> None:
     metric = fm.Accuracy(name="it", size=1025)
     metric.add(P, Y)
     [text] = told(metric.compute)
-    assert text.startswith("it (Accuracy): 53 samples were counted, and the data set has 1,025, by size=. Add every")
+    assert text.startswith("it (Accuracy): 53 samples were counted, but the data set has 1,025 (size=). Add every")
     assert told(lambda: metric.compute(partial=True)) == told(metric.compute_local) == []
 
 
@@ -122,7 +122,7 @@ def test_an_invalid_size_is_refused_where_it_is_given(size: Any) -> None:
 
 
 def test_only_the_outermost_takes_a_size() -> None:
-    with pytest.raises(fm.InvalidInputError, match=r"'n'.* has a size; .*give it to the collection"):
+    with pytest.raises(fm.InvalidInputError, match=r"'n'.* has a size; .*give the size to the collection"):
         fm.MetricCollection({"n": fm.Count(size=3)})
     with pytest.raises(fm.InvalidInputError, match="takes metrics without a size"):
         fm.Count(size=3) + 1

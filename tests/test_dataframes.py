@@ -171,7 +171,7 @@ def test_a_null_in_a_list_and_lists_of_different_lengths_are_refused():
     rows = [[0.5, 0.5], [0.5, None], [0.5, 0.5], [1.0, 0.0]]
     assert "column 'p': 1 of 4 rows have no value, the first at position 1" in refused(pa.table({**DATA, "p": rows}))
     short = pa.table({**DATA, "p": [rows[0], [0.5], rows[2], rows[3]]})
-    assert "must hold lists of one length, not of 2 and 1" in refused(short)
+    assert "must hold lists of equal length, not of 2 and 1" in refused(short)
 
 
 def test_an_argument_that_is_not_a_frame_is_refused():
@@ -227,7 +227,7 @@ def test_a_dictionary_goes_with_rows_of_several_elements():
 
 def test_a_dictionary_with_a_null_or_the_name_of_all_others_is_refused():
     metric = fm.Sliced(fm.Count(), by="key")
-    with pytest.raises(fm.InvalidInputError, match="key must hold integers or texts, not both"):
+    with pytest.raises(fm.InvalidInputError, match="key must hold integers or strings, not both"):
         metric.add([1.0, 2.0], key=pa.array(["a", None]).dictionary_encode())
     with pytest.raises(fm.InvalidInputError, match="key holds 'other', which stands for all other keys"):
         metric.add([1.0, 2.0], key=pd.Categorical(["a", "other"]))
@@ -281,7 +281,7 @@ NO_UTF8 = {
 @pytest.mark.parametrize("kind", NO_UTF8)
 def test_keys_that_are_not_utf_8_are_an_error_that_shows_the_first_of_them(kind, text):
     frame = pa.table({"p": [0.5, 0.25, 0.75], "y": [1, 0, 0], "slot": NO_UTF8[kind]})
-    said = r"column 'slot' must hold integers, or texts in UTF-8, not .*; a row has b'\\xff'"
+    said = r"column 'slot' must hold integers, or strings in UTF-8, not .*; a row has b'\\xff'"
     with pytest.raises(DataError, match=said):
         fm.evaluate(frame, label="y", score="p", metrics="auc", by="slot", text=text)
 

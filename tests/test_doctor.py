@@ -64,8 +64,8 @@ def test_metrics_without_the_sampler_that_repeats_samples_are_named(capsys: Any)
     untold.add([1.0] * 16)
     aware.add([1.0] * 16)
     (line,) = told("untold (Count)")
-    assert line.startswith("padding: DistributedBatchSampler deals 48 samples to 3 workers, of which 47 are different.")
-    assert line.endswith("unless a mask leaves them out; make it with sampler=")
+    assert line.startswith("padding: DistributedBatchSampler deals 48 samples to 3 workers, of which 47 are distinct.")
+    assert line.endswith("unless a mask removes them; create it with sampler=")
     assert not any(map(told, ("idle", "aware", "member"))) and idle.sampler is None
     untold.reset()
     assert not told("untold")
@@ -85,7 +85,7 @@ def test_metrics_without_the_sampler_that_repeats_samples_are_named(capsys: Any)
         ({"FLEETMETRICS_TIMEOUT": "abc"}, "InvalidInputError", "FLEETMETRICS_TIMEOUT is 'abc'"),
         ({"FLEETMETRICS_LOG": "debugg"}, "InvalidInputError", "FLEETMETRICS_LOG holds 'debugg'"),
         ({"FLEETMETRICS_DIGESTS": "some"}, "InvalidInputError", "FLEETMETRICS_DIGESTS holds 'some'"),
-        ({"FLEETMETRICS_ENDPOINT": "here:1"}, "NoChannelError", "nothing says how many workers there are"),
+        ({"FLEETMETRICS_ENDPOINT": "here:1"}, "NoChannelError", "the number of workers is unknown"),
         ({"WORLD_SIZE": "3"}, "NoChannelError", "RANK is not set"),
         ({"SLURM_STEP_NUM_TASKS": "3"}, "NoChannelError", "SLURM_PROCID is not set"),
     ],
@@ -116,7 +116,7 @@ def test_a_setting_that_there_is_not_is_named_with_the_nearest(
 ) -> None:
     monkeypatch.setenv(name, "3")
     fine, lines = seen(capsys)
-    assert not fine and f"to fix: there is no setting {name}; is it {near}" in lines[-1]
+    assert not fine and f"to fix: there is no setting {name}; did you mean {near}" in lines[-1]
 
 
 def test_every_setting_that_the_package_reads_is_known() -> None:
@@ -124,9 +124,8 @@ def test_every_setting_that_the_package_reads_is_known() -> None:
     text = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "fleetmetrics").rglob("*.py"))
     read = set(re.findall(r"(?:environ|env|said)[^\n]{0,8}[\[(]\"(FLEETMETRICS_[A-Z]+)", text))
     assert len(read) > 5 and read <= set(module._SETTINGS)
-    for page, logs in zip(both("howto/launchers"), both("howto/logs")):
-        guide = page.read_text("utf-8") + logs.read_text("utf-8")
-        assert all(f"`{name}" in guide for name in module._SETTINGS)
+    for page in both("reference/environment"):
+        assert all(f"`{name}`" in page.read_text("utf-8") for name in module._SETTINGS)
 
 
 @pytest.mark.parametrize(

@@ -44,7 +44,7 @@ def test_where_neither_direction_is_better_a_number_says_what_is_best_or_none_is
     for name, entry in ENTRIES.items():
         kind = getattr(fm, name)
         if entry.best:
-            assert not kind.better and entry.better(kind) == f"the nearer to {entry.best}"
+            assert not kind.better and entry.better(kind) == f"the closer to {entry.best}"
     assert ENTRIES["AUC"].better(fm.AUC) == "higher values"
     assert ENTRIES["ROCCurve"].better(fm.ROCCurve) == "the value is not a single number"
     assert ENTRIES["ClickThroughRate"].better(fm.ClickThroughRate) == "neither higher nor lower values"

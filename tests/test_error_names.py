@@ -54,7 +54,7 @@ def test_the_repr_of_a_wrapper_names_its_metric():
 
 def test_a_missing_column_is_named_with_the_member_that_needs_it():
     metrics = fm.MetricCollection({"area": fm.AUC(), "by_user": fm.GAUC()}, name="test")
-    assert told(metrics.add, [0.5], [1]).startswith("test['by_user'] (GAUC): user is missing; give add(..., user=)")
+    assert told(metrics.add, [0.5], [1]).startswith("test['by_user'] (GAUC): user is missing; pass add(..., user=)")
     assert told(fm.GAUC(name="mine").add, [0.5], [1]).startswith("mine (GAUC): user is missing")
     assert told(metrics.add, [0.5, 0.5], [1, 0], user=[1]).startswith("test (MetricCollection): user has shape [1]")
 
@@ -74,7 +74,7 @@ def test_a_missing_argument_is_named_with_the_members_that_need_it():
         executor.run(main, feed={"p": [7.0], "y": [1]})
     text = told(metrics.compute, scope)
     assert text.startswith("test (MetricCollection): 1 of 1 samples were invalid and left out")
-    assert re.search(r"prediction: a probability in [^;]* \(asked for by test\['area'\] \(AUC\)\); ", text)
+    assert re.search(r"prediction: a probability in [^;]* \(required by test\['area'\] \(AUC\)\); ", text)
     assert "weight: a finite number of at least 0; " in text
 
 

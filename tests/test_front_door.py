@@ -119,7 +119,7 @@ def test_a_wrong_argument_is_refused_by_name_and_never_by_pythons_own_error(name
 @pytest.mark.parametrize(
     ("call", "told"),
     [
-        (lambda: fm.save(5, accuracy()), "path must be a path, a text or an os.PathLike, not 5"),
+        (lambda: fm.save(5, accuracy()), "path must be a path, a string or an os.PathLike, not 5"),
         (lambda: fm.save("", accuracy()), "path must be a path, .* not ''"),
         (lambda: fm.save("a\0", accuracy()), r"path must be a path, .* not 'a\\x00'"),
         (lambda: fm.save("x", accuracy(), communicator=5), "communicator is 5; it must be a .*Communicator, or None"),
@@ -129,8 +129,8 @@ def test_a_wrong_argument_is_refused_by_name_and_never_by_pythons_own_error(name
         (lambda: fm.merge_all(["abc"]), "parts must hold metrics or collections, not str"),
         (lambda: files.evaluate(5, fm.Count, {}), "files must be a list of paths, not 5"),
         (lambda: files.evaluate([5], fm.Count, {}), "files must be a path, .* not 5"),
-        (lambda: files.evaluate(__file__, 5, {}), "make_metrics must make a metric .* it is 5"),
-        (lambda: files.evaluate(__file__, lambda: 7, {}), "make_metrics must make a metric .*, which made 7"),
+        (lambda: files.evaluate(__file__, 5, {}), "make_metrics must be a function .* it is 5"),
+        (lambda: files.evaluate(__file__, lambda: 7, {}), "make_metrics must be a function .*, which returned 7"),
         (lambda: files.evaluate(__file__, fm.Count, "abc"), "columns must be a dict, .* not 'abc'"),
         (lambda: files.evaluate(__file__, fm.Count, {}, complete_by=["user"]), "complete_by must be the name .*'user'"),
         (
@@ -144,8 +144,8 @@ def test_a_wrong_argument_is_refused_by_name_and_never_by_pythons_own_error(name
         (lambda: report.html(5), "result must be a dict, .* not 5"),
         (lambda: report.html({}, 5), "metrics must be a metric, a MetricCollection or None, not 5"),
         (lambda: fm.get_dist_backend([]), r"dist_backend is \[\]; allowed are 'auto'"),
-        (lambda: migrate.migrated(5), "text must be the text of a script, not 5"),
-        (lambda: migrate.main("abc"), "arguments must be a list of texts, not 'abc'"),
+        (lambda: migrate.migrated(5), "text must be the source of a script, not 5"),
+        (lambda: migrate.main("abc"), "arguments must be a list of strings, not 'abc'"),
         (lambda: fm.MetricCollection(5), "metrics must be a list of metrics, or a dict of them by key, not 5"),
     ],
 )

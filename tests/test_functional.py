@@ -98,7 +98,9 @@ def test_arrays_of_any_shape_come_back_in_it(name, shape):
 
 @pytest.mark.parametrize("name", COUNTERS)
 def test_of_a_longer_array_the_first_number_counts_with_a_warning_as_in_paddle(name):
-    with pytest.warns(UserWarning, match="holds 4 numbers; the first is taken, as in paddle.distributed.fleet") as told:
+    with pytest.warns(
+        UserWarning, match="holds 4 numbers; only the first is used, as in paddle.distributed.fleet"
+    ) as told:
         value = getattr(fm, name)(np.array([3.0, 9, 9, 9]), np.array([4, 7, 7, 7]))
     assert value == COUNTERS[name]
     arguments = list(inspect.signature(getattr(fm, name)).parameters)[:2]
@@ -213,7 +215,7 @@ def test_arrays_work_with_a_util_as_in_paddles_own_test(util):
     for name in ("sum", "max", "min"):
         assert getattr(fm, name)(array, util=util).tolist() == [1, 2, 3, 4]
     assert fm.auc(array[None], array[None], util=util) == 0.5
-    with pytest.warns(UserWarning, match="the first is taken"):
+    with pytest.warns(UserWarning, match="only the first is used"):
         assert fm.acc(array, array, util=util) == 1.0
 
 

@@ -94,7 +94,7 @@ def test_histograms_hold_counts_or_weights_and_are_equally_long(name: str) -> No
         (lambda: formulas.variance([4.0, 2.5, -1.0]), "moments must hold .* at least 0, not -1.0"),
         (lambda: formulas.r2_score(1.0, [[4.0, 2.5, 5.0]]), "label must have the shape"),
         (lambda: formulas.pearson_correlation([1.0, 2.0]), "comoments must have the shape"),
-        (lambda: formulas.pair_counts([1, NAN], [1, 2]), "prediction must hold numbers, and some are nan"),
+        (lambda: formulas.pair_counts([1, NAN], [1, 2]), "prediction must hold numbers, but some are nan"),
         (lambda: formulas.spearman_correlation([1, 2], [1, 2, 3]), "label has 3 entries and prediction 2"),
         (lambda: formulas.pair_counts([1, 2], [1, 2], [1, -1]), "weight must hold counts or weights"),
         (lambda: formulas.exact_auc([0.1, 0.2], [0, 1], [1, NAN]), "weight must hold counts or weights"),

@@ -77,7 +77,10 @@ def test_an_error_names_the_argument_that_is_wrong(module: str) -> None:
         (lambda: formulas.kendall_correlation(5), "pairs"),
         (lambda: formulas.xauc((1, 2, 3, 4, 5)), "pairs"),
         (lambda: groups.auc_by_group([1, 1, 2], [0.1, 0.4], [0, 1, 0]), "score"),
-        (lambda: groups.auc_by_group([2, 1], [0.1, 0.4], [0, 1]), "group must be sorted; entry 1 is 1 after 2"),
+        (
+            lambda: groups.auc_by_group([2, 1], [0.1, 0.4], [0, 1]),
+            "group must be sorted: entry 1 .1. is below",
+        ),
         (lambda: ranking.rank_queries([1, 1], [0.1, 0.4], [0]), "relevance"),
     ],
 )

@@ -191,7 +191,7 @@ def test_shapes_that_do_not_fit_are_an_error_and_nothing_is_lost(mode):
 def test_a_metric_that_holds_arrays_is_refused_in_a_static_program():
     metric = fm.AUC()
     metric.add([0.25, 0.5], [0, 1])
-    with new_programs(), pytest.raises(fm.StaticProgramError, match="holds arrays already; make another metric"):
+    with new_programs(), pytest.raises(fm.StaticProgramError, match="already holds arrays; create a separate metric"):
         metric.add(paddle.static.data("p", [-1]), paddle.static.data("y", [-1], "int64"))
     assert metric.compute() == 1.0
 
@@ -211,7 +211,7 @@ def test_add_is_called_once_per_static_program():
         value = paddle.static.data("x", [-1])
         metric.add(value)
         with pytest.raises(
-            fm.StaticProgramError, match=r"was called in a static program before.*call it once.*share=True"
+            fm.StaticProgramError, match=r"was already called in a static program.*call it only once.*share=True"
         ):
             metric.add(value)
     with new_programs(), pytest.raises(fm.StaticProgramError, match="second metric"):

@@ -113,7 +113,7 @@ def test_type_checkers_read_the_same_list():
 )
 def test_a_metric_has_a_module_a_case_a_page_rows_in_six_tables_and_a_chinese_line(case):
     name = type(CASES[case].make()).__name__
-    files = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]
+    files = [*ROOT.glob("docs/**/*.md")]  # CONTRIBUTING shows one metric as a diff
     files += [path for folder in ("fleetmetrics", "tests", "examples") for path in (ROOT / folder).rglob("*.py*")]
     texts = [path for path in files if path.suffix in (".md", ".py", ".pyi")]
     found = [path for path in texts if re.search(rf"\b{name}\b", path.read_text(encoding="utf-8"))]

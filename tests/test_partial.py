@@ -210,7 +210,9 @@ def test_a_state_dict_of_other_settings_or_shapes_among_many_is_refused_and_noth
     for metric in (whole, other):
         metric.add([0.6, 0.9], [1, 1])
     good, bad = whole.state_dict(), other.state_dict()
-    with pytest.raises(InvalidInputError, match="a part is of another metric, or other settings, than the first"):
+    with pytest.raises(
+        InvalidInputError, match="a part comes from a different metric, or from different settings, than the first"
+    ):
         whole._hold([good, bad])
     about = json.loads(good["fleetmetrics"].tobytes())
     key = [*about["arrays"]][-1]
@@ -246,7 +248,7 @@ def test_states_that_differ_where_the_settings_do_not_are_neither_merged_nor_loa
     other = Growing()
     with pytest.raises(InvalidInputError, match=r"it is 'one' \(Growing\): its states differ"):
         other.merge(one)
-    with pytest.raises(InvalidInputError, match="its states are others"):
+    with pytest.raises(InvalidInputError, match="its states differ"):
         other.set_state_dict(saved)
 
 

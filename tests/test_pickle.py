@@ -181,7 +181,7 @@ def test_a_metric_in_a_static_program_is_not_pickled_and_the_error_says_what_to_
     metric = StaticFeed(fm.AUC(), data).metric
     for make in WAYS.values():
         with pytest.raises(
-            fm.StaticProgramError, match=r"which no pickle or copy can carry; save what it holds, state_d"
+            fm.StaticProgramError, match=r"which cannot be pickled or copied; save its values with state_d"
         ):
             make(metric)
 

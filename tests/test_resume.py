@@ -359,7 +359,7 @@ def test_of_a_sampler_with_a_way_of_its_own_no_formula_says_what_remains(tmp_pat
     run(2, work)
     found = fm.load(tmp_path, fm.Count(name="it"))
     assert found.sampler is None and found.batches == (1, 1)
-    with pytest.raises(fm.InvalidInputError, match=r"__iter__ of its own.*remaining_indices\(sampler, batches\)"):
+    with pytest.raises(fm.InvalidInputError, match=r"its own __iter__.*remaining_indices\(sampler, batches\)"):
         len(found.remaining)
     assert fm.remaining_indices(Backwards(0), found.batches).tolist() == list(range(8))
 
@@ -417,7 +417,7 @@ def test_a_part_that_is_missing_or_of_another_save_is_an_error(tmp_path: Any) ->
     saved_by(2, tmp_path / "other")
     parts = [sorted(each for each in (tmp_path / name).iterdir() if "part" in each.name) for name in ("one", "other")]
     parts[0][1].write_bytes(parts[1][1].read_bytes())
-    assert "it belongs to another checkpoint" in counted(2, tmp_path / "one", lambda channel: None)[0][0]
+    assert "it belongs to a different checkpoint" in counted(2, tmp_path / "one", lambda channel: None)[0][0]
     parts[0][0].write_bytes(parts[0][1].read_bytes())
     parts[0][1].unlink()
     assert counted(2, tmp_path / "one", lambda channel: None)[1][0].startswith("CorruptFileError")
@@ -547,7 +547,7 @@ def test_parts_that_changed_places_are_refused(tmp_path: Any) -> None:
     for number in (1, 3):
         found = counted(number, tmp_path, lambda channel: None)
         assert {value for _, value in found} == {100}
-        assert all("it belongs to another checkpoint, or to another rank" in told for told, _ in found)
+        assert all("it belongs to a different checkpoint or rank" in told for told, _ in found)
 
 
 @pytest.mark.parametrize("what", ["shorter", "gone", "longer"])
@@ -707,6 +707,6 @@ def test_records_without_sampler_or_ids_cannot_go_to_another_number(tmp_path: An
         else:
             with pytest.raises(
                 fm.InvalidInputError,
-                match=r"on ranks 1, 2: Sorted: on another number of workers .* add records with ids=",
+                match=r"on ranks 1, 2: Sorted: with a different number of workers, .* add records with ids=",
             ):
                 run(3, work)

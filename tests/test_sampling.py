@@ -308,8 +308,8 @@ def test_another_librarys_sampler_of_the_same_name_is_iterated():
     ("call", "text"),
     [
         (lambda: padding_mask(BatchSampler(dataset=range(9), batch_size=2)), "BatchSampler without nranks"),
-        (lambda: padding_mask(DataLoader(Numbers(), batch_size=2)), "Each worker evaluates everything with this one"),
-        (lambda: padding_mask([[0, 1]]), "list without nranks, local_rank.*takes ids="),
+        (lambda: padding_mask(DataLoader(Numbers(), batch_size=2)), "each worker evaluates everything"),
+        (lambda: padding_mask([[0, 1]]), "list without nranks, local_rank.*BaseMetric ids="),
         (lambda: padding_mask(SimpleNamespace(nranks=2)), "without local_rank, dataset, batch_size"),
         (lambda: padding_mask(make(9), 3), "rank must be at most 2, not 3"),
         (lambda: padding_mask(make(9), -1), "rank must be an integer of at least 0, not -1"),

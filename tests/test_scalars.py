@@ -97,7 +97,7 @@ def test_equal_names_and_values_without_a_number_are_errors_that_name_them() -> 
 
 def test_texts_and_none_give_nothing_and_large_arrays_a_warning() -> None:
     assert fm.flatten({"path": "run.json", "none": None, "names": ["a", "b"], "empty": []}) == {}
-    with pytest.warns(UserWarning, match="f1: no scalars are made of 101 numbers, more than most=100"):
+    with pytest.warns(UserWarning, match="f1 has 101 numbers, more than most=100"):
         assert fm.flatten({"f1": np.zeros(101), "auc": 0.5}) == {"auc": 0.5}
     assert len(fm.flatten(np.zeros(101), most=101)) == 101
 

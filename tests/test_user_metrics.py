@@ -187,7 +187,7 @@ def test_one_of_other_settings_neither_merges_nor_loads(name: str) -> None:
     metric, state = fed(make(), 4), fed(other(), 4).state_dict()
     with pytest.raises(fm.InvalidInputError, match="with the settings of"):
         metric.merge(fed(other(), 4))
-    with pytest.raises(fm.InvalidInputError, match="other settings: "):
+    with pytest.raises(fm.InvalidInputError, match="different settings: "):
         metric.set_state_dict(state)
     assert value_of(metric) == value_of(fed(make(), 4))
 

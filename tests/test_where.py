@@ -140,7 +140,7 @@ def test_the_columns_of_a_condition_are_known_each_once_with_the_kind_of_their_l
         ("n > 3 n", "at 'n' it should have 'and', 'or' or the end"),
         ("n > 3x", "at '3x' it cannot be read"),
         ("n > 1.2.3", "at '1.2.3' it cannot be read"),
-        ("n > day", "at 'day' it should have a number, a text in single quotes, true or false"),
+        ("n > day", "at 'day' it should have a number, a string in single quotes, true or false"),
         ("n > )", "at ')' it should have a number"),
         ("n not 3", "at '3' it should have 'in' or 'between'"),
         ("n not = 3", "at '= 3' it should have 'in' or 'between'"),
@@ -169,9 +169,9 @@ def test_what_is_no_condition_is_refused_with_its_place(where, told):
     [
         ("n = 'x'", "compares column 'n', of int64, with 'x'; write it as one"),
         ("n = true", "compares column 'n', of int64, with true; write it as one"),
-        ("day = 3", "compares column 'day', of string, with 3; write it as a text"),
-        ("day in ('mon', false)", "compares column 'day', of string, with false; write it as a text"),
-        ("ok = 1", "compares column 'ok', of bool, with 1; write it as a text"),
+        ("day = 3", "compares column 'day', of string, with 3; write it as a string"),
+        ("day in ('mon', false)", "compares column 'day', of string, with false; write it as a string"),
+        ("ok = 1", "compares column 'ok', of bool, with 1; write it as a string"),
     ],
 )
 def test_a_literal_of_another_kind_than_its_column_is_refused(where, told):

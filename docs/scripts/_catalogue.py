@@ -18,7 +18,7 @@ PAGES = {
     "ranking": ("Ranking", ("metrics.ranking",)),
     "aggregation": ("Aggregation", ("metrics.aggregation", "metrics.distribution")),
     "slices": ("Slices and windows", ("wrappers.sliced", "wrappers.windowed")),
-    "uncertainty": ("How sure?", ("wrappers.bootstrap", "wrappers.interval")),
+    "uncertainty": ("Confidence intervals", ("wrappers.bootstrap", "wrappers.interval")),
 }
 
 

@@ -2,7 +2,6 @@
 
     python docs/scripts/environments.py              # the counts
     python docs/scripts/environments.py --each       # and a line for each environment
-    python docs/scripts/environments.py --table      # the launchers that are understood, as the guide has them
 
 Each environment is that of three processes, or of one where it names one; they are forked, without Paddle, by a process
 that stands for the launcher. The variables are set by hand: what srun, jsrun or PALS set is taken from their manuals.
@@ -28,7 +27,6 @@ import numpy as np  # noqa: E402
 from _ports import free_ports  # noqa: E402
 
 import fleetmetrics  # noqa: E402
-from fleetmetrics.launcher import LAUNCHERS  # noqa: E402
 
 for name in ("functional", "comm"):  # once for all
     importlib.import_module(f"fleetmetrics.{name}")
@@ -359,16 +357,6 @@ def run(environments: list[Environment], at_once: int = 8) -> dict[Environment, 
     return found
 
 
-def table() -> list[str]:
-    """The launchers that are understood, as rows of Markdown."""
-    lines = []
-    for row in LAUNCHERS:
-        host = row.host or row.nodes[:1] or ("PADDLE_TRAINER_ENDPOINTS", "PADDLE_MASTER")[: 2 * bool(row.lists)]
-        cells = [", ".join(f"`{name}`" for name in names) or "-" for names in (row.size, row.rank, row.local, host)]
-        lines.append(f"| {' | '.join([row.name, *cells])} |")
-    return lines
-
-
 def counted(found: dict[Environment, tuple[str, list[str]]]) -> str:
     """How many came to what."""
     counts = Counter(outcome for outcome, _ in found.values())
@@ -377,9 +365,6 @@ def counted(found: dict[Environment, tuple[str, list[str]]]) -> str:
 
 
 def main() -> None:
-    if "--table" in sys.argv:
-        print("\n".join(table()))
-        return
     found = run(ENVIRONMENTS)
     for environment, (outcome, said) in found.items():
         wrong = outcome != environment.expected

@@ -28,7 +28,7 @@ METRICS = [dict(type="Accuracy", topk=(1, 5)), dict(type="SingleLabelMetric")]
 
 
 class Digits(fleetmetrics.BaseMetric):
-    """The first way: a metric of your own. It gets the columns that `add` was given, of all workers together."""
+    """The first way: a custom metric. It gets the columns that `add` was given, of all workers together."""
 
     def compute_metric(self, results):
         label, score = results["label"], results["score"]

@@ -111,7 +111,7 @@ class Batch(Sums):
             raise InvalidInputError(
                 f"prediction has shape {shape}, "
                 + (
-                    "which is no score for any class"
+                    "which has no score for any class"
                     if not shape[axis]
                     else f"and axis {axis}, the classes, must have a size that the program knows"
                 )
@@ -165,7 +165,7 @@ class Batch(Sums):
         array = value if is_paddle(value) else keys_of(value, argument)
         xp = namespace(array)
         if xp is not numpy_ops and xp.kind(array) != "i":
-            raise InvalidInputError(f"{argument} must hold integers or texts, one per sample, not {array.dtype}")
+            raise InvalidInputError(f"{argument} must hold integers or strings, one per sample, not {array.dtype}")
         array = xp.reshape(array, [-1]) if len(xp.shape(array)) in (0, 1) else _drop_last_one(xp, array)
         if len(xp.shape(array)) == 1 < len(full):
             self.columns_by_row.add(argument)
@@ -300,8 +300,8 @@ class Batch(Sums):
         """Predictions as float64 of the label's shape: ``[n]``."""
         if self.classes:
             raise InvalidInputError(
-                f"prediction has shape [n, {self.classes}] and label [n]; this metric compares them number by "
-                "number: give both the same shape"
+                f"prediction has shape [n, {self.classes}] and label [n]; this metric compares them entry by entry: "
+                "give both the same shape"
             )
         return self.xp.cast(self.prediction, "float64")
 

@@ -103,8 +103,8 @@ def words_of_column(batch: Any, name: str, seed: int) -> tuple[Any, Any]:
         return words(xp, xp.cast(xp.asarray(ids, name), "int64"), seed)
     if is_static(batch.each):
         raise InvalidInputError(
-            f"{name} must be an integer variable of the static program, not an array; texts are not for static "
-            "programs: fetch what add takes, and give it the arrays after each run"
+            f"{name} must be an integer variable of the static program, not an array; static programs do not support "
+            "strings: fetch the inputs of add, and pass it the arrays after each run"
         )
     return words(numpy_ops, integer_ids(keys_of(ids, name)), seed)
 

@@ -19,7 +19,7 @@ NULL: dict[str, Any] = {"U": "\0null", "i": -(2**63)}
 _HOW = {
     "S": "; decode it: numpy.char.decode({0}, 'utf-8')",
     "b": "; convert it to integers: numpy.asarray({0}, int)",
-    "f": "; fill in what is missing, and convert it to integers: numpy.asarray({0}, int)",
+    "f": "; fill in missing values, and convert it to integers: numpy.asarray({0}, int)",
 }
 
 
@@ -177,7 +177,7 @@ def keys_of(values: Any, argument: str) -> Any:
     if not array.size:
         return array.astype(np.int64)
     raise InvalidInputError(
-        f"{argument} must hold integers or texts, one per sample, not {array.dtype} (given a {type(values).__name__})"
+        f"{argument} must hold integers or strings, one per sample, not {array.dtype} (given a {type(values).__name__})"
         + _HOW.get(array.dtype.kind, "").format(argument)
     )
 
@@ -193,8 +193,8 @@ def _of_objects(values: Any, argument: str) -> np.ndarray:
     texts = {each for each in types if issubclass(each, str)}
     integers = {each for each in types if issubclass(each, (int, np.integer)) and each is not bool}
     for kind, what in (
-        (texts, "integers or texts, not both; among texts"),
-        (integers, "integers or texts; among integers"),
+        (texts, "integers or strings, not both; among strings"),
+        (integers, "integers or strings; among integers"),
     ):
         if kind and kind != types:
             other = next(each for each in flat if type(each) not in kind)
@@ -204,7 +204,7 @@ def _of_objects(values: Any, argument: str) -> np.ndarray:
         lost = next((each for each in flat if each.endswith("\0")), None) if "\0" in "".join(flat) else None
         if lost is not None:
             raise InvalidInputError(
-                f"{argument} holds {lost!r}; arrays of texts lose NULs at the end: strip them, text.rstrip('\\0')"
+                f"{argument} holds {lost!r}; arrays of strings lose trailing NULs: strip them, text.rstrip('\\0')"
             )
         return np.array(flat).reshape(objects.shape)
     if integers:

@@ -76,7 +76,7 @@ REQUIREMENTS: dict[str, Requirement] = {
     ),
     "finite_label": Requirement("label", "a finite number", _finite_label),
     "class_label": Requirement(
-        "label", "a class: 0 or 1, or with several scores a whole number below their number", _class
+        "label", "a class: 0 or 1, or with several scores a whole number below the number of scores", _class
     ),
     "weight": Requirement("weight", "a finite number of at least 0", _weight),
 }
@@ -168,7 +168,7 @@ class Check:
                 for rule in [*applicable(tuple(requirements)), FLAGS]:
                     askers.setdefault(rule, []).append(key)
             rules = "; ".join(
-                rule.text + (f" (asked for by {', '.join(keys)})" if len(keys) < len(asked) else "")
+                rule.text + (f" (required by {', '.join(keys)})" if len(keys) < len(asked) else "")
                 for rule, keys in askers.items()
             )
             raise InvalidInputError(

@@ -40,7 +40,7 @@ def axis_of_classes(full: tuple[int, ...], shape: tuple[int, ...], class_axis: i
     if class_axis is not None and not -axes <= class_axis < axes:
         raise InvalidInputError(
             f"prediction has shape {list(full)}, and no axis {class_axis} for the classes; class_axis must be "
-            + (f"from -{axes} to {axes - 1}" if axes else "None beside a single number")
+            + (f"from -{axes} to {axes - 1}" if axes else "None for a single number")
         )
     axis = axes - 1 if class_axis is None else class_axis % axes
     rest = [*full[:axis], *full[axis + 1 :]]

@@ -1,4 +1,4 @@
-"""The command line: ``fleetmetrics evaluate | merge | compare | consistency | ...``; see docs/howto/report.md."""
+"""The command line: ``fleetmetrics evaluate | merge | compare | ...``; see docs/howto/evaluate_files.md."""
 
 from __future__ import annotations
 
@@ -56,30 +56,38 @@ class _Parser(argparse.ArgumentParser):
 def _parsers(formats: str) -> tuple[argparse.ArgumentParser, argparse.ArgumentParser]:
     """The parser of all commands, and that of `evaluate`; ``formats``: the known formats, for its help."""
     style: Any = {"formatter_class": argparse.RawDescriptionHelpFormatter, "epilog": _MORE}
-    parser = _Parser("fleetmetrics", description="Metrics of predictions in files.", **style)
+    parser = _Parser("fleetmetrics", description="Compute metrics of predictions in files.", **style)
     parser.add_argument("--version", action="version", version=f"fleetmetrics {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     one = commands.add_parser("evaluate", help="evaluate files", **style)
     column: Any = {"metavar": "COLUMN"}
     columns: Any = {"metavar": "COLUMN", "type": _columns}
     one.add_argument("files", nargs="*", help=f"{formats}; folders, patterns, URLs (s3://...); -: standard input")
-    one.add_argument("--label", help="the label; with commas, one for each label", **columns)
-    one.add_argument("--score", help="the prediction; with commas, one for each class", **columns)
+    one.add_argument("--label", help="the label column; several labels separated by commas", **columns)
+    one.add_argument("--score", help="the score column; one per class, separated by commas", **columns)
     one.add_argument(
         "--task", choices=["binary", "multiclass", "regression", "ranking"], default="binary", help="the kind of labels"
     )
-    one.add_argument("--classes", type=_classes, metavar="N", help="for --task multiclass: how many, or cat,dog,...")
+    one.add_argument(
+        "--classes", type=_classes, metavar="N", help="classes of --task multiclass: their number, or cat,dog,..."
+    )
     one.add_argument("--positive", metavar="LABEL", help="the label to count as 1, such as click; all others are 0")
     one.add_argument("--logits", action="store_true", help="scores are log-odds")
     one.add_argument("--scale", type=float, metavar="0.01", default=1.0, help="multiply scores by this")
     one.add_argument("--weight", help="the weight of a row", **column)
     one.add_argument("--user", "--query", help="the user or query, for GAUC, NDCG and others", **column)
     one.add_argument(
-        "--by", metavar="COLUMNS", type=_slices, default=(), help="slices, with commas; country*day crosses the two"
+        "--by",
+        metavar="COLUMNS",
+        type=_slices,
+        default=(),
+        help="columns to slice by, separated by commas; country*day slices by both",
     )
-    one.add_argument("--max-slices", type=int, metavar="N", default=1000, help="keep the largest N of a column (1000)")
+    one.add_argument(
+        "--max-slices", type=int, metavar="N", default=1000, help="keep the N largest slices of a column (1000)"
+    )
     one.add_argument("--min-positives", type=int, metavar="N", default=0, help="test no slice with fewer positives")
-    one.add_argument("--rank-by", metavar="METRIC", help="rank and test slices by this one of --metrics (the first)")
+    one.add_argument("--rank-by", metavar="METRIC", help="the one of --metrics that ranks and tests slices (the first)")
     one.add_argument(
         "--metrics", metavar="NAMES", help="separated by commas: name, name@k, name:setting=value, key=name"
     )
@@ -88,75 +96,113 @@ def _parsers(formats: str) -> tuple[argparse.ArgumentParser, argparse.ArgumentPa
     one.add_argument(
         "--baseline", metavar="FILES", action="append", help="compare with these files: deltas, new minus old"
     )
-    one.add_argument("--baseline-score", help="the baseline's; without --baseline, in the same rows", **columns)
     one.add_argument(
-        "--baseline-columns", metavar="HERE=THERE", type=_renamed, help="names that differ in the baseline, with commas"
+        "--baseline-score", help="the baseline's score column; without --baseline, in the same rows", **columns
     )
-    one.add_argument("--join-on", help="the id of a row in both: pairs rows for intervals of deltas", **column)
+    one.add_argument(
+        "--baseline-columns",
+        metavar="HERE=THERE",
+        type=_renamed,
+        help="renamed columns of the baseline, separated by commas",
+    )
+    one.add_argument("--join-on", help="the id column of both sides: pairs rows for intervals of deltas", **column)
     one.add_argument("--join", choices=["inner"], help="count only ids that both sides have; default: all must match")
     one.add_argument("--skip-bad-rows", action="store_true", help="skip and count rows with nulls or invalid values")
     one.add_argument("--skip-bad-files", action="store_true", help="skip and count unreadable files")
-    one.add_argument("--processes", type=int, metavar="N", help="processes that share the files; default: one per core")
-    one.add_argument("--config", metavar="FILE", help='these options as TOML, label = "y"; the command line wins')
-    some = commands.add_parser("merge", help="merge saved states: prints what evaluate would for all data", **style)
-    some.add_argument("states", nargs="+", metavar="STATE", help="files of --save-state")
+    one.add_argument(
+        "--processes", type=int, metavar="N", help="the number of processes that read files; default: one per core"
+    )
+    one.add_argument(
+        "--config", metavar="FILE", help='a TOML file of these options (label = "y"); the command line wins'
+    )
+    some = commands.add_parser("merge", help="merge saved states, and print the result for all their data", **style)
+    some.add_argument("states", nargs="+", metavar="STATE", help="files from --save-state")
     two = commands.add_parser("compare", help="compare two saved states, new and old, with deltas", **style)
-    two.add_argument("states", nargs=2, metavar="STATE", help="files of --save-state, the new one first")
+    two.add_argument("states", nargs=2, metavar="STATE", help="files from --save-state, the new one first")
     two.set_defaults(save_state=None)
     for each in (one, some):
-        each.add_argument("--save-state", metavar="FILE", help="write the state that merge and compare read")
+        each.add_argument("--save-state", metavar="FILE", help="save the state for merge and compare")
     for each in (one, two):
         each.add_argument(
-            "--always-valid", type=int, metavar="ROWS", help="intervals of deltas, valid at every look as data grow"
+            "--always-valid",
+            type=int,
+            metavar="ROWS",
+            help="intervals of deltas that stay valid at every look as data grow",
         )
     for each in (one, some, two):
         _add_forms(each)
         each.add_argument("--html", metavar="FILE", help="write a report that opens in any browser")
         each.add_argument("--lang", choices=["en", "zh"], default="en", help="the report's language")
         each.add_argument(
-            "--fail-if", metavar="'auc<0.77'", action="append", default=[], help="exit with status 1 if it holds"
+            "--fail-if",
+            metavar="'auc<0.77'",
+            action="append",
+            default=[],
+            help="exit with status 1 if the condition holds",
         )
     same = commands.add_parser(
-        "consistency", help="check that streams, as of training and serving, score alike", **style
+        "consistency", help="check whether streams, such as training and serving, give equal scores", **style
     )
-    same.add_argument("streams", nargs="+", metavar="NAME=FILES", help="two or more, in the order of the data flow")
-    one_or_each: Any = {"metavar": "COLUMN", "required": True}
-    same.add_argument("--id", help="the id of a row; with commas, one for each stream", **one_or_each)
-    same.add_argument("--score", help="the prediction; with commas, one for each stream", **one_or_each)
-    same.add_argument("--label", help="the label, in the first stream: AUC and calibration of each", **column)
-    same.add_argument("--by", metavar="COLUMNS", type=_names, default=(), help="slices by columns of the first stream")
     same.add_argument(
-        "--features", metavar="COLUMNS", type=_names, default=(), help="numbers in every stream that are compared, too"
+        "streams", nargs="+", metavar="NAME=FILES", help="two or more streams, in the order of the data flow"
     )
-    same.add_argument("--tolerance", type=float, default=1e-6, metavar="1e-6", help="how far apart scores may be")
+    one_or_each: Any = {"metavar": "COLUMN", "required": True}
+    same.add_argument("--id", help="the id column; one per stream, separated by commas", **one_or_each)
+    same.add_argument("--score", help="the score column; one per stream, separated by commas", **one_or_each)
+    same.add_argument("--label", help="the label column of the first stream: adds AUC and calibration", **column)
+    same.add_argument(
+        "--by",
+        metavar="COLUMNS",
+        type=_names,
+        default=(),
+        help="columns of the first stream to slice by, separated by commas",
+    )
+    same.add_argument(
+        "--features",
+        metavar="COLUMNS",
+        type=_names,
+        default=(),
+        help="more numeric columns of every stream to compare",
+    )
+    same.add_argument(
+        "--tolerance", type=float, default=1e-6, metavar="1e-6", help="scores that differ by at most this are equal"
+    )
     same.add_argument("--skip-bad-rows", action="store_true", help="skip and count rows with nulls")
     for each in (one, same):
         each.add_argument(
             "--where", metavar="CONDITION", help="count only these rows: \"day = '2026-11-01' and n > 3\""
         )
         each.add_argument(
-            "--text", metavar="COLUMNS", type=_names, default=(), help="keys of CSV to keep as texts: 007, not 7"
+            "--text",
+            metavar="COLUMNS",
+            type=_names,
+            default=(),
+            help="key columns of CSV to keep as strings: 007, not 7",
         )
         each.add_argument("--columns", type=names_in, metavar="NAMES", help="names for CSV files without a header")
-    over = commands.add_parser("history", help="show saved states, as of days, in this order", **style)
-    over.add_argument("states", nargs="+", metavar="STATE", help="files of --save-state")
+    over = commands.add_parser("history", help="show saved states in the given order, for example one per day", **style)
+    over.add_argument("states", nargs="+", metavar="STATE", help="files from --save-state")
     for each in (same, over):
         each.add_argument("--lang", choices=["en", "zh"], default="en", help="the page's language")
         _add_forms(each)
         each.add_argument("--html", metavar="FILE", help="write a page that opens in any browser")
     same.add_argument(
-        "--fail-if", metavar="'steps.serving.share>0'", action="append", default=[], help="as for evaluate"
+        "--fail-if",
+        metavar="'steps.serving.share>0'",
+        action="append",
+        default=[],
+        help="exit with status 1 if the condition holds",
     )
     over.add_argument(
         "--fail-if",
         metavar="'auc<0.77'",
         action="append",
         default=[],
-        help="exit with status 1 if it holds for the last state",
+        help="exit with status 1 if the condition holds for the last state",
     )
     about = commands.add_parser("metrics", help="list the metrics, or describe one: metrics auc")
     about.add_argument("name", nargs="?", metavar="NAME", help="show its formula, range and settings")
-    commands.add_parser("doctor", help="check that workers reach each other, and the environment")
+    commands.add_parser("doctor", help="check the environment, and whether the workers reach each other")
     return parser, one
 
 
@@ -238,7 +284,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
     if argv is not None and not (isinstance(argv, (list, tuple)) and all(isinstance(each, str) for each in argv)):
-        raise InvalidInputError(f"argv must be a list of texts, not {argv!r:.80}")
+        raise InvalidInputError(f"argv must be a list of strings, not {argv!r:.80}")
     given = list(sys.argv[1:] if argv is None else argv)
     try:
         with as_options():
@@ -340,7 +386,7 @@ def _finish(args: argparse.Namespace, sides: Sequence[Any]) -> _Outcome:
         if args.save_state:
             save(args.save_state, sides[0])
             if errors:
-                errors.append(f"{args.save_state} holds what could be used: {len(sides[0].read.files):,} files")
+                errors.append(f"{args.save_state} holds the usable files: {len(sides[0].read.files):,}")
         if errors:
             raise DataError("\n".join(errors))
         result = result_of(sides, command=args.line, always_valid=args.always_valid)
@@ -389,7 +435,7 @@ def _consistency(args: argparse.Namespace) -> _Outcome:
     for each in args.streams:
         name, sign, files = each.partition("=")
         if (name if sign else each) in streams:
-            raise InvalidInputError(f"two streams are called {name!r}; write NAME=FILES with names that differ")
+            raise InvalidInputError(f"two streams are called {name!r}; write NAME=FILES with different names")
         streams[name if sign else each] = files if sign else each
     if len(streams) < 2:
         raise InvalidInputError("there is nothing to compare: name two or more streams, NAME=FILES")
@@ -416,7 +462,7 @@ def _in_each(option: str, text: str, streams: Sequence[str]) -> Any:
     columns = names_in(text)
     if len(columns) not in (1, len(streams)):
         raise InvalidInputError(
-            f"{option} {text} names {len(columns)} columns; name one, or {len(streams)}, in the streams' order"
+            f"{option} {text} names {len(columns)} columns; name one, or {len(streams)} in the order of the streams"
         )
     return dict(zip(streams, columns)) if columns[1:] else columns[0]
 

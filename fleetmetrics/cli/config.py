@@ -70,7 +70,7 @@ def _text(path: str, key: str, value: Any, action: argparse.Action) -> str:
 def _texts(path: str, key: str, value: Any) -> list[str]:
     texts = [value] if isinstance(value, str) else value
     if not isinstance(texts, list) or not texts or not all(isinstance(each, str) for each in texts):
-        raise InvalidInputError(f"{path}: {key} must be a text, or a list of texts, not {value!r}")
+        raise InvalidInputError(f"{path}: {key} must be a string, or a list of strings, not {value!r}")
     return texts
 
 
@@ -80,7 +80,7 @@ def _read(path: str) -> Mapping[str, Any]:
             toml = importlib.import_module(name)
             break
     else:
-        raise MissingLibraryError("--config needs Python 3.11, or tomli; install it by pip install tomli")
+        raise MissingLibraryError("--config needs Python 3.11, or tomli; install it with pip install tomli")
     try:
         with open(path, "rb") as file:
             found: Mapping[str, Any] = toml.load(file)

@@ -247,7 +247,7 @@ def read_each(given: Iterable[_Given], read: Callable[[_Given], _Read], first: i
         try:
             found.append(read(one))
         except RecordError as error:
-            text = f"what {ranks_text([rank])} sent cannot be read: {readable(str(error))}"
+            text = f"the message from {ranks_text([rank])} cannot be read: {readable(str(error))}"
             raise RecordError(text) from fit_cause(error)
         except FleetMetricsError:
             raise
@@ -256,8 +256,8 @@ def read_each(given: Iterable[_Given], read: Callable[[_Given], _Read], first: i
                 raise
             why = readable(f"{type(error).__name__}: {error}")
             raise CommunicatorError(
-                f"what {ranks_text([rank])} sent cannot be read ({why}); do all workers run the same version of"
-                " fleetmetrics?"
+                f"the message from {ranks_text([rank])} cannot be read ({why}); do all workers run the same version "
+                "of fleetmetrics?"
             ) from fit_cause(error)
     return found
 
@@ -266,7 +266,7 @@ def _type_of(name: str, dtype: Any) -> np.dtype[Any]:
     """The type that `packed` names; ValueError if no state of this dtype is sent so: a cast would change numbers."""
     found = _TYPES[name]
     if (found.kind == "f") != (dtype == "float64"):
-        raise ValueError(f"{name!r} numbers, where the state is {dtype}")
+        raise ValueError(f"{name!r} numbers, but the state is {dtype}")
     return found
 
 
@@ -345,7 +345,7 @@ def _reader_of(kinds: tuple[tuple[int, Any], ...]) -> Callable[[Buffer], list[np
             known[types] = _places(kinds, types)
         places, size = known[types]
         if len(payload) != size:
-            raise ValueError(f"{len(payload)} bytes, where the states take {size}")
+            raise ValueError(f"{len(payload)} bytes, but the states take {size}")
         return [
             np.frombuffer(payload, dtype, count, start) if count else np.empty(0, dtype)
             for dtype, count, start in places
@@ -363,7 +363,7 @@ def _places(kinds: tuple[tuple[int, Any], ...], types: bytes) -> tuple[tuple[tup
         found.append((dtype, count, start))
         start += count * dtype.itemsize + -count * dtype.itemsize % _ALIGNMENT
     if len(found) < len(kinds):
-        raise ValueError(f"{len(found)} arrays, where the states are {len(kinds)}")
+        raise ValueError(f"{len(found)} arrays, but there are {len(kinds)} states")
     return tuple(found), start
 
 
@@ -444,7 +444,7 @@ def _folded(group: Group, rows: np.ndarray) -> list[np.ndarray]:
 def split(data: Buffer, sizes: Sequence[int]) -> list[np.ndarray]:
     """Cut a buffer into parts of these sizes, in bytes; ValueError if it is not as long."""
     if any(size < 0 for size in sizes) or sum(sizes) != len(data):
-        raise ValueError(f"{len(data)} bytes, where there are {sum(sizes)}")
+        raise ValueError(f"{len(data)} bytes, but there are {sum(sizes)}")
     return np.split(np.frombuffer(data, np.uint8), np.cumsum(sizes)[:-1])
 
 
@@ -452,7 +452,7 @@ def divided(letter: Letter, number: int) -> list[Letter]:
     """The letters inside a letter whose note has their notes and sizes; otherwise ValueError."""
     notes, sizes = zip(*letter.note)
     if len(notes) != number:
-        raise ValueError(f"{len(notes)} parts, where there are {number}")
+        raise ValueError(f"{len(notes)} parts, but there are {number}")
     return [Letter(note, part.data) for note, part in zip(notes, split(joined(letter.payload), sizes))]
 
 
@@ -471,7 +471,7 @@ def letter_in(data: Buffer) -> Letter:
     note, payload = given[:LETTER_UNIT].view(np.int64).tolist()
     start = LETTER_UNIT + note + -note % LETTER_UNIT
     if min(note, payload) < 0 or start + payload + -payload % LETTER_UNIT != len(given):
-        raise ValueError(f"{len(given)} bytes, where a letter has {start + payload}")
+        raise ValueError(f"{len(given)} bytes, but a letter has {start + payload}")
     return Letter(json.loads(given[LETTER_UNIT : LETTER_UNIT + note].tobytes()), given[start : start + payload].data)
 
 
@@ -567,8 +567,8 @@ def as_column(array: Any) -> np.ndarray:
     given = np.asarray(array)
     if not is_plain(given.dtype) or given.dtype.kind not in _NUMBERS + "SU" or given.dtype.itemsize > WIDEST:
         raise InvalidInputError(
-            f"array is of dtype {given.dtype}; allowed are numbers, booleans, and bytes or text of fixed width, up to"
-            " 16 MiB an element."
+            f"array is of dtype {given.dtype}; allowed are numbers, booleans, and bytes or strings of fixed width, up "
+            "to 16 MiB an element."
         )
     return np.asarray(given, dtype=given.dtype.newbyteorder("="), order="C")
 
@@ -578,7 +578,7 @@ def column_in(letter: Letter, most: int) -> tuple[int | None, str, list[int]]:
     source, dtype, shape = letter.note
     size, found = described_array(dtype, shape)[1], len(joined(letter.payload))
     if found != (size if size <= most else 0):
-        raise ValueError(f"{found} bytes, where {dtype} of shape {list(shape)} is announced")
+        raise ValueError(f"{found} bytes, but {dtype} of shape {list(shape)} was announced")
     return source, dtype, shape
 
 

@@ -250,4 +250,4 @@ class Search:
             poll.wait(end)
 
 
-_ADVICE = "name the same ranks on every worker of a group, and call groups in one order."
+_ADVICE = "name the same ranks on every worker of a group, and call groups in the same order."

@@ -135,8 +135,8 @@ def engine_asked() -> str:
     if name in ("", "mpi"):
         return name
     raise InvalidInputError(
-        f"the environment variable FLEETMETRICS_ENGINE holds {name!r}; it must be mpi, for workers that mpirun has"
-        " started, or unset: then the workers use sockets of their own."
+        f"the environment variable FLEETMETRICS_ENGINE holds {name!r}; it must be mpi, for workers that mpirun "
+        "started, or unset: the workers then use their own sockets."
     )
 
 

@@ -103,7 +103,7 @@ def listen(job: Job, key: Key | None = None, end: float = math.inf) -> socket.so
     ours = candidates[0][1] if not job.ranks and (job.endpoint or not job.collective) else 0
     for host, port in candidates:
         if port in job.reserved and port != ours:
-            failures.append(f"{host}:{port} (promised to another by the environment)")
+            failures.append(f"{host}:{port} (the environment assigns it to a different process)")
             continue
         try:
             return _listen_at(job, key, job.bind or host, port, end)
@@ -118,8 +118,8 @@ def listen(job: Job, key: Key | None = None, end: float = math.inf) -> socket.so
             if error.errno == errno.EADDRNOTAVAIL and not job.bind:
                 failures[-1] += ": if the others reach this machine by that name all the same, set FLEETMETRICS_BIND"
     raise NoChannelError(
-        f"{ranks_text([0])} cannot listen for the other {job.world_size - 1} workers: {', '.join(failures)}. Set"
-        " FLEETMETRICS_ENDPOINT=host:port on all workers to an address of its machine that is free."
+        f"{ranks_text([0])} cannot listen for the other {job.world_size - 1} workers: {', '.join(failures)}. Set "
+        "FLEETMETRICS_ENDPOINT=host:port on all workers to a free address of its machine."
     )
 
 
@@ -202,8 +202,8 @@ def check_descriptors(world_size: int) -> None:
     if needed > soft:
         if hard != resource.RLIM_INFINITY and needed > hard:
             raise NoChannelError(
-                f"{ranks_text([0])} needs {needed} file descriptors for {world_size} workers ({opened} are open), and"
-                f" may have {hard}; raise the limit: ulimit -Hn {needed}."
+                f"{ranks_text([0])} needs {needed} file descriptors for {world_size} workers ({opened} are open), but "
+                f"may have only {hard}; raise the limit: ulimit -Hn {needed}."
             )
         resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
 
@@ -236,8 +236,8 @@ def connect(job: Job, key: Key, deadline: float, noted: Callable[[], str] = str)
                     raise CommunicatorError(why) from None
             except Stranger:
                 why = why or (
-                    f"At {host}:{port} a process listens that does not know this worker: a stranger, or"
-                    f" {ranks_text([0])} of another job."
+                    f"The process that listens at {host}:{port} does not know this worker: it is unrelated, or "
+                    f"{ranks_text([0])} of another job."
                 )
             except OSError as error:
                 if not raised_by_a_socket(error):

@@ -58,8 +58,8 @@ def _along(group: Any, axes: Any, rank: int, world_size: int) -> tuple[int, ...]
     topology = group.topology()
     if topology.world_size() != world_size:
         raise InvalidInputError(
-            f"group is a topology of {topology.world_size()} workers, and the job has {world_size}; give that of"
-            " fleet.get_hybrid_communicate_group() after fleet.init"
+            f"group is a topology of {topology.world_size()} workers, but the job has {world_size}; give the one of "
+            "fleet.get_hybrid_communicate_group() after fleet.init"
         )
     known = [name for name in axes if name in topology.get_hybrid_group_names()]
     found = next(ranks for ranks in topology.get_fused_ranks(known) if rank in ranks)
@@ -75,18 +75,18 @@ def _checked(group: Any, rank: int, world_size: int) -> tuple[int, ...]:
     ranks = sorted(map(int, given))
     shown = in_words(ranks)
     if not ranks:
-        raise InvalidInputError(f"group is empty; it must be {_ALLOWED}, with one rank at least")
+        raise InvalidInputError(f"group is empty; it must be {_ALLOWED}, with at least one rank")
     twice = [each for each, times in Counter(ranks).items() if times > 1]
     if twice:
         raise InvalidInputError(f"group holds {in_words(twice)} more than once; name each rank once")
     outside = [each for each in ranks if not 0 <= each < world_size]
     if outside:
         of = f"the ranks 0 to {world_size - 1}" if world_size > 1 else "rank 0 alone"
-        raise InvalidInputError(f"group holds {in_words(outside)}, and this job has {of}")
+        raise InvalidInputError(f"group holds {in_words(outside)}, but this job has {of}")
     if rank not in ranks:
         raise InvalidInputError(
-            f"group is that of {shown}, and this worker is rank {rank}, which is not in it; call this on the members"
-            " alone, or give each worker the group that it is in"
+            f"group holds {shown}, but this worker is rank {rank}, which is not in it; call this on the members only, "
+            "or give each worker its own group"
         )
     return tuple(ranks)
 

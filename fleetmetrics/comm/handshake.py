@@ -66,9 +66,10 @@ _TEXT_BYTES = 1000
 def unproven_text(ranks: list[int]) -> str:
     """Say which ranks could not prove themselves."""
     return (
-        f"{ranks_text(ranks)} could not prove to {ranks_text([0])} that {'they know' if len(ranks) > 1 else 'it knows'}"
-        " the job's secret. Set FLEETMETRICS_SECRET to the same text on all workers; without it, workers of one user on"
-        f" one machine share the file {secret_path('<uid>')}."
+        f"{ranks_text(ranks)} could not prove to {ranks_text([0])} that "
+        f"{'they know' if len(ranks) > 1 else 'it knows'} the job's secret. Set FLEETMETRICS_SECRET to the same "
+        "string on all workers; without it, workers of one user on one machine share the file "
+        f"{secret_path('<uid>')}."
     )
 
 
@@ -192,18 +193,20 @@ def refusal_text(code: bytes, rank: int, world_size: int) -> str:
     """Say why a worker that has proved itself cannot come in; the same on both sides."""
     if code == TAKEN:
         return (
-            f"two processes say that they are {ranks_text([rank])}: of two runs with the same endpoints, or of one."
-            " Each worker needs a PADDLE_TRAINER_ID of its own, and each run endpoints or a PADDLE_JOB_ID of its own."
+            f"two processes say that they are {ranks_text([rank])}, in two runs with the same endpoints or in one "
+            "run. Each worker needs its own PADDLE_TRAINER_ID, and each run needs its own endpoints or "
+            "PADDLE_JOB_ID."
         )
     what = f"a worker says that it is {ranks_text([rank])} of {world_size}"
-    return f"{what}, but {ranks_text([0])} has other values; PADDLE_TRAINERS_NUM must be the same on all workers."
+    return f"{what}, but {ranks_text([0])} has different values; PADDLE_TRAINERS_NUM must be the same on all workers."
 
 
 def other_run_text(where: str, theirs: str, ours: str) -> str:
     """Name the other run that a worker, or rank 0, has met."""
     return (
-        f"at {where} listens {ranks_text([0])} of another run ({theirs}), and this worker belongs to {ours}. What names"
-        " a run must be the same on all its workers, and the endpoints of runs that go on at the same time must differ."
+        f"{ranks_text([0])} of another run ({theirs}) listens at {where}, but this worker belongs to {ours}. The "
+        "variables that identify a run must be the same on all its workers, and concurrent runs must have different "
+        "endpoints."
     )
 
 

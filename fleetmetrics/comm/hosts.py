@@ -111,8 +111,8 @@ def levels_asked() -> str:
     if levels in ("", "1", "2"):
         return levels
     raise InvalidInputError(
-        f"the environment variable {SETTING} holds {levels!r}; it must be 1, 2, or unset: then there are two levels"
-        f" from {WORKERS} workers on, where PADDLE_TRAINER_ENDPOINTS names two hosts or more."
+        f"the environment variable {SETTING} holds {levels!r}; it must be 1, 2, or unset: there are then two levels "
+        f"from {WORKERS} workers on, if PADDLE_TRAINER_ENDPOINTS names two or more hosts."
     )
 
 

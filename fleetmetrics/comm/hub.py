@@ -279,10 +279,10 @@ class Hub(Member):
         parting, text = self._parting
         if last != parting:  # otherwise some workers would not hear what others heard
             text = (
-                f"the workers parted at {self._answered or 'an exchange'}: it ended with a result on"
-                f" {ranks_text(rank for rank, one in enumerate(made) if one == last)}, and with an error on"
-                f" {ranks_text(rank for rank, one in enumerate(made) if one < last)}. Compute it again on all workers;"
-                " from now on they are together."
+                f"the workers diverged at {self._answered or 'an exchange'}: it ended with a result on "
+                f"{ranks_text(rank for rank, one in enumerate(made) if one == last)}, and with an error on "
+                f"{ranks_text(rank for rank, one in enumerate(made) if one < last)}. Compute it again on all workers; "
+                "they are in step again."
             )
         self._parting = meeting.number, text
         meeting.made = self.made = meeting.number
@@ -374,7 +374,7 @@ class Hub(Member):
             raise DeadlineError(gave_up[0])
         if time.monotonic() > meeting.last_moment:  # somebody has given up, so all must
             raise DeadlineError(
-                f"{ranks_text([0])} needed more than the {meeting.timeout:g} s that there are at {meeting.label}."
+                f"{ranks_text([0])} needed more than the {meeting.timeout:g} s that it has at {meeting.label}."
             )
 
     def _missing(self, meeting: Meeting) -> str:
@@ -383,7 +383,7 @@ class Hub(Member):
         text = late_text(missing, "arrive" if connected else "connect", meeting.timeout, meeting.label)
         strangers = [rank for rank in missing if rank in self._peers.sent_away]
         if strangers:
-            text += f" Of another run {ranks_text(strangers)} came and was refused; this one is {self.job.title}."
+            text += f" Rank 0 refused {ranks_text(strangers)} of another run; this run is {self.job.title}."
         if self.search is not None:
             text += self.search.words
         if self._peers.door.deaf_until:
@@ -406,8 +406,8 @@ class Hub(Member):
             if peer.rank not in meeting.frames:
                 meeting.shunned = True
                 gave_up.append(
-                    f"{ranks_text([peer.rank])} gave up before {ranks_text([0])} arrived, and is at a later call"
-                    " already; every worker must call the same metrics in the same order."
+                    f"{ranks_text([peer.rank])} gave up before {ranks_text([0])} arrived, and is already at a later "
+                    "call; every worker must call the same metrics in the same order."
                 )
         elif frame.kind == BUNDLE:
             self._take_bundle(meeting, peer, frame)
@@ -468,7 +468,7 @@ class Hub(Member):
         try:
             frame = stream.last or stream.receive()
         except Garbled as error:
-            told = f"what {ranks_text([peer.rank])} sends to {ranks_text([0])} cannot be trusted: {error}."
+            told = f"messages from {ranks_text([peer.rank])} to {ranks_text([0])} cannot be trusted: {error}."
             self._peers.lose(peer, told)
         except Lost:
             if stream.heard:
@@ -598,7 +598,7 @@ class Hub(Member):
             ranks = [peer.rank for peer in asked]
             if meeting.lost:
                 lost = next(iter(meeting.lost.values()))
-                raise Broken(f"{lost} {ranks_text(ranks)} may have a result of {meeting.label} all the same.")
+                raise Broken(f"{lost} {ranks_text(ranks)} may still have a result of {meeting.label}.")
             if meeting.away:
                 raise CommunicatorError(meeting.left)
             raise DeadlineError(late_text(ranks, "confirm the result", meeting.timeout, meeting.label))
@@ -622,4 +622,4 @@ def _words_of(peer: Peer, frame: Frame) -> str:
     """A worker's words about its leaving."""
     with contextlib.suppress(UnicodeDecodeError):
         return readable(frame.header.decode())
-    return f"{ranks_text([peer.rank])} left, and what it said cannot be read."
+    return f"{ranks_text([peer.rank])} left, and its last message cannot be read."

@@ -223,9 +223,8 @@ class Job:
         first = next((split_endpoint(*each)[0] for each in said if each[0]), self.host)
         if rank and not _is_loopback(first):
             raise NoChannelError(
-                f"rank {rank} comes first in {self.group}, and nothing says on which machine it is. Set"
-                " PADDLE_TRAINER_ENDPOINTS to host:port of every worker, separated by commas, on all of them; or take"
-                " rank 0 into the group"
+                f"rank {rank} is the first of {self.group}, but its machine is unknown. Set PADDLE_TRAINER_ENDPOINTS "
+                "to host:port of every worker, separated by commas, on all of them; or include rank 0 in the group"
             )
         return first
 

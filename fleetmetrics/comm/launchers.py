@@ -145,10 +145,10 @@ def refuse_groups() -> None:
                 found = workers(sys.modules[name])
         if isinstance(found, int) and found > 1:
             raise NoChannelError(
-                f"{words.format(found)}, but the environment variable PADDLE_TRAINERS_NUM is not set (or says 1),"
-                " so the others cannot be found, and the number would be local. Set PADDLE_TRAINERS_NUM and"
-                f" PADDLE_TRAINER_ID, and {_ENDPOINT}=host:port (host of rank 0), on all of them, start through"
-                " fleetrun, or call fleetmetrics.set_communicator; compute_local() gives the local value."
+                f"{words.format(found)}, but the environment variable PADDLE_TRAINERS_NUM is not set (or is 1), so "
+                "the other workers cannot be found, and the number would be local. Set PADDLE_TRAINERS_NUM and "
+                f"PADDLE_TRAINER_ID, and {_ENDPOINT}=host:port (host of rank 0), on all of them, start through "
+                "fleetrun, or call fleetmetrics.set_communicator; compute_local() gives the local value."
             )
 
 
@@ -170,9 +170,9 @@ def _mpis(module: Any) -> Any:
 
 
 _GROUPS: tuple[tuple[str, str, Callable[[Any], Any]], ...] = (
-    ("paddle.distributed.fleet", "fleet was initialised with {} workers", _fleets),
-    ("paddle.distributed", "paddle.distributed was initialised with {} workers", _paddles),
-    ("torch.distributed", "torch.distributed was initialised with {} workers", _torchs),
+    ("paddle.distributed.fleet", "fleet was initialized with {} workers", _fleets),
+    ("paddle.distributed", "paddle.distributed was initialized with {} workers", _paddles),
+    ("torch.distributed", "torch.distributed was initialized with {} workers", _torchs),
     ("mpi4py.MPI", "MPI.COMM_WORLD of mpi4py has {} ranks", _mpis),
 )
 
@@ -251,7 +251,7 @@ def _contradiction(claim: _Claim, row: Launcher, size: int, said: Said) -> NoCha
     value = "local" if size == 1 else f"that of {size}"
     what = "Start the workers through fleetrun, or set PADDLE_TRAINERS_NUM and PADDLE_TRAINER_ID"
     if number or row is not PADDLE:
-        what = f"Let them agree, or set PADDLE_TRAINERS_NUM, PADDLE_TRAINER_ID and {_ENDPOINT}=host:port (of rank 0)"
+        what = f"Make them agree, or set PADDLE_TRAINERS_NUM, PADDLE_TRAINER_ID and {_ENDPOINT}=host:port (of rank 0)"
     return NoChannelError(f"{claim.words}, but {told}: the number would be {value}. {what}{_alone(claim.variable)}")
 
 
@@ -267,8 +267,8 @@ def _refuse_unknown_number(rows: list[Launcher], said: Said) -> None:
             if name != _ENDPOINT:
                 ours = f"PADDLE_TRAINERS_NUM, PADDLE_TRAINER_ID and {_ENDPOINT}=host:port (host of rank 0)"
             raise NoChannelError(
-                f"{name} is {said[name]!r}, and nothing says how many workers there are: the number would be local."
-                f" Start the workers through fleetrun, or set {ours} on all of them{_alone(name)}"
+                f"{name} is {said[name]!r}, but the number of workers is unknown: the result would be local. Start "
+                f"the workers through fleetrun, or set {ours} on all of them{_alone(name)}"
             )
 
 
@@ -277,7 +277,9 @@ def _rank_in(row: Launcher, size: int, said: Said) -> int:
     if not name:
         if size == 1:
             return 0
-        raise _unusable(row, said, f"{row.rank[0]} is not set", f"Set it to the number of each, from 0 to {size - 1}")
+        raise _unusable(
+            row, said, f"{row.rank[0]} is not set", f"Set it to the number of each worker, from 0 to {size - 1}"
+        )
     rank = _number(name, said, 0)
     if rank >= size:
         raise InvalidInputError(
@@ -327,9 +329,9 @@ def _first_node(name: str, said: Said) -> tuple[str, bool]:
 
 def _nowhere(row: Launcher, said: Said) -> NoChannelError:
     here, missing = _first(row.local, said), [*row.host, *row.nodes[:1]]
-    why = f"{missing[0]} is not set" if missing else "nothing says where rank 0 is"
+    why = f"{missing[0]} is not set" if missing else "the machine of rank 0 is unknown"
     if here and not missing:
-        why = f"{here} is {said[here]}, and nothing says on which machine rank 0 is"
+        why = f"{here} is {said[here]}, but the machine of rank 0 is unknown"
     return _unusable(row, said, why, f"Set {_ENDPOINT}=host:port (host of rank 0) on all of them")
 
 

@@ -178,8 +178,8 @@ class MPICommunicator(SocketCommunicator):
             self.consult(f"{call}, verdict", lambda letters: Letter(None), timeout=deadline.left, trouble=error)
         except Exception as failure:
             self._broken = CommunicatorError(
-                f"this job can no longer use MPI, since {call} failed: {failure} Start the job again, or leave"
-                " FLEETMETRICS_ENGINE and the backend mpi4py out."
+                f"this job can no longer use MPI, because {call} failed: {failure} Restart the job, or remove "
+                "FLEETMETRICS_ENGINE and the backend mpi4py."
             )
             if error is not None and not isinstance(error, Exception):  # Ctrl-C, or the end of the process
                 raise error from None
@@ -192,8 +192,8 @@ class MPICommunicator(SocketCommunicator):
             while not request.Test():
                 if self._deadline.remaining <= self._spare:
                     raise DeadlineError(
-                        f"not all MPI ranks {self._late} within {self._deadline.timeout:g} s; every rank must call the"
-                        " same at the same place in the program. Look at their logs."
+                        f"not all MPI ranks {self._late} within {self._deadline.timeout:g} s; every rank must make "
+                        "the same call at the same place in the program. Look at their logs."
                     )
                 os.sched_yield()
         except BaseException:
@@ -233,14 +233,14 @@ def _refuse_alone() -> None:
     told = {name: os.environ[name] for name in _SIZES if os.environ.get(name)}
     if not told:
         raise NoChannelError(
-            f"the engine mpi needs workers that mpirun has started, and none of {', '.join(_SIZES)} is set:"
-            " start the program with mpirun -n <workers>, or take the engine away"
+            f"the engine mpi needs workers that mpirun started, but none of {', '.join(_SIZES)} is set: start the "
+            "program with mpirun -n <workers>, or do not select the engine"
         )
     for name, number in told.items():
         if number != "1":
             raise NoChannelError(
-                f"{name} is {number}, but mpi4py's MPI knows of 1 process: mpirun is that of another MPI than mpi4py"
-                " was built for. Start the workers with the mpirun of that MPI, or take the engine away"
+                f"{name} is {number}, but mpi4py's MPI sees 1 process: mpirun belongs to a different MPI from the one "
+                "that mpi4py was built for. Start the workers with the matching mpirun, or do not select the engine"
             )
 
 
@@ -346,8 +346,8 @@ def _check_places(letters: Sequence[Letter]) -> Letter:
         number, workers = place or (None, None)
         if workers is not None and (number, workers) != (str(rank), str(size)):
             raise InvalidInputError(
-                f"MPI's rank {rank} of {size} has PADDLE_TRAINER_ID={number} and PADDLE_TRAINERS_NUM={workers};"
-                " they must agree. Unset them, or give MPICommunicator a communicator whose ranks are those"
+                f"MPI's rank {rank} of {size} has PADDLE_TRAINER_ID={number} and PADDLE_TRAINERS_NUM={workers}; they "
+                "must agree. Unset them, or give MPICommunicator a communicator with those ranks"
             )
     return Letter(addresses)
 

@@ -51,8 +51,8 @@ def is_the_worker() -> bool:
     value = os.environ.get(SETTING, "").strip()
     if value not in ("", "this"):
         raise InvalidInputError(
-            f"the environment variable {SETTING} holds {value!r}; allowed is 'this', in a process that is the worker"
-            " although another one with the same environment has started it."
+            f"the environment variable {SETTING} holds {value!r}; allowed is 'this', for a process that is the worker "
+            "although a process with the same environment started it."
         )
     return bool(value)
 
@@ -221,7 +221,7 @@ def _text(one: int, two: int, rank: str) -> str:
             age = time.clock_gettime(time.CLOCK_BOOTTIME) - _start(process)
             named.append(f"{_described(process)}, started {max(0.0, age):.0f} s ago")
     return (
-        f"two processes of this machine say that they are rank {rank} of one run: {', and '.join(named)}. They are of"
-        " two runs with the same endpoints, or one was left over from an earlier run. End one of them, or give each"
-        " run endpoints or a PADDLE_JOB_ID of its own."
+        f"two processes on this machine say that they are rank {rank} of one run: {', and '.join(named)}. They belong "
+        "to two runs with the same endpoints, or one is left over from an earlier run. End one of them, or give each "
+        "run its own endpoints or PADDLE_JOB_ID."
     )

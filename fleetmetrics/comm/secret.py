@@ -40,9 +40,9 @@ def secret_of(job: Job) -> Secret:
     secret = Key(job.secret.encode(errors="surrogateescape") or (_user_secret() if job.on_one_machine else b""))
     if not secret and job.rank == 0:
         warn(
-            "the workers' channel is not authenticated: any process that reaches rank 0's port can pass for a worker."
-            " Set FLEETMETRICS_SECRET to the same long random text on all workers; until then only numbers are"
-            " exchanged, never pickles.",
+            "the workers' channel is not authenticated: any process that reaches rank 0's port can pass for a "
+            "worker. Set FLEETMETRICS_SECRET to the same long random string on all workers; until then only numbers "
+            "are exchanged, never pickles.",
             UnauthenticatedWarning,
         )
     return Secret(Key(hmac.digest(secret, b"fleetmetrics", "sha256")), bool(secret))
@@ -77,9 +77,9 @@ def _user_secret() -> Key:
         except OSError as error:
             failures.append(f"{folder} ({error.strerror or error})")
     raise AuthenticationError(
-        "no folder is safe for the secret that the workers of one machine share, so any process could pass for one."
-        f" Tried: {', '.join(failures)}. Make one of these folders this user's alone (mode 700), or set"
-        " FLEETMETRICS_SECRET to the same long random text on all workers."
+        "no folder is safe for the secret that the workers of one machine share, so any process could pass for one. "
+        f"Tried: {', '.join(failures)}. Make one of these folders private to this user (mode 700), or set "
+        "FLEETMETRICS_SECRET to the same long random string on all workers."
     )
 
 

@@ -246,7 +246,8 @@ class SocketCommunicator(Communicator):
         """The channel of some of the job's workers; see `Communicator.among`."""
         if group is not None and self._job.ranks:
             raise InvalidInputError(
-                f"communicator is that of {self._job.group} already; leave group out, or give that of the whole job."
+                f"communicator already belongs to {self._job.group}; leave group out, or give the communicator of the "
+                "whole job."
             )
         self._star.grouped |= group is not None
         return super().among(group)
@@ -273,8 +274,8 @@ class SocketCommunicator(Communicator):
             )
         if self._star.inside[0] == threading.get_ident():
             raise CommunicatorError(
-                f"{self._star.inside[1]} is not over: what runs inside it, such as compute_metric, runs on"
-                f" {ranks_text([0])} alone and cannot call the other workers."
+                f"{self._star.inside[1]} is not over: code that runs inside it, such as compute_metric, runs only on "
+                f"{ranks_text([0])} and cannot call the other workers."
             )
         if self._channel.closed:
             raise CommunicatorError("the workers' channel is closed; make a new communicator on every worker.")
@@ -311,8 +312,8 @@ def _job_of(rank: int | None, world_size: int | None, endpoint: str | None) -> J
     for name, value, lowest in (("world_size", world_size, 1), ("rank", rank, 0)):
         if isinstance(value, bool) or not isinstance(value, int) or value < lowest:
             raise InvalidInputError(
-                f"{name} is {value!r}; rank, world_size and endpoint are given together, as whole numbers from"
-                ' 0 and 1, and "host:port" of rank 0.'
+                f"{name} is {value!r}; give rank, world_size and endpoint together: whole numbers from 0 and from 1, "
+                'and "host:port" of rank 0.'
             )
     assert rank is not None and world_size is not None
     if rank >= world_size:
@@ -326,11 +327,11 @@ def _job_of(rank: int | None, world_size: int | None, endpoint: str | None) -> J
 
 def _checked(secret: Any) -> str:
     if not isinstance(secret, str) or not secret:
-        raise InvalidInputError(f"secret is {type(secret).__name__}; it must be a text that is not empty.")
+        raise InvalidInputError(f"secret is {type(secret).__name__}; it must be a non-empty string.")
     try:
         secret.encode(errors="surrogateescape")
     except UnicodeEncodeError:
-        raise InvalidInputError("secret has a lone surrogate; it must be a text that UTF-8 can hold.") from None
+        raise InvalidInputError("secret has a lone surrogate; it must be a string that UTF-8 can hold.") from None
     return secret
 
 

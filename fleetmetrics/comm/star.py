@@ -232,10 +232,10 @@ class Member(ABC):
         worker = rivals.worker_behind()
         if worker:
             raise CommunicatorError(
-                f"this process, {os.getpid()}, is not rank {self.job.rank} of {self.job.title}: it was started by"
-                f" {worker}, which is. Compute in the worker itself, give this process a place of its own"
-                " (PADDLE_TRAINER_ID and so on), or call compute_local(). If it is the worker after all, set"
-                f" {identity.SETTING}=this in its environment."
+                f"this process, {os.getpid()}, is not rank {self.job.rank} of {self.job.title}: {worker}, which "
+                "started it, is that rank. Compute in the worker itself, give this process its own rank "
+                "(PADDLE_TRAINER_ID and so on), or call compute_local(). If it is the worker after all, set "
+                f"{identity.SETTING}=this in its environment."
             )
         text = self.noted()
         if text:
@@ -324,7 +324,7 @@ def after(label: str, on: str, others: str) -> str:
     """Name the workers that may have parted at the last exchange with a result, if a connection is lost after it."""
     if not label:
         return ""
-    return f" The exchange before, {label}, ended with a result on {on}; {others} may have an error instead."
+    return f" The previous exchange, {label}, ended with a result on {on}; {others} may have an error instead."
 
 
 def error_in(frame: Frame, sender: int = 0) -> tuple[str, str, bool]:
@@ -413,7 +413,7 @@ class Spoke(Member):
                     self._disconnect(stream)
                 except Garbled as error:
                     self._break(
-                        f"what {ranks_text([0])} sends to {ranks_text([self.job.rank])} cannot be trusted: {error}."
+                        f"messages from {ranks_text([0])} to {ranks_text([self.job.rank])} cannot be trusted: {error}."
                     )
                 except Lost:
                     if stream.heard:

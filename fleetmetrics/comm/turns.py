@@ -83,8 +83,8 @@ class Turns:
             while self.line[0] is not turn:
                 if not deadline.remaining:
                     raise DeadlineError(
-                        f"another thread's calls were not over within {deadline.timeout:g} s at {call}; the threads of"
-                        " a worker take turns."
+                        f"another thread's calls did not end within {deadline.timeout:g} s at {call}; the threads of "
+                        "a worker take turns."
                     )
                 turn.bell.acquire(timeout=min(_LOOK_SECONDS, deadline.left))
         except BaseException as error:

@@ -35,7 +35,7 @@ class Union:
     sharing: int
 
     def __init__(self, name: str, keys: Sequence[np.ndarray], limit: int, allowed: np.ndarray | None = None) -> None:
-        kinds = ["texts" if each.dtype.kind == "U" else "integers" for each in keys]
+        kinds = ["strings" if each.dtype.kind == "U" else "integers" for each in keys]
         here = [each for each in keys if len(each)]
         if len({kind for kind, each in zip(kinds, keys) if len(each)}) > 1:
             texts = [kind if len(each) else "none" for kind, each in zip(kinds, keys)]
@@ -180,11 +180,11 @@ class ByKey:
         except RecordError as error:
             raise ValueError(str(error)) from None
         if len(found) != len(self._keys):
-            raise ValueError(f"{len(found)} arrays of keys, where there are {len(self._keys)}")
+            raise ValueError(f"{len(found)} arrays of keys, but there are {len(self._keys)}")
         for array, keys in zip(found, self._keys.values()):
             fits = array.ndim == 1 and len(array) <= keys.limit and (array.dtype == np.int64 or array.dtype.kind == "U")
             if not fits or not (array[1:] > array[:-1]).all():
-                raise ValueError(f"{keys.name} must hold rising integers or texts, at most {keys.limit}")
+                raise ValueError(f"{keys.name} must hold increasing integers or strings, at most {keys.limit}")
         return found
 
     def _reduced(self, mine: list[Layout], whole: Layout, payloads: Sequence[Any]) -> list[Any]:

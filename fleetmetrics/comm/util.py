@@ -99,13 +99,15 @@ class UtilCommunicator(Communicator):
         """This communicator: util goes through all workers; `InvalidInputError` for a group."""
         if group is None:
             return self
-        raise InvalidInputError(f"group is {group!r:.80}, and util goes through all workers; leave one of them out.")
+        raise InvalidInputError(f"group is {group!r:.80}, but util reaches all workers; leave one of them out.")
 
     def _consult(
         self, call: str, decide: Decide, mine: Letter, deadline: Deadline, trouble: BaseException | None
     ) -> Letter:
         if self._busy:
-            raise CommunicatorError(f"{self._busy} is not over: what rank 0 runs inside of it cannot call the others.")
+            raise CommunicatorError(
+                f"{self._busy} is not over: code that rank 0 runs inside it cannot call the other workers."
+            )
         trouble = CommunicatorError(self._broken) if self._broken else trouble
         letter, sizes = _packed(Letter([call, mine.note, trouble and described(trouble)], mine.payload)), None
         if self._star is not None:
@@ -144,7 +146,7 @@ class UtilCommunicator(Communicator):
                 break
         workers = int(counts.sum())
         if counts[slot] not in (1, workers):
-            raise CommunicatorError(f"the {workers} workers of util cannot be told apart; leave util out.")
+            raise CommunicatorError(f"the {workers} workers of util cannot be distinguished; leave util out.")
         # equal draws every time mean no other worker: util is an imitation that multiplies
         self._mirrored = bool(counts[slot] > 1)
         self._place = int(np.count_nonzero(counts[:slot])), workers
@@ -204,7 +206,7 @@ class UtilCommunicator(Communicator):
                 warnings.simplefilter("ignore")  # the error says that Gloo is off
                 answer = np.asarray(self._util.all_reduce([_ONE, *numbers.tolist()], "sum")).reshape(-1)
             if len(answer) != len(numbers) + 1:
-                raise ValueError(f"it took {len(numbers) + 1} numbers and gave back {len(answer)}")
+                raise ValueError(f"it received {len(numbers) + 1} numbers and returned {len(answer)}")
             if int(answer[0]) % _ONE or answer[0] <= 0:
                 raise ValueError(f"it does not add up whole numbers: every worker's {_ONE} became {answer[0]}")
             return answer.astype(np.int64)
@@ -227,10 +229,10 @@ class UtilCommunicator(Communicator):
         expected = self._place[1] if self._place is not None else _told_by(self._util, "_worker_num")
         if expected > 1 and workers != expected:
             raise NoChannelError(
-                f"util.all_reduce answers for {workers} worker{'s' if workers != 1 else ''}, but"
-                f" {'PADDLE_TRAINERS_NUM' if self._star is not None else 'their number'} is {expected}: the number"
-                " would be local. fleetrun turns Paddle's Gloo off; leave util out, and fleetmetrics connects the"
-                " workers itself, or start them with PADDLE_WITH_GLOO=1."
+                f"util.all_reduce covers {workers} worker{'s' if workers != 1 else ''}, but "
+                f"{'PADDLE_TRAINERS_NUM' if self._star is not None else 'their number'} is {expected}: the number "
+                "would be local. fleetrun turns Paddle's Gloo off; leave util out, and fleetmetrics connects the "
+                "workers itself, or start them with PADDLE_WITH_GLOO=1."
             )
         return sums[1:]
 

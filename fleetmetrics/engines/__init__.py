@@ -75,8 +75,8 @@ class Plan:
         self.names = [*self._wanted.names, *self._wanted.looked_at]
         if complete_by == "score" and reading is not None and (reading.logits or reading.scale != 1.0):
             raise InvalidInputError(
-                "complete_by='score' divides a frame by its scores as they are; give it probabilities, without logits "
-                "and scale of reading"
+                "complete_by='score' divides a frame by its raw scores; give it probabilities, without logits or "
+                "scale in reading"
             )
         self._closed(copy.deepcopy(self.empty))  # raises errors now
         #: Whether a frame is divided into ranges of scores.
@@ -87,8 +87,8 @@ class Plan:
         kept = [metric.name for metric in self.empty._record_metrics()]
         if kept and complete_by is None:
             raise InvalidInputError(
-                f"{', '.join(kept)}: keeps every sample, and samples do not leave a task; say what a file, or a "
-                'partition, has all samples of: complete_by="user"'
+                f"{', '.join(kept)}: keeps every sample, but samples do not leave a task; name the argument by which "
+                'a file, or a partition, is complete: complete_by="user"'
             )
 
     def _closed(self, metrics: Any) -> Any:

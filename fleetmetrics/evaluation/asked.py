@@ -117,7 +117,7 @@ class Asked:
         names = list(classes) if isinstance(classes, (list, tuple)) else None
         _check_scores(task, label, score, names)
         if positive is not None and task != "binary":
-            raise InvalidInputError(f"{argument('positive')} is the label of {argument('task', 'binary')}, not {task}")
+            raise InvalidInputError(f"{argument('positive')} belongs to {argument('task', 'binary')}, not {task}")
         if logits and task not in ("binary", "multiclass"):
             raise InvalidInputError(f"{argument('logits')} is for probabilities, not {argument('task', task)}")
         reading = Reading(
@@ -139,10 +139,10 @@ class Asked:
             metrics += ",log_loss" * (task == "multiclass" and isinstance(score, (list, tuple)))
         slices = [by] if isinstance(by, str) and by else _texts("by", by or ())
         if not all(all(_crossed(each)) for each in slices):
-            raise InvalidInputError(f"{argument('by')}: columns are crossed like {argument('by', 'country*day')}")
+            raise InvalidInputError(f"{argument('by')}: write crossed columns as {argument('by', 'country*day')}")
         if min_positives and (task != "binary" or isinstance(label, (list, tuple))):
             raise InvalidInputError(
-                f"{argument('min_positives')} is for labels of 0 and 1, {argument('task', 'binary')}"
+                f"{argument('min_positives')} needs labels of 0 and 1, {argument('task', 'binary')}"
             )
         _check_slices(slices, rank_by)
         columns = {"prediction": score, "label": label, "weight": weight, "user": user, "id": join_on}
@@ -193,11 +193,13 @@ class Asked:
         """
         names = {} if names is None else names
         if not isinstance(names, Mapping) or not all(isinstance(each, str) for both in names.items() for each in both):
-            raise InvalidInputError(f"{argument('baseline_columns')} must be names by names, not {names!r:.80}")
+            raise InvalidInputError(f"{argument('baseline_columns')} must be a dict of column names, not {names!r:.80}")
         for name in names:
             if name not in self.names():
                 known = ", ".join(self.names())
-                raise InvalidInputError(f"{argument('baseline_columns')}: there is no column {name!r} here, of {known}")
+                raise InvalidInputError(
+                    f"{argument('baseline_columns')}: there is no column {name!r} here; there are {known}"
+                )
 
         def there(column: Any) -> Any:
             return names.get(column, column) if isinstance(column, str) else [names.get(each, each) for each in column]
@@ -386,17 +388,16 @@ def _check_scores(task: str, label: Any, score: Any, names: Sequence[str] | None
     number = len(score) if isinstance(score, (list, tuple)) else 1
     if names is not None and (task != "multiclass" or (isinstance(score, (list, tuple)) and number != len(names))):
         raise InvalidInputError(
-            f"{argument('classes')} names the classes of {argument('task', 'multiclass')}, as many as columns of "
-            f"{argument('score')} if these are several; there are {len(names)} names, {argument('task', task)} and "
-            f"{number} column(s)"
+            f"{argument('classes')} must name the classes of {argument('task', 'multiclass')}, one per column of "
+            f"{argument('score')} if there are several columns; there are {len(names)} names, "
+            f"{argument('task', task)} and {number} column(s)"
         )
     labels = len(label) if isinstance(label, (list, tuple)) else 1
     if number > 1 and task != "multiclass" and labels != number:
         raise InvalidInputError(
-            f"{argument('score', ','.join(map(str, score)))} are {number} columns beside {labels} of "
-            f"{argument('label')}: give equally many of both, classes with {argument('task', 'multiclass')}; "
-            f"to compare two models, give {argument('score', str(score[0]))} and "
-            f"{argument('baseline_score', str(score[1]))}"
+            f"{argument('score', ','.join(map(str, score)))} names {number} columns, but {argument('label')} names "
+            f"{labels}: give the same number of both, or, for classes, {argument('task', 'multiclass')}; to compare "
+            f"two models, give {argument('score', str(score[0]))} and {argument('baseline_score', str(score[1]))}"
         )
 
 
@@ -410,7 +411,7 @@ def _number_of_classes(task: str, score: Any, classes: Any) -> int | None:
         return None
     if classes is None and not isinstance(score, (list, tuple)):
         each = argument("score", "p0,p1,p2")
-        text = f"give {argument('classes', 'N')}, or a column of each class, {each}"
+        text = f"give {argument('classes', 'N')}, or one column per class, {each}"
         raise InvalidInputError(f"{argument('task', 'multiclass')}: {text}")
     return len(score) if classes is None else int(classes)
 
@@ -418,16 +419,18 @@ def _number_of_classes(task: str, score: Any, classes: Any) -> int | None:
 def _check_comparison(compared: bool, join_on: Any, join: Any, always_valid: Any) -> None:
     """Raise InvalidInputError unless the arguments of a comparison are valid, and there is one."""
     if join_on and not compared:
-        raise InvalidInputError(f"{argument('join_on')} joins the data with those of {argument('baseline')}; give both")
+        raise InvalidInputError(
+            f"{argument('join_on')} joins the data with the data of {argument('baseline')}; give both"
+        )
     choice_of(argument("join"), join, (None, "inner"))
     if join and not (join_on and compared):
         raise InvalidInputError(
-            f"{argument('join', join)} joins the data with those of {argument('baseline')} by the ids in "
+            f"{argument('join', join)} joins the data with the data of {argument('baseline')} by the ids in "
             f"{argument('join_on', 'COLUMN')}; give all three"
         )
     check_always_valid(always_valid)
     if always_valid is not None and not compared:
-        raise InvalidInputError(f"{argument('always_valid')} is for deltas; give {argument('baseline')}, too")
+        raise InvalidInputError(f"{argument('always_valid')} is for deltas; give {argument('baseline')} too")
 
 
 def _check_slices(by: Sequence[str], rank_by: Any) -> None:
@@ -438,7 +441,7 @@ def _check_slices(by: Sequence[str], rank_by: Any) -> None:
     if rank_by is not None and not isinstance(rank_by, str):
         raise InvalidInputError(f"{argument('rank_by')} must be the name of a metric, or None, not {rank_by!r:.80}")
     if rank_by is not None and not by:
-        raise InvalidInputError(f"{argument('rank_by')} ranks slices; give {argument('by', 'COLUMN')}, too")
+        raise InvalidInputError(f"{argument('rank_by')} ranks slices; give {argument('by', 'COLUMN')} too")
 
 
 def _check_columns(name: str, given: Any, several: bool) -> None:
@@ -452,5 +455,5 @@ def _check_columns(name: str, given: Any, several: bool) -> None:
 def _texts(name: str, given: Iterable[str]) -> list[str]:
     texts = list(given) if isinstance(given, (list, tuple)) else [None]
     if not all(isinstance(each, str) for each in texts):
-        raise InvalidInputError(f"{argument(name)} must be a text, or a list of texts, not {given!r:.80}")
+        raise InvalidInputError(f"{argument(name)} must be a string, or a list of strings, not {given!r:.80}")
     return [each for each in texts if each]

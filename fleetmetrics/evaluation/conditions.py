@@ -120,7 +120,7 @@ def _of_slices(name: str, path: str, result: Mapping[str, Any]) -> _Wanted:
     if column is None:
         given = re.split(r"[.\[]", rest)[0]
         known = f"slices are by {', '.join(map(repr, result['slices']))}" if columns else "there are no slices"
-        raise ConditionError(f"{name}: {known}, and not by {given!r}; give {argument('by', given)}")
+        raise ConditionError(f"{name}: {known}, not by {given!r}; give {argument('by', given)}")
     rest, key = rest[len(column) :], None
     if rest.startswith("["):
         key, bracket, rest = rest[1:].rpartition("].")
@@ -135,7 +135,7 @@ def _of_slices(name: str, path: str, result: Mapping[str, Any]) -> _Wanted:
             why = f"; deltas need {argument('baseline')}"
         elif what.partition(".")[2]:
             metric = what.partition("_interval.")[0].partition("_delta.")[0]
-            why = f"; intervals of slices are those of one metric: {argument('rank_by', metric)} chooses it"
+            why = f"; slices have intervals of one metric only, which {argument('rank_by', metric)} chooses"
         raise ConditionError(f"{name}: a slice has no {what!r}{why}; there are {', '.join(allowed)}")
     return _Wanted(name, column, key, what)
 
@@ -195,7 +195,7 @@ def _of_values(text: str, path: str, wanted: _Wanted, sign: str, number: float, 
         why = f": too few to tell, {_needs(needs)}" if needs else ", or there are too few to tell"
         return Checked(text, path, None, True, f"{name} fails: {whose} is undefined{why}")
     first = (held or list(told))[0]
-    more = f"; so it is in {_listed(held[1:], _NAMED)}" if held[1:] else ""
+    more = f"; it also holds in {_listed(held[1:], _NAMED)}" if held[1:] else ""
     said = f"{name} holds: slices.{column}[{first}].{what} is {_away(told[first], number)}{more}"
     return Checked(text, path, told[first], bool(held), said, note)
 

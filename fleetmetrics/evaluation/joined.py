@@ -114,7 +114,7 @@ def _nothing_common(asked: Asked) -> str:
 def _of_other_kinds(asked: Asked, kinds: Sequence[Collection[str]]) -> str:
     """The error for ids that are integers on one side, and texts on the other."""
     column, (own, others) = asked.columns["id"], (" and ".join(sorted(each)) for each in kinds)
-    how = f"{argument('text', column)} makes texts of both"
+    how = f"{argument('text', column)} makes both strings"
     return f"{argument('join_on', column)}: ids are {own} here, but {others} in the baseline; {how}"
 
 
@@ -130,18 +130,19 @@ def check_joined(new: Side, old: Side) -> None:
         return
     try:
         here, there = (_counted(side) for side in (new, old))
-        kinds = [{"texts" if isinstance(key, str) else "integers" for key, _ in each} for each in (here, there)]
+        kinds = [{"strings" if isinstance(key, str) else "integers" for key, _ in each} for each in (here, there)]
         if kinds[0] != kinds[1]:
             raise _OtherKindError(_of_other_kinds(new.asked, kinds))
         key, label = min([*(here - there), *(there - here)])
-        example = f"; {key!r} with label {label:g} is {here[key, label]} times here, {there[key, label]} times there"
+        times = f"{here[key, label]} times here and {there[key, label]} times there"
+        example = f"; {key!r} with label {label:g} occurs {times}"
     except _OtherKindError:
         raise
     except ValueError:
         example = ""
     column, rows = new.asked.columns["id"], f"{one[-1]:,} rows against {other[-1]:,}"
     which = argument("join_on", column)
-    raise DataError(f"{which}: ids and labels are not those of the baseline: {rows}{example}")
+    raise DataError(f"{which}: ids and labels differ from the baseline's: {rows}{example}")
 
 
 class _OtherKindError(DataError):
@@ -164,7 +165,7 @@ class _Counted(Metric):
 
 def _counted(side: Side) -> Counter[Any]:
     if side.asked.join and side.asked.common is None:
-        raise ValueError("a saved state does not say which ids are common")
+        raise ValueError("a saved state does not record which ids are common")
     columns = {name: side.asked.columns[name] for name in ("prediction", "label", "id")}
     settings: Any = {"skip_bad_rows": True, "reading": side.asked.reading}
     found = (evaluate_file(path, _Counted, columns, **settings).metrics.rows for path in side.read.files)

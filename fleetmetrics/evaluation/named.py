@@ -151,7 +151,7 @@ def described(name: str) -> list[str]:
         lines.append(f"  {each.name} ({default}): {_plain(settings[each.name])}")
     more = [each for each in kind.__signature__.parameters if each not in settings and each not in _COMMON]
     lines += ["", f"And {', '.join(more)}"] if more else []
-    return [*lines, "", f"help(fleetmetrics.{kind.__name__}) says more"]
+    return [*lines, "", f"help(fleetmetrics.{kind.__name__}) has more"]
 
 
 def _kind_called(name: str) -> Any:

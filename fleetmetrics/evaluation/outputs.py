@@ -46,8 +46,8 @@ def check_outputs(outputs: Mapping[str, str | None], inputs: Iterable[str]) -> N
             raise InvalidInputError(f"{name} {path} is not a file; give the path of a file")
         if not os.access(os.path.dirname(os.path.realpath(path)), os.W_OK):
             raise InvalidInputError(f"{name} {path} cannot be written: its folder is missing or not writable")
-        same = taken.setdefault(_identity(path), f"what {name} writes")
-        if same != f"what {name} writes":
+        same = taken.setdefault(_identity(path), f"the output of {name}")
+        if same != f"the output of {name}":
             raise InvalidInputError(f"{name} {path} would overwrite {same}; give another path")
 
 

@@ -189,7 +189,7 @@ def _others(slices: Sequence[Mapping[str, Any]], number: int | None) -> list[str
     """The content of the slice of all others."""
     rows = sum(each["rows"] for each in slices if each["key"] == "(other)")
     more = "all others" if number is None else f"{number:,} smaller slices"
-    return [f"(other) is {more}, {rows:,} rows together; see --max-slices"]
+    return [f"(other) stands for {more} with {rows:,} rows in all; see --max-slices"]
 
 
 def _said_of(slices: Sequence[Mapping[str, Any]], name: str, share: float, together: float | None) -> Iterator[str]:
@@ -211,8 +211,9 @@ def _said_of(slices: Sequence[Mapping[str, Any]], name: str, share: float, toget
 
 
 def _far(spread: float | None, name: str, together: float | None) -> list[str]:
-    where = f"from {_whole(together)} in {name}"
-    return [] if spread is None else [f"slices lie {spread:.3g} {where}, beyond chance (root mean square)"]
+    if spread is None:
+        return []
+    return [f"slices differ from {_whole(together)} by {spread:.3g} in {name}, beyond chance (root mean square)"]
 
 
 def _whole(together: float | None) -> str:

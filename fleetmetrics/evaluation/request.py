@@ -75,13 +75,12 @@ class Request:
             whole_number_of(argument("processes"), processes, 1)
         if baseline_columns and len(given) == 1:
             what = argument("baseline_columns")
-            raise InvalidInputError(f"{what} are those of {argument('baseline')}; give both")
+            raise InvalidInputError(f"{what} needs {argument('baseline')}; give both")
         for name, each in zip(("FILES" if in_shell() else "data", argument("baseline")), given):
             _check_data(name, each, columns)
         if same and are_files(data) and "-" in _paths(data):
-            raise InvalidInputError(
-                f"{argument('baseline_score')} reads the files once for each score; the standard input has one pass"
-            )
+            why = "the standard input can be read only once"
+            raise InvalidInputError(f"{argument('baseline_score')} reads the files once for each score; {why}")
         found = Request(
             given,
             [asked, asked.of_baseline(baseline_score, baseline_columns)][: len(given)],

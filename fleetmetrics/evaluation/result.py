@@ -278,7 +278,7 @@ class EvaluationResult(Printed):
         choice_of("kind", kind, tuple(PICTURES))
         axes = drawn(kind, self.to_dict(), *self._drawn(), ax)
         if axes is None:
-            raise InvalidInputError(f"no metric here has the picture {kind!r}: {', '.join(self.values)}")
+            raise InvalidInputError(f"no metric here has the plot {kind!r}: {', '.join(self.values)}")
         return axes
 
     def _drawn(self) -> tuple[dict[str, Any], dict[str, Any] | None]:

@@ -308,7 +308,7 @@ def load(paths: Sequence[str], like: str, *, baseline: bool = False) -> tuple[Si
             differs = difference(_alike(note["asked"], baseline), _alike(asked.plain(), baseline))
             if differs:
                 differs = differs.replace(", here ", f" in {like}, here ")
-                raise InvalidInputError(f"it does not go together with {like}: {differs}")
+                raise InvalidInputError(f"it cannot be combined with {like}: {differs}")
             reads.append((path, read_of(note["read"])))
             yield {name: array for (_, name), array in arrays.items()}
 
@@ -342,7 +342,7 @@ def _check_is_there(path: str) -> None:
         raise DataError(f"{path} is a folder; name the states in it") from None
     except FileNotFoundError:
         pattern = re.search(r"[*?[]", path)
-        why = "; the shell alone replaces patterns, where they have no quotes and match something" if pattern else ""
+        why = "; only the shell expands patterns, if they are unquoted and match files" if pattern else ""
         raise DataError(f"there is no file {path}{why}") from None
     except OSError as error:
         raise DataError(f"{path}: it cannot be read: {error.strerror or error}") from None
@@ -380,8 +380,8 @@ def _counted_twice(reads: Sequence[tuple[str, Read]]) -> list[str]:
                 earlier, of = paths.setdefault(source.path, (state, content))
                 if of != content:
                     said.append(
-                        f"{source.path} was read for {earlier}, and again for {state} when it held something else: "
-                        "rows that were there before count twice"
+                        f"{source.path} was read for {earlier}, and again for {state} with different contents: rows "
+                        "that both readings have count twice"
                     )
             elif before[1] == source.path:
                 raise DataError(
@@ -447,7 +447,7 @@ def of_workers(
     with Caught(trouble) as caught:
         seen, sides = make()
         asked = [side.asked.plain() for side in sides]
-        letter = Letter(*pack([seen, asked, _packed(sides)], False, "what a worker has made"))
+        letter = Letter(*pack([seen, asked, _packed(sides)], False, "a worker's result"))
 
     def decide(letters: Sequence[Letter]) -> Letter:
         saw, were_asked, made = zip(*(unpack(*letter) for letter in letters))
@@ -455,11 +455,11 @@ def of_workers(
             differs = difference(each, were_asked[0])
             if differs:
                 text = differs.replace(", here ", " on rank 0, here ")
-                raise InvalidInputError(f"rank {rank} got other arguments than rank 0: {text}")
+                raise InvalidInputError(f"rank {rank} got different arguments from rank 0: {text}")
         if any(each != saw[0] for each in saw):
             raise DataError("the workers do not see the same files; put them on a file system that all workers share")
         done = finish([_together(side, parts) for side, parts in zip(sides, zip(*made))])
-        return Letter(*pack(done, False, "what all workers have made"))
+        return Letter(*pack(done, False, "the result of all workers"))
 
     return unpack(*channel.consult("evaluate", decide, *letter, trouble=caught.error))
 

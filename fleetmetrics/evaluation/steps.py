@@ -237,7 +237,7 @@ class ConsistencyResult(Printed):
             return words(f"all scores agree within {self.tolerance:g}", f"所有分数一致，误差不超过 {self.tolerance:g}")
         before, after, share = clean(step.before), clean(step.after), _percent(step.differ, step.rows)
         return words(
-            f"{after} departs first: {share} of its scores differ from {before}, most at id {clean(step.example)}",
+            f"{after} diverges first: {share} of its scores differ from {before}, most at id {clean(step.example)}",
             f"{after} 最先出现差异：{share} 的分数与 {before} 不同，差异最大的 id 是 {clean(step.example)}",
         )
 

@@ -86,7 +86,7 @@ def consistency(
     names = list(streams)
     more = [features] if isinstance(features, str) else texts_of("features", features)
     keys = [by] if isinstance(by, str) else texts_of("by", by)
-    number_of("tolerance", tolerance, 0, allowed="a number from 0 on")
+    number_of("tolerance", tolerance, 0, allowed="a number of at least 0")
     ids, scores = _by_stream("id", id, names), _by_stream("score", score, names)
     flag_of("skip_bad_rows", skip_bad_rows)
     texts = [text] if isinstance(text, str) and text else texts_of("text", text or ())
@@ -176,7 +176,7 @@ class _Reader:
         twice = np.flatnonzero(ids[1:] == ids[:-1])
         if len(twice):
             which = f"stream {self.name!r}, column {self.columns['id']!r}"
-            raise DataError(f"{which}: {self.id_of(ids[twice[0]])!r} comes twice; an id must name one row")
+            raise DataError(f"{which}: {self.id_of(ids[twice[0]])!r} occurs twice; an id must name one row")
         width = len(self.columns["prediction"])
         values = np.concatenate([np.zeros((0, width)), *(part["prediction"] for part in parts)])[order]
         label = None

@@ -28,7 +28,10 @@ __all__ = ["DumpResults", "samples_in"]
 _PICKLES = (".pkl", ".pickle")
 _FORMATS = {".parquet": "parquet", ".npz": "npz"}  # other formats are recognised by their first bytes
 _ENDINGS = (*_FORMATS, *_PICKLES)
-_HELP = "samples are dicts, and a field a number, a text or an array of numbers, in all alike; or write a .pkl file"
+_HELP = (
+    "a sample is a dict, and a field is a number, a string or an array of numbers, of the same kind in all samples; "
+    "or write a .pkl file"
+)
 
 
 @ENGINE.register_module()
@@ -65,7 +68,7 @@ class DumpResults(BaseMetric):
         self.out_file_path = str(out_file_path)
         if not self.out_file_path.endswith(_ENDINGS):
             raise InvalidInputError(
-                f"The output file must be a pkl file. Or .parquet or .npz, and not {out_file_path!r}"
+                f"The output file must be a pkl file. Allowed are .pkl, .parquet and .npz, not {out_file_path!r}"
             )
 
     def process(self, data_batch: Any, predictions: Sequence[dict[str, Any]]) -> None:
@@ -172,7 +175,7 @@ def _fields(name: str, value: Any) -> Iterator[tuple[str, Any]]:
         return
     for key, inner in value.items():
         if not isinstance(key, str) or "." in key:
-            raise InvalidInputError(f"the name of the field {key!r} must be a text without a dot; {_HELP}")
+            raise InvalidInputError(f"the name of the field {key!r} must be a string without a dot; {_HELP}")
         yield from _fields(f"{name}.{key}" if name else key, inner)
 
 

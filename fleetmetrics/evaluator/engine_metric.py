@@ -166,8 +166,8 @@ class BaseMetric(Recorder):
                 mode, blocks = "batch", [records for _, records in self._ledger.calls]
             elif counted or mode == "batch":
                 raise InvalidInputError(
-                    f"{name} has {len(self.results)} results, and {counted} of them came from process, so the batches"
-                    " are not known; process all samples, or give the Evaluator collect_mode='unzip' or 'cat'"
+                    f"{name} has {len(self.results)} results, but only {counted} of them came from process, so the "
+                    "batches are unknown; process all samples, or give the Evaluator collect_mode='unzip' or 'cat'"
                 )
         name = name if self.prefix in (None, self.default_prefix) else f"{name} {self.prefix}"
         records = Columns.of(to_cpu(list(self.results)))

@@ -212,7 +212,7 @@ class Evaluator(Resumable):
             dealing = self._pass.dealing
             return [each.metric.share(size, self.collect_mode, dealing) for each in fed]
         if len(fed) < len(self.metrics):
-            raise InvalidInputError("a metric that overrides evaluate cannot go on from the checkpoint of a sampler")
+            raise InvalidInputError("a metric that overrides evaluate cannot continue from the checkpoint of a sampler")
         return [self._goes_on(each.metric.share(size, "cat", None), place) for place, each in enumerate(fed)]
 
     def joined(self, values: Iterator[dict[str, Any]], size: int | None, channel: Communicator) -> dict[str, Any]:

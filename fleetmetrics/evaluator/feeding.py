@@ -102,8 +102,8 @@ class FedMetric:
         peers = [kind.__module__ for kind in type(self.metric).__mro__ if kind.__name__ == "BaseMetric"]
         if any(peer.startswith("mmengine.") for peer in peers) and get_communicator().world_size > 1:
             raise InvalidInputError(
-                f"{type(self.metric).__name__} is MMEngine's own, and would give each worker a value of its own;"
-                " python -m fleetmetrics.migrate changes the import"
+                f"{type(self.metric).__name__} is MMEngine's class: each worker would compute a different value; "
+                "python -m fleetmetrics.migrate changes the import"
             )
         token = arrangement.set(asked)
         try:

@@ -97,8 +97,8 @@ class Registry:
                 hidden = None if force or self.parent is None else self.parent.get(key)
                 if hidden is not None:
                     warn(
-                        f"{key} in the {self.name} registry is that of {entry.__module__} from now on, not that of"
-                        f" {hidden.__module__}. force=True says that this is meant"
+                        f"{key} in the {self.name} registry now refers to the class of {entry.__module__} instead of "
+                        f"{hidden.__module__}; pass force=True to confirm"
                     )
                 self.module_dict[key] = entry
             return entry

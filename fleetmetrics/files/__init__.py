@@ -118,7 +118,9 @@ def evaluate(
         processes = max(1, min(cores, size // _WORTH))
     processes = whole_number_of("processes", processes, 1)
     if totals is not None and complete_by != "score":
-        raise InvalidInputError(f"totals are of a first pass by score; give complete_by='score', not {complete_by!r}")
+        raise InvalidInputError(
+            f"totals belong to a first pass by score; give complete_by='score', not {complete_by!r}"
+        )
     if max_slices is not None:
         if "-" in paths:
             raise InvalidInputError("max_slices reads the files twice; the standard input can be read only once")
@@ -248,7 +250,7 @@ def _passes(
     """The approximate number of rows, and shares whose records fit into a process's part of the memory."""
     argument = "prediction" if by == "score" else by
     if argument not in columns:
-        raise InvalidInputError(f"complete_by={by!r} is none of the arguments in columns: {', '.join(columns)}")
+        raise InvalidInputError(f"complete_by={by!r} is not an argument in columns: {', '.join(columns)}")
     if "-" in paths:
         raise InvalidInputError("complete_by reads the files several times; the standard input can be read only once")
     memory = memory_of(memory)

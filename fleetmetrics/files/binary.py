@@ -103,7 +103,7 @@ class NPZ(Format):
             archive = stack.enter_context(zipfile.ZipFile(stack.enter_context(opened(source.path))))
             names = [name[:-4] for name in archive.namelist() if name.endswith(".npy")]
             if not names and archive.namelist():
-                raise DataError("it is a ZIP archive without arrays; unpack it, or write NPZ by numpy.savez")
+                raise DataError("it is a ZIP archive without arrays; unpack it, or write NPZ with numpy.savez")
             streams = {name: _array_in(archive, name, stack) for name in columns.chosen(names)}
             lengths = {name: shape[0] for name, (_, _, shape) in streams.items()}
             if len(set(lengths.values())) > 1:

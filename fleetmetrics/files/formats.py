@@ -33,9 +33,9 @@ FORMATS: dict[str, Format] = {each.name: each for each in (Parquet(), NPZ(), Arr
 _BROKEN = (zipfile.BadZipFile, zlib.error, struct.error, KeyError, OverflowError, RuntimeError, lzma.LZMAError)
 #: The first bytes of unsupported data, and what to do with them.
 _FOREIGN = (
-    (b"\x93NUMPY", "it is a single array (.npy); write the columns together by numpy.savez"),
-    (b"\x89HDF", "it is HDF5; write Parquet, by pandas.read_hdf(...).to_parquet(...)"),
-    (b"ORC", "it is ORC; write Parquet, by pyarrow.orc and pyarrow.parquet"),
+    (b"\x93NUMPY", "it is a single array (.npy); write the columns together with numpy.savez"),
+    (b"\x89HDF", "it is HDF5; write Parquet with pandas.read_hdf(...).to_parquet(...)"),
+    (b"ORC", "it is ORC; write Parquet with pyarrow.orc and pyarrow.parquet"),
     (b"Obj\x01", "it is Avro; write Parquet"),
     (b"7z\xbc\xaf", "it is a 7-Zip archive; unpack it"),
 )
@@ -196,5 +196,5 @@ def _format(first: bytes) -> Format:
     if found.name in ("csv", "jsonl") and b"\0" in first:
         odd = first[1:200:2].count(0) > 40 or first[0:200:2].count(0) > 40
         how = "; if it is UTF-16 without a byte order mark, write UTF-8" if odd else ""
-        raise DataError(f"it begins with {first[:8]!r}; known are {known_formats()}{how}")
+        raise DataError(f"it begins with {first[:8]!r}; known formats are {known_formats()}{how}")
     return found

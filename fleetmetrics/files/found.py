@@ -72,7 +72,7 @@ def look(files: Any) -> Found:
         for path in matched:
             one = _identity(path)
             if one in found:
-                raise DataError(f"{path} would count twice, by {found[one][1]!r} and {given!r}; name it once")
+                raise DataError(f"{path} would count twice, for {found[one][1]!r} and {given!r}; name it once")
             found[one] = path, given
         wrong += bad
     if not found:

@@ -22,7 +22,7 @@ class Ids(NamedTuple):
     """The ids of some data."""
 
     numbers: np.ndarray  #: those of `distinct_ids`
-    kinds: Sequence[str]  #: "integers", "texts"
+    kinds: Sequence[str]  #: "integers", "strings"
 
 
 def ids_of(sources: Sequence[Any], columns: Columns, needed: Sequence[str]) -> Ids:
@@ -56,5 +56,5 @@ def _of_source(columns: Columns, needed: Sequence[str], source: Any) -> Ids:
                 keys = columns.argument("id", piece.table)
                 met = integer_ids(getattr(keys, "values", keys))
                 met = met[np.bincount(keys.codes, minlength=len(met)) > 0] if hasattr(keys, "codes") else met
-                found.append(Ids(distinct_ids([met]), ["texts" if keys.dtype.kind == "U" else "integers"]))
+                found.append(Ids(distinct_ids([met]), ["strings" if keys.dtype.kind == "U" else "integers"]))
     return together(found)

@@ -24,6 +24,11 @@ _BLOCK, HEAD, _LINES = 1 << 24, 1 << 20, 1000
 _CHUNK = 1 << 21
 
 
+def _values(row: Any) -> str:
+    """The number of values in a row of CSV, in words."""
+    return f"{row.actual_columns} value{'s' * (row.actual_columns != 1)}"
+
+
 def _head(stream: Any) -> bytes:
     """The head of a file without its last, incomplete line."""
     first: bytes = stream.peek()[:HEAD]
@@ -73,7 +78,7 @@ def _line_of(row: int, starts: Sequence[int]) -> int:
 class CSV(Format):
     """CSV, with commas, tabs, semicolons or bars, and a header unless the reading has the names."""
 
-    name, title, about = "csv", "CSV", "CSV: commas, tabs, semicolons or bars; a header, or `columns`"
+    name, title, about = "csv", "CSV", "CSV: commas, tabs, semicolons or pipes; a header, or `columns`"
     streams = "gzip, zstd, bz2, xz, UTF-16, standard input"
 
     def begins(self, first: bytes) -> bool:  # noqa: D102
@@ -102,7 +107,7 @@ class CSV(Format):
         first = read(head)
         if header and not len(first) and wrong:
             row, number = wrong[0], _line_of(wrong[0].number, _lines_of_rows(head))
-            raise DataError(f"line {number} has {row.actual_columns} values, and {expected} {row.expected_columns}")
+            raise DataError(f"line {number} has {_values(row)}; {expected} {row.expected_columns}")
         names = first.schema.names
         kinds = {
             name: columns.kind(name, first.schema.field(name).type, _are_whole(first.column(name)))
@@ -116,7 +121,7 @@ class CSV(Format):
                 table = read(block, dict.fromkeys(kinds, pa.string()))
             starts = _lines_of_rows(block) if wrong else []
             for row in wrong:
-                told = f"{row.actual_columns} values, where {expected} {row.expected_columns}: {row.text!r}"
+                told = f"{_values(row)}; {expected} {row.expected_columns}: {row.text!r}"
                 bad(f"line {lines + _line_of(row.number, starts)}: {told}")
             yield _typed(Piece(table, start), kinds, bad)
             header, start = names, start + len(table)

@@ -84,7 +84,7 @@ def evaluate_file(
                     made.line(text)
                 made.add(piece)
         if stamp_of(path) != before:
-            raise DataError("it changed while it was read; evaluate files that are complete")
+            raise DataError("it changed while it was read; evaluate complete files")
     except InvalidInputError as error:
         told = DataError(f"{path}: {error}")
         told.of_row = isinstance(error, DataError) and error.of_row
@@ -105,9 +105,9 @@ def made_by(make_metrics: Any) -> Any:
     """New metrics; an error unless the argument is a function that makes some."""
     metrics = make_metrics() if callable(make_metrics) else None
     if not isinstance(metrics, Accumulator):
-        given = "" if metrics is None else f", which made {metrics!r:.80}"
+        given = "" if metrics is None else f", which returned {metrics!r:.80}"
         raise InvalidInputError(
-            "make_metrics must make a metric or a MetricCollection, called without arguments; it is "
+            "make_metrics must be a function without arguments that returns a metric or a MetricCollection; it is "
             f"{make_metrics!r:.80}{given}"
         )
     return metrics
@@ -199,9 +199,7 @@ class _Evaluation:
     def bad(self, text: str, rows: int = 1) -> None:
         """Skip rows and describe the first, or raise."""
         if not self.skip:
-            error = DataError(
-                f"{text} (the first row is row 0). Fix it, or leave such rows out: {called('skip_bad_rows')}"
-            )
+            error = DataError(f"{text} (the first row is row 0). Fix it, or skip such rows: {called('skip_bad_rows')}")
             error.of_row = True
             raise error
         self.skipped += rows

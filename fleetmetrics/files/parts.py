@@ -158,4 +158,4 @@ def _merge(held: Any, parts: Sequence[Part], alike: bool) -> None:
                 _merge(held, [part], alike)
         paths = [path for read in parts[0].reads for path in read.files]
         where = f"{', '.join(paths[:3])}{' and others' if paths[3:] else ''}: " if paths else ""
-        raise DataError(f"{where}{error}; {argument('text', 'COLUMN')} makes texts of both") from None
+        raise DataError(f"{where}{error}; {argument('text', 'COLUMN')} makes both strings") from None

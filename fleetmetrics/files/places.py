@@ -145,8 +145,8 @@ def _system(root: str, query: str) -> tuple[Any, str]:
         fsspec = importlib.import_module("fsspec")
     except ImportError:
         raise MissingLibraryError(
-            f"{root}: pyarrow does not open it ({own}), and fsspec is not installed; install it by pip install fsspec, "
-            "or copy the files, or mount them"
+            f"{root}: pyarrow does not open it ({own}), and fsspec is not installed; install it with pip install "
+            "fsspec, or copy or mount the files"
         ) from None
     try:
         inner, top = fsspec.core.url_to_fs(root)

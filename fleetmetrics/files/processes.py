@@ -161,10 +161,13 @@ def _pickled(function: Callable[..., Any], tasks: Sequence[Any], join: Any) -> l
         letters = [pickle.dumps((function, task, join)) for task in tasks]
         if not any(b"__main__" in letter for letter in letters):
             return letters
-        reason = "something that they need is defined in the main program"
+        reason = "a class or function that they need is defined in the main program"
     except (pickle.PicklingError, AttributeError, TypeError) as error:
         reason = str(error)
-    warn(f"one process does everything: the metrics cannot be sent to others: {reason}; define it in a module")
+    warn(
+        f"one process reads everything, because the metrics cannot be sent to other processes: {reason}; define it "
+        "in a module"
+    )
     return []
 
 
@@ -183,7 +186,7 @@ def _answer(process: Any, letter: bytes) -> Any:
         return pickle.load(process.stdout)
     except (EOFError, OSError, pickle.UnpicklingError):
         how = f"with status {process.wait()}, by a signal if that is negative, perhaps because memory ran out"
-        raise RuntimeError(f"a process that read files ended {how}; give fewer processes=") from None
+        raise RuntimeError(f"a process that read files ended {how}; use fewer processes=") from None
 
 
 def _done(asked: Any, held: list[Any]) -> bytes:

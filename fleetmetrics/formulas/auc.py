@@ -197,7 +197,7 @@ def _areas_of_weights(positive: np.ndarray, negative: np.ndarray, max_fpr: float
 
 def _one_class(positive: np.ndarray, negative: np.ndarray, metric: str, zero_division: float | None) -> float:
     weights = [exact_total(each) if are_counts(each) else each.sum() for each in (positive, negative)]
-    reason = f"the weight of the samples labelled 1 is {weights[0]}, of those labelled 0 {weights[1]}"
+    reason = f"the samples labeled 1 weigh {weights[0]}, those labeled 0 weigh {weights[1]}"
     return undefined(metric, reason, 0.5) if zero_division is None else stand_in(metric, reason, zero_division)
 
 
@@ -334,4 +334,4 @@ def _stirling(x: np.ndarray) -> np.ndarray:
 
 
 def _no_positive(zero_division: float) -> float:
-    return stand_in("average_precision", "no sample is labelled 1", zero_division)
+    return stand_in("average_precision", "no sample is labeled 1", zero_division)

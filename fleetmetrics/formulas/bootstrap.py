@@ -113,8 +113,8 @@ def bootstrap_result(
     if undefined.any() and not np.isnan(np.asarray(value, np.float64)).all():
         rows = undefined.reshape(len(table), -1).any(axis=1)
         warn(
-            f"{metric} is undefined in {np.count_nonzero(rows)} of {len(table)} replicates: they are left out of the "
-            "interval",
+            f"{metric} is undefined in {np.count_nonzero(rows)} of {len(table)} replicates; the interval leaves them "
+            "out",
             UndefinedMetricWarning,
         )
     mean, std, low, high = summary(table, confidence)

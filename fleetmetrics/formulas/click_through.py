@@ -56,7 +56,7 @@ def calibration_ratio(predicted: Any, clicks: Any, total: Any, zero_division: fl
         >>> calibration_ratio(1.5, 1, 4)
         1.5
     """
-    reason = "no sample is labelled 1" if total else NO_SAMPLES
+    reason = "no sample is labeled 1" if total else NO_SAMPLES
     return ratio.bare(predicted, clicks, "calibration", zero_division, reason)
 
 

@@ -82,8 +82,8 @@ def roc_curve(positive: Any, negative: Any, thresholds: Any, zero_division: floa
     if not at.tp[-1] and not at.fp[-1]:
         nothing = np.array([stand_in("roc_curve", "there are no samples", zero_division)])
         return ROC(nothing, nothing.copy(), at.thresholds)
-    fpr = _share(at.fp, "roc_curve", "no sample is labelled 0", zero_division)
-    tpr = _share(at.tp, "roc_curve", "no sample is labelled 1", zero_division)
+    fpr = _share(at.fp, "roc_curve", "no sample is labeled 0", zero_division)
+    tpr = _share(at.tp, "roc_curve", "no sample is labeled 1", zero_division)
     return ROC(fpr, tpr, at.thresholds)
 
 
@@ -103,7 +103,7 @@ def precision_recall_curve(
         ([1.0, 1.0, 0.5, 0.0], [0.0, 0.25, 0.75])
     """
     at = points(positive, negative, thresholds)
-    recall = _share(at.tp, "precision_recall_curve", "no sample is labelled 1", zero_division)
+    recall = _share(at.tp, "precision_recall_curve", "no sample is labeled 1", zero_division)
     return PrecisionRecall(at.precision[::-1], recall[::-1], at.thresholds[:0:-1])
 
 
@@ -162,7 +162,7 @@ class Points(NamedTuple):
 def _one_class(positive: float, negative: float) -> str:
     if positive and negative:
         return ""
-    return f"the weight of the samples labelled 1 is {positive:g}, of those labelled 0 {negative:g}"
+    return f"the samples labeled 1 weigh {positive:g}, those labeled 0 weigh {negative:g}"
 
 
 def points(positive: np.ndarray, negative: np.ndarray, thresholds: np.ndarray | None = None) -> Points:
@@ -232,7 +232,7 @@ def _gain(metric: str, positive: Any, negative: Any, fractions: Any, divisor: An
     p, both = [0, *table[0].tolist()], table.sum(axis=0).tolist()
     tp, population = list(itertools.accumulate(p)), list(itertools.accumulate([0, *both]))
     if not tp[-1]:
-        return np.full(fractions.shape, stand_in(metric, "no sample is labelled 1", zero_division))
+        return np.full(fractions.shape, stand_in(metric, "no sample is labeled 1", zero_division))
     found = []
     for fraction in fractions.ravel().tolist():
         place = Fraction(fraction) * population[-1]  # exact: a bucket may be narrower than rounding

@@ -145,24 +145,24 @@ def _check_kinds(one: Any, other: Any) -> None:
 def _check_pair(one: Any, other: Any) -> None:
     if type(one) is not type(other):
         raise InvalidInputError(
-            f"one and other must be of one kind, not {type(one).__name__} and {type(other).__name__}"
+            f"one and other must be of the same kind, not {type(one).__name__} and {type(other).__name__}"
         )
     if isinstance(one, BootstrapResult) and one.seed != other.seed:
-        raise InvalidInputError(f"one and other must have one seed, not {one.seed} and {other.seed}")
+        raise InvalidInputError(f"one and other must have the same seed, not {one.seed} and {other.seed}")
     if one.drawn is None or other.drawn is None:
         kind = "Bootstrap" if isinstance(one, BootstrapResult) else "Interval"
         raise InvalidInputError(
-            "one and other cannot be paired: without ids, nothing says which samples of both are the same; give both "
-            f"{kind}s ids=, or compare different samples by unpaired_difference"
+            f"one and other cannot be paired: without ids, their samples cannot be matched; give both {kind}s ids=, "
+            "or compare different samples with unpaired_difference"
         )
     tables = [each.replicates if isinstance(each, BootstrapResult) else each.groups for each in (one, other)]
     if tables[0].shape != tables[1].shape:
         name = "replicates" if isinstance(one, BootstrapResult) else "groups"
         shapes = f"{list(tables[0].shape)} and {list(tables[1].shape)}"
-        raise InvalidInputError(f"one and other must have {name} of one shape, not {shapes}")
+        raise InvalidInputError(f"one and other must have {name} of the same shape, not {shapes}")
     if not np.array_equal(one.drawn, other.drawn):
         raise InvalidInputError(
-            "one and other have drawn different samples: they must be of the same samples, with the same ids"
+            "one and other drew different samples; both must come from the same samples with the same ids"
         )
 
 
@@ -174,8 +174,8 @@ def _of_groups(one: IntervalResult, other: IntervalResult, confidence: float) ->
     if found.short:
         ((have, need),) = found.short.values()
         warn(
-            f"the difference comes from too few of {math.floor(have):,} users for an interval that holds what it "
-            f"promises: {math.ceil(need):,} would do. std, low, high and p_value are nan",
+            f"the difference comes from too few of {math.floor(have):,} users for a reliable interval; it needs "
+            f"{math.ceil(need):,}. std, low, high and p_value are nan",
             UndefinedMetricWarning,
         )
         return even_around(value, math.nan, 1.0, confidence)

@@ -104,7 +104,7 @@ def sort_by_score(
     else:
         order = score.astype(np.int64)
         if order.size and order.min() == -(2**63):
-            raise InvalidInputError("score must hold integers above -2**63, and has that; add 1 to all")
+            raise InvalidInputError("score must hold integers above -2**63, but it holds -2**63; add 1 to all scores")
         np.negative(order, out=order)
     place = np.argsort(order)
     order, label, weight = order[place], label[place], None if weight is None else weight[place]
@@ -119,7 +119,7 @@ def _float(score: np.ndarray) -> np.ndarray:
 
 def _raise_if_nan(last: Any) -> None:
     if math.isnan(last):
-        raise InvalidInputError("score must hold numbers, and some are nan")
+        raise InvalidInputError("score must hold numbers, but some are nan")
 
 
 # -- score and label as one integer ------------------------------------------------------------------------
@@ -370,7 +370,7 @@ def exact_auc_of(
 ) -> float:
     """The area as a fraction, from the sums of `fold_exact_auc`: the weight of each class, and ``area``."""
     if not positive or (curve == "ROC" and not negative):
-        reason = f"the weight of the samples labelled 1 is {positive}, of those labelled 0 {negative}"
+        reason = f"the samples labeled 1 weigh {positive}, those labeled 0 weigh {negative}"
         return stand_in("exact_auc", reason, zero_division)
     if curve == "PR":
         return min(float(area / positive), 1.0)

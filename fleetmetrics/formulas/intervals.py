@@ -293,10 +293,10 @@ def interval(
 
 
 def _warn(metric: str, short: Mapping[str, tuple[float, float]]) -> None:
-    told = [f"{math.floor(have):,} {name}, and {math.ceil(need):,} would do" for name, (have, need) in short.items()]
+    told = [f"{math.floor(have):,} {name}, but it needs {math.ceil(need):,}" for name, (have, need) in short.items()]
     warn(
-        f"{metric}{part_now()} has too few samples for an interval that holds what it promises: "
-        f"{'; '.join(told) or 'they do not vary'}. std, low and high are nan",
+        f"{metric}{part_now()} has too few samples for a reliable interval: {'; '.join(told) or 'they do not vary'}. "
+        "std, low and high are nan",
         UndefinedMetricWarning,
     )
 

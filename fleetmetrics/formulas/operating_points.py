@@ -62,7 +62,7 @@ def recall_at_fixed_precision(
     """
     at = points(positive, negative, thresholds)
     if not at.tp[-1]:
-        return OperatingPoint(stand_in("recall_at_fixed_precision", "no sample is labelled 1", zero_division), math.nan)
+        return OperatingPoint(stand_in("recall_at_fixed_precision", "no sample is labeled 1", zero_division), math.nan)
     return _best(at, at.tp / at.tp[-1], at.precision >= min_precision)
 
 
@@ -81,7 +81,7 @@ def precision_at_fixed_recall(
     """
     at = points(positive, negative, thresholds)
     if not at.tp[-1]:
-        return OperatingPoint(stand_in("precision_at_fixed_recall", "no sample is labelled 1", zero_division), math.nan)
+        return OperatingPoint(stand_in("precision_at_fixed_recall", "no sample is labeled 1", zero_division), math.nan)
     return _best(at, at.precision, at.tp / at.tp[-1] >= min_recall, lowest=True)
 
 

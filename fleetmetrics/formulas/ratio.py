@@ -34,7 +34,7 @@ def left_out(metric: str, reason: str, entry: str, flags: np.ndarray, average: s
         if average is None:
             undefined(those, reason)
         else:
-            text = f"{those}{part_now()} is undefined: {reason}, and left out of the {average} average"
+            text = f"{those}{part_now()} is undefined: {reason}; the {average} average leaves it out"
             warn(text, UndefinedMetricWarning)
 
 

@@ -97,7 +97,9 @@ class ModelMetric(paddle.metric.Metric):
                 f"metric is a {type(metric).__name__}; it must be a metric, a collection, a wrapper or a BaseMetric"
             )
         if getattr(metric, "sampler", None) is not None:
-            raise InvalidInputError(f"metric: {metric.name} has a sampler; make it without, ModelMetric drops padding")
+            raise InvalidInputError(
+                f"metric: {metric.name} has a sampler; create it without one, because ModelMetric drops padding"
+            )
         if running is None:
             running = isinstance(metric, Accumulator) and not list(metric._record_metrics())
         self.metric, self.feed = metric, feed
@@ -213,7 +215,9 @@ class GlobalValues(paddle.callbacks.Callback):
             return run()
         names = model._metrics_name()
         if len(set(names)) < len(names):
-            raise InvalidInputError(f"metrics: two would be logged under one name, of {', '.join(names)}; rename one")
+            raise InvalidInputError(
+                f"metrics: two would be logged under the same name, among {', '.join(names)}; rename one"
+            )
         try:
             with Caught() as caught:
                 for metric in metrics:
@@ -271,14 +275,14 @@ class _Pass:
         if self.group is not None:
             what = "and cuts off those beyond the size of the data set, regardless of groups"
         elif not self.by_paddle or (shuffled and self.due * self.everyone > self.samples):
-            what = "and cuts off the last samples as padding, and these are others"
+            what = "and cuts off the last samples as padding, which are not the padding"
         elif type(model._adapter).__name__ == "StaticGraphAdapter":
             what = "counts the samples of a static evaluation once for each of its metrics, and cuts off too many"
         else:
             return
         own = ", ".join(type(each).__name__ for each in model._metrics if not isinstance(each, ModelMetric))
         raise InvalidInputError(
-            f"paddle.Model has metrics of its own, {own}, for which it gathers the samples of all workers, {what}; "
+            f"paddle.Model has its own metrics ({own}), for which it gathers the samples of all workers, {what}; "
             "evaluate with every metric in a ModelMetric"
         )
 
@@ -295,7 +299,7 @@ class _Pass:
             sizes.add(min(shared * mine, self.samples - shared * seen))
         if len(set(rows)) != 1 or rows[0] not in sizes or not mine:
             raise InvalidInputError(
-                f"paddle.Model hands over outputs and labels of {', '.join(map(str, rows))} rows, where "
+                f"paddle.Model passes outputs and labels of {', '.join(map(str, rows))} rows, but "
                 f"{' or '.join(map(str, sorted(sizes)))} samples are due; each must have one row per sample"
             )
         places, flags = np.arange(start, min(start + mine, rows[0])), self.dealt.take(mine)
@@ -316,9 +320,9 @@ def _placed(group: Any) -> tuple[int, int, Communicator]:
     channel = get_communicator()
     if channel.world_size not in (1, everyone):
         raise InvalidInputError(
-            f"PADDLE_TRAINERS_NUM, by which paddle.Model deals its data, is {everyone}, and the channel has"
-            f" {channel.world_size} workers; start them with paddle.distributed.launch, or set PADDLE_TRAINERS_NUM and"
-            " PADDLE_TRAINER_ID"
+            f"PADDLE_TRAINERS_NUM, by which paddle.Model deals its data, is {everyone}, but the channel has "
+            f"{channel.world_size} workers; start them with paddle.distributed.launch, or set PADDLE_TRAINERS_NUM and "
+            "PADDLE_TRAINER_ID"
         )
     return place, everyone, channel.among(group)
 
@@ -334,8 +338,8 @@ def _agree(model: Any, mode: str, its: _Pass | None, trouble: BaseException | No
         said = ["{:,} samples in batches of {}".format(*letter.note) for letter in letters]
         if len(set(said)) > 1:
             raise AgreementError(
-                f"paddle.Model gathers the samples of all workers at each step of an evaluation, and they have "
-                f"{by_rank(said)}; give every group equally many, in batches of one size"
+                "paddle.Model gathers the samples of all workers at each step of an evaluation, and they have "
+                f"{by_rank(said)}; give every group the same number, in batches of one size"
             )
         return Letter(None)
 
@@ -351,9 +355,9 @@ def _dealing(loader: Any, epoch: int, workers: int) -> tuple[bool, Dealing]:
         dealing = None
     if dealing is None or dealing.ranks != workers:
         raise InvalidInputError(
-            f"the data are not dealt to {workers} workers, and would count more than once: give paddle.Model a data "
-            "set, or a paddle.io.DataLoader with a paddle.io.DistributedBatchSampler as its batch_sampler, for a group "
-            "with num_replicas= and rank="
+            f"the data are not divided among {workers} workers, and would count more than once: give paddle.Model a "
+            "data set, or a paddle.io.DataLoader with a paddle.io.DistributedBatchSampler as its batch_sampler, for "
+            "a group with num_replicas= and rank="
         )
     own = type(getattr(loader, "batch_sampler", loader)).__iter__
     return own is paddle.io.DistributedBatchSampler.__iter__, dealing
@@ -395,7 +399,7 @@ def own_predictions(outputs: Sequence[Any], loader: Any, *, group: Any = None) -
         places = places + first * (workers - 1) + at * np.minimum(batch, count - first)
     elif rows != {count}:
         raise InvalidInputError(
-            f"outputs have {', '.join(map(str, sorted(rows)))} rows, and each of {workers} workers is dealt {count}"
+            f"outputs have {', '.join(map(str, sorted(rows)))} rows, but each of {workers} workers gets {count}"
         )
     kept = ~dealing.dealt.mask(rank)
     return [array[places[kept]] for array in arrays], dealing.dealt.indices(rank)[kept]

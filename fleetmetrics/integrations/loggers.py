@@ -150,7 +150,7 @@ def _pictures(name: str, value: Any) -> Iterator[tuple[str, np.ndarray]]:
         try:
             axes = draw(value) if curve else confusion_matrix(value[index])
         except MissingLibraryError:
-            warn(f"{name} is not drawn: pictures need matplotlib")
+            warn(f"{name} is not drawn: plots need matplotlib")
             return
         canvas = library("matplotlib.backends.backend_agg", "plot").FigureCanvasAgg(axes.figure)
         canvas.draw()

@@ -82,7 +82,7 @@ class EvaluationMetrics:
                 "PaddleFleet, PaddleFormers or PaddleNLP"
             )
         if isinstance(getattr(trainer.evaluation_loop, "__self__", None), EvaluationMetrics):
-            raise InvalidInputError("trainer is followed already; call leave() of what follows it first")
+            raise InvalidInputError("trainer already has EvaluationMetrics; call their leave() first")
         self.of, self.ignore_index = choice_of("of", of, ("logits", "mean_losses")), ignore_index
         if metrics is None:
             ignored = ignore_index if of == "logits" else None
@@ -133,8 +133,9 @@ class EvaluationMetrics:
         left = len(getattr(self.trainer, "_pp_eval_data_buffer", ()))
         if left:
             warn(
-                f"the trainer has left out the last {left} batches of this evaluation, which do not fill the "
-                "gradient_accumulation_steps of its pipeline; make the number of batches a multiple of them"
+                f"the trainer skipped the last {left} batches of this evaluation, which do not fill the "
+                "gradient_accumulation_steps of its pipeline; make the number of batches a multiple of "
+                "gradient_accumulation_steps"
             )
         prefix = told.get("metric_key_prefix", "eval")
         found.metrics.update({f"{prefix}_{name}": value for name, value in self._values().items()})
@@ -155,8 +156,8 @@ class EvaluationMetrics:
         again = sum(its.done <= place < last for place in begun.repeats)
         if self.of == "mean_losses" and again:
             warn(
-                f"{type(sampler).__name__} repeats {again} samples on this worker, and a mean loss cannot be taken "
-                "apart: they count again. With of='logits' they do not"
+                f"{type(sampler).__name__} repeats {again} samples on this worker, and a mean loss cannot be split: "
+                "they count again. With of='logits' they do not"
             )
 
     def _predict(
@@ -214,7 +215,7 @@ class EvaluationMetrics:
             self.metrics.add(loss.detach().mean(), (labels != self.ignore_index).sum())
             return
         if logits is None:
-            raise InvalidInputError("the model returns no logits beside its loss; of='mean_losses' needs none")
+            raise InvalidInputError("the model returns no logits with its loss; of='mean_losses' needs none")
         flags = None if self._pass is None else self._pass.take(int(labels.shape[0]))
         self.metrics.add(logits, labels, mask=flags)
 

@@ -202,7 +202,7 @@ class Throughput(Metric[float]):
     """
 
     #: Why no wrapper takes it.
-    unfit = "its time is that of a worker as a whole"
+    unfit = "its time belongs to the whole worker"
     requirements: tuple[str | Requirement, ...] = (
         Requirement("prediction", "a finite number of at least 0, the number of samples", _is_number),
         number_above("label", 0)._replace(allowed="a finite number above 0, the seconds"),
@@ -233,8 +233,8 @@ class Throughput(Metric[float]):
             raise self._unknown(name)
         if is_static(number) or is_static(seconds):
             raise StaticProgramError(
-                f"{self.name} (Throughput) is not for static programs, which do not see how long they take; measure "
-                "the time around exe.run, and give that to add"
+                f"{self.name} (Throughput) does not work in static programs, which cannot measure their time; measure "
+                "it around exe.run, and pass it to add"
             )
         super().add(number, seconds, None, mask)
 

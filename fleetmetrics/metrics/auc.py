@@ -114,10 +114,10 @@ class _Area(ClassHistograms[Value]):
             far += "bounds=True returns the bounds, and ExactAUC needs no buckets"
             if in_shell():
                 far = f"more than {self.tolerance:g} apart. Ask for more buckets, auc:buckets=65536, or for exact_auc, "
-                far += "which needs none; of few different scores the first is right"
+                far += "which needs none; with few distinct scores, more buckets are enough"
             warn(
-                f"{self._called()}: {value[worst]:.6g}{one} is an area over buckets; that of the scores themselves "
-                f"lies from {low[worst]:.6g} to {high[worst]:.6g}, {far}",
+                f"{self._called()}: {value[worst]:.6g}{one} is an area over buckets; the area of the scores "
+                f"themselves is between {low[worst]:.6g} and {high[worst]:.6g}, {far}",
                 BucketWarning,
             )
 

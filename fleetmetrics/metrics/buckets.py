@@ -229,8 +229,7 @@ class ClassHistograms(ScoreHistogram[Value]):
         kind = self.task.kind
         if average != "macro" and kind == "binary":
             raise InvalidInputError(
-                f"average belongs to task='multiclass' and 'multilabel', not {average!r} to task='binary', of which "
-                "there is one area"
+                f"average={average!r} needs task='multiclass' or 'multilabel'; task='binary' has one area"
             )
         self.average = average
         self.settle(average=average or "none")

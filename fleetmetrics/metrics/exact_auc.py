@@ -120,8 +120,9 @@ class ExactAUC(Undefinable[float], RecordMetric[float]):
             weights = [[_times(x, each[5]) for x in each[2:4]] for each in ranges]
             if not any(each[:2] == [low, high] and _alike(its, counts) for each, its in zip(ranges, weights)):
                 raise InvalidInputError(
-                    f"{self.name}: what samples with scores from {low} to {high} add depends on those above; give "
-                    'close(complete_by="score", totals=) an ExactAUC() that holds the same parts, closed by score'
+                    f"{self.name}: the contribution of samples with scores from {low} to {high} depends on higher "
+                    'scores; give close(complete_by="score", totals=) an ExactAUC() that holds the same parts, '
+                    "closed by score"
                 )
             counts = of_all = [sum(its) for its in zip(*weights)]
             before = [its for each, its in zip(ranges, weights) if each[0] > high] or [[0, 0]]
@@ -152,8 +153,8 @@ class ExactAUC(Undefinable[float], RecordMetric[float]):
         for *_, of_all in carry["ranges"]:
             if of_all is not None and not _alike(of_all, weights):
                 raise InvalidInputError(
-                    f"{self.name}: the samples of the classes weigh {weights} in the closed parts, and {of_all} "
-                    "in totals; merge all parts that totals has"
+                    f"{self.name}: the samples of the classes weigh {weights} in the closed parts, but {of_all} in "
+                    "totals; merge all parts that totals has"
                 )
         return made
 

@@ -200,6 +200,6 @@ def _thresholds(given: Any) -> tuple[float, ...]:
     )
     if not in_range or not (np.diff(values.astype(np.float64)) > 0).all():
         raise InvalidInputError(
-            f"thresholds must be an integer of at least 2, or rising numbers from 0 to 1; not {given!r}"
+            f"thresholds must be an integer of at least 2, or increasing numbers from 0 to 1; not {given!r}"
         )
     return tuple(values.astype(np.float64).tolist())

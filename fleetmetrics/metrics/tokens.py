@@ -92,7 +92,7 @@ def _is_number_of_tokens(batch: Batch) -> Any:
 def _is_size(batch: Batch) -> Any:
     sizes = batch.column("bytes")
     if isinstance(sizes, np.ndarray) and sizes.dtype.kind == "U":
-        raise InvalidInputError("bytes must hold integers, not texts: give len(text.encode()) of each")
+        raise InvalidInputError("bytes must hold integers, not strings: give len(text.encode()) of each")
     return batch.xp.is_weight(batch.xp.asarray(sizes, "bytes"))
 
 
@@ -108,12 +108,12 @@ def _logits_rules(task: Task) -> tuple[Requirement, ...]:
     return (
         Requirement(
             "prediction",
-            "logits, and all of these are probabilities (give their logarithms, or LogLoss the probabilities)",
+            "logits, but all of these are probabilities (give their logarithms, or give LogLoss the probabilities)",
             are_logits,
         ),
         Requirement(
             "prediction",
-            "logits without nan and inf; -inf is allowed for other classes than the label's",
+            "logits without nan and inf; -inf is allowed for classes other than the label's",
             have_losses,
         ),
     )
@@ -230,9 +230,9 @@ class TokenLoss(Undefinable[float]):
         self.class_axis = tasks.class_axis_of(class_axis)
         self.task = tasks.task_of("multiclass", from_logits=True, ignore_index=ignore_index, by_shape=True)
         if of == "mean_losses" and self.task.ignore_index is not None:
-            raise InvalidInputError(f"ignore_index belongs to logits and to losses of tokens, not to of={of!r}")
+            raise InvalidInputError(f"ignore_index needs of='logits' or of='token_losses', not of={of!r}")
         if of != "logits" and class_axis is not None:
-            raise InvalidInputError(f"class_axis belongs to logits, not to of={of!r}")
+            raise InvalidInputError(f"class_axis needs of='logits', not of={of!r}")
         if of == "token_losses" and self.task.ignore_index is None:
             self.takes_label = None
         self.settle(ignore_index=self.task.ignore_index)
@@ -265,21 +265,21 @@ class TokenLoss(Undefinable[float]):
             if not batch.classes:
                 raise InvalidInputError(
                     "prediction has the label's shape; it must have one axis more, of the logits of all classes. For "
-                    "losses that were computed already there is of='token_losses' or of='mean_losses'"
+                    "precomputed losses, use of='token_losses' or of='mean_losses'"
                 )
         elif batch.classes:
             raise InvalidInputError(
-                f"prediction has an axis of {batch.classes} more than the label; with of={self.of!r} their shapes must "
-                "be equal. For logits there is of='logits'"
+                f"prediction has an axis of {batch.classes} more than the label; with of={self.of!r} their shapes "
+                "must be equal. For logits, use of='logits'"
             )
         elif self.of == "mean_losses" and batch.label is None:
-            raise InvalidInputError("tokens is missing, the number of tokens in the mean; give add(loss, tokens)")
+            raise InvalidInputError("tokens, the number of tokens in the mean, is missing; give add(loss, tokens)")
         elif self.of == "token_losses" and self.task.ignore_index is not None and batch.label is None:
             raise InvalidInputError("label is missing, and ignore_index leaves out tokens by their labels")
         elif self.of == "token_losses" and batch.label is batch.mask is None and batch.full is None and batch.rows == 1:
             raise InvalidInputError(
-                "prediction is one number, the loss of one token or the mean of a batch. Give a mean and its number of "
-                "tokens to of='mean_losses', and the loss of one token beside its label"
+                "prediction is one number, the loss of one token or the mean of a batch. Use of='mean_losses' for a "
+                "mean and its number of tokens, or give the loss of one token with its label"
             )
 
     def add(

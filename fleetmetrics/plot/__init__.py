@@ -41,7 +41,7 @@ def draw(metric: Any, ax: Any = None, **options: Any) -> Any:
         drawn = "_by_share"
     if not drawn:
         names = ", ".join(_with_picture())
-        raise InvalidInputError(f"{type(metric).__name__} has no picture; these have one: {names}")
+        raise InvalidInputError(f"{type(metric).__name__} has no plot; these have one: {names}")
     picture: Callable[..., Any] = globals()[drawn]
     return picture(metric, ax, **options)
 
@@ -86,7 +86,7 @@ def _scores(metric: Any, label: str, value: str = "", together: bool = False) ->
 
 
 def _refused(drawn: str, metric: Any) -> InvalidInputError:
-    return InvalidInputError(f"this picture shows {drawn}; metric is {type(metric).__name__} {metric!r:.80}")
+    return InvalidInputError(f"this plot shows {drawn}; metric is {type(metric).__name__} {metric!r:.80}")
 
 
 def _ratio(part: np.ndarray, whole: Any) -> np.ndarray:

@@ -64,7 +64,7 @@ def as_ids(value: Any) -> np.ndarray:
     if ids.size == 0 or (ids.ndim == 2 and ids.shape[1] == 1):
         ids = ids.reshape(-1)
     if ids.ndim != 1:
-        raise InvalidInputError(f"ids has shape {list(ids.shape)}; it must hold one integer or text per sample")
+        raise InvalidInputError(f"ids has shape {list(ids.shape)}; it must hold one integer or string per sample")
     return np.asarray(as_column(ids, "ids"))
 
 
@@ -131,8 +131,8 @@ class Columns:
         if len({length for _, length in lengths}) > 1:
             given = ", ".join(f"{title} {length}" for title, length in lengths)
             raise InvalidInputError(
-                f"the columns of a batch must be equally long, one entry per sample; given: {given}. None of this"
-                " batch was added"
+                f"the columns of a batch must have equal lengths, one entry per sample; given: {given}. None of this "
+                "batch was added"
             )
         self.names = names
         self.batches.append(batch)
@@ -153,8 +153,8 @@ class Columns:
             raise InvalidInputError(f"ids: earlier batches came {had} them; give ids to every add, or to none")
         if not (named.keys() == set(self.names) if isinstance(self.names, tuple) else len(columns) == self.names):
             raise InvalidInputError(
-                f"add was given {_names_text(tuple(named) or len(columns))}, and {_names_text(self.names)} before;"
-                " every batch must bring the same columns"
+                f"add was given {_names_text(tuple(named) or len(columns))}, and {_names_text(self.names)} before; "
+                "every batch must have the same columns"
             )
         return tuple(named[name] for name in self.names) if named else columns
 
@@ -283,7 +283,7 @@ class InOrder:
         """Take some records; ValueError or TypeError if they are not as announced."""
         count = number_of(positions)
         if [len(column) for column in columns] != [count] * len(self._kinds):
-            raise ValueError(f"{list(map(len, columns))} entries, where {len(self._kinds)} columns have {count}")
+            raise ValueError(f"{list(map(len, columns))} entries, but {len(self._kinds)} columns have {count}")
         self._columns = self._columns or [
             [None] * self._total if kind is None else np.empty((self._total, *kind.shape), kind.dtype)
             for kind in self._kinds
@@ -292,7 +292,7 @@ class InOrder:
             if kind is None:
                 _put_in_list(whole, column, positions)
             elif not isinstance(column, ndarray) or not np.can_cast(column.dtype, kind.dtype, "safe"):
-                raise TypeError(f"{getattr(column, 'dtype', 'a list')}, where a column is {kind.dtype}")
+                raise TypeError(f"{getattr(column, 'dtype', 'a list')}, but a column is {kind.dtype}")
             else:
                 whole[positions] = column
 
@@ -332,8 +332,8 @@ def _check_repeated(columns: Sequence[Any], ids: np.ndarray, distinct: np.ndarra
         wrong = np.unique(ids[again[~agrees]])
         shown = ", ".join(map(repr, wrong[:_SHOWN].tolist())) + (", ..." if wrong.size > _SHOWN else "")
         raise InvalidInputError(
-            f"ids: {wrong.size} of {distinct.size} ids came with records that differ: {shown}. A sample that is"
-            " evaluated twice must give the same record, up to rounding; do two samples have one id?"
+            f"ids: {wrong.size} of {distinct.size} ids came with records that differ: {shown}. A sample that is "
+            "evaluated twice must give the same record, up to rounding; do two samples share an id?"
         )
 
 

@@ -97,7 +97,9 @@ def _fold_together(call: str, channel: Communicator, folds: _UnderWay, deadline:
         closed = [Closed(*each) for kind, *each in told if kind == "closed"]
         if closed and any(kind == "open" for kind, *_ in told):
             kinds = by_rank(kind for kind, *_ in told)
-            raise AgreementError(f"{table.name}: the workers differ, close all of them or none: {kinds}.")
+            raise AgreementError(
+                f"{table.name}: the workers differ; close the metric on all of them or on none: {kinds}."
+            )
         if closed:
             return Letter(*pack(["closed", *folds.folds.join_closed(closed)]))
         _check_kinds(table, told)
@@ -188,7 +190,7 @@ def _described(table: Table, records: Records) -> list[Any]:
     if table.closed is not None:
         return ["closed", *table.closed]
     kinds = {
-        name: "texts" if column is not None and column.dtype.kind in "SU" else "numbers"
+        name: "strings" if column is not None and column.dtype.kind in "SU" else "numbers"
         for name, column in records.items()
     }
     if not records.length:

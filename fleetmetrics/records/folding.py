@@ -151,9 +151,10 @@ class Folds:
         members = np.sort(np.concatenate([part.members for part in parts]))
         twice = np.unique(members[1:][members[1:] == members[:-1]])
         if len(twice):
+            more = f", as are {len(twice) - 1} others" if len(twice) > 1 else ""
             raise InvalidInputError(
-                f"{self.name}: {len(twice)} values of {self.table.order!r} are in two parts that are closed by it, "
-                f"such as {twice[0]} (of a text, this is the hash); all samples of a value must be in one part"
+                f"{self.name}: {self.table.order!r} {twice[0]} (for strings, the hash) is in two parts that are both "
+                f"closed by {self.table.order}{more}; all samples of a value must be in one part"
             )
         carries = parts[0].carries
         for part in parts[1:]:
@@ -163,7 +164,7 @@ class Folds:
     def opened(self, closed: Closed, states: Sequence[Any]) -> list[Any]:
         """The carries, for the metrics' values."""
         if len(closed.carries) != len(self.metrics):
-            raise InvalidInputError(f"{self.name} was closed in a collection; compute that")
+            raise InvalidInputError(f"{self.name} was closed in a collection; compute the collection")
         return [metric.of_closed(*both) for metric, *both in zip(self.metrics, closed.carries, states)]
 
     # -- merging
@@ -226,7 +227,7 @@ class Folds:
             fits = members.dtype == np.int64 and members.ndim == 1 and (members[1:] > members[:-1]).all()
             if fits and [each.keys() for each in carries] == [each.keys() for each in empty]:
                 return
-        raise InvalidInputError(f"{self.name} is closed in the checkpoint, and what it was folded into is malformed")
+        raise InvalidInputError(f"{self.name} is closed in the checkpoint, but its folded values are malformed")
 
 
 def _places_by_group(users: np.ndarray, number: int) -> list[np.ndarray]:

@@ -257,15 +257,15 @@ class _Collected:
         share, cut = self.share, self._cut
         if share.mode is None and share.dealing is None and len(self._counts) > 1 and cut > 0:
             warn(
-                f"{share.name}: {cut} of {sum(self._counts)} {'samples' if self._runs else 'records'} are cut off as"
-                " padding, the last ones when one sample is taken from each worker in turn."
-                " paddle.io.DistributedBatchSampler deals otherwise: give the metric, or the Evaluator, sampler=; or"
-                " choose a collect mode"
+                f"{share.name}: {cut} of {sum(self._counts)} {'samples' if self._runs else 'records'} are cut off as "
+                "padding, the last ones when one sample is taken from each worker in turn. "
+                "paddle.io.DistributedBatchSampler deals differently: give the metric, or the Evaluator, sampler=; "
+                "or choose a collect mode"
             )
         if self._doubled:
             warn(
-                f"{share.name}: {self._doubled} samples may count twice: a sampler has repeated them, and a record"
-                " stands for them and others of their batch. Append one record per sample, and none will"
+                f"{share.name}: {self._doubled} samples may count twice: a sampler repeated them, and some records "
+                "cover repeated and other samples. Append one record per sample"
             )
 
     def own(self) -> tuple[Columns, States | None]:
@@ -318,7 +318,7 @@ class _Collected:
         count, taken = len(columns[0]), self._taken[rank]
         due = number_of(self._positions[rank])
         if taken + count > due:
-            raise ValueError(f"{taken + count} records, where there are {due}")
+            raise ValueError(f"{taken + count} records, but there are {due}")
         self._in_order.put(columns, part_of(self._positions[rank], self._taken[rank], count))
         self._taken[rank] += count
 
@@ -348,8 +348,8 @@ class _Collected:
             size, distinct = self.share.size, len(columns[0])
             if size not in (None, distinct):
                 raise InvalidInputError(
-                    f"{self.share.name}: size is {size}, but the {len(ids)} records have {distinct} different ids;"
-                    " records must be one to one with the samples of the data set, repeated samples apart"
+                    f"{self.share.name}: size is {size}, but the {len(ids)} records have {distinct} distinct ids; "
+                    "there must be one record per sample of the data set, not counting repeats"
                 )
         return as_results(self._names, columns)
 

@@ -119,9 +119,9 @@ class Spool:
             self.make()
         elif not self._folder.is_dir():
             raise InvalidInputError(
-                f"collect_dir {str(self._folder.parent)!r} is not the directory that rank 0 sees under that name: it"
-                " must lie on a file system that all workers share. If they share none, give collect_dir_shared=False,"
-                " or no collect_dir"
+                f"collect_dir {str(self._folder.parent)!r} is not the directory that rank 0 sees under that name: it "
+                "must be on a file system that all workers share. If they share none, give collect_dir_shared=False, "
+                "or no collect_dir"
             )
 
     def write(self, number: int, pieces: Iterable[Packed]) -> list[tuple[Any, int]]:

@@ -158,7 +158,7 @@ def combine_states(name: str, states: Sequence[States | None]) -> dict[str, np.n
     ]
     present = [each for each in states if each is not None]
     if len({kind for kind, each in zip(kinds, states) if each is not None}) > 1:
-        raise AgreementError(f"{name}: summarize made different states: {by_rank(kinds)}.")
+        raise AgreementError(f"{name}: summarize returned different states: {by_rank(kinds)}.")
     result = {}
     for key, (reduction, _) in present[0].items():
         arrays = [each[key][1] for each in present]

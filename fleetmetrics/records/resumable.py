@@ -81,16 +81,16 @@ class Resumable(Checkpointed, ABC):
             return columns
         if self.sampler is None:
             raise InvalidInputError(
-                f"{self._called()}: these records and those of the checkpoint have no order; give the sampler, then and"
-                " now, or add with ids="
+                f"{self._called()}: these records and those of the checkpoint have no order; pass the sampler when "
+                "you save and when you load, or add with ids="
             )
         with self._pass.looked_at() as begun:
             start, count = self._pass.done, len(columns)
             due = begun.due - start
             if count > due or (whole and count < due):
                 raise InvalidInputError(
-                    f"{self._called()}: {count} records for {due} samples that the sampler deals to this worker, "
-                    f"{start} before the checkpoint not counted; records must be one to one with samples"
+                    f"{self._called()}: {count} records for {due} samples that the sampler deals to this worker, not "
+                    f"counting {start} before the checkpoint; there must be one record per sample"
                 )
             flags = self._pass.take(count)
             ids = begun.dealing.dealt.indices(begun.rank)[start : start + count]
@@ -164,8 +164,8 @@ class HeldRecords(PackedHolder):
         for content in contents:
             if any(each.batches and not each.ids for each in content.given):
                 raise InvalidInputError(
-                    f"{self._owner._called()}: on another number of workers it is unknown which samples the records of"
-                    " the checkpoint are of; make it with sampler=, or add records with ids="
+                    f"{self._owner._called()}: with a different number of workers, the samples of the checkpoint's "
+                    "records are unknown; create the metric with sampler=, or add records with ids="
                 )
             done = [one.followed_by(other) for one, other in zip(done, content.given)]
         return _Content(done, [], None, [])
@@ -174,7 +174,9 @@ class HeldRecords(PackedHolder):
         """Raise `InvalidInputError` if this was not saved."""
         super().check(held, scope)
         if len(held[self]["content"].given) != len(self._owner._given()):
-            raise InvalidInputError(f"{self._owner._called()}: the checkpoint has records of another number of metrics")
+            raise InvalidInputError(
+                f"{self._owner._called()}: the checkpoint has records of a different number of metrics"
+            )
 
     def hold(self, content: _Content) -> None:
         """Hold the packed records: as they were added, or with ids those from before."""

@@ -64,14 +64,13 @@ class Share:
         held, due, distinct = len(self.records), dealt.count(rank), dealt.distinct
         if held != due and not self.uses_calls(self.metric._ledger.note(held), rank):
             raise InvalidInputError(
-                f"{self.name}: {held} records for the {due} samples that the sampler deals to this"
-                " worker in a pass; records must be one to one with samples: add every sample of one pass once, and"
-                " reset before the next"
+                f"{self.name}: {held} records for the {due} samples that the sampler deals to this worker in a pass; "
+                "there must be one record per sample: add every sample of a pass once, and reset before the next"
             )
         if self.size not in (None, distinct):
             raise InvalidInputError(
-                f"{self.name}: size is {self.size}, but the sampler deals {distinct} different samples;"
-                " leave size out, the sampler settles it"
+                f"{self.name}: size is {self.size}, but the sampler deals {distinct} distinct samples; leave out "
+                "size, because the sampler determines it"
             )
 
     def note(self) -> dict[str, Any]:
@@ -155,7 +154,7 @@ def check_notes(notes: Sequence[Sequence[dict[str, Any]]]) -> None:
 
 def _text(key: str, note: dict[str, Any]) -> str:
     if key == "ids":
-        return {None: "no ids", False: "integers as ids", True: "texts as ids"}[note["ids"]]
+        return {None: "no ids", False: "integers as ids", True: "strings as ids"}[note["ids"]]
     if key == "sampler" and note["sampler"]:
         return "a sampler with " + ", ".join(f"{name} {value}" for name, value in note["sampler"].items())
     return f"{key} {note[key]}"
@@ -193,16 +192,16 @@ def _check_size(notes: Sequence[dict[str, Any]]) -> None:
     what = "gathered" if several else "added"
     by = f" ({by_rank(map(str, counts))})" if several else ""
     text = (
-        f"{notes[0]['name']}: size is {size}, but {sum(counts)} records were {what}{by}; records must be one to one"
-        " with the samples of the data set, repeated samples apart"
+        f"{notes[0]['name']}: size is {size}, but {sum(counts)} records were {what}{by}; there must be one record per "
+        "sample of the data set, not counting repeats"
     )
     if padded < 0 < sum(counts) and (unknown or sum(note["samples"] for note in notes) >= size):
-        more = "How many samples they stand for is not known: all are taken, and repeated samples count again"
+        more = "The number of their samples is unknown: all records count, and repeated samples count again"
         warn(f"{text}. {more}", SizeWarning)
     elif padded < 0 or (several and padded >= size):
         raise InvalidInputError(text)
     else:
-        warn(f"{text}. The first {size} are taken, and {padded} cut off", SizeWarning)
+        warn(f"{text}. The first {size} count, and {padded} are cut off", SizeWarning)
 
 
 def check_mode(argument: str, mode: Any) -> str:

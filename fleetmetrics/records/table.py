@@ -91,7 +91,9 @@ class Table:
     def accumulate(self, kept: Kept) -> None:
         """Append a copy of a batch, since its owner may write into it; tensors stay on their device."""
         if self.closed is not None:
-            raise InvalidInputError(f"{self.name} is closed, and takes no more samples; reset it, or add to a new one")
+            raise InvalidInputError(
+                f"{self.name} is closed, and takes no more samples; reset it, or add to a new metric"
+            )
         here = [value for value in kept.records.values() if value is not None]
         if all(isinstance(value, np.ndarray) or kept.xp.is_eager(value) for value in here):
             kept = self.on_host(kept)
@@ -210,7 +212,8 @@ def joined_records(name: str, parts: Sequence[Mapping[str, Any]]) -> Records:
         arrays = [np.ones(part.length) if part[column] is None else part[column] for part in map(Records, parts)]
         if len({array.dtype.kind in "SU" for array in arrays if len(array)}) > 1:
             raise InvalidInputError(
-                f"{name}: {column} holds texts in some batches and numbers in others; give one of the two throughout"
+                f"{name}: {column} holds strings in some batches and numbers in others; use one of the two in all "
+                "batches"
             )
         arrays = [array for array in arrays if len(array)] or arrays[:1]
         joined[column] = arrays[0] if len(arrays) == 1 else joined_arrays(arrays, f"{name}: {column}")

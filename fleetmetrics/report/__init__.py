@@ -36,24 +36,28 @@ _WARNINGS = 5
 #: The pictures of the metrics, with captions.
 PICTURES = {
     "roc": (
-        "ROC curve. In brackets, how far off buckets may put the area: that is not its interval, which is in the table",
+        "ROC curve. The number in brackets is the largest error due to buckets, not an interval; the table has the "
+        "interval",
         "ROC 曲线。图例括号中是分桶造成的最大偏差，不是置信区间；区间见表",
     ),
     "precision_recall": (
-        "Precision and recall at each threshold; the brackets are what buckets leave open, no interval",
+        "Precision and recall at each threshold; the number in brackets is the largest error due to buckets",
         "各阈值下的精确率与召回率；括号中是分桶造成的最大偏差，不是区间",
     ),
     "calibration": (
-        "Calibration: what was predicted against what happened, with 95% intervals; above, how many rows",
+        "Calibration: mean label against mean prediction, with 95% intervals; above, the number of rows",
         "校准：预测与实际，带 95% 区间；上方为行数",
     ),
     "score_histogram": ("Scores of each class", "各类别的分数"),
-    "gain": ("Gain: which share of the positive ones is among the highest scores", "增益：最高分数中含有多少正样本"),
-    "lift": ("Lift: how many times more positive ones that is than by chance", "提升度：是随机选取的多少倍"),
-    "threshold_sweep": ("What a threshold gives; dotted, where F1 is highest", "各阈值的效果；虚线处 F1 最高"),
+    "gain": ("Gain: the share of all positives among the highest scores", "增益：最高分数中含有多少正样本"),
+    "lift": ("Lift: that share as a multiple of chance", "提升度：是随机选取的多少倍"),
+    "threshold_sweep": (
+        "Metrics at each threshold; the dotted line marks the highest F1",
+        "各阈值的效果；虚线处 F1 最高",
+    ),
     "confusion_matrix": ("Confusion matrix, with shares of each true class", "混淆矩阵，及各真实类别中的占比"),
     "predicted_actual": (
-        "What was true on average against what was predicted, with 95% intervals",
+        "Mean label against mean prediction, with 95% intervals",
         "预测值与实际均值，带 95% 区间",
     ),
     "residuals": ("Errors of the predictions", "预测误差"),
@@ -93,7 +97,7 @@ def html(result: Mapping[str, Any], metrics: Any = None, baseline: Any = None, l
     """
     words = Words(lang)
     if not isinstance(result, Mapping):
-        raise InvalidInputError(f"result must be a dict, what fleetmetrics evaluate --json prints, not {result!r:.80}")
+        raise InvalidInputError(f"result must be a dict, as fleetmetrics evaluate --json prints it, not {result!r:.80}")
     for argument, given in (("metrics", metrics), ("baseline", baseline)):
         if given is not None and not isinstance(getattr(given, "metrics", given), (Accumulator, Mapping)):
             raise InvalidInputError(f"{argument} must be a metric, a MetricCollection or None, not {given!r:.80}")
@@ -155,7 +159,9 @@ def _plain(result: Mapping[str, Any]) -> dict[str, Any]:
     try:
         text = json.dumps(result, default=lambda value: value.tolist())
     except (TypeError, ValueError, AttributeError) as error:
-        raise InvalidInputError(f"result must be what JSON holds, numbers, texts, lists and dicts: {error}") from None
+        raise InvalidInputError(
+            f"result must hold what JSON holds: numbers, strings, lists and dicts: {error}"
+        ) from None
     found = json.loads(text, parse_constant=lambda _: None)
     for data in (found.get("data", {}), (found.get("baseline") or {}).get("data", {})):
         if len(data.get("files", [])) > _FILES:

@@ -21,8 +21,8 @@ from fleetmetrics.errors import FleetMetricsError, InvalidInputError, RecordErro
 
 #: The words of errors about pickles.
 PICKLE_TERMS = (
-    "a pickle takes both allow_pickle=True and workers that have proved who they are (FLEETMETRICS_SECRET, where they"
-    " are on several machines)"
+    "a pickle needs both allow_pickle=True and authenticated workers (FLEETMETRICS_SECRET, if they are on several "
+    "machines)"
 )
 
 _ALIGNMENT = 16
@@ -79,7 +79,7 @@ def pack_arrays(arrays: Iterable[np.ndarray]) -> Packed:
     layout, buffers = [], []
     for array in arrays:
         if not is_plain(array.dtype):
-            raise RecordError(f"an array of dtype {array.dtype} cannot be sent; allowed are numbers, bools and text")
+            raise RecordError(f"an array of dtype {array.dtype} cannot be sent; allowed are numbers, bools and strings")
         layout.append([array.dtype.str, list(array.shape)])
         buffers += padded([bytes_of(array)])
     return Packed(layout, buffers)
@@ -104,8 +104,8 @@ def pack_chunks(chunks: Sequence[np.ndarray], narrow: bool = False) -> Packed:
         common = np.dtype(object)
     if not is_plain(common):
         raise InvalidInputError(
-            f"chunks are of {', '.join(map(str, dtypes))}; allowed are numbers, booleans, times, and bytes or text of"
-            " fixed width, with a common dtype"
+            f"chunks are of {', '.join(map(str, dtypes))}; allowed are numbers, booleans, times, and bytes or strings "
+            "of fixed width, with a common dtype"
         )
     arrays = [array.astype(common, copy=False) for array in arrays]
     if narrow and common == np.int64:

@@ -123,7 +123,7 @@ class _Reader:
         else:
             data = self._file.read(length)
             if hashlib.sha256(data).hexdigest() != digest:
-                self._fail(f"{what} is not the one that was written: its SHA-256 differs", length)
+                self._fail(f"{what} has changed: its SHA-256 differs", length)
         self._at += length
         return data
 
@@ -163,5 +163,5 @@ class _Reader:
             except MISFITS as error:
                 self._fail(f"{what}: {error}")
         if self._at != self._size:
-            self._fail("the file goes on after its last array")
+            self._fail("the file continues after its last array")
         return arrays, note

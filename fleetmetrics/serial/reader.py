@@ -42,7 +42,7 @@ class Reader(Payload):
     def read(self, column: Sequence[Any], count: int) -> list[Any]:
         values = _READERS[column[0]](self, count, *column[1:])
         if len(values) != count:
-            raise RecordError(f"the payload holds {len(values)} values where its layout says {count!r:.40}")
+            raise RecordError(f"the payload holds {len(values)} values, but its layout says {count!r:.40}")
         return values
 
     def only(self, kind: type, column: Sequence[Any], count: int) -> list[Any]:

@@ -48,8 +48,8 @@ _PICKLE_PROTOCOL = 5
 _CONTAINERS = (list, tuple, dict)
 _DTYPE, _SHAPE, _NBYTES = attrgetter("dtype"), attrgetter("shape"), attrgetter("nbytes")
 _ALLOWED = (
-    "allowed are None, bools, numbers, text, bytes, NumPy arrays and numbers, Paddle tensors, and tuples, lists and"
-    " dicts of these"
+    "allowed are None, bools, numbers, strings, bytes, NumPy arrays and numbers, Paddle tensors, and tuples, lists "
+    "and dicts of these"
 )
 
 

@@ -93,11 +93,11 @@ class Claim:
         others = [each.name for each in self.alike() if each is not self]
         beside = ""
         if self.made_up:
-            beside = f", or others than {', '.join(others)} were beside it" if others else ", or others were beside it"
+            beside = f", or the metrics around it were not {', '.join(others) or 'the same'}"
         return (
-            "a checkpoint has brought the states of another metric under this name: one of another class or other "
-            f"settings{beside}. Build the metrics of the program that was saved, give each a name=, or "
-            "reset this one; fleetmetrics.static.load lets begin anew what does not fit"
+            "a checkpoint has the states of a different metric under this name: its class or its settings "
+            f"differ{beside}. Build the metrics of the saved program, give each a name=, or reset this one; "
+            "fleetmetrics.static.load starts metrics that do not fit from zero"
         )
 
     def fits(self, found: Any) -> bool:
@@ -114,8 +114,8 @@ class Claim:
 
 #: Why a generated name may be wrong.
 BY_COUNTER = (
-    "by a name that was made up from the order of creation: if the program that was saved fed its metrics in another "
-    "order, these are another metric's counts. Give each metric of a static program a name="
+    "by a name that was generated from the order of creation: if the saved program fed its metrics in a different "
+    "order, these are the counts of a different metric. Give each metric of a static program a name="
 )
 
 

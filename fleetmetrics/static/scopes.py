@@ -61,7 +61,7 @@ class Glance:
         hint = f"names there: {', '.join(near)}" if near else "no variable of the current program is there"
         return StateNotFoundError(
             f"{argument}: no variable {name!r} in the scope ({hint}). It must be persistable and the startup program "
-            "must have run; pass scope= if it ran under a scope of its own"
+            "must have run; pass scope= if it ran in a different scope"
         )
 
 

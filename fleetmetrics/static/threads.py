@@ -122,9 +122,9 @@ def _sections(program: Any, counters: set[str]) -> list[tuple[int, int]]:
             found = counters.intersection(inside.op(place).output_arg_names())
             if found:
                 raise StaticProgramError(
-                    f"this program updates {min(found)} inside of a branch or a loop, where threads cannot be kept "
-                    "apart: some updates would be lost. Update it outside, with weights of 0 or 1, or give the dataset "
-                    "thread_num=1"
+                    f"this program updates {min(found)} inside a branch or a loop, where threads cannot be kept "
+                    "apart: some updates would be lost. Update it outside, with weights of 0 or 1, or give the "
+                    "dataset thread_num=1"
                 )
     block = program.block(0)
     read: dict[str, int] = {}  # since its last update, where first

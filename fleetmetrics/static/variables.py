@@ -178,7 +178,7 @@ def create_state(
         _check_sharing(name, known, (shape, dtype, reduction), share)
     elif variable is not None:
         raise DuplicateStateError(
-            f"the program has a variable {name!r} already that is not a state of fleetmetrics; choose another name"
+            f"the program already has a variable {name!r} that is not a state of fleetmetrics; choose another name"
         )
     if variable is None:
         variable = kind_under_construction().create(
@@ -191,7 +191,7 @@ def create_state(
 def _check_sharing(name: str, known: _Known, asked: tuple[Any, ...], share: bool) -> None:
     if not share:
         raise DuplicateStateError(
-            f"a state {name!r} exists already, and two would accumulate into one variable; choose another name, or "
+            f"a state {name!r} already exists, and two would accumulate into one variable; choose another name, or "
             "pass share=True to share it on purpose"
         )
     if known[:3] != asked:
@@ -332,12 +332,16 @@ def _has_form(array: np.ndarray, state: StaticState) -> bool:
 def _say_what_begins_anew(path: str, missing: Sequence[StaticState], strange: Sequence[StaticState]) -> None:
     if missing:
         names = ", ".join(state.name for state in missing)
-        warn(f"{path} was saved without these states of metrics, which begin anew: {names}. Everything else was loaded")
+        warn(
+            f"{path} was saved without these states of metrics, which start from zero: {names}. Everything else was "
+            "loaded"
+        )
     if strange:
         names = ", ".join(state.name for state in strange)
         warn(
-            f"{path} has these states of other metrics (another class, other settings, or made-up names beside other "
-            f"metrics), and they begin anew: {names}. Give each metric of a static program a name="
+            f"{path} has these states of different metrics (a different class, different settings, or generated names "
+            f"among different metrics), so they start from zero: {names}. Give each metric of a static program a "
+            "name="
         )
 
 
@@ -384,9 +388,9 @@ def _initialised(program: Any, scope: Any) -> list[str]:
     empty = [name for name, each in found.items() if each is None or not each.get_tensor()._is_initialized()]
     if empty:
         raise StateNotFoundError(
-            f"this program accumulates into {', '.join(empty[:3])}{', ...' if empty[3:] else ''}, which the scope does "
-            "not hold yet: Paddle would end in a segmentation fault. Run the startup program first; or, where that "
-            "would set parameters back, call reset() of the metric or state, with the scope of the run"
+            f"this program accumulates into {', '.join(empty[:3])}{', ...' if empty[3:] else ''}, which the scope "
+            "does not hold yet: Paddle would crash with a segmentation fault. Run the startup program first; or, if "
+            "that would reset parameters, call reset() of the metric or state, with the scope of the run"
         )
     return names
 
@@ -400,8 +404,8 @@ def _counting_right(run_from_dataset: Callable[..., Any]) -> Callable[..., Any]:
         counted = _initialised(program, scope)
         if counted and kind_of(program) is not Legacy:
             raise StaticProgramError(
-                f"this program accumulates into {counted[0]}, and {run_from_dataset.__name__} takes no program of "
-                "Paddle 3 (PIR). Read the data in a loop, and give each batch to exe.run"
+                f"this program accumulates into {counted[0]}, but {run_from_dataset.__name__} does not run programs "
+                "of Paddle 3 (PIR). Read the data in a loop, and give each batch to exe.run"
             )
         counted += [name for name in counters_beside(program) if name not in counted]
         if not counted or threads == 1:
@@ -409,9 +413,9 @@ def _counting_right(run_from_dataset: Callable[..., Any]) -> Callable[..., Any]:
         if not isinstance(self.place, paddle.CPUPlace) or program._pipeline_opt or program._heter_pipeline_opt:
             raise StaticProgramError(
                 f"this program accumulates into {counted[0]}, and {threads} threads would lose batches: two of them "
-                "read the same old value, and one update is gone. That can be helped on the CPU alone, and not in a "
-                "pipeline. Give the dataset thread_num=1 (for a QueueDataset thread=1 does not do); or train a program "
-                "without metrics, and count with another in a loop of exe.run"
+                "read the same old value, and one update is lost. fleetmetrics can prevent this only on the CPU, and "
+                "not in a pipeline. Give the dataset thread_num=1 (thread=1 is not enough for a QueueDataset); or "
+                "train a program without metrics, and count with a second program in a loop of exe.run"
             )
         with locked(program, counted, scope):
             return run_from_dataset(self, *given, **named)

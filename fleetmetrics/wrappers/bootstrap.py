@@ -105,8 +105,8 @@ class Bootstrap(Wrapper[Value]):
     refused: ClassVar[dict[str, str]] = {
         "Bootstrap": "resampling once is enough",
         "Interval": "one interval is enough, Bootstrap(metric) or Interval(metric)",
-        "Sliced": "put it around, Sliced(Bootstrap(metric))",
-        "Windowed": "put it around, Windowed(Bootstrap(metric), last=...)",
+        "Sliced": "reverse them: Sliced(Bootstrap(metric))",
+        "Windowed": "reverse them: Windowed(Bootstrap(metric), last=...)",
     }
 
     @overload
@@ -135,20 +135,20 @@ class Bootstrap(Wrapper[Value]):
         above, below = np.nextafter([0.0, 1.0], [1.0, 0.0]).tolist()
         self.confidence = number_of("confidence", confidence, above, below, "a number between 0 and 1")
         if ids is not None and (not isinstance(ids, str) or not ids.isidentifier()):
-            raise InvalidInputError(f"ids must be the name of a further argument of add, or None, not {ids!r}")
+            raise InvalidInputError(f"ids must be the name of an additional argument of add, or None, not {ids!r}")
         self.ids = ids
         super().__init__(metric, **common)
 
     def _fit(self) -> None:
         for each in self.metric._record_metrics():
             if not isinstance(each, GroupedMetric):
-                raise self.keeps_samples(each, "resample groups of samples outside, one metric for each")
+                raise self.keeps_samples(each, "resample groups of samples yourself, with one metric for each")
             group = each.table.order
             self.ids = self.ids or group
             if self.ids != group:
                 raise InvalidInputError(
-                    f"Bootstrap draws what a metric adds up, and {each.name} ({type(each).__name__}) adds up what each "
-                    f"{group} comes to: give ids={group!r}, not {self.ids!r}"
+                    f"Bootstrap draws the terms of a metric's sums, and {each.name} ({type(each).__name__}) adds one "
+                    f"term per {group}: give ids={group!r}, not {self.ids!r}"
                 )
             self.settle(ids=group)
             each.draws = Draws(self.seed, self.replicates)
@@ -184,9 +184,9 @@ class Bootstrap(Wrapper[Value]):
         if len(found) != 1 or set(*found) != set(self.metric._own_states()):
             names = ", ".join(state.name.rpartition(".")[2] for state in self.metric._own_states())
             raise InvalidInputError(
-                f"Bootstrap without ids takes metrics that count samples of a few kinds, such as AUC or Accuracy; the "
-                f"states of {self.metric.name} ({type(self.metric).__name__}: {names}) are no such counts. Give ids=, "
-                "the name of a further argument of add that identifies the samples"
+                "Bootstrap without ids takes metrics that count samples of a few kinds, such as AUC or Accuracy; the "
+                f"states of {self.metric.name} ({type(self.metric).__name__}: {names}) are not counts. Give ids=, the "
+                "name of an additional argument of add that identifies the samples"
             )
         cells, *rest = found.pop()
         return cells, rest[0] if rest else None
@@ -198,8 +198,8 @@ class Bootstrap(Wrapper[Value]):
             if batch.weight is not None or batch.width != 1:
                 what = "weights" if batch.weight is not None else "rows of several elements, which are drawn together"
                 raise InvalidInputError(
-                    f"without ids Bootstrap counts samples, and it was given {what}. Give ids=, the name "
-                    "of a further argument of add that identifies the samples"
+                    f"without ids, Bootstrap counts samples, but it was given {what}. Give ids=, the name of an "
+                    "additional argument of add that identifies the samples"
                 )
             return pairs
         if not self._lanes or (batch.xp.FILTERS and not len(batch.each)):

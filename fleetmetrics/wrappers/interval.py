@@ -82,8 +82,8 @@ class Interval(Wrapper[IntervalResult]):
     refused: ClassVar[dict[str, str]] = {
         "Bootstrap": "one interval is enough, Bootstrap(metric) or Interval(metric)",
         "Interval": "one interval is enough",
-        "Sliced": "put it around, Sliced(Interval(metric))",
-        "Windowed": "put it around, Windowed(Interval(metric), last=...)",
+        "Sliced": "reverse them: Sliced(Interval(metric))",
+        "Windowed": "reverse them: Windowed(Interval(metric), last=...)",
     }
 
     def __init__(
@@ -98,7 +98,7 @@ class Interval(Wrapper[IntervalResult]):
         above, below = np.nextafter([0.0, 1.0], [1.0, 0.0]).tolist()
         self.confidence = number_of("confidence", confidence, above, below, "a number between 0 and 1")
         if ids is not None and (not isinstance(ids, str) or not ids.isidentifier()):
-            raise InvalidInputError(f"ids must be the name of a further argument of add, or None, not {ids!r}")
+            raise InvalidInputError(f"ids must be the name of an additional argument of add, or None, not {ids!r}")
         self.ids = ids
         self.groups = whole_number_of("groups", groups, 64, 2**24)
         super().__init__(metric, **common)
@@ -110,8 +110,8 @@ class Interval(Wrapper[IntervalResult]):
             self.ids = self.ids or group
             if self.ids != group:
                 raise InvalidInputError(
-                    f"{metric.name} ({type(metric).__name__}) adds up what each {group} comes to, and Interval takes "
-                    f"these as independent: give ids={group!r}, not {self.ids!r}"
+                    f"{metric.name} ({type(metric).__name__}) adds one term per {group}, and Interval treats these as "
+                    f"independent: give ids={group!r}, not {self.ids!r}"
                 )
             self.settle(ids=group)
         if not metric.ranked and metric.linear is None:
@@ -137,8 +137,8 @@ class Interval(Wrapper[IntervalResult]):
         """What a batch adds to the metric's states, and to those of its variance."""
         if self.ids is None and batch.width != 1:
             raise InvalidInputError(
-                "without ids Interval takes independent samples, and it was given rows of several elements, which are "
-                "dependent. Give ids=, the name of a further argument of add that says which do"
+                "without ids, Interval needs independent samples, but it was given rows of several elements, which "
+                "are dependent. Give ids=, the name of an additional argument of add that groups dependent samples"
             )
         pairs = batch.cached(("asked", self.metric), lambda: list(self.metric.statistics(batch)))
         if batch.xp.FILTERS and not len(batch.each):

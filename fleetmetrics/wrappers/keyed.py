@@ -30,7 +30,7 @@ def host_keys(values: Any, argument: str) -> Any:
     array = keys_of(values, argument)
     if array.dtype == np.uint64:
         raise InvalidInputError(
-            f"{argument} must hold integers below 2**63 or texts, one per sample, not {array.max()}"
+            f"{argument} must hold integers below 2**63 or strings, one per sample, not {array.max()}"
         )
     return array
 
@@ -38,8 +38,8 @@ def host_keys(values: Any, argument: str) -> Any:
 def check_kind(keys: np.ndarray, values: Any, argument: str) -> None:
     """Raise InvalidInputError if some keys are texts, and some integers."""
     if len(keys) and len(values) and (keys.dtype.kind == "U") != (values.dtype.kind == "U"):
-        kinds = ["texts" if each.dtype.kind == "U" else "integers" for each in (values, keys)]
-        raise InvalidInputError(f"{argument} holds {kinds[0]}, and the keys so far are {kinds[1]}; give one of the two")
+        kinds = ["strings" if each.dtype.kind == "U" else "integers" for each in (values, keys)]
+        raise InvalidInputError(f"{argument} holds {kinds[0]}, but the keys so far are {kinds[1]}; use one of the two")
 
 
 def found_in(keys: np.ndarray, values: Any) -> np.ndarray:
@@ -246,14 +246,14 @@ class KeyTable(State):
     def _check(self, held: Mapping[str, np.ndarray], shape: tuple[int, ...]) -> None:
         of = held.get(_OF, np.zeros(1, np.int64))
         if of.shape != (1,) or of.dtype != np.int64:
-            raise InvalidInputError(f"{self.name} must be chosen from a number of keys")
+            raise InvalidInputError(f"{self.name} must have the number of keys that they were chosen from")
         for name, array in held.items():
             if name == _OF:
                 continue
             fits = array.ndim == 1 and len(array) <= self.limit and (array.dtype == np.int64 or array.dtype.kind == "U")
             fits = fits and name in ("", _CHOSEN) and (len(array) > 0 or name == _CHOSEN)
             if not fits or not (array[1:] > array[:-1]).all():
-                raise InvalidInputError(f"{self.name} must hold rising integers or texts, at most {self.limit}")
+                raise InvalidInputError(f"{self.name} must hold increasing integers or strings, at most {self.limit}")
 
     def load(self, held: Mapping[str, np.ndarray], scope: Any = None) -> None:
         keys = held.get("", _NOTHING.keys)

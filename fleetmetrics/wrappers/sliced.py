@@ -89,7 +89,7 @@ class Sliced(Wrapper[Dict[Any, Value]]):
 
     refused: ClassVar[dict[str, str]] = {
         "Sliced": "join the two columns into one key",
-        "Windowed": "put it around, Windowed(Sliced(metric, keys=[...]), last=...)",
+        "Windowed": "reverse them: Windowed(Sliced(metric, keys=[...]), last=...)",
     }
 
     def __init__(
@@ -103,9 +103,9 @@ class Sliced(Wrapper[Dict[Any, Value]]):
         **common: Unpack[Common],
     ) -> None:
         if not isinstance(by, str) or not by.isidentifier() or by in _ARGUMENTS:
-            raise InvalidInputError(f"by must be the name of a further argument of add, not {by!r}")
+            raise InvalidInputError(f"by must be the name of an additional argument of add, not {by!r}")
         if not isinstance(other, str):
-            raise InvalidInputError(f"other must be a text, not {other!r}")
+            raise InvalidInputError(f"other must be a string, not {other!r}")
         self.by, self.other = by, other
         limit = None if max_keys is None else whole_number_of("max_keys", max_keys, 1)
         self._slicing: Slicing = GrowingSlicing(by, other, "", limit)
@@ -245,7 +245,7 @@ def _checked(keys: Any, other: str) -> np.ndarray:
         array = np.empty(0)
     distinct = np.unique(array)
     if array.ndim != 1 or not len(array) or len(distinct) < len(array):
-        raise InvalidInputError(f"keys must be a sequence of integers or of texts, each once, not {keys!r}")
+        raise InvalidInputError(f"keys must be a sequence of integers or of strings, each once, not {keys!r}")
     if array.dtype.kind == "U" and other in array:
-        raise InvalidInputError(f"keys holds {other!r}, which stands for all other keys; give another other=")
+        raise InvalidInputError(f"keys holds {other!r}, which stands for all other keys; give a different other=")
     return distinct

@@ -122,7 +122,9 @@ class FixedSlicing(Slicing):
         if is_paddle(column) and xp is not numpy_ops:
             column = namespace(column).asarray(column, self.by)
             if self.kept.dtype.kind == "U":
-                raise InvalidInputError(f"{self.by} must hold texts, as keys does, one per sample, not {column.dtype}")
+                raise InvalidInputError(
+                    f"{self.by} must hold strings, as keys does, one per sample, not {column.dtype}"
+                )
             keys = xp.integers(self.kept)
             place = xp.position(keys, xp.cast(column, "int64"))
             nearest = xp.minimum(place, xp.full_like(place, size - 1))
@@ -159,8 +161,8 @@ class GrowingSlicing(Slicing):
     def _enter(self, batch: Batch) -> tuple[Batch, Plan | None] | None:
         if is_static(batch.each):
             raise StaticProgramError(
-                f"{self.prefix}: states that grow with the keys of {self.by} cannot live in a static program; list the "
-                "keys, Sliced(..., keys=[...]); or fetch what add takes, and give it the arrays after each run"
+                f"{self.prefix}: states that grow with the keys of {self.by} cannot be in a static program; list the "
+                "keys, Sliced(..., keys=[...]); or fetch the inputs of add, and pass it the arrays after each run"
             )
         keys = host_keys(batch.columns[self.by], self.by)
         keep = None if batch.keep is None else np.asarray(to_host(batch.keep))
@@ -170,7 +172,7 @@ class GrowingSlicing(Slicing):
         values = counted.indexed[0] if isinstance(counted, Coded) else counted
         if values.dtype.kind == "U" and (values == self.other).any():
             raise InvalidInputError(
-                f"{self.by} holds {self.other!r}, which stands for all other keys; give Sliced another other="
+                f"{self.by} holds {self.other!r}, which stands for all other keys; give Sliced a different other="
             )
         plan = self.table.plan(counted)
         index = plan.lane

@@ -455,7 +455,7 @@ class _PlacedTerms(_GroupTerms):
     def closed(self, records: Records, states: Mapping[str, np.ndarray], totals: Any) -> dict[str, Any]:
         if records:
             raise InvalidInputError(
-                f"{self.name} (Interval with ids) needs the scores of all parts to place those of one, and no part can "
-                "be closed; leave ids away, or do not close"
+                f"{self.name} (Interval with ids) needs the scores of all parts to place those of one, and no part "
+                "can be closed; leave out ids, or do not close"
             )
         return self.start()

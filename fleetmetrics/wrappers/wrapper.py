@@ -46,7 +46,7 @@ class Wrapper(Metric[Value]):
         if not isinstance(metric, Metric):
             raise InvalidInputError(f"metric must be a Metric, not {type(metric).__name__}")
         if metric.program is not None or metric.holds_samples():
-            raise InvalidInputError(f"{metric.name} holds samples already; {kind} takes new metrics")
+            raise InvalidInputError(f"{metric.name} already holds samples; {kind} takes new metrics")
         for inner in _all_inside(metric):
             reason = self.refused.get(type(inner).__name__) or getattr(inner, "unfit", "")
             if reason:
@@ -95,7 +95,7 @@ class Wrapper(Metric[Value]):
         if len(args) > len(order) or named.keys() & given.keys():
             twice = "".join(f"; {name} is given twice" for name in named if name in given)
             raise InvalidInputError(
-                f"{self.name}: add takes {', '.join(order)} by position, and {len(args)} were given{twice}"
+                f"{self.name}: add takes {', '.join(order)} by position, but {len(args)} were given{twice}"
             )
         given.update(named)
         if order[0] in given:

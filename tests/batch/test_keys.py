@@ -28,15 +28,15 @@ FORMS: dict[str, Callable[[list[Any]], Any]] = {
 @pytest.mark.parametrize(
     "keys, told",
     [
-        (["a", b"a"], "among texts it holds b'a' of type bytes"),
+        (["a", b"a"], "among strings it holds b'a' of type bytes"),
         ([b"a", b"b"], r"not \|S1.*numpy.char.decode\(user, 'utf-8'\)"),
         ([True, 1], "among integers it holds True of type bool"),
         ([True, False], r"not bool.*numpy.asarray\(user, int\)"),
         ([1, 1.0], "among integers it holds 1.0 of type float"),
-        (["1", 1], "among texts it holds 1 of type int"),
+        (["1", 1], "among strings it holds 1 of type int"),
         (["a", "a\0"], r"'a\\x00'.*NUL"),
         (["", "\0"], "NUL"),
-        (["a", None], "among texts it holds None"),
+        (["a", None], "among strings it holds None"),
         ([2**63, -1], r"not -1 and 9223372036854775808"),
         ([2**64, 0], r"below 2\*\*64"),
         ([1.5, 2.5], "not float64"),

@@ -276,7 +276,7 @@ def test_a_baseline_of_other_rows_is_refused_with_an_example(run, data, tmp_path
     args = ["--baseline", tmp_path / "other.parquet", "--join-on", "id", "--metrics", "auc"]
     text = run("evaluate", "new", *COLUMNS, *args, status=3)
     assert "--join-on id" in text and "7 with label" in text
-    times = {"missing": "1 times here, 0 times there", "twice": "1 times here, 2 times there", "label": "0 times"}
+    times = {"missing": "1 times here and 0 times there", "twice": "1 times here and 2 times there", "label": "0 times"}
     assert times[fault] in text
 
 
@@ -390,8 +390,8 @@ def test_an_undefined_number_fails(run, tmp_path):
         (["--metrics", ""], "--metrics is empty"),
         (["--task", "multiclass"], "give --classes N"),
         (["--join-on", "id"], "give both"),
-        (["--baseline-columns", "p=q"], "--baseline-columns are those of --baseline; give both"),
-        (["-", "--baseline-score", "old"], "the standard input has one pass"),
+        (["--baseline-columns", "p=q"], "--baseline-columns needs --baseline; give both"),
+        (["-", "--baseline-score", "old"], "the standard input can be read only once"),
         (["--ci", "95"], "--ci must be a number between 0 and 1"),
         (["--html", "nowhere/report.html"], "cannot be written"),
         (["--save-state", "nowhere/day.fms"], "cannot be written"),
@@ -425,7 +425,7 @@ def test_the_work_of_other_files_is_kept_in_the_state(run, there, tmp_path):
     (tmp_path / "1.parquet").write_bytes((there / "new" / "1.parquet").read_bytes()[:-100])
     state = tmp_path / "day.fms"
     text = run("evaluate", tmp_path / "*.parquet", *COLUMNS, "--save-state", state, status=3)
-    assert "1.parquet" in text and "day.fms holds what could be used: 1 files" in text
+    assert "1.parquet" in text and "day.fms holds the usable files: 1" in text
     kept, alone = run("merge", state, "--json"), run("evaluate", "new/0.parquet", *COLUMNS, "--json")
     assert kept["auc"] == alone["auc"] and kept["data"]["files"] == [str(tmp_path / "0.parquet")]
 

@@ -105,7 +105,7 @@ def test_classes_by_name(run, data):
     said = run(*options, "--classes", "bird,cat,cow", files="b.csv", status=3)
     assert "b.csv: row" in said and "'dog' where the label must be one of --classes, bird, cat, cow" in said
     said = run(*options, "--classes", "bird,cat", files="b.csv", status=2)
-    assert "--classes names the classes of --task multiclass, as many as columns of --score" in said
+    assert "--classes must name the classes of --task multiclass, one per column of --score" in said
 
 
 def test_texts_stay_texts_rows_are_chosen_and_names_are_given(run, data):
@@ -175,12 +175,12 @@ REFUSED = {
     "positive of a number": (
         ["--positive", "1", "--task", "regression"],
         2,
-        "--positive is the label of --task binary",
+        "--positive belongs to --task binary",
     ),
     "logits of a number": (["--logits", "--task", "regression"], 2, "--logits is for probabilities"),
     "scale 0": (["--scale", "0"], 2, "--scale must be a finite number above 0"),
     "text of a score": (["--text", "p", "--by", "day"], 2, "--text 'p' is not one of the columns of keys, 'day'"),
-    "too few names": (["--columns", "y,p"], 3, "a.csv: line 1 has 5 values, and --columns names 2"),
+    "too few names": (["--columns", "y,p"], 3, "a.csv: line 1 has 5 values; --columns names 2"),
     "header as data": (["--columns", "y,p,a,b,c"], 3, "a.csv: row 0, column 'p': 'p' is not a number"),
     "a name twice": (["--columns", "y,p,a,b,p"], 2, "--columns has 'p' 2 times"),
     "no processes": (["--processes", "0"], 2, "--processes must be an integer of at least 1, not 0"),
@@ -190,7 +190,7 @@ REFUSED = {
         "'y' must be HERE=THERE, such as y=label",
     ),
     "renamed twice": (["--baseline", "a.csv", "--baseline-columns", "y=a,y=b"], 2, "'y=a,y=b' must be HERE=THERE"),
-    "no file": (["", "--by", "day"], 2, "FILES must be a path, a text or an os.PathLike, not ''"),
+    "no file": (["", "--by", "day"], 2, "FILES must be a path, a string or an os.PathLike, not ''"),
     "classes of two": (["--classes", "3"], 2, "--classes is for --task multiclass, not binary"),
     "no url": (["--baseline", "nothing://a/b.csv"], 3, "nothing://a/: "),
 }
@@ -215,17 +215,17 @@ def test_keys_of_two_kinds_are_refused_with_the_file(run, there, data):
     save("two/0.csv", {"y": [1, 0], "p": [0.9, 0.2], "id": [1, 2]})
     save("two/1.csv", {"y": [1, 0], "p": [0.9, 0.2], "id": ["a", "b"]})
     said = run(*COLUMNS, "--by", "id", "--metrics", "auc", files="two", status=3)
-    assert "two/1.csv" in said and "--text COLUMN makes texts of both" in said and "Error" not in said
+    assert "two/1.csv" in said and "--text COLUMN makes both strings" in said and "Error" not in said
     found = run(*COLUMNS, "--by", "id", "--metrics", "auc", "--text", "id", "--json", files="two")
     assert {each["key"] for each in found["slices"]["id"]} == {"1", "2", "a", "b"}
     said = run(*COLUMNS, "--baseline", "two/1.csv", "--join-on", "id", "--metrics", "auc", files="two/0.csv", status=3)
-    assert "--join-on id: ids are integers here, but texts in the baseline; --text id makes texts of both" in said
+    assert "--join-on id: ids are integers here, but strings in the baseline; --text id makes both strings" in said
 
 
 def test_a_header_with_a_name_twice_is_refused_with_the_file(run, there):
     (there / "b.csv").write_text("p,y,p\n0.5,1,0.5\n")
     said = run(*COLUMNS, files="b.csv", status=3)
-    assert "b.csv: 2 columns are called 'p'; rename them, so that one is" in said
+    assert "b.csv: 2 columns are called 'p'; rename them until only one is" in said
 
 
 def test_warnings_name_no_arguments_of_python(run, data):
@@ -273,9 +273,9 @@ def _left(run, there, text):
         ("draws = 2.5", "b.toml: draws must be an integer, not 2.5"),
         ("ci = true", "b.toml: ci must be a number, not True"),
         ("draws = true", "b.toml: draws must be an integer, not True"),
-        ("classes = true", "b.toml: classes must be a text, or a list of texts, not True"),
+        ("classes = true", "b.toml: classes must be a string, or a list of strings, not True"),
         ("json = 1", "b.toml: json must be true or false, not 1"),
-        ("label = 3", "b.toml: label must be a text, or a list of texts, not 3"),
+        ("label = 3", "b.toml: label must be a string, or a list of strings, not 3"),
         ("label = ", "--config b.toml: "),
         ("config = 'x'", "there is no option 'config'"),
     ],
@@ -352,7 +352,7 @@ def test_a_metric_is_described_by_formula_range_direction_and_settings(there, ca
     for other in ("PCOC", "点击率校准", "weightedcalibration"):
         assert main(["metrics", other]) == 0
         out, _ = capsys.readouterr()
-        assert out.startswith("calibration: ") and "Better: the nearer to 1\nUndefined: no sample is labelled 1" in out
+        assert out.startswith("calibration: ") and "Better: the closer to 1\nUndefined: no sample is labeled 1" in out
         assert "Source: He et al." in out and "others: PCOC" in out
     assert main(["metrics", "auk"]) == 2
     assert "there is no 'auk'" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""The commands of "Report and release gate", pasted in an empty directory, print what the page shows."""
+"""The commands of the pages on `fleetmetrics evaluate`, pasted in an empty directory, print what the pages show."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ pytestmark = pytest.mark.numpy_only
 pytest.importorskip("pyarrow")
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = both("howto/report")
+#: Later pages use the files of the first.
+NAMES = ("evaluate_files", "release_gate", "states", "report")
 BLOCK = re.compile(r"^(<!-- not run[^\n]* -->\n)?```bash\n(.*?)^```$(?:\n\n```text\n(.*?)^```$)?", re.M | re.S)
 
 
@@ -25,7 +26,7 @@ def commands(page: Path) -> list[tuple[str, str]]:
     return [each for each in found if not each[0].startswith("pip install")]
 
 
-def test_the_commands_print_what_the_page_shows(tmp_path: Path) -> None:
+def test_the_commands_print_what_the_pages_show(tmp_path: Path) -> None:
     program = tmp_path / "bin" / "fleetmetrics"  # what pip installs
     program.parent.mkdir()
     program.write_text(f"#!{sys.executable}\nimport sys\nfrom fleetmetrics.cli import main\nsys.exit(main())\n")
@@ -34,13 +35,16 @@ def test_the_commands_print_what_the_page_shows(tmp_path: Path) -> None:
     environment = {**os.environ, "PATH": path, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
     folder = tmp_path / "empty"
     folder.mkdir()
-    assert len(commands(PAGES[0])) == 7
-    for text, shown in commands(PAGES[0]):
+    found = [each for name in NAMES for each in commands(both(f"howto/{name}")[0])]
+    assert len(found) == 7
+    for text, shown in found:
         done = subprocess.run(
             ["bash", "-e", "-c", text], cwd=folder, env=environment, capture_output=True, text=True, timeout=200
         )
         assert (done.returncode, done.stdout) == (0, shown), (text, done.stderr)
 
 
-def test_the_chinese_page_has_the_same_commands_and_outputs() -> None:
-    assert BLOCK.findall(PAGES[1].read_text("utf-8")) == BLOCK.findall(PAGES[0].read_text("utf-8"))
+@pytest.mark.parametrize("name", NAMES)
+def test_the_chinese_page_has_the_same_commands_and_outputs(name: str) -> None:
+    english, chinese = both(f"howto/{name}")
+    assert BLOCK.findall(chinese.read_text("utf-8")) == BLOCK.findall(english.read_text("utf-8"))

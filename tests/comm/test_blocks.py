@@ -160,7 +160,7 @@ def test_a_sum_of_many_workers_that_is_too_large_names_the_state_and_an_unreadab
         IntegerOverflowError, match=r"auc, state 'a': the sum over 64 workers .* is 9223372036854775808"
     ):
         reduced([layout] * 64, layout, payloads)
-    with pytest.raises(CommunicatorError, match="what rank 70 sent cannot be read"):
+    with pytest.raises(CommunicatorError, match="the message from rank 70 cannot be read"):
         reduced([layout] * 80, layout, [*payloads, *payloads[:6], payloads[0][:-1], *payloads[:9]])
 
 
@@ -180,7 +180,9 @@ def test_a_sum_of_many_workers_that_is_too_large_names_the_state_and_an_unreadab
 )
 def test_a_layout_that_no_worker_sends_is_refused(blocks: Any) -> None:
     with (
-        pytest.raises(CommunicatorError, match="what rank 1 sent cannot be read") if blocks else pytest.raises(KeyError)
+        pytest.raises(CommunicatorError, match="the message from rank 1 cannot be read")
+        if blocks
+        else pytest.raises(KeyError)
     ):
         found = read_each([json.dumps(["auc", [], ""]), json.dumps(["auc", blocks, ""])], layout_of)
         raise KeyError(found)
@@ -207,14 +209,14 @@ def test_numbers_of_another_type_than_their_state_are_refused_with_the_rank(
     dtype: str, tag: str, reduction: str, size: int
 ) -> None:
     block = Block("a", reduction, np.full(size, 2**40, dtype))
-    with pytest.raises(CommunicatorError, match=f"what rank 1 sent cannot be read .*{tag!r} numbers.* {dtype}"):
+    with pytest.raises(CommunicatorError, match=f"the message from rank 1 cannot be read .*{tag!r} numbers.* {dtype}"):
         Liar(tag).reduce("auc", [block])
 
 
 @pytest.mark.parametrize("tag", ["2", "4"])
 def test_narrow_numbers_are_integers(tag: str) -> None:
     layout = describe("auc", [Block("a", "sum", np.array([0.5]))])
-    with pytest.raises(ValueError, match=f"{tag!r} numbers, where the state is float64"):
+    with pytest.raises(ValueError, match=f"{tag!r} numbers, but the state is float64"):
         unpack(layout, tag.encode().ljust(16, b"\0"))
 
 
@@ -251,7 +253,7 @@ def test_the_number_and_lengths_of_parts_are_those_announced() -> None:
     for note, number in ([["a", 1]], 1), ([["a", 3]], 2), ([["a", -1], ["b", 4]], 2):
         with pytest.raises(ValueError):
             divided(Letter(note, b"xyz"), number)
-    with pytest.raises(ValueError, match="3 bytes, where there are 4"):
+    with pytest.raises(ValueError, match="3 bytes, but there are 4"):
         split(b"xyz", [1, 3])
 
 
@@ -262,7 +264,7 @@ def test_an_unreadable_letter_is_quoted_escaped_and_cut() -> None:
     with pytest.raises(RecordError) as caught:
         read_each(["\x1b]0;owned\x07\nrank 0 is well" + "x" * 2_000_000], unreadable)
     said = str(caught.value)
-    assert said.startswith(r"what rank 0 sent cannot be read: a layout of \x1b]0;owned\x07\nrank 0 is well")
+    assert said.startswith(r"the message from rank 0 cannot be read: a layout of \x1b]0;owned\x07\nrank 0 is well")
     assert said.isprintable() and len(said) < 11_000
     assert caught.value.__cause__ is None, "the traceback would show the text as it came"
 

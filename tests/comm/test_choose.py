@@ -94,9 +94,9 @@ def test_a_fleet_that_knows_more_workers_than_the_environment(monkeypatch: pytes
     module: Any = type(sys)("paddle.distributed.fleet")
     module.fleet = type("Fleet", (), {"_role_maker": RoleMaker()})()
     monkeypatch.setitem(sys.modules, "paddle.distributed.fleet", module)
-    with pytest.raises(NoChannelError, match="fleet was initialised with 2 workers"):
+    with pytest.raises(NoChannelError, match="fleet was initialized with 2 workers"):
         Job.from_environment()
-    with pytest.raises(NoChannelError, match="fleet was initialised with 2 workers"):
+    with pytest.raises(NoChannelError, match="fleet was initialized with 2 workers"):
         fc.get_communicator()
 
 

@@ -258,7 +258,7 @@ def test_ports_that_are_promised_to_others_are_left_alone(collective: bool) -> N
         assert (listener.getsockname()[1] == first) == (not collective)  # beside servers the trainers' own are free
     every = frozenset(port for _, port in job.candidates())
     if collective:
-        with pytest.raises(NoChannelError, match=rf":{first} \(promised to another by the environment\), "):
+        with pytest.raises(NoChannelError, match=rf":{first} \(the environment assigns it to a different process\), "):
             finding.listen(replace(job, reserved=every))
 
 
@@ -343,7 +343,7 @@ def test_a_place_that_another_has_just_left_is_taken(monkeypatch: pytest.MonkeyP
         (112, 113, (113, 113)),
         (112, 4096, (113, 4096)),
         (50, resource.RLIM_INFINITY, (113, resource.RLIM_INFINITY)),
-        (112, 112, "rank 0 needs 113 file descriptors for 100 workers (5 are open), and may have 112"),
+        (112, 112, "rank 0 needs 113 file descriptors for 100 workers (5 are open), but may have only 112"),
     ],
 )
 def test_the_limit_of_descriptors_is_raised_as_far_as_it_must(

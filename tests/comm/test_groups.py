@@ -71,15 +71,15 @@ def test_of_a_topology_it_is_the_workers_that_see_other_samples_in_the_order_in_
         ([0, 1.0], r"group is \[0, 1.0\]; it must be"),
         ({0: 1}, r"group is \{0: 1\}; it must be"),
         (SimpleNamespace(ranks=None), "it must be a Group"),
-        ([], "group is empty; it must be .* with one rank at least"),
+        ([], "group is empty; it must be .* with at least one rank"),
         ([1, 2, 2, 1, 0], r"group holds ranks 1, 2 more than once; name each rank once"),
-        ([1, 4, 9], r"group holds ranks 4, 9, and this job has the ranks 0 to 3"),
-        ([-1, 1], r"group holds rank -1, and this job has the ranks 0 to 3"),
+        ([1, 4, 9], r"group holds ranks 4, 9, but this job has the ranks 0 to 3"),
+        ([-1, 1], r"group holds rank -1, but this job has the ranks 0 to 3"),
         (
             [0, 2],
-            r"group is that of ranks 0, 2, and this worker is rank 1, which is not in it; call this on the members",
+            r"group holds ranks 0, 2, but this worker is rank 1, which is not in it; call this on the members",
         ),
-        (Topology(), "group is a topology of 8 workers, and the job has 4"),
+        (Topology(), "group is a topology of 8 workers, but the job has 4"),
     ],
 )
 def test_an_invalid_group_is_an_error_with_the_argument_the_value_and_the_allowed_groups(group: Any, text: str) -> None:
@@ -104,7 +104,7 @@ def test_every_call_with_a_group_refuses_an_invalid_one(use: str, tmp_path: Any)
         "BaseMetric": lambda: Records().compute(group=[0, 1]),
         "Evaluator": lambda: Evaluator([]).evaluate(group=[0, 1]),
     }
-    with pytest.raises(InvalidInputError, match="group holds rank 1, and this job has rank 0 alone"):
+    with pytest.raises(InvalidInputError, match="group holds rank 1, but this job has rank 0 alone"):
         calls[use]()
 
 
@@ -119,7 +119,7 @@ def test_the_same_workers_have_the_same_channel_until_it_is_closed() -> None:
     channel = SocketCommunicator(Job(1, 4, endpoints=ALL, secret="of this test"))
     group = channel.among([1, 3])
     assert group is channel.among((3, 1)) and (group.rank, group.world_size) == (0, 2)
-    with pytest.raises(InvalidInputError, match="communicator is that of the group of ranks 1, 3 already"):
+    with pytest.raises(InvalidInputError, match="communicator already belongs to the group of ranks 1, 3"):
         group.among([1])
     channel.close()
     with pytest.raises(fm.CommunicatorError, match="closed"):
@@ -136,7 +136,7 @@ def test_a_communicator_without_groups_says_so() -> None:
 
     with pytest.raises(InvalidInputError, match=r"group is \[0, 2\], and Own has no groups; leave out group"):
         Own().among([0, 2])
-    with pytest.raises(InvalidInputError, match="util goes through all workers; leave one of them out"):
+    with pytest.raises(InvalidInputError, match="util reaches all workers; leave one of them out"):
         fm.sum([1], util=Util(), group=[0])
 
 
@@ -170,7 +170,7 @@ def test_a_group_whose_first_rank_is_on_an_unknown_machine_says_what_to_set(wher
     job = Job(2, 4, **where)
     assert job.among([0, 2]).candidates()[0][0] == job.candidates()[0][0]
     with pytest.raises(
-        NoChannelError, match=r"rank 1 comes first in the group of ranks 1, 2, .* PADDLE_TRAINER_ENDPOIN"
+        NoChannelError, match=r"rank 1 is the first of the group of ranks 1, 2, .* PADDLE_TRAINER_ENDPOIN"
     ):
         job.among([1, 2])
 

@@ -270,7 +270,7 @@ def test_a_worker_that_gives_up_before_the_verdict_makes_it_an_error(play: Play)
 
 def test_workers_that_parted_get_the_error_at_the_next_exchanges_until_all_have_it(play: Play) -> None:
     play.meet()
-    parted = r"parted at exchange 1 \(auc\) on channel 'test': .* on rank 0, and with an error on rank 1"
+    parted = r"diverged at exchange 1 \(auc\) on channel 'test': .* on rank 0, and with an error on rank 1"
     for call in (2, 3):  # the worker has not received the first notice
         found = play.begin()
         play.say(ARRIVAL, call, made=0)
@@ -352,7 +352,7 @@ def test_an_answer_that_would_be_too_late_for_a_worker_is_an_error_on_all(play: 
     found = play.begin(decide, timeout=20)
     play.say(ARRIVAL, 1, remaining=0.4, timeout=0.4)
     assert play.hear().kind == ERROR
-    with pytest.raises(DeadlineError, match=r"rank 0 needed more than the 0\.4 s that there are at exchange 1"):
+    with pytest.raises(DeadlineError, match=r"rank 0 needed more than the 0\.4 s that it has at exchange 1"):
         found.result(15)
 
 
@@ -439,7 +439,7 @@ def test_where_rank_0_comes_late_the_worker_that_has_waited_for_it_says_so(three
 def test_a_worker_that_never_came_and_is_ahead_is_named(play: Play) -> None:
     found = play.begin(timeout=20)
     play.say(ARRIVAL, 2)
-    with pytest.raises(DeadlineError, match="rank 1 gave up before rank 0 arrived, and is at a later call already"):
+    with pytest.raises(DeadlineError, match="rank 1 gave up before rank 0 arrived, and is already at a later call"):
         found.result(10)
     found = play.begin()  # its frame was kept
     assert [play.hear().kind for _ in range(2)] == [ERROR, ANSWER]
@@ -514,8 +514,8 @@ def test_a_second_worker_of_a_rank_is_an_error_on_all(play: Play) -> None:
     ("changed", "told"),
     [
         ({"rank": 0}, "two processes say that they are rank 0"),
-        ({"rank": 2}, "a worker says that it is rank 2 of 2, but rank 0 has other values"),
-        ({"world_size": 3}, "a worker says that it is rank 1 of 3, but rank 0 has other values"),
+        ({"rank": 2}, "a worker says that it is rank 2 of 2, but rank 0 has different values"),
+        ({"world_size": 3}, "a worker says that it is rank 1 of 3, but rank 0 has different values"),
     ],
 )
 def test_a_place_that_there_is_not_is_an_error_on_both_sides(play: Play, changed: dict[str, int], told: str) -> None:
@@ -531,7 +531,7 @@ def test_a_worker_of_another_run_is_sent_away_and_named_where_its_rank_is_missin
     other = replace(play.worker, run="of yesterday")
     with pytest.raises((CommunicatorError, TimeoutError, OtherRun), match="of another run"):
         connect(other, play.hub._star.secret.key, time.monotonic() + 1)
-    with pytest.raises(DeadlineError, match=r"rank 1 did not connect .* Of another run rank 1 came and was refused"):
+    with pytest.raises(DeadlineError, match=r"rank 1 did not connect .* Rank 0 refused rank 1 of another run"):
         found.result(10)
 
 

@@ -235,9 +235,9 @@ def _check(seen: list[list[Any]], who: int, kind: type[BaseException], trouble: 
         assert others.startswith(f"CommunicatorError: rank {who} was interrupted ({kind.__name__}) at exchange"), told
     if raised and others == whole[0]:  # it had been on its way
         for each in seen:
-            assert "AgreementError: the workers parted at exchange" in str(each[1]), told
+            assert "AgreementError: the workers diverged at exchange" in str(each[1]), told
     else:
-        assert seen[0][1] == seen[1][1] and (seen[0][1] == whole[1] or "the workers parted" in seen[0][1]), told
+        assert seen[0][1] == seen[1][1] and (seen[0][1] == whole[1] or "the workers diverged" in seen[0][1]), told
 
 
 @pytest.mark.parametrize("kind", [KeyboardInterrupt, ConnectionResetError])
@@ -291,7 +291,7 @@ def _interrupted_in_a_host(place: int, who: int, kind: type[BaseException]) -> b
     assert {str(each[2:]) for each in seen} == {str(whole[2:])}, seen
     others = {str(each[0]) for rank, each in enumerate(seen) if rank != who}
     if others == {str(whole[0])}:  # it had been taken along, or had its own result already
-        parted = ["AgreementError: the workers parted at exchange 3" in str(each[1]) for each in seen]
+        parted = ["AgreementError: the workers diverged at exchange 3" in str(each[1]) for each in seen]
         assert all(parted) or [each[1] for each in seen] == [whole[1]] * world, seen
     else:
         assert others == {

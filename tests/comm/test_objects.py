@@ -53,7 +53,7 @@ def test_an_object_without_one_is_an_error_on_every_worker(kind: type[Together],
     for text in found[0][:2]:
         for part in (
             "test_objects.Trap, which has no array form",
-            "both allow_pickle=True and workers that have proved",
+            "both allow_pickle=True and authenticated workers",
         ):
             assert part in text
 

@@ -212,5 +212,5 @@ def test_keys_that_no_worker_has_are_refused_with_the_rank(keys: Any) -> None:
     for error in together([work] * 2):
         assert isinstance(error, fm.CommunicatorError)
         assert str(error).startswith(
-            "what rank 1 sent cannot be read (ValueError: k must hold rising integers or texts, at most 8"
+            "the message from rank 1 cannot be read (ValueError: k must hold increasing integers or strings, at most 8"
         )

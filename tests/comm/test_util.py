@@ -248,7 +248,7 @@ def test_a_silently_local_util_is_refused_without_its_warning() -> None:
             return input
 
     assert UtilCommunicator(Local(1)).all_reduce([3]).tolist() == [3]
-    with warnings.catch_warnings(), pytest.raises(NoChannelError, match=r"answers for 1 worker, but .*WITH_GLOO=1"):
+    with warnings.catch_warnings(), pytest.raises(NoChannelError, match=r"covers 1 worker, but .*WITH_GLOO=1"):
         warnings.simplefilter("error")
         UtilCommunicator(Local(2)).all_reduce([3])
 
@@ -311,8 +311,8 @@ def test_a_worker_that_has_waited_for_the_others_has_its_own_deadline_still(monk
     "answer, text",
     [
         (lambda _: 1 // 0, r"util.all_reduce failed \(ZeroDivisionError: .* at exchange 1 \(all_reduce\)"),
-        (lambda _: None, "took 8193 numbers and gave back 1"),
-        (lambda numbers: numbers[:1], "took 8193 numbers and gave back 1"),
+        (lambda _: None, "received 8193 numbers and returned 1"),
+        (lambda numbers: numbers[:1], "received 8193 numbers and returned 1"),
         (lambda numbers: [0] * len(numbers), "does not add up whole numbers: .* became 0"),
         (lambda numbers: np.array(numbers, np.float32) * 2, "does not add up whole numbers"),
     ],

@@ -52,12 +52,7 @@ def test_no_environment_is_silently_local_and_the_page_has_the_counts(plain: Non
 
 
 @pytest.mark.numpy_only
-def test_the_pages_have_the_table_and_each_row_of_it_is_run() -> None:
-    rows = [row.partition(" | ") for row in printed("--table")]
-    assert len(rows) == len(LAUNCHERS)
-    for page in PAGES:
-        for name, _, variables in rows:
-            assert variables in page.read_text(encoding="utf-8"), name
+def test_each_launcher_is_run() -> None:
     right = [environment for environment in script.ENVIRONMENTS if environment.expected == script.RIGHT]
     run = {place_of(script.variables_of(environment, 1, [1, 2, 3, 4])).launcher for environment in right}
     assert run == set(LAUNCHERS)
@@ -107,4 +102,4 @@ def test_an_unnamed_process_group_of_paddle_is_an_error_and_not_a_local_value(pl
         )
     for worker in workers:
         out, err = worker.communicate(timeout=120)
-        assert "paddle.distributed was initialised with 2 workers, but the environment variable" in out, out + err
+        assert "paddle.distributed was initialized with 2 workers, but the environment variable" in out, out + err

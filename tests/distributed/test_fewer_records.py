@@ -142,13 +142,13 @@ def test_missing_samples_are_an_error_and_unknown_ones_a_warning(
         assert sorted(found["not known"][0]) == sorted([1, 2] * workers)
         if workers > 1:  # records of 2, 2 and 1 samples: no sampler has dealt them so
             assert len(found["not known, and cut"][0]) == 2 * workers - 2
-            assert ("1 cut off" in " ".join(found["not known, and cut"][1])) == (rank == 0)
+            assert ("1 are cut off" in " ".join(found["not known, and cut"][1])) == (rank == 0)
         assert found["kept back"][0] == {"filtering/records": [1, 2]}
         assert found["one image at a time"] == [[0, 1] if workers > 1 else [0], []]
         assert found["nested"][0] == {"odd/records": [1, 3] * workers, "even/records": [2] * workers}
         for case, several in (("not known", True), ("kept back", workers > 1), ("nested", False)):
             text = " ".join(found[case][1])
-            assert ("How many samples they stand for is not known" in text) == (several and rank == 0), (case, text)
+            assert ("The number of their samples is unknown" in text) == (several and rank == 0), (case, text)
 
 
 def test_a_script_for_mmeval_is_global_after_its_imports_were_changed(reports: list[dict[str, Any]]) -> None:

@@ -67,7 +67,7 @@ def test_metrics_of_a_collection_share_what_is_kept(reports: list[dict[str, Any]
 
 TOLD = {
     "texts_here": "AgreementError: it: the workers' records differ: user: numbers, score: numbers",
-    "mixed_on_the_last": "it: user holds texts in some batches and numbers in others",
+    "mixed_on_the_last": "it: user holds strings in some batches and numbers in others",
     "failing": "KeyError: 'in fold'",
     "other_metric": "AgreementError: the workers disagree at exchange ",
 }

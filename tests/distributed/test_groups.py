@@ -157,7 +157,7 @@ def test_a_process_outside_of_a_group_raises_before_anything_is_sent(port: int) 
 
     *inside, (text, seconds, groups) = run(3, work)
     assert inside == [[11, 11]] * 2
-    assert "group is that of ranks 0, 1, and this worker is rank 2, which is not in it" in text
+    assert "group holds ranks 0, 1, but this worker is rank 2, which is not in it" in text
     assert seconds < AT_ONCE and not groups
 
 
@@ -330,9 +330,9 @@ def test_two_lists_for_one_group_are_an_error_at_once_on_both_that_names_both(po
     (one, soon), (two, later), *_ = asked(port, groups, 6)
     assert one == two
     assert one == (
-        "AgreementError: the workers disagree: exchange 1 (all_reduce) in the group of ranks 0, 1 on rank 0,"
-        f" {theirs} on rank 1, and each waits for the other; name the same ranks on every worker of a group, and call"
-        " groups in one order."
+        "AgreementError: the workers disagree: exchange 1 (all_reduce) in the group of ranks 0, 1 on rank 0, "
+        f"{theirs} on rank 1, and each waits for the other; name the same ranks on every worker of a group, and call "
+        "groups in the same order."
     )
     assert max(soon, later) < 5
 

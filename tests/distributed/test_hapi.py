@@ -90,15 +90,15 @@ def test_an_impossible_evaluation_is_the_same_error_on_every_worker(jobs) -> Non
     assert "callbacks=[fleetmetrics.integrations.hapi.GlobalValues()]" in told["no callback"]
     assert "callbacks=[fleetmetrics.integrations.hapi.GlobalValues()]" in alone["troubles"]["no callback"]
     for name in ("not dealt", "not dealt, training"):
-        assert "the data are not dealt to 3 workers, and would count more than once" in told[name]
+        assert "the data are not divided among 3 workers, and would count more than once" in told[name]
         assert "no error" in alone["troubles"][name]
-    assert "two would be logged under one name, of loss, n, n" in told["two of one name"]
+    assert "two would be logged under the same name, among loss, n, n" in told["two of one name"]
     assert "'n': '12'" in told["shuffled, no padding"]
     assert "'n': '10'" in told["shuffled"]
     assert "'n': '10', 'accuracy': " in told["two"]
     for name in ("bad label", "bad label, training"):
         assert told[name].startswith("InvalidInputError: on rank 1: accuracy (Accuracy): label")
-    assert "rows, where" in told["ragged"]
+    assert "rows, but" in told["ragged"]
     assert told["afterwards"] == alone["troubles"]["afterwards"]
     assert "'accuracy': " in told["afterwards"]
 
@@ -120,8 +120,8 @@ def test_an_evaluation_that_a_group_cannot_do_is_the_same_error_on_every_worker(
     gathers = not has_pir() or request.node.callspec.params["jobs"] == "dynamic"
     for rank, report in enumerate(workers):
         told = report["groups"]
-        assert "the data are not dealt to" in told["not for the group"], told
-        assert "the data are not dealt to 3 workers" in told["no group"]
+        assert "the data are not divided among" in told["not for the group"], told
+        assert "the data are not divided among 3 workers" in told["no group"]
         if not gathers:
             assert "no error" in told["other sizes"]
             continue
@@ -131,7 +131,7 @@ def test_an_evaluation_that_a_group_cannot_do_is_the_same_error_on_every_worker(
             in told["other sizes"]
         )
         assert "cuts off those beyond the size of the data set, regardless of groups" in told["theirs"]
-        assert "cuts off the last samples as padding, and these are others" in told["theirs, shuffled"]
+        assert "cuts off the last samples as padding, which are not the padding" in told["theirs, shuffled"]
 
 
 #: The error that all workers raise alike.

@@ -293,7 +293,7 @@ def test_a_leader_that_is_interrupted_is_named_at_once_and_the_next_call_works(p
             if call == failed[0] and rank != LEADER:
                 assert right(value, call) or "rank 2 was interrupted (KeyboardInterrupt)" in value
             elif call == failed[0] + 1 and not right(value, call):  # who has a result, and who an error
-                assert value.startswith("AgreementError: the workers parted at exchange"), value
+                assert value.startswith("AgreementError: the workers diverged at exchange"), value
             elif call != failed[0]:
                 assert right(value, call), (rank, call, value)
     assert {str(outcomes[failed[0]][0]) for outcomes in found} == {str(found[0][failed[0]][0])}
@@ -368,7 +368,7 @@ def test_a_follower_that_is_interrupted_is_named_and_the_next_call_works(port: i
     for rank, each in enumerate(found):
         if parted:
             assert rank == FOLLOWER or each[0] == [5]
-            assert each[1].startswith("AgreementError: the workers parted at exchange 3 (all_reduce)"), each[1]
+            assert each[1].startswith("AgreementError: the workers diverged at exchange 3 (all_reduce)"), each[1]
             assert "with a result on ranks 0, 1, 2, 4, and with an error on rank 3." in each[1]
         else:
             assert rank == FOLLOWER or each[0].startswith("CommunicatorError: rank 3 was interrupted")

@@ -59,4 +59,4 @@ def test_copies_that_differ_are_an_error_on_their_workers_with_the_ranks_in_the_
 def test_a_group_argument_that_names_no_workers_is_refused(job: Any) -> None:
     for report in job[1]:
         assert report["copies"].startswith("InvalidInputError: group is None; it must say which workers hold copies")
-        assert "group is a topology of 2 workers, and the job has" in report["wrong"]
+        assert "group is a topology of 2 workers, but the job has" in report["wrong"]

@@ -56,7 +56,7 @@ def test_parameter_servers_with_gloo_off_as_by_default() -> None:
     for report in reports:
         check(report["before"])
         check(report["after"])
-        assert report["util"].startswith("NoChannelError: util.all_reduce answers for 1 worker, but")
+        assert report["util"].startswith("NoChannelError: util.all_reduce covers 1 worker, but")
     assert reports[0]["util"] == reports[1]["util"]
     assert all(text.startswith("ServerProcessError") for text in servers) and len(servers) == 1
 

@@ -116,11 +116,11 @@ def test_paddleocr_reads_two_of_seven_pictures_and_only_ours_says_so(jobs):
             theirs, error, seen = report["ocr"]["2 of 7"]
             assert f"{theirs['acc']:.4f}" == f"{seen['acc']:.4f}" == "1.0000"
             assert theirs["read"] == 7 and seen["pictures"] == 2
-            assert error.startswith(f"Texts: size is 7, but the {records} records have 2 different ids")
-    assert in_the_table(", 2 of 7 pictures read") == [
+            assert error.startswith(f"Texts: size is 7, but the {records} records have 2 distinct ids")
+    assert in_the_table(", 2 of 7 images read") == [
         "1.0000",
         "1.0000, each reads all",
-        'an error, with "2 different ids"',
+        'an error, with "2 distinct ids"',
     ]
 
 

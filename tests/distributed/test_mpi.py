@@ -185,7 +185,7 @@ def test_a_rank_stopped_inside_mpi_is_named_and_mpi_counts_as_broken() -> None:
     for rank, report in enumerate(reports):
         assert rank == 2 or report["seconds"] < 5 + SLACK
         assert report["error"].startswith("DeadlineError: rank 2 did not arrive within 5 s"), report["error"]
-        assert "this job can no longer use MPI, since GAUC it, records failed: " in report["after"]
+        assert "this job can no longer use MPI, because GAUC it, records failed: " in report["after"]
         assert report["after"] == reports[0]["after"]
         assert report["total"] == 3  # what needs no records goes on
 
@@ -209,21 +209,21 @@ def test_a_rank_killed_inside_mpi_ends_the_job() -> None:
 @pytest.mark.parametrize(
     "engine, error",
     [
-        ("mpi", r"NoChannelError: the engine mpi needs workers that mpirun has started, and none of .*PMI_SIZE"),
+        ("mpi", r"NoChannelError: the engine mpi needs workers that mpirun started, but none of .*PMI_SIZE"),
         ("nccl", r"InvalidInputError: .*FLEETMETRICS_ENGINE holds 'nccl'; it must be mpi"),
     ],
 )
 def test_an_unavailable_engine_is_an_error_that_says_why(engine: str, error: str) -> None:
     (report,) = run(WORKER, 1, args={"case": "without"}, env={"FLEETMETRICS_ENGINE": engine})
     assert re.match(error, report["error"]), report["error"]
-    assert report["backend"].startswith("NoChannelError: the engine mpi needs workers that mpirun has started")
+    assert report["backend"].startswith("NoChannelError: the engine mpi needs workers that mpirun started")
 
 
 def test_an_mpirun_unknown_to_mpi4py_is_an_error_and_not_a_local_value() -> None:
     env = {**ENGINE, "OMPI_COMM_WORLD_SIZE": "3", "OMPI_COMM_WORLD_RANK": "0"}
     (report,) = run(WORKER, 1, args={"case": "without"}, env=env)
     expected = (
-        "NoChannelError: OMPI_COMM_WORLD_SIZE is 3, but mpi4py's MPI knows of 1 process: mpirun is that of another"
+        "NoChannelError: OMPI_COMM_WORLD_SIZE is 3, but mpi4py's MPI sees 1 process: mpirun belongs to a different"
     )
     assert report["error"].startswith(expected) and report["backend"].startswith(expected), report
 

@@ -101,7 +101,7 @@ def test_with_two_workers_both_get_the_error_if_only_the_answer_arrived(tmp_path
     first, second = together(2, breaking(moment, how), tmp_path, calls=3)
     assert first[1].startswith("CommunicatorError: rank 1 has gone away")
     if second[1] == right(2, 2):  # else the cut was faster than its reading
-        assert "rank 1 may have a result of exchange 2 (all_reduce)" in first[1]
+        assert "rank 1 may still have a result of exchange 2 (all_reduce)" in first[1]
         assert (
             "exchange 2 (all_reduce) on channel 'a', ended with a result on this rank; others may have an error"
             in second[2]
@@ -171,8 +171,8 @@ def test_a_link_that_recovers_shows_which_workers_have_a_number_and_the_next_cal
             assert outcomes[1].startswith("DeadlineError: rank"), outcomes
         assert healed_at == 3 or outcomes[2].startswith("DeadlineError: rank"), outcomes
         assert outcomes[healed_at - 1].startswith(
-            "AgreementError: the workers parted at exchange 2 (all_reduce) on channel 'a': it ended with a result on"
-            f" {results_on}, and with an error on {errors_on}."
+            "AgreementError: the workers diverged at exchange 2 (all_reduce) on channel 'a': it ended with a result "
+            f"on {results_on}, and with an error on {errors_on}."
         ), outcomes
         assert outcomes[healed_at] == right(world, healed_at + 1)
 
@@ -189,8 +189,8 @@ def test_if_the_link_stalls_again_during_the_report_all_get_it_at_the_next_excha
 
     found = together(world, edit, tmp_path, [3, 4], calls=5)
     told = (
-        "AgreementError: the workers parted at exchange 2 (all_reduce) on channel 'a': it ended with a result on"
-        f" {results_on}, and with an error on {errors_on}."
+        "AgreementError: the workers diverged at exchange 2 (all_reduce) on channel 'a': it ended with a result on "
+        f"{results_on}, and with an error on {errors_on}."
     )
     for rank, outcomes in enumerate(found):
         assert outcomes[2].startswith("DeadlineError: rank 0" if rank == 1 else told), outcomes
@@ -206,7 +206,7 @@ def test_a_worker_that_gives_up_before_its_frame_arrives_makes_it_an_error_on_al
     found = together(world, breaking(moment, "held"), tmp_path, [4], calls=5, patient=[0, 2])
     for outcomes in found:
         assert outcomes[2].startswith("DeadlineError: rank 0 did not arrive"), outcomes
-        assert outcomes[3].startswith("AgreementError: the workers parted at exchange 2"), outcomes
+        assert outcomes[3].startswith("AgreementError: the workers diverged at exchange 2"), outcomes
         assert f"a result on {results_on}, and with an error on {errors_on}." in outcomes[3]
         assert outcomes[4] == right(world, 5)
 
@@ -223,8 +223,8 @@ def test_a_worker_that_has_parted_gets_the_error_on_the_next_channel_in_use(
         assert (outcomes[1] == right(world, 2)) is (str(rank) in results_on), outcomes
         assert healed_at == 3 or outcomes[2].startswith("DeadlineError: rank"), outcomes
         assert outcomes[healed_at - 1].startswith(
-            "AgreementError: the workers parted at exchange 2 (all_reduce) on channel 'a': it ended with a result on"
-            f" {results_on}, and with an error on {errors_on}."
+            "AgreementError: the workers diverged at exchange 2 (all_reduce) on channel 'a': it ended with a result "
+            f"on {results_on}, and with an error on {errors_on}."
         ), outcomes
         assert outcomes[healed_at:] == [right(world, healed_at + 1), right(world, healed_at + 2)]
 

@@ -52,7 +52,7 @@ def test_without_strict_workers_take_what_both_sides_have(
     reports = run(WORKER, workers, args={"folder": folder, "phase": "goes on otherwise"})
     for report in reports:
         assert report["strict"].startswith("InvalidInputError: on rank"), report["strict"]
-        assert "holds 'evaluator', 'metrics', 'order'; given are 'metrics', 'new'" in report["strict"]
+        assert "holds 'evaluator', 'metrics', 'order', but you gave 'metrics', 'new'" in report["strict"]
         assert report["strict"] == reports[0]["strict"] and report["differing"] == reports[0]["differing"]
         assert re.match("(InvalidInput|Agreement)Error: ", report["differing"]), report["differing"]
         assert report["held"] == [False, False]

@@ -72,7 +72,9 @@ def test_each_launcher_lets_it_through_and_all_workers_have_the_global_numbers(
     variables = {} if launch == "fleetrun" else forked
     mode = {"fleetrun": "collective", "federated": "federated"}.get(launch, "ps")
     line = f"python -m fleetmetrics.run {LAUNCHES[launch]} job.py {mode} --epochs=2 >launcher.log 2>&1\n"
-    command = Command(f"cat > job.py <<'END'\n{SCRIPT}END\n{line}grep -h 'here is\\|answers for' log/*\n", [], False)
+    command = Command(
+        f"cat > job.py <<'END'\n{SCRIPT}END\n{line}grep -h 'here is\\|replaces functions' log/*\n", [], False
+    )
 
     def check() -> None:
         folder = Path(tempfile.mkdtemp(dir=tmp_path))
@@ -81,7 +83,7 @@ def test_each_launcher_lets_it_through_and_all_workers_have_the_global_numbers(
         values = [[33554435.0], [-5, 1], 0.25, 0.375, 2.5 / 3]
         worker = f"here is a worker with {values} ['{mode}', '--epochs=2']"
         assert [each for each in printed if "worker" in each] == [worker] * 2, logs
-        assert len([each for each in printed if "answers for" in each]) == 1, logs
+        assert len([each for each in printed if "replaces functions" in each]) == 1, logs
         servers = [f"here is a server with ['{mode}', '--epochs=2']"] * (mode != "collective")
         assert [each for each in printed if "server" in each] == servers, logs
         coordinators = ["here is a coordinator with rank 0"] * (mode == "federated")  # the first worker's rank

@@ -307,7 +307,7 @@ def test_a_process_that_a_worker_has_started_is_not_that_worker(runs: Runs, how:
     said = [worker.said() for worker in workers]
     assert said[0] == said[2] == ["value 3.0"], said
     assert said[1][-1] == "value 3.0" and len(said[1]) == 2, said
-    assert "CommunicatorError" in said[1][0] and "was started by process" in said[1][0], said
+    assert "CommunicatorError" in said[1][0] and "which started it" in said[1][0], said
 
 
 WRAPPERS: dict[str, Callable[[], list[str]]] = {

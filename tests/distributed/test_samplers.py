@@ -78,7 +78,7 @@ def test_samples_that_do_not_add_up_to_the_size_warn_on_every_worker(reports: li
                 continue
             [text] = texts
             assert text.startswith(f"{name} (")
-            assert f"{dealt} samples were counted, and the data set has {SAMPLES}, by size=. " in text
+            assert f"{dealt} samples were counted, but the data set has {SAMPLES} (size=). " in text
             assert "with sampler= each counts once" in text
 
 
@@ -105,4 +105,4 @@ def test_where_workers_share_samples_the_group_of_those_with_different_ones_coun
     for report in run(WORKER, 4, args={"groups": kinds}):
         for kind, (value, told) in report["groups"].items():
             assert kind == "interleaved" or value == sum(range(SAMPLES)), kind  # which drops one that epoch 0 chose
-            assert "the sampler deals to rank" in told and "of 2, and this worker is rank" in told and "group=" in told
+            assert "the sampler deals to rank" in told and "of 2, but this worker is rank" in told and "group=" in told

@@ -446,7 +446,7 @@ def test_a_faulty_peer_ends_in_the_same_named_error_on_the_other_ranks(port: int
     assert first == third
     assert first.startswith(("CommunicatorError", "AgreementError", "DeadlineError")), first
     assert re.search(r"ranks? (0, )?1\b", first), first
-    assert ("payload" in options) <= ("what rank 1 sent cannot be read" in first), first
+    assert ("payload" in options) <= ("the message from rank 1 cannot be read" in first), first
     assert seconds < 2 + AT_ONCE and more < 100_000  # KiB
 
 

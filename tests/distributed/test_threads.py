@@ -170,7 +170,7 @@ def test_a_thread_that_waits_out_its_deadline_says_so_and_the_next_calls_work(po
     (zero, after_zero), (one, after_one) = run(2, work)
     assert zero[0] == one[0] == [2]
     text, seconds = one[1]
-    assert text.startswith("DeadlineError: another thread's calls were not over within 0.5 s at all_reduce"), text
+    assert text.startswith("DeadlineError: another thread's calls did not end within 0.5 s at all_reduce"), text
     assert seconds < 0.5 + SLACK
     assert zero[1][0] == text
     assert after_zero == after_one == [3]

@@ -126,11 +126,13 @@ def test_an_undefined_number_fails_every_condition():
 
 def test_of_slices_the_first_that_holds_is_said_and_three_more_are_named():
     found = one("any slices.day.auc<0.6")
-    assert found.said == "'any slices.day.auc<0.6' holds: slices.day[mon].auc is 0.5, 0.1 below; so it is in 'a].b'"
+    assert (
+        found.said == "'any slices.day.auc<0.6' holds: slices.day[mon].auc is 0.5, 0.1 below; it also holds in 'a].b'"
+    )
     assert "slices.day[(null)].auc is 0.75, 0.05 above" in one("any slices.day.auc>0.7").said
     for number, more in ((4, "'1', '2', '3'"), (5, "'1', '2', '3' and 1 more")):
         result = {**RESULT, "slices": {"k": [a_slice(each, 0.5) for each in range(number)]}}
-        assert one("any slices.k.auc<1", result).said.endswith(f"; so it is in {more}")
+        assert one("any slices.k.auc<1", result).said.endswith(f"; it also holds in {more}")
 
 
 def test_slices_with_too_few_rows_count_neither_way_for_what_is_tested_and_are_named():
@@ -159,8 +161,8 @@ def test_slices_with_too_few_rows_count_neither_way_for_what_is_tested_and_are_n
         ("baseline<1", "there is no 'baseline'; the nearest is 'baseline.auc'"),
         ("asked.draws<1", "there is no 'asked.draws'"),
         ("about.auc.better<1", "there is no 'about.auc.better'"),
-        ("slices.week.auc<1", "slices are by 'day', 'day.part', 'few', and not by 'week'; give by=week"),
-        ("any slices.week[mon].auc<1", "and not by 'week'; give by=week"),
+        ("slices.week.auc<1", "slices are by 'day', 'day.part', 'few', not by 'week'; give by=week"),
+        ("any slices.week[mon].auc<1", ", not by 'week'; give by=week"),
         ("any day.auc<1", "'any' is for slices; write 'any slices.COLUMN.NAME<0'"),
         ("any slices.day[mon].auc<1", "must be 'any slices.COLUMN.NAME<0' or"),
         ("slices.day[mon]auc<1", "must be 'any slices.COLUMN.NAME<0' or"),
@@ -168,7 +170,7 @@ def test_slices_with_too_few_rows_count_neither_way_for_what_is_tested_and_are_n
         ("slices.day[mom].auc<1", "there is no slice 'mom' by 'day'; did you mean 'mon'?"),
         ("slices.few[other].auc<1", "there is no slice 'other' by 'few'; there are 'x', 'y'"),
         ("slices.day[mon].users<1", "a slice has no 'users'; there are auc, log_loss"),
-        ("slices.day[mon].log_loss_interval.low<1", "rank_by=log_loss chooses it"),
+        ("slices.day[mon].log_loss_interval.low<1", "which rank_by=log_loss chooses"),
     ],
 )
 def test_a_condition_that_means_no_number_is_refused_with_what_is_there(text, told):
@@ -192,7 +194,7 @@ def test_what_a_condition_needs_is_named_where_it_was_not_asked_for():
         checked(["auc_interval.low<0"], alone)
     with pytest.raises(ConditionError, match=r"of auc, ece, data\.rows$"):
         checked(["acu<0"], without("slices", "matrix", "auc_delta", "baseline"))
-    with pytest.raises(ConditionError, match="there are no slices, and not by 'day'; give by=day"):
+    with pytest.raises(ConditionError, match="there are no slices, not by 'day'; give by=day"):
         checked(["any slices.day.auc<0"], {**RESULT, "slices": {}})
 
 

@@ -133,7 +133,7 @@ def test_pictures_are_drawn_of_both_sides_and_one_that_no_metric_has_is_refused(
     assert [text.get_text().split()[0] for text in axes.get_legend().get_texts()] == ["new", "baseline"]
     _, own = plt.subplots()
     assert result.plot("score_histogram", own) is own
-    with pytest.raises(fm.InvalidInputError, match="no metric here has the picture 'residuals': auc, log_loss"):
+    with pytest.raises(fm.InvalidInputError, match="no metric here has the plot 'residuals': auc, log_loss"):
         result.plot("residuals", own)
     with pytest.raises(fm.InvalidInputError, match="kind must be one of 'roc'"):
         result.plot("pie")
@@ -183,7 +183,7 @@ def test_reading_a_result_twice_changes_nothing_of_what_it_reads():
     [
         ({"ci": 95}, "^ci must be a number between 0 and 1, such as 0.95, not 95"),
         ({"ci": "a"}, "^ci must be a number"),
-        ({"by": 5}, "^by must be a text, or a list of texts, not 5"),
+        ({"by": 5}, "^by must be a string, or a list of strings, not 5"),
         ({"score": None}, "^score must be the name of a column, or a list of names, not None"),
         ({"weight": ["w"]}, r"^weight must be the name of a column or None, not \['w'\]"),
         ({"metrics": "auk"}, "^metrics: there is no 'auk'; did you mean auc?"),
@@ -191,9 +191,9 @@ def test_reading_a_result_twice_changes_nothing_of_what_it_reads():
         ({"metrics": "auc,auc"}, "^metrics: 'auc' is taken"),
         ({"metrics": "gauc"}, "give user=COLUMN"),
         ({"task": "x"}, "^task must be one of 'binary'"),
-        ({"task": "multiclass"}, "give classes=N, or a column of each class"),
+        ({"task": "multiclass"}, "give classes=N, or one column per class"),
         ({"task": "multiclass", "classes": 1}, "^classes must be an integer of at least 2"),
-        ({"join_on": "id"}, "^join_on joins the data with those of baseline; give both"),
+        ({"join_on": "id"}, "^join_on joins the data with the data of baseline; give both"),
         ({"skip_bad_rows": 1}, "^skip_bad_rows must be True or False"),
         ({"processes": "a"}, "^processes must be an integer"),
         ({"communicator": 5}, "^communicator is 5"),
@@ -247,7 +247,7 @@ def test_rows_of_a_frame_that_are_at_fault_are_named_or_left_out_and_counted():
 
 
 def test_a_baseline_of_other_rows_is_refused_in_the_words_of_python():
-    with pytest.raises(fm.DataError, match=r"^join_on=id: ids and labels are not those of the baseline: 4,000 rows"):
+    with pytest.raises(fm.DataError, match=r"^join_on=id: ids and labels differ from the baseline's: 4,000 rows"):
         fm.evaluate(DATA, baseline={name: each[1:] for name, each in OLD.items()}, join_on="id", **ASKED)
 
 
@@ -282,4 +282,4 @@ def test_what_is_wrong_on_one_worker_is_raised_on_all():
     asked = [lambda channel, ci=ci: fm.evaluate(DATA, communicator=channel, ci=ci, **ASKED) for ci in (None, 0.9)]
     for error in together(asked):
         assert isinstance(error, fm.InvalidInputError)
-        assert "rank 1 got other arguments than rank 0: ci is None on rank 0, here 0.9" in str(error)
+        assert "rank 1 got different arguments from rank 0: ci is None on rank 0, here 0.9" in str(error)

@@ -106,7 +106,7 @@ def test_a_state_twice_or_one_that_was_asked_something_else_is_an_error_that_nam
     with pytest.raises(fm.DataError, match=r"link\.fms is given twice"):
         history([one, tmp_path / "link.fms"])
     state(tmp_path / "other.fms", 0.1, 1, metrics="auc")
-    with pytest.raises(fm.DataError, match=r"other\.fms, .*does not go together with .*d1\.fms.*metrics"):
+    with pytest.raises(fm.DataError, match=r"other\.fms, .*cannot be combined with .*d1\.fms.*metrics"):
         history([one, tmp_path / "other.fms"])
     (tmp_path / "bad.fms").write_bytes(b"no state")
     with pytest.raises(fm.CorruptFileError, match=r"bad\.fms"):

@@ -98,7 +98,7 @@ WANTED = (len(BOTH), len(NEW) - len(BOTH), len(BOTH), len(OLD) - len(BOTH))
 @pytest.mark.parametrize("kind", ["integers", "texts"])
 def test_only_rows_whose_ids_both_sides_have_count_and_the_others_are_counted(kind):
     (new, old), (new_both, old_both) = sides(kind)
-    with pytest.raises(fm.DataError, match="ids and labels are not those of the baseline"):
+    with pytest.raises(fm.DataError, match="ids and labels differ from the baseline's"):
         fm.evaluate(new, baseline=old, **{**JOINED, "join": None})
     found = fm.evaluate(new, baseline=old, **JOINED)
     wanted = fm.evaluate(new_both, baseline=old_both, **{**JOINED, "join": None})
@@ -184,7 +184,7 @@ def test_labels_of_the_same_id_must_be_the_same(tmp_path):
     wrong = {**old, "y": np.where(old["id"] == common, 1 - old["y"], old["y"])}
     written(tmp_path, "new", new)
     written(tmp_path, "old", wrong)
-    with pytest.raises(fm.DataError, match=f"; {common} with label [01] is [01] times here, [01] times there$"):
+    with pytest.raises(fm.DataError, match=f"; {common} with label [01] occurs [01] times here and [01] times there$"):
         fm.evaluate(f"{tmp_path}/new*", baseline=f"{tmp_path}/old*", **JOINED)
 
 
@@ -249,7 +249,9 @@ def test_ids_of_which_none_is_on_both_sides_are_an_error():
     with pytest.raises(fm.DataError, match=r"^join_on=id: no id is on both sides"):
         fm.evaluate(new, baseline=old, where="day > 90", **JOINED)
     texts = np.array([str(each) for each in old["id"]])
-    with pytest.raises(fm.DataError, match="ids are integers here, but texts in the baseline; text=id makes texts"):
+    with pytest.raises(
+        fm.DataError, match="ids are integers here, but strings in the baseline; text=id makes both strings"
+    ):
         fm.evaluate(new, baseline={**old, "id": texts}, **JOINED)
     found = fm.evaluate(new, baseline={**old, "id": texts}, text="id", **JOINED)
     assert counts(found) == WANTED
@@ -354,7 +356,7 @@ def test_the_example_of_rows_that_differ_says_how_often_each_side_has_it(tmp_pat
     for name, data in (("here", once), ("there", once), (which, twice)):
         pa.parquet.write_table(pa.table(data), tmp_path / f"{name}.parquet")
     given = {**JOINED, "join": None, "skip_bad_rows": True}
-    times = "2 times here, 1 times there" if which == "here" else "1 times here, 2 times there"
+    times = "2 times here and 1 times there" if which == "here" else "1 times here and 2 times there"
     rows = "4 rows against 3" if which == "here" else "3 rows against 4"
-    with pytest.raises(fm.DataError, match=f": {rows}; 12 with label 0 is {times}$"):
+    with pytest.raises(fm.DataError, match=f": {rows}; 12 with label 0 occurs {times}$"):
         fm.evaluate(f"{tmp_path}/here.parquet", baseline=f"{tmp_path}/there.parquet", **given)

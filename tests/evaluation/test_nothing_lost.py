@@ -72,7 +72,7 @@ def test_a_state_goes_where_a_link_leads_that_leads_nowhere_yet(run, day):
 
 @pytest.mark.parametrize("command", ["merge", "compare", "history"])
 def test_a_pattern_that_no_state_matches_is_told(run, day, command):
-    assert "there is no file s?.fms; the shell alone replaces patterns" in run(command, "s?.fms", "old.fms", status=3)
+    assert "there is no file s?.fms; only the shell expands patterns" in run(command, "s?.fms", "old.fms", status=3)
 
 
 @pytest.mark.parametrize("option", ["--html", "--save-state"])
@@ -180,7 +180,7 @@ def test_one_output_on_top_of_the_other_is_status_2(run, day):
     os.symlink("x", day.parent / "y")
     for one, other in (("x", "x"), ("x", "./x"), ("x", "y")):
         said = run("evaluate", "day", *ASKED, "--html", one, "--save-state", other, status=2)
-        assert "would overwrite what --html writes" in said and not (day.parent / "x").exists()
+        assert "would overwrite the output of --html" in said and not (day.parent / "x").exists()
 
 
 def test_states_are_not_overwritten_by_what_is_made_of_them(run, day):
@@ -338,7 +338,7 @@ def test_equal_names_in_two_folders_are_two_files_and_copies_are_warned_of(run, 
     (tmp_path / "day1" / "part.csv").write_text((tmp_path / "day1" / "part.csv").read_text() + "0.5,1\n")
     run("evaluate", "day1", *ASKED, "--save-state", "later.fms")
     found = run("merge", "day1.fms", "later.fms", "--json")
-    assert "when it held something else" in found["warnings"][0]
+    assert "with different contents" in found["warnings"][0]
     for place in range(2):  # of parts without rows nothing counts twice
         (tmp_path / "empty.csv").write_text("p,y\n")
         run("evaluate", "empty.csv", *ASKED, "--save-state", f"{place}.fms")

@@ -216,7 +216,7 @@ def test_an_id_that_comes_twice_and_streams_without_common_ids_are_errors(tmp_pa
     one = written(tmp_path / "a", {"id": ["x", "y", "y"], "p": [0.1, 0.2, 0.3]})
     other = written(tmp_path / "b", {"id": ["x", "y", "z"], "p": [0.1, 0.2, 0.3]})
     third = written(tmp_path / "c", {"id": ["1", "2"], "p": [0.1, 0.2]})
-    with pytest.raises(fm.DataError, match="stream 'one', column 'id': 'y' comes twice"):
+    with pytest.raises(fm.DataError, match="stream 'one', column 'id': 'y' occurs twice"):
         fm.consistency({"other": other, "one": one}, id="id", score="p")
     with pytest.raises(fm.DataError, match="'other' and 'third' have no id in common"):
         fm.consistency({"other": other, "third": third}, id="id", score="p")
@@ -243,7 +243,7 @@ def test_the_command_prints_the_result_and_its_conditions_decide(streams, capsys
     given = ["consistency", *(f"{name}={path}" for name, path in streams.items()), "--id", "id", "--score", "p"]
     assert main([*given, "--by", "slot", "--fail-if", "steps.serving.share>0.1"]) == 1
     out, err = capsys.readouterr()
-    assert "serving departs first: " in out and "export to serving, by slot" in out
+    assert "serving diverges first: " in out and "export to serving, by slot" in out
     assert "--fail-if 'steps.serving.share>0.1' holds" in err
     assert main([*given, "--json", "--fail-if", "steps.export.differ>0"]) == 0
     result = fm.consistency(streams, id="id", score="p")
@@ -294,10 +294,12 @@ def test_a_notebook_a_page_and_markdown_show_the_same_tables_and_no_name_runs(tm
     assert (tmp_path / "page.html").read_text("utf-8") == page
     for text in (shown, page):
         assert "&lt;script&gt;alert(1)" in text and "<script>alert" not in text
-        assert "serving departs first" in text and "16.67%" in text
+        assert "serving diverges first" in text and "16.67%" in text
     given = ["consistency", f"one={tmp_path / 'a.npz'}", f"two={tmp_path / 'b.npz'}", "--id", "id", "--score", "p"]
     assert main([*given, "--markdown", "--html", str(tmp_path / "other.html")]) == 0
-    assert "| two | 1 | 6 |" in capsys.readouterr().out and "two departs first" in (tmp_path / "other.html").read_text()
+    assert (
+        "| two | 1 | 6 |" in capsys.readouterr().out and "two diverges first" in (tmp_path / "other.html").read_text()
+    )
     assert main([*given, "--html", str(tmp_path / "a.npz")]) == 2  # data are not overwritten
 
 
@@ -330,7 +332,7 @@ def test_conditions_texts_and_names_of_columns_are_options(texts, capsys, tmp_pa
     assert "2 ids are in all streams" in capsys.readouterr().out
     assert main([*named, "--text", "id", "--where", "day = 2", "--fail-if", "steps.b.share>0"]) == 1
     assert main(named) == 3  # as integers both are 7
-    assert "7 comes twice" in capsys.readouterr().err
+    assert "7 occurs twice" in capsys.readouterr().err
     for more, said in {
         ("--where", "day ="): "--where",
         ("--text", "day"): "--text 'day' is not one of the columns of keys, 'id'",
@@ -347,7 +349,7 @@ def test_the_page_is_in_chinese_too_and_names_what_the_english_one_does(texts, t
     asked: Any = {"id": "id", "score": "p", "columns": ["id", "p", "day"], "text": "id", "features": "day", "by": "day"}
     found = fm.consistency(texts, **asked)
     pages = {lang: found.to_html(lang=lang) for lang in ("en", "zh")}
-    for english, chinese in (("Consistency of streams", "各路数据的一致性"), ("departs first", "最先出现差异")):
+    for english, chinese in (("Consistency of streams", "各路数据的一致性"), ("diverges first", "最先出现差异")):
         assert english in pages["en"] and english not in pages["zh"]
         assert chinese in pages["zh"] and chinese not in pages["en"]
     words = re.compile(r"<th scope=\"col\">([^<]*[a-z]{3}[^<]*)</th>")

@@ -238,15 +238,15 @@ def test_slices_with_too_few_rows_never_satisfy_a_condition_nor_pass_in_silence(
 @pytest.mark.parametrize(
     "condition, message",
     [
-        ("any slices.slto.auc<1", "slices are by 'slot', and not by 'slto'; give by=slto"),
+        ("any slices.slto.auc<1", "slices are by 'slot', not by 'slto'; give by=slto"),
         ("slices.slot[feeed].auc<1", "no slice 'feeed' by 'slot'; did you mean 'feed'"),
         ("slices.slot.auc<1", "name a slice: "),
         ("any auc<1", "'any' is for slices"),
         ("any slices.slot.gauc<1", "a slice has no 'gauc'; there are auc, log_loss"),
         (
             "any slices.slot.log_loss_delta.low<0",
-            "'any slices.slot.log_loss_delta.low<0': a slice has no 'log_loss_delta.low'; intervals of slices are "
-            "those of one metric: rank_by=log_loss chooses it",
+            "'any slices.slot.log_loss_delta.low<0': a slice has no 'log_loss_delta.low'; slices have intervals of "
+            "one metric only, which rank_by=log_loss chooses",
         ),
     ],
 )
@@ -314,7 +314,9 @@ def test_columns_of_the_baseline_may_have_other_names(there, capsys):
 
 
 def test_two_scores_beside_one_label_are_an_error_that_names_them():
-    with pytest.raises(fm.InvalidInputError, match=r"score=p,old are 2 columns beside 1 of label.*baseline_score=old"):
+    with pytest.raises(
+        fm.InvalidInputError, match=r"score=p,old names 2 columns, but label names 1.*baseline_score=old"
+    ):
         fm.evaluate(DATA, label="y", score=["p", "old"], metrics="auc")
 
 

@@ -186,7 +186,7 @@ def test_a_batch_may_be_a_dict_of_columns() -> None:
     assert [list(sample) for sample in samples] == [["score", "label", "name"]] * 2
     assert [sample["score"].tolist() for sample in samples] == [[0.5, 0.25], [1.0, 2.0]]
     assert [(int(sample["label"]), sample["name"]) for sample in samples] == [(3, "a"), (4, "b")]
-    for wrong, text in [(dict(a=[1], b=[1, 2]), "equally long"), (np.zeros(3), "data_samples is ndarray; give a dict")]:
+    for wrong, text in [(dict(a=[1], b=[1, 2]), "equal length"), (np.zeros(3), "data_samples is ndarray; give a dict")]:
         with pytest.raises(fm.InvalidInputError, match=text):
             evaluator.process(wrong)
     assert len(evaluator.evaluate(2)["seen/records"]) == 2
@@ -300,7 +300,7 @@ def test_batches_that_did_not_come_through_the_evaluator_are_noticed() -> None:
     evaluator = Evaluator(Seen())
     evaluator.process([1, 2])
     evaluator.metrics[0].results.append(3)
-    with pytest.raises(fm.InvalidInputError, match=r"Seen has 3 results, and 2 of them came from process"):
+    with pytest.raises(fm.InvalidInputError, match=r"Seen has 3 results, but only 2 of them came from process"):
         evaluator.evaluate(3)
     for mode in ("unzip", "cat"):
         evaluator.collect_mode = mode
@@ -421,7 +421,7 @@ def test_mmengines_own_base_metric_does_not_return_a_local_value(monkeypatch: py
     metric = type("Forgotten", (BaseMetric,), {})()
     assert Evaluator(metric).evaluate(1) == {"n": 1}
     monkeypatch.setattr("fleetmetrics.evaluator.feeding.get_communicator", lambda: SimpleNamespace(world_size=2))
-    with pytest.raises(fm.InvalidInputError, match=r"Forgotten is MMEngine's own.*python -m fleetmetrics.migrate"):
+    with pytest.raises(fm.InvalidInputError, match=r"Forgotten is MMEngine's class.*python -m fleetmetrics.migrate"):
         Evaluator(metric).evaluate(1)
 
 

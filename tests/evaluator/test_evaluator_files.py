@@ -104,7 +104,7 @@ def test_lists_and_objects_of_json_become_arrays_and_dicts(tmp_path: Any) -> Non
 BAD = {
     "a.csv": ("p,y\n1,2\n3,x\n", "a.csv: row 1, column 'y': 'x' is no"),
     "b.csv": ("p,y\n1,2\n3,\n", "b.csv: row 1, column 'y': no value"),
-    "c.csv": ("p,y\n1,2\n3\n", "c.csv: line 3: 1 values, where the header has 2: '3'"),
+    "c.csv": ("p,y\n1,2\n3\n", "c.csv: line 3: 1 value; the header has 2: '3'"),
     "a.jsonl": ('{"p": 1}\n{"p": 2}\n{"p"\n', "a.jsonl: row 2: JSON parse error: Missing a colon"),
     "b.jsonl": ('{"p": 1}\n{"p": 2}\n{"p": "x"}\n', r"b.jsonl: row 2: JSON parse error: Column\(/p\) changed"),
     "c.jsonl": ('{"p": {"a": 1}}\n{"p": {}}\n', "c.jsonl: row 1, column 'p.a': no value"),
@@ -165,7 +165,7 @@ def test_a_file_that_does_not_hold_samples_is_named(tmp_path: Any) -> None:
     np.savez(tmp_path / "uneven.npz", a=np.zeros(2), b=np.zeros(3))
     for name, text in {
         "p.txt": r"p.txt: it is empty",
-        "p.csv": r"p.csv: line 3: 1 values, where the header has 2: '3'",
+        "p.csv": r"p.csv: line 3: 1 value; the header has 2: '3'",
         "null.parquet": r"null.parquet: row 1, column 'a': no value",
         "uneven.npz": r"uneven.npz: the arrays differ in length: {'a': 2, 'b': 3}",
         "none-*.npz": r"none-\*.npz",
@@ -190,8 +190,8 @@ def test_a_file_that_does_not_hold_samples_is_named(tmp_path: Any) -> None:
         ([{"a": ["x", 1]}], r"the field 'a' is list"),
         ([{"a": "x\0"}], r"the field 'a' is str"),
         ([{"a": 2**70}], r"the field 'a' is int"),
-        ([{"a.b": 1}], r"the name of the field 'a.b' must be a text without a dot"),
-        ([{1: 1}], r"the name of the field 1 must be a text"),
+        ([{"a.b": 1}], r"the name of the field 'a.b' must be a string without a dot"),
+        ([{1: 1}], r"the name of the field 1 must be a string"),
         (["x"], r"a data sample is str"),
         ([{}], r"a data sample is dict"),
     ],

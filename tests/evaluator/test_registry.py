@@ -147,7 +147,8 @@ def own() -> Iterator[dict[str, Any]]:
 def test_a_class_may_have_the_name_of_one_of_the_packages(own: dict[str, Any]) -> None:
     """MMEngine's and MMPretrain's registries are two; a user's metric lies in one of them, or in a third."""
     with pytest.warns(
-        UserWarning, match=f"Accuracy in the metric registry is that of {__name__} from now on, not that"
+        UserWarning,
+        match=f"Accuracy in the metric registry now refers to the class of {__name__} instead of",
     ):
 
         @METRICS.register_module()

@@ -180,12 +180,12 @@ def test_the_place_counts_over_all_pieces(tmp_path, monkeypatch):
 def test_invalid_lines_of_csv_are_refused_by_number_or_counted(tmp_path):
     path = tmp_path / "a.csv"
     path.write_text("p,y,slot\n0.9,1,a\n0.2,0\n0.7,x,b\n,1,c\n0.4,0,d\n")
-    assert "line 3: 2 values, where the header has 3: '0.2,0'" in refused(path)
+    assert "line 3: 2 values; the header has 3: '0.2,0'" in refused(path)
     metrics, read = files.evaluate(path, fm.Count, COLUMNS, skip_bad_rows=True)
     assert metrics.compute() == 2
     assert (read.rows, read.skipped, read.nulls) == (5, 3, {"p": 1})
     assert [each.split(": ", 1)[1] for each in read.examples] == [
-        "line 3: 2 values, where the header has 3: '0.2,0'",
+        "line 3: 2 values; the header has 3: '0.2,0'",
         "row 1, column 'y': 'x' is not a number",
         "row 2, column 'p': no value",
     ]
@@ -313,7 +313,7 @@ def test_a_wrong_type_names_column_type_and_value(tmp_path):
     assert "column 'p' must hold numbers or bools, not string; the first row has 'high'" in refused(path)
     path = parquet(tmp_path / "a.parquet", slot=[0.5, 1.5, 0.5, 1.5])
     text = refused(path, {**COLUMNS, "slot": "slot"}, lambda: fm.Sliced(fm.AUC(), by="slot"))
-    assert "column 'slot' must hold integers, texts, bools, dates or times, not double; a row has 0.5" in text
+    assert "column 'slot' must hold integers, strings, bools, dates or times, not double; a row has 0.5" in text
 
 
 def test_a_pattern_without_matches_is_refused(tmp_path):
@@ -356,7 +356,7 @@ def test_a_truncated_file_is_refused(tmp_path, name):
     assert f"{path}: it cannot be read" in refused(path)
 
 
-@pytest.mark.parametrize("data, told", [(b"", "it is empty"), (b"\x80\x04\x95\0\0", "known are Parquet, CSV")])
+@pytest.mark.parametrize("data, told", [(b"", "it is empty"), (b"\x80\x04\x95\0\0", "known formats are Parquet, CSV")])
 def test_an_argument_that_is_not_data_is_refused(tmp_path, data, told):
     (tmp_path / "a.pkl").write_bytes(data)
     assert told in refused(tmp_path / "a.pkl")
@@ -377,7 +377,7 @@ def test_a_file_that_changes_while_it_is_read_is_refused(tmp_path, monkeypatch):
         os.utime(path, (1, 1))
 
     monkeypatch.setattr(fm.AUC, "add", add_and_touch)
-    assert refused(path) == f"{path}: it changed while it was read; evaluate files that are complete"
+    assert refused(path) == f"{path}: it changed while it was read; evaluate complete files"
 
 
 def test_what_was_made_of_other_files_is_kept(tmp_path):

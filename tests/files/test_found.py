@@ -124,7 +124,7 @@ def test_a_url_of_this_machine_is_its_path_and_finds_and_names_the_same(tmp_path
         assert files.find(f"file://{path}") == [path]
     assert files.find((folder / "deep" / "b[1].csv").as_uri()) == [f"{folder}/deep/b[1].csv"]
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(DataError, match="would count twice, by 'od d' and 'file://"):
+    with pytest.raises(DataError, match="would count twice, for 'od d' and 'file://"):
         files.find(["od d", folder.as_uri()])
     with pytest.raises(DataError, match=r"gone.csv: a broken link"):
         files.find(folder.as_uri())

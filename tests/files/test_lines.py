@@ -54,7 +54,7 @@ def test_a_line_at_fault_is_named_by_its_number_in_the_file(tmp_path, monkeypatc
     reading = files.Reading(header=["p", "y", "k"])
     assert places(read(tmp_path / "a.csv", "\n".join(rows) + "\n", reading=reading)[1]) == ["line 5"]
     if size > 100:
-        told = r"line 3 has 2 values, and columns names 3"
+        told = r"line 3 has 2 values; columns names 3"
         with pytest.raises(DataError, match=told):
             read(tmp_path / "a.csv", "\n\n0.5,1\n", reading=reading)
 

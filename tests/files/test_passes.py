@@ -81,7 +81,7 @@ def test_what_comes_back_is_closed(folder, few):
     metrics, _ = files.evaluate(folder, make, COLUMNS, complete_by="user", **few)
     with pytest.raises(fm.InvalidInputError, match="closed"):
         metrics.add([0.5], [1], user=[1])
-    with pytest.raises(fm.InvalidInputError, match="are in two parts that are closed"):
+    with pytest.raises(fm.InvalidInputError, match="is in two parts that are both closed"):
         fm.merge_all([metrics, files.evaluate(folder, make, COLUMNS, complete_by="user").metrics])
 
 
@@ -104,10 +104,10 @@ def test_what_passes_cannot_do_is_refused(folder):
             files.evaluate(entry, make, columns, **more)
         return str(caught.value)
 
-    assert refused(complete_by="uid").startswith("complete_by='uid' is none of the arguments in columns: prediction")
+    assert refused(complete_by="uid").startswith("complete_by='uid' is not an argument in columns: prediction")
     assert refused(complete_by="user", memory=10, processes=1).startswith("memory=10 is too little for processes=1")
     assert "standard input can be read only once" in refused(entry="-", complete_by="user")
-    assert "complete_by is 'user', and its samples are complete" in refused(
+    assert "complete_by is 'user', but it can be closed" in refused(
         lambda: fm.MetricCollection({"gauc": fm.GAUC(), "exact": fm.ExactAUC()}), complete_by="user"
     )
 
@@ -225,9 +225,9 @@ def test_ranges_begin_at_scores_that_are_numbers(tmp_path, few):
 
 
 def test_what_ranges_of_scores_cannot_do_is_refused(tmp_path):
-    with pytest.raises(fm.InvalidInputError, match="complete_by='score' is none of the arguments in columns: score"):
+    with pytest.raises(fm.InvalidInputError, match="complete_by='score' is not an argument in columns: score"):
         files.evaluate(scored(tmp_path), fm.ExactAUC, {"score": "p"}, complete_by="score")
-    with pytest.raises(fm.InvalidInputError, match="complete only by 'user'"):
+    with pytest.raises(fm.InvalidInputError, match="closed only by 'user'"):
         files.evaluate(tmp_path, fm.GAUC, {**SCORES, "user": "y"}, complete_by="score")
 
 

@@ -143,7 +143,7 @@ def test_metrics_that_other_processes_cannot_make_are_made_here_with_a_warning(t
     class Own(fm.Count):
         pass
 
-    with pytest.warns(UserWarning, match="one process does everything: the metrics cannot be sent to others"):
+    with pytest.warns(UserWarning, match="one process reads everything, because the metrics cannot be sent"):
         assert files.evaluate(tmp_path, Own, COLUMNS, processes=2).read.rows == 2
 
 

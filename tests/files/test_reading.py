@@ -178,10 +178,10 @@ def test_floats_that_are_not_whole_are_no_keys_but_texts_in_text(tmp_path):
     table = {"y": [1, 0], "p": SCORES[:2], "k": [1.0, 2.5]}
     columns = {**COLUMNS, "k": "k"}
     text = refused(write(tmp_path / "a.parquet", table), slots, columns)
-    assert "column 'k' must hold integers, texts, bools, dates or times, not double; a row has 2.5" in text
+    assert "column 'k' must hold integers, strings, bools, dates or times, not double; a row has 2.5" in text
     assert evaluated(write(tmp_path / "a.csv", table), slots, columns)[0] == {"1.0": 1.0, "2.5": 1.0}
     table["k"] = [1.0, 2.0**60]
-    assert "holds floats of 2**53 and more" in refused(write(tmp_path / "a.parquet", table), slots, columns)
+    assert "holds floats of 2**53 or more" in refused(write(tmp_path / "a.parquet", table), slots, columns)
 
 
 def test_the_least_integer_is_refused_as_a_key_and_not_taken_for_none(tmp_path):
@@ -208,7 +208,7 @@ def test_columns_may_be_called_anything(tmp_path, name, column):
 def test_a_name_that_two_columns_have_is_refused_where_it_is_asked_for(tmp_path):
     path = tmp_path / "a.csv"
     path.write_text("p,y,p,z,z\n0.9,1,0.5,1,1\n0.2,0,0.5,1,1\n")
-    assert f"{path}: 2 columns are called 'p'; rename them, so that one is" in refused(path)
+    assert f"{path}: 2 columns are called 'p'; rename them until only one is" in refused(path)
     path.write_text("p,y,z,z\n0.9,1,1,1\n0.2,0,1,1\n")
     assert evaluated(path)[1].rows == 2
 
@@ -232,7 +232,7 @@ def test_a_file_like_criteos_has_no_names_forty_columns_and_empty_fields(tmp_pat
     found, read = evaluated(path, slots, columns, header=names, text=["C1"])
     wanted = frame["C1"].astype(object).where(frame["C1"].notna(), None).value_counts(dropna=False)
     assert found == {None if pandas.isna(key) else key: float(n) for key, n in wanted.items()} and read.rows == 50
-    assert "line 1 has 40 values, and columns names 39" in refused(path, slots, columns, header=names[:-1])
+    assert "line 1 has 40 values; columns names 39" in refused(path, slots, columns, header=names[:-1])
 
 
 def test_names_are_for_csv_and_for_all_of_its_lines(tmp_path):
@@ -240,7 +240,7 @@ def test_names_are_for_csv_and_for_all_of_its_lines(tmp_path):
     text = refused(path, header=["y", "p"])
     assert text == f"{path}: columns names the columns of CSV without a header; this is Parquet"
     (tmp_path / "a.csv").write_text("1,0.9\n0,0.2,5\n")
-    assert "line 2: 3 values, where columns names 2: '0,0.2,5'" in refused(tmp_path / "a.csv", header=["y", "p"])
+    assert "line 2: 3 values; columns names 2: '0,0.2,5'" in refused(tmp_path / "a.csv", header=["y", "p"])
 
 
 PACKED = {
@@ -357,7 +357,7 @@ def test_dates_compare_with_texts_and_a_column_of_another_kind_is_refused(tmp_pa
     assert evaluated(path, where="day >= '2026-11-02'")[1].rows == 2
     for where, told in (
         ("n = '3'", "where compares column 'n', of int64, with '3'; write it as one"),
-        ("t = 3", "where compares column 't', of string, with 3; write it as a text"),
+        ("t = 3", "where compares column 't', of string, with 3; write it as a string"),
         ("day > 'tomorrow'", "where compares column 'day', of date32[day], with 'tomorrow'"),
         ("nn > 3", "no column 'nn' for where. Did you mean 'n'?"),
     ):
@@ -376,12 +376,12 @@ def test_columns_of_folders_are_fit_for_a_condition(tmp_path):
     "where, told",
     [
         ("", "where must be a condition"),
-        ("n >", "at its end it should have a number, a text in single quotes"),
+        ("n >", "at its end it should have a number, a string in single quotes"),
         ("n > 3 or", "at its end it should have the name of a column"),
         ("(n > 3", "at its end it should have ')'"),
         ("n > 3 4", "at '4' it should have 'and', 'or' or the end"),
         ("n ~ 3", "at '~ 3' it cannot be read"),
-        ('day = "tue"', "at '\"tue\"' it should have a number, a text in single quotes"),
+        ('day = "tue"', "at '\"tue\"' it should have a number, a string in single quotes"),
         ("n in 3", "at '3' it should have '('"),
         ("n is 3", "at '3' it should have 'null'"),
         ("__import__('os')", "it should have =, !="),
@@ -419,10 +419,10 @@ def test_the_largest_slices_are_those_of_the_rows_that_count(tmp_path):
 @pytest.mark.parametrize(
     "given, told",
     [
-        ({"positive": 1}, "positive must be a text"),
+        ({"positive": 1}, "positive must be a string"),
         ({"classes": ["a"]}, "classes must name two classes or more"),
         ({"classes": ["a", "a"]}, "classes has 'a' 2 times"),
-        ({"header": "a,b"}, "columns must be a list of texts"),
+        ({"header": "a,b"}, "columns must be a list of strings"),
         ({"scale": 0}, "scale must be a finite number above 0"),
         ({"logits": 1}, "logits must be True or False"),
     ],
@@ -526,7 +526,7 @@ def test_tasks_of_engines_read_as_files_are_read(tmp_path):
     of_frame = plan.result(plan.of_batches(frame.to_batches()))
     for metrics, read in (of_file, of_frame):
         assert (metrics.compute_local(), read.rows, read.left_out) == (1.0, 2, 1)
-    with pytest.raises(fm.InvalidInputError, match="complete_by='score' divides a frame by its scores as they are"):
+    with pytest.raises(fm.InvalidInputError, match="complete_by='score' divides a frame by its raw scores"):
         Plan(fm.ExactAUC, columns, "score", None, False, reading)
     with pytest.raises(fm.InvalidInputError, match="reading must be a"):
         Plan(fm.AUC, columns, None, None, False, "day != 'tue'")

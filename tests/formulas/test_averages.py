@@ -111,7 +111,7 @@ def test_a_warning_names_the_undefined_classes_and_their_treatment():
     matrix[1, 0] = 2
     value, told = one_warning(formulas.precision, matrix, "macro")
     assert value == pytest.approx((3 / 5 + 1 + 1) / 3)
-    assert told == ("precision of class 1 is undefined: never predicted, and left out of the macro average")
+    assert told == ("precision of class 1 is undefined: never predicted; the macro average leaves it out")
     value, told = one_warning(formulas.precision, matrix, None)
     assert np.isnan(value).tolist() == [False, True, False, True, False]
     assert told == "precision of class 1, 3 is undefined: never predicted; the value is nan"

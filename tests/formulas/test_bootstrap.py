@@ -42,7 +42,9 @@ def test_arrays_are_summed_up_entry_by_entry() -> None:
 def test_undefined_replicates_are_left_out_with_a_warning() -> None:
     values = RNG.normal(size=R)
     values[:3] = np.nan
-    with pytest.warns(UndefinedMetricWarning, match="^auc is undefined in 3 of 400 replicates: they are left out"):
+    with pytest.warns(
+        UndefinedMetricWarning, match="^auc is undefined in 3 of 400 replicates; the interval leaves them out"
+    ):
         found = result(values, metric="auc")
     assert found.mean == pytest.approx(values[3:].mean()) and len(found.replicates) == R
 

@@ -61,9 +61,9 @@ def test_arrays_and_dicts_are_compared_entry_by_entry() -> None:
 @pytest.mark.parametrize(
     "change, told",
     [
-        ({"seed": 1}, "must have one seed, not 0 and 1"),
-        ({"replicates": np.zeros(R - 1)}, r"replicates of one shape, not \[400\] and \[399\]"),
-        ({"drawn": DRAWN + 1}, "have drawn different samples: they must be of the same samples, with the same ids"),
+        ({"seed": 1}, "must have the same seed, not 0 and 1"),
+        ({"replicates": np.zeros(R - 1)}, r"replicates of the same shape, not \[400\] and \[399\]"),
+        ({"drawn": DRAWN + 1}, "drew different samples; both must come from the same samples with the same ids"),
     ],
 )
 def test_results_that_do_not_belong_together_are_an_error(change: dict[str, Any], told: str) -> None:
@@ -115,7 +115,7 @@ def test_a_difference_of_few_users_is_nan_with_the_number_needed() -> None:
     apart = np.zeros(R)
     apart[:20] = np.resize([1.0, -1.0], 20)
     common = RNG.normal(size=R)
-    with pytest.warns(UndefinedMetricWarning, match=r"from too few of 20 users .*: 50 would do"):
+    with pytest.warns(UndefinedMetricWarning, match=r"from too few of 20 users .*; it needs 50"):
         found = paired_difference(of_groups(common + apart), of_groups(common))
     assert found.value == 0.0 and all(map(math.isnan, found[1:]))
 
@@ -140,10 +140,10 @@ def test_other_samples_add_their_variances() -> None:
 def test_intervals_that_do_not_belong_together_are_an_error() -> None:
     one = of_groups(RNG.normal(size=R))
     for other, told in [
-        (one._replace(drawn=None), r"without ids, .*; give both Intervals ids=, or .* by unpaired_difference"),
-        (one._replace(drawn=one.drawn + 1), "have drawn different samples"),
-        (of_groups(np.ones(R - 1)), r"groups of one shape, not \[400\] and \[399\]"),
-        (result(np.zeros(R)), "of one kind, not IntervalResult and BootstrapResult"),
+        (one._replace(drawn=None), r"without ids, .*; give both Intervals ids=, or .* with unpaired_difference"),
+        (one._replace(drawn=one.drawn + 1), "drew different samples"),
+        (of_groups(np.ones(R - 1)), r"groups of the same shape, not \[400\] and \[399\]"),
+        (result(np.zeros(R)), "of the same kind, not IntervalResult and BootstrapResult"),
     ]:
         with pytest.raises(InvalidInputError, match=told):
             paired_difference(one, other)

@@ -131,20 +131,20 @@ def test_infinite_scores_are_the_ends():
 @pytest.mark.parametrize("weight", [None, [1.0, 1.0, 1.0]])
 @pytest.mark.parametrize("nan", [np.nan, -np.nan])
 def test_a_score_that_is_nan_is_an_error(nan, weight):
-    with pytest.raises(InvalidInputError, match="score must hold numbers, and some are nan"):
+    with pytest.raises(InvalidInputError, match="score must hold numbers, but some are nan"):
         exact_auc([0.1, nan, -0.3], [0, 1, 1], weight)
 
 
 def test_arrays_of_different_lengths_are_an_error_that_says_how_long_they_are():
-    with pytest.raises(InvalidInputError, match="label has 2 entries and score 3; give equally many"):
+    with pytest.raises(InvalidInputError, match="label has 2 entries and score 3; give the same number of both"):
         exact_auc([1, 2, 3], [0, 1], [])
-    with pytest.raises(InvalidInputError, match="label has 2 entries and score 1; give equally many"):
+    with pytest.raises(InvalidInputError, match="label has 2 entries and score 1; give the same number of both"):
         exact_auc([1], [0, 1])
 
 
 @pytest.mark.parametrize("score, label", [([], []), ([0.5, 0.25], [1, 1]), ([0.5, 0.25], [0, 0])])
 def test_one_class_is_nan_with_a_warning_or_what_was_asked_for_without(score, label):
-    with pytest.warns(UndefinedMetricWarning, match="exact_auc is undefined: the weight of the samples labelled 1 is"):
+    with pytest.warns(UndefinedMetricWarning, match="exact_auc is undefined: the samples labeled 1 weigh"):
         assert math.isnan(exact_auc(score, label))
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -178,7 +178,7 @@ def test_the_quantile_is_students_and_its_inverse_is_the_p_value(freedom: float)
 def test_too_few_are_nan_with_the_number_that_would_do_and_the_value_stays() -> None:
     label = np.repeat([0, 1], [400, 20])
     classes = histogram(np.minimum(RNG.poisson(5 + 2 * label), 19), label, np.ones(420))
-    with pytest.warns(UndefinedMetricWarning, match=r"mine has too few samples .*: 20 positives, and \d+ would do\."):
+    with pytest.warns(UndefinedMetricWarning, match=r"mine has too few samples .*: 20 positives, but it needs \d+\."):
         found = intervals.interval(0.8, intervals.of_area(*classes), 0.0, 1.0, 0.95, "mine")
     assert found.value == 0.8 and all(map(math.isnan, found[1:4])) and found.confidence == 0.95
 

@@ -112,7 +112,7 @@ def test_an_object_that_is_not_a_metric_or_drops_padding_itself_is_refused() -> 
     with pytest.raises(fm.InvalidInputError, match="metric is a Accuracy; it must be a metric, a collection"):
         ModelMetric(paddle.metric.Accuracy())
     sampler = paddle.io.DistributedBatchSampler(range(3), 2)
-    with pytest.raises(fm.InvalidInputError, match="Records has a sampler; make it without"):
+    with pytest.raises(fm.InvalidInputError, match="Records has a sampler; create it without"):
         ModelMetric(Records(sampler=sampler))
 
 
@@ -169,18 +169,18 @@ def test_workers_unknown_to_paddle_are_an_error() -> None:
 
     with fm.set_communicator(Three()), pytest.raises(
         fm.InvalidInputError,
-        match=r"by which paddle\.Model deals its data, is 1, and the channel has 3 workers",
+        match=r"by which paddle\.Model deals its data, is 1, but the channel has 3 workers",
     ):
         evaluated(ModelMetric(fm.Count(name="n")), callbacks=GlobalValues())
 
 
 def test_predictions_that_are_not_the_loaders_are_refused() -> None:
     loader = paddle.io.DataLoader(range(5), batch_sampler=paddle.io.DistributedBatchSampler(range(5), 2))
-    with pytest.raises(fm.InvalidInputError, match="outputs have 4 rows, and each of 1 workers is dealt 5"):
+    with pytest.raises(fm.InvalidInputError, match="outputs have 4 rows, but each of 1 workers gets 5"):
         own_predictions([np.zeros(4)], loader)
     with pytest.raises(fm.InvalidInputError, match="outputs have 4, 5 rows"):
         own_predictions([np.zeros(5), np.zeros(4)], loader)
-    with pytest.raises(fm.InvalidInputError, match="not dealt to 1 workers"):
+    with pytest.raises(fm.InvalidInputError, match="not divided among 1 workers"):
         own_predictions([np.zeros(5)], [1, 2])
 
 
@@ -218,7 +218,7 @@ def test_of_the_predictions_of_all_workers_each_finds_its_own_also_where_the_las
             assert (values * 8).tolist() == samples.tolist()
         scored += samples.tolist()
     assert sorted(scored) == list(range(size))
-    with pytest.raises(fm.InvalidInputError, match=f"outputs have .* rows, and each of {workers} workers is dealt"):
+    with pytest.raises(fm.InvalidInputError, match=f"outputs have .* rows, but each of {workers} workers gets"):
         own_predictions([np.zeros(len(own[0]) * batch * workers + 1)], loader(0))
 
 
@@ -250,5 +250,5 @@ def test_of_a_sampler_of_ones_own_nobody_knows_the_order_of_all_workers(monkeypa
 
     monkeypatch.setenv("PADDLE_TRAINERS_NUM", "3")
     loader = paddle.io.DataLoader(range(6), batch_sampler=Own(range(6), 2, 3, 0))
-    with pytest.raises(fm.InvalidInputError, match="outputs have 6 rows, and each of 3 workers is dealt 2"):
+    with pytest.raises(fm.InvalidInputError, match="outputs have 6 rows, but each of 3 workers gets 2"):
         own_predictions([np.zeros(6)], loader)

@@ -189,28 +189,30 @@ def test_ambiguous_batches_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None
 
     plain = paddle.io.DataLoader(range(10), batch_size=2)
     other = paddle.io.DataLoader(range(10), batch_sampler=Backwards(range(10), 2, 3, 1))
-    theirs, not_these = paddle.metric.Accuracy(), "cuts off the last samples as padding, and these are others"
+    theirs, not_these = paddle.metric.Accuracy(), "cuts off the last samples as padding, which are not the padding"
     dynamic, legacy = DynamicGraphAdapter, StaticGraphAdapter
     for mode in ("eval", "train"):
-        assert "not dealt to 3 workers" in told(monkeypatch, Model(dynamic, bits()), plain, mode)
+        assert "not divided among 3 workers" in told(monkeypatch, Model(dynamic, bits()), plain, mode)
         four = loader_of(10, 2, 4, 1)
-        assert "not dealt to 3 workers" in told(monkeypatch, Model(dynamic, bits()), four, mode)
+        assert "not divided among 3 workers" in told(monkeypatch, Model(dynamic, bits()), four, mode)
     assert not_these in told(monkeypatch, Model(dynamic, bits(), theirs), loader_of(10, 2, 3, 1, shuffle=True))
     assert not_these in told(monkeypatch, Model(dynamic, bits(), theirs), other)
     two = told(monkeypatch, Model(legacy, bits(), theirs), loader_of(10, 2, 3, 1))
-    assert "metrics of its own, Accuracy, for which" in two and "once for each of its metrics" in two
+    assert "has its own metrics (Accuracy), for which" in two and "once for each of its metrics" in two
     two = told(monkeypatch, Model(dynamic, bits(), theirs), loader_of(10, 2, 2, 0), group=[1, 2])
     assert "beyond the size of the data set, regardless of groups; evaluate with every metric in a ModelMetric" in two
-    assert "not dealt to 2 workers" in told(monkeypatch, Model(dynamic, bits()), loader_of(10, 2, 3, 1), group=[1, 2])
+    assert "not divided among 2 workers" in told(
+        monkeypatch, Model(dynamic, bits()), loader_of(10, 2, 3, 1), group=[1, 2]
+    )
     assert "which is not in it" in told(monkeypatch, Model(dynamic, bits()), loader_of(10, 2, 3, 1), group=[0, 2])
-    assert "logged under one name, of loss, bits, bits" in told(
+    assert "logged under the same name, among loss, bits, bits" in told(
         monkeypatch, Model(dynamic, bits(), bits()), loader_of(10, 2, 3, 1)
     )
     for change in (lambda rows: [rows, rows[1:]], lambda rows: [np.repeat(rows, 2)], lambda rows: [rows[0]]):
         for mode in ("eval", "train"):
             model = Model(dynamic, bits())
             model.change = change  # type: ignore[assignment]
-            assert "rows, where " in told(monkeypatch, model, loader_of(10, 2, 3, 1), mode)
+            assert "rows, but " in told(monkeypatch, model, loader_of(10, 2, 3, 1), mode)
 
 
 def test_a_metric_that_leaves_training_out_adds_and_reports_nothing_there(total: Any) -> None:
@@ -233,7 +235,7 @@ def test_a_sampler_of_another_rank_is_refused(monkeypatch: pytest.MonkeyPatch) -
     with fm.set_communicator(channel):
         model, callback = Model(DynamicGraphAdapter, ModelMetric(fm.Sum())), GlobalValues()
         callback.set_model(model)
-        with pytest.raises(fm.InvalidInputError, match="deals to rank 2 of 3, and this worker is rank 1 of 3"):
+        with pytest.raises(fm.InvalidInputError, match="deals to rank 2 of 3, but this worker is rank 1 of 3"):
             model._run_one_epoch(loader_of(7, 2, 3, 2), None, "eval")
 
 

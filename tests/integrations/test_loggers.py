@@ -240,7 +240,7 @@ def test_a_matrix_is_drawn_with_its_numbers_and_several_are_several_pictures() -
 @pytest.mark.numpy_only
 def test_without_matplotlib_a_warning_says_that_nothing_is_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    with pytest.warns(UserWarning, match="confusion is not drawn: pictures need matplotlib"):
+    with pytest.warns(UserWarning, match="confusion is not drawn: plots need matplotlib"):
         log(Writer(), {"confusion": np.eye(2), "auc": 0.5}, 0)
 
 

@@ -29,7 +29,7 @@ def test_a_trainer_that_is_left_is_as_it_was():
     assert trainer.evaluate() == before
     assert not {"evaluation_loop", "prediction_step", "get_eval_dataloader", "_get_eval_sampler"} & set(vars(trainer))
     follow(trainer)
-    with pytest.raises(fm.InvalidInputError, match="trainer is followed already"):
+    with pytest.raises(fm.InvalidInputError, match="trainer already has EvaluationMetrics"):
         follow(trainer)
 
 
@@ -95,7 +95,7 @@ def test_the_loss_function_of_a_pipeline_is_recorded_and_does_not_change(several
 def test_batches_that_a_pipeline_does_not_run_are_a_warning():
     trainer = Trainer(0, 1, Pipeline(last=True), accumulated=2)
     follow(trainer)
-    with pytest.warns(UserWarning, match=r"left out the last 1 batches .* make the number of batches a multiple"):
+    with pytest.warns(UserWarning, match=r"skipped the last 1 batches .* make the number of batches a multiple"):
         assert trainer.evaluate()["eval_loss"] == pytest.approx(loss_of(range(TEXTS - 1)), rel=1e-12)
 
 

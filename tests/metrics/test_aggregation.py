@@ -162,5 +162,5 @@ def test_throughput_refuses_what_is_no_number_of_samples_in_some_time(number, se
 def test_throughput_in_a_static_program_says_what_to_do():
     import paddle
 
-    with new_programs(), pytest.raises(fm.StaticProgramError, match="measure the time around"):
+    with new_programs(), pytest.raises(fm.StaticProgramError, match="measure it around"):
         fm.Throughput().add(paddle.static.data("n", [1]), 0.5)

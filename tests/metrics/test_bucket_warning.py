@@ -33,8 +33,8 @@ def test_400_rows_get_one_warning_that_says_how_far_off_the_area_may_be():
     [(category, text)] = found
     assert category is fm.BucketWarning and issubclass(category, UserWarning)
     assert text.startswith(
-        f"mine (AUC): {value:.6g} is an area over buckets; that of the scores themselves lies from {bounded.low:.6g} "
-        f"to {bounded.high:.6g}, further apart than tolerance=0.01 allows"
+        f"mine (AUC): {value:.6g} is an area over buckets; the area of the scores themselves is between "
+        f"{bounded.low:.6g} and {bounded.high:.6g}, further apart than tolerance=0.01 allows"
     )
     assert "more buckets=" in text and "ExactAUC" in text and "tolerance=None" in text
 

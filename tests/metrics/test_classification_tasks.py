@@ -316,7 +316,7 @@ SETTINGS = [
         "num_classes belongs to task='multiclass'; with task='binary' it must be None, not 2",
     ),
     (fm.F1, {"task": "multiclass", "num_classes": 3, "num_labels": 2}, "num_labels belongs to task='multilabel'"),
-    (fm.F1, {"average": "macro"}, "average must be left out with task='binary', which looks at class 1 alone"),
+    (fm.F1, {"average": "macro"}, "average must be left out with task='binary', which counts class 1 only"),
     (fm.F1, {"task": "multiclass", "num_classes": 3, "average": "samples"}, "average must be one of 'auto', 'micro'"),
     (fm.F1, {"task": "multiclass", "num_classes": 3, "average": "binary"}, "not 'binary'"),
     (fm.StatScores, {"average": "macro"}, "average must be one of 'micro', 'none', None, not 'macro'"),
@@ -328,7 +328,7 @@ SETTINGS = [
     (fm.FBeta, {"beta": -1}, "beta must be a number from 0 to inf, not -1"),
     (fm.ConfusionMatrix, {"normalize": "rows"}, "normalize must be one of 'true', 'pred', 'all', None, not 'rows'"),
     (fm.CohenKappa, {"weights": "cubic"}, "weights must be one of 'linear', 'quadratic', None, not 'cubic'"),
-    (fm.LogLoss, {"average": "micro"}, "average belongs to task='multilabel'"),
+    (fm.LogLoss, {"average": "micro"}, "average needs task='multilabel'"),
     (fm.LogLoss, {"task": "multilabel", "num_labels": 2, "average": "weighted"}, "average must be one of 'micro'"),
     (fm.HingeLoss, {"task": "multilabel"}, "task must be one of 'binary', 'multiclass', not 'multilabel'"),
     (fm.Accuracy, {"average": None}, "average=None needs num_classes="),
@@ -349,7 +349,7 @@ BATCHES = [
     ({"task": "multiclass", "num_classes": 3}, [0.5, 1.0], [0, 1], "prediction must be a class: a whole number from 0"),
     ({"task": "multiclass", "num_classes": 3, "ignore_index": -1}, [0, 1], [0, -2], "from 0 to 2, or ignore_index=-1;"),
     ({"task": "multilabel", "num_labels": 3}, np.ones((2, 2)), np.ones((2, 2)), "both must have shape [n, 3]"),
-    ({"task": "multilabel", "num_labels": 3}, np.ones((2, 3)), [0, 1], "beside 1 label(s)"),
+    ({"task": "multilabel", "num_labels": 3}, np.ones((2, 3)), [0, 1], "and label has 1"),
     ({"task": "multilabel", "num_labels": 2}, np.ones((2, 2)), np.full((2, 2), 2), "label must be a class: 0 or 1"),
     ({}, np.ones((2, 3)), [0, 1], "prediction has shape [n, 3]; allowed are [n], [n, 1]"),
     ({}, [0, 2], [0, 1], "prediction must be a probability in [0, 1]"),
@@ -414,5 +414,5 @@ def test_flags_are_scores_in_every_mode():
 def test_an_average_leaves_undefined_classes_out():
     metric = fm.Recall(task="multiclass", num_classes=3)
     metric.add([0, 1, 2], [0, 1, 1])
-    with pytest.warns(fm.UndefinedMetricWarning, match="never true, and left out of the macro average$"):
+    with pytest.warns(fm.UndefinedMetricWarning, match="never true; the macro average leaves it out$"):
         assert metric.compute() == 0.75

@@ -96,7 +96,7 @@ def test_the_predicted_rate_needs_no_labels():
 @pytest.mark.parametrize(
     "make, prediction, label, reason",
     [
-        (fm.Calibration, [0.5, 0.25], [0, 0], "no sample is labelled 1"),
+        (fm.Calibration, [0.5, 0.25], [0, 0], "no sample is labeled 1"),
         (fm.COPC, [0.0, 0.0], [1, 0], "all predictions are 0"),
         (fm.NormalizedEntropy, [0.5, 0.25], [0, 0], "all labels are 0"),
         (fm.NormalizedEntropy, [0.5, 0.25], [1, 1], "all labels are 1"),

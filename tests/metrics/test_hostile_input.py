@@ -324,7 +324,7 @@ def test_values_without_labels_take_weights_by_keyword_only():
         fm.Mean() + fm.Max(),
     ):
         slot = {"slot": [1, 1]} if "slot" in str(getattr(metric, "metrics", "")) else {}
-        with pytest.raises(fm.InvalidInputError, match=r"got a label, but its metrics take values.*weight=\.\.\."):
+        with pytest.raises(fm.InvalidInputError, match=r"got a label, but its metrics take only values.*weight=\.\.\."):
             metric.add(values, weights, **slot)
     collection = fm.MetricCollection({"mean": fm.Mean(), "count": fm.Count()})
     collection.add(values, weight=weights)

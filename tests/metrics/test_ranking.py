@@ -49,7 +49,7 @@ def test_a_query_without_a_relevant_answer_is_left_out_with_a_warning_or_counts_
         metric.add([0.9, 0.1, 0.8, 0.7], [1, 0, 0, 0], query=[1, 1, 2, 2])
         return metric
 
-    with pytest.warns(fm.UndefinedMetricWarning, match="is undefined for 1 queries, to which nothing is relevant"):
+    with pytest.warns(fm.UndefinedMetricWarning, match="is undefined for 1 queries without a relevant answer"):
         left_out = fed().compute()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -67,7 +67,7 @@ def test_fall_out_leaves_out_queries_to_which_everything_is_relevant():
         metric.add([0.9, 0.1, 0.8, 0.7], [1, 2, 0, 0], query=[1, 1, 2, 2])
         return metric
 
-    with pytest.warns(fm.UndefinedMetricWarning, match="fall-out at k .* 1 queries, to which everything is relevant"):
+    with pytest.warns(fm.UndefinedMetricWarning, match="fall-out at k .* 1 queries without an irrelevant answer"):
         assert fed().compute() == 0.5
     assert fed(zero_division=1).compute() == 0.75  # as torchmetrics has it by default
     everything = fm.FallOutAtK()
@@ -119,7 +119,7 @@ def test_in_a_static_program_the_error_says_what_to_do():
 BAD = [
     (dict(), dict(query=None), "query is missing; give add"),
     (dict(), dict(query=[1, 2, 3]), "query has shape"),
-    (dict(), dict(query=[None, 1]), "query must hold integers or texts"),
+    (dict(), dict(query=[None, 1]), "query must hold integers or strings"),
     (
         dict(),
         dict(query=[1, 2], user=[1, 2]),
@@ -152,7 +152,7 @@ def test_queries_may_come_from_a_data_frame_and_not_be_missing():
     metric = fm.MRR(name="it")
     metric.add([0.9, 0.1], [0, 1], query=np.array(["a", "a"], object))
     assert metric.compute() == 0.5
-    with pytest.raises(fm.InvalidInputError, match="query must hold integers or texts, one per sample, not float64"):
+    with pytest.raises(fm.InvalidInputError, match="query must hold integers or strings, one per sample, not float64"):
         metric.add([0.9, 0.1], [0, 1], query=[1.0, np.nan])
 
 
@@ -181,7 +181,7 @@ def test_texts_and_numbers_do_not_mix():
     metric = fm.MRR(name="it")
     metric.add([0.9], [1], query=["a"])
     metric.add([0.9], [1], query=[1])
-    with pytest.raises(fm.InvalidInputError, match="it: query holds texts in some batches and numbers in others"):
+    with pytest.raises(fm.InvalidInputError, match="it: query holds strings in some batches and numbers in others"):
         metric.compute()
 
 

@@ -355,7 +355,7 @@ def test_several_quantiles_take_a_column_each(mode):
 
 @pytest.mark.parametrize("shape, label", [((5,), (5,)), ((5, 3), (5,)), ((5, 2), (5, 2))])
 def test_several_quantiles_refuse_other_shapes(shape, label):
-    with pytest.raises(fm.InvalidInputError, match=r"prediction must have shape \[n, 2\], a column for each quantile"):
+    with pytest.raises(fm.InvalidInputError, match=r"prediction must have shape \[n, 2\], one column per quantile"):
         fm.QuantileLoss(quantile=[0.1, 0.9]).add(np.ones(shape), np.ones(label))
 
 

@@ -216,8 +216,8 @@ def test_a_static_program_gives_the_number_of_the_arrays(kind):
     "settings, told",
     [
         ({"of": "losses"}, r"^of must be one of 'logits', 'token_losses', 'mean_losses', not 'losses'"),
-        ({"of": "mean_losses", "ignore_index": -100}, r"^ignore_index belongs to logits and to losses of tokens"),
-        ({"of": "token_losses", "class_axis": 1}, r"^class_axis belongs to logits"),
+        ({"of": "mean_losses", "ignore_index": -100}, r"^ignore_index needs of='logits' or of='token_losses'"),
+        ({"of": "token_losses", "class_axis": 1}, r"^class_axis needs of='logits'"),
     ],
 )
 def test_a_setting_that_does_not_fit_is_an_error(settings, told):
@@ -260,10 +260,10 @@ def test_logits_that_give_a_label_no_finite_loss_are_counted_and_located(value, 
 def test_probabilities_in_the_place_of_logits_are_an_error_and_a_few_rows_of_them_are_not(mode, block):
     logits, label, _ = drawn()
     probabilities = np.exp(log_softmax(logits, axis=-1))
-    told = r"prediction must be logits, and all of these are probabilities .*30 of 30 .* first at position \[0, 0\]"
+    told = r"prediction must be logits, but all of these are probabilities .*30 of 30 .* first at position \[0, 0\]"
     refused(made(fm.Perplexity), told, *given(mode, probabilities, label))
     probabilities[3] = np.nan  # of no token
-    refused(made(fm.Perplexity), "prediction must be logits, and all", *given(mode, probabilities, label))
+    refused(made(fm.Perplexity), "prediction must be logits, but all", *given(mode, probabilities, label))
     probabilities[5] *= 2
     metric = made(fm.Perplexity)
     metric.add(*given(mode, probabilities, label))
@@ -288,8 +288,12 @@ def test_a_number_of_tokens_is_whole_and_at_least_0(value, told):
 
 @pytest.mark.numpy_only
 def test_a_mean_without_its_number_of_tokens_is_an_error_that_says_what_to_give():
-    refused(fm.TokenLoss(of="mean_losses"), r"tokens is missing.*add\(loss, tokens\)", 2.0)
-    refused(fm.TokenLoss(of="token_losses"), r"loss is one number.*number of tokens to of='mean_losses'", np.array(2.0))
+    refused(fm.TokenLoss(of="mean_losses"), r"tokens, the number .*, is missing.*add\(loss, tokens\)", 2.0)
+    refused(
+        fm.TokenLoss(of="token_losses"),
+        r"loss is one number.*Use of='mean_losses' for a mean and its number of tokens",
+        np.array(2.0),
+    )
 
 
 @pytest.mark.numpy_only
@@ -309,7 +313,7 @@ def test_bytes_are_whole_numbers_of_at_least_0_and_go_with_weights_by_row():
     refused(made(fm.BitsPerByte), "bytes is missing", logits, label)
     told = r"bytes must be a whole number of at least 0, .*5 of 30 samples are not, the first at position \[1, 0\]: -2"
     refused(made(fm.BitsPerByte), told, logits, label, bytes=[1, -2, 3, 4, 5, 6])
-    refused(made(fm.BitsPerByte), "bytes must hold integers, not texts", logits, label, bytes=list("abcdef"))
+    refused(made(fm.BitsPerByte), "bytes must hold integers, not strings", logits, label, bytes=list("abcdef"))
     refused(
         made(fm.BitsPerByte), "weight has one entry per token and bytes one per row", logits, label, losses, bytes=BYTES
     )

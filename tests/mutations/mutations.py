@@ -570,7 +570,9 @@ MUTATIONS = [
     Mutation(
         "a closed metric takes samples",
         "records/table.py::Table.accumulate",
-        'raise InvalidInputError(f"{self.name} is closed, and takes no more samples; reset it, or add to a new one")',
+        "raise InvalidInputError(\n"
+        '                f"{self.name} is closed, and takes no more samples; reset it, or add to a new metric"\n'
+        "            )",
         "pass",
         "tests/test_closing.py -k takes_no_samples",
     ),
@@ -1310,8 +1312,8 @@ MUTATIONS = [
     Mutation(
         "what cannot be read is another rank's",
         "comm/blocks.py::read_each",
-        'f"what {ranks_text([rank])} sent cannot be read (',
-        'f"what {ranks_text([rank + 1])} sent cannot be read (',
+        'f"the message from {ranks_text([rank])} cannot be read (',
+        'f"the message from {ranks_text([rank + 1])} cannot be read (',
         "tests/comm/test_blocks.py",
     ),
     Mutation(
@@ -4276,8 +4278,8 @@ MUTATIONS = [
     Mutation(
         "the counts of an example of rows that differ change sides",
         "evaluation/joined.py::check_joined",
-        "{here[key, label]} times here, {there[key, label]} times there",
-        "{there[key, label]} times here, {here[key, label]} times there",
+        "{here[key, label]} times here and {there[key, label]} times there",
+        "{there[key, label]} times here and {here[key, label]} times there",
         "tests/evaluation/test_joined.py -k how_often",
     ),
     Mutation(

@@ -183,7 +183,7 @@ def test_weights_buckets_that_are_wide_and_no_samples_are_no_trouble_for_calibra
     weighted = plot.calibration(held(fm.AUC(), weight=np.full(4000, 0.5)))
     assert not any(map(len, weighted.collections[0].get_segments()))
     for settings in ({"buckets": 512}, {"num_thresholds": 4095}):
-        with pytest.raises(fm.InvalidInputError, match="this picture shows a metric of bins"):
+        with pytest.raises(fm.InvalidInputError, match="this plot shows a metric of bins"):
             plot.calibration(held(fm.AUC(**settings)))
     plot.svg(plot.calibration(fm.AUC()).figure)
     assert len(plot.calibration(held(fm.AUC(), [0.5, 0.5], [0, 0])).lines[1].get_xdata()) == 1
@@ -386,7 +386,7 @@ def test_plot_draws_the_picture_that_suits_a_metric() -> None:
     assert held(fm.F1()).plot().get_xlabel() == "predicted"
     ax = held(fm.Lift()).plot()
     assert held(fm.Lift()).plot(ax) is ax and len(ax.lines) == 3
-    with pytest.raises(fm.InvalidInputError, match=r"LogLoss has no picture; these have one: AUC, AveragePrecision, "):
+    with pytest.raises(fm.InvalidInputError, match=r"LogLoss has no plot; these have one: AUC, AveragePrecision, "):
         held(fm.LogLoss()).plot()
 
 
@@ -406,9 +406,9 @@ def test_every_picture_that_a_metric_declares_is_a_function_of_plot() -> None:
 
 @pytest.mark.parametrize("draw", PUBLIC, ids=lambda each: each.__name__)
 def test_a_metric_that_a_picture_cannot_show_is_an_error_that_names_possible_ones(draw: Any) -> None:
-    with pytest.raises(fm.InvalidInputError, match=r"picture shows .*; metric is Mean "):
+    with pytest.raises(fm.InvalidInputError, match=r"plot shows .*; metric is Mean "):
         draw(fm.Mean())
-    with pytest.raises(fm.InvalidInputError, match=r"picture shows .*; metric is str 'roc'"):
+    with pytest.raises(fm.InvalidInputError, match=r"plot shows .*; metric is str 'roc'"):
         draw("roc")
 
 

@@ -86,7 +86,7 @@ LIES: dict[str, Callable[[Letter], Letter]] = {
 
 @pytest.mark.parametrize("lie", LIES)
 def test_records_that_are_not_those_announced_are_refused_by_rank(lie: str) -> None:
-    with pytest.raises(FleetMetricsError, match="rank 1.*4 records, where there are 2" if lie == "twice" else "rank 1"):
+    with pytest.raises(FleetMetricsError, match="rank 1.*4 records, but there are 2" if lie == "twice" else "rank 1"):
         value(letter=LIES[lie])
 
 

@@ -137,7 +137,7 @@ def test_what_was_appended_after_a_mark_is_forgotten() -> None:
 def test_texts_mixed_with_numbers_are_an_error_unless_one_of_them_is_empty(users: Any) -> None:
     parts = [kept([1, 2], [0.1, 0.2]).records, kept(users, [0.3] * len(users)).records]
     if len(users):
-        with pytest.raises(InvalidInputError, match="mine: user holds texts in some batches and numbers in others"):
+        with pytest.raises(InvalidInputError, match="mine: user holds strings in some batches and numbers in others"):
             joined_records("mine", parts)
     else:
         found = joined_records("mine", parts)

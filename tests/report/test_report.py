@@ -347,7 +347,7 @@ def test_without_anything_it_is_still_a_page(lang: str) -> None:
         page = read(given, lang=lang)
         assert not page.all("figure") and not page.all("table", class_="slices")
         assert len(page.all("table")[0].all("tr")) == 1 + ("auc" in given)
-        assert len(page.all("p", class_="lead")) == (given.get("auc") is not None)
+        assert len(page.all("p", class_="lead")) == ("auc" in given)
         assert not page.all("dl", class_="facts")
     [head] = read({"data": {"rows": 3}}, lang=lang).all("header")
     assert head.all("dd")[0].text == {"en": "3 rows", "zh": "3 行"}[lang]
@@ -398,7 +398,7 @@ def test_numbers_are_written_so_that_digits_count() -> None:
 def test_other_languages_and_values_are_refused() -> None:
     with pytest.raises(fm.InvalidInputError, match="lang must be 'en' or 'zh', not 'fr'"):
         report.html({}, lang="fr")
-    with pytest.raises(fm.InvalidInputError, match="result must be what JSON holds"):
+    with pytest.raises(fm.InvalidInputError, match="result must hold what JSON holds"):
         report.html({"auc": fm.AUC()})
 
 
@@ -709,7 +709,7 @@ def test_the_head_says_model_data_clicks_users_and_dates() -> None:
 def test_an_empty_slice_has_a_name_and_empty_columns_are_gone(lang: str) -> None:
     page = read({"auc": 0.75, "slices": {"slot": [called("", None)]}}, lang=lang)
     [table] = page.all("table", class_="slices")
-    assert table.all("tbody")[0].all("th")[0].text == {"en": "(empty)", "zh": "（空文本）"}[lang]
+    assert table.all("tbody")[0].all("th")[0].text == {"en": "(empty)", "zh": "（空字符串）"}[lang]
     assert "q" not in [each.text for each in table.all("thead")[0].all("th")]
     assert not page.all("table")[0].all("tbody")[0].all("small")[0].text.strip()  # no interval: no dashes
 

@@ -58,7 +58,7 @@ def test_every_flipped_bit_and_every_cut_is_seen(path: str) -> None:
             with pytest.raises(CorruptFileError, match=rf"^{path}: .*, at bytes? \d+( to \d+)? of {len(bad)}$"):
                 read_arrays(path)
     Path(path).write_bytes(data + b"\0")
-    with pytest.raises(CorruptFileError, match="the file goes on after its last array"):
+    with pytest.raises(CorruptFileError, match="the file continues after its last array"):
         read_arrays(path)
 
 

@@ -452,7 +452,7 @@ def test_many_values_without_bytes_come_back(value: Any, monkeypatch: Any) -> No
 
 def check_terms(error: RecordError) -> None:
     """It says what a pickle takes."""
-    for part in ("both allow_pickle=True and workers that have proved who they are", "FLEETMETRICS_SECRET"):
+    for part in ("both allow_pickle=True and authenticated workers", "FLEETMETRICS_SECRET"):
         assert part in str(error)
 
 

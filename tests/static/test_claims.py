@@ -124,7 +124,7 @@ def test_paddles_load_into_a_script_with_other_metrics_is_an_error_that_names_th
     said, _ = ran(nursery, saved, build, LOAD, after)
     for text in [said] if isinstance(said, str) else said.values():
         if text != 1.0:
-            assert text.startswith("StaticProgramError: ") and "auc_" in text and "another metric" in text
+            assert text.startswith("StaticProgramError: ") and "auc_" in text and "a different metric" in text
             assert "give each a name=" in text and "reset" in text
     assert 0.5 not in (said.values() if isinstance(said, dict) else [])
 
@@ -139,7 +139,7 @@ def test_paddles_load_into_a_script_with_one_metric_more_is_an_error(nursery, sa
 def test_our_load_resets_and_names_entries_that_do_not_fit(nursery, saved, build):
     said, told = ran(nursery, saved, build, OWN)
     assert set(said.values()) == {None}
-    strange = next(each for each in told if "begin anew: auc_0" in each and "other metrics" in each)
+    strange = next(each for each in told if "start from zero: auc_0" in each and "different metrics" in each)
     assert "Give each metric of a static program a name=" in strange
     assert ran(nursery, saved, build, OWN, RUN)[0] == {name: 1.0 if name == "a" else 0.5 for name in said}
 
@@ -148,9 +148,9 @@ def test_our_load_resets_and_names_entries_that_do_not_fit(nursery, saved, build
 def test_the_same_script_goes_on_with_a_warning_of_generated_names(nursery, saved, load):
     said, told = ran(nursery, saved, TWO, load, RUN)
     assert said == {"a": 1.0, "b": 0.5}
-    assert told and all("made up from the order of creation" in each for each in told)
+    assert told and all("generated from the order of creation" in each for each in told)
     said, told = ran(nursery, saved, OTHER_ORDER, load, RUN)
-    assert "auc_0" in told[0] and "fed its metrics in another order" in told[0]
+    assert "auc_0" in told[0] and "fed its metrics in a different order" in told[0]
 
 
 @pytest.mark.parametrize("load", [LOAD, OWN], ids=["paddle", "fleetmetrics"])
@@ -181,7 +181,7 @@ def test_our_load_lets_a_metric_whose_states_have_another_shape_begin_anew(nurse
     assert ran(nursery, tmp_path, named("", ""), SAVE)[0] == {"a": 1.0, "b": 0.5}
     said, told = ran(nursery, tmp_path, named(first, second), OWN)
     assert said == {"a": None if first else 1.0, "b": None if second else 0.5}
-    (text,) = [each for each in told if "begin anew" in each]
+    (text,) = [each for each in told if "start from zero" in each]
     assert ("a.histogram" in text, "b.histogram" in text) == (bool(first), bool(second))
     assert ran(nursery, tmp_path, named(first, second), OWN, RUN)[0] == {"a": 1.0, "b": 0.5}
 
@@ -196,7 +196,7 @@ def test_so_does_one_with_a_state_of_another_form_in_a_checkpoint_that_names_no_
     held[f"{name}.total"] = odd
     with new_programs(), paddle.static.scope_guard(kept.scope), pytest.MonkeyPatch.context() as patch:
         patch.setattr(paddle.static, "load_program_state", lambda path: held)
-        with pytest.warns(UserWarning, match=f"they begin anew: .*{name}"):
+        with pytest.warns(UserWarning, match=f"they start from zero: .*{name}"):
             fm.static.load(kept.main, path)
     assert kept.metric.compute(kept.scope) == 0
     kept.run()

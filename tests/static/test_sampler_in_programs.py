@@ -65,6 +65,8 @@ def test_the_samples_of_each_run_are_counted_where_the_size_of_the_data_is_given
             for flags in ([True, True, True], [False, True, True]):
                 feed = {"prediction": np.full([3, *shape[1:]], 0.9, np.float32), "label": np.ones([3, *shape[1:]], int)}
                 executor.run(main, feed={**feed, "mask": np.array(flags)})
-        with pytest.warns(fm.SizeWarning, match="6 samples were counted, and the data set has 5, by size=. .*sampler="):
+        with pytest.warns(
+            fm.SizeWarning, match=r"6 samples were counted, but the data set has 5 \(size=\). .*sampler="
+        ):
             every.compute(scope)
         assert some.compute(scope) == 1.0

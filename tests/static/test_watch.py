@@ -277,7 +277,7 @@ def test_where_threads_cannot_be_kept_apart_they_are_refused(nursery, tmp_path):
     pipeline, branch, by_argument, before, merged = from_dataset(nursery, tmp_path, then, names=("state",))
     assert pipeline.startswith("this program accumulates into total, and 4 threads would lose batches")
     assert "Give the dataset thread_num=1" in pipeline
-    assert branch.startswith("this program updates total inside of a branch or a loop") and by_argument == branch
+    assert branch.startswith("this program updates total inside a branch or a loop") and by_argument == branch
     assert before == 0 and merged == ["total"]
 
 
@@ -297,7 +297,7 @@ def test_a_run_from_a_dataset_without_the_startup_program_is_an_error_too(nurser
 def test_paddle_3_takes_no_program_with_states_from_a_dataset_and_that_is_said():
     program = Program()
     dataset = paddle.distributed.QueueDataset()
-    with pytest.raises(fm.StaticProgramError, match=r"train_from_dataset takes no program of Paddle 3 \(PIR\)"):
+    with pytest.raises(fm.StaticProgramError, match=r"train_from_dataset does not run programs of Paddle 3 \(PIR\)"):
         program.executor.train_from_dataset(program.main, dataset, program.scope)
     with pytest.raises(AttributeError, match="_pipeline_opt"):  # what Paddle says of its own programs
         program.executor.train_from_dataset(paddle.static.Program(), dataset)
@@ -318,7 +318,9 @@ def test_stat_var_names_are_too_large_by_a_power_of_two_and_the_functions_warn(t
     stat_pos, total, *told = from_dataset(nursery, tmp_path, then, threads, ("stat_pos", "state"))
     for value in (stat_pos, total):
         assert 0.9 < value / 2 ** (threads - 1) <= 1
-    much = f"for each thread but the first: {threads} threads count {2 ** (threads - 1)} times too much. Train with one"
+    much = (
+        f"for each thread after the first: {threads} threads count {2 ** (threads - 1)} times too much. Train with one"
+    )
     assert len(told) == 2 and all("is one of the strategy's stat_var_names" in each and much in each for each in told)
 
 
@@ -339,7 +341,7 @@ def test_one_thread_counts_what_is_in_stat_var_names_right_and_that_is_no_warnin
     """
     *counts, warnings, unknown = from_dataset(nursery, tmp_path, then, 1, ("stat_pos", "state"))
     assert (counts, warnings) == ([1, 1], 0)
-    assert "doubles for each thread but the first: all count too much" in unknown
+    assert "doubles for each thread after the first: all count too much" in unknown
 
 
 # -- counters that share a name ----------------------------------------------------------------------------

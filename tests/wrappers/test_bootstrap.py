@@ -408,7 +408,7 @@ def test_metrics_of_other_states_ask_for_ids(metric: Any) -> None:
 def test_weights_and_rows_ask_for_ids() -> None:
     metric = fm.Bootstrap(fm.Accuracy(), name="mine")
     with pytest.raises(
-        fm.InvalidInputError, match=r"mine \(.*\): without ids Bootstrap counts samples.* given weights. Give"
+        fm.InvalidInputError, match=r"mine \(.*\): without ids, Bootstrap counts samples.* given weights. Give"
     ):
         metric.add(P, Y, W)
     with pytest.raises(fm.InvalidInputError, match=r"it was given rows of several elements.* Give ids="):
@@ -531,7 +531,7 @@ def test_one_warning_counts_undefined_replicates() -> None:
     missing = int(np.isnan(result.replicates).sum())
     assert missing > 5
     assert [str(each.message) for each in told] == [
-        f"area is undefined in {missing} of 50 replicates: they are left out of the interval"
+        f"area is undefined in {missing} of 50 replicates; the interval leaves them out"
     ]
 
 
@@ -632,7 +632,7 @@ def test_an_error_names_the_right_metric_among_those_that_share_draws() -> None:
         ({"seed": True}, "seed must be an integer, not True"),
         ({"confidence": 1.0}, "confidence must be a number between 0 and 1, not 1.0"),
         ({"confidence": 0}, "confidence must be a number between 0 and 1, not 0"),
-        ({"ids": "user id"}, "ids must be the name of a further argument of add, or None, not 'user id'"),
+        ({"ids": "user id"}, "ids must be the name of an additional argument of add, or None, not 'user id'"),
         ({"ids": 3}, "not 3"),
     ],
 )
@@ -644,8 +644,8 @@ def test_a_bad_argument_is_an_error_that_names_it(settings: dict[str, Any], told
 def test_a_metric_that_cannot_be_resampled_says_what_to_do() -> None:
     cases = {
         "takes metrics whose states are sums, and .* keeps every sample": lambda: fm.Bootstrap(fm.ExactAUC()),
-        r"cannot wrap this Sliced: put it around, Sliced\(Bootstrap": lambda: fm.Bootstrap(fm.Sliced(fm.Count())),
-        r"cannot wrap this Windowed: put it around": lambda: fm.Bootstrap(fm.Windowed(fm.Count(), 3)),
+        r"cannot wrap this Sliced: reverse them: Sliced\(Bootstrap": lambda: fm.Bootstrap(fm.Sliced(fm.Count())),
+        r"cannot wrap this Windowed: reverse them": lambda: fm.Bootstrap(fm.Windowed(fm.Count(), 3)),
         "cannot wrap this Bootstrap: resampling once is enough": lambda: fm.Bootstrap(fm.Bootstrap(fm.Count())),
     }
     for told, make in cases.items():
@@ -657,8 +657,8 @@ def test_bad_ids_are_an_error() -> None:
     metric = fm.Bootstrap(fm.Count(), 5, ids="uid", name="mine")
     for columns, told in [
         ({}, r"mine \(Bootstrap\(Count\)\): uid is missing"),
-        ({"uid": [0.5]}, "uid must hold integers or texts, one per sample, not float64"),
-        ({"uid": paddle.to_tensor([0.5])}, "uid must hold integers or texts, one per sample, not paddle.float32"),
+        ({"uid": [0.5]}, "uid must hold integers or strings, one per sample, not float64"),
+        ({"uid": paddle.to_tensor([0.5])}, "uid must hold integers or strings, one per sample, not paddle.float32"),
     ]:
         with pytest.raises(fm.InvalidInputError, match=told):
             metric.add([0.5], **columns)
@@ -666,7 +666,7 @@ def test_bad_ids_are_an_error() -> None:
         prediction = paddle.static.data("p", [-1], "float32")
         with pytest.raises(fm.InvalidInputError, match="uid must be an integer variable of the static program"):
             metric.add(prediction, uid=np.array(["a"]))
-        with pytest.raises(fm.InvalidInputError, match="uid must hold integers or texts, one per sample, not"):
+        with pytest.raises(fm.InvalidInputError, match="uid must hold integers or strings, one per sample, not"):
             metric.add(prediction, uid=prediction)
         metric.add(prediction, uid=paddle.static.data("uid", [-1], "int32"))
 

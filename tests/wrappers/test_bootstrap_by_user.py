@@ -220,12 +220,12 @@ def test_a_metric_that_cannot_be_drawn_by_user_says_why() -> None:
             super().__init__()
             self.keep_records(("score",))
 
-    every = r"takes metrics whose states are sums, and .* keeps every sample; resample groups of samples outside"
+    every = r"takes metrics whose states are sums, and .* keeps every sample; resample groups of samples yourself"
     cases = {
-        r"gauc_\d+ \(GAUC\) adds up what each user comes to: give ids='user', not 'request'": lambda: fm.Bootstrap(
+        r"gauc_\d+ \(GAUC\) adds one term per user: give ids='user', not 'request'": lambda: fm.Bootstrap(
             fm.GAUC(), ids="request"
         ),
-        r"adds up what each query comes to: give ids='query', not 'user'": lambda: fm.Bootstrap(fm.GAUC() + fm.MRR()),
+        r"adds one term per query: give ids='query', not 'user'": lambda: fm.Bootstrap(fm.GAUC() + fm.MRR()),
         "ExactAUC.*": lambda: fm.Bootstrap(fm.ExactAUC(), ids="user"),
         every: lambda: fm.Bootstrap(OfYourOwn()),
         "Windowed takes metrics whose states are sums": lambda: fm.Windowed(fm.Bootstrap(fm.GAUC()), 3),

@@ -298,13 +298,13 @@ def test_coverage_is_that_of_the_table_in_the_docs() -> None:
         (lambda: fm.Interval(fm.GAUC(), ids="query"), "give ids='user', not 'query'"),
         (
             lambda: fm.Interval(fm.AUC(), ids="a b"),
-            "ids must be the name of a further argument of add, or None, not 'a b'",
+            "ids must be the name of an additional argument of add, or None, not 'a b'",
         ),
         (lambda: fm.Interval(fm.AUC(), confidence=1.0), "confidence must be a number between 0 and 1, not 1.0"),
         (lambda: fm.Interval(fm.AUC(), groups=8), "groups must be an integer of at least 64, not 8"),
         (lambda: fm.Interval(fm.Interval(fm.AUC())), "one interval is enough"),
         (lambda: fm.Bootstrap(fm.Interval(fm.AUC())), "one interval is enough"),
-        (lambda: fm.Interval(fm.Sliced(fm.AUC())), r"put it around, Sliced\(Interval\(metric\)\)"),
+        (lambda: fm.Interval(fm.Sliced(fm.AUC())), r"reverse them: Sliced\(Interval\(metric\)\)"),
         (lambda: fm.Interval(fm.Accuracy() * 2), "is none of these"),
     ],
 )
@@ -347,8 +347,8 @@ def test_too_few_clicks_are_a_warning_and_the_interval_is_nan() -> None:
     rare = np.zeros(N, np.int64)
     rare[:12] = 1
     for metric, told in [
-        (METRICS["auc"], r"12 positives, and \d+ would do"),
-        (fm.ClickThroughRate(), r"1,500 samples, and [45],\d+ would do"),
+        (METRICS["auc"], r"12 positives, but it needs \d+"),
+        (fm.ClickThroughRate(), r"1,500 samples, but it needs [45],\d+"),
     ]:
         one = interval(metric)
         one.add(P, rare)

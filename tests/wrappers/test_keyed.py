@@ -182,7 +182,7 @@ def test_keys_of_a_file_must_be_ones_that_a_worker_can_have(keys: np.ndarray) ->
     table = KeyTable("keys", "slot", 3, "k")
     for good in (np.array([1, 2, 3]), np.array([-4]), np.array(["a", "b"])):
         table._check({"": good}, ())
-    with pytest.raises(InvalidInputError, match="keys must hold rising integers or texts, at most 3"):
+    with pytest.raises(InvalidInputError, match="keys must hold increasing integers or strings, at most 3"):
         table._check({"": keys}, ())
     rows = Rows(State("sum", (), "int64", "sum"), table, "sum", "sum")
     with pytest.raises(InvalidInputError, match="sum has no rows for the 2 keys of keys"):
@@ -194,8 +194,8 @@ def test_keys_of_a_file_must_be_ones_that_a_worker_can_have(keys: np.ndarray) ->
 def test_integers_and_texts_are_told_apart() -> None:
     integers, texts = np.array([1, 2]), np.array(["a"])
     for keys, values, said in (
-        (integers, texts, "texts, and the keys so far are integers"),
-        (texts, integers, "integers, and the keys so far are texts"),
+        (integers, texts, "strings, but the keys so far are integers"),
+        (texts, integers, "integers, but the keys so far are strings"),
     ):
         with pytest.raises(InvalidInputError, match=f"slot holds {said}"):
             check_kind(keys, values, "slot")
@@ -204,7 +204,7 @@ def test_integers_and_texts_are_told_apart() -> None:
     with pytest.raises(InvalidInputError, match=f"slot must hold integers below .*, not {2**63}$"):
         host_keys(np.array([1, 2**63], np.uint64), "slot")
     table = KeyTable("keys", "slot", 3, "k")
-    with pytest.raises(InvalidInputError, match="holds texts"):
+    with pytest.raises(InvalidInputError, match="holds strings"):
         table.union([{"": integers}, {"": texts}])
     coded = Coded.of(np.array(["b", "a", "c", "b"]))
     assert found_in(np.array(["a", "b"]), coded).tolist() == [1, 0, 2, 1]

@@ -143,7 +143,7 @@ def test_keys_beyond_the_given_ones_on_either_side_are_of_the_rest(mode: str) ->
 
 
 def test_keys_in_a_tensor_of_floats_or_for_texts_are_an_error() -> None:
-    for keys, slot, told in (([1, 2], [1.0], "integers or texts"), (["a"], [1], "texts, as keys does")):
+    for keys, slot, told in (([1, 2], [1.0], "integers or strings"), (["a"], [1], "strings, as keys does")):
         metric = fm.Sliced(fm.Count(), keys=keys)
         with pytest.raises(fm.InvalidInputError, match=f"slot must hold {told}, one per sample, not paddle"):
             metric.add(paddle.to_tensor([0.5]), slot=paddle.to_tensor(slot))
@@ -446,19 +446,19 @@ def count(**settings: Any) -> fm.Sliced:
 @pytest.mark.parametrize(
     "settings, told",
     [
-        ({"by": "label"}, "by must be the name of a further argument of add, not 'label'"),
+        ({"by": "label"}, "by must be the name of an additional argument of add, not 'label'"),
         ({"by": "a b"}, "by must be the name"),
-        ({"keys": []}, "keys must be a sequence of integers or of texts, each once, not \\[\\]"),
+        ({"keys": []}, "keys must be a sequence of integers or of strings, each once, not \\[\\]"),
         ({"keys": [1, 1]}, "each once"),
         ({"keys": [[1, 2]]}, "each once"),
         ({"keys": b"fr"}, "each once"),
-        ({"keys": [1.5]}, "integers or of texts"),
-        ({"keys": [1, "a"]}, "integers or of texts, each once, not \\[1, 'a'\\]"),
+        ({"keys": [1.5]}, "integers or of strings"),
+        ({"keys": [1, "a"]}, "integers or of strings, each once, not \\[1, 'a'\\]"),
         ({"keys": "fr"}, "not 'fr'"),
         ({"keys": 3}, "not 3"),
         ({"keys": ["a", "other"]}, "keys holds 'other'"),
         ({"max_keys": 0}, "max_keys must be an integer of at least 1, not 0"),
-        ({"other": 3}, "other must be a text, not 3"),
+        ({"other": 3}, "other must be a string, not 3"),
     ],
 )
 def test_a_bad_argument_is_an_error_that_names_it(settings: dict[str, Any], told: str) -> None:
@@ -470,24 +470,24 @@ def test_a_bad_argument_is_an_error_that_names_it(settings: dict[str, Any], told
     "settings, column, told",
     [
         ({}, None, r"mine \(Sliced\(Count\)\): slot is missing"),
-        ({}, ["a", 1], "slot must hold integers or texts, not both; among texts it holds 1 of type int"),
-        ({}, (1, "b"), "slot must hold integers or texts, not both"),
-        ({}, [["b"], [1]], "slot must hold integers or texts, not both"),
-        ({}, [b"b", 1], "slot must hold integers or texts; among integers it holds b'b' of type bytes"),
-        ({}, [b"b", b"c"], "slot must hold integers or texts, one per sample, not .S1 .*numpy.char.decode"),
-        ({}, [True, 1], "slot must hold integers or texts; among integers it holds True of type bool"),
-        ({}, [True, False], "slot must hold integers or texts, one per sample, not bool"),
-        ({}, ["a\0", "a"], "slot holds 'a.x00'; arrays of texts lose NULs at the end"),
-        ({}, [float("nan"), "b"], "not both; among texts it holds nan of type float"),
-        ({}, [None, "b"], "not both; among texts it holds None of type NoneType"),
-        ({}, np.array([1, "b"], object), "slot must hold integers or texts, not both"),
-        ({"keys": ["a"]}, ["a", 1], "slot must hold integers or texts, not both"),
-        ({}, [0.5, 1.5], "slot must hold integers or texts, one per sample, not float64"),
+        ({}, ["a", 1], "slot must hold integers or strings, not both; among strings it holds 1 of type int"),
+        ({}, (1, "b"), "slot must hold integers or strings, not both"),
+        ({}, [["b"], [1]], "slot must hold integers or strings, not both"),
+        ({}, [b"b", 1], "slot must hold integers or strings; among integers it holds b'b' of type bytes"),
+        ({}, [b"b", b"c"], "slot must hold integers or strings, one per sample, not .S1 .*numpy.char.decode"),
+        ({}, [True, 1], "slot must hold integers or strings; among integers it holds True of type bool"),
+        ({}, [True, False], "slot must hold integers or strings, one per sample, not bool"),
+        ({}, ["a\0", "a"], "slot holds 'a.x00'; arrays of strings lose trailing NULs"),
+        ({}, [float("nan"), "b"], "not both; among strings it holds nan of type float"),
+        ({}, [None, "b"], "not both; among strings it holds None of type NoneType"),
+        ({}, np.array([1, "b"], object), "slot must hold integers or strings, not both"),
+        ({"keys": ["a"]}, ["a", 1], "slot must hold integers or strings, not both"),
+        ({}, [0.5, 1.5], "slot must hold integers or strings, one per sample, not float64"),
         ({}, [1], "slot has shape \\[1\\] but prediction has \\[2\\]"),
-        ({}, ["a", "b"], "slot holds texts, and the keys so far are integers"),
+        ({}, ["a", "b"], "slot holds strings, but the keys so far are integers"),
         ({}, np.array([1, 2**63], np.uint64), "slot must hold integers below 2\\*\\*63 .* not 9223372036854775808"),
-        ({"keys": [1]}, ["a", "b"], "slot holds texts, and the keys so far are integers"),
-        ({"keys": ["a"]}, [1, 2], "slot holds integers, and the keys so far are texts"),
+        ({"keys": [1]}, ["a", "b"], "slot holds strings, but the keys so far are integers"),
+        ({"keys": ["a"]}, [1, 2], "slot holds integers, but the keys so far are strings"),
     ],
 )
 def test_bad_keys_are_an_error_and_nothing_is_added(settings: dict[str, Any], column: Any, told: str) -> None:
@@ -521,11 +521,11 @@ def test_the_name_of_the_rest_cannot_be_a_key() -> None:
 
 def test_a_metric_that_cannot_be_sliced_says_what_to_do() -> None:
     cases = {
-        "holds samples already; Sliced takes new metrics": lambda: fm.Sliced(add_one(fm.Count())),
+        "already holds samples; Sliced takes new metrics": lambda: fm.Sliced(add_one(fm.Count())),
         "metric must be a Metric, not type": lambda: fm.Sliced(fm.Count),
         "cannot wrap this Sliced: join the two columns": lambda: fm.Sliced(fm.Sliced(fm.Count())),
-        "cannot wrap this Windowed: put it around": lambda: fm.Sliced(fm.Windowed(fm.Count(), 3)),
-        "cannot wrap this Throughput: its time is that of a worker as a whole": lambda: fm.Sliced(fm.Throughput()),
+        "cannot wrap this Windowed: reverse them": lambda: fm.Sliced(fm.Windowed(fm.Count(), 3)),
+        "cannot wrap this Throughput: its time belongs to the whole worker": lambda: fm.Sliced(fm.Throughput()),
     }
     for told, make in cases.items():
         with pytest.raises(fm.InvalidInputError, match=told):
@@ -573,11 +573,11 @@ def test_a_static_program_needs_the_keys() -> None:
         slot = paddle.static.data("slot", [-1], "int64")
         with pytest.raises(fm.StaticProgramError, match=r"mine: states that grow .* Sliced\(..., keys=\[...\]\)"):
             count().add(prediction, slot=slot)
-        with pytest.raises(fm.InvalidInputError, match="slot must hold texts, as keys does"):
+        with pytest.raises(fm.InvalidInputError, match="slot must hold strings, as keys does"):
             count(keys=["a"]).add(prediction, slot=slot)
         with pytest.raises(fm.InvalidInputError, match="slot must be a variable of the static program"):
             count(keys=[1]).add(prediction, slot=np.array([1]))
-        with pytest.raises(fm.InvalidInputError, match="slot must hold integers or texts"):
+        with pytest.raises(fm.InvalidInputError, match="slot must hold integers or strings"):
             count(keys=[1]).add(prediction, slot=prediction)
 
 

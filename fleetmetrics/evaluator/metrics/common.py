@@ -18,7 +18,7 @@ def _entries(argument: str, value: Any) -> tuple[Any, ...]:
     one = value is None or isinstance(value, str) or not isinstance(value, Iterable)
     entries = (value,) if one else tuple(value)
     if not entries:
-        raise InvalidInputError(f"{argument} is empty; give one, or several")
+        raise InvalidInputError(f"{argument} is empty; give at least one value")
     return entries
 
 

@@ -188,7 +188,7 @@ def _matrix(value: Any, indices: bool, classes: int | None, argument: str) -> np
 def _class_counts(pred: np.ndarray, target: np.ndarray, thr: float | None, topk: int | None) -> dict[str, np.ndarray]:
     if thr is None and topk is not None:
         if topk > pred.shape[1]:
-            raise InvalidInputError(f"topk is {topk}, and there are {pred.shape[1]} classes; it can be at most that")
+            raise InvalidInputError(f"topk is {topk}, but there are only {pred.shape[1]} classes")
         positive = inputs.is_among_best(pred, topk)
     else:
         positive = inputs.above(pred, thr, or_at=True)

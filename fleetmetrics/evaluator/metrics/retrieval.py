@@ -41,13 +41,13 @@ def _answers_of_samples(samples: Sequence[Mapping[str, Any]], k: int) -> _Answer
 def _relevant(relevance: np.ndarray, argument: str) -> np.ndarray:
     if not (relevance >= 0).all():
         wrong = relevance[~(relevance >= 0)][0]
-        raise InvalidInputError(f"{argument} holds {wrong}; it is 0 for an item that is not relevant, else positive")
+        raise InvalidInputError(f"{argument} holds {wrong}; it must be 0 for an irrelevant item, else positive")
     return relevance > 0
 
 
 def _from_scores(score: np.ndarray, relevant: np.ndarray, k: int) -> _Answers:
     if k > score.shape[1]:
-        raise InvalidInputError(f"topk is {k}, and there are scores of {score.shape[1]} items; it can be at most that")
+        raise InvalidInputError(f"topk is {k}, but there are scores of only {score.shape[1]} items")
     return _Answers(np.take_along_axis(relevant, inputs.best(score, k), axis=1), np.count_nonzero(relevant, axis=1))
 
 
@@ -118,7 +118,7 @@ def _rows(value: Any, argument: str) -> list[np.ndarray]:
 def _warn_of_empty(metric: str, irrelevant: Any, total: Any) -> None:
     if irrelevant > 0:
         warn(
-            f"{metric} is undefined for {irrelevant} of {total} queries, to which no item is relevant; they count as 0",
+            f"{metric} is undefined for {irrelevant} of {total} queries, which have no relevant item; they count as 0",
             UndefinedMetricWarning,
         )
 

@@ -21,8 +21,8 @@ def _warn_of_dropped(metric: str, what: str, dropped: np.ndarray, thrs: Sequence
     for count, thr in zip(dropped.tolist(), thrs):
         if count:
             warn(
-                f"{metric}: the threshold {thr} drops {count} {what} whose scores are no probabilities, being outside "
-                "[0, 1]. For logits give thrs=None, or a threshold for logits"
+                f"{metric}: the threshold {thr} drops {count} {what} whose scores are outside [0, 1], so they are not "
+                "probabilities. For logits give thrs=None, or a threshold for logits"
             )
 
 

@@ -101,8 +101,8 @@ class ConfusionMetric(OfTask[Value]):
             self.task = self.task._replace(from_logits=False)  # softmax does not change which score is the highest
         if self.task.top_k > 1 and not type(self).takes_top_k:
             raise InvalidInputError(
-                f"top_k must be 1 for {type(self).__name__}, not {top_k!r}: what counts as predicted would depend on "
-                "the label"
+                f"top_k must be 1 for {type(self).__name__}, not {top_k!r}: the predicted classes would depend on the "
+                "label"
             )
         self.settle(**self.task.settings)
         self.requirements = self.task.rules

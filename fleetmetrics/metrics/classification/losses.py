@@ -215,7 +215,7 @@ class LogLoss(_OfScores[Value]):
         self.class_axis = tasks.class_axis_of(class_axis)
         choice_of("average", average, ("micro", "macro", "none", None))
         if average != "macro" and self.task.kind != "multilabel":
-            raise InvalidInputError("average belongs to task='multilabel'; without num_labels= there is one loss")
+            raise InvalidInputError("average needs task='multilabel'; without num_labels= there is one loss")
         self.average = average
         self.settle(**self.task.settings, average=average or "none")
         self.requirements = probability_rules_of(self.task, 3 if self.task.kind == "multiclass" else 0)

@@ -97,7 +97,7 @@ class Task(NamedTuple):
         if self.kind == "multilabel" and (batch.classes or batch.width != self.size):
             width = batch.classes or batch.width
             raise InvalidInputError(
-                f"prediction has {width} value(s) per sample beside {1 if batch.classes else width} label(s); with "
+                f"prediction has {width} value(s) per sample, and label has {1 if batch.classes else width}; with "
                 f"task='multilabel', num_labels={self.size} both must have shape [n, {self.size}]"
             )
         if self.kind == "binary" and batch.classes > 2:
@@ -261,7 +261,7 @@ def average_of(task: Task, average: str | None) -> str | None:
         if isinstance(average, str) and average in ("auto", "binary"):
             return "binary"
         raise InvalidInputError(
-            f"average must be left out with task='binary', which looks at class 1 alone, not {average!r}; for both "
+            f"average must be left out with task='binary', which counts class 1 only, not {average!r}; for both "
             "classes use task='multiclass', num_classes=2"
         )
     choice_of("average", average, ("auto", "micro", "macro", "weighted", "none", None))

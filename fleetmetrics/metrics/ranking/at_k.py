@@ -124,7 +124,7 @@ class FallOutAtK(RankingMetric[Value]):
 
     better = "lower"
     title = "fall-out at k"
-    undefined_for = "to which everything is relevant"
+    undefined_for = "without an irrelevant answer"
     all_undefined = "no query has an irrelevant answer"
 
     def of_queries(self, ranked: RankedQueries, k: int | None) -> np.ndarray:

@@ -63,7 +63,7 @@ class QueryMetric(Undefinable[Value], GroupedMetric[Value]):
     #: Its name in warnings.
     title = ""
     #: For warnings: which queries have no value, and the reason if all have none.
-    undefined_for = "to which nothing is relevant"
+    undefined_for = "without a relevant answer"
     all_undefined = "no query has a relevant answer"
     k: int | Sequence[int] | None = None
     _cutoffs: Sequence[int | None] = (None,)
@@ -112,7 +112,7 @@ class QueryMetric(Undefinable[Value], GroupedMetric[Value]):
             total, weight = total + self.zero_division * weight_left_out, weight + weight_left_out
         elif left_out and weight:
             warn(
-                f"{self.title} is undefined for {left_out} queries, {self.undefined_for}: they are left out; "
+                f"{self.title} is undefined for {left_out} queries {self.undefined_for}: they are left out; "
                 "zero_division= would give them a value",
                 UndefinedMetricWarning,
             )

@@ -81,7 +81,7 @@ class QuantileLoss(OfNumbers[Value]):
         columns = len(self.quantiles)
         if self.quantile is None and (columns != (batch.classes or 1) or batch.width != 1):
             raise InvalidInputError(
-                f"prediction must have shape [n, {columns}], a column for each quantile, beside labels [n]; it has "
+                f"prediction must have shape [n, {columns}], one column per quantile, with labels [n]; it has "
                 f"{batch.classes or batch.width} column(s)"
             )
         statistics = {"total": batch.total}

@@ -143,7 +143,7 @@ def differing() -> dict[str, Callable[[], Any]]:
         "a sample too many": compute(fed(Gathered(sampler=sampler()), count=5 if last else 4)),
         "no samples": compute(fed(Gathered(sampler=sampler()), count=0 if last else 4)),
         "no ids": compute(fed(Gathered(), four, ids=None if last else [0, 1, 2, 3])),
-        "texts as ids": compute(fed(Gathered(), four, ids=list("abcd") if last else [0, 1, 2, 3])),
+        "strings as ids": compute(fed(Gathered(), four, ids=list("abcd") if last else [0, 1, 2, 3])),
         "ids that conflict": compute(fed(Gathered(), four + last, ids=[0, 1, 2, 3])),
         "ids and a wrong size": compute(fed(Gathered(), four, ids=[0, 1, 2, 3]), 5),
         "cannot be pickled": compute(fed(Gathered(allow_pickle=True), [0, (lambda: 0) if last else 0])),

@@ -388,7 +388,7 @@ def test_bad_shapes_for_average_precision():
 
 
 def test_more_than_the_classes_is_an_error():
-    with pytest.raises(InvalidInputError, match="topk is 3, and there are 2 classes"):
+    with pytest.raises(InvalidInputError, match="topk is 3, but there are only 2 classes"):
         MultiLabelMetric.calculate([[0.5, 0.5]], [[1, 0]], topk=3)
 
 

@@ -121,7 +121,7 @@ def test_an_item_that_comes_twice_counts_once():
 
 
 def test_a_query_to_which_nothing_is_relevant_counts_as_zero_with_a_warning():
-    words = "is undefined for 1 of 2 queries, to which no item is relevant; they count as 0"
+    words = "is undefined for 1 of 2 queries, which have no relevant item; they count as 0"
     given = [{"pred_score": [0.9, 0.1], "gt_score": [1, 0]}, {"pred_score": [0.9, 0.1], "gt_score": [0, 0]}]
     for metric, expected in ((RetrievalRecall(1), {"Recall@1": 50.0}), (RetrievalAveragePrecision(1), {"mAP@1": 50.0})):
         with pytest.warns(UndefinedMetricWarning, match=words):
@@ -246,9 +246,9 @@ def test_mode_must_be_known():
 
 def test_k_can_be_at_most_the_number_of_items():
     for metric in (RetrievalRecall(3), RetrievalAveragePrecision(3)):
-        with pytest.raises(InvalidInputError, match="topk is 3, and there are scores of 2 items"):
+        with pytest.raises(InvalidInputError, match="topk is 3, but there are scores of only 2 items"):
             metric.process(None, [{"pred_score": [0.5, 0.5], "gt_label": 0}])
-        with pytest.raises(InvalidInputError, match="topk is 3, and there are scores of 2 items"):
+        with pytest.raises(InvalidInputError, match="topk is 3, but there are scores of only 2 items"):
             metric.calculate(np.zeros([1, 2]), np.ones([1, 2]), 3)
 
 
@@ -287,8 +287,8 @@ def test_a_sequence_of_integers_without_pred_indices_is_a_type_error(metric):
     "arguments, message",
     [
         (([[0.5, math.nan]], [[1, 0]], 1), "pred holds nan; scores are numbers"),
-        (([[0.5, 0.5]], [[-1, 1]], 1), "target holds -1; it is 0 for an item that is not relevant, else positive"),
-        (([[0.5, 0.5]], [[math.nan, 1]], 1), "target holds nan; it is 0"),
+        (([[0.5, 0.5]], [[-1, 1]], 1), "target holds -1; it must be 0 for an irrelevant item, else positive"),
+        (([[0.5, 0.5]], [[math.nan, 1]], 1), "target holds nan; it must be 0"),
         (([[0.5, 0.5]], [[1]], 1), "target has 1 items, pred has scores of 2"),
         (([[0.5, 0.5]], [1], 1), r"target has shape \[1\]; allowed is \[queries, items\]"),
         (([0.5, 0.5], [[1], [1]], 1), r"pred has shape \[2\]; scores have the shape"),
@@ -311,7 +311,7 @@ def test_bad_values_name_the_argument_and_what_is_allowed(metric, arguments, mes
         ({"pred_score": [0.5, 0.5]}, "a data sample has no 'gt_label'"),
         ({"pred_score": [[0.5, 0.5]], "gt_label": 1}, r"pred_score of a data sample has shape \[1, 2\]"),
         ({"pred_score": [0.5, 0.5], "gt_score": [1]}, "gt_score of a data sample has 1 entries, its pred_score 2"),
-        ({"pred_score": [0.5, 0.5], "gt_score": [1, -1]}, "gt_score holds -1; it is 0 for"),
+        ({"pred_score": [0.5, 0.5], "gt_score": [1, -1]}, "gt_score holds -1; it must be 0 for"),
         ({"pred_score": [0.5, 0.5], "gt_label": [2]}, "gt_label holds 2; with 2 classes, labels are 0 to 1"),
         ({"pred_score": [0.5, math.nan], "gt_label": [1]}, "pred_score holds nan"),
     ],
