@@ -33,9 +33,10 @@ from fleetmetrics.sampling import Pass
 from fleetmetrics.settings import AllArguments, described, raise_if_positional, raise_if_unknown
 from fleetmetrics.state import State, add_numbers, blocks_of
 from fleetmetrics.state_dicts import HeldPass, Holder
+from fleetmetrics.typed import Self
 
 if TYPE_CHECKING:
-    from typing_extensions import Self, TypeVar
+    from typing_extensions import TypeVar
 
     Value = TypeVar("Value", default=Any, covariant=True)
 else:

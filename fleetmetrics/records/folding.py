@@ -7,7 +7,7 @@ import contextvars
 import json
 from abc import ABC, abstractmethod
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any, Dict, Mapping, Sequence
+from typing import Any, Dict, Mapping, Sequence
 
 import numpy as np
 
@@ -18,9 +18,7 @@ from fleetmetrics.numbers import distinct_of
 from fleetmetrics.records.table import Closed, Kept, Records, Table
 from fleetmetrics.serial import MISFITS
 from fleetmetrics.serial.serializer import pack, unpack
-
-if TYPE_CHECKING:
-    from fleetmetrics.state import State
+from fleetmetrics.state import State
 
 __all__ = ["Carry", "Folding", "Folds"]
 
