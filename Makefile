@@ -170,10 +170,11 @@ fuzz: $(CPU)/.ready $(FUZZER)/.ready  ## try FUZZ=5000 other bytes from a peer i
 mutations: $(CPU)/.ready $(PS)/.ready  ## break the package in about 400 ways, in copies, and demand that the tests see each
 	@$(CPU)/bin/python tests/mutations/mutate.py $(ARGS)
 
-lint: $(DEV)/.ready  ## check style, format, English, and that nothing is newer than Python 3.9
+lint: $(DEV)/.ready  ## check style, format, spelling, English, and that nothing is newer than Python 3.9
 	@$(DEV)/bin/python -m ruff check .
 	@$(DEV)/bin/python -m ruff format --check .
 	@$(DEV)/bin/vermin --quiet --no-tips --target=3.9- --violations fleetmetrics setup.py
+	@$(DEV)/bin/codespell
 	@$(DEV)/bin/python tests/prose.py
 
 types: $(DEV)/.ready  ## check the types with mypy, and with Basedpyright what editors see of usual code and of the package

@@ -159,7 +159,7 @@ def test_a_missing_column_is_named_with_the_most_similar_one(given, meant):
 @pytest.mark.parametrize("kind", ["pandas", "polars", "Arrow"])
 def test_an_error_names_the_columns_that_a_frame_lacks(kind):
     frame = FRAMES[kind]
-    assert refused(frame(DATA), label="lable").startswith("frame: no column 'lable' for label. There are 'p', 'y'")
+    assert refused(frame(DATA), label="truth").startswith("frame: no column 'truth' for label. There are 'p', 'y'")
     assert refused(frame(DATA), label="slott").startswith("frame: no column 'slott' for label. Did you mean 'slot'?")
     text = refused(frame({**DATA, "p": [0.1, None, 0.3, None]}))
     assert text.startswith("frame: column 'p': 2 of 4 rows have no value, the first at position 1")

@@ -83,7 +83,7 @@ def test_metrics_without_the_sampler_that_repeats_samples_are_named(capsys: Any)
         ({"OMPI_COMM_WORLD_SIZE": "2"}, "NoChannelError", "set FLEETMETRICS_ENGINE=mpi"),
         ({"FLEETMETRICS_ENGINE": "ucx"}, "InvalidInputError", "FLEETMETRICS_ENGINE holds 'ucx'"),
         ({"FLEETMETRICS_TIMEOUT": "abc"}, "InvalidInputError", "FLEETMETRICS_TIMEOUT is 'abc'"),
-        ({"FLEETMETRICS_LOG": "debugg"}, "InvalidInputError", "FLEETMETRICS_LOG holds 'debugg'"),
+        ({"FLEETMETRICS_LOG": "debugg"}, "InvalidInputError", "FLEETMETRICS_LOG holds 'debugg'"),  # codespell:ignore
         ({"FLEETMETRICS_DIGESTS": "some"}, "InvalidInputError", "FLEETMETRICS_DIGESTS holds 'some'"),
         ({"FLEETMETRICS_ENDPOINT": "here:1"}, "NoChannelError", "the number of workers is unknown"),
         ({"WORLD_SIZE": "3"}, "NoChannelError", "RANK is not set"),

@@ -14,7 +14,7 @@ import fleetmetrics as fm
     ("given", "meant"),
     [
         *[(name, "prediction") for name in ("preds", "y_pred", "y_score", "y_prob", "input", "output", "predicton")],
-        *[(name, "label") for name in ("target", "y_true", "labels", "lable")],
+        *[(name, "label") for name in ("target", "y_true", "labels", "lable")],  # codespell:ignore
         *[(name, "weight") for name in ("sample_weight", "weights")],
     ],
 )
@@ -115,7 +115,7 @@ def test_metrics_can_still_be_copied_and_pickled():
         ("matthews_corrcoef", "MatthewsCorrelation"),
         ("JaccardIndex", "Jaccard"),
         ("MeanMetric", "Mean"),
-        ("Recal", "Recall"),
+        ("Recal", "Recall"),  # codespell:ignore
         ("PCOC", "Calibration"),
         ("点击率校准", "Calibration"),
         ("SessionAUC", "GAUC"),

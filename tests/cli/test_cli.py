@@ -379,7 +379,7 @@ def test_an_undefined_number_fails(run, tmp_path):
         (["--fail-if", "baseline.auc<0"], "need --baseline"),
         (["--fail-if", "asked.ci<1", "--ci", "0.9"], "there is no 'asked.ci'"),
         (["--fail-if", "auc"], "'auc<0.77'"),
-        (["--metrics", "accuarcy"], "did you mean accuracy?"),
+        (["--metrics", "accuarcy"], "did you mean accuracy?"),  # codespell:ignore
         (["--metrics", "auk"], "did you mean auc?"),
         (["--metrics", "AUROC"], "did you mean auc?"),
         (["--metrics", "auc,auc"], "another name, NAME=auc"),

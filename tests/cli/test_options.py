@@ -171,7 +171,7 @@ REFUSED = {
     "where cannot be read": (["--where", "day >"], 2, "--where 'day >': at its end it should have a number"),
     "where names no column": (["--where", "dya = 'mon'"], 3, "a.csv: no column 'dya' for --where. Did you mean 'day'?"),
     "where of another kind": (["--where", "day = 'x'", "--by", "zip"], 0, ""),
-    "no such label": (["--positive", "clik"], 3, "--positive 'clik': no row has that label in column 'y'; there are "),
+    "no such label": (["--positive", "clk"], 3, "--positive 'clk': no row has that label in column 'y'; there are "),
     "positive of a number": (
         ["--positive", "1", "--task", "regression"],
         2,

@@ -136,7 +136,7 @@ def files() -> dict[str, Any]:
             dumping.process([{"label": n, "more": {"scores": [n, -n]}} for n in batch])
         dumping.evaluate()
         channel.barrier()
-        values = Evaluator(Fields()).offline_evaluate(HERE / f"dum*{ending}", chunk_size=2)
+        values = Evaluator(Fields()).offline_evaluate(HERE / f"dum*{ending}", chunk_size=2)  # codespell:ignore
         found[ending] = values["fields/records"], values["fields/here"]
     odd = Evaluator(DumpResults(HERE / "odd.npz"), sampler=sampler)
     for batch in sampler:
