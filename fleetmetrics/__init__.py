@@ -54,4 +54,6 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_modules, *re.findall(r"^from \. import (\w+)", _text, re.MULTILINE)})
+    """The public names, and no module of Python's that this one imports."""
+    rooms = re.findall(r"^from \. import (\w+)", _text, re.MULTILINE)
+    return sorted({*(name for name in globals() if name.startswith("__")), *_modules, *rooms})

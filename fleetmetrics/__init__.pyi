@@ -1,6 +1,7 @@
 # Written by `make names`.
 from fleetmetrics._version import __version__ as __version__
 from fleetmetrics.base_metric import BaseMetric as BaseMetric
+from fleetmetrics.batch import Batch as Batch
 from fleetmetrics.checkpoint import Resumed as Resumed
 from fleetmetrics.checkpoint import load as load
 from fleetmetrics.checkpoint import save as save
@@ -144,6 +145,8 @@ from fleetmetrics.metrics.tokens import Perplexity as Perplexity
 from fleetmetrics.metrics.tokens import TokenLoss as TokenLoss
 from fleetmetrics.partial import merge_all as merge_all
 from fleetmetrics.patch import patch_fleet as patch_fleet
+from fleetmetrics.record_metric import GroupedMetric as GroupedMetric
+from fleetmetrics.record_metric import RecordMetric as RecordMetric
 from fleetmetrics.sampling import padding_mask as padding_mask
 from fleetmetrics.sampling import remaining_indices as remaining_indices
 from fleetmetrics.scalars import flatten as flatten
@@ -170,6 +173,7 @@ __all__ = [
     "AveragePrecision",
     "BalancedAccuracy",
     "BaseMetric",
+    "Batch",
     "BitsPerByte",
     "Bootstrap",
     "BootstrapResult",
@@ -207,6 +211,7 @@ __all__ = [
     "FileAccessError",
     "FleetMetricsError",
     "GAUC",
+    "GroupedMetric",
     "HammingLoss",
     "HingeLoss",
     "Histogram",
@@ -256,6 +261,7 @@ __all__ = [
     "RecallAtFixedPrecision",
     "RecallAtK",
     "RecordError",
+    "RecordMetric",
     "Resumed",
     "RootMeanSquaredError",
     "RootMeanSquaredLogError",

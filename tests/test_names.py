@@ -42,6 +42,12 @@ def test_every_name_is_there_and_is_listed():
 
 
 @pytest.mark.numpy_only
+def test_completion_offers_public_names_alone():
+    rooms = {"evaluation", "evaluator", "files", "formulas", "plot", "report", "static"}
+    assert {name for name in dir(fm) if not name.startswith("__")} == {*fm._modules, *rooms} - {"__version__"}
+
+
+@pytest.mark.numpy_only
 def test_import_loads_one_module_and_a_metric_none_that_it_does_not_need():
     assert loaded("pass") == {"fleetmetrics"}
     assert loaded("fleetmetrics.errors") == {"fleetmetrics", "fleetmetrics.errors"}

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -96,6 +97,28 @@ def test_a_backslash_before_a_pipe_is_found_in_tables_alone(site: Any) -> None:
 
 def test_two_pages_with_one_title_are_found(site: Any) -> None:
     assert site.twice({"a.md": "T", "b.md": "U", "c.md": "T"}) == [("T", ["a.md", "c.md"])]
+
+
+def test_an_exported_name_has_its_public_address_and_keeps_that_of_its_module(site: Any) -> None:
+    modules = {"__version__": "fleetmetrics._version", "Late": "fleetmetrics.errors", "doctor": "fleetmetrics.doctor"}
+    ids = ["fleetmetrics.errors.Late", "fleetmetrics.errors.Late.told", "fleetmetrics.files.Late", "way-in"]
+    toc = [SimpleNamespace(id=each, children=[]) for each in ids]
+    content = "".join(f'<h2 id="{each}" class="doc">x<a href="#{each}">#</a></h2>' for each in ids)
+    found = site.with_public_ids(content, toc, modules)
+    assert [each.id for each in toc] == ["fleetmetrics.Late", "fleetmetrics.Late.told", *ids[2:]]
+    assert found.startswith(
+        '<a id="fleetmetrics.errors.Late"></a><h2 id="fleetmetrics.Late" class="doc">x<a href="#fleetmetrics.Late">'
+    )
+    assert re.findall(r'id="(.*?)"', found) == [
+        *ids[:1],
+        "fleetmetrics.Late",
+        ids[1],
+        "fleetmetrics.Late.told",
+        *ids[2:],
+    ]
+    assert [line.partition(" in ")[0] for line in site.without_entry(modules, {each.id for each in toc})] == [
+        "fleetmetrics/__init__.pyi:1: doctor has no entry"
+    ]
 
 
 def test_links_beside_the_site_lead_to_files_and_headings(site: Any, tmp_path: Path) -> None:

@@ -10,6 +10,8 @@ from typing import Any, Container, Iterable
 FENCED = re.compile(r"^( *)(```|~~~).*?^\1\2 *$", re.MULTILINE | re.DOTALL)
 HEADING = re.compile(r"^(#{1,6}) +(.*?)(?: *\{ *#[-\w]+ *\})?$", re.MULTILINE)
 PARAGRAPH = re.compile(r"<p>(.*?)</p>", re.DOTALL)
+#: The heading of an entry of the reference.
+ENTRY = re.compile(r'<(h\d) id="(fleetmetrics\.[\w.]+)".*?</\1>', re.DOTALL)
 #: What the search of a language must find: for words that readers look for, a page; "" is any.
 WORDS = {
     "en": {
@@ -78,6 +80,47 @@ def pipes_with_backslashes(content: str) -> list[str]:
     """The code in tables that shows a backslash before a pipe: GitHub's pages need it, and MkDocs keeps it."""
     cells = re.findall(r"<td.*?</td>", content, re.DOTALL)
     return [html.unescape(code) for cell in cells for code in re.findall(r"<code[^>]*>([^<]*\\\|[^<]*)</code>", cell)]
+
+
+def public_names(modules: dict[str, str]) -> str:
+    """The list of the names that a package exports, each a link to its entry."""
+    names = sorted((name for name in modules if not name.startswith("_")), key=str.lower)
+    links = (f'<autoref identifier="fleetmetrics.{name}" optional><code>{name}</code></autoref>' for name in names)
+    return f"\n\n<p>{', '.join(links)}</p>\n"
+
+
+def without_entry(modules: dict[str, str], entries: Container[str]) -> list[str]:
+    """The names that a package exports and that no page of its reference has."""
+    return [
+        f"fleetmetrics/__init__.pyi:1: {name} has no entry in the reference; write `::: {module}.{name}` on a page of"
+        " docs/reference, or leave it out of docs/scripts/names.py, then run `make docs`"
+        for name, module in modules.items()
+        if not name.startswith("_") and f"fleetmetrics.{name}" not in entries
+    ]
+
+
+def with_public_ids(content: str, toc: Iterable[Any], modules: dict[str, str]) -> str:
+    """Put what the package exports at its public address, and what belongs to it; the module's address stays, too."""
+    exported = {f"{module}.{name}": f"fleetmetrics.{name}" for name, module in modules.items()}
+
+    def public(path: str) -> str | None:
+        owner = next((each for each in (path, path.rpartition(".")[0]) if each in exported), None)
+        return exported[owner] + path[len(owner) :] if owner else None
+
+    def moved(found: re.Match[str]) -> str:
+        name = public(found[2])
+        if name is None or name == found[2]:
+            return found[0]
+        heading = found[0].replace(f'"{found[2]}"', f'"{name}"').replace(f'"#{found[2]}"', f'"#{name}"')
+        return f'<a id="{found[2]}"></a>{heading}'
+
+    def rename(items: Iterable[Any]) -> None:
+        for item in items:
+            item.id = public(item.id) or item.id
+            rename(item.children)
+
+    rename(toc)
+    return ENTRY.sub(moved, content)
 
 
 def own_index(index: dict[str, Any], language: str) -> dict[str, Any]:

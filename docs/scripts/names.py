@@ -22,6 +22,7 @@ STUB = DOCS.parent / "fleetmetrics" / "__init__.pyi"
 OTHERS: dict[str, list[str] | None] = {
     "_version": ["__version__"],
     "base_metric": None,
+    "batch": ["Batch"],
     "checkpoint": ["Resumed", "load", "save"],
     "collection": None,
     "comm": [
@@ -46,6 +47,7 @@ OTHERS: dict[str, list[str] | None] = {
     "metric": ["Declared", "Metric"],
     "partial": None,
     "patch": None,
+    "record_metric": ["GroupedMetric", "RecordMetric"],
     "sampling": ["padding_mask", "remaining_indices"],
     "scalars": ["flatten"],
     "wrappers.bootstrap": None,

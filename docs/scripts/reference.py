@@ -138,8 +138,7 @@ class Links:
         """The identifier of what a name means in the docstring of an object; "": nothing that is documented."""
         plain = name[len("fleetmetrics.") :] if name.startswith("fleetmetrics.") else name
         if plain in fleetmetrics._modules:
-            module = fleetmetrics._modules[plain]
-            return f"fleetmetrics.{plain}" if plain in ENTRIES or plain == "Metric" else f"{module}.{plain}"
+            return f"fleetmetrics.{plain}"
         short = plain.rpartition(".")[2]
         function = vars(fleetmetrics.formulas).get(short)
         if plain in (short, f"formulas.{short}") and getattr(function, "__module__", None):

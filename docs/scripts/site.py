@@ -4,6 +4,7 @@
 - A page that has no Chinese twin, or a shorter one, says so.
 - A link of a README or of another file beside the site that leads nowhere is a warning, too.
 - A Chinese section that is older than its English one is a warning, which ends the strict build.
+- An exported name has its public address, `#fleetmetrics.AUC`; one without an entry is a warning.
 - Each language has a search index of its own.
 - A short option such as `--by` stays on one line.
 - Every page has a title and a description of its own.
@@ -32,14 +33,18 @@ from _site import (
     pages_found,
     pipes_with_backslashes,
     placed,
+    public_names,
     twice,
     with_anchors,
+    with_public_ids,
+    without_entry,
 )
 from links import complaints as broken_links
 from mkdocs.plugins import event_priority
 from mkdocs.utils import DuplicateFilter
 from translations import complaints
 
+import fleetmetrics
 from docs.scripts import blocks
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -121,6 +126,8 @@ def on_page_markdown(markdown: str, *, page: Any, config: Any, files: Any) -> st
     file = page.file
     if file.norm_src_uri == "project/changelog.md":
         markdown = re.sub(r"\]\(docs/", "](../", (ROOT / "CHANGELOG.md").read_text("utf-8"))
+    if file.norm_src_uri == "reference/index.md":
+        markdown += public_names(fleetmetrics._modules)
     if file.locale_alternate_of == "en":
         return markdown
     if file.locale == "en":
@@ -142,6 +149,10 @@ def on_page_content(html: str, *, page: Any, config: Any, files: Any) -> str:
             yield item.level, item.id
             yield from walk(item.children)
 
+    if page.file.src_uri.startswith("reference/"):
+        html = with_public_ids(html, page.toc, fleetmetrics._modules)
+        for _, anchor in walk(page.toc):
+            config.plugins["autorefs"].register_anchor(page, anchor)
     if page.file.locale_alternate_of == "en":
         ANCHORS[page.file.norm_src_uri] = list(walk(page.toc))
     for code in pipes_with_backslashes(html):
@@ -156,6 +167,9 @@ def on_page_content(html: str, *, page: Any, config: Any, files: Any) -> str:
 
 def on_post_page(output: str, *, page: Any, config: Any) -> str:
     """Keep what the head says; let the search of a Chinese page begin at the Chinese home page."""
+    if page.file.norm_src_uri == "reference/index.md" and page.file.locale_alternate_of == "en":
+        for line in without_entry(fleetmetrics._modules, config.plugins["autorefs"]._primary_url_map):
+            log.warning(line)
     kept = HEADS.setdefault(page.file.locale_alternate_of, {"title": {}, "description": {}})
     for kind, pattern in HEAD.items():
         found = re.search(pattern, output, re.DOTALL)
