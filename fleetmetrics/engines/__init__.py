@@ -96,7 +96,7 @@ class Plan:
             metrics.close(self.complete_by, totals=self.totals)
         return metrics
 
-    def _made(self, evaluate: Callable[[Any], Evaluated]) -> Part:
+    def _made(self, evaluate: Callable[[Any], Evaluated[Any]]) -> Part:
         try:
             metrics, read = evaluate(copy.deepcopy(self.empty))
             return Part(self._closed(metrics) if read.rows else None, (read,))
@@ -107,7 +107,7 @@ class Plan:
         """A task: evaluate a file."""
         return self._made(lambda new: self._of_file(path, new))
 
-    def _of_file(self, path: str, new: Any) -> Evaluated:
+    def _of_file(self, path: str, new: Any) -> Evaluated[Any]:
         return evaluate_file(path, lambda: new, self.columns, skip_bad_rows=self.skip, reading=self.reading)
 
     def of_batches(self, batches: Iterable[Any]) -> Part:
@@ -140,7 +140,7 @@ class Plan:
             raise InvalidInputError(f"complete_by is {self.complete_by!r}; columns must name one column for it")
         return column
 
-    def result(self, part: Part) -> Evaluated:
+    def result(self, part: Part) -> Evaluated[Any]:
         """The merged result, on the driver; raises the error of a task."""
         if part.errors:
             raise min(part.errors, key=str)

@@ -8,6 +8,7 @@ from typing import Any, Callable, Mapping
 from fleetmetrics.dataframes import arrow
 from fleetmetrics.engines import Plan, joined, paths_of, tree
 from fleetmetrics.files import Evaluated, Reading
+from fleetmetrics.files.parts import Made
 from fleetmetrics.optional import library
 
 __all__ = ["evaluate"]
@@ -15,14 +16,14 @@ __all__ = ["evaluate"]
 
 def evaluate(
     files_or_dataset: Any,
-    make_metrics: Callable[[], Any],
+    make_metrics: Callable[[], Made],
     columns: Mapping[str, Any],
     *,
     complete_by: str | None = None,
     totals: Any = None,
     skip_bad_rows: bool = False,
     reading: Reading | None = None,
-) -> Evaluated:
+) -> Evaluated[Made]:
     """Metrics of files, or of a dataset of ``ray.data``, by tasks of Ray.
 
     The other arguments, what is returned and what is raised are those of `fleetmetrics.engines.spark.evaluate`.

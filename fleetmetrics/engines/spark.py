@@ -9,6 +9,7 @@ from typing import Any, Callable, Iterable, Iterator, Mapping
 from fleetmetrics.dataframes import arrow
 from fleetmetrics.engines import WAY, Part, Plan, joined, paths_of
 from fleetmetrics.files import Evaluated, Reading
+from fleetmetrics.files.parts import Made
 
 __all__ = ["evaluate"]
 
@@ -16,14 +17,14 @@ __all__ = ["evaluate"]
 def evaluate(
     spark: Any,
     files_or_frame: Any,
-    make_metrics: Callable[[], Any],
+    make_metrics: Callable[[], Made],
     columns: Mapping[str, Any],
     *,
     complete_by: str | None = None,
     totals: Any = None,
     skip_bad_rows: bool = False,
     reading: Reading | None = None,
-) -> Evaluated:
+) -> Evaluated[Made]:
     """Metrics of files, or of a data frame, by tasks of Spark; see `fleetmetrics.files.evaluate`.
 
     Args:

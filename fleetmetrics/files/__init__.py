@@ -18,7 +18,7 @@ from fleetmetrics.files.formats import FORMATS, pieces_of, rows_of
 from fleetmetrics.files.found import find, look
 from fleetmetrics.files.largest import choose_largest, expect_any, expect_few
 from fleetmetrics.files.one_file import ROW, columns_given, evaluate_file, made_by, reading_given
-from fleetmetrics.files.parts import Evaluated, Part, Read, as_one, together
+from fleetmetrics.files.parts import Evaluated, Made, Part, Read, as_one, together
 from fleetmetrics.files.passes import Share, score_of
 from fleetmetrics.files.processes import results_of
 from fleetmetrics.logs import progress as shown
@@ -44,7 +44,7 @@ _SAMPLE = 100_000
 
 def evaluate(
     files: Any,
-    make_metrics: Callable[[], Any],
+    make_metrics: Callable[[], Made],
     columns: Mapping[str, Any],
     *,
     processes: int | None = None,
@@ -57,7 +57,7 @@ def evaluate(
     format: str | None = None,
     max_slices: int | None = None,
     reading: Reading | None = None,
-) -> Evaluated:
+) -> Evaluated[Made]:
     r"""Evaluate files; rows are read piece by piece and are never all in memory.
 
     Reads Parquet, CSV (also with tabs, semicolons or bars), JSON Lines, NPZ and Arrow IPC, text also in gzip, zstd, bz2

@@ -16,7 +16,7 @@ from fleetmetrics.arguments import choice_of, flag_of, path_of
 from fleetmetrics.dataframes import Columns, nulls_of
 from fleetmetrics.errors import DataError, InvalidInputError
 from fleetmetrics.files.formats import FORMATS, piece_of, pieces_of
-from fleetmetrics.files.parts import EXAMPLES, Evaluated, Read, Source
+from fleetmetrics.files.parts import EXAMPLES, Evaluated, Made, Read, Source
 from fleetmetrics.files.passes import Share
 from fleetmetrics.files.places import end_of, local_path, opened, stamp_of, whole_path
 from fleetmetrics.files.row_pieces import Piece
@@ -38,7 +38,7 @@ _BLOCK = (1 << 25) - (1 << 16)
 
 def evaluate_file(
     path: Any,
-    make_metrics: Callable[[], Any],
+    make_metrics: Callable[[], Made],
     columns: Mapping[str, Any],
     *,
     skip_bad_rows: bool = False,
@@ -46,7 +46,7 @@ def evaluate_file(
     progress: bool = False,
     share: Share | None = None,
     reading: Reading | None = None,
-) -> Evaluated:
+) -> Evaluated[Made]:
     """Evaluate one file, in bounded memory: the tasks of an engine call this.
 
     Args:
@@ -138,7 +138,7 @@ def of_tables(
     name: str,
     first: int = 0,
     reading: Reading | None = None,
-) -> Evaluated:
+) -> Evaluated[Any]:
     """Metrics with Arrow tables, a part of a data frame, which errors call by this name; else as `evaluate_file`.
 
     Args:
@@ -253,7 +253,7 @@ class _Evaluation:
             keep[np.asarray(places)[flags]] = False
             piece = piece.taken(keep)
 
-    def result(self) -> Evaluated:
+    def result(self) -> Evaluated[Any]:
         """The metrics, and a record of the data read."""
         read = Read(nulls=dict(self.nulls), skipped=self.skipped, examples=tuple(self.examples))
         if self.first:

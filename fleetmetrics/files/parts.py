@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any, Iterable, Mapping, NamedTuple, Sequence
+from typing import TYPE_CHECKING, Any, Generic, Iterable, Mapping, NamedTuple, Sequence, TypeVar
 
 from fleetmetrics.arguments import listed
 from fleetmetrics.errors import DataError, FleetMetricsError, InvalidInputError
 from fleetmetrics.vocabulary import argument
 
-__all__ = ["EXAMPLES", "Evaluated", "Part", "Read", "Source", "as_one", "read_of", "together"]
+__all__ = ["EXAMPLES", "Evaluated", "Made", "Part", "Read", "Source", "as_one", "read_of", "together"]
+
+#: What a function that makes metrics makes.
+Made = TypeVar("Made")
 
 #: How many skipped rows to describe.
 EXAMPLES = 5
@@ -98,7 +101,12 @@ def read_of(plain: Iterable[Any]) -> Read:
     )
 
 
-class Evaluated(NamedTuple):
+class _Evaluated(NamedTuple):
+    metrics: Any
+    read: Read
+
+
+class Evaluated(_Evaluated, Generic[Made]):
     """Metrics, and a record of the data read for them.
 
     Attributes:
@@ -106,8 +114,13 @@ class Evaluated(NamedTuple):
         read: files, rows, nulls, and skipped rows.
     """
 
-    metrics: Any
-    read: Read
+    __slots__ = ()
+
+    if TYPE_CHECKING:  # which takes the metrics for what ``make_metrics`` makes
+
+        def __new__(_cls, metrics: Made, read: Read) -> Evaluated[Made]: ...  # noqa: D102
+        @property
+        def metrics(self) -> Made: ...  # noqa: D102
 
 
 class Part(NamedTuple):

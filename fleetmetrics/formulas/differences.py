@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Callable, Mapping, NamedTuple
+from typing import Any, Callable, Mapping, NamedTuple, TypeVar, Union, overload
 
 import numpy as np
 
@@ -14,6 +14,10 @@ from fleetmetrics.given import anything, given
 from fleetmetrics.warning import warn
 
 __all__ = ["Difference", "paired_difference", "unpaired_difference"]
+
+#: What is compared, and the key of a slice.
+Result = Union[BootstrapResult, IntervalResult]
+Key = TypeVar("Key")
 
 
 class Difference(NamedTuple):
@@ -34,6 +38,12 @@ class Difference(NamedTuple):
     std: Any
 
 
+@overload
+def paired_difference(one: Result, other: Result, confidence: float = 0.95) -> Difference: ...
+@overload
+def paired_difference(
+    one: Mapping[Key, Any], other: Mapping[Key, Any], confidence: float = 0.95
+) -> dict[Key, Difference]: ...
 @given(one=anything, other=anything, confidence=CONFIDENCE)
 def paired_difference(one: Any, other: Any, confidence: float = 0.95) -> Any:
     """Compare two results over the same samples, such as those of two models: the common part cancels.
@@ -85,6 +95,12 @@ def paired_difference(one: Any, other: Any, confidence: float = 0.95) -> Any:
     return Difference(value, low, high, p_value.item() if p_value.ndim == 0 else p_value, std)
 
 
+@overload
+def unpaired_difference(one: Result, other: Result, confidence: float = 0.95) -> Difference: ...
+@overload
+def unpaired_difference(
+    one: Mapping[Key, Any], other: Mapping[Key, Any], confidence: float = 0.95
+) -> dict[Key, Difference]: ...
 @given(one=anything, other=anything, confidence=CONFIDENCE)
 def unpaired_difference(one: Any, other: Any, confidence: float = 0.95) -> Any:
     """Compare two results over independent samples: of two days, or of two groups of users.

@@ -221,6 +221,14 @@ class AUC(_Area[Value]):
         max_fpr: float | None = None,
         **settings: Unpack[AreaBounds],
     ) -> None: ...
+    @overload  # a bool, or a choice, that is known at run time alone
+    def __init__(
+        self: AUC[Any],
+        *,
+        curve: Literal["ROC", "PR"] = "ROC",
+        max_fpr: float | None = None,
+        **settings: Unpack[AreaSettings],
+    ) -> None: ...
     def __init__(
         self, *, curve: Literal["ROC", "PR"] = "ROC", max_fpr: float | None = None, **settings: Unpack[AreaSettings]
     ) -> None:
@@ -281,4 +289,6 @@ class AveragePrecision(_Area[Value]):
         def __init__(self: AveragePrecision[np.ndarray], **settings: Unpack[AreaEach]) -> None: ...
         @overload
         def __init__(self: AveragePrecision[formulas.BoundedArea], **settings: Unpack[AreaBounds]) -> None: ...
+        @overload
+        def __init__(self: AveragePrecision[Any], **settings: Unpack[AreaSettings]) -> None: ...
         def __init__(self, **settings: Unpack[AreaSettings]) -> None: ...

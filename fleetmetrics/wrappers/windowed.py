@@ -85,6 +85,10 @@ class Windowed(Wrapper[Value]):
     def __init__(
         self, metric: Metric[Value], last: int, *, lifetime: Literal[False], **common: Unpack[Common]
     ) -> None: ...
+    @overload  # a bool that is known at run time alone
+    def __init__(
+        self: Windowed[Any], metric: Metric, last: int, *, lifetime: bool, **common: Unpack[Common]
+    ) -> None: ...
     def __init__(self, metric: Metric, last: int, *, lifetime: bool = True, **common: Unpack[Common]) -> None:
         self.last = whole_number_of("last", last, 1)
         self.lifetime = flag_of("lifetime", lifetime)

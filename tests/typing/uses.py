@@ -12,6 +12,7 @@ from typing_extensions import assert_type
 
 import fleetmetrics as fm
 from fleetmetrics.batch import Batch
+from fleetmetrics.engines import spark
 
 
 def metrics_are_what_they_are_called() -> None:
@@ -44,7 +45,7 @@ def a_collection_gives_values_by_name(collection: fm.MetricCollection) -> None:
 def wrong_arguments_are_seen() -> None:
     fm.AUC("PR")  # pyright: ignore[reportCallIssue]
     fm.AUC(curv="PR")  # pyright: ignore[reportCallIssue]
-    fm.AUC(curve=3)  # pyright: ignore[reportArgumentType]
+    fm.AUC(curve=3)  # pyright: ignore
     fm.NDCG(k="ten")  # pyright: ignore
     fm.F1(average="samples")  # pyright: ignore
     fm.Precision(tresh=0.5)  # pyright: ignore[reportCallIssue]
@@ -94,6 +95,33 @@ def values_follow_the_settings() -> None:
     assert_type(fm.QuantileLoss(0.9).compute(), float)
     assert_type(fm.QuantileLoss([0.1, 0.9]).compute(), np.ndarray)
     assert_type(fm.ConfusionMatrix(num_classes=3).compute(), np.ndarray)
+
+
+def settings_may_be_known_at_run_time_alone(bounds: bool, lifetime: bool, average: str, k: int | list[int]) -> None:
+    assert_type(fm.AUC(bounds=bounds).compute(), Any)
+    assert_type(fm.AveragePrecision(bounds=bounds).compute(), Any)
+    assert_type(fm.Windowed(fm.AUC(), 3, lifetime=lifetime).compute(), Any)
+    assert_type(fm.NDCG(k=k).compute(), "float | dict[int, float]")
+    fm.AUC(bounds="yes")  # pyright: ignore
+    fm.F1(average=average)  # pyright: ignore
+
+
+def results_of_files_have_the_metrics_that_were_made() -> None:
+    columns = {"prediction": "p", "label": "y"}
+    assert_type(fm.files.evaluate("a.parquet", fm.AUC, columns).metrics, "fm.AUC[float]")
+    found = fm.files.evaluate("a.parquet", lambda: fm.MetricCollection([fm.AUC()]), columns)
+    assert_type(found.metrics.compute(), "dict[str, Any]")
+    assert_type(found.read.rows, int)
+    assert_type(spark.evaluate(None, None, fm.GAUC, columns).metrics, fm.GAUC)
+
+
+def differences_have_types() -> None:
+    low, high = fm.Interval(fm.AUC()), fm.Interval(fm.AUC())
+    assert_type(fm.paired_difference(low.compute(), high.compute()), fm.Difference)
+    assert_type(fm.unpaired_difference(low.compute(), high.compute()), fm.Difference)
+    by_day = fm.Sliced(fm.Interval(fm.AUC()), "day").compute()
+    assert_type(fm.paired_difference(by_day, by_day), "dict[Any, fm.Difference]")
+    fm.paired_difference(0.5, 0.6)  # pyright: ignore
 
 
 def several_places_give_a_value_each() -> None:
