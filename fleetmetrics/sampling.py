@@ -63,6 +63,9 @@ class _Begun:
         part: where a checkpoint left it, if one did.
     """
 
+    dealing: Dealing
+    part: Part | None
+
     def __init__(self, dealing: Dealing, part: Part | None = None) -> None:
         self.dealing, self.part = dealing, part
 

@@ -128,7 +128,7 @@ class Condition:
         if self._token.kind != "end":
             raise self._wrong("'and', 'or' or the end")
         #: The columns that it looks at, each once.
-        self.names = list(dict.fromkeys(test.column for test in self._tests))
+        self.names: list[str] = list(dict.fromkeys(test.column for test in self._tests))
 
     def kind(self, name: str) -> type | None:
         """The kind of the literals that a column is compared with; None: no literals."""

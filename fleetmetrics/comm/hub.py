@@ -69,6 +69,10 @@ class Hub(Member):
     """Rank 0."""
 
     search: Search | None
+    inside: tuple[int, str]
+    made: int
+    label: str
+    broken: str
 
     def __init__(self, job: Job) -> None:
         check_descriptors(job.world_size)  # before the secret is read, which needs one

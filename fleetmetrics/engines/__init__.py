@@ -58,6 +58,7 @@ class Plan:
     names: list[str]
     by_range: bool
     bounds: list[Any]
+    reading: Reading | None
 
     def __init__(
         self,

@@ -68,10 +68,10 @@ class Actual(Metric):
     Cells are those of `Errors`; groups of equal size are formed in the end.
     """
 
-    requirements = ("finite_prediction", "finite_label")
+    requirements: tuple[str | Requirement, ...] = ("finite_prediction", "finite_label")
     picture = "predicted_actual"
     gives = "curve"
-    declared = (
+    declared: tuple[Declared, ...] = (
         Declared("number", (2 * _BINS - 1,)),
         Declared("label", (2 * _BINS - 1,), "float64"),
         Declared("square", (2 * _BINS - 1,), "float64"),

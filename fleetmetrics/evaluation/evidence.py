@@ -15,6 +15,7 @@ import numpy as np
 from fleetmetrics.batch import Batch
 from fleetmetrics.batch.hashing import integer_ids, words
 from fleetmetrics.batch.keys import keys_of
+from fleetmetrics.batch.rules import Requirement
 from fleetmetrics.formulas.intervals import moments_of, products
 from fleetmetrics.formulas.slices import (
     SliceTests,
@@ -413,6 +414,10 @@ class _OfGroups(_OfSums):
 
 class _Grouped(GroupedMetric):
     """Sums over the groups of another metric, from its records."""
+
+    columns: tuple[str, ...]
+    requirements: tuple[str | Requirement, ...]
+    takes_label: bool | None
 
     def __init__(self, metric: GroupedMetric) -> None:
         super().__init__()

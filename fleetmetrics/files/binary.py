@@ -6,7 +6,7 @@ import contextlib
 import io
 import math
 import zipfile
-from typing import Any, Iterator
+from typing import Any, ClassVar, Iterator
 
 import numpy as np
 
@@ -24,7 +24,9 @@ _FEW_COLUMNS = 4
 class Parquet(Format):
     """Parquet."""
 
-    name, title, about = "parquet", "Parquet", "Parquet"
+    name: ClassVar[str] = "parquet"
+    title: ClassVar[str] = "Parquet"
+    about: ClassVar[str] = "Parquet"
 
     def begins(self, first: bytes) -> bool:  # noqa: D102
         return first.startswith(b"PAR1")
@@ -61,8 +63,10 @@ class Parquet(Format):
 class Arrow(Format):
     """Arrow IPC: a file, or a stream."""
 
-    name, title, about = "arrow", "Arrow IPC", "Arrow IPC, Feather"
-    streams = "a stream: gzip, zstd, bz2, xz, standard input"
+    name: ClassVar[str] = "arrow"
+    title: ClassVar[str] = "Arrow IPC"
+    about: ClassVar[str] = "Arrow IPC, Feather"
+    streams: ClassVar[str] = "a stream: gzip, zstd, bz2, xz, standard input"
 
     def begins(self, first: bytes) -> bool:  # noqa: D102
         return first.startswith((b"ARROW1", b"\xff\xff\xff\xff"))
@@ -88,7 +92,9 @@ class Arrow(Format):
 class NPZ(Format):
     """NumPy's archive of arrays."""
 
-    name, title, about = "npz", "NPZ", "NumPy's archive of arrays of equal length"
+    name: ClassVar[str] = "npz"
+    title: ClassVar[str] = "NPZ"
+    about: ClassVar[str] = "NumPy's archive of arrays of equal length"
 
     def begins(self, first: bytes) -> bool:  # noqa: D102
         return first.startswith((b"PK\x03\x04", b"PK\x05\x06"))  # a header of CSV may begin with PK

@@ -7,7 +7,7 @@ import itertools
 import json
 import operator
 import re
-from typing import Any, Callable, Iterator, Mapping, Sequence
+from typing import Any, Callable, ClassVar, Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -78,8 +78,10 @@ def _line_of(row: int, starts: Sequence[int]) -> int:
 class CSV(Format):
     """CSV, with commas, tabs, semicolons or bars, and a header unless the reading has the names."""
 
-    name, title, about = "csv", "CSV", "CSV: commas, tabs, semicolons or pipes; a header, or `columns`"
-    streams = "gzip, zstd, bz2, xz, UTF-16, standard input"
+    name: ClassVar[str] = "csv"
+    title: ClassVar[str] = "CSV"
+    about: ClassVar[str] = "CSV: commas, tabs, semicolons or pipes; a header, or `columns`"
+    streams: ClassVar[str] = "gzip, zstd, bz2, xz, UTF-16, standard input"
 
     def begins(self, first: bytes) -> bool:  # noqa: D102
         return True  # anything that is no other format
@@ -168,8 +170,10 @@ def _misfit(text: str, kind: Any) -> str:
 class JSONLines(Format):
     """JSON Lines: an object in each line."""
 
-    name, title, about = "jsonl", "JSON Lines", "JSON Lines, one object per line"
-    streams = CSV.streams
+    name: ClassVar[str] = "jsonl"
+    title: ClassVar[str] = "JSON Lines"
+    about: ClassVar[str] = "JSON Lines, one object per line"
+    streams: ClassVar[str] = CSV.streams
 
     def begins(self, first: bytes) -> bool:  # noqa: D102
         return first.lstrip()[:1] == b"{"

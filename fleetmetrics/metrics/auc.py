@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, Mapping, Sequence, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Mapping, Sequence, overload
 
 import numpy as np
 
@@ -73,7 +73,9 @@ class _Area(ClassHistograms[Value]):
     better = "higher"
     curve = "PR"
     max_fpr: float | None = None
-    incidental = (*ClassHistograms.incidental, "tolerance")
+    incidental: ClassVar[tuple[str, ...]] = (*ClassHistograms.incidental, "tolerance")
+    bounds: bool
+    tolerance: float
 
     def __init__(
         self, *, bounds: bool = False, tolerance: float | None = 0.01, **settings: Unpack[ClassSettings]
@@ -192,8 +194,7 @@ class AUC(_Area[Value]):
         [0.75, 1.0]
     """
 
-    picture = "roc"
-
+    picture: str = "roc"
     curve: str
     max_fpr: float | None
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from fleetmetrics.arguments import choice_of, column_of
 from fleetmetrics.batch import Batch
+from fleetmetrics.batch.rules import Requirement
 from fleetmetrics.formulas.groups import auc_by_group, scaled
 from fleetmetrics.formulas.ratio import ratio
 from fleetmetrics.metric import Quotient, Settings, Undefinable
@@ -31,7 +32,9 @@ class _ByUser(Undefinable[float], GroupedMetric[float]):
 
     better = "higher"
     quotient: Quotient | None = Quotient({"total": 1}, {"weight": 1}, highest=1)
-    requirements = ("finite_prediction", "class_label")
+    requirements: tuple[str | Requirement, ...] = ("finite_prediction", "class_label")
+    columns: tuple[str, ...]
+    by: str
     #: Its name in warnings.
     title = ""
     #: The weight of a user.

@@ -128,6 +128,9 @@ class _Binned(Metric[Value]):
 
     #: Whether to look at the most probable class; None: if there are scores of three or more.
     top_label: bool | None = False
+    edges: tuple[float, ...]
+    from_logits: bool
+    requirements: tuple[str | Requirement, ...]
 
     def __init__(
         self, *, bins: int | Sequence[float] = 10, from_logits: bool = False, **common: Unpack[Common]

@@ -79,6 +79,9 @@ class Interval(Wrapper[IntervalResult]):
         (0.65, 0.83)
     """
 
+    confidence: float
+    groups: int
+    columns: tuple[str, ...]
     refused: ClassVar[dict[str, str]] = {
         "Bootstrap": "one interval is enough, Bootstrap(metric) or Interval(metric)",
         "Interval": "one interval is enough",

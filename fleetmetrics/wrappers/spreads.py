@@ -39,6 +39,9 @@ class Way(ABC):
 
     #: Keeps the samples of an id together.
     records: Sequence[_GroupTerms] = ()
+    metric: Any
+    ids: str
+    groups: int
 
     def __init__(self, metric: Any, ids: str, groups: int) -> None:
         self.metric, self.ids, self.groups = metric, ids, groups

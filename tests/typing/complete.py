@@ -16,8 +16,8 @@ import venv
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-#: In percent of the names that modules export. What is left derives from classes of Paddle, which have no types.
-LEAST = 97
+#: What derives from classes of Paddle, which have no types.
+OF_PADDLE = ("fleetmetrics.integrations.hapi.",)
 
 
 def verified(package: Path) -> dict:
@@ -43,10 +43,14 @@ def verified(package: Path) -> dict:
 
 
 def untyped(report: dict) -> list[str]:
-    """The names without a declared type, each with its place and the first line of what Pyright says of it."""
+    """The names without a declared type, each with its place and the first line of what Pyright says of it.
+
+    A class is as well known as its bases, private ones included.
+    """
     said = []
     for symbol in report["symbols"]:
-        for each in symbol["diagnostics"] if symbol["isExported"] and not symbol["isTypeKnown"] else ():
+        known = symbol["isTypeKnown"] or symbol["name"].startswith(OF_PADDLE)
+        for each in symbol["diagnostics"] if not known else ():
             if "docstring" not in each["message"]:
                 _, _, file = each.get("file", "").rpartition("site-packages/")
                 line = each.get("range", {}).get("start", {}).get("line", -1) + 1
@@ -56,11 +60,11 @@ def untyped(report: dict) -> list[str]:
 
 def main() -> int:
     report = verified(ROOT / "fleetmetrics")
-    score = 100 * report["completenessScore"]
-    print(f"{score:.1f} % of what the modules export has a declared type; at least {LEAST} % is asked")
-    if score >= LEAST:
+    print(f"{100 * report['completenessScore']:.1f} % of what the modules export has a declared type")
+    wrong = untyped(report)
+    if not wrong:
         return 0
-    print(*untyped(report), sep="\n", file=sys.stderr)
+    print(*wrong, sep="\n", file=sys.stderr)
     print("give each of these a type where it is first assigned, and run `make types` again", file=sys.stderr)
     return 1
 

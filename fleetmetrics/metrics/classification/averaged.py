@@ -112,6 +112,7 @@ class ConfusionMetric(OfTask[Value]):
 class _Averaged(ConfusionMetric[Value]):
     better = "higher"
     takes_top_k = True
+    average: str | None
     #: Of the binary task: what each cell, by label and prediction, adds to the numerator and to the denominator.
     parts: tuple[Any, Any] = ((), ())
 
