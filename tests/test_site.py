@@ -90,6 +90,11 @@ def test_a_description_is_whole_sentences_and_fits(site: Any) -> None:
     assert site.description("<p>Short &amp; clear.</p><p>Then this.</p>") == "Short & clear. Then this."
 
 
+def test_a_description_leads_to_no_other_page(site: Any) -> None:
+    page = "<p>How sure are values; see <a>the guide</a>.</p><p>Intervals. <a>How sure?</a> explains them.</p>"
+    assert site.description(f"{page}<p>More.</p>") == "How sure are values. Intervals. More."
+
+
 def test_a_backslash_before_a_pipe_is_found_in_tables_alone(site: Any) -> None:
     table = "<table><tr><td>a <code>en|zh</code></td><td><code>--lang en\\|zh &lt;</code></td></tr></table>"
     assert site.pipes_with_backslashes(f"<pre><code>grep 'a\\|b'</code></pre>{table}") == [r"--lang en\|zh <"]

@@ -10,6 +10,8 @@ from typing import Any, Container, Iterable
 FENCED = re.compile(r"^( *)(```|~~~).*?^\1\2 *$", re.MULTILINE | re.DOTALL)
 HEADING = re.compile(r"^(#{1,6}) +(.*?)(?: *\{ *#[-\w]+ *\})?$", re.MULTILINE)
 PARAGRAPH = re.compile(r"<p>(.*?)</p>", re.DOTALL)
+#: What leads a reader to another page, and says nothing where a search engine shows it.
+POINTING = re.compile(r"; see [^.;]+(?=\.)|(?:^|(?<=\. ))[^.]+ explains? (?:it|them|the settings)\.")
 #: The heading of an entry of the reference.
 ENTRY = re.compile(r'<(h\d) id="(fleetmetrics\.[\w.]+)".*?</\1>', re.DOTALL)
 #: What the search of a language must find: for words that readers look for, a page; "" is any.
@@ -67,6 +69,7 @@ def description(content: str, most: int = 200) -> str:
     said = ""
     for paragraph in PARAGRAPH.findall(content):
         text = " ".join(html.unescape(re.sub(r"<[^>]+>", "", paragraph)).split())
+        text = POINTING.sub("", text).strip()
         said = f"{said} {text}".strip()
         if len(said) >= 50:
             break
