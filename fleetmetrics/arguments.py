@@ -40,8 +40,13 @@ MOST_EDGES = 2**24
 
 
 def is_whole(value: Any) -> bool:
-    """Whether a value is an integer, of Python or NumPy."""
-    return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+    """Whether a value is an integer, of Python or NumPy; a duration is none, although NumPy derives it from them."""
+    return isinstance(value, (int, np.integer)) and not isinstance(value, (bool, np.timedelta64))
+
+
+def is_number(value: Any) -> bool:
+    """Whether a value is a number, of Python or NumPy, but not a bool."""
+    return is_whole(value) or isinstance(value, (float, np.floating))
 
 
 def whole_number_of(argument: str, value: Any, least: int, most: int | None = None) -> int:
@@ -66,7 +71,7 @@ def counts_of(name: str, values: Sequence[int]) -> np.ndarray:
 
 def number_of(argument: str, value: Any, low: float = -math.inf, high: float = math.inf, allowed: str = "") -> float:
     """A finite number in a range as a float; ``allowed`` describes the range in words."""
-    if _is_number(value) and low <= value <= high:
+    if _is_finite(value) and low <= value <= high:
         return float(value)
     if not allowed:
         allowed = "a finite number" if math.isinf(low) else f"a number from {low:g} to {high:g}"
@@ -79,11 +84,9 @@ def positive_of(argument: str, value: Any, least: float = 5e-324) -> float:
     return number_of(argument, value, least, allowed="a finite number above 0")
 
 
-def _is_number(value: Any) -> bool:
-    if not isinstance(value, (int, float, np.integer, np.floating)) or isinstance(value, bool):
-        return False
+def _is_finite(value: Any) -> bool:
     try:
-        return math.isfinite(value)
+        return is_number(value) and math.isfinite(value)
     except OverflowError:  # an int too large for a float
         return False
 
@@ -100,6 +103,11 @@ def path_of(argument: str, value: Any) -> str:
     path = os.fspath(value) if isinstance(value, (str, os.PathLike)) else None
     if not isinstance(path, str) or not path or "\0" in path:
         raise InvalidInputError(f"{argument} must be a path, a string or an os.PathLike, not {value!r:.80}")
+    try:
+        os.fsencode(path)
+    except UnicodeEncodeError as error:
+        what = f"{argument} must be a path that the file system can hold, and {value!r:.80} has"
+        raise InvalidInputError(f"{what} {path[error.start]!r}") from None
     return path
 
 
@@ -128,18 +136,18 @@ def column_of(argument: str, value: Any, taken: Sequence[str]) -> str:
 
 def zero_division_of(value: Any) -> float:
     """``zero_division``: nan, or the value to use without a warning."""
-    if _is_number(value) or (isinstance(value, (float, np.floating)) and math.isnan(value)):
+    if _is_finite(value) or (isinstance(value, (float, np.floating)) and math.isnan(value)):
         return float(value)
     raise InvalidInputError(f"zero_division must be nan or a finite number, not {value!r}")
 
 
 def array_of(value: Any) -> np.ndarray:
-    """An argument as an array; an empty one for ragged lists."""
+    """An argument as an array; an empty one for ragged lists, and where something is masked."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # NumPy before 1.24 makes object arrays of them, and warns
+        warnings.simplefilter("ignore")  # NumPy before 1.24 makes object arrays of ragged lists, and warns
         try:
-            return np.asarray(value)
-        except ValueError:
+            return np.empty(0) if np.ma.is_masked(value) else np.asarray(value)
+        except Exception:  # ragged lists, and whatever an object's __array__ raises
             return np.empty(0)
 
 

@@ -27,7 +27,15 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, Sequence, TypeVar, Union
 
 import numpy as np
 
-from fleetmetrics.arguments import choice_of, flag_of, number_of, positive_of, whole_number_of, zero_division_of
+from fleetmetrics.arguments import (
+    choice_of,
+    flag_of,
+    is_number,
+    number_of,
+    positive_of,
+    whole_number_of,
+    zero_division_of,
+)
 from fleetmetrics.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -177,11 +185,6 @@ def not_negative(argument: str, value: Any, _: Any = None) -> float:
 def above_0(argument: str, value: Any, _: Any = None) -> float:
     """A finite setting above 0."""
     return positive_of(argument, value)
-
-
-def is_number(value: Any) -> bool:
-    """Whether a setting is a number, of Python or NumPy, but not a bool."""
-    return isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
 
 
 def at_least(least: int) -> Kind:

@@ -59,7 +59,11 @@ def flatten(values: Any, prefix: str = "", *, most: int = 100, matrices: bool = 
     if not isinstance(prefix, str):
         raise InvalidInputError(f"prefix must be a string, not {prefix!r:.80}")
     found: dict[str, float] = {}
-    for part, whole in parts(values, prefix):
+    try:
+        named = list(parts(values, prefix))
+    except RecursionError:
+        raise InvalidInputError("values holds itself, or is nested too deeply; give dicts and lists that end") from None
+    for part, whole in named:
         for name, value in _scalars(part, whole, most) if matrices or not is_matrix(whole) else ():
             if name in found:
                 raise InvalidInputError(f"values holds two scalars of the name {name!r}; rename one of them")
@@ -79,6 +83,9 @@ def parts(values: Any, name: str = "") -> Iterator[tuple[str, Any]]:
     if hasattr(values, "_fields") and not isinstance(values, _WHOLE):
         values = values._asdict()
     if not isinstance(values, (Mapping, *_WHOLE)):
+        if np.ma.is_masked(values):
+            where = f" under {name!r}" if name else ""
+            raise InvalidInputError(f"values holds a masked array{where}; leave out what is masked, or fill it in")
         array = array_of(to_host(values))
         listed = isinstance(values, (tuple, list)) and (array.dtype.kind not in "biuf" or len(array) < len(values))
         values = dict(enumerate(values)) if listed else array

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import fleetmetrics as fm
-from fleetmetrics import formulas
+from fleetmetrics import files, formulas
 from fleetmetrics.formulas import bootstrap, groups, ranking
 from tests import contract, hostile
 from tests.contract import CASES
@@ -140,9 +140,144 @@ def test_unchecked_states_cause_no_raw_error_and_nan_is_refused(name: str) -> No
 
 
 @pytest.mark.numpy_only
-def test_a_normalized_entropy_of_nan_is_nan_and_not_the_best() -> None:
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("prediction", [math.nan, math.inf, -math.inf])
+def test_a_normalized_entropy_of_what_is_no_number_is_nan_and_not_the_best(prediction: float) -> None:
     assert math.isnan(formulas.normalized_entropy(math.nan, 2, 4))
     for kind in (fm.NormalizedEntropy, fm.RecalibratedNormalizedEntropy):
         metric = kind(validate=False)
-        metric.add([math.nan, 0.5, 0.2], [1, 0, 1])
+        metric.add([prediction, 0.5, 0.2], [1, 0, 1])
         assert math.isnan(metric.compute()), kind
+
+
+# -- the functions on files and frames, and settings of metrics ----------------------------------------------
+
+FRAME = {"y": [0, 0, 1, 1], "p": [0.1, 0.4, 0.35, 0.8], "s": ["a", "b", "a", "b"], "id": [1, 2, 3, 4]}
+#: An error of the user's own object stays what it is.
+OBJECTS = {name: make for name, make in hostile.OBJECTS.items() if name != "raises"}
+
+
+def paths(folder: Any) -> dict[str, str]:
+    """A file of rows, a saved state and a checkpoint in a folder."""
+    names = {name: f"{folder}/{name}" for name in ("rows.csv", "state", "checkpoint")}
+    rows = zip(*FRAME.values())
+    with open(names["rows.csv"], "w") as file:
+        file.write("\n".join(",".join(map(str, row)) for row in (FRAME, *rows)))
+    fm.evaluate(FRAME, label="y", score="p", metrics="auc").save_state(names["state"])
+    fm.save(names["checkpoint"], fm.AUC())
+    return names
+
+
+ASKED = {
+    "label": "y",
+    "score": "p",
+    "metrics": "ctr",
+    "task": "binary",
+    "classes": None,
+    "weight": "id",
+    "user": "id",
+    "by": "s",
+    "ci": None,
+    "rank_by": None,
+    "draws": 10,
+    "max_slices": 10,
+    "min_positives": 0,
+    "positive": None,
+    "logits": False,
+    "scale": 1.0,
+    "where": "id > 0",
+    "text": (),
+    "columns": None,
+    "skip_bad_rows": False,
+    "skip_bad_files": False,
+    "processes": 1,
+    "communicator": None,
+}
+COMPARED = {"baseline": FRAME, "baseline_score": "p", "baseline_columns": {"s": "s"}, "join_on": "id", "join": None}
+READ = {"make_metrics": fm.AUC, "columns": {"prediction": "p", "label": "y"}, "skip_bad_rows": False, "format": None}
+
+
+def consistency_of_columns(**given: Any) -> Any:
+    return fm.consistency(**{"id": "id", "score": "p", "label": "y", "by": "s", "features": "id", **given})
+
+
+FRONT_DOORS = {
+    "evaluate": (lambda rows, **given: fm.evaluate(FRAME, **given), ASKED),
+    "evaluate compared": (
+        lambda rows, **given: fm.evaluate(FRAME, **given),
+        {**COMPARED, "label": "y", "score": "p", "metrics": "auc", "draws": 10, "ci": 0.9, "always_valid": None},
+    ),
+    "evaluate data": (lambda rows, data: fm.evaluate(data, label="y", score="p", metrics="auc"), {"data": FRAME}),
+    "merge": (lambda rows, states: fm.evaluation.merge(states), {"states": "state"}),
+    "compare": (lambda rows, **given: fm.evaluation.compare(**given), {"new": "state", "old": "state"}),
+    "consistency": (
+        lambda rows, **given: consistency_of_columns(streams={"one": rows, "two": rows}, **given),
+        {
+            **dict.fromkeys(("where", "columns", "memory")),
+            **{"id": "id", "score": "p", "label": "y", "by": "s", "features": "id", "text": (), "tolerance": 1e-6},
+        },
+    ),
+    "consistency streams": (lambda rows, streams: consistency_of_columns(streams=streams), {"streams": None}),
+    "files.evaluate": (lambda rows, **given: files.evaluate(rows, processes=1, **given), READ),
+    "files.evaluate_file": (lambda rows, path: files.evaluate_file(path, *[*READ.values()][:2]), {"path": None}),
+    "files.find": (lambda rows, paths: files.find(paths), {"paths": None}),
+    "save": (lambda rows, path: fm.save(path, fm.AUC()), {"path": None}),
+    "load": (lambda rows, **given: fm.load(**given), {"path": "checkpoint", "metrics": fm.AUC(), "strict": True}),
+    "flatten": (lambda rows, **given: fm.flatten(**given), {"values": {}, "prefix": "", "most": 9, "matrices": True}),
+    "socket": (
+        lambda rows, **given: fm.SocketCommunicator(**given),
+        {"rank": 0, "world_size": 1, "endpoint": "127.0.0.1:1", "secret": "a"},
+    ),
+    "thresholds": (lambda rows, thresholds: fm.ThresholdSweep(thresholds=thresholds), {"thresholds": 2}),
+    "fractions": (lambda rows, fractions: fm.Lift(fractions=fractions), {"fractions": 2}),
+    "bins": (lambda rows, bins: fm.Histogram(bins=bins), {"bins": 2}),
+    "quantile": (lambda rows, quantile: fm.QuantileLoss(quantile), {"quantile": 0.5}),
+    "bootstrap": (
+        lambda rows, **given: fm.Bootstrap(fm.AUC(), **given),
+        {"replicates": 10, "seed": 0, "confidence": 0.9, "ids": None},
+    ),
+}
+
+
+@pytest.mark.numpy_only
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", FRONT_DOORS)
+def test_the_front_doors_name_what_they_cannot_take(name: str, tmp_path: Any, monkeypatch: Any) -> None:
+    pytest.importorskip("pyarrow")
+    there = paths(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    call, given = FRONT_DOORS[name]
+    known = {
+        argument: there.get(value, value) if isinstance(value, str) else value for argument, value in given.items()
+    }
+    raw = []
+    for argument in given:
+        for key, make in OBJECTS.items():
+            try:
+                call(there["rows.csv"], **{**known, argument: make()})
+            except fm.FleetMetricsError:
+                pass
+            except Exception as error:
+                if (argument, key) != ("make_metrics", "function"):  # which raises an error of its own
+                    raw.append(f"{argument}={key}: {type(error).__name__}: {error}")
+    assert not raw, "\n".join(raw[:20])
+
+
+@pytest.mark.numpy_only
+@pytest.mark.parametrize(
+    "call, said",
+    [
+        (lambda: fm.ThresholdSweep(thresholds=MASKED), "^thresholds must be"),
+        (lambda: fm.Lift(fractions=MASKED), "^fractions must be"),
+        (lambda: fm.Histogram(bins=MASKED), "^bins must be"),
+        (lambda: fm.QuantileLoss(MASKED), "^quantile must be"),
+        (lambda: fm.flatten({"a": MASKED}), "^values holds a masked array under 'a'"),
+        (lambda: fm.flatten(hostile.circular()), "^values holds itself"),
+        (lambda: fm.Bootstrap(fm.AUC(), 10**400), "^replicates must be at most"),
+        (lambda: fm.evaluate(FRAME, label="y", score="p", draws=2**63), "^draws must be at most"),
+        (lambda: fm.AUC().merge(fm.evaluation.merge("\ud800")), r"^states must be a path .* '\\ud800'$"),
+    ],
+)
+def test_settings_that_hide_something_or_never_end_are_refused(call: Any, said: str) -> None:
+    with pytest.raises(fm.InvalidInputError, match=said):
+        call()

@@ -191,7 +191,7 @@ def _of_objects(values: Any, argument: str) -> np.ndarray:
     flat = objects.ravel().tolist()
     types = set(map(type, flat))
     texts = {each for each in types if issubclass(each, str)}
-    integers = {each for each in types if issubclass(each, (int, np.integer)) and each is not bool}
+    integers = {each for each in types if issubclass(each, (int, np.integer)) and each not in (bool, np.timedelta64)}
     for kind, what in (
         (texts, "integers or strings, not both; among strings"),
         (integers, "integers or strings; among integers"),

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from fleetmetrics.arguments import is_whole
 from fleetmetrics.comm.failures import in_words
 from fleetmetrics.errors import InvalidInputError
 
@@ -70,7 +71,7 @@ def _checked(group: Any, rank: int, world_size: int) -> tuple[int, ...]:
     given = getattr(group, "ranks", group)
     if isinstance(given, (set, frozenset, range)) or (isinstance(given, np.ndarray) and given.ndim):
         given = list(given)
-    if not isinstance(given, (list, tuple)) or not all(map(_is_rank, given)):
+    if not isinstance(given, (list, tuple)) or not all(map(is_whole, given)):
         raise InvalidInputError(f"group is {group!r:.80}; it must be {_ALLOWED}")
     ranks = sorted(map(int, given))
     shown = in_words(ranks)
@@ -89,7 +90,3 @@ def _checked(group: Any, rank: int, world_size: int) -> tuple[int, ...]:
             "or give each worker its own group"
         )
     return tuple(ranks)
-
-
-def _is_rank(given: Any) -> bool:
-    return isinstance(given, (int, np.integer)) and not isinstance(given, (bool, np.timedelta64))

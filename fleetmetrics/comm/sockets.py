@@ -80,7 +80,7 @@ class SocketCommunicator(Communicator):
         secret: str | None = None,
         channel: str | None = None,
     ) -> None:
-        if (rank, world_size, endpoint) != (None, None, None):
+        if any(each is not None for each in (rank, world_size, endpoint)):
             job = _job_of(rank, world_size, endpoint)
         job = job if job is not None else Job.from_environment()
         self._job = job if secret is None else replace(job, secret=_checked(secret))

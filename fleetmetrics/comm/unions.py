@@ -59,15 +59,22 @@ class Union:
             self.sharing = 0
 
     def reduced(
-        self, reduction: str, arrays: Sequence[np.ndarray], rests: Sequence[np.ndarray | None] | None = None
+        self,
+        reduction: str,
+        arrays: Sequence[np.ndarray],
+        rests: Sequence[np.ndarray | None] | None = None,
+        over: str = "",
     ) -> tuple[np.ndarray, np.ndarray | None]:
         """The rows of the kept keys, and a last row of all others, from arrays ``[keys + 1, ...]`` by rank.
 
-        With rests, ``[words, keys + 1, ...]`` or None, also the rest of the result; see `combine_exactly`.
+        With rests, ``[words, keys + 1, ...]`` or None, also the rest of the result; see `combine_exactly`. An
+        `IntegerOverflowError` names ``over``, or if that is empty the number of workers.
         """
 
         def merged(parts: list[np.ndarray], more: list[Any]) -> tuple[np.ndarray, np.ndarray | None]:
-            return (combine(reduction, parts), None) if rests is None else combine_exactly(reduction, parts, more)
+            if rests is None:
+                return combine(reduction, parts, over), None
+            return combine_exactly(reduction, parts, more, over)
 
         size = len(self.kept)
         orders = [None if order is None else np.append(order, len(order)) for order in self._orders]

@@ -6,9 +6,9 @@ import dataclasses
 import functools
 import re
 from dataclasses import dataclass
-from typing import Any, Callable, Iterable, Mapping, Sequence
+from typing import Any, Callable, Mapping, Sequence
 
-from fleetmetrics.arguments import choice_of, number_of, whole_number_of
+from fleetmetrics.arguments import MOST_EDGES, choice_of, flag_of, number_of, whole_number_of
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.evaluation.counted import Actual, Errors, Joined, Positives, Rows
 from fleetmetrics.evaluation.evidence import Evidence, GroupCount, evidence_of
@@ -113,7 +113,12 @@ class Asked:
         Raises:
             InvalidInputError: an argument is invalid, or contradicts another one.
         """
+        columns = {"prediction": score, "label": label, "weight": weight, "user": user, "id": join_on}
+        for name, column in zip(("score", "label", "weight", "user", "join_on"), columns.values()):
+            _check_columns(name, column, name in ("score", "label"))
         choice_of(argument("task"), task, tuple(TASKS))
+        flag_of(argument("logits"), logits)
+        min_positives = whole_number_of(argument("min_positives"), min_positives, 0)
         names = list(classes) if isinstance(classes, (list, tuple)) else None
         _check_scores(task, label, score, names)
         if positive is not None and task != "binary":
@@ -122,22 +127,22 @@ class Asked:
             raise InvalidInputError(f"{argument('logits')} is for probabilities, not {argument('task', task)}")
         reading = Reading(
             header=header,
-            text=[text] if isinstance(text, str) and text else _texts("text", text or ()),
+            text=_texts("text", text),
             where=where,
             positive=positive,
             classes=names,
             logits=logits,
             scale=scale,
         )
+        _check_comparison(compared, join_on, join, always_valid)
         if ci is not None:
             ci = number_of(argument("ci"), ci, 5e-324, 1 - 2**-53, "a number between 0 and 1, such as 0.95")
         elif join_on or same_rows or always_valid:
             ci = 0.95
-        _check_comparison(compared, join_on, join, always_valid)
         if metrics is None:
             metrics = TASKS[task] + ",gauc" * (task == "binary" and bool(user))
             metrics += ",log_loss" * (task == "multiclass" and isinstance(score, (list, tuple)))
-        slices = [by] if isinstance(by, str) and by else _texts("by", by or ())
+        slices = _texts("by", by)
         if not all(all(_crossed(each)) for each in slices):
             raise InvalidInputError(f"{argument('by')}: write crossed columns as {argument('by', 'country*day')}")
         if min_positives and (task != "binary" or isinstance(label, (list, tuple))):
@@ -145,9 +150,6 @@ class Asked:
                 f"{argument('min_positives')} needs labels of 0 and 1, {argument('task', 'binary')}"
             )
         _check_slices(slices, rank_by)
-        columns = {"prediction": score, "label": label, "weight": weight, "user": user, "id": join_on}
-        for name, column in zip(("score", "label", "weight", "user", "join_on"), columns.values()):
-            _check_columns(name, column, name in ("score", "label"))
         reading.check_texts([*filter(None, (user, join_on)), *(name for each in slices for name in _crossed(each))])
         given = {name: list(column) if isinstance(column, tuple) else column for name, column in columns.items()}
         return Asked(
@@ -158,9 +160,9 @@ class Asked:
             by=slices,
             ci=ci,
             max_slices=whole_number_of(argument("max_slices"), max_slices, 1),
-            min_positives=whole_number_of(argument("min_positives"), min_positives, 0),
+            min_positives=min_positives,
             rank_by=rank_by,
-            draws=whole_number_of(argument("draws"), draws, 10),
+            draws=whole_number_of(argument("draws"), draws, 10, MOST_EDGES),
             positive=positive,
             class_names=names,
             logits=logits,
@@ -191,9 +193,7 @@ class Asked:
         Raises:
             InvalidInputError: no requested column has such a name.
         """
-        names = {} if names is None else names
-        if not isinstance(names, Mapping) or not all(isinstance(each, str) for both in names.items() for each in both):
-            raise InvalidInputError(f"{argument('baseline_columns')} must be a dict of column names, not {names!r:.80}")
+        names = names_by_names(names)
         for name in names:
             if name not in self.names():
                 known = ", ".join(self.names())
@@ -375,7 +375,15 @@ def _quoted(name: str) -> str:
 def check_always_valid(rows: Any) -> None:
     """Raise InvalidInputError unless this is a number of rows, or None."""
     if rows is not None:
-        whole_number_of(argument("always_valid"), rows, 1)
+        whole_number_of(argument("always_valid"), rows, 1, 2**63 - 1)
+
+
+def names_by_names(given: Any) -> Mapping[str, str]:
+    """The baseline's names of columns; None: no other names. InvalidInputError for anything else."""
+    names = {} if given is None else given
+    if not isinstance(names, Mapping) or not all(isinstance(each, str) for both in names.items() for each in both):
+        raise InvalidInputError(f"{argument('baseline_columns')} must be a dict of column names, not {given!r:.80}")
+    return names
 
 
 def _crossed(by: str) -> list[str]:
@@ -452,8 +460,9 @@ def _check_columns(name: str, given: Any, several: bool) -> None:
         raise InvalidInputError(f"{argument(name)} must be {allowed}, not {given!r:.80}")
 
 
-def _texts(name: str, given: Iterable[str]) -> list[str]:
-    texts = list(given) if isinstance(given, (list, tuple)) else [None]
-    if not all(isinstance(each, str) for each in texts):
+def _texts(name: str, given: Any) -> list[str]:
+    """One string or several, as a list without empty ones; None: no strings."""
+    texts = [given] if isinstance(given, str) else [] if given is None else given
+    if not isinstance(texts, (list, tuple)) or not all(isinstance(each, str) for each in texts):
         raise InvalidInputError(f"{argument(name)} must be a string, or a list of strings, not {given!r:.80}")
     return [each for each in texts if each]

@@ -9,7 +9,7 @@ from typing import Any, Mapping, Sequence
 from fleetmetrics.arguments import flag_of, listed, path_of, whole_number_of
 from fleetmetrics.comm import Communicator
 from fleetmetrics.errors import InvalidInputError
-from fleetmetrics.evaluation.asked import Asked
+from fleetmetrics.evaluation.asked import Asked, names_by_names
 from fleetmetrics.evaluation.conditions import failed
 from fleetmetrics.evaluation.joined import common_ids
 from fleetmetrics.evaluation.result import result_of
@@ -73,7 +73,7 @@ class Request:
             flag_of(argument(name), value)
         if processes is not None:
             whole_number_of(argument("processes"), processes, 1)
-        if baseline_columns and len(given) == 1:
+        if names_by_names(baseline_columns) and len(given) == 1:
             what = argument("baseline_columns")
             raise InvalidInputError(f"{what} needs {argument('baseline')}; give both")
         for name, each in zip(("FILES" if in_shell() else "data", argument("baseline")), given):

@@ -26,6 +26,8 @@ __all__ = ["consistency"]
 
 #: The bytes of a row of one stream during the comparison, without those of further columns.
 _PER_ROW, _PER_COLUMN = 96, 16
+#: The files are not read more often than this.
+_MOST_PASSES = 1000
 
 
 def consistency(
@@ -89,7 +91,9 @@ def consistency(
     number_of("tolerance", tolerance, 0, allowed="a number of at least 0")
     ids, scores = _by_stream("id", id, names), _by_stream("score", score, names)
     flag_of("skip_bad_rows", skip_bad_rows)
-    texts = [text] if isinstance(text, str) and text else texts_of("text", text or ())
+    texts = [text] if isinstance(text, str) and text else texts_of("text", text)
+    if label is not None and not isinstance(label, str):
+        raise InvalidInputError(f"label must be the name of a column, or None, not {label!r:.80}")
     reading = Reading(header=columns, text=texts, where=where)
     reading.check_texts([*ids.values(), *keys])
     readers: list[_Reader] = []
@@ -311,7 +315,11 @@ def _passes(readers: Sequence[_Reader], columns: int, memory: int | None) -> int
         rows = sum(rows_of(path) for reader in readers for path in reader.paths)
     except OSError as error:
         raise DataError(str(error)) from None
-    return max(1, -(-rows * (_PER_ROW + _PER_COLUMN * columns) // room))
+    needed = rows * (_PER_ROW + _PER_COLUMN * columns)
+    if needed > _MOST_PASSES * room:
+        least = -(-needed // _MOST_PASSES)
+        raise InvalidInputError(f"memory={memory} is too little for {rows:,} rows; give {least} bytes or more")
+    return max(1, -(-needed // room))
 
 
 def _keys_of(parts: Sequence[Any], order: np.ndarray) -> _Keys:

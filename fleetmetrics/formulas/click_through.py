@@ -100,7 +100,10 @@ def normalized_entropy(
         reason = f"all labels are {int(positive > 0)}" if positive or negative else NO_SAMPLES
         return stand_in("normalized_entropy", reason, zero_division)
     entropy = -positive * _log_share(positive, negative) - negative * _log_share(negative, positive)
-    return max(-float(as_number(log_likelihood)), 0.0) / entropy  # this way round nan stays nan
+    found = float(as_number(log_likelihood))
+    if not found <= 0:  # of predictions that are no probabilities; 0 would be the best possible value
+        return math.nan
+    return max(-found, 0.0) / entropy
 
 
 def _log_share(part: float, rest: float) -> float:

@@ -11,7 +11,7 @@ from typing import Any, Callable, Iterable, NamedTuple, Sequence
 import numpy as np
 import paddle
 
-from fleetmetrics.arguments import choice_of
+from fleetmetrics.arguments import choice_of, is_whole
 from fleetmetrics.errors import DuplicateStateError, InvalidInputError, StateNotFoundError, StaticProgramError
 from fleetmetrics.numbers import REDUCTIONS, identity
 from fleetmetrics.static.claims import BY_COUNTER, Claim, claims_of, renew
@@ -205,7 +205,7 @@ def _checked(name: str, shape: Any, dtype: str, reduction: str) -> tuple[int, ..
     choice_of("dtype", dtype, ("int64", "float64"))
     choice_of("reduction", reduction, REDUCTIONS)
     sizes = tuple(shape) if isinstance(shape, Iterable) else (shape,)
-    if not all(isinstance(size, (int, np.integer)) and size >= 0 for size in sizes):
+    if not all(is_whole(size) and size >= 0 for size in sizes):
         raise InvalidInputError(f"shape must hold whole numbers of at least 0, not {shape!r}")
     return tuple(int(size) for size in sizes)
 

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Iterable, Iterator, Mapping, NamedTuple, Seque
 import numpy as np
 
 from fleetmetrics.accumulator import Value
-from fleetmetrics.arguments import number_of, raise_if_too_large, whole_number_of
+from fleetmetrics.arguments import MOST_EDGES, is_whole, number_of, raise_if_too_large, whole_number_of
 from fleetmetrics.batch import Batch
 from fleetmetrics.batch.hashing import poisson, salts, words_of_column
 from fleetmetrics.batch.lanes import Groups, Nested, Replicates
@@ -128,8 +128,8 @@ class Bootstrap(Wrapper[Value]):
         ids: str | None = None,
         **common: Unpack[Common],
     ) -> None:
-        self.replicates = whole_number_of("replicates", replicates, 2)
-        if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)):
+        self.replicates = whole_number_of("replicates", replicates, 2, MOST_EDGES)
+        if not is_whole(seed):
             raise InvalidInputError(f"seed must be an integer, not {seed!r}")
         self.seed = int(seed)
         above, below = np.nextafter([0.0, 1.0], [1.0, 0.0]).tolist()

@@ -16,7 +16,7 @@ import numpy as np
 from fleetmetrics.batch.keys import Coded, indexed, keys_of, of_one_kind
 from fleetmetrics.comm import Block, RowKeys
 from fleetmetrics.comm.unions import Union
-from fleetmetrics.errors import InvalidInputError
+from fleetmetrics.errors import IntegerOverflowError, InvalidInputError
 from fleetmetrics.numbers import REST, combine, distinct_of, held_of, identity
 from fleetmetrics.serial import small
 from fleetmetrics.state import InPlace, State, most_at_once, read
@@ -400,7 +400,7 @@ class Rows(InPlace):
         value, rows = self.value, plan.evicted
         rows = rows[rows < len(value)] if value is not None else rows[:0]
         if len(rows):
-            total = combine(self.reduction, [self._wide(value[row, ...]) for row in (0, *rows)])
+            total = combine(self.reduction, [self._wide(value[row, ...]) for row in (0, *rows)], "all other keys")
             if value.dtype == np.int32:
                 self._most = max(self._most, int(total.max(initial=0)))
                 if self._most >= 2**31:
@@ -473,7 +473,10 @@ class Rows(InPlace):
             return {}
         union = self.table.union([part[self.table] for part in filled])
         both = [part[self][""] for part in filled], [part[self].get(REST) for part in filled]
-        return held_of(*union.reduced(self.reduction, *both))
+        try:
+            return held_of(*union.reduced(self.reduction, *both, "what is merged"))
+        except IntegerOverflowError as error:
+            raise IntegerOverflowError(f"{self.name}: {error}") from None
 
     def check(self, held: Mapping[Any, Any], scope: Any = None) -> None:
         keys = held[self.table].get("", _NOTHING.keys)

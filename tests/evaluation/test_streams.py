@@ -239,6 +239,13 @@ def test_bad_arguments_are_named(change, told):
         fm.consistency(given.pop("streams"), **given)
 
 
+def test_too_little_memory_is_an_error_with_what_is_needed_before_files_are_read_without_end(streams):
+    needed = (3 * ROWS - 10) * 96
+    least = -(-needed // 1000)
+    with pytest.raises(fm.InvalidInputError, match=rf"^memory={least - 1} .* give {least} bytes or more"):
+        fm.consistency(streams, id="id", score="p", memory=least - 1)
+
+
 def test_the_command_prints_the_result_and_its_conditions_decide(streams, capsys):
     given = ["consistency", *(f"{name}={path}" for name, path in streams.items()), "--id", "id", "--score", "p"]
     assert main([*given, "--by", "slot", "--fail-if", "steps.serving.share>0.1"]) == 1

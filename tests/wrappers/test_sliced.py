@@ -649,6 +649,15 @@ def test_an_overflow_names_the_state() -> None:
     assert all(isinstance(each, fm.IntegerOverflowError) and "'mine.integers'" in str(each) for each in found), found
 
 
+def test_an_overflow_of_what_is_merged_names_the_state_and_the_metric_of_a_collection() -> None:
+    parts = [fm.MetricCollection({"a": fm.Sliced(fm.Sum(), "slot"), "b": fm.Count()}) for _ in range(2)]
+    for part in parts:
+        part.add([2**62], slot=[1])
+    said = r"^metric_collection_\d+\.a\.integers: the sum over what is merged at position \[0\] is 9223372036854775808"
+    with pytest.raises(fm.IntegerOverflowError, match=said):
+        fm.merge_all(parts)
+
+
 def test_counts_of_one_worker_and_weights_of_another_go_together() -> None:
     def work(channel: Together) -> Any:
         metric = fm.Sliced(fm.Count(), name="mine")
