@@ -28,6 +28,77 @@ class Mutation(NamedTuple):
 CHANNEL = "tests/distributed/test_channel.py"
 
 MUTATIONS = [
+    # -- hostile calls of the front doors ------------------------------------------------------------------
+    Mutation(
+        "an array of column names is asked whether it is true",
+        "evaluation/asked.py::_texts",
+        "[] if given is None else given",
+        "[] if not given else given",
+        "tests/test_hostile_calls.py -k 'front_doors and compared'",
+    ),
+    Mutation(
+        "a number of rows is turned into a float that is too small for it",
+        "evaluation/asked.py::check_always_valid",
+        "rows, 1, 2**63 - 1)",
+        "rows, 1)",
+        "tests/test_hostile_calls.py -k 'front_doors and compared'",
+    ),
+    Mutation(
+        "the files of streams are read once for each byte of memory",
+        "evaluation/streams.py::_passes",
+        "if needed > _MOST_PASSES * room:",
+        "if False:",
+        "tests/evaluation/test_streams.py -k too_little_memory",
+    ),
+    Mutation(
+        "a path with half a character is no error of the package",
+        "arguments.py::path_of",
+        "os.fsencode(path)",
+        "pass",
+        "tests/test_hostile_calls.py -k 'front_doors and merge'",
+    ),
+    Mutation(
+        "the masked entries of a list of thresholds count",
+        "arguments.py::array_of",
+        "np.empty(0) if np.ma.is_masked(value) else np.asarray(value)",
+        "np.asarray(value)",
+        "tests/test_hostile_calls.py -k hide_something",
+    ),
+    Mutation(
+        "a duration is a number",
+        "arguments.py::is_whole",
+        "(bool, np.timedelta64)",
+        "bool",
+        "tests/test_hostile_calls.py -k 'front_doors and quantile'",
+    ),
+    Mutation(
+        "replicates that take years to draw are taken",
+        "wrappers/bootstrap.py::Bootstrap.__init__",
+        "replicates, 2, MOST_EDGES)",
+        "replicates, 2)",
+        "tests/test_hostile_calls.py -k hide_something",
+    ),
+    Mutation(
+        "values that hold themselves overflow the stack",
+        "scalars.py::flatten",
+        "except RecursionError:",
+        "except ZeroDivisionError:",
+        "tests/test_hostile_calls.py -k hide_something",
+    ),
+    Mutation(
+        "the normalized entropy of infinity is the best possible",
+        "formulas/click_through.py::normalized_entropy",
+        "if not found <= 0:",
+        "if found != found:",
+        "tests/test_hostile_calls.py -k normalized",
+    ),
+    Mutation(
+        "an overflow of merged slices names no state",
+        "wrappers/keyed.py::Rows.together",
+        'raise IntegerOverflowError(f"{self.name}: {error}") from None',
+        "raise",
+        "tests/wrappers/test_sliced.py -k overflow",
+    ),
     # -- verdicts on slices --------------------------------------------------------------------------------
     Mutation(
         "a slice counts as independent of the whole that it is part of",
