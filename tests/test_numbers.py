@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from fleetmetrics.errors import IntegerOverflowError, InvalidInputError
-from fleetmetrics.numbers import check_rest, combine, combine_exactly, identity
+from fleetmetrics.exact_sums import sum_in_words
+from fleetmetrics.numbers import check_rest, combine, combine_exactly, distinct_of, identity, sum_of_numbers
 
 
 def bits(array: np.ndarray) -> list[int]:
@@ -61,6 +62,28 @@ def test_the_order_of_the_ranks_leaves_no_trace(reduction: str) -> None:
         assert len(results) == 1, (reduction, column)
 
 
+@pytest.mark.parametrize("size", [1, 40])
+@pytest.mark.parametrize("reduction", ["sum", "max", "min"])
+def test_all_that_is_not_a_number_has_the_same_bits(reduction: str, size: int) -> None:
+    odd = np.array([0x7FF8000000000001, -1], np.int64).view(np.float64)
+    columns = [np.full(size, each) for each in (*odd, 1.0)]
+    for order in itertools.permutations(columns):
+        assert bits(combine(reduction, order)) == bits(np.full(size, math.nan))
+
+
+@pytest.mark.parametrize("size", [1, 40])
+def test_a_sum_just_below_the_middle_under_a_power_of_two_is_rounded_down(size: int) -> None:
+    """The neighbours of 1 are nearer below it than above it."""
+    arrays = [np.full(size, value) for value in (1.0, -(2.0**-54), -(2.0**-120))]
+    assert combine("sum", arrays).tolist() == [1 - 2.0**-53] * size
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_an_exact_sum_has_as_many_words_as_it_needs(sign: int) -> None:
+    terms = [np.array([sign * value]) for value in (1e200, 1.0, 1e-200)]
+    assert [word.item() for word in sum_in_words(terms)] == [sign * 1e200, sign * 1.0, sign * 1e-200]
+
+
 @pytest.mark.parametrize(
     ("column", "expected"),
     [
@@ -92,6 +115,28 @@ def test_integers_may_pass_the_limit_on_the_way() -> None:
     assert int(combine("sum", [top, one, -one])) == 2**63 - 1
     bottom = np.array(-(2**63))
     assert int(combine("sum", [bottom, top])) == -1
+
+
+@pytest.mark.parametrize("total", [2**63, -(2**63) - 1])
+def test_an_overflow_of_many_integers_or_of_two_numbers_is_never_a_number(total: int) -> None:
+    halves = total // 2, total - total // 2
+    with pytest.raises(IntegerOverflowError, match=rf"position \[0\] is {total}"):
+        combine("sum", [np.full(100, half) for half in halves])
+    with pytest.raises(IntegerOverflowError, match=str(total)):
+        sum_of_numbers(*halves)
+
+
+def test_an_integer_that_no_float_holds_is_exact_beside_one() -> None:
+    value, rest = combine_exactly("sum", [np.array(2**53 + 1), np.array(-1.0)], [None, None])
+    assert (value.item(), rest) == (2.0**53, None)
+    value, rest = combine_exactly("sum", [np.array(-(2**53) - 1), np.array(0.0)], [None, None])
+    assert rest is not None and (value.item(), rest.tolist()) == (-(2.0**53), [-1.0])
+
+
+@pytest.mark.parametrize("values", [[], [3], [3, 1, 3, -2], ["b", "a", "b"]])
+def test_distinct_values_rise(values: list[object]) -> None:
+    array = np.array(values) if values else np.empty(0, np.int64)
+    assert distinct_of(array).tolist() == sorted(set(values))  # type: ignore[type-var]
 
 
 @pytest.mark.parametrize("total", [2**63, -(2**63) - 1])

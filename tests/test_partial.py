@@ -46,6 +46,8 @@ def test_what_is_merged_is_new_and_the_parts_stay_as_they_are():
 def test_parts_of_other_settings_are_refused():
     with pytest.raises(InvalidInputError, match="by"):
         fm.merge_all([fm.Sliced(fm.AUC()), fm.Sliced(fm.AUC(), by="day")])
+    with pytest.raises(InvalidInputError, match=r"threshold is 0\.25, here 0\.5"):  # also before a part that fits
+        fm.merge_all([fm.Accuracy(), fm.Accuracy(threshold=0.25), fm.Accuracy()])
 
 
 @pytest.mark.parametrize(

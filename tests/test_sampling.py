@@ -2,6 +2,7 @@
 
 import functools
 import itertools
+import random
 import subprocess
 import sys
 import tracemalloc
@@ -12,6 +13,7 @@ import pytest
 from paddle.io import BatchSampler, DataLoader, Dataset, DistributedBatchSampler
 
 from fleetmetrics.errors import InvalidInputError
+from fleetmetrics.iterated import Iterated
 from fleetmetrics.records.arrangement import arrange
 from fleetmetrics.sampling import (
     Dealing,
@@ -262,6 +264,65 @@ def test_among_repeated_samples_the_earliest_counts_then_the_lowest_rank():
         [True, False, True, True],
     ]
     assert [kept_positions(sampler, rank).tolist() for rank in range(3)] == [[2, 1], [0], [3]]
+
+
+@pytest.mark.numpy_only
+def test_of_many_repeated_samples_the_earliest_counts_then_the_lowest_rank():
+    """That many that a sort may change the order of what is equal."""
+
+    class Same(SimpleNamespace):
+        def __iter__(self):
+            return iter([np.arange(100)])
+
+    dealing = Dealing(Same(nranks=3, local_rank=0, epoch=0))
+    assert [dealing.dealt.mask(rank).sum() for rank in range(3)] == [0, 100, 100]
+
+
+class Drawing(SimpleNamespace):
+    """Shuffles with the generators of the process, with its own, or with a copy of that of the process."""
+
+    nranks, local_rank, epoch = 2, 0, 0
+
+    def __iter__(self):
+        if self.draws == "python":
+            random.seed(3)
+            yield random.sample(range(9), 9)
+        if self.draws == "numpy":
+            np.random.seed(3)
+            yield np.random.permutation(9)
+        if self.draws == "its own":
+            self.generator.seed(3)
+            yield self.generator.permutation(9)
+        if self.draws == "a copy":
+            one = random.Random()
+            one.setstate(random.getstate())
+            yield one.sample(range(9), 9)
+
+
+@pytest.mark.numpy_only
+@pytest.mark.parametrize("draws", ["python", "numpy", "its own"])
+def test_a_look_at_what_a_sampler_deals_changes_no_random_state(draws):
+    sampler = Drawing(draws=draws, generator=np.random.RandomState(5))
+
+    def states():
+        own = sampler.generator.get_state()[1].tolist()
+        return random.getstate(), np.random.get_state()[1].tolist(), own
+
+    before = states()
+    assert sorted(dealt_indices(sampler, 1).tolist()) == [*range(9)]
+    assert states() == before
+
+
+@pytest.mark.numpy_only
+def test_an_order_that_follows_the_random_state_of_the_process_is_an_error():
+    with pytest.raises(InvalidInputError, match="Drawing deals in another order each time that it is asked"):
+        dealt_indices(Drawing(draws="a copy"), 1)
+
+
+@pytest.mark.numpy_only
+def test_the_digest_of_what_is_dealt_tells_who_is_dealt_it():
+    one, other = ([Iterated([[part] for part in parts]).digest] for parts in ([[0, 1], [2]], [[0], [1, 2]]))
+    assert one != other
 
 
 def test_paddles_own_way_of_dealing_needs_no_iteration(monkeypatch):

@@ -28,6 +28,98 @@ class Mutation(NamedTuple):
 CHANNEL = "tests/distributed/test_channel.py"
 
 MUTATIONS = [
+    # -- sums, merges and samplers that are iterated ---------------------------------------------------------
+    Mutation(
+        "of several parts that are merged at once only the last is compared",
+        "partial.py::Partial.merge",
+        "for each in others:\n            alike",
+        "for each in others[-1:]:\n            alike",
+        "tests/test_partial.py -k settings_are",
+    ),
+    Mutation(
+        "the bits of nan tell whose came first",
+        "numbers.py::combine_alike",
+        "np.copyto(result, np.nan, where=np.isnan(result))",
+        "pass",
+        "tests/test_numbers.py -k same_bits",
+    ),
+    Mutation(
+        "an integer beside a float is rounded before it is summed",
+        "numbers.py::combine_exactly",
+        "[(value >> 32) * 2.0**32, (value & _LOW_32_BITS).astype(np.float64)]",
+        "[value.astype(np.float64)]",
+        "tests/test_numbers.py -k no_float_holds",
+    ),
+    Mutation(
+        "no values have one distinct value",
+        "numbers.py::distinct_of",
+        "[: len(values)]",
+        "",
+        "tests/test_numbers.py -k distinct",
+    ),
+    Mutation(
+        "2**63 is an int64",
+        "numbers.py::sum_of_numbers",
+        "-(2**63) <= total < 2**63",
+        "-(2**63) <= total <= 2**63",
+        "tests/test_numbers.py -k never_a_number",
+    ),
+    Mutation(
+        "a sum of many negative integers wraps around",
+        "exact_sums.py::sum_integers",
+        "max(int(array.max()), -int(array.min()))",
+        "int(array.max())",
+        "tests/test_numbers.py -k never_a_number",
+    ),
+    Mutation(
+        "what is left of a sum is forgotten if it is negative",
+        "exact_sums.py::sum_in_words",
+        "hard |= rest != 0",
+        "hard |= rest > 0",
+        "tests/test_numbers.py -k as_many_words",
+    ),
+    Mutation(
+        "the gap below a power of two is taken for the one above",
+        "exact_sums.py::_sum_error_free",
+        "size - np.nextafter(size, 0.0)",
+        "np.nextafter(size, np.inf) - size",
+        "tests/test_numbers.py -k middle",
+    ),
+    Mutation(
+        "which of many repeated samples counts depends on the sort",
+        "iterated.py::Iterated.__init__",
+        'kind="stable")\n        self.seen',
+        'kind="quicksort")\n        self.seen',
+        "tests/test_sampling.py -k repeated",
+    ),
+    Mutation(
+        "a look at a sampler draws from its generator",
+        "iterated.py::copied",
+        "setattr(one, name, copy.deepcopy(value))",
+        "pass",
+        "tests/test_sampling.py -k no_random_state",
+    ),
+    Mutation(
+        "a look at a sampler seeds the generator of NumPy",
+        "iterated.py::random_states_kept",
+        "stack.callback(np.random.set_state, np.random.get_state())",
+        "pass",
+        "tests/test_sampling.py -k no_random_state",
+    ),
+    Mutation(
+        "an order that follows the state of the process is taken for that of the epoch",
+        "iterated.py::Iterated.__init__",
+        "            _stir()\n",
+        "",
+        "tests/test_sampling.py -k follows_the_random_state",
+    ),
+    Mutation(
+        "samples that other ranks are dealt have the same digest",
+        "iterated.py::Iterated.digest",
+        "np.concatenate([lengths, *self.dealt])",
+        "np.concatenate(self.dealt)",
+        "tests/test_sampling.py -k digest",
+    ),
     # -- hostile calls of the front doors ------------------------------------------------------------------
     Mutation(
         "an array of column names is asked whether it is true",
