@@ -434,11 +434,11 @@ def table_of(frame: Any, names: Sequence[str], called: str = "frame") -> Any:
 
 
 def _of_arrays(arrays: Mapping[str, Any], called: str) -> Any:
-    """A table of arrays, one entry or row of each for each row."""
+    """A table of arrays, one entry or row of each for each row; what is masked is null."""
     pa, found, size = arrow(), {}, -1
     for name, given in arrays.items():
         try:
-            array = np.asarray(given)
+            array = given if isinstance(given, np.ma.MaskedArray) else np.asarray(given)
             size = len(array) if size < 0 and array.ndim else size
             if array.ndim not in (1, 2) or len(array) != size:
                 wanted = f"one entry, or row, for each of {size} row{'s' * (size != 1)}" if size >= 0 else "an array"

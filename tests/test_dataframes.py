@@ -235,6 +235,23 @@ def test_a_dictionary_with_a_null_or_the_name_of_all_others_is_refused():
     assert metric.compute() == {"a": 1}
 
 
+def test_what_is_masked_in_a_dict_of_arrays_is_null():
+    masked = np.ma.masked_array([0.25, 0.5, 0.75], [False, True, False])
+    frame = {"p": masked, "y": [1, 0, 1], "s": np.ma.masked_array(["a", "b", "a"], [False, True, False])}
+    with pytest.raises(DataError, match="column 'p': 1 of 3 rows have no value, the first at position 1"):
+        fm.LogLoss().add_frame(frame, prediction="p", label="y")
+    found = fm.evaluate(frame, label="y", score="p", metrics="brier_score", skip_bad_rows=True)
+    assert (found.new.rows, found["brier_score"]) == (2, (0.75**2 + 0.25**2) / 2)
+    metric = fm.Sliced(fm.Count(), "s")
+    metric.add_frame(frame, prediction="y", s="s")
+    assert metric.compute() == {"a": 2, None: 1}
+
+
+def test_a_float_that_is_not_a_number_is_a_missing_key():
+    assert slices(pa.array([1.0, float("nan"), 1.0])) == {1: 2, None: 1}
+    assert slices(pa.array([1.0, float("nan"), None])) == {1: 1, None: 2}
+
+
 def test_a_null_among_runs_is_seen():
     for column in (pc.run_end_encode(pa.array(["a", None, None])), pc.run_end_encode(pa.array([1, None, None]))):
         assert slices(column).pop(None) == 2

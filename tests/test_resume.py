@@ -476,6 +476,17 @@ def test_a_strict_load_on_one_worker_is_an_error_on_all_and_changes_nothing(tmp_
     assert together([work] * 2) == [100, 100]
 
 
+def test_batches_that_one_worker_does_not_say_are_unknown_on_all(tmp_path: Any) -> None:
+    def work(channel: Together) -> Any:
+        fm.save(tmp_path, fm.Sum(name="it"), batches=None if channel.rank else 3, communicator=channel)
+        found = fm.load(tmp_path, fm.Sum(name="it"), communicator=channel)
+        with pytest.raises(fm.InvalidInputError, match="the checkpoint does not say what remains"):
+            found._replace(sampler={"samples": 10}).remaining()
+        return found.batches
+
+    assert together([work] * 2) == [None, None]
+
+
 def test_workers_may_name_their_metrics_in_any_order_and_have_done_no_batch(tmp_path: Any) -> None:
     def work(channel: Together) -> Any:
         metrics = {name: fm.Sum(name=name) for name in ("ab", "ba")[channel.rank]}

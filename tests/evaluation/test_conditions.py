@@ -129,6 +129,8 @@ def test_of_slices_the_first_that_holds_is_said_and_three_more_are_named():
     assert (
         found.said == "'any slices.day.auc<0.6' holds: slices.day[mon].auc is 0.5, 0.1 below; it also holds in 'a].b'"
     )
+    assert found.fails  # although it holds of some alone
+    assert not one("any slices.day.auc<0.1").fails
     assert "slices.day[(null)].auc is 0.75, 0.05 above" in one("any slices.day.auc>0.7").said
     for number, more in ((4, "'1', '2', '3'"), (5, "'1', '2', '3' and 1 more")):
         result = {**RESULT, "slices": {"k": [a_slice(each, 0.5) for each in range(number)]}}

@@ -167,6 +167,16 @@ def test_rows_that_lack_a_value_are_on_neither_side_where_they_are_skipped(tmp_p
         fm.evaluate(pa.table({name: pa.array(each) for name, each in without.items()}), baseline=old, **JOINED)
 
 
+def test_a_row_is_on_its_side_unless_it_is_left_out_or_lacks_a_value_that_it_needs():
+    """Whichever value it lacks; a slice may be missing, and a dictionary may hold ids of rows that are left out."""
+    old = {"y": [0, 1, 0, 1, 0, 1], "p": [0.1, 0.2, 0.3, 0.4, 0.5, 0.6], "slot": ["a"] * 6, "id": list("abcdef")}
+    given = {"y": [0, 1, None, 1, 0, 1], "p": [0.1, None, 0.3, 0.4, 0.5, 0.6], "slot": ["a", "b", "a", None, "a", "b"]}
+    new = pa.table({**given, "id": pa.array(old["id"]).dictionary_encode(), "n": [1, 1, 1, 1, 0, 1]})
+    found = fm.evaluate(new, baseline={**old, "n": [1] * 6}, where="n > 0", skip_bad_rows=True, **JOINED)
+    assert (found.new.rows, found.baseline.rows) == (3, 3)
+    assert (found.new.data.unmatched, found.new.data.left_out, found.baseline.data.unmatched) == (2, 1, 3)
+
+
 def test_ids_that_come_twice_must_come_as_often_on_the_other_side():
     (new, old), _ = sides()
     place = int(np.flatnonzero(np.isin(new["id"], old["id"]))[0])

@@ -17,6 +17,7 @@ from fleetmetrics import files
 from fleetmetrics.cli import main
 from fleetmetrics.evaluation.asked import Asked
 from fleetmetrics.evaluation.history import history
+from fleetmetrics.evaluation.outputs import check_outputs
 from fleetmetrics.evaluation.side import of_share
 
 pytestmark = [pytest.mark.numpy_only, pytest.mark.filterwarnings("ignore::fleetmetrics.errors.UndefinedMetricWarning")]
@@ -59,6 +60,22 @@ def day(tmp_path):
     os.link(tmp_path / "day" / "1.csv", tmp_path / "hard.csv")
     os.symlink("day", tmp_path / "folder")
     return tmp_path / "day"
+
+
+def test_the_file_behind_the_standard_input_is_not_overwritten(day):
+    before = (day / "0.csv").read_bytes()
+    kept = os.dup(0)
+    try:
+        with open(day / "0.csv", "rb") as file:
+            os.dup2(file.fileno(), 0)
+        for path in ("0.csv", "../day/0.csv", "../soft.csv"):
+            with pytest.raises(fm.InvalidInputError, match="would overwrite the standard input; give another path"):
+                check_outputs({"--html": str(day / path)}, ["-"])
+        check_outputs({"--html": str(day / "1.csv")}, ["-"])
+    finally:
+        os.dup2(kept, 0)
+        os.close(kept)
+    assert (day / "0.csv").read_bytes() == before
 
 
 def test_a_state_goes_where_a_link_leads_that_leads_nowhere_yet(run, day):

@@ -129,6 +129,39 @@ def test_logits_become_probabilities_and_percent_shares(tmp_path, name):
     assert evaluated(path, scale=0.01)[0] == pytest.approx(WANTED.compute(), rel=1e-14)
 
 
+def test_scores_are_scaled_in_float64_also_those_of_integers_and_of_fewer_bits():
+    for scores in (np.array([63.7, 12.0], np.float32), np.array([63, 12], np.int8), np.array([True, False])):
+        found = Reading(scale=0.01).scores(scores)
+        assert found.dtype == np.float64 and found.tolist() == (scores.astype(np.float64) * 0.01).tolist()
+
+
+def test_labels_of_bytes_have_names_too(tmp_path):
+    table = pa.table({"y": [b"click", b"no", b"click", b"\xff"], "p": SCORES})
+    pq.write_table(table, tmp_path / "a.parquet")
+    found = evaluated(tmp_path / "a.parquet", positive="click")[0]
+    with_texts = write(tmp_path / "b.parquet", {"y": ["click", "no", "click", "else"], "p": SCORES})
+    assert found == evaluated(with_texts, positive="click")[0]
+
+
+@pytest.mark.parametrize("text", ["y,p\n1,0.9\n0,0.2\n", '{"y": 1, "p": 0.9}\n{"y": 0, "p": 0.2}\n'])
+def test_a_byte_order_mark_is_no_part_of_the_data(tmp_path, text):
+    for name, mark in (("plain", b""), ("marked", b"\xef\xbb\xbf")):
+        (tmp_path / name).write_bytes(mark + text.encode())
+    assert evaluated(tmp_path / "marked")[0] == evaluated(tmp_path / "plain")[0]
+
+
+def test_a_missing_value_in_a_column_of_the_condition_alone_is_not_counted(tmp_path):
+    path = write(tmp_path / "a.parquet", {"y": [1, 0, 1], "p": [0.9, 0.2, 0.6], "day": ["mon", None, "tue"]})
+    read = evaluated(path, where="day is null or day = 'mon'")[1]
+    assert (read.rows, read.left_out, read.nulls) == (2, 1, {})
+
+
+def test_a_text_of_a_condition_may_stay_a_text(tmp_path):
+    (tmp_path / "a.csv").write_text("y,p,day\n1,0.9,007\n0,0.2,7\n1,0.6,007\n")
+    found = fm.evaluate(tmp_path / "a.csv", label="y", score="p", metrics="log_loss", where="day = '007'", text="day")
+    assert (found.new.rows, found.new.data.left_out) == (2, 1)
+
+
 def test_logits_of_any_size_and_of_several_classes():
     found = Reading(logits=True).scores(np.array([-1e300, -745.0, 0.0, 800.0, np.nan]))
     np.testing.assert_array_equal(found[[0, 2, 3, 4]], [0, 0.5, 1, np.nan])
@@ -362,6 +395,15 @@ def test_dates_compare_with_texts_and_a_column_of_another_kind_is_refused(tmp_pa
         ("nn > 3", "no column 'nn' for where. Did you mean 'n'?"),
     ):
         assert told in refused(path, where=where)
+
+
+def test_the_name_of_a_folder_is_decoded_and_that_of_no_value_is_null(tmp_path):
+    for name in ("__HIVE_DEFAULT_PARTITION__", "a%20b%2Fc"):
+        (tmp_path / f"slot={name}").mkdir()
+        write(tmp_path / f"slot={name}" / "a.parquet", {"y": [1, 0], "p": [0.9, 0.2]})
+    columns = {"prediction": "p", "label": "y", "slot": "slot"}
+    metrics, read = files.evaluate(tmp_path, lambda: fm.Sliced(fm.Count(), "slot"), columns, processes=1)
+    assert metrics.compute() == {"a b/c": 2, None: 2} and read.nulls == {"slot": 2}
 
 
 def test_columns_of_folders_are_fit_for_a_condition(tmp_path):

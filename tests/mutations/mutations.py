@@ -28,6 +28,98 @@ class Mutation(NamedTuple):
 CHANNEL = "tests/distributed/test_channel.py"
 
 MUTATIONS = [
+    # -- data as they are read -------------------------------------------------------------------------------
+    Mutation(
+        "what is masked in a dict of arrays counts",
+        "dataframes.py::_of_arrays",
+        "given if isinstance(given, np.ma.MaskedArray) else np.asarray(given)",
+        "np.asarray(given)",
+        "tests/test_dataframes.py -k masked",
+    ),
+    Mutation(
+        "a float that is not a number is a key",
+        "dataframes.py::_ready",
+        "made = pc.if_else(nan, None, array) if pc.any(nan).as_py() else None",
+        "made = None",
+        "tests/test_dataframes.py -k missing_key",
+    ),
+    Mutation(
+        "a folder without a value has the name that stands for it",
+        "dataframes.py::_of_folder",
+        'None if text == "__HIVE_DEFAULT_PARTITION__" else unquote(text)',
+        "unquote(text)",
+        "tests/files/test_reading.py -k name_of_a_folder",
+    ),
+    Mutation(
+        "a condition on any slice needs all of them",
+        "evaluation/conditions.py::_of_values",
+        "bool(held), said, note",
+        "len(held) == len(told), said, note",
+        "tests/evaluation/test_conditions.py -k slices_the_first",
+    ),
+    Mutation(
+        "the file behind the standard input is overwritten",
+        "evaluation/outputs.py::_identity",
+        'os.fstat(0) if path == "-" else os.stat(path)',
+        "os.stat(path)",
+        "tests/evaluation/test_nothing_lost.py -k standard_input",
+    ),
+    Mutation(
+        "a row that lacks one of two values has an id",
+        "files/ids.py::_of_source",
+        "np.logical_or.reduce(lacking)",
+        "np.logical_and.reduce(lacking)",
+        "tests/evaluation/test_joined.py -k on_its_side",
+    ),
+    Mutation(
+        "a row without a slice has no id",
+        "files/ids.py::_of_source",
+        "nulls_of(piece.table).items() if name in needed]",
+        "nulls_of(piece.table).items()]",
+        "tests/evaluation/test_joined.py -k on_its_side",
+    ),
+    Mutation(
+        "the dictionary of a column has the ids of rows that are left out",
+        "files/ids.py::_of_source",
+        'met[np.bincount(keys.codes, minlength=len(met)) > 0] if hasattr(keys, "codes") else met',
+        "met",
+        "tests/evaluation/test_joined.py -k on_its_side",
+    ),
+    Mutation(
+        "scores of float32 are scaled as such",
+        "reading.py::Reading.scores",
+        "self.scale, dtype=np.float64)",
+        "self.scale)",
+        "tests/files/test_reading.py -k scaled_in",
+    ),
+    Mutation(
+        "labels of bytes have no names",
+        "reading.py::_is_named",
+        'value = value.decode("utf-8", "replace")',
+        "pass",
+        "tests/files/test_reading.py -k labels_of_bytes",
+    ),
+    Mutation(
+        "a column of the condition may not stay a text",
+        "reading.py::Reading.check_texts",
+        "[*keys, *(self.condition.names if self.condition else [])]",
+        "[*keys]",
+        "tests/files/test_reading.py -k may_stay",
+    ),
+    Mutation(
+        "missing values in a column of the condition are counted",
+        "files/formats.py::_ready",
+        "piece._replace(table=piece.table.drop_columns(columns.looked_at)) if columns.looked_at else piece",
+        "piece",
+        "tests/files/test_reading.py -k column_of_the_condition",
+    ),
+    Mutation(
+        "batches that one worker does not say are those of the others",
+        "checkpoint.py::_write",
+        "None if None in by_worker else by_worker",
+        "by_worker",
+        "tests/test_resume.py -k does_not_say",
+    ),
     # -- sums, merges and samplers that are iterated ---------------------------------------------------------
     Mutation(
         "of several parts that are merged at once only the last is compared",
