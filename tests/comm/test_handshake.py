@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import socket
 import threading
 import time
-from typing import Any, Iterator
+from typing import Any, Callable, Iterator
 
 import pytest
 
@@ -138,6 +139,63 @@ def test_no_two_meetings_say_or_seal_the_same() -> None:
 def test_a_worker_that_proved_itself_and_cannot_come_in_says_why(code: bytes, told: str) -> None:
     with pytest.raises(CommunicatorError, match=told), met(code=code):
         pass
+
+
+def told(answer: Callable[[socket.socket, Job], Any], step: float = 10.0) -> tuple[BaseException, bytes]:
+    """The error of a worker that a listener answers so, and what the listener hears last: b"" at the end."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        job = Job(1, 2, endpoint=f"127.0.0.1:{listener.getsockname()[1]}")
+        last: list[bytes] = []
+
+        def serve() -> None:
+            sock, _ = listener.accept()
+            with sock:
+                sock.settimeout(10)
+                answer(sock, job)
+                sock.settimeout(10)  # again: that of a stream is 0
+                last.append(sock.recv(1000))
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        with pytest.raises(Exception) as caught:
+            handshake.greet(job, KEY, *listener.getsockname(), step, time.monotonic() + 10)
+        thread.join()  # while the error, which has the frames, is there
+    return caught.value, last[0]
+
+
+def guest_who_is_told(sock: socket.socket, job: Job, key: bytes, code: bytes, why: str) -> None:
+    guest = handshake.Guest(sock, Key(key), job.mark)
+    while not guest.read():
+        pass
+    guest.answer(code, why)
+
+
+def test_a_worker_tells_another_run_another_secret_and_strangers_apart_and_closes_its_socket() -> None:
+    error, last = told(lambda *both: guest_who_is_told(*both, KEY, handshake.OTHER_RUN, "job \x1b[2J b"))
+    assert isinstance(error, handshake.OtherRun) and last == b""
+    assert re.search(r"rank 0 of another run \(job .*2J b\)", str(error)) and "\x1b" not in str(error)
+    error, last = told(lambda *both: guest_who_is_told(*both, b"another secret", handshake.UNPROVEN, ""))
+    assert isinstance(error, handshake.Refused) and last == b""
+
+    def stranger(sock: socket.socket, _: Job) -> None:
+        sock.sendall(GREETING)
+        sock.recv(handshake._HELLO.size, socket.MSG_WAITALL)
+        sock.sendall(handshake._WELCOME.pack(handshake.UNPROVEN, 0, bytes(32)))
+
+    error, last = told(stranger)
+    assert isinstance(error, handshake.Stranger) and last == b""
+
+
+def test_a_worker_reads_no_more_of_a_reason_than_rank_0_may_send() -> None:
+    def verbose(sock: socket.socket, _: Job) -> None:
+        sock.sendall(GREETING)
+        sock.recv(handshake._HELLO.size, socket.MSG_WAITALL)
+        sock.sendall(handshake._WELCOME.pack(handshake.TAKEN, 65_535, bytes(32)) + b"x" * handshake._TEXT_BYTES)
+
+    start = time.monotonic()
+    error, _ = told(verbose)
+    assert isinstance(error, ConnectionRefusedError) and "not rank 0 of this job" in str(error)
+    assert time.monotonic() - start < SLACK
 
 
 def test_what_follows_an_answer_in_pieces_is_left_for_the_frames() -> None:

@@ -11,6 +11,7 @@ import pytest
 import fleetmetrics as fm
 from fleetmetrics.cli import main
 from fleetmetrics.evaluation import compare, merge
+from fleetmetrics.evaluation.asked import Asked
 from fleetmetrics.vocabulary import as_options
 from tests.fakes import together
 
@@ -249,6 +250,78 @@ def test_rows_of_a_frame_that_are_at_fault_are_named_or_left_out_and_counted():
 def test_a_baseline_of_other_rows_is_refused_in_the_words_of_python():
     with pytest.raises(fm.DataError, match=r"^join_on=id: ids and labels differ from the baseline's: 4,000 rows"):
         fm.evaluate(DATA, baseline={name: each[1:] for name, each in OLD.items()}, join_on="id", **ASKED)
+
+
+# -- the question ------------------------------------------------------------------------------------------------
+
+
+def asked(**more):
+    return Asked.of(**{"label": "y", "score": "p", "metrics": "auc,confusion_matrix", **more})
+
+
+def test_users_are_drawn_where_there_are_some_then_the_rows_that_are_joined_then_rows():
+    joined = {"join_on": "id", "compared": True}
+    units = [asked(user="uid", **joined), asked(**joined), asked(same_rows=True, compared=True), asked()]
+    assert [each.unit for each in units] == ["user", "id", "row", None]
+
+
+def test_an_interval_has_coarse_buckets_only_where_each_draw_has_a_histogram():
+    def interval(metric, **more):
+        question = asked(ci=0.9, metrics=metric, **more)
+        return question.interval(next(iter(question.named.values())))
+
+    assert [interval("auc", **more).settings()["metric"].buckets for more in ({}, {"weight": "w"})] == [4096, 512]
+    assert interval("gauc", user="uid").ids == "user"
+    # its sums are by user, and cannot be drawn by the id of a row
+    assert interval("gauc", user="uid", join_on="id", compared=True).ids == "user"
+    assert interval("ndcg", task="ranking", user="q") is not None
+    assert interval("exact_auc") is None and interval("confusion_matrix") is None
+
+
+def test_slices_are_compared_where_they_have_intervals_or_a_baseline():
+    for more, wanted in (({}, False), ({"ci": 0.9}, True), ({"compared": True}, True)):
+        assert asked(by="slot", **more).compared is wanted
+        assert asked(**more).compared is False
+
+
+def test_a_comparison_with_pairs_or_at_every_look_has_intervals():
+    for more, wanted in (
+        ({}, None),
+        ({"compared": True}, None),
+        ({"compared": True, "join_on": "id"}, 0.95),
+        ({"compared": True, "same_rows": True}, 0.95),
+        ({"compared": True, "always_valid": 10}, 0.95),
+        ({"compared": True, "always_valid": 10, "ci": 0.9}, 0.9),
+    ):
+        assert asked(**more).ci == wanted
+
+
+def test_columns_of_slices_may_be_called_as_arguments_are():
+    data = {**DATA, "weight": DATA["slot"], "my slot": DATA["slot"], "mask": DATA["slot"]}
+    found = fm.evaluate(data, label="y", score="p", metrics="auc", by=["weight", "my slot", "mask", "slot"])
+    slices = found.to_dict()["slices"]
+    assert list(slices) == ["weight", "my slot", "mask", "slot"]
+    assert slices["weight"] == slices["my slot"] == slices["mask"] == slices["slot"]
+
+
+def test_the_baselines_names_hold_for_columns_that_are_crossed_and_for_its_scores():
+    question = asked(by=["slot*day", "slot", '"a*b"*slot'], task="multiclass", score=["p0", "p1"], compared=True)
+    other = question.of_baseline(("q0", "q1"), {"slot": "place", "day": "date", "a*b": "c"})
+    assert list(other.by) == ["place*date", "place", "c*place"]
+    assert other.columns["prediction"] == ["q0", "q1"] and question.columns["prediction"] == ["p0", "p1"]
+    assert asked(by="slot").of_baseline(names={"slot": "a*b"}).by == ["a*b"]
+
+
+def test_positives_are_counted_where_a_metric_or_the_question_needs_them():
+    assert "positives" in asked()._sizes() and "positives" in asked(metrics="mae", positive="click")._sizes()
+    assert "positives" not in asked(metrics="mae")._sizes()
+    assert "positives" in asked(metrics="mae", min_positives=3)._sizes()
+
+
+def test_the_first_metric_that_is_a_number_ranks_the_slices():
+    assert asked(metrics="confusion_matrix,log_loss,auc").ranking == "log_loss"
+    assert asked(metrics="confusion_matrix").ranking == "confusion_matrix"
+    assert asked(metrics="auc,log_loss", by="slot", rank_by="log_loss").ranking == "log_loss"
 
 
 # -- several workers ---------------------------------------------------------------------------------------------

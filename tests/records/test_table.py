@@ -11,7 +11,7 @@ import pytest
 
 import fleetmetrics as fm
 from fleetmetrics.errors import InvalidInputError
-from fleetmetrics.records.table import Kept, Records, Table, _stable_order, joined_records
+from fleetmetrics.records.table import Closed, Kept, Records, Table, _stable_order, joined_records
 from fleetmetrics.xp import numpy_ops
 
 pytestmark = pytest.mark.numpy_only
@@ -122,6 +122,15 @@ def test_what_is_computed_of_records_is_computed_once() -> None:
 def test_records_without_a_column_of_numbers_have_no_samples() -> None:
     assert Records({}).length == Records({"weight": None}).length == 0
     assert Records({"weight": None, "score": np.zeros(3)}).length == 3
+
+
+def test_a_closed_table_is_not_empty_until_it_is_reset() -> None:
+    mine = table()
+    assert not len(mine)
+    mine.hold([], Closed([], []))
+    assert len(mine) == 1
+    mine.reset()
+    assert not len(mine) and mine.closed is None
 
 
 def test_what_was_appended_after_a_mark_is_forgotten() -> None:
