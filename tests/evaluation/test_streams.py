@@ -14,6 +14,7 @@ from sklearn.metrics import roc_auc_score
 
 import fleetmetrics as fm
 from fleetmetrics.cli import main
+from fleetmetrics.evaluation.steps import ConsistencyResult, Step, StepSlice, _percent
 from tests.pages import both
 
 pytestmark = pytest.mark.numpy_only
@@ -237,6 +238,23 @@ def test_bad_arguments_are_named(change, told):
     given: dict[str, Any] = {"streams": {"a": __file__, "b": __file__}, "id": "id", "score": "p", **change}
     with pytest.raises((fm.errors.InvalidInputError, fm.DataError), match=told):
         fm.consistency(given.pop("streams"), **given)
+
+
+def test_shares_of_few_rows_and_of_none_are_told_apart():
+    assert [_percent(number, 100_000) for number in (0, 1, 9, 10, 50_000, 99_990, 99_999, 100_000)] == (
+        ["0%", "<0.01%", "<0.01%", "0.01%", "50.00%", "99.99%", ">99.99%", "100%"]
+    )
+    assert (
+        _percent(0, 0) == "nan%" and math.isnan(Step("a", "b").share) and Step("a", "b", rows=4, differ=1).share == 0.25
+    )
+
+
+def test_json_has_a_thousand_slices_and_what_there_will_be_is_known_before():
+    step = Step("a", "b", slices={"slot": [StepSlice(place, 4, 1) for place in range(1_001)]})
+    assert [len(step.plain()["slices"]["slot"]), step.plain()["slices"]["slot"][0]["share"]] == [1_000, 0.25]
+    found, unfilled = ConsistencyResult.empty(["a", "b", "c"])
+    assert unfilled == ["steps.b.features", "steps.b.slices", "steps.c.features", "steps.c.slices"]
+    assert list(found["steps"]) == ["b", "c"]
 
 
 def test_too_little_memory_is_an_error_with_what_is_needed_before_files_are_read_without_end(streams):

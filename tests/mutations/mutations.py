@@ -28,6 +28,35 @@ class Mutation(NamedTuple):
 CHANNEL = "tests/distributed/test_channel.py"
 
 MUTATIONS = [
+    # -- steps between streams -------------------------------------------------------------------------------
+    Mutation(
+        "a few rows of many print as none",
+        "evaluation/steps.py::_percent",
+        '"<0.01%" if number / of < 1e-4 else ',
+        "",
+        "tests/evaluation/test_streams.py -k of_none_are_told",
+    ),
+    Mutation(
+        "without rows no row differs",
+        "evaluation/steps.py::Step.share",
+        "self.differ / self.rows if self.rows else math.nan",
+        "self.differ / (self.rows or 1)",
+        "tests/evaluation/test_streams.py -k of_none_are_told",
+    ),
+    Mutation(
+        "JSON has ten slices of a step",
+        "evaluation/steps.py::Step.plain",
+        "slices[:1000]",
+        "slices[:10]",
+        "tests/evaluation/test_streams.py -k thousand_slices",
+    ),
+    Mutation(
+        "a condition on a feature is wrong before files are read",
+        "evaluation/steps.py::ConsistencyResult.empty",
+        '("features", "slices")',
+        '("slices",)',
+        "tests/evaluation/test_streams.py -k thousand_slices",
+    ),
     # -- the question, and proofs of workers -----------------------------------------------------------------
     Mutation(
         "rows are drawn although users are known",
