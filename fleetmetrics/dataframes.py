@@ -192,8 +192,11 @@ class Columns:
         if argument == "label" and reading.classes is not None:
             return f"{shown!r} where the label must be one of {called('classes')}, {', '.join(reading.classes)}"
         if argument == "prediction" and (reading.scale != 1.0 or reading.logits):
-            by = [f"{called('scale', f'{reading.scale:g}')}"] * (reading.scale != 1.0)
-            by += [called("logits")] * reading.logits
+            by = []
+            if reading.scale != 1.0:
+                by.append(called("scale", f"{reading.scale:g}"))
+            if reading.logits:
+                by.append(called("logits"))
             return f"{shown}, by {' and '.join(by)} {value}, where {argument} must be {allowed}"
         return f"{value} where {argument} must be {allowed}"
 
@@ -441,7 +444,8 @@ def _of_arrays(arrays: Mapping[str, Any], called: str) -> Any:
             array = given if isinstance(given, np.ma.MaskedArray) else np.asarray(given)
             size = len(array) if size < 0 and array.ndim else size
             if array.ndim not in (1, 2) or len(array) != size:
-                wanted = f"one entry, or row, for each of {size} row{'s' * (size != 1)}" if size >= 0 else "an array"
+                rows = "1 row" if size == 1 else f"{size} rows"
+                wanted = f"one entry, or row, for each of {rows}" if size >= 0 else "an array"
                 raise InvalidInputError(f"{called}: column {str(name)!r} must hold {wanted}, not {given!r:.80}")
             flat = pa.array(array.reshape(-1))
         except pa.ArrowException as error:

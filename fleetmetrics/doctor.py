@@ -218,7 +218,8 @@ def _exchange(channel: Communicator, facts: dict[str, str], timeout: float, to_f
             to_fix.append(readable(f"the workers differ in {name}: {by_rank(each[name] for each in everybodys)}"))
     start = time.monotonic()
     total = int(channel.all_reduce([1], timeout=timeout)[0])
-    return f"{total} worker{'s' * (total > 1)}, {1000 * (time.monotonic() - start):.1f} ms"
+    workers = "1 worker" if total == 1 else f"{total} workers"
+    return f"{workers}, {1000 * (time.monotonic() - start):.1f} ms"
 
 
 if __name__ == "__main__":

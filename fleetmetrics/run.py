@@ -59,7 +59,10 @@ def _with_this_file(given: list[str], util: bool) -> list[str]:
     """A launcher's arguments with this file in front of the script: each process then comes through here."""
     for place, argument in enumerate(given):
         if argument.endswith(".py"):
-            return [*given[:place], os.path.abspath(__file__), *["--util"][:util], *given[place:]]
+            own = [os.path.abspath(__file__)]
+            if util:
+                own.append("--util")
+            return [*given[:place], *own, *given[place:]]
     raise SystemExit(f"fleetmetrics.run: none of the launcher's arguments is a script that ends in .py: {given}")
 
 

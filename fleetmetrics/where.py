@@ -36,7 +36,8 @@ class _Test(NamedTuple):
     literals: Sequence[Literal]
 
     def flags(self, table: Any) -> Any:
-        pc, column = library("pyarrow.compute", "files"), table.column(self.column).combine_chunks()
+        pc = library("pyarrow.compute", "files")
+        column = table.column(self.column).combine_chunks()
         if not self.literals:
             return pc.is_null(column)
         types = library("pyarrow", "files").types

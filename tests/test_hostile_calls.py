@@ -275,6 +275,10 @@ def test_the_front_doors_name_what_they_cannot_take(name: str, tmp_path: Any, mo
         (lambda: fm.flatten(hostile.circular()), "^values holds itself"),
         (lambda: fm.Bootstrap(fm.AUC(), 10**400), "^replicates must be at most"),
         (lambda: fm.evaluate(FRAME, label="y", score="p", draws=2**63), "^draws must be at most"),
+        (
+            lambda: fm.evaluate(FRAME, label="y", score="p", baseline=FRAME, always_valid=10**400),
+            "^always_valid must be at most",
+        ),
         (lambda: fm.AUC().merge(fm.evaluation.merge("\ud800")), r"^states must be a path .* '\\ud800'$"),
     ],
 )

@@ -258,8 +258,8 @@ def _parsed(given: Sequence[str]) -> argparse.Namespace:
         from fleetmetrics.cli.config import tokens_of
 
         args = one.parse_intermixed_args([*tokens_of(args.config, one, args), *tokens])
-    missing = [f"--{name}" for name in ("label", "score") if not getattr(args, name)]
-    missing = [*["files"] * (not args.files), *missing]
+    missing = [] if args.files else ["files"]
+    missing += [f"--{name}" for name in ("label", "score") if not getattr(args, name)]
     if missing:
         one.error(f"the following arguments are required: {', '.join(missing)}")
     args.command = "evaluate"

@@ -159,7 +159,9 @@ class UtilCommunicator(Communicator):
         if self._mirrored:
             return self._answer([mine] * workers, decide)[0]
         if sizes is None:
-            sizes = self._sum(len(mine) * (np.arange(workers) == rank), deadline).tolist()
+            own = np.zeros(workers, np.int64)
+            own[rank] = len(mine)
+            sizes = self._sum(own, deadline).tolist()
         piece = min(max(_PIECE, *sizes), 32 * _PIECE)
         # rank 0 has its own letter
         letters = self._added(mine if rank else b"", rank, [0, *sizes[1:]], deadline)

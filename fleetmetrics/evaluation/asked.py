@@ -140,8 +140,11 @@ class Asked:
         elif join_on or same_rows or always_valid:
             ci = 0.95
         if metrics is None:
-            metrics = TASKS[task] + ",gauc" * (task == "binary" and bool(user))
-            metrics += ",log_loss" * (task == "multiclass" and isinstance(score, (list, tuple)))
+            metrics = TASKS[task]
+            if task == "binary" and user:
+                metrics += ",gauc"
+            if task == "multiclass" and isinstance(score, (list, tuple)):
+                metrics += ",log_loss"
         slices = _texts("by", by)
         if not all(all(_crossed(each)) for each in slices):
             raise InvalidInputError(f"{argument('by')}: write crossed columns as {argument('by', 'country*day')}")

@@ -198,8 +198,10 @@ def _said_of(slices: Sequence[Mapping[str, Any]], name: str, share: float, toget
         unit = "queries" if "queries" in slices[0] else "users"
         yield f"slices share {unit}, and are compared with each other: {name} {number(together)} of all slices together"
     counts = Counter(each["verdict"] for each in slices)
-    said = [f"{counts[each]} {each}{' to tell' * (each == 'too few')}" for each in VERDICTS if counts[each]]
-    said += [f"{counts[None]} without a verdict"] if counts[None] else []
+    words = {"too few": "too few to tell"}
+    said = [f"{counts[each]} {words.get(each, each)}" for each in VERDICTS if counts[each]]
+    if counts[None]:
+        said.append(f"{counts[None]} without a verdict")
     if counts[None] < len(slices):
         yield f"{', '.join(said)}; beyond chance: q of at most {share:.2g}, over all slices of all columns"
     elif slices:
@@ -331,4 +333,6 @@ def _cells(row: Sequence[str]) -> str:
 
 def _width(text: str) -> int:
     """The number of places that a text takes on a terminal."""
-    return len(text) + sum((unicodedata.east_asian_width(c) in "WF") - bool(unicodedata.combining(c)) for c in text)
+    wide = [c for c in text if unicodedata.east_asian_width(c) in "WF"]
+    combining = [c for c in text if unicodedata.combining(c)]
+    return len(text) + len(wide) - len(combining)

@@ -81,13 +81,10 @@ class Request:
         if same and are_files(data) and "-" in _paths(data):
             why = "the standard input can be read only once"
             raise InvalidInputError(f"{argument('baseline_score')} reads the files once for each score; {why}")
-        found = Request(
-            given,
-            [asked, asked.of_baseline(baseline_score, baseline_columns)][: len(given)],
-            skip_bad_rows,
-            skip_bad_files,
-            processes,
-        )
+        sides = [asked]
+        if len(given) > 1:
+            sides.append(asked.of_baseline(baseline_score, baseline_columns))
+        found = Request(given, sides, skip_bad_rows, skip_bad_files, processes)
         found.unread()  # or an invalid metric would be known only once the data are read
         return found
 

@@ -172,7 +172,8 @@ class EvaluationResult(Printed):
         asked = {**self.asked.plain(), "always_valid": self.always_valid}
         asked["rank_by"] = self.asked.ranking if self.asked.by else None
         asked = {name: value for name, value in asked.items() if value is not None}
-        old, counts = self.baseline, {name.replace(" ", "_"): n for name, n in self.judged.verdicts.items()}
+        old = self.baseline
+        counts = {name.replace(" ", "_"): n for name, n in self.judged.verdicts.items()}
         result.update(
             about=self.asked.about(),
             data=self.new.data.plain(),

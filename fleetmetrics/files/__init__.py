@@ -308,8 +308,10 @@ def _bounds(
     """The lower ends of ranges of the score, without the first, that hold about equally many samples."""
     if totals is not None:
         return [low for low, *_ in closed_by(totals, "score")["ranges"][1:]]
-    wanted, random = Columns(metrics, {"prediction": columns["prediction"]}, reading), np.random.default_rng(0)
-    part, some = _SAMPLE / max(1, rows), [np.empty(0)]
+    wanted = Columns(metrics, {"prediction": columns["prediction"]}, reading)
+    random = np.random.default_rng(0)
+    part = _SAMPLE / max(1, rows)
+    some = [np.empty(0)]
     for path in paths if number > 1 else ():
         with contextlib.suppress(DataError):  # which the passes will meet, too
             for piece in pieces_of(path, format, wanted, lambda text: None):

@@ -163,8 +163,10 @@ def _merge(held: Any, parts: Sequence[Part], alike: bool) -> None:
     """Merge parts into metrics; DataError with the files of one that does not fit."""
     others = [part.metrics for part in parts]
     try:
-        if others:
-            held._merge_alike(others) if alike else held.merge(others)
+        if others and alike:
+            held._merge_alike(others)
+        elif others:
+            held.merge(others)
     except InvalidInputError as error:
         if len(parts) > 1:  # nothing was added: find out which one does not fit
             for part in parts:

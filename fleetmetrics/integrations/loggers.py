@@ -107,8 +107,13 @@ class LogCallback:
         logs = {**logs, **logs.get("fleetmetrics", {})}  # where curves are what they are
         about = ("step", "batch_size", "fleetmetrics")
         kept = [name for name in logs if name not in about and not name.startswith(tuple(again))]
-        values = {name: each[0] if isinstance(each := logs[name], list) and len(each) == 1 else each for name in kept}
+        values = {name: _alone(logs[name]) for name in kept}
         log(self.writer, values, self.epoch, prefix=prefix)
+
+
+def _alone(value: Any) -> Any:
+    """What a list of one holds; anything else as it is."""
+    return value[0] if isinstance(value, list) and len(value) == 1 else value
 
 
 def _at(wanted: np.ndarray, curve: Any) -> list[list[float]]:

@@ -217,5 +217,6 @@ def _cuts(told: Sequence[Any]) -> np.ndarray:
     before = np.cumsum(sizes[place])
     total, workers = int(before[-1]), len(told)
     pieces = min(workers * -(-total // (workers * ROUND_BYTES)), max(1, int(total / (_LEAST * ROUND_BYTES))))
-    chosen = np.flatnonzero(np.diff(before * pieces // total, prepend=0) * (before < total))
+    begins = np.diff(before * pieces // total, prepend=0) > 0
+    chosen = np.flatnonzero(begins & (before < total))
     return np.unique(values[place][chosen])

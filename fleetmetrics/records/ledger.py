@@ -90,8 +90,9 @@ def samples_added(*columns: Any, **named: Any) -> int | None:
 
 def samples_processed(data_batch: Any = None, data_samples: Any = None, **named: Any) -> int | None:
     """The number of samples in a call of MMEngine's ``process``: of the objects, or of columns and batch."""
-    samples = [data_samples, *named.values()][-1]  # whatever a subclass calls it
-    size, columns = _length(samples), samples if isinstance(samples, (list, tuple)) else ()
+    samples = list(named.values())[-1] if named else data_samples  # whatever a subclass calls it
+    size = _length(samples)
+    columns = samples if isinstance(samples, (list, tuple)) else ()
     if not columns or any(isinstance(each, Mapping) or _length(each) is None for each in columns):
         return size
     batch = dict(enumerate(data_batch)) if isinstance(data_batch, (list, tuple)) else data_batch

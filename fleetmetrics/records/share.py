@@ -22,8 +22,10 @@ from fleetmetrics.warning import warn
 __all__ = ["Share", "check_mode", "check_notes", "counts_samples", "kinds_in"]
 
 _COLLECT_MODES = (*MODES, "auto")
-#: The attributes that must be equal on every worker, and on every worker with records.
-_SAME, _SAME_IF_ANY = ("name", "mode", "size", "sampler", "collect_dir", "allow_pickle"), ("columns", "ids")
+#: The attributes that must be equal on every worker.
+_SAME = ("name", "mode", "size", "sampler", "collect_dir", "allow_pickle")
+#: Those that must be equal on every worker with records.
+_SAME_IF_ANY = ("columns", "ids")
 
 
 @dataclass
@@ -123,8 +125,15 @@ class Share:
 def kinds_in(note: Mapping[str, Any]) -> list[Kind | None]:
     """The kinds of a worker's columns; ValueError or TypeError if the note is malformed."""
     columns = note["columns"]
-    number = len(columns) if isinstance(columns, (list, tuple)) else columns if isinstance(columns, int) else 1
-    if len(note["kinds"]) != (number + (note["ids"] is not None) if note["n"] else 0):
+    number = 1
+    if isinstance(columns, (list, tuple)):
+        number = len(columns)
+    elif isinstance(columns, int):
+        number = columns
+    wanted = 0
+    if note["n"]:
+        wanted = number if note["ids"] is None else number + 1
+    if len(note["kinds"]) != wanted:
         raise ValueError(f"{len(note['kinds'])} kinds of {number} columns")
     return [each and Kind(described_array(*each)[0], tuple(each[1])) for each in note["kinds"]]
 

@@ -82,7 +82,7 @@ class Table:
         self.closed: Closed | None = None
 
     def __len__(self) -> int:
-        return len(self.batches) + (self.closed is not None)
+        return len(self.batches) if self.closed is None else len(self.batches) + 1
 
     def fresh(self) -> Table:
         """An empty table of the same kind."""

@@ -143,7 +143,8 @@ def _lost(result: Mapping[str, Any], words: Words) -> Iterator[str]:
     if lost:
         by, row = max(lost, key=lambda each: each[1]["rows"] * abs(each[1]["delta"]))
         key, digits = words.key(row["key"]), digits_of([], [row["delta"], *_width(row)])
-        value, interval = words.signed(row["delta"], digits), _interval(result, row, digits, words, sign=True)
+        value = words.signed(row["delta"], digits)
+        interval = _interval(result, row, digits, words, sign=True)
         yield words(
             f"it loses most in {by} {key}: {row['metric']} {value}{interval}",
             f"损失最大的是 {by} {key}：{row['metric']} {value}{interval}",
@@ -186,7 +187,8 @@ def _where(result: Mapping[str, Any], words: Words) -> Iterator[str]:
     by, row = worst
     digits = digits_of([row["value"]])
     key = words.key(row["key"])
-    value, whole = words.number(row["value"], digits), words.number(row["value"] - row["difference"], digits)
+    value = words.number(row["value"], digits)
+    whole = words.number(row["value"] - row["difference"], digits)
     share = f"{100 * row['share']:.3g}%"
     against = words(f"against {whole}", f"整体 {whole}")
     if by in result.get("references", {}):

@@ -130,10 +130,10 @@ class _Reader:
     def read(self, wanted: Callable[[str, str], bool]) -> tuple[Arrays, Any]:
         head = self._file.read(_HEAD.size)
         if not _MAGIC.startswith(head[:16]):
-            hint = "; it is a zip archive, such as numpy.savez writes: numpy.load reads it, for set_state_dict"
-            self._fail(
-                f"this is no checkpoint of fleetmetrics: it begins with {head[:16]!r}" + hint * (head[:2] == b"PK")
-            )
+            hint = ""
+            if head[:2] == b"PK":
+                hint = "; it is a zip archive, such as numpy.savez writes: numpy.load reads it, for set_state_dict"
+            self._fail(f"this is no checkpoint of fleetmetrics: it begins with {head[:16]!r}{hint}")
         if len(head) < _HEAD.size:
             self._fail(f"the file ends within the first {_HEAD.size} bytes")
         _, length, digest = _HEAD.unpack(head)

@@ -400,7 +400,8 @@ def _counting_right(run_from_dataset: Callable[..., Any]) -> Callable[..., Any]:
     def checked(self: Any, *given: Any, **named: Any) -> Any:
         call = inspect.signature(run_from_dataset).bind(self, *given, **named).arguments
         threads = max(call.get("thread", 0), getattr(call.get("dataset"), "thread_num", 1))
-        program, scope = _plain(call.get("program")), call.get("scope") or paddle.static.global_scope()
+        program = _plain(call.get("program"))
+        scope = call.get("scope") or paddle.static.global_scope()
         counted = _initialised(program, scope)
         if counted and kind_of(program) is not Legacy:
             raise StaticProgramError(

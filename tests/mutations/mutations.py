@@ -194,8 +194,8 @@ MUTATIONS = [
     Mutation(
         "a closed table is empty",
         "records/table.py::Table.__len__",
-        " + (self.closed is not None)",
-        "",
+        "len(self.batches) if self.closed is None else len(self.batches) + 1",
+        "len(self.batches)",
         "tests/records/test_table.py -k closed_table",
     ),
     Mutation(
@@ -402,7 +402,7 @@ MUTATIONS = [
         "evaluation/asked.py::check_always_valid",
         "rows, 1, 2**63 - 1)",
         "rows, 1)",
-        "tests/test_hostile_calls.py -k 'front_doors and compared'",
+        "tests/test_hostile_calls.py -k hide_something",
     ),
     Mutation(
         "the files of streams are read once for each byte of memory",
@@ -434,7 +434,7 @@ MUTATIONS = [
     ),
     Mutation(
         "replicates that take years to draw are taken",
-        "wrappers/bootstrap.py::Bootstrap.__init__",
+        "wrappers/bootstrap.py",
         "replicates, 2, MOST_EDGES)",
         "replicates, 2)",
         "tests/test_hostile_calls.py -k hide_something",
@@ -2114,13 +2114,6 @@ MUTATIONS = [
         "return float(as_number(numerator) / below)",
         "return float(float(as_number(numerator)) / float(below))",
         "tests/formulas/test_ratio.py",
-    ),
-    Mutation(
-        "a normalized entropy of nan is the best value",
-        "formulas/click_through.py::normalized_entropy",
-        "return max(-float(as_number(log_likelihood)), 0.0) / entropy",
-        "return max(0.0, -float(as_number(log_likelihood))) / entropy",
-        "tests/test_hostile_calls.py -k entropy",
     ),
     Mutation(
         "a count below 0 comes through the door",

@@ -118,11 +118,12 @@ class QueryMetric(Undefinable[Value], GroupedMetric[Value]):
             )
         if not weight:
             reason = self.all_undefined if left_out else "there are no samples"
-            total, weight = np.full(len(self._cutoffs), stand_in(self.title, reason, self.zero_division)), 1.0
+            total = np.full(len(self._cutoffs), stand_in(self.title, reason, self.zero_division))
+            weight = 1.0
         values = (total / weight).tolist()
-        return (
-            dict(zip(self._cutoffs, values)) if isinstance(self.k, (list, tuple, set, range, np.ndarray)) else values[0]
-        )
+        if isinstance(self.k, (list, tuple, set, range, np.ndarray)):
+            return dict(zip(self._cutoffs, values))
+        return values[0]
 
 
 class RankingMetric(QueryMetric[Value]):
