@@ -163,7 +163,7 @@ def test_a_digest_alone_crosses_the_wire_while_settings_agree() -> None:
 
 
 def test_settings_of_peers_are_read_with_care() -> None:
-    with pytest.raises(fm.CommunicatorError, match="what rank 1 sent cannot be read"):
+    with pytest.raises(fm.CommunicatorError, match="the message from rank 1 cannot be read"):
         check_settings("auc", ['{"a": 1}', "{"])
     with pytest.raises(fm.AgreementError, match="on ranks 1, 2, they are written differently"):
         check_settings("auc", ['{"a": 1}', '{"a":1}', '{"a":1}'])

@@ -329,7 +329,7 @@ def test_the_error_of_a_signal_handler_is_the_users_own_whatever_it_interrupts(
     assert own[0].endswith("TimeoutError: too long\n") and "CommunicatorError" not in own[0], own[0]
     parted = inside == "unpack"  # the other one has the result
     assert own[2:] == ([3], 1) and other[2:] == ([3], 0)
-    assert "the workers parted at exchange 2" in str(own[1]) if parted else own[1] == [3], own
+    assert "the workers diverged at exchange 2" in str(own[1]) if parted else own[1] == [3], own
     assert other[1] == own[1]
     told = {
         "describe": f"CommunicatorError: on rank {who}: TimeoutError: too long",
