@@ -15,7 +15,7 @@ from fleetmetrics.comm.communicator import Communicator, Decide, Letter
 from fleetmetrics.comm.deadline import Deadline
 from fleetmetrics.comm.frames import joined
 from fleetmetrics.comm.job import Job, refuse_other_roles
-from fleetmetrics.comm.sockets import SocketCommunicator
+from fleetmetrics.comm.sockets import SocketCommunicator, making
 from fleetmetrics.comm.util import UtilCommunicator
 from fleetmetrics.errors import (
     CommunicatorError,
@@ -122,10 +122,11 @@ def automatic_communicator() -> Communicator:
         return _engine()
     if _automatic is None or isinstance(_automatic, LocalCommunicator):
         job = Job.from_environment()  # again for the local one: fleet may have been initialised in the meantime
-        if job.world_size > 1:
-            _automatic = SocketCommunicator(job, channel="automatic")
-        elif _automatic is None:
-            _automatic = LocalCommunicator()
+        with making:
+            if job.world_size > 1 and not isinstance(_automatic, SocketCommunicator):
+                _automatic = SocketCommunicator(job, channel="automatic")
+            elif _automatic is None:
+                _automatic = LocalCommunicator()
     return _automatic
 
 

@@ -26,7 +26,7 @@ from fleetmetrics.comm.deadline import Deadline, began, margin, run_until
 from fleetmetrics.comm.failures import Caught, described, late_text, named_error
 from fleetmetrics.comm.job import split_endpoint
 from fleetmetrics.comm.slabs import Slab
-from fleetmetrics.comm.sockets import SocketCommunicator
+from fleetmetrics.comm.sockets import SocketCommunicator, making
 from fleetmetrics.errors import CommunicatorError, DeadlineError, InvalidInputError, NoChannelError
 from fleetmetrics.launcher import LAUNCHERS
 
@@ -94,10 +94,11 @@ class MPICommunicator(SocketCommunicator):
             start.broken = self._broken
 
     def _among(self, ranks: tuple[int, ...]) -> Communicator:
-        found = self._groups.get(ranks)
-        if found is None or found._channel.closed:
-            found = self._groups[ranks] = _GroupOfMPI(self, ranks)
-        return found
+        with making:
+            found = self._groups.get(ranks)
+            if found is None or found._channel.closed:
+                found = self._groups[ranks] = _GroupOfMPI(self, ranks)
+            return found
 
     def _shared(self) -> Any:
         """MPI's communicator; used only after all have agreed to enter an operation."""

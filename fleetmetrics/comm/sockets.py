@@ -80,14 +80,16 @@ class SocketCommunicator(Communicator):
         secret: str | None = None,
         channel: str | None = None,
     ) -> None:
+        secret = None if secret is None else _checked(secret)
         if any(each is not None for each in (rank, world_size, endpoint)):
             job = _job_of(rank, world_size, endpoint)
         job = job if job is not None else Job.from_environment()
-        self._job = job if secret is None else replace(job, secret=_checked(secret))
+        self._job = job if secret is None else replace(job, secret=secret)
         self.rank, self.world_size = job.rank, job.world_size
-        self._star = _star_of(self._job)
+        with making:
+            self._star = _star_of(self._job)
+            self._channel = self._star.open(channel)
         self.authenticated = self._star.secret.known
-        self._channel = self._star.open(channel)
         self._groups: dict[tuple[int, ...], SocketCommunicator] = {}
 
     def evaluated(
@@ -253,11 +255,12 @@ class SocketCommunicator(Communicator):
         return super().among(group)
 
     def _among(self, ranks: tuple[int, ...]) -> Communicator:
-        found = self._groups.get(ranks)
-        if found is None or found._channel.closed:
-            found = SocketCommunicator(self._job.among(ranks), channel=self._channel.name)
-            self._groups[ranks] = found
-        return found
+        with making:
+            found = self._groups.get(ranks)
+            if found is None or found._channel.closed:
+                found = SocketCommunicator(self._job.among(ranks), channel=self._channel.name)
+                self._groups[ranks] = found
+            return found
 
     def close(self) -> None:
         """Close the channel and those of its groups; a second call, or one in a forked child, does nothing."""
@@ -285,6 +288,9 @@ class SocketCommunicator(Communicator):
 
 
 _stars: weakref.WeakValueDictionary[Job, Member] = weakref.WeakValueDictionary()
+#: Held while a thread makes what all threads of this process share: two stars of one worker would be rivals. A process
+#: is forked by a thread that holds it, so that it is free in the child.
+making = threading.RLock()
 
 
 def _mark(error: BaseException) -> None:
@@ -298,6 +304,7 @@ def _forget() -> None:
         star.close()
 
 
+os.register_at_fork(before=making.acquire, after_in_parent=making.release, after_in_child=making.release)
 os.register_at_fork(after_in_child=_forget)
 
 

@@ -3,12 +3,14 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
-from typing import Any
+import time
+from typing import Any, Callable
 
 import numpy as np
 import pytest
 
 from fleetmetrics import comm as fc
+from fleetmetrics.comm import choose, sockets
 from fleetmetrics.comm.choose import get_dist_backend, list_all_backends
 from fleetmetrics.comm.deadline import resolve_timeout
 from fleetmetrics.comm.job import Job, split_endpoint
@@ -32,6 +34,38 @@ def test_no_launcher_is_one_worker() -> None:
     assert Job.from_environment({}) == Job()
     assert fc.get_communicator().world_size == 1
     assert fc.get_communicator() is fc.get_communicator()
+
+
+@pytest.mark.parametrize(
+    "first",
+    [fc.get_communicator, fc.SocketCommunicator, lambda: fc.get_communicator().among([0, 1])],
+    ids=["automatic", "explicit", "of a group"],
+)
+def test_threads_whose_first_calls_run_at_once_share_one_star(
+    monkeypatch: pytest.MonkeyPatch, first: Callable[[], Any]
+) -> None:
+    """The second star of one process would be a second process that claims its rank."""
+    made = []
+
+    class SlowHub(sockets.Hub):
+        def __init__(self, job: Job) -> None:
+            made.append(job)
+            time.sleep(0.2)
+            super().__init__(job)
+
+    monkeypatch.setattr(sockets, "Hub", SlowHub)
+    monkeypatch.setattr(choose, "_automatic", None)
+    endpoint = f"127.0.0.1:{free_ports(1)[0]}"
+    environment = {"PADDLE_TRAINERS_NUM": "3", "PADDLE_TRAINER_ID": "0", "FLEETMETRICS_ENDPOINT": endpoint}
+    for name, text in environment.items():
+        monkeypatch.setenv(name, text)
+    found: list[Any] = []
+    threads = [threading.Thread(target=lambda: found.append(first())) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found[0]._star is found[1]._star and len(made) == len(set(made))
 
 
 def test_a_parameter_server_job_uses_the_first_endpoint_first() -> None:
