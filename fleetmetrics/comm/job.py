@@ -17,7 +17,7 @@ from fleetmetrics.errors import InvalidInputError, NoChannelError, ServerProcess
 from fleetmetrics.identity import launch_of
 from fleetmetrics.launcher import other_role
 
-__all__ = ["Job", "refuse_other_roles", "split_endpoint"]
+__all__ = ["Hidden", "Job", "refuse_other_roles", "split_endpoint"]
 
 # Each 4 bytes of the digest of the job's name give a port where rank 0 may listen.
 _EIGHT_WORDS = struct.Struct("!8I")
@@ -40,6 +40,13 @@ def split_endpoint(endpoint: str, variable: str) -> tuple[str, int]:
             f"the environment variable {variable} holds {endpoint!r:.80}; it must be host:port{each}."
         )
     return host, int(port)
+
+
+class Hidden(str):
+    """A text that no repr shows, and so no traceback with local variables."""
+
+    def __repr__(self) -> str:
+        return "<secret>" if self else "''"
 
 
 @dataclass(frozen=True)
@@ -80,6 +87,9 @@ class Job:
     reserved: frozenset[int] = frozenset()
     claimed: bool = field(default=False, compare=False)
     ranks: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "secret", Hidden(self.secret))
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] | None = None) -> Job:

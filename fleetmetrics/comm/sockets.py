@@ -21,7 +21,7 @@ from fleetmetrics.comm.failures import by_a_handler, called_now, calling, descri
 from fleetmetrics.comm.frames import ANSWER, ARRIVAL, BUNDLE, TROUBLE, Frame, joined
 from fleetmetrics.comm.hosts import Apart, opened
 from fleetmetrics.comm.hub import Hub
-from fleetmetrics.comm.job import Job, split_endpoint
+from fleetmetrics.comm.job import Hidden, Job, split_endpoint
 from fleetmetrics.comm.star import TRIES, Member, Spoke
 from fleetmetrics.comm.turns import Turn
 from fleetmetrics.errors import CommunicatorError, FleetMetricsError, InvalidInputError
@@ -328,18 +328,18 @@ def _job_of(rank: int | None, world_size: int | None, endpoint: str | None) -> J
     if not isinstance(endpoint, str):
         raise InvalidInputError(f'endpoint is {endpoint!r}; it must be "host:port" of rank 0.')
     split_endpoint(endpoint, "endpoint")
-    environment = os.environ.get("FLEETMETRICS_SECRET", ""), os.environ.get("FLEETMETRICS_BIND", "").strip()
-    return Job(rank, world_size, endpoint=endpoint.strip(), secret=environment[0], bind=environment[1])
+    secret, bind = Hidden(os.environ.get("FLEETMETRICS_SECRET", "")), os.environ.get("FLEETMETRICS_BIND", "").strip()
+    return Job(rank, world_size, endpoint=endpoint.strip(), secret=secret, bind=bind)
 
 
-def _checked(secret: Any) -> str:
+def _checked(secret: Any) -> Hidden:
     if not isinstance(secret, str) or not secret:
         raise InvalidInputError(f"secret is {type(secret).__name__}; it must be a non-empty string.")
     try:
         secret.encode(errors="surrogateescape")
     except UnicodeEncodeError:
         raise InvalidInputError("secret has a lone surrogate; it must be a string that UTF-8 can hold.") from None
-    return secret
+    return Hidden(secret)
 
 
 def _header(call: str, note: Any) -> bytes:

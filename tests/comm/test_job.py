@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from fleetmetrics.comm import SocketCommunicator
 from fleetmetrics.comm.job import Job
 
 FAR = "10.0.0.1:8500,10.0.0.2:8500"
@@ -34,3 +35,18 @@ def test_the_name_of_a_run_has_every_variable_that_distinguishes_it() -> None:
     ]
     assert len({job.name for job in jobs}) == len({job.title for job in jobs}) == len(jobs)
     assert jobs[0].name == Job(1, 2, endpoints=FAR, secret="of another").name
+
+
+def test_no_repr_shows_the_secret(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Error reporters write the local variables and the attributes of what they find there."""
+    monkeypatch.setenv("FLEETMETRICS_SECRET", "of the environment")
+    endpoint = "127.0.0.1:8500"
+    environment = {"PADDLE_TRAINERS_NUM": "2", "PADDLE_TRAINER_ID": "0", "FLEETMETRICS_ENDPOINT": endpoint}
+    for job in (
+        Job(0, 2, endpoint=endpoint, secret="of the job"),
+        Job.from_environment({**environment, "FLEETMETRICS_SECRET": "of the environment"}),
+        SocketCommunicator(rank=0, world_size=2, endpoint=endpoint)._job,
+        SocketCommunicator(rank=0, world_size=2, endpoint=endpoint, secret="of the arguments")._job,
+    ):
+        assert job.secret.startswith("of the")
+        assert "of the" not in f"{job!r} {vars(job)!r} {vars(job.among([0]))!r}"
