@@ -21,9 +21,16 @@ import os
 import re
 from typing import Any
 
-if any(re.search("TRAINER_ID$|RANK$|RANKID$|PROCID$", name) for name in os.environ):
-    # A worker leaves a mark, before the program starts helpers, which inherit its environment and are not it.
-    importlib.import_module("fleetmetrics.identity").stake()
+
+def _stake() -> None:
+    """Leave a worker's marks before the program starts helpers, which inherit its environment and are not it."""
+    if any(re.search("TRAINER_ID$|RANK$|RANKID$|PROCID$", name) for name in os.environ):
+        importlib.import_module("fleetmetrics.identity").stake()
+
+
+_stake()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_stake)  # the program may have set its place since
 
 # Which module has a name: the stub for type checkers, which `make names` writes, says it here, too.
 with open(os.path.join(os.path.dirname(__file__), "__init__.pyi"), encoding="utf-8") as _stub:

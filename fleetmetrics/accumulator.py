@@ -25,6 +25,7 @@ from fleetmetrics.errors import (
     StaticProgramError,
 )
 from fleetmetrics.hints import hint_of_argument, hint_of_method
+from fleetmetrics.identity import notice
 from fleetmetrics.partial import Partial
 from fleetmetrics.records.fold import fold_in_order
 from fleetmetrics.records.folding import Folding, Folds
@@ -102,6 +103,7 @@ class Accumulator(Partial, Generic[Value]):
         **unknown: Any,
     ) -> None:
         raise_if_unknown(type(self), unknown)
+        notice()
         name = vars(self).pop("_called_anew", name)
         self._set_name(_default_name(type(self)) if name is None else name)
         self.name_made_up = name is None

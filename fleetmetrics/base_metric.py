@@ -10,6 +10,7 @@ from fleetmetrics.arguments import whole_number_of
 from fleetmetrics.comm import Communicator, LocalCommunicator
 from fleetmetrics.comm.choose import check_backend, checked_communicator, get_dist_backend
 from fleetmetrics.errors import InvalidInputError
+from fleetmetrics.identity import notice
 from fleetmetrics.records.batches import RECORDS, Columns
 from fleetmetrics.records.gather import gather
 from fleetmetrics.records.ledger import Ledger, samples_added
@@ -84,6 +85,7 @@ class BaseMetric(Recorder, Resumable):
         collect_dir: str | None = None,
         collect_dir_shared: bool = True,
     ) -> None:
+        notice()
         super().__init__(collect_dir, collect_dir_shared, allow_pickle)
         self.dataset_meta = dataset_meta
         mode = ("unzip" if sampler is None else "auto") if dist_collect_mode is None else dist_collect_mode

@@ -1,29 +1,44 @@
-"""The worker that a process claims to be, by its environment, and marks of it that the machine's others can see.
+"""The worker that a process claims to be, and two marks that show it to the other processes of this machine.
 
-It is imported with the package, and leaves two marks in a worker: a variable of the environment, which the processes
-that it starts inherit, and a file of the package that is mapped into its memory, which Linux shows to other processes
-of this user for as long as it lives.
+A variable of the environment is for the processes that a worker starts: they inherit it. A badge is for all processes
+of this user: an empty file in memory, named after the claim. Linux shows the environment with which a process was
+started, but not what the program has set since; so a place that is set in the program is seen by the badge alone.
+
+The module is imported with the package where the environment places this process.
 """
 
 from __future__ import annotations
 
+import atexit
 import contextlib
+import functools
 import hashlib
-import mmap
 import os
-from typing import Mapping, NamedTuple
+import stat
+from typing import Any, Mapping, NamedTuple
 
 from fleetmetrics.launcher import LAUNCHERS, PADDLE, other_role
 
 __all__ = [
+    "GIVEN",
+    "JOINED",
     "MARK",
     "SETTING",
+    "STARTING",
+    "WAITING",
+    "Badge",
     "Claim",
+    "Unreadable",
+    "badges",
     "claim_of",
+    "folder",
     "has_joined",
-    "is_here",
-    "join",
+    "hide",
+    "is_alive",
     "launch_of",
+    "notice",
+    "show",
+    "shows",
     "stake",
     "status",
     "withdraw",
@@ -34,22 +49,67 @@ MARK, SETTING = "_FLEETMETRICS_WORKER", "FLEETMETRICS_WORKER"
 #: Where Paddle's own variables have rank 0; and where others may have it.
 _WHERE, _MASTER = frozenset({"PADDLE_TRAINER_ENDPOINTS", "PADDLE_MASTER"}), "MASTER_ADDR"
 _NAMES = {"FLEETMETRICS_ENDPOINT", _MASTER, *_WHERE}.union(*(row.variables for row in LAUNCHERS))
-#: The files that a worker maps until its first exchange is over, and afterwards.
-_WAITING, _JOINED = os.path.join(os.path.dirname(__file__), "__init__.pyi"), __file__
-_map: mmap.mmap | None = None
+#: Of these, those that a worker cannot do without, as Python stores them.
+_PLACING = frozenset(os.environ.encodekey(name) for row in LAUNCHERS for name in row.rank + row.size)
+#: Where the badges are: in memory, else among the temporary files. Every process of this machine finds the same place.
+_FOLDERS = ("/dev/shm", "/tmp")
+#: The first word of a run whose workers get their places as arguments.
+GIVEN = "given"
+#: What a badge says: the worker has not met the others of its run, or has met them, or this process starts several
+#: workers of the run, and is none of them.
+WAITING, JOINED, STARTING = "waiting", "joined", "starting"
+#: How many badges of other runs a look at one run checks, to remove those of processes that have ended.
+_TIDIED = 16
+
+
+class Unreadable:
+    """Ignores what cannot be read or written: other processes end, are another user's, or there is no /proc.
+
+    A signal handler's error passes, such as the TimeoutError of an alarm.
+    """
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> bool:
+        of_a_handler = isinstance(error, (TimeoutError, InterruptedError, ConnectionError))
+        return isinstance(error, (OSError, IndexError, ValueError)) and not of_a_handler
 
 
 class Claim(NamedTuple):
-    """The claim in a process's environment: equal for equal ranks of one run, however they are written."""
+    """Which worker of which run a process claims to be: equal for equal ranks of one run, however they are written."""
 
     rank: str
-    named: tuple[str, ...]  # the variables of the launcher that counts which may name its rank
     run: tuple[str, ...]
 
     @property
+    def given(self) -> bool:
+        """Whether the program gave the place to a communicator; the environment does not count."""
+        return self.run[0] == GIVEN
+
+    @property
     def digest(self) -> str:
-        """The digest in its marks."""
-        return hashlib.sha256(repr(self).encode()).hexdigest()[:16]
+        """The digest in the mark."""
+        return _digest(self)
+
+    @property
+    def run_digest(self) -> str:
+        """The digest of the run, in badges."""
+        return _digest(self.run)
+
+
+class Badge(NamedTuple):
+    """What a process shows to the others of its user."""
+
+    run: str  # its digest
+    rank: str
+    process: int
+    start: str  # of the process, in ticks: a process that was forked from it is another one
+    state: str
+
+
+def _digest(value: object) -> str:
+    return hashlib.sha256(repr(value).encode()).hexdigest()[:16]
 
 
 def claim_of(environment: Mapping[str, str]) -> Claim | None:
@@ -78,12 +138,13 @@ def claim_of(environment: Mapping[str, str]) -> Claim | None:
         where += [_MASTER, *(name for each in same for name in each.nodes)]
     endpoints = ",".join(said.get("PADDLE_TRAINER_ENDPOINTS", "").replace(",", " ").replace(";", " ").split())
     run = (
+        row.name,
         sizes[row.name],
         endpoints,
         *(f"{name}={said[name]}" for name in where if name in said),
         launch_of(environment),
     )
-    return Claim(_number(rank) or "0", row.rank, run)
+    return Claim(_number(rank) or "0", run)
 
 
 def _first(names: tuple[str, ...], said: Mapping[str, str]) -> str:
@@ -113,37 +174,99 @@ def launch_of(environment: Mapping[str, str]) -> str:
     return "|".join(f"{name}={environment[name]}" for name in names if environment.get(name))
 
 
-def stake() -> None:
-    """Leave a worker's marks, if this process claims to be one, and no other has left them for this claim."""
-    claim = claim_of(os.environ)
-    if claim is None or os.environ.get(MARK, "").startswith(claim.digest):
+_staked: Claim | None = None  # of this process, by the environment
+_withdrawn = False
+_shown: dict[Claim, str] = {}  # the files of this process's badges
+
+
+def stake(*, certain: bool = False) -> None:
+    """Leave a worker's marks, if the environment places this process.
+
+    Args:
+        certain: False: not if the mark of another process is there, which may have started this one.
+    """
+    global _staked
+    claim = None if _withdrawn else claim_of(os.environ)
+    digest, *owner = os.environ.get(MARK, "").split() or [""]
+    if claim is None or (digest == claim.digest and not certain):
         return
-    with contextlib.suppress(OSError, IndexError):  # there is no /proc
-        os.environ[MARK] = f"{claim.digest} {os.getpid()} {status('self')[19]}"
-        _show(_WAITING)
+    with Unreadable():  # there is no /proc
+        mine = [str(os.getpid()), status("self")[19]]
+        if digest == claim.digest and owner == mine:
+            return
+        os.environ[MARK] = " ".join([claim.digest, *mine])
+        starts = _staked is not None and _staked.rank != claim.rank and _staked.run == claim.run
+        if _staked is not None:
+            hide(_staked)
+        _staked = claim
+        show(claim, STARTING if starts else WAITING)
 
 
-def join() -> None:
-    """Show that this worker has met the others of its run."""
-    if _map is not None:
-        _show(_JOINED)
+def notice() -> None:
+    """Leave the marks if the program has placed this process since its start; every new metric asks."""
+    if _staked is None and not _PLACING.isdisjoint(getattr(os.environ, "_data", os.environ)):
+        stake()
 
 
 def withdraw() -> None:
-    """Remove the marks, in a process that starts workers but is not one."""
-    global _map
+    """Remove the marks for good, in a process that starts workers but is not one."""
+    global _withdrawn
+    _withdrawn = True
     os.environ.pop(MARK, None)
-    _map = None
+    for claim in list(_shown):
+        hide(claim)
 
 
-def is_here(maps: bytes) -> bool:
-    """Whether a process with these maps has imported this package as a worker, and has not joined its run."""
-    return b"/fleetmetrics/__init__.pyi" in maps
+def show(claim: Claim, state: str) -> None:
+    """Show a claim of this process to the others, or that its state has changed."""
+    with Unreadable():
+        path = _path(claim, os.getpid(), status("self")[19], state)
+        if claim in _shown:
+            os.rename(_shown[claim], path)
+        else:
+            os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o600))
+        _shown[claim] = path
 
 
-def has_joined(maps: bytes) -> bool:
-    """Whether a process with these maps is a worker that has joined its run."""
-    return b"/fleetmetrics/identity.py" in maps
+def has_joined(claim: Claim) -> bool:
+    """Whether this process shows that it has met the others of its run."""
+    return _shown.get(claim, "").endswith(JOINED)
+
+
+def hide(claim: Claim) -> None:
+    """Show a claim of this process no longer."""
+    with Unreadable():
+        os.unlink(_shown.pop(claim, ""))
+
+
+def shows(claim: Claim, process: int, start: str) -> bool:
+    """Whether a process shows that it is this worker."""
+    with Unreadable():
+        return any(os.path.exists(_path(claim, process, start, state)) for state in (WAITING, JOINED))
+    return False
+
+
+def badges(run: str) -> list[Badge]:
+    """Return what processes of this user show, ended ones included; remove some that are left of other runs."""
+    found: list[Badge] = []
+    with Unreadable():
+        place = folder()
+        for name in os.listdir(place):
+            with Unreadable():
+                digest, rank, process, start, state = name.split(" ")
+                found.append(Badge(digest, rank, int(process), start, state))
+        for each in [each for each in found if each.run != run][:_TIDIED]:
+            if not is_alive(each.process, each.start):
+                os.unlink(f"{place}/{' '.join(map(str, each))}")
+    return found
+
+
+def is_alive(process: int | str, start: str) -> bool:
+    """Whether a process still runs that was started at this tick: its number may have been given anew."""
+    with Unreadable():
+        found = status(process)
+        return found[19] == start and found[0] not in "ZX"
+    return False
 
 
 def status(process: int | str) -> list[str]:
@@ -152,7 +275,35 @@ def status(process: int | str) -> list[str]:
         return file.read().rpartition(")")[2].split()
 
 
-def _show(path: str) -> None:
-    global _map
-    with contextlib.suppress(OSError, ValueError), open(path, "rb") as file:  # such as of a package in an archive
-        _map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+def _path(claim: Claim, process: int, start: str, state: str) -> str:
+    return f"{folder()}/{claim.run_digest} {int(claim.rank)} {process} {start} {state}"
+
+
+@functools.lru_cache(maxsize=1)
+def folder() -> str:
+    """Return the folder of this user's badges, in this namespace of process numbers.
+
+    Raises:
+        OSError: others can write into each, or there is no /proc.
+    """
+    name = f"fleetmetrics-{os.geteuid()}-{os.stat('/proc/self/ns/pid').st_ino}"
+    for path in (f"{place}/{name}" for place in _FOLDERS):
+        with Unreadable():
+            with contextlib.suppress(FileExistsError):
+                os.mkdir(path, 0o700)
+            found = os.lstat(path)
+            if stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid() and not found.st_mode & 0o077:
+                return path
+    raise PermissionError("no folder is safe")
+
+
+def _begin_anew() -> None:
+    """In a forked child, whose parent's badges are not its own."""
+    global _staked, _withdrawn
+    _staked, _withdrawn = None, False
+    _shown.clear()
+    folder.cache_clear()  # it may be the first process of another namespace
+
+
+os.register_at_fork(after_in_child=_begin_anew)
+atexit.register(withdraw)

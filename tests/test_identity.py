@@ -5,15 +5,18 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 from typing import Iterator
 
 import pytest
 
+import fleetmetrics
 from fleetmetrics import identity
+from fleetmetrics.comm import SocketCommunicator
 from fleetmetrics.comm.job import Job
 from fleetmetrics.comm.launchers import VARIABLES
-from fleetmetrics.identity import MARK, claim_of, launch_of
+from fleetmetrics.identity import JOINED, MARK, STARTING, WAITING, Badge, Claim, claim_of, launch_of
 
 pytestmark = pytest.mark.numpy_only
 
@@ -21,17 +24,23 @@ PLACE = {"PADDLE_TRAINER_ID": "1", "PADDLE_TRAINERS_NUM": "2", "PADDLE_TRAINER_E
 ONE_MACHINE = {"PADDLE_TRAINERS_NUM": "2", "PADDLE_TRAINER_ENDPOINTS": "127.0.0.1:1,127.0.0.1:2", "POD_NAME": "abc"}
 
 
-def maps() -> bytes:
-    return Path("/proc/self/maps").read_bytes()
+def shown() -> list[tuple[str, str]]:
+    """The ranks and the states that this process shows, of any run."""
+    found = identity.badges("")
+    assert {(each.process, each.start) for each in found} <= {(os.getpid(), identity.status("self")[19])}
+    return sorted((each.rank, each.state) for each in found)
 
 
 @pytest.fixture
-def unmarked(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def unmarked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
     for name in (*VARIABLES, "POD_NAME", MARK):
         monkeypatch.delenv(name, raising=False)
-    identity.withdraw()  # what a test before has left
+    for name, value in (("_shown", {}), ("_staked", None), ("_withdrawn", False), ("_FOLDERS", (str(tmp_path),))):
+        monkeypatch.setattr(identity, name, value)
+    identity.folder.cache_clear()
     yield
-    identity.withdraw()
+    identity.folder.cache_clear()
+    os.environ.pop(MARK, None)
 
 
 def test_a_process_without_a_rank_claims_nothing() -> None:
@@ -138,37 +147,138 @@ def test_the_launchers_name_of_a_run_counts_if_it_has_started_all_workers(change
     assert claim is not None and claim.run[-1] == found
 
 
-def test_a_worker_leaves_its_marks_until_it_has_met_the_others(unmarked: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    identity.stake()
-    assert MARK not in os.environ and not identity.is_here(maps())  # it claims nothing
-    for name, text in PLACE.items():
+def placed(monkeypatch: pytest.MonkeyPatch, **changed: str) -> Claim:
+    for name, text in {**PLACE, **changed}.items():
         monkeypatch.setenv(name, text)
-    claim = claim_of(PLACE)
-    assert claim is not None
-    identity.join()
-    assert not identity.has_joined(maps())  # it never was a worker
-    identity.stake()
-    assert os.environ[MARK] == f"{claim.digest} {os.getpid()} {identity.status('self')[19]}"
-    assert identity.is_here(maps()) and not identity.has_joined(maps())
-    identity.join()
-    assert identity.has_joined(maps()) and not identity.is_here(maps())
-    identity.withdraw()
-    assert MARK not in os.environ and not identity.has_joined(maps())
+    found = claim_of(os.environ)
+    assert found is not None
+    return found
 
 
-def test_the_mark_of_the_worker_that_has_started_this_process_stays(
+def test_a_worker_shows_that_it_waits_until_it_has_met_the_others(
     unmarked: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name, text in PLACE.items():
-        monkeypatch.setenv(name, text)
-    claim = claim_of(PLACE)
-    assert claim is not None
+    identity.stake()
+    assert MARK not in os.environ and shown() == []  # it claims nothing
+    claim = placed(monkeypatch)
+    identity.stake()
+    start = identity.status("self")[19]
+    assert os.environ[MARK] == f"{claim.digest} {os.getpid()} {start}"
+    assert identity.badges(claim.run_digest) == [Badge(claim.run_digest, "1", os.getpid(), start, WAITING)]
+    assert identity.shows(claim, os.getpid(), start) and not identity.has_joined(claim)
+    assert not identity.shows(claim, os.getpid(), f"{start}0") and not identity.shows(claim, os.getppid(), start)
+    identity.stake(certain=True)
+    identity.show(claim, JOINED)
+    assert shown() == [("1", JOINED)] and identity.has_joined(claim) and identity.shows(claim, os.getpid(), start)
+    identity.hide(claim)
+    identity.hide(claim)
+    assert shown() == [] and not identity.has_joined(claim) and not identity.shows(claim, os.getpid(), start)
+
+
+def test_a_place_that_the_program_has_set_is_noticed_later(unmarked: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    identity.notice()
+    monkeypatch.setenv("TRAINING_ROLE", "TRAINER")
+    identity.notice()
+    assert MARK not in os.environ
+    placed(monkeypatch)
+    identity.notice()
+    assert shown() == [("1", WAITING)]
+
+
+@pytest.mark.parametrize("what", ["a metric", "a BaseMetric", "a communicator", "a fork"])
+def test_a_worker_shows_itself_when_it(unmarked: None, monkeypatch: pytest.MonkeyPatch, what: str) -> None:
+    placed(monkeypatch)
+    if what == "a metric":
+        fleetmetrics.Sum()
+    elif what == "a BaseMetric":
+        type("Own", (fleetmetrics.BaseMetric,), {"compute_metric": lambda self, results: {}})()
+    elif what == "a communicator":
+        SocketCommunicator()
+    else:
+        child = os.fork()
+        if not child:
+            os._exit(bool(identity._shown or identity._staked))  # a child is another process
+        assert os.waitpid(child, 0)[1] == 0
+    assert shown() == [("1", WAITING)]
+
+
+def test_the_mark_of_the_worker_that_has_started_this_process_stays_until_this_is_the_worker(
+    unmarked: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    claim = placed(monkeypatch)
     monkeypatch.setenv(MARK, f"{claim.digest} 17 4")
     identity.stake()
-    assert os.environ[MARK] == f"{claim.digest} 17 4" and not identity.is_here(maps())
-    monkeypatch.setenv("PADDLE_TRAINER_ID", "0")  # a place of its own
+    assert os.environ[MARK] == f"{claim.digest} 17 4" and shown() == []
+    identity.stake(certain=True)
+    assert os.environ[MARK].split()[1] == str(os.getpid()) and shown() == [("1", WAITING)]
+
+
+def test_a_process_that_sets_the_place_of_one_worker_after_another_starts_them(
+    unmarked: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    placed(monkeypatch)
     identity.stake()
-    assert os.environ[MARK].split()[1] == str(os.getpid()) and identity.is_here(maps())
+    placed(monkeypatch, PADDLE_JOB_ID="another run")
+    identity.stake()
+    assert shown() == [("1", WAITING)]
+    placed(monkeypatch, PADDLE_TRAINER_ID="0")
+    identity.stake()
+    assert shown() == [("0", STARTING)]
+
+
+def test_a_process_that_withdraws_shows_nothing_again(unmarked: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    placed(monkeypatch)
+    identity.stake()
+    identity.withdraw()
+    assert MARK not in os.environ and shown() == []
+    identity.stake(certain=True)
+    assert MARK not in os.environ and shown() == []
+
+
+@pytest.mark.parametrize("unsafe", [0o777, 0o750])
+def test_a_folder_that_others_can_enter_holds_no_badges(
+    unmarked: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, unsafe: int
+) -> None:
+    claim = placed(monkeypatch)
+    (tmp_path / "next").mkdir()
+    first = Path(identity.folder())
+    first.chmod(unsafe)
+    identity.folder.cache_clear()
+    identity.show(claim, WAITING)
+    assert not list(first.iterdir()) and identity.badges("") == []
+    monkeypatch.setattr(identity, "_FOLDERS", (str(tmp_path), str(tmp_path / "next")))
+    identity.show(claim, WAITING)
+    assert not list(first.iterdir()) and shown() == [("1", WAITING)]
+    assert os.stat(identity.folder()).st_mode & 0o777 == 0o700
+    first.rmdir()
+    first.symlink_to(tmp_path)  # of another user, perhaps
+    identity.folder.cache_clear()
+    assert shown() == [("1", WAITING)]
+
+
+def test_a_rank_that_is_no_number_is_not_shown(unmarked: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    claim = placed(monkeypatch, PADDLE_TRAINER_ID="../1 2")
+    identity.stake()
+    assert os.environ[MARK].startswith(claim.digest) and shown() == []
+    assert not identity.shows(claim, os.getpid(), identity.status("self")[19])
+
+
+def test_files_with_other_names_are_no_badges(unmarked: None) -> None:
+    for name in ("secret", "a b c d e", "a 1 x 2 waiting"):
+        Path(identity.folder(), name).touch()
+    assert identity.badges("") == []
+
+
+def test_a_worker_that_ends_leaves_no_badge(tmp_path: Path) -> None:
+    code = (
+        f"import os; from fleetmetrics import identity; identity._FOLDERS = ({str(tmp_path)!r},);"
+        f" os.environ.update({PLACE!r}); identity.stake(); print(len(identity.badges('')))"
+    )
+    environment = {"PYTHONPATH": os.pathsep.join(sys.path)}
+    found = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    assert found.stdout == "1\n"
+    [folder] = tmp_path.iterdir()
+    assert not list(folder.iterdir())
 
 
 def test_a_process_with_any_name_is_read(tmp_path: Path) -> None:

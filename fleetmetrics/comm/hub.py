@@ -350,7 +350,8 @@ class Hub(Member):
 
     def _is_alone(self, meeting: Meeting) -> bool:
         """Whether no other process of this machine claims a rank of this run; False while that is uncertain."""
-        found = self.rival(last=time.monotonic() >= meeting.end)
+        self.check_starter(met=True)
+        found = self.rival(meeting.end)
         if found is not None and found.sure:
             raise Broken(found.text)
         return found is None
@@ -359,7 +360,7 @@ class Hub(Member):
         """The time until which rank 0 may sleep; before it has met the others, it looks around in between."""
         if self.search is not None:
             return min(meeting.end, self.search.next)
-        if self.joined or not self.job.claimed:
+        if self.joined:
             return meeting.end
         return min(meeting.end, time.monotonic() + PAUSE_SECONDS)
 

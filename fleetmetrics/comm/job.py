@@ -14,7 +14,7 @@ from typing import Mapping, Sequence
 from fleetmetrics.comm.failures import in_words
 from fleetmetrics.comm.launchers import is_host, parts_of, place_of, refuse_groups
 from fleetmetrics.errors import InvalidInputError, NoChannelError, ServerProcessError
-from fleetmetrics.identity import launch_of
+from fleetmetrics.identity import GIVEN, Claim, claim_of, launch_of
 from fleetmetrics.launcher import other_role
 
 __all__ = ["Hidden", "Job", "refuse_other_roles", "split_endpoint"]
@@ -64,6 +64,7 @@ class Job:
         master: PADDLE_MASTER, or "".
         host: the machine of rank 0 according to a launcher other than Paddle's, or "".
         run: the launcher's name for this run, which sets it apart from others on the same machines, or "".
+        named_by: the variables of the rank, if that name is the process that has started all workers.
         reserved: ports that the environment promises to others.
         claimed: whether the place comes from the environment, which other processes of this machine may share.
         ranks: the ranks in the job of a group's workers; `rank` and `world_size` are then the place in the group and
@@ -84,6 +85,7 @@ class Job:
     master: str = ""
     host: str = ""
     run: str = ""
+    named_by: tuple[str, ...] = field(default=(), compare=False)
     reserved: frozenset[int] = frozenset()
     claimed: bool = field(default=False, compare=False)
     ranks: tuple[int, ...] = ()
@@ -122,6 +124,7 @@ class Job:
             master=env.get("PADDLE_MASTER", "").strip(),
             host=place.host,
             run="|".join(filter(None, (place.run, launch_of(env)))) if place.size > 1 else "",
+            named_by=place.named_by,
             reserved=_ports_in(env) if place.size > 1 else frozenset(),
             claimed=place.size > 1 and environment is None,
         )
@@ -142,7 +145,7 @@ class Job:
             return self
         bind = self.bind if ranks[0] == 0 or self.bind in ("0.0.0.0", "::") else ""  # it is of rank 0's machine
         place = ranks.index(self.rank)
-        group = replace(self, rank=place, world_size=len(ranks), bind=bind, claimed=False, ranks=tuple(ranks))
+        group = replace(self, rank=place, world_size=len(ranks), bind=bind, ranks=tuple(ranks))
         group.candidates()
         return group
 
@@ -158,6 +161,15 @@ class Job:
     def rank_in_job(self) -> int:
         """The rank in the whole job, also of a group."""
         return self.ranks[self.rank] if self.ranks else self.rank
+
+    @cached_property
+    def claim(self) -> Claim:
+        """Which worker of which run this process is, for the other processes of its machine."""
+        found = claim_of(os.environ) if self.claimed else None
+        if found is not None:
+            return found
+        secret = hashlib.sha256(b"claim" + self.secret.encode(errors="surrogateescape")).hexdigest()
+        return Claim(str(self.rank_in_job), (GIVEN, self.with_ranks(()).name.hex(), secret))
 
     @cached_property
     def name(self) -> bytes:

@@ -48,6 +48,7 @@ class Place(NamedTuple):
     launcher: Launcher | None = None  # None where nothing speaks of workers
     host: str = ""  # of rank 0, where Paddle's own variables do not say it
     run: str = ""  # what sets this run apart
+    named_by: tuple[str, ...] = ()  # the variables of the rank, if it is the process that has started all workers
 
 
 _NO_LAUNCHER = Place()
@@ -92,9 +93,10 @@ def place_of(env: Mapping[str, str]) -> Place:
     run = [f"{name}={said[name]}" for each in same for name in each.run if name in said]
     if not host and row is not PADDLE and _ENDPOINT not in said:
         raise _nowhere(row, said)
-    if not run and host == _LOOPBACK:
-        run = [starter_of(os.getpid(), row.rank)]
-    return Place(rank, size, row, host, "|".join([row.name, *run]))
+    named_by = row.rank if not run and host == _LOOPBACK else ()
+    if named_by:
+        run = [starter_of(os.getpid(), named_by)]
+    return Place(rank, size, row, host, "|".join([row.name, *run]), named_by)
 
 
 def _set_in(env: Mapping[str, str]) -> frozenset[str]:

@@ -73,8 +73,7 @@ class Peers:
             raise Broken(refusal_text(OTHER_WORLD, guest.rank, guest.world_size))
         if guest.rank == 0 or (earlier is not None and earlier.stream.heard):
             self.door.refuse(guest, TAKEN)
-            if self._job.claimed:
-                leave_note(refusal_text(TAKEN, guest.rank, guest.world_size))
+            leave_note(self._job.claim, refusal_text(TAKEN, guest.rank, guest.world_size))
             raise Broken(refusal_text(TAKEN, guest.rank, guest.world_size))
         if earlier is not None:  # its first connection was lost
             self.dismiss(earlier)

@@ -1,34 +1,62 @@
 """Other processes on this machine that claim to be a worker of this run.
 
 If no launcher names a run, only their endpoints distinguish workers of two runs, and rank 0 would take the first rank 1
-that comes. But Linux shows the environment with which a user's processes were started. So before rank 0 answers for the
-first time, it checks whether two of them claim one rank, and waits for processes that are just starting. A process that
-finds two leaves a note for every process that was started before it and may come later.
+that comes. But workers show badges, and Linux shows the environment with which a user's processes were started. So
+before rank 0 answers for the first time, it checks whether two of them claim one rank, and waits for processes that are
+just starting. A process that finds two leaves a note for every process that was started before it and may come later.
 """
 
 from __future__ import annotations
 
-import contextlib
-import hashlib
 import os
 import re
 import sys
 import time
+from collections import defaultdict
+from enum import IntEnum
 from pathlib import Path
 from typing import Iterator, NamedTuple
 
 from fleetmetrics.comm.launchers import starter_of
-from fleetmetrics.comm.secret import folder_of_the_user
 from fleetmetrics.errors import InvalidInputError
-from fleetmetrics.identity import MARK, SETTING, Claim, claim_of, has_joined, is_here, status
-from fleetmetrics.launcher import LAUNCHERS, PADDLE
+from fleetmetrics.identity import (
+    JOINED,
+    MARK,
+    SETTING,
+    STARTING,
+    WAITING,
+    Badge,
+    Claim,
+    Unreadable,
+    badges,
+    claim_of,
+    folder,
+    is_alive,
+    shows,
+    status,
+)
+from fleetmetrics.launcher import LAUNCHERS
 
-__all__ = ["Finding", "is_the_worker", "leave_note", "look", "note", "worker_behind"]
+__all__ = [
+    "UNDECIDED",
+    "YOUNG_SECONDS",
+    "Finding",
+    "is_the_worker",
+    "is_undecided",
+    "leave_note",
+    "look",
+    "note",
+    "worker_behind",
+]
 
 #: Seconds after which a new Python process has imported everything it needs, Paddle included.
-_YOUNG_SECONDS = 15.0
+YOUNG_SECONDS = 15.0
 #: Seconds between two looks at a process that is just starting.
 PAUSE_SECONDS = 0.1
+#: The age of a process at which the one that has started it may have set its own place, or started others.
+_STARTS_SECONDS = 1.0
+#: What multiprocessing gives to a process that it has made, other than by a fork; and the code of those that serve it.
+_SPAWNED, _SERVES = b"--multiprocessing-fork", re.compile(rb"from multiprocessing\.\w+ import main")
 _FORKED = 0x40  # PF_FORKNOEXEC: it is a copy of its parent
 _LAUNCHERS = {row.command.encode() for row in LAUNCHERS if row.command} | {
     name.encode() for row in LAUNCHERS for name in row.modules
@@ -40,6 +68,19 @@ class Finding(NamedTuple):
 
     text: str
     sure: bool  # False while one of them may still turn out to be no worker
+
+
+#: A process may yet claim a rank; which one is unknown.
+UNDECIDED = Finding("", False)
+
+
+class _State(IntEnum):
+    """How far a process that claims a rank has come; of a worker and those around it, the least counts."""
+
+    JOINED = 0  # it has met the others of its run
+    WAITING = 1
+    YOUNG = 2  # it has just been started, and may become a worker
+    NONE = 3
 
 
 def is_the_worker() -> bool:
@@ -57,95 +98,206 @@ def is_the_worker() -> bool:
     return bool(value)
 
 
-def worker_behind() -> str:
-    """Name the worker that has started this process; "" if no worker has, and it may be one."""
-    claim = claim_of(os.environ)
-    if claim is None or is_the_worker():
+def worker_behind(claim: Claim, met: bool = False) -> str:
+    """Name the worker that has started this process, which claims to be the same one; "" if it may be the worker.
+
+    Args:
+        claim: this process's.
+        met: whether it has met rank 0. Before, a process may set the place of one worker, start it, and then set the
+            place of another one, which it starts, too, or is itself.
+    """
+    if is_the_worker():
         return ""
-    with contextlib.suppress(OSError, IndexError):
-        digest, process, start = [*os.environ.get(MARK, "").split(), "", "", ""][:3]
-        marked = digest == claim.digest and [process, start] != [str(os.getpid()), status("self")[19]]
-        # a worker that forks, and ends, goes on as its child
-        if marked and (_is_alive(process, start) or not _is_forked(os.getpid())):
-            return _described(int(process))
-        parent = os.getppid()
-        if _is_of_multiprocessing() and claim_of(_environment(parent)) == claim:
-            return _described(parent)
-        while parent > 1 and claim_of(_environment(parent)) == claim:
-            if _is_worker(parent):
-                return _described(parent)
-            parent = int(status(parent)[1])
+    with Unreadable():
+        while True:
+            process, sure = _worker_behind(claim)
+            late = met or claim.rank == "0"  # which cannot wait for rank 0
+            if sure or (late and _age(os.getpid()) >= _STARTS_SECONDS):
+                return _described(process) if process else ""
+            if not late:
+                return ""
+            time.sleep(PAUSE_SECONDS)
     return ""
 
 
-def _is_of_multiprocessing() -> bool:
-    """Whether Python's multiprocessing has made this process for another one."""
-    module = sys.modules.get("multiprocessing.process")
-    return module is not None and module.parent_process() is not None
+def _worker_behind(claim: Claim) -> tuple[int, bool]:
+    """The worker that has started this process, or 0, and whether that will not change."""
+    own = os.getpid()
+    forked, inherited = _is_forked(own), _was_started_with(claim, own)
+    digest, process, start = [*os.environ.get(MARK, "").split(), "", "", ""][:3]
+    marked = digest == claim.digest and [process, start] != [str(own), status(own)[19]]
+    maker = _parent_by_multiprocessing()
+    # a worker that forks, and ends, goes on as its child
+    if marked and (is_alive(process, start) or not forked):
+        maker, sure = int(process), inherited or not forked
+    elif maker and inherited:  # the maker's environment, at that moment
+        sure = _is_the_worker(maker, claim)
+    else:
+        return _worker_around(claim, own, inherited or not forked)
+    return (0, True) if _starts_workers(maker, claim) else (maker, sure)
 
 
-def look() -> Finding | None:
-    """Look for two processes on this machine that claim one rank of this process's run."""
-    claim = claim_of(os.environ)
-    if claim is None:
-        return None
-    mine, found = _with_its_starter(claim, os.getpid()), {}
-    # Each piece of what names a run is in the environment of all its workers, however they are put together.
-    written = os.fsencode(max(re.split("[,|=]", ",".join(claim.run)), key=len))
-    for process, data in _environments():
-        other = claim_of(_parsed(data)) if written in data else None
-        if other is not None and other.run == claim.run and _with_its_starter(other, process).run == mine.run:
-            found[process] = other
-    waiting: dict[Claim, dict[int, tuple[bool, int]]] = {}
-    for process, other in found.items():
-        with contextlib.suppress(OSError, IndexError, ValueError):
-            sure, unsure = _state_of(process)
-            if sure or unsure:
-                families = waiting.setdefault(other, {})
-                root = _root(process, found)
-                families[root] = max(families.get(root, (False, 0)), (sure, process))
-    for other, families in waiting.items():
-        if len(families) > 1:
-            (one_sure, one), (two_sure, two) = sorted(families.values(), reverse=True)[:2]
-            return Finding(_text(one, two, other.rank), one_sure and two_sure)
-    return None
+def _worker_around(claim: Claim, own: int, sure: bool) -> tuple[int, bool]:
+    """The nearest ancestor that is the worker, or 0, and whether that will not change."""
+    parent = int(status(own)[1])
+    while parent > 1:
+        if shows(claim, parent, status(parent)[19]):
+            return parent, sure
+        if not _was_started_with(claim, parent):
+            break
+        if b"/libpaddle" in _maps_of(parent) and not _LAUNCHERS.intersection(map(os.path.basename, _words_of(parent))):
+            return parent, True
+        parent = int(status(parent)[1])
+    worker = _worker_without_badge(own, claim)
+    return worker, not worker or _is_the_worker(worker, claim)
 
 
-def _with_its_starter(claim: Claim, process: int) -> Claim:
-    """The claim with the process's starter: another mpirun makes another run.
+def _is_the_worker(process: int, claim: Claim) -> bool:
+    """Whether a process shows that it is this worker, or was started with its place, or has ended."""
+    with Unreadable():
+        return shows(claim, process, status(process)[19]) or _was_started_with(claim, process)
+    return True
 
-    Several shells may start workers by Paddle's variables, one each.
+
+def _worker_without_badge(process: int, claim: Claim) -> int:
+    """The process that has started another one with this claim, and is the worker, although nothing says so; else 0.
+
+    It has not imported this package, or the program has set its place, and no mark shows it. But it runs the program of
+    another worker of this run, and has started a process with another program, and with no other rank.
     """
-    if set(PADDLE.rank).intersection(claim.named):
-        return claim
-    return claim._replace(run=(*claim.run, starter_of(process, claim.named)))
+    if not _was_started_with(claim, process):
+        return 0
+    programs = {_program(each.process) for each in _badges_of(claim)} - {_program(process), None}
+    for parent in _ancestors(process) if programs else ():
+        if _program(parent) in programs and not _starts_workers(parent, claim):
+            return parent
+        if not _was_started_with(claim, parent):
+            break
+    return 0
 
 
-def leave_note(text: str) -> None:
+def _parent_by_multiprocessing() -> int:
+    """The process for which Python's multiprocessing has made this one; 0 if it has not."""
+    module = sys.modules.get("multiprocessing.process")
+    parent = None if module is None else module.parent_process()
+    return 0 if parent is None else parent.pid
+
+
+def _starts_workers(process: int, claim: Claim) -> bool:
+    """Whether a process is another worker of this run, or starts workers of several ranks."""
+    for each in _badges_of(claim):
+        if each.process == process:
+            return each.state == STARTING or each.rank != claim.rank
+    for other, rank in _claimants(claim).items():
+        with Unreadable():
+            if rank != claim.rank and int(status(other)[1]) == process:
+                return True
+    return False
+
+
+def look(claim: Claim, named_by: tuple[str, ...] = ()) -> Finding | None:
+    """Look for two processes on this machine that claim one rank of a run.
+
+    Args:
+        claim: this worker's.
+        named_by: the variables of the rank, if the run is named after the process that has started all its workers.
+    """
+    shown = {each.process: each for each in _badges_of(claim)}
+    found = _claimants(claim)
+    starter = starter_of(os.getpid(), named_by) if named_by else ""
+    by_rank: defaultdict[str, list[int]] = defaultdict(list)
+    for process, rank in found.items():
+        by_rank[rank].append(process)
+    findings = []
+    for rank, processes in by_rank.items():
+        families: dict[int, tuple[_State, int]] = {}
+        for process in processes if len(processes) > 1 else ():
+            with Unreadable():
+                if named_by and starter_of(process, named_by) != starter:
+                    continue
+                if not _worker_without_badge(process, claim._replace(rank=rank)):
+                    root, state = _root(process, found), _state_of(process, shown.get(process))
+                    families[root] = min(families.get(root, (state, process)), (state, process))
+        rivals = sorted(each for each in families.values() if each[0] in (_State.WAITING, _State.YOUNG))
+        if len(rivals) > 1:
+            (_, one), (state, two) = rivals[:2]
+            findings.append(Finding(_text(claim, one, two, rank), state == _State.WAITING))
+    return max(findings, key=lambda finding: finding.sure, default=None)
+
+
+def is_undecided(claim: Claim) -> bool:
+    """Whether a process that has just been started may yet claim a rank of a run, although nothing says so.
+
+    If a program sets the places itself, a worker is seen only from then on. Until then a process may become one if it
+    runs the program of a worker of this run; but not if one process has made all workers: it would not make two runs of
+    one name.
+    """
+    with Unreadable():
+        own = os.getpid()
+        if not claim.given and _was_started_with(claim, own):
+            return False
+        shown = badges(claim.run_digest)
+        workers = {each.process for each in shown if each.run == claim.run_digest}
+        programs = {_program(process) for process in workers} - {None}
+        if workers <= {own} or (len(programs) == 1 and any(isinstance(program, int) for program in programs)):
+            return False
+        placed = {each.process for each in shown}
+        around = {own, *(parent for worker in {own, *workers} for parent in _ancestors(worker))}
+        for process in set(_processes()) - placed - around:
+            may = _is_young_without_place(process) and _program(process) in programs
+            if may and workers.isdisjoint(_ancestors(process)):
+                return True
+    return False
+
+
+def _badges_of(claim: Claim) -> list[Badge]:
+    """The badges of this run's processes that have not ended."""
+    found = [each for each in badges(claim.run_digest) if each.run == claim.run_digest]
+    return [each for each in found if is_alive(each.process, each.start)]
+
+
+def _claimants(claim: Claim) -> dict[int, str]:
+    """The processes that claim ranks of a run, by their badges, else by the environment they were started with."""
+    found = {each.process: each.rank for each in _badges_of(claim)}
+    # Each piece of what names a run is in the environment of all its workers, however they are put together.
+    written = os.fsencode(max(re.split("[,|=]", ",".join(claim.run[1:])), key=len))
+    for process in () if claim.given else _processes():
+        with Unreadable():
+            if process not in found and written in (data := Path(f"/proc/{process}/environ").read_bytes()):
+                other = claim_of(environment := _parsed(data))
+                if other is not None and other.run == claim.run and not _is_marked(process, other, environment):
+                    found[process] = other.rank
+    return found
+
+
+def leave_note(claim: Claim, text: str) -> None:
     """Leave a text for the processes of this machine with this run's endpoints that were started before now."""
-    with contextlib.suppress(OSError):
-        path = _path_of_note()
+    with Unreadable():
+        path = _path_of_note(claim)
         draft = path.with_name(f"{path.name} {os.getpid()}")
         draft.write_text(f"{_boot()}\n{time.clock_gettime(time.CLOCK_BOOTTIME)}\n{text}", encoding="utf-8")
         draft.replace(path)
 
 
-def note() -> str:
-    """Return the note left since this process was started, or ""."""
-    with contextlib.suppress(OSError, ValueError, IndexError):
-        boot, moment, text = _path_of_note().read_text(encoding="utf-8").split("\n", 2)
+def note(claim: Claim) -> str:
+    """Return the note left for the workers of a run since this process was started, or ""."""
+    with Unreadable():
+        boot, moment, text = _path_of_note(claim).read_text(encoding="utf-8").split("\n", 2)
         if boot == _boot() and _start(os.getpid()) < float(moment):
             return text
     return ""
 
 
-def _path_of_note() -> Path:
-    claim = claim_of(os.environ)
-    return folder_of_the_user() / f"mixed {hashlib.sha256(repr(claim and claim.run).encode()).hexdigest()[:32]}"
+def _path_of_note(claim: Claim) -> Path:
+    return Path(folder(), f"mixed {claim.run_digest}")
 
 
 def _boot() -> str:
     return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+
+
+def _age(process: int) -> float:
+    return time.clock_gettime(time.CLOCK_BOOTTIME) - _start(process)
 
 
 def _start(process: int) -> float:
@@ -153,12 +305,10 @@ def _start(process: int) -> float:
     return int(status(process)[19]) / os.sysconf("SC_CLK_TCK")
 
 
-def _environments() -> Iterator[tuple[int, bytes]]:
-    with contextlib.suppress(OSError):
-        for name in os.listdir("/proc"):
-            if name.isdigit():
-                with contextlib.suppress(OSError), open(f"/proc/{name}/environ", "rb") as file:
-                    yield int(name), file.read()
+def _processes() -> list[int]:
+    with Unreadable():
+        return [int(name) for name in os.listdir("/proc") if name.isdigit()]
+    return []
 
 
 def _parsed(data: bytes) -> dict[str, str]:
@@ -166,23 +316,60 @@ def _parsed(data: bytes) -> dict[str, str]:
     return {name: value for name, _, value in entries}
 
 
-def _environment(process: int) -> dict[str, str]:
-    return _parsed(Path(f"/proc/{process}/environ").read_bytes())
+def _was_started_with(claim: Claim, process: int) -> bool:
+    """Whether the environment that a process was started with makes this claim."""
+    return not claim.given and claim_of(_parsed(Path(f"/proc/{process}/environ").read_bytes())) == claim
 
 
-def _state_of(process: int) -> tuple[bool, bool]:
-    """Whether it is a worker that has not joined its run, and whether it may become one."""
-    if _is_forked(process):
-        return False, False
-    maps = Path(f"/proc/{process}/maps").read_bytes()
-    if is_here(maps):
-        return True, False
-    age = time.clock_gettime(time.CLOCK_BOOTTIME) - _start(process)
-    return False, not has_joined(maps) and age < _YOUNG_SECONDS and b"python" in maps
+def _is_marked(process: int, claim: Claim, environment: dict[str, str]) -> bool:
+    """Whether the worker that a process claims to be has started it."""
+    digest, *owner = environment.get(MARK, "").split() or [""]
+    return (
+        digest == claim.digest
+        and environment.get(SETTING, "").strip() != "this"
+        and owner != [str(process), status(process)[19]]
+    )
 
 
-def _root(process: int, found: dict[int, Claim]) -> int:
-    """The first of a process's ancestors that made this claim, such as the shell around it."""
+def _state_of(process: int, badge: Badge | None) -> _State:
+    """How far a process that claims a rank has come."""
+    if badge is not None:
+        states = {WAITING: _State.WAITING, JOINED: _State.JOINED}
+        return states.get(badge.state, _State.NONE)
+    if _is_forked(process) or b"python" not in _maps_of(process) or any(map(_SERVES.match, _words_of(process))):
+        return _State.NONE
+    if _program(process) == _program(os.getpid()):  # at any age: it may import for long, or read data
+        return _State.WAITING
+    return _State.YOUNG if _age(process) < YOUNG_SECONDS else _State.NONE
+
+
+def _is_young_without_place(process: int) -> bool:
+    """Whether it is a Python that was started a moment ago, without the place of a worker."""
+    with Unreadable():
+        if "python" in os.readlink(f"/proc/{process}/exe") and _age(process) < YOUNG_SECONDS:
+            return claim_of(_parsed(Path(f"/proc/{process}/environ").read_bytes())) is None
+    return False
+
+
+def _program(process: int) -> object:
+    """Its program; of one that a process has made of itself, such as multiprocessing's, that process; None: ended."""
+    with Unreadable():
+        words = _words_of(process)
+        if _is_forked(process) or _SPAWNED in words:
+            return int(status(process)[1])
+        options = next((place for place, word in enumerate(words[1:], 1) if not word.startswith(b"-")), len(words))
+        return tuple(words[: options + 1])
+    return None
+
+
+def _ancestors(process: int) -> Iterator[int]:
+    with Unreadable():
+        while (process := int(status(process)[1])) > 1:
+            yield process
+
+
+def _root(process: int, found: dict[int, str]) -> int:
+    """The first of a process's ancestors that claim the same, such as the shell around it."""
     while (parent := int(status(process)[1])) in found and found[parent] == found[process]:
         process = parent
     return process
@@ -192,36 +379,29 @@ def _is_forked(process: int) -> bool:
     return bool(int(status(process)[6]) & _FORKED)
 
 
-def _is_alive(process: str, start: str) -> bool:
-    try:
-        found = status(process)
-    except OSError:
-        return False
-    return found[19] == start and found[0] not in "ZX"
+def _maps_of(process: int) -> bytes:
+    return Path(f"/proc/{process}/maps").read_bytes()
 
 
-def _is_worker(process: int) -> bool:
-    """Whether a process has imported this package, or Paddle, and is not a launcher."""
-    maps = Path(f"/proc/{process}/maps").read_bytes()
-    words = {os.path.basename(word) for word in Path(f"/proc/{process}/cmdline").read_bytes().split(b"\0")}
-    return (is_here(maps) or has_joined(maps) or b"/libpaddle" in maps) and not words & _LAUNCHERS
+def _words_of(process: int) -> list[bytes]:
+    return Path(f"/proc/{process}/cmdline").read_bytes().split(b"\0")
 
 
 def _described(process: int) -> str:
     words: list[str] = []
-    with contextlib.suppress(OSError):  # it has ended
-        words = Path(f"/proc/{process}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").split()
+    with Unreadable():  # it has ended
+        words = b" ".join(_words_of(process)).decode(errors="replace").split()
     return f"process {process} ({' '.join(words)[:100] or 'which has ended'})"
 
 
-def _text(one: int, two: int, rank: str) -> str:
+def _text(claim: Claim, one: int, two: int, rank: str) -> str:
     named = []
     for process in sorted((one, two)):
-        with contextlib.suppress(OSError, IndexError):
-            age = time.clock_gettime(time.CLOCK_BOOTTIME) - _start(process)
-            named.append(f"{_described(process)}, started {max(0.0, age):.0f} s ago")
+        with Unreadable():
+            named.append(f"{_described(process)}, started {max(0.0, _age(process)):.0f} s ago")
+    apart = "secret or endpoint" if claim.given else "endpoints or PADDLE_JOB_ID"
     return (
         f"two processes on this machine say that they are rank {rank} of one run: {', and '.join(named)}. They belong "
-        "to two runs with the same endpoints, or one is left over from an earlier run. End one of them, or give each "
-        "run its own endpoints or PADDLE_JOB_ID."
+        "to two runs with the same endpoints, or one is left over from an earlier run, or has a worker's variables and "
+        f"is none. End one of them, start it without these variables, or give each run its own {apart}."
     )

@@ -16,7 +16,7 @@ from fleetmetrics.comm.job import Job
 from fleetmetrics.errors import AuthenticationError, UnauthenticatedWarning
 from fleetmetrics.warning import warn
 
-__all__ = ["Secret", "folder_of_the_user", "secret_of", "secret_path"]
+__all__ = ["Secret", "secret_of", "secret_path"]
 
 _FILE = "secret"
 #: The most bytes of that file.
@@ -51,18 +51,6 @@ def secret_of(job: Job) -> Secret:
 def secret_path(user: object) -> Path:
     """The file with the secret of a user's workers on this machine, if its folder is safe."""
     return Path(tempfile.gettempdir(), f"fleetmetrics-{user}", _FILE)
-
-
-def folder_of_the_user() -> Path:
-    """Return the first safe folder: no other user can read it, or has created it.
-
-    Raises:
-        OSError: if no folder is safe.
-    """
-    for folder in _folders():
-        with contextlib.suppress(OSError):
-            return _private(folder)
-    raise PermissionError("no folder is safe")
 
 
 def _user_secret() -> Key:

@@ -129,10 +129,21 @@ class Member(ABC):
         #: The last exchange of any channel that ended with a result here, or with the error that the workers have
         #: parted, in rank 0's count; and its name in errors while it may have ended differently on another worker.
         self.made, self.label = 0, ""
-        self.joined = False  # whether an exchange of this run has ended with a result
+        # whether an exchange of this run has ended with a result, or there are no others
+        self.joined = job.world_size == 1 or (bool(job.ranks) and identity.has_joined(job.claim))
         self.inside: tuple[int, str] = (0, "")  # which thread is in an exchange, and in which
         self.watch: Watch | None = watch(job.rank, job.ranks)  # logs each exchange, if a log is wanted
+        self._placed = False  # whether it was checked that no other process is this worker
+        self._looked = 0.0  # when it looked for rivals for the first time
         self.levels = levels_asked()
+        self._show()
+
+    def _show(self) -> None:
+        """Show the other processes of this machine which worker this is; a group's members have done so."""
+        if self.job.claimed:
+            identity.stake()
+        if not self.joined and not self.job.ranks and (identity.has_joined(self.job.claim) or not self.job.claimed):
+            identity.show(self.job.claim, identity.WAITING)
 
     def label_of(self, number: int, call: str) -> str:
         """The name of a channel's exchange in errors."""
@@ -223,33 +234,50 @@ class Member(ABC):
                 self.tell_all(Frame(CLOSED, 0))
             self.closed = True
             self.close()
+            if not self.job.claimed and not self.job.ranks:
+                identity.hide(self.job.claim)
 
     def check_place(self) -> None:
         """Raise if this process is not a worker, or may be one of another run, unless it has met the others."""
-        if self.joined or not self.job.claimed:
+        if self.joined:
             return
-        identity.stake()
-        worker = rivals.worker_behind()
-        if worker:
-            raise CommunicatorError(
-                f"this process, {os.getpid()}, is not rank {self.job.rank} of {self.job.title}: {worker}, which "
-                "started it, is that rank. Compute in the worker itself, give this process its own rank "
-                "(PADDLE_TRAINER_ID and so on), or call compute_local(). If it is the worker after all, set "
-                f"{identity.SETTING}=this in its environment."
-            )
+        if not self._placed:
+            self.check_starter()
+            if self.job.claimed:
+                identity.stake(certain=True)
+            self._placed = True
         text = self.noted()
         if text:
             raise CommunicatorError(text)
 
+    def check_starter(self, met: bool = False) -> None:
+        """Raise if another process is this worker, and has started this one; ``met``: see `rivals.worker_behind`."""
+        worker = "" if self.joined else rivals.worker_behind(self.job.claim, met)
+        if worker:
+            identity.hide(self.job.claim)
+            own = "PADDLE_TRAINER_ID and so on" if self.job.claimed else "rank="
+            raise CommunicatorError(
+                f"this process, {os.getpid()}, is not rank {self.job.rank} of {self.job.title}: {worker}, which "
+                f"started it, is that rank. Compute in the worker itself, give this process its own rank ({own}), or "
+                f"call compute_local(). If it is the worker after all, set {identity.SETTING}=this in its environment."
+            )
+
     def noted(self) -> str:
         """The note of a process that found two runs with these endpoints on this machine, or ""."""
-        return rivals.note() if self.job.claimed and not self.joined else ""
+        return "" if self.joined else rivals.note(self.job.claim)
 
-    def rival(self, last: bool) -> rivals.Finding | None:
-        """Return the processes of this machine that claim one rank; on the last try even if that is uncertain."""
-        found = rivals.look() if self.job.claimed and not self.joined else None
-        if found is not None and (found.sure or last):
-            rivals.leave_note(found.text)
+    def rival(self, end: float) -> rivals.Finding | None:
+        """Return the processes of this machine that claim one rank; at the end even if that is uncertain."""
+        if self.joined:
+            return None
+        now = time.monotonic()
+        self._looked = self._looked or now
+        found = rivals.look(self.job.claim, self.job.named_by)
+        if found is None:  # half of the time is for the exchange
+            patient = now - self._looked < min(rivals.YOUNG_SECONDS, end - now)
+            return rivals.UNDECIDED if patient and rivals.is_undecided(self.job.claim) else None
+        if found.sure or now >= end:
+            rivals.leave_note(self.job.claim, found.text)
             return found._replace(sure=True)
         return found
 
@@ -257,8 +285,8 @@ class Member(ABC):
         """Note that this worker and the others have met."""
         if not self.joined:
             self.joined = True
-            if self.job.claimed:
-                identity.join()
+            if not self.job.ranks:
+                identity.show(self.job.claim, identity.JOINED)
 
     @abstractmethod
     def exchange(
@@ -400,9 +428,8 @@ class Spoke(Member):
                 fresh = self._stream is None
                 stream = self._connected(min(deadline.end, lost or deadline.end))
                 if fresh:
-                    frame = replace(
-                        self._unless_there_is_a_rival(frame, deadline), remaining=deadline.remaining, made=0
-                    )
+                    frame = self._unless_there_is_a_rival(frame, stream, deadline)
+                    frame = replace(frame, remaining=deadline.remaining, made=0)
                 try:
                     answer = self._converse(stream, frame, late, deadline, fold)
                     # in one step: an interruption, at any call, finds all of it or nothing
@@ -504,10 +531,15 @@ class Spoke(Member):
             self.search.look(end)
         return self.noted()
 
-    def _unless_there_is_a_rival(self, frame: Frame, deadline: Deadline) -> Frame:
+    def _unless_there_is_a_rival(self, frame: Frame, stream: Stream, deadline: Deadline) -> Frame:
         """The frame; trouble if another process of this machine claims a rank. On rank 0's machine, rank 0 checks."""
+        try:
+            self.check_starter(met=True)
+        except CommunicatorError:  # the rank is free for the worker
+            self._disconnect(stream)
+            raise
         while not self.job.on_one_machine:
-            found = self.rival(last=not deadline.remaining)
+            found = self.rival(deadline.end)
             if found is None:
                 break
             if found.sure:

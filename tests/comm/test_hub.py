@@ -635,18 +635,21 @@ def test_a_worker_that_gives_up_while_rank_0_is_not_sure_of_a_rival_says_why(
 def test_a_second_worker_of_a_rank_is_noted_for_later_workers(
     play: Play, monkeypatch: pytest.MonkeyPatch, claimed: bool
 ) -> None:
-    """But not by a communicator whose place another program chose: the environment may be another run's."""
+    """A place that the program gave to a communicator is told apart from the environment's."""
     star, notes = play.hub._star, []
     star.job = star._peers._job = replace(star.job, claimed=claimed)
     monkeypatch.setattr(star, "check_place", lambda: None)
     monkeypatch.setattr(star, "noted", lambda: "")
-    monkeypatch.setattr(peers, "leave_note", notes.append)
+    monkeypatch.setattr(peers, "leave_note", lambda claim, text: notes.append(claim))
+    for name, text in {"PADDLE_TRAINERS_NUM": "2", "PADDLE_TRAINER_ENDPOINTS": "a:1,b:1"}.items():
+        monkeypatch.setenv(name, text)
     found = play.begin(timeout=20)
     with pytest.raises(CommunicatorError, match="two processes"):
         connect(replace(play.worker, rank=0), star.secret.key, time.monotonic() + 5)
     with pytest.raises(CommunicatorError, match="two processes"):
         found.result(15)
-    assert len(notes) == claimed
+    [claim] = notes
+    assert claim.given != claimed
 
 
 def test_a_worker_that_loses_its_connection_before_its_first_message_reconnects(play: Play) -> None:

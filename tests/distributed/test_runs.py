@@ -165,6 +165,72 @@ def test_the_first_workers_are_not_mistaken_for_a_run_while_others_are_starting(
         assert all("two processes" in line for line in lines) and lines, (own, said)
 
 
+@pytest.mark.parametrize("how", ["before the import", "after the import", "arguments"])
+def test_two_runs_whose_places_the_programs_set_never_mix(runs: Runs, how: str) -> None:
+    """No process sees a worker before it has its place: rank 0 waits for processes that may become one."""
+    same = places(2, "endpoint")
+    patient = "from fleetmetrics.comm import rivals; rivals.YOUNG_SECONDS = 60.0"  # on a busy machine
+
+    def start(own: float, rank: int, **when: str) -> Worker:
+        begin = when.get("AT_START", "")
+        told = {
+            "before the import": {
+                "AT_START": f"{begin}\nos.environ.update({same[rank]!r})",
+                "WHEN_IMPORTED": patient,
+            },
+            "after the import": {
+                "AT_START": begin,
+                "WHEN_IMPORTED": f"{patient}; os.environ.update({same[rank]!r})",
+            },
+            "arguments": {
+                "AT_START": begin,
+                "WHEN_IMPORTED": f"{patient}; fm.set_communicator(fm.SocketCommunicator(rank={rank}, world_size=2,"
+                f" endpoint={same[rank]['FLEETMETRICS_ENDPOINT']!r}, secret={SECRET!r}))",
+            },
+        }[how]
+        return runs.start(own, **told, SECONDS="60")
+
+    late = {"AT_START": "wait_for('go')"}
+    workers = [start(100, 0), start(201, 1), start(101, 1, **late), start(200, 0, **late)]
+    time.sleep(2.0)
+    (runs.place / "go").touch()
+    said = [worker.said() for worker in workers]
+    assert all(lines and all("two processes" in line for line in lines) for lines in said), said
+
+
+def test_two_runs_of_two_shells_by_torchs_variables_never_mix(runs: Runs) -> None:
+    """With MASTER_PORT they are one run, which has two of each rank; without it each shell's is its own."""
+    shell = 'for rank in 0 1; do OWN=$((OWN + rank)) RANK=$rank "$PYTHON" -c "$WORKER" & done; wait'
+    torch = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "PYTHON": sys.executable, "WORKER": WORKER}
+    for port in ({"MASTER_PORT": str(free_ports(1)[0])}, {}):
+        shells = [runs.start(own, ["/bin/bash", "-c", shell], **torch, **port) for own in (100, 200)]
+        said = [worker.said() for worker in shells]
+        if port:
+            check_never_mixed([said[0]], "value 201.0")
+            check_never_mixed([said[1]], "value 401.0")
+        else:
+            assert said == [["value 201.0"] * 2, ["value 401.0"] * 2]
+
+
+def test_workers_that_import_for_long_are_waited_for(runs: Runs) -> None:
+    """They are no longer young; but they run the program of the others."""
+    same = places(2, "collective")
+    old = {"WHEN_IMPORTED": "from fleetmetrics.comm import rivals; rivals.YOUNG_SECONDS = 0.5"}
+    late = {"AT_START": "touch(os.environ['OWN']); wait_for('go')"}
+    slow = [runs.start(own, **same[rank], **late) for own, rank in ((101, 1), (200, 0))]
+    for own in (101, 200):
+        wait_for(runs.place / str(own))
+    time.sleep(0.6)
+    quick = [runs.start(own, **same[rank], **old) for own, rank in ((100, 0), (201, 1))]
+    for worker in quick:
+        [line] = worker.said()
+        assert line.startswith("CommunicatorError: ") and "two processes" in line, line
+    (runs.place / "go").touch()
+    for worker in slow:
+        [line] = worker.said()
+        assert line.startswith("CommunicatorError: ") and "two processes" in line, line
+
+
 def test_a_worker_that_was_left_over_is_not_let_into_the_next_run(runs: Runs) -> None:
     same = places(2, "endpoint")
     left = runs.start(101, **same[1], WHEN_IMPORTED="touch('left')", SECONDS="60")
@@ -310,6 +376,85 @@ def test_a_process_that_a_worker_has_started_is_not_that_worker(runs: Runs, how:
     assert "CommunicatorError" in said[1][0] and "which started it" in said[1][0], said
 
 
+@pytest.mark.parametrize("how", ["a subprocess after the import", "a spawned process", "a forked process"])
+@pytest.mark.parametrize("order", ["AT_START", "WHEN_IMPORTED"])
+def test_what_a_worker_has_started_that_the_program_has_placed_is_not_that_worker(
+    runs: Runs, how: str, order: str
+) -> None:
+    """As of `paddle.distributed.spawn`: the variables are not those that it was started with."""
+    helper = WORKER.replace('os.environ["OWN"]', '"1000"').replace("exec(os.environ.get(", "str(os.environ.get(")
+    workers = []
+    for rank, place in enumerate(places(3, "collective")):
+        helps = HELPERS[how][1] if rank == 1 else ""
+        set_place = f"os.environ.update({place!r})"
+        told = {"AT_START": set_place, "WHEN_IMPORTED": helps}
+        if order == "WHEN_IMPORTED":
+            told = {"WHEN_IMPORTED": f"{set_place}\n{helps}"}
+        workers.append(runs.start(rank, **told, HELPER=helper))
+    said = [worker.said() for worker in workers]
+    assert said[0] == said[2] == ["value 3.0"], said
+    assert said[1][-1] == "value 3.0" and len(said[1]) == 2, said
+    assert "CommunicatorError" in said[1][0] and "which started it, is that rank" in said[1][0], said
+
+
+def test_a_helper_that_computes_before_its_worker_has_imported_anything_is_not_that_worker(runs: Runs) -> None:
+    """The other workers run the program of the process that has started it."""
+    helper = WORKER.replace('os.environ["OWN"]', '"1000"').replace("exec(os.environ.get(", "str(os.environ.get(")
+    helps = "import subprocess; subprocess.run([sys.executable, '-c', os.environ['HELPER']])"
+    workers = [
+        runs.start(rank, **place, AT_START=helps if rank == 1 else "", HELPER=helper)
+        for rank, place in enumerate(places(3, "collective"))
+    ]
+    said = [worker.said() for worker in workers]
+    assert said[0] == said[2] == ["value 3.0"], said
+    assert said[1][-1] == "value 3.0" and len(said[1]) == 2 and "which started it, is that rank" in said[1][0], said
+
+
+@pytest.mark.parametrize("imports", ["", "import fleetmetrics; "])
+@pytest.mark.parametrize("how", ["subprocess", "spawn"])
+def test_idle_helpers_of_a_worker_that_has_yet_to_show_itself_are_no_rivals(runs: Runs, how: str, imports: str) -> None:
+    """Two loaders of one worker have its variables from their start, which it has from its program."""
+    idle = f"{imports}import os, time\nopen(os.environ['PLACE'] + f'/{{os.getpid()}}', 'w')\ntime.sleep(60)"
+    begin = {
+        "subprocess": "import subprocess; [subprocess.Popen([sys.executable, '-c', os.environ['IDLE']])"
+        " for each in range(2)]",
+        "spawn": "import multiprocessing as mp; [mp.get_context('spawn').Process(target=exec,"
+        " args=(os.environ['IDLE'], {}), daemon=True).start() for each in range(2)]",
+    }[how]
+    workers = []
+    for rank, place in enumerate(places(3, "collective")):
+        told = f"os.environ.update({place!r})"
+        if rank == 1:  # the others look around when it has come, and it comes only then
+            told += f"\n{begin}\nwhile len(os.listdir(os.environ['PLACE'])) < 2: time.sleep(0.01)\ntime.sleep(0.5)"
+        workers.append(runs.start(rank, WHEN_IMPORTED=told, IDLE=idle, AT_END="os._exit(0)"))
+    assert [workers[rank].said() for rank in (0, 2)] == [["value 3.0"]] * 2
+    assert workers[1].process.stdout is not None and workers[1].process.stdout.readline() == "value 3.0\n"
+
+
+#: Programs that set the place of each worker, and start it.
+STARTERS = {
+    "fork": "import multiprocessing as mp; context = mp.get_context('fork')",
+    "spawn": "import multiprocessing as mp; context = mp.get_context('spawn')",
+}
+
+
+@pytest.mark.parametrize("how", STARTERS)
+@pytest.mark.parametrize("imported", [False, True])
+def test_a_program_that_places_and_starts_one_worker_after_another_is_none_of_them(
+    runs: Runs, how: str, imported: bool
+) -> None:
+    code = f"{'import fleetmetrics' if imported else 'import os'}\n{STARTERS[how]}\n"
+    code += (
+        f"import os; started = []\nfor place in {places(3, 'collective')!r}:\n"
+        "    os.environ.update(place, OWN=place['PADDLE_TRAINER_ID'])\n"
+        "    started.append(context.Process(target=exec, args=(os.environ['WORKER'], {})))\n"
+        "    started[-1].start()\n"
+        "[each.join() for each in started]"
+    )
+    worker = runs.start(0, [sys.executable, "-c", code], WORKER=WORKER)
+    assert worker.said() == ["value 3.0"] * 3
+
+
 WRAPPERS: dict[str, Callable[[], list[str]]] = {
     "a shell": lambda: ["/bin/bash", "-c", f'{sys.executable} -c "$WORKER"; true'],
     "a shell that goes on as it": lambda: ["/bin/bash", "-c", f'exec {sys.executable} -c "$WORKER"'],
@@ -353,6 +498,25 @@ def test_children_that_say_another_place_are_workers(runs: Runs) -> None:
         "sys.exit(max(child.wait() for child in children))"
     )
     worker = runs.start(0, AT_START=code, HELPER=WORKER, **{**places(2, "collective")[0]})
+    assert worker.said() == ["value 1.0"] * 2
+
+
+@pytest.mark.parametrize("how", ["subprocess", *STARTERS])
+def test_a_worker_that_starts_the_others_is_another_one(runs: Runs, how: str) -> None:
+    """It sets their places, or passes them on, and then its own."""
+    first, second = places(2, "collective")
+    if how == "subprocess":
+        starts = (
+            f"import subprocess; told = {{**os.environ, **{second!r}, 'OWN': '1', 'WHEN_IMPORTED': ''}}\n"
+            "other = subprocess.Popen([sys.executable, '-c', os.environ['WORKER']], env=told)\n"
+        )
+    else:
+        starts = (
+            f"{STARTERS[how]}; own = dict(os.environ); os.environ.update({second!r}, OWN='1', WHEN_IMPORTED='')\n"
+            "other = context.Process(target=exec, args=(os.environ['WORKER'], {})); other.start()\n"
+            "os.environ.update(OWN='0')\n"
+        )
+    worker = runs.start(0, WHEN_IMPORTED=f"{starts}os.environ.update({first!r}); time.sleep(1.0)", WORKER=WORKER)
     assert worker.said() == ["value 1.0"] * 2
 
 
