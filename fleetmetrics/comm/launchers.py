@@ -171,10 +171,20 @@ def _mpis(module: Any) -> Any:
     return module.COMM_WORLD.Get_size() if module.Is_initialized() and not module.Is_finalized() else 1
 
 
+def _torchs_by_rpc(module: Any) -> Any:
+    return len(module._get_current_rpc_agent().get_worker_infos()) if module._is_current_rpc_agent_set() else 1
+
+
+def _paddles_by_rpc(module: Any) -> Any:
+    return 1 if module._barrier_store is None else len(module.get_all_worker_infos())
+
+
 _GROUPS: tuple[tuple[str, str, Callable[[Any], Any]], ...] = (
     ("paddle.distributed.fleet", "fleet was initialized with {} workers", _fleets),
     ("paddle.distributed", "paddle.distributed was initialized with {} workers", _paddles),
+    ("paddle.distributed.rpc.rpc", "paddle.distributed.rpc was initialized with {} workers", _paddles_by_rpc),
     ("torch.distributed", "torch.distributed was initialized with {} workers", _torchs),
+    ("torch.distributed.rpc.api", "torch.distributed.rpc was initialized with {} workers", _torchs_by_rpc),
     ("mpi4py.MPI", "MPI.COMM_WORLD of mpi4py has {} ranks", _mpis),
 )
 

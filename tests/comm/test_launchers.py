@@ -440,6 +440,19 @@ def module(**members: Any) -> Any:
             module(fleet=module(_role_maker=module(_worker_num=lambda: 2))),
             "fleet was initialized with 2 workers",
         ),
+        (
+            "paddle.distributed.rpc.rpc",
+            module(_barrier_store="a store", get_all_worker_infos=lambda: ["a", "b"]),
+            "paddle.distributed.rpc was initialized with 2 workers",
+        ),
+        (
+            "torch.distributed.rpc.api",
+            module(
+                _is_current_rpc_agent_set=lambda: True,
+                _get_current_rpc_agent=lambda: module(get_worker_infos=lambda: ["a", "b"]),
+            ),
+            "torch.distributed.rpc was initialized with 2 workers",
+        ),
     ],
 )
 def test_a_process_group_of_several_in_an_environment_of_one_is_an_error(
@@ -473,6 +486,11 @@ def not_there() -> int:
         ),
         ("paddle.distributed", module(is_initialized=lambda: False, get_group=not_there)),
         ("paddle.distributed.fleet", module(fleet=module(_role_maker=None))),
+        ("paddle.distributed.rpc.rpc", module(_barrier_store=None, get_all_worker_infos=not_there)),
+        (
+            "torch.distributed.rpc.api",
+            module(_is_current_rpc_agent_set=lambda: False, _get_current_rpc_agent=not_there),
+        ),
     ],
 )
 def test_a_module_without_a_group_is_not_asked_for_its_size(
