@@ -480,7 +480,7 @@ def test_batches_that_one_worker_does_not_say_are_unknown_on_all(tmp_path: Any) 
     def work(channel: Together) -> Any:
         fm.save(tmp_path, fm.Sum(name="it"), batches=None if channel.rank else 3, communicator=channel)
         found = fm.load(tmp_path, fm.Sum(name="it"), communicator=channel)
-        with pytest.raises(fm.InvalidInputError, match="the checkpoint does not say what remains"):
+        with pytest.raises(fm.InvalidInputError, match="the checkpoint does not record the remaining samples"):
             found._replace(sampler={"samples": 10}).remaining()
         return found.batches
 
