@@ -217,6 +217,9 @@ class Metric(Accumulator[Value]):
     gives: ClassVar[str] = "number"
     #: The function of `fleetmetrics.plot` that draws it; "" if none does.
     picture: str = ""
+    #: Whether few samples make the value too large, or too small: that of a maximum, or a sum of absolute values.
+    #: Resampling does so once more, and its interval is not one of the true value.
+    biased: ClassVar[bool] = False
 
     def __init__(self, **common: Unpack[Common]) -> None:
         super().__init__(**common)

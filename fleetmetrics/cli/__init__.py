@@ -91,8 +91,16 @@ def _parsers(formats: str) -> tuple[argparse.ArgumentParser, argparse.ArgumentPa
     one.add_argument(
         "--metrics", metavar="NAMES", help="separated by commas: name, name@k, name:setting=value, key=name"
     )
-    one.add_argument("--ci", type=float, metavar="0.95", help="bootstrap intervals; with --user, of users")
-    one.add_argument("--draws", type=int, metavar="N", default=1000, help="the number of bootstrap resamples (1000)")
+    one.add_argument(
+        "--ci", type=float, metavar="0.95", help="the confidence of intervals; with --user, of independent users"
+    )
+    one.add_argument(
+        "--draws",
+        type=int,
+        metavar="N",
+        default=1000,
+        help="resamples for metrics whose interval has no formula (1000)",
+    )
     one.add_argument(
         "--baseline", metavar="FILES", action="append", help="compare with these files: deltas, new minus old"
     )

@@ -14,7 +14,7 @@ from fleetmetrics.evaluation.counted import Actual, Errors, Joined, Positives, R
 from fleetmetrics.evaluation.evidence import Evidence, GroupCount, evidence_of
 from fleetmetrics.evaluation.named import TASKS, Named, named, separated
 from fleetmetrics.evaluation.probe import Probe, Slices
-from fleetmetrics.evaluation.versus import compared_metric
+from fleetmetrics.evaluation.versus import compared_metric, overall_metric
 from fleetmetrics.files import ROW
 from fleetmetrics.joining import CommonIds
 from fleetmetrics.metric import Metric
@@ -48,7 +48,7 @@ class Asked:
         max_slices: the number of slices to keep of each column, the largest.
         min_positives: a slice with fewer positives gets no verdict.
         rank_by: the name of the metric that ranks and tests the slices; None: the first one.
-        draws: the number of resamples for intervals.
+        draws: the number of resamples for intervals of metrics without a formula for one.
         positive, class_names, logits, scale, where, text, header: of `fleetmetrics.files.Reading`.
         compared: whether to keep the states that a comparison of slices needs.
         same_rows: whether the other side's scores are in the same rows.
@@ -228,6 +228,11 @@ class Asked:
     def _made(self, metric: Named, **more: Any) -> Any:
         return metric.made(self.task, self.classes, **more)
 
+    def made(self, key: str) -> Metric:
+        """A new metric, without samples, by its key in the result."""
+        found: Metric = self._made(self.named[key])
+        return found
+
     @functools.cached_property
     def ranking(self) -> str:
         """What the metric is called that ranks the slices: the first that is a number, if none was chosen."""
@@ -259,6 +264,12 @@ class Asked:
         if not self.by:
             return None
         return evidence_of(self.first, "weight" in self.columns, "user" in self.columns, self.task == "ranking")
+
+    def counts(self, key: str) -> str:
+        """What is independent in a metric, in words: "rows", "users" or "queries"."""
+        if isinstance(self.made(key), GroupedMetric) or self.unit == "user":
+            return "queries" if self.task == "ranking" else "users"
+        return "rows"
 
     @property
     def unit(self) -> str | None:
@@ -308,17 +319,21 @@ class Asked:
         """Whether slices are compared; rows of several labels only if a column says which rows belong together."""
         return self.compared and (self.unit is not None or not isinstance(self.columns["label"], list))
 
-    def interval(self, metric: Named) -> Bootstrap | None:
-        """The metric with an interval, to be moved to its value; None if it has no interval.
+    def interval(self, metric: Named) -> Metric | None:
+        """The metric with what its interval needs; None if it has no interval.
 
-        It draws users, otherwise the ids that join the baseline, otherwise rows.
+        Independent are users, otherwise the ids that join the baseline, otherwise rows. A metric without a formula is
+        resampled; its interval is moved to its value.
         """
         made = self._made(metric)
+        if made.gives != "number" or made.biased:
+            return None
+        found = overall_metric(made, self.unit or ("row" if isinstance(self.columns["label"], list) else None))
+        if found is not None:
+            return found
         ids = self.unit or (None if made._cells and "weight" not in self.columns else "row")
         kept = made._record_metrics()  # metrics of all samples at once have no per-sample sums to reweight
         if any(not isinstance(each, GroupedMetric) or each.table.order != ids for each in kept):
-            return None
-        if made.gives != "number":
             return None
         if ids is not None:
             made = self._made(metric, **_COARSE)

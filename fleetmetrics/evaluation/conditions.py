@@ -82,7 +82,9 @@ def checked(texts: Sequence[str], result: Mapping[str, Any], unfilled: Sequence[
             if not unfilled:
                 found.append(_of_values(text, path, wanted, sign, number, result))
         elif value is None:
-            found.append(Checked(text, path, None, True, f"{name} fails: {path} is undefined"))
+            needs = {each: there[f"{path.rpartition('.')[0]}.needs.{each}"] for each in _units(path, there)}
+            why = f": too few to tell, {_needs(needs)}" if needs else ""
+            found.append(Checked(text, path, None, True, f"{name} fails: {path} is undefined{why}"))
         elif _is_number(value):
             fails = getattr(operator, _SIGNS[sign])(value, number)
             found.append(Checked(text, path, value, fails, f"{name} holds: {path} is {_away(value, number)}"))
@@ -198,6 +200,12 @@ def _of_values(text: str, path: str, wanted: _Wanted, sign: str, number: float, 
     more = f"; it also holds in {_listed(held[1:], _NAMED)}" if held[1:] else ""
     said = f"{name} holds: slices.{column}[{first}].{what} is {_away(told[first], number)}{more}"
     return Checked(text, path, told[first], bool(held), said, note)
+
+
+def _units(path: str, there: Mapping[str, Any]) -> list[str]:
+    """What there is too little of for the interval that a path names an end of."""
+    start = f"{path.rpartition('.')[0]}.needs."
+    return [each[len(start) :] for each in there if each.startswith(start)]
 
 
 def _needs(needs: Mapping[str, int]) -> str:

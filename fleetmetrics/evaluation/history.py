@@ -47,7 +47,7 @@ class HistoryResult(Printed):
             for metric in self.metrics:
                 state[metric] = point.values[metric]
                 if metric in point.intervals:
-                    state[f"{metric}_interval"] = vars(point.intervals[metric])
+                    state[f"{metric}_interval"] = point.intervals[metric].plain()
             states.append(state)
         found: dict[str, Any] = plain({"states": states, "about": about, "warnings": self.warnings})
         return found
@@ -82,7 +82,7 @@ class HistoryResult(Printed):
             change = _change(before, each, metric) if before else {}
             cells = [words.signed(change["value"], 6) if change.get("value") is not None else "-"]
             cells += [words.span(change, 6, sign=True) or "-", _said_of(change_of(change, better), words)]
-            interval = words.span(each.get(f"{metric}_interval", {}), 6) or "-"
+            interval = words.ends(each.get(f"{metric}_interval", {}), 6) or "-"
             rows.append([clean(each["state"]), number(each[metric]), interval, *cells])
             before = each
         note = words(
@@ -201,7 +201,7 @@ def _change(before: Mapping[str, Any], after: Mapping[str, Any], metric: str) ->
         return {}
     value = after[metric] - before[metric]
     old, new = (each.get(f"{metric}_interval") for each in (before, after))
-    if not old or not new or None in (*old.values(), *new.values()):
+    if not old or not new or None in (old["low"], old["high"], new["low"], new["high"]):
         return {"value": value}
     down = math.hypot(after[metric] - new["low"], old["high"] - before[metric])
     up = math.hypot(new["high"] - after[metric], before[metric] - old["low"])

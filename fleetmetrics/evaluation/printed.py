@@ -91,8 +91,8 @@ def _parts(result: Mapping[str, Any]) -> Iterator[tuple[str, list[Any], list[str
             whole.append(key)
             continue
         delta = result.get(f"{key}_delta", {})
-        compared = [number(old[key]), number(delta.get("value"), "+"), _span(delta, "+")] if old else ["", "", ""]
-        rows.append([key, number(result[key]), _span(result.get(f"{key}_interval", {})), *compared])
+        compared = [number(old[key]), number(delta.get("value"), "+"), _ends(delta, "+")] if old else ["", "", ""]
+        rows.append([key, number(result[key]), _ends(result.get(f"{key}_interval", {})), *compared])
     yield "", rows, [f"{', '.join(whole)}: no single number, see --json"] if whole else []
     yield from _versus(result)
     yield from _slices(result)
@@ -224,8 +224,11 @@ def _whole(together: float | None) -> str:
 
 def verdict(entry: Mapping[str, Any]) -> str:
     """The words of a verdict on a slice, with the needs of one that is too small."""
-    needs = " and ".join(f"{number:,} {name}" for name, number in entry["needs"].items())
-    return (entry["verdict"] or "-") + (f": needs {needs}" if entry["verdict"] == "too few" else "")
+    return _few(entry["needs"]) if entry["verdict"] == "too few" else entry["verdict"] or "-"
+
+
+def _few(needs: Mapping[str, int]) -> str:
+    return "too few: needs " + " and ".join(f"{number:,} {name}" for name, number in needs.items())
 
 
 def _read(data: Mapping[str, Any]) -> str:
@@ -254,6 +257,11 @@ def number(value: Any, sign: str = "", digits: int = 6) -> str:
 def _span(ends: Mapping[str, Any], sign: str = "", digits: int = 6) -> str:
     known = ends.get("low") is not None and ends.get("high") is not None
     return f"{number(ends['low'], sign, digits)} to {number(ends['high'], sign, digits)}" if known else "-"
+
+
+def _ends(ends: Mapping[str, Any], sign: str = "") -> str:
+    """An interval, or what there is too little of."""
+    return _few(ends["needs"]) if ends.get("needs") else _span(ends, sign)
 
 
 def filled(rows: Sequence[Sequence[str]]) -> list[Sequence[str]]:

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from typing import Any, Iterator, Mapping, Sequence
-
-import numpy as np
 
 from fleetmetrics._version import __version__
 from fleetmetrics.arguments import choice_of
 from fleetmetrics.errors import DataError, InvalidInputError, UndefinedMetricWarning
 from fleetmetrics.evaluation.asked import Asked
 from fleetmetrics.evaluation.conditions import checked
+from fleetmetrics.evaluation.intervals import Delta, Interval, deltas_of, intervals_of, is_number
 from fleetmetrics.evaluation.joined import check_joined
 from fleetmetrics.evaluation.outputs import output_of
 from fleetmetrics.evaluation.printed import Printed, Table, plain, tables
@@ -21,38 +19,11 @@ from fleetmetrics.evaluation.probe import Probe
 from fleetmetrics.evaluation.side import Side, save
 from fleetmetrics.evaluation.slices import Judged, SliceResult, judged
 from fleetmetrics.evaluation.versus import ColumnDelta, Halves, Weighing, Whole, versus
-from fleetmetrics.formulas.bootstrap import BootstrapResult, bootstrap_result
 from fleetmetrics.optional import library
-from fleetmetrics.record_metric import GroupedMetric
 from fleetmetrics.vocabulary import argument
 from fleetmetrics.warning import warn
 
 __all__ = ["DataRead", "Delta", "EvaluationResult", "Interval", "SideResult", "result_of"]
-
-
-@dataclass(frozen=True)
-class Interval:
-    """The ends of an interval."""
-
-    low: float
-    high: float
-
-
-@dataclass(frozen=True)
-class Delta:
-    """New minus old, with an interval if there is one.
-
-    Attributes:
-        value: the difference.
-        interval: its interval, or None.
-    """
-
-    value: float
-    interval: Interval | None = None
-
-    def plain(self) -> dict[str, float]:
-        """As the result's JSON has it."""
-        return {"value": self.value, **(vars(self.interval) if self.interval else {})}
 
 
 @dataclass(frozen=True)
@@ -166,7 +137,7 @@ class EvaluationResult(Printed):
         result: dict[str, Any] = {**self.new.values, "rows": self.new.rows}
         for key in self.new.values:
             if key in self.intervals:
-                result[f"{key}_interval"] = vars(self.intervals[key])
+                result[f"{key}_interval"] = self.intervals[key].plain()
             if key in self.deltas:
                 result[f"{key}_delta"] = self.deltas[key].plain()
         asked = {**self.asked.plain(), "always_valid": self.always_valid}
@@ -353,9 +324,10 @@ def result_of(
         check_joined(new, sides[1])
     values = new.measured(texts)
     other = sides[1].measured(texts) if sides[1:] else None
-    intervals = {key: _at(each, values.values[key]) for key, each in _intervals(values)}
+    intervals = intervals_of(values, new.asked, texts)
     weighing = Weighing(new.asked.ci or 0.95, values.rows, always_valid)
-    deltas = dict(_deltas(values, other, weighing)) if other else {}
+    both = [intervals, intervals_of(other, sides[1].asked, []) if other else {}]
+    deltas = deltas_of(values, other, new.asked, weighing, both) if other else {}
     return EvaluationResult(
         _side_result(new, values),
         _side_result(sides[1], other) if other else None,
@@ -373,13 +345,11 @@ def result_of(
 
 def _versus(new: Probe[Any], old: Probe[Any], asked: Asked, weighing: Weighing) -> dict[str, ColumnDelta]:
     """The slices of both sides."""
-    numbers = [name for name, value in new.values.items() if _is_number(value) and _is_number(old.values[name])]
+    numbers = [name for name, value in new.values.items() if is_number(value) and is_number(old.values[name])]
     name = asked.ranking
     if name not in numbers:
         return {}
-    groups = "queries" if asked.task == "ranking" else "users"
-    grouped = isinstance(asked.first, GroupedMetric) or asked.unit == "user"
-    whole = Whole(asked.first, name, new.values[name], old.values[name], groups if grouped else "rows")
+    whole = Whole(asked.first, name, new.values[name], old.values[name], asked.counts(name))
     columns = {}
     for by, *halves in zip(asked.by, new.slices, old.slices):
         one, other = (
@@ -406,41 +376,3 @@ def _side_result(side: Side, values: Probe[Any]) -> SideResult:
         read.unmatched,
     )
     return SideResult(values.values, values.rows, data, values.at_k)
-
-
-def _intervals(values: Probe[Any]) -> Iterator[tuple[str, BootstrapResult]]:
-    """The intervals of numbers."""
-    for key, found in values.intervals.items():
-        if isinstance(found, BootstrapResult) and _is_number(found.value):
-            yield key, found
-
-
-def _deltas(new: Probe[Any], old: Probe[Any], weighing: Weighing) -> Iterator[tuple[str, Delta]]:
-    ones, others = dict(_intervals(new)), dict(_intervals(old))
-    for key, value in new.values.items():
-        if _is_number(value) and _is_number(old.values[key]):
-            delta, interval = value - old.values[key], None
-            if key in ones and key in others:
-                less = _less(ones[key], others[key])
-                if weighing.tightest is None:
-                    interval = _at(less, delta)
-                else:
-                    found = weighing.of(delta, less.std, math.inf)
-                    interval = Interval(found.low, found.high)
-            yield key, Delta(delta, interval)
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float, np.number))
-
-
-def _less(one: BootstrapResult, other: BootstrapResult) -> BootstrapResult:
-    """The interval of the difference: both sides draw the same users."""
-    found = bootstrap_result.bare(math.nan, one.replicates - other.replicates, 0, None, one.confidence)
-    return found._replace(value=one.value - other.value)
-
-
-def _at(interval: BootstrapResult, value: float) -> Interval:
-    """An interval, moved to a value."""
-    moved = value - interval.value
-    return Interval(interval.low + moved, interval.high + moved)

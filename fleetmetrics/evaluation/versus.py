@@ -16,7 +16,7 @@ import numpy as np
 from fleetmetrics.errors import BucketWarning, UndefinedMetricWarning
 from fleetmetrics.formulas import contributions
 from fleetmetrics.formulas.contributions import Contributions
-from fleetmetrics.formulas.differences import Difference, even_around, spread_apart
+from fleetmetrics.formulas.differences import Difference, even_around, spread_apart, spread_of_both
 from fleetmetrics.formulas.intervals import LEAST, Spread
 from fleetmetrics.formulas.sequences import always_valid
 from fleetmetrics.formulas.slices import false_discovery_rates
@@ -26,7 +26,18 @@ from fleetmetrics.state import State
 from fleetmetrics.warning import muted
 from fleetmetrics.wrappers.interval import Interval
 
-__all__ = ["ColumnDelta", "Compared", "SliceDelta", "Weighing", "compared_metric", "versus"]
+__all__ = [
+    "ColumnDelta",
+    "Compared",
+    "Part",
+    "SliceDelta",
+    "Weighing",
+    "compared_metric",
+    "difference_of",
+    "needs_of",
+    "overall_metric",
+    "versus",
+]
 
 #: How many groups what is independent falls into, in each slice: chance adds 2 % to a standard error.
 _GROUPS = 1024
@@ -52,6 +63,25 @@ class Compared(Interval):
         """A `Part`; the metric itself warns of undefined values."""
         with muted(UndefinedMetricWarning, BucketWarning):
             return Part(*self.measured(values, carries))
+
+
+class Overall(Compared):
+    """The same over all rows, in bounded memory."""
+
+    bounded = True
+
+
+def overall_metric(metric: Metric, unit: str | None) -> Overall | None:
+    """The metric to keep for the interval of a value over all rows, and of its delta; None if it has no formula.
+
+    Args:
+        metric: without samples.
+        unit: as for `compared_metric`.
+    """
+    if not metric.ranked and metric.linear is None:
+        return None
+    more: dict[str, Any] = {"groups": _GROUPS} if metric.ranked else {}  # there is a histogram for each
+    return Overall(metric, ids=None if isinstance(metric, GroupedMetric) else unit, name=metric.name, **more)
 
 
 def compared_metric(metric: Metric, unit: str | None) -> Compared | None:
@@ -233,19 +263,41 @@ def _tested(each: SliceDelta, one: Part | None, other: Part | None, unit: str, w
     """A slice with its test, if both sides have it."""
     if one is None or other is None:
         return each
+    test, needs = difference_of(one, other, each.delta, unit, weighing)
+    if math.isnan(test.low):
+        return replace(each, verdict="too few", needs=needs or {unit: LEAST})
+    return replace(each, low=test.low, high=test.high, p=test.p_value)
+
+
+def difference_of(
+    one: Part, other: Part, delta: float, unit: str, weighing: Weighing
+) -> tuple[Difference, dict[str, int]]:
+    """The delta with its interval, nan if there is too little for one; and what it needs then.
+
+    Args:
+        one: the new side.
+        other: the old side. What groups of the same users have in common cancels.
+        delta: new minus old.
+        unit: what independent samples, or groups of them, are called.
+        weighing: the way to intervals.
+    """
     if one.spread.groups is None or other.spread.groups is None:
-        found = Spread(one.spread.variance + other.spread.variance, math.inf, {})
+        found = spread_of_both(one.spread, other.spread)
     else:
         found = spread_apart(one.spread.groups, other.spread.groups)
+    needs = needs_of([one.spread, other.spread, found], unit)
+    std = math.nan if needs or not found.variance >= 0 else math.sqrt(found.variance)
+    return weighing.of(delta, std, found.freedom), needs
+
+
+def needs_of(spreads: Sequence[Spread], unit: str) -> dict[str, int]:
+    """The numbers needed of what there is too little; ``unit``: what independent samples, or groups, are called."""
     needs: dict[str, int] = {}
-    for spread in (one.spread, other.spread, found):
+    for spread in spreads:
         for name, (_, number) in spread.short.items():
             name = unit if name in ("users", "samples") else name
             needs[name] = max(math.ceil(number), needs.get(name, 0))
-    if needs or math.isnan(each.delta) or not found.variance >= 0:
-        return replace(each, verdict="too few", needs=needs or {unit: LEAST})
-    test = weighing.of(each.delta, math.sqrt(found.variance), found.freedom)
-    return replace(each, low=test.low, high=test.high, p=test.p_value)
+    return needs
 
 
 def _called(each: SliceDelta, rate: float, better: str, share: float) -> SliceDelta:

@@ -212,6 +212,21 @@ def spread_apart(one: np.ndarray, other: np.ndarray) -> Spread:
     return of_groups(apart) if apart.any() else Spread(0.0, 1.0, {}, apart)
 
 
+def spread_of_both(one: Spread, other: Spread) -> Spread:
+    """The spread of a difference of independent samples; it has the degrees of freedom that Welch gives it.
+
+    Source: Welch, "The generalization of Student's problem when several different population variances are involved",
+    Biometrika 34 (1947).
+
+    Args:
+        one: of the one value.
+        other: of the other.
+    """
+    variance = one.variance + other.variance
+    parts = one.variance**2 / one.freedom + other.variance**2 / other.freedom
+    return Spread(variance, variance**2 / parts if parts else math.inf, {})
+
+
 def even_around(value: float, std: float, freedom: float, confidence: float) -> Difference:
     """A difference with an interval even around it.
 

@@ -207,9 +207,11 @@ def of_area(positive: Any, negative: Any, positive_squares: Any, negative_square
         negative_squares: the same for label 0.
     """
     parts, sizes = _of_classes(positive, negative, positive_squares, negative_squares)
+    short = _too_few(_area(positive, negative), sizes, 1.0)
     variance = sum(parts)
-    freedom = variance**2 / sum(part**2 / (size - 1) for part, size in zip(parts, sizes) if size > 1) if variance else 1
-    return Spread(variance, freedom, _too_few(_area(positive, negative), sizes, 1.0))
+    if not variance > 0:
+        return Spread(math.nan, 1.0, short)
+    return Spread(variance, variance**2 / sum(part**2 / (size - 1) for part, size in zip(parts, sizes)), short)
 
 
 def of_area_groups(

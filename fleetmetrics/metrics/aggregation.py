@@ -124,6 +124,7 @@ def _sum(batch: Batch, floats: bool) -> Any:
 
 
 class _Extreme(Undefinable[float], Values[float]):
+    biased = True
     reduction = ""
 
     def __init__(self, **settings: Unpack[Settings]) -> None:

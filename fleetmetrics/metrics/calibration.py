@@ -215,6 +215,7 @@ class ExpectedCalibrationError(_Binned[float]):
         0.25
     """
 
+    biased = True
     picture = "calibration"
 
     class_axis: int | None

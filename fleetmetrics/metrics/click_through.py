@@ -258,6 +258,7 @@ class BucketError(BucketHistogram[float]):
         0.2
     """
 
+    biased = True
     picture = "score_histogram"
 
     max_span: float

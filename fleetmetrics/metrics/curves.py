@@ -78,6 +78,7 @@ class KolmogorovSmirnov(ScoreHistogram[float]):
 
     picture = "score_histogram"
     better = "higher"
+    biased = True
     formula: Any = of_classes(formulas.kolmogorov_smirnov, "zero_division")
 
 

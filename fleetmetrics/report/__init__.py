@@ -146,7 +146,9 @@ def page(words: Words, template: str, **parts: Any) -> str:
     environment = jinja2.Environment(loader=folder, undefined=jinja2.StrictUndefined, **flags)
     script = folder.get_source(environment, "report.js")[0]
     environment.policies["json.dumps_kwargs"] = {}  # in the given order
-    environment.filters.update(number=words.number, date=words.date, signed=words.signed, span=words.span)
+    environment.filters.update(
+        number=words.number, date=words.date, signed=words.signed, span=words.span, ends=words.ends
+    )
     parts["pictures"] = [(raw(svg), caption) for svg, caption in parts["pictures"]]
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     text = environment.get_template(template).render(t=words, script=raw(script), digest=digest, **parts)

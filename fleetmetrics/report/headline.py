@@ -39,10 +39,12 @@ def _metrics(result: Mapping[str, Any]) -> tuple[list[str], list[str]]:
 
 
 def change_of(delta: Mapping[str, Any], better: str) -> str:
-    """The kind of a difference: "better", "higher", "chance", ...; "seems ..." without an interval; "same"."""
+    """The kind of a difference: "better", "higher", "chance", "few" to tell, ...; "seems ..." without an interval."""
     value, low, high = (delta.get(each) for each in ("value", "low", "high"))
     if value is None:
         return ""
+    if delta.get("needs"):
+        return "few"
     if low is not None and high is not None and low <= 0 <= high:
         return "chance"
     if not value:
@@ -60,8 +62,10 @@ def _better(result: Mapping[str, Any], name: str) -> str:
 def _interval(
     result: Mapping[str, Any], ends: Mapping[str, Any], digits: int, words: Words, *, sign: bool = False
 ) -> str:
-    """An interval in brackets with its confidence; empty without an interval."""
+    """An interval in brackets with its confidence, or what there is too little of; empty without an interval."""
     span, percent = words.span(ends, digits, sign=sign), f"{100 * (result['asked'].get('ci') or 0.95):g}%"
+    if ends.get("needs") and not ends.get("verdict"):  # a slice has verdicts instead
+        return words(f" ({words.few(ends['needs'])})", f"（{words.few(ends['needs'])}）")
     return words(f" ({percent}: {span})", f"（{percent}：{span}）") if span else ""
 
 
@@ -78,6 +82,7 @@ def _against(result: Mapping[str, Any], name: str, words: Words) -> str:
         "higher": words(f"Higher than the baseline: {amount}", f"高于基线：{amount}"),
         "lower": words(f"Lower than the baseline: {amount}", f"低于基线：{amount}"),
         "chance": words(f"Within chance of the baseline: {amount}", f"与基线之差在偶然范围内：{amount}"),
+        "few": words(f"Too few to tell from the baseline: {amount}", f"数据太少，无法与基线比较：{amount}"),
         "same": words(f"Same as the baseline: {name} is unchanged", f"与基线相同：{name} 不变"),
         "": words(f"Undecided: {name} is undefined", f"无法判断：{name} 无定义"),
     }.get(said) or {

@@ -113,6 +113,15 @@ class Words:
         one, other = ((self.signed if sign else self.number)(each, digits) for each in (low, high))
         return self("{} to {}", "{} 至 {}").format(one, other)
 
+    def ends(self, ends: Mapping[str, Any], digits: int | None = None, *, sign: bool = False) -> str:
+        """An interval, or what there is too little of for one."""
+        return self.few(ends["needs"]) if ends.get("needs") else self.span(ends, digits, sign=sign)
+
+    def few(self, needs: Mapping[str, int]) -> str:
+        """What there is too little of."""
+        numbers = [f"{number:,} {self.sizes.get(name, name)}" for name, number in needs.items()]
+        return self("too few: needs ", "数据太少，需 ") + self(" and ", "、").join(numbers)
+
     def date(self, text: str) -> str:
         """An ISO date as people read it."""
         with contextlib.suppress(ValueError):

@@ -82,6 +82,8 @@ class Interval(Wrapper[IntervalResult]):
     confidence: float
     groups: int
     columns: tuple[str, ...]
+    #: Whether an area with ids keeps a histogram for each group, and no entry for each sample.
+    bounded: ClassVar[bool] = False
     refused: ClassVar[dict[str, str]] = {
         "Bootstrap": "one interval is enough, Bootstrap(metric) or Interval(metric)",
         "Interval": "one interval is enough",
@@ -129,7 +131,7 @@ class Interval(Wrapper[IntervalResult]):
 
     def _adopted(self, prefix: str, shared: Shared) -> Iterable[State]:
         self.metric._adopt(prefix, shared)
-        self._way = way_of(self.metric, self.ids or "", self.groups)
+        self._way = way_of(self.metric, self.ids or "", self.groups, self.bounded)
         return [*self.metric._own_states(), *self._way.adopted(prefix, shared)]
 
     def _record_metrics(self) -> Iterable[Folding]:

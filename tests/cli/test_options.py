@@ -154,14 +154,14 @@ def test_names_of_columns_are_quoted(run, data, name):
     assert {each.key for each in slices} == {"mon", "tue"}
 
 
-def test_intervals_use_a_thousand_draws_or_the_given_number(run, data):
-    found = run(*COLUMNS, "--ci", "0.9", "--metrics", "log_loss", "--user", "uid", "--json")
-    few = run(*COLUMNS, "--ci", "0.9", "--metrics", "log_loss", "--user", "uid", "--draws", 50, "--json")
-    for draws, each in ((1000, found), (50, few)):
-        metric = fm.Bootstrap(fm.LogLoss(), draws, confidence=0.9, ids="user")
-        metric.add(data["p"], data["y"], user=data["uid"])
+def test_metrics_without_a_formula_use_a_thousand_draws_or_the_given_number(run, data):
+    asked = [*COLUMNS, "--ci", "0.9", "--metrics", "matthews_correlation", "--json"]
+    for draws, found in ((1000, run(*asked)), (50, run(*asked, "--draws", 50))):
+        metric = fm.Bootstrap(fm.MatthewsCorrelation(), draws, confidence=0.9)
+        metric.add(data["p"], data["y"])
         wanted = metric.compute()
-        assert each["log_loss_interval"] == pytest.approx({"low": wanted.low, "high": wanted.high}, rel=1e-12)
+        ends = {"low": wanted.low, "high": wanted.high}
+        assert found["matthews_correlation_interval"] == pytest.approx(ends, rel=1e-12)
     assert "--draws must be" in run(*COLUMNS, "--ci", "0.9", "--draws", 1, status=2)
 
 

