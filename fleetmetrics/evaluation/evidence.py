@@ -21,7 +21,6 @@ from fleetmetrics.formulas.slices import (
     SliceTests,
     areas_against_whole,
     inflation_of_areas,
-    inflation_of_sizes,
     quotients_against_whole,
 )
 from fleetmetrics.metric import Linear, Metric
@@ -203,7 +202,7 @@ def _groups(batch: Batch, number: int) -> np.ndarray:
 class _OfQuotients(Evidence):
     """Sums of quotients: ``[slices]`` numerators, denominators and units, and the moments of a unit's residual."""
 
-    def _tests(self, sums: Any, units: Any, moments: Sequence[Any], confidence: float, inflation: Any = 1.0) -> Tested:
+    def _tests(self, sums: Any, units: Any, moments: Sequence[Any], confidence: float, squares: Any = None) -> Tested:
         quotient = self.metric.quotient
         assert quotient is not None
         numerator, denominator = np.array(sums, np.float64).T
@@ -211,7 +210,7 @@ class _OfQuotients(Evidence):
         square, cube, fourth = moments
         fourth = fourth if quotient.lowest < 0 else 0.0  # otherwise the skewness says how far a residual goes
         tests = quotients_against_whole(
-            numerator, denominator, units, square, cube, bounds, confidence, inflation, fourth
+            numerator, denominator, units, square, cube, bounds, confidence, squares, fourth
         )
         ends = np.sort([[quotient.value(each) for each in end] for end in (tests.low, tests.high)], axis=0)
         enough = ~np.isnan(tests.score) | (np.array(units) >= tests.needed)
@@ -322,8 +321,7 @@ class _OfSums(_OfQuotients):
         table = np.array(slices, np.float64)
         squares, (cubes, others), fourth = _moments_of_units(table[:, :2], table[:, 2:9], table[:, 9:14])
         either = [cubes, others, 2 * cubes - others]  # the next one as large may lie on either side
-        inflation = inflation_of_sizes(table[:, 4], table[:, 1])
-        return self._tests(table[:, :2], table[:, 14], [squares, either, fourth], confidence, inflation)
+        return self._tests(table[:, :2], table[:, 14], [squares, either, fourth], confidence, table[:, 4])
 
 
 def _powers(n: np.ndarray, d: np.ndarray) -> list[np.ndarray]:
@@ -366,8 +364,7 @@ class _OfUsers(_OfQuotients):
             units = np.where(filled < _GROUPS, -_GROUPS * np.log1p(-filled / _GROUPS), 8 * _GROUPS)
         sums = np.stack([n.sum(axis=1), d.sum(axis=1)], 1)
         moments = _moments_of_units(sums, products([n, d]).sum(axis=2).T, _fours(n, d).sum(axis=2).T)
-        inflation = inflation_of_sizes(_squares_of_users(d, units), sums[:, 1])
-        return self._tests(sums, units, moments, confidence, inflation)
+        return self._tests(sums, units, moments, confidence, _squares_of_users(d, units))
 
 
 def _squares_of_users(groups: np.ndarray, users: np.ndarray) -> np.ndarray:

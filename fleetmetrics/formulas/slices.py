@@ -127,7 +127,7 @@ def quotients_against_whole(
     cube: float | Sequence[float],
     highest: float = math.inf,
     confidence: float = 0.95,
-    inflation: Any = 1.0,
+    squares: Any = None,
     fourth: float = 0.0,
 ) -> SliceTests:
     """Test quotients of sums over units, such as rows, or users with all of their rows in a slice.
@@ -148,11 +148,17 @@ def quotients_against_whole(
         cube: the same of ``r**3``; several if it is uncertain: the one that says least against chance counts.
         highest: the upper bound of a quotient of at least 0; nan: it has no bounds.
         confidence: of the intervals.
-        inflation: of each slice, see `inflation_of_sizes`.
+        squares: of each slice, the sum over its units of ``d**2``: see `inflation_of_sizes`. There must be enough
+            units of one size that would vary as much. None: units are of one size.
         fourth: the sum of ``r**4`` over the units of all slices; 0: it is ignored.
     """
     numerator, denominator, units = (np.asarray(each, np.float64) for each in (numerator, denominator, units))
     total, all_units = denominator.sum(), max(units.sum(), 1)
+    inflation: Any = 1.0
+    even = units
+    if squares is not None:
+        inflation = inflation_of_sizes(squares, denominator)
+        even = np.minimum(units, denominator**2 / np.maximum(squares, 1e-300))
     whole = (numerator.sum() / total).item() if total else math.nan
     cubes = np.atleast_1d(np.asarray(cube, np.float64))[:, None]
     skew = float((cubes**2).max()) / square**3 if square > 0 else 0
@@ -164,8 +170,8 @@ def quotients_against_whole(
         variance = inflation * square * share * (1 - share) / scale
         third = inflation**2 * cubes * share * (1 - share) * (1 - 2 * share) / (scale * denominator)
         of_slice = inflation * square * share / scale
-        needed = np.where(share > 0, units * least / share, all_units * least)
-    enough = (share >= least) & (units >= LEAST)
+        needed = np.where(share > 0, units * np.fmax(least / share, LEAST / even), all_units * least)
+    enough = (share >= least) & (even >= LEAST)
     needed = np.array([_count(each) for each in np.fmax(needed, LEAST)])
     return _tested(values, whole, variance, third, of_slice, enough, needed, units, highest, confidence)
 

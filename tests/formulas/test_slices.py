@@ -127,6 +127,23 @@ def test_a_slice_that_is_all_there_is_gets_no_verdict():
     assert np.isnan(tests.score).all() and np.isnan(quotients_against_whole([4], [10], [10], 2.4, 0.48).score).all()
 
 
+def test_a_slice_most_of_whose_rows_are_of_one_user_has_few_users_however_many_the_others_are():
+    n, d = np.array([40.0, 30.0, 900.0]), np.array([100.0, 100.0, 3000.0])
+    units = np.array([20.0, 20.0, 600.0])
+    squares = np.array([20 * 25.0, 19 * 1.0 + 81.0**2, 600 * 25.0])
+    alike, uneven = (
+        quotients_against_whole(n, d, units, 4000.0, 1000.0, squares=each) for each in (units * 25.0, squares)
+    )
+    assert np.isfinite(alike.score).all() and np.isfinite(uneven.score).tolist() == [True, False, True]
+    assert uneven.needed[0] == alike.needed[0] and uneven.needed[1] > 5 * 20 * squares[1] / 100.0**2 - 1
+
+
+def test_a_slice_of_large_users_varies_as_they_do():
+    sums = np.array([[40.0, 30.0], [100.0, 100.0], [40.0, 40.0]])
+    even, uneven = (quotients_against_whole(*sums, 50.0, 10.0, squares=each) for each in ([250, 250], [400, 100]))
+    assert uneven.error == pytest.approx(even.error * np.sqrt([1.6, 1.0]))
+
+
 def users_of_unequal_size(random, slices=100, users=5_000, rows=30_000):
     """The clicks and the rows of users, of whom some have hundreds of rows and an own click rate, in random slices."""
     share = np.arange(1, users + 1) ** -0.7
@@ -142,9 +159,10 @@ def test_of_random_slices_no_more_quotients_than_promised_differ_where_users_dif
         n, d, slot = users_of_unequal_size(random)
         rest = n - n.sum() / d.sum() * d
         sums = [np.bincount(slot, each, 100) for each in (n, d, np.ones(len(d)))]
-        inflation = inflation_of_sizes(np.bincount(slot, d**2, 100), sums[1])
+        squares = np.bincount(slot, d**2, 100)
+        inflation = inflation_of_sizes(squares, sums[1])
         assert inflation.min() == 1 and inflation.max() > 1.5
-        p.append(quotients_against_whole(*sums, (rest**2).sum(), (rest**3).sum(), inflation=inflation).p_value)
+        p.append(quotients_against_whole(*sums, (rest**2).sum(), (rest**3).sum(), squares=squares).p_value)
     known = np.concatenate(p)[~np.isnan(np.concatenate(p))]
     assert len(known) > 500 and np.mean(known <= 0.05) <= 0.05 + 3 * math.sqrt(0.05 * 0.95 / len(known))
     assert np.mean(known <= 0.001) <= 0.001 + 3 * math.sqrt(0.001 / len(known))

@@ -491,10 +491,17 @@ MUTATIONS = [
     ),
     Mutation(
         "the slice of a user with many rows varies no more than others of its size",
-        "evaluation/evidence.py::_OfUsers.tested",
-        "inflation_of_sizes(_squares_of_users(d, units), sums[:, 1])",
+        "formulas/slices.py::quotients_against_whole",
+        "inflation_of_sizes(squares, denominator)",
         "1.0",
-        "tests/evaluation/test_verdicts.py -k largest_users",
+        "tests/formulas/test_slices.py -k large_users_varies",
+    ),
+    Mutation(
+        "a slice that is nearly one user gets a verdict because others have a row in it",
+        "formulas/slices.py::quotients_against_whole",
+        "even = np.minimum(units,",
+        "even = np.maximum(units,",
+        "tests/formulas/test_slices.py -k one_user",
     ),
     Mutation(
         "one user hides on which side of the whole most users lie",
