@@ -1,9 +1,11 @@
 """Count how often an Interval of 95 % holds the true value, by metric, number of samples and rate of clicks.
 
-    python docs/scripts/intervals.py [--sets 2000] [--first 0] [--only "2,000 users"]
+    python docs/scripts/intervals.py [--sets 2000] [--first 0] [--only "2,000 users"] [--processes 2]
 
 The probability of a click is a sigmoid of what a user and what a sample adds, of eight levels each, so that the true
-value of each metric is a sum over 64 kinds of samples. Without users each sample is independent. "-" is a size of which
+value of each metric is a sum over 64 kinds of samples. Without users each sample is independent. "weighted": the
+weights have a log-normal distribution. "uneven users": so have the numbers of their samples. Errors of numbers have
+the distribution that the heading names. "-" is a size of which
 fewer than 1 in 100 data sets get an interval; where more than 1 in 100 get none, their share is behind the coverage,
 which is that of the data sets whose clicks happened to suffice.
 """
@@ -26,6 +28,7 @@ LEVELS = np.linspace(-1.75, 1.75, 8)
 OTHER = np.array([-1.0, -1.75, 0.25, -0.5, 0.75, -0.25, 1.0, 1.75])
 ROWS = 6  #: of a user, on average
 CLICKS = 0.3  #: the rate of GAUC's samples, of which only the order counts
+HITS = 0.95  #: how many users have their click on top for sure
 
 
 class Size(NamedTuple):
@@ -33,15 +36,33 @@ class Size(NamedTuple):
 
     size: int
     rate: float
-    by_user: bool
+    kind: str  # "samples", "weighted samples", "users", "uneven users"
+
+    @property
+    def by_user(self) -> bool:
+        return "users" in self.kind
 
     def __str__(self) -> str:
-        return f"{self.size:,} {'users' if self.by_user else 'samples'}, {100 * self.rate:g} %"
+        return f"{self.size:,} {self.kind}, {100 * self.rate:g} %"
+
+
+class Errors(NamedTuple):
+    """Numbers with errors of a distribution."""
+
+    size: int
+    kind: str
+
+    def __str__(self) -> str:
+        return f"{self.size:,} {self.kind} errors"
 
 
 _SAMPLES = ((1_000, 0.01), (300, 0.5), (1_000, 0.5), (1_000, 0.1), (10_000, 0.1), (20_000, 0.01))
 _USERS = ((200, 0.5), (400, 0.1), (2_000, 0.1))
-SIZES = [*(Size(*each, False) for each in _SAMPLES), *(Size(*each, True) for each in _USERS)]
+TABLES = [
+    [*(Size(*each, "samples") for each in _SAMPLES), Size(5_000, 0.5, "weighted samples")],
+    [*(Size(*each, "users") for each in _USERS), Size(2_000, 0.1, "uneven users")],
+    [Errors(size, kind) for kind in ("normal", "Student's t(5)", "log-normal") for size in (200, 2_000)],
+]
 
 
 def sigmoid(x: Any) -> Any:
@@ -84,14 +105,16 @@ class World:
             "RootMeanSquaredError, difference": root - math.sqrt((p * (1 - q) ** 2 + (1 - p) * q**2).mean()),
             "GAUC": 0.5 * (1 + math.erf(0.5)),  # scores of clicks are one standard deviation higher
             "GAUC, difference": 0.0,
+            "HitRate": HITS + (1 - HITS) * -math.expm1(1 - ROWS) / (ROWS - 1),  # others by chance
         }
 
 
-class Intervals:
-    """The metrics, which are reset for each data set."""
+class OfClicks:
+    """The metrics of clicks, which are reset for each data set."""
 
     def __init__(self, size: Size) -> None:
         self.size, self.world = size, World(size.rate)
+        self.true = self.world.true()
         names = ("AUC", "ClickThroughRate", "COPC", "LogLoss", "NormalizedEntropy", "RootMeanSquaredError")
         pair = ("AUC", "RootMeanSquaredError")
         plain = {name: fm.AUC(tolerance=None) if name == "AUC" else getattr(fm, name)() for name in names}
@@ -101,14 +124,19 @@ class Intervals:
         self.all = fm.MetricCollection(own)
         self.pair = fm.MetricCollection({name: by_user[name] for name in pair})
         self.grouped = fm.Interval(fm.GAUC())
+        self.hits = fm.Interval(fm.HitRate(1, by="user"))
 
     def of(self, random: np.random.Generator) -> dict[str, Any]:
         """Those of one data set, and of differences over the same samples."""
         size, by_user, users = self.size.size, self.size.by_user, np.arange(self.size.size)
         if by_user:
-            users = np.repeat(users, 1 + random.poisson(ROWS - 1, size))
+            uneven = random.lognormal(-0.5, 1, size) if "uneven" in self.size.kind else 1
+            users = np.repeat(users, 1 + random.poisson((ROWS - 1) * uneven, size))
         label, p, q = self.world.draw(random, users)
-        found = self.computed(self.all, p, label, **({"user": users} if by_user else {}))
+        more = {"user": users} if by_user else {}
+        if "weighted" in self.size.kind:
+            more["weight"] = random.lognormal(-0.5, 1, size)
+        found = self.computed(self.all, p, label, **more)
         one, other = (self.computed(self.pair, score, label, user=users) for score in (p, q))
         found = {**one, **found}
         for name in one:
@@ -125,6 +153,10 @@ class Intervals:
                 for _ in range(2)
             )
             found.update({"GAUC": one, "GAUC, difference": fm.paired_difference(one, other)})
+        if self.size.kind == "users":
+            first = np.diff(users, prepend=-1) > 0  # the only click of a user, which mostly has the highest score
+            score = np.where(first & (random.random(len(users)) < HITS), 2, random.random(len(users)))
+            found["HitRate"] = self.computed(self.hits, score, first, user=users)
         return found
 
     @staticmethod
@@ -134,14 +166,44 @@ class Intervals:
         return metric.compute()
 
 
-def ends(size: Size, seeds: Iterable[int]) -> dict[str, list[tuple[float, float]]]:
+class OfErrors:
+    """The metrics of numbers."""
+
+    def __init__(self, size: Errors) -> None:
+        self.size = size
+        names = ("MeanAbsoluteError", "MeanSquaredError", "RootMeanSquaredError", "MeanBias")
+        self.all = fm.MetricCollection({name: fm.Interval(getattr(fm, name)()) for name in names})
+        absolute, square, bias = {
+            "normal": (math.sqrt(2 / math.pi), 1, 0),
+            "Student's t(5)": (8 * math.sqrt(5) / (6 * math.pi), 5 / 3, 0),
+            "log-normal": (math.exp(0.5), math.exp(2), math.exp(0.5)),
+        }[size.kind]
+        self.true = dict(zip(names, (absolute, square, math.sqrt(square), bias)))
+
+    def of(self, random: np.random.Generator) -> dict[str, Any]:
+        """Those of one data set."""
+        draw = {"normal": random.standard_normal, "log-normal": lambda n: random.lognormal(0, 1, n)}
+        error = draw.get(self.size.kind, lambda n: random.standard_t(5, n))(self.size.size)
+        label = random.standard_normal(self.size.size)
+        self.all.reset()
+        self.all.add(label + error, label)
+        found: dict[str, Any] = self.all.compute()
+        return found
+
+
+def made(size: Size | Errors) -> OfClicks | OfErrors:
+    """The metrics of a kind of data sets."""
+    return OfErrors(size) if isinstance(size, Errors) else OfClicks(size)
+
+
+def ends(size: Size | Errors, seeds: Iterable[int]) -> dict[str, list[tuple[float, float]]]:
     """Of each interval of each data set."""
-    intervals = Intervals(size)
+    intervals, rate = made(size), getattr(size, "rate", 0)
     found: dict[str, list[tuple[float, float]]] = {}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", fm.UndefinedMetricWarning)
         for seed in seeds:
-            for name, each in intervals.of(np.random.default_rng([size.size, int(1e6 * size.rate), seed])).items():
+            for name, each in intervals.of(np.random.default_rng([size.size, int(1e6 * rate), seed])).items():
                 found.setdefault(name, []).append((each.low, each.high))
     return found
 
@@ -165,29 +227,30 @@ def main() -> None:
     parser.add_argument("--sets", type=int, default=2000, help="data sets of each size")
     parser.add_argument("--first", type=int, default=0, help="the number of the first: others are drawn")
     parser.add_argument("--only", default="", metavar="TEXT", help="sizes that have this in their heading")
+    parser.add_argument("--processes", type=int, help="how many processes work: one for each core")
     options = parser.parse_args()
-    sets, stop = options.sets, options.first + options.sets
-    chosen = [size for size in SIZES if options.only in str(size)]
-    began, parts = time.time(), [range(each, min(each + 100, stop)) for each in range(options.first, stop, 100)]
-    with ProcessPoolExecutor() as pool:
-        under_way = {size: [pool.submit(ends, size, part) for part in parts] for size in chosen}
-        for by_user in (False, True):
-            sizes = [size for size in chosen if size.by_user == by_user]
-            if not sizes:
-                continue
-            print("| metric |" + "".join(f" {each} |" for each in sizes))
-            print("| --- |" + " --- |" * len(sizes))
-            rows: dict[str, list[str]] = {}
-            for size in sizes:
-                done = [each.result() for each in under_way[size]]
-                for name, true in World(size.rate).true().items():
-                    if name in done[0]:
-                        every = [each for part in done for each in part[name]]
-                        rows.setdefault(name, []).append(cell(*coverage(every, true)))
-            for name, cells in rows.items():
-                print(f"| {name} | " + " | ".join(cells) + " |", flush=True)
-            print()
-    print(f"{sets:,} data sets of each size, {time.time() - began:.0f} s")
+    began, stop = time.time(), options.first + options.sets
+    parts = [range(each, min(each + 100, stop)) for each in range(options.first, stop, 100)]
+    with ProcessPoolExecutor(options.processes) as pool:
+        tables = [[size for size in table if options.only in str(size)] for table in TABLES]
+        under_way = [[(size, [pool.submit(ends, size, part) for part in parts]) for size in table] for table in tables]
+        for table in filter(None, under_way):
+            print_table(table)
+    print(f"{options.sets:,} data sets of each size, {time.time() - began:.0f} s")
+
+
+def print_table(table: list[tuple[Size | Errors, list[Any]]]) -> None:
+    """A line for each metric, a column for each size; "" where a metric is not of this size."""
+    print("| metric |" + "".join(f" {size} |" for size, _ in table))
+    print("| --- |" + " --- |" * len(table))
+    columns: list[dict[str, str]] = []
+    for size, parts in table:
+        done, true = [each.result() for each in parts], made(size).true
+        every = {name: [each for part in done for each in part[name]] for name in true if name in done[0]}
+        columns.append({name: cell(*coverage(each, true[name])) for name, each in every.items()})
+    for name in dict.fromkeys(name for column in columns for name in column):
+        print(f"| {name} | " + " | ".join(column.get(name, "") for column in columns) + " |", flush=True)
+    print(flush=True)
 
 
 if __name__ == "__main__":
