@@ -232,4 +232,4 @@ def test_rank_0_names_the_run_that_listens_in_its_place() -> None:
     thread.join()
     entry.door.close()
     entry.poll.close()
-    assert found and "listens rank 0 of another run" in found[0]
+    assert found and "rank 0 of another run" in found[0]
