@@ -373,7 +373,10 @@ def test_a_user_on_two_workers_is_the_same_error_on_all():
     assert all(isinstance(error, FleetMetricsError) for error in found) and "'user' 1 (for" in str(found[0])
     open_ = [gauc([1, 1]), gauc([2, 2], None), gauc([], None)]
     found = run(3, lambda channel: open_[channel.rank].compute(communicator=channel))
-    assert all(isinstance(error, AgreementError) and "close all of them or none" in str(error) for error in found)
+    assert all(
+        isinstance(error, AgreementError) and "close the metric on all of them or on none" in str(error)
+        for error in found
+    )
 
 
 def test_a_state_dict_and_a_file_hold_a_closed_part(tmp_path):
