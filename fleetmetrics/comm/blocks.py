@@ -506,7 +506,7 @@ def check_settings(name: str, settings: Sequence[str]) -> None:
     found = difference(first, its, here=f"on {ranks_text([0])}") or "they are written differently"
     raise AgreementError(
         f"{name}: the workers disagree on its settings: on {ranks_text(ranks)}, {found}. Give all workers the same; a"
-        " class of your own may list arguments that cannot change the result in `incidental`."
+        " custom class may list in `incidental` the arguments that cannot change the result."
     )
 
 
