@@ -66,6 +66,8 @@ unexport PYTHONDONTWRITEBYTECODE
 export NO_MKDOCS_2_WARNING := 1
 
 PIP := --disable-pip-version-check --no-input
+# What is installed from here is a line with its path: type checkers and editors cannot follow setuptools' other way.
+EDITABLE := --config-settings editable_mode=compat
 
 # $(call make-environment,directory,what is in it,what pip installs,groups,oldest Python minor,newest)
 # The stamp goes first and comes last, so an environment whose making was interrupted is made again.
@@ -82,7 +84,7 @@ define make-environment
 	@rm -rf $(1)
 	@"$(PYTHON)" -m venv $(1)
 	@$(1)/bin/python -m pip install -qq $(PIP) dependency-groups tomli && \
-		$(1)/bin/python -m pip install -qq $(PIP) $(3) $$($(1)/bin/python -m dependency_groups $(4)) || \
+		$(1)/bin/python -m pip install -qq $(PIP) $(EDITABLE) $(3) $$($(1)/bin/python -m dependency_groups $(4)) || \
 		{ echo "error: $(1) is not complete; pip's message is above" >&2; exit 1; }
 	@touch $(1)/.ready
 	@echo "made $(1)"
