@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import itertools
 import re
 from typing import TYPE_CHECKING, Any, ClassVar, Dict, Generic, Iterable, Iterator, Mapping, Sequence, Tuple
@@ -45,7 +46,22 @@ else:
 
     Value = TypeVar("Value", covariant=True)
 
-__all__ = ["Accumulator", "Value"]
+__all__ = ["FOR_USERS", "Accumulator", "Value"]
+
+#: What users call and read, in the order in which they need it; `dir` of a metric has these and its settings, and the
+#: reference documents them. A class has the rest, for authors of metrics.
+FOR_USERS: tuple[str, ...] = (
+    "add",
+    "add_frame",
+    "compute",
+    "compute_local",
+    "reset",
+    "merge",
+    "fresh",
+    "rename",
+    "close",
+)
+FOR_USERS += ("state_dict", "set_state_dict", "settings", "plot", "sampler")
 
 _ordinals: dict[str, Iterator[int]] = {}
 #: Whether the data are whole, the global states, and the carries of the records.
@@ -61,7 +77,7 @@ def _default_name(kind: type) -> str:
 class Accumulator(Partial, Generic[Value]):
     """The base of a metric and of several: add batches, exchange once, evaluate; for the arguments see `Metric`."""
 
-    name_made_up: bool
+    _name_made_up: bool
     share: bool
     validate: bool
 
@@ -106,7 +122,7 @@ class Accumulator(Partial, Generic[Value]):
         notice()
         name = vars(self).pop("_called_anew", name)
         self._set_name(_default_name(type(self)) if name is None else name)
-        self.name_made_up = name is None
+        self._name_made_up = name is None
         self._data_size = None if size is None else DataSize(self.name, size)
         self.validate, self.share = flag_of("validate", validate), flag_of("share", share)
         self.program: Any = None  # the static program that add was called in
@@ -118,6 +134,14 @@ class Accumulator(Partial, Generic[Value]):
 
         def __getattr__(self, name: str) -> Any:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{hint_of_method(name)}")
+
+    def __dir__(self) -> list[str]:
+        """What users call, and what a class outside this package adds: notebooks and consoles complete it."""
+        package = [kind for kind in type(self).__mro__ if kind.__module__.startswith("fleetmetrics.")]
+        internal = {name for kind in package for name in (*vars(kind), *vars(kind).get("__annotations__", ()))}
+        internal |= set() if type(self) not in package else {*vars(self)}
+        internal -= {"name", *FOR_USERS, *inspect.signature(type(self)).parameters}
+        return [name for name in super().__dir__() if name.startswith("_") or name not in internal]
 
     def _set_name(self, name: str) -> None:
         if not isinstance(name, str) or not name:
@@ -159,15 +183,15 @@ class Accumulator(Partial, Generic[Value]):
         """The requirements for this batch; they may depend on its shapes."""
         return self.requirements
 
-    def statistics(self, batch: Batch) -> Iterable[tuple[Any, Any]]:
+    def _statistics(self, batch: Batch) -> Iterable[tuple[Any, Any]]:
         """The increment of each state and table from a batch."""
         raise NotImplementedError
 
-    def evaluate(self, values: Mapping[State, np.ndarray], carries: Mapping[Any, Any]) -> Any:
+    def _evaluate(self, values: Mapping[State, np.ndarray], carries: Mapping[Any, Any]) -> Any:
         """The value, from the global states and the carries of all records."""
         return self.formula(**{name: values[state] for name, state in self.states.items()})
 
-    def evaluate_many(self, values: Mapping[State, np.ndarray]) -> Sequence[Any] | None:
+    def _evaluate_many(self, values: Mapping[State, np.ndarray]) -> Sequence[Any] | None:
         """The values of states that each have one more axis in front, with an entry for each value.
 
         None instead of a value, or of all: `evaluate` must compute it, by the same formula, with its warnings.
@@ -200,13 +224,13 @@ class Accumulator(Partial, Generic[Value]):
         error.args = (f"{self._called(about)}: {text}",)
         return error
 
-    def checks(self) -> list[Check]:
+    def _checks(self) -> list[Check]:
         """The checks of the batches added here, or to the metrics inside."""
         return [self._check]
 
     def _states(self) -> list[State]:
         """All states, each once, those of the checks first."""
-        checks = [state for check in self.checks() for state in check.states]
+        checks = [state for check in self._checks() for state in check.states]
         return list(dict.fromkeys([*checks, *self._own_states(), *self._counted()]))
 
     def _counted(self) -> Sequence[State]:
@@ -313,7 +337,7 @@ class Accumulator(Partial, Generic[Value]):
         with batch.xp.quiet():
             try:
                 batch.check(self.requirements_of(batch), self.validate)
-                increments = dict(self.statistics(batch))
+                increments = dict(self._statistics(batch))
                 increments.update({state: batch.added for state in self._counted()})
             except InvalidInputError as error:
                 raise self._told(error, batch) from None
@@ -434,7 +458,7 @@ class Accumulator(Partial, Generic[Value]):
                 raise DuplicateStateError(f"{self.name}: {error}") from None
         from fleetmetrics import static
 
-        made_up = {each.name for each in (self, *self._leaves()) if each.name_made_up}
+        made_up = {each.name for each in (self, *self._leaves()) if each._name_made_up}
         counted = any(state.name.startswith(f"{name}.") for state in dtypes for name in made_up)
         held = [state.static for state in dtypes]
         static.claim(self.name, described(self, short=True), counted, held, static.current_program())
@@ -500,7 +524,7 @@ class Accumulator(Partial, Generic[Value]):
             if whole and self._data_size is not None:
                 self._data_size.warn_unless_met(self._called(), values)
             try:
-                return self.evaluate(values, carries)
+                return self._evaluate(values, carries)
             except InvalidInputError as error:
                 raise self._told(error) from None
 
@@ -541,7 +565,7 @@ class Accumulator(Partial, Generic[Value]):
         for state, value in values.items():
             if value.dtype.kind == "f":
                 state.raise_if_overflown(value)
-        for check in self.checks():
+        for check in self._checks():
             if values[check.invalid]:
                 owner = self._called() if check is self._check else check.owner
                 rules = {self._called(leaf): leaf.requirements for leaf in self._leaves()}

@@ -171,7 +171,7 @@ class MetricCollection(Composite[Dict[str, Any]]):
         alone._adopt(f"{self.name}.{name}", Shared())
 
         def attach() -> None:
-            vars(leaf).update(vars(alone), name_made_up=leaf.name_made_up)
+            vars(leaf).update(vars(alone), _name_made_up=leaf._name_made_up)
             self._known.clear()
 
         return _holders_of(alone, {each.table: each for each in alone._folds()}), attach
@@ -202,12 +202,12 @@ class MetricCollection(Composite[Dict[str, Any]]):
     def _states(self) -> list[State]:
         return self._once("states", super()._states)
 
-    def evaluate(self, values: Mapping[State, np.ndarray], carries: Mapping[Any, Any]) -> dict[str, Any]:
+    def _evaluate(self, values: Mapping[State, np.ndarray], carries: Mapping[Any, Any]) -> dict[str, Any]:
         """Every member's value."""
         found = {}
         for key, metric in self.metrics.items():
             try:
-                found[f"{self.prefix}{key}{self.postfix}"] = metric.evaluate(values, carries)
+                found[f"{self.prefix}{key}{self.postfix}"] = metric._evaluate(values, carries)
             except InvalidInputError as error:
                 raise about(error, metric) from None
         return found

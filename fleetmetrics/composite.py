@@ -51,7 +51,7 @@ class Composite(Accumulator[Value]):
                 raise about(error, leaf) from None
         return tuple(rules)
 
-    def statistics(self, batch: Batch) -> Iterable[tuple[Any, Any]]:
+    def _statistics(self, batch: Batch) -> Iterable[tuple[Any, Any]]:
         """The increment of each state and table from a batch.
 
         Raises:
@@ -60,7 +60,7 @@ class Composite(Accumulator[Value]):
         found: dict[Any, tuple[Any, Accumulator]] = {}
         for leaf in self._leaves():
             try:
-                increments = dict(leaf.statistics(batch))
+                increments = dict(leaf._statistics(batch))
             except InvalidInputError as error:
                 raise about(error, leaf) from None
             for target in {**dict.fromkeys(leaf._own_states()), **increments}:

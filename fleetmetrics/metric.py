@@ -282,7 +282,7 @@ class Metric(Accumulator[Value]):
         if self.program is not None or self.holds_samples():
             raise InvalidInputError(f"{self.name} already holds samples; rename a metric before the first add")
         self._set_name(name)
-        self.name_made_up = False
+        self._name_made_up = False
         self._adopt(self.name, Shared())
         return self
 
@@ -309,7 +309,7 @@ class Metric(Accumulator[Value]):
         """For `Interval`: the histogram of classes 0 and 1 whose area under the ROC curve is the value; "": none."""
         return ""
 
-    def statistics(self, batch: Batch) -> Iterable[tuple[Any, Any]]:
+    def _statistics(self, batch: Batch) -> Iterable[tuple[Any, Any]]:
         """Return the batch's increment of each state.
 
         Raises:
@@ -490,13 +490,13 @@ class Expression(Composite[Any], Metric[Any]):
         """The operands that are metrics."""
         return self._metrics
 
-    def checks(self) -> list[Check]:  # noqa: D102
-        return list(dict.fromkeys([*super().checks(), *[check for each in self._metrics for check in each.checks()]]))
+    def _checks(self) -> list[Check]:
+        return list(dict.fromkeys([*super()._checks(), *[check for each in self._metrics for check in each._checks()]]))
 
-    def evaluate(self, values: Mapping[State, np.ndarray], carries: Mapping[Any, Any]) -> Any:  # noqa: D102
+    def _evaluate(self, values: Mapping[State, np.ndarray], carries: Mapping[Any, Any]) -> Any:
         operands = []
         for each in self.operands:
-            value = each.evaluate(values, carries) if isinstance(each, Metric) else each
+            value = each._evaluate(values, carries) if isinstance(each, Metric) else each
             if isinstance(value, (dict, tuple)):
                 raise InvalidInputError(
                     f"{self}: the value of {each.name} is a {type(value).__name__}; arithmetic takes numbers and arrays"

@@ -145,13 +145,13 @@ class RecordMetric(Metric[Value], Folding):
 
     # Overridden to include the table.
 
-    def statistics(self, batch: Batch) -> Iterable[tuple[Any, Any]]:  # noqa: D102
-        return [*super().statistics(batch), (self.table, Kept(batch.xp, batch.keep, self.batch_records(batch)))]
+    def _statistics(self, batch: Batch) -> Iterable[tuple[Any, Any]]:
+        return [*super()._statistics(batch), (self.table, Kept(batch.xp, batch.keep, self.batch_records(batch)))]
 
     def _record_metrics(self) -> Iterable[RecordMetric]:
         return (self,)
 
-    def evaluate(self, values: Mapping[State, np.ndarray], carries: Mapping[Any, Any]) -> Any:  # noqa: D102
+    def _evaluate(self, values: Mapping[State, np.ndarray], carries: Mapping[Any, Any]) -> Any:
         return self.formula(**{name: values[state] for name, state in self.states.items()}, **carries[self])
 
     def _adopt(self, prefix: str, shared: Shared) -> None:
@@ -244,7 +244,7 @@ class GroupedMetric(RecordMetric[Value]):
             found[name] = words_of(np.concatenate(both)) if len(filled) > 1 else (filled or both)[0]
         return found
 
-    def evaluate(self, values: Mapping[State, np.ndarray], carries: Mapping[Any, Any]) -> Any:  # noqa: D102
+    def _evaluate(self, values: Mapping[State, np.ndarray], carries: Mapping[Any, Any]) -> Any:
         carry = carries[self]
         row = carry.get("row", 0)
         sums = {name: carry[name][0, row] for name in self.sums()}

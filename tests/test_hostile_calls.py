@@ -131,7 +131,7 @@ def test_unchecked_states_cause_no_raw_error_and_nan_is_refused(name: str) -> No
             spoilt.flat[int(np.abs(spoilt).argmax())] = wrong
             try:
                 with np.errstate(all="ignore"):
-                    value = metric.evaluate({**values, state: spoilt}, {})
+                    value = metric._evaluate({**values, state: spoilt}, {})
             except fm.FleetMetricsError:
                 continue
             part = f"{name} {state.name.rpartition('.')[2]}"

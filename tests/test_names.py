@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import inspect
 import pickle
 import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import fleetmetrics as fm
+from fleetmetrics.accumulator import FOR_USERS
 from tests.contract import CASES
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -45,6 +48,32 @@ def test_every_name_is_there_and_is_listed():
 def test_completion_offers_public_names_alone():
     rooms = {"evaluation", "evaluator", "files", "formulas", "plot", "report", "static"}
     assert {name for name in dir(fm) if not name.startswith("__")} == {*fm._modules, *rooms} - {"__version__"}
+
+
+class Own(fm.Metric):
+    """A metric of a user's."""
+
+    limit = 3
+
+    def __init__(self, **common: Any) -> None:
+        super().__init__(**common)
+        self.seen: list[int] = []
+
+    def shown(self) -> None: ...
+
+
+@pytest.mark.numpy_only
+def test_completion_of_a_metric_offers_what_users_call():
+    called = {"name", *FOR_USERS}
+    for metric in (fm.AUC(), fm.GAUC(), fm.Count(), fm.Bootstrap(fm.AUC()), fm.Sliced(fm.AUC()), fm.AUC() / fm.Count()):
+        offered = {name for name in dir(metric) if not name.startswith("_")}
+        assert called <= offered <= {*called, *inspect.signature(type(metric)).parameters}, type(metric)
+        assert len(offered) <= 30
+    assert {"buckets", "curve", "tolerance"} <= {*dir(fm.AUC())} and {"metric", "by"} <= {*dir(fm.Sliced(fm.AUC()))}
+    assert "plot" not in dir(fm.MetricCollection([fm.AUC()])) and "metrics" in dir(fm.MetricCollection([fm.AUC()]))
+    assert {"limit", "seen", "shown", "compute"} <= {*dir(Own())} and "batch_statistics" not in dir(Own())
+    assert "batch_statistics" in dir(fm.AUC), "for authors"
+    assert all(hasattr(fm.AUC(), name) for name in dir(fm.AUC()))
 
 
 @pytest.mark.numpy_only

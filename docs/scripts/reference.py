@@ -21,14 +21,14 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent))
 
 import fleetmetrics
 from docs.scripts.mathematics import NotMathematics, is_mathematics, mathml
+from fleetmetrics.accumulator import FOR_USERS
 from fleetmetrics.entries import ENTRIES
 from fleetmetrics.settings import signature_of
 
 log = logging.getLogger("mkdocs.hooks.reference")
 ROOT = Path(fleetmetrics.__file__).resolve().parent.parent
 #: The methods of a metric that users call, in the order in which they need them.
-METHODS = ["add", "add_frame", "compute", "compute_local", "reset", "merge", "fresh", "rename", "close"]
-METHODS += ["state_dict", "set_state_dict", "settings", "plot", "sampler"]
+METHODS = list(FOR_USERS)
 _SECTION = re.compile(r"^(?:Args|Raises|Returns|Yields|Examples|Attributes):$", re.MULTILINE)
 _HEADED = re.compile(r"^(Formula|Source|Elsewhere):\s*", re.MULTILINE)
 _CODE = re.compile(r"``(.+?)``", re.DOTALL)

@@ -45,7 +45,7 @@ class Positives(Metric):
     def formula(self, total: np.ndarray) -> Any:  # noqa: D102
         return total.item()
 
-    def evaluate_many(self, values: Mapping[State, np.ndarray]) -> Sequence[Any]:  # noqa: D102
+    def _evaluate_many(self, values: Mapping[State, np.ndarray]) -> Sequence[Any]:
         return values[self.states["total"]].tolist()
 
 

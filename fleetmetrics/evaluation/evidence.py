@@ -149,18 +149,18 @@ class _Kept(Wrapper):
         self.metric._adopt(prefix, shared)
         return list(self.metric._own_states())
 
-    def statistics(self, batch: Batch) -> Iterable[tuple[Any, Any]]:
-        return self.metric.statistics(batch)
+    def _statistics(self, batch: Batch) -> Iterable[tuple[Any, Any]]:
+        return self.metric._statistics(batch)
 
 
 class _Held(_Kept):
     """The only state of a metric."""
 
-    def evaluate(self, values: Mapping[State, np.ndarray], carries: Mapping[Any, Any]) -> Any:
+    def _evaluate(self, values: Mapping[State, np.ndarray], carries: Mapping[Any, Any]) -> Any:
         (state,) = self.metric._own_states()
         return values[state]
 
-    def evaluate_many(self, values: Mapping[State, np.ndarray]) -> Sequence[Any]:
+    def _evaluate_many(self, values: Mapping[State, np.ndarray]) -> Sequence[Any]:
         (state,) = self.metric._own_states()
         return list(values[state])
 
@@ -177,11 +177,11 @@ class _AreasOfUsers(_Kept):
         self._all = State(f"{prefix}.by_user", (_FEW_GROUPS, *state.shape), "int64", "sum", None)
         return (self._all,)
 
-    def statistics(self, batch: Batch) -> Iterable[tuple[Any, Any]]:
-        ((_, increment),) = self.metric.statistics(batch)
+    def _statistics(self, batch: Batch) -> Iterable[tuple[Any, Any]]:
+        ((_, increment),) = self.metric._statistics(batch)
         return [(self._all, increment._replace(indices=(_groups(batch, _FEW_GROUPS), *increment.indices)))]
 
-    def evaluate(self, values: Mapping[State, np.ndarray], carries: Mapping[Any, Any]) -> Any:
+    def _evaluate(self, values: Mapping[State, np.ndarray], carries: Mapping[Any, Any]) -> Any:
         return values[self._all]
 
 
@@ -279,7 +279,7 @@ class _OfRows(_OfQuotients):
 class _Sums(_Kept):
     """The numerator and the denominator of a metric."""
 
-    def evaluate(self, values: Mapping[State, np.ndarray], carries: Mapping[Any, Any]) -> Any:
+    def _evaluate(self, values: Mapping[State, np.ndarray], carries: Mapping[Any, Any]) -> Any:
         return sums_in(values, self.metric, _linear(self.metric))
 
 
@@ -304,13 +304,13 @@ class _Products(_Kept):
         self._all = State(f"{prefix}.products", (13 if self._peaked else 8,), "float64", "sum", None)
         return (self._all,)
 
-    def statistics(self, batch: Batch) -> Iterable[tuple[Any, Any]]:
+    def _statistics(self, batch: Batch) -> Iterable[tuple[Any, Any]]:
         n, d = (np.asarray(each, np.float64) for each in terms_of(self.metric, batch, _linear(self.metric)))
         sums = products([n, d]).sum(axis=1)
         fours = _fours(n, d).sum(axis=1) if self._peaked else ()
         return [(self._all, np.array([*sums, np.count_nonzero((n != 0) | (d != 0)), *fours]))]
 
-    def evaluate(self, values: Mapping[State, np.ndarray], carries: Mapping[Any, Any]) -> Any:
+    def _evaluate(self, values: Mapping[State, np.ndarray], carries: Mapping[Any, Any]) -> Any:
         return values[self._all]
 
 
@@ -342,14 +342,14 @@ class _SumsOfRows(_Kept):
         self._all = [State(f"{prefix}.sum_{place}", (), "float64", "sum", None) for place in range(15)]
         return self._all
 
-    def statistics(self, batch: Batch) -> Iterable[tuple[Any, Any]]:
+    def _statistics(self, batch: Batch) -> Iterable[tuple[Any, Any]]:
         n, d = (np.asarray(each, np.float64) for each in terms_of(self.metric, batch, _linear(self.metric)))
         plain = without_weight(batch)
         return [
             (state, plain.weighted_sum(np.asarray(each, np.float64))) for state, each in zip(self._all, _powers(n, d))
         ]
 
-    def evaluate(self, values: Mapping[State, np.ndarray], carries: Mapping[Any, Any]) -> Any:
+    def _evaluate(self, values: Mapping[State, np.ndarray], carries: Mapping[Any, Any]) -> Any:
         return [float(values[state]) for state in self._all]
 
 
@@ -390,12 +390,12 @@ class _SumsOfUsers(_Kept):
         self._both = [State(f"{prefix}.{name}_by_user", (_GROUPS,), "float64", "sum", None) for name in names]
         return self._both
 
-    def statistics(self, batch: Batch) -> Iterable[tuple[Any, Any]]:
+    def _statistics(self, batch: Batch) -> Iterable[tuple[Any, Any]]:
         group, plain = _groups(batch, _GROUPS), without_weight(batch)
         amounts = zip(self._both, terms_of(self.metric, batch, _linear(self.metric)))
         return [(state, plain.histogram(group, amount=np.asarray(each, np.float64))) for state, each in amounts]
 
-    def evaluate(self, values: Mapping[State, np.ndarray], carries: Mapping[Any, Any]) -> Any:
+    def _evaluate(self, values: Mapping[State, np.ndarray], carries: Mapping[Any, Any]) -> Any:
         return np.stack([values[state] for state in self._both])
 
 

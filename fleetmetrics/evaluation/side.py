@@ -101,7 +101,7 @@ class Side:
 
     def others(self) -> dict[str, int | None]:
         """The number of slices in "(other)", by column; None: unknown."""
-        found = {by: metric.kept_of for by, metric in zip(self.asked.by, self._sliced())}
+        found = {by: metric._kept_of for by, metric in zip(self.asked.by, self._sliced())}
         return {by: of - self.asked.max_slices if of else None for by, of in found.items() if of is not None}
 
     def _drawn(self) -> MetricCollection:

@@ -41,7 +41,7 @@ class Count(Metric[int]):
     def formula(self, total: np.ndarray) -> float:
         return total.item()
 
-    def evaluate_many(self, values: Mapping[State, np.ndarray]) -> Sequence[Any]:
+    def _evaluate_many(self, values: Mapping[State, np.ndarray]) -> Sequence[Any]:
         return values[self.states["total"]].tolist()
 
 
@@ -203,7 +203,7 @@ class Throughput(Metric[float]):
     """
 
     #: Why no wrapper takes it.
-    unfit = "its time belongs to the whole worker"
+    _unfit = "its time belongs to the whole worker"
     requirements: tuple[str | Requirement, ...] = (
         Requirement("prediction", "a finite number of at least 0, the number of samples", _is_number),
         number_above("label", 0)._replace(allowed="a finite number above 0, the seconds"),

@@ -243,7 +243,7 @@ class AUC(_Area[Value]):
         whole = self._cells and self.curve == "ROC" and self.max_fpr is None and not self.bounds
         return "histogram" if whole else ""
 
-    def evaluate_many(self, values: Mapping[State, np.ndarray]) -> Sequence[Any] | None:
+    def _evaluate_many(self, values: Mapping[State, np.ndarray]) -> Sequence[Any] | None:
         histogram = values[self.states["histogram"]]
         if not self.ranked or histogram.dtype.kind == "f":
             return None

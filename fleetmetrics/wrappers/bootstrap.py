@@ -142,7 +142,7 @@ class Bootstrap(Wrapper[Value]):
     def _fit(self) -> None:
         for each in self.metric._record_metrics():
             if not isinstance(each, GroupedMetric):
-                raise self.keeps_samples(each, "resample groups of samples yourself, with one metric for each")
+                raise self._keeps_samples(each, "resample groups of samples yourself, with one metric for each")
             group = each.table.order
             self.ids = self.ids or group
             if self.ids != group:
@@ -191,7 +191,7 @@ class Bootstrap(Wrapper[Value]):
         cells, *rest = found.pop()
         return cells, rest[0] if rest else None
 
-    def statistics(self, batch: Batch) -> Iterable[tuple[Any, Any]]:
+    def _statistics(self, batch: Batch) -> Iterable[tuple[Any, Any]]:
         """A batch's increments of the metric's states and of each replicate's."""
         pairs = _asked(self.metric, batch)
         if self.ids is None:
@@ -264,7 +264,7 @@ class Bootstrap(Wrapper[Value]):
         """The carries of samples in replicates; None if nothing was folded."""
         found: dict[State, Any] = {self._drawn: inside.number}
         for metric in metrics:
-            given = dict(metric.statistics(inside))
+            given = dict(metric._statistics(inside))
             found.update({self._all_lanes[state]: given.get(state) for state in metric._own_states()})
         return found
 
@@ -277,9 +277,9 @@ class Bootstrap(Wrapper[Value]):
             times = poisson(xp, *words_of_ids, xp.integers(salt))
         return batch.in_lanes(Replicates(xp, times, self.replicates))
 
-    def evaluate(self, values: Mapping[State, np.ndarray], carries: Mapping[Any, Any]) -> Any:
+    def _evaluate(self, values: Mapping[State, np.ndarray], carries: Mapping[Any, Any]) -> Any:
         """The value and those of the replicates."""
-        value = self.metric.evaluate(values, carries)
+        value = self.metric._evaluate(values, carries)
         grouped = {metric: carries[metric] for metric in self.metric._record_metrics()}
         of_lanes = (
             {state: values[lanes][r, ...] for state, lanes in self._lanes.items()} for r in range(self.replicates)
@@ -287,7 +287,7 @@ class Bootstrap(Wrapper[Value]):
         draws = self._from_counts(values) if self.ids is None else of_lanes
         with muted(UndefinedMetricWarning, BucketWarning):
             replicates = [
-                self.metric.evaluate(each, {metric: {**carry, "row": row} for metric, carry in grouped.items()})
+                self.metric._evaluate(each, {metric: {**carry, "row": row} for metric, carry in grouped.items()})
                 for row, each in enumerate(draws, 1)
             ]
         drawn = [values[self._drawn]] if self._lanes else [each["drawn"][1:] for each in grouped.values()]
@@ -328,4 +328,4 @@ class Bootstrap(Wrapper[Value]):
 
 def _asked(metric: Metric, batch: Batch) -> list[tuple[Any, Any]]:
     """A batch's increments of the states of a metric."""
-    return batch.cached(("asked", metric), lambda: list(metric.statistics(batch)))
+    return batch.cached(("asked", metric), lambda: list(metric._statistics(batch)))

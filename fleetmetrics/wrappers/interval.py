@@ -138,19 +138,19 @@ class Interval(Wrapper[IntervalResult]):
         """Those of the metric, and the one that keeps the samples of an id together."""
         return [*self.metric._record_metrics(), *self._way.records]
 
-    def statistics(self, batch: Batch) -> Iterable[tuple[Any, Any]]:
+    def _statistics(self, batch: Batch) -> Iterable[tuple[Any, Any]]:
         """What a batch adds to the metric's states, and to those of its variance."""
         if self.ids is None and batch.width != 1:
             raise InvalidInputError(
                 "without ids, Interval needs independent samples, but it was given rows of several elements, which "
                 "are dependent. Give ids=, the name of an additional argument of add that groups dependent samples"
             )
-        pairs = batch.cached(("asked", self.metric), lambda: list(self.metric.statistics(batch)))
+        pairs = batch.cached(("asked", self.metric), lambda: list(self.metric._statistics(batch)))
         if batch.xp.FILTERS and not len(batch.each):
             return pairs
         return [*pairs, *self._way.statistics(batch)]
 
-    def evaluate(self, values: Mapping[State, np.ndarray], carries: Mapping[Any, Any]) -> Any:
+    def _evaluate(self, values: Mapping[State, np.ndarray], carries: Mapping[Any, Any]) -> Any:
         """The value and its interval."""
         value, spread, _ = self.measured(values, carries)
         lowest, highest = 0.0, 1.0
@@ -166,7 +166,7 @@ class Interval(Wrapper[IntervalResult]):
         self, values: Mapping[State, np.ndarray], carries: Mapping[Any, Any]
     ) -> tuple[Any, Spread, np.ndarray]:
         """The value, its spread, and its inputs: the sums, or the histogram of both labels."""
-        value = self.metric.evaluate(values, carries)
+        value = self.metric._evaluate(values, carries)
         spread = Spread(math.nan, 1.0, {})
         # Weights whose squares overflow have no interval, nor has a value that stands in for one by zero_division.
         with np.errstate(all="ignore"), contextlib.suppress(ArithmeticError, ValueError):

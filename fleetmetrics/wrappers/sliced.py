@@ -27,7 +27,7 @@ __all__ = ["Sliced"]
 
 #: The most slices named in a warning.
 _NAMED = 5
-_EVALUATED_BY = ("evaluate_many", "evaluate", "formula")
+_EVALUATED_BY = ("_evaluate_many", "_evaluate", "formula")
 _ARGUMENTS = ("prediction", "label", "weight", "mask")
 
 
@@ -141,7 +141,7 @@ class Sliced(Wrapper[Dict[Any, Value]]):
         self._slicing.keep_largest(whole_number_of("most", most, 1))
 
     @property
-    def kept_of(self) -> int | None:
+    def _kept_of(self) -> int | None:
         """The number of keys that the slices were chosen from, 0 if unknown; None: every key has a slice."""
         table = self._slicing.table
         return None if table is None or table.chosen is None else table.chosen_of
@@ -150,7 +150,7 @@ class Sliced(Wrapper[Dict[Any, Value]]):
         """The metrics that keep records, by slice."""
         return self._records.values()
 
-    def statistics(self, batch: Batch) -> Iterable[tuple[Any, Any]]:
+    def _statistics(self, batch: Batch) -> Iterable[tuple[Any, Any]]:
         """A batch's increments of the slices of its samples."""
         slicing = self._slicing
         entered = slicing.enter(batch)
@@ -159,7 +159,7 @@ class Sliced(Wrapper[Dict[Any, Value]]):
         inside, plan = entered
         found: list[tuple[Any, Any]] = [(slicing.samples, inside.number)]
         kept: list[tuple[Any, Any]] = []
-        for target, increment in self.metric.statistics(inside):
+        for target, increment in self.metric._statistics(inside):
             if isinstance(target, Table):
                 key = batch.cached(("slice key", self.by), lambda: _typed(batch.column(self.by), self.by))
                 records = {**increment.records, KEY: key}
@@ -172,7 +172,7 @@ class Sliced(Wrapper[Dict[Any, Value]]):
             found = [(slicing.table, plan), *[(state, Directed(plan, each)) for state, each in given.items()]]
         return found + kept
 
-    def evaluate(self, values: Mapping[State, np.ndarray], carries: Mapping[Any, Any]) -> Any:
+    def _evaluate(self, values: Mapping[State, np.ndarray], carries: Mapping[Any, Any]) -> Any:
         """The values by key."""
         slicing = self._slicing
         keys = slicing.named(slicing.keys(values))
@@ -183,7 +183,7 @@ class Sliced(Wrapper[Dict[Any, Value]]):
         result = {}
         warnings: dict[type[Warning], dict[Any, str]] = {UndefinedMetricWarning: {}, BucketWarning: {}}
         states = {state: values[entry][: len(names)] for state, entry in self._entries.items()}
-        quick = self.metric.evaluate_many(states) if _knows_many(self.metric) else None
+        quick = self.metric._evaluate_many(states) if _knows_many(self.metric) else None
         for place, key in enumerate(names):
             if quick is not None and quick[place] is not None:
                 result[key] = quick[place]
@@ -192,7 +192,7 @@ class Sliced(Wrapper[Dict[Any, Value]]):
             carry = {metric: records.known(carries[records])(place) for metric, records in self._records.items()}
             part = f"{self.by} {key!r:.80}"
             with part_named(part), gathered(*warnings) as said:
-                result[key] = self.metric.evaluate(own, carry)
+                result[key] = self.metric._evaluate(own, carry)
             for category, texts in said.items():
                 if texts:
                     warnings[category][key] = texts[0] if part in texts[0] else f"{part}: {texts[0]}"
@@ -226,10 +226,10 @@ def _by_cell(batch: Batch, state: State, increment: Any) -> Any:
 
 
 def _knows_many(metric: Metric[Any]) -> bool:
-    """Whether `evaluate_many` is as new as the formula: a subclass may have another formula."""
+    """Whether `_evaluate_many` is as new as the formula: a subclass may have another formula."""
     classes = type(metric).__mro__
     place = {name: next(at for at, each in enumerate(classes) if name in vars(each)) for name in _EVALUATED_BY}
-    return place["evaluate_many"] == min(place.values())
+    return place["_evaluate_many"] == min(place.values())
 
 
 def _typed(column: Any, argument: str) -> Any:

@@ -102,7 +102,7 @@ def _one_by_one(metric: Metric, batch: Batch) -> list[tuple[str, Any]]:
     rows = batch.cached("samples one by one", alone)
     names = {state: name for name, state in metric.states.items()}
     found = []
-    for state, increment in metric.statistics(rows):
+    for state, increment in metric._statistics(rows):
         found.append((names[state], increment if batch.checked else without_strays(batch.xp, increment, state)))
     return found
 
@@ -294,7 +294,7 @@ class _AreasOfIds(_Areas):
         return states
 
     def statistics(self, batch: Batch) -> Iterable[tuple[Any, Any]]:
-        return [*super().statistics(batch), *self._terms.statistics(batch)]
+        return [*super().statistics(batch), *self._terms._statistics(batch)]
 
     def spread(self, values: Mapping[State, np.ndarray], carries: Mapping[Any, Any]) -> Spread:
         classes = self._classes(values)
@@ -434,7 +434,7 @@ class _PlacedTerms(_GroupTerms):
         super()._adopt(prefix, shared)
         self.states = {"histogram": self.metric.states[self.metric.ranked]}
 
-    def statistics(self, batch: Batch) -> Iterable[tuple[Any, Any]]:
+    def _statistics(self, batch: Batch) -> Iterable[tuple[Any, Any]]:
         ((_, (indices, weight)),) = _one_by_one(self.metric, batch)
         label, bucket = indices
         kept = {"bucket": bucket, "label": label, "weight": None if batch.weight is None else weight}

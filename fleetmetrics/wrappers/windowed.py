@@ -96,8 +96,8 @@ class Windowed(Wrapper[Value]):
 
     def _fit(self) -> None:
         for each in self.metric._record_metrics():
-            raise self.keeps_samples(each, "compute it at the end of each window, and reset it")
-        self.refuse_growing("give Sliced keys=[...]")
+            raise self._keeps_samples(each, "compute it at the end of each window, and reset it")
+        self._refuse_growing("give Sliced keys=[...]")
 
     def _adopted(self, prefix: str, shared: Shared) -> Iterable[State]:
         rings = shared.first(self.last, _Rings(Turn(f"{prefix}.turn", self.last)))
@@ -111,9 +111,9 @@ class Windowed(Wrapper[Value]):
             self._rings[state] = rings.of.setdefault(state, ring)
         return (self._turn, *self._rings.values(), *(own if self.lifetime else ()))
 
-    def statistics(self, batch: Batch) -> Iterable[tuple[Any, Any]]:
+    def _statistics(self, batch: Batch) -> Iterable[tuple[Any, Any]]:
         """The batch's increments of the metric, also in the rings."""
-        increments = list(self.metric.statistics(batch))
+        increments = list(self.metric._statistics(batch))
         whole = increments if self.lifetime else []
         step = batch.cached(("step", self._turn), lambda: self._step(batch))
         if step is None:
@@ -133,12 +133,12 @@ class Windowed(Wrapper[Value]):
         counts = xp.cast(xp.cast(batch.number_of(batch.keep), "bool"), "int64")
         return Step(self._turn, counts, counts)
 
-    def evaluate(self, values: Mapping[State, np.ndarray], carries: Mapping[Any, Any]) -> Any:
+    def _evaluate(self, values: Mapping[State, np.ndarray], carries: Mapping[Any, Any]) -> Any:
         """Both values, or only that over the window."""
         own = {state: values[ring] for state, ring in self._rings.items()}
         with part_named(f"the last {self.last} batches"):
-            window = self.metric.evaluate(own, carries)
-        return WindowedValue(window, self.metric.evaluate(values, carries)) if self.lifetime else window
+            window = self.metric._evaluate(own, carries)
+        return WindowedValue(window, self.metric._evaluate(values, carries)) if self.lifetime else window
 
 
 @dataclass(eq=False)

@@ -39,7 +39,7 @@ class Wrapper(Metric[Value]):
     #: The wrappers that this one cannot wrap, each with the alternative.
     refused: ClassVar[dict[str, str]] = {}
     #: Why it cannot be wrapped, or what must change first; any metric may have one.
-    unfit = ""
+    _unfit = ""
 
     def __init__(self, metric: Metric, **common: Unpack[Common]) -> None:
         kind = type(self).__name__
@@ -48,7 +48,7 @@ class Wrapper(Metric[Value]):
         if metric.program is not None or metric.holds_samples():
             raise InvalidInputError(f"{metric.name} already holds samples; {kind} takes new metrics")
         for inner in _all_inside(metric):
-            reason = self.refused.get(type(inner).__name__) or getattr(inner, "unfit", "")
+            reason = self.refused.get(type(inner).__name__) or getattr(inner, "_unfit", "")
             if reason:
                 raise InvalidInputError(f"{kind} cannot wrap this {type(inner).__name__}: {reason}")
         own: Common = {"validate": metric.validate, "share": metric.share, "sampler": metric.sampler}
@@ -108,14 +108,14 @@ class Wrapper(Metric[Value]):
     def settings(self) -> dict[str, Any]:
         return {**super().settings(), "metric": self.metric}
 
-    def keeps_samples(self, metric: Folding, instead: str) -> InvalidInputError:
+    def _keeps_samples(self, metric: Folding, instead: str) -> InvalidInputError:
         """The error for a metric that keeps every sample; ``instead`` is the alternative for the caller."""
         return InvalidInputError(
             f"{type(self).__name__} takes metrics whose states are sums, and {metric.name} ({type(metric).__name__}) "
             f"keeps every sample; {instead}"
         )
 
-    def refuse_growing(self, instead: str) -> None:
+    def _refuse_growing(self, instead: str) -> None:
         """Raise if a state of the metric grows; ``instead`` is the alternative for the caller."""
         if any(state.grows for state in self.metric._own_states()):
             raise InvalidInputError(f"{type(self).__name__} takes metrics whose states have a fixed size; {instead}")

@@ -1940,7 +1940,7 @@ MUTATIONS = [
     ),
     Mutation(
         "two metrics share a state though they fill it with different things",
-        "composite.py::Composite.statistics",
+        "composite.py::Composite._statistics",
         "if before is not increment and not _identical(before, increment):",
         "if False:",
         "tests/test_collection.py -k 'different or share'",
@@ -2062,7 +2062,7 @@ MUTATIONS = [
     Mutation(
         "the formula of a subclass is passed over where slices are evaluated at once",
         "wrappers/sliced.py::_knows_many",
-        'return place["evaluate_many"] == min(place.values())',
+        'return place["_evaluate_many"] == min(place.values())',
         "return True",
         "tests/wrappers/test_sliced.py -k a_subclass",
     ),

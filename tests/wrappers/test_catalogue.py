@@ -186,13 +186,13 @@ def test_the_increments_of_a_batch_can_be_merged_in_any_order(form: str, monkeyp
     for seed in range(4):
         order, rng = np.random.default_rng(seed), np.random.default_rng(0)
         metrics = fm.MetricCollection({k: m for k, m in mixed().items() if k not in dynamic}, name=f"{form} {seed}")
-        statistics = metrics.statistics
+        statistics = metrics._statistics
 
         def shuffled(batch: Any, statistics: Any = statistics, order: Any = order, seed: int = seed) -> Any:
             pairs = list(statistics(batch))
             return [pairs[i] for i in order.permutation(len(pairs))] if seed else pairs
 
-        monkeypatch.setattr(metrics, "statistics", shuffled)
+        monkeypatch.setattr(metrics, "_statistics", shuffled)
         parts = []
         for _ in range(5):
             batch = mixed_batch(rng)
