@@ -247,17 +247,38 @@ def _array(table: Any, name: str) -> Any:
     return column.chunk(0) if column.num_chunks else column.combine_chunks()
 
 
+def _plain_types() -> dict[str, Any]:
+    """The types without views, by the names of those with them."""
+    return {"string_view": arrow().large_string(), "binary_view": arrow().large_binary()}
+
+
+def _without_runs(column: Any) -> Any:
+    """A column without runs; pyarrow decodes no runs of dictionaries and of views, so their values come first."""
+    pa = arrow()
+    kind = column.type.value_type
+    is_dictionary = pa.types.is_dictionary(kind)
+    kind = kind.value_type if is_dictionary else kind
+    kind = _plain_types().get(str(kind), kind)
+    chunks = []
+    for chunk in column.chunks:
+        values = chunk.values
+        if is_dictionary:
+            values = values.dictionary.cast(kind).take(values.indices)
+        runs = pa.RunEndEncodedArray.from_arrays(chunk.run_ends, values.cast(kind))
+        chunks.append(arrow("compute").run_end_decode(runs.slice(chunk.offset, len(chunk))))
+    return pa.chunked_array(chunks, kind)
+
+
 def decoded(table: Any) -> Any:
     """A table that can be filtered, without runs and views, whose columns have one chunk and one dictionary."""
     pa = arrow()
-    plain = {"string_view": pa.large_string(), "binary_view": pa.large_binary()}
+    plain = _plain_types()
     for place, column in enumerate(table.columns):
         if not all(map(len, column.chunks)):  # pyarrow cannot combine an empty slice of texts with others
             column = pa.chunked_array(filter(len, column.chunks), column.type)
             table = table.set_column(place, table.schema.field(place), column)
         if pa.types.is_run_end_encoded(column.type):
-            chunks = [arrow("compute").run_end_decode(chunk) for chunk in column.chunks]
-            column = pa.chunked_array(chunks, column.type.value_type)
+            column = _without_runs(column)
         if str(column.type) in plain:
             column = column.cast(plain[str(column.type)])
         if column.type != table.schema.field(place).type:

@@ -252,6 +252,22 @@ def test_a_float_that_is_not_a_number_is_a_missing_key():
     assert slices(pa.array([1.0, float("nan"), None])) == {1: 1, None: 2}
 
 
+@pytest.mark.parametrize("ends", [pa.int16(), pa.int64()])
+@pytest.mark.parametrize("kind", ["string", "string_view", "binary_view", "dictionary", "dictionary of views"])
+def test_runs_of_dictionaries_and_of_views_are_their_values(kind, ends):
+    values = pa.array(["a", None, "b"])
+    if kind.endswith("view"):
+        values = values.cast(getattr(pa, kind)())
+    if kind.startswith("dictionary"):
+        values = values.dictionary_encode()
+    if kind.endswith("views"):
+        values = pa.DictionaryArray.from_arrays(values.indices, values.dictionary.cast(pa.string_view()))
+    runs = pa.RunEndEncodedArray.from_arrays(pa.array([2, 3, 6], ends), values)
+    assert slices(runs) == {"a": 2, None: 1, "b": 3}
+    assert slices(runs.slice(1, 3)) == {"a": 1, None: 1, "b": 1}
+    assert slices(pa.chunked_array([runs.slice(0, 2), runs.slice(4)])) == {"a": 2, "b": 2}
+
+
 def test_a_null_among_runs_is_seen():
     for column in (pc.run_end_encode(pa.array(["a", None, None])), pc.run_end_encode(pa.array([1, None, None]))):
         assert slices(column).pop(None) == 2

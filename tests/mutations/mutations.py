@@ -207,6 +207,13 @@ MUTATIONS = [
     ),
     # -- data as they are read -------------------------------------------------------------------------------
     Mutation(
+        "the first rows of a slice of runs are those of the whole",
+        "dataframes.py::_without_runs",
+        "runs.slice(chunk.offset, len(chunk))",
+        "runs.slice(0, len(chunk))",
+        "tests/test_dataframes.py -k runs_of_dictionaries",
+    ),
+    Mutation(
         "what is masked in a dict of arrays counts",
         "dataframes.py::_of_arrays",
         "given if isinstance(given, np.ma.MaskedArray) else np.asarray(given)",
