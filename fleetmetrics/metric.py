@@ -215,8 +215,8 @@ class Metric(Accumulator[Value]):
     #: The kind of value that `compute` returns: a "number" (or one for each class or k), a "curve", a "point" of one,
     #: "counts", "parts" or "slices".
     gives: ClassVar[str] = "number"
-    #: The function of `fleetmetrics.plot` that draws it; "" if none does.
-    picture: str = ""
+    #: The functions of `fleetmetrics.plot` that draw it; `plot` takes the first.
+    pictures: tuple[str, ...] = ()
     #: Whether few samples make the value too large, or too small: that of a maximum, or a sum of absolute values.
     #: Resampling does so once more, and its interval is not one of the true value.
     biased: ClassVar[bool] = False

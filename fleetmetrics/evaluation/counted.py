@@ -53,6 +53,8 @@ class Errors(Metric):
     """Errors of predictions of any size: each doubling from 2e-10 to 4e9, of either sign, is split into 64 bins."""
 
     requirements: tuple[str | Requirement, ...] = ("finite_prediction", "finite_label")
+    pictures = ("residuals",)
+    gives = "counts"
     declared: tuple[Declared, ...] = (Declared("cells", (2 * _BINS - 1,)),)
 
     def batch_statistics(self, batch: Batch) -> dict[str, Any]:  # noqa: D102
@@ -69,7 +71,7 @@ class Actual(Metric):
     """
 
     requirements: tuple[str | Requirement, ...] = ("finite_prediction", "finite_label")
-    picture = "predicted_actual"
+    pictures = ("predicted_actual",)
     gives = "curve"
     declared: tuple[Declared, ...] = (
         Declared("number", (2 * _BINS - 1,)),

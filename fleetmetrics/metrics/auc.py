@@ -194,7 +194,8 @@ class AUC(_Area[Value]):
         [0.75, 1.0]
     """
 
-    picture: str = "roc"
+    pictures: tuple[str, ...] = ("roc",)
+
     curve: str
     max_fpr: float | None
 
@@ -236,7 +237,7 @@ class AUC(_Area[Value]):
         super().__init__(**settings)
         self.curve, self.max_fpr = curve_of(curve, max_fpr)
         if curve == "PR":
-            self.picture = "precision_recall"
+            self.pictures = tuple(dict.fromkeys(["precision_recall", *self.pictures]))
 
     @property
     def ranked(self) -> str:
@@ -280,7 +281,7 @@ class AveragePrecision(_Area[Value]):
         0.8333333333333333
     """
 
-    picture = "precision_recall"
+    pictures = ("precision_recall",)
 
     if TYPE_CHECKING:
 

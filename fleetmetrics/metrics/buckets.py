@@ -27,6 +27,8 @@ BUCKETS = 4096
 _PLAIN = Task("binary", 2)
 _SCORES = frozenset([np.dtype(np.float32), np.dtype(np.float64)])
 _SPACINGS = ("log_odds", "linear")
+#: The pictures of any histogram of scores; and from how many buckets in log-odds on calibration is another.
+_PICTURES, _NARROW = ("roc", "precision_recall", "score_histogram", "gain", "lift", "threshold_sweep"), 1024
 
 
 @statistic
@@ -101,6 +103,8 @@ class BucketHistogram(OfProbabilities[Value]):
         """Declare the histogram: row 0 holds the samples labelled 0, row 1 those labelled 1; of several, one each."""
         self.buckets, self.spacing = buckets, spacing
         self.settle(buckets=buckets, spacing=spacing, num_thresholds=None)
+        narrow = spacing == "log_odds" and buckets >= _NARROW
+        self.pictures = tuple(dict.fromkeys([*self.pictures, *_PICTURES, *["calibration"] * narrow]))
         self.task = self.task._replace(from_logits=self.from_logits)
         self.settle(**self.task.settings)
         size, several = self.task.size, self.task.kind != "binary"

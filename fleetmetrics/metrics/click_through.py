@@ -259,7 +259,7 @@ class BucketError(BucketHistogram[float]):
     """
 
     biased = True
-    picture = "score_histogram"
+    pictures = ("score_histogram",)
 
     max_span: float
     relative_error_bound: float

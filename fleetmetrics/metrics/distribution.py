@@ -120,7 +120,7 @@ class Histogram(Values[formulas.HistogramCounts]):
     """
 
     gives = "counts"
-    picture = "histogram"
+    pictures = ("histogram", "residuals")
 
     edges: tuple[float, ...]
 

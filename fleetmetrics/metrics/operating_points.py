@@ -41,7 +41,7 @@ class RecallAtFixedPrecision(ScoreHistogram[formulas.OperatingPoint]):
     """
 
     gives = "point"
-    picture = "precision_recall"
+    pictures = ("precision_recall",)
 
     min_precision: float
 
@@ -70,7 +70,7 @@ class PrecisionAtFixedRecall(ScoreHistogram[formulas.OperatingPoint]):
     """
 
     gives = "point"
-    picture = "precision_recall"
+    pictures = ("precision_recall",)
 
     min_recall: float
 
@@ -100,7 +100,7 @@ class SensitivityAtSpecificity(ScoreHistogram[formulas.OperatingPoint]):
     """
 
     gives = "point"
-    picture = "roc"
+    pictures = ("roc",)
 
     min_specificity: float
 
@@ -129,7 +129,7 @@ class SpecificityAtSensitivity(ScoreHistogram[formulas.OperatingPoint]):
     """
 
     gives = "point"
-    picture = "roc"
+    pictures = ("roc",)
 
     min_sensitivity: float
 
@@ -172,7 +172,7 @@ class ThresholdSweep(OfProbabilities[formulas.Sweep]):
     """
 
     gives = "curve"
-    picture = "threshold_sweep"
+    pictures = ("threshold_sweep",)
 
     beta: float
     thresholds: tuple[float, ...]

@@ -26,8 +26,8 @@ from fleetmetrics.xp.score_buckets import lowest_scores
 
 #: More classes than this are drawn only all together; more bins are drawn as about fifty.
 _MOST, _MOST_BINS = 6, 100
-#: Calibration is drawn from about this number of groups of scores, if there are enough buckets: narrower than 7 %.
-_GROUPS, _NARROW = 16, 1024
+#: Calibration is drawn from about this number of groups of scores.
+_GROUPS = 16
 #: Below this rate, calibration has logarithmic axes.
 _RARE = 0.2
 #: In matrices of more classes, the axes name only some of them.
@@ -36,12 +36,14 @@ _NAMED = 40
 
 def draw(metric: Any, ax: Any = None, **options: Any) -> Any:
     """The picture that a metric declares, or that of a value; ``options`` are those of the picture."""
-    drawn = getattr(metric, "picture", "") or next((name for kind, name in _OF_VALUES if isinstance(metric, kind)), "")
+    drawn = next((name for kind, name in _OF_VALUES if isinstance(metric, kind)), "")
+    drawn = next(iter(getattr(metric, "pictures", ())), drawn)
     if getattr(metric, "_fields", ()) == ("fractions", "values"):
         drawn = "_by_share"
     if not drawn:
         names = ", ".join(_with_picture())
-        raise InvalidInputError(f"{type(metric).__name__} has no plot; these have one: {names}")
+        several = " of several labels" if hasattr(type(metric), "pictures") and type(metric).pictures else ""
+        raise InvalidInputError(f"{type(metric).__name__}{several} has no plot; these have one: {names}")
     picture: Callable[..., Any] = globals()[drawn]
     return picture(metric, ax, **options)
 
@@ -61,7 +63,7 @@ def _with_picture() -> list[str]:
     import fleetmetrics
 
     names = [name for name, module in fleetmetrics._modules.items() if ".metrics." in module or ".wrappers." in module]
-    return [name for name in names if getattr(getattr(fleetmetrics, name), "picture", "")]
+    return [name for name in names if getattr(getattr(fleetmetrics, name), "pictures", ())]
 
 
 def held(metric: Any) -> Any:
@@ -73,7 +75,7 @@ def held(metric: Any) -> Any:
 
 def _scores(metric: Any, label: str, value: str = "", together: bool = False) -> Iterator[tuple[str, Any, Any, Any]]:
     """For each class, or all: name, weights of positive and negative scores by bucket, and lowest scores."""
-    if not hasattr(metric, "spacing"):
+    if not _has(metric, "gain"):
         raise _refused(f"a metric of a histogram of scores, such as AUC{value}", metric)
     table, names = held(metric)["histogram"], [label]
     if table.ndim == 3 and (together or len(table) > _MOST):
@@ -83,6 +85,11 @@ def _scores(metric: Any, label: str, value: str = "", together: bool = False) ->
     lowest = lowest_scores(metric.buckets, metric.spacing)
     for name, (negative, positive) in zip(names, table.reshape(-1, 2, len(lowest))):
         yield name.strip(), positive, negative, lowest
+
+
+def _has(metric: Any, *pictures: str) -> bool:
+    """Whether this is a metric that declares one of these pictures."""
+    return any(each in pictures for each in getattr(metric, "pictures", ()))
 
 
 def _refused(drawn: str, metric: Any) -> InvalidInputError:
@@ -193,12 +200,12 @@ def threshold_sweep(metric: Any, ax: Any = None, label: str = "") -> Any:
     """
     look: dict[str, Any] = {"unit": "xy"}
     value, beta = metric, getattr(metric, "beta", 1.0)
-    if hasattr(metric, "spacing"):
+    if _has(metric, "gain"):
         [(label, positive, negative, lowest)] = _scores(metric, label, together=True)
         used = np.flatnonzero(positive + negative) if positive.any() or negative.any() else [0]
         value = formulas.threshold_sweep([0, *positive[used]], [0, *negative[used]], lowest[used])
         look = {"unit": "y", "xscale": "logit"} if metric.spacing == "log_odds" else look
-    elif hasattr(metric, "thresholds") and hasattr(metric, "compute"):
+    elif _has(metric, "threshold_sweep"):
         value = metric.compute()
     if not isinstance(value, formulas.Sweep):
         raise _refused("ThresholdSweep, a metric of a histogram of scores, or a Sweep", metric)
@@ -222,11 +229,11 @@ def calibration(metric: Any, ax: Any = None, label: str = "") -> Any:
     1,024 buckets in log-odds; or a `fleetmetrics.formulas.CalibrationPoints`.
     """
     log = None
-    if hasattr(metric, "spacing") and metric.spacing == "log_odds" and metric.buckets >= _NARROW:
+    if _has(metric, "calibration") and _has(metric, "gain"):
         [(label, positive, negative, lowest)] = _scores(metric, label, together=True)
         log = bool(positive.sum() < _RARE * (positive.sum() + negative.sum()))
         metric = _by_mass(positive, negative, lowest)
-    elif hasattr(metric, "binning"):
+    elif _has(metric, "calibration"):
         states = held(metric)
         metric = formulas.calibration_curve(states["number"], states["probability"], metric.edges)
     if not isinstance(metric, formulas.CalibrationPoints):
@@ -285,7 +292,7 @@ def predicted_actual(metric: Any, ax: Any = None, label: str = "") -> Any:
     ``metric``: a dict of arrays, one entry for each group: ``predicted``, ``actual``, and the standard ``error`` of the
     latter.
     """
-    value = metric.compute() if getattr(metric, "picture", "") == "predicted_actual" else metric
+    value = metric.compute() if _has(metric, "predicted_actual") else metric
     if not isinstance(value, Mapping) or not {"predicted", "actual", "error"} <= set(value):
         raise _refused("a dict of predicted, actual and error", metric)
     predicted, actual, error = (np.asarray(value[name]) for name in ("predicted", "actual", "error"))
@@ -321,7 +328,7 @@ def histogram(metric: Any, ax: Any = None, label: str = "") -> Any:
 
     ``metric``: `Histogram`, or a `fleetmetrics.formulas.HistogramCounts`.
     """
-    value = metric.compute() if "cells" in getattr(metric, "states", ()) else metric
+    value = metric.compute() if _has(metric, "histogram", "residuals") else metric
     if not isinstance(value, formulas.HistogramCounts):
         raise _refused("Histogram, or HistogramCounts", metric)
     with canvas(ax, "value", "density", above=1, ylim=(0, None)) as ax:
@@ -347,7 +354,7 @@ def confusion_matrix(metric: Any, ax: Any = None, label: str = "", classes: Sequ
     ``metric``: `ConfusionMatrix` or another one of a confusion matrix, or a square array; ``label`` is the title,
     ``classes`` are the names of the classes.
     """
-    matrix: Any = held(metric)["confusion"] if "confusion" in getattr(metric, "states", ()) else np.asarray(metric)
+    matrix: Any = held(metric)["confusion"] if _has(metric, "confusion_matrix") else np.asarray(metric)
     size = len(matrix) if matrix.ndim else 0
     if matrix.shape != (size, size) or matrix.dtype.kind not in "iuf":
         raise _refused("one confusion matrix, such as that of ConfusionMatrix (of several labels, one by one)", metric)
@@ -408,7 +415,7 @@ def at_k(metric: Any, ax: Any = None, label: str = "") -> Any:
 
     ``metric``: one with several ``k``, such as ``NDCG(k=[1, 5, 10])``; or the dict that it computed.
     """
-    value = metric.compute() if hasattr(metric, "k") else metric
+    value = metric.compute() if _has(metric, "at_k") else metric
     if not isinstance(value, Mapping):
         raise _refused("a metric of several k, such as NDCG(k=[1, 5, 10]), or a dict by k", metric)
     return _by_number(value, ax, label, "k", xscale="log", xticks=list(value))

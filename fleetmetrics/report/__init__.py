@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import contextlib
 import hashlib
 import json
 import statistics
@@ -18,7 +17,7 @@ from fleetmetrics import plot
 from fleetmetrics.accumulator import Accumulator
 from fleetmetrics.arguments import path_of
 from fleetmetrics.comm import LocalCommunicator, set_communicator
-from fleetmetrics.errors import InvalidInputError
+from fleetmetrics.errors import BucketWarning, InvalidInputError, UndefinedMetricWarning
 from fleetmetrics.optional import library
 from fleetmetrics.plot.canvas import plain
 from fleetmetrics.report.definitions import CHINESE
@@ -26,6 +25,7 @@ from fleetmetrics.report.headline import change_of, headline
 from fleetmetrics.report.words import LEGEND, Words, digits_of
 from fleetmetrics.serial.container import whole_file
 from fleetmetrics.vocabulary import RESERVED, SIZES, VERDICTS, described
+from fleetmetrics.warning import muted
 
 __all__ = ["PICTURES", "drawn", "html", "page", "written"]
 
@@ -65,8 +65,8 @@ PICTURES = {
 }
 #: Pictures without room for two sides.
 _ALONE = ("confusion_matrix", "threshold_sweep")
-#: Pictures of metrics that an evaluation adds to the requested ones.
-_OF = {"residuals": "errors", "predicted_actual": "actual"}
+#: The histogram that is drawn as errors: those of other values look the same.
+_ERRORS = "errors"
 
 
 def html(result: Mapping[str, Any], metrics: Any = None, baseline: Any = None, lang: str = "en") -> str:
@@ -287,11 +287,10 @@ def _f1(matrix: np.ndarray) -> list[float | None]:
 def _matrix(side: Mapping[str, Any]) -> np.ndarray | None:
     """The confusion matrix of the first metric that has one."""
     for metric in side.values():
-        if "confusion" in getattr(metric, "states", ()):
+        if "confusion_matrix" in getattr(metric, "pictures", ()):
             with set_communicator(LocalCommunicator()):
                 matrix: np.ndarray = plot.held(metric)["confusion"]
-            if matrix.ndim == 2:
-                return matrix
+            return matrix
     return None
 
 
@@ -305,7 +304,7 @@ def _members(metrics: Any) -> dict[str, Any]:
 def _side(metrics: Any, values: Mapping[str, Any]) -> dict[str, Any]:
     """The drawable parts, by name: the metrics, and values by k."""
     found = {name: metric for name, metric in _members(metrics).items() if metric is not None}
-    by_k = {name: values.get(name) for name, metric in found.items() if hasattr(metric, "k")}
+    by_k = {name: values.get(name) for name, metric in found.items() if "at_k" in getattr(metric, "pictures", ())}
     for name, value in {**by_k, **values.get("at_k", {})}.items():
         if isinstance(value, dict) and value and all(map(str.isdecimal, value)):
             found[name] = {int(k): each for k, each in value.items()}
@@ -348,7 +347,7 @@ def _of_sides(kind: str, sides: Mapping[str, Any], ax: Any = None) -> Any:
 def _pictures(sides: Mapping[str, Any], words: Words) -> Iterator[tuple[str, str]]:
     """A picture of each kind that a metric has, as SVG, and its caption."""
     for kind, captions in PICTURES.items():
-        with plot.style(words=words.of_pictures):
+        with plot.style(words=words.of_pictures), muted(UndefinedMetricWarning, BucketWarning):  # the page tells
             axes = _of_sides(kind, sides)
         if axes:
             svg = plot.svg(axes.figure, kind)
@@ -358,13 +357,13 @@ def _pictures(sides: Mapping[str, Any], words: Words) -> Iterator[tuple[str, str
 
 def _drawn(kind: str, side: Mapping[str, Any], axes: Any, label: str) -> Any:
     """The axes with the first metric that has such a picture, or all values by k; None without one."""
-    found = None
+    if kind == "at_k":
+        found = None
+        for name, values in side.items():
+            if isinstance(values, dict):
+                found = plot.at_k(values, found or axes, f"{label} {plain(name)}".strip())
+        return found
     for name, metric in side.items():
-        if isinstance(metric, dict) != (kind == "at_k") or (kind in _OF and name != _OF[kind]):
-            continue  # another histogram may not be of errors
-        with contextlib.suppress(InvalidInputError):
-            called = f"{label} {plain(name)}".strip() if kind == "at_k" else label
-            found = getattr(plot, kind)(metric, found or axes, called)
-            if kind != "at_k":
-                break
-    return found
+        if kind in getattr(metric, "pictures", ()) and (kind != "residuals" or name == _ERRORS):
+            return getattr(plot, kind)(metric, axes, label)
+    return None

@@ -80,7 +80,7 @@ class Sliced(Wrapper[Dict[Any, Value]]):
     """
 
     gives = "slices"
-    picture = "slices"
+    pictures = ("slices",)
 
     by: str
     columns: tuple[str, ...]

@@ -1129,6 +1129,20 @@ MUTATIONS = [
         "tests/comm/test_consult.py tests/comm/test_blocks.py",
     ),
     Mutation(
+        "a histogram of wide buckets claims that calibration can be drawn",
+        "metrics/buckets.py::BucketHistogram._declare_buckets",
+        'spacing == "log_odds" and buckets >= _NARROW',
+        "True",
+        "tests/plot/test_pictures.py -k wide",
+    ),
+    Mutation(
+        "a metric of several confusion matrices claims the picture of one",
+        "metrics/classification/averaged.py::ConfusionMetric.__init__",
+        "self.pictures = ()",
+        "pass",
+        "tests/plot/test_pictures.py -k suits",
+    ),
+    Mutation(
         "plain arrays of labels are not checked",
         "metrics/buckets.py::BucketHistogram._add_plain",
         "numpy_ops.within(prediction, 0, 1) and numpy_ops.within(label, 0, 1)",

@@ -388,11 +388,42 @@ def test_plot_draws_the_picture_that_suits_a_metric() -> None:
     assert held(fm.Lift()).plot(ax) is ax and len(ax.lines) == 3
     with pytest.raises(fm.InvalidInputError, match=r"LogLoss has no plot; these have one: AUC, AveragePrecision, "):
         held(fm.LogLoss()).plot()
+    with pytest.raises(fm.InvalidInputError, match=r"^Precision of several labels has no plot; these have one: AUC"):
+        fm.Precision(task="multilabel", num_labels=3).plot()
 
 
 #: What metrics declare; values by k and slices are drawn of more than metrics.
-DECLARED = sorted({getattr(getattr(fm, name), "picture", "") for name in fm._modules} - {""})
-PUBLIC = [getattr(plot, name) for name in (*DECLARED, "predicted_actual", "residuals") if name != "slices"]
+DECLARED = sorted({picture for name in fm._modules for picture in getattr(getattr(fm, name), "pictures", ())})
+PUBLIC = [getattr(plot, name) for name in (*DECLARED, "predicted_actual") if name != "slices"]
+
+
+@pytest.mark.parametrize(
+    "metric",
+    [
+        fm.AUC(),
+        fm.AUC(curve="PR", spacing="linear"),
+        fm.AUC(task="multilabel", num_labels=2),
+        fm.KolmogorovSmirnov(buckets=64),
+        fm.ThresholdSweep(thresholds=[0.25, 0.5]),
+        fm.BrierDecomposition(),
+        fm.BucketError(),
+        fm.F1(),
+        fm.Precision(task="multiclass", num_classes=3),
+        fm.Histogram(),
+    ],
+    ids=lambda metric: f"{type(metric).__name__}: {', '.join(metric.pictures)}",
+)
+def test_each_picture_that_a_metric_declares_can_draw_it_and_no_other_can(metric: Any) -> None:
+    scores = {"multilabel": (30, 2), "multiclass": (30, 3)}.get(getattr(getattr(metric, "task", None), "kind", ""), 30)
+    labels = scores if scores == (30, 2) else 30
+    metric.add(RNG.random(scores), *[RNG.integers(0, 2, labels)] * (type(metric) is not fm.Histogram))
+    assert len(set(metric.pictures)) == len(metric.pictures) > 0
+    for name in {*DECLARED} - {"slices"}:
+        if name in metric.pictures:
+            getattr(plot, name)(metric)
+        else:
+            with pytest.raises(fm.InvalidInputError, match="this plot shows"):
+                getattr(plot, name)(metric)
 
 
 def test_every_picture_that_a_metric_declares_is_a_function_of_plot() -> None:

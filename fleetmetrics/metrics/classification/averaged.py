@@ -68,7 +68,7 @@ class OfTask(Undefinable[Value]):
 class ConfusionMetric(OfTask[Value]):
     """A metric of the confusion matrix; arguments as for `Precision`."""
 
-    picture = "confusion_matrix"
+    pictures: tuple[str, ...] = ("confusion_matrix",)
 
     class_axis: int | None
     requirements: tuple[str | Requirement, ...]
@@ -105,6 +105,8 @@ class ConfusionMetric(OfTask[Value]):
                 "label"
             )
         self.settle(**self.task.settings)
+        if self.task.kind == "multilabel":
+            self.pictures = ()  # it has several matrices
         self.requirements = self.task.rules
         self.declare("confusion", self.task.shape, statistic=confusion, settings=("task",))
 

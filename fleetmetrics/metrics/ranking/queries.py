@@ -129,7 +129,7 @@ class QueryMetric(Undefinable[Value], GroupedMetric[Value]):
 class RankingMetric(QueryMetric[Value]):
     """A metric of all answers to a query or of the first k."""
 
-    picture = "at_k"
+    pictures = ("at_k",)
 
     k: int | Sequence[int] | None
 
