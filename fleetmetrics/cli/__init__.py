@@ -425,7 +425,7 @@ def _history(args: argparse.Namespace) -> _Outcome:
     _check_outputs(args, args.states)
     with _of_the_data():
         result = history(args.states)
-    conditions, wrong = _checked(args.fail_if, result.last.to_dict())
+    conditions, wrong = _checked(args.fail_if, result.latest)
     with _of_the_data():
         if args.html and wrong is None:
             result.to_html(args.html, args.lang)

@@ -10,12 +10,14 @@ import re
 from typing import Any, Iterator, Mapping, NamedTuple, Sequence
 
 from fleetmetrics.arguments import listed
-from fleetmetrics.errors import InvalidInputError
+from fleetmetrics.errors import InvalidInputError, UndefinedMetricWarning
 from fleetmetrics.vocabulary import SIZES, argument, in_shell
+from fleetmetrics.warning import warn
 
 __all__ = ["Checked", "ConditionError", "checked", "failed"]
 
-_CONDITION = re.compile(r"\s*(.+?)\s*(<=|>=|==|!=|<|>)\s*(\S+)\s*")
+#: The last sign counts: the key of a slice may hold others.
+_CONDITION = re.compile(r"\s*(\S|\S.*?\S)\s*(<=|>=|==|!=|<|>)\s*([^\s<>=!]+)\s*")
 #: The entries of a result that are not numbers.
 _NOT_ASKED = ("asked.", "about.")
 #: The entries of slices by key; ``slices.slot.0.q`` is the first one's.
@@ -57,6 +59,8 @@ class Checked(NamedTuple):
 def failed(texts: Sequence[str], result: Mapping[str, Any], unfilled: Sequence[str] = ()) -> list[str]:
     """Return a text for each condition that holds; an undefined number fails every condition.
 
+    A warning names slices with too few rows to tell.
+
     Args:
         texts: the conditions.
         result: as JSON has it.
@@ -65,7 +69,11 @@ def failed(texts: Sequence[str], result: Mapping[str, Any], unfilled: Sequence[s
     Raises:
         ConditionError: a condition cannot be read, or the result has no number of that name.
     """
-    return [each.said for each in checked(texts, result, unfilled) if each.fails]
+    found = checked(texts, result, unfilled)
+    for each in found:
+        if each.note:
+            warn(each.note, UndefinedMetricWarning)
+    return [each.said for each in found if each.fails]
 
 
 def checked(texts: Sequence[str], result: Mapping[str, Any], unfilled: Sequence[str] = ()) -> list[Checked]:

@@ -9,14 +9,18 @@ from html import escape
 from typing import Any, Iterator, Mapping, Sequence
 
 from fleetmetrics.errors import DataError
+from fleetmetrics.evaluation.conditions import failed
 from fleetmetrics.evaluation.outputs import output_of
-from fleetmetrics.evaluation.printed import Printed, Table, clean, filled, number, plain
+from fleetmetrics.evaluation.printed import Printed, Table, clean, filled, number, plain, span
 from fleetmetrics.evaluation.result import EvaluationResult, result_of
 from fleetmetrics.evaluation.side import load, states_of
 from fleetmetrics.report.headline import change_of
 from fleetmetrics.report.words import Words
 
 __all__ = ["HistoryResult", "history"]
+
+#: A change that is undefined, or of the first state.
+_UNKNOWN: Mapping[str, Any] = {"value": None}
 
 
 @dataclass(frozen=True, repr=False)
@@ -40,7 +44,7 @@ class HistoryResult(Printed):
     def to_dict(self) -> dict[str, Any]:
         """The dict that ``fleetmetrics history --json`` prints; undefined values are None."""
         about = next(iter(self.points.values())).asked.about()
-        states = []
+        states: list[dict[str, Any]] = []
         for name, point in self.points.items():
             data = point.new.data
             state: dict[str, Any] = {"state": name, "rows": data.rows, **data.sizes}
@@ -48,9 +52,19 @@ class HistoryResult(Printed):
                 state[metric] = point.values[metric]
                 if metric in point.intervals:
                     state[f"{metric}_interval"] = point.intervals[metric].plain()
+            state = plain(state)
+            for metric in self.metrics if states else ():
+                state[f"{metric}_change"] = _change(states[-1], state, metric)
             states.append(state)
         found: dict[str, Any] = plain({"states": states, "about": about, "warnings": self.warnings})
         return found
+
+    @property
+    def latest(self) -> dict[str, Any]:
+        """The dict of the last state, and its changes from the state before; a single state's are undefined."""
+        state, last = self.to_dict()["states"][-1], self.last.to_dict()
+        changes = {f"{metric}_change": state.get(f"{metric}_change", _UNKNOWN) for metric in self.metrics}
+        return {**last, **changes}
 
     def tables(self, lang: str = "en") -> Iterator[Table]:
         """The values of each state, and for each metric with intervals the changes between states.
@@ -77,14 +91,14 @@ class HistoryResult(Printed):
     def _of(self, metric: str, states: Sequence[Mapping[str, Any]], better: str, words: Words) -> Table:
         percent = f"{100 * next(iter(self.points.values())).confidence:g}%"
         rows = [[words("state", "状态"), metric, percent, words("change", "变化"), percent, ""]]
-        before: Mapping[str, Any] | None = None
+        form = words("{} to {}", "{} 至 {}")
         for each in states:
-            change = _change(before, each, metric) if before else {}
-            cells = [words.signed(change["value"], 6) if change.get("value") is not None else "-"]
-            cells += [words.span(change, 6, sign=True) or "-", _said_of(change_of(change, better), words)]
-            interval = words.ends(each.get(f"{metric}_interval", {}), 6) or "-"
-            rows.append([clean(each["state"]), number(each[metric]), interval, *cells])
-            before = each
+            change = each.get(f"{metric}_change", _UNKNOWN)
+            cells = [number(change["value"], "+"), span(change, "+", form=form)]
+            ends = each.get(f"{metric}_interval", {})
+            interval = words.ends(ends) if ends.get("needs") else span(ends, form=form)
+            what = _said_of(change_of(change, better), words)
+            rows.append([clean(each["state"]), number(each[metric]), interval, *cells, what])
         note = words(
             "changes are from the previous state; intervals treat the states as independent",
             "变化是相对前一个状态的；其区间把各状态看作独立的",
@@ -108,12 +122,13 @@ class HistoryResult(Printed):
         """Return a text for each condition that the last state satisfies; empty if it satisfies none.
 
         Args:
-            *conditions: as for `EvaluationResult.failed`.
+            *conditions: as for `EvaluationResult.failed`; ``"auc_change.high<0"`` is one on the change from the state
+                before.
 
         Raises:
             InvalidInputError: a condition cannot be read, or the result has no number of that name.
         """
-        return self.last.failed(*conditions)
+        return failed(conditions, self.latest)
 
     @property
     def last(self) -> EvaluationResult:
@@ -133,9 +148,6 @@ class HistoryResult(Printed):
         Raises:
             InvalidInputError: the path is one of the states or data, or not writable.
             MissingLibraryError: jinja2 or matplotlib is not installed.
-
-        Raises:
-            MissingLibraryError: jinja2 or matplotlib is not installed.
         """
         from fleetmetrics.report import written
         from fleetmetrics.report.tables import page_of, points
@@ -149,7 +161,9 @@ class HistoryResult(Printed):
             }
             pictures.append(points(values, escape(metric), place))
         title = words("History", "历史")
-        page = page_of(title, self._said(result, words), self._tables(result, words), result, pictures, lang)
+        first, *others = self._tables(result, words)
+        tables = [first._replace(notes=[]), *others]  # its note is the first sentence
+        page = page_of(title, self._said(result, words), tables, result, pictures, lang)
         inputs = (each for point in self.points.values() for each in point.inputs())
         return written(page, None if path is None else output_of(path, inputs))
 
@@ -195,10 +209,10 @@ def _scalar(value: Any) -> bool:
     return isinstance(value, (int, float)) or getattr(value, "ndim", 1) == 0
 
 
-def _change(before: Mapping[str, Any], after: Mapping[str, Any], metric: str) -> dict[str, float]:
+def _change(before: Mapping[str, Any], after: Mapping[str, Any], metric: str) -> Mapping[str, Any]:
     """The change of a metric from one state to a later one, with an interval if both have one."""
     if before[metric] is None or after[metric] is None:
-        return {}
+        return _UNKNOWN
     value = after[metric] - before[metric]
     old, new = (each.get(f"{metric}_interval") for each in (before, after))
     if not old or not new or None in (old["low"], old["high"], new["low"], new["high"]):

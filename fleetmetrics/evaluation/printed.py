@@ -13,7 +13,19 @@ import numpy as np
 
 from fleetmetrics.vocabulary import SIZES, VERDICTS
 
-__all__ = ["Printed", "Table", "clean", "filled", "html_of", "laid_out", "markdown_of", "number", "plain", "tables"]
+__all__ = [
+    "Printed",
+    "Table",
+    "clean",
+    "filled",
+    "html_of",
+    "laid_out",
+    "markdown_of",
+    "number",
+    "plain",
+    "span",
+    "tables",
+]
 
 #: The number of slices to print, and of metrics in addition to the one that ranks them.
 _SLICES, _BESIDE = 20, 2
@@ -111,7 +123,7 @@ def _versus(result: Mapping[str, Any]) -> Iterator[tuple[str, list[Any], list[st
         for each in slices[:_SLICES]:
             key, q = _slice(each["key"]), "-" if each["q"] is None else f"{each['q']:.2g}"
             numbers = [f"{each[which]:.4g}" if each[which] is not None else "-" for which in ("baseline", "value")]
-            rows.append([key, *numbers, _short(each["delta"]), _span(each, "+", 2), q, each["verdict"] or "-"])
+            rows.append([key, *numbers, _short(each["delta"]), span(each, "+", 2), q, each["verdict"] or "-"])
             numbers = [f"{each[which]:,}" for which in ("baseline_rows", "rows")]
             added.append([key, *numbers, *(_short(each[which]) for which in ("mix", "within", "added"))])
         said = list(_said_of_both(slices, name, share))
@@ -171,7 +183,7 @@ def _slices(result: Mapping[str, Any]) -> Iterator[tuple[str, list[Any], list[st
             tested = ["-" if each["q"] is None else f"{each['q']:.2g}", verdict(each)]
             others = [number(each["metrics"].get(other)) for other in beside]
             apart = number(each["difference"], "+")
-            rows.append([_slice(each["key"]), *size, number(each["value"]), _span(each), apart, harm, *tested, *others])
+            rows.append([_slice(each["key"]), *size, number(each["value"]), span(each), apart, harm, *tested, *others])
         rest = result.get("others", {})
         said = _others(slices, rest[by]) if by in rest else []
         together = result.get("references", {}).get(by)
@@ -254,14 +266,15 @@ def number(value: Any, sign: str = "", digits: int = 6) -> str:
     return f"{value:{sign},}" if isinstance(value, int) else f"{value:{sign}.{digits}g}"
 
 
-def _span(ends: Mapping[str, Any], sign: str = "", digits: int = 6) -> str:
+def span(ends: Mapping[str, Any], sign: str = "", digits: int = 6, form: str = "{} to {}") -> str:
+    """An interval, if it is known."""
     known = ends.get("low") is not None and ends.get("high") is not None
-    return f"{number(ends['low'], sign, digits)} to {number(ends['high'], sign, digits)}" if known else "-"
+    return form.format(*(number(ends[end], sign, digits) for end in ("low", "high"))) if known else "-"
 
 
 def _ends(ends: Mapping[str, Any], sign: str = "") -> str:
     """An interval, or what there is too little of."""
-    return _few(ends["needs"]) if ends.get("needs") else _span(ends, sign)
+    return _few(ends["needs"]) if ends.get("needs") else span(ends, sign)
 
 
 def filled(rows: Sequence[Sequence[str]]) -> list[Sequence[str]]:

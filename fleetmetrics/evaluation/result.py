@@ -8,9 +8,9 @@ from typing import Any, Iterator, Mapping, Sequence
 
 from fleetmetrics._version import __version__
 from fleetmetrics.arguments import choice_of
-from fleetmetrics.errors import DataError, InvalidInputError, UndefinedMetricWarning
+from fleetmetrics.errors import DataError, InvalidInputError
 from fleetmetrics.evaluation.asked import Asked
-from fleetmetrics.evaluation.conditions import checked
+from fleetmetrics.evaluation.conditions import checked, failed
 from fleetmetrics.evaluation.intervals import Delta, Interval, deltas_of, intervals_of, is_number
 from fleetmetrics.evaluation.joined import check_joined
 from fleetmetrics.evaluation.outputs import output_of
@@ -21,7 +21,6 @@ from fleetmetrics.evaluation.slices import Judged, SliceResult, judged
 from fleetmetrics.evaluation.versus import ColumnDelta, Halves, Weighing, Whole, versus
 from fleetmetrics.optional import library
 from fleetmetrics.vocabulary import argument
-from fleetmetrics.warning import warn
 
 __all__ = ["DataRead", "Delta", "EvaluationResult", "Interval", "SideResult", "result_of"]
 
@@ -58,8 +57,9 @@ class DataRead:
 
     def plain(self) -> dict[str, Any]:
         """As the result's JSON has it."""
-        found = {**vars(self), "skipped_files": len(self.bad_files)}
-        return {**found, **found.pop("sizes")}
+        found = {**vars(self), **self.sizes, "skipped_files": len(self.bad_files)}
+        del found["sizes"]
+        return found
 
 
 @dataclass(frozen=True)
@@ -287,11 +287,7 @@ class EvaluationResult(Printed):
         Raises:
             InvalidInputError: a condition is malformed, or the result has no number of that name.
         """
-        found = checked(conditions, self.to_dict())
-        for each in found:
-            if each.note:
-                warn(each.note, UndefinedMetricWarning)
-        return [each.said for each in found if each.fails]
+        return failed(conditions, self.to_dict())
 
 
 def result_of(

@@ -110,6 +110,14 @@ def test_a_path_names_one_number(text, value):
     assert found.value == pytest.approx(value) and not found.fails and found.path == text.split("<")[0]
 
 
+@pytest.mark.parametrize("key", ["a<1", "b>=2", "c==d", "!=", "<", "x].auc<0", "1 < 2"])
+def test_the_key_of_a_slice_may_hold_the_signs_of_conditions(key):
+    result = {**RESULT, "slices": {"k": [a_slice("other", 0.25), a_slice(key, 0.5)]}}
+    for sign, fails in (("<", True), (">=", False), (" != ", True), ("==", False)):
+        found = one(f"slices.k[{key}].auc{sign}0.75", result)
+        assert (found.value, found.fails, found.path) == (0.5, fails, f"slices.k[{key}].auc")
+
+
 def test_what_holds_is_said_with_the_distance_and_on_which_side():
     assert one("auc<1").said == "'auc<1' holds: auc is 0.75, 0.25 below"
     assert one("auc>0.5").said == "'auc>0.5' holds: auc is 0.75, 0.25 above"

@@ -67,7 +67,7 @@ def test_a_change_is_from_the_state_before_and_each_interval_is_that_of_its_stat
     _, auc, _ = [each.rows for each in history([folder / f"d{day}.fms" for day in (1, 2, 3)]).tables()]
     for row, old, new in zip(auc[2:], ("d1", "d2"), ("d2", "d3")):
         change, interval = made[new]["auc"] - made[old]["auc"], made[new].intervals["auc"]
-        assert float(row[3].replace("−", "-")) == pytest.approx(change, abs=1e-5)
+        assert float(row[3]) == pytest.approx(change, abs=1e-5)
         low, high = (float(end) for end in row[2].split(" to "))
         assert (low, high) == pytest.approx((interval.low, interval.high), abs=1e-5)
 
@@ -82,7 +82,7 @@ def test_a_change_has_the_squared_distances_of_both_intervals_on_the_side_that_c
     for half in ({"low": None, "high": 0.6}, {"low": 0.4, "high": None}, None):
         assert _change({**old, "auc_interval": half}, new, "auc") == {"value": 0.25}
         assert _change(old, {**new, "auc_interval": half}, "auc") == {"value": 0.25}
-    assert _change({**old, "auc": None}, new, "auc") == _change(old, {**new, "auc": None}, "auc") == {}
+    assert _change({**old, "auc": None}, new, "auc") == _change(old, {**new, "auc": None}, "auc") == {"value": None}
 
 
 def test_the_pictures_show_the_values_and_intervals_of_the_states(days: Any, monkeypatch: Any) -> None:
@@ -152,6 +152,8 @@ def test_the_page_has_a_picture_of_each_metric_and_asks_for_nothing(days: Any, t
     assert "<script>alert" not in page and "&lt;script&gt;alert(1)&lt;" in page
     assert "http:" not in page.replace("http://www.w3.org", "") and "default-src 'none'" in page
     assert {"en": "<h1>History</h1>", "zh": "<h1>历史</h1>"}[lang] in page and f'lang="{lang}' in page
+    said = page.partition('<script type="application/json"')[0]
+    assert said.count("(d2)") == 1  # the first sentence comes once
 
 
 def test_the_command_prints_text_markdown_and_json_and_writes_the_page(days: Any, tmp_path: Any, capsys: Any) -> None:
@@ -180,6 +182,14 @@ def test_a_condition_on_the_last_state_makes_the_exit_status_one(days: Any, tmp_
     assert main(["history", *reversed(paths), "--fail-if", between, "--fail-if", "data.rows<4000"]) == 0
     assert main(["history", *paths, "--fail-if", "auc_interval.high<0.5"]) == 0
     assert history(paths).failed(between) and not history(paths[::-1]).failed(between)
+    assert main(["history", *paths, "--fail-if", "auc_change.high<0"]) == 1  # from d2 to d3
+    assert main(["history", *paths[:2], "--fail-if", "auc_change.high<0"]) == 0  # within chance
+    latest = history(paths).to_dict()["states"][-1]["auc_change"]
+    assert list(latest) == ["value", "low", "high"] and latest["value"] == last - made["d2"]["auc"]
+    assert history(paths).failed("auc_change<0")[0].startswith("'auc_change<0' holds: auc_change is -")
+    capsys.readouterr()
+    assert main(["history", paths[0], "--fail-if", "auc_change<0"]) == 1
+    assert "auc_change is undefined" in capsys.readouterr().err
     capsys.readouterr()
     page = tmp_path / "page.html"
     for wrong, what in (("acu<0.7", "the nearest is 'auc'"), ("auc<", "must be a name"), ("auc_delta<0", "--baseline")):
@@ -204,7 +214,7 @@ def test_intervals_are_shown_where_the_first_state_has_none(tmp_path: Path) -> N
     made = state(tmp_path / "both.fms", 0.1, 1, metrics="auc", ci=0.9)
     _, auc, *_ = [each.rows for each in history([tmp_path / "ones.fms", tmp_path / "both.fms"]).tables()]
     interval = made.intervals["auc"]
-    shown = (f"{made['auc']:.6f}", f"{interval.low:.6f} to {interval.high:.6f}")
+    shown = (f"{made['auc']:.6g}", f"{interval.low:.6g} to {interval.high:.6g}")
     assert auc == [("state", "auc", "90%"), ("ones", "undefined", "-"), ("both", *shown)]
 
 

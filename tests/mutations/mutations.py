@@ -1143,6 +1143,27 @@ MUTATIONS = [
         "tests/plot/test_pictures.py -k suits",
     ),
     Mutation(
+        "a sign in the key of a slice ends a condition's path",
+        "evaluation/conditions.py",
+        r"([^\s<>=!]+)\s*",
+        r"(\S+)\s*",
+        "tests/evaluation/test_conditions.py -k may_hold",
+    ),
+    Mutation(
+        "a gate on a history has no changes",
+        "evaluation/history.py::HistoryResult.latest",
+        "{**last, **changes}",
+        "last",
+        "tests/evaluation/test_history.py -k condition",
+    ),
+    Mutation(
+        "the first sentence of a history's page comes twice",
+        "evaluation/history.py::HistoryResult.to_html",
+        "first._replace(notes=[])",
+        "first",
+        "tests/evaluation/test_history.py -k the_page",
+    ),
+    Mutation(
         "plain arrays of labels are not checked",
         "metrics/buckets.py::BucketHistogram._add_plain",
         "numpy_ops.within(prediction, 0, 1) and numpy_ops.within(label, 0, 1)",
@@ -4322,9 +4343,9 @@ MUTATIONS = [
     ),
     Mutation(
         "changes of a history are from the first state",
-        "evaluation/history.py::HistoryResult._of",
-        "            before = each\n",
-        "            before = before or each\n",
+        "evaluation/history.py::HistoryResult.to_dict",
+        "_change(states[-1], state, metric)",
+        "_change(states[0], state, metric)",
         "tests/evaluation/test_history.py -k state_before",
     ),
     Mutation(
