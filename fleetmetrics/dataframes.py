@@ -90,7 +90,7 @@ class Columns:
                 near = [each for each in known if each.startswith(given)] or difflib.get_close_matches(given, known)
                 hint = f". Did you mean {known[near[0]]!r}?" if near else "."
                 role = "" if what == name else f" for {what}"  # a slice's argument has its column's name
-                raise DataError(f"no column {name!r}{role}{hint} There are {', '.join(map(repr, there))}")
+                raise DataError(f"no column {name!r}{role}{hint} There are {', '.join(map(repr, there)) or 'none'}")
             if own.count(name) > 1:
                 raise DataError(f"{own.count(name)} columns are called {name!r}; rename them until only one is")
         return [name for name in (*self.names, *self.looked_at) if name in own]

@@ -10,7 +10,18 @@ import contextvars
 import re
 from typing import Any, Iterator
 
-__all__ = ["RESERVED", "SIZES", "VERDICTS", "argument", "as_options", "described", "in_shell", "names_in", "separated"]
+__all__ = [
+    "RESERVED",
+    "SIZES",
+    "VERDICTS",
+    "argument",
+    "as_options",
+    "counted",
+    "described",
+    "in_shell",
+    "names_in",
+    "separated",
+]
 
 #: The verdicts on a slice, the most important first.
 VERDICTS = ("worse", "different", "better", "within chance", "too few")
@@ -62,6 +73,17 @@ def argument(name: str, value: str = "") -> str:
     if in_shell():
         return f"--{name.replace('_', '-')}{' ' if value else ''}{value}"
     return f"{name}={value}" if value else name
+
+
+def counted(number: int, what: str) -> str:
+    """A number of things, in words: "1 query", "2 queries".
+
+    Args:
+        number: of them.
+        what: they are, in the plural.
+    """
+    one = f"{what[:-3]}y" if what.endswith("ies") else what[:-1]
+    return f"{number:,} {one if number == 1 else what}"
 
 
 def separated(text: str, separator: str = ",") -> list[str]:

@@ -21,9 +21,17 @@ if TYPE_CHECKING:
 
 __all__ = ["main"]
 
-_MORE = """\
+_EXAMPLES = {
+    "evaluate": """\
 fleetmetrics evaluate preds --label y --score p --user uid --by slot --ci 0.95 --html report.html
 fleetmetrics evaluate new --baseline old --join-on id --label y --score p --fail-if 'auc_delta.low<0'
+""",
+    "merge": "fleetmetrics merge monday.fms tuesday.fms --save-state days.fms --html days.html\n",
+    "compare": "fleetmetrics compare new.fms old.fms --fail-if 'auc_delta<0.02'\n",
+    "consistency": "fleetmetrics consistency training=train.parquet serving=logs.parquet --id id --score p\n",
+    "history": "fleetmetrics history monday.fms tuesday.fms --fail-if 'auc_change.high<0'\n",
+}
+_STATUSES = """\
 exit status: 0; 1: a --fail-if holds; 2: the command is wrong; 3: the data are wrong or unreadable;
 130: interrupted by Ctrl-C
 """
@@ -55,11 +63,12 @@ class _Parser(argparse.ArgumentParser):
 
 def _parsers(formats: str) -> tuple[argparse.ArgumentParser, argparse.ArgumentParser]:
     """The parser of all commands, and that of `evaluate`; ``formats``: the known formats, for its help."""
-    style: Any = {"formatter_class": argparse.RawDescriptionHelpFormatter, "epilog": _MORE}
-    parser = _Parser("fleetmetrics", description="Compute metrics of predictions in files.", **style)
+    style: Any = {"formatter_class": argparse.RawDescriptionHelpFormatter}
+    style_of: Any = {name: {**style, "epilog": examples + _STATUSES} for name, examples in _EXAMPLES.items()}
+    parser = _Parser("fleetmetrics", description="Compute metrics of predictions in files.", **style_of["evaluate"])
     parser.add_argument("--version", action="version", version=f"fleetmetrics {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    one = commands.add_parser("evaluate", help="evaluate files", **style)
+    one = commands.add_parser("evaluate", help="evaluate files", **style_of["evaluate"])
     column: Any = {"metavar": "COLUMN"}
     columns: Any = {"metavar": "COLUMN", "type": _columns}
     one.add_argument("files", nargs="*", help=f"{formats}; folders, patterns, URLs (s3://...); -: standard input")
@@ -123,9 +132,13 @@ def _parsers(formats: str) -> tuple[argparse.ArgumentParser, argparse.ArgumentPa
     one.add_argument(
         "--config", metavar="FILE", help='a TOML file of these options (label = "y"); the command line wins'
     )
-    some = commands.add_parser("merge", help="merge saved states, and print the result for all their data", **style)
+    some = commands.add_parser(
+        "merge", help="merge saved states, and print the result for all their data", **style_of["merge"]
+    )
     some.add_argument("states", nargs="+", metavar="STATE", help="files from --save-state")
-    two = commands.add_parser("compare", help="compare two saved states, new and old, with deltas", **style)
+    two = commands.add_parser(
+        "compare", help="compare two saved states, new and old, with deltas", **style_of["compare"]
+    )
     two.add_argument("states", nargs=2, metavar="STATE", help="files from --save-state, the new one first")
     two.set_defaults(save_state=None)
     for each in (one, some):
@@ -149,7 +162,9 @@ def _parsers(formats: str) -> tuple[argparse.ArgumentParser, argparse.ArgumentPa
             help="exit with status 1 if the condition holds",
         )
     same = commands.add_parser(
-        "consistency", help="check whether streams, such as training and serving, give equal scores", **style
+        "consistency",
+        help="check whether streams, such as training and serving, give equal scores",
+        **style_of["consistency"],
     )
     same.add_argument(
         "streams", nargs="+", metavar="NAME=FILES", help="two or more streams, in the order of the data flow"
@@ -188,7 +203,9 @@ def _parsers(formats: str) -> tuple[argparse.ArgumentParser, argparse.ArgumentPa
             help="key columns of CSV to keep as strings: 007, not 7",
         )
         each.add_argument("--columns", type=names_in, metavar="NAMES", help="names for CSV files without a header")
-    over = commands.add_parser("history", help="show saved states in the given order, for example one per day", **style)
+    over = commands.add_parser(
+        "history", help="show saved states in the given order, for example one per day", **style_of["history"]
+    )
     over.add_argument("states", nargs="+", metavar="STATE", help="files from --save-state")
     for each in (same, over):
         each.add_argument("--lang", choices=["en", "zh"], default="en", help="the page's language")
@@ -206,7 +223,7 @@ def _parsers(formats: str) -> tuple[argparse.ArgumentParser, argparse.ArgumentPa
         metavar="'auc<0.77'",
         action="append",
         default=[],
-        help="exit with status 1 if the condition holds for the last state",
+        help="exit with status 1 if the condition holds for the last state; auc_change is from the one before",
     )
     about = commands.add_parser("metrics", help="list the metrics, or describe one: metrics auc")
     about.add_argument("name", nargs="?", metavar="NAME", help="show its formula, range and settings")
@@ -262,7 +279,7 @@ def _parsed(given: Sequence[str]) -> argparse.Namespace:
         return parser.parse_args(given)
     tokens = list(given[1:])
     args = one.parse_intermixed_args(tokens)
-    if args.config:
+    if args.config is not None:
         from fleetmetrics.cli.config import tokens_of
 
         args = one.parse_intermixed_args([*tokens_of(args.config, one, args), *tokens])
@@ -305,8 +322,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except InvalidInputError as error:
         outcome = _Outcome(2, str(error))
     except SystemExit as left:  # argparse has said what is wrong
-        outcome = _Outcome(int(left.code or 0))
-        _print(str)
+        code = int(left.code or 0)
+        outcome = _outcome(lambda: _printed(code))
     except KeyboardInterrupt:
         outcome = _Outcome(130, "interrupted")
     if outcome.text:
@@ -348,18 +365,20 @@ def _of_the_data() -> Iterator[None]:
 
 def _check_outputs(args: argparse.Namespace, inputs: Sequence[Any]) -> None:
     """Raise before anything is read if an output is not writable, or is one of the inputs."""
-    from fleetmetrics.evaluation.outputs import check_outputs
+    from fleetmetrics.evaluation.outputs import check_apart, check_outputs
     from fleetmetrics.files.found import look
 
     save_state = getattr(args, "save_state", None)
-    if not (args.html or save_state):
+    if args.html is None and save_state is None:
         return
     paths: list[str] = []
     for each in inputs:
         with contextlib.suppress(DataError):  # which reading tells
             paths += look(each).paths
-    check_outputs({"--html": args.html, "--save-state": save_state}, paths)
-    if args.html:
+    outputs = {"--html": args.html, "--save-state": save_state}
+    check_outputs(outputs, paths)
+    check_apart(outputs, (each for some in inputs for each in ([some] if isinstance(some, str) else some)))
+    if args.html is not None:
         library("jinja2", "report")
         library("matplotlib", "report")
 
@@ -379,7 +398,7 @@ def _evaluate(args: argparse.Namespace) -> _Outcome:
 
     def make() -> tuple[list[list[str]], list[Side]]:
         with _of_the_data():
-            return request.sides(channel, common, close=not args.save_state)
+            return request.sides(channel, common, close=args.save_state is None)
 
     return _Outcome(*of_workers(channel, make, lambda sides: [*_outcome(lambda: _finish(args, sides))]))
 
@@ -391,7 +410,7 @@ def _finish(args: argparse.Namespace, sides: Sequence[Any]) -> _Outcome:
 
     errors = errors_of(sides)
     with _of_the_data():
-        if args.save_state:
+        if args.save_state is not None:
             save(args.save_state, sides[0])
             if errors:
                 errors.append(f"{args.save_state} holds the usable files: {len(sides[0].read.files):,}")
@@ -413,7 +432,7 @@ def _states(args: argparse.Namespace) -> _Outcome:
         result = compare(*args.states, always_valid=args.always_valid) if both else merge(args.states)
     _check_outputs(args, list(result.inputs()))
     with _of_the_data():
-        if args.save_state:
+        if args.save_state is not None:
             result.save_state(args.save_state)
     return _shown(args, replace(result, command=args.line))
 
@@ -506,14 +525,22 @@ def _decided(conditions: Sequence[Any], wrong: InvalidInputError | None) -> _Out
     return _Outcome(1 if held else 0, "\n".join([*held, *(each.note for each in conditions if each.note)]))
 
 
+def _printed(status: int) -> _Outcome:
+    """The end of a command that argparse has answered."""
+    _print(lambda: None)
+    return _Outcome(status)
+
+
 def _print(act: Callable[[], Any]) -> None:
     """Print; a closed pipe is not an error."""
     try:
         act()
         sys.stdout.flush()
-    except BrokenPipeError:
-        with open(os.devnull, "w") as nothing:
+    except OSError as error:
+        with open(os.devnull, "w") as nothing, contextlib.suppress(OSError):  # what is left would fail again at exit
             os.dup2(nothing.fileno(), sys.stdout.fileno())
+        if not isinstance(error, BrokenPipeError):
+            raise DataError(f"the standard output cannot be written: {error.strerror or error}") from None
 
 
 def _doctor(args: argparse.Namespace) -> _Outcome:

@@ -86,5 +86,5 @@ def _read(path: str) -> Mapping[str, Any]:
             found: Mapping[str, Any] = toml.load(file)
     except (OSError, ValueError) as error:
         told = getattr(error, "strerror", None) or str(error)
-        raise InvalidInputError(f"--config {path}: {told}") from None
+        raise InvalidInputError(f"--config {path or repr(path)}: {told}") from None
     return found

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import fnmatch
 import os
 from typing import Any, Hashable, Iterable, Mapping
 
 from fleetmetrics.arguments import path_of
 from fleetmetrics.errors import InvalidInputError
-from fleetmetrics.files.places import is_remote
+from fleetmetrics.files.places import is_remote, local_path
 
-__all__ = ["check_outputs", "output_of"]
+__all__ = ["check_apart", "check_outputs", "output_of"]
 
 
 def output_of(path: Any, inputs: Iterable[str]) -> str:
@@ -33,11 +34,13 @@ def check_outputs(outputs: Mapping[str, str | None], inputs: Iterable[str]) -> N
         inputs: paths of the inputs; "-": the standard input.
     """
     taken: dict[Hashable, str] = {}
-    for source in inputs if any(outputs.values()) else ():
+    for source in inputs:
         taken.setdefault(_identity(source), f"{source}, which is read" if source != "-" else "the standard input")
     for name, path in outputs.items():
-        if not path:
+        if path is None:
             continue
+        if not path:
+            raise InvalidInputError(f"{name} is empty; give the path of a file")
         if is_remote(path):
             raise InvalidInputError(f"{name} {path} is a URL; give a path of this machine")
         if os.path.isdir(path):
@@ -49,6 +52,33 @@ def check_outputs(outputs: Mapping[str, str | None], inputs: Iterable[str]) -> N
         same = taken.setdefault(_identity(path), f"the output of {name}")
         if same != f"the output of {name}":
             raise InvalidInputError(f"{name} {path} would overwrite {same}; give another path")
+
+
+def check_apart(outputs: Mapping[str, str | None], given: Iterable[Any]) -> None:
+    """Raise InvalidInputError if a file would be read as data the next time.
+
+    Args:
+        outputs: paths by their option; None: not requested.
+        given: the files, folders and patterns that are read.
+    """
+    for entry in map(os.fspath, given):
+        for name, path in outputs.items():
+            if path is not None and _takes(local_path(entry), os.path.realpath(path)):
+                raise InvalidInputError(
+                    f"{name} {path} is in {entry}, which is read, and would be read as data the next time; give a path "
+                    "elsewhere, or a name that begins with _"
+                )
+
+
+def _takes(entry: str, path: str) -> bool:
+    """Whether a folder or pattern has a file in it or below, unless a name begins with _ or a point."""
+    if is_remote(entry) or os.path.isfile(entry):
+        return False
+    top = os.path.realpath(entry)
+    if not os.path.isdir(entry):
+        return fnmatch.fnmatchcase(path, top) and not os.path.basename(path).startswith(("_", "."))
+    inside = os.path.relpath(path, top).split(os.sep)
+    return not any(part.startswith(("_", ".")) for part in inside)
 
 
 def _identity(path: str) -> Hashable:

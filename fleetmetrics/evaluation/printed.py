@@ -11,7 +11,7 @@ from typing import Any, Iterable, Iterator, Mapping, NamedTuple, Sequence
 
 import numpy as np
 
-from fleetmetrics.vocabulary import SIZES, VERDICTS
+from fleetmetrics.vocabulary import SIZES, VERDICTS, counted
 
 __all__ = [
     "Printed",
@@ -225,8 +225,8 @@ def _said_of(slices: Sequence[Mapping[str, Any]], name: str, share: float, toget
 
 
 def _far(spread: float | None, name: str, together: float | None) -> list[str]:
-    if spread is None:
-        return []
+    if not spread:
+        return [] if spread is None else [f"slices differ from {_whole(together)} in {name} by no more than chance"]
     return [f"slices differ from {_whole(together)} by {spread:.3g} in {name}, beyond chance (root mean square)"]
 
 
@@ -244,19 +244,16 @@ def _few(needs: Mapping[str, int]) -> str:
 
 
 def _read(data: Mapping[str, Any]) -> str:
-    files = len(data["files"])
-    text = "".join(f", {data[size]:,} {size}" for size in SIZES if size in data)
-    text = f"{data['rows']:,} rows{text}"
-    text += f" in {files:,} {'file' if files == 1 else 'files'}" if files else ""
-    text += "".join(f", {number:,} nulls in {clean(column)}" for column, number in data["nulls"].items() if number)
+    files, left = len(data["files"]), data["skipped_files"]
+    text = ", ".join(counted(data[size], size) for size in ("rows", *SIZES) if size in data)
+    text += f" in {counted(files, 'files')}" if files else ""
+    nulls = {clean(column): number for column, number in data["nulls"].items() if number}
+    text += "".join(f", {counted(number, 'nulls')} in {column}" for column, number in nulls.items())
     text += f", {data['weight_0']:,} more with weight 0" if data["weight_0"] else ""
     text += f", {data['left_out']:,} more left out by the condition" if data["left_out"] else ""
     text += f", {data['unmatched']:,} more with ids on this side only" if data["unmatched"] else ""
-    text += f", {data['skipped']:,} rows skipped: {clean(data['examples'][0])}" if data["examples"] else ""
-    left = data["skipped_files"]
-    return text + (
-        f", {left:,} {'file' if left == 1 else 'files'} skipped: {clean(data['bad_files'][0])}" if left else ""
-    )
+    text += f", {counted(data['skipped'], 'rows')} skipped: {clean(data['examples'][0])}" if data["examples"] else ""
+    return text + (f", {counted(left, 'files')} skipped: {clean(data['bad_files'][0])}" if left else "")
 
 
 def number(value: Any, sign: str = "", digits: int = 6) -> str:

@@ -35,7 +35,7 @@ from fleetmetrics.serial import MISFITS
 from fleetmetrics.serial.container import read_arrays, write_arrays
 from fleetmetrics.serial.serializer import pack, unpack
 from fleetmetrics.settings import difference
-from fleetmetrics.vocabulary import argument
+from fleetmetrics.vocabulary import argument, counted
 from fleetmetrics.wrappers.bootstrap import Bootstrap
 from fleetmetrics.wrappers.sliced import Sliced
 
@@ -396,8 +396,9 @@ def _counted_twice(reads: Sequence[tuple[str, Read]]) -> list[str]:
 
 
 def errors_of(sides: Sequence[Side]) -> list[str]:
-    """The errors in the data of sides: unusable files, and a label that no file has."""
+    """The errors in the data of sides: unusable files, no rows, and a label that no file has."""
     errors = [side.error for side in sides if side.error]
+    errors += [] if errors else [_no_rows(side) for side in sides if not side.members.rows.compute_local()]
     for side in sides:
         asked, positives = side.asked, side.members.sizes.get("positives")
         if errors or asked.positive is None or positives is None or not side.read.rows:
@@ -408,6 +409,21 @@ def errors_of(sides: Sequence[Side]) -> list[str]:
             which = f"{'baseline: ' if side.baseline else ''}{argument('positive')} {asked.positive!r}"
             errors.append(f"{which}: no row has that label in column {column!r}{there}")
     return errors
+
+
+def _no_rows(side: Side) -> str:
+    """The error for a side without rows that count, and where its rows are."""
+    read, which = side.read, "baseline: " if side.baseline else ""
+    where = {
+        f"left out by {argument('where')}": read.left_out,
+        "with ids on this side only": read.unmatched,
+        "skipped": read.skipped,
+        "with weight 0": read.rows - read.skipped,
+    }
+    rows = [f"{counted(number, 'rows')} {what}" for what, number in where.items() if number]
+    rows += [f"{counted(len(read.bad_files), 'files')} skipped"] if read.bad_files else []
+    files = f" in {counted(len(read.files), 'files')}" if read.files else ""
+    return f"{which}there are no rows to evaluate{files}{': ' * bool(rows)}{', '.join(rows)}"
 
 
 def _labels_in(paths: Sequence[str], column: str, asked: Asked) -> str:

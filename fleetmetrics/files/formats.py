@@ -135,8 +135,7 @@ def rows_of(path: str) -> int:
 def _unpacked(path: str, stack: contextlib.ExitStack) -> Source:
     """A file, unpacked; a text with a byte order mark as UTF-8 without it."""
     file: Any = sys.stdin.buffer if path == "-" else stack.enter_context(opened(path))
-    stream: Any = io.BufferedReader(_Full(file), HEAD)
-    stack.callback(stream.detach)  # or the standard input would be closed with it
+    stream: Any = io.BufferedReader(_Full(file), HEAD)  # which leaves the file open: it may be the standard input
     packed, plain = _packed(stream.peek(6)), path != "-"
     if packed:
         stream, plain = io.BufferedReader(_Full(packed(stream)), HEAD), False

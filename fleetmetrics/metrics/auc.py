@@ -114,12 +114,15 @@ class _Area(ClassHistograms[Value]):
             one = f" of {self._entry} {worst}" if len(width) > 1 else ""
             far = f"further apart than tolerance={self.tolerance:g} allows. Give more buckets=, or tolerance=None; "
             far += "bounds=True returns the bounds, and ExactAUC needs no buckets"
+            owner = self._called()
             if in_shell():
-                far = f"more than {self.tolerance:g} apart. Ask for more buckets, auc:buckets=65536, or for exact_auc, "
-                far += "which needs none; with few distinct scores, more buckets are enough"
+                owner, area = self.name, "average_precision" if isinstance(self, AveragePrecision) else "auc"
+                exact = f", or for exact_auc{':curve=PR' * (self.curve == 'PR')}, which needs none"
+                far = f"more than {self.tolerance:g} apart. Ask for more buckets, {area}:buckets=65536"
+                far += f"{exact * (self.task.kind == 'binary')}; with few distinct scores, the value is right"
             warn(
-                f"{self._called()}: {value[worst]:.6g}{one} is an area over buckets; the area of the scores "
-                f"themselves is between {low[worst]:.6g} and {high[worst]:.6g}, {far}",
+                f"{owner}: {value[worst]:.6g}{one} is an area over buckets; the area of the scores themselves "
+                f"is between {low[worst]:.6g} and {high[worst]:.6g}, {far}",
                 BucketWarning,
             )
 

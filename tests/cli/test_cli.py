@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import io
 import json
 import os
 import re
@@ -135,7 +137,7 @@ def test_rows_of_weight_0_count_the_same_in_headline_rows_and_slices(run, tmp_pa
         }
     assert {each["key"]: each["rows"] for each in found["slices"]["s"]} == {"a": 2, "b": 1}
     assert run("evaluate", *given).startswith(
-        "4 rows, 1 positives in 1 file, 1 nulls in p, 1 more with weight 0, 1 rows skipped: "
+        "4 rows, 1 positive in 1 file, 1 null in p, 1 more with weight 0, 1 row skipped: "
     )
 
 
@@ -392,6 +394,10 @@ def test_an_undefined_number_fails(run, tmp_path):
         (["--ci", "95"], "--ci must be a number between 0 and 1"),
         (["--html", "nowhere/report.html"], "cannot be written"),
         (["--save-state", "nowhere/day.fms"], "cannot be written"),
+        (["--html", ""], "--html is empty; give the path of a file"),
+        (["--save-state", ""], "--save-state is empty; give the path of a file"),
+        (["--config", ""], "--config '': No such file"),
+        (["--processes", "0"], "--processes must be an integer of at least 1, not 0"),
         (["--unknown"], ""),
     ],
 )
@@ -414,7 +420,25 @@ def test_bad_data_are_status_3_with_file_and_place(evaluate, run, tmp_path, ther
     nulls = ["--skip-bad-rows", "--fail-if", "data.nulls.p>0", "--fail-if", "data.nulls.y>0"]
     assert "data.nulls.p is 1" in run("evaluate", tmp_path / "null.parquet", *COLUMNS, *nulls, status=1)
     run("evaluate", "new", *COLUMNS, *nulls)
-    assert "1 nulls in p" in run("evaluate", tmp_path / "null.parquet", *COLUMNS, "--skip-bad-rows")
+    assert "1 null in p" in run("evaluate", tmp_path / "null.parquet", *COLUMNS, "--skip-bad-rows")
+
+
+def test_data_without_rows_that_count_are_status_3_in_the_shell_and_an_error_in_python(evaluate, run, tmp_path):
+    write(tmp_path / "none.parquet", {"y": np.zeros(0, int), "p": np.zeros(0)})
+    write(tmp_path / "null.parquet", {"y": [1, 0], "p": [None, None]})
+    none, state = tmp_path / "none.parquet", tmp_path / "none.fms"
+    nothing = "there are no rows to evaluate in 1 file"
+    assert f"fleetmetrics: {nothing}\n" in evaluate(files=none, status=3)
+    assert f"{nothing}: 2 rows skipped\n" in evaluate("--skip-bad-rows", files=tmp_path / "null.parquet", status=3)
+    said = evaluate("--where", "p > 9", status=3)
+    assert f"there are no rows to evaluate in 2 files: {ROWS:,} rows left out by --where\n" in said
+    assert f"baseline: {nothing}" in evaluate("--baseline", none, status=3)
+    assert f"{state} holds the usable files" in evaluate("--save-state", state, files=none, status=3)
+    assert nothing in run("merge", state, status=3)
+    with pytest.raises(fm.DataError, match=r"^there are no rows to evaluate: 2 rows with weight 0$"):
+        fm.evaluate({"y": [0, 1], "p": [0.5, 0.5], "w": [0, 0]}, label="y", score="p", weight="w")
+    with pytest.raises(fm.DataError, match=r"^there are no rows to evaluate: 2 rows left out by where$"):
+        fm.evaluate({"y": [0, 1], "p": [0.5, 0.5]}, label="y", score="p", where="p > 1")
 
 
 def test_the_work_of_other_files_is_kept_in_the_state(run, there, tmp_path):
@@ -535,6 +559,13 @@ def test_help_is_quick_and_imports_nothing_large():
     assert least(*command("--help")) < 8 * least(sys.executable, "-c", "pass")
 
 
+@pytest.mark.parametrize("name", ["evaluate", "merge", "compare", "consistency", "history"])
+def test_the_help_of_a_command_ends_with_examples_of_it(run, name):
+    told = run(name, "--help").splitlines()
+    examples = [line.split()[1] for line in told if line.startswith("fleetmetrics ")]
+    assert examples and set(examples) == {name} and told[-2].startswith("exit status: 0; 1: ")
+
+
 def test_the_version_is_printed(run):
     assert run("--version") == f"fleetmetrics {fm.__version__}\n"
 
@@ -550,6 +581,21 @@ def test_a_closed_pipe_is_not_an_error(there):
     line = f"{' '.join(command('metrics'))} | head -n 1; echo ${{PIPESTATUS[0]}}"
     done = subprocess.run(["bash", "-c", line], env=ENVIRONMENT, capture_output=True, text=True, cwd=there)
     assert done.stdout.splitlines()[1:] == ["0"] and done.stderr == ""
+
+
+@pytest.mark.parametrize("args", [("metrics",), ("evaluate", "new", *COLUMNS), ("--help",)])
+def test_a_full_disk_behind_the_standard_output_is_status_3_and_named(there, monkeypatch, capsys, args):
+    class Full(io.StringIO):
+        def flush(self):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+        def fileno(self):
+            return os.open(there / "out", os.O_WRONLY | os.O_CREAT)
+
+    monkeypatch.chdir(there)
+    monkeypatch.setattr(sys, "stdout", Full())
+    assert main(list(args)) == 3
+    assert capsys.readouterr().err == "fleetmetrics: the standard output cannot be written: No space left on device\n"
 
 
 def test_ctrl_c_leaves_nothing_half_written(there, tmp_path):

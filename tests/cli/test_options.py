@@ -231,9 +231,13 @@ def test_a_header_with_a_name_twice_is_refused_with_the_file(run, there):
 def test_warnings_name_no_arguments_of_python(run, data):
     save("b.csv", {**data, "p": np.round(data["p"])})
     said = run(*COLUMNS, "--by", "zip", files="b.csv")
-    assert "an area over buckets" in said and "auc:buckets=65536" in said
-    for word in ("buckets=,", "tolerance=", "bounds=True", "max_keys", "sliced_", "slice_0"):
+    assert "auc: 0." in said and "Ask for more buckets, auc:buckets=65536, or for exact_auc," in said
+    assert "average_precision:buckets=65536, or for exact_auc:curve=PR, which needs none" in said
+    for word in ("buckets=,", "tolerance=", "bounds=True", "max_keys", "sliced_", "slice_0", "(AUC)"):
         assert word not in said
+    save("q.csv", {"y": [0, 0, 1], "p": [0.5, 0.25, 0.5], "q": [1, 1, 2]})
+    said = run(*COLUMNS, "--task", "ranking", "--query", "q", "--metrics", "hit_rate@1,ndcg", files="q.csv")
+    assert "hit_rate:zero_division=0 would" in said and "ndcg:zero_division=0 would" in said
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         metric = fm.AUC()

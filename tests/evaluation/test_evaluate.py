@@ -12,6 +12,7 @@ import fleetmetrics as fm
 from fleetmetrics.cli import main
 from fleetmetrics.evaluation import compare, merge
 from fleetmetrics.evaluation.asked import Asked
+from fleetmetrics.evaluation.printed import _far
 from fleetmetrics.vocabulary import as_options
 from tests.fakes import together
 
@@ -126,6 +127,12 @@ def test_the_report_is_returned_and_written(result, tmp_path):
     pytest.importorskip("jinja2")
     page = result.to_html(tmp_path / "r.html", lang="zh")
     assert (tmp_path / "r.html").read_text("utf-8") == page and page.count("<figure>") == 7 and 'lang="zh' in page
+
+
+def test_slices_that_lie_no_further_apart_than_by_chance_are_not_called_beyond_it():
+    assert _far(None, "auc", None) == []
+    assert _far(0.0, "auc", None) == ["slices differ from all rows in auc by no more than chance"]
+    assert "differ from all slices together by 0.125 in auc, beyond chance" in _far(0.125, "auc", 0.5)[0]
 
 
 def test_pictures_are_drawn_of_both_sides_and_one_that_no_metric_has_is_refused(result):

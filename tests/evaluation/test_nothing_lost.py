@@ -181,6 +181,33 @@ def test_an_output_keeps_its_permissions_and_the_link_that_leads_to_it(run, day)
 
 
 @pytest.mark.parametrize("option", ["--html", "--save-state"])
+def test_an_output_that_would_be_read_as_data_the_next_time_is_status_2(run, day, option):
+    pytest.importorskip("jinja2")
+    pytest.importorskip("matplotlib")
+    for given, output in (
+        ("day", "day/new"),
+        ("day", "folder/new"),
+        ("folder", "day/new"),
+        ("day/*", "./day/new"),
+        ((day.parent / "day").as_uri(), "day/new"),
+        (".", "day/new"),
+    ):
+        said = run("evaluate", given, *ASKED, option, output, status=2)
+        assert f"{option} {output} is in {given}, which is read, and would be read as data" in said
+        assert sorted(os.listdir("day")) == ["0.csv", "1.csv"]
+    for given, output in (
+        ("day", "day/_new"),
+        ("day", "day/.kept"),
+        ("day/*.csv", "day/new"),
+        ("day/0.csv", "day/new"),
+    ):
+        run("evaluate", given, *ASKED, option, output)
+        os.remove(output)
+    said = run("evaluate", "day/0.csv", *ASKED, "--baseline", "day", option, "day/new", status=2)
+    assert f"{option} day/new is in day" in said
+
+
+@pytest.mark.parametrize("option", ["--html", "--save-state"])
 def test_a_disk_that_is_full_is_status_3_and_names_the_file(run, day, option, monkeypatch):
     pytest.importorskip("jinja2")
     pytest.importorskip("matplotlib")
@@ -358,8 +385,8 @@ def test_equal_names_in_two_folders_are_two_files_and_copies_are_warned_of(run, 
     assert "with different contents" in found["warnings"][0]
     for place in range(2):  # of parts without rows nothing counts twice
         (tmp_path / "empty.csv").write_text("p,y\n")
-        run("evaluate", "empty.csv", *ASKED, "--save-state", f"{place}.fms")
-    assert run("merge", "0.fms", "1.fms", "--json")["rows"] == 0
+        run("evaluate", "empty.csv", *ASKED, "--save-state", f"{place}.fms", status=3)
+    assert run("merge", "0.fms", "day1.fms", "1.fms", "--json")["rows"] == 100
 
 
 def test_an_error_of_merge_names_what_a_state_lacks(run, tmp_path):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 
 import numpy as np
 import pytest
@@ -173,6 +174,10 @@ def test_text_and_page_show_both_tables():
     assert max(map(len, part.splitlines())) <= 80 and "few is too few: needs" in part
     page = pytest.importorskip("jinja2") and pytest.importorskip("matplotlib") and result.to_html()
     assert 'id="versus-1"' in page and "by mix and" in page
+    shown = page.partition('id="versus-1"')[2]
+    heads = re.findall(r'<th scope="col"[^>]*>([^<]*)', shown)[:4]
+    assert heads == ["Slice", "Difference", "Verdict", "q"]  # a phone shows three columns
+    assert re.search(r"<td>−[\d.]+<small>−[\d.]+ to [−+][\d.]+</small></td>\s*<td class=\"text\">worse", shown)
     assert "构成" in result.to_html(lang="zh")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import gzip
 import io
 import os
@@ -337,7 +338,7 @@ def test_a_file_and_a_link_to_it_that_one_pattern_matches_count_once_by_the_file
 
 
 @pytest.mark.parametrize("name", ["a.parquet", "a.npz", "a.arrow", "a.arrows", "a.csv.gz", "a.csv.zst"])
-def test_a_truncated_file_is_refused(tmp_path, name):
+def test_a_truncated_file_is_refused_in_one_line(tmp_path, name, capfd):
     path = tmp_path / name
     table = pa.table({"p": np.random.default_rng(0).random(20_000), "y": np.arange(20_000) % 2})
     if name.endswith("parquet"):
@@ -354,6 +355,8 @@ def test_a_truncated_file_is_refused(tmp_path, name):
             writer.write_table(table, 5000)
     path.write_bytes(path.read_bytes()[: os.path.getsize(path) * 2 // 3])
     assert f"{path}: it cannot be read" in refused(path)
+    gc.collect()
+    assert capfd.readouterr().err == ""  # of Arrow, which closes what it reads from
 
 
 @pytest.mark.parametrize("data, told", [(b"", "it is empty"), (b"\x80\x04\x95\0\0", "known formats are Parquet, CSV")])

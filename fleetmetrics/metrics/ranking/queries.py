@@ -20,6 +20,7 @@ from fleetmetrics.metric import Quotient, Settings, Undefinable
 from fleetmetrics.record_metric import GroupedMetric
 from fleetmetrics.records.table import Records
 from fleetmetrics.typed import Unpack
+from fleetmetrics.vocabulary import in_shell
 from fleetmetrics.warning import warn
 
 
@@ -111,9 +112,10 @@ class QueryMetric(Undefinable[Value], GroupedMetric[Value]):
         if not math.isnan(self.zero_division):
             total, weight = total + self.zero_division * weight_left_out, weight + weight_left_out
         elif left_out and weight:
+            setting = f"{self.title.replace(' ', '_')}:zero_division=0" if in_shell() else "zero_division="
             warn(
                 f"{self.title} is undefined for {left_out} queries {self.undefined_for}: they are left out; "
-                "zero_division= would give them a value",
+                f"{setting} would give them a value",
                 UndefinedMetricWarning,
             )
         if not weight:
