@@ -111,9 +111,18 @@ def _size(payload: Any) -> int:
     return sum(memoryview(part).nbytes for part in (payload if isinstance(payload, (list, tuple)) else [payload]))
 
 
-def progress(items: Iterable[_T], what: str, rank: int, total: int | None = None) -> Generator[_T, None, None]:
-    """Yield the items; during long runs, show the progress: a bar on rank 0's terminal, else lines."""
-    quiet = rank != 0 or level_asked() == "WARNING"
+def progress(items: Iterable[_T], what: str, channel: Any, total: int | None = None) -> Generator[_T, None, None]:
+    """Yield the items; during long runs, show the progress: a bar on rank 0's terminal, else lines.
+
+    Args:
+        items: to work on.
+        what: is done.
+        channel: of the workers that do so together, with its rank and world_size; None: this process does so alone.
+        total: the number of items, if known.
+    """
+    together = channel is not None and channel.world_size > 1
+    quiet = (together and channel.rank != 0) or level_asked() == "WARNING"
+    whose = f"rank {channel.rank}, " if together else ""
     began, pause, bar = time.monotonic(), LONG_SECONDS, None
     then = began + pause
     try:
@@ -131,7 +140,7 @@ def progress(items: Iterable[_T], what: str, rank: int, total: int | None = None
                         bar = tqdm(desc=what, total=total, initial=number, leave=False)
                         continue
                 of = "" if total is None else f" of {total}"
-                text = f"fleetmetrics: rank {rank}, {what}: {number}{of} done after {time.monotonic() - began:.0f} s"
+                text = f"fleetmetrics: {whose}{what}: {number}{of} done after {time.monotonic() - began:.0f} s"
                 if _asked():
                     logger.info(text)
                 elif not quiet:

@@ -151,8 +151,9 @@ def test_the_page_shows_lines_as_they_are(clock: Any, caplog: Any) -> None:
 # -- long work ---------------------------------------------------------------------------------------------
 
 
-def work_through(clock: Any, seconds: float, rank: int = 0, total: int | None = 100) -> None:
-    for _ in logs.progress(range(100), "GAUC gauc, records", rank, total):
+def work_through(clock: Any, seconds: float, rank: int = 0, total: int | None = 100, workers: int = 3) -> None:
+    channel = types.SimpleNamespace(rank=rank, world_size=workers)
+    for _ in logs.progress(range(100), "GAUC gauc, records", channel, total):
         clock.time += seconds
 
 
@@ -161,6 +162,8 @@ def test_long_work_says_now_and_then_how_far_it_is(clock: Any, capsys: Any) -> N
     assert capsys.readouterr().err.splitlines() == [
         f"fleetmetrics: rank 0, GAUC gauc, records: {done} of 100 done after {done} s" for done in (10, 30, 70)
     ]
+    work_through(clock, 1.0, workers=1)
+    assert capsys.readouterr().err.startswith("fleetmetrics: GAUC gauc, records: 10 of 100 done after 10 s\n")
     work_through(clock, 0.09)
     work_through(clock, 1.0, rank=1)
     assert capsys.readouterr().err == ""
@@ -197,7 +200,7 @@ def test_on_a_terminal_it_is_a_bar_and_plain_lines_without_tqdm(clock: Any, monk
         (10, 100, 90, True)
     ]
     with pytest.raises(ZeroDivisionError):
-        for _ in logs.progress(range(100), "it", 0):
+        for _ in logs.progress(range(100), "it", None):
             clock.time += 20
             if len(bars) > 1:
                 raise ZeroDivisionError
@@ -235,4 +238,4 @@ def test_folding_gathering_and_offline_evaluation_show_it(monkeypatch: pytest.Mo
     )
     samples = [dict(pred_label=1, gt_label=1)] * 5
     assert Evaluator(dict(type="Accuracy")).offline_evaluate(samples, chunk_size=2)["accuracy/top1"] == 100.0
-    assert "fleetmetrics: rank 0, offline_evaluate: 1 of 3 done after 0 s" in capsys.readouterr().err
+    assert "fleetmetrics: offline_evaluate: 1 of 3 done after 0 s" in capsys.readouterr().err

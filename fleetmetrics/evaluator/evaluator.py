@@ -164,7 +164,7 @@ class Evaluator(Resumable):
             given: Any = samples_in(data_samples, allow_pickle) if of_files else data_samples
             total = -(-len(given) // chunk_size) if isinstance(given, Sized) else None
             chunks = paired_chunks(given, data, chunk_size)
-            for number, (samples, batch) in enumerate(progress(chunks, "offline_evaluate", channel.rank, total)):
+            for number, (samples, batch) in enumerate(progress(chunks, "offline_evaluate", channel, total)):
                 size += len(samples)
                 if number % channel.world_size == channel.rank:
                     self.process(samples, None if batch is None else pseudo_collate(batch))

@@ -150,7 +150,7 @@ def evaluate(
             what = (
                 "passes over the files" if complete_by else "files" if len(tasks) == len(paths) else "groups of files"
             )
-            results = shown(results, what, 0, len(tasks))
+            results = shown(results, what, None, len(tasks))
         with contextlib.closing(results):
             return join(results)
 

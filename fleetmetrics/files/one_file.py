@@ -79,7 +79,7 @@ def evaluate_file(
         items = _with_lines(path, format, made.columns)
         few = made.source is not None and made.source.size < _FEW_BYTES
         with contextlib.closing(items if few else _ahead(items)) as pieces:
-            for lines, piece in shown(pieces, path, 0) if flag_of("progress", progress) else pieces:
+            for lines, piece in shown(pieces, f"{path}, pieces", None) if flag_of("progress", progress) else pieces:
                 for text in lines:
                     made.line(text)
                 made.add(piece)

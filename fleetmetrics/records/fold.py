@@ -114,7 +114,7 @@ def _fold_together(call: str, channel: Communicator, folds: _UnderWay, deadline:
     mine = [records.taken(slice(*each)) for each in zip(edges, edges[1:])]
     if channel.spreads and all(metric.spreads for metric in folds.metrics):
         return _fold_spread(call, channel, folds, mine, deadline)
-    for number, piece in enumerate(progress(mine, call, channel.rank, len(mine))):
+    for number, piece in enumerate(progress(mine, call, channel, len(mine))):
         answer = _round(call, channel, folds, piece, number == len(mine) - 1, deadline)
     return unpack(*answer)
 
@@ -153,7 +153,7 @@ def _fold_spread(
             folds.join(by_worker[number % size][number // size])
         return Letter(*pack(folds.carries))
 
-    for start in progress(range(0, len(mine), size), call, rank, -(-len(mine) // size)):
+    for start in progress(range(0, len(mine), size), call, channel, -(-len(mine) // size)):
         given = [_written(piece) for piece in mine[start : start + size]]
         given += [Letter(None)] * (size - len(given))
         letters = channel.shuffle(call, given, timeout=deadline.left, trouble=caught.error)

@@ -121,7 +121,7 @@ def _sent(call: str, found: Sequence[_Collected], channel: Communicator, deadlin
         return Letter({"done": True, "values": packed.layout}, packed.buffers)
 
     parcels = _parcels(found, channel.rank)
-    for _ in progress(itertools.count(), f"{call}, records", channel.rank):
+    for _ in progress(itertools.count(), f"{call}, records", channel):
         note, payload, trouble = _next_letter(parcels)
         told = channel.consult(f"{call}, records", decide, note, payload, timeout=deadline.left, trouble=trouble)
         del payload  # before the next letter is packed
