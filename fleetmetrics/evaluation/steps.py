@@ -120,12 +120,14 @@ class ConsistencyResult(Printed):
         steps: from each stream to the next.
         tolerance: the largest distance of equal scores.
         common: the number of ids in all streams.
+        warnings: problems of the values.
     """
 
     streams: dict[str, Stream]
     steps: list[Step]
     tolerance: float
     common: int
+    warnings: list[str] = field(default_factory=list)
     _files: Sequence[str] = field(default=(), compare=False)
 
     @classmethod
@@ -158,6 +160,7 @@ class ConsistencyResult(Printed):
                 "common": self.common,
                 "departs": self.departs,
                 "tolerance": self.tolerance,
+                "warnings": self.warnings,
             }
         )
         return found
@@ -230,6 +233,8 @@ class ConsistencyResult(Printed):
         yield Table("", rows, [self._said(words)])
         if self._departing:
             yield from _where(self._departing, words)
+        if self.warnings:
+            yield Table(words("warnings", "警告"), [], [clean(each) for each in self.warnings])
 
     def _said(self, words: Words) -> str:
         step = self._departing

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any, Iterator, Mapping, NamedTuple, Sequence
 
 import numpy as np
@@ -21,6 +20,8 @@ from fleetmetrics.metric import Metric
 from fleetmetrics.metrics.auc import AUC
 from fleetmetrics.metrics.click_through import Calibration
 from fleetmetrics.reading import Reading
+from fleetmetrics.vocabulary import argument
+from fleetmetrics.warning import muted
 
 __all__ = ["consistency"]
 
@@ -28,6 +29,8 @@ __all__ = ["consistency"]
 _PER_ROW, _PER_COLUMN = 96, 16
 #: The files are not read more often than this.
 _MOST_PASSES = 1000
+#: The result says so where buckets leave an area open by more than this.
+_WIDE = 0.01
 
 
 def consistency(
@@ -206,7 +209,7 @@ class _Comparison:
         self.names, self.tolerance, self.features, self.by = names, tolerance, features, by
         self.steps = [Step(*pair, features=dict.fromkeys(features, 0)) for pair in zip(names, names[1:])]
         self.slices: list[dict[str, dict[Any, StepSlice]]] = [{key: {} for key in by} for _ in self.steps]
-        self.metrics = [MetricCollection({"auc": AUC(), "calibration": Calibration()}) for _ in names]
+        self.metrics = [MetricCollection({"auc": AUC(bounds=True), "calibration": Calibration()}) for _ in names]
         self.common, self.labelled = 0, False
 
     def add(self, streams: Sequence[_Rows]) -> None:
@@ -263,10 +266,10 @@ class _Comparison:
         self.labelled = True
         for name, metrics, each in zip(self.names, self.metrics, streams):
             place = np.searchsorted(each.ids, first.ids[common])
-            try:
-                metrics.add(each.values[place, 0], first.label[common])
-            except InvalidInputError as error:
-                raise DataError(f"stream {name!r}: {error}") from None
+            label, score = first.label[common], each.values[place, 0]
+            _check_fits(name, "label", label, (label == 0) | (label == 1), "0 or 1")
+            _check_fits(name, "score", score, (score >= 0) & (score <= 1), "a number from 0 to 1")
+            metrics.add(score, label)
 
     def result(self, readers: Sequence[_Reader]) -> ConsistencyResult:
         """The result, of all rows."""
@@ -284,15 +287,29 @@ class _Comparison:
                 for by, found in slices.items()
             }
         streams = {}
+        said: list[str] = []
         for reader, metrics in zip(readers, self.metrics):
             values: Mapping[str, Any] = {}
             if self.labelled:
-                with warnings.catch_warnings():
-                    warnings.simplefilter("ignore", UndefinedMetricWarning)  # nan says so
-                    values = metrics.compute_local()
+                with muted(UndefinedMetricWarning):  # nan says so
+                    (auc, low, high), calibration = metrics.compute_local().values()
+                values = {"auc": auc, "calibration": calibration}
+                if high - low > _WIDE:
+                    bounds = f"that of the scores themselves lies from {low:.6g} to {high:.6g}"
+                    said.append(f"{reader.name}: {auc:.6g} is an area over buckets; {bounds}")
             streams[reader.name] = Stream(len(reader.paths), reader.total, reader.skipped, reader.left_out, **values)
         paths = [whole_path(path) for reader in readers for path in reader.paths]
-        return ConsistencyResult(streams, self.steps, self.tolerance, self.common, paths)
+        return ConsistencyResult(streams, self.steps, self.tolerance, self.common, said, paths)
+
+
+def _check_fits(stream: str, what: str, values: np.ndarray, fits: np.ndarray, allowed: str) -> None:
+    """Raise DataError if AUC and calibration do not take some labels or scores of a stream."""
+    if not fits.all():
+        option, number = argument("label"), int((~fits).sum())
+        raise DataError(
+            f"stream {stream!r}: {what} {values[~fits][0]:g}, where {option} needs {allowed} ({number:,} of "
+            f"{len(fits):,} rows); without {option}, scores of any kind are compared"
+        )
 
 
 def _by_stream(argument: str, given: Any, names: Sequence[str]) -> dict[str, str]:

@@ -177,6 +177,29 @@ def test_each_stream_has_its_values_over_the_ids_of_all(streams):
     assert result.streams["train"].calibration == pytest.approx(SCORE[:-10].sum() / LABEL[:-10].sum())
 
 
+def test_an_area_that_buckets_leave_open_is_a_warning_of_the_result(tmp_path, recwarn):
+    label, score = np.arange(200) % 2, np.round(np.linspace(0, 1, 200), 1)
+    fine = np.linspace(0.01, 0.99, 200)
+    for name, values in (("a", fine), ("b", score)):
+        written(tmp_path / name, {"id": pa.array(range(200)), "p": pa.array(values), "y": pa.array(label)})
+    result = fm.consistency({each: tmp_path / each for each in "ab"}, id="id", score="p", label="y")
+    (said,) = result.to_dict()["warnings"]
+    assert said.startswith(
+        f"b: {result.streams['b'].auc:.6g} is an area over buckets; that of the scores themselves lies"
+    )
+    assert str(result).endswith(f"warnings\n{said}") and not recwarn.list
+
+
+@pytest.mark.parametrize(("column", "what"), [("big", "stream 'b': score 2"), ("other", "stream 'a': label 2")])
+def test_labels_and_scores_that_have_no_auc_are_named_as_the_user_has_given_them(tmp_path, column, what):
+    data = {"id": range(3), "p": [0.25, 0.5, 0.75], "big": [0.25, 2.0, 3.0], "y": [0, 1, 1], "other": [0, 1, 2]}
+    paths = {name: written(tmp_path / name, {key: pa.array(each) for key, each in data.items()}) for name in "ab"}
+    score, label = ({"a": "p", "b": "big"}, "y") if column == "big" else ("p", column)
+    with pytest.raises(fm.DataError, match=f"^{what}, where label needs .* of 3 rows.; without label, scores of any"):
+        fm.consistency(paths, id="id", score=score, label=label)
+    assert fm.consistency(paths, id="id", score=score).common == 3
+
+
 def test_differences_of_log_odds_are_counted_where_all_scores_are_probabilities(tmp_path):
     one, other = np.array([0.5, 0.001, 0.0, 1.0]), np.array([0.5, 0.002, 0.0, 1.0])
     ids = np.arange(4)

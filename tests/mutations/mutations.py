@@ -1164,6 +1164,20 @@ MUTATIONS = [
         "tests/evaluation/test_history.py -k the_page",
     ),
     Mutation(
+        "streams are compared by an AUC of scores that are no probabilities",
+        "evaluation/streams.py::_check_fits",
+        "if not fits.all():",
+        "if False:",
+        "tests/evaluation/test_streams.py -k have_no_auc",
+    ),
+    Mutation(
+        "an area that buckets leave open is not told of streams",
+        "evaluation/streams.py::_Comparison.result",
+        "high - low > _WIDE",
+        "False",
+        "tests/evaluation/test_streams.py -k leave_open",
+    ),
+    Mutation(
         "no rows are a result",
         "evaluation/side.py::errors_of",
         "if not side.members.rows.compute_local()",
