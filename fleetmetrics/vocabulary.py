@@ -76,11 +76,15 @@ def argument(name: str, value: str = "") -> str:
 
 
 def counted(number: int, what: str) -> str:
-    """A number of things, in words: "1 query", "2 queries".
+    """A number of things, in words.
 
     Args:
         number: of them.
         what: they are, in the plural.
+
+    Examples:
+        >>> counted(1, "queries"), counted(2000, "queries"), counted(1, "files")
+        ('1 query', '2,000 queries', '1 file')
     """
     one = f"{what[:-3]}y" if what.endswith("ies") else what[:-1]
     return f"{number:,} {one if number == 1 else what}"

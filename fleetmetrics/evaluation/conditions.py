@@ -11,7 +11,7 @@ from typing import Any, Iterator, Mapping, NamedTuple, Sequence
 
 from fleetmetrics.arguments import listed
 from fleetmetrics.errors import InvalidInputError, UndefinedMetricWarning
-from fleetmetrics.vocabulary import SIZES, argument, in_shell
+from fleetmetrics.vocabulary import SIZES, argument, counted, in_shell
 from fleetmetrics.warning import warn
 
 __all__ = ["Checked", "ConditionError", "checked", "failed"]
@@ -217,7 +217,7 @@ def _units(path: str, there: Mapping[str, Any]) -> list[str]:
 
 
 def _needs(needs: Mapping[str, int]) -> str:
-    return "needs " + " and ".join(f"{number:,} {name}" for name, number in needs.items())
+    return "needs " + " and ".join(counted(number, name) for name, number in needs.items())
 
 
 def _listed(keys: Sequence[str], most: int) -> str:

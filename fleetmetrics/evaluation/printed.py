@@ -200,8 +200,8 @@ def _slice(key: Any) -> str:
 def _others(slices: Sequence[Mapping[str, Any]], number: int | None) -> list[str]:
     """The content of the slice of all others."""
     rows = sum(each["rows"] for each in slices if each["key"] == "(other)")
-    more = "all others" if number is None else f"{number:,} smaller slices"
-    return [f"(other) stands for {more} with {rows:,} rows in all; see --max-slices"]
+    more = "all others" if number is None else counted(number, "smaller slices")
+    return [f"(other) stands for {more} with {counted(rows, 'rows')} in all; see --max-slices"]
 
 
 def _said_of(slices: Sequence[Mapping[str, Any]], name: str, share: float, together: float | None) -> Iterator[str]:
@@ -221,7 +221,7 @@ def _said_of(slices: Sequence[Mapping[str, Any]], name: str, share: float, toget
     if any(each["harm"] is not None for each in slices):
         yield f"harm = share * distance from {name} of {_whole(together)}, if that is worse"
     if len(slices) > _SLICES:
-        yield f"and {len(slices) - _SLICES} slices that matter less: see --json"
+        yield f"and {counted(len(slices) - _SLICES, 'more slices')}: see --json"
 
 
 def _far(spread: float | None, name: str, together: float | None) -> list[str]:
@@ -240,7 +240,7 @@ def verdict(entry: Mapping[str, Any]) -> str:
 
 
 def _few(needs: Mapping[str, int]) -> str:
-    return "too few: needs " + " and ".join(f"{number:,} {name}" for name, number in needs.items())
+    return "too few: needs " + " and ".join(counted(number, name) for name, number in needs.items())
 
 
 def _read(data: Mapping[str, Any]) -> str:

@@ -10,6 +10,7 @@ from fleetmetrics.evaluation.conditions import failed
 from fleetmetrics.evaluation.outputs import output_of
 from fleetmetrics.evaluation.printed import Printed, Table, clean, filled, plain
 from fleetmetrics.report.words import Words
+from fleetmetrics.vocabulary import counted
 
 __all__ = ["DIGITS", "ODDS", "ConsistencyResult", "Step", "StepSlice", "Stream"]
 
@@ -263,7 +264,7 @@ def _where(step: Step, words: Words) -> Iterator[Table]:
             key = "(null)" if each.key is None else clean(each.key)
             rows.append([key, f"{each.rows:,}", _percent(each.differ, each.rows)])
         rest = len(slices) - _SLICES
-        more = [words(f"and {rest:,} slices that differ less", f"以及差异更小的 {rest:,} 个切片")] if rest > 0 else []
+        more = [words(f"and {counted(rest, 'more slices')}", f"以及差异更小的 {rest:,} 个切片")] if rest > 0 else []
         yield Table(
             words(f"{_named(step, words)}, by {clean(by)}", f"{_named(step, words)}，按 {clean(by)}"), rows, more
         )
