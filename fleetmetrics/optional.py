@@ -13,6 +13,8 @@ __all__ = ["library"]
 #: The first release that works, of libraries whose earlier ones fail in words of their own. pyarrow 17 reads no views
 #: of texts, which polars has.
 _FIRST = {"pyarrow": 18}
+#: Those found so far: a small file asks twenty times for a part of pyarrow.
+_FOUND: dict[str, Any] = {}
 
 
 def library(name: str, extra: str) -> Any:
@@ -29,6 +31,9 @@ def library(name: str, extra: str) -> Any:
         >>> library("numpy", "files").__name__
         'numpy'
     """
+    found = _FOUND.get(name)
+    if found is not None and sys.modules.get(name) is found:
+        return found
     how = f"install it with pip install 'fleetmetrics[{extra}]'"
     try:
         found = importlib.import_module(name)
@@ -41,4 +46,5 @@ def library(name: str, extra: str) -> Any:
         version = sys.modules[top].__version__
         if int(version.partition(".")[0]) < _FIRST[top]:
             raise MissingLibraryError(f"{top} {version} is too old, {_FIRST[top]} or later is needed; {how}")
+    _FOUND[name] = found
     return found

@@ -21,6 +21,16 @@ def test_a_library_that_is_not_installed_is_an_error_that_says_which_extra_bring
     assert isinstance(caught.value, (ImportError, fm.FleetMetricsError))
 
 
+def test_a_library_is_looked_for_once_until_it_is_replaced(monkeypatch):
+    found = library("numpy", "files")
+    monkeypatch.setattr("importlib.import_module", None)
+    assert library("numpy", "files") is found
+    monkeypatch.undo()
+    monkeypatch.setitem(sys.modules, "numpy", None)
+    with pytest.raises(fm.MissingLibraryError, match="numpy cannot be imported"):
+        library("numpy", "files")
+
+
 def test_a_pyarrow_that_is_too_old_is_named_with_the_first_that_works(monkeypatch):
     old = types.ModuleType("pyarrow")
     old.__version__, old.compute = "17.0.0", types.ModuleType("pyarrow.compute")
@@ -38,6 +48,7 @@ def test_a_pyarrow_that_needs_numpy_2_is_named_with_the_version_that_does_not(mo
     def refuses(name):
         raise ImportError("pyarrow requires NumPy 2.0 or newer, found 1.26.4")  # what pyarrow 26 says
 
+    monkeypatch.setattr("fleetmetrics.optional._FOUND", {})
     monkeypatch.setattr("importlib.import_module", refuses)
     with pytest.raises(fm.MissingLibraryError, match=r"fleetmetrics\[files\].*pip install 'pyarrow<26'"):
         library("pyarrow.parquet", "files")
