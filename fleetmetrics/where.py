@@ -6,7 +6,7 @@ The grammar is the part of SQL's that needs no functions. A comparison with a nu
 from __future__ import annotations
 
 import re
-from typing import Any, Callable, Iterator, NamedTuple, Sequence, Union
+from typing import Any, Callable, Iterator, Mapping, NamedTuple, Sequence, Union
 
 import numpy as np
 
@@ -125,6 +125,7 @@ class Condition:
         self._tokens = list(self._split())
         self._next = 0
         self._tests: list[_Test] = []
+        self._columns: list[_Token] = []
         self._root = self._joined("or", lambda: self._joined("and", self._negated))
         if self._token.kind != "end":
             raise self._wrong("'and', 'or' or the end")
@@ -134,6 +135,21 @@ class Condition:
     def kind(self, name: str) -> type | None:
         """The kind of the literals that a column is compared with; None: no literals."""
         return next((type(test.literals[0]) for test in self._tests if test.column == name and test.literals), None)
+
+    def renamed(self, names: Mapping[str, str]) -> str:
+        """The text with other names of columns, by those here.
+
+        Examples:
+            >>> print(Condition("day = 'day' or n < 3").renamed({"day": "the day"}))
+            "the day" = 'day' or n < 3
+        """
+        text = self.text
+        for token in reversed(self._columns):
+            name = names.get(_name_of(token))
+            if name is not None:
+                quoted = name.replace('"', '""')
+                text = f'{text[: token.place]}"{quoted}"{text[token.place + len(token.text) :]}'
+        return text
 
     def flags(self, table: Any) -> np.ndarray:
         """Flags of the rows of an Arrow table for which it holds."""
@@ -228,8 +244,8 @@ class Condition:
         if token.kind not in ("word", "column"):
             raise self._wrong("the name of a column")
         self._next += 1
-        quote = token.text[0]
-        return token.text[1:-1].replace('""', '"') if quote == '"' else token.text.strip("`")
+        self._columns.append(token)
+        return _name_of(token)
 
     def _literal(self) -> Literal:
         token = self._token
@@ -242,3 +258,9 @@ class Condition:
         if token.kind == "text":
             return token.text[1:-1].replace("''", "'")
         return int(token.text) if re.fullmatch(r"[-+]?\d+", token.text) else float(token.text)
+
+
+def _name_of(token: _Token) -> str:
+    """The column that a token names."""
+    quote = token.text[0]
+    return token.text[1:-1].replace('""', '"') if quote == '"' else token.text.strip("`")

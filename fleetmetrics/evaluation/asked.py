@@ -197,9 +197,11 @@ class Asked:
             InvalidInputError: no requested column has such a name.
         """
         names = names_by_names(names)
+        condition = self.reading.condition
+        here = dict.fromkeys([*self.names(), *(condition.names if condition else ())])
         for name in names:
-            if name not in self.names():
-                known = ", ".join(self.names())
+            if name not in here:
+                known = ", ".join(here)
                 raise InvalidInputError(
                     f"{argument('baseline_columns')}: there is no column {name!r} here; there are {known}"
                 )
@@ -212,7 +214,8 @@ class Asked:
             _check_columns("baseline_score", score, True)
             columns["prediction"] = list(score) if isinstance(score, tuple) else score
         by = ["*".join(map(_quoted, map(there, _crossed(each)))) if "*" in each else there(each) for each in self.by]
-        return dataclasses.replace(self, columns=columns, by=by)
+        where = condition.renamed(names) if condition else None
+        return dataclasses.replace(self, columns=columns, by=by, where=where, text=there(list(self.text)))
 
     def plain(self) -> dict[str, Any]:
         """As JSON holds it."""

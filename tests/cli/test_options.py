@@ -125,6 +125,20 @@ def test_texts_stay_texts_rows_are_chosen_and_names_are_given(run, data):
     assert frame["auc"] == one["auc"] and frame.new.data.left_out == ROWS - kept.sum()
 
 
+def test_the_names_of_the_baseline_hold_in_its_condition_and_among_its_texts_too(there, data):
+    new = {**data, "day": np.arange(len(data["y"])) % 3}
+    old = {"clicked": new["y"], "p": new["p"], "the day": new["day"], "code": new["zip"]}
+    save("new.csv", new), save("old.csv", old)
+    names = {"y": "clicked", "day": "the day", "zip": "code"}
+    where, asked = "day < 2 and y in (0, 1)", {"label": "y", "score": "p", "by": "zip", "text": "zip", "metrics": "auc"}
+    found = fm.evaluate("new.csv", baseline="old.csv", baseline_columns=names, where=where, **asked).to_dict()
+    for side in (found, found["baseline"]):
+        assert (side["auc"], side["data"]["left_out"]) == (found["auc"], (new["day"] == 2).sum())
+    assert {each["delta"] for each in found["versus"]["zip"]["slices"]} <= {0.0, None}
+    with pytest.raises(fm.InvalidInputError, match="there is no column 'd' here; there are p, y, zip, day"):
+        fm.evaluate("new.csv", baseline="old.csv", baseline_columns={"d": "day"}, where="day < 2", **asked)
+
+
 def test_a_state_is_of_the_rows_that_count_and_merges_with_those_of_the_same_question(run, capsys):
     for day in ("mon", "tue"):
         run(*COLUMNS, "--where", f"day = '{day}'", "--save-state", f"{day}.fms")
@@ -170,7 +184,7 @@ def test_metrics_without_a_formula_use_a_thousand_draws_or_the_given_number(run,
 REFUSED = {
     "where cannot be read": (["--where", "day >"], 2, "--where 'day >': at its end it should have a number"),
     "where names no column": (["--where", "dya = 'mon'"], 3, "a.csv: no column 'dya' for --where. Did you mean 'day'?"),
-    "where of another kind": (["--where", "day = 'x'", "--by", "zip"], 0, ""),
+    "where of no row": (["--where", "day = 'x'", "--by", "zip"], 3, "no rows to evaluate in 1 file: 600 rows left out"),
     "no such label": (["--positive", "clk"], 3, "--positive 'clk': no row has that label in column 'y'; there are "),
     "positive of a number": (
         ["--positive", "1", "--task", "regression"],

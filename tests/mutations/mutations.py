@@ -1178,6 +1178,13 @@ MUTATIONS = [
         "tests/evaluation/test_streams.py -k leave_open",
     ),
     Mutation(
+        "a condition on the baseline has the names of the other side",
+        "evaluation/asked.py::Asked.of_baseline",
+        "condition.renamed(names) if condition else None",
+        "self.where",
+        "tests/cli/test_options.py -k names_of_the_baseline",
+    ),
+    Mutation(
         "no rows are a result",
         "evaluation/side.py::errors_of",
         "if not side.members.rows.compute_local()",
