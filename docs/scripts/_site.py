@@ -11,7 +11,7 @@ FENCED = re.compile(r"^( *)(```|~~~).*?^\1\2 *$", re.MULTILINE | re.DOTALL)
 HEADING = re.compile(r"^(#{1,6}) +(.*?)(?: *\{ *#[-\w]+ *\})?$", re.MULTILINE)
 PARAGRAPH = re.compile(r"<p>(.*?)</p>", re.DOTALL)
 #: What leads a reader to another page, and says nothing where a search engine shows it.
-POINTING = re.compile(r"; see [^.;]+(?=\.)|(?:^|(?<=\. ))[^.]+ explains? (?:it|them|the settings)\.")
+POINTING = re.compile(r"; see [^.;]+(?=\.)")
 #: The heading of an entry of the reference.
 ENTRY = re.compile(r'<(h\d) id="(fleetmetrics\.[\w.]+)".*?</\1>', re.DOTALL)
 #: What the search of a language must find: for words that readers look for, a page; "" is any.
