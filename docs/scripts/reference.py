@@ -263,9 +263,9 @@ def _add_facts(kind: griffe.Class, value: Any, entry: Any, links: Links) -> None
         "Range": escape(entry.range),
         "Better": escape(entry.better(value)) if issubclass(value, fleetmetrics.Metric) else "",
         "Undefined where": escape(entry.undefined),
-        "Picture": _link(f"fleetmetrics.plot.{value.picture}", f"fleetmetrics.plot.{value.picture}")
-        if getattr(value, "picture", "")
-        else "",
+        "Pictures": ", ".join(
+            _link(f"fleetmetrics.plot.{name}", f"fleetmetrics.plot.{name}") for name in getattr(value, "pictures", ())
+        ),
         "Reference": escape(entry.source),
         "Other names": names,
         "Methods": ", ".join(_link(f"fleetmetrics.Metric.{name}", name) for name in METHODS if hasattr(value, name)),
