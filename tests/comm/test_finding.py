@@ -8,6 +8,7 @@ import resource
 import socket
 import threading
 import time
+from concurrent import futures
 from dataclasses import replace
 from typing import Any, Iterator
 
@@ -82,6 +83,7 @@ def dead_name_server(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(finding, "_unknown", {})
     yield
     over.set()
+    futures.wait(list(finding._lookups.values()))  # what they find belongs to this test
 
 
 @pytest.mark.parametrize(("rank", "text"), [(0, "rank 0 did not listen"), (1, "rank 0 did not connect")])
