@@ -277,7 +277,11 @@ def test_an_interval_has_coarse_buckets_only_where_each_draw_has_a_histogram():
         question = asked(ci=0.9, metrics=metric, **more)
         return question.interval(next(iter(question.named.values())))
 
-    assert [interval("auc", **more).settings()["metric"].buckets for more in ({}, {"weight": "w"})] == [4096, 512]
+    def buckets(metric, **more):
+        return interval(metric, **more).settings()["metric"].buckets
+
+    assert buckets("auc") == buckets("auc", weight="w") == 4096  # by a formula
+    assert [buckets("average_precision"), buckets("average_precision", weight="w")] == [4096, 512]
     assert interval("gauc", user="uid").ids == "user"
     # its sums are by user, and cannot be drawn by the id of a row
     assert interval("gauc", user="uid", join_on="id", compared=True).ids == "user"
