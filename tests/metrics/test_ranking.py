@@ -117,7 +117,7 @@ def test_in_a_static_program_the_error_says_what_to_do():
 
 
 BAD = [
-    (dict(), dict(query=None), "query is missing; give add"),
+    (dict(), dict(query=None), "query is missing; pass add"),
     (dict(), dict(query=[1, 2, 3]), "query has shape"),
     (dict(), dict(query=[None, 1]), "query must hold integers or strings"),
     (

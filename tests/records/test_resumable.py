@@ -98,7 +98,7 @@ def test_another_sampler_that_is_set_after_a_load_begins_a_pass_of_its_own() -> 
     again.set_state_dict(added(Places(sampler=sampler_of()), 0, 10).state_dict())
     again.sampler = sampler_of(epoch=5)
     added(again, 0, 10)
-    with pytest.raises(fm.InvalidInputError, match=r"10 records for 18 samples .*, 0 before the checkpoint"):
+    with pytest.raises(fm.InvalidInputError, match=r"10 records for 18 samples .* 0 before the checkpoint"):
         places(again)
 
 
