@@ -294,7 +294,7 @@ class Forgetful(fm.Metric):
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize(
-    ("filled", "told"), [(["total"], "leaves out hits"), (["total", "hits", "misses"], "fills misses, not declared")]
+    ("filled", "told"), [(["total"], "leaves out hits"), (["total", "hits", "misses"], "returns misses, not declared")]
 )
 def test_a_batch_that_does_not_fill_what_was_declared_is_an_error_at_the_first_add(filled, told, mode):
     metric = Forgetful(*filled)

@@ -202,7 +202,7 @@ def test_many_state_dicts_become_one_a_few_at_a_time(monkeypatch, name, number):
     merged = quiet(lambda: fm.merge_all(parts))
     assert held(whole) == held(merged)
     assert contract.same(quiet(whole.compute), quiet(merged.compute), False, 1e-13)
-    with pytest.raises(InvalidInputError, match="other metric"):
+    with pytest.raises(InvalidInputError, match="different metric"):
         whole._hold([parts[0].state_dict(), fm.AUC().state_dict()])
     assert held(whole) == held(merged)
 

@@ -74,6 +74,6 @@ def test_a_bad_file_of_one_worker_ends_all_alike_and_the_rest_is_kept(tmp_path: 
         (folder / "new1.npz").write_bytes((folder / "new1.npz").read_bytes()[:-50])
         (alone, first, second), statuses, states = both(folder, f"'new*.npz' {OPTIONS}")
         assert statuses == ["3", "3", "3"] and alone == first == second
-        assert "new1.npz" in alone[0] and "2 files" in alone[1] and states[0] == states[1]
+        assert "new1.npz" in alone[0] and "usable files: 2" in alone[1] and states[0] == states[1]
 
     unless_paddles_own(check)
