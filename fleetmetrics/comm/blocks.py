@@ -156,7 +156,7 @@ class Layout:
 
     text: str  #: what crosses the wire, JSON
     call: str  #: what is computed
-    settings: str  #: the digest of what it is computed with; see `digest_of`
+    settings: str  #: the digest of what it is computed with; see `_digest_of`
     names: tuple[str, ...]  #: of the blocks, in the caller's order, as the next three
     reductions: tuple[str, ...]
     dtypes: tuple[str, ...]
@@ -218,11 +218,11 @@ def layout_of(text: str) -> Layout:
 
 def describe(call: str, blocks: Sequence[Block | RowKeys], settings: str = "") -> Layout:
     """Return the layout of a caller's blocks; a block with rows by key is described by one row."""
-    return _make_layout(call, tuple([block.entry for block in blocks]), settings and digest_of(settings))
+    return _make_layout(call, tuple([block.entry for block in blocks]), settings and _digest_of(settings))
 
 
 @functools.lru_cache(maxsize=256)
-def digest_of(settings: str) -> str:
+def _digest_of(settings: str) -> str:
     """What crosses the wire of settings that are equal on all workers, as they nearly always are."""
     return hashlib.sha256(settings.encode()).hexdigest()[:_DIGITS]
 

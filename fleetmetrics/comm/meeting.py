@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from fleetmetrics.comm.deadline import Deadline, margin
-from fleetmetrics.comm.frames import TROUBLE, Frame
+from fleetmetrics.comm.frames import TROUBLE, Frame, Place
 from fleetmetrics.comm.peers import Peer
 from fleetmetrics.comm.star import Channel
 
@@ -21,6 +21,7 @@ class Meeting:
     frames: dict[int, Frame]
     label: str
     last_moment: float
+    place: Place
     timeout: float
     troubled: bool
 

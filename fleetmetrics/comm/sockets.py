@@ -290,7 +290,7 @@ class SocketCommunicator(Communicator):
 _stars: weakref.WeakValueDictionary[Job, Member] = weakref.WeakValueDictionary()
 #: Held while a thread makes what all threads of this process share: two stars of one worker would be rivals. A process
 #: is forked by a thread that holds it, so that it is free in the child.
-making = threading.RLock()
+making: threading.RLock = threading.RLock()
 
 
 def _mark(error: BaseException) -> None:

@@ -69,10 +69,13 @@ class Channel:
     first one, is with the others again at the next call.
     """
 
+    before: Place
     name: str
     number: int
+    over: Place
     place: Place
     title: str
+    told: Place
 
     def __init__(self, name: str) -> None:
         self.number = int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "big") or 1

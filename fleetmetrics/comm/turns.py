@@ -24,6 +24,9 @@ class Turn:
         skip: called with the error in this thread's turn, if the thread has left the line before.
     """
 
+    bell: threading.Lock
+    thread: int
+
     def __init__(self, skip: Callable[[BaseException], None]) -> None:
         self.thread = threading.get_ident()
         self.skip = skip

@@ -53,7 +53,7 @@ class Errors(Metric):
     """Errors of predictions of any size: each doubling from 2e-10 to 4e9, of either sign, is split into 64 bins."""
 
     requirements: tuple[str | Requirement, ...] = ("finite_prediction", "finite_label")
-    pictures = ("residuals",)
+    pictures: tuple[str, ...] = ("residuals",)
     gives = "counts"
     declared: tuple[Declared, ...] = (Declared("cells", (2 * _BINS - 1,)),)
 
@@ -71,7 +71,7 @@ class Actual(Metric):
     """
 
     requirements: tuple[str | Requirement, ...] = ("finite_prediction", "finite_label")
-    pictures = ("predicted_actual",)
+    pictures: tuple[str, ...] = ("predicted_actual",)
     gives = "curve"
     declared: tuple[Declared, ...] = (
         Declared("number", (2 * _BINS - 1,)),

@@ -284,7 +284,7 @@ class AveragePrecision(_Area[Value]):
         0.8333333333333333
     """
 
-    pictures = ("precision_recall",)
+    pictures: tuple[str, ...] = ("precision_recall",)
 
     if TYPE_CHECKING:
 

@@ -95,6 +95,7 @@ class BucketHistogram(OfProbabilities[Value]):
     """A histogram of the scores of each class; in a collection, shared by metrics of equal task and buckets."""
 
     buckets: int
+    pictures: tuple[str, ...] = ()
     spacing: str
 
     task: Task = Task("binary", 2)

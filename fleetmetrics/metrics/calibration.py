@@ -184,7 +184,7 @@ class CalibrationCurve(_Binned[formulas.CalibrationPoints]):
     """
 
     gives = "curve"
-    pictures = ("calibration",)
+    pictures: tuple[str, ...] = ("calibration",)
     formula: Any = formula_of(formulas.calibration_curve, "edges")
 
 
@@ -216,7 +216,7 @@ class ExpectedCalibrationError(_Binned[float]):
     """
 
     biased = True
-    pictures = ("calibration",)
+    pictures: tuple[str, ...] = ("calibration",)
 
     class_axis: int | None
     norm: Any
@@ -271,7 +271,7 @@ class BrierDecomposition(_Binned[formulas.BrierParts]):
     """
 
     gives = "parts"
-    pictures = ("calibration",)
+    pictures: tuple[str, ...] = ("calibration",)
 
     def _declare(self) -> None:
         super()._declare()

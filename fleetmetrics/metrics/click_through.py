@@ -259,7 +259,7 @@ class BucketError(BucketHistogram[float]):
     """
 
     biased = True
-    pictures = ("score_histogram",)
+    pictures: tuple[str, ...] = ("score_histogram",)
 
     max_span: float
     relative_error_bound: float

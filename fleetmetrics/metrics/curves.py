@@ -39,7 +39,7 @@ class ROCCurve(ScoreHistogram[formulas.ROC]):
     """
 
     gives = "curve"
-    pictures = ("roc",)
+    pictures: tuple[str, ...] = ("roc",)
     formula: Any = of_classes(formulas.roc_curve, "_lowest_scores", "zero_division")
 
 
@@ -59,7 +59,7 @@ class PrecisionRecallCurve(ScoreHistogram[formulas.PrecisionRecall]):
     """
 
     gives = "curve"
-    pictures = ("precision_recall",)
+    pictures: tuple[str, ...] = ("precision_recall",)
     formula: Any = of_classes(formulas.precision_recall_curve, "_lowest_scores", "zero_division")
 
 
@@ -76,7 +76,7 @@ class KolmogorovSmirnov(ScoreHistogram[float]):
         0.5
     """
 
-    pictures = ("score_histogram",)
+    pictures: tuple[str, ...] = ("score_histogram",)
     better = "higher"
     biased = True
     formula: Any = of_classes(formulas.kolmogorov_smirnov, "zero_division")
@@ -113,7 +113,7 @@ class CumulativeGain(ScoreHistogram[Shares]):
     """
 
     gives = "curve"
-    pictures = ("gain",)
+    pictures: tuple[str, ...] = ("gain",)
     fractions: np.ndarray
     values: Any = of_classes(formulas.cumulative_gain, "fractions", "zero_division")
 
@@ -139,7 +139,7 @@ class Lift(CumulativeGain):
         [2.0, 1.0]
     """
 
-    pictures = ("lift",)
+    pictures: tuple[str, ...] = ("lift",)
     values: Any = of_classes(formulas.lift, "fractions", "zero_division")
 
 

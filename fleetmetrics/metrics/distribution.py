@@ -120,7 +120,7 @@ class Histogram(Values[formulas.HistogramCounts]):
     """
 
     gives = "counts"
-    pictures = ("histogram", "residuals")
+    pictures: tuple[str, ...] = ("histogram", "residuals")
 
     edges: tuple[float, ...]
 

@@ -41,7 +41,7 @@ class RecallAtFixedPrecision(ScoreHistogram[formulas.OperatingPoint]):
     """
 
     gives = "point"
-    pictures = ("precision_recall",)
+    pictures: tuple[str, ...] = ("precision_recall",)
 
     min_precision: float
 
@@ -70,7 +70,7 @@ class PrecisionAtFixedRecall(ScoreHistogram[formulas.OperatingPoint]):
     """
 
     gives = "point"
-    pictures = ("precision_recall",)
+    pictures: tuple[str, ...] = ("precision_recall",)
 
     min_recall: float
 
@@ -100,7 +100,7 @@ class SensitivityAtSpecificity(ScoreHistogram[formulas.OperatingPoint]):
     """
 
     gives = "point"
-    pictures = ("roc",)
+    pictures: tuple[str, ...] = ("roc",)
 
     min_specificity: float
 
@@ -129,7 +129,7 @@ class SpecificityAtSensitivity(ScoreHistogram[formulas.OperatingPoint]):
     """
 
     gives = "point"
-    pictures = ("roc",)
+    pictures: tuple[str, ...] = ("roc",)
 
     min_sensitivity: float
 
@@ -172,7 +172,7 @@ class ThresholdSweep(OfProbabilities[formulas.Sweep]):
     """
 
     gives = "curve"
-    pictures = ("threshold_sweep",)
+    pictures: tuple[str, ...] = ("threshold_sweep",)
 
     beta: float
     thresholds: tuple[float, ...]

@@ -80,7 +80,7 @@ class Sliced(Wrapper[Dict[Any, Value]]):
     """
 
     gives = "slices"
-    pictures = ("slices",)
+    pictures: tuple[str, ...] = ("slices",)
 
     by: str
     columns: tuple[str, ...]

@@ -256,7 +256,7 @@ def test_ids_of_which_none_is_on_both_sides_are_an_error():
     (new, old), _ = sides()
     with pytest.raises(fm.DataError, match=r"^join_on=id: no id is on both sides; are these the same ids"):
         fm.evaluate(new, baseline={**old, "id": old["id"] + 1}, **JOINED)
-    with pytest.raises(fm.DataError, match="^there are no rows to evaluate: 2,200 rows left out by where"):
+    with pytest.raises(fm.DataError, match=r"^there are no rows to evaluate: 2,200 rows left out by where"):
         fm.evaluate(new, baseline=old, where="day > 90", **JOINED)
     texts = np.array([str(each) for each in old["id"]])
     with pytest.raises(

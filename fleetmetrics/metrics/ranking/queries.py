@@ -131,7 +131,7 @@ class QueryMetric(Undefinable[Value], GroupedMetric[Value]):
 class RankingMetric(QueryMetric[Value]):
     """A metric of all answers to a query or of the first k."""
 
-    pictures = ("at_k",)
+    pictures: tuple[str, ...] = ("at_k",)
 
     k: int | Sequence[int] | None
 
