@@ -60,8 +60,12 @@ FOR_USERS: tuple[str, ...] = (
     "fresh",
     "rename",
     "close",
+    "state_dict",
+    "set_state_dict",
+    "settings",
+    "plot",
+    "sampler",
 )
-FOR_USERS += ("state_dict", "set_state_dict", "settings", "plot", "sampler")
 
 _ordinals: dict[str, Iterator[int]] = {}
 #: Whether the data are whole, the global states, and the carries of the records.
@@ -502,9 +506,7 @@ class Accumulator(Partial, Generic[Value]):
         """The value over the samples of a channel's workers, which must agree; ``partial``: None without a pass."""
         call = f"{type(self).__name__} {self.name}"
 
-        def exchanged(
-            deadline: Deadline, trouble: BaseException | None
-        ) -> tuple[bool, dict[State, np.ndarray], Mapping[Any, Any]]:
+        def exchanged(deadline: Deadline, trouble: BaseException | None) -> _Exchanged:
             said, whole = "", False
             with Caught(trouble) as caught:
                 if partial is not None:

@@ -286,10 +286,9 @@ def forked(rank: int) -> None:
 
 CASES: list[Callable[[int], None]] = [
     never_comes, late, killed, stopped, interrupted, exits, closed, different_metrics, different_shapes,
-    different_settings, different_secrets, bad_input, overflow, in_compute_metric, forked, no_descriptors, ports_taken,
-    dead_name_server,
-    unknown_name, silent_address, unsafe_folders, malformed, no_group, no_communicator, no_array_form, local_util,
-    hanging_util, server, no_endpoints, no_trainers_num, no_number, mpi,
+    different_settings, different_secrets, bad_input, overflow, in_compute_metric, forked, no_descriptors,
+    ports_taken, dead_name_server, unknown_name, silent_address, unsafe_folders, malformed, no_group, no_communicator,
+    no_array_form, local_util, hanging_util, server, no_endpoints, no_trainers_num, no_number, mpi,
 ]  # fmt: skip
 
 

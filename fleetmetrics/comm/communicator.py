@@ -216,9 +216,7 @@ class Communicator:
         payload = b"" if large else wire.pack(layout, arrays)
         # the shapes agree, so all workers have large states or none
         decide = Agreement() if large else Reduction()
-        told = self.consult(call, decide, layout.text, payload, timeout=deadline.left, trouble=trouble)
-        if told.note == wire.SETTINGS_DIFFER:
-            self._compare_settings(call, settings, deadline)
+        told = self._told_of_states(call, decide, Letter(layout.text, payload), settings, deadline, trouble)
         agreed = layout if told.note is None else read_each([told.note], wire.layout_of)[0]
         if not large:
             return read_each([joined(told.payload)], lambda payload: wire.unpack(agreed, payload))[0]
@@ -227,22 +225,31 @@ class Communicator:
         self._reduce_large(call, slabs, deadline)
         return [slab.found.reshape(shape) for slab, shape in zip(slabs, agreed.shapes)]
 
-    def _compare_settings(self, call: str, settings: str, deadline: Deadline) -> None:
-        """Raise the error that says which settings differ, on all workers."""
+    def _told_of_states(
+        self,
+        call: str,
+        decide: Decide,
+        mine: Letter,
+        settings: str,
+        deadline: Deadline,
+        trouble: BaseException | None,
+    ) -> Letter:
+        """The answer to a letter with a layout; if only settings differ, the error that names them on all workers."""
+        told = self.consult(call, decide, *mine, timeout=deadline.left, trouble=trouble)
+        if told.note == wire.SETTINGS_DIFFER:
 
-        def decide(letters: Sequence[Letter]) -> Letter:
-            wire.check_settings(call, read_each(letters, lambda letter: str(letter.note)))
-            return Letter(None)
+            def compare(letters: Sequence[Letter]) -> Letter:
+                wire.check_settings(call, read_each(letters, lambda letter: str(letter.note)))
+                return Letter(None)
 
-        self.consult(call, decide, settings, timeout=deadline.left)
+            self.consult(call, compare, settings, timeout=deadline.left)
+        return told
 
     def _reduce_by_key(
         self, call: str, by_key: ByKey, settings: str, deadline: Deadline, trouble: BaseException | None
     ) -> list[np.ndarray]:
         """Reduce states, some with rows by key; keys go first, and all states go in one exchange if none is large."""
-        told = self.consult(call, by_key.decide, *by_key.letter(), timeout=deadline.left, trouble=trouble)
-        if told.note == wire.SETTINGS_DIFFER:
-            self._compare_settings(call, settings, deadline)
+        told = self._told_of_states(call, by_key.decide, by_key.letter(), settings, deadline, trouble)
         [(states, slabs)] = read_each([told], by_key.hear)
         if slabs:
             self._reduce_large(call, slabs, deadline)

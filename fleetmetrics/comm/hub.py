@@ -128,20 +128,18 @@ class Hub(Member):
                 self.inside = 0, ""
 
     def _leave(self, channel: Channel, name: str, error: BaseException) -> None:
-        """Tell all; see `Member._leave`."""
+        """Leave a call; see `Member._leave`. An answer that is not settled is settled, or taken back, before."""
         meeting = self._unsettled
         if meeting is not None and isinstance(error, Exception):
             self.settle()  # an error of the formulas, after an exchange that all have
         elif meeting is not None:
             self._end(meeting, error)
-        if channel.told == channel.place != channel.before:
-            return
-        channel.place = channel.open
-        told = error
-        if not isinstance(told, FleetMetricsError):
-            told = CommunicatorError(interruption(0, error, self.label_of(channel.calls, name)))
+        super()._leave(channel, name, error)
+
+    def _say_left(self, channel: Channel, name: str, error: BaseException) -> None:
+        """Tell all; see `Member._say_left`."""
+        told = _for_all(error, self.label_of(channel.calls, name))
         self._abandon(error_frame(channel.number, channel.place, told))
-        channel.told = channel.place
 
     def _end(self, meeting: Meeting, error: BaseException) -> None:
         """End an exchange that is not settled without a wait: rank 0 is interrupted."""
@@ -216,20 +214,15 @@ class Hub(Member):
             self._spread(channel, place, str(error))
             self.broken = self._last_word
         else:
-            told = error
-            if not isinstance(told, FleetMetricsError):
-                told = CommunicatorError(interruption(0, error, meeting.label))
             self._interrupted = True
+            told = _for_all(error, meeting.label)
             self._abandon(error_frame(channel.number, place, told, made=meeting.made))
         channel.told = place
 
     def skip(self, channel: Channel, call: str, error: BaseException) -> None:
         """Leave the error for the others' arrival; see `Member.skip`."""
         channel.place = channel.calls + 1, 1
-        told = error
-        if not isinstance(told, FleetMetricsError):
-            told = CommunicatorError(interruption(0, error, self.label_of(channel.calls, call)))
-        self._abandon(error_frame(channel.number, channel.place, told))
+        self._say_left(channel, call, error)
 
     def tell_all(self, frame: Frame) -> None:
         """Tell the connected workers; see `Member.tell_all`."""
@@ -621,6 +614,13 @@ class Hub(Member):
             peer.stream.keep_unsent()
         self._abandon(error_frame(channel.number, place, CommunicatorError(self._last_word), broken=True))
         self._peers.door.close()
+
+
+def _for_all(error: BaseException, label: str) -> FleetMetricsError:
+    """The error that all get for rank 0's: its own, or that rank 0 was interrupted at an exchange."""
+    if isinstance(error, FleetMetricsError):
+        return error
+    return CommunicatorError(interruption(0, error, label))
 
 
 def _words_of(peer: Peer, frame: Frame) -> str:

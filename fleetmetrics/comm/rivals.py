@@ -15,7 +15,7 @@ import time
 from collections import defaultdict
 from enum import IntEnum
 from pathlib import Path
-from typing import Iterator, NamedTuple
+from typing import Iterable, Iterator, NamedTuple
 
 from fleetmetrics.comm.launchers import starter_of
 from fleetmetrics.errors import InvalidInputError
@@ -185,10 +185,11 @@ def _parent_by_multiprocessing() -> int:
 
 def _starts_workers(process: int, claim: Claim) -> bool:
     """Whether a process is another worker of this run, or starts workers of several ranks."""
-    for each in _badges_of(claim):
+    shown = _badges_of(claim)
+    for each in shown:
         if each.process == process:
             return each.state == STARTING or each.rank != claim.rank
-    for other, rank in _claimants(claim).items():
+    for other, rank in _claimants(claim, shown).items():
         with Unreadable():
             if rank != claim.rank and int(status(other)[1]) == process:
                 return True
@@ -203,7 +204,7 @@ def look(claim: Claim, named_by: tuple[str, ...] = ()) -> Finding | None:
         named_by: the variables of the rank, if the run is named after the process that has started all its workers.
     """
     shown = {each.process: each for each in _badges_of(claim)}
-    found = _claimants(claim)
+    found = _claimants(claim, shown.values())
     starter = starter_of(os.getpid(), named_by) if named_by else ""
     by_rank: defaultdict[str, list[int]] = defaultdict(list)
     for process, rank in found.items():
@@ -256,9 +257,9 @@ def _badges_of(claim: Claim) -> list[Badge]:
     return [each for each in found if is_alive(each.process, each.start)]
 
 
-def _claimants(claim: Claim) -> dict[int, str]:
-    """The processes that claim ranks of a run, by their badges, else by the environment they were started with."""
-    found = {each.process: each.rank for each in _badges_of(claim)}
+def _claimants(claim: Claim, shown: Iterable[Badge]) -> dict[int, str]:
+    """The processes that claim ranks of a run, by these badges, else by the environment they were started with."""
+    found = {each.process: each.rank for each in shown}
     # Each piece of what names a run is in the environment of all its workers, however they are put together.
     written = os.fsencode(max(re.split("[,|=]", ",".join(claim.run[1:])), key=len))
     for process in () if claim.given else _processes():

@@ -208,9 +208,17 @@ class Member(ABC):
         finally:
             channel.turn = None
 
-    @abstractmethod
     def _leave(self, channel: Channel, name: str, error: BaseException) -> None:
         """Leave a call with an error, and tell the others unless they know; may run twice."""
+        if channel.told == channel.place != channel.before:
+            return
+        channel.place = channel.open
+        self._say_left(channel, name, error)
+        channel.told = channel.place
+
+    @abstractmethod
+    def _say_left(self, channel: Channel, name: str, error: BaseException) -> None:
+        """Tell the others that this worker has left the call at the channel's place."""
 
     def take_back(self, made: int) -> None:
         """Forget a result: it did not become that of the call, so that the next exchange tells all who has it."""
@@ -472,11 +480,9 @@ class Spoke(Member):
         for key in [key for key in self._verdicts if key[0] == frame.channel and key[1] < frame.place]:
             del self._verdicts[key]  # of a call that this worker has left, or ended before
 
-    def _leave(self, channel: Channel, name: str, error: BaseException) -> None:
-        """Tell rank 0; see `Member._leave`."""
-        if channel.told == channel.place != channel.before:
-            return
-        channel.place = call, step = channel.open
+    def _say_left(self, channel: Channel, name: str, error: BaseException) -> None:
+        """Tell rank 0; see `Member._say_left`."""
+        call, step = channel.place
         if isinstance(error, FleetMetricsError):
             frame = Frame(TROUBLE, call, b"", b"", channel.number, self.made, LONGEST, LONGEST, step)
             frame = _in_trouble(frame, error)
@@ -484,7 +490,6 @@ class Spoke(Member):
             text = interruption(self.job.rank, error, self.label_of(call, name)).encode(errors="replace")
             frame = Frame(LEFT, call, text, channel=channel.number, step=step)
         self._tell(frame)
-        channel.told = channel.place
 
     def skip(self, channel: Channel, call: str, error: BaseException) -> None:
         """Tell rank 0 that this worker has given up before it began; see `Member.skip`."""

@@ -8,6 +8,7 @@ is made of a result, `result` the result itself, and `request` the way from the 
 
 from __future__ import annotations
 
+import functools
 from typing import Any, Mapping, Sequence
 
 from fleetmetrics.comm import Communicator
@@ -120,6 +121,7 @@ def evaluate(
     channel, trouble = channel_of(communicator)
     common = None
 
+    @functools.lru_cache(maxsize=1)
     def request() -> Request:
         return Request.of(
             data,
@@ -196,7 +198,7 @@ def compare(new: Any, old: Any, *, always_valid: int | None = None) -> Evaluatio
 
 
 def result_of_sides(
-    sides: Sequence[Side], said: Sequence[str] = (), always_valid: int | None = None, command: str = ""
+    sides: Sequence[Side], said: Sequence[str] = (), always_valid: int | None = None
 ) -> EvaluationResult:
     """The result of sides whose data could all be used; DataError otherwise.
 
@@ -204,9 +206,8 @@ def result_of_sides(
         sides: one or two, the new one first.
         said: warnings so far.
         always_valid: see `evaluate`.
-        command: the shell command.
     """
     errors = errors_of(sides)
     if errors:
         raise DataError("\n".join(errors))
-    return result_of(sides, said=said, always_valid=always_valid, command=command)
+    return result_of(sides, said=said, always_valid=always_valid)

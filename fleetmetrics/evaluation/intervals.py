@@ -6,8 +6,7 @@ import math
 from dataclasses import dataclass, field
 from typing import Any, Iterator, Mapping, Sequence
 
-import numpy as np
-
+from fleetmetrics.arguments import is_number
 from fleetmetrics.errors import UndefinedMetricWarning
 from fleetmetrics.evaluation.asked import Asked
 from fleetmetrics.evaluation.probe import Probe
@@ -17,7 +16,7 @@ from fleetmetrics.formulas.bootstrap import BootstrapResult, bootstrap_result
 from fleetmetrics.formulas.intervals import LEAST
 from fleetmetrics.warning import muted
 
-__all__ = ["Delta", "Interval", "deltas_of", "intervals_of", "is_number"]
+__all__ = ["Delta", "Interval", "deltas_of", "intervals_of"]
 
 #: The largest part of a value by which fewer buckets may miss it: replicates over these then vary as the value does.
 _NEAR = 0.1
@@ -58,11 +57,6 @@ class Delta:
     def plain(self) -> dict[str, Any]:
         """As the result's JSON has it."""
         return {"value": self.value, **(self.interval.plain() if self.interval else {})}
-
-
-def is_number(value: Any) -> bool:
-    """Whether a metric's value is a single number."""
-    return isinstance(value, (int, float, np.number))
 
 
 # -- of values ---------------------------------------------------------------------------------------------

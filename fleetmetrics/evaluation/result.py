@@ -7,11 +7,11 @@ from datetime import datetime, timezone
 from typing import Any, Iterator, Mapping, Sequence
 
 from fleetmetrics._version import __version__
-from fleetmetrics.arguments import choice_of
+from fleetmetrics.arguments import choice_of, is_number
 from fleetmetrics.errors import DataError, InvalidInputError
 from fleetmetrics.evaluation.asked import Asked
 from fleetmetrics.evaluation.conditions import checked, failed
-from fleetmetrics.evaluation.intervals import Delta, Interval, deltas_of, intervals_of, is_number
+from fleetmetrics.evaluation.intervals import Delta, Interval, deltas_of, intervals_of
 from fleetmetrics.evaluation.joined import check_joined
 from fleetmetrics.evaluation.outputs import output_of
 from fleetmetrics.evaluation.printed import Printed, Table, plain, tables

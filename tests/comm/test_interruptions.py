@@ -9,7 +9,7 @@ import random
 import sys
 import threading
 from pathlib import Path
-from typing import Any
+from typing import Any, Callable, Sequence
 
 import numpy as np
 import pytest
@@ -56,6 +56,17 @@ def _inside(frame: Any, names: tuple[str, ...]) -> bool:
     while frame is not None and frame.f_code.co_name not in names:
         frame = frame.f_back
     return frame is not None
+
+
+def _run(comms: Sequence[SocketCommunicator], work: Callable[[int], None], seconds: float) -> None:
+    """Let each rank work in a thread, for at most these seconds, and close the communicators."""
+    threads = [threading.Thread(target=work, args=(rank,), daemon=True) for rank in range(len(comms))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(seconds)
+    for each in comms[::-1]:
+        each.close()
 
 
 #: What is raised, in every which place.
@@ -140,13 +151,7 @@ def test_interruptions_that_follow_each_other_leave_no_worker_behind(seed: int) 
                 sys.setprofile(None)
                 seen[rank].append(f"{type(error).__name__}: {error}")
 
-    threads = [threading.Thread(target=work, args=(rank,), daemon=True) for rank in range(3)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
-    for each in ranks[::-1]:
-        each.close()
+    _run(ranks, work, 60)
     for mine in seen:
         assert len(mine) == 8, seen
         for call, found in enumerate(mine):
@@ -205,13 +210,7 @@ def _interrupted_at(
                 sys.setprofile(None)
                 seen[rank].append(f"{type(error).__name__}: {error}")
 
-    threads = [threading.Thread(target=work, args=(rank,), daemon=True) for rank in range(2)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(20)
-    for each in ranks[::-1]:
-        each.close()
+    _run(ranks, work, 20)
     _check(seen, who, kind, brings is not None, interrupts.where)
     return bool(interrupts.where)
 
@@ -276,13 +275,7 @@ def _interrupted_in_a_host(place: int, who: int, kind: type[BaseException]) -> b
                     seen[rank].append(f"{type(error).__name__}: {error}")
             sys.setprofile(None)
 
-    threads = [threading.Thread(target=one, args=(rank,), daemon=True) for rank in range(world)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
-    for each in comms[::-1]:
-        each.close()
+    _run(comms, one, 60)
     whole = [world * 10**call for call in range(6)]
     if seen[who][0] == whole[0]:
         assert seen == [whole] * world
