@@ -36,6 +36,13 @@ class Quiet(Scaled):
     incidental = (*Scaled.incidental, "path")
 
 
+class Logged(fm.Mean):
+    """A user's metric over states, with an object that is no setting of what it computes."""
+
+    def __init__(self, log: Any = None, **common: Any) -> None:
+        super().__init__(**common)
+
+
 def scores(metric: Any, **more: Any) -> None:
     metric.add([0.1, 0.8, 0.6, 0.3], [0, 1, 0, 1], **more)
 
@@ -129,9 +136,13 @@ def test_settings_that_are_equal_in_value_or_cannot_change_the_result_are_not_co
     for make in makes:
         one, other = on_workers(make, scores)
         assert one == other and isinstance(one[0], float), one
-    for make in (lambda rank: Scaled(log=SimpleNamespace(rank=rank)), lambda rank: Quiet(path=str(rank))):
+    for make, value in [
+        (lambda rank: Scaled(log=SimpleNamespace(rank=rank)), {"scaled": 2.0}),
+        (lambda rank: Quiet(path=str(rank)), {"scaled": 2.0}),
+        (lambda rank: Logged(log=SimpleNamespace(rank=rank)), 1.0),
+    ]:
         one, other = on_workers(make, one_value)
-        assert one[0] == {"scaled": 2.0}, one
+        assert one[0] == other[0] == value, one
 
 
 def test_a_setting_that_no_description_fits_counts_by_its_class() -> None:
@@ -141,9 +152,9 @@ def test_a_setting_that_no_description_fits_counts_by_its_class() -> None:
                 return object.__getattribute__(self, name)
             raise RuntimeError(name)
 
-    assert Scaled(log=iter([1]))._terms() == Scaled(log=iter([2]))._terms()
-    assert Scaled(log=Odd())._terms() == Scaled(log=Odd())._terms()
-    assert Scaled(log=1)._terms() != Scaled(log="1")._terms()
+    assert Logged(log=iter([1]))._terms() == Logged(log=iter([2]))._terms() != Logged()._terms()
+    assert Logged(log=Odd())._terms() == Logged(log=Odd())._terms() != Logged()._terms()
+    assert Logged(log=1)._terms() != Logged(log="1")._terms()
 
 
 def test_a_digest_alone_crosses_the_wire_while_settings_agree() -> None:

@@ -222,6 +222,26 @@ def test_the_next_exchange_begins_once_the_one_before_is_confirmed(play: Play) -
     assert formulas.found.result(10) == ["of rank 0", "of rank 1"]
 
 
+def test_a_late_confirmation_of_the_exchange_before_does_not_confirm_the_next_one(three: list[Play]) -> None:
+    first, second = three
+
+    def two(deadline: Deadline, trouble: Any) -> None:
+        for _ in range(2):
+            first.hub.consult("auc", notes_of, "of rank 0", timeout=deadline.left)
+
+    found = first.threads.submit(lambda: first.hub.together("auc", two, 1.0))
+    made = 0
+    for step in (1, 2):
+        for each in three:
+            each.say(ARRIVAL, 1, step=step, made=made)
+        made, _ = [each.hear().made for each in three]
+        if step == 1:
+            first.say(ACK, 1, b"")
+    second.say(ACK, 1, b"")
+    with pytest.raises(DeadlineError, match="ranks 1, 2 did not confirm the result within 1 s"):
+        found.result(10)
+
+
 @pytest.mark.parametrize("confirmed", [True, False])
 def test_an_interruption_of_the_formulas_waits_for_no_worker(play: Play, confirmed: bool) -> None:
     goes_on = threading.Event()

@@ -8,6 +8,7 @@ from __future__ import annotations
 import random
 import sys
 import threading
+import time
 from pathlib import Path
 from typing import Any, Callable, Sequence
 
@@ -17,8 +18,8 @@ import pytest
 import fleetmetrics
 from fleetmetrics.comm import SocketCommunicator
 from fleetmetrics.comm.job import Job
-from fleetmetrics.errors import FleetMetricsError
-from tests.distributed.cluster import free_ports
+from fleetmetrics.errors import FleetMetricsError, InvalidInputError
+from tests.distributed.cluster import AT_ONCE, free_ports
 
 pytestmark = pytest.mark.numpy_only
 
@@ -115,35 +116,86 @@ def test_an_interruption_before_the_first_exchange_of_a_call_counts_as_one(
         place += 1
 
 
-class Again(Interrupts):
-    """Raises again and again, after random numbers of events."""
+@pytest.mark.parametrize("who", [0, 1])
+def test_an_error_between_two_exchanges_of_a_call_reaches_the_others_at_once(who: int) -> None:
+    port = free_ports(1)[0]
+    ranks = [SocketCommunicator(Job(rank, 2, endpoint=f"127.0.0.1:{port}", secret="of the test")) for rank in range(2)]
+    seen: list[list[Any]] = [[], []]
 
-    def __init__(self, error: BaseException, seed: int) -> None:
-        self.draws = random.Random(seed)
-        self.gap = self.draws.choice([30, 100, 300])
-        super().__init__(error, self.draws.randrange(1, self.gap))
+    def two(rank: int) -> None:
+        ranks[rank].barrier(timeout=20)
+        if rank == who:
+            raise InvalidInputError("found between the exchanges")
+        ranks[rank].barrier(timeout=20)
 
-    def __call__(self, frame: Any, event: str, argument: Any) -> None:
+    def work(rank: int) -> None:
+        start = time.monotonic()
         try:
-            super().__call__(frame, event, argument)
-        except BaseException:
-            self.place = self.seen + self.draws.randrange(1, self.gap)
-            sys.setprofile(self)
-            raise
+            ranks[rank].together("two", lambda deadline, trouble: two(rank), 20)
+        except InvalidInputError as error:
+            seen[rank].append(str(error).rpartition(": ")[2])
+        assert time.monotonic() - start < AT_ONCE
+        seen[rank].append(ranks[rank].all_reduce([rank], timeout=20).item())
+
+    _run(ranks, work, 30)
+    assert seen == [["found between the exchanges", 1]] * 2
+
+
+@pytest.mark.parametrize("times", [1, 3])
+@pytest.mark.parametrize(("who", "step"), [(1, "_leave"), (0, "_leave"), (0, "_give_up")])
+def test_an_interruption_of_the_report_of_an_interruption_keeps_it_from_no_worker(
+    who: int, step: str, times: int
+) -> None:
+    """``step`` is the one that reports: of a call that is left, or of an exchange under way."""
+    port = free_ports(1)[0]
+    ranks = [SocketCommunicator(Job(rank, 2, endpoint=f"127.0.0.1:{port}", secret="of the test")) for rank in range(2)]
+    star, report = ranks[who]._star, getattr(ranks[who]._star, step)
+    tries, seen = iter([KeyboardInterrupt("again")] * times), [[], []]  # type: list[Any], list[list[Any]]
+
+    def reports(*given: Any) -> None:
+        for error in tries:
+            raise error
+        report(*given)
+
+    def interrupted(*_: Any) -> Any:
+        raise KeyboardInterrupt
+
+    def work(rank: int) -> None:
+        ranks[rank].barrier(timeout=20)
+        start = time.monotonic()
+        try:
+            if rank == who and step == "_leave":
+                ranks[rank].together("echo", interrupted, 20)
+            else:
+                ranks[rank].consult("echo", interrupted, timeout=20)
+        except (KeyboardInterrupt, FleetMetricsError) as error:
+            seen[rank].append(f"{type(error).__name__}: {error}")
+        assert time.monotonic() - start < AT_ONCE
+        seen[rank].append(ranks[rank].all_reduce([rank], timeout=20).item())
+
+    setattr(star, step, reports)
+    _run(ranks, work, 30)
+    assert seen[who] == ["KeyboardInterrupt: again", 1], seen
+    assert seen[1 - who] == [
+        f"CommunicatorError: rank {who} was interrupted (KeyboardInterrupt) at exchange 2 (echo).",
+        1,
+    ]
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_interruptions_that_follow_each_other_leave_no_worker_behind(seed: int) -> None:
+def test_interruptions_of_several_calls_in_a_row_leave_no_worker_behind(seed: int) -> None:
     port, who = free_ports(1)[0], seed % 2 * 2
     ranks = [SocketCommunicator(Job(rank, 3, endpoint=f"127.0.0.1:{port}", secret="of the test")) for rank in range(3)]
     seen: list[list[Any]] = [[], [], []]
-    interrupts = Again(KeyboardInterrupt("again"), seed)
+    draws = random.Random(seed)
+    most = draws.choice([30, 100, 300])
+    interrupts = [Interrupts(KeyboardInterrupt("again"), draws.randrange(1, most)) for _ in range(5)]
 
     def work(rank: int) -> None:
         ranks[rank].barrier(timeout=20)
         for call in range(8):
             try:
-                sys.setprofile(interrupts if rank == who and call < 5 else None)
+                sys.setprofile(interrupts[call] if rank == who and call < 5 else None)
                 found = ranks[rank].all_reduce(np.full([1, 70_000][seed % 3 == 0], 1000 * call + rank), timeout=20)
                 sys.setprofile(None)
                 seen[rank].append(int(found[0]))

@@ -1732,7 +1732,7 @@ MUTATIONS = [
         "comm/star.py",
         "TRIES = range(20)",
         "TRIES = range(1)",
-        "tests/comm/test_interruptions.py -k follow_each_other",
+        "tests/comm/test_interruptions.py -k keeps_it_from_no_worker",
     ),
     Mutation(
         "an interruption before the first exchange of a call is not counted",
@@ -1746,7 +1746,7 @@ MUTATIONS = [
         "comm/star.py::Channel.open",
         "in (self.before, self.over) else",
         "in (self.before,) else",
-        "tests/comm/test_interruptions.py",
+        "tests/comm/test_interruptions.py -k an_error_between",
     ),
     Mutation(
         "rank 0 forgets in the later exchanges of a call who has left it",
@@ -1767,7 +1767,7 @@ MUTATIONS = [
         "comm/star.py::Channel.next",
         "(calls, step + 1)",
         "(calls, 1)",
-        "tests/comm/test_interruptions.py",
+        "tests/comm/test_hub.py -k 'the_one_before or the_exchange_before'",
     ),
     Mutation(
         "settings that differ are not compared",
