@@ -180,11 +180,20 @@ def stand_in() -> None:
     command = [each for each in sys.orig_argv[1:] if each != "-u"]
     name = command[command[0] == "-m"] if command else ""
     if os.path.basename(name) in os.environ.get(_SCRIPTS, "").split(os.pathsep):
+        forget_environment()
         child = Child(os.environ[_ADDRESS], command, os.getcwd(), [0, 1, 2], dict(os.environ))
         status = child.wait()
         if status < 0:
             os.kill(os.getpid(), -status)
         os._exit(status)
+
+
+def forget_environment() -> None:
+    """Blank what Linux shows of this process's environment: the child is the worker, and no other process claims to be."""
+    start, end = map(int, Path("/proc/self/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[47:49])
+    with open("/proc/self/mem", "r+b", buffering=0) as memory:
+        memory.seek(start)
+        memory.write(bytes(end - start))
 
 
 # -- in the nursery ----------------------------------------------------------------------------------------
