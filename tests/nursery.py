@@ -132,10 +132,7 @@ class Child:
     def __init__(
         self, address: str, command: list[str], directory: str, files: list[int], env: dict[str, str] | None
     ) -> None:
-        self._nursery = _socket()
-        self._nursery.connect(f"\0{address}")
-        order = {"command": command, "directory": directory, "env": env}
-        socket.send_fds(self._nursery, [json.dumps(order).encode() + b"\n"], files)
+        self._nursery = asked(address, command, directory, files, env)
         self._told = self._nursery.makefile("rb")
         self._status: int | None = None
         self.pid = self._listen()
@@ -168,6 +165,17 @@ class Child:
         return int(line)
 
 
+def asked(
+    address: str, command: list[str], directory: str, files: list[int], env: dict[str, str] | None
+) -> socket.socket:
+    """Ask a nursery for a child; it tells the connection the process, and at the end the status. See `Child`."""
+    connection = _socket()
+    connection.connect(f"\0{address}")
+    order = {"command": command, "directory": directory, "env": env}
+    socket.send_fds(connection, [json.dumps(order).encode() + b"\n"], files)
+    return connection
+
+
 def _socket() -> socket.socket:
     return socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
 
@@ -175,25 +183,26 @@ def _socket() -> socket.socket:
 # -- in place of a script ----------------------------------------------------------------------------------
 
 
+#: The descriptor at which a shell holds the connection, and what it runs. A Python that waits here, with the variables
+#: of a worker, would claim to be the worker that the child is.
+_HELD = 3
+_WAITS = f"""
+read -r child <&{_HELD}
+read -r status <&{_HELD}
+[ "${{status:-1}}" -lt 0 ] && kill "$status" $$
+exit "${{status:-1}}"
+"""
+
+
 def stand_in() -> None:
-    """If this process was started for one of the scripts: have it forked, and end as it does."""
+    """If this process was started for one of the scripts: have it forked, and become a shell that ends as it does."""
     command = [each for each in sys.orig_argv[1:] if each != "-u"]
     name = command[command[0] == "-m"] if command else ""
     if os.path.basename(name) in os.environ.get(_SCRIPTS, "").split(os.pathsep):
-        forget_environment()
-        child = Child(os.environ[_ADDRESS], command, os.getcwd(), [0, 1, 2], dict(os.environ))
-        status = child.wait()
-        if status < 0:
-            os.kill(os.getpid(), -status)
-        os._exit(status)
-
-
-def forget_environment() -> None:
-    """Blank what Linux shows of this process's environment: the child is the worker, and no other process claims to be."""
-    start, end = map(int, Path("/proc/self/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[47:49])
-    with open("/proc/self/mem", "r+b", buffering=0) as memory:
-        memory.seek(start)
-        memory.write(bytes(end - start))
+        connection = asked(os.environ[_ADDRESS], command, os.getcwd(), [0, 1, 2], dict(os.environ))
+        os.dup2(connection.fileno(), _HELD)
+        os.set_inheritable(_HELD, True)
+        os.execv("/bin/sh", ["sh", "-c", _WAITS])
 
 
 # -- in the nursery ----------------------------------------------------------------------------------------
