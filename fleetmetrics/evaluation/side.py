@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import functools
 import os
 import re
 import warnings
@@ -62,7 +61,8 @@ class Side:
 
     Args:
         asked: the arguments.
-        metrics: the collection of `Asked.probe`.
+        shape: `Asked.probe`.
+        metrics: its collection.
         read: a record of the data read.
         error: the error of an unusable file; the metrics hold the others.
         baseline: whether it is the other side: replicates of its counts are drawn with another seed.
@@ -70,20 +70,17 @@ class Side:
     """
 
     asked: Asked
+    shape: Probe[Any]
     metrics: MetricCollection
     read: Read
     error: str = ""
     baseline: bool = False
     states: Sequence[str] = ()
 
-    @functools.cached_property
-    def _shape(self) -> Probe[Metric]:
-        return self.asked.probe()
-
     @property
     def members(self) -> Probe[Metric]:
         """The metrics."""
-        return self._shape.of(self.metrics.metrics)
+        return self.shape.of(self.metrics.metrics)
 
     def measured(self, said: list[str]) -> Probe[Any]:
         """The values; warnings are added to what was ``said``."""
@@ -93,7 +90,7 @@ class Side:
             warnings.simplefilter("always")
             values = self._drawn().compute_local()
         said += [f"{'baseline: ' if self.baseline else ''}{self.asked.in_words(str(each.message))}" for each in caught]
-        return self._shape.of(values)
+        return self.shape.of(values)
 
     def _sliced(self) -> list[Sliced]:
         """A metric of the slices of each column."""
@@ -145,7 +142,8 @@ def of_files(
         close: whether the users of these data have no samples elsewhere.
         **settings: of `fleetmetrics.files.evaluate`.
     """
-    metrics = asked.probe().collection()
+    shape = asked.probe()
+    metrics = shape.collection()
     read, said = Read(), ""
     columns = asked.columns_of(metrics)
     placed = asked.compared and asked.first.ranked and asked.unit  # among all rows, so that none can be closed
@@ -166,7 +164,7 @@ def of_files(
     except DataError as error:
         metrics, read = error.evaluated or (metrics, read)
         said = str(error)
-    return Side(asked, metrics, together([read, Read(bad_files=tuple(bad))]), said, baseline)
+    return Side(asked, shape, metrics, together([read, Read(bad_files=tuple(bad))]), said, baseline)
 
 
 def of_share(
@@ -247,7 +245,8 @@ def of_frame(
         whole: whether this is all of the side; otherwise the largest slices are chosen later.
         skip_bad_rows: whether to skip and count rows with nulls or invalid values.
     """
-    metrics = asked.probe().collection()
+    shape = asked.probe()
+    metrics = shape.collection()
     columns = asked.columns_of(metrics)
     slices = {name: column for name, column in columns.items() if column != ROW}
     wanted = Columns(metrics, slices, asked.reading)
@@ -258,7 +257,7 @@ def of_frame(
     # Rows have different numbers on each side: without ids, the sides are drawn independently.
     first = 1 << 62 if baseline and not asked.same_rows else 0
     metrics, read = of_tables([table], metrics, columns, skip_bad_rows, name, first, asked.reading)
-    return Side(asked, metrics, read, "", baseline)
+    return Side(asked, shape, metrics, read, "", baseline)
 
 
 # -- saved ------------------------------------------------------------------------------------------------
@@ -317,7 +316,8 @@ def load(paths: Sequence[str], like: str, *, baseline: bool = False) -> tuple[Si
         if baseline:  # whose slices may lack what a comparison needs, or have it alone
             own = read_arrays(paths[0], lambda *_: False)[1]["asked"]
             asked = replace(asked, compared=own.get("compared"))
-        metrics = asked.probe().collection()
+        shape = asked.probe()
+        metrics = shape.collection()
         metrics._hold(states())
     except InvalidInputError as error:
         raise DataError(f"{path}, by fleetmetrics {note.get('version')}: {error}") from None
@@ -330,7 +330,7 @@ def load(paths: Sequence[str], like: str, *, baseline: bool = False) -> tuple[Si
     said = [f"{state} lacks {_listed(read.bad_files)}" for state, read in reads if read.bad_files]
     said += _counted_twice(reads)
     known = (*paths, *map(os.path.abspath, paths))
-    return Side(asked, metrics, together(read for _, read in reads), "", baseline, known), said
+    return Side(asked, shape, metrics, together(read for _, read in reads), "", baseline, known), said
 
 
 def _check_is_there(path: str) -> None:
