@@ -157,5 +157,5 @@ def in_light_and_dark(path: Path) -> None:
         ("#cccccc", "#5a6068"),
     ):
         dark = dark.replace(light, bright)
-    dark = dark.replace("<svg ", '<svg fill="#ececec" ', 1)  # texts are shapes without a colour of their own
+    dark = dark.replace("<svg ", '<svg fill="#ececec" ', 1)  # texts are shapes without a color of their own
     path.with_name(f"{path.stem}-dark.svg").write_text(dark, encoding="utf-8")

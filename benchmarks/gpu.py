@@ -72,7 +72,7 @@ def missing(with_paddle: bool = True) -> str:
 # What the device was waited for
 
 WAITS = re.compile(r"memcpy[ _]*(dtoh|device\w*host)|cuda\w*synchronize$|cudamemcpy(?!\w*async)", re.IGNORECASE)
-"""Events of a trace that wait for the device: copies to the host, synchronisations, synchronous copies."""
+"""Events of a trace that wait for the device: copies to the host, synchronizations, synchronous copies."""
 
 
 def waits_in(trace: dict[str, Any]) -> Counter[str]:

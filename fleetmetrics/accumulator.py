@@ -269,7 +269,7 @@ class Accumulator(Partial, Generic[Value]):
             label: the truth.
             weight: one number of at least 0 per sample, or one for all; None: 1.
             mask: one flag per sample; a sample masked by False leaves no trace. None: all count.
-            **columns: further arguments of the metric, such as ``user=`` or ``query=``: one integer or text per sample.
+            **columns: further arguments of the metric, such as ``user=`` or ``query=``: an integer or string per sample.
 
         Raises:
             InvalidInputError: shapes or values are invalid; none of the batch was added.
@@ -366,8 +366,8 @@ class Accumulator(Partial, Generic[Value]):
             frame: of pandas, polars or pyarrow, or anything with ``__arrow_c_stream__``.
             **columns: the column of the frame for each argument of ``add``, ``prediction="p", label="y", user="uid"``;
                 a list of columns, or a column of lists, gives several predictions or labels per sample. Keys
-                (users, slots) may be integers, texts, categories, bools, dates and times; the latter become texts in
-                ISO's form.
+                (users, slots) may be integers, strings, categories, bools, dates and times; the latter become strings
+                in ISO's form.
 
         Raises:
             InvalidInputError: a column is missing, of another type, or has nulls; or as for `add`. Nothing was added.

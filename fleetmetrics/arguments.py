@@ -92,14 +92,14 @@ def _is_finite(value: Any) -> bool:
 
 
 def choice_of(argument: str, value: Any, allowed: Sequence[str | None]) -> Any:
-    """One of several texts, or None where that is among them."""
+    """One of several strings, or None if it is among them."""
     if not any(value is None if each is None else isinstance(value, str) and value == each for each in allowed):
         raise InvalidInputError(f"{argument} must be one of {', '.join(map(repr, allowed))}, not {value!r}")
     return value
 
 
 def path_of(argument: str, value: Any) -> str:
-    """The path of a file or folder, as a text."""
+    """The path of a file or folder, as a string."""
     path = os.fspath(value) if isinstance(value, (str, os.PathLike)) else None
     if not isinstance(path, str) or not path or "\0" in path:
         raise InvalidInputError(f"{argument} must be a path, a string or an os.PathLike, not {value!r:.80}")
@@ -112,7 +112,7 @@ def path_of(argument: str, value: Any) -> str:
 
 
 def texts_of(argument: str, value: Any) -> list[str]:
-    """Several texts as a list; one text alone is refused."""
+    """Several strings as a list; a single string is refused."""
     if not isinstance(value, (list, tuple)) or not all(isinstance(each, str) for each in value):
         raise InvalidInputError(f"{argument} must be a list of strings, not {value!r:.80}")
     return list(value)

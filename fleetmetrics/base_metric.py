@@ -1,4 +1,4 @@
-"""``BaseMetric``: metrics that need the records of all samples together, modelled on MMEval's."""
+"""``BaseMetric``: metrics that need the records of all samples together, modeled on MMEval's."""
 
 from __future__ import annotations
 
@@ -145,10 +145,10 @@ class BaseMetric(Recorder, Resumable):
         """Append a batch, one record per sample; or override it, and append records to ``self._results``.
 
         Args:
-            *columns: arrays or tensors whose first axis is the sample, or lists of anything: texts, ragged arrays,
+            *columns: arrays or tensors whose first axis is the sample, or lists of anything: strings, ragged arrays,
                 dicts, ... Arrays are kept, not copied: do not write into them afterwards.
-            ids: one integer or text per sample. A repeated sample counts once; its records must not differ by more than
-                rounding. The records are then in the order of the ids.
+            ids: one integer or string per sample. A repeated sample counts once; its records must not differ by more
+                than rounding. The records are then in the order of the ids.
             **named: the columns by name, instead; any name but ``ids``.
 
         Raises:

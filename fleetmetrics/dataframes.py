@@ -38,7 +38,7 @@ class Columns:
     names: list[str]
     required: list[str]
     reading: Reading
-    #: The columns that only leave out rows; and all those in which an empty text is a null.
+    #: The columns that only leave out rows; and all those in which an empty string is a null.
     looked_at: Sequence[str]
     coded: Collection[str]
 
@@ -113,7 +113,7 @@ class Columns:
         return table
 
     def ready(self, table: Any) -> Any:
-        """A table as it was read, with the folders' columns, keys as texts where asked, and nulls for empty texts."""
+        """A table as read, with the folders' columns, keys as strings where requested, and nulls for empty strings."""
         table = decoded(self.with_folders(table))
         for place, name in enumerate(table.column_names):
             if name in self.coded:
@@ -210,14 +210,14 @@ def _made_by(make: Callable[[Any], Any], table: Any, name: str) -> Any:
 
 
 def _is_text(kind: Any) -> bool:
-    """Whether an Arrow type is one of texts, or of their bytes, perhaps in a dictionary."""
+    """Whether an Arrow type is one of strings, or of their bytes, perhaps in a dictionary."""
     types = arrow().types
     kind = kind.value_type if types.is_dictionary(kind) else kind
     return any(each(kind) for each in (types.is_string, types.is_large_string, types.is_binary, types.is_large_binary))
 
 
 def _ready(array: Any, as_text: bool) -> Any:
-    """Keys with nulls for empty texts and nan, as texts if requested; None: unchanged."""
+    """Keys with nulls for empty strings and nan, as strings if requested; None: unchanged."""
     pa, pc, types = arrow(), arrow("compute"), arrow().types
     kind, made = array.type, None
     if types.is_dictionary(kind):
@@ -274,7 +274,7 @@ def decoded(table: Any) -> Any:
     pa = arrow()
     plain = _plain_types()
     for place, column in enumerate(table.columns):
-        if not all(map(len, column.chunks)):  # pyarrow cannot combine an empty slice of texts with others
+        if not all(map(len, column.chunks)):  # pyarrow cannot combine an empty slice of strings with others
             column = pa.chunked_array(filter(len, column.chunks), column.type)
             table = table.set_column(place, table.schema.field(place), column)
         if pa.types.is_run_end_encoded(column.type):
@@ -365,7 +365,7 @@ def _integers(array: Any) -> Any:
 
 
 def _keys(array: Any) -> Any:
-    """Integers, or texts as places in a dictionary; dates, times and bools become texts, and nulls `NULL`."""
+    """Integers, or strings as places in a dictionary; dates, times and bools become strings, and nulls `NULL`."""
     pa, types = arrow(), arrow().types
     if len(array) and array.null_count == len(array):
         return np.full(len(array), NULL["i"])  # of whichever kind other rows are
@@ -399,13 +399,13 @@ def _keys(array: Any) -> Any:
     else:
         try:
             texts = values.cast(pa.large_string()).to_pylist()
-        except (pa.ArrowInvalid, UnicodeDecodeError):  # the latter of a column that is said to be of texts
+        except (pa.ArrowInvalid, UnicodeDecodeError):  # the latter of a column declared as strings
             raise _wrong(array, "integers, or strings in UTF-8", _no_text(values)) from None
     return Coded(indices, keys_of([NULL["U"] if text is None else text for text in texts], "it"))
 
 
 def _no_text(values: Any) -> bytes:
-    """The first of some texts, or of their bytes, that is not UTF-8."""
+    """The first of these strings, or of their bytes, that is not UTF-8."""
     known = (each.as_buffer().to_pybytes() for each in values if each.is_valid)
     return next(each for each in known if each.decode("utf-8", "ignore").encode() != each)
 

@@ -96,7 +96,7 @@ def _sum_error_free(arrays: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarra
     """Sum by Ogita, Rump and Oishi's cascade (2005), and tell where the rounding is proved correct.
 
     The exact sum is ``head + tail + rest`` with ``|rest| <= bound``: the rounding of ``head + tail`` is right
-    if the rest cannot push it over the middle between two neighbours.
+    if the rest cannot push it over the middle between two neighbors.
     """
     head, errors = _accumulate(arrays)
     tail, rests = _accumulate(errors)

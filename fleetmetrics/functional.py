@@ -138,10 +138,10 @@ def auc(stat_pos: Any, stat_neg: Any, scope: Any = None, util: Any = None, *, gr
     """Global area under the ROC curve from the workers' histograms; see `fleetmetrics.formulas.auc_from_histogram`.
 
     Args:
-        stat_pos: this worker's histogram of the samples labelled 1, rising scores: a statistic of ``paddle.static.auc``
+        stat_pos: this worker's histogram of the samples labeled 1, rising scores: a statistic of ``paddle.static.auc``
             in any of its shapes (``[1, buckets]``, or the flat sliding-window form of the batch statistics), or any
             array with one entry per bucket.
-        stat_neg: the same for the samples labelled 0, equally long.
+        stat_neg: the same for the samples labeled 0, equally long.
         scope: see the module.
         util: see the module.
         group: see the module.

@@ -197,7 +197,7 @@ def at_least(least: int) -> Kind:
 
 
 def one_of(*allowed: str | None) -> Kind:
-    """One of several texts, or None where that is among them."""
+    """One of several strings, or None if it is among them."""
 
     def kind(argument: str, value: Any, _: Any = None) -> Any:
         return choice_of(argument, value, allowed)
@@ -335,7 +335,7 @@ def flags(*shape: int | str | None, flat: bool = False) -> Kind:
 
 
 def keys(size: str) -> Kind:
-    """Which group each sample is in: integers or texts ``[n]``, sorted."""
+    """Which group each sample is in: integers or strings ``[n]``, sorted."""
 
     def kind(argument: str, value: Any, sizes: Sizes) -> np.ndarray:
         try:

@@ -36,7 +36,7 @@ _MODULES = re.compile(
 )
 #: Names to report if they have no counterpart; everything else of MMEngine and MMPretrain stays.
 _NAMED = re.compile(r"(mmeval|mmengine\.(evaluator|dist)|mmpretrain\.evaluation)(\.|$)|mm\w+\.registry\.EVALUATORS?$")
-#: The same in texts: types in configurations, and modules that are imported by name.
+#: The same in strings: types in configurations, and modules that are imported by name.
 _TEXTS = re.compile(
     r"(mmeval|mmengine\.evaluator)[\w.]*|(mmpretrain\.)?(ANLS|COCOCaption|GQAAcc|MultiTasksMetric|NocapsSave|ReportVQA|"
     r"ScienceQAMetric|ShapeBiasMetric|VisualGroundingMetric|VOCAveragePrecision|VOCMultiLabelMetric|VQAAcc)"
@@ -108,7 +108,7 @@ class _Script:
             self.notes.add((node.lineno, f"{path} {text or 'has no counterpart in fleetmetrics, and stays'}"))
 
     def _put(self, first: Any, last: Any, text: str) -> None:
-        """Put a text where these are; `ast` counts lines from 1, and columns in bytes."""
+        """Put a string where these are; `ast` counts lines from 1, and columns in bytes."""
         ends = [(first.lineno - 1, first.col_offset), (last.end_lineno - 1, last.end_col_offset)]
         start, end = (len("".join(self.lines[:n]) + self.lines[n].encode()[:column].decode()) for n, column in ends)
         self.edits.append((start, end, text))

@@ -286,6 +286,6 @@ def position_dtype(total: int) -> np.dtype:
 
 
 def distinct_of(values: np.ndarray) -> np.ndarray:
-    """Integers or texts, each once, rising: `np.unique` of NumPy 2.3 and later hashes integers, 80 times as slow."""
+    """Integers or strings, each once, rising: `np.unique` of NumPy 2.3 and later hashes integers, 80 times as slow."""
     values = np.sort(values)
     return values[np.append(True, values[1:] != values[:-1])[: len(values)]]

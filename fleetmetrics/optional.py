@@ -11,7 +11,7 @@ from fleetmetrics.errors import MissingLibraryError
 __all__ = ["library"]
 
 #: The first release that works, of libraries whose earlier ones fail in words of their own. pyarrow 17 reads no views
-#: of texts, which polars has.
+#: of strings, which polars has.
 _FIRST = {"pyarrow": 18}
 #: Those found so far: a small file asks twenty times for a part of pyarrow.
 _FOUND: dict[str, Any] = {}

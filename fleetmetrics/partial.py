@@ -142,7 +142,7 @@ class Partial(Checkpointed):
     def close(self, complete_by: str, *, totals: Any = None) -> None:
         """Fold the records into a few numbers; no other part may have a sample of the same users.
 
-        It keeps 8 bytes of each user (an integer itself, or the hash of a text), so that merging finds a user that is
+        It keeps 8 bytes of each user (an integer itself, or the hash of a string), so that merging finds a user that is
         in two parts. A closed metric takes no more samples. Metrics without records stay unchanged.
 
         Args:

@@ -1,4 +1,4 @@
-"""Options of reading beside the columns: conditions on rows, labels that are texts, scores on other scales."""
+"""Options of reading beside the columns: conditions on rows, labels that are strings, scores on other scales."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ class Reading:
 
     Args:
         header: names for the columns of CSV without a header; None: CSV has a header.
-        text: columns of keys to keep as texts: 007 is "007".
+        text: columns of keys to keep as strings: 007 is "007".
         where: a condition on rows, such as ``"day = '2026-11-01' and n > 3"``; other rows are skipped and counted.
-        positive: the label that counts as 1, as a text; every other is 0.
+        positive: the label that counts as 1, as a string; every other is 0.
         classes: the names of the classes, as labels hold them, in the order of the scores; they become 0, 1, ...
         logits: whether predictions are log-odds; for several classes, logarithms up to a constant.
         scale: the factor of the predictions.
@@ -76,7 +76,7 @@ class Reading:
             self.condition  # noqa: B018  # an error here comes at once
 
     def check_texts(self, keys: Sequence[str]) -> None:
-        """Raise InvalidInputError unless the columns that stay texts are among the keys, or in the condition."""
+        """Raise InvalidInputError unless the columns that stay strings are among the keys, or in the condition."""
         known = [*keys, *(self.condition.names if self.condition else [])]
         odd = next((name for name in self.text if name not in known), None)
         if odd is not None:

@@ -33,7 +33,7 @@ def flatten(values: Any, prefix: str = "", *, most: int = 100, matrices: bool = 
 
     ROC and precision-recall curves give their ``area``; calibration curves ``error``, the mean distance over all
     samples; histograms what is ``below`` and ``above`` their bins. Gain and lift give a scalar by share of the samples,
-    threshold sweeps by threshold. None and texts give nothing.
+    threshold sweeps by threshold. None and strings give nothing.
 
     Args:
         values: a number, array, tensor or named tuple; or dicts, tuples and lists of these, to any depth.

@@ -65,7 +65,7 @@ class Told:
         return {name: value for name, value in found.items() if name not in self.incidental}
 
     def settle(self, **values: Any) -> None:
-        """Normalise arguments that can be written in several ways, so that equal settings compare equal.
+        """Normalize arguments that can be written in several ways, so that equal settings compare equal.
 
         Args:
             **values: by the arguments' names; unknown ones are ignored.

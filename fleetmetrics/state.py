@@ -227,7 +227,7 @@ class State:
         return None
 
     def together(self, parts: Sequence[Mapping[Any, Any]]) -> dict[str, np.ndarray]:
-        """Merge what several states, with their neighbours, have `saved`; round once."""
+        """Merge what several states, with their neighbors, have `saved`; round once."""
         return self._combined([part[self] for part in parts if part[self]])
 
     def _combined(self, parts: Sequence[Mapping[str, np.ndarray]]) -> dict[str, np.ndarray]:

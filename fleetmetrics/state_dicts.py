@@ -67,7 +67,7 @@ class Holder(Protocol):
         """Its contents, as copied arrays by name; empty if it holds nothing."""
 
     def together(self, parts: Sequence[Mapping[Any, Any]]) -> dict[str, Any]:
-        """Merge the `saved` contents of several holders and their neighbours, by holder."""
+        """Merge the `saved` contents of several holders and their neighbors, by holder."""
 
     def check(self, held: Any, scope: Any = None) -> None:
         """Raise InvalidInputError if it cannot `load` its own of this."""

@@ -1,6 +1,6 @@
 """Conditions on the rows to count, such as ``day = '2026-11-01' and n > 3``.
 
-The grammar is the part of SQL's that needs no functions. A comparison with a null is not true.
+The grammar is that of SQL conditions without functions. A comparison with a null is not true.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class _Test(NamedTuple):
         if not self.literals:
             return pc.is_null(column)
         types = library("pyarrow", "files").types
-        if types.is_dictionary(column.type):  # each text is compared once, not once per row
+        if types.is_dictionary(column.type):  # each string is compared once, not once per row
             return pc.take(self._of(column.dictionary), column.indices)
         return self._of(column)
 

@@ -49,8 +49,8 @@ STILL = """(() => {
     still.textContent = "* { transition: none !important; animation: none !important }";
     document.head.append(still);
 })()"""
-#: The texts whose colours, size and place no page had before: `seen` are those of earlier pages. axe takes milliseconds
-#: for the contrast of each text, and a page of the reference has thousands of them in the same few colours.
+#: The texts whose colors, size and place no page had before: `seen` are those of earlier pages. axe takes milliseconds
+#: for the contrast of each text, and a page of the reference has thousands of them in the same few colors.
 NEW = """(seen => {
     document.body.setAttribute("data-md-color-scheme", %s);
     document.body.setAttribute("data-md-color-media", "");
@@ -127,7 +127,7 @@ def asked(browser: Browser, where: str, rules: dict[str, Any]) -> Iterator[str]:
 
 
 def wrong(browser: Browser, page: str, origin: str, axe: str, seen: dict[str, list[str]]) -> Iterator[str]:
-    """What is wrong with a page. Its colours are added to those that were seen, of each scheme."""
+    """What is wrong with a page. Its colors are added to those that were seen, of each scheme."""
     browser.open(origin + page.replace("index.html", ""), WIDTHS[0], "light")
     browser.value(STILL)
     if "?q=" in page:

@@ -213,21 +213,21 @@ def serve(listener: socket.socket) -> None:
 
     A child runs its program and returns, so that Python ends as it always does; but with Paddle, see `leave`.
     """
-    signalled, signals = os.pipe()
+    signaled, signals = os.pipe()
     os.set_blocking(signals, False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
     signal.set_wakeup_fd(signals)
     children: dict[socket.socket, int] = {}
     while True:
-        readable, _, _ = select.select([0, signalled, listener, *children], [], [])
+        readable, _, _ = select.select([0, signaled, listener, *children], [], [])
         if 0 in readable:
             for child in children.values():
                 end(child)
             return
         for connection in children.keys() & set(readable):  # the process that asked for it is gone
             end(children[connection])
-        if signalled in readable:
-            os.read(signalled, 4096)
+        if signaled in readable:
+            os.read(signaled, 4096)
             bury(children)
         if listener in readable:
             connection, _ = listener.accept()
@@ -236,7 +236,7 @@ def serve(listener: socket.socket) -> None:
             if child == 0:
                 signal.set_wakeup_fd(-1)
                 signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-                for each in (signalled, signals):
+                for each in (signaled, signals):
                     os.close(each)
                 for each in (listener, connection, *children):
                     each.close()

@@ -52,8 +52,8 @@ def test_aggregates_of_values_hint_at_value():
 
 def test_an_unknown_argument_gets_the_list():
     with pytest.raises(fm.InvalidInputError) as caught:
-        fm.AUC().add([0.5], [1], colour=[7])
-    assert str(caught.value) == "AUC.add has no argument 'colour'. Allowed are prediction, label, weight, mask"
+        fm.AUC().add([0.5], [1], color=[7])
+    assert str(caught.value) == "AUC.add has no argument 'color'. Allowed are prediction, label, weight, mask"
 
 
 def test_a_missing_prediction_is_named():
@@ -80,8 +80,8 @@ def test_a_method_of_another_library_gets_a_hint_of_ours(given, meant):
 
 
 def test_an_unknown_attribute_is_plainly_missing():
-    with pytest.raises(AttributeError, match=r"^'AUC' object has no attribute 'colour'$"):
-        fm.AUC().colour  # noqa: B018
+    with pytest.raises(AttributeError, match=r"^'AUC' object has no attribute 'color'$"):
+        fm.AUC().color  # noqa: B018
 
 
 def test_metrics_can_still_be_copied_and_pickled():

@@ -73,7 +73,7 @@ def test_all_that_is_not_a_number_has_the_same_bits(reduction: str, size: int) -
 
 @pytest.mark.parametrize("size", [1, 40])
 def test_a_sum_just_below_the_middle_under_a_power_of_two_is_rounded_down(size: int) -> None:
-    """The neighbours of 1 are nearer below it than above it."""
+    """The neighbors of 1 are nearer below it than above it."""
     arrays = [np.full(size, value) for value in (1.0, -(2.0**-54), -(2.0**-120))]
     assert combine("sum", arrays).tolist() == [1 - 2.0**-53] * size
 

@@ -53,7 +53,7 @@ CHINESE = {
 
 
 class Drawing:
-    """Shapes in the colours of a background, and texts in a language."""
+    """Shapes in the colors of a background, and texts in a language."""
 
     def __init__(self, dark: bool, words: Mapping[str, str]) -> None:
         self.ink, self.words, self.shapes = INKS[dark], words, [""]

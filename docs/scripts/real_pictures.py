@@ -40,8 +40,8 @@ def classified(data: Any, columns: Any = slice(None)) -> Scored:
 
 
 @functools.lru_cache(maxsize=None)
-def tumours(columns: tuple[str, ...] = ("mean texture", "mean smoothness", "mean symmetry")) -> Scored:
-    """Of 569 breast tumours: how likely each is malignant by a few measurements; 1 is malignant."""
+def tumors(columns: tuple[str, ...] = ("mean texture", "mean smoothness", "mean symmetry")) -> Scored:
+    """Of 569 breast tumors: how likely each is malignant by a few measurements; 1 is malignant."""
     data = datasets.load_breast_cancer()
     found = classified(data, [list(data.feature_names).index(name) for name in columns])
     return Scored(found.score[:, 0], 1 - found.label)
@@ -49,7 +49,7 @@ def tumours(columns: tuple[str, ...] = ("mean texture", "mean smoothness", "mean
 
 def texture() -> Scored:
     """The same by one measurement."""
-    return tumours(("mean texture",))
+    return tumors(("mean texture",))
 
 
 @functools.lru_cache(maxsize=None)
@@ -68,7 +68,7 @@ def diabetes() -> Scored:
 
 
 def roc() -> Any:
-    ax = plot.roc(held(fm.AUC(), *tumours()), label=said("three columns"))
+    ax = plot.roc(held(fm.AUC(), *tumors()), label=said("three columns"))
     return plot.roc(held(fm.AUC(), *texture()), ax, label=said("one column"))
 
 
@@ -78,7 +78,7 @@ def roc_classes() -> Any:
 
 
 def threshold_sweep() -> Any:
-    return plot.threshold_sweep(held(fm.ThresholdSweep(thresholds=np.linspace(0.02, 0.96, 95)), *tumours()))
+    return plot.threshold_sweep(held(fm.ThresholdSweep(thresholds=np.linspace(0.02, 0.96, 95)), *tumors()))
 
 
 def confusion_matrix() -> Any:
@@ -151,10 +151,10 @@ def at_k() -> Any:
 
 
 def intervals() -> Any:
-    """The same tumours, 100 to 569 of them, in an order of chance."""
-    order = np.random.default_rng(0).permutation(len(tumours().label))
+    """The same tumors, 100 to 569 of them, in an order of chance."""
+    order = np.random.default_rng(0).permutation(len(tumors().label))
     ax = None
-    for name, scored in (("three columns", tumours()), ("one column", texture())):
+    for name, scored in (("three columns", tumors()), ("one column", texture())):
         found = {}
         for size in (150, 250, 350, 450, 569):
             first = order[:size]
@@ -165,7 +165,7 @@ def intervals() -> Any:
 
 
 def perplexity() -> Any:
-    """Of scikit-learn's descriptions of its data sets, letter by letter, by pairs of letters in that of the tumours."""
+    """Of scikit-learn's descriptions of its data sets, letter by letter, by pairs of letters in that of the tumors."""
     texts = [getattr(datasets, f"load_{name}")().DESCR for name in ("diabetes", "digits", "iris", "linnerud", "wine")]
     trained = np.frombuffer(datasets.load_breast_cancer().DESCR.encode("ascii", "replace"), np.uint8)
     pairs = np.full((128, 128), 0.1)
@@ -182,12 +182,12 @@ def perplexity() -> Any:
 
 PICTURES: dict[str, Callable[[], Any]] = {
     "roc": roc,
-    "roc_band": lambda: plot.roc(held(fm.AUC(buckets=16, spacing="linear"), *tumours())),
+    "roc_band": lambda: plot.roc(held(fm.AUC(buckets=16, spacing="linear"), *tumors())),
     "roc_classes": roc_classes,
-    "precision_recall": lambda: plot.precision_recall(held(fm.AveragePrecision(), *tumours())),
-    "score_histogram": lambda: plot.score_histogram(held(fm.AUC(), *tumours())),
-    "gain": lambda: plot.gain(held(fm.CumulativeGain(), *tumours())),
-    "lift": lambda: plot.lift(held(fm.Lift(), *tumours())),
+    "precision_recall": lambda: plot.precision_recall(held(fm.AveragePrecision(), *tumors())),
+    "score_histogram": lambda: plot.score_histogram(held(fm.AUC(), *tumors())),
+    "gain": lambda: plot.gain(held(fm.CumulativeGain(), *tumors())),
+    "lift": lambda: plot.lift(held(fm.Lift(), *tumors())),
     "threshold_sweep": threshold_sweep,
     "confusion_matrix": confusion_matrix,
     "slices": slices,

@@ -159,7 +159,7 @@ class Run:
 
 
 def table(job: Job, found: list[Answers], right: dict[str, str]) -> str:
-    """One question a line; of errors the class, and below the table their texts."""
+    """One question a line; of errors the class, and below the table their messages."""
     rows = [["", "one process", "fleet.metrics", "", "fleetmetrics"], ["", "", "worker 0", "worker 1", "both workers"]]
     texts: list[str] = []
     for question in job.questions:

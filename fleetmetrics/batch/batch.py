@@ -29,7 +29,7 @@ class Batch(Sums):
         label: as above, or None for metrics that take only values.
         weight: None, one number, one number per sample, or one per element; at least 0.
         mask: the same shapes; False (or 0) drops the sample: it leaves no trace, whatever it holds.
-        columns: further columns by name: integers or texts ``[n]`` or ``[n, 1]``, such as user ids.
+        columns: further columns by name: integers or strings ``[n]`` or ``[n, 1]``, such as user ids.
         class_axis: the axis of the classes among the scores; None: the last.
 
     Raises:
@@ -157,7 +157,7 @@ class Batch(Sums):
         return xp.reshape(array, [-1])
 
     def _column(self, value: Any, argument: str, full: tuple[int, ...]) -> Any:
-        """A further column, flat; texts are in NumPy's namespace even if the batch is not, or are `Coded`."""
+        """A further column, flat; strings are in NumPy's namespace even if the batch is not, or are `Coded`."""
         coded = coded_of(value, argument)
         if coded is not None:
             _same_size(full[:1], (len(coded),), "prediction", argument)

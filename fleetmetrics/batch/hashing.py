@@ -46,7 +46,7 @@ def thresholds() -> np.ndarray:
 
 
 def integer_ids(ids: Any) -> Any:
-    """Ids, or `Coded`, as int64: integers below 2**63 unchanged, texts and larger ones hashed to 64 bits."""
+    """Ids, or `Coded`, as int64: integers below 2**63 unchanged; strings and larger integers hashed to 64 bits."""
     if ids.dtype.kind == "U":
         coded = Coded.of(ids)
         return np.array([_of_text(text) for text in coded.values.tolist()], np.int64)[coded.codes]

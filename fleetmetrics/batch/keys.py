@@ -13,7 +13,7 @@ from fleetmetrics.xp.kinds import of_torch
 
 __all__ = ["NULL", "Coded", "coded_of", "crossed", "distinct", "joined_arrays", "keys_of", "of_one_kind"]
 
-#: The key of samples without one, among texts and among integers: no text of data begins so, no id is so low.
+#: The key of samples without one, among strings and among integers: no string of data begins so, no id is so low.
 NULL: dict[str, Any] = {"U": "\0null", "i": -(2**63)}
 
 _HOW = {
@@ -24,11 +24,11 @@ _HOW = {
 
 
 class Coded:
-    """Texts ``[n]`` as places in a dictionary; reading only the dictionary creates no text per sample.
+    """Strings ``[n]`` as places in a dictionary; reading only the dictionary creates no string per sample.
 
     Args:
         codes: integers ``[n]``, the place of each sample's text among the values.
-        values: texts; some may be the text of no sample.
+        values: strings; some may belong to no sample.
     """
 
     codes: np.ndarray
@@ -54,7 +54,7 @@ class Coded:
 
     @property
     def dtype(self) -> np.dtype:
-        """The dtype of the texts."""
+        """The dtype of the strings."""
         return self.values.dtype
 
     def texts(self) -> np.ndarray:
@@ -63,7 +63,7 @@ class Coded:
 
     @functools.cached_property
     def distinct(self) -> tuple[np.ndarray, np.ndarray]:
-        """The samples' distinct texts, sorted, and the place of each sample's text among them."""
+        """The samples' distinct strings, sorted, and the place of each sample's string among them."""
         values, place, codes = self.indexed
         return values, place[codes]
 
@@ -74,7 +74,7 @@ class Coded:
 
     @functools.cached_property
     def indexed(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """The samples' distinct texts, sorted; the place of each code's text among them; and the codes."""
+        """The samples' distinct strings, sorted; the place of each code's string among them; and the codes."""
         values, place = np.unique(self.values, return_inverse=True)
         place = place.reshape(-1)
         met = np.zeros(len(values), bool)
@@ -104,7 +104,7 @@ def indexed(column: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 def crossed(columns: Sequence[Any]) -> Coded:
     """One key from the keys of several columns: ``de*2026-11-01``, for the combinations in the data.
 
-    A backslash goes before anything that could make two combinations equal: a star, a backslash, the text ``(null)``.
+    A backslash goes before anything that could make two combinations equal: a star, a backslash, the string ``(null)``.
     """
     codes, names = np.zeros(len(columns[0]), np.int64), [""]
     for number, column in enumerate(columns):
@@ -118,7 +118,7 @@ def crossed(columns: Sequence[Any]) -> Coded:
 
 
 def of_one_kind(columns: Sequence[Any]) -> list[Any]:
-    """The same keys; integers that are all `NULL` become texts if others are texts."""
+    """The same keys; integers that are all `NULL` become strings if others are strings."""
     if not any(len(each) and each.dtype.kind == "U" for each in columns):
         return list(columns)
     return [
@@ -136,7 +136,7 @@ def _part(key: Any) -> str:
 
 
 def coded_of(values: Any, argument: str) -> Coded | None:
-    """Values that are already a dictionary of texts: Arrow's dictionary arrays, pandas' categories; None for others."""
+    """Arrow's dictionary arrays and pandas' categories, if they hold strings; None for other values."""
     if isinstance(values, Coded):
         return values
     values = getattr(values, "cat", values)  # of a pandas Series
@@ -154,7 +154,7 @@ def coded_of(values: Any, argument: str) -> Coded | None:
 
 
 def keys_of(values: Any, argument: str) -> Any:
-    r"""Keys, in any form, as int64 (uint64 if necessary) or as texts; an error for anything else, or for both.
+    r"""Keys, in any form, as int64 (uint64 if necessary) or as strings; an error for anything else, or for both.
 
     Those that are `Coded` stay so.
 
@@ -200,7 +200,7 @@ def _of_objects(values: Any, argument: str) -> np.ndarray:
             other = next(each for each in flat if type(each) not in kind)
             raise InvalidInputError(f"{argument} must hold {what} it holds {other!r} of type {type(other).__name__}")
     if texts:
-        flat = flat if texts == {str} else list(map(str.__str__, flat))  # an enum's own text is its name
+        flat = flat if texts == {str} else list(map(str.__str__, flat))  # an enum's own string is its name
         lost = next((each for each in flat if each.endswith("\0")), None) if "\0" in "".join(flat) else None
         if lost is not None:
             raise InvalidInputError(
@@ -215,7 +215,7 @@ def _of_objects(values: Any, argument: str) -> np.ndarray:
 
 
 def joined_arrays(arrays: Sequence[np.ndarray], argument: str) -> np.ndarray:
-    """Concatenate arrays of one axis, all of texts or all of numbers; NumPy joins int64 and uint64 to floats."""
+    """Concatenate arrays of one axis, all of strings or all of numbers; NumPy joins int64 and uint64 to floats."""
     if np.result_type(*arrays).kind == "f" and all(array.dtype.kind in "iu" for array in arrays):
         filled = [array for array in arrays if array.size] or arrays[:1]
         low, high = min(int(array.min()) for array in filled), max(int(array.max()) for array in filled)

@@ -192,7 +192,7 @@ class Sums:
 
     @statistic
     def one_vs_rest(self) -> Any:
-        """A batch with an element for each score, labelled by whether its class (`label_index`) is the true one."""
+        """A batch with an element for each score, labeled by whether its class (`label_index`) is the true one."""
         xp, classes = self.xp, self.classes
         batch: Any = copy.copy(self)
         batch.memo, batch.of_samples, batch.by_sample, batch.columns = {}, {}, {}, {}

@@ -127,7 +127,7 @@ class RowKeys:
 
     Args:
         name: the name in errors.
-        array: integers or texts, sorted, each once.
+        array: integers or strings, sorted, each once.
         limit: the number of keys to keep, the smallest.
     """
 
@@ -497,7 +497,7 @@ def agree(layouts: Sequence[Layout]) -> Layout | None:
 
 
 def check_settings(name: str, settings: Sequence[str]) -> None:
-    """Raise an `AgreementError` that names a setting and the ranks if these texts, of all workers, differ."""
+    """Raise an `AgreementError` that names a setting and the ranks if these strings, one per worker, differ."""
     other = next((rank for rank, text in enumerate(settings) if text != settings[0]), None)
     if other is None:
         return
@@ -527,7 +527,7 @@ def _difference(layouts: Sequence[Layout]) -> str:
 def answered(decide: Decide, number: int, calls: Sequence[str], letters: Sequence[Letter]) -> Letter:
     """Merge the letters on rank 0; an `AgreementError` names the exchange in which workers disagree.
 
-    Errors may quote the workers' letters: their texts are made fit for a log.
+    Errors may quote the workers' letters, so their texts are escaped for a log.
     """
     try:
         notes = [letter.note for letter in letters]
@@ -593,6 +593,6 @@ def join(source: int | None, parts: Sequence[tuple[str, Sequence[int]]]) -> tupl
     if len({(len(shape), tuple(shape[1:])) for _, shape in parts}) > 1:
         what = by_rank(f"shape {list(shape)}" for _, shape in parts)
         raise AgreementError(f"the workers gather arrays that differ beyond the first axis: {what}.")
-    # only the header gives the width of texts that never come
+    # only the header gives the width of strings that never arrive
     heard = [dtype for dtype, size in zip(dtypes, sizes) if size or dtype.kind in _NUMBERS] or dtypes[:1]
     return functools.reduce(np.promote_types, heard).str, sizes

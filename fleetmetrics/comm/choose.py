@@ -121,7 +121,7 @@ def automatic_communicator() -> Communicator:
     if engine_asked():
         return _engine()
     if _automatic is None or isinstance(_automatic, LocalCommunicator):
-        job = Job.from_environment()  # again for the local one: fleet may have been initialised in the meantime
+        job = Job.from_environment()  # again for the local one: fleet may have been initialized in the meantime
         with making:
             if job.world_size > 1 and not isinstance(_automatic, SocketCommunicator):
                 _automatic = SocketCommunicator(job, channel="automatic")

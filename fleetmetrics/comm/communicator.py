@@ -191,7 +191,7 @@ class Communicator:
             New arrays in the order of the blocks, float64 if any worker's block is; for keys, the keys of all workers.
 
         Raises:
-            AgreementError: also if some workers' keys are integers, and others' texts.
+            AgreementError: also if some workers' keys are integers, and others' are strings.
             IntegerOverflowError: if a sum of integers does not fit into 64 bits.
         """
         exchanged = functools.partial(self._reduced, call, blocks, settings)
@@ -271,7 +271,7 @@ class Communicator:
         """Give every worker's array to every worker.
 
         Args:
-            array: numbers, booleans, or bytes or text of fixed width; lengths of the first axis may differ by rank.
+            array: numbers, booleans, or bytes or strings of fixed width; lengths of the first axis may differ by rank.
             timeout: seconds to wait.
             trouble: an earlier error on this worker; every worker then raises it.
 
@@ -474,7 +474,7 @@ class Communicator:
         """Give every worker's object to every worker.
 
         Args:
-            obj: None, numbers, texts, arrays, and lists, tuples and dicts of them; with allow_pickle, anything
+            obj: None, numbers, strings, arrays, and lists, tuples and dicts of them; with allow_pickle, anything
                 that can be pickled, if the workers have proved their identity.
             allow_pickle: whether to pickle objects without an array form; the same on every worker.
             timeout: seconds to wait.

@@ -51,7 +51,7 @@ def readable(text: str) -> str:
 
 
 def readable_lines(text: str) -> str:
-    """Like `readable`, for a text of several lines such as a traceback, whose last lines say most."""
+    """Like `readable`, for text of several lines, such as a traceback: it keeps the last lines, which say most."""
     cut = f"(cut: {len(text)} characters) ...\n" if len(text) > _LONGEST_TEXT else ""
     return cut + "\n".join(readable(line) for line in text[-_LONGEST_TEXT:].split("\n"))
 

@@ -173,7 +173,7 @@ class Job:
 
     @cached_property
     def name(self) -> bytes:
-        """The identity of this run, as text; it is no secret."""
+        """The identity of this run, as a string; it is not secret."""
         return hashlib.sha256(self._written()).digest()
 
     @cached_property

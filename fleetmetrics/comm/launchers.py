@@ -128,7 +128,7 @@ def parts_of(text: str) -> list[str]:
 
 
 def is_host(text: str) -> bool:
-    """Whether a text may be a name, or is an address."""
+    """Whether a string may be a name, or is an address."""
     if ":" not in text:
         return bool(re.fullmatch(r"[\w.-]+", text))
     try:
@@ -210,7 +210,7 @@ def _least(name: str, said: Said) -> int:
 
 
 def _most(name: str, said: Said) -> int:
-    """The last number of a range such as 1:4; 0 for a text that is no range."""
+    """The last number of a range such as 1:4; 0 if the string is not a range."""
     last = said.get(name, "").rpartition(":")[2] if ":" in said.get(name, "") else ""
     return _number(name, {name: last}, 1) if last else 0
 

@@ -272,7 +272,7 @@ def _claimants(claim: Claim, shown: Iterable[Badge]) -> dict[int, str]:
 
 
 def leave_note(claim: Claim, text: str) -> None:
-    """Leave a text for the processes of this machine with this run's endpoints that were started before now."""
+    """Leave a note for the processes of this machine with this run's endpoints that were started before now."""
     with Unreadable():
         path = _path_of_note(claim)
         draft = path.with_name(f"{path.name} {os.getpid()}")

@@ -53,7 +53,7 @@ class SocketCommunicator(Communicator):
         rank: number of this worker, from 0.
         world_size: the number of workers.
         endpoint: "host:port" of rank 0, where it listens; the same on all workers.
-        secret: a text that only the workers know; None: FLEETMETRICS_SECRET, otherwise see the docs on security.
+        secret: a string that only the workers know; None: FLEETMETRICS_SECRET, otherwise see the docs on security.
         channel: the name that distinguishes several communicators of one job; None if every worker creates them in the
             same order.
 
@@ -343,7 +343,7 @@ def _checked(secret: Any) -> Hidden:
 
 
 def _header(call: str, note: Any) -> bytes:
-    """The call in the first line, then the note: a text as it is."""
+    """The call in the first line, then the note, unchanged if it is a string."""
     if note is None or isinstance(note, str):
         return _text_header(call, note)
     return _joined_header(call, f"json {json.dumps(note)}")

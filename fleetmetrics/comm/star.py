@@ -602,7 +602,7 @@ class Spoke(Member):
             if answer.made:  # all workers have compared how the last exchange ended
                 self.made, self.label = answer.made, ""
             raise self._error_of(answer)
-        if not deadline.remaining:  # rank 0 may have taken it back without an acknowledgement
+        if not deadline.remaining:  # rank 0 may have taken it back without an acknowledgment
             withdrawn = None
             with contextlib.suppress(Lost, _Closed, CommunicatorError):  # or have ended since
                 withdrawn = self._answer_to(frame, stream)

@@ -72,7 +72,7 @@ def evaluate(
         weight: the column of weights.
         user: the column of the user, or query, for `GAUC`, `NDCG` and others.
         by: the columns of slices; ``"country*day"`` crosses two. Rows without a value form a slice, too.
-        metrics: texts such as ``"auc"``, ``"ndcg@10"``, ``"pr=auc:curve=PR"``, or one with commas; None: the task's.
+        metrics: strings such as ``"auc"``, ``"ndcg@10"``, ``"pr=auc:curve=PR"``, or one with commas; None: the task's.
         ci: the confidence of intervals, such as 0.95; None: no intervals.
         baseline: the files or data frame to compare with; deltas are new minus old.
         baseline_score: the column of the baseline's prediction; without ``baseline``, a column of the same rows: rows
@@ -84,14 +84,14 @@ def evaluate(
         skip_bad_files: whether to skip and count unreadable files and folders.
         processes: how many processes share the files; None: one per core, fewer for small data.
         max_slices: how many slices of a column to keep, those with the most rows; the others form one, "(other)".
-        min_positives: slices with fewer rows labelled 1 get no verdict.
+        min_positives: slices with fewer rows labeled 1 get no verdict.
         rank_by: which of the metrics ranks the slices: it has their intervals and verdicts. None: the first.
         draws: the number of resamples for intervals by resampling.
-        positive: the label that counts as 1, as a text such as "click"; every other is 0. None: labels are 0 and 1.
+        positive: the label that counts as 1, as a string such as "click"; every other is 0. None: labels are 0 and 1.
         logits: whether scores are log-odds; for several classes, logarithms up to a constant.
         scale: the factor of the scores, such as 0.01 for percent.
         where: a condition on rows, such as ``"day = '2026-11-01' and n > 3"``; other rows are skipped and counted.
-        text: columns of keys that CSV keeps as texts: 007 is "007".
+        text: columns of keys that CSV keeps as strings: 007 is "007".
         columns: names for the columns of CSV files without a header.
         always_valid: the number of rows at which intervals of deltas are narrowest: they hold at all looks together,
             as data grow from day to day, if this number stays the same. None: they hold at one look.

@@ -41,7 +41,7 @@ class Asked:
     Args:
         task: "binary", "multiclass", "regression" or "ranking".
         columns: the columns of the data by role: "prediction", "label", "weight", "user", "id".
-        metrics: their texts; see `fleetmetrics.evaluation.named`.
+        metrics: as strings; see `fleetmetrics.evaluation.named`.
         classes: the number of classes of a multiclass task.
         by: the columns of slices; a star between columns crosses them.
         ci: the confidence of intervals; None: no intervals.

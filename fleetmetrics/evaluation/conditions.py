@@ -62,7 +62,7 @@ def failed(texts: Sequence[str], result: Mapping[str, Any], unfilled: Sequence[s
     A warning names slices with too few rows to tell.
 
     Args:
-        texts: the conditions.
+        texts: the conditions, as strings.
         result: as JSON has it.
         unfilled: paths below which a still empty result may get more entries.
 

@@ -33,7 +33,7 @@ class Rows(Count):
 
 
 class Positives(Metric):
-    """The number of rows labelled 1, of any weight above 0; other metrics check the labels."""
+    """The number of rows labeled 1, of any weight above 0; other metrics check the labels."""
 
     declared: tuple[Declared, ...] = (Declared("total", key="positives"),)
 

@@ -112,7 +112,7 @@ def _nothing_common(asked: Asked) -> str:
 
 
 def _of_other_kinds(asked: Asked, kinds: Sequence[Collection[str]]) -> str:
-    """The error for ids that are integers on one side, and texts on the other."""
+    """The error for ids that are integers on one side, and strings on the other."""
     column, (own, others) = asked.columns["id"], (" and ".join(sorted(each)) for each in kinds)
     how = f"{argument('text', column)} makes both strings"
     return f"{argument('join_on', column)}: ids are {own} here, but {others} in the baseline; {how}"
@@ -146,7 +146,7 @@ def check_joined(new: Side, old: Side) -> None:
 
 
 class _OtherKindError(DataError):
-    """Ids are integers on one side, and texts on the other."""
+    """Ids are integers on one side, and strings on the other."""
 
 
 class _Counted(Metric):

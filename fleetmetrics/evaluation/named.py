@@ -1,4 +1,4 @@
-"""Metrics by name, as texts: ``auc``, ``ndcg@10``, ``pr=auc:curve=PR``."""
+"""Metrics by name, as strings: ``auc``, ``ndcg@10``, ``pr=auc:curve=PR``."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Named(NamedTuple):
         key: its key in the result.
         name: the name of its class.
         k: the number of first answers; None: it has none, or as a setting.
-        settings: as texts.
+        settings: as strings.
     """
 
     text: str
@@ -100,7 +100,7 @@ def kinds() -> dict[str, str]:
 
 
 def separated(text: str) -> list[str]:
-    """The texts of metrics between commas."""
+    """The metrics between commas, as strings."""
     return [each.strip() for each in re.split(_COMMA, text) if each.strip()]
 
 

@@ -55,7 +55,7 @@ def consistency(
 
     Args:
         streams: files by name, as `fleetmetrics.files.find` takes them.
-        id: the column of a row's id, integers or texts, unique in a stream; a dict: by stream.
+        id: the column of a row's id, integers or strings, unique in a stream; a dict: by stream.
         score: the column of the prediction; a dict: by stream.
         label: the column of the label in the first stream, 0 or 1; None: no AUC and calibration.
         by: columns of the first stream, to slice by.
@@ -64,7 +64,7 @@ def consistency(
         skip_bad_rows: whether to skip and count rows with nulls.
         where: a condition on the rows of every stream, such as ``"day = '2026-11-01'"``; other rows are skipped and
             counted.
-        text: columns of ids and slices that CSV keeps as texts: 007 is "007".
+        text: columns of ids and slices that CSV keeps as strings: 007 is "007".
         columns: names for the columns of CSV files without a header.
         memory: about how many bytes to use; None: half of the machine's.
 
@@ -192,7 +192,7 @@ class _Reader:
         return _Rows(ids, values, label, [_keys_of([part[key] for part in parts], order) for key in self.keys])
 
     def id_of(self, number: int) -> Any:
-        """The original id behind this integer; texts are looked up."""
+        """The original id behind this integer; strings are looked up."""
         for _, pieces in self.parts():
             for part in pieces:
                 found = np.flatnonzero(integer_ids(part["id"]) == number)
@@ -210,7 +210,7 @@ class _Comparison:
         self.steps = [Step(*pair, features=dict.fromkeys(features, 0)) for pair in zip(names, names[1:])]
         self.slices: list[dict[str, dict[Any, StepSlice]]] = [{key: {} for key in by} for _ in self.steps]
         self.metrics = [MetricCollection({"auc": AUC(bounds=True), "calibration": Calibration()}) for _ in names]
-        self.common, self.labelled = 0, False
+        self.common, self.labeled = 0, False
 
     def add(self, streams: Sequence[_Rows]) -> None:
         """Compare the rows of a share of the ids."""
@@ -263,7 +263,7 @@ class _Comparison:
         self.common += int(common.sum())
         if first.label is None or not common.any():
             return
-        self.labelled = True
+        self.labeled = True
         for name, metrics, each in zip(self.names, self.metrics, streams):
             place = np.searchsorted(each.ids, first.ids[common])
             label, score = first.label[common], each.values[place, 0]
@@ -290,7 +290,7 @@ class _Comparison:
         said: list[str] = []
         for reader, metrics in zip(readers, self.metrics):
             values: Mapping[str, Any] = {}
-            if self.labelled:
+            if self.labeled:
                 with muted(UndefinedMetricWarning):  # nan says so
                     (auc, low, high), calibration = metrics.compute_local().values()
                 values = {"auc": auc, "calibration": calibration}

@@ -26,7 +26,7 @@ from fleetmetrics.xp import is_eager_tensor, namespace, to_host
 __all__ = ["DumpResults", "samples_in"]
 
 _PICKLES = (".pkl", ".pickle")
-_FORMATS = {".parquet": "parquet", ".npz": "npz"}  # other formats are recognised by their first bytes
+_FORMATS = {".parquet": "parquet", ".npz": "npz"}  # other formats are recognized by their first bytes
 _ENDINGS = (*_FORMATS, *_PICKLES)
 _HELP = (
     "a sample is a dict, and a field is a number, a string or an array of numbers, of the same kind in all samples; "
@@ -43,7 +43,7 @@ class DumpResults(BaseMetric):
 
     Args:
         out_file_path: its directory is created if missing. The ending decides the format: ".parquet" or ".npz" for a
-            column per field, whose values are numbers, texts, or arrays of one shape, also in nested dicts;
+            column per field, whose values are numbers, strings, or arrays of one shape, also in nested dicts;
             ".pkl" or ".pickle" for anything, in a pickle: read it only if you trust its source.
         collect_device, collect_dir, collect_dir_shared, allow_pickle: as in `BaseMetric`.
 
@@ -193,7 +193,7 @@ def _array(value: Any) -> np.ndarray:
     with contextlib.suppress(ValueError):  # ragged
         array = np.asarray(to_host(value))
         if array.size and (array.dtype.kind in "biuf" or (isinstance(value, str) and array.item() == value)):
-            return array  # NumPy drops NUL at the end of a text
+            return array  # NumPy drops NUL at the end of a string
     return np.empty((), object)
 
 

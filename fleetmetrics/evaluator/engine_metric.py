@@ -1,4 +1,4 @@
-"""The `Evaluator`'s ``BaseMetric``, modelled on MMEngine's."""
+"""The `Evaluator`'s ``BaseMetric``, modeled on MMEngine's."""
 
 from __future__ import annotations
 

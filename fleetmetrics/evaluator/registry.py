@@ -12,7 +12,7 @@ __all__ = ["ENGINE", "METRICS", "PRETRAIN", "Registry"]
 
 
 class Registry:
-    """Classes by name (``module_dict``), modelled on MMEngine's ``Registry``.
+    """Classes by name (``module_dict``), modeled on MMEngine's ``Registry``.
 
     A name is searched for here, then in the parent; ``"scope.Name"`` is searched for in that scope.
 

@@ -60,16 +60,16 @@ def evaluate(
 ) -> Evaluated[Made]:
     r"""Evaluate files; rows are read piece by piece and are never all in memory.
 
-    Reads Parquet, CSV (also with tabs, semicolons or bars), JSON Lines, NPZ and Arrow IPC, text also in gzip, zstd, bz2
-    and xz, and only the requested columns. The result is the same, bit for bit, for any number of processes
-    and any order of the files.
+    Reads Parquet, CSV (also with tabs, semicolons or pipes), JSON Lines, NPZ and Arrow IPC, text also in gzip, zstd,
+    bz2 and xz, and only the requested columns. The result is the same, bit for bit, for any number of processes and any
+    order of the files.
 
     Args:
         files: a file, a folder, a pattern such as ``"preds/*.parquet"``, or several; see `find`.
         make_metrics: makes new metrics, without arguments: a metric or a `MetricCollection`.
         columns: the column of the files for each argument of ``add``, ``{"prediction": "p", "label": "y"}``; a list of
             columns, or a column of lists, gives several predictions, or labels, per sample. Keys (users, slots) may be
-            integers, texts, categories, bools, dates and times.
+            integers, strings, categories, bools, dates and times.
         processes: how many processes share the work; None: one per core, fewer for small data.
         skip_bad_rows: whether to skip and count rows with a null or an invalid value. False: the first one is an
             error.
@@ -83,11 +83,11 @@ def evaluate(
             ``complete_by="score"`` over the same files.
         memory: about how many bytes all processes together may use; None: half of the machine's.
         progress: whether to show a bar on a terminal during long runs; None: yes.
-        format: "parquet", "csv", "jsonl", "npz" or "arrow"; None: recognise each file by its first bytes.
+        format: "parquet", "csv", "jsonl", "npz" or "arrow"; None: recognize each file by its first bytes.
         max_slices: how many slices each ``Sliced(metric, by, max_keys=None)`` keeps: those with the most rows, which a
             first pass over the columns of the keys finds. All other rows are in ``other``. None: all of them.
         reading: further options of reading: names of columns, a condition on rows, labels that
-            are texts, scores that are not probabilities.
+            are strings, scores that are not probabilities.
 
     Returns:
         The metrics, and a record of the data read.

@@ -138,7 +138,7 @@ def _are_whole(column: Any) -> bool:
 
 
 def _typed(piece: Piece, kinds: Mapping[str, Any], bad: Bad) -> Piece:
-    """Columns of CSV converted to their types, without the rows that do not fit; empty texts are nulls."""
+    """Columns of CSV converted to their types, without the rows that do not fit; empty strings are nulls."""
     pa, pc = arrow(), arrow("compute")
     table, fine = piece.table, np.ones(piece.table.num_rows, bool)
     for place, (name, kind) in enumerate(kinds.items()):
@@ -157,7 +157,7 @@ def _typed(piece: Piece, kinds: Mapping[str, Any], bad: Bad) -> Piece:
 
 
 def _misfit(text: str, kind: Any) -> str:
-    """How a text differs from the type of its column."""
+    """How a string differs from the type of its column."""
     types = arrow().types
     if types.is_integer(kind):
         return f"{text!r} is not a whole number"
@@ -219,7 +219,7 @@ def _objects(head: bytes) -> list[dict[str, Any]]:
 
 
 def _kind_in_json(columns: Columns, name: str, values: Sequence[Any]) -> Any:
-    """The Arrow type to read a field as; numbers and bools become texts later, if requested."""
+    """The Arrow type to read a field as; numbers and bools become strings later, if requested."""
     pa, first = arrow(), _type_of(values)
     kind = columns.kind(name, first)
     return first if kind == pa.string() and first in (pa.int64(), pa.float64(), pa.bool_()) else kind

@@ -118,8 +118,8 @@ def remote_files(url: str) -> tuple[list[str], list[str]]:
 def _matches(path: str, pattern: str) -> bool:
     """Whether a pattern means a path, or a folder that it is in."""
     parts = {"**/": r"(?:[^/.][^/]*/)*", "**": ".*", "*": r"[^/]*"}
-    spelt = re.split(r"(\*\*/|\*\*|\*|\[[^]]+\])", pattern)
-    expression = "".join(parts.get(each, each if each.startswith("[") else re.escape(each)) for each in spelt)
+    spelled = re.split(r"(\*\*/|\*\*|\*|\[[^]]+\])", pattern)
+    expression = "".join(parts.get(each, each if each.startswith("[") else re.escape(each)) for each in spelled)
     return re.fullmatch(f"(?!\\.){expression}(?:/.*)?", path) is not None
 
 

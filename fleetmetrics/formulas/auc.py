@@ -71,7 +71,7 @@ def auc_from_histogram(
     Formula:
         sum_b negative[b] * (sum_{c > b} positive[c] + positive[b] / 2) / (sum(positive) * sum(negative))
 
-    With ``max_fpr`` the area A of the curve up to that false positive rate f, standardised so that guessing gives 0.5
+    With ``max_fpr`` the area A of the curve up to that false positive rate f, standardized so that guessing gives 0.5
     and a perfect order 1: ``(1 + (A - f**2 / 2) / (f - f**2 / 2)) / 2``.
 
     Args:
@@ -103,7 +103,7 @@ def auc_bounds(
 
         low, high = value -+ sum_b positive[b] * negative[b] / (2 * sum(positive) * sum(negative))
 
-    With ``max_fpr`` the standardised areas under these two staircases. Some order reaches each bound, so no narrower
+    With ``max_fpr`` the standardized areas under these two staircases. Some order reaches each bound, so no narrower
     bounds exist. For integers, the bounds of the whole area are correctly rounded; others are accurate to a relative
     1e-12. Arguments: `auc_from_histogram`.
 

@@ -1,7 +1,7 @@
 """Calibration: the Brier score and its parts, the calibration error, the calibration curve.
 
-``number`` is the number (or weight) of the samples by outcome and bin, ``[2, bins]``: row 0 those labelled 0 (or
-predicted wrong), row 1 those labelled 1 (or predicted right). ``probability`` is the (weighted) sum of their predicted
+``number`` is the number (or weight) of the samples by outcome and bin, ``[2, bins]``: row 0 those labeled 0 (or
+predicted wrong), row 1 those labeled 1 (or predicted right). ``probability`` is the (weighted) sum of their predicted
 probabilities, of the same shape. Other shapes and negative counts raise `InvalidInputError`. Without samples a value is
 nan with `UndefinedMetricWarning`, or ``zero_division`` if that is not nan.
 """
@@ -54,7 +54,7 @@ class CalibrationPoints(NamedTuple):
 
     Args:
         predicted: mean predicted probability of the bin.
-        actual: share of its samples labelled 1.
+        actual: share of its samples labeled 1.
         weight: their number (int64) or weight (float64).
         lower: the bin's lower edge.
         upper: its upper edge.

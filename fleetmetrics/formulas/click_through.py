@@ -1,6 +1,6 @@
 """Click-through metrics: rates, calibration, normalized entropy, bucket error.
 
-``clicks`` is the number (or weight) of the samples labelled 1, ``total`` that of all, ``predicted`` the (weighted) sum
+``clicks`` is the number (or weight) of the samples labeled 1, ``total`` that of all, ``predicted`` the (weighted) sum
 of the predicted probabilities; negative counts raise `InvalidInputError`. Where a value is undefined (without samples,
 always) it is ``zero_division``; nan, the default, comes with `UndefinedMetricWarning`.
 """
@@ -88,7 +88,7 @@ def normalized_entropy(
         clicks: see the module, also for ``total`` and ``zero_division``.
         total: used for ``others``.
         zero_division: see the module.
-        others: number (or weight) of the samples labelled 0; None: ``total - clicks``, which loses small weights.
+        others: number (or weight) of the samples labeled 0; None: ``total - clicks``, which loses small weights.
 
     Examples:
         >>> round(normalized_entropy(-2.0, 2, 4), 12)
@@ -134,7 +134,7 @@ def bucket_error(
     Formula: ``sum_g n_g * |y_g / c_g - 1| / sum_g n_g`` over the complete groups, with the weight ``n_g = sum(w)``, the
     actual rate ``y_g = sum(w * y) / sum(w)`` and the predicted rate ``c_g = sum(w * i / n) / sum(w)`` of group g.
 
-    Bucket i of n represents the rate ``i / n``. Neighbouring buckets are grouped from the left; a group is complete
+    Bucket i of n represents the rate ``i / n``. Neighboring buckets are grouped from the left; a group is complete
     once its predicted rate is certain enough:
 
         sqrt((1 - c) / (c * sum(w))) < relative_error_bound

@@ -82,7 +82,7 @@ def of_areas(new: Any, old: Any) -> Contributions:
     pair of two slices counts for the slice whose row has moved.
 
     Args:
-        new: by slice the numbers, or weights, of samples labelled 0 and 1 by bucket of their scores,
+        new: by slice the numbers, or weights, of samples labeled 0 and 1 by bucket of their scores,
             ``[slices, 2, buckets]``.
         old: the same of the same slices.
     """

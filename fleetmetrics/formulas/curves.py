@@ -1,6 +1,6 @@
 """Curves over all thresholds, from the histograms of the scores of both classes.
 
-``positive`` and ``negative`` are the weights of the samples labelled 1 and 0 by bucket, rising scores, ``[buckets]``,
+``positive`` and ``negative`` are the weights of the samples labeled 1 and 0 by bucket, rising scores, ``[buckets]``,
 int64 or float64, finite and at least 0; ``thresholds`` is the lowest score of each bucket, ``[buckets]``. Other shapes
 raise `InvalidInputError`. A sample is predicted positive if its score is at least the threshold. A share of a class
 without samples is ``zero_division``; nan, the default, comes with `UndefinedMetricWarning`.

@@ -121,7 +121,7 @@ def auc_by_group(group: Any, score: Any, label: Any, weight: Any = None) -> tupl
     negative samples j of the group.
 
     Args:
-        group: ``[n]`` integers or texts, sorted.
+        group: ``[n]`` integers or strings, sorted.
         score: ``[n]`` finite numbers.
         label: ``[n]``, 0 or 1.
         weight: ``[n]`` numbers of at least 0, or None.

@@ -201,7 +201,7 @@ def of_area(positive: Any, negative: Any, positive_squares: Any, negative_square
     of DeLong's algorithm", IEEE Signal Processing Letters 21 (2014).
 
     Args:
-        positive: the weight of the samples labelled 1 by bucket of their scores.
+        positive: the weight of the samples labeled 1 by bucket of their scores.
         negative: the same for label 0.
         positive_squares: the sums of the squares of the weights by bucket.
         negative_squares: the same for label 0.

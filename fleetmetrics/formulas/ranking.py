@@ -62,7 +62,7 @@ def rank_queries(query: Any, score: Any, relevance: Any, weight: Any = None) -> 
     """Sort the answers to each query by their scores, the highest first.
 
     Args:
-        query: ``[answers]`` integers or texts, sorted: which query an answer belongs to.
+        query: ``[answers]`` integers or strings, sorted: which query an answer belongs to.
         score: ``[answers]`` finite numbers.
         relevance: ``[answers]`` numbers of at least 0; above 0 is relevant.
         weight: ``[answers]`` numbers of at least 0, or None. A query has the mean weight of its answers.

@@ -70,7 +70,7 @@ def areas_against_whole(
     characteristic curves", Biometrics 44 (1988); Wilson and Hilferty, "The distribution of chi-square", PNAS 17 (1931).
 
     Args:
-        positive: for each slice, numbers of samples labelled 1 by bucket, ``[buckets]``; together they are the whole.
+        positive: for each slice, numbers of samples labeled 1 by bucket, ``[buckets]``; together they are the whole.
         negative: the same for label 0.
         confidence: of the intervals.
         inflation: the variance divided by that of single rows, if rows come in groups.
@@ -107,7 +107,7 @@ def inflation_of_areas(positive: Any, negative: Any) -> float:
     groups of the squares of what their rows add, over the sum of the squares of what each row adds; at least 1.
 
     Args:
-        positive: for each group, numbers of samples labelled 1 by bucket, ``[groups, buckets]``. A group may hold
+        positive: for each group, numbers of samples labeled 1 by bucket, ``[groups, buckets]``. A group may hold
             several users, if chance puts them together.
         negative: the same for label 0.
     """

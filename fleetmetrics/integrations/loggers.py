@@ -45,7 +45,7 @@ def log(writer: Any, values: Any, step: int, *, prefix: str = "", most: int = 10
         prefix: the beginning of the names, such as ``"eval"``.
         most: a larger array gives no scalars, and a warning.
         hparams: the hyperparameters, a dict, to write with the final values of a run; values other than numbers are
-            written as texts.
+            written as strings.
 
     Raises:
         InvalidInputError: writer is not one of these, or a value is not a number; see `fleetmetrics.flatten`.

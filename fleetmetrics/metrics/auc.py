@@ -163,7 +163,7 @@ class AUC(_Area[Value]):
         curve: "ROC", or "PR" for the average precision.
         buckets: their number, at least 2; None: 4,096, or ``num_thresholds + 1``.
         spacing: "log_odds" or "linear"; None: "log_odds", or "linear" with ``num_thresholds``.
-        max_fpr: standardised partial area up to this false positive rate, in (0, 1]; for ``curve="ROC"`` only. None:
+        max_fpr: standardized partial area up to this false positive rate, in (0, 1]; for ``curve="ROC"`` only. None:
             the whole area.
         bounds: whether ``compute`` returns the bounds as well.
         tolerance: the largest distance of the bounds without a `BucketWarning` from ``compute``, at least 0; None: it

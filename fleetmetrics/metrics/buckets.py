@@ -101,7 +101,7 @@ class BucketHistogram(OfProbabilities[Value]):
     task: Task = Task("binary", 2)
 
     def _declare_buckets(self, buckets: int, spacing: str) -> None:
-        """Declare the histogram: row 0 holds the samples labelled 0, row 1 those labelled 1; of several, one each."""
+        """Declare the histogram: row 0 holds the samples labeled 0, row 1 those labeled 1; of several, one each."""
         self.buckets, self.spacing = buckets, spacing
         self.settle(buckets=buckets, spacing=spacing, num_thresholds=None)
         narrow = spacing == "log_odds" and buckets >= _NARROW

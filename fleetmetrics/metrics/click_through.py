@@ -35,7 +35,7 @@ _NORMAL = float(np.finfo(np.float64).tiny)
 
 @statistic
 def clicks(batch: Batch) -> Any:
-    """The number or weight of the samples labelled 1, for states of key "clicks"."""
+    """The number or weight of the samples labeled 1, for states of key "clicks"."""
     if batch.classes > 2:
         return batch.scores  # raises the error that says what is allowed
     return batch.weighted_sum(batch.positive, zero_at_zero=True)
@@ -43,7 +43,7 @@ def clicks(batch: Batch) -> Any:
 
 @statistic
 def others(batch: Batch) -> Any:
-    """The number or weight of the samples labelled 0."""
+    """The number or weight of the samples labeled 0."""
     if batch.weight is None and batch.lanes is None:
         return batch.xp.subtract(batch.number, clicks(batch))
     return batch.weighted_sum(batch.xp.logical_not(batch.positive))
@@ -92,7 +92,7 @@ _PREDICTED = Declared("predicted", dtype="float64", statistic=_predicted, settin
 
 
 class ClickThroughRate(Undefinable[float]):
-    """Actual click-through rate: the share of the samples that are labelled 1.
+    """Actual click-through rate: the share of the samples that are labeled 1.
 
     Formula: ``sum(w * y) / sum(w)``. ``add(prediction, label)`` takes labels 0 or 1 and reads only the shape of the
     predictions. Undefined without samples.
@@ -144,7 +144,7 @@ class Calibration(OfProbabilities[float]):
     Formula: ``sum(w * p) / sum(w * y)``, in float64 for inputs of any dtype; TorchRec's calibration.
 
     ``add(prediction, label)`` takes probabilities of class 1 of the label's shape (``[n, 1]`` equals ``[n]``), or
-    ``[n, 2]`` probabilities of both classes, and labels 0 or 1. Undefined if no sample is labelled 1.
+    ``[n, 2]`` probabilities of both classes, and labels 0 or 1. Undefined if no sample is labeled 1.
 
     Args:
         from_logits: predictions are logits: the sigmoid is applied, to ``[n, 2]`` the softmax.
@@ -243,7 +243,7 @@ class BucketError(BucketHistogram[float]):
     Formula: see `fleetmetrics.formulas.bucket_error`; Paddle's definition, over all workers. The buckets are those of
     ``AUC(spacing="linear")``, ``int(p * (buckets - 1))`` in the precision of the scores, but a score of 1 falls into
     the bucket below. In a `fleetmetrics.MetricCollection` the two share one histogram. Inputs as for `Calibration`.
-    Undefined if no group of neighbouring buckets holds enough samples, or without samples; Paddle returns 0.
+    Undefined if no group of neighboring buckets holds enough samples, or without samples; Paddle returns 0.
 
     Args:
         buckets: one more than Paddle's ``table_size``, at least 2.

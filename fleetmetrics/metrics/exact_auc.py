@@ -53,7 +53,7 @@ class ExactAUC(Undefinable[float], RecordMetric[float]):
 
     Args:
         curve: "ROC", or "PR" for the average precision.
-        max_fpr: standardised partial area up to this false positive rate, in (0, 1]; for ``curve="ROC"`` only. None:
+        max_fpr: standardized partial area up to this false positive rate, in (0, 1]; for ``curve="ROC"`` only. None:
             the whole area.
 
     Examples:

@@ -1,4 +1,4 @@
-"""The parts that all pictures share: the style, figures, bands, numbers as texts, SVG."""
+"""The parts that all pictures share: the style, figures, bands, numbers as strings, SVG."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _WORDS: contextvars.ContextVar[Mapping[str, str] | None] = contextvars.ContextVa
 _SALT = "fleetmetrics"
 #: In axes from 0 to 1, a line hides any narrower band.
 _HIDDEN = 1 / 512
-#: By background: Okabe and Ito's colours, those that stand out, some of them darker; each has a line of its own, too.
+#: By background: Okabe and Ito's colors, those that stand out, some of them darker; each has a line of its own, too.
 _COLORS = ("#0072B2 #D55E00 #222222 #008F68 #AF4F88 #3E8EBE", "#56B4E9 #E69F00 #F2F2F2 #2BC79A #DE9BC0 #F0E442")
 _LINES = ["-", (0, (5, 1.5)), (0, (5, 1.5, 1, 1.5)), (0, (1, 1)), (0, (3, 1, 1, 1, 1, 1)), (0, (8, 2))]
 #: Text, background, what is between them, and the grid.
@@ -34,7 +34,7 @@ _CHINESE = ("Noto Sans CJK SC", "Source Han Sans SC", "WenQuanYi Micro Hei", "Pi
 
 @contextlib.contextmanager
 def style(dark: bool = False, words: Mapping[str, str] | None = None) -> Iterator[None]:
-    """Draw the pictures inside for a width of 80 mm, in colours that the colour-blind can tell apart.
+    """Draw the pictures inside for a width of 80 mm, in colors that the color-blind can tell apart.
 
     The user's settings of matplotlib do not apply inside, and are restored afterwards.
 
@@ -205,7 +205,7 @@ def plain(key: Any) -> str:
 
 
 def svg(figure: Any, name: str = "") -> str:
-    """A figure as an ``<svg>`` element for HTML: small, the same bytes in every run, texts as texts, no background.
+    """A figure as an ``<svg>`` element for HTML: small, the same bytes in every run, text as text, no background.
 
     The ids inside begin with a hash of the picture, so that different pictures do not disturb each other on a page.
 

@@ -312,7 +312,7 @@ def _put_in_list(whole: list[Any], column: Any, positions: Positions) -> None:
 
 def one_per_id(columns: list[Any], ids: Any) -> list[Any]:
     """Keep the first record of every id, in the order of the ids."""
-    if not isinstance(ids, np.ndarray):  # some are integers, some texts
+    if not isinstance(ids, np.ndarray):  # some are integers, some strings
         ids = np.array(ids, object)
     distinct, first = np.unique(ids, return_index=True)
     if len(first) < len(ids):

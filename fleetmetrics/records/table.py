@@ -49,7 +49,7 @@ class Closed(NamedTuple):
     """The result of closing a part that has all samples of its users."""
 
     carries: list[Any]  #: of the table's metrics, in their order
-    members: np.ndarray  #: the users: int64, sorted, of texts a hash
+    members: np.ndarray  #: the users: int64, sorted, of strings a hash
 
 
 class Table:

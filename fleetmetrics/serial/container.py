@@ -82,7 +82,7 @@ def write_arrays(path: str, arrays: Mapping[tuple[str, str], np.ndarray], note: 
         for each in packed:
             file.writelines(each.buffers)
         size = file.tell()
-    with contextlib.suppress(OSError):  # the new name must outlive a power cut, if the folder can be synchronised
+    with contextlib.suppress(OSError):  # the new name must outlive a power cut, if the folder can be synchronized
         folder = os.open(os.path.dirname(path) or ".", os.O_RDONLY)
         try:
             os.fsync(folder)

@@ -1,7 +1,7 @@
 """Values of any kind as bytes, with a layout for reading them back.
 
-A list of values is a column, packed by the common type of its values: numbers as one array, texts as one text, arrays
-of one shape as one block; tuples, lists and dicts as columns of their entries. So 100,000 records take a few passes in
+A list of values is a column, packed by the common type of its values: numbers as one array, strings as one string,
+arrays of one shape as one block; tuples, lists and dicts as columns of their entries. So 100,000 records take a few passes in
 C. Anything else is pickled, if allowed. msgpack goes value by value: it takes 4 to 8 times as long for small arrays,
 tensors and tuples (which it turns into lists), and a third of the time for uneven lists and for None.
 

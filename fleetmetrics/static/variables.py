@@ -362,7 +362,7 @@ def _watch() -> None:
         plain, as_seen = _plain(program), (id(scope), len(_registry))
         before, claims = seen.get(plain, (None, []))
         if before != as_seen:
-            claims = claims_of(_initialised(plain, scope))
+            claims = claims_of(_initialized(plain, scope))
             seen[plain] = as_seen, claims
         for each in claims:
             each.check(scope)
@@ -378,7 +378,7 @@ def _plain(program: Any) -> Any:
     return getattr(program, "_program", program) or paddle.static.default_main_program()
 
 
-def _initialised(program: Any, scope: Any) -> list[str]:
+def _initialized(program: Any, scope: Any) -> list[str]:
     """The states that a program reads; StateNotFoundError if the scope does not hold all of them."""
     names = [state.name for state in states(program)]
     if names and kind_of(program) is Legacy:  # a startup program has them, too, and only writes
@@ -402,7 +402,7 @@ def _counting_right(run_from_dataset: Callable[..., Any]) -> Callable[..., Any]:
         threads = max(call.get("thread", 0), getattr(call.get("dataset"), "thread_num", 1))
         program = _plain(call.get("program"))
         scope = call.get("scope") or paddle.static.global_scope()
-        counted = _initialised(program, scope)
+        counted = _initialized(program, scope)
         if counted and kind_of(program) is not Legacy:
             raise StaticProgramError(
                 f"this program accumulates into {counted[0]}, but {run_from_dataset.__name__} does not run programs "

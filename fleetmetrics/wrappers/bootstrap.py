@@ -60,7 +60,7 @@ class Bootstrap(Wrapper[Value]):
     replicates from the global counts, by the seed, and ``add`` costs no more than the metric's. Samples are drawn
     independently, each counts once, and weights and rows of several elements are errors.
 
-    With ``ids="request"``, ``add(..., request=)`` takes an integer or text for each sample, and ``N_ir`` is a hash of
+    With ``ids="request"``, ``add(..., request=)`` takes an integer or string for each sample, and ``N_ir`` is a hash of
     the seed, r, and that id. Samples of equal id are drawn together (ids of users resample users), as are the elements
     of a row of ``[n, m]`` input. This works with weights, and with any metric whose states have a fixed size: each
     state is kept ``replicates`` times and is part of the one exchange, and each sample costs ``replicates`` hashes. In

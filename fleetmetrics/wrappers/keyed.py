@@ -36,7 +36,7 @@ def host_keys(values: Any, argument: str) -> Any:
 
 
 def check_kind(keys: np.ndarray, values: Any, argument: str) -> None:
-    """Raise InvalidInputError if some keys are texts, and some integers."""
+    """Raise InvalidInputError if some keys are strings, and some integers."""
     if len(keys) and len(values) and (keys.dtype.kind == "U") != (values.dtype.kind == "U"):
         kinds = ["strings" if each.dtype.kind == "U" else "integers" for each in (values, keys)]
         raise InvalidInputError(f"{argument} holds {kinds[0]}, but the keys so far are {kinds[1]}; use one of the two")

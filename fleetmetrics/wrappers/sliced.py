@@ -34,9 +34,9 @@ _ARGUMENTS = ("prediction", "label", "weight", "mask")
 class Sliced(Wrapper[Dict[Any, Value]]):
     """A metric for each key of a column (slot, channel, country, cohort) at once.
 
-    ``add`` takes the metric's arguments and one more: ``add(prediction, label, slot=)`` takes an integer or text for
-    each sample. ``compute`` returns a dict of values by key, sorted (texts by code points), with the value of ``other``
-    last if any sample has another key. Workers may have different keys. All slices are part of the one exchange, also
+    ``add`` takes the metric's arguments and one more: ``add(prediction, label, slot=)`` takes an integer or string for
+    each sample. ``compute`` returns a dict of values by key, sorted (strings by code points). The value of ``other`` is
+    last, if any sample has a different key. Workers may have different keys. All slices are part of the one exchange, also
     in a `MetricCollection`, where `Sliced` metrics of equal settings share states. Each value is the metric's value
     over the samples of the slice; one warning names all slices with an undefined value.
 
@@ -59,7 +59,7 @@ class Sliced(Wrapper[Dict[Any, Value]]):
     Args:
         metric: the metric to slice; without samples, left unchanged.
         by: the name of the column.
-        keys: the slices, integers or texts; None: those in the data.
+        keys: the slices, integers or strings; None: those in the data.
         max_keys: the number of keys to keep without ``keys``, at least 1; None: all.
         other: the key of the result for all other samples.
         **common: those of `Metric`; all but ``name`` are those of the metric unless given.
@@ -233,12 +233,12 @@ def _knows_many(metric: Metric[Any]) -> bool:
 
 
 def _typed(column: Any, argument: str) -> Any:
-    """A column as it is kept: tensors as they are, bytes as texts."""
+    """A column as it is kept: tensors as they are, bytes as strings."""
     return column if is_paddle(column) else host_keys(column, argument)
 
 
 def _checked(keys: Any, other: str) -> np.ndarray:
-    """The keys, sorted, if they are unique integers or texts; at least one."""
+    """The keys, sorted, if they are unique integers or strings; at least one."""
     try:
         array = host_keys(list(keys), "keys") if not isinstance(keys, (str, bytes)) else np.empty(0)
     except (InvalidInputError, TypeError, ValueError):

@@ -89,7 +89,7 @@ def test_draws_are_poisson_of_mean_one(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", SEQUENCES)
-def test_replicates_and_neighbours_are_independent(name: str) -> None:
+def test_replicates_and_neighbors_are_independent(name: str) -> None:
     times = drawn(SEQUENCES[name]) - 1.0
     n = len(times)
     between = (times.T @ times / math.sqrt(n))[np.triu_indices(times.shape[1], 1)]
@@ -122,7 +122,7 @@ def test_every_bit_of_an_id_matters() -> None:
         assert abs(equal - same) < 5 * math.sqrt(same * (1 - same) / 20_000), bit
 
 
-def test_the_hash_of_a_text_does_not_depend_on_its_neighbours() -> None:
+def test_the_hash_of_a_text_does_not_depend_on_its_neighbors() -> None:
     texts = np.array(["a", "long text", "a", "日本"])
     ids = integer_ids(texts)
     assert ids[0] == ids[2] and len(set(ids.tolist())) == 3

@@ -12,7 +12,7 @@ import fleetmetrics as fm
 from fleetmetrics.batch.keys import joined_arrays, keys_of
 
 
-class Colour(str, enum.Enum):
+class Color(str, enum.Enum):
     RED = "red"
 
 
@@ -56,7 +56,7 @@ def test_what_numpy_would_make_one_key_is_refused(form: str, keys: list[Any], to
         (["a", "b", ""], "<U1"),
         (["a\0b", "\0b"], "<U3"),
         (["a", np.str_("b")], "<U1"),
-        ([Colour.RED, "blue"], "<U4"),
+        ([Color.RED, "blue"], "<U4"),
         ([1, -(2**63), 2**63 - 1], "int64"),
         ([2**64 - 1, 2**53, 2**53 + 1], "uint64"),
         ([np.int8(1), 2, np.uint64(3)], "int64"),
@@ -66,7 +66,7 @@ def test_what_numpy_would_make_one_key_is_refused(form: str, keys: list[Any], to
 def test_keys_of_one_kind_are_what_they_were(form: str, keys: list[Any], dtype: str) -> None:
     found = keys_of(FORMS[form](keys), "user")
     assert found.dtype == dtype
-    assert found.ravel().tolist() == [each.value if isinstance(each, Colour) else each for each in keys]
+    assert found.ravel().tolist() == [each.value if isinstance(each, Color) else each for each in keys]
 
 
 @pytest.mark.parametrize("dtype", ["int8", "uint8", "int32", "uint32", "int64", "uint64"])

@@ -154,7 +154,7 @@ def softmax(p: Any) -> Any:
 
 
 def by_class(curve: str, average: str | None = "macro", made: Callable[[Any], Any] = np.asarray) -> Callable[..., Any]:
-    """scikit-learn's areas of scores that are rounded to their buckets, without samples labelled -1."""
+    """scikit-learn's areas of scores that are rounded to their buckets, without samples labeled -1."""
 
     def reference(p: Any, y: Any, w: Any) -> Any:
         from sklearn import metrics

@@ -27,7 +27,7 @@ from tests.distributed.test_threads import side_by_side
 
 pytestmark = [pytest.mark.distributed, pytest.mark.numpy_only]
 
-#: By rank on which host a worker is: ranks of a host are not neighbours, and one host has one worker.
+#: By rank on which host a worker is: ranks of a host are not neighbors, and one host has one worker.
 MIXED = (1, 2, 3, 2, 1, 2, 4, 3)
 #: Rank 0 and rank 1; a leader, rank 2, and its followers.
 SMALL = (1, 1, 2, 2, 2)

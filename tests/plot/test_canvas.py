@@ -76,7 +76,7 @@ def contrast(one: Any, other: Any) -> float:
     return (high + 0.05) / (low + 0.05)
 
 
-#: How the three kinds of colour-blind see linear red, green and blue (Brettel, Vienot and Mollon).
+#: How the three kinds of color-blind see linear red, green and blue (Brettel, Vienot and Mollon).
 SEEN = {
     "deutan": [[0.29275, 0.70725, 0], [0.29275, 0.70725, 0], [-0.02234, 0.02234, 1]],
     "protan": [[0.11238, 0.88762, 0], [0.11238, 0.88762, 0], [0.00401, -0.00401, 1]],
@@ -92,7 +92,7 @@ def lab(rgb: Any) -> Any:
 
 
 @pytest.mark.parametrize("dark", [False, True])
-def test_curves_stand_out_and_differ_for_the_colour_blind_in_more_than_colour(dark: bool) -> None:
+def test_curves_stand_out_and_differ_for_the_color_blind_in_more_than_color(dark: bool) -> None:
     with plot.style(dark=dark):
         rc = matplotlib.rcParams
         cycle, back = list(rc["axes.prop_cycle"]), rc["figure.facecolor"]

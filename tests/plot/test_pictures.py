@@ -443,7 +443,7 @@ def test_a_metric_that_a_picture_cannot_show_is_an_error_that_names_possible_one
         draw("roc")
 
 
-def test_metrics_without_samples_are_drawn_empty_and_undefined_ones_are_labelled() -> None:
+def test_metrics_without_samples_are_drawn_empty_and_undefined_ones_are_labeled() -> None:
     for make in (fm.AUC, fm.AveragePrecision, fm.CalibrationCurve, fm.KolmogorovSmirnov, fm.Lift, fm.CumulativeGain):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", fm.UndefinedMetricWarning)

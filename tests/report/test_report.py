@@ -417,7 +417,7 @@ def test_pictures_say_what_they_show(page: Element, lang: str) -> None:
     assert all({"en": "new", "zh": "新值"}[lang] in title for title in titles)
 
 
-def test_on_a_dark_page_the_colours_of_pictures_stand_out_and_differ_for_the_colour_blind(page: Element) -> None:
+def test_on_a_dark_page_the_colors_of_pictures_stand_out_and_differ_for_the_color_blind(page: Element) -> None:
     [style] = page.all("style")
     [dark] = re.findall(r"prefers-color-scheme: dark\) \{(.*?)\n\}", style.text, re.DOTALL)
     paper = re.findall(r"--paper: (#\w+);", dark)[0]

@@ -152,7 +152,7 @@ def stack(records: Sequence[Mapping[str, Any]], key: str) -> np.ndarray:
     return np.concatenate(rows).reshape(len(rows), -1)
 
 
-def labelled_record(sample: Mapping[str, Any]) -> dict[str, Any]:
+def labeled_record(sample: Mapping[str, Any]) -> dict[str, Any]:
     """The record of a sample with one label: ``pred_score`` or ``pred_label``, and ``gt_label``."""
     key = "pred_score" if "pred_score" in sample else "pred_label"
     pred = score_of(sample) if key == "pred_score" else label_of(sample, key)
@@ -164,14 +164,14 @@ def labelled_record(sample: Mapping[str, Any]) -> dict[str, Any]:
 
 def records_with_classes(samples: Sequence[Mapping[str, Any]], num_classes: int | None) -> list[dict[str, Any]]:
     """The records of samples with one label; those without scores have ``num_classes``, None if it is not known."""
-    records = [labelled_record(sample) for sample in samples]
+    records = [labeled_record(sample) for sample in samples]
     for sample, record in zip(samples, records):
         if "pred_label" in record:
             record["num_classes"] = common.check_class_count(num_classes or sample.get("num_classes"))
     return records
 
 
-def labelled_columns(records: Sequence[Mapping[str, Any]]) -> tuple[np.ndarray, np.ndarray]:
+def labeled_columns(records: Sequence[Mapping[str, Any]]) -> tuple[np.ndarray, np.ndarray]:
     """The predictions, scores ``[n, classes]`` or labels ``[n]``, and the true labels."""
     target = np.concatenate(arrays(records, "gt_label"))
     if "pred_score" in records[0]:

@@ -1,4 +1,4 @@
-"""Metrics for classification with any number of labels per sample, modelled on MMPretrain 1.2.0."""
+"""Metrics for classification with any number of labels per sample, modeled on MMPretrain 1.2.0."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def _gather(records: Sequence[Mapping[str, Any]], key: str = "pred_score") -> tu
 
 @PRETRAIN.register_module()
 class MultiLabelMetric(BaseMetric):
-    """Precision, recall, F1 and support in percent, modelled on MMPretrain's ``MultiLabelMetric``.
+    """Precision, recall, F1 and support in percent, modeled on MMPretrain's ``MultiLabelMetric``.
 
     Formula: ``tp / predicted``, ``tp / actual``, ``2 * tp / (predicted + actual)`` and ``actual``, from the counts of
     every class; 0 / 0 is 0. A class is predicted if its score is at least ``thr``, or, without ``thr``, among the
@@ -209,7 +209,7 @@ def _shares(states: dict[str, np.ndarray], average: str | None) -> tuple[np.ndar
 
 @PRETRAIN.register_module()
 class AveragePrecision(BaseMetric):
-    """Average precision of every class or their mean (mAP) in percent, modelled on MMPretrain's ``AveragePrecision``.
+    """Average precision of every class or their mean (mAP) in percent, modeled on MMPretrain's ``AveragePrecision``.
 
     Formula: ``100 * sum_t (R_t - R_{t-1}) * P_t`` over the distinct scores t of a class from the highest, with
     precision and recall of the samples that score at least t. Where a target is -1, the sample does not count for that

@@ -1,4 +1,4 @@
-"""Retrieval metrics: a query's scores over the items of a gallery, modelled on MMPretrain 1.2.0."""
+"""Retrieval metrics: a query's scores over the items of a gallery, modeled on MMPretrain 1.2.0."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def _warn_of_empty(metric: str, irrelevant: Any, total: Any) -> None:
 
 @PRETRAIN.register_module()
 class RetrievalRecall(BaseMetric):
-    """Share of the queries with a relevant item among the k best answers, in percent, modelled on MMPretrain's.
+    """Share of the queries with a relevant item among the k best answers, in percent, modeled on MMPretrain's.
 
     Formula: ``100 * hits / queries``. Lower items come first where scores are equal. (A query counts once, even if
     several items are relevant to it: the Recall@k of image retrieval, not the share of the relevant items.)
@@ -225,7 +225,7 @@ def _recalls(states: dict[str, np.ndarray]) -> list[float]:
 
 @PRETRAIN.register_module()
 class RetrievalAveragePrecision(BaseMetric):
-    """Mean over the queries of the average precision of their k best answers, in percent, modelled on MMPretrain's.
+    """Mean over the queries of the average precision of their k best answers, in percent, modeled on MMPretrain's.
 
     Formula: ``100 * sum_q (sum_i p_qi / R_q) / queries`` over the positions i up to k of the relevant answers to query
     q, to which ``R_q`` items are relevant, found or not. ``p_qi`` is the precision of the first i answers, or in mode

@@ -1,4 +1,4 @@
-"""Metrics for classification with one label per sample, modelled on MMPretrain 1.2.0."""
+"""Metrics for classification with one label per sample, modeled on MMPretrain 1.2.0."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _warn_of_dropped(metric: str, what: str, dropped: np.ndarray, thrs: Sequence
 
 @PRETRAIN.register_module()
 class Accuracy(BaseMetric):
-    """Share of the samples whose label is among the k highest scores, in percent, modelled on MMPretrain's.
+    """Share of the samples whose label is among the k highest scores, in percent, modeled on MMPretrain's.
 
     Formula: ``100 * correct / total``. A sample is correct if fewer than k classes come before its label, and the
     label's score is above the threshold. Equal scores are ordered by class, the lower one first, as in
@@ -80,13 +80,13 @@ class Accuracy(BaseMetric):
         self.thrs = common.thresholds(thrs)
 
     def process(self, data_batch: Any, data_samples: Sequence[Mapping[str, Any]]) -> None:
-        self.results.extend([inputs.labelled_record(sample) for sample in as_dicts(data_samples)])
+        self.results.extend([inputs.labeled_record(sample) for sample in as_dicts(data_samples)])
 
     def summarize(self, results: Sequence[Any]) -> dict[str, np.ndarray]:
         if not results:
             return _correct(np.zeros([0, max(self.topk)]), np.zeros(0), self.topk, self.thrs)
         advice = " Please check the `val_evaluator` and `test_evaluator` fields in your config file."
-        return _correct(*inputs.labelled_columns(results), self.topk, self.thrs, advice)
+        return _correct(*inputs.labeled_columns(results), self.topk, self.thrs, advice)
 
     def compute_from(self, states: dict[str, np.ndarray]) -> dict[str, Any]:
         values = _accuracies(states, self.thrs)
@@ -162,7 +162,7 @@ def _accuracies(states: dict[str, np.ndarray], thrs: Sequence[float | None]) -> 
 
 @PRETRAIN.register_module()
 class SingleLabelMetric(BaseMetric):
-    """Precision, recall, F1 and support in percent, modelled on MMPretrain's ``SingleLabelMetric``.
+    """Precision, recall, F1 and support in percent, modeled on MMPretrain's ``SingleLabelMetric``.
 
     Formula: ``tp / predicted``, ``tp / actual``, ``2 * tp / (predicted + actual)`` and ``actual``, from the counts of
     every class; 0 / 0 is 0. The predicted class has the highest score, and is the lowest class where scores are equal;
@@ -224,7 +224,7 @@ class SingleLabelMetric(BaseMetric):
             none = np.zeros([len(self.thrs), self.num_classes or 0], np.int64)
             counts = {"true_positive": none, "predicted": none, "actual": none.sum(axis=0)}
             return {**counts, "dropped": none.sum(axis=1), "total": none.sum()}
-        pred, target = inputs.labelled_columns(results)
+        pred, target = inputs.labeled_columns(results)
         return _class_counts(pred, target, self.thrs, inputs.class_count(results) if pred.ndim == 1 else None)
 
     def compute_from(self, states: dict[str, np.ndarray]) -> dict[str, Any]:
@@ -302,7 +302,7 @@ def _shares(
 
 @PRETRAIN.register_module()
 class ConfusionMatrix(BaseMetric):
-    """How often each class was predicted for each true class, modelled on MMPretrain's ``ConfusionMatrix``.
+    """How often each class was predicted for each true class, modeled on MMPretrain's ``ConfusionMatrix``.
 
     Rows are true classes, columns predicted ones: the highest score, and the lowest class where scores are equal.
 
@@ -347,7 +347,7 @@ class ConfusionMatrix(BaseMetric):
     def summarize(self, results: Sequence[Any]) -> dict[str, np.ndarray]:
         if not results:
             return {"matrix": np.zeros([self.num_classes or 0] * 2, np.int64)}
-        pred, target = inputs.labelled_columns(results)
+        pred, target = inputs.labeled_columns(results)
         return {"matrix": self.calculate(pred, target, inputs.class_count(results))}
 
     def compute_from(self, states: dict[str, np.ndarray]) -> dict[str, Any]:

@@ -172,11 +172,11 @@ def inside(signal_number: int) -> None:
     if channel.rank == 2:
         finish = channel._finish
 
-        def signalled(*given: Any) -> None:
+        def signaled(*given: Any) -> None:
             os.kill(os.getpid(), signal_number)
             finish(*given)
 
-        channel._finish = signalled
+        channel._finish = signaled
     report(entered=True)
     start = time.monotonic()
     report(error=error_text(lambda: metric.compute(timeout=5)), seconds=time.monotonic() - start)
