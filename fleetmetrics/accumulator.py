@@ -269,7 +269,7 @@ class Accumulator(Partial, Generic[Value]):
             label: the truth.
             weight: one number of at least 0 per sample, or one for all; None: 1.
             mask: one flag per sample; a sample masked by False leaves no trace. None: all count.
-            **columns: further arguments of the metric, such as ``user=`` or ``query=``: an integer or string per sample.
+            **columns: further arguments of the metric, such as ``user=`` or ``query=``: an integer or string a sample.
 
         Raises:
             InvalidInputError: shapes or values are invalid; none of the batch was added.

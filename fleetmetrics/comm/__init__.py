@@ -1,6 +1,6 @@
 """The workers' channel: communicators, and the choice among them. Importing this does not import Paddle.
 
-An exchange goes like this; those of states, arrays, records and objects all use it::
+All exchanges, of states, arrays, records and objects, run like this::
 
        worker 1            rank 0            worker 2
           |    arrival       |     arrival      |
@@ -16,7 +16,7 @@ An exchange goes like this; those of states, arrays, records and objects all use
 `launchers`; `rivals` looks for other processes that claim the same place. `finding` decides where rank 0 listens and
 looks for it, `handshake` lets rank 0 and each worker prove themselves, `door` keeps the connections that have not yet
 done so, and `frames` carries their sealed messages. `hub` is rank 0's side of the star, with its `peers` and its
-`meeting`, `star` the other workers', `turns` the line of a worker's threads, and `sockets` the communicator on top.
+`meeting`, `star` the other workers', `turns` the queue of a worker's threads, and `sockets` the communicator on top.
 Rank 0 gives up early enough for its verdict to reach every worker before the first deadline, and names the missing
 ranks. It has no threads: it coordinates inside its own call. `blocks` puts many states into one payload, `slabs` cuts
 those that are too large for one, and `unions` finds the rows of all workers' keys. `hosts` adds a second level to the

@@ -1,7 +1,7 @@
 """Arrays on their way through the channel: their description, the check that all workers agree, and their bytes.
 
-States of one reduction and dtype lie side by side, so that a program's many states are reduced at once; those of a few
-numbers need only be of one dtype. Integers are sent in the narrowest type that holds them all, because counts are
+States of one reduction and dtype lie side by side, so that a program's many states are reduced at once; small states
+need only share a dtype. Integers are sent in the narrowest type that holds them all, because counts are
 mostly small.
 """
 
@@ -32,7 +32,7 @@ from fleetmetrics.settings import difference
 
 _STATE_DTYPES = {np.dtype(name): name for name in ("int64", "float64")}  # NumPy takes 10 us to name a dtype
 _NUMBERS = "biufc"
-#: States of up to this number of elements lie side by side whatever their reduction.
+#: States of up to this number of elements lie side by side, with any reductions.
 _FEW = 8
 #: Up to this number of elements, over all workers, Python reduces such states sooner than NumPy.
 _IN_PYTHON = 512
@@ -46,9 +46,9 @@ _MANY = 64
 #: Bytes of a payload that is small.
 _SMALL = 2**16
 _SUMMED = 2**63 // _MANY
-#: A letter on its way outside of a frame is a multiple of this number of bytes.
+#: The size of a letter outside a frame is a multiple of this number of bytes.
 LETTER_UNIT = 16
-#: A layout has the first text instead of a reduction for keys, and the second between a reduction and its keys.
+#: In a layout, the first replaces the reduction of keys, and the second joins a reduction and its keys.
 _KEYS, _BY = "keys", " by "
 #: Hexadecimal digits of a digest of settings: 64 bits.
 _DIGITS = 16
@@ -145,7 +145,7 @@ class Group(NamedTuple):
     """States that lie side by side."""
 
     dtype: str
-    size: int  #: how many elements they have
+    size: int  #: their number of elements
     members: tuple[int, ...]  #: the states, by their places among all
     parts: tuple[tuple[str, int, int], ...]  #: reduction, first element, one after the last
 
@@ -165,7 +165,7 @@ class Layout:
     groups: tuple[Group, ...]
     kinds: tuple[tuple[int, str], ...]  #: of each group: number of elements, dtype
     by_key: bool  #: whether some blocks may have rows by key
-    nbytes: int  #: how many bytes the blocks have
+    nbytes: int  #: the size of the blocks in bytes
 
 
 @functools.lru_cache(maxsize=256)
@@ -204,7 +204,7 @@ def _make_layout(call: str, blocks: tuple[Entry, ...], settings: str = "") -> La
 
 @functools.lru_cache(maxsize=256)
 def layout_of(text: str) -> Layout:
-    """Return the layout that a peer's text describes; ValueError or TypeError if it describes none."""
+    """Return the layout that a peer's text describes; ValueError or TypeError for invalid text."""
     call, blocks, settings = json.loads(text)
     if type(settings) is not str:
         raise ValueError(f"no digest is {settings!r}")
@@ -223,7 +223,7 @@ def describe(call: str, blocks: Sequence[Block | RowKeys], settings: str = "") -
 
 @functools.lru_cache(maxsize=256)
 def _digest_of(settings: str) -> str:
-    """What crosses the wire of settings that are equal on all workers, as they nearly always are."""
+    """The digest that a worker sends instead of its settings, which are nearly always equal on all workers."""
     return hashlib.sha256(settings.encode()).hexdigest()[:_DIGITS]
 
 
@@ -263,7 +263,7 @@ def read_each(given: Iterable[_Given], read: Callable[[_Given], _Read], first: i
 
 
 def _type_of(name: str, dtype: Any) -> np.dtype[Any]:
-    """The type that `packed` names; ValueError if no state of this dtype is sent so: a cast would change numbers."""
+    """The type that `packed` names; ValueError if the state's dtype does not fit: a cast would change numbers."""
     found = _TYPES[name]
     if (found.kind == "f") != (dtype == "float64"):
         raise ValueError(f"{name!r} numbers, but the state is {dtype}")
@@ -375,13 +375,13 @@ def unpack(layout: Layout, payload: Buffer) -> list[np.ndarray]:
 
 
 def reduced(layouts: Sequence[Layout], agreed: Layout, payloads: Sequence[Any]) -> list[Buffer]:
-    """Reduce the workers' blocks, of which one layout describes all, or one each."""
+    """Reduce the workers' blocks; there is one layout for all workers, or one for each."""
     if layouts.count(agreed) == len(layouts):
         found = _columns(agreed, payloads)
         try:
             return packed([combined_group(group, arrays) for group, arrays in zip(agreed.groups, found)])
         except IntegerOverflowError:
-            pass  # the way below says in which state
+            pass  # the code below names the state
     each = layouts if len(layouts) > 1 else itertools.repeat(agreed)
     columns = zip(*read_each(zip(each, payloads), lambda both: unpack(*both)))
     blocks = []
@@ -426,7 +426,7 @@ def _side_by_side(agreed: Layout, payloads: Sequence[Buffer]) -> list[list[np.nd
 
 
 def _folded(group: Group, rows: np.ndarray) -> list[np.ndarray]:
-    """A few arrays with the same sums and extremes as these rows: one array of integers if no sum may be too large."""
+    """A few arrays with the sums and extremes of these rows: one array of integers if no sum can overflow."""
     if rows.dtype.kind == "f" or not rows.size:
         return list(rows)
     found = []
@@ -479,7 +479,7 @@ def letter_in(data: Buffer) -> Letter:
 
 
 def layouts_of(notes: Sequence[Any]) -> list[Layout]:
-    """The layouts that the workers' notes describe: one, where all notes are equal, as they mostly are."""
+    """The layouts that the workers' notes describe; a single one if all notes are equal, as they mostly are."""
     return read_each(notes[:1] if notes.count(notes[0]) == len(notes) else notes, layout_of)
 
 
@@ -574,7 +574,7 @@ def as_column(array: Any) -> np.ndarray:
 
 
 def column_in(letter: Letter, most: int) -> tuple[int | None, str, list[int]]:
-    """The source, dtype and shape of a peer's array, whose bytes come with the letter unless there are more."""
+    """The source, dtype and shape of a peer's array; the letter holds its bytes unless they exceed ``most``."""
     source, dtype, shape = letter.note
     size, found = described_array(dtype, shape)[1], len(joined(letter.payload))
     if found != (size if size <= most else 0):
@@ -583,7 +583,7 @@ def column_in(letter: Letter, most: int) -> tuple[int | None, str, list[int]]:
 
 
 def join(source: int | None, parts: Sequence[tuple[str, Sequence[int]]]) -> tuple[str, list[int]]:
-    """Check that the workers' arrays go together."""
+    """Check that the workers' arrays can be joined; return their common dtype and sizes."""
     sizes = [described_array(dtype, shape)[1] for dtype, shape in parts]
     if source is not None:
         return parts[source][0], sizes

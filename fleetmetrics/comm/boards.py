@@ -1,9 +1,9 @@
 """Detection of workers that wait for each other in different groups.
 
-Workers that name different ranks for one group, or call groups in another order, would wait until the deadline, each in
-a different group. So a worker that leads a group, and has waited for a while, listens at a place that follows from its
-job and its rank alone: its board. Other waiting workers look at the boards of lower ranks, since one of them leads
-every group that could wait for them. The two exchange what they wait for; if neither can go on, both raise.
+Workers that name different ranks for one group, or call groups in different orders, would wait until the deadline, each
+in a different group. So a worker that leads a group, and has waited for a while, opens a board: it listens at an
+address that follows from its job and its rank alone. Other waiting workers check the boards of lower ranks, since one
+of them leads every group that could wait for them. The two exchange their notices; if neither can continue, both raise.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from fleetmetrics.errors import AgreementError, CommunicatorError, NoChannelErro
 
 __all__ = ["Board", "Notice", "Search"]
 
-#: The errors of a peer that has ended, or whose words cannot be read.
+#: The errors for a peer that has ended, or whose message cannot be read.
 _UNREADABLE = (Lost, ValueError, TypeError, OverflowError, RecursionError)
 #: Seconds until a worker's first look, and at most between two looks.
 _FIRST_SECONDS, _PAUSE_SECONDS = 0.5, 30.0
@@ -38,13 +38,13 @@ class Notice(NamedTuple):
 
     rank: int  # in the job
     ranks: tuple[int, ...]  # of the group; (): all
-    label: str  # how errors call the exchange
+    label: str  # the name of the exchange in errors
     channel: int
     call: int
-    alone: bool  # whether no other thread of its process may be in another exchange meanwhile
+    alone: bool  # whether no other thread of its process may be in an exchange now
 
     def written(self, kind: int, verdict: str = "") -> Frame:
-        """The frame that says so."""
+        """The frame with this notice."""
         return Frame(kind, 0, json.dumps([*self, verdict]).encode())
 
 
@@ -63,7 +63,7 @@ class Board(Door):
         key: of the job.
         poll: reports connections.
         mine: what this worker waits for.
-        judge: returns the reason why it and another worker can never go on, or "".
+        judge: returns the reason why this worker and a given one can never continue, or "".
     """
 
     def __init__(self, job: Job, key: Key, poll: Poll, mine: Notice, judge: Callable[[Notice], str]) -> None:
@@ -132,7 +132,7 @@ class Search:
         key: of the job.
         mine: what this worker waits for.
         called: returns the number of exchanges that this process has begun on a channel of another group of this job.
-        poll: of rank 0 of the group, which has a board; None: of another one.
+        poll: of rank 0 of the group, which has a board; None on other workers.
     """
 
     next: float
@@ -151,7 +151,7 @@ class Search:
         """Look at the boards of others, if it is time.
 
         Raises:
-            AgreementError: if this worker and another one wait for each other.
+            AgreementError: if two workers, one of them this one, wait for each other.
         """
         now = time.monotonic()
         if now < self.next:
@@ -183,7 +183,7 @@ class Search:
 
     @property
     def words(self) -> str:
-        """The words of an error about workers that wait in another group."""
+        """The sentence about workers in other groups that an error adds."""
         if not self._found:
             return ""
         texts = [f"rank {each.rank} waits at {each.label}" for each in self._found.values()]
@@ -196,9 +196,9 @@ class Search:
             raise AgreementError(verdict)
 
     def _judge(self, other: Notice) -> str:
-        """The reason why this worker, which leads its group, and another one can never go on; "" if they may.
+        """The reason why this worker, which leads its group, and another one can never continue; "" if they may.
 
-        They may go on if another thread of one of them could still come to the other's group, or if this worker has
+        They may continue if another thread of one of them could still join the other's group, or if this worker has
         already received the answer of the other's exchange.
         """
         mine = self._mine

@@ -101,7 +101,7 @@ def get_communicator() -> Communicator:
 
     Raises:
         NoChannelError: there are several workers, and no way to reach them.
-        ServerProcessError: this process is a parameter server, or another one that is not a worker.
+        ServerProcessError: this process is a parameter server, or otherwise not a worker.
         InvalidInputError: the launcher's environment is malformed.
 
     Examples:
@@ -212,7 +212,7 @@ def on_channel(
     util: Any = None,
     group: Any = None,
 ) -> _T:
-    """Make a call with its communicator, see `channel_of`, and its trouble; an interruption at any point counts as one.
+    """Make a call with its communicator and its trouble, see `channel_of`; even an interrupted call counts.
 
     Args:
         call: the name of the call; errors quote it.
@@ -276,7 +276,7 @@ def _mpi4py() -> Communicator:
     return MPICommunicator()
 
 
-#: Two backends are created once; the others find the current communicator themselves.
+#: These two backends are created once; the others look up the current communicator.
 _BACKENDS: dict[str, Callable[[], Communicator]] = {
     "auto": get_communicator,
     "non_dist": functools.lru_cache(maxsize=None)(LocalCommunicator),
@@ -294,9 +294,9 @@ def list_all_backends() -> list[str]:
 
     Returns:
         "auto": what `get_communicator` returns. "non_dist": this process alone. "paddle_dist": the workers of the
-        job that Paddle's launcher started. "fleet_util": those behind ``fleet.util``. "mpi4py": those that
-        ``mpirun`` started, with the extra ``fleetmetrics[mpi]``. As arguments, MMEval's "torch_cpu",
-        "torch_cuda", "tf_horovod" and "oneflow" are accepted too, as "auto".
+        job that Paddle's launcher started. "fleet_util": the workers behind ``fleet.util``. "mpi4py": the workers
+        that ``mpirun`` started, with the extra ``fleetmetrics[mpi]``. As arguments, MMEval's "torch_cpu",
+        "torch_cuda", "tf_horovod" and "oneflow" also mean "auto".
 
     Examples:
         >>> list_all_backends()
@@ -313,7 +313,7 @@ def set_default_dist_backend(dist_backend: str) -> None:
             is never silently local.
 
     Raises:
-        UnknownNameError: an AssertionError too; for another name.
+        UnknownNameError: the name is unknown; it is also an AssertionError.
     """
     global _default
     _default = check_backend(dist_backend) or _default
@@ -329,9 +329,9 @@ def get_dist_backend(dist_backend: str | None = None) -> Communicator:
         The same one at every call.
 
     Raises:
-        UnknownNameError: an AssertionError too; for another name.
+        UnknownNameError: the name is unknown; it is also an AssertionError.
         NoChannelError: the workers cannot be reached.
-        ImportError: a library that it needs is not installed.
+        ImportError: a library that the communicator needs is not installed.
 
     Examples:
         >>> get_dist_backend("non_dist").world_size
@@ -341,7 +341,7 @@ def get_dist_backend(dist_backend: str | None = None) -> Communicator:
 
 
 def check_backend(dist_backend: str | None) -> str | None:
-    """The name, here, or None; raises `UnknownNameError` for an unknown one."""
+    """This package's name of a backend, or None; raises `UnknownNameError` for an unknown name."""
     named = isinstance(dist_backend, str)
     if named and dist_backend in _OF_MMEVAL:
         return "auto"

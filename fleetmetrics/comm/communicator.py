@@ -1,4 +1,4 @@
-"""The base of communicators: every operation is built on one, to consult rank 0."""
+"""The base class of communicators: all operations are built on one, `consult`."""
 
 from __future__ import annotations
 
@@ -33,16 +33,16 @@ class Communicator:
 
     Every operation is collective: each worker of the job calls the same one in the same order. All of them get
     the same result, or all raise the same error before the deadline: `AgreementError` if the workers' calls differ,
-    `DeadlineError` if one does not arrive in time, `CommunicatorError` if the channel is broken. ``timeout`` is in
+    `DeadlineError` if a worker does not arrive in time, `CommunicatorError` if the channel is broken. ``timeout`` is in
     seconds; None: FLEETMETRICS_TIMEOUT, else half an hour. Threads of a worker take turns in the order of their
-    arrival; if that differs by worker, their calls differ, too.
+    arrival; if the workers' orders differ, their calls differ, too.
     """
 
     rank: int
     world_size: int
     #: Whether the workers have proved their identity; only then may they send pickles.
     authenticated: bool = False
-    #: Whether `shuffle` sends directly, not through rank 0.
+    #: Whether `shuffle` sends directly instead of through rank 0.
     spreads: bool = False
 
     def consult(
@@ -127,10 +127,10 @@ class Communicator:
         timeout: float | Deadline | None = None,
         trouble: BaseException | None = None,
     ) -> _T:
-        """Run a whole call: what it prepares, and exchanges that belong together.
+        """Run a whole call: its preparation, and its exchanges.
 
-        Other threads of this worker wait for its end. If it is interrupted, the others get to know it, and the next
-        call of this worker is that of the others.
+        Other threads of this worker wait until it ends. If it is interrupted, the other workers get the error, and the
+        next call is the same on all workers again.
 
         Args:
             call: the name of the call; errors quote it.
@@ -151,12 +151,12 @@ class Communicator:
         timeout: float | Deadline | None = None,
         trouble: BaseException | None = None,
     ) -> _T:
-        """Run exchanges that belong together, and a function of their outcome.
+        """Run the exchanges of a call, and then a function of their outcome.
 
         Args:
             call: as for `together`.
             exchanges: as ``work`` of `together`.
-            formula: takes what the exchanges return; other threads may make exchanges in the meantime.
+            formula: takes the result of the exchanges; other threads may make exchanges in the meantime.
             timeout: as for `together`.
             trouble: as for `together`.
 
@@ -166,7 +166,7 @@ class Communicator:
         return formula(self.together(call, exchanges, timeout, trouble))
 
     def left(self, call: str, error: BaseException) -> None:
-        """Count a call that an error, such as an interruption, ended before its first exchange; the others get it."""
+        """Count a call that an error, such as an interruption, ended before its first exchange; all get the error."""
 
     def reduce(
         self,
@@ -181,9 +181,9 @@ class Communicator:
 
         Args:
             call: the name of the call, the same on every worker; errors quote it.
-            blocks: the states, and the keys of those that have rows by key; names, reductions and shapes must be the
-                same on every worker, the keys need not.
-            settings: what else must be the same on every worker: JSON, of which a digest is sent.
+            blocks: the states, and the keys of states with rows by key; names, reductions and shapes must be the same
+                on every worker, but keys may differ.
+            settings: JSON that must also be the same on every worker; only its digest is sent.
             trouble: an earlier error on this worker; every worker then raises it.
             timeout: seconds to wait.
 
@@ -271,12 +271,12 @@ class Communicator:
         """Give every worker's array to every worker.
 
         Args:
-            array: numbers, booleans, or bytes or strings of fixed width; lengths of the first axis may differ by rank.
+            array: numbers, booleans, or bytes or strings of fixed width; the first axis may have any length.
             timeout: seconds to wait.
             trouble: an earlier error on this worker; every worker then raises it.
 
         Returns:
-            The arrays by rank, of one dtype: the one to which NumPy promotes the workers' dtypes.
+            The arrays by rank, all of the dtype to which NumPy promotes the workers' dtypes.
 
         Raises:
             AgreementError: the dtypes have no common type, or the shapes differ beyond the first axis.
@@ -354,7 +354,7 @@ class Communicator:
             parts = read_each(zip(letters, sizes), lambda each: cut(each[0].payload, each[1])[0])
             return Letter(None, [part.data for part in parts])
 
-        results = [bytearray() for _ in sizes]  # they grow with the arriving bytes: a size may be wrong
+        results = [bytearray() for _ in sizes]  # buffers grow with the arriving bytes: an announced size may be wrong
         for start in range(0, max(sizes), CHUNK_BYTES):
             told = self.consult(call, decide, payload=data[start : start + CHUNK_BYTES], timeout=deadline.left)
             for result, part in zip(results, read_each([told], lambda told: cut(told.payload, *sizes))[0]):
@@ -369,16 +369,16 @@ class Communicator:
         timeout: float | None = None,
         trouble: BaseException | None = None,
     ) -> list[Letter]:
-        """Give each worker the letters of every worker for it, here through rank 0; raises like ``consult``.
+        """Send each worker its letters from every worker, here through rank 0; raises like ``consult``.
 
         Args:
             call: as in ``consult``.
-            letters: for each worker, by rank.
+            letters: one for each worker, by rank.
             timeout: as in ``consult``.
             trouble: as in ``consult``.
 
         Returns:
-            The letters for this worker, by the rank that sent each.
+            The letters for this worker, by the rank of the sender.
 
         Examples:
             >>> from fleetmetrics import LocalCommunicator
@@ -423,7 +423,7 @@ class Communicator:
             A new array, int64 or float64.
 
         Raises:
-            InvalidInputError: for another dtype or reduction, on every worker.
+            InvalidInputError: the dtype or reduction is invalid; raised on every worker.
             IntegerOverflowError: as in ``reduce``.
 
         Examples:
@@ -444,10 +444,10 @@ class Communicator:
         timeout: float | None = None,
         trouble: BaseException | None = None,
     ) -> list[np.ndarray]:
-        """Reduce the states that a function returns: a worker whose function fails still takes part, with its error.
+        """Reduce the states that a function returns; a worker whose function fails still takes part, with its error.
 
         Args:
-            call: as in ``reduce``, like the result and the errors.
+            call: as in ``reduce``, which also describes the result and the errors.
             make: returns the states; every worker raises its error.
             settings: as in ``reduce``.
             timeout: seconds to wait.
@@ -554,11 +554,11 @@ class Communicator:
         return read_each([told], read)[0]
 
     def barrier(self, *, timeout: float | None = None) -> None:
-        """Wait until every worker is here."""
+        """Wait until every worker has arrived."""
         self.consult("barrier", Barrier(), timeout=timeout)
 
     def close(self) -> None:
-        """Close the channel; a second call does nothing."""
+        """Close the channel; further calls do nothing."""
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(rank={self.rank}, world_size={self.world_size})"

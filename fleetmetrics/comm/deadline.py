@@ -1,4 +1,4 @@
-"""The time until which a call may wait."""
+"""How long a call may wait."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _SECONDS_FOR_TROUBLE = 10.0
 
 
 class Deadline:
-    """A moment until which a call may wait: a number of seconds from when it began.
+    """The moment at which a call gives up: a number of seconds after its start.
 
     Args:
-        timeout: these seconds, which errors name.
+        timeout: this number of seconds, which errors name.
         remaining: the seconds that are left; None: all of them.
     """
 
@@ -45,7 +45,7 @@ class Deadline:
 
     @property
     def left(self) -> float:
-        """Seconds left for one more exchange with this deadline: positive, as any timeout."""
+        """Seconds left for one more exchange with this deadline; positive, like every timeout."""
         return _Left(self)
 
 
@@ -83,7 +83,7 @@ def began(
 ) -> tuple[Deadline, BaseException | None]:
     """The deadline of a call that begins now, or of the call around it, and its trouble.
 
-    Even a wrong timeout must reach the waiting workers: it is a trouble like an earlier error.
+    Even an invalid timeout must reach the waiting workers, so it becomes the call's trouble like any earlier error.
     """
     if isinstance(timeout, _Left):
         return timeout.deadline, trouble
@@ -101,7 +101,7 @@ def margin(timeout: float, round_trip: float = 0.0) -> float:
 
 
 def begun(work: Callable[[], Any]) -> futures.Future[Any]:
-    """Run a function in a separate thread; the process does not wait for it at its end."""
+    """Run a function in a separate thread; the process does not wait for it at exit."""
     outcome: futures.Future[Any] = futures.Future()
 
     def target() -> None:

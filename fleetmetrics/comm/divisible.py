@@ -1,7 +1,7 @@
 """Decisions that can be made in parts: the leader of a host folds its workers' letters, and rank 0 merges the parts.
 
 The result has the bits that rank 0 would compute from all letters: integers are summed as integers, and a partial sum
-of floats keeps the rest that rounding takes from it. Letters that cannot be folded without loss are not folded.
+of floats keeps its rounding error. A leader does not fold letters if that would lose information.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ _FOLDED = ("sum", "max", "min")
 
 
 class Divisible:
-    """A `Decide` that leaders may do in parts, if all letters have one note."""
+    """A `Decide` that leaders may apply in parts, if all letters have the same note."""
 
     def __call__(self, letters: Sequence[Letter]) -> Letter:
         """Rank 0's answer to all letters."""
         raise NotImplementedError
 
     def fold(self, letters: Sequence[Letter]) -> Letter | None:
-        """A part of the answer: its bytes, and a note for `merge`; None if folding would lose something."""
+        """A part of the answer: its bytes, and a note for `merge`; None if folding would lose information."""
         raise NotImplementedError
 
     def merge(self, letters: Sequence[Letter], notes: Sequence[Any]) -> Letter | None:
-        """The answer from letters and parts, with the notes of `fold`; None if merging would lose something."""
+        """The answer from letters and parts, with the notes of `fold`; None if merging would lose information."""
         raise NotImplementedError
 
 
 class Barrier(Divisible):
-    """The decision that all workers are here."""
+    """The decision that all workers have arrived."""
 
     def __call__(self, letters: Sequence[Letter]) -> Letter:
         """See `Divisible`."""
@@ -106,7 +106,7 @@ def _agreed(letters: Sequence[Letter]) -> tuple[Layout | None, list[Layout]]:
 
 
 def _part(layout: Layout, payload: Any, words: Sequence[int] | None) -> list[tuple[np.ndarray, np.ndarray | None]]:
-    """For each group of states, the value and the words of its rest; a letter has no rest."""
+    """For each group of states, its value and the words of its rest; a letter has no rest."""
     if words is None or not any(words):
         return [(array, None) for array in wire.read_packed(layout.kinds, joined(payload))]
     kinds = tuple((size * words[place], "float64") for place, (size, _) in enumerate(layout.kinds) if words[place])
@@ -121,12 +121,12 @@ def _part(layout: Layout, payload: Any, words: Sequence[int] | None) -> list[tup
 def _reduced(
     group: Group, parts: Sequence[tuple[np.ndarray, np.ndarray | None]], whole: bool
 ) -> tuple[np.ndarray | None, np.ndarray | None]:
-    """The value of a group and its rest; None if merging would lose something."""
+    """The value of a group and its rest; None if merging would lose information."""
     values = [value for value, _ in parts]
     if group.dtype == "int64" or {how for how, *_ in group.parts} <= {"max", "min"}:
         try:
             return wire.combined_group(group, values), None
-        except IntegerOverflowError:  # of a part, and maybe not of the whole
+        except IntegerOverflowError:  # a part overflows; the whole sum may not
             return None, None
     if whole and all(rest is None for _, rest in parts):
         return wire.combined_group(group, values), None

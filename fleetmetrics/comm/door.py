@@ -25,7 +25,7 @@ __all__ = ["Door"]
 
 #: The number of guests beyond the workers; another one replaces the oldest.
 _GUESTS = 64
-#: Seconds between rank 0's looks at its guests, and without a new guest when it has no free file descriptor.
+#: Seconds between checks of the guests; also the pause without new guests when no file descriptor is free.
 _LOOK_SECONDS = 0.05
 
 
@@ -63,7 +63,7 @@ class Door:
     def look(self, end: float) -> float:
         """Send away guests that have stayed too long; return the time until which rank 0 may sleep."""
         now = time.monotonic()
-        # they are in the order of coming
+        # guests are in the order of arrival
         while self.guests and next(iter(self.guests.values())).came < now - GUEST_SECONDS:
             self.drop(next(iter(self.guests.values())))
         if self.deaf_until and now >= self.deaf_until and self._listener is not None:
@@ -72,7 +72,7 @@ class Door:
         return min(end, now + _LOOK_SECONDS)
 
     def has_new_guests(self) -> bool:
-        """Whether a guest has come a moment ago."""
+        """Whether a guest arrived a moment ago."""
         return bool(self.guests) and next(reversed(self.guests.values())).came > time.monotonic() - _LOOK_SECONDS
 
     def handle(self, descriptor: int) -> Guest | None:
@@ -123,7 +123,7 @@ class Door:
     def check_unproven(self, missing: list[int]) -> None:
         """Raise if all missing workers have failed to prove themselves, again and again.
 
-        A worker that gives up raises, and tries no more: its failures count until the others are here. Each error of
+        A worker that gives up raises and stops trying, so its failures count until the others arrive. Each error of
         rank 0 uses up the failures of one call of a worker, so that their later calls match.
         """
         seen = {rank: self.unproven[rank] for rank in missing if rank in self.unproven}

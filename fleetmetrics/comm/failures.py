@@ -61,16 +61,16 @@ def fit_cause(error: BaseException) -> BaseException | None:
     return error if readable(str(error)) == str(error) else None
 
 
-#: The names of the workers of the current exchange, by their place in it; empty if the ranks are the job's.
+#: The names of the current exchange's workers, by their place in it; empty if the ranks are the job's.
 _names: ContextVar[Sequence[int]] = ContextVar("names", default=())
 
 
-#: The ranks of the job by which errors call workers now.
+#: The ranks in the job by which errors currently name workers.
 called_now: Callable[[], Sequence[int]] = _names.get
 
 
 class calling:
-    """Inside the context, errors call the workers of a group's exchange by these ranks, those of the job."""
+    """Inside the context, errors name the workers of a group's exchange by these ranks in the job."""
 
     def __init__(self, ranks: Sequence[int]) -> None:
         self._ranks = ranks
@@ -83,13 +83,13 @@ class calling:
 
 
 def called(rank: int) -> int:
-    """The rank in the job of a worker of the exchange under way."""
+    """The rank in the job of a worker of the current exchange."""
     names = _names.get()
     return names[rank] if rank < len(names) else rank
 
 
 class Caught:
-    """Keeps the first error of its ``with`` blocks, of any kind: the waiting workers must get it."""
+    """Keeps the first error of its ``with`` blocks, of any type, for the waiting workers."""
 
     def __init__(self, error: BaseException | None = None) -> None:
         self.error = error
@@ -103,7 +103,7 @@ class Caught:
 
 
 def by_a_handler(error: BaseException | None) -> bool:
-    """Whether a signal handler of this process has raised an error, whatever it interrupted: it is the user's own."""
+    """Whether a signal handler of this process raised the error, which is then the user's own."""
     handlers = [signal.getsignal(number) for number in signal.valid_signals()]
     codes = [getattr(getattr(each, "__func__", each), "__code__", None) for each in handlers]
     trace = None if error is None else error.__traceback__
@@ -113,7 +113,7 @@ def by_a_handler(error: BaseException | None) -> bool:
 
 
 def described(error: BaseException) -> Trouble:
-    """Return what another worker needs to raise the same error."""
+    """Return the name and text from which another worker raises the same error."""
     name = type(error).__name__
     return name, str(error) if isinstance(error, FleetMetricsError) else f"{name}: {error}"
 
@@ -140,7 +140,7 @@ def raise_trouble(troubles: Sequence[Trouble | None]) -> None:
 
 
 def by_rank(texts: Iterable[str]) -> str:
-    """Say which ranks have which text.
+    """Group ranks by their text, in words.
 
     Examples:
         >>> by_rank(["acc", "auc", "auc"])
@@ -153,7 +153,7 @@ def by_rank(texts: Iterable[str]) -> str:
 
 
 def ranks_text(ranks: Iterable[int]) -> str:
-    """Say which workers of the exchange under way, by their ranks in the job; see `in_words`.
+    """Name workers of the current exchange by their ranks in the job; see `in_words`.
 
     Examples:
         >>> with calling([4, 6]):
@@ -164,7 +164,7 @@ def ranks_text(ranks: Iterable[int]) -> str:
 
 
 def in_words(ranks: Iterable[int]) -> str:
-    """Say which ranks of the job; four and more in a row as a range.
+    """Name ranks of the job; four or more in a row become a range.
 
     Examples:
         >>> in_words([1, 2, 256, 257, 258, 259])

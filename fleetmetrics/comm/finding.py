@@ -34,16 +34,16 @@ from fleetmetrics.errors import AuthenticationError, CommunicatorError, InvalidI
 
 __all__ = ["NotFound", "addresses_of", "check_descriptors", "connect", "listen"]
 
-#: A refused worker goes on for this much longer, so that rank 0 sees it fail for long enough.
+#: A refused worker continues for this much longer, so that rank 0 sees it fail for long enough.
 _LONGER_SECONDS = 0.3
 #: The first wait for each step of the greeting, doubled from round to round.
 _STEP_SECONDS = (1.0, GUEST_SECONDS)
 _PAUSE_SECONDS = (0.005, 0.1)
-#: Seconds that rank 0 waits for the answer of a process that listens in its place.
+#: Seconds that rank 0 waits for an answer of a process that listens at its address.
 _NEIGHBOUR_SECONDS = 0.3
 
 
-#: When a listener of this machine did not answer. A busy rank 0 may be silent, too, and is asked again after a while.
+#: When a listener of this machine did not answer. It may be a busy rank 0, which is asked again after a while.
 _silent: dict[tuple[str, int], float] = {}
 _SILENT_SECONDS = 60.0
 
@@ -52,14 +52,14 @@ class NotFound(TimeoutError):
     """Rank 0 was not found in time."""
 
 
-#: Running look-ups of names: one that outlasts its call is not started again.
+#: Running look-ups of names: a look-up that outlasts its call is not started again.
 _lookups: dict[str, futures.Future[Any]] = {}
-#: What the last look-up that is over said of a name that it did not find.
+#: By name, the error of the last finished look-up that did not find it.
 _unknown: dict[str, str] = {}
 
 
 def addresses_of(host: str, end: float) -> list[str]:
-    """The addresses of a host, which are looked up once; a slow resolver must not delay a call beyond its deadline.
+    """The addresses of a host, looked up once; a slow resolver must not delay a call beyond its deadline.
 
     Raises:
         NotFound: if there is no answer by the end. socket.gaierror: the name does not exist.
@@ -94,8 +94,8 @@ def _unknown_text(host: str, error: socket.gaierror) -> str:
 def listen(job: Job, key: Key | None = None, end: float = math.inf) -> socket.socket:
     """Listen on the first candidate address that is free.
 
-    ``key``: where a port is taken, proves to its listener that this is a rank 0, too; None: leave it alone.
-    ``end``: `NotFound` is raised if names are not looked up by then.
+    ``key``: proves to the listener at a taken port that this is a rank 0, too; None: do not contact it.
+    ``end``: when to raise `NotFound` if names are not looked up by then.
     """
     check_descriptors(job.world_size)
     failures, candidates = [], job.candidates()
@@ -124,7 +124,7 @@ def listen(job: Job, key: Key | None = None, end: float = math.inf) -> socket.so
 
 
 def _unknown_place(job: Job, host: str, error: socket.gaierror) -> InvalidInputError | NoChannelError:
-    """The error of rank 0 where its own name is not known."""
+    """The error of rank 0 if its own name is not known."""
     if job.bind:
         return InvalidInputError(
             f"the environment variable FLEETMETRICS_BIND holds {job.bind!r}; it must be an address of"
@@ -139,7 +139,7 @@ def _unknown_place(job: Job, host: str, error: socket.gaierror) -> InvalidInputE
 
 
 def _listen_at(job: Job, key: Key | None, host: str, port: int, end: float) -> socket.socket:
-    """Listen at one address; if it is taken, the error names the run that has it."""
+    """Listen at one address; if it is taken, the error names the run that uses it."""
     address = addresses_of(host, end)[0]
     found = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
     asked = _silent.pop((host, port), -math.inf)
@@ -158,17 +158,17 @@ def _listen_at(job: Job, key: Key | None, host: str, port: int, end: float) -> s
 
 
 def _who_listens(job: Job, key: Key, host: str, port: int, end: float) -> str:
-    """Greet the process that listens in rank 0's place. Another rank 0 of this run is an error on both sides."""
+    """Greet the process that listens at rank 0's address. A second rank 0 of this run is an error on both sides."""
     try:
-        # without another place to listen at, wait longer
+        # without an alternative address, wait longer
         seconds = REFUSAL_SECONDS if job.endpoint and not job.ranks else _NEIGHBOUR_SECONDS
         stream, _ = greet(job, key, host, port, seconds, min(time.monotonic() + seconds, end))
-        stream.close()  # a process that welcomes a rank 0 is not one of ours
+        stream.close()  # no process of ours welcomes a rank 0
     except OtherRun as other:
         return f": {other}"
     except Refused:
         pass  # it has another secret
-    except OSError as error:  # a stranger, or it is busy
+    except OSError as error:  # an unrelated process, or a busy rank 0
         if not raised_by_a_socket(error):
             raise
         if isinstance(error, (TimeoutError, socket.timeout)) and time.monotonic() < end:
@@ -209,9 +209,9 @@ def check_descriptors(world_size: int) -> None:
 
 
 def connect(job: Job, key: Key, deadline: float, noted: Callable[[], str] = str) -> tuple[Stream, float]:
-    """Look for rank 0 until it has proved itself or the deadline has passed; a TimeoutError says who was there.
+    """Look for rank 0 until it has proved itself or the deadline has passed; a TimeoutError names the listeners.
 
-    ``noted``: says why to give up at once, or "".
+    ``noted``: returns the reason to give up at once, or "".
     """
     pause, step = _PAUSE_SECONDS[0], _STEP_SECONDS[0]
     refusals, refused_since = 0, 0.0
@@ -226,7 +226,7 @@ def connect(job: Job, key: Key, deadline: float, noted: Callable[[], str] = str)
             remaining = deadline - time.monotonic()
             if remaining <= 0:
                 break
-            try:  # each address has its share of the time that is left
+            try:  # each address gets its share of the remaining time
                 return greet(job, key, host, port, min(step, remaining / addresses), deadline)
             except Refused:
                 refusals, refused_since = refusals + 1, refused_since or time.monotonic()
@@ -257,11 +257,11 @@ def connect(job: Job, key: Key, deadline: float, noted: Callable[[], str] = str)
 
 
 def _places(job: Job, deadline: float) -> tuple[list[tuple[str, int]], str]:
-    """The possible addresses of rank 0, as numbers; or none yet, and the reason."""
+    """The possible addresses of rank 0, as numbers; or an empty list, and the reason."""
     addresses: dict[str, list[str]] = {}
     try:
         for host, _ in job.candidates():
             addresses[host] = addresses.get(host) or addresses_of(host, deadline)
-    except socket.gaierror as error:  # a name that comes with rank 0's machine may be there in a moment
+    except socket.gaierror as error:  # the name may appear together with rank 0's machine
         return [], _unknown_text(host, error)
     return [(address, port) for host, port in job.candidates() for address in addresses[host]], ""

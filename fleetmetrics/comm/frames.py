@@ -2,8 +2,8 @@
 
 A frame is a head of fixed size, a short header and a payload. The head holds the SHA-256 of what follows, and a seal:
 the HMAC-SHA256 of the head and of the frame's number on this connection, under a key that only its two ends know. So a
-worker trusts no size and reads nothing before the head has proved its origin, no relay can change, drop, repeat or
-reorder frames unnoticed, and an answer to a thousand workers is hashed once.
+worker trusts no size and reads no contents before the head has proved its origin; no relay can change, drop, repeat or
+reorder frames unnoticed; and an answer to a thousand workers is hashed once.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from typing import Any, Callable, List, NamedTuple, Optional, Sequence, Tuple, U
 import numpy as np
 
 Buffer = Union[bytes, bytearray, memoryview]
-# What is sent may lie in pieces; what arrives is one buffer.
+# Data to send may be in pieces; data that has arrived is one buffer.
 Payload = Union[Buffer, Sequence[Buffer]]
 
 # Kinds of frames. From a worker to rank 0: here I am; with an error instead of data; I stop waiting; I was interrupted;
@@ -31,10 +31,10 @@ Payload = Union[Buffer, Sequence[Buffer]]
 ARRIVAL, TROUBLE, GAVE_UP, LEFT, ACK = 1, 2, 3, 4, 5
 # From rank 0 to a worker.
 ANSWER, ERROR = 6, 7
-# From either: this channel, or with channel 0 the connection, is closed on purpose.
+# From either: this channel, or with channel 0 the connection, is closed intentionally.
 CLOSED = 8
-# Of the workers of one host, see `hosts`. From rank 0: these are they. From a leader: all arrivals in one frame; these
-# have the answer. From each of them: in this exchange all go directly.
+# For the workers of one host, see `hosts`. From rank 0: their introduction. From a leader: all arrivals in one frame;
+# these have the answer. From each of them: in this exchange all go directly.
 HOST, BUNDLE, RELAYED, APART = 9, 10, 11, 12
 _KINDS = range(1, 13)
 
@@ -53,14 +53,14 @@ _ALIGNMENT = 16
 _PARTS_AT_ONCE = 64  # Linux takes up to 1,024
 _LONG_SECONDS = 1e6  # poll takes no more
 _LOOKS = 100
-#: A yield that takes longer has let another process run: looking then costs more than it saves, for a while.
+#: A yield that takes longer has let another process run: polling then costs more than it saves, for a while.
 _CROWDED_SECONDS, _CROWDED_FOR_SECONDS = 2e-5, 1.0
 _NOTHING = memoryview(b"")
 _OF_NOTHING = hashlib.sha256().digest()
-JOINED = 2**12  # so few bytes are copied sooner than sent in pieces
+JOINED = 2**12  # copying up to this number of bytes is quicker than sending pieces
 
 
-#: An exchange of a channel: the number of its call, and its own in that call.
+#: An exchange of a channel: the number of its call, and its number in that call.
 Place = Tuple[int, int]
 #: Before the first exchange of a channel.
 NEVER: Place = (0, 0)
@@ -75,7 +75,7 @@ class Garbled(Lost):
 
 
 class Key(bytes):
-    """Bytes that no repr shows, and so no traceback with local variables."""
+    """Bytes that no repr shows, and hence no traceback with local variables."""
 
     def __repr__(self) -> str:
         return "<key>"
@@ -96,19 +96,19 @@ class Frame:
     """One message: its meaning depends on the kind."""
 
     kind: int  #: one of the constants of this module
-    call: int  #: number of the call that it belongs to, on its channel
+    call: int  #: number of its call on its channel
     header: bytes = b""  #: a short text or JSON
     payload: Any = b""  #: a Payload when it is sent; a Buffer, aligned for NumPy, when it has arrived
-    channel: int = 0  #: which communicator it belongs to
+    channel: int = 0  #: its communicator
     made: int = 0  #: number of the last exchange that ended with a result at the sender
     remaining: float = 0.0  #: seconds until the sender's deadline
-    timeout: float = 0.0  #: seconds that the sender was ready to wait altogether
+    timeout: float = 0.0  #: the sender's whole timeout in seconds
     step: int = 1  #: number of the exchange in its call
     _ready: tuple[bool, bytes, list[Buffer]] | None = field(default=None, init=False, repr=False, compare=False)
 
     @property
     def place(self) -> Place:
-        """The exchange that it belongs to."""
+        """Its exchange."""
         return self.call, self.step
 
     def ready(self, whole: bool) -> tuple[bytes, list[Buffer]]:
@@ -147,7 +147,7 @@ def joined(payload: Payload) -> Buffer:
     return b"".join(payload) if isinstance(payload, (list, tuple)) else payload  # type: ignore[return-value]
 
 
-#: The data to send, the number of the next frame, and the bytes that the system has taken since.
+#: The data to send, the number of the next frame, and the byte counts that the system has taken since.
 _Out = Tuple[List[Buffer], int, List[int]]
 #: The arriving frame: its head, once read; the buffer, its wanted and its present size; the bytes that have come since;
 #: the number of the next frame; the frame that was read last, until its reader has handled it.
@@ -159,7 +159,7 @@ class Stream:
 
     A signal handler may raise after any call and before any function begins. So the call that asks the system also
     notes what the system has taken or given (``list.extend`` of a ``map``, all in C), and related values are one tuple,
-    which changes in one step: an interruption finds all of it or nothing, and the next call goes on from there.
+    which changes in one step: an interruption finds all of the change or none, and the next call continues from there.
     """
 
     def __init__(self, sock: socket.socket, keys: Keys) -> None:
@@ -202,14 +202,14 @@ class Stream:
         return self._in[5] > 0
 
     def send(self, frame: Frame) -> None:
-        """Queue a frame and send as much as the socket takes; the payload must not change until it is sent."""
+        """Queue a frame and send as much as the socket accepts; the payload must not change until it is sent."""
         head, parts = frame.ready(self._whole)
         queue, number, gone = self._out
         self._out = [*queue, head + _seal(self._seals[0], number, head), *parts], number + 1, gone
         self.flush()
 
     def flush(self) -> None:
-        """Send what is queued, as far as the socket takes it."""
+        """Send as much of the queue as the socket accepts."""
         while True:
             queue, number, gone = self._out
             if not queue:
@@ -230,7 +230,7 @@ class Stream:
             self._out = _after(queue, sent), number, []
 
     def keep_unsent(self) -> None:
-        """Copy what is queued, so that the caller may change its arrays: the frame is completed later."""
+        """Copy the queue, so that the caller may change its arrays before the frame is complete."""
         queue, number, gone = self._out
         if queue:
             self._out = [bytes(part) for part in queue], number, gone
@@ -282,7 +282,7 @@ class Stream:
         self._in = head, target, size, 0, [], number + 1, None
 
     def _grow(self) -> memoryview:
-        """Go on in a larger buffer; nothing has arrived since this one was full."""
+        """Continue in a larger buffer; no bytes have arrived since this one was full."""
         head, target, size, filled, come, number, _ = self._in
         try:
             larger = np.empty(min(size, 2 * filled), np.uint8).data
@@ -310,7 +310,7 @@ class Stream:
 
 
 def _after(queue: list[Buffer], sent: int) -> list[Buffer]:
-    """The rest of a queue without its first bytes."""
+    """A queue without its first bytes."""
     gone = 0
     while sent >= len(queue[gone]):
         sent -= len(queue[gone])
@@ -319,7 +319,7 @@ def _after(queue: list[Buffer], sent: int) -> list[Buffer]:
 
 
 def raised_by_a_socket(error: OSError) -> bool:
-    """Whether a socket's call has raised the error, and not a signal handler in between: that one is the user's."""
+    """Whether the error comes from a socket's call; an error of a signal handler is the user's."""
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next
@@ -341,20 +341,19 @@ def _seal(keyed: Any, number: int, head: bytes) -> bytes:
 
 
 class Poll:
-    """Waits for sockets; for many, with epoll if the system has it: it looks only at those with an event.
+    """Waits for sockets; if there are many, with epoll where available, which returns only sockets with an event.
 
     Args:
         many: whether there may be many sockets.
-        workers: the number of processes that run in parallel. If each has its own processor, this one looks a few more
-            times before it sleeps, because waking up takes longer: 30 to 60 us on a virtual machine. If other processes
-            need the processors, it sleeps at once: each look would give them a slice of time, and a sleeper wakes
-            first.
+        workers: the number of processes that run in parallel. If each has its own processor, this one polls a few
+            times before it sleeps, because waking up takes 30 to 60 us on a virtual machine. If other processes need
+            the processors, it sleeps at once: each poll would give them a time slice, and a sleeper wakes first.
     """
 
     def __init__(self, many: bool = False, workers: int = 0) -> None:
         self._looks = _LOOKS if 0 < workers <= (os.cpu_count() or 1) else 0
         self._crowded_until = 0.0
-        self._masks: dict[Stream, int] = {}  # what is waited for, of those whose mask was changed
+        self._masks: dict[Stream, int] = {}  # events to wait for, of sockets whose mask was changed
         self._poll: Any = select.poll()
         self._unit = 1000  # milliseconds
         with contextlib.suppress(AttributeError, OSError):  # another system, or no descriptor is left for it
@@ -384,7 +383,7 @@ class Poll:
             self._poll.unregister(sock)
 
     def wait(self, end: float = 0.0) -> list[tuple[int, int]]:
-        """Return descriptors and events as soon as there are any, by the end at the latest; by default at once."""
+        """Return descriptors and events as soon as there are any, at ``end`` at the latest; by default at once."""
         poll: Callable[[float], list[tuple[int, int]]] = self._poll.poll
         if not end:
             return poll(0)

@@ -13,8 +13,7 @@ from fleetmetrics.errors import InvalidInputError
 
 __all__ = ["DATA_AXES", "copies_of", "ranks_of"]
 
-#: Along these axes of a hybrid job, workers have different samples; along the others they have copies, or parts, of a
-#: model.
+#: Along these axes of a hybrid job, workers have different samples; along others, copies or parts of a model.
 DATA_AXES = ("data", "sharding")
 _ALLOWED = (
     "a Group of paddle.distributed.new_group, a list of ranks, fleet.get_hybrid_communicate_group(), or None for all"
@@ -23,7 +22,7 @@ _ALLOWED = (
 
 
 def ranks_of(group: Any, rank: int, world_size: int) -> tuple[int, ...]:
-    """The ranks of a group in its order, with this worker's: rising, or in a topology the order in which samplers deal.
+    """The ranks of a group, this worker's included: rising, or for a topology in the order of its samplers.
 
     Args:
         group: see `Communicator.among`.
@@ -43,7 +42,7 @@ def ranks_of(group: Any, rank: int, world_size: int) -> tuple[int, ...]:
 
 
 def copies_of(group: Any, rank: int, world_size: int) -> tuple[int, ...]:
-    """The ranks with the same samples as this one: in a topology those along all other axes, otherwise the group."""
+    """The ranks with this worker's samples: in a topology those along all other axes, otherwise the group."""
     if _is_topology(group):
         names = group.topology().get_hybrid_group_names()
         return _along(group, [name for name in names if name not in DATA_AXES], rank, world_size)
@@ -55,7 +54,7 @@ def _is_topology(group: Any) -> bool:
 
 
 def _along(group: Any, axes: Any, rank: int, world_size: int) -> tuple[int, ...]:
-    """The workers that differ from this one in these axes only."""
+    """The workers that differ from this one only along these axes."""
     topology = group.topology()
     if topology.world_size() != world_size:
         raise InvalidInputError(

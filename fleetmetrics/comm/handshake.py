@@ -1,16 +1,16 @@
-"""How rank 0 and a worker that has connected to it prove to each other that they belong to the job.
+"""The handshake in which rank 0 and a worker prove to each other that they belong to the job.
 
 The side that accepts speaks first::
 
     rank 0   magic, which digests frames carry, a nonce
     worker   magic, rank, world size, a nonce, the name of its run, HMAC(key, "worker", all of it)
-    rank 0   a code, HMAC(key, "rank 0", code, all of it), and why it refuses
+    rank 0   a code, HMAC(key, "rank 0", code, all of it), and the reason of a refusal
 
-To a worker that does not know the secret, rank 0 only proves, with the mark of the run, that it belongs to that run: a
-refusal by a stranger does not count. The key follows from the secret, which is never sent. A process that relays these
-messages learns nothing: the frames that follow are sealed under two keys that depend on everything said so far, the
-name of the run and both nonces included. So a worker that a relay leads to rank 0 of another run raises an error that
-says so, and a frame of one run is never accepted in another.
+To a worker that does not know the secret, rank 0 only proves, with the mark of the run, that it belongs to that run:
+workers ignore refusals by unrelated processes. The key follows from the secret, which is never sent. A process that
+relays these messages learns nothing: later frames are sealed under two keys that depend on all earlier messages, the
+name of the run and both nonces included. So if a relay connects a worker to rank 0 of another run, the worker raises an
+error that says so, and no run accepts a frame of another.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ __all__ = [
     "whole_digests",
 ]
 
-#: For how many seconds, and how often, a worker and rank 0 may fail to prove themselves before that is an error.
+#: Failed proofs become an error after this number of seconds, and this number of failures.
 REFUSAL_SECONDS, ENOUGH_REFUSALS = 3.0, 5
-#: Seconds after which a guest without a proof is sent away; links with a second of delay each way need seven.
+#: Seconds until a guest without a proof is dropped; links with a delay of one second each way need seven.
 GUEST_SECONDS = 12.0
 
 _MAGIC = b"fleetmetrics 3\r\n"
@@ -64,7 +64,7 @@ _TEXT_BYTES = 1000
 
 
 def unproven_text(ranks: list[int]) -> str:
-    """Say which ranks could not prove themselves."""
+    """The error for ranks that could not prove themselves."""
     return (
         f"{ranks_text(ranks)} could not prove to {ranks_text([0])} that "
         f"{'they know' if len(ranks) > 1 else 'it knows'} the job's secret. Set FLEETMETRICS_SECRET to the same "
@@ -115,7 +115,7 @@ class Guest:
         self._key, self._mark = key, mark
         self._bytes = b""
         self._greeting = _GREETING.pack(_MAGIC, whole, secrets.token_bytes(32))
-        sock.send(self._greeting)  # so few bytes always fit into an empty socket
+        sock.send(self._greeting)  # an empty socket always accepts these few bytes
 
     def read(self) -> bool:
         """Read as far as there are bytes."""
@@ -146,7 +146,7 @@ class Guest:
 
 
 class Unwelcome(Exception):
-    """Rank 0 of this run, or of another, has proved itself, and does not let this worker in."""
+    """Rank 0 of this run, or of another, has proved itself, and rejects this worker."""
 
 
 class Refused(Unwelcome):
@@ -154,7 +154,7 @@ class Refused(Unwelcome):
 
 
 class Stranger(ConnectionRefusedError):
-    """A listener refuses, without a proof that it is rank 0 of this run."""
+    """A listener refuses without proof that it is rank 0 of this run."""
 
 
 class OtherRun(Unwelcome):
@@ -162,7 +162,7 @@ class OtherRun(Unwelcome):
 
 
 def greet(job: Job, key: Key, host: str, port: int, step: float, deadline: float) -> tuple[Stream, float]:
-    """Connect and greet, in three steps, within the deadline even if the other side sends slowly."""
+    """Connect and exchange greetings, within the deadline even if the other side sends slowly."""
     sock = socket.create_connection((host, port), max(1e-3, min(step, deadline - time.monotonic())))
     try:
         if sock.getsockname() == sock.getpeername():
@@ -190,7 +190,7 @@ def greet(job: Job, key: Key, host: str, port: int, step: float, deadline: float
 
 
 def refusal_text(code: bytes, rank: int, world_size: int) -> str:
-    """Say why a worker that has proved itself cannot come in; the same on both sides."""
+    """The reason to reject a worker that has proved itself; the same on both sides."""
     if code == TAKEN:
         return (
             f"two processes say that they are {ranks_text([rank])}, in two runs with the same endpoints or in one "
@@ -202,7 +202,7 @@ def refusal_text(code: bytes, rank: int, world_size: int) -> str:
 
 
 def other_run_text(where: str, theirs: str, ours: str) -> str:
-    """Name the other run that a worker, or rank 0, has met."""
+    """The error that names the other run which a worker, or rank 0, has met."""
     return (
         f"{ranks_text([0])} of another run ({theirs}) listens at {where}, but this worker belongs to {ours}. The "
         "variables that identify a run must be the same on all its workers, and concurrent runs must have different "
@@ -211,7 +211,7 @@ def other_run_text(where: str, theirs: str, ours: str) -> str:
 
 
 def _received(sock: socket.socket, size: int, end: float, beginning: bytes = b"") -> bytes:
-    """This number of bytes; an error as soon as their beginning is wrong, or if they are late."""
+    """Receive this number of bytes; an error if they are late, or as soon as their beginning is wrong."""
     received = b""
     while len(received) < size:
         if time.monotonic() >= end:

@@ -1,8 +1,8 @@
 """A second level by host: the arrivals of the workers of one machine reach rank 0 as one frame.
 
-The star of all workers around rank 0 does not change: every worker is connected to rank 0 and has met it, and
-everything except a plain reduction of equal layouts goes that way. The second level is a shortcut, for arrivals and
-answers alone::
+The star of all workers around rank 0 does not change: every worker stays connected to rank 0, and
+everything except a plain reduction of equal layouts uses that connection. The second level is a shortcut, only for
+arrivals and answers::
 
     follower        leader            rank 0
         |  arrival    |                  |
@@ -13,19 +13,19 @@ answers alone::
         | <---------- |     relayed      |
         |             | ---------------> |     rank 0 returns once every worker of the host has been sent the answer
 
-1. Rank 0 introduces the workers of a host to each other with its first answer, when all have proved who they are: with
-   a random number that is part of the name under which they meet. So they never accept a worker of another run, or of
-   a restarted one.
+1. Rank 0 introduces the workers of a host to each other in its first answer, when all have proved their identity. Its
+   random number is part of the name under which they meet, so they never accept a worker of another run, or of a
+   restarted one.
 2. A leader folds only equal arrivals: of one call, with one description, after the same exchange and without trouble,
-   and only if that loses nothing through an overflow or a number that is not finite. Otherwise, or if a worker of its
-   host is late, it lets each worker go directly (``APART``). So does rank 0 if bundles differ from other arrivals. The
-   exchange then goes on as with one level, with the errors of one level.
-3. A follower that has no answer after a moment sends its arrival directly, too. A rank counts once: rank 0 ignores an
+   and only if no overflow and no number that is not finite would lose information. Otherwise, or if a worker of its
+   host is late, it asks each worker to send directly (``APART``). So does rank 0 if bundles differ from other arrivals.
+   The exchange then continues as with one level, with the errors of one level.
+3. A follower without an answer after a moment also sends its arrival directly. A rank counts once: rank 0 ignores an
    arrival of a rank in a bundle, and a bundle with a rank that has arrived.
-4. Rank 0 sends its answer directly to the workers of a host that the leader does not report at once. So a leader that
-   is killed, stopped or interrupted keeps no worker from the answer. Everything else, such as errors, goes between
-   rank 0 and each worker, as with one level.
-5. Any failure between a leader and a follower only ends their connection: that follower goes directly from then on.
+4. Rank 0 sends its answer directly to the workers of a host that the leader does not report at once. So every
+   worker gets the answer even if its leader is killed, stopped or interrupted. Everything else, such as errors, goes
+   directly between rank 0 and each worker, as with one level.
+5. Any failure between a leader and a follower only ends their connection: that follower sends directly from then on.
 
 It is used if FLEETMETRICS_LEVELS asks for it, or if the job is large and the endpoints name several hosts. The host of
 rank 0 has no leader: rank 0 reads its workers itself.
@@ -82,26 +82,25 @@ __all__ = [
 SETTING = "FLEETMETRICS_LEVELS"
 #: From this number of workers on, a second level is used by default.
 WORKERS = 128
-#: Seconds to wait for the shortcut; once, at first, for its connections; and for the report that all workers of a host
-#: have the answer.
+#: Seconds to wait for the shortcut; once, for its connections; and for the report that a whole host has the answer.
 _PATIENCE, _FIRST_PATIENCE, _RELAY_PATIENCE = 10.0, 5.0, 1.0
-#: Seconds between a follower's looks for its leader.
+#: Seconds between a follower's attempts to reach its leader.
 _TRIES = 2
 #: The number of later exchanges whose early frames are kept.
 _EARLY_KEPT = 256
-#: Seconds that a leader waits for its followers to take the answer.
+#: Seconds that a leader waits for its followers to accept the answer.
 _RELAY_SECONDS = 0.2
 
-#: Makes one frame of the frames of a host's workers; None if that would lose something.
+#: Folds the frames of a host's workers into one; None if that would lose information.
 Fold = Callable[[Sequence[Frame]], "Frame | None"]
 
 
 class Apart(Exception):
-    """The bundles do not go together: every worker must send its own arrival."""
+    """The bundles cannot be merged: every worker must send its own arrival."""
 
 
 def relay_patience(timeout: float) -> float:
-    """Seconds that rank 0 waits until it sends its answer to a host's workers itself, in a call with this timeout."""
+    """Seconds until rank 0 sends its answer directly to a host's workers, in a call with this timeout."""
     return min(_RELAY_PATIENCE, 0.1 * timeout)
 
 
@@ -117,7 +116,7 @@ def levels_asked() -> str:
 
 
 def hosts_of(job: Job, levels: str) -> list[tuple[int, ...]]:
-    """The workers of each host that gets a leader; none with one level."""
+    """The workers of each host that gets a leader; empty with one level."""
     parts = parts_of(job.endpoints)
     if job.ranks or len(parts) != job.world_size or levels == "1" or (not levels and job.world_size < WORKERS):
         return []
@@ -172,34 +171,34 @@ class Host(ABC):
 
     def __init__(self, job: Job, key: Key, poll: Poll) -> None:
         self._job, self._key, self._poll = job, key, poll
-        self._asked: Frame | None = None  # what may still go, or have gone, the short way
+        self._asked: Frame | None = None  # frames that may still take the shortcut, or have taken it
         #: The time until which this worker waits for the shortcut.
         self.until = math.inf
-        #: Whether the frame is to go directly now.
+        #: Whether to send the frame directly now.
         self.directly = False
 
     @abstractmethod
     def begin(self, frame: Frame, fold: Fold | None, deadline: float, stream: Stream) -> None:
-        """Begin an exchange, by the shortcut if possible.
+        """Begin an exchange, through the shortcut if possible.
 
         Args:
             frame: this worker's arrival.
             fold: folds frames on a leader; None: the exchange has no shortcut.
-            deadline: when the exchange must be over.
-            stream: the connection to rank 0, which has priority.
+            deadline: of the exchange.
+            stream: the connection to rank 0; it has priority.
         """
 
     @abstractmethod
     def turn(self) -> Frame | None:
-        """Do the next step; return a leader's bundle for rank 0, or a follower's answer."""
+        """Take the next step; return a leader's bundle for rank 0, or a follower's answer."""
 
     @abstractmethod
     def end(self, answer: Frame) -> list[int]:
-        """End an exchange with rank 0's answer; return the places of this host that a leader has sent it to."""
+        """End an exchange with rank 0's answer; return the places to which this leader has sent it."""
 
     @abstractmethod
     def keep_unsent(self) -> None:
-        """Copy what is queued; see `Stream.keep_unsent`."""
+        """Copy the queue; see `Stream.keep_unsent`."""
 
     @abstractmethod
     def close(self) -> None:
@@ -222,7 +221,7 @@ def _is_for(frame: Frame, asked: Frame | None) -> bool:
 
 
 class Follower(Host):
-    """A worker whose arrivals go through a leader."""
+    """A worker that sends its arrivals through a leader."""
 
     until: float
 
@@ -230,7 +229,7 @@ class Follower(Host):
         super().__init__(job, key, poll)
         self._stream: Stream | None = None
         self._tries = _TRIES
-        self._apart: dict[int, Place] = {}  # by channel the last exchange in which each goes directly
+        self._apart: dict[int, Place] = {}  # by channel, the last exchange in which each worker sends directly
 
     def begin(self, frame: Frame, fold: Fold | None, deadline: float, stream: Stream) -> None:
         """Send the frame to the leader; see `Host.begin`."""
@@ -248,7 +247,7 @@ class Follower(Host):
         self._tell(frame)
 
     def turn(self) -> Frame | None:
-        """Return the answer, if the leader has sent it; see `Host.turn`."""
+        """Return the answer if the leader has sent it; see `Host.turn`."""
         if self._stream is not None and self._stream.sending:
             self._tell()
         answer, asked = self._read(), self._asked
@@ -265,7 +264,7 @@ class Follower(Host):
         return []
 
     def _read(self) -> Frame | None:
-        """Read what the leader has sent; return the answer."""
+        """Read the leader's frames; return the answer."""
         while self._stream is not None:
             try:
                 frame = self._stream.last or self._stream.receive()
@@ -313,12 +312,12 @@ class Follower(Host):
         self._stream = found
 
     def keep_unsent(self) -> None:
-        """Copy what is queued; see `Host.keep_unsent`."""
+        """Copy the queue; see `Host.keep_unsent`."""
         if self._stream is not None:
             self._stream.keep_unsent()
 
     def close(self) -> None:
-        """Close the connection to the leader; there is no other."""
+        """Close the connection to the leader."""
         stream, self._stream, self._tries = self._stream, None, 0
         if stream is not None:
             self._poll.unregister(stream)
@@ -338,7 +337,7 @@ class _Seen(NamedTuple):
 
 
 class Leader(Host):
-    """The first worker of a host, which sends the others' arrivals with its own."""
+    """The first worker of a host: it sends the others' arrivals with its own."""
 
     until: float
 
@@ -347,7 +346,7 @@ class Leader(Host):
         self._door = Door(job, key, poll)
         self._streams: dict[int, Stream] = {}  # by place at this host
         self._places: dict[int, int] = {}  # by descriptor
-        self._gathers_until = 0.0  # who has not connected is waited for; 0: not yet
+        self._gathers_until = 0.0  # how long to wait for workers to connect; 0: not yet set
         self._fold: Fold | None = None
         self._seen: dict[tuple[int, Place], dict[int, _Seen]] = {}  # by channel and exchange, by place in the host
         self._bundled: list[int] = []  # the places whose arrivals are on their way to rank 0
@@ -361,9 +360,9 @@ class Leader(Host):
         self._seen = {key: seen for key, seen in self._seen.items() if key[0] != frame.channel or key[1] >= frame.place}
         if not self._gathers_until:
             self._gathers_until = _within(deadline, _first_patience(frame.timeout))
-            with contextlib.suppress(CommunicatorError, NotFound):  # without a place to listen, no worker comes
+            with contextlib.suppress(CommunicatorError, NotFound):  # without an address, no worker connects
                 self._door.open(self._gathers_until)
-        for place, each in list(self._streams.items()):  # what an interruption may have left
+        for place, each in list(self._streams.items()):  # after an interruption
             if each.last is not None:
                 self._read(place, each)
         if fold is None or frame.kind != ARRIVAL:
@@ -408,7 +407,7 @@ class Leader(Host):
             ValueError,
             TypeError,
             LookupError,
-        ):  # each sends its own; whose is wrong is named then
+        ):  # each worker sends its own, and the error names the wrong one
             return None
         if folded is None:
             return None
@@ -442,7 +441,7 @@ class Leader(Host):
         self._bundled = []
 
     def _part_all(self) -> None:
-        """Let all workers of the host go directly."""
+        """Ask all workers of the host to send directly."""
         assert self._asked is not None
         told = _apart(self._asked)
         for stream in self._streams.values():
@@ -482,7 +481,7 @@ class Leader(Host):
         if frame.kind == ARRIVAL:
             self._seen.setdefault((frame.channel, frame.place), {})[place] = _Seen(frame, time.monotonic())
         elif frame.kind == APART and _is_for(frame, self._asked) and self.until < math.inf:
-            self.until = 0.0  # it goes directly, so all do
+            self.until = 0.0  # it sends directly, so all do
         if len(self._seen) > _EARLY_KEPT:
             self._seen.pop(next(key for key in self._seen if self._asked is None or key[1] != self._asked.place))
 
@@ -510,7 +509,7 @@ class Leader(Host):
             seen.pop(place, None)
 
     def keep_unsent(self) -> None:
-        """Copy what is queued; see `Host.keep_unsent`."""
+        """Copy the queue; see `Host.keep_unsent`."""
         for stream in self._streams.values():
             stream.keep_unsent()
 
@@ -522,7 +521,7 @@ class Leader(Host):
 
 
 def _sent(stream: Stream, end: float) -> bool:
-    """Whether the system has taken everything to send by then."""
+    """Whether the system accepts everything to send by then."""
     try:
         stream.flush()
         if stream.sending:

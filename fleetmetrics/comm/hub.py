@@ -1,4 +1,4 @@
-"""Rank 0's side of the star: it waits for all, decides, and answers all."""
+"""Rank 0's side of the star: it waits for all workers, decides, and answers them."""
 
 from __future__ import annotations
 
@@ -54,11 +54,11 @@ from fleetmetrics.errors import AgreementError, CommunicatorError, DeadlineError
 __all__ = ["Hub"]
 
 _ABANDONED_KEPT = 1024
-#: The number of times that rank 0, at the deadline, reads frames that have arrived; it does not wait for others.
+#: How often rank 0, at the deadline, still reads frames that have arrived, without waiting for more.
 _LAST_TURNS = 64
-#: A wait that took this much too long means that the process was stopped, not only that the machine is busy.
+#: If a wait takes this much too long, the process was stopped; a busy machine does not explain it.
 _STOPPED_SECONDS = 1.0
-#: Seconds that rank 0 waits for workers that have not connected, to tell them an error.
+#: Seconds that rank 0 waits for late workers to connect, to send them an error.
 _SEE_OFF_SECONDS = 1.0
 #: Seconds that rank 0 gives new guests to identify themselves before it answers: two may claim one rank.
 _HEAR_SECONDS = 0.1
@@ -75,20 +75,20 @@ class Hub(Member):
     broken: str
 
     def __init__(self, job: Job) -> None:
-        check_descriptors(job.world_size)  # before the secret is read, which needs one
+        check_descriptors(job.world_size)  # before reading the secret, which needs a descriptor
         super().__init__(job)
         self._peers = Peers(job, self.secret.key)
         self._closed: defaultdict[int, set[int]] = defaultdict(set)  # ranks by the channels that they closed
         self._abandoned: dict[tuple[int, Place], Frame] = {}  # by channel and exchange
-        self._departed: dict[int, tuple[int, str]] = {}  # by channel the last call that a worker has left, and why
+        self._departed: dict[int, tuple[int, str]] = {}  # by channel: the last call that a worker left; why
         self._meeting: Meeting | None = None
-        self._unsettled: Meeting | None = None  # the one whose answer has gone out, and which no worker has confirmed
-        self._slept = 0.0  # seconds that a wait took too long
+        self._unsettled: Meeting | None = None  # its answer was sent, and no worker has confirmed it
+        self._slept = 0.0  # seconds by which a wait was too long
         self._number = 0  # of the last exchange of any channel
-        self._answered = ""  # what errors call the last one whose answer went out
-        self._parting = 0, ""  # the last one in which rank 0 told all who had parted, and the text
-        self._interrupted = False  # whether a frame may have been read and not handled
-        self._last_word = ""  # the last news of it that all workers got
+        self._answered = ""  # the name in errors of the last answered exchange
+        self._parting = 0, ""  # the last exchange whose error named who had parted; its text
+        self._interrupted = False  # whether a frame may be read but not handled
+        self._last_word = ""  # the last report about it that all workers got
         self._hosts = {ranks[0]: ranks for ranks in hosts_of(job, self.levels)}  # by leader
         self._introduced = False
 
@@ -104,14 +104,14 @@ class Hub(Member):
         """Collect the frames, decide, and answer all; see `Member.exchange`."""
         self._number += 1
         meeting = self._meeting = Meeting(channel, frame, label, deadline, self._number)
-        if self.search is not None:  # an interruption may have left its board
+        if self.search is not None:  # after an interruption, its board may be open
             self.search.close()
         self.search = self.searching(channel, frame.call, label, self._peers.poll)
 
         def answered() -> Frame:
             answer = self._answer(meeting, combine, deadline)
             self._unsettled = meeting
-            if self.watch is not None or self.search is not None:  # which end with the exchange
+            if self.watch is not None or self.search is not None:  # these end with the exchange
                 self._settle(meeting)
             return answer
 
@@ -128,10 +128,10 @@ class Hub(Member):
                 self.inside = 0, ""
 
     def _leave(self, channel: Channel, name: str, error: BaseException) -> None:
-        """Leave a call; see `Member._leave`. An answer that is not settled is settled, or taken back, before."""
+        """Settle or withdraw an answer that is not settled, and leave the call; see `Member._leave`."""
         meeting = self._unsettled
         if meeting is not None and isinstance(error, Exception):
-            self.settle()  # an error of the formulas, after an exchange that all have
+            self.settle()  # an error of a formula, after an exchange that all have completed
         elif meeting is not None:
             self._end(meeting, error)
         super()._leave(channel, name, error)
@@ -142,8 +142,8 @@ class Hub(Member):
         self._abandon(error_frame(channel.number, channel.place, told))
 
     def _end(self, meeting: Meeting, error: BaseException) -> None:
-        """End an exchange that is not settled without a wait: rank 0 is interrupted."""
-        with contextlib.suppress(Broken, FleetMetricsError):  # which the next exchange finds
+        """End an exchange that is not settled, without waiting: rank 0 was interrupted."""
+        with contextlib.suppress(Broken, FleetMetricsError):  # the next exchange finds these
             turns = 0
             while not meeting.acknowledged and turns < _LAST_TURNS and self._receive(0, []):
                 turns += 1
@@ -154,13 +154,13 @@ class Hub(Member):
         self._unsettled = self._meeting = None
 
     def _stands(self, meeting: Meeting) -> None:
-        """Note that one of the others has the answer of an exchange."""
+        """Record that another worker has the answer of an exchange."""
         channel, number = meeting.channel, meeting.number
         channel.over, channel.made, self.made, self.label = meeting.place, number, number, self._answered
         self.join()
 
     def _or_give_up(self, meeting: Meeting, work: Callable[[], _T]) -> _T:
-        """Run a part of an exchange; if it fails, all get the error."""
+        """Run a part of an exchange; if it fails, all workers get the error."""
         try:
             return work()
         except BaseException as error:
@@ -170,7 +170,7 @@ class Hub(Member):
                 try:
                     self._give_up(meeting, error)
                     break
-                except BaseException as again:  # Ctrl-C, while the others still wait for the reason
+                except BaseException as again:  # Ctrl-C, while the others still wait for the error
                     last = again
             if isinstance(last, Broken):
                 raise CommunicatorError(self.broken) from None
@@ -182,11 +182,11 @@ class Hub(Member):
                     self.search.close()
 
     def _answer(self, meeting: Meeting, combine: Combine, deadline: Deadline) -> Frame:
-        """Decide, and send the answer to all."""
+        """Decide, and send the answer to all workers."""
         answer = self._decided(meeting, combine)
         answer.made, self._answered = meeting.number, f"{meeting.label} on {meeting.channel.title}"
         self._look_again(meeting)
-        if self._hosts and not self._introduced:  # before the answer, so that all know it at the next exchange
+        if self._hosts and not self._introduced:  # before the answer, so that all workers know it at the next exchange
             self._introduce()
         peers = self._peers.by_descriptor.values()
         if meeting.bundled:
@@ -199,16 +199,16 @@ class Hub(Member):
         return answer
 
     def _settle(self, meeting: Meeting) -> None:
-        """Let the answer stand, once one of the others has it."""
+        """Make the answer final once another worker has it."""
         self._confirm(meeting)
         self._stands(meeting)
         self._unsettled = None
-        if meeting.lost:  # the answer stands
+        if meeting.lost:  # the answer is final
             call, step = meeting.place
             self._spread(meeting.channel, (call, step + 1), next(iter(meeting.lost.values())))
 
     def _give_up(self, meeting: Meeting, error: BaseException) -> None:
-        """Tell all at once why there is no result, for Ctrl-C and sys.exit too; its steps may run twice."""
+        """Send all workers the reason why there is no result, also for Ctrl-C and sys.exit; its steps may run twice."""
         channel, place = meeting.channel, meeting.place
         if isinstance(error, Broken):
             self._spread(channel, place, str(error))
@@ -220,7 +220,7 @@ class Hub(Member):
         channel.told = place
 
     def skip(self, channel: Channel, call: str, error: BaseException) -> None:
-        """Leave the error for the others' arrival; see `Member.skip`."""
+        """Keep the error until the others arrive; see `Member.skip`."""
         channel.place = channel.calls + 1, 1
         self._say_left(channel, call, error)
 
@@ -238,13 +238,13 @@ class Hub(Member):
 
     def close(self) -> None:
         """Close all sockets."""
-        self._unsettled = None  # in a forked child, which has no part in the confirmation
+        self._unsettled = None  # in a forked child, which must not confirm
         self._peers.close()
         if self.search is not None:
             self.search.close()
 
     def _decided(self, meeting: Meeting, combine: Combine) -> Frame:
-        """The answer to all arrivals; asks again for the arrivals in bundles that do not go together."""
+        """The answer to all arrivals; if bundles cannot be merged, ask for their arrivals again."""
         while True:
             try:
                 return self._decide(meeting, self._collect(meeting), combine)
@@ -255,7 +255,7 @@ class Hub(Member):
         made = [frame.made for frame in frames]
         last = max(made)
         if min(made) < last:
-            self._look_again(meeting)  # who has given up would not hear it
+            self._look_again(meeting)  # a worker that has given up would not receive it
             self._say_who_parted(meeting, made)
         meeting.made, self.label = last, ""
         if meeting.troubled:
@@ -274,7 +274,7 @@ class Hub(Member):
     def _say_who_parted(self, meeting: Meeting, made: list[int]) -> NoReturn:
         last = max(made)
         parting, text = self._parting
-        if last != parting:  # otherwise some workers would not hear what others heard
+        if last != parting:  # otherwise only some workers would receive it
             text = (
                 f"the workers diverged at {self._answered or 'an exchange'}: it ended with a result on "
                 f"{ranks_text(rank for rank, one in enumerate(made) if one == last)}, and with an error on "
@@ -303,7 +303,7 @@ class Hub(Member):
                 self._read(peer, gave_up)
             self._interrupted = False
         self._check_present(meeting)
-        just_arrived, turns = True, 0  # until the sockets are read empty; turns since the end
+        just_arrived, turns = True, 0  # until no socket has data; turns since the end
         while True:
             arrived = len(meeting.frames) == world
             if arrived and not gave_up and (self.joined or self._is_alone(meeting)):
@@ -315,11 +315,11 @@ class Hub(Member):
                 if self._receive(until, gave_up) and turns < _LAST_TURNS:
                     continue
             except Broken:
-                if gave_up:  # its last frame comes before its end, which is for the next exchange
+                if gave_up:  # its last frame comes before its end; the next exchange handles that
                     continue
                 raise
             if gave_up and (arrived or just_arrived or meeting.shunned or self._slept > _STOPPED_SECONDS):
-                raise DeadlineError(gave_up[0])  # rank 0 came late, or was stopped: a worker that waited for it says so
+                raise DeadlineError(gave_up[0])  # rank 0 came late or was stopped, as a waiting worker reports
             if gave_up:
                 raise DeadlineError(self._missing(meeting))
             just_arrived = False
@@ -336,7 +336,7 @@ class Hub(Member):
                 raise Broken(noted)
 
     def _check_unproven(self, meeting: Meeting) -> None:
-        """Raise if all missing workers have another secret; a connected worker has proved itself and is only late."""
+        """Raise if all missing workers have a different secret; a connected worker is only late."""
         absent = meeting.absent(self.job.world_size)
         if absent and not any(rank in self._peers.by_rank for rank in absent):
             self._peers.door.check_unproven(absent)
@@ -350,7 +350,7 @@ class Hub(Member):
         return found is None
 
     def _end_of_wait(self, meeting: Meeting) -> float:
-        """The time until which rank 0 may sleep; before it has met the others, it looks around in between."""
+        """The time until which rank 0 may sleep; before it has met the others, it wakes to check for rivals."""
         if self.search is not None:
             return min(meeting.end, self.search.next)
         if self.joined:
@@ -358,7 +358,7 @@ class Hub(Member):
         return min(meeting.end, time.monotonic() + PAUSE_SECONDS)
 
     def _look_again(self, meeting: Meeting) -> None:
-        """Raise if a worker gave up in the meantime: after this the answer is final."""
+        """Raise if a worker gave up in the meantime; after this check the answer is final."""
         gave_up: list[str] = []
         hears_until = time.monotonic() + _HEAR_SECONDS
         try:
@@ -370,7 +370,7 @@ class Hub(Member):
                 raise
         if gave_up:
             raise DeadlineError(gave_up[0])
-        if time.monotonic() > meeting.last_moment:  # somebody has given up, so all must
+        if time.monotonic() > meeting.last_moment:  # a worker has given up, so all must
             raise DeadlineError(
                 f"{ranks_text([0])} needed more than the {meeting.timeout:g} s that it has at {meeting.label}."
             )
@@ -390,15 +390,15 @@ class Hub(Member):
         return text
 
     def _sort(self, peer: Peer, frame: Frame, gave_up: list[str]) -> None:
-        """Take the frames of this exchange, and keep early ones; for an earlier exchange, a verdict is on its way."""
+        """Take the frames of this exchange, and keep early ones; frames of earlier exchanges have their verdicts."""
         meeting = self._meeting
-        if meeting is not None and frame.made == meeting.number:  # it has the answer, and has gone on
+        if meeting is not None and frame.made == meeting.number:  # it has the answer, and has continued
             meeting.acknowledged = True
         if meeting is None or frame.channel != meeting.channel.number or frame.place > meeting.place:
             self._peers.keep(peer, frame)
         if meeting is None or frame.channel != meeting.channel.number or frame.call < meeting.call:
             return
-        if frame.kind != LEFT and frame.place < meeting.place:  # who leaves a call leaves all of it
+        if frame.kind != LEFT and frame.place < meeting.place:  # a worker that leaves a call leaves all of it
             return
         if frame.place > meeting.place:
             if peer.rank not in meeting.frames:
@@ -444,7 +444,7 @@ class Hub(Member):
         events = self._peers.poll.wait(until)
         if until:
             self._slept = max(self._slept, time.monotonic() - until)
-            events = events or self._peers.poll.wait()  # after a SIGCONT, epoll only says that the time is over
+            events = events or self._peers.poll.wait()  # after a SIGCONT, epoll only reports a timeout
         for descriptor, _ in events:
             peer = self._peers.by_descriptor.get(descriptor)
             if peer is not None:
@@ -460,7 +460,7 @@ class Hub(Member):
     def _read(self, peer: Peer, gave_up: list[str]) -> None:
         stream = peer.stream
         if stream.sending:
-            with contextlib.suppress(Lost):  # reading will find that it has gone, after its last frames
+            with contextlib.suppress(Lost):  # reading finds the end of the connection after its last frames
                 stream.flush()
                 self._peers.watch(peer)
         try:
@@ -471,7 +471,7 @@ class Hub(Member):
         except Lost:
             if stream.heard:
                 self._peers.lose(peer, gone(peer))
-            self._peers.dismiss(peer)  # lost before the first frame: it connects once more
+            self._peers.dismiss(peer)  # lost before the first frame: the worker connects again
             return
         if frame is None:
             return
@@ -503,10 +503,10 @@ class Hub(Member):
             noted = self.noted()
             if isinstance(error, NoChannelError) and not noted:
                 raise
-            raise Broken(noted or str(error)) from None  # another rank 0 of this run is listed there, or was
+            raise Broken(noted or str(error)) from None  # it lists, or did list, another rank 0 of this run
 
     def _admit(self, guest: Guest) -> None:
-        """Let a worker in, and tell it which exchanges rank 0 has given up."""
+        """Let a worker in, and send it the exchanges that rank 0 has given up."""
         peer = self._peers.admit(guest, self.made)
         if peer is not None:
             for verdict in self._abandoned.values():
@@ -515,7 +515,7 @@ class Hub(Member):
     # Answering
 
     def _abandon(self, verdict: Frame) -> None:
-        """Tell all workers, the late ones too: they find the verdict when they arrive, or when they connect."""
+        """Send all workers the verdict; late workers get it when they arrive or connect."""
         self._abandoned[verdict.channel, verdict.place] = verdict
         if len(self._abandoned) > _ABANDONED_KEPT:
             self._abandoned.pop(next(iter(self._abandoned)))
@@ -562,18 +562,18 @@ class Hub(Member):
                 self._peers.tell(self._peers.by_rank[rank], told)
 
     def _left_out(self, meeting: Meeting) -> list[Peer]:
-        """Wait a moment for the leaders' reports that their hosts have the answer; return workers that may lack it."""
+        """Wait briefly for the leaders' reports that their hosts have the answer; return workers that may lack it."""
         end = min(time.monotonic() + relay_patience(meeting.timeout), meeting.last_moment)
         while time.monotonic() < end:
             if not any(self._is_heard(meeting, rank) for rank in meeting.bundled):
                 break
-            with contextlib.suppress(Broken, CommunicatorError):  # which `_confirm`, or the next exchange, finds again
+            with contextlib.suppress(Broken, CommunicatorError):  # `_confirm`, or the next exchange, finds it again
                 self._receive(end, [])
         ranks = meeting.unrelayed.union(*meeting.bundled.values()).difference(meeting.bundled)
         return [self._peers.by_rank[rank] for rank in ranks if rank in self._peers.by_rank]
 
     def _is_heard(self, meeting: Meeting, rank: int) -> bool:
-        """Whether a worker may still say something of this exchange."""
+        """Whether a worker may still send a frame about this exchange."""
         return rank in self._peers.by_rank and not self._peers.by_rank[rank].lost and rank not in meeting.away
 
     def _confirm(self, meeting: Meeting) -> None:
@@ -602,7 +602,7 @@ class Hub(Member):
             raise DeadlineError(late_text(ranks, "confirm the result", meeting.timeout, meeting.label))
 
     def _spread(self, channel: Channel, place: Place, reason: str) -> None:
-        """Let this and every later call raise on all workers; name those that may have parted at the last one."""
+        """Make this and every later call raise on all workers; name those that may have parted at the last one."""
         if not self._last_word:
             lost = {rank for rank, peer in self._peers.by_rank.items() if peer.lost}
             lost.update(self._meeting.lost if self._meeting is not None else ())
@@ -617,14 +617,14 @@ class Hub(Member):
 
 
 def _for_all(error: BaseException, label: str) -> FleetMetricsError:
-    """The error that all get for rank 0's: its own, or that rank 0 was interrupted at an exchange."""
+    """The error that all workers get after an error on rank 0: the same, or the report of an interruption."""
     if isinstance(error, FleetMetricsError):
         return error
     return CommunicatorError(interruption(0, error, label))
 
 
 def _words_of(peer: Peer, frame: Frame) -> str:
-    """A worker's words about its leaving."""
+    """A worker's message about leaving a call."""
     with contextlib.suppress(UnicodeDecodeError):
         return readable(frame.header.decode())
     return f"{ranks_text([peer.rank])} left, and its last message cannot be read."

@@ -1,4 +1,4 @@
-"""A process's knowledge about its job: its role, its rank, and the addresses of the others."""
+"""The job as a process sees it: the process's role and rank, and the addresses of the others."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["Hidden", "Job", "refuse_other_roles", "split_endpoint"]
 
 # Each 4 bytes of the digest of the job's name give a port where rank 0 may listen.
 _EIGHT_WORDS = struct.Struct("!8I")
-# Below the range that Linux deals out to outgoing connections (32768 and up).
+# Below the range that Linux assigns to outgoing connections (32768 and up).
 _FIRST_PORT, _PORTS = 20000, 12000
 
 
@@ -43,7 +43,7 @@ def split_endpoint(endpoint: str, variable: str) -> tuple[str, int]:
 
 
 class Hidden(str):
-    """A text that no repr shows, and so no traceback with local variables."""
+    """A string that no repr shows, and hence no traceback with local variables."""
 
     def __repr__(self) -> str:
         return "<secret>" if self else "''"
@@ -63,8 +63,8 @@ class Job:
         bind: FLEETMETRICS_BIND, the address on which rank 0 must listen if it is not its endpoint's, or "".
         master: PADDLE_MASTER, or "".
         host: the machine of rank 0 according to a launcher other than Paddle's, or "".
-        run: the launcher's name for this run, which sets it apart from others on the same machines, or "".
-        named_by: the variables of the rank, if that name is the process that has started all workers.
+        run: the launcher's name for this run, which distinguishes it from others on the same machines, or "".
+        named_by: the variables of the rank, if the name of the run is the process that has started all workers.
         reserved: ports that the environment promises to others.
         claimed: whether the place comes from the environment, which other processes of this machine may share.
         ranks: the ranks in the job of a group's workers; `rank` and `world_size` are then the place in the group and
@@ -97,13 +97,13 @@ class Job:
     def from_environment(cls, environment: Mapping[str, str] | None = None) -> Job:
         """Read the job from the environment variables that launchers set; `launchers` has them all.
 
-        Without a launcher this is rank 0 of 1. ``environment``: None for the variables of this process; its process
-        groups are then checked as well.
+        Without a launcher this is rank 0 of 1. If ``environment`` is None, the variables of this process count, and its
+        process groups are checked as well.
 
         Raises:
             InvalidInputError: if a variable is malformed.
-            NoChannelError: there are several workers, and the variables do not say where, or contradict each other.
-            ServerProcessError: in a parameter server, or another process that is not a worker.
+            NoChannelError: there are several workers, and the variables contradict each other or lack their addresses.
+            ServerProcessError: in a parameter server, or in another process that is not a worker.
         """
         env = os.environ if environment is None else environment
         refuse_other_roles(env)
@@ -136,35 +136,35 @@ class Job:
         """A group of this job's workers as a separate job, with another name and other ports.
 
         Args:
-            ranks: ranks of this job, each once, with this process's; the first one plays the part of rank 0.
+            ranks: unique ranks of this job, this process's included; the first one acts as rank 0.
 
         Raises:
             NoChannelError: the machine of the first one is unknown.
         """
         if tuple(ranks) == tuple(range(self.world_size)):
             return self
-        bind = self.bind if ranks[0] == 0 or self.bind in ("0.0.0.0", "::") else ""  # it is of rank 0's machine
+        bind = self.bind if ranks[0] == 0 or self.bind in ("0.0.0.0", "::") else ""  # it belongs to rank 0's machine
         place = ranks.index(self.rank)
         group = replace(self, rank=place, world_size=len(ranks), bind=bind, ranks=tuple(ranks))
         group.candidates()
         return group
 
     def with_ranks(self, ranks: tuple[int, ...]) -> Job:
-        """Another group of this job, or of this group's job, with its name only; (): the whole job."""
+        """A different group of the same job, by its name only; (): the whole job."""
         return replace(self, ranks=ranks)
 
     def board_of(self, rank: int) -> Job:
-        """The board of a worker of the whole job, as a job of two, in which the other one asks."""
+        """The board of a worker of the whole job, as a job of two: this worker, and the one that asks."""
         return replace(self, rank=int(self.rank_in_job != rank), world_size=2, claimed=False, ranks=(rank,))
 
     @property
     def rank_in_job(self) -> int:
-        """The rank in the whole job, also of a group."""
+        """The rank in the whole job, also for a group."""
         return self.ranks[self.rank] if self.ranks else self.rank
 
     @cached_property
     def claim(self) -> Claim:
-        """Which worker of which run this process is, for the other processes of its machine."""
+        """This process's worker and run, for the other processes of its machine."""
         found = claim_of(os.environ) if self.claimed else None
         if found is not None:
             return found
@@ -252,7 +252,7 @@ class Job:
 
 
 def refuse_other_roles(env: Mapping[str, str]) -> None:
-    """Raise `ServerProcessError` in the environment of a parameter server or another process that is not a worker."""
+    """Raise `ServerProcessError` in the environment of a parameter server, or of any other process but a worker."""
     role = other_role(env)
     if role:
         name = next(name for name in ("TRAINING_ROLE", "PADDLE_ROLE") if env.get(name))
@@ -263,7 +263,7 @@ def refuse_other_roles(env: Mapping[str, str]) -> None:
 
 
 def _endpoints_in(env: Mapping[str, str]) -> list[str]:
-    """The workers' endpoints, each checked, in a job of one, too: an unknown separator would hide the other workers."""
+    """The workers' endpoints, checked even in a job of one: an unknown separator would hide the other workers."""
     told = env.get("PADDLE_TRAINER_ENDPOINTS")
     endpoints = parts_of(told) if told else []
     for each in endpoints:

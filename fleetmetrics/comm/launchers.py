@@ -1,7 +1,7 @@
 """The place of a process in its job, according to its launcher: the table is in `fleetmetrics.launcher`.
 
-`place_of` finds the row whose variables give the number of workers. It also checks all other variables: one that names
-more workers than that row is a contradiction, and one that cannot be used is an error, never one worker.
+`place_of` finds the row whose variables give the number of workers. It also checks all other variables. One that names
+more workers than that row is a contradiction; one that is unusable is an error, never a job of one worker.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _SERVERS, _ENDPOINT, _MASTER = "PADDLE_PSERVERS_IP_PORT_LIST", "FLEETMETRICS_END
 _WHERE = frozenset({"PADDLE_TRAINER_ENDPOINTS", "PADDLE_MASTER"})
 #: Every variable that this module reads.
 VARIABLES = frozenset({_SERVERS, _ENDPOINT, *_WHERE}.union(*(row.variables for row in (*LAUNCHERS, OTHERS))))
-#: The same as Python stores them: `os.environ` would decode every variable to say which are set.
+#: The same in Python's storage: `os.environ` would decode every variable to list those that are set.
 _AS_KEPT = {os.environ.encodekey(name): name for name in VARIABLES}
 
 
@@ -45,10 +45,10 @@ class Place(NamedTuple):
 
     rank: int = 0
     size: int = 1
-    launcher: Launcher | None = None  # None where nothing speaks of workers
-    host: str = ""  # of rank 0, where Paddle's own variables do not say it
-    run: str = ""  # what sets this run apart
-    named_by: tuple[str, ...] = ()  # the variables of the rank, if it is the process that has started all workers
+    launcher: Launcher | None = None  # None if no variable mentions workers
+    host: str = ""  # of rank 0, if Paddle's own variables do not name it
+    run: str = ""  # what distinguishes this run
+    named_by: tuple[str, ...] = ()  # the variables of the rank, if `run` is the process that has started all workers
 
 
 _NO_LAUNCHER = Place()
@@ -70,10 +70,10 @@ def place_of(env: Mapping[str, str]) -> Place:
 
     Raises:
         InvalidInputError: if a variable is malformed.
-        NoChannelError: if the environment names several workers and cannot be used, or contradicts itself.
+        NoChannelError: if the environment names several workers and is unusable, or contradicts itself.
     """
     found = _set_in(env)
-    if not found:  # often: every compute of one process asks
+    if not found:  # frequent: every compute of a single process calls this
         return _NO_LAUNCHER
     texts = {name: env[name].strip() for name in found}
     said = {name: text for name, text in texts.items() if text}
@@ -87,7 +87,7 @@ def place_of(env: Mapping[str, str]) -> Place:
     rank = _rank_in(row, size, said)
     if size == 1:
         return Place(rank, size, row)
-    # By the numbers alone, not the ranks: ranks differ, and all workers must conclude the same.
+    # By the numbers alone: ranks differ, and all workers must reach the same conclusion.
     same = [row, *(each for each in rows if each is not row and _says(each, size, said))]
     host = "" if row is PADDLE and _WHERE.intersection(said) else _host_of(same, size, said)
     run = [f"{name}={said[name]}" for each in same for name in each.run if name in said]
@@ -107,14 +107,14 @@ def _set_in(env: Mapping[str, str]) -> frozenset[str]:
 
 
 def paddles_place(env: Mapping[str, str]) -> tuple[int, int]:
-    """The rank and the number of workers by Paddle's variables alone, as its samplers and `paddle.Model` have them."""
+    """The rank and the number of workers by Paddle's variables alone, like its samplers and `paddle.Model`."""
     said = {name: env[name].strip() for name in PADDLE.rank + PADDLE.size if env.get(name, "").strip()}
     rank, size = _first(PADDLE.rank, said), _first(PADDLE.size, said)
     return _number(rank, said, 0) if rank else 0, _number(size, said, 1) if size else 1
 
 
 def rank_told(env: Mapping[str, str]) -> int:
-    """The rank that the environment names, without further checks; 0 without one."""
+    """The rank that the environment names, unchecked; 0 without one."""
     for row in LAUNCHERS:
         text = next((env[name].strip() for name in row.rank if env.get(name, "").strip()), "")
         if text.isascii() and text.isdigit():
@@ -231,7 +231,7 @@ def _claims(row: Launcher, said: Said) -> Iterator[_Claim]:
 
 
 def _named_in(text: str) -> int:
-    """How many entries a list has; one in JSON, such as TF_CONFIG, may hold others, and that of the servers."""
+    """The number of entries of a list; in JSON, such as TF_CONFIG, those of all inner lists but the servers'."""
     if text[:1] not in ("[", "{"):
         return len(parts_of(text))
 
@@ -268,9 +268,9 @@ def _contradiction(claim: _Claim, row: Launcher, size: int, said: Said) -> NoCha
 
 
 def _refuse_unknown_number(rows: list[Launcher], said: Said) -> None:
-    """Raise if variables mention several workers, and none gives their number."""
+    """Raise if variables mention several workers but none gives their number."""
     ranks = [name for row in rows for name in row.rank + row.hints if said.get(name, "-1") != "-1"]
-    if _first(OTHERS.least + OTHERS.lists, said):  # it says how many, and that this is one
+    if _first(OTHERS.least + OTHERS.lists, said):  # it gives a number, which is one
         ranks = [name for name in ranks if name not in OTHERS.hints or said[name] != "0"]
     ranges = [name for row in rows for name in row.least if _most(name, said) > 1]
     for name in (*ranks, *ranges, _SERVERS, _ENDPOINT):
@@ -302,7 +302,7 @@ def _rank_in(row: Launcher, size: int, said: Said) -> int:
 
 
 def _says(row: Launcher, size: int, said: Said) -> bool:
-    """Whether a launcher names that number of workers."""
+    """Whether a launcher names this number of workers."""
     name = _first(row.size, said)
     return bool(name) and _number(name, said, 1) == size
 
@@ -373,10 +373,10 @@ def starter_of(worker: int, variables: tuple[str, ...]) -> str:
                 break
             process = int(_status(process)[1])
         return f"started by {process} at {_status(process)[19]}"
-    except (OSError, IndexError):  # of another user, or there is no /proc
+    except (OSError, IndexError):  # it belongs to another user, or /proc is missing
         return f"started by {process}"
 
 
 def _status(process: int) -> list[str]:
-    """The fields of Linux's table of processes, behind the name; 1 is the parent and 19 the start."""
+    """The fields of a process in Linux's table, after its name; 1 is the parent and 19 the start."""
     return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()

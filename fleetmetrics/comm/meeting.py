@@ -28,24 +28,24 @@ class Meeting:
     def __init__(self, channel: Channel, own: Frame, label: str, deadline: Deadline, number: int) -> None:
         self.channel, self.label, self.call, self.place = channel, label, own.call, own.place
         self.number = number  # among the exchanges of all channels
-        self.made = 0  # the last one with a result, once all are known to have had it
+        self.made = 0  # the last exchange with a result that all workers are known to have
         self.timeout = deadline.timeout
         self.frames = {0: own}
         spare = margin(deadline.timeout)
         #: The time until which rank 0 waits for the others, and the time by which the answer must be sent.
         self.end, self.last_moment = deadline.end - 2 * spare, deadline.end - spare
         self.acknowledged = False
-        self.lost: dict[int, str] = {}  # who could not take the answer, and why
-        self.left = ""  # who was interrupted, and by what
-        self.away: set[int] = set()  # ranks that were
-        self.troubled = own.kind == TROUBLE  # whether somebody has brought an error
-        self.shunned = False  # whether a worker that never arrived has given up: it says why
+        self.lost: dict[int, str] = {}  # by rank: why a worker could not get the answer
+        self.left = ""  # the interrupted worker, and the cause
+        self.away: set[int] = set()  # the ranks that were interrupted
+        self.troubled = own.kind == TROUBLE  # whether a worker has arrived with an error
+        self.shunned = False  # whether a worker gave up without arriving; it gives the reason
         self.bundled: dict[int, tuple[int, ...]] = {}  # by leader: the ranks whose arrivals are in its bundle
-        self.unrelayed: set[int] = set()  # those of them to whom the leader could not send the answer
-        self.apart = False  # whether each has to send its own
+        self.unrelayed: set[int] = set()  # the ranks among them that the leader could not answer
+        self.apart = False  # whether each worker must send its own
 
     def arrive(self, peer: Peer, frame: Frame) -> None:
-        """Note a worker's arrival; the earliest deadline decides how long rank 0 waits."""
+        """Record a worker's arrival; the earliest deadline decides how long rank 0 waits."""
         self.frames[peer.rank] = frame
         self.troubled |= frame.kind == TROUBLE
         frame.made = frame.made or peer.since

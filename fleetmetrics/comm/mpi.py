@@ -2,7 +2,7 @@
 
 MPI carries large data: the letters of a shuffle, and sums of large integer states. Its operations have no deadline, so
 the star around rank 0 stays: all workers arrive there before one enters an operation, and learn its outcome there. If a
-worker does not leave an operation in time, MPI may still write into its buffers, and counts as broken.
+worker does not leave an operation in time, MPI may still write into its buffers, so this job no longer uses it.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ from fleetmetrics.launcher import LAUNCHERS
 
 __all__ = ["MPICommunicator"]
 
-#: The size and the tag of rank 0's message when the communicator is made.
+#: The size and the tag of rank 0's message at the creation of the communicator.
 _SAID, _TAG = 4096, 0x666D
 _ROWS = [row for row in LAUNCHERS if row.mpi]
-#: Each variable has the number of processes that an mpirun has started.
+#: Variables in which an mpirun gives the number of processes that it has started.
 _SIZES = tuple(dict.fromkeys(name for row in _ROWS for name in row.size))
 #: States of fewer bytes go through the star, together.
 _WORTH_MPI = 2**16
@@ -45,7 +45,7 @@ _abandoned: list[Any] = []
 
 
 class MPICommunicator(SocketCommunicator):
-    """The workers of an MPI communicator; making one is a collective call.
+    """The workers of an MPI communicator; its creation is a collective call.
 
     Args:
         comm: an mpi4py communicator; None for ``MPI.COMM_WORLD``.
@@ -54,7 +54,7 @@ class MPICommunicator(SocketCommunicator):
     Raises:
         ImportError: mpi4py, or MPI, is not installed.
         NoChannelError: ``mpirun`` did not start this process, or rank 0 cannot listen.
-        InvalidInputError: timeout is not a positive number, or Paddle's variables give the workers other ranks.
+        InvalidInputError: timeout is not a positive number, or Paddle's variables give the workers different ranks.
         DeadlineError: a worker does not create its communicator in time.
     """
 
@@ -112,7 +112,7 @@ class MPICommunicator(SocketCommunicator):
         timeout: float | None = None,
         trouble: BaseException | None = None,
     ) -> list[Letter]:
-        """Give each worker the letters of every worker for it, directly; see `Communicator`."""
+        """Send each worker its letters from every worker directly; see `Communicator`."""
         return self.together(call, functools.partial(self._shuffled, call, letters), timeout, trouble)
 
     def _shuffled(
@@ -167,8 +167,8 @@ class MPICommunicator(SocketCommunicator):
     def _inside(self, call: str, exchange: Callable[[], _T], deadline: Deadline) -> _T:
         """Run the agreed operation, and learn its outcome on all workers."""
         self._star.settle()  # another worker enters, or rank 0 does not wait inside for one that has left
-        # a worker that stays inside is named by the star, which needs some time for that
-        self._deadline, self._spare, self._late = deadline, 4 * margin(deadline.timeout), f"came through {call}"
+        # the star names a worker that stays inside, and needs some time for it
+        self._deadline, self._spare, self._late = deadline, 4 * margin(deadline.timeout), f"completed {call}"
         error: BaseException | None = None
         found = None
         try:
@@ -206,7 +206,7 @@ class _GroupOfMPI(MPICommunicator):
     """Some workers of an MPI communicator: they meet over their own star, and enter MPI as a group."""
 
     def __init__(self, whole: MPICommunicator, ranks: tuple[int, ...]) -> None:
-        # of an endpoint the group takes the machine only, and derives the port
+        # the group takes only the machine from an endpoint, and derives the port
         endpoints = ",".join(f"[{machine}]:1" if ":" in machine else f"{machine}:1" for machine in whole._machines)
         SocketCommunicator.__init__(
             self, replace(whole._job, endpoints=endpoints).among(ranks), channel=whole._channel.name
@@ -218,12 +218,12 @@ class _GroupOfMPI(MPICommunicator):
     def _shared(self) -> Any:
         if self._comm is None:
             whole = self._whole._comm
-            tag = int.from_bytes(self._job.name[:2], "big") >> 1  # of several threads each has one of its own
+            tag = int.from_bytes(self._job.name[:2], "big") >> 1  # each thread has its own
 
             def create() -> Any:
                 return whole.Create_group(whole.Get_group().Incl(list(self._ranks)), tag)
 
-            # all are here; this has no deadline, and MPI may not allow calls from a thread
+            # all have arrived; this has no deadline, and MPI may forbid calls from a thread
             by_threads = self._mpi.Query_thread() == self._mpi.THREAD_MULTIPLE
             self._comm = run_until(create, self._deadline, self._spare, self._job.group) if by_threads else create()
         return self._comm
@@ -248,8 +248,8 @@ def _refuse_alone() -> None:
 class _Start:
     """How the workers of one MPI communicator find rank 0, and the state of failed tries.
 
-    Rank 0 sends each try's outcome to every other worker separately, so that no worker waits for a third one. From then
-    on they meet over the star, which names missing workers and informs late ones.
+    Rank 0 sends the outcome of each try to every other worker separately, so that no worker waits for a third one. From
+    then on they meet over the star, which names missing workers and informs late ones.
     """
 
     def __init__(self, world: Any, whole: bool) -> None:
@@ -257,13 +257,13 @@ class _Start:
         self.endpoint, self.secret = "", secrets.token_hex(32)
         self.tries = 0
         self.broken: CommunicatorError | None = None
-        self._failures: list[BaseException] = []  # of the tries before rank 0 was found
+        self._failures: list[BaseException] = []  # number of tries before rank 0 was found
         self._heard = np.zeros(_SAID, np.uint8)
-        self._request: Any = None  # for rank 0's next word; it outlasts a try
+        self._request: Any = None  # for rank 0's next message; it outlasts a try
         self._meeting: SocketCommunicator | None = None
 
     def meet(self, deadline: Deadline) -> SocketCommunicator:
-        """Return the star of all workers; it counts exchanges as the tries since rank 0 began to listen."""
+        """Return the star of all workers; it counts the tries since rank 0 began to listen as exchanges."""
         self.tries += 1
         if self._meeting is None:
             try:
@@ -282,7 +282,7 @@ class _Start:
             meeting = self._member()
             if size > 1:
                 meeting.listen()
-        except BaseException as error:  # of Ctrl-C, too: their tries are counted as this one
+        except BaseException as error:  # also for Ctrl-C: the others count their tries like this one
             name, text = described(error)
             self._tell([self.tries, name, text[: _SAID // 8]])
             raise
@@ -325,7 +325,7 @@ def _key(mpi: Any) -> int:
 
 
 def _start_of(mpi: Any, world: Any) -> _Start:
-    """The start of an MPI communicator, which keeps it."""
+    """The start of an MPI communicator, stored on the communicator."""
     found = world.Get_attr(_key(mpi))
     if found is None:
         found = _Start(world, world == mpi.COMM_WORLD)
@@ -334,7 +334,7 @@ def _start_of(mpi: Any, world: Any) -> _Start:
 
 
 def _place(comm: Any) -> list[str | None] | None:
-    """The place of this worker in Paddle's variables; None beside a user's communicator."""
+    """The place of this worker in Paddle's variables; None with a user's communicator."""
     if comm is not None:
         return None
     return [os.environ.get(name) or None for name in ("PADDLE_TRAINER_ID", "PADDLE_TRAINERS_NUM")]
@@ -354,17 +354,17 @@ def _check_places(letters: Sequence[Letter]) -> Letter:
 
 
 def _own_address(size: int) -> str:
-    """Where the other ranks reach this machine: the loopback if the launcher says that all are on it."""
+    """The address at which other ranks reach this machine: loopback if the launcher says that all are on it."""
     numbers = [[[os.environ.get(name) for name in names] for names in (row.size, row.local)] for row in _ROWS]
     if size == 1 or any(number and number in local for sizes, local in numbers for number in sizes):
         return "127.0.0.1"
     with contextlib.suppress(OSError):
         for found in socket.getaddrinfo(socket.gethostname(), None, socket.AF_INET):
             address = str(found[4][0])
-            if not address.startswith("127."):  # as a stock Debian calls itself
+            if not address.startswith("127."):  # a stock Debian's name for itself
                 return address
     with contextlib.suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
-        sock.connect(("192.0.2.1", 9))  # sends nothing: it only chooses the way out
+        sock.connect(("192.0.2.1", 9))  # sends nothing; it only selects the outgoing interface
         return str(sock.getsockname()[0])
     return "127.0.0.1"
 

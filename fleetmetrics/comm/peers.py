@@ -22,7 +22,7 @@ _EARLY_KEPT, _EARLY_CHANNELS = 64, 1024
 
 
 class Broken(Exception):
-    """The star cannot go on; the text says why."""
+    """The star cannot continue; the text gives the reason."""
 
 
 class Peer:
@@ -34,7 +34,7 @@ class Peer:
 
     def __init__(self, rank: int, stream: Stream, round_trip: float, since: int) -> None:
         self.rank, self.stream, self.round_trip = rank, stream, round_trip
-        self.since = since  # rank 0's last exchange with a result when it came
+        self.since = since  # rank 0's last exchange with a result when it connected
         self.lost = False
 
 
@@ -53,8 +53,8 @@ class Peers:
         self.by_rank: dict[int, Peer] = {}
         #: By channel and rank, the last frames of later exchanges.
         self.early: dict[int, dict[int, list[Frame]]] = {}
-        self.sent_away: set[int] = set()  # ranks that workers of other runs have
-        self.lost = ""  # why the star cannot go on
+        self.sent_away: set[int] = set()  # ranks of workers of other runs
+        self.lost = ""  # why the star cannot continue
 
     @property
     def all_here(self) -> bool:
@@ -81,7 +81,7 @@ class Peers:
         try:
             peer = Peer(guest.rank, self.door.admit(guest), time.monotonic() - guest.came, made)
             self.by_descriptor[descriptor] = self.by_rank[guest.rank] = peer
-        except BaseException as error:  # it comes again
+        except BaseException as error:  # it connects again
             self.door.drop(guest)
             if isinstance(error, OSError) and raised_by_a_socket(error):
                 return None
@@ -118,7 +118,7 @@ class Peers:
             self.poll.modify(peer.stream)
 
     def send_all(self, frame: Frame, deadline: Deadline, peers: Iterable[Peer], lost: dict[int, str]) -> None:
-        """Send a frame until the deadline; ``lost`` is called with each worker that could not take it, and why."""
+        """Send a frame until the deadline; ``lost`` gets the reason for each worker that could not receive it."""
         waiting: dict[int, Peer] = {}
         for peer in peers:
             try:
@@ -131,7 +131,7 @@ class Peers:
             self._send_rest(waiting, deadline, lost)
 
     def _send_rest(self, waiting: dict[int, Peer], deadline: Deadline, lost: dict[int, str]) -> None:
-        """Send the bytes that the sockets did not take at once."""
+        """Send the bytes that the sockets did not accept at once."""
         unsent = Poll()
         for peer in waiting.values():
             unsent.register(peer.stream, select.POLLOUT)
@@ -149,7 +149,7 @@ class Peers:
             lost[peer.rank] = f"{ranks_text([peer.rank])} stopped in the middle of an answer."
 
     def lose(self, peer: Peer, why: str) -> NoReturn:
-        """Note that a worker is lost for good."""
+        """Record that a worker is lost for good."""
         peer.lost, self.lost = True, why
         self.poll.unregister(peer.stream)
         raise Broken(why) from None
@@ -172,5 +172,5 @@ class Peers:
 
 
 def gone(peer: Peer) -> str:
-    """Say that a worker is lost."""
+    """The error for a worker that is lost."""
     return f"{ranks_text([peer.rank])} has gone away: its process ended, or it closed the channel. Look at its log."

@@ -1,9 +1,9 @@
 """Other processes on this machine that claim to be a worker of this run.
 
-If no launcher names a run, only their endpoints distinguish workers of two runs, and rank 0 would take the first rank 1
-that comes. But workers show badges, and Linux shows the environment with which a user's processes were started. So
+If no launcher names a run, only endpoints distinguish the workers of two runs, and rank 0 would accept the first rank 1
+that connects. But workers show badges, and Linux shows the environment with which a user's processes were started. So
 before rank 0 answers for the first time, it checks whether two of them claim one rank, and waits for processes that are
-just starting. A process that finds two leaves a note for every process that was started before it and may come later.
+just starting. A process that finds two leaves a note for every process that was started earlier and may look later.
 """
 
 from __future__ import annotations
@@ -51,11 +51,11 @@ __all__ = [
 
 #: Seconds after which a new Python process has imported everything it needs, Paddle included.
 YOUNG_SECONDS = 15.0
-#: Seconds between two looks at a process that is just starting.
+#: Seconds between two checks of a process that is just starting.
 PAUSE_SECONDS = 0.1
-#: The age of a process at which the one that has started it may have set its own place, or started others.
+#: Once a process has this age, its starter may have set its own place, or started others.
 _STARTS_SECONDS = 1.0
-#: What multiprocessing gives to a process that it has made, other than by a fork; and the code of those that serve it.
+#: Arguments by which multiprocessing starts a process without a fork; and the code of its helpers.
 _SPAWNED, _SERVES = b"--multiprocessing-fork", re.compile(rb"from multiprocessing\.\w+ import main")
 _FORKED = 0x40  # PF_FORKNOEXEC: it is a copy of its parent
 _LAUNCHERS = {row.command.encode() for row in LAUNCHERS if row.command} | {
@@ -67,19 +67,19 @@ class Finding(NamedTuple):
     """Two processes that claim one rank."""
 
     text: str
-    sure: bool  # False while one of them may still turn out to be no worker
+    sure: bool  # False while one of them may still turn out not to be a worker
 
 
-#: A process may yet claim a rank; which one is unknown.
+#: A process may still claim a rank; which one is unknown.
 UNDECIDED = Finding("", False)
 
 
 class _State(IntEnum):
-    """How far a process that claims a rank has come; of a worker and those around it, the least counts."""
+    """The progress of a process that claims a rank; the least among a worker and its ancestors counts."""
 
     JOINED = 0  # it has met the others of its run
     WAITING = 1
-    YOUNG = 2  # it has just been started, and may become a worker
+    YOUNG = 2  # it was just started, and may become a worker
     NONE = 3
 
 
@@ -99,19 +99,19 @@ def is_the_worker() -> bool:
 
 
 def worker_behind(claim: Claim, met: bool = False) -> str:
-    """Name the worker that has started this process, which claims to be the same one; "" if it may be the worker.
+    """Name the worker that has started this process and has the same place; "" if this process may be the worker.
 
     Args:
         claim: this process's.
-        met: whether it has met rank 0. Before, a process may set the place of one worker, start it, and then set the
-            place of another one, which it starts, too, or is itself.
+        met: whether it has met rank 0. Earlier, a process may set the place of one worker, start it, and then set the
+            place of another worker, which it starts or becomes.
     """
     if is_the_worker():
         return ""
     with Unreadable():
         while True:
             process, sure = _worker_behind(claim)
-            late = met or claim.rank == "0"  # which cannot wait for rank 0
+            late = met or claim.rank == "0"  # such a worker cannot wait for rank 0
             if sure or (late and _age(os.getpid()) >= _STARTS_SECONDS):
                 return _described(process) if process else ""
             if not late:
@@ -121,16 +121,16 @@ def worker_behind(claim: Claim, met: bool = False) -> str:
 
 
 def _worker_behind(claim: Claim) -> tuple[int, bool]:
-    """The worker that has started this process, or 0, and whether that will not change."""
+    """The worker that has started this process, or 0, and whether the answer is final."""
     own = os.getpid()
     forked, inherited = _is_forked(own), _was_started_with(claim, own)
     digest, process, start = [*os.environ.get(MARK, "").split(), "", "", ""][:3]
     marked = digest == claim.digest and [process, start] != [str(own), status(own)[19]]
     maker = _parent_by_multiprocessing()
-    # a worker that forks, and ends, goes on as its child
+    # a worker that forks and ends continues as its child
     if marked and (is_alive(process, start) or not forked):
         maker, sure = int(process), inherited or not forked
-    elif maker and inherited:  # the maker's environment, at that moment
+    elif maker and inherited:  # the parent's environment at that moment
         sure = _is_the_worker(maker, claim)
     else:
         return _worker_around(claim, own, inherited or not forked)
@@ -138,7 +138,7 @@ def _worker_behind(claim: Claim) -> tuple[int, bool]:
 
 
 def _worker_around(claim: Claim, own: int, sure: bool) -> tuple[int, bool]:
-    """The nearest ancestor that is the worker, or 0, and whether that will not change."""
+    """The nearest ancestor that is the worker, or 0, and whether the answer is final."""
     parent = int(status(own)[1])
     while parent > 1:
         if shows(claim, parent, status(parent)[19]):
@@ -153,17 +153,17 @@ def _worker_around(claim: Claim, own: int, sure: bool) -> tuple[int, bool]:
 
 
 def _is_the_worker(process: int, claim: Claim) -> bool:
-    """Whether a process shows that it is this worker, or was started with its place, or has ended."""
+    """Whether a process shows this worker's badge, or was started with its place, or has ended."""
     with Unreadable():
         return shows(claim, process, status(process)[19]) or _was_started_with(claim, process)
     return True
 
 
 def _worker_without_badge(process: int, claim: Claim) -> int:
-    """The process that has started another one with this claim, and is the worker, although nothing says so; else 0.
+    """The process that is the worker although no badge or mark shows it, and has started one with this claim; else 0.
 
-    It has not imported this package, or the program has set its place, and no mark shows it. But it runs the program of
-    another worker of this run, and has started a process with another program, and with no other rank.
+    It has not imported this package, or the program has set its place. But it runs the program of another worker of
+    this run, and has started a process with a different program, and none with a different rank.
     """
     if not _was_started_with(claim, process):
         return 0
@@ -177,7 +177,7 @@ def _worker_without_badge(process: int, claim: Claim) -> int:
 
 
 def _parent_by_multiprocessing() -> int:
-    """The process for which Python's multiprocessing has made this one; 0 if it has not."""
+    """The process for which Python's multiprocessing has started this one; or 0."""
     module = sys.modules.get("multiprocessing.process")
     parent = None if module is None else module.parent_process()
     return 0 if parent is None else parent.pid
@@ -197,7 +197,7 @@ def _starts_workers(process: int, claim: Claim) -> bool:
 
 
 def look(claim: Claim, named_by: tuple[str, ...] = ()) -> Finding | None:
-    """Look for two processes on this machine that claim one rank of a run.
+    """Look for two processes on this machine that claim the same rank of a run.
 
     Args:
         claim: this worker's.
@@ -227,11 +227,11 @@ def look(claim: Claim, named_by: tuple[str, ...] = ()) -> Finding | None:
 
 
 def is_undecided(claim: Claim) -> bool:
-    """Whether a process that has just been started may yet claim a rank of a run, although nothing says so.
+    """Whether a process that was just started may still claim a rank of a run, without a sign of it so far.
 
-    If a program sets the places itself, a worker is seen only from then on. Until then a process may become one if it
-    runs the program of a worker of this run; but not if one process has made all workers: it would not make two runs of
-    one name.
+    If a program sets the places itself, a worker is visible only after that. Until then a process may become one if it
+    runs the program of a worker of this run, unless one process has started all workers: it would not give two runs the
+    same name.
     """
     with Unreadable():
         own = os.getpid()
@@ -252,15 +252,15 @@ def is_undecided(claim: Claim) -> bool:
 
 
 def _badges_of(claim: Claim) -> list[Badge]:
-    """The badges of this run's processes that have not ended."""
+    """The badges of this run's live processes."""
     found = [each for each in badges(claim.run_digest) if each.run == claim.run_digest]
     return [each for each in found if is_alive(each.process, each.start)]
 
 
 def _claimants(claim: Claim, shown: Iterable[Badge]) -> dict[int, str]:
-    """The processes that claim ranks of a run, by these badges, else by the environment they were started with."""
+    """The processes that claim ranks of a run, by these badges, or else by their initial environment."""
     found = {each.process: each.rank for each in shown}
-    # Each piece of what names a run is in the environment of all its workers, however they are put together.
+    # All parts of a run's name are in the environment of each of its workers, in any combination.
     written = os.fsencode(max(re.split("[,|=]", ",".join(claim.run[1:])), key=len))
     for process in () if claim.given else _processes():
         with Unreadable():
@@ -318,12 +318,12 @@ def _parsed(data: bytes) -> dict[str, str]:
 
 
 def _was_started_with(claim: Claim, process: int) -> bool:
-    """Whether the environment that a process was started with makes this claim."""
+    """Whether the initial environment of a process makes this claim."""
     return not claim.given and claim_of(_parsed(Path(f"/proc/{process}/environ").read_bytes())) == claim
 
 
 def _is_marked(process: int, claim: Claim, environment: dict[str, str]) -> bool:
-    """Whether the worker that a process claims to be has started it."""
+    """Whether a process was started by the worker whose place it claims."""
     digest, *owner = environment.get(MARK, "").split() or [""]
     return (
         digest == claim.digest
@@ -333,19 +333,19 @@ def _is_marked(process: int, claim: Claim, environment: dict[str, str]) -> bool:
 
 
 def _state_of(process: int, badge: Badge | None) -> _State:
-    """How far a process that claims a rank has come."""
+    """The progress of a process that claims a rank."""
     if badge is not None:
         states = {WAITING: _State.WAITING, JOINED: _State.JOINED}
         return states.get(badge.state, _State.NONE)
     if _is_forked(process) or b"python" not in _maps_of(process) or any(map(_SERVES.match, _words_of(process))):
         return _State.NONE
-    if _program(process) == _program(os.getpid()):  # at any age: it may import for long, or read data
+    if _program(process) == _program(os.getpid()):  # at any age: it may take long to import, or read data
         return _State.WAITING
     return _State.YOUNG if _age(process) < YOUNG_SECONDS else _State.NONE
 
 
 def _is_young_without_place(process: int) -> bool:
-    """Whether it is a Python that was started a moment ago, without the place of a worker."""
+    """Whether it is a Python process that was just started, without the place of a worker."""
     with Unreadable():
         if "python" in os.readlink(f"/proc/{process}/exe") and _age(process) < YOUNG_SECONDS:
             return claim_of(_parsed(Path(f"/proc/{process}/environ").read_bytes())) is None
@@ -353,7 +353,7 @@ def _is_young_without_place(process: int) -> bool:
 
 
 def _program(process: int) -> object:
-    """Its program; of one that a process has made of itself, such as multiprocessing's, that process; None: ended."""
+    """A process's program; for a copy of a process, such as multiprocessing's, the original process; None: ended."""
     with Unreadable():
         words = _words_of(process)
         if _is_forked(process) or _SPAWNED in words:
@@ -370,7 +370,7 @@ def _ancestors(process: int) -> Iterator[int]:
 
 
 def _root(process: int, found: dict[int, str]) -> int:
-    """The first of a process's ancestors that claim the same, such as the shell around it."""
+    """The outermost ancestor with the same claim, such as the shell around a process."""
     while (parent := int(status(process)[1])) in found and found[parent] == found[process]:
         process = parent
     return process
@@ -403,6 +403,6 @@ def _text(claim: Claim, one: int, two: int, rank: str) -> str:
     apart = "secret or endpoint" if claim.given else "endpoints or PADDLE_JOB_ID"
     return (
         f"two processes on this machine say that they are rank {rank} of one run: {', and '.join(named)}. They belong "
-        "to two runs with the same endpoints, or one is left over from an earlier run, or has a worker's variables and "
-        f"is none. End one of them, start it without these variables, or give each run its own {apart}."
+        "to two runs with the same endpoints, or one is left over from an earlier run, or has a worker's variables "
+        f"without being one. End one of them, start it without these variables, or give each run its own {apart}."
     )

@@ -31,12 +31,12 @@ class Secret(NamedTuple):
 
 
 def secret_of(job: Job) -> Secret:
-    """Return the job's secret: that of the environment, otherwise on one machine this user's, otherwise none.
+    """Return the job's secret: from the environment, otherwise on one machine this user's, otherwise none.
 
     Raises:
         AuthenticationError: on one machine, no folder is safe for the user's secret.
     """
-    # what is not UTF-8 came from the environment, where Python has escaped it
+    # bytes that are not UTF-8 come from the environment, where Python has escaped them
     secret = Key(job.secret.encode(errors="surrogateescape") or (_user_secret() if job.on_one_machine else b""))
     if not secret and job.rank == 0:
         warn(
@@ -56,7 +56,7 @@ def secret_path(user: object) -> Path:
 def _user_secret() -> Key:
     """The secret of this user on this machine, created by the first worker that asks.
 
-    All workers look at the same places in the same order, and agree on which are safe, so they find the same secret.
+    All workers check the same folders in the same order, and agree on which are safe, so they find the same secret.
     """
     failures = []
     for folder in _folders():
@@ -72,9 +72,9 @@ def _user_secret() -> Key:
 
 
 def _folders() -> Iterator[Path]:
-    """Folders for the secret: that of temporary files, that of the login, the home folder."""
+    """Folders for the secret: for temporary files, of the login session, and the home folder."""
     user = os.geteuid()
-    with contextlib.suppress(OSError):  # no folder for temporary files can be written to
+    with contextlib.suppress(OSError):  # no folder for temporary files is writable
         yield secret_path(user).parent
     # also by its usual name, since a worker started by cron or ssh may not have the variable
     yield Path(os.environ.get("XDG_RUNTIME_DIR") or f"/run/user/{user}", "fleetmetrics")
@@ -97,10 +97,10 @@ def _secret_in(folder: Path) -> Key:
         draft = folder / f"draft {os.getpid()} {secrets.token_hex(4)}"
         with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as made:
             made.write(secrets.token_hex(32))
-        with contextlib.suppress(FileExistsError):  # whole or not at all, and the first one counts
+        with contextlib.suppress(FileExistsError):  # atomically; the first file counts
             os.link(draft, path)
         draft.unlink()
-    # a pipe without a writer would keep a plain open waiting
+    # a plain open would wait on a pipe without a writer
     with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:
         _check(os.fstat(file.fileno()), stat.S_IFREG)
         found = Key(file.read(_LARGEST + 1))

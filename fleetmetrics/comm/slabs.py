@@ -1,7 +1,7 @@
-"""States that are too large for one letter: they cross the wire in pieces, which are reduced one after the other.
+"""States that are too large for one letter: they travel in pieces, which are reduced one after the other.
 
-A slab is a state as rows, and a worker may have only some of them: for a state by key, the rows of its own keys, and
-one row for all other keys. Each row has a place among those of all workers, see `fleetmetrics.comm.unions`; the rows of
+A slab is a state as rows. A worker may have only some of them: for a state by key, the rows of its own keys, and one
+row for all other keys. Each row has a place among those of all workers, see `fleetmetrics.comm.unions`; the rows of
 keys that are not kept share the last place. A worker sends only the rows that it has.
 """
 
@@ -32,18 +32,18 @@ class Slab:
     name: str
     reduction: str
     rows: np.ndarray  #: this worker's, int64 or float64, ``[rows, width]``
-    size: int  #: how many rows all workers have together
-    places: np.ndarray | None = None  #: of this worker's rows, rising; None: it has all of them
-    sharing: int = 1  #: how many rows of one worker have the last place, at most
+    size: int  #: the number of rows of all workers together
+    places: np.ndarray | None = None  #: the places of this worker's rows, rising; None: it has all rows
+    sharing: int = 1  #: the most rows of one worker with the last place
     everybodys: Sequence[np.ndarray] | None = None  #: the places of all workers' rows by rank; on rank 0
-    found: np.ndarray = field(init=False)  #: the reduced rows, once all pieces are here
+    found: np.ndarray = field(init=False)  #: the reduced rows, once all pieces have arrived
 
     def __post_init__(self) -> None:
         self.found = np.empty((self.size, self.rows.shape[1]), self.rows.dtype)
 
     @classmethod
     def of(cls, name: str, reduction: str, array: np.ndarray) -> Slab:
-        """A state whose rows all workers have."""
+        """A slab of a state whose rows all workers have."""
         rows = array.reshape(-1, WIDTHS.get(reduction, 1))
         return cls(name, reduction, rows, len(rows))
 
@@ -72,11 +72,11 @@ class Piece(NamedTuple):
 
     @property
     def size(self) -> int:
-        """The number of its numbers."""
+        """The count of its numbers."""
         return (self.last - self.first) * (self.columns.stop - self.columns.start)
 
     def of(self, places: np.ndarray | None) -> tuple[int, int]:
-        """The rows with these places that are in it: the first, and one after the last."""
+        """The rows of these places in it: the first, and one after the last."""
         if places is None:
             return self.first, self.last
         first, last = np.searchsorted(places, [self.first, self.last]).tolist()
@@ -84,7 +84,7 @@ class Piece(NamedTuple):
 
 
 def letters_of(slabs: Sequence[Slab], most: int) -> list[list[Piece]]:
-    """The pieces of all slabs, by letter: each letter has at most ``most`` bytes of each worker."""
+    """The pieces of all slabs, by letter: a letter has at most ``most`` bytes per worker."""
     letters: list[list[Piece]] = []
     room = 0
     pieces = [each for slab in slabs for each in _cut(slab, most // 8)]
@@ -98,7 +98,7 @@ def letters_of(slabs: Sequence[Slab], most: int) -> list[list[Piece]]:
 
 
 def _cut(slab: Slab, most: int) -> Iterator[tuple[Piece, int]]:
-    """The pieces of a slab, each with the most numbers that a worker has of it."""
+    """The pieces of a slab, each with the largest count of numbers that a worker has in it."""
     width = slab.rows.shape[1]
     shared = slab.size if slab.places is None else slab.size - 1
     for start, stop, sharing in ((0, shared, 1), (shared, slab.size, slab.sharing)):
@@ -116,7 +116,7 @@ def written(pieces: Sequence[Piece]) -> list[Buffer]:
 
 
 def put(pieces: Sequence[Piece], payload: Buffer) -> None:
-    """Note the reduced numbers of the pieces of a letter, as rank 0 sends them."""
+    """Store the reduced numbers of the pieces of a letter, as rank 0 sends them."""
     arrays = read_packed(tuple([(piece.size, piece.slab.rows.dtype) for piece in pieces]), payload)
     for piece, array in zip(pieces, arrays):
         where = piece.slab.found[piece.first : piece.last, piece.columns]
@@ -145,7 +145,7 @@ def reduced(call: str, pieces: Sequence[Piece], payloads: Sequence[Buffer]) -> l
 
 
 def _terms(piece: Piece, parts: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """The terms to reduce to a piece: the rows of each worker that are in it."""
+    """The terms to reduce to a piece: each worker's rows in it."""
     slab = piece.slab
     if slab.everybodys is None:
         return list(parts)
@@ -165,7 +165,7 @@ def spread(reduction: str, rows: np.ndarray, places: np.ndarray, start: int, sto
         return rows[first:last]
     if reduction == "sum":
         found = np.zeros((stop - start, *rows.shape[1:]), rows.dtype)
-    else:  # whose identity is not narrow
+    else:  # their identity is not narrow
         dtype = np.float64 if rows.dtype.kind == "f" else np.int64
         found = np.full((stop - start, *rows.shape[1:]), identity(reduction, dtype))
     found[places[first:last] - start] = rows[first:last]

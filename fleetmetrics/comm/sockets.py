@@ -28,14 +28,14 @@ from fleetmetrics.errors import CommunicatorError, FleetMetricsError, InvalidInp
 
 __all__ = ["SocketCommunicator"]
 
-#: Seconds to wait for the calls of other threads, before a call that was interrupted is left.
+#: Seconds to wait for the calls of other threads before leaving an interrupted call.
 _SECONDS_TO_LEAVE = 10.0
 _LINE_BREAKS = re.compile(r"[\r\n]")
 _T = TypeVar("_T")
 _Found = TypeVar("_Found")
-#: Rank 0's stars with a formula under way in this thread: a formula may compute over another star, such as a group's.
+#: Rank 0's stars with a running formula in this thread: a formula may compute over another star, such as a group's.
 _computing: ContextVar[tuple[Member, ...]] = ContextVar("computing", default=())
-#: An attribute of errors with which a worker has left a call.
+#: The attribute of errors with which a worker has left a call.
 _MARK = "_fleetmetrics_left"
 #: The header of an answer without a note.
 _NO_NOTE = b"\n"
@@ -46,20 +46,20 @@ class SocketCommunicator(Communicator):
 
     It connects at the first call. All communicators of a process that belong to one job share its port and its
     connections. Without arguments it takes its place from the launcher's environment; with ``rank``,
-    ``world_size`` and ``endpoint`` it serves any job, such as Spark's barrier tasks or Ray's actors.
+    ``world_size`` and ``endpoint`` it works in any job, such as Spark's barrier tasks or Ray's actors.
 
     Args:
         job: the place of this process; None: from the environment or the arguments below.
         rank: number of this worker, from 0.
         world_size: the number of workers.
         endpoint: "host:port" of rank 0, where it listens; the same on all workers.
-        secret: a string that only the workers know; None: FLEETMETRICS_SECRET, otherwise see the docs on security.
+        secret: a string that only the workers know; None: FLEETMETRICS_SECRET; without it, see the docs on security.
         channel: the name that distinguishes several communicators of one job; None if every worker creates them in the
             same order.
 
     Raises:
-        InvalidInputError, NoChannelError, ServerProcessError: as `Job.from_environment`, or rank, world_size and
-            endpoint are not given together or invalid.
+        InvalidInputError, NoChannelError, ServerProcessError: as `Job.from_environment`; also if rank, world_size or
+            endpoint is missing or invalid.
 
     Examples:
         >>> SocketCommunicator(rank=1, world_size=4, endpoint="127.0.0.1:8500", secret="of this job").rank
@@ -100,7 +100,7 @@ class SocketCommunicator(Communicator):
         timeout: float | Deadline | None = None,
         trouble: BaseException | None = None,
     ) -> _T:
-        """Run exchanges, and a formula of their outcome; see `Communicator.evaluated`.
+        """Run exchanges and a formula of their outcome; see `Communicator.evaluated`.
 
         Rank 0 computes while the answer reaches the others, unless another thread could wait for its turn.
         """
@@ -162,7 +162,7 @@ class SocketCommunicator(Communicator):
             self._leave(call, None, error)
 
     def _leave(self, call: str, turn: Turn | None, error: BaseException) -> BaseException:
-        """Leave a call with an error, unless that happened; return the last one, if interruptions follow each other."""
+        """Leave a call with an error, unless it was left; return the last error if interruptions follow each other."""
         star, channel, last = self._star, self._channel, error
 
         def interrupted() -> None:
@@ -202,7 +202,7 @@ class SocketCommunicator(Communicator):
         frame.remaining, frame.timeout = deadline.remaining, deadline.timeout
 
         def combine(frames: Sequence[Frame]) -> Frame:
-            frames[0].payload = joined(frames[0].payload)  # the others' have arrived, each in one buffer
+            frames[0].payload = joined(frames[0].payload)  # the others' letters have arrived, each in one buffer
             if any([each.kind == BUNDLE for each in frames]):
                 answer = _merged(decide, frames)
             else:
@@ -217,7 +217,7 @@ class SocketCommunicator(Communicator):
             star.inside = threading.get_ident(), label
             answer = star.exchange(channel, frame, label, combine, deadline, fold)
         except FleetMetricsError as error:
-            if by_a_handler(trouble):  # the others have it as this worker's error
+            if by_a_handler(trouble):  # the others get it as this worker's error
                 assert trouble is not None
                 raise trouble from None
             raise error from trouble
@@ -230,7 +230,7 @@ class SocketCommunicator(Communicator):
         return Letter(told, joined(answer.payload))
 
     def _settle_others(self) -> None:
-        """Settle the last exchange of another star, in a formula that computes over this one."""
+        """Settle the last exchange of a different star, if its formula computes over this one."""
         for star in _computing.get():
             if star is not self._star:
                 star.settle()
@@ -288,8 +288,8 @@ class SocketCommunicator(Communicator):
 
 
 _stars: weakref.WeakValueDictionary[Job, Member] = weakref.WeakValueDictionary()
-#: Held while a thread makes what all threads of this process share: two stars of one worker would be rivals. A process
-#: is forked by a thread that holds it, so that it is free in the child.
+#: Held while a thread creates what all threads of this process share: two stars of one worker would be rivals. A
+#: thread that forks holds it, so that it is free in the child.
 making: threading.RLock = threading.RLock()
 
 
@@ -343,7 +343,7 @@ def _checked(secret: Any) -> Hidden:
 
 
 def _header(call: str, note: Any) -> bytes:
-    """The call in the first line, then the note, unchanged if it is a string."""
+    """The call in the first line, then the note as JSON, or unchanged if it is a string."""
     if note is None or isinstance(note, str):
         return _text_header(call, note)
     return _joined_header(call, f"json {json.dumps(note)}")
@@ -359,7 +359,7 @@ def _joined_header(call: str, body: str) -> bytes:
 
 
 def _folded(decide: Divisible, frames: Sequence[Frame]) -> Frame | None:
-    """Fold the arrivals of a host's workers, with equal headers, on its leader; None if that would lose something."""
+    """Fold arrivals with equal headers on a host's leader; None if that would lose information."""
     note = _read(frames[0].header)[1]
     part = decide.fold([Letter(note, joined(each.payload)) for each in frames])
     if part is None:
@@ -368,7 +368,7 @@ def _folded(decide: Divisible, frames: Sequence[Frame]) -> Frame | None:
 
 
 def _merged(decide: Decide, frames: Sequence[Frame]) -> Letter:
-    """Merge arrivals and bundles on rank 0; `Apart` if they do not go together."""
+    """Merge arrivals and bundles on rank 0; `Apart` if they cannot be merged."""
     answer = None
     try:
         each = [opened(one) for one in {id(frame): frame for frame in frames}.values()]
@@ -376,7 +376,7 @@ def _merged(decide: Decide, frames: Sequence[Frame]) -> Letter:
         if isinstance(decide, Divisible) and len(set(headers)) == 1:
             note = _read(headers[0])[1]
             answer = decide.merge([Letter(note, payload) for payload in payloads], notes)
-    except (FleetMetricsError, ValueError, TypeError, LookupError) as error:  # each sends its own, which is then named
+    except (FleetMetricsError, ValueError, TypeError, LookupError) as error:  # each then sends its own, alone
         raise Apart from error
     if answer is None:
         raise Apart
@@ -384,7 +384,7 @@ def _merged(decide: Decide, frames: Sequence[Frame]) -> Letter:
 
 
 def _read_all(headers: Sequence[bytes]) -> list[tuple[str, Any]]:
-    """Read the workers' headers; they are usually equal, and then read once."""
+    """Read the workers' headers; equal ones, the usual case, are read once."""
     if headers.count(headers[0]) == len(headers) and b"\njson " not in headers[0]:
         return read_each(headers[:1], _read) * len(headers)
     return read_each(headers, _read)

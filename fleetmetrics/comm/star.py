@@ -52,7 +52,7 @@ __all__ = ["ACKNOWLEDGING", "TRIES", "Combine", "Member", "Spoke", "error_frame"
 
 #: The number of workers, from rank 1, that confirm the answer at once; the others do so with their next frame.
 ACKNOWLEDGING = 8
-#: A report of an interruption that is interrupted in its turn is tried again.
+#: If the report of an interruption is interrupted in turn, it is tried again.
 TRIES = range(20)
 
 #: The number of frames that a worker reads before it checks the clock again.
@@ -63,10 +63,10 @@ Combine = Callable[[Sequence[Frame]], Frame]
 
 
 class Channel:
-    """One communicator's calls on the star, each of which is one exchange or several.
+    """One communicator's calls on the star; a call has one or more exchanges.
 
-    Workers count calls and, in each, its exchanges. So a worker that leaves a call between two exchanges, or before the
-    first one, is with the others again at the next call.
+    Workers count calls and, in each call, its exchanges. So a worker that leaves a call between two exchanges, or
+    before the first one, is in step with the others again at the next call.
     """
 
     before: Place
@@ -81,12 +81,12 @@ class Channel:
         self.number = int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "big") or 1
         self.name, self.title = name, f"channel {name!r}"
         self.closed = False
-        #: The last exchange that began here, and the one that was the last before the call under way.
+        #: The last exchange that began here, and the last one before the current call.
         self.place = self.before = NEVER
-        #: The last exchange that is over here, and the last one of which the others know how this worker ended it.
+        #: The last exchange that ended here, and the last one whose end here the others know.
         self.over = self.told = NEVER
-        self.made = 0  # the last result of the call under way, in rank 0's count; 0: none yet
-        self.turn: Turn | None = None  # that of the call under way
+        self.made = 0  # the last result of the current call, in rank 0's count; 0: none yet
+        self.turn: Turn | None = None  # that of the current call
 
     @property
     def calls(self) -> int:
@@ -95,13 +95,13 @@ class Channel:
 
     @property
     def next(self) -> Place:
-        """The exchange that comes next if the call under way goes on."""
+        """The next exchange if the current call continues."""
         calls, step = self.place
         return (calls + 1, 1) if self.place == self.before else (calls, step + 1)
 
     @property
     def open(self) -> Place:
-        """The exchange that the others wait in if this worker leaves the call under way."""
+        """The exchange in which the others wait if this worker leaves the current call."""
         return self.next if self.place in (self.before, self.over) else self.place
 
 
@@ -122,27 +122,27 @@ class Member(ABC):
         self.secret: Secret = secret_of(job)
         self.channels: dict[int, Channel] = {}
         self.grouped = bool(job.ranks)  # whether this process calls groups of the job
-        self.search: Search | None = None  # for those that wait in another group
+        self.search: Search | None = None  # for workers that wait in another group
         _members.add(self)
         self.broken = ""
         self.closed = False
         self.process = os.getpid()
         self._open = 0
         self.turns = Turns()
-        #: The last exchange of any channel that ended with a result here, or with the error that the workers have
-        #: parted, in rank 0's count; and its name in errors while it may have ended differently on another worker.
+        #: In rank 0's count, the last exchange of any channel that ended here with a result, or with the error that the
+        #: workers have parted; and its name in errors while it may have ended differently on another worker.
         self.made, self.label = 0, ""
-        # whether an exchange of this run has ended with a result, or there are no others
+        # whether an exchange of this run has ended with a result, or there are no other workers
         self.joined = job.world_size == 1 or (bool(job.ranks) and identity.has_joined(job.claim))
-        self.inside: tuple[int, str] = (0, "")  # which thread is in an exchange, and in which
-        self.watch: Watch | None = watch(job.rank, job.ranks)  # logs each exchange, if a log is wanted
+        self.inside: tuple[int, str] = (0, "")  # the thread in an exchange, and the exchange
+        self.watch: Watch | None = watch(job.rank, job.ranks)  # logs each exchange, if logging is on
         self._placed = False  # whether it was checked that no other process is this worker
-        self._looked = 0.0  # when it looked for rivals for the first time
+        self._looked = 0.0  # when it first looked for rivals
         self.levels = levels_asked()
         self._show()
 
     def _show(self) -> None:
-        """Show the other processes of this machine which worker this is; a group's members have done so."""
+        """Show the other processes of this machine this worker's place; members of a group have already done so."""
         if self.job.claimed:
             identity.stake()
         if not self.joined and not self.job.ranks and (identity.has_joined(self.job.claim) or not self.job.claimed):
@@ -161,7 +161,7 @@ class Member(ABC):
         return channel
 
     def within(self, channel: Channel) -> bool:
-        """Whether this thread is between two exchanges of a call: what it calls belongs to that call."""
+        """Whether this thread is between two exchanges of a call: its calls then belong to that call."""
         return (
             channel.turn is not None
             and channel.turn.thread == threading.get_ident()
@@ -173,12 +173,12 @@ class Member(ABC):
     def call(self, channel: Channel, name: str, work: Callable[[], _T]) -> _T:
         """Run the exchanges of one call in this thread's turn.
 
-        What the function computes with rank 0's last answer takes place while the others receive it.
+        The function computes with rank 0's last answer while the others receive it.
 
         Args:
-            channel: whose call it is.
+            channel: the channel of the call.
             name: of the call, for errors.
-            work: makes the exchanges. If it raises, the others get to know that this worker has left the call.
+            work: makes the exchanges. If it raises, the others get the error that this worker has left the call.
 
         Returns:
             The result of the function.
@@ -200,7 +200,7 @@ class Member(ABC):
                     break
                 except FleetMetricsError:
                     raise
-                except BaseException as again:  # another interruption, while the others still wait for the reason
+                except BaseException as again:  # another interruption, while the others still wait for the error
                     last = again
             if last is error:
                 raise
@@ -209,7 +209,7 @@ class Member(ABC):
             channel.turn = None
 
     def _leave(self, channel: Channel, name: str, error: BaseException) -> None:
-        """Leave a call with an error, and tell the others unless they know; may run twice."""
+        """Leave a call with an error, and notify the others unless they know; may run twice."""
         if channel.told == channel.place != channel.before:
             return
         channel.place = channel.open
@@ -218,10 +218,10 @@ class Member(ABC):
 
     @abstractmethod
     def _say_left(self, channel: Channel, name: str, error: BaseException) -> None:
-        """Tell the others that this worker has left the call at the channel's place."""
+        """Notify the others that this worker has left the call at the channel's place."""
 
     def take_back(self, made: int) -> None:
-        """Forget a result: it did not become that of the call, so that the next exchange tells all who has it."""
+        """Withdraw a result that did not become the call's; the next exchange names the workers that have it."""
         if made and self.made == made:
             self.made, self.label = made - 1, ""
 
@@ -249,7 +249,7 @@ class Member(ABC):
                 identity.hide(self.job.claim)
 
     def check_place(self) -> None:
-        """Raise if this process is not a worker, or may be one of another run, unless it has met the others."""
+        """Raise if this process is not a worker, or may be a worker of another run; not once it has met the others."""
         if self.joined:
             return
         if not self._placed:
@@ -274,11 +274,11 @@ class Member(ABC):
             )
 
     def noted(self) -> str:
-        """The note of a process that found two runs with these endpoints on this machine, or ""."""
+        """The note left by a process that found two runs with these endpoints on this machine, or ""."""
         return "" if self.joined else rivals.note(self.job.claim)
 
     def rival(self, end: float) -> rivals.Finding | None:
-        """Return the processes of this machine that claim one rank; at the end even if that is uncertain."""
+        """Return two processes of this machine that claim one rank; at ``end`` even if that is uncertain."""
         if self.joined:
             return None
         now = time.monotonic()
@@ -293,7 +293,7 @@ class Member(ABC):
         return found
 
     def join(self) -> None:
-        """Note that this worker and the others have met."""
+        """Record that this worker and the others have met."""
         if not self.joined:
             self.joined = True
             if not self.job.ranks:
@@ -311,15 +311,15 @@ class Member(ABC):
     ) -> Frame:
         """Take part in the exchange at the channel's place; return rank 0's answer.
 
-        On rank 0 the answer counts only once it is settled. ``fold`` is a leader's part.
+        On rank 0 the answer counts only once it is settled. ``fold`` is for leaders.
         """
 
-    def settle(self) -> None:  # noqa: B027  # only rank 0 has to
-        """Wait until one of the others has the last answer; raises if none has."""
+    def settle(self) -> None:  # noqa: B027  # only rank 0 must
+        """Wait until another worker has the last answer; raise if none gets it."""
 
     @abstractmethod
     def skip(self, channel: Channel, call: str, error: BaseException) -> None:
-        """Count an exchange that this worker never began, and tell the others why."""
+        """Count an exchange that this worker never began, and send the others the reason."""
 
     @abstractmethod
     def tell_all(self, frame: Frame) -> None:
@@ -335,7 +335,7 @@ _members: weakref.WeakSet[Member] = weakref.WeakSet()
 
 
 def _calls(job: Job, channel: int) -> int:
-    """The number of exchanges that this process has begun on a channel of another job, or group."""
+    """The number of exchanges that this process has begun on channels of other jobs or groups."""
     found = [
         member.channels[channel].calls
         for member in list(_members)
@@ -344,7 +344,7 @@ def _calls(job: Job, channel: int) -> int:
     return max(found, default=0)
 
 
-#: The number of channels without a name that a job's communicators have opened in this process.
+#: The number of unnamed channels that a job's communicators have opened in this process.
 _opened: Counter[Job] = Counter()
 
 
@@ -355,7 +355,7 @@ def error_frame(channel: int, place: Place, error: FleetMetricsError, broken: bo
 
 
 def interruption(rank: int, error: BaseException, label: str) -> str:
-    """Say that a worker left an exchange through Ctrl-C, sys.exit or similar."""
+    """The error for a worker that left an exchange through Ctrl-C, sys.exit or similar."""
     return f"{ranks_text([rank])} was interrupted ({type(error).__name__}) at {label}."
 
 
@@ -375,7 +375,7 @@ def error_in(frame: Frame, sender: int = 0) -> tuple[str, str, bool]:
 
 
 def _gone(label: str, before: str) -> str:
-    """Say that rank 0 is lost, and which workers may have parted, now or at the exchange before."""
+    """The error that rank 0 is lost; it names the workers that may have parted, now or at the previous exchange."""
     text = (
         f"{ranks_text([0])} has gone away at {label}: its process ended, or it closed the channel. Look at its log. "
         "Other ranks may have a result of this exchange."
@@ -389,11 +389,11 @@ def _in_trouble(frame: Frame, error: FleetMetricsError) -> Frame:
 
 
 class _Closed(Exception):
-    """Rank 0 has closed the connection on purpose."""
+    """Rank 0 has closed the connection intentionally."""
 
 
 class _NotFound(Exception):
-    """Rank 0 was not found in time; the text says who was there instead."""
+    """Rank 0 was not found in time; the text names the processes found instead."""
 
 
 class Spoke(Member):
@@ -443,11 +443,11 @@ class Spoke(Member):
                     frame = replace(frame, remaining=deadline.remaining, made=0)
                 try:
                     answer = self._converse(stream, frame, late, deadline, fold)
-                    # in one step: an interruption, at any call, finds all of it or nothing
+                    # in one step: an interruption, at any call, finds all of the change or none
                     channel.over, channel.made, self.made, self.label = channel.place, answer.made, answer.made, called
                     self.join()
                     return answer
-                except _Closed:  # it has a new one for the channels that are open
+                except _Closed:  # rank 0 has a new connection for the open channels
                     self._disconnect(stream)
                 except Garbled as error:
                     self._break(
@@ -456,7 +456,7 @@ class Spoke(Member):
                 except Lost:
                     if stream.heard:
                         self._break(_gone(label, self.label))
-                    self._disconnect(stream)  # lost before the first frame: once more, but rank 0 may have ended
+                    self._disconnect(stream)  # lost before the first frame: try again, but rank 0 may have ended
                     lost = lost or time.monotonic() + REFUSAL_SECONDS + 5 * self._round_trip
                 finally:
                     stream.keep_unsent()
@@ -470,7 +470,7 @@ class Spoke(Member):
             channel.told = frame.place
             raise DeadlineError(f"{verdict.header.decode()} {error}".strip()) from None
         except FleetMetricsError as error:
-            if self._stream is None:  # rank 0 gets it when it comes
+            if self._stream is None:  # rank 0 gets it when it arrives
                 self._missed.append(_in_trouble(frame, error))
             channel.told = frame.place
             raise
@@ -492,7 +492,7 @@ class Spoke(Member):
         self._tell(frame)
 
     def skip(self, channel: Channel, call: str, error: BaseException) -> None:
-        """Tell rank 0 that this worker has given up before it began; see `Member.skip`."""
+        """Notify rank 0 that this worker gave up before it began; see `Member.skip`."""
         channel.place = channel.calls + 1, 1
         kind, text = GAVE_UP, str(error)
         if not isinstance(error, FleetMetricsError):
@@ -500,7 +500,7 @@ class Spoke(Member):
         self._tell(Frame(kind, channel.calls, text.encode(errors="replace"), channel=channel.number))
 
     def _tell(self, verdict: Frame) -> None:
-        """Tell rank 0, once it is found, how an exchange ended here."""
+        """Report to rank 0, once it is found, how an exchange ended here."""
         if self._stream is None:
             self._missed.append(verdict)
         else:
@@ -512,7 +512,7 @@ class Spoke(Member):
             if self._stream is not None:
                 self._stream.send(frame)
         except Lost:
-            return  # that it has gone is for reading to find, after its last words
+            return  # reading finds that it has gone, after its last frames
 
     def close(self) -> None:
         """Close the sockets."""
@@ -530,17 +530,17 @@ class Spoke(Member):
             except NotFound as error:
                 raise _NotFound(error) from None
             self._poll.register(self._stream)
-            self.made, self.label = 0, ""  # this rank 0 may have begun to count anew
+            self.made, self.label = 0, ""  # this rank 0 may have started a new count
         return self._stream
 
     def _looked_round(self, end: float) -> str:
-        """A reason to give up at once, or ""."""
+        """The reason to give up at once, or ""."""
         if self.search is not None:
             self.search.look(end)
         return self.noted()
 
     def _unless_there_is_a_rival(self, frame: Frame, stream: Stream, deadline: Deadline) -> Frame:
-        """The frame; trouble if another process of this machine claims a rank. On rank 0's machine, rank 0 checks."""
+        """The frame, or trouble if another process of this machine claims a rank. On its own machine, rank 0 checks."""
         try:
             self.check_starter(met=True)
         except CommunicatorError:  # the rank is free for the worker
@@ -559,7 +559,7 @@ class Spoke(Member):
         self._poll.unregister(stream)
         stream.close()
         self._stream = None
-        if self._host is not None:  # another rank 0 introduces the workers of a host anew
+        if self._host is not None:  # a new rank 0 introduces the workers of a host again
             self._host.close()
             self._host = None
 
@@ -583,7 +583,7 @@ class Spoke(Member):
             until = leaves_at or gives_up_at
             sleeps_until = until if self.search is None else min(until, self.search.next)
             self._poll.wait(sleeps_until if self._host is None else min(sleeps_until, self._host.until))
-            now = time.monotonic()  # before the look, so that an answer that is here by then counts
+            now = time.monotonic()  # before the check, so that an answer that has arrived by then counts
             if stream.sending:
                 with contextlib.suppress(Lost):
                     stream.flush()
@@ -592,19 +592,19 @@ class Spoke(Member):
                 self._look_for_others(self.search, frame, until)
             if answer is None and not leaves_at and now >= gives_up_at:
                 self.tell_all(late())
-                # A process that was not scheduled sends this late. It must still wait for what rank 0 sent before, or
-                # there is a number on rank 0 and an error here.
+                # A process that was not scheduled sends this late. It must still wait for rank 0's earlier answer, or
+                # rank 0 has a number and this worker an error.
                 leaves_at = max(deadline.end, time.monotonic() + spare)
             elif answer is None and leaves_at and now >= leaves_at:
-                # the frame for rank 0 is on its way already, so it must not be sent again
+                # the frame for rank 0 is already on its way and must not be sent again
                 raise DeadlineError(late().header.decode())
         if answer.kind == ERROR:
             if answer.made:  # all workers have compared how the last exchange ended
                 self.made, self.label = answer.made, ""
             raise self._error_of(answer)
-        if not deadline.remaining:  # rank 0 may have taken it back without an acknowledgment
+        if not deadline.remaining:  # rank 0 may have withdrawn it without an acknowledgment
             withdrawn = None
-            with contextlib.suppress(Lost, _Closed, CommunicatorError):  # or have ended since
+            with contextlib.suppress(Lost, _Closed, CommunicatorError):  # or may have ended
                 withdrawn = self._answer_to(frame, stream)
             if withdrawn is not None:
                 raise self._error_of(withdrawn)
@@ -620,7 +620,7 @@ class Spoke(Member):
         return answer
 
     def _by_host(self, frame: Frame) -> Frame | None:
-        """Go on with the shortcut; return the answer if it came that way."""
+        """Continue with the shortcut; return the answer if it came through it."""
         assert self._host is not None
         found = self._host.turn()
         if self._host.directly:
@@ -632,7 +632,7 @@ class Spoke(Member):
         return found
 
     def _first_answer(self, frame: Frame, stream: Stream) -> Frame | None:
-        """The answer by either way: the shortcut's was sent before anything else that ends the exchange."""
+        """The answer by either way: rank 0 sent the shortcut's before any other end of the exchange."""
         found = self._by_host(frame)
         if found is not None:
             return found
@@ -646,7 +646,7 @@ class Spoke(Member):
             return found
 
     def _look_for_others(self, search: Search, frame: Frame, end: float) -> None:
-        """Raise if this worker and another one wait for each other in different groups; also tell rank 0."""
+        """Raise if this worker and another one wait for each other in different groups; also notify rank 0."""
         try:
             search.look(end)
         except AgreementError as error:
@@ -660,14 +660,14 @@ class Spoke(Member):
         return named_error(name, text)
 
     def _answer_to(self, asked: Frame, stream: Stream) -> Frame | None:
-        """Read up to the answer; frames of an exchange that this worker gave up are ignored."""
+        """Read up to the answer; ignore frames of an exchange that this worker has given up."""
         mine = asked.channel, asked.place
         for _ in range(_FRAMES_AT_ONCE):
             if mine in self._verdicts:
                 return self._verdicts.pop(mine)
             if asked.channel in self._closed:
                 raise CommunicatorError(f"{ranks_text([0])} has gone away: it closed the channel.")
-            frame = stream.last or stream.receive()  # the last one, if an interruption kept this from handling it
+            frame = stream.last or stream.receive()  # the last frame, if an interruption prevented its handling
             if frame is None:
                 return None
             if frame.kind == CLOSED and not frame.channel:
@@ -682,7 +682,7 @@ class Spoke(Member):
                 self._host.part()
                 self.tell_all(asked)
             elif frame.kind == ERROR and (frame.channel, frame.call) == (asked.channel, asked.call):
-                self._verdicts[mine] = frame  # of any of its exchanges: rank 0 has left the call
+                self._verdicts[mine] = frame  # from any exchange of the call: rank 0 has left it
             elif frame.kind in (ANSWER, ERROR) and frame.place >= self._under_way.get(frame.channel, NEVER):
                 # also for exchanges that rank 0 has given up and this worker has not begun
                 self._verdicts[frame.channel, frame.place] = frame

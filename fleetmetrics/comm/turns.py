@@ -12,16 +12,16 @@ from fleetmetrics.errors import DeadlineError
 
 __all__ = ["Turn", "Turns"]
 
-#: Seconds between a waiting thread's own checks whether its turn has come.
+#: Seconds between a waiting thread's own checks of its turn.
 _LOOK_SECONDS = 0.2
 _T = TypeVar("_T")
 
 
 class Turn:
-    """A thread in the line.
+    """A thread in the queue.
 
     Args:
-        skip: called with the error in this thread's turn, if the thread has left the line before.
+        skip: called with the error in this thread's turn, if the thread has left the queue before.
     """
 
     bell: threading.Lock
@@ -31,14 +31,14 @@ class Turn:
         self.thread = threading.get_ident()
         self.skip = skip
         self.begun = False  # whether its call counts as begun
-        self.made = 0  # the last result of its call, once it is over; see `Member.made`
-        self.gone: BaseException | None = None  # why it has left the line before its turn came
+        self.made = 0  # the last result of its call, once the call is over; see `Member.made`
+        self.gone: BaseException | None = None  # why it left the queue before its turn
         self.bell = threading.Lock()
         self.bell.acquire()
 
 
 class Turns:
-    """The line of threads; the first one is in an exchange, or in several that belong together."""
+    """The queue of threads; the first one is in a call."""
 
     def __init__(self) -> None:
         self.line: deque[Turn] = deque()
@@ -46,23 +46,23 @@ class Turns:
 
     @property
     def first(self) -> Turn:
-        """The turn under way; call it in one."""
+        """The current turn; call this only during one."""
         return self.line[0]
 
     @property
     def inside(self) -> bool:
-        """Whether the turn under way is this thread's."""
+        """Whether the current turn is this thread's."""
         try:
             return self.line[0].thread == threading.get_ident()
         except IndexError:
             return False
 
     def take(self, turn: Turn, work: Callable[[], _T], deadline: Deadline, call: str) -> _T:
-        """Run a function as soon as it is this thread's turn; not inside a turn.
+        """Run a function as soon as it is this thread's turn; do not call this inside a turn.
 
         Args:
             turn: a new one.
-            work: the function, which runs alone.
+            work: the function; no other thread runs one meanwhile.
             deadline: limits the wait for the others.
             call: the name of the call, for errors.
 
@@ -95,7 +95,7 @@ class Turns:
             raise
 
     def _next(self) -> None:
-        """Wake the first of the line; a thread that has left it has had its turn."""
+        """Wake the first thread of the queue; a thread that has left it has had its turn."""
         with self._mutex, contextlib.suppress(IndexError):  # another thread may have left in the meantime
             while True:
                 first = self.line[0]

@@ -1,6 +1,6 @@
-"""The keys of all workers, and the states that have a row for each of them, reduced in one exchange.
+"""The keys of all workers, and the states with a row for each key, reduced in one exchange.
 
-Each worker has its own keys. They go first, together with all states unless these are large. Rank 0 computes the union
+Each worker has its own keys, and sends them first, with all states unless these are large. Rank 0 computes the union
 and keeps its smallest keys, so the result does not depend on which worker has met which key. The rows of all other keys
 become one row.
 """
@@ -22,14 +22,14 @@ from fleetmetrics.serial import pack_arrays, size_of, unpack_arrays
 
 __all__ = ["ByKey", "Union"]
 
-#: The number of bytes of rows, over all workers, to reduce at a time if all are here.
+#: The number of bytes of rows, over all workers, to reduce at a time once all have arrived.
 _AT_ONCE = 32 << 20
 
 
 class Union:
-    """The union of all workers' keys, given by rank and sorted; the ``limit`` smallest are kept.
+    """The union of all workers' keys, given by rank and sorted; only the ``limit`` smallest are kept.
 
-    With ``allowed``, only keys among these.
+    With ``allowed``, only these keys are kept.
     """
 
     sharing: int
@@ -41,17 +41,17 @@ class Union:
             texts = [kind if len(each) else "none" for kind, each in zip(kinds, keys)]
             raise AgreementError(f"{name}: the workers' keys differ: {by_rank(texts)}.")
         union = distinct_of(np.concatenate(here)) if here else np.empty(0, np.int64)
-        #: The order of each worker's keys in which those not kept come last; None if they already do.
+        #: For each worker, the order in which keys that are not kept come last; None if they already do.
         self._orders: list[Any] = [None] * len(keys)
         if allowed is not None:
             union = np.intersect1d(union, allowed) if len(union) and len(allowed) else union[:0]
             self._orders = [np.argsort(~np.isin(each, union), kind="stable") for each in keys]
         self.kept: np.ndarray = union[:limit]
-        #: Of the rows of each worker, that for all other keys included.
+        #: The places of each worker's rows, with the row for all other keys.
         self.places: list[np.ndarray] = [_places(self.kept, each) for each in keys]
         if allowed is not None:
             self.places = [np.sort(places) for places in self.places]
-        #: The first row of a worker with the last place; all later rows have it, too.
+        #: For each worker, its first row with the last place; all later rows have it, too.
         self._ends = [int(np.searchsorted(places, len(self.kept))) for places in self.places]
         #: The most rows of one worker with the last place; 0: all workers have the same keys, and all are kept.
         self.sharing = max([len(places) - end for places, end in zip(self.places, self._ends)], default=0)
@@ -105,7 +105,7 @@ class Union:
 
 
 def _places(kept: np.ndarray, keys: np.ndarray) -> np.ndarray:
-    """The places of a worker's rows among those of all: first for its sorted keys, then for the row of all others."""
+    """The places of a worker's rows among those of all: of its sorted keys, then of the row for all other keys."""
     found = np.full(len(keys) + 1, len(kept))
     if len(keys) and len(kept):
         place = np.searchsorted(kept, keys)
@@ -120,7 +120,7 @@ class ByKey:
         call: the name of the call.
         layout: the layout of the blocks.
         blocks: the keys, and the states, in any order.
-        most: states of more bytes than this do not go with the keys, on any worker.
+        most: if any worker's states have more bytes than this, they do not travel with the keys.
     """
 
     def __init__(self, call: str, layout: Layout, blocks: Sequence[Block | RowKeys], most: int) -> None:
@@ -138,7 +138,7 @@ class ByKey:
         return _letter(self._layout, [keys.array for keys in self._keys.values()], large, states)
 
     def decide(self, letters: Sequence[Letter]) -> Letter:
-        """The keys that are kept, and the states unless some worker's are large; on rank 0."""
+        """The kept keys, and the states unless some worker's are large; on rank 0."""
         heads, bodies = zip(*read_each(letters, lambda letter: divided(letter, 2)))
         layouts = read_each(heads, lambda head: wire.layout_of(head.note[0]))
         agreed = wire.agree(layouts)

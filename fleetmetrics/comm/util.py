@@ -1,9 +1,9 @@
-"""The communicator behind ``util=fleet.util``: any object with ``all_reduce(input, mode)``, and nothing else.
+"""The communicator behind ``util=fleet.util``; it needs only an object with ``all_reduce(input, mode)``.
 
-It only sums lists of non-negative Python integers below 2**53, which Paddle's own object does without loss. So a
-consultation takes two sums, to which every worker adds zeros in the places of others: first the letters, one after the
-other, then rank 0's answer. The lengths of the letters go over sockets if the launcher says how the workers meet,
-otherwise in a sum before.
+It only sums lists of non-negative Python integers below 2**53, which Paddle's own object sums without loss. A
+consultation takes two sums, in which every worker puts zeros in the places of the others: first of the letters side by
+side, then of rank 0's answer. The workers exchange the lengths of the letters over sockets if the launcher's variables
+allow it, otherwise in an earlier sum.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from fleetmetrics.errors import CommunicatorError, DeadlineError, InvalidInputEr
 
 __all__ = ["UtilCommunicator"]
 
-# Each worker takes one slot of a table; workers that share a slot draw again, at most this many times.
+# Each worker draws a slot of a table; workers that share a slot draw again, at most this number of times.
 _SLOTS, _DRAWS = 2**13, 32
-# The number that each worker adds: a util that rounds to float32 loses the 1, and the sum over 8,191 workers stays
-# below 2**53.
+# Each worker adds this number: a util that rounds to float32 loses the 1, and the sum over 8,191 workers stays below
+# 2**53.
 _ONE = 2**40 + 1
 _BYTES_PER_INTEGER = 6
 # An answer no longer than this, or than the longest letter, takes one sum, otherwise two.
@@ -41,9 +41,9 @@ _channels = itertools.count(1)
 class UtilCommunicator(Communicator):
     """The workers behind an object with Paddle's ``all_reduce(input, mode)``.
 
-    Everything is exact, as with the other communicators. If the launcher's environment names several workers, they
-    first meet over sockets, so that an error names a missing one before the deadline; otherwise the object's role
-    maker, or random numbers, tell them apart.
+    All results are exact, as with the other communicators. If the launcher's environment names several workers, they
+    first meet over sockets, so that an error names a missing one before the deadline. Otherwise the object's role
+    maker, or random numbers, distinguish them.
 
     Args:
         util: for example ``fleet.util``.
@@ -69,7 +69,7 @@ class UtilCommunicator(Communicator):
                 " leave util out."
             )
         if job is None:
-            job = Job.from_environment(os.environ)  # the object speaks for groups that are in no variable
+            job = Job.from_environment(os.environ)  # the object may have groups that no variable names
         self._util = util
         self._star: SocketCommunicator | None = None
         self._place: tuple[int, int] | None = None  # rank and number of workers
@@ -84,19 +84,19 @@ class UtilCommunicator(Communicator):
 
     @property
     def rank(self) -> int:  # type: ignore[override]
-        """The rank of this worker; the first call asks the others."""
+        """The rank of this worker; the first use is an exchange."""
         return (self._place or self._meet(Deadline(resolve_timeout())))[0]
 
     @property
     def world_size(self) -> int:  # type: ignore[override]
-        """The number of workers; the first call asks them."""
+        """The number of workers; the first use is an exchange."""
         return (self._place or self._meet(Deadline(resolve_timeout())))[1]
 
-    def __repr__(self) -> str:  # to ask for the rank may be a collective call
+    def __repr__(self) -> str:  # reading the rank may be a collective call
         return f"UtilCommunicator({self._util!r})"
 
     def among(self, group: Any) -> Communicator:
-        """This communicator: util goes through all workers; `InvalidInputError` for a group."""
+        """This communicator: util reaches all workers; `InvalidInputError` for a group."""
         if group is None:
             return self
         raise InvalidInputError(f"group is {group!r:.80}, but util reaches all workers; leave one of them out.")
@@ -114,7 +114,7 @@ class UtilCommunicator(Communicator):
             arrival = json.dumps([len(letter), deadline.remaining, deadline.timeout]).encode()
             told = self._star.consult(call, _arrived, mine.note, arrival, timeout=deadline.left, trouble=trouble)
             sizes, remaining, timeout = told.note
-            # the earliest deadline of all; a worker sends its remaining time before it waits for the others
+            # the earliest deadline of all; workers send their remaining time before they wait for each other
             deadline = Deadline(timeout, min(remaining, deadline.remaining))
         elif self._broken:
             raise CommunicatorError(self._broken)
@@ -129,13 +129,13 @@ class UtilCommunicator(Communicator):
         return Letter(answer, data)
 
     def close(self) -> None:
-        """Refuse all further calls; util itself does not change."""
+        """Refuse all further calls; util itself stays usable."""
         self._broken = "this communicator is closed; make a new one on every worker."
         if self._star is not None:
             self._star.close()
 
     def _meet(self, deadline: Deadline) -> tuple[int, int]:
-        """Find the number of workers and this one's rank: each takes a slot of a table."""
+        """Find the number of workers and this one's rank; each draws a slot of a table."""
         draw = np.random.default_rng()
         slot, counts = _told_by(self._util, "_worker_index"), np.zeros(_SLOTS)
         for _ in range(_DRAWS):
@@ -147,7 +147,7 @@ class UtilCommunicator(Communicator):
         workers = int(counts.sum())
         if counts[slot] not in (1, workers):
             raise CommunicatorError(f"the {workers} workers of util cannot be distinguished; leave util out.")
-        # equal draws every time mean no other worker: util is an imitation that multiplies
+        # equal draws every time mean that there is no other worker: util is a mock that multiplies
         self._mirrored = bool(counts[slot] > 1)
         self._place = int(np.count_nonzero(counts[:slot])), workers
         self.authenticated = workers == 1
@@ -175,7 +175,7 @@ class UtilCommunicator(Communicator):
         return told[:length]
 
     def _answer(self, letters: Sequence[bytes], decide: Decide) -> tuple[bytes, BaseException | None]:
-        """Rank 0's answer to the letters, and the error that it must raise once the others know it."""
+        """Rank 0's answer to the letters, and the error that it must raise once the others have it."""
         try:
             heads, payloads = zip(*read_each(letters, letter_in))
             calls, notes, troubles = zip(*heads)
@@ -189,7 +189,7 @@ class UtilCommunicator(Communicator):
             return _packed(Letter([None, described(told)])), error
 
     def _added(self, mine: bytes, place: int, sizes: Sequence[int], deadline: Deadline) -> list[bytes]:
-        """Sum the places; this worker puts its own numbers into one, and zeros into the others."""
+        """Sum the places; this worker puts its own numbers into its place, and zeros into the others."""
         ends = np.cumsum([-(-size // _BYTES_PER_INTEGER) for size in sizes])
         table = np.zeros((ends[-1], 8), np.uint8)
         padded = mine + b"\0" * (-len(mine) % _BYTES_PER_INTEGER)

@@ -1,9 +1,9 @@
 """Values of any kind as bytes, with a layout for reading them back.
 
 A list of values is a column, packed by the common type of its values: numbers as one array, strings as one string,
-arrays of one shape as one block; tuples, lists and dicts as columns of their entries. So 100,000 records take a few passes in
-C. Anything else is pickled, if allowed. msgpack goes value by value: it takes 4 to 8 times as long for small arrays,
-tensors and tuples (which it turns into lists), and a third of the time for uneven lists and for None.
+arrays of one shape as one block; tuples, lists and dicts as columns of their entries. So 100,000 records take a few
+passes in C. Anything else is pickled, if allowed. msgpack goes value by value: it takes 4 to 8 times as long for small
+arrays, tensors and tuples (which it turns into lists), and a third of the time for uneven lists and for None.
 
 A layout is a tree of lists, fit for JSON: ``[count, column]``, where a column is ``[kind, ...]``; the kinds are
 those of `fleetmetrics.serial.reader`. It holds dtypes, shapes, keys and sizes; the values are in the buffers, in the

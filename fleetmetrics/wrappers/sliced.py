@@ -36,7 +36,7 @@ class Sliced(Wrapper[Dict[Any, Value]]):
 
     ``add`` takes the metric's arguments and one more: ``add(prediction, label, slot=)`` takes an integer or string for
     each sample. ``compute`` returns a dict of values by key, sorted (strings by code points). The value of ``other`` is
-    last, if any sample has a different key. Workers may have different keys. All slices are part of the one exchange, also
+    last, if any sample has a different key. Workers may have different keys. All slices are part of one exchange, also
     in a `MetricCollection`, where `Sliced` metrics of equal settings share states. Each value is the metric's value
     over the samples of the slice; one warning names all slices with an undefined value.
 

@@ -3644,7 +3644,7 @@ MUTATIONS = [
     Mutation(
         "who has given up by the time its frame arrives is not heard before the others hear who has parted",
         "comm/hub.py::Hub._decide",
-        "            self._look_again(meeting)  # who has given up would not hear it\n",
+        "            self._look_again(meeting)  # a worker that has given up would not receive it\n",
         "",
         "tests/distributed/test_parting.py -k that_gives",
     ),
