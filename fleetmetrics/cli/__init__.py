@@ -32,17 +32,17 @@ fleetmetrics evaluate new --baseline old --join-on id --label y --score p --fail
     "history": "fleetmetrics history monday.fms tuesday.fms --fail-if 'auc_change.high<0'\n",
 }
 _STATUSES = """\
-exit status: 0; 1: a --fail-if holds; 2: the command is wrong; 3: the data are wrong or unreadable;
+exit status: 0; 1: a --fail-if holds; 2: the command is invalid; 3: the data are invalid or unreadable;
 130: interrupted by Ctrl-C
 """
 
 
-#: Options of several values between commas.
+#: Options that take several values, separated by commas.
 _LISTS = ("baseline_columns", "by", "columns", "features", "id", "label", "metrics", "score", "text")
 
 
 class _Once(argparse._StoreAction):
-    """Stores an option, and refuses to store it twice: argparse would keep the last value alone."""
+    """Stores an option once, and rejects a second value: argparse would keep only the last one."""
 
     def __call__(self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, *given: Any) -> None:
         stored = vars(namespace).setdefault("stored", set())
@@ -62,7 +62,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def _parsers(formats: str) -> tuple[argparse.ArgumentParser, argparse.ArgumentParser]:
-    """The parser of all commands, and that of `evaluate`; ``formats``: the known formats, for its help."""
+    """The parser of all commands, and the parser of `evaluate`; ``formats``: the known formats, for its help."""
     style: Any = {"formatter_class": argparse.RawDescriptionHelpFormatter}
     style_of: Any = {name: {**style, "epilog": examples + _STATUSES} for name, examples in _EXAMPLES.items()}
     parser = _Parser("fleetmetrics", description="Compute metrics of predictions in files.", **style_of["evaluate"])
@@ -232,7 +232,7 @@ def _parsers(formats: str) -> tuple[argparse.ArgumentParser, argparse.ArgumentPa
 
 
 def _add_forms(parser: argparse.ArgumentParser) -> None:
-    """The forms other than text in which a result is printed."""
+    """Add the options for output in other forms than text."""
     form = parser.add_mutually_exclusive_group()
     for name in ("JSON", "Markdown"):
         text = f"print the result as {name}"
@@ -240,7 +240,7 @@ def _add_forms(parser: argparse.ArgumentParser) -> None:
 
 
 def _columns(text: str) -> Any:
-    """The name of a column, or of several between commas; one that holds a comma is in double quotes."""
+    """The names of one or more columns, separated by commas; a name with a comma is in double quotes."""
     names = names_in(text)
     return names if names[1:] else names[0]
 
@@ -254,7 +254,7 @@ def _names(text: str) -> list[str]:
 
 
 def _renamed(text: str) -> dict[str, str]:
-    """Names of the baseline by the names here."""
+    """The baseline's names of columns, by the names here."""
     pairs = [each.partition("=") for each in _names(text)]
     if not all(here and there for here, _, there in pairs) or len({here for here, *_ in pairs}) < len(pairs):
         raise argparse.ArgumentTypeError(f"{text!r} must be HERE=THERE, such as y=label, for each column once")
@@ -321,7 +321,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             outcome = _outcome(lambda: run[args.command](args))
     except InvalidInputError as error:
         outcome = _Outcome(2, str(error))
-    except SystemExit as left:  # argparse has said what is wrong
+    except SystemExit as left:  # argparse has printed the error
         code = int(left.code or 0)
         outcome = _outcome(lambda: _printed(code))
     except KeyboardInterrupt:
@@ -335,7 +335,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _outcome(act: Callable[[], _Outcome]) -> _Outcome:
-    """The status of an action; after an error, 2 if the command is wrong, or 3 if the data are."""
+    """The exit status of an action; after an error, 2 if the command is invalid, or 3 if the data are."""
     try:
         return act()
     except DataError as error:
@@ -354,7 +354,7 @@ def _outcome(act: Callable[[], _Outcome]) -> _Outcome:
 
 @contextlib.contextmanager
 def _of_the_data() -> Iterator[None]:
-    """Blame errors inside on the data, no longer on the command."""
+    """Attribute errors inside to the data instead of the command."""
     try:
         yield
     except DataError:
@@ -373,7 +373,7 @@ def _check_outputs(args: argparse.Namespace, inputs: Sequence[Any]) -> None:
         return
     paths: list[str] = []
     for each in inputs:
-        with contextlib.suppress(DataError):  # which reading tells
+        with contextlib.suppress(DataError):  # reading reports it
             paths += look(each).paths
     outputs = {"--html": args.html, "--save-state": save_state}
     check_outputs(outputs, paths)
@@ -404,7 +404,7 @@ def _evaluate(args: argparse.Namespace) -> _Outcome:
 
 
 def _finish(args: argparse.Namespace, sides: Sequence[Any]) -> _Outcome:
-    """Save the new side, as far as its data could be used, and show the result."""
+    """Save the usable data of the new side, and show the result."""
     from fleetmetrics.evaluation.result import result_of
     from fleetmetrics.evaluation.side import errors_of, save
 
@@ -467,7 +467,7 @@ def _consistency(args: argparse.Namespace) -> _Outcome:
     if len(streams) < 2:
         raise InvalidInputError("there is nothing to compare: name two or more streams, NAME=FILES")
     _check_outputs(args, list(streams.values()))
-    failed(args.fail_if, *ConsistencyResult.empty(list(streams)))  # known before anything is read, if it is wrong
+    failed(args.fail_if, *ConsistencyResult.empty(list(streams)))  # an invalid one is known before reading
     given = ("label", "by", "features", "tolerance", "skip_bad_rows", "where", "text", "columns")
     settings = {name: getattr(args, name) for name in given}
     result = consistency(
@@ -485,7 +485,7 @@ def _consistency(args: argparse.Namespace) -> _Outcome:
 
 
 def _in_each(option: str, text: str, streams: Sequence[str]) -> Any:
-    """A column; or one for each stream, separated by commas."""
+    """A column, or one for each stream, separated by commas."""
     columns = names_in(text)
     if len(columns) not in (1, len(streams)):
         raise InvalidInputError(
@@ -508,7 +508,7 @@ def _shown(args: argparse.Namespace, result: EvaluationResult) -> _Outcome:
 
 
 def _checked(texts: Sequence[str], found: Any) -> tuple[list[Any], InvalidInputError | None]:
-    """The outcome of conditions, or the error of one: the result is shown in any case."""
+    """The outcome of the conditions, and an error in them, if any: the result is shown in any case."""
     from fleetmetrics.evaluation.conditions import checked
 
     try:
@@ -518,7 +518,7 @@ def _checked(texts: Sequence[str], found: Any) -> tuple[list[Any], InvalidInputE
 
 
 def _decided(conditions: Sequence[Any], wrong: InvalidInputError | None) -> _Outcome:
-    """The exit status by conditions, or the error of one."""
+    """The exit status by the conditions; raise an error in them."""
     if wrong is not None:
         raise wrong
     held = [each.said for each in conditions if each.fails]
@@ -526,7 +526,7 @@ def _decided(conditions: Sequence[Any], wrong: InvalidInputError | None) -> _Out
 
 
 def _printed(status: int) -> _Outcome:
-    """The end of a command that argparse has answered."""
+    """The outcome of a command that argparse has answered."""
     _print(lambda: None)
     return _Outcome(status)
 
@@ -537,7 +537,7 @@ def _print(act: Callable[[], Any]) -> None:
         act()
         sys.stdout.flush()
     except OSError as error:
-        with open(os.devnull, "w") as nothing, contextlib.suppress(OSError):  # what is left would fail again at exit
+        with open(os.devnull, "w") as nothing, contextlib.suppress(OSError):  # the rest would fail again at exit
             os.dup2(nothing.fileno(), sys.stdout.fileno())
         if not isinstance(error, BrokenPipeError):
             raise DataError(f"the standard output cannot be written: {error.strerror or error}") from None

@@ -1,4 +1,4 @@
-"""Output on a terminal: aligned text, tables of rich if it is installed, Markdown, JSON."""
+"""Output on a terminal: aligned text, tables by rich if it is installed, Markdown, JSON."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["show"]
 
 
 def show(result: Printed, plain: Mapping[str, Any], form: str | None = None) -> None:
-    """Print a result as "JSON" or "Markdown"; or as text, by rich if it is installed and the output is a terminal."""
+    """Print a result as "JSON" or "Markdown", or as text: with rich if it is installed and the output is a terminal."""
     if form == "JSON":
         print(json.dumps(plain, indent=2))
     elif form == "Markdown":
@@ -22,7 +22,7 @@ def show(result: Printed, plain: Mapping[str, Any], form: str | None = None) -> 
 
 
 def _shown_by_rich(result: Printed) -> bool:
-    """Whether rich is there and has shown it."""
+    """Show the result with rich; return False if rich is not installed."""
     try:
         from rich.console import Console
     except ImportError:

@@ -34,11 +34,11 @@ __all__ = ["ROW", "DataError", "Evaluated", "Read", "Reading", "evaluate", "eval
 _WORTH = 1 << 28
 #: The bytes of a process without records, and of a row in a table of records while it is folded; measured.
 _BASE, _PER_ROW = 1 << 28, 80
-#: How many files are a task of small metrics, at most.
+#: The most files in one task of small metrics.
 _GROUP = 32
-#: How many passes one process makes at a time: NumPy sorts the records of one while the next one is read.
+#: The number of passes that one process makes at a time: NumPy sorts the records of one while it reads the next.
 _PASSES = 2
-#: How many scores to sample to find ranges of about equal size.
+#: The number of scores to sample to find ranges of about equal size.
 _SAMPLE = 100_000
 
 
@@ -70,24 +70,25 @@ def evaluate(
         columns: the column of the files for each argument of ``add``, ``{"prediction": "p", "label": "y"}``; a list of
             columns, or a column of lists, gives several predictions, or labels, per sample. Keys (users, slots) may be
             integers, strings, categories, bools, dates and times.
-        processes: how many processes share the work; None: one per core, fewer for small data.
+        processes: the number of processes; None: one per core, fewer for small data.
         skip_bad_rows: whether to skip and count rows with a null or an invalid value. False: the first one is an
             error.
         skip_bad_files: whether to skip and count files that cannot be read or lack a column, broken links, and
             folders that cannot be listed. An invalid row is still an error.
-        complete_by: the argument of ``add`` that names a user or query. The files have all samples of each; those of
-            some users at a time are read and folded, so that records need not fit into memory. The metrics returned are
-            closed: they merge with others of other users, and take no further samples. "score": for `ExactAUC`, those
-            of some range of scores at a time.
-        totals: for `ExactAUC` with ``curve="PR"`` or ``max_fpr``: an `ExactAUC` without these, of a first call with
-            ``complete_by="score"`` over the same files.
-        memory: about how many bytes all processes together may use; None: half of the machine's.
-        progress: whether to show a bar on a terminal during long runs; None: yes.
+        complete_by: the argument of ``add`` that names a user or query. The files must hold all samples of each. They
+            are read and folded for some users at a time, so that records need not fit into memory. The returned metrics
+            are closed: they merge with metrics of other users, and take no further samples. "score": for `ExactAUC`,
+            a range of scores at a time.
+        totals: for `ExactAUC` with ``curve="PR"`` or ``max_fpr``: an `ExactAUC` without these arguments, from an
+            earlier call with ``complete_by="score"`` over the same files.
+        memory: the approximate number of bytes that all processes together may use; None: half of the machine's.
+        progress: whether to show a progress bar on a terminal during long runs; None: yes.
         format: "parquet", "csv", "jsonl", "npz" or "arrow"; None: recognize each file by its first bytes.
-        max_slices: how many slices each ``Sliced(metric, by, max_keys=None)`` keeps: those with the most rows, which a
-            first pass over the columns of the keys finds. All other rows are in ``other``. None: all of them.
-        reading: further options of reading: names of columns, a condition on rows, labels that
-            are strings, scores that are not probabilities.
+        max_slices: the number of slices that each ``Sliced(metric, by, max_keys=None)`` keeps: those with the most
+            rows, which a first pass over the columns of the keys finds. All other rows are in ``other``. None: all
+            slices.
+        reading: further options: names of columns, a condition on rows, labels that are strings, scores that are not
+            probabilities.
 
     Returns:
         The metrics, and a record of the data read.
@@ -174,7 +175,7 @@ def evaluate(
 
 
 def _copies_of(metrics: Any) -> Callable[[], Any]:
-    """A function that copies metrics: by pickle if possible, several times as fast as `copy.deepcopy`."""
+    """A function that copies metrics: by pickle if possible, which is several times as fast as `copy.deepcopy`."""
     try:
         return functools.partial(pickle.loads, pickle.dumps(metrics))
     except (pickle.PicklingError, AttributeError, TypeError):
@@ -190,7 +191,7 @@ def _part(
     paths: Sequence[str],
     share: Share | None,
 ) -> Part:
-    """Evaluate some files in one process; its errors name arguments as the first process does."""
+    """Evaluate some files in one process; its errors name arguments like those of the first process."""
 
     def of_file(path: str) -> Part:
         try:
@@ -209,13 +210,13 @@ def _part(
 
 
 def _groups(paths: Sequence[str], metrics: Any, processes: int) -> list[list[str]]:
-    """Files that are read one after the other: several at a time if that saves more than it leaves to wait for."""
+    """Groups of files for one task each: several files if that saves more time than the last process needs longer."""
     most = max(1, min(_GROUP, len(paths) // (4 * processes))) if metrics._is_small else 1
     return [list(paths[start : start + most]) for start in range(0, len(paths), most)]
 
 
 def _of_group(metrics: Any, columns: Any, settings: Any, paths: Sequence[str]) -> Part:
-    """Evaluate files by the same small metrics, whose contents are merged at once: new ones take longer to make."""
+    """Evaluate files with the same small metrics and merge their contents at once, because new metrics take longer."""
     held: list[Any] = []
     reads: list[Read] = []
     errors: list[DataError] = []
@@ -231,7 +232,7 @@ def _of_group(metrics: Any, columns: Any, settings: Any, paths: Sequence[str]) -
 
 
 def memory_of(memory: int | None) -> int:
-    """The bytes to use: those given, else half of the machine's."""
+    """The bytes to use: the given number, otherwise half of the machine's memory."""
     if memory is None:
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
     return whole_number_of("memory", memory, 1)
@@ -247,7 +248,7 @@ def _passes(
     format: str | None,
     reading: Reading | None,
 ) -> tuple[int, int]:
-    """The approximate number of rows, and shares whose records fit into a process's part of the memory."""
+    """The approximate number of rows, and the shares whose records fit into a process's part of the memory."""
     argument = "prediction" if by == "score" else by
     if argument not in columns:
         raise InvalidInputError(f"complete_by={by!r} is not an argument in columns: {', '.join(columns)}")
@@ -264,7 +265,7 @@ def _passes(
     else:
         needed, room = int(rows * kept), room - folding.THREADS * folding.AT_ONCE * _PER_ROW
     if processes == 1 and needed > room:
-        room = (room - _BASE // 4) // _PASSES  # the other pass reads ahead, too
+        room = (room - _BASE // 4) // _PASSES  # the other pass also reads ahead
     return rows, max(processes, -(-needed // room))
 
 
@@ -276,12 +277,12 @@ def _kept_of_row(
     format: str | None,
     reading: Reading | None,
 ) -> float | None:
-    """The bytes of a row that are kept until its user's samples are folded; None: those of a pass are folded at once.
+    """The bytes that a row occupies until its user's samples are folded; None: the rows of a pass are folded at once.
 
-    Measured on the first rows; those of the largest table count twice, because small batches are joined.
+    Measured on the first rows; the bytes of the largest table count twice, because small batches are joined.
     """
     given = {argument: column for argument, column in columns.items() if column != ROW}
-    with contextlib.suppress(InvalidInputError, StopIteration):  # which the passes will meet, too
+    with contextlib.suppress(InvalidInputError, StopIteration):  # the passes meet it, too
         wanted = Columns(metrics, given, reading)
         with contextlib.closing(pieces_of(paths[0], format, wanted, lambda text: None)) as pieces:
             table = next(pieces).table.slice(0, _SAMPLE).drop_null().combine_chunks()
@@ -305,7 +306,7 @@ def _bounds(
     format: str | None,
     reading: Reading | None,
 ) -> list[float]:
-    """The lower ends of ranges of the score, without the first, that hold about equally many samples."""
+    """The lower ends of score ranges with about the same number of samples each, without the first end."""
     if totals is not None:
         return [low for low, *_ in closed_by(totals, "score")["ranges"][1:]]
     wanted = Columns(metrics, {"prediction": columns["prediction"]}, reading)
@@ -313,7 +314,7 @@ def _bounds(
     part = _SAMPLE / max(1, rows)
     some = [np.empty(0)]
     for path in paths if number > 1 else ():
-        with contextlib.suppress(DataError):  # which the passes will meet, too
+        with contextlib.suppress(DataError):  # the passes meet it, too
             for piece in pieces_of(path, format, wanted, lambda text: None):
                 table = piece.taken(random.random(len(piece.table)) < part).table.drop_null().combine_chunks()
                 some.append(score_of(wanted.arguments(table)))

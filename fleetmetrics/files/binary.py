@@ -54,7 +54,7 @@ class Parquet(Format):
         if texts:
             reader = stack.enter_context(pq.ParquetFile(file, metadata=metadata, read_dictionary=texts))
         rows = FEW if any(map(is_list, kinds.values())) else rows_at_once(len(names))
-        # A batch across groups of rows takes twice the time, for each group has a dictionary of its own.
+        # A batch across row groups takes twice the time, because each group has its own dictionary.
         groups = (metadata.row_group(place).num_rows for place in range(metadata.num_row_groups))
         size = min(rows, max(groups, default=rows) or 1)
         yield from reader.iter_batches(size, columns=names, use_threads=len(names) > _FEW_COLUMNS)
@@ -104,7 +104,7 @@ class NPZ(Format):
 
     @staticmethod
     def _tables(source: Source, columns: Columns) -> Iterator[Any]:
-        """Arrays in an archive are streams: read side by side, none is whole in memory, except for those by columns."""
+        """Arrays in an archive are streams, read side by side; only arrays stored by columns are whole in memory."""
         with contextlib.ExitStack() as stack:
             archive = stack.enter_context(zipfile.ZipFile(stack.enter_context(opened(source.path))))
             names = [name[:-4] for name in archive.namelist() if name.endswith(".npy")]
@@ -125,12 +125,12 @@ class NPZ(Format):
                     table[name] = array_of(data.reshape(part).astype(dtype.newbyteorder("="), copy=False))
                 yield arrow().table(table)
             for name, (stream, _, shape) in streams.items():
-                if stream.read(1):  # its end is where the CRC-32 is checked: a header may say fewer rows than there are
+                if stream.read(1):  # the CRC-32 is checked at its end: a header may announce too few rows
                     raise DataError(f"column {name!r} continues after its {shape[0]} rows")
 
 
 def _array_in(archive: zipfile.ZipFile, name: str, stack: contextlib.ExitStack) -> tuple[Any, Any, tuple[int, ...]]:
-    """An array of an archive, as a stream behind its header, a dtype and a shape."""
+    """An array of an archive: its stream after the header, its dtype and its shape."""
     form: Any = np.lib.format
     if archive.getinfo(f"{name}.npy").compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
         raise DataError(f"column {name!r} is not packed as numpy.savez does")

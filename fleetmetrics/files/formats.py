@@ -24,14 +24,14 @@ from fleetmetrics.vocabulary import argument
 
 __all__ = ["FORMATS", "THREADS", "known_formats", "piece_of", "pieces_of", "read_ahead", "rows_of"]
 
-#: How many files a first pass reads at a time; pyarrow reads, and NumPy counts and sorts, beside Python.
+#: The number of files that a first pass reads at a time; pyarrow and NumPy work in parallel with Python.
 THREADS = 2
 
-#: In the order of trial; anything else is CSV.
+#: In the order in which they are tried; anything else is CSV.
 FORMATS: dict[str, Format] = {each.name: each for each in (Parquet(), NPZ(), Arrow(), JSONLines(), CSV())}
 #: The errors of zipfile, zlib and lzma for broken, encrypted or unsupported data.
 _BROKEN = (zipfile.BadZipFile, zlib.error, struct.error, KeyError, OverflowError, RuntimeError, lzma.LZMAError)
-#: The first bytes of unsupported data, and what to do with them.
+#: The first bytes of unsupported data, and the advice for them.
 _FOREIGN = (
     (b"\x93NUMPY", "it is a single array (.npy); write the columns together with numpy.savez"),
     (b"\x89HDF", "it is HDF5; write Parquet with pandas.read_hdf(...).to_parquet(...)"),
@@ -42,7 +42,7 @@ _FOREIGN = (
 
 
 def known_formats() -> str:
-    """The formats in words."""
+    """The names of the known formats, for errors and help."""
     *titles, last = [each.title for each in (FORMATS[name] for name in ("parquet", "csv", "jsonl", "npz", "arrow"))]
     return f"{', '.join(titles)} and {last}"
 
@@ -52,12 +52,12 @@ def pieces_of(path: str, format: str | None, columns: Columns, bad: Bad) -> Gene
 
     Args:
         path: the file, or its URL; "-": the standard input.
-        format: one of `FORMATS`; None: the first bytes tell.
+        format: one of `FORMATS`; None: detected from the first bytes.
         columns: the requested columns.
-        bad: receives each such row.
+        bad: receives each bad row.
 
     Raises:
-        DataError: it lacks a column, or cannot be read.
+        DataError: the file lacks a column, or cannot be read.
     """
     pa, kind, columns = arrow(), format, columns.within(path)
     try:
@@ -95,7 +95,7 @@ def piece_of(table: Any, columns: Columns, start: int = 0) -> Piece:
 
 
 def read_ahead(source: Any, format: str | None, columns: Columns) -> Generator[Piece, None, None]:
-    """The rows of a file or an Arrow table for a first pass, whose bad rows the next pass tells.
+    """The rows of a file or an Arrow table for a first pass; the next pass reports bad rows.
 
     Args:
         source: the path of a file, or an Arrow table.
@@ -110,7 +110,7 @@ def read_ahead(source: Any, format: str | None, columns: Columns) -> Generator[P
 
 
 def _ready(piece: Piece, columns: Columns) -> Piece:
-    """A piece with the requested columns, without the unwanted rows."""
+    """A piece with the requested columns, and without rows that the condition excludes."""
     piece = piece._replace(table=columns.ready(piece.table))
     condition = columns.reading.condition
     if condition is not None and len(piece.table):
@@ -133,9 +133,9 @@ def rows_of(path: str) -> int:
 
 
 def _unpacked(path: str, stack: contextlib.ExitStack) -> Source:
-    """A file, unpacked; a text with a byte order mark as UTF-8 without it."""
+    """A file, unpacked; text with a byte order mark as UTF-8 without the mark."""
     file: Any = sys.stdin.buffer if path == "-" else stack.enter_context(opened(path))
-    stream: Any = io.BufferedReader(_Full(file), HEAD)  # which leaves the file open: it may be the standard input
+    stream: Any = io.BufferedReader(_Full(file), HEAD)  # this leaves the file open: it may be the standard input
     packed, plain = _packed(stream.peek(6)), path != "-"
     if packed:
         stream, plain = io.BufferedReader(_Full(packed(stream)), HEAD), False
@@ -150,7 +150,7 @@ def _unpacked(path: str, stack: contextlib.ExitStack) -> Source:
 
 
 def _packed(first: bytes) -> Callable[[Any], Any] | None:
-    """The unpacker for a file that begins so; None: it is not packed."""
+    """The unpacker for a file that begins with these bytes; None: it is not packed."""
 
     def by_arrow(name: str) -> Callable[[Any], Any]:
         return lambda stream: arrow().CompressedInputStream(arrow().PythonFile(stream, "r"), name)
@@ -165,7 +165,7 @@ def _packed(first: bytes) -> Callable[[Any], Any] | None:
 
 
 class _Full(io.RawIOBase):
-    """Reads until it has all requested bytes or the data end: a head is then as long as it can be."""
+    """Reads until it has all requested bytes or the data end, so that a head is as long as possible."""
 
     def __init__(self, file: Any) -> None:
         self._file = file
@@ -185,7 +185,7 @@ class _Full(io.RawIOBase):
 
 
 def _format(first: bytes) -> Format:
-    """The format of data that begins so."""
+    """The format of data that begin with these bytes."""
     if re.match(rb"\s*\[\s*[\[{]", first):
         raise DataError("it is a JSON array, not JSON Lines; convert it: jq -c '.[]' FILE")
     for magic, what in _FOREIGN:

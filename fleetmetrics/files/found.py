@@ -1,4 +1,4 @@
-"""Find the files behind names, folders and patterns; and the unreadable ones."""
+"""Find the files behind names, folders and patterns, and the unreadable ones."""
 
 from __future__ import annotations
 
@@ -84,9 +84,9 @@ def _identity(path: str) -> Hashable:
     """An identity that all paths and links to a file share."""
     if is_remote(path) or path == "-":
         return path
-    with contextlib.suppress(OSError):  # which reading tells
+    with contextlib.suppress(OSError):  # reading reports it
         found = os.stat(path)
-        if stat.S_ISREG(found.st_mode) and found.st_nlink > 1:  # of other files, some systems have no true number
+        if stat.S_ISREG(found.st_mode) and found.st_nlink > 1:  # for other files, some systems have no real number
             return found.st_dev, found.st_ino
     return os.path.realpath(path)
 
@@ -99,7 +99,7 @@ def _inside(top: str) -> Found:
     links: list[str] = []
     seen: set[Hashable] = set()
     while folders or links:
-        if not folders:  # last, so that a file is called by its own name where it has one
+        if not folders:  # last, so that a file keeps its own name if it has one
             link = links.pop()
             if os.path.isdir(link):
                 folders.append(link)
@@ -141,7 +141,7 @@ def _entries(folder: str, bad: list[str]) -> list[os.DirEntry[str]]:
 
 
 def _matching(pattern: str) -> Found:
-    """The files that a pattern matches, and the entries that `glob` silently skips for lack of permission."""
+    """The files that a pattern matches, and the entries that `glob` silently skips because it may not read them."""
     found = list(glob.iglob(pattern, recursive=True))
     bad = [f"{path}: a broken link" for path in found if not os.path.exists(path)]
     parts = pattern.split(os.sep)
@@ -156,7 +156,7 @@ def _matching(pattern: str) -> Found:
         elif glob.has_magic(parent):
             bad += [text for folder in folders for text in _refused(os.path.join(folder, part))]
     files = sorted(filter(os.path.isfile, found), key=lambda path: (os.path.islink(path), path), reverse=True)
-    own = {_identity(path): path for path in files}  # of two names its own one stays, and the first
+    own = {_identity(path): path for path in files}  # of several names, keep its own, or the first
     paths, seen = list(own.values()), set(own)
     for folder in filter(os.path.isdir, found):
         if os.path.basename(folder.rstrip(os.sep))[:1] not in ("_", "."):
@@ -168,10 +168,10 @@ def _matching(pattern: str) -> Found:
 
 
 def _refused(path: str) -> Iterator[str]:
-    """The error for a path without permission."""
+    """The error for a path that may not be read."""
     try:
         os.lstat(path)
     except PermissionError as error:
         yield f"{path}: {error.strerror}"
-    except OSError:  # it is not there, which a pattern may say
+    except OSError:  # it is missing, which is fine for a pattern
         return

@@ -21,12 +21,12 @@ __all__ = ["Ids", "ids_of"]
 class Ids(NamedTuple):
     """The ids of some data."""
 
-    numbers: np.ndarray  #: those of `distinct_ids`
+    numbers: np.ndarray  #: as `distinct_ids` returns them
     kinds: Sequence[str]  #: "integers", "strings"
 
 
 def ids_of(sources: Sequence[Any], columns: Columns, needed: Sequence[str]) -> Ids:
-    """The ids of data, except for rows that lack a value.
+    """The ids of data, without those of rows that lack a value.
 
     It skips unreadable files: the next pass reports them.
 

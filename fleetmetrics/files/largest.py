@@ -32,9 +32,9 @@ def expect_few(
     format: str | None = None,
     reading: Reading | None = None,
 ) -> None:
-    """Let `Sliced` metrics that keep all keys raise `TooManyKeys` at more than these, and be chosen from then.
+    """Let `Sliced` metrics that keep all keys raise `TooManyKeys` beyond this number; the keys are then chosen.
 
-    If the first rows have more, choose them now; see `choose_largest` for the arguments.
+    If the first rows have more keys, choose now; see `choose_largest` for the arguments.
     """
     tables = _tables(metrics, columns)
     if not tables:
@@ -44,14 +44,14 @@ def expect_few(
     wanted = _wanted(metrics, tables, columns, reading)
     first: dict[str, Any] = {}
     pieces = read_ahead(sources[0], format, wanted)
-    with contextlib.closing(pieces), contextlib.suppress(DataError, InvalidInputError):  # which the pass meets, too
+    with contextlib.closing(pieces), contextlib.suppress(DataError, InvalidInputError):  # the pass meets it, too
         first = next((wanted.arguments(piece.table) for piece in pieces), {})
     if any(len(distinct(keys)[0]) > most for keys in first.values()):
         choose_largest(metrics, sources, columns, most, format, reading)
 
 
 def expect_any(metrics: Any) -> None:
-    """Let `Sliced` metrics have any number of keys again: others are merged with them."""
+    """Let `Sliced` metrics have any number of keys again, because others are merged with them."""
     for table in _tables(metrics):
         table.most = None
 
@@ -64,13 +64,13 @@ def choose_largest(
     format: str | None = None,
     reading: Reading | None = None,
 ) -> None:
-    """Let `Sliced` metrics that keep all keys keep those of the most rows, of equally many the smallest.
+    """Let `Sliced` metrics that keep all keys keep only those with the most rows; ties go to the smallest key.
 
     Args:
         metrics: without samples.
         sources: paths of files, or Arrow tables.
         columns: the column, or columns, of each argument of ``add``.
-        most: how many slices to keep.
+        most: the number of slices to keep.
         format: of the files, or None.
         reading: options of reading.
     """
@@ -90,7 +90,7 @@ def choose_largest(
 
 
 def _tables(metrics: Any, columns: Mapping[str, Any] | None = None) -> list[KeyTable]:
-    """The tables that keep all keys, of these columns."""
+    """The tables of these columns that keep all keys."""
     tables = [state for state in metrics._own_states() if isinstance(state, KeyTable)]
     return [table for table in tables if table.keeps_all and (columns is None or table.by in columns)]
 
@@ -110,7 +110,7 @@ def _counted(columns: Columns, format: str | None, source: Any) -> dict[str, _Co
 
 
 def _numbers(keys: Any) -> tuple[list[Any], np.ndarray]:
-    """The keys, perhaps some of them several times, and how many samples have each."""
+    """The keys, possibly with repetitions, and the number of samples of each."""
     if isinstance(keys, Coded):
         number = np.bincount(keys.codes, minlength=len(keys.values))
         met = np.flatnonzero(number)
@@ -120,7 +120,7 @@ def _numbers(keys: Any) -> tuple[list[Any], np.ndarray]:
 
 
 class _Counts:
-    """How many rows each key has."""
+    """The number of rows of each key."""
 
     def __init__(self) -> None:
         self.places: dict[Any, int] = {}
@@ -128,7 +128,7 @@ class _Counts:
 
     @property
     def numbers(self) -> np.ndarray:
-        """Of the keys, in the order in which they came."""
+        """The counts of the keys, in the order of their first appearance."""
         return self._numbers[: len(self.places)]
 
     def add(self, keys: Sequence[Any], numbers: np.ndarray) -> None:
@@ -142,7 +142,7 @@ class _Counts:
         np.add.at(self._numbers, at, numbers)
 
     def largest(self, most: int) -> np.ndarray | None:
-        """The keys of the most rows, sorted; None: there are no more than these."""
+        """The keys with the most rows, sorted; None if all keys are kept."""
         if NULL["i"] in self.places and any(isinstance(key, str) for key in self.places):
             self.add([NULL["U"]], self.numbers[[self.places[NULL["i"]]]])
             self._forget(NULL["i"])

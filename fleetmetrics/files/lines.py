@@ -18,9 +18,9 @@ from fleetmetrics.vocabulary import argument
 
 __all__ = ["CSV", "HEAD", "JSONLines"]
 
-#: How many bytes of text to read at once; how many first bytes, or lines of JSON, decide the format and types.
+#: The bytes of text to read at once; the first bytes, or lines of JSON, that decide the format and types.
 _BLOCK, HEAD, _LINES = 1 << 24, 1 << 20, 1000
-#: How many bytes of JSON one thread parses at a time.
+#: The bytes of JSON that one thread parses at a time.
 _CHUNK = 1 << 21
 
 
@@ -36,10 +36,10 @@ def _head(stream: Any) -> bytes:
 
 
 def _blocks(stream: Any, quoted: bool = False) -> Iterator[tuple[int, bytes]]:
-    """Blocks of whole lines, without those that hold nothing; with how many lines come before each.
+    """Blocks of whole lines, without empty blocks; each with the number of lines before it.
 
-    If a line may end in quotes, a block ends where its quotes are closed. A quote that is never closed is a character
-    of a value: the block then ends after half a block more.
+    If values in quotes may contain line ends, a block ends where its quotes are closed. A quote that is never closed is
+    a character of a value: the block then ends after another half block.
     """
     lines = 0
     for block in iter(lambda: stream.read(_BLOCK) + stream.readline(), b""):
@@ -51,7 +51,7 @@ def _blocks(stream: Any, quoted: bool = False) -> Iterator[tuple[int, bytes]]:
 
 
 def _until_closed(stream: Any, most: int) -> bytes:
-    """The next lines, up to one that closes a quote; about `most` bytes at the most."""
+    """The next lines, up to one that closes a quote; at most about `most` bytes."""
     found = bytearray()
     while len(found) < most and (line := stream.readline()):
         found += line
@@ -61,7 +61,7 @@ def _until_closed(stream: Any, most: int) -> bytes:
 
 
 def _lines_of_rows(block: bytes) -> list[int]:
-    """The line on which each row of a block begins, from 1: empty lines, and ends of lines in quotes, are no rows."""
+    """The line on which each row of a block begins, from 1; empty lines, and line ends in quotes, begin no row."""
     found, quotes = [], 0
     for number, line in enumerate(block.split(b"\n"), 1):
         if not quotes % 2 and line not in (b"", b"\r"):
@@ -71,12 +71,12 @@ def _lines_of_rows(block: bytes) -> list[int]:
 
 
 def _line_of(row: int, starts: Sequence[int]) -> int:
-    """The line on which a row begins, both from 1; the row's own number if quotes within values hide its line."""
+    """The line on which a row begins, both from 1; the row's own number if quotes in values hide its line."""
     return starts[row - 1] if row <= len(starts) else row
 
 
 class CSV(Format):
-    """CSV, with commas, tabs, semicolons or bars, and a header unless the reading has the names."""
+    """CSV, with commas, tabs, semicolons or pipes, and a header unless the reading gives the names."""
 
     name: ClassVar[str] = "csv"
     title: ClassVar[str] = "CSV"
@@ -84,7 +84,7 @@ class CSV(Format):
     streams: ClassVar[str] = "gzip, zstd, bz2, xz, UTF-16, standard input"
 
     def begins(self, first: bytes) -> bool:  # noqa: D102
-        return True  # anything that is no other format
+        return True  # anything in no other format
 
     def pieces(self, source: Source, columns: Columns, bad: Bad) -> Iterator[Piece]:  # noqa: D102
         pa, csv, head = arrow(), arrow("csv"), _head(source.stream)
@@ -130,7 +130,7 @@ class CSV(Format):
 
 
 def _are_whole(column: Any) -> bool:
-    """Whether these are floats, and all of them whole numbers."""
+    """Whether these are floats and all whole numbers."""
     pc = arrow("compute")
     if column.type != arrow().float64():
         return False
@@ -226,7 +226,7 @@ def _kind_in_json(columns: Columns, name: str, values: Sequence[Any]) -> Any:
 
 
 def _type_of(values: Sequence[Any]) -> Any:
-    """The Arrow type of values of JSON; that of the first, if they have none in common."""
+    """The common Arrow type of JSON values; without one, the type of the first value."""
     given = [value for value in values if value is not None]
     for some in (given, given[:1]):
         with contextlib.suppress(arrow().ArrowException, OverflowError):
@@ -235,7 +235,7 @@ def _type_of(values: Sequence[Any]) -> Any:
 
 
 def _halved(items: Any, make: Callable[[Any], Any], start: int = 0) -> list[tuple[int, Any]]:
-    """What is made of all items, or of each half of them, and so on; of one alone perhaps an error: with the places."""
+    """Convert all items, or after an error each half, down to single items, whose errors are kept; with places."""
     try:
         return [(start, make(items))]
     except arrow().ArrowInvalid as error:

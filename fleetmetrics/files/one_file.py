@@ -26,11 +26,11 @@ from fleetmetrics.vocabulary import argument as called
 
 __all__ = ["ROW", "columns_given", "evaluate_file", "made_by", "of_tables"]
 
-#: In place of a column's name: a number that is unique to the row, for any path of its file.
+#: Instead of a column's name: a number that is unique to the row, and independent of its file's path.
 ROW = "\0row"
-#: How many bytes of its beginning and of its end identify a file.
+#: The bytes of its beginning and of its end that identify a file.
 _EDGE = 1 << 16
-#: A file of fewer bytes is read without a thread, which takes longer to start than most of one piece to read.
+#: Smaller files are read without a thread: starting one takes longer than reading most of one piece.
 _FEW_BYTES = 1 << 23
 #: The bytes of the largest block, with its header, that glibc may take from its heap.
 _BLOCK = (1 << 25) - (1 << 16)
@@ -55,7 +55,7 @@ def evaluate_file(
         columns: the column of the file for each argument of ``add``.
         skip_bad_rows: whether to skip and count rows with a null or an invalid value.
         format: as for `evaluate`.
-        progress: whether to show a bar on a terminal.
+        progress: whether to show a progress bar on a terminal.
         share: which samples to add; None: all.
         reading: further options of reading.
 
@@ -74,7 +74,7 @@ def evaluate_file(
     _keep_what_is_freed()
     try:
         before = stamp_of(path)
-        with contextlib.suppress(OSError):  # which reading will meet, too
+        with contextlib.suppress(OSError):  # reading meets it, too
             made.known_as(path)
         items = _with_lines(path, format, made.columns)
         few = made.source is not None and made.source.size < _FEW_BYTES
@@ -95,14 +95,14 @@ def evaluate_file(
 def _keep_what_is_freed() -> None:
     """Let glibc keep the memory of a piece's arrays for the next piece; giving it back takes a third of the time.
 
-    What it has once seen freed as one block, at most 32 MiB, it takes from its heap from then on, and gives nothing
-    back below twice as much. The block is never written, so it costs nothing.
+    After one block of up to 32 MiB has been freed, glibc takes blocks of this size from its heap, and returns no memory
+    below twice this size. The block is never written, so it costs nothing.
     """
     np.empty(_BLOCK, np.uint8)
 
 
 def made_by(make_metrics: Any) -> Any:
-    """New metrics; an error unless the argument is a function that makes some."""
+    """Make new metrics; an error unless the argument is a function that returns metrics."""
     metrics = make_metrics() if callable(make_metrics) else None
     if not isinstance(metrics, Accumulator):
         given = "" if metrics is None else f", which returned {metrics!r:.80}"
@@ -139,16 +139,16 @@ def of_tables(
     first: int = 0,
     reading: Reading | None = None,
 ) -> Evaluated[Any]:
-    """Metrics with Arrow tables, a part of a data frame, which errors call by this name; else as `evaluate_file`.
+    """Add Arrow tables, the parts of a data frame, to metrics; see `evaluate_file` for the rest.
 
     Args:
         tables: of some rows each.
-        metrics: to which they are added.
+        metrics: receive the rows.
         columns: the column for each argument of ``add``.
-        skip: whether to leave out rows without a value or with one that is not allowed, and count them.
-        name: of the part.
+        skip: whether to skip and count rows with a missing or an invalid value.
+        name: of the part, for errors.
         first: the `ROW` of the first row.
-        reading: how they are read.
+        reading: options of reading.
     """
     made = _Evaluation(name, metrics, columns, skip, None, reading)
     made.numbers = dict.fromkeys(made.numbered, first)
@@ -164,7 +164,7 @@ def of_tables(
 class _Evaluation:
     """Metrics of data read piece by piece; refuses or skips bad rows.
 
-    Of what every share of the samples meets, only the first speaks.
+    Only the first share reports what every share of the samples meets.
     """
 
     def __init__(
@@ -183,12 +183,12 @@ class _Evaluation:
         self.rows = self.skipped = self.left_out = self.unmatched = 0
         self.nulls: Counter[str] = Counter()
         self.examples: list[str] = []
-        self.numbers: dict[str, int] = {}  # that of the first row, by the argument which is to have them
+        self.numbers: dict[str, int] = {}  # the number of the first row, by the argument that receives them
         self.numbered = [argument for argument, column in columns.items() if column == ROW]
         self.source: Source | None = None
 
     def known_as(self, path: str) -> None:
-        """Identify a file, and number its rows, by its size, beginning and end."""
+        """Identify a file by its size, beginning and end, and number its rows."""
         if path == "-":
             self.numbers = dict.fromkeys(self.numbered, 0)
             return
@@ -266,7 +266,7 @@ class _Evaluation:
 
 
 def _identity(path: str) -> tuple[int, bytes]:
-    """A file's size, and a hash of it, its beginning and its end: as a number the `ROW` of its first row."""
+    """A file's size, and a hash of its size, beginning and end; as a number, the hash is the `ROW` of its first row."""
     with opened(path) as file:
         size = end_of(file)
         digest = hashlib.blake2b(str(size).encode(), digest_size=8)
@@ -279,9 +279,9 @@ def _identity(path: str) -> tuple[int, bytes]:
 def _with_lines(
     path: str, format: str | None, columns: Columns
 ) -> Generator[tuple[tuple[str, ...], Piece], None, None]:
-    """The pieces of a file, each with what is wrong with its lines that are not rows.
+    """The pieces of a file, each with the defects of its lines that are not rows.
 
-    The reader's thread only notes these: the one that adds the piece tells them, in the order of the file.
+    The reader's thread only records them; the thread that adds the piece reports them in the order of the file.
     """
     lines: list[str] = []
     with contextlib.closing(pieces_of(path, format, columns, lines.append)) as pieces:
@@ -291,9 +291,9 @@ def _with_lines(
 
 
 def _ahead(items: Generator[Any, None, None]) -> Generator[Any, None, None]:
-    """The items, made by one thread that is two items ahead at most."""
+    """The items, made by a thread that is at most two items ahead."""
     with contextlib.closing(items), ThreadPoolExecutor(1, "fleetmetrics reader") as thread:
-        run: Any = contextvars.copy_context().run  # errors call arguments as in a shell there, too
+        run: Any = contextvars.copy_context().run  # errors name arguments as in a shell there, too
         waiting = deque(thread.submit(run, next, items, None) for _ in range(2))
         item = waiting.popleft().result()
         while item is not None:

@@ -11,12 +11,12 @@ from fleetmetrics.vocabulary import argument
 
 __all__ = ["EXAMPLES", "Evaluated", "Made", "Part", "Read", "Source", "as_one", "read_of", "together"]
 
-#: What a function that makes metrics makes.
+#: The type that a function makes, such as a metric.
 Made = TypeVar("Made")
 
-#: How many skipped rows to describe.
+#: The number of skipped rows to describe.
 EXAMPLES = 5
-#: How many bytes of metrics may wait to be merged at once.
+#: The bytes of metrics that may wait for a common merge.
 _AT_ONCE = 1 << 24
 
 
@@ -44,11 +44,11 @@ class Read(NamedTuple):
         rows: their number of rows, skipped ones included.
         nulls: the number of rows without a value, by column.
         skipped: the number of skipped rows.
-        examples: some of these, each with its file, place and defect.
+        examples: some skipped rows, each with its file, place and defect.
         bad_files: the skipped files, each with the reason.
         sources: the files that were read, except for the standard input.
-        left_out: how many more rows a condition has left out.
-        unmatched: how many more rows have ids that the other side of a comparison lacks.
+        left_out: the number of further rows that a condition has excluded.
+        unmatched: the number of further rows with ids that the other side of a comparison lacks.
     """
 
     files: tuple[str, ...] = ()
@@ -66,7 +66,7 @@ def together(parts: Iterable[Read]) -> Read:
     """Join the records of several parts.
 
     Args:
-        parts: in any order; the files are sorted, and the examples are those of the first.
+        parts: in any order; the result has the files sorted, and the examples of the first files.
     """
     parts = listed("parts", parts, "Read")
     if not all(isinstance(part, Read) for part in parts):
@@ -110,13 +110,13 @@ class Evaluated(_Evaluated, Generic[Made]):
     """Metrics, and a record of the data read for them.
 
     Attributes:
-        metrics: what ``make_metrics`` makes, holding the samples of all files.
+        metrics: the result of ``make_metrics``, with the samples of all files.
         read: files, rows, nulls, and skipped rows.
     """
 
     __slots__ = ()
 
-    if TYPE_CHECKING:  # which takes the metrics for what ``make_metrics`` makes
+    if TYPE_CHECKING:  # it gives the metrics the type that ``make_metrics`` returns
 
         def __new__(_cls, metrics: Made, read: Read) -> Evaluated[Made]: ...  # noqa: D102
         @property
@@ -128,18 +128,18 @@ class Part(NamedTuple):
 
     metrics: Any = None  #: None: without usable rows
     reads: tuple[Read, ...] = ()
-    errors: tuple[FleetMetricsError, ...] = ()  #: not raised, because engines would retry, or change the class
+    errors: tuple[FleetMetricsError, ...] = ()  #: returned, not raised: engines would retry, or change the class
 
 
 def as_one(parts: Iterable[Part], alike: bool = False) -> Part:
-    """Merge several parts; the metrics of the first take in those of the others.
+    """Merge several parts into the metrics of the first.
 
     Args:
         parts: some may have no metrics.
-        alike: whether all metrics are copies of the same ones, whose settings need not be compared.
+        alike: whether all metrics are copies of the same ones, so that their settings need not be compared.
     """
     held: Any = None
-    waiting: list[Part] = []  # small ones: it takes less time to merge several at once
+    waiting: list[Part] = []  # for small metrics, merging several at once is quicker
     size = 0.0
     reads: list[Read] = []
     errors: list[FleetMetricsError] = []
@@ -154,13 +154,13 @@ def as_one(parts: Iterable[Part], alike: bool = False) -> Part:
             if size > _AT_ONCE:
                 _merge(held, waiting, alike)
                 waiting, size = [], 0.0
-        del part  # or its metrics would be in memory while the next ones are made
+        del part  # otherwise its metrics would be in memory while the next ones are made
     _merge(held, waiting, alike)
     return Part(held, tuple(reads), tuple(errors))
 
 
 def _merge(held: Any, parts: Sequence[Part], alike: bool) -> None:
-    """Merge parts into metrics; DataError with the files of one that does not fit."""
+    """Merge parts into metrics; DataError names the files of a part that does not fit."""
     others = [part.metrics for part in parts]
     try:
         if others and alike:
@@ -168,7 +168,7 @@ def _merge(held: Any, parts: Sequence[Part], alike: bool) -> None:
         elif others:
             held.merge(others)
     except InvalidInputError as error:
-        if len(parts) > 1:  # nothing was added: find out which one does not fit
+        if len(parts) > 1:  # nothing was merged: find the part that does not fit
             for part in parts:
                 _merge(held, [part], alike)
         paths = [path for read in parts[0].reads for path in read.files]

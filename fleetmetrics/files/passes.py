@@ -13,24 +13,24 @@ __all__ = ["Share", "score_of"]
 
 
 def score_of(given: Mapping[str, Any]) -> np.ndarray:
-    """The score of each sample, of the arguments of ``add``; of two classes the second one's."""
+    """The score of each sample, from the arguments of ``add``; for two classes, that of the second."""
     return given["prediction"].reshape(len(given["prediction"]), -1)[:, -1]
 
 
 class Share(NamedTuple):
-    """Some of the samples: of users or queries, chosen by hash; by "score", those within a range."""
+    """Some of the samples: of users or queries chosen by hash, or with "score" those in a range."""
 
     by: str  #: the argument of ``add`` that names the users, or "score"
     number: int
     of: int
-    bounds: Sequence[float] = ()  #: where the ranges begin, except for the first
+    bounds: Sequence[float] = ()  #: the lower ends of the ranges, except for the first
 
     def flags(self, given: Mapping[str, Any]) -> np.ndarray:
-        """Flags of the samples, of the arguments of ``add``."""
+        """The flags of this share's samples, from the arguments of ``add``."""
         if self.by == "score":
             score = score_of(given)
             flags = np.ones(len(score), bool) if self.number == self.of - 1 else score < self.bounds[self.number]
-            return flags & ~(score < self.bounds[self.number - 1]) if self.number else flags  # nan is in the last
+            return flags & ~(score < self.bounds[self.number - 1]) if self.number else flags  # nan is in the last range
         column = given[self.by]
         ids = integer_ids(column.values if isinstance(column, Coded) else column).view(np.uint64)
         mine = (ids * np.uint64(0x9E3779B97F4A7C15) >> np.uint64(32)) % np.uint64(self.of) == self.number

@@ -34,9 +34,9 @@ def is_remote(path: str) -> bool:
 
 
 def local_path(path: str) -> str:
-    """The path that a URL of this machine means, such as ``file:///data``; any other path or URL as it is.
+    """The path of a URL of this machine, such as ``file:///data``; any other path or URL unchanged.
 
-    ``%20`` is a blank, as in `pathlib.Path.as_uri`, unless only a file with that very name exists.
+    ``%20`` is a blank, as in `pathlib.Path.as_uri`, unless only a file with the literal name exists.
     """
     found = _LOCAL.fullmatch(path)
     if not found:
@@ -46,7 +46,7 @@ def local_path(path: str) -> str:
 
 
 def opened(path: str) -> Any:
-    """A file, to be read from any place."""
+    """A file, opened for reading, from any place."""
     if not is_remote(path):
         return open(path, "rb")
     place = _place(path)
@@ -54,19 +54,19 @@ def opened(path: str) -> Any:
 
 
 def end_of(file: Any) -> int:
-    """The size of an open file; it is read from its end then."""
+    """The size of an open file, whose position is then its end."""
     file.seek(0, os.SEEK_END)
     return int(file.tell())
 
 
 def whole_path(path: str) -> str:
-    """A path, or URL, that means the same in any folder."""
+    """An absolute path, or a URL."""
     return path if is_remote(path) else os.path.abspath(path)
 
 
 def stamp_of(path: str) -> tuple[Any, ...]:
     """A stamp that changes when a file does."""
-    with contextlib.suppress(OSError):  # which reading meets, too
+    with contextlib.suppress(OSError):  # reading meets it, too
         if is_remote(path):
             place = _place(path)
             info = place.system.get_file_info(place.path)
@@ -77,9 +77,9 @@ def stamp_of(path: str) -> tuple[Any, ...]:
 
 
 def remote_files(url: str) -> tuple[list[str], list[str]]:
-    """The files behind a URL, as in `fleetmetrics.files.find`: one, those of a folder, or of a pattern.
+    """The files behind a URL of a file, a folder or a pattern, as in `fleetmetrics.files.find`.
 
-    Entries that are neither files nor folders are returned apart, each with the reason.
+    Entries that are neither files nor folders are returned separately, each with the reason.
 
     Raises:
         DataError: the place cannot be reached.
@@ -116,7 +116,7 @@ def remote_files(url: str) -> tuple[list[str], list[str]]:
 
 
 def _matches(path: str, pattern: str) -> bool:
-    """Whether a pattern means a path, or a folder that it is in."""
+    """Whether a pattern matches a path, or a folder above it."""
     parts = {"**/": r"(?:[^/.][^/]*/)*", "**": ".*", "*": r"[^/]*"}
     spelled = re.split(r"(\*\*/|\*\*|\*|\[[^]]+\])", pattern)
     expression = "".join(parts.get(each, each if each.startswith("[") else re.escape(each)) for each in spelled)
@@ -133,7 +133,7 @@ def _place(url: str) -> _Place:
 
 @functools.lru_cache(maxsize=None)
 def _system(root: str, query: str) -> tuple[Any, str]:
-    """The file system of a root, and the prefix of its paths; DataError if none opens it."""
+    """The file system of a root, and the prefix of its paths; DataError if no library opens it."""
     fs, pa, scheme = arrow("fs"), arrow(), root.partition("://")[0]
     host = root[len(scheme) + 3 : -1]
     try:

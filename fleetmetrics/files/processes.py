@@ -1,13 +1,13 @@
-"""Processes that share tasks: started for one call, and ended with it in any case.
+"""Processes that share tasks; they start with a call and always end with it.
 
 They are plain interpreters that do not import the program's main module: a script needs no ``if __name__ ==
 "__main__"``, and a notebook works.
 
-`concurrent.futures.ProcessPoolExecutor` and loky were tried: both report a killed process, but an interrupted program
-waits for the tasks of both that are under way, and neither lets a process join what it has made, so that one result
-travels for each process, not one for each file. Spawned processes of the former run a script without that guard again,
-and forked ones copy a process that has threads. An error that no pickle gives back is lost by both: a `TypeError` of
-the pickle, or a broken pool, takes its place.
+`concurrent.futures.ProcessPoolExecutor` and loky were tried. Both report a killed process, but an interrupted program
+waits for their running tasks. Neither lets a process join its results, so that one result travels for each process
+instead of one for each file. Spawned processes of the former run a script without that guard again, and forked ones
+copy a process that has threads. Both lose an error that cannot be unpickled, and raise a `TypeError` of the pickle, or
+report a broken pool, instead.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from fleetmetrics.warning import warn
 
 __all__ = ["processes_kept", "results_of", "serve"]
 
-#: What tells a process that there are no more tasks.
+#: The message that there are no more tasks.
 _END = pickle.dumps(None)
 
 _START = "import sys; sys.path[:] = {!r}; from fleetmetrics.files.processes import serve; serve()"
@@ -38,7 +38,7 @@ _KEPT: contextvars.ContextVar[list[Any] | None] = contextvars.ContextVar("proces
 
 @contextlib.contextmanager
 def processes_kept() -> Iterator[None]:
-    """Within this, processes whose results were joined wait for the next call: to start one takes about a second."""
+    """Within this, processes whose results were joined wait for the next call: starting one takes about a second."""
     kept: list[Any] = []
     token = _KEPT.set(kept)
     try:
@@ -69,12 +69,13 @@ def results_of(
     Args:
         function: the work.
         tasks: the arguments of each call.
-        processes: how many processes share the tasks.
-        threads: how many threads share them in one process.
-        join: makes one result of several, and one of none. A process then joins its own, and sends one result.
+        processes: the number of processes that share the tasks.
+        threads: the number of threads that share them in one process.
+        join: makes one result from any number of results, even from none. A process then joins its own results, and
+            sends one.
 
     Raises:
-        Exception: the error of a task, or that its process died.
+        Exception: the error of a task, or of a process that died.
     """
     processes = min(processes, len(tasks))
     letters = _pickled(function, tasks, join) if processes > 1 else []
@@ -88,7 +89,7 @@ def results_of(
     kept = _KEPT.get()
     free: list[Any] = []  # processes that have sent their results
     with contextlib.ExitStack() as workers:
-        workers.callback(list, waiting)  # or threads would go on with what is left
+        workers.callback(list, waiting)  # otherwise threads would continue with the remaining tasks
         for _ in range(processes if letters else threads):
             process = (kept.pop() if kept else _start()) if letters else None
             joins = join is not None and process is not None
@@ -129,7 +130,7 @@ def _work(
     done: queue.SimpleQueue[Any],
     joins: bool,
 ) -> None:
-    """Do one task after the other, or let a process do them, until one fails."""
+    """Do one task after another, here or in a process, until one fails."""
     with contextlib.ExitStack() as ending:
         if process is not None:
             ending.enter_context(process)
@@ -151,12 +152,12 @@ def _kill(process: Any, kept: list[Any] | None, free: list[Any]) -> None:
     """End the process of a call, unless it is kept for the next one."""
     if kept is not None and process in kept:
         return
-    with process if process in free else contextlib.nullcontext():  # or its thread closes its pipes
+    with process if process in free else contextlib.nullcontext():  # otherwise its thread closes its pipes
         process.kill()
 
 
 def _pickled(function: Callable[..., Any], tasks: Sequence[Any], join: Any) -> list[bytes]:
-    """The pickled tasks for other processes; none, with a warning, if those could not read them."""
+    """The pickled tasks for other processes; empty, with a warning, if those could not read them."""
     try:
         letters = [pickle.dumps((function, task, join)) for task in tasks]
         if not any(b"__main__" in letter for letter in letters):
@@ -174,7 +175,7 @@ def _pickled(function: Callable[..., Any], tasks: Sequence[Any], join: Any) -> l
 def _start() -> subprocess.Popen[bytes]:
     flags = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
     command, pipe = [sys.executable, *flags, "-c", _START.format(sys.path)], subprocess.PIPE
-    # In a session of its own: Ctrl-C comes to this process alone, which ends the others.
+    # In a separate session: Ctrl-C reaches only this process, which ends the others.
     return subprocess.Popen(command, stdin=pipe, stdout=pipe, start_new_session=True)
 
 
@@ -190,7 +191,7 @@ def _answer(process: Any, letter: bytes) -> Any:
 
 
 def _done(asked: Any, held: list[Any]) -> bytes:
-    """The answer to a letter; where results are joined, they are held until all tasks are done."""
+    """The answer to a letter; results to be joined are held until all tasks are done."""
     if asked is None:
         return pickle.dumps(held.pop() if held else None)
     function, task, join = asked
@@ -202,7 +203,7 @@ def _done(asked: Any, held: list[Any]) -> bytes:
 
 
 def _told(error: Exception) -> bytes:
-    """An error for the other process; one that no pickle holds, or gives back, in words."""
+    """An error for the other process; in words if it cannot be pickled or unpickled."""
     try:
         letter = pickle.dumps(error)
         pickle.loads(letter)
@@ -212,18 +213,18 @@ def _told(error: Exception) -> bytes:
 
 
 def serve() -> None:
-    """Do the tasks that come on the standard input, and answer on the standard output, until the former ends."""
+    """Do the tasks from the standard input, and answer on the standard output, until the input ends."""
     tasks: queue.SimpleQueue[bytes] = queue.SimpleQueue()
 
     def read() -> None:
         with contextlib.suppress(EOFError, OSError):
             while True:
                 tasks.put(pickle.load(sys.stdin.buffer))
-        os._exit(0)  # who gave the tasks has no more, or is gone
+        os._exit(0)  # the sender has no more tasks, or has ended
 
     held: list[Any] = []
     answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # what a task prints is no answer
+    os.dup2(2, 1)  # output that a task prints is not an answer
     threading.Thread(target=read, daemon=True).start()
     while True:
         try:

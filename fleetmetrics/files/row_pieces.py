@@ -1,4 +1,4 @@
-"""Rows of a file as Arrow tables of about a million, and what reads them."""
+"""Rows of a file as Arrow tables of about a million rows, and the base of their readers."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class Piece(NamedTuple):
     table: Any
     start: int  #: the number of the first; that of the first in the file is 0
     kept: np.ndarray | None = None  #: the offset of each row; None: consecutive
-    left_out: int = 0  #: how many rows a condition left out
-    unmatched: int = 0  #: how many are left out because the other side lacks their ids
+    left_out: int = 0  #: the number of rows that a condition excluded
+    unmatched: int = 0  #: the number of rows excluded because the other side lacks their ids
 
     @property
     def rows(self) -> np.ndarray:
@@ -32,7 +32,7 @@ class Piece(NamedTuple):
         return self.start + (np.arange(self.table.num_rows) if self.kept is None else self.kept)
 
     def taken(self, keep: np.ndarray) -> Piece:
-        """The flagged rows."""
+        """The piece with only the flagged rows."""
         table = self.table.filter(arrow().array(keep)).combine_chunks()
         return self._replace(table=table, start=0, kept=self.rows[keep])
 
@@ -48,19 +48,19 @@ class Source(NamedTuple):
 class Format:
     """A format of files.
 
-    A new one is a class in the table of `fleetmetrics.files.formats`, the source of the command line's help and of
-    the guide's table.
+    A new format is a class in the table of `fleetmetrics.files.formats`, from which the command line's help and the
+    guide's table are made.
     """
 
     name: ClassVar[str]  #: for ``format=``
     title: ClassVar[str]  #: its name in help
     about: ClassVar[str]  #: its description in the guide
     streams: ClassVar[str] = (
-        ""  #: what can be unpacked, or come from the standard input; empty: it must be a plain file
+        ""  #: the packings that can be read, and the standard input; empty: it must be a plain file
     )
 
     def begins(self, first: bytes) -> bool:
-        """Whether a file that begins so is of this format."""
+        """Whether a file that begins with these bytes has this format."""
         raise NotImplementedError
 
     def pieces(self, source: Source, columns: Columns, bad: Bad) -> Iterator[Piece]:
@@ -75,7 +75,7 @@ class Format:
 
 
 def gathered(batches: Iterable[Any]) -> Iterator[Piece]:
-    """About a million rows at a time, fewer if these are wide, of batches or tables of any size."""
+    """Regroup batches or tables of any size into about a million rows at a time, fewer if the rows are wide."""
     pa, start, rows, size = arrow(), 0, 0, 0
     held: list[Any] = []
     for batch in batches:
@@ -93,5 +93,5 @@ def gathered(batches: Iterable[Any]) -> Iterator[Piece]:
 
 
 def rows_at_once(columns: int) -> int:
-    """The rows of a piece: a million, fewer of more than eight columns, whose codes, places and lanes take memory."""
+    """The number of rows in a piece: a million, or fewer if more than eight columns take memory for codes and lanes."""
     return min(_ROWS, max(FEW, _BYTES // (16 * max(1, columns))))

@@ -33,7 +33,7 @@ __all__ = ["PICTURES", "drawn", "html", "page", "written"]
 _FILES, _CLASSES, _CLASS_ROWS = 100, 20, 100
 #: More warnings than these are counted and folded.
 _WARNINGS = 5
-#: The pictures of the metrics, with captions.
+#: The charts of the metrics, with captions.
 PICTURES = {
     "roc": (
         "ROC curve. The number in brackets is the largest error due to buckets, not an interval; the table has the "
@@ -63,22 +63,22 @@ PICTURES = {
     "residuals": ("Errors of the predictions", "预测误差"),
     "at_k": ("Metrics of the first k answers", "前 k 个结果的指标"),
 }
-#: Pictures without room for two sides.
+#: Charts without room for two sides.
 _ALONE = ("confusion_matrix", "threshold_sweep")
-#: The histogram that is drawn as errors: those of other values look the same.
+#: The histogram to draw as errors: histograms of other values look the same.
 _ERRORS = "errors"
 
 
 def html(result: Mapping[str, Any], metrics: Any = None, baseline: Any = None, lang: str = "en") -> str:
     """Write a result as one HTML page that needs no other file and no network.
 
-    It describes the data and the arguments, shows the metrics with intervals and against a baseline, pictures, and the
-    slices in order of harm, and holds the result as JSON in the element ``#result``. Texts from the data are escaped,
+    It describes the data and the arguments, and shows the metrics with intervals and against a baseline, charts, and
+    the slices in order of harm. The element ``#result`` holds the result as JSON. Strings from the data are escaped,
     and the page's policy blocks other scripts and all loading.
 
     Args:
         result: the output of ``fleetmetrics evaluate --json``. Every key except the metrics may be missing.
-        metrics: the metric, collection or dict of metrics to draw, as this process holds it; None: no pictures.
+        metrics: the metric, collection or dict of metrics to draw, with this process's states; None: no charts.
         baseline: the same for the baseline.
         lang: ``"en"`` or ``"zh"``.
 
@@ -86,8 +86,8 @@ def html(result: Mapping[str, Any], metrics: Any = None, baseline: Any = None, l
         The page; write it as UTF-8.
 
     Raises:
-        InvalidInputError: ``lang`` is invalid, or the result holds values that JSON cannot.
-        MissingLibraryError: jinja2 or, for the pictures, matplotlib is not installed.
+        InvalidInputError: ``lang`` is invalid, or the result holds values that JSON cannot represent.
+        MissingLibraryError: jinja2 or, for the charts, matplotlib is not installed.
 
     Examples:
         >>> import fleetmetrics.report
@@ -120,7 +120,7 @@ def html(result: Mapping[str, Any], metrics: Any = None, baseline: Any = None, l
 
 
 def written(text: str, path: Any) -> str:
-    """The page, written to a file whole or not at all; None: it is not written.
+    """Write the page to a file, whole or not at all; None: do not write it.
 
     Args:
         text: of the page.
@@ -133,10 +133,10 @@ def written(text: str, path: Any) -> str:
 
 
 def page(words: Words, template: str, **parts: Any) -> str:
-    """A page from a template of this folder; its script is the only one that may run.
+    """A page from a template of this folder; only its own script may run.
 
     Args:
-        words: those of the language.
+        words: of the language.
         template: its file.
         **parts: the parts of the page; ``pictures`` are pairs of SVG and caption.
     """
@@ -152,7 +152,7 @@ def page(words: Words, template: str, **parts: Any) -> str:
     parts["pictures"] = [(raw(svg), caption) for svg, caption in parts["pictures"]]
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     text = environment.get_template(template).render(t=words, script=raw(script), digest=digest, **parts)
-    # A file's name may hold bytes that are no text.
+    # A file's name may hold bytes that are not valid text.
     return str(text.encode("utf-8", "backslashreplace").decode("utf-8"))
 
 
@@ -172,7 +172,7 @@ def _plain(result: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _rows(result: Mapping[str, Any], words: Words) -> Iterator[dict[str, Any]]:
-    """A row for each number of each metric, by the name that ``--fail-if`` calls it."""
+    """A row for each number of each metric, by its name in ``--fail-if``."""
     beside = [f"{name}{more}" for name in result for more in ("_interval", "_delta")]
     for name, value in result.items():
         if name in RESERVED or name in beside:
@@ -208,7 +208,7 @@ def _has_ends(ends: Mapping[str, Any]) -> bool:
 
 
 def _leaves(name: str, value: Any) -> list[tuple[str, Any]]:
-    """The numbers of a value, by their paths: those of classes one by one; a longer array as a whole, a curve not."""
+    """The numbers of a value, by their paths: of classes one by one; a longer array as a whole; none of a curve."""
     if isinstance(value, dict):
         numbers = [(f"{name}.{key}", each) for key, each in value.items() if not isinstance(each, list)]
         return [leaf for each in numbers for leaf in _leaves(*each)]
@@ -218,11 +218,11 @@ def _leaves(name: str, value: Any) -> list[tuple[str, Any]]:
 
 
 def _table(by: str, slices: list[dict[str, Any]], result: Mapping[str, Any]) -> dict[str, Any]:
-    """One slicing: its rows, and the scale of their bars, which holds all values that are beyond chance."""
+    """The table of one slicing: its rows, and the scale of their bars, which covers all values beyond chance."""
     metric, whole = slices[0]["metric"] or "—", result.get(slices[0]["metric"])
     together = result.get("references", {}).get(by)
     whole = whole if together is None else together
-    sure = [row["value"] for row in slices if not row.get("within_chance")]  # the others may be anywhere
+    sure = [row["value"] for row in slices if not row.get("within_chance")]  # other values may be outside
     values = [each for each in (whole, *sure) if each is not None] or [0]
     wide = [row["high"] - row["low"] for row in slices if row.get("low") is not None and row.get("high") is not None]
     room = max((max(values) - min(values)) / 6, statistics.median(wide or [0])) or 1
@@ -249,7 +249,7 @@ def _table(by: str, slices: list[dict[str, Any]], result: Mapping[str, Any]) -> 
 
 
 def _digits_of_column(values: list[Any]) -> int:
-    """Those of a value of middle size."""
+    """The digits of a medium-sized value."""
     sizes = [abs(each) for each in values if isinstance(each, (int, float)) and each]
     return min(9, digits_of([statistics.median(sizes)] if sizes else []))
 
@@ -322,20 +322,20 @@ def _sides(result: Mapping[str, Any], metrics: Any, baseline: Any, lang: str = "
 
 
 def drawn(kind: str, result: Mapping[str, Any], metrics: Any, baseline: Any = None, ax: Any = None) -> Any:
-    """Draw one of the pictures of the report; None: no metric has it.
+    """Draw one of the charts of the report; None: no metric has it.
 
     Args:
         kind: of `PICTURES`.
         result: as for `html`.
-        metrics: that of the new side.
-        baseline: that of the other side, or None.
+        metrics: of the new side.
+        baseline: of the other side, or None.
         ax: the axes to draw on; None: new ones.
     """
     return _of_sides(kind, _sides(result, metrics, baseline), ax)
 
 
 def _of_sides(kind: str, sides: Mapping[str, Any], ax: Any = None) -> Any:
-    """The axes with the picture of each side; None: no metric has it."""
+    """The axes with the chart of each side; None: no metric has it."""
     axes = None
     with set_communicator(LocalCommunicator()):
         for label, side in sides.items():
@@ -345,7 +345,7 @@ def _of_sides(kind: str, sides: Mapping[str, Any], ax: Any = None) -> Any:
 
 
 def _pictures(sides: Mapping[str, Any], words: Words) -> Iterator[tuple[str, str]]:
-    """A picture of each kind that a metric has, as SVG, and its caption."""
+    """The charts that the metrics have, as SVG, with their captions."""
     for kind, captions in PICTURES.items():
         with plot.style(words=words.of_pictures), muted(UndefinedMetricWarning, BucketWarning):  # the page tells
             axes = _of_sides(kind, sides)
@@ -356,7 +356,7 @@ def _pictures(sides: Mapping[str, Any], words: Words) -> Iterator[tuple[str, str
 
 
 def _drawn(kind: str, side: Mapping[str, Any], axes: Any, label: str) -> Any:
-    """The axes with the first metric that has such a picture, or all values by k; None without one."""
+    """The axes with the first metric that has such a chart, or with all values by k; None without one."""
     if kind == "at_k":
         found = None
         for name, values in side.items():

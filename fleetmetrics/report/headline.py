@@ -1,4 +1,4 @@
-"""The first line of a report: better or worse, by how much, where it lost, and whether it may be released."""
+"""The first line of a report: whether the model is better, by how much, where it lost, and whether to release it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def headline(result: Mapping[str, Any], words: Words) -> str:
 
     Args:
         result: as for `fleetmetrics.report.html`, with ``about``.
-        words: those of the language.
+        words: of the language.
     """
     numbers, undefined = _metrics(result)
     if not numbers and not undefined:
@@ -29,7 +29,7 @@ def headline(result: Mapping[str, Any], words: Words) -> str:
 
 
 def _metrics(result: Mapping[str, Any]) -> tuple[list[str], list[str]]:
-    """The metrics that are numbers, and those that would be if they were defined."""
+    """The metrics with a single number, defined or not."""
     beside = ("_interval", "_delta")
     names = result["asked"].get("metrics") or [
         name for name in result if name not in RESERVED and not name.endswith(beside)
@@ -39,7 +39,7 @@ def _metrics(result: Mapping[str, Any]) -> tuple[list[str], list[str]]:
 
 
 def change_of(delta: Mapping[str, Any], better: str) -> str:
-    """The kind of a difference: "better", "higher", "chance", "few" to tell, ...; "seems ..." without an interval."""
+    """The kind of a difference: "better", "higher", "chance", "few" (too few rows), ...; "seems ...": no interval."""
     value, low, high = (delta.get(each) for each in ("value", "low", "high"))
     if value is None:
         return ""
@@ -62,9 +62,9 @@ def _better(result: Mapping[str, Any], name: str) -> str:
 def _interval(
     result: Mapping[str, Any], ends: Mapping[str, Any], digits: int, words: Words, *, sign: bool = False
 ) -> str:
-    """An interval in brackets with its confidence, or what there is too little of; empty without an interval."""
+    """An interval in brackets with its confidence, or the kind of data that is too scarce; empty without one."""
     span, percent = words.span(ends, digits, sign=sign), f"{100 * (result['asked'].get('ci') or 0.95):g}%"
-    if ends.get("needs") and not ends.get("verdict"):  # a slice has verdicts instead
+    if ends.get("needs") and not ends.get("verdict"):  # slices have verdicts instead
         return words(f" ({words.few(ends['needs'])})", f"（{words.few(ends['needs'])}）")
     return words(f" ({percent}: {span})", f"（{percent}：{span}）") if span else ""
 
@@ -107,7 +107,7 @@ def _width(ends: Mapping[str, Any]) -> list[float]:
 
 
 def _alone(result: Mapping[str, Any], name: str, words: Words) -> str:
-    """What the model is worth."""
+    """The sentence on a model without a baseline."""
     if result[name] is None:
         return words(f"{name} is undefined", f"{name} 无定义") + _why(result, words)
     ends = result.get(f"{name}_interval") or {}
@@ -119,7 +119,7 @@ def _alone(result: Mapping[str, Any], name: str, words: Words) -> str:
 
 
 def _why(result: Mapping[str, Any], words: Words) -> str:
-    """Why a metric may be undefined, if the numbers of rows and positives tell."""
+    """Why a metric is undefined, if the numbers of rows and positives show it."""
     data = result.get("data") or {}
     rows, positives = result.get("rows", data.get("rows")), data.get("positives")
     if rows == 0:
@@ -130,7 +130,7 @@ def _why(result: Mapping[str, Any], words: Words) -> str:
 
 
 def _others(result: Mapping[str, Any], name: str, words: Words) -> Iterator[str]:
-    """The other metrics that are worse, which may decide."""
+    """The other metrics that are worse; one of them may decide."""
     worse = [
         each
         for each in result["about"]
@@ -163,9 +163,9 @@ def _lost(result: Mapping[str, Any], words: Words) -> Iterator[str]:
 
 
 def worst_slice(result: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]] | None:
-    """The column and the slice that does the most harm beyond chance; None without such a slice.
+    """The column and slice with the most harm beyond chance; None without such a slice.
 
-    For a metric without better values, it is the slice that differs most.
+    For a metric without a better direction, it is the slice that differs most.
     """
     called = [
         (by, row)

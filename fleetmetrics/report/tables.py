@@ -24,9 +24,9 @@ def page_of(
     Args:
         title: of the page.
         lead: its first sentence.
-        tables: the title, the rows, headers first, and the notes of each.
-        result: every number, as JSON.
-        pictures: SVG and caption of each.
+        tables: of each, the title, the rows with the headers first, and the notes.
+        result: all numbers, as JSON.
+        pictures: of each chart, the SVG and the caption.
         lang: "en" or "zh".
     """
     parts: dict[str, Any] = {"title": title, "lead": lead, "tables": list(tables), "result": result}
@@ -34,12 +34,12 @@ def page_of(
 
 
 def points(values: Mapping[str, Mapping[str, Any]], name: str, number: int) -> tuple[str, str]:
-    """The picture of a metric over time as SVG, and its caption.
+    """The chart of a metric over time as SVG, and its caption.
 
     Args:
         values: ``value``, ``low`` and ``high`` by the name of the point.
         name: of the metric.
-        number: of the picture on its page.
+        number: of the chart on its page.
     """
     with plot.style():
         axes = plot.over_time(values)

@@ -12,11 +12,11 @@ from fleetmetrics.errors import InvalidInputError
 __all__ = ["LEGEND", "PICTURE_WORDS", "Words", "digits_of"]
 
 _RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
-#: A number with more digits behind the point than these is written with a power of ten.
+#: A number with more digits after the point than this is written with a power of ten.
 _MOST_DIGITS = 9
 #: The names of the two sides in a legend.
 LEGEND = {"en": ("new", "baseline"), "zh": ("新值", "基线")}
-#: The words of pictures in Chinese.
+#: The words of charts in Chinese.
 PICTURE_WORDS = {
     "false positive rate": "假正率",
     "true positive rate": "真正率",
@@ -50,7 +50,7 @@ PICTURE_WORDS = {
 
 
 class Words:
-    """Texts, numbers and dates in one of the two languages; InvalidInputError for another."""
+    """Words, numbers and dates in one of the two languages; InvalidInputError for any other."""
 
     def __init__(self, lang: str) -> None:
         if not isinstance(lang, str) or lang not in LEGEND:
@@ -58,7 +58,7 @@ class Words:
         self.lang = lang
 
     def __call__(self, english: str, chinese: str) -> str:
-        """The text of the language."""
+        """The text in the language."""
         return chinese if self.lang == "zh" else english
 
     @property
@@ -78,7 +78,7 @@ class Words:
 
     @property
     def of_pictures(self) -> Mapping[str, str] | None:
-        """The words of pictures instead of the English ones."""
+        """The words of charts that replace the English ones."""
         return PICTURE_WORDS if self.lang == "zh" else None
 
     def number(self, value: Any, digits: int | None = None) -> str:
@@ -114,16 +114,16 @@ class Words:
         return self("{} to {}", "{} 至 {}").format(one, other)
 
     def ends(self, ends: Mapping[str, Any], digits: int | None = None, *, sign: bool = False) -> str:
-        """An interval, or what there is too little of for one."""
+        """An interval, or the kind of data that is too scarce for one."""
         return self.few(ends["needs"]) if ends.get("needs") else self.span(ends, digits, sign=sign)
 
     def few(self, needs: Mapping[str, int]) -> str:
-        """What there is too little of."""
+        """The kind of data that is too scarce."""
         numbers = [f"{number:,} {self.sizes.get(name, name)}" for name, number in needs.items()]
         return self("too few: needs ", "数据太少，需 ") + self(" and ", "、").join(numbers)
 
     def date(self, text: str) -> str:
-        """An ISO date as people read it."""
+        """An ISO date in the usual form of the language."""
         with contextlib.suppress(ValueError):
             then = datetime.fromisoformat(text.replace("Z", "+00:00"))
             text = self(f"{then:%Y-%m-%d}", f"{then.year}年{then.month}月{then.day}日") + f"{then: %H:%M %Z}".rstrip()
@@ -131,10 +131,10 @@ class Words:
 
 
 def digits_of(values: Iterable[Any], widths: Iterable[Any] = ()) -> int:
-    """The number of digits behind the point for numbers in a column.
+    """The number of digits after the point for numbers in a column.
 
-    Five digits count of the largest one from 0.1 on, four of a smaller one, and two of each width of an interval, or
-    difference.
+    The largest number gets five significant digits from 0.1 on, otherwise four; the width of every interval, and every
+    difference, gets two.
     """
     sizes = [abs(each) for each in values if isinstance(each, (int, float)) and each]
     wanted = []

@@ -1,4 +1,4 @@
-"""The exit status of each kind of error: 2 if the command is wrong, 3 if the data are, and no error is raw."""
+"""The exit status of each kind of error: 2 if the command is invalid, 3 if the data are, and no error is raw."""
 
 from __future__ import annotations
 
