@@ -12,11 +12,11 @@ pytestmark = pytest.mark.numpy_only
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "fleetmetrics"
 PAGE = (ROOT / "docs" / "project" / "design.md").read_text()
-HOUSE = PAGE.partition("## The house")[2].partition("## Decisions")[0]
+HOUSE = PAGE.partition("## Where the code lives")[2].partition("## Decisions")[0]
 CHANNEL, _, EVALUATION = HOUSE.partition("The modules of `comm/`")[2].partition("The modules of `evaluation/`")
 WORDS = [
     word
-    for row in re.findall(r"^\| ([a-z][a-z ,]*) \|", PAGE.partition("## The house")[0], re.MULTILINE)
+    for row in re.findall(r"^\| ([a-z][a-z ,]*) \|", PAGE.partition("## Where the code lives")[0], re.MULTILINE)
     for word in row.split(", ")
     if word != "word"
 ]
