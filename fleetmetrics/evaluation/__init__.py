@@ -1,9 +1,9 @@
 """From data to a result: what `fleetmetrics.evaluate` returns and the command line prints.
 
-Its rooms, from the ground up: `named` and `counted` are the metrics, `evidence` what the test of slices needs, `versus`
-what compares those of two sides, `asked` what is asked, `probe` the metrics that answer it, `side` what was made of one
-side's data, `joined` which rows of both sides belong together, `slices` the verdicts, `conditions` and `printed` what
-is made of a result, `result` the result itself, and `request` the way from the arguments to it.
+Its modules, from the bottom up: `named` and `counted` hold the metrics, `evidence` the statistics for the test of
+slices, `versus` the comparison of both sides' slices, `probe` the structure of the results, `asked` the request, `side`
+the result of one side, `joined` the match of both sides' rows, `slices` the verdicts, `conditions` and `printed` the
+checks and the output of a result, `result` the result itself, and `request` the way from the arguments to the sides.
 """
 
 from __future__ import annotations
@@ -67,8 +67,8 @@ def evaluate(
         label: the column of the label; several: one for each label.
         score: the column of the prediction; several: one for each class.
         task: "binary", "multiclass", "regression" or "ranking".
-        classes: how many, for a multiclass task whose score is one column; or their names, if labels are names, in
-            the order of the scores.
+        classes: the number of classes, for a multiclass task whose score is one column; or their names, if labels are
+            names, in the order of the scores.
         weight: the column of weights.
         user: the column of the user, or query, for `GAUC`, `NDCG` and others.
         by: the columns of slices; ``"country*day"`` crosses two. Rows without a value form a slice, too.
@@ -82,10 +82,10 @@ def evaluate(
         join: "inner": count only ids that both sides have; this reads the data once more. None: both have the same ids.
         skip_bad_rows: whether to skip and count rows with nulls or invalid values.
         skip_bad_files: whether to skip and count unreadable files and folders.
-        processes: how many processes share the files; None: one per core, fewer for small data.
-        max_slices: how many slices of a column to keep, those with the most rows; the others form one, "(other)".
+        processes: the number of processes that share the files; None: one per core, fewer for small data.
+        max_slices: the number of slices of a column to keep, those with the most rows; the others form one, "(other)".
         min_positives: slices with fewer rows labeled 1 get no verdict.
-        rank_by: which of the metrics ranks the slices: it has their intervals and verdicts. None: the first.
+        rank_by: the metric that ranks the slices: it has their intervals and verdicts. None: the first metric.
         draws: the number of resamples for intervals by resampling.
         positive: the label that counts as 1, as a string such as "click"; every other is 0. None: labels are 0 and 1.
         logits: whether scores are log-odds; for several classes, logarithms up to a constant.
@@ -200,7 +200,7 @@ def compare(new: Any, old: Any, *, always_valid: int | None = None) -> Evaluatio
 def result_of_sides(
     sides: Sequence[Side], said: Sequence[str] = (), always_valid: int | None = None
 ) -> EvaluationResult:
-    """The result of sides whose data could all be used; DataError otherwise.
+    """The result of the sides; DataError if some of their data could not be used.
 
     Args:
         sides: one or two, the new one first.

@@ -106,12 +106,12 @@ class Asked:
         same_rows: bool = False,
         always_valid: int | None = None,
     ) -> Asked:
-        """The question behind these arguments of `fleetmetrics.evaluate`.
+        """The checked form of these arguments of `fleetmetrics.evaluate`.
 
         ``compared``: whether there is a baseline; ``same_rows``: whether it is a column of the same rows.
 
         Raises:
-            InvalidInputError: an argument is invalid, or contradicts another one.
+            InvalidInputError: an argument is invalid, or contradicts another argument.
         """
         columns = {"prediction": score, "label": label, "weight": weight, "user": user, "id": join_on}
         for name, column in zip(("score", "label", "weight", "user", "join_on"), columns.values()):
@@ -238,7 +238,7 @@ class Asked:
 
     @functools.cached_property
     def ranking(self) -> str:
-        """What the metric is called that ranks the slices: the first that is a number, if none was chosen."""
+        """The name of the metric that ranks the slices; if none was chosen, the first metric that is a number."""
         if self.rank_by is None:
             numbers = (key for key, each in self.named.items() if self._made(each).gives == "number")
             return next(numbers, next(iter(self.named)))
@@ -269,14 +269,14 @@ class Asked:
         return evidence_of(self.first, "weight" in self.columns, "user" in self.columns, self.task == "ranking")
 
     def counts(self, key: str) -> str:
-        """What is independent in a metric, in words: "rows", "users" or "queries"."""
+        """The name of the independent units of a metric: "rows", "users" or "queries"."""
         if isinstance(self.made(key), GroupedMetric) or self.unit == "user":
             return "queries" if self.task == "ranking" else "users"
         return "rows"
 
     @property
     def unit(self) -> str | None:
-        """The argument of ``add`` that says which rows belong together; None: each row is independent."""
+        """The argument of ``add`` that groups dependent rows; None: each row is independent."""
         own = next((each for each in ("user", "id") if each in self.columns), None)
         return own or ("row" if self.same_rows else None)
 
@@ -319,14 +319,14 @@ class Asked:
 
     @property
     def _is_compared(self) -> bool:
-        """Whether slices are compared; rows of several labels only if a column says which rows belong together."""
+        """Whether slices are compared; rows of several labels only if a column groups dependent rows."""
         return self.compared and (self.unit is not None or not isinstance(self.columns["label"], list))
 
     def interval(self, metric: Named) -> Metric | None:
-        """The metric with what its interval needs; None if it has no interval.
+        """The metric in a form that gives its interval; None if it has no interval.
 
-        Independent are users, otherwise the ids that join the baseline, otherwise rows. A metric without a formula is
-        resampled; its interval is moved to its value.
+        The independent units are users, otherwise the ids that join the baseline, otherwise rows. A metric without a
+        formula is resampled; its interval is moved to its value.
         """
         made = self._made(metric)
         if made.gives != "number" or made.biased:
@@ -344,7 +344,7 @@ class Asked:
         return Bootstrap(made, self.draws, confidence=self.ci, ids=ids, name=made.name)
 
     def _sizes(self) -> dict[str, Callable[[], Metric]]:
-        """The counts beyond rows, and functions that make their metrics: positives, and users if they are kept."""
+        """The further counts besides rows, with functions that make their metrics: positives, and users if kept."""
         metrics = [self._made(each) for each in self.named.values()]
         binary = self.task == "binary" and not isinstance(self.columns.get("label"), list)
         binary = binary and (
@@ -413,7 +413,7 @@ def _crossed(by: str) -> list[str]:
 
 
 def _check_scores(task: str, label: Any, score: Any, names: Sequence[str] | None) -> None:
-    """Raise InvalidInputError unless there are as many columns of scores as the task, labels and classes need."""
+    """Raise InvalidInputError unless the number of score columns fits the task, labels and classes."""
     number = len(score) if isinstance(score, (list, tuple)) else 1
     if names is not None and (task != "multiclass" or (isinstance(score, (list, tuple)) and number != len(names))):
         raise InvalidInputError(
@@ -431,7 +431,7 @@ def _check_scores(task: str, label: Any, score: Any, names: Sequence[str] | None
 
 
 def _number_of_classes(task: str, score: Any, classes: Any) -> int | None:
-    """How many classes there are, of a multiclass task."""
+    """The number of classes of a multiclass task."""
     if classes is not None and task != "multiclass":
         raise InvalidInputError(f"{argument('classes')} is for {argument('task', 'multiclass')}, not {task}")
     if classes is not None:
@@ -446,7 +446,7 @@ def _number_of_classes(task: str, score: Any, classes: Any) -> int | None:
 
 
 def _check_comparison(compared: bool, join_on: Any, join: Any, always_valid: Any) -> None:
-    """Raise InvalidInputError unless the arguments of a comparison are valid, and there is one."""
+    """Raise InvalidInputError if the arguments of a comparison are invalid, or there is no comparison."""
     if join_on and not compared:
         raise InvalidInputError(
             f"{argument('join_on')} joins the data with the data of {argument('baseline')}; give both"
@@ -463,7 +463,7 @@ def _check_comparison(compared: bool, join_on: Any, join: Any, always_valid: Any
 
 
 def _check_slices(by: Sequence[str], rank_by: Any) -> None:
-    """Raise InvalidInputError if a column of slices comes twice, or nothing is there that a metric could rank."""
+    """Raise InvalidInputError if a column of slices is repeated, or there are no slices that a metric could rank."""
     twice = next((each for place, each in enumerate(by) if each in by[:place]), None)
     if twice is not None:
         raise InvalidInputError(f"{argument('by')} names {twice!r} twice; name it once")

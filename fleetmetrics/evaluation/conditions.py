@@ -22,12 +22,12 @@ _CONDITION = re.compile(r"\s*(\S|\S.*?\S)\s*(<=|>=|==|!=|<|>)\s*([^\s<>=!]+)\s*"
 _NOT_ASKED = ("asked.", "about.")
 #: The entries of slices by key; ``slices.slot.0.q`` is the first one's.
 _SLICES = re.compile(r"any |slices\.(?![^\[]+\.\d+(\.|$))")
-#: The entries of a slice beside its metrics; further ones in a comparison.
+#: The entries of a slice besides its metrics; further ones in a comparison.
 _OF_SLICE = ("rows", "share", "difference", "harm", "p", "q")
 _OF_BOTH = ("baseline_rows", "mix", "within", "added")
-#: Those that a slice with too few rows has, too.
+#: The entries that a slice with too few rows also has.
 _ALWAYS = {"rows", "share", "baseline_rows", *SIZES, "mix", "within", "added"}
-#: How many slices a text may name.
+#: The number of slices that a message may name.
 _NAMED = 3
 _SIGNS = {"<": "lt", "<=": "le", ">": "gt", ">=": "ge", "==": "eq", "!=": "ne"}
 
@@ -45,7 +45,7 @@ class Checked(NamedTuple):
         value: the number; None if undefined.
         fails: whether the condition holds or the number is undefined: either blocks the release.
         said: the text of a condition that fails.
-        note: names slices with too few rows to tell, if others had enough.
+        note: names slices with too few rows for a verdict, if others had enough.
     """
 
     condition: str
@@ -59,12 +59,12 @@ class Checked(NamedTuple):
 def failed(texts: Sequence[str], result: Mapping[str, Any], unfilled: Sequence[str] = ()) -> list[str]:
     """Return a text for each condition that holds; an undefined number fails every condition.
 
-    A warning names slices with too few rows to tell.
+    A warning names slices with too few rows for a verdict.
 
     Args:
         texts: the conditions, as strings.
-        result: as JSON has it.
-        unfilled: paths below which a still empty result may get more entries.
+        result: in its JSON form.
+        unfilled: paths below which a result that is still empty may get more entries.
 
     Raises:
         ConditionError: a condition cannot be read, or the result has no number of that name.
@@ -164,7 +164,7 @@ def _names(result: Mapping[str, Any]) -> list[str]:
 
 
 def _value(entry: Mapping[str, Any], what: str) -> Any:
-    """The value of a slice in the JSON; None if undefined, or with too few rows to tell."""
+    """The value of a slice in the JSON; None if undefined, or with too few rows for a verdict."""
     told = entry["verdict"] != "too few" or what in _ALWAYS
     name, _, end = what.partition("_delta")
     if end or what.endswith("_delta"):
@@ -211,7 +211,7 @@ def _of_values(text: str, path: str, wanted: _Wanted, sign: str, number: float, 
 
 
 def _units(path: str, there: Mapping[str, Any]) -> list[str]:
-    """What there is too little of for the interval that a path names an end of."""
+    """The kind of data that is too scarce for the interval whose end a path names."""
     start = f"{path.rpartition('.')[0]}.needs."
     return [each[len(start) :] for each in there if each.startswith(start)]
 
@@ -239,7 +239,7 @@ def _parsed(text: Any) -> tuple[str, str, float]:
     if found:
         with contextlib.suppress(ValueError):
             number = float(found[3])
-    if not found or math.isnan(number):  # with which nothing compares
+    if not found or math.isnan(number):  # no number compares with it
         what = f"a name, one of {' '.join(_SIGNS)}, and a number"
         raise ConditionError(f"{_quoted(text)} must be {what}, like 'auc<0.77'")
     return found[1], found[2], number

@@ -50,7 +50,7 @@ class Positives(Metric):
 
 
 class Errors(Metric):
-    """Errors of predictions of any size: each doubling from 2e-10 to 4e9, of either sign, is split into 64 bins."""
+    """Errors of predictions of any size: each doubling from 2e-10 to 4e9, of either sign, has 64 bins."""
 
     requirements: tuple[str | Requirement, ...] = ("finite_prediction", "finite_label")
     pictures: tuple[str, ...] = ("residuals",)
@@ -67,7 +67,7 @@ class Errors(Metric):
 class Actual(Metric):
     """The mean label by prediction: the number, the sum of the labels and that of their squares by cell.
 
-    Cells are those of `Errors`; groups of equal size are formed in the end.
+    The cells are those of `Errors`; the formula forms groups of equal size.
     """
 
     requirements: tuple[str | Requirement, ...] = ("finite_prediction", "finite_label")

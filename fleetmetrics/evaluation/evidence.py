@@ -46,8 +46,8 @@ _MANY = 30
 class Tested(NamedTuple):
     """The tests of the slices of a column, with intervals of the value, and the names of units that are too few.
 
-    ``together`` is the value of all slices together, which the tests compare each slice with. It is another number than
-    the value of all rows if users or queries have rows in several slices. None: it is the value of all rows.
+    ``together`` is the value of all slices together; the tests compare each slice with it. It differs from the value of
+    all rows if users or queries have rows in several slices. None: it is the value of all rows.
     """
 
     tests: SliceTests
@@ -208,7 +208,7 @@ class _OfQuotients(Evidence):
         numerator, denominator = np.array(sums, np.float64).T
         bounds = math.nan if quotient.lowest < 0 else quotient.highest
         square, cube, fourth = moments
-        fourth = fourth if quotient.lowest < 0 else 0.0  # otherwise the skewness says how far a residual goes
+        fourth = fourth if quotient.lowest < 0 else 0.0  # otherwise the skewness bounds a residual
         tests = quotients_against_whole(
             numerator, denominator, units, square, cube, bounds, confidence, squares, fourth
         )
@@ -239,7 +239,7 @@ def _fourth(fours: Any, sums: Any) -> float:
 def _moments_of_units(sums: Any, two_and_three: Any, fours: Any) -> tuple[float, list[float], float]:
     """Sums over all units of their residuals' squares; of cubes, also without the largest; of fourth powers.
 
-    Which side most units lie on, one large unit may hide: its cube is at most its slice's fourth powers to the power of
+    One large unit may hide on which side most units are: its cube is at most its slice's fourth powers to the power of
     3/4.
 
     Args:
@@ -249,8 +249,8 @@ def _moments_of_units(sums: Any, two_and_three: Any, fours: Any) -> tuple[float,
     """
     whole, squares, cubes, fourth, largest = np.sum(sums, axis=0), 0.0, 0.0, 0.0, 0.0
     for own, each, four in zip(sums, two_and_three, fours):
-        even = own[1] ** 2 / each[2] if each[2] else 0.0  # units of one size that would tell as much
-        many = even >= _MANY  # then with its own quotient, or a bad slice would hide others
+        even = own[1] ** 2 / each[2] if each[2] else 0.0  # units of one size with the same evidence
+        many = even >= _MANY  # then with its own quotient, otherwise a bad slice would hide others
         around = own if many else whole
         square, cube = _residuals(each, around)
         squares += square * even / (even - 1) if many else square
@@ -293,7 +293,7 @@ def _linear(metric: Metric) -> Linear:
 class _Products(_Kept):
     """The `products` of both, summed over rows; the number of rows with a nonzero term; and products of four.
 
-    The latter only if the residual of a row has either sign: otherwise its skewness says how far it goes.
+    The latter only if the residual of a row has either sign; otherwise the skewness bounds it.
     """
 
     def _adopted(self, prefix: str, shared: Shared) -> Iterable[State]:
@@ -315,12 +315,12 @@ class _Products(_Kept):
 
 
 class _OfSums(_OfQuotients):
-    """Sums of each slice's units: what `_powers` has."""
+    """Sums over each slice's units of their `_powers`."""
 
     def tested(self, slices: Sequence[Any], whole: Any, confidence: float) -> Tested:
         table = np.array(slices, np.float64)
         squares, (cubes, others), fourth = _moments_of_units(table[:, :2], table[:, 2:9], table[:, 9:14])
-        either = [cubes, others, 2 * cubes - others]  # the next one as large may lie on either side
+        either = [cubes, others, 2 * cubes - others]  # the next unit of this size may be on either side
         return self._tests(table[:, :2], table[:, 14], [squares, either, fourth], confidence, table[:, 4])
 
 
@@ -330,7 +330,7 @@ def _powers(n: np.ndarray, d: np.ndarray) -> list[np.ndarray]:
 
 
 class _OfWeightedRows(_OfSums):
-    """A row of a large weight decides its slice as a user of many rows does."""
+    """A row with a large weight decides its slice like a user with many rows."""
 
     def of_slice(self) -> Metric:
         return _SumsOfRows(self.metric)
@@ -360,7 +360,7 @@ class _OfUsers(_OfQuotients):
     def tested(self, slices: Sequence[Any], whole: Any, confidence: float) -> Tested:
         n, d = np.moveaxis(np.array(slices), 1, 0)
         filled = np.count_nonzero((n != 0) | (d != 0), axis=1)
-        with np.errstate(divide="ignore"):  # how many users have most likely filled this number of groups
+        with np.errstate(divide="ignore"):  # the most likely number of users that fill this number of groups
             units = np.where(filled < _GROUPS, -_GROUPS * np.log1p(-filled / _GROUPS), 8 * _GROUPS)
         sums = np.stack([n.sum(axis=1), d.sum(axis=1)], 1)
         moments = _moments_of_units(sums, products([n, d]).sum(axis=2).T, _fours(n, d).sum(axis=2).T)
@@ -370,7 +370,7 @@ class _OfUsers(_OfQuotients):
 def _squares_of_users(groups: np.ndarray, users: np.ndarray) -> np.ndarray:
     """Of each slice the sum over users of squares, from the sums of groups of users: ``[slices, groups]``.
 
-    Two users of a slice share a group by chance: that part of all their products is taken out of the squares of groups.
+    Two users of a slice may share a group by chance: this removes that part of all their products from the squares.
     """
     total, number = groups.sum(axis=1) ** 2, groups.shape[1]
     alone = ((groups**2).sum(axis=1) - total / number) / (1 - 1 / number)

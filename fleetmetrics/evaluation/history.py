@@ -1,4 +1,4 @@
-"""A model over days: saved states, each a point, in the order given."""
+"""A model over days: saved states as points, in the given order."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ class HistoryResult(Printed):
         return list(self.points.values())[-1]
 
     def to_html(self, path: Any = None, lang: str = "en") -> str:
-        """Return one self-contained page: a picture of each metric, the tables, and every number as JSON.
+        """Return one self-contained page: a chart of each metric, the tables, and all numbers as JSON.
 
         Args:
             path: the file to write, whole or not at all; None: no file.
@@ -179,7 +179,7 @@ def history(states: Sequence[Any]) -> HistoryResult:
 
     Raises:
         InvalidInputError: no states were given.
-        DataError: a state is given twice, or they have different arguments.
+        DataError: a state is given twice, or the states have different arguments.
         CorruptFileError: a file is not a saved state.
     """
     paths = states_of(states)

@@ -1,4 +1,4 @@
-"""Intervals of values over all rows, and of their deltas; where there is too little for one, what it needs."""
+"""Intervals of values over all rows, and of their deltas; if there are too few rows, the number that is needed."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from fleetmetrics.warning import muted
 
 __all__ = ["Delta", "Interval", "deltas_of", "intervals_of"]
 
-#: The largest part of a value by which fewer buckets may miss it: replicates over these then vary as the value does.
+#: The largest relative error due to fewer buckets: replicates over these then vary like the value.
 _NEAR = 0.1
 
 
 @dataclass(frozen=True)
 class Interval:
-    """The ends of an interval; nan if there is too little for one.
+    """The ends of an interval; nan if there are too few data for one.
 
     Attributes:
         low: the lower end.
         high: the upper end.
-        needs: the numbers of positives, negatives, rows, users or queries needed, of what there is too little.
+        needs: the required numbers of positives, negatives, rows, users or queries, where there are too few.
     """
 
     low: float
@@ -97,22 +97,22 @@ def _numbers(values: Probe[Any]) -> Iterator[tuple[str, Any]]:
 def _of_part(part: Part, key: str, asked: Asked) -> Interval:
     linear = asked.made(key).linear
     bounds = (0.0, 1.0) if linear is None else (linear.lowest, linear.highest)
-    with muted(UndefinedMetricWarning):  # the result says what there is too little of
+    with muted(UndefinedMetricWarning):  # the result names what is too scarce
         found = intervals.interval(part.value, part.spread, *bounds, asked.ci or 0.95, key)
     few = math.isnan(found.low) and not math.isnan(found.value)
     return Interval(found.low, found.high, needs_of([part.spread], asked.counts(key)) if few else {})
 
 
 def _is_narrow(found: BootstrapResult, value: float) -> bool:
-    """Whether few buckets give another value: those of scores that lie close together."""
+    """Whether few buckets give a different value, because the scores are close together."""
     return abs(found.value - value) > _NEAR * abs(value)
 
 
 def _needs_of_draws(found: BootstrapResult, key: str, values: Probe[Any], asked: Asked) -> dict[str, int]:
-    """What there is too little of for an interval of replicates: as for intervals by a formula."""
+    """The data that are too scarce for an interval of replicates, as for intervals by a formula."""
     unit = asked.counts(key)
     have = {unit: values.rows}
-    if unit != "rows" and found.drawn is not None:  # whose number varies as few users vary if few have most rows
+    if unit != "rows" and found.drawn is not None:  # their number varies like that of few users if few have most rows
         have[unit] = found.drawn.mean() ** 2 / max(found.drawn.var(), 1e-300)
     if "positives" in values.sizes:
         positives = values.sizes["positives"]
@@ -131,10 +131,10 @@ def deltas_of(
 
     Args:
         new: the values of one side.
-        old: those of the other.
+        old: the values of the other side.
         asked: the arguments.
-        weighing: the way to intervals.
-        intervals: those of both sides.
+        weighing: how intervals are computed.
+        intervals: of both sides.
     """
     ones, others = dict(_numbers(new)), dict(_numbers(old))
     found = {}
@@ -151,7 +151,7 @@ def deltas_of(
 
 
 def _between_draws(both: Any, delta: float, intervals: Sequence[Interval], weighing: Weighing) -> Interval:
-    """Of replicates, which draw the same users on both sides."""
+    """The interval of replicates that draw the same users on both sides."""
     needs = {name: number for each in intervals for name, number in each.needs.items()}
     if needs:
         return Interval(math.nan, math.nan, needs)

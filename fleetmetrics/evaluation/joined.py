@@ -38,7 +38,7 @@ def common_ids(
     skip_bad_files: bool = False,
     trouble: BaseException | None = None,
 ) -> CommonIds:
-    """The ids that both sides have, over the data of all workers: each worker reads those of its share.
+    """The ids that both sides have, over the data of all workers; each worker reads the ids of its share.
 
     Args:
         channel: of the workers.
@@ -98,7 +98,7 @@ def _ids(sources: Any, asked: Asked, baseline: bool, skip_bad_rows: bool) -> Ids
 
 def _common(sides: Sequence[Ids], asked: Asked) -> CommonIds:
     found = CommonIds.of([each.numbers for each in sides])
-    if all(each.kinds for each in sides):  # of a side without any, the passes tell why
+    if all(each.kinds for each in sides):  # for a side without ids, the passes report the reason
         if sides[0].kinds != sides[1].kinds:
             raise DataError(_of_other_kinds(asked, [each.kinds for each in sides]))
         if not len(found.ids):
@@ -122,7 +122,7 @@ def _of_other_kinds(asked: Asked, kinds: Sequence[Collection[str]]) -> str:
 
 
 def check_joined(new: Side, old: Side) -> None:
-    """Raise DataError unless both sides have the same ids with the same labels; with an example, if files are there."""
+    """Raise DataError unless both sides have the same ids with the same labels; with an example if there are files."""
     one, other = (side.members.joined.compute_local().tolist() for side in (new, old))  # type: ignore[union-attr]
     if new.asked.join and not one[-1] and not other[-1]:
         raise DataError(_nothing_common(new.asked))
@@ -150,7 +150,7 @@ class _OtherKindError(DataError):
 
 
 class _Counted(Metric):
-    """All rows, by id and label: to find an example, after an error."""
+    """All rows by id and label, to find an example after an error."""
 
     columns = ("id",)
 

@@ -41,7 +41,7 @@ class Named(NamedTuple):
         text: ``key=name@k:setting=value``; only the name is required.
         key: its key in the result.
         name: the name of its class.
-        k: the number of first answers; None: it has none, or as a setting.
+        k: the number of first answers; None: the metric has no k, or has it as a setting.
         settings: as strings.
     """
 
@@ -52,7 +52,7 @@ class Named(NamedTuple):
     settings: dict[str, str]
 
     def made(self, task: str = "binary", classes: int | None = None, **more: Any) -> Any:
-        """A new metric; ``more`` are settings that its class has and its text does not."""
+        """A new metric; ``more`` are settings of its class that its text does not give."""
         kind = self._kind()
         parameters = kind.__signature__.parameters
         more["by"] = "user"
@@ -91,7 +91,7 @@ class Named(NamedTuple):
 
 @functools.lru_cache(maxsize=1)
 def kinds() -> dict[str, str]:
-    """The classes of the catalogue by the names of the command line; nothing is imported."""
+    """The classes of the catalogue by the names of the command line, without imports."""
     found = {}
     for kind, module in fleetmetrics._modules.items():
         if module.startswith("fleetmetrics.metrics.") and kind != "Throughput":
@@ -121,12 +121,12 @@ def named(texts: Sequence[str]) -> dict[str, Named]:
     return found
 
 
-#: Settings of every metric, which do not change what it computes.
+#: Settings of every metric that do not change its value.
 _COMMON = ("name", "communicator", "size", "sampler", "by")
 
 
 def described(name: str) -> list[str]:
-    """What a metric is, in lines: its first line, formula, range, better direction, other names, and settings.
+    """Describe a metric in lines: its first line, formula, range, better direction, other names, and settings.
 
     Args:
         name: as `named` takes it, or its name in another library, such as PCOC.
@@ -155,7 +155,7 @@ def described(name: str) -> list[str]:
 
 
 def _kind_called(name: str) -> Any:
-    """The class of a metric by our name for it, or another library's."""
+    """The class of a metric by its name here, or in another library."""
     try:
         (asked,) = named([name]).values()
         return asked._kind()

@@ -1,4 +1,4 @@
-"""Output files: checked, before anything is written, not to be among the inputs."""
+"""Output files; a check, before writing, that they are not among the inputs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def output_of(path: Any, inputs: Iterable[str]) -> str:
 
     Args:
         path: as given.
-        inputs: paths of what was read.
+        inputs: the paths of the inputs.
     """
     found = path_of("path", path)
     check_outputs({"path": found}, inputs)
@@ -27,7 +27,7 @@ def output_of(path: Any, inputs: Iterable[str]) -> str:
 
 
 def check_outputs(outputs: Mapping[str, str | None], inputs: Iterable[str]) -> None:
-    """Raise InvalidInputError if a file cannot be written, is one of those that are read, or would be written twice.
+    """Raise InvalidInputError if a file cannot be written, is among the inputs, or would be written twice.
 
     Args:
         outputs: paths by their option; None: not requested.

@@ -33,7 +33,7 @@ _SLICES, _BESIDE = 20, 2
 _FEW = 3
 
 
-#: The words for changes within a slice, by the attribution of the delta.
+#: The names of changes within a slice, by the attribution of the delta.
 _WITHIN = {"sums": "its own {}", "ranks": "its rows' ranks among all rows"}
 
 
@@ -69,7 +69,7 @@ class Printed:
 
 
 def clean(text: Any) -> str:
-    """A text of the data, with a terminal's control characters escaped as in Python's source."""
+    """A string from the data, with a terminal's control characters escaped as in Python's source."""
     return "".join(each if each.isprintable() else repr(each)[1:-1] for each in str(text))
 
 
@@ -88,7 +88,7 @@ def tables(result: Mapping[str, Any]) -> Iterator[Table]:
     """The data, the metrics, the slices, the warnings.
 
     Args:
-        result: as JSON has it.
+        result: in its JSON form.
     """
     for title, rows, notes in _parts(result):
         yield Table(title, filled(rows) if rows else [], notes)
@@ -156,7 +156,7 @@ def _said_of_both(slices: Sequence[Mapping[str, Any]], name: str, share: float) 
 
 
 def _of_parts(column: Mapping[str, Any]) -> str:
-    """How the parts of a delta add up."""
+    """The sentence on how the parts of a delta add up."""
     rest = f", remainder {_short(column['remainder'])}" if column["remainder"] else ""
     whole = f"{_short(column['delta'])} in all"
     more = "; remainder: users with rows in several slices" if rest else ""
@@ -205,7 +205,7 @@ def _others(slices: Sequence[Mapping[str, Any]], number: int | None) -> list[str
 
 
 def _said_of(slices: Sequence[Mapping[str, Any]], name: str, share: float, together: float | None) -> Iterator[str]:
-    """What slices are compared with if not all rows; the number with each verdict, and of those not in the table."""
+    """The reference of slices if it is not all rows; the number with each verdict, and of those not in the table."""
     if together is not None:
         unit = "queries" if "queries" in slices[0] else "users"
         yield f"slices share {unit}, and are compared with each other: {name} {number(together)} of all slices together"
@@ -270,7 +270,7 @@ def span(ends: Mapping[str, Any], sign: str = "", digits: int = 6, form: str = "
 
 
 def _ends(ends: Mapping[str, Any], sign: str = "") -> str:
-    """An interval, or what there is too little of."""
+    """An interval, or the kind of data that is too scarce."""
     return _few(ends["needs"]) if ends.get("needs") else span(ends, sign)
 
 
@@ -326,7 +326,7 @@ def _escaped(text: str) -> str:
 
 
 def html_of(parts: Iterable[Table]) -> str:
-    """Tables as a notebook shows them, without a script.
+    """Tables as HTML for a notebook, without a script.
 
     Args:
         parts: the tables.
@@ -350,7 +350,7 @@ def _cells(row: Sequence[str]) -> str:
 
 
 def _width(text: str) -> int:
-    """The number of places that a text takes on a terminal."""
+    """The number of columns that a string takes on a terminal."""
     wide = [c for c in text if unicodedata.east_asian_width(c) in "WF"]
     combining = [c for c in text if unicodedata.combining(c)]
     return len(text) + len(wide) - len(combining)

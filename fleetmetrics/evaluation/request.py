@@ -1,4 +1,4 @@
-"""A request: the data of each side, and the question to them; it is checked before anything is read."""
+"""A request: the data and the arguments of each side, checked before reading."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["Request", "data_of"]
 
 
 def data_of(data: Any, baseline: Any, baseline_score: Any) -> list[Any]:
-    """The data of each side: those of the baseline, or the same ones for its score.
+    """The data of each side; the baseline has its own, or the same data with its score.
 
     Args:
         data: of the new side.
@@ -65,7 +65,7 @@ class Request:
         processes: int | None = None,
         **question: Any,
     ) -> Request:
-        """The request behind these arguments of `fleetmetrics.evaluate`; InvalidInputError if one is invalid."""
+        """The request of these arguments of `fleetmetrics.evaluate`; InvalidInputError if one is invalid."""
         given = data_of(data, baseline, baseline_score)
         same = baseline is None and baseline_score is not None
         asked = Asked.of(**question, header=columns, compared=len(given) > 1, same_rows=same)
@@ -85,7 +85,7 @@ class Request:
         if len(given) > 1:
             sides.append(asked.of_baseline(baseline_score, baseline_columns))
         found = Request(given, sides, skip_bad_rows, skip_bad_files, processes)
-        found.unread()  # or an invalid metric would be known only once the data are read
+        found.unread()  # otherwise an invalid metric would be reported only after reading
         return found
 
     def unread(self) -> list[Side]:
@@ -118,8 +118,8 @@ class Request:
         Args:
             channel: of the workers.
             common: the ids that count; None: all.
-            close: whether users of files have no samples elsewhere: what is kept of them then takes less memory, and
-                cannot be saved.
+            close: whether users of files have no samples elsewhere: their records then take less memory, and cannot be
+                saved.
         """
         alone = channel.world_size == 1
         seen: list[list[str]] = []

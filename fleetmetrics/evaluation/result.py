@@ -39,8 +39,8 @@ class DataRead:
         weight_0: the number of rows with weight 0, which count nowhere.
         sizes: the numbers of positives, users or queries, if known.
         date: the time of reading, in ISO format.
-        left_out: how many more rows the condition on rows has left out.
-        unmatched: how many more rows have ids that the other side lacks.
+        left_out: the number of further rows that the condition on rows has excluded.
+        unmatched: the number of further rows with ids that the other side lacks.
     """
 
     files: Sequence[str]
@@ -210,7 +210,7 @@ class EvaluationResult(Printed):
         Args:
             path: the file to write, whole or not at all; None: no file.
             lang: "en" or "zh".
-            conditions: one or several, as for `failed`; the page says which of them hold, and whether the model is
+            conditions: one or several, as for `failed`; the page shows which of them hold, and whether the model is
                 ready for release.
 
         Returns:
@@ -231,7 +231,7 @@ class EvaluationResult(Printed):
         return written(page, None if path is None else output_of(path, self.inputs()))
 
     def plot(self, kind: str, ax: Any = None) -> Any:
-        """Draw a picture of the report, with the baseline beside it, by matplotlib.
+        """Draw a chart of the report with matplotlib, the baseline included.
 
         Args:
             kind: "roc", "precision_recall", "calibration", "score_histogram", "gain", "lift", "threshold_sweep",
@@ -242,7 +242,7 @@ class EvaluationResult(Printed):
             The axes.
 
         Raises:
-            InvalidInputError: no requested metric has such a picture.
+            InvalidInputError: no requested metric has such a chart.
             MissingLibraryError: matplotlib is not installed.
         """
         from fleetmetrics.report import PICTURES, drawn
@@ -254,7 +254,7 @@ class EvaluationResult(Printed):
         return axes
 
     def _drawn(self) -> tuple[dict[str, Any], dict[str, Any] | None]:
-        """The metrics of each side that have pictures."""
+        """The metrics of each side that have charts."""
         sides = [side.members for side in self._sides]
         found = [{**side.values, "errors": side.errors, "actual": side.actual} for side in sides]
         return found[0], found[1] if found[1:] else None
@@ -282,7 +282,7 @@ class EvaluationResult(Printed):
         Args:
             *conditions: such as ``"auc<0.77"`` or ``"auc_delta.low<0"``; the names are those of `to_dict`, with dots.
                 For slices, ``"slices.country[de].auc<0.7"`` or ``"any slices.slot.auc_delta.high<0"``: a warning names
-                slices with too few rows to tell.
+                slices with too few rows for a verdict.
 
         Raises:
             InvalidInputError: a condition is malformed, or the result has no number of that name.

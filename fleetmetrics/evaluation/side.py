@@ -1,4 +1,4 @@
-"""One side of a comparison, or the only one: of files, of a frame, of saved states, of all workers."""
+"""One side of a comparison, or the only one: from files, a frame, saved states, or all workers."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Side:
         metrics: its collection.
         read: a record of the data read.
         error: the error of an unusable file; the metrics hold the others.
-        baseline: whether it is the other side: replicates of its counts are drawn with another seed.
+        baseline: whether it is the other side, whose replicates of counts are drawn with a different seed.
         states: the paths of saved states behind it, as given and from the root.
     """
 
@@ -83,7 +83,7 @@ class Side:
         return self.shape.of(self.metrics.metrics)
 
     def measured(self, said: list[str]) -> Probe[Any]:
-        """The values; warnings are added to what was ``said``."""
+        """The values; warnings are appended to ``said``."""
         for metric in self._sliced():
             metric.keep_largest(self.asked.max_slices)
         with warnings.catch_warnings(record=True) as caught:
@@ -114,7 +114,7 @@ def _reseeded(metric: Any) -> Any:
     if not isinstance(metric, Bootstrap) or metric.ids is not None:
         return metric
     view = copy.copy(metric)
-    view.seed = 1  # or both sides would be drawn from the same numbers
+    view.seed = 1  # otherwise both sides would use the same random numbers
     return view
 
 
@@ -146,7 +146,7 @@ def of_files(
     metrics = shape.collection()
     read, said = Read(), ""
     columns = asked.columns_of(metrics)
-    placed = asked.compared and asked.first.ranked and asked.unit  # among all rows, so that none can be closed
+    placed = asked.compared and asked.first.ranked and asked.unit  # among all rows, so no metric can be closed
     if (
         close
         and not placed
@@ -186,7 +186,7 @@ def of_share(
         skip_bad_files: whether to skip and count unreadable files.
         processes: the number of processes that share them, if this worker is alone.
         close: whether a single worker's users have no samples elsewhere.
-        **settings: further ones of `of_files`.
+        **settings: further settings of `of_files`.
     """
     alone = channel.world_size == 1
     paths, bad = shared_files(files, channel, skip_bad_files)
@@ -218,7 +218,7 @@ def shared_files(files: Any, channel: Communicator, skip_bad_files: bool) -> tup
 
 
 def are_files(data: Any) -> bool:
-    """Whether these are paths, and no data frame."""
+    """Whether these are paths instead of a data frame."""
     return isinstance(data, (str, os.PathLike, list, tuple, set))
 
 
@@ -291,8 +291,8 @@ def load(paths: Sequence[str], like: str, *, baseline: bool = False) -> tuple[Si
         baseline: whether this is the other side.
 
     Raises:
-        CorruptFileError: a file is something else.
-        DataError: there is no such file, the arguments differ, a file has another version, or some data are in two
+        CorruptFileError: a file is not a saved state.
+        DataError: a file is missing, the arguments differ, a file has a different version, or some data are in two
             states.
     """
     for path in {like: None, **dict.fromkeys(paths)}:
@@ -313,7 +313,7 @@ def load(paths: Sequence[str], like: str, *, baseline: bool = False) -> tuple[Si
 
     try:
         asked = Asked(**note["asked"])
-        if baseline:  # whose slices may lack what a comparison needs, or have it alone
+        if baseline:  # its slices may lack the states of a comparison, or have only those
             own = read_arrays(paths[0], lambda *_: False)[1]["asked"]
             asked = replace(asked, compared=own.get("compared"))
         shape = asked.probe()

@@ -1,8 +1,8 @@
 """The slices of a result: the value of each, its verdict, and its cost for the whole.
 
-A slice is worse, better or, for a metric without better values, different if its difference is beyond chance: if its
-q-value is at most one minus the confidence. So of all such verdicts, in all columns together, no more than that share
-is expected to be false.
+A slice is worse, better or, for a metric without better values, different if its difference is beyond chance, that is,
+if its q-value is at most one minus the confidence. So at most this share of all such verdicts, over all columns, is
+expected to be false.
 """
 
 from __future__ import annotations
@@ -80,8 +80,8 @@ class Judged:
         verdicts: the number of slices with each verdict.
         least_q: the smallest q-value of worse or different slices; 1 without any.
         others: by column, the number of slices in "(other)"; None: unknown.
-        references: by column, the value of all slices together, where it is not that of all rows: users or queries have
-            rows in several slices. Differences, harm and what slices explain are then against this value.
+        references: by column, the value of all slices together, if it differs from that of all rows because users or
+            queries have rows in several slices. Differences, harm and explained variation then refer to this value.
     """
 
     slices: dict[str, list[SliceResult]] = field(default_factory=dict)
@@ -92,7 +92,7 @@ class Judged:
     references: dict[str, float] = field(default_factory=dict)
 
 
-#: A value of all slices together that misses that of all rows by this part misses it by rounding.
+#: A relative difference between the value of all slices together and that of all rows that rounding explains.
 _ROUNDED = 1e-9
 
 
@@ -177,7 +177,7 @@ def _if_enough(tested: _Tested, positives: int) -> _Tested:
 
 
 def _called(each: SliceResult, rate: float, better: str, share: float) -> SliceResult:
-    """A slice with its verdict and its harm, which only slices worse than the whole have."""
+    """A slice with its verdict, and with its harm if it is worse than the whole."""
     said, worse = None, bool(each.difference) and (each.difference < 0) == (better == "higher")
     if not math.isnan(rate):
         called = ("worse" if worse else "better") if better else "different"
