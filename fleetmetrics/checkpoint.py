@@ -46,17 +46,17 @@ class _Job(NamedTuple):
 
 
 class Resumed(_Job):
-    """What `load` knows about the job that saved; None: `save` did not get it.
+    """Facts about the job that saved a checkpoint; None: `save` did not get them.
 
     Args:
         workers: their number.
-        batches: how many batches each worker had done, by rank.
+        batches: the number of batches that each worker had finished, by rank.
         sampler: the settings of its sampler, and the epoch of the pass.
         indices: the data set's indices that the sampler dealt; None: all.
 
     Attributes:
-        missing: with ``strict=False`` the metrics that the checkpoint lacks; they are empty now.
-        unexpected: with ``strict=False`` the metrics that only the checkpoint has.
+        missing: with ``strict=False``, the metrics that the checkpoint lacks; they are empty now.
+        unexpected: with ``strict=False``, the metrics that only the checkpoint has.
     """
 
     missing: tuple[str, ...] = ()
@@ -67,7 +67,7 @@ class Resumed(_Job):
         """The data set's indices that no worker has processed: int64, rising, each once; see `remaining_indices`.
 
         Raises:
-            InvalidInputError: `save` was not given sampler and batches, or the sampler has an ``__iter__`` of its own.
+            InvalidInputError: `save` did not get sampler and batches, or the sampler has its own ``__iter__``.
         """
         if self.sampler is None or self.batches is None:
             raise InvalidInputError(
@@ -94,16 +94,17 @@ def save(
     group: Any = None,
     timeout: float | None = None,
 ) -> None:
-    """Write the contents of metrics: a file, or with several workers a folder with a part of each.
+    """Write the contents of metrics to a file, or with several workers to a folder with a part of each.
 
-    Every worker must call it. It is written whole or not at all: until all workers have written their parts, the path
-    keeps the earlier checkpoint. It has no pickle.
+    Every worker must call it. The checkpoint is written whole or not at all: until all workers have written their
+    parts, the path keeps the previous checkpoint. It contains no pickle.
 
     Args:
         path: the file, or the folder, the same for all workers.
         metrics: a metric, a collection, a `BaseMetric` or an `Evaluator`; or a dict of them by name.
-        sampler: the `paddle.io.DistributedBatchSampler` of the pass under way, so that `load` knows what remains.
-        batches: how many batches of the sampler this worker has added.
+        sampler: the `paddle.io.DistributedBatchSampler` of the current pass, from which `load` finds the remaining
+        samples.
+        batches: the number of the sampler's batches that this worker has added.
         scope: where a static program's variables live; None: the global scope.
         communicator: None: the one that was set or is chosen automatically.
         group: the workers that save; each group needs its own path; see `fleetmetrics.Communicator.among`.
@@ -144,7 +145,7 @@ class _Share(NamedTuple):
         names: of the metrics.
         sampler: its settings.
         indices: of the data set, that the sampler deals.
-        batches: how many it has done.
+        batches: the number that it has finished.
     """
 
     arrays: Mapping[tuple[str, str], np.ndarray]
@@ -155,7 +156,7 @@ class _Share(NamedTuple):
 
     @property
     def dealt(self) -> dict[tuple[str, str], np.ndarray]:
-        """The entries that are written once, not in each part."""
+        """The entries that are written once instead of in each part."""
         return {} if self.indices is None else {_INDICES: self.indices}
 
 
@@ -168,7 +169,7 @@ def _share_of(metrics: Any, sampler: Any, batches: int | None, scope: Any) -> _S
     if sampler is not None:
         dealing = Pass(sampler).begin().dealing
         indices = dataset_indices(sampler)
-        settings = dealing.settings if dealing.formula else None  # from which `Resumed.remaining` is made
+        settings = dealing.settings if dealing.formula else None  # `Resumed.remaining` is computed from these
     done = None if batches is None else whole_number_of("batches", batches, 0)
     return _Share(arrays, sorted(named), settings, indices, done)
 
@@ -230,16 +231,16 @@ def load(
     group: Any = None,
     timeout: float | None = None,
 ) -> Resumed:
-    """Restore metrics from what `save` wrote, on the same number of workers or another.
+    """Restore metrics from a checkpoint of `save`, on any number of workers.
 
-    Every worker must call it. With the same number of workers, each gets back what it held. With another number, rank 0
-    gets the states of all, rounded once as in an exchange, and the records are dealt out: `compute` gives the
-    same number, and the next samples may come in any split.
+    Every worker must call it. With the same number of workers, each gets its own contents back. With a different
+    number, rank 0 gets the states of all, rounded once as in an exchange, and the records are divided: `compute` gives
+    the same number, and the next samples may be split in any way.
 
     Args:
         path: as for `save`.
         metrics: as for `save`: the same classes with the same settings. Their contents are replaced.
-        strict: False: ignore metrics that only the checkpoint has, in its dict or in a collection, and leave those
+        strict: False: ignore metrics that only the checkpoint has, in its dict or in a collection, and leave metrics
             that it lacks empty.
         scope: where a static program's variables live; None: the global scope.
         communicator: None: the one that was set or is chosen automatically.
@@ -251,7 +252,7 @@ def load(
 
     Raises:
         CorruptFileError: a file is damaged or foreign.
-        InvalidInputError: the checkpoint has other metrics or other settings.
+        InvalidInputError: the checkpoint has different metrics or settings.
         FleetMetricsError: the same error on every worker, by the deadline. After any error the metrics keep
             their contents, on all workers.
     """
@@ -294,7 +295,7 @@ def _together(
 def _ready(
     files: Sequence[str], note: Any, metrics: Mapping[str, Any], channel: Communicator, scope: Any, strict: bool
 ) -> tuple[list[Callable[[], None]], tuple[str, ...], tuple[str, ...]]:
-    """What restores each metric's share on this worker; and the metrics that only one side has."""
+    """A function to restore each metric's share on this worker; and the metrics that only one side has."""
     rank, workers, others = channel.rank, channel.world_size, len(files)
     # in a row, so that records stay in the order of the ranks
     mine = range(rank * others // workers, (rank + 1) * others // workers)
@@ -302,7 +303,7 @@ def _ready(
     plans: dict[str, Plan] = {}
     missing: list[str] = []
     unexpected: list[str] = []
-    # A worker without a share reads what the first one had, for the plan alone.
+    # A worker without a share reads the first one's, only for the plan.
     for number in range(others) if rank == 0 and workers != others else mine or range(1):
         whole = number in mine
         arrays, said = (
@@ -332,7 +333,7 @@ def _ready(
 
 
 def _not_both(names: Iterable[str], metrics: Iterable[str]) -> str:
-    """How a checkpoint's metrics and the given ones differ."""
+    """The difference between a checkpoint's metrics and the given ones."""
     held, given = (", ".join(map(repr, sorted(each))) for each in (names, metrics))
     if "" in names:
         return f"holds a single metric, but you gave a dict with {given}; give the metric itself"
@@ -369,13 +370,13 @@ def _told_of(path: Any) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno is None:  # a deadline, or what interrupts
+        if error.errno is None:  # a deadline, or an interruption
             raise
         raise FileAccessError(f"path: {path} cannot be used: {error}") from None
 
 
 def named_metrics(metrics: Any) -> dict[str, Checkpointed]:
-    """The metrics by name, as `save` takes them; one by itself is called ""."""
+    """The metrics by name, as `save` takes them; a single one has the name ""."""
     named = dict(metrics) if isinstance(metrics, Mapping) else {"": metrics}
     for name, metric in named.items():
         if not isinstance(name, str) or not isinstance(metric, Checkpointed):

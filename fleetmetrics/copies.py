@@ -1,4 +1,4 @@
-"""Copies of a model: check that workers with the same samples hold the same."""
+"""Copies of a model: check that workers with the same samples hold equal states."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from fleetmetrics.errors import AgreementError, InvalidInputError
 
 __all__ = ["check_copies"]
 
-#: How many differing entries the error names.
+#: The number of differing entries that the error names.
 _NAMED = 5
 
 
@@ -31,7 +31,7 @@ def check_copies(
     communicator: Communicator | None = None,
     timeout: float | None = None,
 ) -> None:
-    """Raise on all workers with the same samples unless they hold the same, bit for bit.
+    """Raise on all workers with the same samples unless their states are equal, bit for bit.
 
     With model parallelism several workers have copies, or parts, of one model: ``compute(group=...)`` counts one of
     them and ignores the others. Call this first to be sure that they agree. Every worker of the group
@@ -41,13 +41,13 @@ def check_copies(
         metrics: as for `save`: a metric, a collection, a `BaseMetric` or an `Evaluator`; or a dict of them by name.
         group: ``fleet.get_hybrid_communicate_group()``, for this worker and those that differ from it in neither its
             data axis nor its sharding axis; or a ``Group`` of Paddle's or a list of ranks that hold copies.
-        scope: where a static program's variables live; None: the global scope.
+        scope: the scope of a static program's variables; None: the global scope.
         communicator: None: the one that was set or is chosen automatically.
         timeout: seconds to wait for the others; None: ``FLEETMETRICS_TIMEOUT``, else 1,800.
 
     Raises:
-        AgreementError: they differ; it names the entries and the ranks.
-        InvalidInputError: it is not a group, or lacks this worker; nothing is sent then.
+        AgreementError: the states differ; the message names the entries and the ranks.
+        InvalidInputError: ``group`` is not a group, or lacks this worker; nothing has been sent.
         FleetMetricsError: the same error on every worker of the group, by the deadline.
 
     Examples:

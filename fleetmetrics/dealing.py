@@ -25,7 +25,7 @@ class Dealing:
 
     Args:
         sampler: see `fleetmetrics.sampling`.
-        epoch: the epoch of the pass; None: that of the pass to come, the sampler's.
+        epoch: the epoch of the pass; None: the sampler's, that of the next pass.
         consumed: the samples of all ranks after which the pass continues; None: the sampler's ``consumed_samples``.
     """
 
@@ -86,7 +86,7 @@ class Dealing:
 
     @property
     def batch(self) -> int:
-        """How many samples of a rank a whole batch has."""
+        """The number of samples of a rank in a whole batch."""
         size = getattr(self._inner, "batch_size", getattr(self._outer, "batch_size", None))
         return whole_number_of("sampler.batch_size", size, 1) * int(getattr(self._inner, "_acc_steps", 1))
 
@@ -116,8 +116,8 @@ def _instead(sampler: Any) -> str:
 
 
 def _dealer(sampler: Any) -> tuple[Any, Any, tuple[str, str]]:
-    """The object to iterate in a pass; the sampler there or inside it that has ranks; and its names for them."""
-    within = getattr(sampler, "batch_sampler", None)  # which is false where it deals no batch
+    """The object to iterate in a pass; the sampler with ranks, itself or inside it; and its names for them."""
+    within = getattr(sampler, "batch_sampler", None)  # false if it deals no batch
     outer = sampler if within is None or _names_in(sampler) else within
     inner = outer if _names_in(outer) else getattr(outer, "sampler", None)
     names = None if inner is None else _names_in(inner)
@@ -168,8 +168,8 @@ class _Formula:
         # In auto-parallel a worker's batch is several blocks; what is dropped is less than a batch.
         self.dealt = each - (each % (block * getattr(sampler, "_acc_steps", 1)) if sampler.drop_last else 0)
         self.block = max(1, min(block, each))
-        self.rest = self.dealt % self.block  # in a last, shorter block
-        self.end = (self.dealt - self.rest) * ranks  # of the whole blocks
+        self.rest = self.dealt % self.block  # in a shorter last block
+        self.end = (self.dealt - self.rest) * ranks  # in the whole blocks
         self.dtype = position_dtype(self.total)
         self.order: np.ndarray | None = None  # position by place in the order of dealing; None: the same
         if sampler.shuffle:
@@ -178,9 +178,9 @@ class _Formula:
 
     @cached_property
     def _repeated(self) -> np.ndarray:
-        """The places in the order of dealing at which a sample comes again: in a later step, or later in the list.
+        """The places in the order of dealing at which a sample is repeated: in a later step, or later in the list.
 
-        The first ones of the data set are those that the list repeats. Unshuffled, the list's end has the copies.
+        The list repeats the first samples of the data set. Without shuffling, the copies are at its end.
         """
         dealt = self.dealt * self.ranks
         if self.order is None:
@@ -218,11 +218,11 @@ class _Formula:
 
     @property
     def distinct(self) -> int:
-        """How many different samples all ranks are dealt."""
+        """The number of different samples that all ranks are dealt."""
         return min(self.samples, self.dealt * self.ranks) if self.order is None else self.samples - self._lost.size
 
     def count(self, rank: int) -> int:
-        """How many samples the rank is dealt, padding included."""
+        """The number of samples that the rank is dealt, padding included."""
         return self.dealt
 
     def indices(self, rank: int, dtype: Any = np.int64) -> np.ndarray:

@@ -37,7 +37,7 @@ __all__ = ["doctor"]
 
 _SHOWN = re.compile(rf"PADDLE_|TRAINING_ROLE$|POD_|FLEETMETRICS_|FLAGS_enable_pir|({'|'.join(sorted(VARIABLES))})$")
 _HIDDEN = re.compile("SECRET|TOKEN|PASS|KEY|CREDENTIAL")
-#: Every setting; one that can be wrong on its own comes with its reader.
+#: Every setting, with its reader if it can be invalid by itself.
 _SETTINGS: dict[str, Callable[[], Any] | None] = {
     "FLEETMETRICS_BIND": None,
     "FLEETMETRICS_DIGESTS": handshake.whole_digests,
@@ -52,18 +52,18 @@ _SETTINGS: dict[str, Callable[[], Any] | None] = {
 
 
 def doctor(*, timeout: float = 30.0) -> bool:
-    """Print what this worker knows of its job, try an exchange with the others, and say what to fix.
+    """Print the job as this worker sees it, try an exchange with the others, and list what to fix.
 
     Call it on every worker. It prints versions and Paddle's mode, the launcher's variables (without the values of
     secrets), the channel and engine in use and why, the time of an exchange, differences between workers, and
-    the metrics of this process that got samples without their sampler, where a sampler repeats some.
-    In a parameter server, and other processes that compute nothing, it checks the settings only.
+    the metrics of this process that got samples without their sampler, if a sampler repeats some.
+    In a parameter server, and in other processes that compute nothing, it checks only the settings.
 
     Args:
         timeout: seconds to wait for the other workers.
 
     Returns:
-        Whether there is nothing to fix.
+        True if there is nothing to fix.
 
     Examples:
         >>> import fleetmetrics
@@ -99,14 +99,14 @@ def doctor(*, timeout: float = 30.0) -> bool:
 
 
 def _padding() -> Iterator[str]:
-    """The metrics of this process that got samples without the sampler, where one repeats some."""
+    """The metrics of this process that got samples without a sampler, if a sampler repeats some."""
     found = gc.get_objects()
     untold = [each for each in found if issubclass(type(each), Accumulator) and "_pass" in vars(each)]
     untold = [each for each in untold if not each._pass.counts and each._pass.done > 0]
     names = ", ".join(sorted({each._called() for each in untold}))
     said = set()
     for sampler in (each for each in found if names and type(each).__name__.endswith("Sampler")):
-        with contextlib.suppress(Exception):  # one that cannot tell what it deals
+        with contextlib.suppress(Exception):  # a sampler whose dealing is unknown
             dealing = Dealing(sampler, epoch_under_way(sampler))
             dealt = sum(map(dealing.dealt.count, range(dealing.ranks)))
             if dealt > dealing.dealt.distinct:
@@ -120,12 +120,12 @@ def _padding() -> Iterator[str]:
 
 def _add(to_fix: list[str], error: Exception) -> None:
     text = f"{type(error).__name__}: {error}"
-    if text not in to_fix:  # a wrong setting is met where it is read, too
+    if text not in to_fix:  # reading the setting reports it, too
         to_fix.append(text)
 
 
 def _look_at_settings(to_fix: list[str]) -> None:
-    """Read every setting as the package would, and look for unknown names."""
+    """Read every setting as the package does, and look for unknown names."""
     for name in sorted(name for name in os.environ if name.upper().startswith("FLEETMETRICS")):
         if name not in _SETTINGS:
             near = difflib.get_close_matches(name.upper(), _SETTINGS, 1, 0)[0]
@@ -152,7 +152,7 @@ def _paddle(to_fix: list[str]) -> str:
         return f"{paddle.__version__} in {mode}"
     if not found:
         return "is not installed"
-    try:  # in a process of its own: it may abort
+    try:  # in a separate process, because it may abort
         subprocess.run([sys.executable, "-c", "import paddle"], capture_output=True, timeout=60, check=True)
     except subprocess.SubprocessError as error:
         said = (getattr(error, "stderr", b"") or b"").decode(errors="replace").strip().rpartition("\n")[2]
@@ -185,7 +185,7 @@ def _why(channel: Communicator, to_fix: list[str]) -> str:
 
 
 def _lost(channel: Communicator, timeout: float, to_fix: list[str]) -> bool:
-    """Whether rank 0 has no address here: then no worker would come to an exchange."""
+    """Whether rank 0 has no address here, so that no worker would reach an exchange."""
     if choose._chosen is not None or isinstance(channel, LocalCommunicator) or choose.engine_asked():
         return False
     job = Job.from_environment()
@@ -200,7 +200,7 @@ def _lost(channel: Communicator, timeout: float, to_fix: list[str]) -> bool:
         except OSError as error:
             found.append(str(error))
 
-    thread = threading.Thread(target=resolve, daemon=True)  # a name server that does not answer would keep it
+    thread = threading.Thread(target=resolve, daemon=True)  # a name server that does not answer would block it
     thread.start()
     thread.join(timeout)
     why = found[0] if found else f"no answer within {timeout:g} s"
@@ -211,7 +211,7 @@ def _lost(channel: Communicator, timeout: float, to_fix: list[str]) -> bool:
 
 
 def _exchange(channel: Communicator, facts: dict[str, str], timeout: float, to_fix: list[str]) -> str:
-    """Try the channel, and find where the workers differ."""
+    """Try the channel, and find differences between the workers."""
     everybodys = channel.all_gather_object(facts, timeout=timeout)
     for name in facts:
         if len({each[name] for each in everybodys}) > 1:
@@ -224,6 +224,6 @@ def _exchange(channel: Communicator, facts: dict[str, str], timeout: float, to_f
 
 if __name__ == "__main__":
     sys.exit(not doctor())
-# ``fleetmetrics.doctor`` is this module where somebody has imported it, else the function: both can be called.
+# ``fleetmetrics.doctor`` is this module after an import of it, otherwise the function; both can be called.
 _calls = {"__call__": lambda self, **options: doctor(**options)}
 sys.modules[__name__].__class__ = type("Doctor", (types.ModuleType,), _calls)

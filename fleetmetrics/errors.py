@@ -1,4 +1,4 @@
-"""Every error and warning that fleetmetrics raises on purpose.
+"""All errors and warnings of fleetmetrics.
 
 All errors derive from `FleetMetricsError`, so one ``except`` catches them; each also derives from
 the built-in error that a reader would expect (``ValueError``, ``TimeoutError``, ...).
@@ -36,10 +36,10 @@ __all__ = [
 
 
 class FleetMetricsError(Exception):
-    """The base of every error that fleetmetrics raises on purpose."""
+    """The base class of the errors of fleetmetrics."""
 
-    about: Any = None  # the metric, or the requirement that a sample broke, until a caller says whose
-    broken: Any = None  # where samples break a requirement: the argument, what is allowed, and flags of such samples
+    about: Any = None  # the metric, or the requirement that a sample broke, until a caller adds its name
+    broken: Any = None  # if samples break a requirement: the argument, what is allowed, and flags of these samples
 
 
 class InvalidInputError(FleetMetricsError, ValueError):
@@ -49,8 +49,8 @@ class InvalidInputError(FleetMetricsError, ValueError):
 class DataError(InvalidInputError):
     """Data in a file or a frame are invalid: the message names the file, the column and the row."""
 
-    evaluated: Any = None  # what was made of the files that could be used
-    of_row: bool = False  # whether a row is at fault, and not the file as a whole
+    evaluated: Any = None  # the result over the usable files
+    of_row: bool = False  # whether a row is at fault instead of the whole file
 
 
 class AssertedInputError(InvalidInputError, AssertionError):
@@ -77,7 +77,7 @@ class CorruptFileError(FleetMetricsError, ValueError):
 
 
 class StateNotFoundError(FleetMetricsError, LookupError):
-    """A state variable is not in the scope, or holds nothing yet."""
+    """A state variable is not in the scope, or has no value yet."""
 
 
 class DuplicateStateError(FleetMetricsError, ValueError):
@@ -89,7 +89,7 @@ class StaticProgramError(FleetMetricsError, RuntimeError):
 
 
 class MissingLibraryError(FleetMetricsError, ImportError):
-    """An optional library cannot be imported; the message says which extra brings it."""
+    """An optional library cannot be imported; the message names the extra that installs it."""
 
 
 class IntegerOverflowError(FleetMetricsError, OverflowError):
@@ -105,11 +105,11 @@ class NoChannelError(CommunicatorError):
 
 
 class ServerProcessError(CommunicatorError):
-    """A metric was computed on a parameter server, or on another process of the job that is not a worker."""
+    """A metric was computed in a parameter server, or in another process of the job that is not a worker."""
 
 
 class AgreementError(CommunicatorError):
-    """The workers called different metrics, or with different states; the message says which ranks."""
+    """The workers called different metrics, or with different states; the message names the ranks."""
 
 
 class AuthenticationError(CommunicatorError):

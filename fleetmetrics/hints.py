@@ -21,7 +21,7 @@ _ARGUMENTS = {
     "column": "group group_id groups indexes qid queries query query_id uid user user_id users",
 }
 
-#: And to the methods.
+#: Names that other libraries give to the methods.
 _METHODS = {
     "add": "append collect feed forward process update update_state",
     "compute": "accumulate eval evaluate get result value",
@@ -58,8 +58,8 @@ def hint_of_name(name: str, known: Mapping[str, str]) -> str:
     """``"; did you mean AUC?"``, or nothing.
 
     Args:
-        name: what there is not.
-        known: what may be meant, and the public name of each.
+        name: the unknown name.
+        known: the candidates, each with its public name.
     """
     if name.startswith("_"):
         return ""

@@ -2,9 +2,9 @@
 
 A variable of the environment is for the processes that a worker starts: they inherit it. A badge is for all processes
 of this user: an empty file in memory, named after the claim. Linux shows the environment with which a process was
-started, but not what the program has set since; so a place that is set in the program is seen by the badge alone.
+started, but not later changes by the program, so only the badge shows a place that the program sets.
 
-The module is imported with the package where the environment places this process.
+The package imports this module if the environment places this process.
 """
 
 from __future__ import annotations
@@ -46,24 +46,24 @@ __all__ = [
 
 #: The mark: the worker that owns this environment. And the setting: "this" declares this process the worker.
 MARK, SETTING = "_FLEETMETRICS_WORKER", "FLEETMETRICS_WORKER"
-#: Where Paddle's own variables have rank 0; and where others may have it.
+#: Paddle's own variables for the address of rank 0, and other possible ones.
 _WHERE, _MASTER = frozenset({"PADDLE_TRAINER_ENDPOINTS", "PADDLE_MASTER"}), "MASTER_ADDR"
 _NAMES = {"FLEETMETRICS_ENDPOINT", _MASTER, *_WHERE}.union(*(row.variables for row in LAUNCHERS))
-#: Of these, those that a worker cannot do without, as Python stores them.
+#: The ones that a worker needs, in Python's storage.
 _PLACING = frozenset(os.environ.encodekey(name) for row in LAUNCHERS for name in row.rank + row.size)
 #: Where the badges are: in memory, else among the temporary files. Every process of this machine finds the same place.
 _FOLDERS = ("/dev/shm", "/tmp")
 #: The first word of a run whose workers get their places as arguments.
 GIVEN = "given"
-#: What a badge says: the worker has not met the others of its run, or has met them, or this process starts several
-#: workers of the run, and is none of them.
+#: The states of a badge: the worker has not met the others of its run, or has met them; or this process starts several
+#: workers of the run, without being one.
 WAITING, JOINED, STARTING = "waiting", "joined", "starting"
-#: How many badges of other runs a look at one run checks, to remove those of processes that have ended.
+#: The number of other runs' badges that a look at one run checks, to remove those of ended processes.
 _TIDIED = 16
 
 
 class Unreadable:
-    """Ignores what cannot be read or written: other processes end, are another user's, or there is no /proc.
+    """Ignores failures to read or write: other processes may end or belong to another user, or /proc may be missing.
 
     A signal handler's error passes, such as the TimeoutError of an alarm.
     """
@@ -77,7 +77,7 @@ class Unreadable:
 
 
 class Claim(NamedTuple):
-    """Which worker of which run a process claims to be: equal for equal ranks of one run, however they are written."""
+    """The worker and run that a process claims to be; equal for equal ranks of one run in any notation."""
 
     rank: str
     run: tuple[str, ...]
@@ -99,7 +99,7 @@ class Claim(NamedTuple):
 
 
 class Badge(NamedTuple):
-    """What a process shows to the others of its user."""
+    """The file that a process shows to other processes of its user."""
 
     run: str  # its digest
     rank: str
@@ -115,8 +115,8 @@ def _digest(value: object) -> str:
 def claim_of(environment: Mapping[str, str]) -> Claim | None:
     """Return which worker a process claims to be; None if it names no rank.
 
-    Only the variables that place a worker count, as in `comm.launchers`: a helper that is given others for a purpose
-    of its own, such as torch's for one process, still claims to be the worker that has started it. A parameter server,
+    Only the variables that place a worker count, as in `comm.launchers`: a helper that gets other variables for its own
+    purpose, such as torch's for one process, still claims to be the worker that has started it. A parameter server,
     a coordinator and a heterogeneous trainer have the workers' variables, and are not workers.
     """
     if other_role(environment):
@@ -130,7 +130,7 @@ def claim_of(environment: Mapping[str, str]) -> Claim | None:
     if row is None:
         return None
     rank = _first(row.rank, said)
-    if not rank and not (row is PADDLE and sizes[row.name] != "1"):  # Paddle's first worker may go without
+    if not rank and not (row is PADDLE and sizes[row.name] != "1"):  # Paddle's first worker may lack it
         return None
     same = [row, *(each for each in rows if each is not row and sizes[each.name] == sizes[row.name])]
     where = ["FLEETMETRICS_ENDPOINT", "PADDLE_MASTER", *(name for each in same for name in each.run)]
@@ -152,7 +152,7 @@ def _first(names: tuple[str, ...], said: Mapping[str, str]) -> str:
 
 
 def _number(text: str) -> str:
-    """A number as it is written without zeros in front."""
+    """A number without leading zeros."""
     return text.lstrip("0") or text[:1]
 
 
@@ -183,7 +183,7 @@ def stake(*, certain: bool = False) -> None:
     """Leave a worker's marks, if the environment places this process.
 
     Args:
-        certain: False: not if the mark of another process is there, which may have started this one.
+        certain: False: do nothing if there is a mark of another process, which may have started this one.
     """
     global _staked
     claim = None if _withdrawn else claim_of(os.environ)
@@ -203,7 +203,7 @@ def stake(*, certain: bool = False) -> None:
 
 
 def notice() -> None:
-    """Leave the marks if the program has placed this process since its start; every new metric asks."""
+    """Leave the marks if the program has placed this process since its start; every new metric calls this."""
     if _staked is None and not _PLACING.isdisjoint(getattr(os.environ, "_data", os.environ)):
         stake()
 
@@ -218,7 +218,7 @@ def withdraw() -> None:
 
 
 def show(claim: Claim, state: str) -> None:
-    """Show a claim of this process to the others, or that its state has changed."""
+    """Show a claim of this process to the others, or a change of its state."""
     with Unreadable():
         path = _path(claim, os.getpid(), status("self")[19], state)
         if claim in _shown:
@@ -234,7 +234,7 @@ def has_joined(claim: Claim) -> bool:
 
 
 def hide(claim: Claim) -> None:
-    """Show a claim of this process no longer."""
+    """Stop showing a claim of this process."""
     with Unreadable():
         os.unlink(_shown.pop(claim, ""))
 
@@ -247,7 +247,7 @@ def shows(claim: Claim, process: int, start: str) -> bool:
 
 
 def badges(run: str) -> list[Badge]:
-    """Return what processes of this user show, ended ones included; remove some that are left of other runs."""
+    """Return the badges of this user's processes, ended ones included; remove some stale ones of other runs."""
     found: list[Badge] = []
     with Unreadable():
         place = folder()
@@ -262,7 +262,7 @@ def badges(run: str) -> list[Badge]:
 
 
 def is_alive(process: int | str, start: str) -> bool:
-    """Whether a process still runs that was started at this tick: its number may have been given anew."""
+    """Whether the process that was started at this tick still runs: its number may have been reused."""
     with Unreadable():
         found = status(process)
         return found[19] == start and found[0] not in "ZX"
@@ -270,7 +270,7 @@ def is_alive(process: int | str, start: str) -> bool:
 
 
 def status(process: int | str) -> list[str]:
-    """The fields of Linux's table of processes, behind the name: 1 is the parent, 6 flags, 19 the start in ticks."""
+    """The fields of a process in Linux's table, after its name: 1 is the parent, 6 flags, 19 the start in ticks."""
     with open(f"/proc/{process}/stat", encoding="utf-8", errors="replace") as file:
         return file.read().rpartition(")")[2].split()
 
@@ -284,7 +284,7 @@ def folder() -> str:
     """Return the folder of this user's badges, in this namespace of process numbers.
 
     Raises:
-        OSError: others can write into each, or there is no /proc.
+        OSError: others can write into every candidate, or /proc is missing.
     """
     name = f"fleetmetrics-{os.geteuid()}-{os.stat('/proc/self/ns/pid').st_ino}"
     for path in (f"{place}/{name}" for place in _FOLDERS):
@@ -298,7 +298,7 @@ def folder() -> str:
 
 
 def _begin_anew() -> None:
-    """In a forked child, whose parent's badges are not its own."""
+    """Reset the badges in a forked child: its parent's are not its own."""
     global _staked, _withdrawn
     _staked, _withdrawn = None, False
     _shown.clear()

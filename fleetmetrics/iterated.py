@@ -1,6 +1,6 @@
-"""What samplers deal that have a way of their own: copies of them are iterated, one for every rank.
+"""The samples of samplers with their own order: copies of them are iterated, one for every rank.
 
-The job stays as it is: this changes neither the sampler nor any random generator.
+This changes neither the sampler of the job nor any random generator.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = ["Iterated", "copied", "raised_by", "random_states_kept"]
 class Iterated:
     """One pass of copies of a sampler, by rank.
 
-    Of a sample that is dealt twice the entry counts that is earliest on its rank, then that of the lowest rank.
+    If a sample is dealt twice, the entry that is earliest on its rank counts, then that of the lowest rank.
     """
 
     dealt: list[np.ndarray]
@@ -50,17 +50,17 @@ class Iterated:
 
     @cached_property
     def digest(self) -> int:
-        """Of the order in which all ranks are dealt their samples."""
+        """The digest of the order in which all ranks are dealt their samples."""
         lengths = np.array([part.size for part in self.dealt])
         return zlib.crc32(np.concatenate([lengths, *self.dealt]).data)
 
     @property
     def distinct(self) -> int:
-        """How many different samples all ranks are dealt."""
+        """The number of different samples that all ranks are dealt."""
         return self.seen.size
 
     def count(self, rank: int) -> int:
-        """How many samples the rank is dealt, padding included."""
+        """The number of samples that the rank is dealt, padding included."""
         return self.dealt[rank].size
 
     def indices(self, rank: int) -> np.ndarray:
@@ -68,21 +68,21 @@ class Iterated:
         return self.dealt[rank]
 
     def repeats(self, rank: int) -> np.ndarray:
-        """Which of them are padding, by their places, rising."""
+        """The places of padding among them, rising."""
         return np.flatnonzero(self.masks[rank])
 
     def mask(self, rank: int) -> np.ndarray:
-        """Which of them are padding, bool [n]."""
+        """Flags of padding, bool [n]."""
         return self.masks[rank]
 
     def kept(self, rank: int) -> np.ndarray:
-        """Where the others belong in the order of the data set, int [m]."""
+        """The places of the other samples in the order of the data set, int [m]."""
         kept = np.searchsorted(self.seen, self.dealt[rank][~self.masks[rank]])
         return kept.astype(position_dtype(self.seen.size))
 
 
 def _indices(sampler: Iterable[Any]) -> np.ndarray:
-    """What a sampler deals: batches of indices, or one by one, as PyTorch's."""
+    """The indices that a sampler deals, in batches or, like PyTorch's, one by one."""
 
     def each() -> Iterator[Any]:
         for dealt in sampler:
@@ -95,19 +95,19 @@ def _indices(sampler: Iterable[Any]) -> np.ndarray:
 
 
 def copied(outer: Any, inner: Any, rank_name: str, rank: int, epoch: int, consumed: int = 0) -> Any:
-    """A copy of what is iterated, with a copy of the sampler in it that deals to a rank in an epoch.
+    """A copy of the iterated object, whose sampler deals to this rank in this epoch.
 
-    ``consumed``: after how many samples of all ranks, for a sampler with ``consumed_samples``.
+    ``consumed``: the number of samples of all ranks that it skips, for a sampler with ``consumed_samples``.
     """
     one = copy.copy(inner)
     for name, value in list(getattr(inner, "__dict__", {}).items()):
         if hasattr(value, "get_state") or hasattr(value, "getstate") or hasattr(value, "bit_generator"):
-            with contextlib.suppress(Exception):  # what cannot be copied is shared
+            with contextlib.suppress(Exception):  # an object that cannot be copied is shared
                 setattr(one, name, copy.deepcopy(value))
     setattr(one, rank_name, rank)
     if epoch != getattr(inner, "epoch", 0):
-        if hasattr(one, "set_epoch"):  # it may seed by another attribute
-            one.set_epoch(epoch)  # which may forget what was consumed
+        if hasattr(one, "set_epoch"):  # it may seed by a different attribute
+            one.set_epoch(epoch)  # this may reset the number of consumed samples
         one.epoch = epoch
     if hasattr(one, "consumed_samples"):
         one.consumed_samples = consumed
@@ -119,7 +119,7 @@ def copied(outer: Any, inner: Any, rank_name: str, rank: int, epoch: int, consum
 
 
 def raised_by(outer: Any, inner: Any, rank_name: str) -> int:
-    """By how much a sampler raises its epoch as a pass begins: 1 or 0."""
+    """The amount by which a sampler raises its epoch as a pass begins: 1 or 0."""
     epoch = getattr(inner, "epoch", 0)
     one = copied(outer, inner, rank_name, getattr(inner, rank_name, 0), epoch)  # of the whole pass
     with random_states_kept():
@@ -135,7 +135,7 @@ def random_states_kept() -> Iterator[None]:
         stack.callback(np.random.set_state, np.random.get_state())
         paddle, torch = _loaded("paddle", "get_rng_state"), _loaded("torch", "get_rng_state")
         if paddle is not None:
-            on_cpu = paddle.base.core.default_cpu_generator()  # Paddle 2.6 cannot set that of a device by name
+            on_cpu = paddle.base.core.default_cpu_generator()  # Paddle 2.6 cannot set a device's generator by name
             stack.callback(on_cpu.set_state, on_cpu.get_state())
             stack.callback(paddle.set_rng_state, paddle.get_rng_state())
             stack.callback(paddle.set_cuda_rng_state, paddle.get_cuda_rng_state())
@@ -147,7 +147,7 @@ def random_states_kept() -> Iterator[None]:
 
 
 def _stir() -> None:
-    """Seed the random generators anew; within `random_states_kept`."""
+    """Reseed the random generators; within `random_states_kept`."""
     random.seed(1)
     np.random.seed(1)
     paddle, torch = _loaded("paddle", "seed"), _loaded("torch", "manual_seed")

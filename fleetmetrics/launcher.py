@@ -1,7 +1,7 @@
 """The table of launchers, with the environment variables that give each worker its place.
 
-`comm.launchers` finds a process's place by it, `identity` which worker a process claims to be. It is imported with the
-package where a worker starts, and imports nothing but what Python has loaded anyway.
+`comm.launchers` uses it to find a process's place, `identity` to find the worker that a process claims to be. The
+package imports it where a worker starts, so it imports only modules that Python has already loaded.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class Launcher(NamedTuple):
         name: the launcher's name.
         size: the number of workers.
         rank: this worker's rank, from 0.
-        local: the number on this machine: if that is all, they meet on a loopback address.
+        local: the number of workers on this machine: if these are all, they meet on a loopback address.
         nodes: the list of the machines, in Slurm's notation; rank 0 is on the first.
         host: the machine of rank 0.
         run: distinguishes this run from others on the same machines.
@@ -69,7 +69,7 @@ def _is_a_step(said: Said) -> bool:
     return any(said[name] != "0" or "SLURM_JOB_ID" not in said for name in ranks)
 
 
-#: Each is nearer to the worker than those below it, which may have started it: torchrun under srun.
+#: Each launcher is nearer to the worker than those below it, which may have started it: torchrun under srun.
 LAUNCHERS = (
     Launcher(
         "Paddle's launcher",
@@ -186,7 +186,7 @@ LAUNCHERS = (
     ),
 )
 PADDLE = LAUNCHERS[0]
-#: What other launchers set does not place a worker, but it says that there are several.
+#: Variables of other launchers do not place a worker, but show that there are several.
 OTHERS = Launcher(
     "another launcher",
     size=(),
@@ -234,5 +234,5 @@ _OTHER_ROLES = {
 
 
 def other_role(env: Said) -> str:
-    """What Paddle started this process as, in words, if it is none of the workers; "" in a worker."""
+    """The role in which Paddle started this process, in words, if it is not a worker; "" in a worker."""
     return _OTHER_ROLES.get((env.get("TRAINING_ROLE") or env.get("PADDLE_ROLE") or "").strip().upper(), "")

@@ -15,9 +15,9 @@ from fleetmetrics.errors import InvalidInputError
 __all__ = ["Watch", "level_asked", "logger", "progress", "watch"]
 
 logger: logging.Logger = logging.getLogger("fleetmetrics")
-#: A worker that comes this long after the median keeps the others waiting.
+#: A worker that arrives this long after the median keeps the others waiting.
 LATE_SECONDS = 0.1
-#: After how many exchanges with a late worker the log names the rank that was last at most of them.
+#: After this number of exchanges with a late worker, the log names the rank that was last most often.
 LATE_EXCHANGES = 10
 #: Work that takes this long shows its progress.
 LONG_SECONDS = 10.0
@@ -25,7 +25,7 @@ _T = TypeVar("_T")
 
 
 def level_asked() -> str:
-    """What FLEETMETRICS_LOG asks for, or ""; raises `InvalidInputError` if that is no level."""
+    """The level in FLEETMETRICS_LOG, or ""; raises `InvalidInputError` if it is invalid."""
     level = os.environ.get("FLEETMETRICS_LOG", "").strip().upper()
     if level in ("", "INFO", "WARNING"):
         return level
@@ -34,7 +34,7 @@ def level_asked() -> str:
 
 
 def watch(rank: int, ranks: Sequence[int] = ()) -> Watch | None:
-    """The logger of a worker's exchanges; None if no log is wanted. Raises if FLEETMETRICS_LOG is not a level.
+    """The logger of a worker's exchanges; None if logging is off. Raises if FLEETMETRICS_LOG is not a level.
 
     Args:
         rank: this worker's rank; in a group its place.
@@ -56,31 +56,31 @@ def _asked() -> bool:
 
 
 class Watch:
-    """Logs the exchanges of one worker; rank 0's sees when the others come."""
+    """Logs the exchanges of one worker; rank 0's also records when the others arrive."""
 
     def __init__(self, rank: int, ranks: Sequence[int] = ()) -> None:
         self.rank = rank
-        self._names = ranks or range(sys.maxsize)  # what the workers are called: their ranks in the job
-        self._last: list[tuple[int, float]] = []  # who came last where somebody was late, and how late
+        self._names = ranks or range(sys.maxsize)  # the workers' ranks in the job
+        self._last: list[tuple[int, float]] = []  # in exchanges with a late worker: the last rank, and its delay
         self._came: dict[int, float] = {}
         self._waits = self._received = 0.0
 
     def arrived(self, rank: int, payload: Any) -> None:
-        """Note that a worker has come to rank 0, and with what."""
+        """Record that a worker has arrived at rank 0, and its payload."""
         self._came[rank] = time.monotonic()
         self._received += _size(payload)
 
     def waits(self) -> None:
-        """Note that rank 0 has read what had arrived, and begins to wait."""
+        """Record that rank 0 has read the first arrivals, and begins to wait."""
         self._waits = self._waits or time.monotonic()
 
     def over(self, label: str, sent: Any, answer: Any, seconds: float) -> None:
-        """Log an exchange: its label, this worker's payload, rank 0's (None: an error), and how long it took."""
+        """Log an exchange: its label, this worker's payload, rank 0's (None: an error), and its duration."""
         told = "an error" if answer is None else f"{_size(answer)} bytes"
         sizes = f"{_size(sent)} bytes out, {told} in" if self.rank else f"{self._received:.0f} bytes in, {told} to each"
         text = f"fleetmetrics: rank {self._names[self.rank]}, {label}: {sizes}, {1000 * seconds:.1f} ms"
         if self._came and not self._waits:
-            text += f"; rank {self._names[0]} came last"  # by how much, the others see
+            text += f"; rank {self._names[0]} came last"  # the others log the delay
         elif self._came:
             order = sorted([(self._waits, 0), *((when, rank) for rank, when in self._came.items())])
             (when, last), (middle, _) = order[-1], order[(len(order) - 1) // 2]
@@ -116,8 +116,8 @@ def progress(items: Iterable[_T], what: str, channel: Any, total: int | None = N
 
     Args:
         items: to work on.
-        what: is done.
-        channel: of the workers that do so together, with its rank and world_size; None: this process does so alone.
+        what: names the work.
+        channel: of the workers that share the work, with its rank and world_size; None: this process works alone.
         total: the number of items, if known.
     """
     together = channel is not None and channel.world_size > 1

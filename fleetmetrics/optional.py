@@ -1,4 +1,4 @@
-"""Optional libraries, imported at first use; the error for a missing one names the extra that brings it."""
+"""Optional libraries, imported at first use; the error for a missing one names the extra that installs it."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from fleetmetrics.errors import MissingLibraryError
 
 __all__ = ["library"]
 
-#: The first release that works, of libraries whose earlier ones fail in words of their own. pyarrow 17 reads no views
-#: of strings, which polars has.
+#: The first usable release of libraries whose earlier releases fail with their own errors. pyarrow 17 cannot read the
+#: string views of polars.
 _FIRST = {"pyarrow": 18}
-#: Those found so far: a small file asks twenty times for a part of pyarrow.
+#: The libraries found so far: reading a small file requests parts of pyarrow twenty times.
 _FOUND: dict[str, Any] = {}
 
 
@@ -22,10 +22,10 @@ def library(name: str, extra: str) -> Any:
 
     Args:
         name: the module, such as ``"pyarrow.parquet"``.
-        extra: the extra of this package that brings it.
+        extra: the extra of this package that installs it.
 
     Raises:
-        MissingLibraryError: it is not installed, broken, or too old.
+        MissingLibraryError: the library is not installed, broken, or too old.
 
     Examples:
         >>> library("numpy", "files").__name__
@@ -38,7 +38,7 @@ def library(name: str, extra: str) -> Any:
     try:
         found = importlib.import_module(name)
     except ImportError as error:
-        if "pyarrow" in name and "numpy" in str(error).lower():  # which its metadata does not say
+        if "pyarrow" in name and "numpy" in str(error).lower():  # its metadata does not declare it
             how += "; pyarrow 26 needs NumPy 2; with NumPy 1, which Paddle 2.6 needs, run pip install 'pyarrow<26'"
         raise MissingLibraryError(f"{name} cannot be imported ({error}); {how}") from error
     top = name.partition(".")[0]

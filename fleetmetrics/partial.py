@@ -23,9 +23,9 @@ __all__ = ["merge_all"]
 
 Part = TypeVar("Part", bound="Partial")
 
-#: How many state dicts to merge at once.
+#: The number of state dicts to merge at once.
 _AT_ONCE = 64
-#: The most numbers of which several copies may wait to be merged: a MiB each.
+#: The most numbers in a copy of which several may wait to be merged: a MiB each.
 _SMALL = 1 << 17
 
 
@@ -35,7 +35,7 @@ class Partial(Checkpointed):
     name: str
 
     def _folds(self) -> Sequence[Folds]:
-        """The tables of records, each with everything that folds it."""
+        """The tables of records, each with all its folds."""
         raise NotImplementedError
 
     def _read(self) -> Mapping[State, np.ndarray]:
@@ -43,7 +43,7 @@ class Partial(Checkpointed):
         raise NotImplementedError
 
     def _called_of(self, metric: Folding) -> str:
-        """The name in errors of this, or of the metric that it belongs to."""
+        """The name in errors of this object, or of its metric."""
         raise NotImplementedError
 
     def _check_is_free(self) -> None:
@@ -61,7 +61,7 @@ class Partial(Checkpointed):
 
         Raises:
             InvalidInputError: class, settings or states differ, only some are closed, or two closed ones share a user;
-                the message says which, and nothing was added.
+                the message names the difference, and nothing was added.
         """
         others = list(other) if isinstance(other, (list, tuple)) else [other]
         own, kinds = described(self), [holder.kind for holder in self._holders()]
@@ -76,7 +76,7 @@ class Partial(Checkpointed):
         self._merge_alike(others, scope)
 
     def _merge_alike(self, others: Sequence[Any], scope: Any = None) -> None:
-        """As `merge`, of others that are known to have its settings: to compare these takes as long as to merge."""
+        """Like `merge`, for others with known equal settings: comparing them would take as long as merging."""
         every = [each._holders() for each in (self, *others)]
         mine = every[0]
         tables = {folds.table: folds.with_others(its) for folds, *its in zip(*every) if folds.dealt}
@@ -98,7 +98,7 @@ class Partial(Checkpointed):
 
     @property
     def _is_small(self) -> bool:
-        """Whether its contents are a few numbers, so that copies of them cost little."""
+        """Whether its contents are a few numbers, which are cheap to copy."""
         states = [holder for holder in self._holders() if isinstance(holder, State)]
         plain = not self._folds() and not any(state.grows for state in states)
         return plain and sum(math.prod(state.full_shape) for state in states) <= _SMALL
@@ -111,13 +111,13 @@ class Partial(Checkpointed):
         return sum(holder.nbytes for holder in self._holders() if isinstance(holder, State))
 
     def _taken(self) -> dict[Any, Any]:
-        """Its contents by holder, which it forgets; several of them go into `_hold_all`."""
+        """Its contents by holder, for `_hold_all`; it forgets them."""
         found = {holder: holder.saved() for holder in self._holders()}
         self.reset()
         return found
 
     def _hold_all(self, parts: Sequence[Mapping[Any, Any]]) -> None:
-        """Hold the merge of what was `_taken` from it."""
+        """Hold the merge of these contents, which were `_taken`."""
         for holder, held in [(holder, holder.together(parts)) for holder in self._holders()]:
             holder.load(held)
 
@@ -142,14 +142,14 @@ class Partial(Checkpointed):
     def close(self, complete_by: str, *, totals: Any = None) -> None:
         """Fold the records into a few numbers; no other part may have a sample of the same users.
 
-        It keeps 8 bytes of each user (an integer itself, or the hash of a string), so that merging finds a user that is
-        in two parts. A closed metric takes no more samples. Metrics without records stay unchanged.
+        It keeps 8 bytes per user (the integer itself, or the hash of a string), so that merging finds a user in two
+        parts. A closed metric takes no more samples. Metrics without records stay unchanged.
 
         Args:
-            complete_by: the column by which this part is complete: ``"user"``, ``"query"``, or any other that the
-                metric is ``by``; or for `ExactAUC` ``"score"``: each part then has all samples of a range of scores.
-            totals: for `ExactAUC` with ``curve="PR"`` or ``max_fpr``: an `ExactAUC` without these that holds all parts,
-                each closed by score, from a first pass over the same samples.
+            complete_by: the column by which this part is complete: ``"user"``, ``"query"``, or any other column in the
+                metric's ``by``; for `ExactAUC`, ``"score"``: each part then has all samples of a range of scores.
+            totals: for `ExactAUC` with ``curve="PR"`` or ``max_fpr``: an `ExactAUC` without these arguments that holds
+                all parts, each closed by score, from a first pass over the same samples.
 
         Raises:
             InvalidInputError: a metric has records that this column does not complete.
@@ -199,13 +199,13 @@ def merge_all(parts: Iterable[Part]) -> Part:
     """Merge all parts into a new metric or collection; sums are rounded once, so their order does not matter.
 
     Args:
-        parts: metrics, or collections, of one class with the same settings, at least one; they stay unchanged.
+        parts: at least one metric or collection, all of one class with the same settings; they stay unchanged.
 
     Returns:
-        A new one of that class, with the name of the first.
+        A new metric or collection of that class, with the name of the first.
 
     Raises:
-        InvalidInputError: there are no parts, or class, settings or states differ; the message says which.
+        InvalidInputError: there are no parts, or class, settings or states differ; the message names the difference.
 
     Examples:
         >>> from fleetmetrics import Mean

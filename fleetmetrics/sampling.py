@@ -1,7 +1,7 @@
 """Which of a worker's samples are padding, and where its records belong among those of all workers.
 
-A sampler that deals a data set to several workers repeats samples so that all get the same number; counted over all
-workers, those would count twice. Pure NumPy, no communication. All results are in the order of dealing; for Paddle's
+A sampler that deals a data set to several workers repeats samples so that all get the same number; these samples would
+count twice. The module uses only NumPy, and does not communicate. All results are in the order of dealing; for Paddle's
 own sampler they come from a formula, without iterating it.
 
 A ``sampler`` is a `paddle.io.DistributedBatchSampler`, a `paddle.io.DataLoader` with one, or an object with its
@@ -9,8 +9,8 @@ attributes ``nranks``, ``local_rank``, ``dataset``, ``batch_size``, ``shuffle``,
 `DistributedSampler`, or a loader with one, works, too. If its class overrides ``__iter__``, a copy is
 iterated for every rank, and its order must depend only on its attributes. ``rank`` is from 0 to ``nranks - 1``;
 None: the sampler's ``local_rank``. ``epoch`` is from 0 to 2**32 - 1; None: that of the pass to come, the sampler's.
-Paddle's sampler raises it as a pass begins, if it shuffles: `epoch_under_way` is that of the pass under way. Any other
-sampler, rank or epoch raises `InvalidInputError`.
+If Paddle's sampler shuffles, it raises its epoch as a pass begins: `epoch_under_way` is that of the current pass. An
+invalid sampler, rank or epoch raises `InvalidInputError`.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ class Part(NamedTuple):
     Args:
         settings: of the sampler.
         rank: the rank that it dealt to; None: unknown, in a checkpoint of an earlier version.
-        done: how many samples of the pass the rank had received.
-        due: how many it was dealt.
+        done: the number of samples of the pass that the rank had received.
+        due: the number of samples that it was dealt.
     """
 
     settings: dict[str, Any]
@@ -75,7 +75,7 @@ class _Begun:
 
     @cached_property
     def due(self) -> int:
-        """How many samples the rank is dealt."""
+        """The number of samples that the rank is dealt."""
         return self.dealing.dealt.count(self.rank)
 
     @cached_property
@@ -86,7 +86,7 @@ class _Begun:
 
     @cached_property
     def first(self) -> int:
-        """The first of them; in a pass that is not shuffled they come last."""
+        """The first padding; in a pass that is not shuffled, all padding comes last."""
         return self.repeats[0] if self.repeats else self.due
 
 
@@ -119,7 +119,7 @@ class Pass:
         self.follow(sampler)
 
     def follow(self, sampler: Any) -> None:
-        """Take samples of this sampler from now on: in the held pass, if the sampler deals it, or in a new one."""
+        """Take samples of this sampler from now on: in the held pass if the sampler deals it, else in a new one."""
         if sampler is not None:
             Dealing(sampler, 0)
         held = () if self._begun else self._held
@@ -127,22 +127,23 @@ class Pass:
         #: Whether samples must be taken; also where the sampler stayed behind, see `__getstate__`.
         self.counts = sampler is not None
         self.reset()
-        self._held = held  # it goes on if the sampler deals it; it need not
+        self._held = held  # it continues only if the sampler deals it
 
     def reset(self) -> None:
-        """Forget the pass: the next sample begins another."""
+        """Forget the pass: the next sample begins a new one."""
         self.begin_anew()
         self._held = ()
-        self._resumed = False  # whether what is held here was, and be it nothing
+        self._resumed = False  # whether the held pass was, even an empty one
 
     def begin_anew(self) -> None:
         """Forget that it has begun: the next sample is the first after the held part."""
         self._begun = None
         self._epoch: int | None = None  # if it is known before the pass begins
-        self.done = 0  #: how many samples of the pass this worker has received; without a sampler, how many in all
+        #: The number of samples that this worker has received: of the pass, or without a sampler of all.
+        self.done = 0
 
     def __getstate__(self) -> dict[str, Any]:
-        """For pickles, without the sampler, which may hold a data set; set it again to go on."""
+        """The pickled state, without the sampler, which may hold a data set; set the sampler again to continue."""
         return {"counts": self.counts, "parts": self.parts()}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -151,13 +152,13 @@ class Pass:
         self.counts = state["counts"]
 
     def __deepcopy__(self, memo: Any) -> Pass:
-        """For copies in this process: they have the same sampler."""
+        """A copy in this process has the same sampler."""
         other = type(self).__new__(type(self))
         vars(other).update(vars(self))
         return other
 
     def begin(self) -> _Begun:
-        """Begin the pass, unless it has begun: at its beginning, or where a checkpoint left it."""
+        """Begin the pass, unless it has begun, at its beginning or where a checkpoint left it."""
         if self._begun is None:
             dealing = self.dealing
             if dealing is None:
@@ -174,7 +175,7 @@ class Pass:
     def _rest_of(self, dealing: Dealing) -> tuple[Dealing, Part | None]:
         """The checkpoint's pass whose rest a sampler deals, with the finished part; None: it was complete.
 
-        The rest may repeat counted samples: only the whole pass tells.
+        The rest may repeat counted samples, as only the whole pass shows.
         """
         rank = dealing.rank(None)
         for part in self._held:
@@ -205,7 +206,7 @@ class Pass:
 
     @contextlib.contextmanager
     def looked_at(self) -> Iterator[_Begun]:
-        """The pass as if it had begun; afterwards it is where it was."""
+        """The pass as if it had begun; afterwards it is restored."""
         mark = self.mark()
         try:
             yield self.begin()
@@ -216,10 +217,10 @@ class Pass:
         """Flags of the worker's next samples: True for those that count; None if all of them do.
 
         Args:
-            rows: how many.
+            rows: the number of samples.
 
         Raises:
-            InvalidInputError: the sampler deals fewer in a pass.
+            InvalidInputError: the sampler deals fewer samples in a pass.
         """
         begun = self._begun or self.begin()
         start, stop = self.done, self.done + rows
@@ -240,7 +241,7 @@ class Pass:
         return flags
 
     def all_count(self, rows: int) -> bool:
-        """Whether the next samples come before the first that is padding; False too before the pass has begun."""
+        """Whether the next samples come before the first padding; also False before the pass has begun."""
         begun = self._begun
         return begun is not None and self.done + rows <= begun.first
 
@@ -249,12 +250,12 @@ class Pass:
         return self._begun, self.done
 
     def back_to(self, mark: Any) -> None:
-        """Be where it was then."""
+        """Return to that point."""
         self._begun, self.done = mark
 
     @property
     def dealing(self) -> Dealing | None:
-        """Its dealing; before its first sample, that of the pass that the sampler began last."""
+        """Its dealing; before the first sample, that of the pass that the sampler began last."""
         if self._begun is not None:
             return self._begun.dealing
         if self.sampler is None:
@@ -274,7 +275,7 @@ class Pass:
 
     @property
     def due(self) -> int:
-        """How many samples this worker is dealt in it."""
+        """The number of samples that this worker is dealt in the pass."""
         dealing = self.dealing
         return 0 if dealing is None else (self._begun or _Begun(dealing)).due
 
@@ -301,7 +302,7 @@ class Pass:
 
         Args:
             rank: this worker's rank.
-            workers: how many there are.
+            workers: the number of workers.
             whole: False if the pass may end early.
 
         Returns:
@@ -326,7 +327,7 @@ class Pass:
             self.back_to(mark)
 
     def _goes_on(self, dealing: Any) -> bool:
-        """Whether this worker had all of its samples before the checkpoint, or gets none; not if parts were merged."""
+        """Whether this worker had all its samples before the checkpoint, or gets none; not if parts were merged."""
         rank = dealing.rank(None)
         alone = all(part.rank == rank for part in self._held)
         return alone and (self._part_of(dealing) is not None or not dealing.dealt.count(rank))
@@ -347,24 +348,25 @@ def dealt_indices(sampler: Any, rank: int | None = None, epoch: int | None = Non
 
 
 def padding_mask(sampler: Any, rank: int | None = None, epoch: int | None = None) -> np.ndarray:
-    """Return flags of the padding among a rank's samples in one pass, by default the pass to come.
+    """Return flags of the padding among a rank's samples in one pass, by default the next pass.
 
-    Over all ranks, exactly one entry of every dealt sample is False: that of the earliest step, so that a pass may be
-    left after any step; of one step, that which comes first in the list ``(0, ..., N - 1, 0, ..., p - 1)`` that
-    Paddle's sampler deals, shuffled or not. With an ``__iter__`` of its own, the entry counts that is earliest on its
-    rank, then that of the lowest rank.
+    Over all ranks, exactly one entry of every dealt sample is False: that of the earliest step, so that a pass may end
+    after any step; within a step, the first one in the list ``(0, ..., N - 1, 0, ..., p - 1)`` that Paddle's sampler
+    deals, shuffled or not. If the sampler has its own ``__iter__``, the entry that is earliest on its rank counts, then
+    that of the lowest rank.
 
     Args:
         sampler: a `paddle.io.DistributedBatchSampler`, a `paddle.io.DataLoader` with one, or an object with its
             attributes; see `fleetmetrics.sampling`.
         rank: from 0 to ``nranks - 1``; None: the sampler's ``local_rank``.
-        epoch: of the pass; None: the sampler's, that of the pass to come.
+        epoch: of the pass; None: the sampler's, that of the next pass.
 
     Returns:
         bool [n]: True for padding. Making it takes n bytes, or 4 N + 9 n where the sampler shuffles.
 
     Raises:
-        InvalidInputError: another kind of sampler, rank or epoch.
+        InvalidInputError: the sampler, rank or epoch is invalid.
+
 
     Examples:
         >>> from types import SimpleNamespace
@@ -395,15 +397,16 @@ def kept_positions(sampler: Any, rank: int | None = None, epoch: int | None = No
 def remaining_indices(sampler: Any, batches: Sequence[int], epoch: int | None = None) -> np.ndarray:
     """Return the data set's indices that remain in an unfinished pass: int64 [n], rising, each once.
 
-    Those whose counting entry, see `padding_mask`, is in no batch that was done. Deal them to any number of workers.
+    The remaining samples are those whose counting entry, see `padding_mask`, is in no finished batch. Deal them to any
+    number of workers.
 
     Args:
         sampler: as for `padding_mask`, of the job that began the pass.
-        batches: how many batches each rank had done, by rank.
+        batches: the number of batches that each rank had finished, by rank.
         epoch: of the pass; None: the sampler's.
 
     Raises:
-        InvalidInputError: another kind of sampler or epoch, or ``batches`` without a number for each rank.
+        InvalidInputError: the sampler or epoch is invalid, or ``batches`` lacks a number for a rank.
 
     Examples:
         >>> from types import SimpleNamespace

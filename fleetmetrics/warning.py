@@ -1,4 +1,4 @@
-"""How the package warns: at the caller's line, once where many parts have the same to say, and of which part.
+"""Warnings of the package: at the caller's line, with the name of the part, and once if many parts give the same one.
 
 >>> with gathered(UserWarning) as said:
 ...     with part_named("slot 3"):
@@ -22,7 +22,7 @@ _muted: contextvars.ContextVar[tuple[type[Warning], ...]] = contextvars.ContextV
 _gathered: contextvars.ContextVar[dict[type[Warning], list[str]] | None] = contextvars.ContextVar(
     "_gathered", default=None
 )
-#: The categories of warnings that `muted` keeps quiet here.
+#: The categories of warnings that `muted` suppresses here.
 muted_now: Callable[[], tuple[type[Warning], ...]] = _muted.get
 _part: contextvars.ContextVar[str] = contextvars.ContextVar("_part", default="")
 #: The part of the samples that is named, such as " of slot 3"; or nothing.
@@ -44,12 +44,12 @@ def warn(text: str, category: type[Warning] = UserWarning) -> None:
 
 
 def muted(*categories: type[Warning]) -> ContextManager[Any]:
-    """Keep `warn` from saying something of these categories inside."""
+    """Suppress warnings of these categories inside."""
     return _holding(_muted, (*_muted.get(), *categories))
 
 
 def gathered(*categories: type[Warning]) -> ContextManager[dict[type[Warning], list[str]]]:
-    """Have what `warn` would say inside of these categories, to say it in one sentence afterwards."""
+    """Collect the warnings of these categories inside, to give them in one sentence afterwards."""
     return _holding(_gathered, {category: [] for category in categories})
 
 
