@@ -48,8 +48,8 @@ else:
 
 __all__ = ["FOR_USERS", "Accumulator", "Value"]
 
-#: What users call and read, in the order in which they need it; `dir` of a metric has these and its settings, and the
-#: reference documents them. A class has the rest, for authors of metrics.
+#: The members for users, in the order in which they need them; `dir` of a metric lists these and its settings, and the
+#: reference documents them. `dir` of a class lists the rest, for authors of metrics.
 FOR_USERS: tuple[str, ...] = (
     "add",
     "add_frame",
@@ -86,9 +86,9 @@ class Accumulator(Partial, Generic[Value]):
     validate: bool
 
     #: Whether ``add`` takes a label; None: it accepts one and ignores it. False: a label is an error,
-    #: since the metric's own ``add`` takes weights there.
+    #: because the metric's own ``add`` takes weights in its place.
     takes_label: bool | None = True
-    #: What ``add`` takes by position; the first is the prediction.
+    #: The positional arguments of ``add``; the first is the prediction.
     arguments: tuple[str, ...] = ("prediction", "label", "weight", "mask")
     #: Keys of `fleetmetrics.batch.rules.REQUIREMENTS` that every sample must meet, or the class's own requirements.
     requirements: tuple[str | Requirement, ...] = ()
@@ -106,10 +106,10 @@ class Accumulator(Partial, Generic[Value]):
     if not TYPE_CHECKING:  # which should take the signature from __init__
 
         def __new__(cls, *given: Any, **settings: Any) -> Any:
-            """Name the missing keyword, where Python would only count the positional arguments."""
+            """Raise an error that names the missing keyword, where Python would only count the positional arguments."""
             if given:
                 raise_if_positional(cls, given)
-            settings.pop("sampler", None)  # which comes and goes: see `sampler`
+            settings.pop("sampler", None)  # it may be set and removed: see `sampler`
             return super().__new__(cls, *given, **settings)
 
     def __init__(
@@ -134,13 +134,13 @@ class Accumulator(Partial, Generic[Value]):
         self._pass = Pass(sampler)
         self._held_pass = HeldPass(self._pass)
 
-    if not TYPE_CHECKING:  # where every attribute would seem to be there
+    if not TYPE_CHECKING:  # otherwise every attribute would seem to exist
 
         def __getattr__(self, name: str) -> Any:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{hint_of_method(name)}")
 
     def __dir__(self) -> list[str]:
-        """What users call, and what a class outside this package adds: notebooks and consoles complete it."""
+        """List the members for users, and those that a class outside this package adds, for completion."""
         package = [kind for kind in type(self).__mro__ if kind.__module__.startswith("fleetmetrics.")]
         internal = {name for kind in package for name in (*vars(kind), *vars(kind).get("__annotations__", ()))}
         internal |= set() if type(self) not in package else {*vars(self)}
@@ -161,7 +161,7 @@ class Accumulator(Partial, Generic[Value]):
 
     @property
     def sampler(self) -> Any:
-        """The sampler that deals the samples; setting it begins a new pass, and keeps what was accumulated."""
+        """The sampler that deals the samples; setting it begins a new pass, and keeps the accumulated samples."""
         return self._pass.sampler
 
     @sampler.setter
@@ -196,18 +196,18 @@ class Accumulator(Partial, Generic[Value]):
         return self.formula(**{name: values[state] for name, state in self.states.items()})
 
     def _evaluate_many(self, values: Mapping[State, np.ndarray]) -> Sequence[Any] | None:
-        """The values of states that each have one more axis in front, with an entry for each value.
+        """The values of states that each have an additional first axis, with an entry for each value.
 
-        None instead of a value, or of all: `evaluate` must compute it, by the same formula, with its warnings.
+        None instead of one value or all: `evaluate` must compute it, by the same formula, with its warnings.
         """
         return None
 
     def formula(self, *args: Any, **states: Any) -> Any:
-        """The value, from the global states, which a metric takes by name; pure NumPy."""
+        """The value from the global states, given by name; pure NumPy."""
         raise NotImplementedError(f"{type(self).__name__} must define formula")
 
     def _called(self, of: Any = None) -> str:
-        """The name in errors, of it or of one of the metrics inside it."""
+        """The name in errors of this object, or of a metric inside it."""
         return f"{self.name} ({self.kind_name()})"
 
     def kind_name(self) -> str:
@@ -215,14 +215,14 @@ class Accumulator(Partial, Generic[Value]):
         return type(self).__name__
 
     def _told(self, error: FleetMetricsError, batch: Any = None) -> FleetMetricsError:
-        """The error, with its subject in front."""
+        """The error, with its subject as a prefix."""
         about, error.about = error.about, None
         if isinstance(about, Requirement):
             shared = about.argument in ("weight", "mask")
             asked = ((leaf, applicable(tuple(leaf.requirements_of(batch)), batch.classes)) for leaf in self._leaves())
             about = None if shared else next((leaf for leaf, rules in asked if about in rules), None)
         text = str(error)
-        for common, own in zip(("prediction", "label"), self.arguments):  # for which the metric may have another name
+        for common, own in zip(("prediction", "label"), self.arguments):  # the metric may have a different name there
             if text.startswith(common):
                 text = own + text[len(common) :]
         error.args = (f"{self._called(about)}: {text}",)
@@ -238,11 +238,11 @@ class Accumulator(Partial, Generic[Value]):
         return list(dict.fromkeys([*checks, *self._own_states(), *self._counted()]))
 
     def _counted(self) -> Sequence[State]:
-        """The state that counts samples, where the size of the data set is given."""
+        """The state that counts samples, if the size of the data set is given."""
         return () if self._data_size is None else (self._data_size.added,)
 
     def _folds(self) -> list[Folds]:
-        """The tables of records, each with everything that folds it."""
+        """The tables of records, each with all its folds."""
         tables: dict[Table, list[Folding]] = {}
         for metric in self._record_metrics():
             tables.setdefault(metric.table, []).append(metric)
@@ -272,9 +272,9 @@ class Accumulator(Partial, Generic[Value]):
             **columns: further arguments of the metric, such as ``user=`` or ``query=``: an integer or string a sample.
 
         Raises:
-            InvalidInputError: shapes or values are invalid; none of the batch was added.
-                In a static program, and on a device other than the CPU, values are checked as the batches
-                run, and ``compute`` reports it.
+            InvalidInputError: shapes or values are invalid; the batch was not added.
+                In a static program, and on a device other than the CPU, values are checked as the batches run, and
+                ``compute`` raises the error.
             StaticProgramError: called twice for one static program, or with arrays after static variables.
         """
         self._check_is_free()
@@ -309,7 +309,7 @@ class Accumulator(Partial, Generic[Value]):
             raise
 
     def _add_plain(self, prediction: Any, label: Any) -> bool:
-        """Overridden where plain arrays have a fast path; False: they take the usual one, which finds their errors."""
+        """Overridden if plain arrays have a fast path; False: they take the usual path, which finds their errors."""
         return False
 
     def _leave_padding_out(self, batch: Batch) -> None:
@@ -327,7 +327,7 @@ class Accumulator(Partial, Generic[Value]):
             batch.leave_out(flags)
 
     def _add(self, batch: Batch) -> None:
-        """Accumulate a whole batch, or none of it."""
+        """Accumulate a batch, whole or not at all."""
         if batch.empty:
             return
         static = batch.xp is not namespaces.numpy_ops and namespaces.is_static(batch.each)
@@ -357,7 +357,7 @@ class Accumulator(Partial, Generic[Value]):
             increments.update(self._check.statistics(batch))
             for state, increment in increments.items():
                 state.accumulate(increment)
-            self.program = program  # not before: a caller may fix and repeat an add that failed
+            self.program = program  # not earlier: a caller may correct and repeat a failed add
 
     def add_frame(self, frame: Any, **columns: Any) -> None:
         """Accumulate a data frame, as one batch.
@@ -370,7 +370,7 @@ class Accumulator(Partial, Generic[Value]):
                 in ISO's form.
 
         Raises:
-            InvalidInputError: a column is missing, of another type, or has nulls; or as for `add`. Nothing was added.
+            InvalidInputError: a column is missing, has the wrong type or nulls; or as for `add`. Nothing was added.
 
         Examples:
             >>> import pyarrow
@@ -392,7 +392,7 @@ class Accumulator(Partial, Generic[Value]):
             increments: by state.
             look: whether to check for overflowed sums.
         """
-        if add_numbers(increments):  # as most metrics' states are
+        if add_numbers(increments):  # like most metrics' states
             return
         marks = [(state, state.mark()) for state in increments]
         try:
@@ -479,17 +479,17 @@ class Accumulator(Partial, Generic[Value]):
         timeout: float | None = None,
         partial: bool = False,
     ) -> Value:
-        """The value over the samples of all workers: the same on every worker. A collection's is a dict of values.
+        """The value over the samples of all workers, the same on every worker; of a collection, a dict of values.
 
-        Every worker must call it; nothing that was accumulated changes.
+        Every worker must call it; the accumulated samples stay.
 
         Args:
-            scope: where a static program's variables live; None: the global scope.
+            scope: the scope of a static program's variables; None: the global scope.
             util: an object with ``all_reduce(input, mode)``, such as ``fleet.util``; None: fleetmetrics' channel.
             communicator: None: the one that was set or is chosen automatically.
             group: the workers to compute over; only these call it, see `fleetmetrics.Communicator.among`. None: all.
             timeout: seconds to wait for the others; None: ``FLEETMETRICS_TIMEOUT``, else 1,800.
-            partial: True if the job leaves a sampler's pass early: workers may then lack samples that they were dealt.
+            partial: True if the job leaves a sampler's pass early: workers may then lack samples of the pass.
 
         Raises:
             FleetMetricsError: the same error on every worker, by the deadline.
@@ -536,12 +536,12 @@ class Accumulator(Partial, Generic[Value]):
         """The value over this worker's samples only; no communication.
 
         Args:
-            scope: where a static program's variables live; None: the global scope.
+            scope: the scope of a static program's variables; None: the global scope.
         """
         return self._computed(LocalCommunicator(), scope, DEFAULT_TIMEOUT)
 
     def _check_pass(self, channel: Communicator, whole: bool) -> str:
-        """The note on pass and data, on which all workers must agree; `InvalidInputError` if its pass is wrong."""
+        """The note on pass and data, on which all workers must agree; `InvalidInputError` if its pass is incomplete."""
         for part in self._added_through():
             if part._pass.sampler is not None:
                 raise InvalidInputError(
@@ -579,7 +579,7 @@ class Accumulator(Partial, Generic[Value]):
         """Forget everything accumulated on this worker.
 
         Args:
-            scope: where a static program's variables live; None: the global scope.
+            scope: the scope of a static program's variables; None: the global scope.
         """
         for state in self._states():
             state.reset(scope)
@@ -588,7 +588,7 @@ class Accumulator(Partial, Generic[Value]):
         self._pass.reset()
 
     def fresh(self, name: str | None = None) -> Self:
-        """Return an empty copy with the same arguments; its ``sampler`` may be set to another.
+        """Return an empty copy with the same arguments; you may set its ``sampler`` to a different one.
 
         Args:
             name: the copy's name; None: the class name and a number, in the order of creation.

@@ -19,7 +19,7 @@ MOST_ENTRIES = 2**30
 
 
 def flag_of(argument: str, value: Any) -> bool:
-    """True or False. 0 and 1 are refused: they are more often a misplaced number than a flag."""
+    """True or False. 0 and 1 are rejected, because they are more often a misplaced number than a flag."""
     if isinstance(value, (bool, np.bool_)):
         return bool(value)
     raise InvalidInputError(f"{argument} must be True or False, not {value!r}")
@@ -40,7 +40,7 @@ MOST_EDGES = 2**24
 
 
 def is_whole(value: Any) -> bool:
-    """Whether a value is an integer, of Python or NumPy; a duration is none, although NumPy derives it from them."""
+    """Whether a value is an integer of Python or NumPy; durations, which NumPy derives from integers, do not count."""
     return isinstance(value, (int, np.integer)) and not isinstance(value, (bool, np.timedelta64))
 
 
@@ -80,7 +80,7 @@ def number_of(argument: str, value: Any, low: float = -math.inf, high: float = m
 
 
 def positive_of(argument: str, value: Any, least: float = 5e-324) -> float:
-    """A finite number above 0, and at least the smallest float64 that is, or ``least``."""
+    """A finite number above 0, and at least ``least`` or the smallest positive float64."""
     return number_of(argument, value, least, allowed="a finite number above 0")
 
 
@@ -127,7 +127,7 @@ def listed(argument: str, value: Any, of: str) -> list[Any]:
 
 
 def column_of(argument: str, value: Any, taken: Sequence[str]) -> str:
-    """The name of a further argument of ``add``, none of those ``taken``."""
+    """The name of a further argument of ``add``, different from those ``taken``."""
     others = sorted({"prediction", "label", "weight", "mask", *taken})
     if not isinstance(value, str) or not value or value in others:
         raise InvalidInputError(f"{argument} must be a name other than {', '.join(others)}, not {value!r}")
@@ -142,7 +142,7 @@ def zero_division_of(value: Any) -> float:
 
 
 def array_of(value: Any) -> np.ndarray:
-    """An argument as an array; an empty one for ragged lists, and where something is masked."""
+    """An argument as an array; an empty one for ragged lists and masked arrays."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # NumPy before 1.24 makes object arrays of ragged lists, and warns
         try:

@@ -29,12 +29,12 @@ class BaseMetric(Recorder, Resumable):
     MMEval works unchanged: it overrides ``add``, appends one record per sample to ``self._results``, and gets the list
     of all of them in ``compute_metric``.
 
-    Where sums suffice, define ``summarize(results)``, which condenses records to a dict of arrays, and
-    ``compute_from(states)``, which computes the value from their sums: workers then exchange only these.
+    If sums suffice, define ``summarize(results)``, which reduces records to a dict of arrays, and
+    ``compute_from(states)``, which computes the value from their sums: workers then exchange only the sums.
 
-    Differs from MMEval where that gives a wrong number: workers with different numbers of records lose none; ``size``
-    means the same with one worker as with many, and one larger than what was gathered is an error; an error in
-    ``compute_metric`` is raised on every worker; what was accumulated survives a failed `__call__`.
+    It differs from MMEval where MMEval gives a wrong number. Workers with different numbers of records lose no record;
+    ``size`` means the same with one worker as with many, and a size above the number of gathered records is an error;
+    an error in ``compute_metric`` is raised on every worker; accumulated records survive a failed `__call__`.
 
     Args:
         dataset_meta: facts about the data set, such as the names of its classes; copied.
@@ -48,7 +48,7 @@ class BaseMetric(Recorder, Resumable):
             padding and order are then exact, shuffled or not. See `fleetmetrics.padding_mask`.
         batch_size: length of the blocks for "batch"; None: each ``add`` of columns is a block.
         allow_pickle: whether records that have no array form may be pickled on their way to another worker, if the
-            workers have proved who they are; else they are a `RecordError`.
+            workers have authenticated each other; otherwise they raise `RecordError`.
         collect_dir: a directory, created if missing, through which records go to rank 0 instead of through memory;
             its other files are left alone.
         collect_dir_shared: False if the workers do not see the same ``collect_dir``.
@@ -152,8 +152,8 @@ class BaseMetric(Recorder, Resumable):
             **named: the columns by name, instead; any name but ``ids``.
 
         Raises:
-            InvalidInputError: if the columns differ in length, or from those of earlier batches; none of the batch
-                was added then.
+            InvalidInputError: if the columns differ in length, or from those of earlier batches; the batch was not
+                added.
         """
         self._begin_pass()
         self._columns.append(columns, named, ids)
@@ -168,29 +168,29 @@ class BaseMetric(Recorder, Resumable):
         return self._summarized(results)
 
     def compute(self, size: int | None = None, *, group: Any = None, timeout: float | None = None) -> Any:
-        """The value over the samples of all workers: the same on every worker.
+        """The value over the samples of all workers, the same on every worker.
 
-        Every worker must call it; nothing that was accumulated changes.
+        Every worker must call it; the accumulated records stay.
 
         Args:
-            size: the number of samples in the whole data set. Any further ones, in the order of the collect mode, are
-                dropped as padding. None: only what the sampler or the ids identify as repeated is dropped.
-            group: of which workers; only these call it, see `fleetmetrics.Communicator.among`. None: all.
+            size: the number of samples in the whole data set. Further ones, in the order of the collect mode, are
+                dropped as padding. None: only samples that the sampler or the ids identify as repeated are dropped.
+            group: the workers to compute over; only these call it, see `fleetmetrics.Communicator.among`. None: all.
             timeout: seconds to wait for the others; None: ``FLEETMETRICS_TIMEOUT``, else 1,800.
 
         Returns:
-            What ``compute_metric`` returned.
+            The result of ``compute_metric``.
 
         Raises:
             InvalidInputError: if records are not one to one with samples, or the records of an id differ.
             RecordError: if a record cannot be sent to another worker.
             FleetMetricsError: the same error on every worker, by the deadline.
-            Exception: what ``compute_metric`` raised, on every worker.
+            Exception: the error of ``compute_metric``, on every worker.
         """
         return gather(self.name, lambda: [self._share(size)], self.dist_comm.among(group), timeout)[0]
 
     def compute_local(self) -> Any:
-        """The value over what was added on this worker, padding included; no communication."""
+        """The value over this worker's records, padding included, without communication."""
         return gather(self.name, lambda: [self._share(whole=False)], LocalCommunicator())[0]
 
     def _share(self, size: int | None = None, whole: bool = True) -> Share:
@@ -212,7 +212,7 @@ class BaseMetric(Recorder, Resumable):
         return Share(self, self.name, columns, size, None if self._guessed else self.dist_collect_mode)
 
     def settings(self) -> dict[str, Any]:
-        """What a checkpoint compares: the settings that are plain values and public."""
+        """The settings that a checkpoint compares: public plain values."""
         return plain_settings(self)
 
     def _recorders(self) -> list[Any]:
@@ -256,7 +256,7 @@ class BaseMetric(Recorder, Resumable):
             self._pass.back_to(mark)
 
     def reset(self) -> None:
-        """Forget what was accumulated on this worker."""
+        """Forget the records of this worker."""
         self._records.clear()
         self._columns = Columns()
         self._ledger.cut(0)

@@ -105,7 +105,7 @@ def save(
         sampler: the `paddle.io.DistributedBatchSampler` of the current pass, from which `load` finds the remaining
         samples.
         batches: the number of the sampler's batches that this worker has added.
-        scope: where a static program's variables live; None: the global scope.
+        scope: the scope of a static program's variables; None: the global scope.
         communicator: None: the one that was set or is chosen automatically.
         group: the workers that save; each group needs its own path; see `fleetmetrics.Communicator.among`.
             None: all.
@@ -242,7 +242,7 @@ def load(
         metrics: as for `save`: the same classes with the same settings. Their contents are replaced.
         strict: False: ignore metrics that only the checkpoint has, in its dict or in a collection, and leave metrics
             that it lacks empty.
-        scope: where a static program's variables live; None: the global scope.
+        scope: the scope of a static program's variables; None: the global scope.
         communicator: None: the one that was set or is chosen automatically.
         group: the workers that load, as for `save`; None: all.
         timeout: seconds to wait for the others; None: ``FLEETMETRICS_TIMEOUT``, else 1,800.

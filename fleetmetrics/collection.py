@@ -26,20 +26,20 @@ class MetricCollection(Composite[Dict[str, Any]]):
 
     States that members declare under the same key (the number of samples, say) are kept once.
 
-    ``add(prediction, label, weight=None, mask=None)`` is that of `Metric`, even if the members' own differ:
-    `Mean` and the like take the predictions as their values. If all members do so, a label is an error: weights go
-    by keyword, ``add(values, weight=...)``.
+    ``add(prediction, label, weight=None, mask=None)`` is that of `Metric`, even if the members' own differ: `Mean` and
+    similar metrics take the predictions as their values. If all members do so, a label is an error: pass weights by
+    keyword, ``add(values, weight=...)``.
 
     Args:
         metrics: metrics by their keys in the result; or a sequence of metrics, each keyed by its
-            name. They must be new: the collection takes them over.
-        prefix: put before the keys of the result.
-        postfix: put after them.
+            name. They must be new, and belong to the collection from then on.
+        prefix: the prefix of the keys in the result.
+        postfix: their postfix.
         **common: ``name``, ``validate``, ``share``, ``sampler`` and ``size`` of `Metric`. A sample that breaks a
             requirement of one member counts for no member.
 
     Raises:
-        InvalidInputError: if an entry is not a metric or is used already, or a key comes twice.
+        InvalidInputError: an entry is not a metric or already in use, or a key is repeated.
 
     Examples:
         >>> import fleetmetrics
@@ -75,7 +75,7 @@ class MetricCollection(Composite[Dict[str, Any]]):
             else [(_key(m), m) for m in listed("metrics", metrics, "metrics, or a dict of them by key")]
         )
         self.metrics: dict[str, Metric] = {}
-        self._known: dict[str, Any] = {}  # what does not change once the members are here
+        self._known: dict[str, Any] = {}  # these do not change after the members are set
         shared = Shared()
         for key, metric in entries:
             self._take(key, metric, shared)
@@ -105,7 +105,7 @@ class MetricCollection(Composite[Dict[str, Any]]):
                 "MetricCollection(..., size=size)"
             )
         self.metrics[key] = metric
-        if not operand:  # of an expression that has brought it along
+        if not operand:  # of an expression that contains it
             metric.collection = self.name
             metric._adopt(f"{self.name}.{key}", shared)
 
@@ -133,12 +133,12 @@ class MetricCollection(Composite[Dict[str, Any]]):
     def fresh(
         self, name: str | None = None, *, prefix: str | None = None, postfix: str | None = None
     ) -> MetricCollection:
-        """Return an empty collection of the same metrics, such as for another data set.
+        """Return an empty collection of the same metrics, for example for a different data set.
 
         Args:
-            name: the new collection's name; None: made up, in the order of creation.
-            prefix: None: as here.
-            postfix: None: as here.
+            name: the new collection's name; None: generated in the order of creation.
+            prefix: None: this collection's.
+            postfix: None: this collection's.
         """
         new: MetricCollection = super().fresh(name)
         new.prefix = self.prefix if prefix is None else prefix
@@ -146,7 +146,7 @@ class MetricCollection(Composite[Dict[str, Any]]):
         return new.rename(dict(zip(new.metrics, self.metrics)))
 
     def _named_leaves(self) -> dict[str, Accumulator]:
-        """The metrics with states, each once; those of an expression by its key and their places."""
+        """The metrics with states, each once; those in an expression by its key and their places."""
         named: dict[str, Accumulator] = {}
         for key, member in self.metrics.items():
             leaves = member._leaves()
@@ -220,7 +220,7 @@ class MetricCollection(Composite[Dict[str, Any]]):
 
 
 def _holders_of(leaf: Accumulator, folds: Mapping[Table, Folds]) -> Sequence[Holder]:
-    """What a metric holds, except for the checks of samples."""
+    """The holders of a metric, except for the checks of samples."""
     return [*leaf._own_states(), *dict.fromkeys(folds[metric.table] for metric in leaf._record_metrics())]
 
 

@@ -77,7 +77,7 @@ class Composite(Accumulator[Value]):
 
 
 def about(error: InvalidInputError, metric: Accumulator) -> InvalidInputError:
-    """The error, with the metric that it is about."""
+    """The error, with the name of its metric."""
     error.about = metric
     return error
 
@@ -86,7 +86,7 @@ def axis_taken(by: Iterable[Accumulator]) -> int | None:
     """The `Accumulator.class_axis` of an object that adds the same scores to several others.
 
     Raises:
-        InvalidInputError: they have the classes on different axes.
+        InvalidInputError: the objects have the classes on different axes.
     """
     said = {each.class_axis: each for each in by if each.class_axis is not None}
     if len(said) > 1:

@@ -141,7 +141,7 @@ def auc(stat_pos: Any, stat_neg: Any, scope: Any = None, util: Any = None, *, gr
         stat_pos: this worker's histogram of the samples labeled 1, rising scores: a statistic of ``paddle.static.auc``
             in any of its shapes (``[1, buckets]``, or the flat sliding-window form of the batch statistics), or any
             array with one entry per bucket.
-        stat_neg: the same for the samples labeled 0, equally long.
+        stat_neg: the same for the samples labeled 0, of the same length.
         scope: see the module.
         util: see the module.
         group: see the module.
@@ -272,7 +272,7 @@ def _read(value: Any, scope: Any, argument: str) -> np.ndarray:
 
 
 def _threads() -> int:
-    """The number of threads with which Paddle reads its data sets, one per process; 0 if none is left."""
+    """The number of Paddle's reading threads of data sets; it has one each per process. 0 if none is left."""
     kind = getattr(sys.modules.get("paddle.distributed.fleet.dataset"), "DatasetBase", ())
     found = [int(each.thread_num) for each in gc.get_objects() if issubclass(type(each), kind)]
     return sorted([0, *found])[-1]

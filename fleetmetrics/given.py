@@ -1,4 +1,4 @@
-"""The door of functions for users: each function declares its arguments once, and this module checks them.
+"""Checks of arguments of public functions: each function declares its arguments once, and this module checks them.
 
     @given(correct=amount, total=amount, zero_division=stand_in_value)
     def accuracy(correct, total, *, zero_division=math.nan): ...
@@ -110,7 +110,7 @@ def number(argument: str, value: Any, _: Any = None, least: float = -math.inf) -
             raise InvalidInputError(f"{argument} must be one number, not an array of shape {list(array.shape)}")
         value = array.item()
         value = int(value) if isinstance(value, int) else float(value)
-    # nan is neither below nor above; integers above all floats are no float
+    # nan is neither below nor above; integers above all floats have no float
     if value < least or value > sys.float_info.max or value < -sys.float_info.max:
         allowed = "a finite number" + (f" of at least {least:g}" if least > -math.inf else "")
         raise InvalidInputError(f"{argument} must be {allowed}, not {value!r:.60}")
@@ -166,7 +166,7 @@ def at_most_0(argument: str, value: Any, _: Any = None) -> Any:
 
 
 def between(low: float, high: float, ends: bool = True) -> Kind:
-    """A setting from ``low`` to ``high``, which may be infinite; ``ends``: whether these are valid, too."""
+    """A setting from ``low`` to ``high``, which may be infinite; ``ends``: whether the ends are valid, too."""
 
     def kind(argument: str, value: Any, _: Any = None) -> float:
         if is_number(value) and (low <= value <= high if ends else low < value < high):
@@ -217,12 +217,12 @@ def made_by(function: str, kind: type) -> Kind:
 
 
 def optional(kind: Kind) -> Kind:
-    """Something, or None."""
+    """The given kind of value, or None."""
     return lambda argument, value, sizes: None if value is None else kind(argument, value, sizes)
 
 
 def text(argument: str, value: Any, _: Any = None) -> str:
-    """A text."""
+    """A string."""
     if not isinstance(value, str):
         raise InvalidInputError(f"{argument} must be a string, not {value!r:.60}")
     return value

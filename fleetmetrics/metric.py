@@ -5,7 +5,7 @@ Metrics of the catalogue derive from ``Metric``. A class defines three things, a
     class MeanAbsoluteError(Metric):
         requirements = ("finite_prediction", "finite_label")
 
-        # its states, and for each the function of a batch that says what is added to it
+        # its states, each with a function that computes its increment from a batch
         declared = (Declared("absolute_error", dtype="float64", statistic=absolute_error), TOTAL)
 
         def formula(self, absolute_error, total):                      # global states in, number out
@@ -79,7 +79,7 @@ class Declared(NamedTuple):
 
 
 class Linear(NamedTuple):
-    """How a metric's value changes with its sums, for the delta method of `Interval`.
+    """The change of a metric's value with its sums, for the delta method of `Interval`.
 
     Args:
         terms: for each sum, the factors of its entries, by the name of a state or of a sum over groups.
@@ -120,7 +120,7 @@ class Quotient(NamedTuple):
 
     @property
     def linear(self) -> Linear:
-        """How the metric's value changes with the two sums."""
+        """The change of the metric's value with the two sums."""
         highest = self.highest if self.value is float else math.inf
         return Linear((self.numerator, self.denominator), self._slopes, self.lowest, highest)
 
@@ -193,13 +193,13 @@ class Metric(Accumulator[Value]):
             creation.
         validate: False skips the check of `add`'s arguments: that predictions are finite, or probabilities, labels are
             classes, and weights at least 0. The effect of an invalid sample is then undefined; states with an entry for
-            each class, bucket or bin leave out a sample that has none.
-        share: in a static program, use the variables that a metric of the same name has made already, instead of
-            raising `DuplicateStateError`. It has no effect outside static programs.
+            each class, bucket or bin omit a sample without one.
+        share: in a static program, use the existing variables of a metric with the same name, instead of raising
+            `DuplicateStateError`. It has no effect outside static programs.
         sampler: the `paddle.io.DistributedBatchSampler` that deals the samples, or a `paddle.io.DataLoader` with one:
             each sample then counts once, even if the sampler deals it to two workers. Add every batch of a pass once,
             and `reset` before the next pass; see `fleetmetrics.padding_mask`. Not for static programs. A metric inside
-            a collection, a wrapper or an expression takes no sampler: give it to the outermost.
+            a collection, a wrapper or an expression takes no sampler: give it to the outermost object.
         size: the number of samples of the data set. If all workers together have added more or fewer unmasked samples,
             ``compute`` warns on every worker, with `SizeWarning`; ``compute(partial=True)`` does not. Give it to the
             outermost metric, like ``sampler``.
@@ -210,15 +210,15 @@ class Metric(Accumulator[Value]):
 
     #: The states that do not depend on a setting; `declare` makes the others.
     declared: tuple[Declared, ...] = ()
-    #: Which values are better, "higher" or "lower"; "": neither, or the value is not a single number.
+    #: The better direction of the value, "higher" or "lower"; "": neither, or the value is not a single number.
     better: ClassVar[str] = ""
     #: The kind of value that `compute` returns: a "number" (or one for each class or k), a "curve", a "point" of one,
     #: "counts", "parts" or "slices".
     gives: ClassVar[str] = "number"
     #: The functions of `fleetmetrics.plot` that draw it; `plot` takes the first.
     pictures: tuple[str, ...] = ()
-    #: Whether few samples make the value too large, or too small: that of a maximum, or a sum of absolute values.
-    #: Resampling does so once more, and its interval is not one of the true value.
+    #: Whether few samples bias the value, like a maximum or a sum of absolute values. Resampling adds the same bias
+    #: again, and its interval is not one of the true value.
     biased: ClassVar[bool] = False
 
     def __init__(self, **common: Unpack[Common]) -> None:
@@ -246,8 +246,8 @@ class Metric(Accumulator[Value]):
             dtype: ``"int64"`` (becomes float64 when floats, such as weighted counts, are added) or ``"float64"``.
             reduction: ``"sum"``, ``"max"`` or ``"min"``; or ``"moments"`` of shape ``[..., 4]`` and ``"comoments"`` of
                 shape ``[..., 8]``, float64, see `fleetmetrics.moments`.
-            key: what it counts, if metrics of one collection may share it; None: the statistic and its settings; a
-                state without a statistic is then never shared.
+            key: identifies the counted quantity, so that metrics of a collection can share the state; None: the
+                statistic and its settings; a state without a statistic is then never shared.
             statistic: the batch's increment, as a function of the `Batch` and the settings; None: see
                 `batch_statistics`.
             settings: names of the metric's settings that the statistic takes.
@@ -276,7 +276,7 @@ class Metric(Accumulator[Value]):
 
         Raises:
             InvalidInputError: the metric holds samples or belongs to a collection or a static program, or the name is
-                not a text.
+                not a string.
         """
         self._check_is_free()
         if self.program is not None or self.holds_samples():
@@ -296,12 +296,12 @@ class Metric(Accumulator[Value]):
 
     @property
     def quotient(self) -> Quotient | None:
-        """The sums whose quotient is the value; None if the value is no quotient, or not a single number."""
+        """The sums whose quotient is the value; None if the value is not a quotient, or not a single number."""
         return None
 
     @property
     def linear(self) -> Linear | None:
-        """For `Interval`: how the value changes with sums over samples or groups; None if it has no such sums."""
+        """For `Interval`: the change of the value with sums over samples or groups; None if it has no such sums."""
         return None if self.quotient is None else self.quotient.linear
 
     @property
@@ -364,17 +364,17 @@ class Metric(Accumulator[Value]):
         return {name: function(batch, *settings) for name, (function, settings) in self._filled_by.items()}
 
     def plot(self, ax: Any = None, **options: Any) -> Any:
-        """Draw the metric's picture over the samples of all workers; every worker must call it, like ``compute``.
+        """Plot the metric over the samples of all workers; every worker must call it, like ``compute``.
 
         Args:
             ax: matplotlib's axes; None: a new figure, 80 mm wide.
-            **options: options of the picture, such as ``label``; see `fleetmetrics.plot`.
+            **options: options of the plot, such as ``label``; see `fleetmetrics.plot`.
 
         Returns:
             The axes; ``axes.figure.savefig("roc.png")`` writes a file.
 
         Raises:
-            InvalidInputError: the metric has no picture; the message names the metrics that do.
+            InvalidInputError: the metric has no plot; the message names the metrics that have one.
             MissingLibraryError: matplotlib is not installed.
         """
         from fleetmetrics.plot import draw

@@ -1,8 +1,8 @@
 """Change the imports of scripts for MMEval, MMEngine's evaluator and MMPretrain's metrics.
 
 ``python -m fleetmetrics.migrate FILE...`` shows the changes as a diff, and names by file and line what has no
-counterpart. ``--write`` makes the changes: in all files, or in none if one cannot be read. Exit status: 0 if nothing is
-left to do by hand, 1 if something is, 2 after an error, which names the file.
+counterpart. ``--write`` makes the changes: in all files, or in none if one cannot be read. Exit status: 0 if no
+manual work remains, 1 if some does, 2 after an error, which names the file.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from fleetmetrics.serial.container import whole_file
 __all__ = ["main", "migrated"]
 
 _PRETRAIN = "Accuracy AveragePrecision ConfusionMatrix MultiLabelMetric RetrievalAveragePrecision RetrievalRecall"
-#: Where names of each module, or of modules inside it, are in this package.
+#: The place in this package for the names of each module, and of modules inside it.
 _COUNTERPARTS = {
     "mmeval": ("fleetmetrics", "BaseMetric get_dist_backend list_all_backends set_default_dist_backend"),
     "mmengine": ("fleetmetrics.evaluator", "METRICS"),
@@ -44,13 +44,13 @@ _TEXTS = re.compile(
 
 
 def migrated(text: str) -> tuple[str, list[tuple[int, str]]]:
-    """Change the imports of a script, and the uses of modules that it imports; nothing else.
+    """Change only the imports of a script, and the uses of modules that it imports.
 
     Args:
         text: Python source; anything else is a `SyntaxError`.
 
     Returns:
-        The new text, and by line the work left to do by hand.
+        The new text, and the remaining manual work by line.
 
     Examples:
         >>> migrated("import mmeval; print(mmeval.BaseMetric)")
@@ -66,7 +66,7 @@ def migrated(text: str) -> tuple[str, list[tuple[int, str]]]:
 
 
 def _counterpart(path: str) -> str:
-    """Where it is here: "fleetmetrics.BaseMetric" for "mmeval.core.BaseMetric"; empty if it is not."""
+    """Its name here, such as "fleetmetrics.BaseMetric" for "mmeval.core.BaseMetric"; empty without a counterpart."""
     module, _, name = path.rpartition(".")
     for known, (home, names) in _COUNTERPARTS.items():
         if f"{module}.".startswith(f"{known}.") and name in names.split():
@@ -75,14 +75,14 @@ def _counterpart(path: str) -> str:
 
 
 def _bound(node: Any) -> list[tuple[str, str]]:
-    """The names that an import binds, and what each stands for."""
+    """The names that an import binds, each with its meaning."""
     if isinstance(node, ast.ImportFrom):
         return [(each.asname or each.name, f"{'.' * node.level}{node.module or ''}.{each.name}") for each in node.names]
     return [(each.asname, each.name) if each.asname else (each.name.partition(".")[0],) * 2 for each in node.names]
 
 
 class _Script:
-    """A script: ``edits``, what text is to be put where; and ``notes``, what is left to do by hand."""
+    """A script: ``edits``, texts with their places; and ``notes``, the remaining manual work."""
 
     def __init__(self, text: str) -> None:
         self.text, self.lines = text, re.findall(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+", text)
@@ -91,7 +91,7 @@ class _Script:
         nodes: list[Any] = list(ast.walk(ast.parse(text)))
         imports = [node for node in nodes if isinstance(node, (ast.Import, ast.ImportFrom))]
         modules = {name: path for node in imports for name, path in _bound(node) if _MODULES.fullmatch(path)}
-        # Names of modules: what is used of them is here; or is not.
+        # Names of modules: the used parts are here, or are not.
         self.changed: set[str] = set()
         self.needed: set[str] = set()
         outer = {id(node.value): node for node in nodes if isinstance(node, ast.Attribute)}
@@ -149,7 +149,7 @@ class _Script:
         line = self.lines[node.lineno - 1]
         head, newline = line.encode()[: node.col_offset].decode(), "\r\n" if line.endswith("\r\n") else "\n"
         self._put(node, node, ("; " if head.strip() else newline + head).join(new))
-        if own and len(order) == len(new) == 1 and order[0] != own:  # the names are the same: their form stays
+        if own and len(order) == len(new) == 1 and order[0] != own:  # the names are the same, so their form stays
             start, end, _ = self.edits.pop()
             self.edits.append((start, end, self.text[start:end].replace(own, order[0], 1)))
 

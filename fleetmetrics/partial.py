@@ -57,7 +57,7 @@ class Partial(Checkpointed):
 
         Args:
             other: the same class with the same settings; or several, whose sums are rounded once, in any order.
-            scope: where a static program's variables live; None: the global scope.
+            scope: the scope of a static program's variables; None: the global scope.
 
         Raises:
             InvalidInputError: class, settings or states differ, only some are closed, or two closed ones share a user;

@@ -36,16 +36,16 @@ _originals: dict[str, dict[str, tuple[CodeType, Any, Any]]] = {}
 class patch_fleet:
     """Put fleetmetrics behind the eight functions of ``paddle.distributed.fleet.metrics``, until `undo`.
 
-    `sum`, `max`, `min`, `acc`, `auc`, `mae`, `mse` and `rmse` answer as `fleetmetrics.functional` does, under every
-    name, including names that the script imported before. This does not import Paddle: if Paddle is not imported
+    `sum`, `max`, `min`, `acc`, `auc`, `mae`, `mse` and `rmse` behave like `fleetmetrics.functional` under every
+    name, including names that the script imported earlier. This does not import Paddle: if Paddle is not imported
     yet, the patch waits for its import. Rank 0 then reports it in one line on stderr. ``util=fleet.util``, which is
     local without Gloo, means fleetmetrics' channel; your own ``util`` is used as given.
 
     It is also a context manager. Nested patches end with the outermost.
 
     Args:
-        util: whether ``all_reduce``, ``all_gather`` and ``barrier`` of ``fleet.util`` go through the channel, too: do
-            so without Gloo and under the collective launcher. A sum is int64 or float64. Calls that include servers, by
+        util: whether ``all_reduce``, ``all_gather`` and ``barrier`` of ``fleet.util`` also use the channel: choose this
+            without Gloo and under the collective launcher. A sum is int64 or float64. Calls that include servers, by
             ``comm_world``, stay Paddle's.
 
     Examples:
@@ -69,7 +69,7 @@ class patch_fleet:
             sys.meta_path.insert(0, self)
 
     def undo(self) -> None:
-        """Give Paddle its functions back; a second call does nothing."""
+        """Restore Paddle's functions; further calls do nothing."""
         if self in _active:
             _active.remove(self)
         if self in sys.meta_path:

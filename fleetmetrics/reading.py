@@ -1,4 +1,4 @@
-"""Options of reading beside the columns: conditions on rows, labels that are strings, scores on other scales."""
+"""Options of reading in addition to the columns: conditions on rows, string labels, scores on other scales."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["JoinedReading", "Reading"]
 
 @dataclass(frozen=True)
 class Reading:
-    r"""Options of reading, which `fleetmetrics.files.evaluate` and the command line take beside columns.
+    r"""Options of reading that `fleetmetrics.files.evaluate` and the command line take in addition to columns.
 
     Args:
         header: names for the columns of CSV without a header; None: CSV has a header.
@@ -52,7 +52,7 @@ class Reading:
 
     @property
     def joined(self) -> tuple[str, CommonIds] | None:
-        """The column of ids, and which of them count; None: all rows do."""
+        """The column of ids, and the ids that count; None: all rows count."""
         return None
 
     def __post_init__(self) -> None:
@@ -73,7 +73,7 @@ class Reading:
         flag_of(argument("logits"), self.logits)
         positive_of(argument("scale"), self.scale)
         if self.where is not None:
-            self.condition  # noqa: B018  # an error here comes at once
+            self.condition  # noqa: B018  # an error here is raised at once
 
     def check_texts(self, keys: Sequence[str]) -> None:
         """Raise InvalidInputError unless the columns that stay strings are among the keys, or in the condition."""
@@ -85,7 +85,7 @@ class Reading:
 
     @cached_property
     def condition(self) -> Condition | None:
-        """Which rows count; None: all."""
+        """The condition on rows; None: all rows count."""
         return None if self.where is None else Condition(self.where)
 
     @property
@@ -94,7 +94,7 @@ class Reading:
         return self.positive is not None or self.classes is not None
 
     def labels(self, array: Any) -> np.ndarray:
-        """Labels of names: 1 for the positive one, else 0; or the place of each among the classes, -1 for others."""
+        """Numbers for named labels: 1 for the positive one, else 0; or the place among the classes, -1 for others."""
         pa = library("pyarrow", "files")
         if not pa.types.is_dictionary(array.type):
             array = array.dictionary_encode()
@@ -109,7 +109,7 @@ class Reading:
         return np.array(found, np.int64)[array.indices.to_numpy(zero_copy_only=False)] if found else np.zeros(0)
 
     def scores(self, values: np.ndarray) -> np.ndarray:
-        """Predictions ``[n]`` or ``[n, classes]`` of what the data hold."""
+        """Predictions ``[n]`` or ``[n, classes]`` from the scores in the data."""
         if self.scale != 1.0:
             values = np.multiply(values, self.scale, dtype=np.float64)
         if not self.logits:
@@ -125,11 +125,11 @@ class Reading:
 
 @dataclass(frozen=True)
 class JoinedReading(Reading):
-    """How the data of a side are read of which only the rows count whose ids the other side has, too.
+    """Options of reading for a side whose rows count only if the other side has their ids, too.
 
     Args:
         id: the column of ids.
-        common: those that count.
+        common: the ids that count.
     """
 
     id: str = ""
@@ -141,7 +141,7 @@ class JoinedReading(Reading):
 
 
 def _is_named(value: Any, name: str) -> bool:
-    """Whether a value of the data is called by this text: numbers by any way to write them, bools by true and false."""
+    """Whether this string names a value of the data: numbers in any notation, bools as true and false."""
     if isinstance(value, bool):
         return name.lower() == str(value).lower()
     if isinstance(value, bytes):

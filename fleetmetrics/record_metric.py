@@ -1,7 +1,7 @@
 """``RecordMetric``: the base of catalogue metrics that need the samples of all workers together.
 
 A query's answers, and samples of equal score, may be on different workers. Such a metric defines the record of
-a sample, the order of the records, what it computes from a piece, and how to join the results of two pieces:
+a sample, the order of the records, the computation for a piece, and the join of two pieces' results:
 
     class UserMean(RecordMetric):
         columns = ("user",)
@@ -10,7 +10,7 @@ a sample, the order of the records, what it computes from a piece, and how to jo
             super().__init__(**common)
             self.keep_records(("user", "score"), order="user", key="user and score")
 
-        def batch_records(self, batch):                            # what is kept of a batch
+        def batch_records(self, batch):                            # the records of a batch
             return {"user": batch.column("user"), "score": batch.values}
 
         def start(self):                                           # before the first piece
@@ -103,11 +103,11 @@ class RecordMetric(Metric[Value], Folding):
         raise NotImplementedError(f"{type(self).__name__} must define join")
 
     def ahead(self, records: Records, states: Mapping[str, np.ndarray]) -> dict[str, Any] | None:
-        """A quick carry of an earlier piece with everything that `piece` needs to know; None if it needs nothing."""
+        """A quick carry of an earlier piece with all data that `piece` needs; None if it needs none."""
         return None
 
     def fold(self, carry: dict[str, Any], records: Records, states: Mapping[str, np.ndarray]) -> dict[str, Any]:
-        """Fold one piece into the carry of those before. If it is defined, one worker folds all pieces."""
+        """Fold one piece into the carry of the earlier ones. If it is defined, one worker folds all pieces."""
         return self.join(carry, self.piece(carry, records, states))
 
     def closed(self, records: Records, states: Mapping[str, np.ndarray], totals: Any) -> dict[str, Any]:
@@ -170,7 +170,7 @@ class Draws(NamedTuple):
     def added(self, groups: np.ndarray, values: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Sum ``[..., groups]`` numbers once and, in further rows, as often as each replicate draws them.
 
-        Without rounding: the numbers ``[n, 1 + replicates, ...]`` that are returned have these sums.
+        The returned numbers ``[n, 1 + replicates, ...]`` have these sums exactly, without rounding.
         """
         parts = {name: exact_parts(each, len(groups) * len(thresholds())) for name, each in values.items()}
         rows = [each.reshape(-1, len(groups)) for each in parts.values()]
@@ -192,7 +192,7 @@ class Draws(NamedTuple):
 
 
 class GroupedMetric(RecordMetric[Value]):
-    """A record metric that sums a value of each group: of a user or a query, with all of its samples.
+    """A record metric that sums a value of each group, such as a user or a query with all its samples.
 
     It defines `sums`, `counts` and `of_groups` instead of ``start``, ``piece`` and ``join``; ``formula`` gets the sums
     by name, rounded once. `fleetmetrics.Bootstrap` takes it, and draws groups.

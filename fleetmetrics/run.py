@@ -4,7 +4,8 @@
     python -m fleetmetrics.run fleetrun --server_num=2 --worker_num=2 train.py --epochs 2
     python -m fleetmetrics.run -m paddle.distributed.launch --nproc_per_node=2 train.py --epochs 2
 
-``--util`` in front means ``patch_fleet(util=True)``: ``fleet.util.all_reduce``, too, then covers all workers.
+``--util`` as the first argument means ``patch_fleet(util=True)``: ``fleet.util.all_reduce`` then also covers all
+workers.
 
 See `fleetmetrics.patch_fleet`.
 """
@@ -15,7 +16,7 @@ import os
 import sys
 
 if __name__ == "__main__" and not __package__:
-    # A launcher runs this file by its path, and its folder holds modules that are called like some of Python's.
+    # A launcher runs this file by its path, and its folder holds modules with names of Python's modules.
     sys.path[0] = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 import runpy
@@ -56,7 +57,7 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def _with_this_file(given: list[str], util: bool) -> list[str]:
-    """A launcher's arguments with this file in front of the script: each process then comes through here."""
+    """A launcher's arguments with this file before the script, so that each process starts here."""
     for place, argument in enumerate(given):
         if argument.endswith(".py"):
             own = [os.path.abspath(__file__)]

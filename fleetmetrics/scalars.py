@@ -19,7 +19,7 @@ from fleetmetrics.xp import to_host
 
 __all__ = ["flatten"]
 
-#: What `parts` leaves whole.
+#: The types that `parts` leaves whole.
 _WHOLE = (ROC, PrecisionRecall, Shares, Sweep, CalibrationPoints, HistogramCounts, BootstrapResult, IntervalResult)
 
 
@@ -28,24 +28,24 @@ def flatten(values: Any, prefix: str = "", *, most: int = 100, matrices: bool = 
 
     A name is a path: the key in the collection, the slice, the part, such as ``auc/fr/low`` or, of an array, ``f1/2``.
     Letters, digits, ``_``, ``-`` and ``.`` are kept, blanks become ``_``; so do other characters, and then four digits
-    tell the name from similar ones: ``<30`` is ``_30_907a``. VisualDL, TensorBoard and MLflow take all names as they
-    are, and no name depends on what else is there.
+    tell the name from similar ones: ``<30`` is ``_30_907a``. VisualDL, TensorBoard and MLflow accept all these
+    names, and no name depends on other values.
 
     ROC and precision-recall curves give their ``area``; calibration curves ``error``, the mean distance over all
-    samples; histograms what is ``below`` and ``above`` their bins. Gain and lift give a scalar by share of the samples,
-    threshold sweeps by threshold. None and strings give nothing.
+    samples; histograms the numbers ``below`` and ``above`` their bins. Gain and lift give a scalar by share of the
+    samples, threshold sweeps by threshold. None and strings give nothing.
 
     Args:
         values: a number, array, tensor or named tuple; or dicts, tuples and lists of these, to any depth.
         prefix: the beginning of the names, such as ``"eval"``.
         most: a larger array gives no scalars, with a warning.
-        matrices: False leaves out square matrices.
+        matrices: False omits square matrices.
 
     Returns:
         Floats by name.
 
     Raises:
-        InvalidInputError: a value is not a number, or two have one name.
+        InvalidInputError: a value is not a number, or two values have the same name.
 
     Examples:
         >>> import fleetmetrics
@@ -77,7 +77,7 @@ def is_matrix(value: Any) -> bool:
 
 
 def parts(values: Any, name: str = "") -> Iterator[tuple[str, Any]]:
-    """The curves and, as arrays, all else, each with its name."""
+    """The curves, and everything else as arrays, each with its name."""
     if values is None or isinstance(values, (str, bytes)):
         return
     if hasattr(values, "_fields") and not isinstance(values, _WHOLE):
@@ -105,7 +105,7 @@ def _clean(text: str) -> str:
 
 
 def _scalars(name: str, value: Any, most: int, labels: Any = None) -> Iterator[tuple[str, float]]:
-    """The scalars of one part; ``labels`` are what the entries of an array stand for."""
+    """The scalars of one part; ``labels`` name the entries of an array."""
     if isinstance(value, _WHOLE):
         if isinstance(value, (Shares, Sweep)):
             labels = getattr(value[0], "value", value[0])  # those of Bootstrap do not vary
@@ -127,7 +127,7 @@ def _scalars(name: str, value: Any, most: int, labels: Any = None) -> Iterator[t
 
 
 def _kept(value: Any) -> dict[str, Any]:
-    """What scalars are made of, by field."""
+    """The sources of scalars, by field."""
     if isinstance(value, ROC):
         return {"area": np.sum(np.diff(value.fpr) * (value.tpr[1:] + value.tpr[:-1]) / 2)}
     if isinstance(value, PrecisionRecall):

@@ -2,7 +2,7 @@
 
 >>> class Scaled(Told):
 ...     def __init__(self, scale, *, shift=0.0):
-...         self.batches = 0  # no argument, and so no setting
+...         self.batches = 0  # not an argument, hence not a setting
 >>> Scaled(2).settings(), difference(described(Scaled(2)), described(Scaled(2, shift=1.5)))
 ({'scale': 2, 'shift': 0.0}, 'shift is 1.5, here 0.0')
 """
@@ -27,7 +27,7 @@ __all__ = ["AllArguments", "Told", "class_of", "described", "difference", "raise
 
 #: Short descriptions replace longer sequences by a digest.
 _LONG = 64
-#: How deep to look into objects other than metrics and containers.
+#: The depth of inspection of objects other than metrics and containers.
 _DEEPEST = 8
 #: The key of the class in the description of an object; no argument has this name.
 _CLASS = ""
@@ -47,7 +47,7 @@ class Told:
     _settled: dict[str, Any]
     _terms_found: str = ""
 
-    if not TYPE_CHECKING:  # for which the signature of __init__ is the one that counts
+    if not TYPE_CHECKING:  # their signature is that of __init__
 
         def __new__(cls, *given: Any, **settings: Any) -> Any:
             """Keep the arguments; copies and pickles pass none, because they carry theirs."""
@@ -68,7 +68,7 @@ class Told:
         """Normalize arguments that can be written in several ways, so that equal settings compare equal.
 
         Args:
-            **values: by the arguments' names; unknown ones are ignored.
+            **values: values by the arguments' names; unknown names are ignored.
         """
         known = signature_of(type(self)).parameters
         self._settled.update({name: value for name, value in values.items() if name in known})
@@ -84,7 +84,7 @@ class Told:
         self._terms_found = ""
 
     def _terms(self) -> str:
-        """What all workers must compute with, as JSON: the settings, of which foreign objects count by their class.
+        """The settings on which all workers must agree, as JSON; foreign objects count by their class.
 
         Foreign objects, such as a logger or a data set, may differ by worker.
         """
@@ -101,7 +101,7 @@ def _kept(value: Any) -> Any:
 
 
 def signature_of(kind: type) -> inspect.Signature:
-    """The arguments of a class's ``__init__``, and those of the bases that ``**`` goes on to."""
+    """The arguments of a class's ``__init__``, and those of the bases to which ``**`` passes."""
     if kind not in _signatures:
         _signatures[kind] = _signature(kind)
     return _signatures[kind]
@@ -138,7 +138,7 @@ def _bound(kind: type, given: Sequence[Any], settings: Mapping[str, Any]) -> dic
 
 
 class _Parameters(NamedTuple):
-    """Those of a class: all names, those that may be given by position, that of ``*args``, and the defaults."""
+    """The parameters of a class: all names, the positional ones, the name of ``*args``, and the defaults."""
 
     order: Sequence[str]
     names: Sequence[str]
@@ -158,7 +158,7 @@ def _parameters_of(kind: type) -> _Parameters:
 
 
 def raise_if_positional(kind: type, given: Sequence[Any]) -> None:
-    """Raise for a setting by position that the class takes by keyword; the message guesses which."""
+    """Raise for a positional argument that the class takes by keyword; the message suggests the keyword."""
     parameters = signature_of(kind).parameters.values()
     taken = [each.name for each in parameters if each.kind is each.POSITIONAL_OR_KEYWORD]
     if len(given) <= len(taken) or any(each.kind is each.VAR_POSITIONAL for each in parameters):
@@ -191,13 +191,13 @@ def described(value: Any, short: bool = False) -> Any:
         short: whether to replace long sequences and arrays by a digest.
 
     Raises:
-        InvalidInputError: it cannot be described: it is an iterator, for example, which cannot be read twice.
+        InvalidInputError: the setting cannot be described, for example an iterator, which cannot be read twice.
     """
     return _described_safely("a setting", value, short, 0)
 
 
 def _comparable(value: Any) -> Any:
-    """A short description in which equal numbers are alike, and what cannot be described counts by its class."""
+    """A short description in which equal numbers are alike; an object that cannot be described counts by its class."""
     if isinstance(value, Told):
         settings = {name: _comparable(each) for name, each in value.settings().items()}
         return {_CLASS: type(value).__qualname__, **settings}
@@ -222,7 +222,7 @@ def _with_equal_numbers(description: Any) -> Any:
 
 
 def _described_safely(what: str, value: Any, short: bool, depth: int) -> Any:
-    """The description; what a user's object raises on the way is an `InvalidInputError` that names the setting."""
+    """The description; an error from a user's object becomes an `InvalidInputError` that names the setting."""
     try:
         return _described(value, short, depth)
     except InvalidInputError:
@@ -379,7 +379,7 @@ def difference(
         name: formats the name of a setting.
         where: the setting of both.
         at: the objects that enclose this setting.
-        here: what to call the place of the first description.
+        here: the name of the place of the first description.
     """
     if isinstance(one, dict) and isinstance(other, dict):
         if one.get(_CLASS) != other.get(_CLASS):

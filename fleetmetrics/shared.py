@@ -1,4 +1,4 @@
-"""What the members of a collection have in common: each state, table or ring once, by what it counts."""
+"""The common parts of a collection's members: each state, table or ring once, by the quantity that it counts."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ class Shared:
         self._held: dict[tuple[type, Hashable], Any] = {}
 
     def first(self, key: Hashable, own: _T) -> _T:
-        """The one of its class that came first with this key; a metric's own, if none has.
+        """The first object of this class with this key; the metric's own if there was no earlier one.
 
         Args:
-            key: what it counts, and by which settings.
-            own: what the metric would use alone.
+            key: the counted quantity, and the settings.
+            own: the object that the metric would use alone.
         """
         found: _T = self._held.setdefault((type(own), key), own)
         return found

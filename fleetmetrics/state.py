@@ -22,11 +22,11 @@ __all__ = ["InPlace", "Lanes", "State", "blocks_of", "count_at", "most_at_once",
 
 #: A state of up to this number of entries is checked with every batch, a larger one when it is read.
 _SHORT = 16
-#: Sums of numbers below this are int64, or finite.
+#: Sums of numbers below this fit into int64, or are finite.
 _SAFE = 2**63
-#: How many entries to sort, to find those that occur more than once.
+#: The number of entries to sort, to find repeated ones.
 _SORTED = 2**16
-#: Whether this NumPy adds at repeated places fast: newer versions need a tenth of the time.
+#: Whether this NumPy adds quickly at repeated places: newer versions need a tenth of the time.
 _QUICK_AT = NumpyVersion(np.__version__) >= "1.25.0"
 #: Formulas sum the entries of histograms and matrices, and multiply them by small numbers.
 _MOST_IN_ALL = 2.0**1014
@@ -54,8 +54,8 @@ class State:
         name: its name; unique in the process once it lives in a static program.
         shape: its shape, fixed.
         dtype: ``"int64"`` or ``"float64"``; an int64 state becomes float64 when floats are added to it.
-        reduction: one of `fleetmetrics.numbers.REDUCTIONS`; or another one, if the class reduces by itself.
-        key: names what it counts. In a collection, states of equal name, shape, reduction and key are one; None
+        reduction: one of `fleetmetrics.numbers.REDUCTIONS`; or a different one, if the class reduces by itself.
+        key: names the counted quantity. In a collection, states of equal name, shape, reduction and key are one; None
             never shares.
     """
 
@@ -148,7 +148,7 @@ class State:
                 return
         if value.dtype.kind != "f":
             return
-        if self.reduction in ("max", "min"):  # without samples it is infinite, on the other side
+        if self.reduction in ("max", "min"):  # without samples it is infinite, with the opposite sign
             wrong = math.inf if self.reduction == "max" else -math.inf
             finite = bool((value != wrong).all()) if value.ndim else value.item() != wrong
         elif value.ndim == 0:
@@ -165,7 +165,7 @@ class State:
             )
 
     def enter_program(self, dtype: str, share: bool) -> None:
-        """Move into the static program that is being built, which may ``share`` a state of this name already."""
+        """Move into the static program that is being built; with ``share``, use its existing state of this name."""
         from fleetmetrics import static
 
         self.dtype = "float64" if "float64" in (self.dtype, dtype) else "int64"
@@ -175,10 +175,10 @@ class State:
         """The local value as an int64 or float64 array of the state's shape.
 
         Args:
-            scope: where a static program's variables live; None: the global scope.
+            scope: the scope of a static program's variables; None: the global scope.
 
         Raises:
-            StateNotFoundError: if the scope does not hold it.
+            StateNotFoundError: the scope does not hold it.
         """
         value = self.value
         if self.static is not None:
@@ -211,7 +211,7 @@ class State:
 
     # -- checkpoints and merging: its contents as arrays, none at the identity; see `fleetmetrics.state_dicts`
 
-    #: Whether a job that resumes with another number of workers distributes the parts instead of merging them.
+    #: Whether a job that resumes with a different number of workers distributes the parts instead of merging them.
     dealt: ClassVar[bool] = False
 
     def saved(self, scope: Any = None) -> dict[str, np.ndarray]:
@@ -223,7 +223,7 @@ class State:
         return self.read(scope)
 
     def taking_up(self, others: Sequence[Any]) -> Callable[[], None] | None:
-        """A function that adds others in place, and cannot fail; None: use `together`."""
+        """A function that adds other contents in place, and cannot fail; None: use `together`."""
         return None
 
     def together(self, parts: Sequence[Mapping[Any, Any]]) -> dict[str, np.ndarray]:
@@ -262,7 +262,7 @@ class State:
         self.rest = held.get(REST) if self.static is None else None
 
     def __getstate__(self) -> dict[str, Any]:
-        """For pickles and copies, where a tensor becomes an array: the next one brings it back to the device."""
+        """The state for pickles and copies: a tensor becomes an array; the next tensor moves it back to the device."""
         if self.static is not None:
             raise StaticProgramError(
                 f"{self.name} is a variable of a static program, which cannot be pickled or copied; save its values "
@@ -381,12 +381,12 @@ class InPlace(State):
         added = entries.dtype.type(1) if amount is None else amount  # a number of another dtype takes ten times as long
         before = self._before()
         if before is not None:
-            before.append((array, increment.indices, _Added(added)))  # which are kept anyway; flat is an array more
+            before.append((array, increment.indices, _Added(added)))  # kept anyway; flat would be one more array
         np.add.at(entries, flat, added)
         return array
 
     def _scatter_replicates(self, array: np.ndarray, increment: Scattered) -> np.ndarray:
-        """The same where each sample counts in each replicate: the samples of a cell are summed first.
+        """`scatter` if each sample counts in each replicate: the samples of a cell are summed first.
 
         One index array has an entry by replicate, ``[r]``; the others by sample, ``[n, 1]``; the amount is ``[n, r]``.
         """
@@ -480,8 +480,9 @@ def read(value: Any, scope: Any = None, argument: str = "input") -> np.ndarray:
         An int64 or float64 array of the value's shape.
 
     Raises:
-        StateNotFoundError: the scope has no variable of that name, or it holds nothing yet.
-        InvalidInputError: it does not hold numbers.
+        StateNotFoundError: the scope has no variable of that name, or the variable has no value yet.
+        InvalidInputError: the value does not hold numbers.
+
 
     Examples:
         >>> read([1, 2])

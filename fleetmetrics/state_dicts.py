@@ -1,6 +1,6 @@
 """State dicts: the contents of metrics as plain arrays, and the plan for loading them.
 
-Accumulators consist of holders: states, tables, records; see `Holder`. Everything else is here, once.
+Accumulators consist of holders: states, tables, records; see `Holder`. This module has everything else, once.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ from fleetmetrics.xp import to_host
 
 __all__ = ["ABOUT", "Checkpointed", "HeldPass", "Holder", "PackedHolder", "Plan", "is_of_a_state"]
 
-#: The version of state dicts and files; others are refused.
+#: The version of state dicts and files; other versions are rejected.
 FORMAT = 1
 #: The entry of a state dict that describes the others: JSON as bytes.
 ABOUT = "fleetmetrics"
 #: `paddle.load` turns these into tensors without loss; arrays of other dtypes go as bytes.
 _PLAIN = frozenset(["bool", "uint8", "int8", "int16", "int32", "int64", "float32", "float64"])
-#: Entries to deal out if the number of workers changes.
+#: Entries to distribute if the number of workers changes.
 _DEALT = re.compile(r"\d+:")
 
 
 def is_of_a_state(key: str) -> bool:
-    """Whether an entry is of a state, which one worker takes whole, not of records to deal out."""
+    """Whether an entry belongs to a state, which one worker takes whole, and not to records to distribute."""
     return _DEALT.match(key) is None
 
 
 def _begins(key: str, start: str) -> bool:
-    """Whether an entry is of the holder whose keys begin so; see `_key`."""
+    """Whether an entry belongs to the holder whose keys begin with this; see `_key`."""
     return key.startswith(start) if start.endswith(":") else key == start or key.startswith(f"{start}:")
 
 
@@ -61,7 +61,7 @@ class Holder(Protocol):
 
     @property
     def dealt(self) -> bool:
-        """Whether another number of workers deals the parts out, instead of merging them."""
+        """Whether a different number of workers distributes the parts instead of merging them."""
 
     def saved(self, scope: Any = None) -> dict[str, np.ndarray]:
         """Its contents, as copied arrays by name; empty if it holds nothing."""
@@ -70,7 +70,7 @@ class Holder(Protocol):
         """Merge the `saved` contents of several holders and their neighbors, by holder."""
 
     def check(self, held: Any, scope: Any = None) -> None:
-        """Raise InvalidInputError if it cannot `load` its own of this."""
+        """Raise InvalidInputError if it cannot `load` its entries of this."""
 
     def load(self, held: Mapping[str, Any], scope: Any = None) -> None:
         """Load what was `saved`; cannot fail after `check`."""
@@ -91,7 +91,7 @@ class Checkpointed(Told):
         return {"": (None, self._holders())}
 
     def _apart(self, name: str) -> tuple[Sequence[Holder], Callable[[], None]]:
-        """Separate holders for a part, in place of shared ones; and a function that attaches them."""
+        """Separate holders for a part that replace shared ones; and a function that attaches them."""
         raise NotImplementedError
 
     def _about(self) -> Any:
@@ -107,7 +107,7 @@ class Checkpointed(Told):
         """Return this worker's contents, for `set_state_dict`, `paddle.save` or `numpy.savez`.
 
         Args:
-            scope: where a static program's variables live; None: the global scope.
+            scope: the scope of a static program's variables; None: the global scope.
 
         Returns:
             Arrays of numbers by name, copied. "fleetmetrics" describes the others: JSON as bytes, with the class
@@ -135,17 +135,17 @@ class Checkpointed(Told):
         return arrays
 
     def set_state_dict(self, state: Mapping[str, Any], scope: Any = None, *, strict: bool = True) -> None:
-        """Load the contents of another one of the same class and settings, in place of the own contents.
+        """Replace the contents by those of an object of the same class and settings.
 
         Args:
             state: from `state_dict`; arrays, or the tensors of `paddle.load`.
-            scope: where a static program's variables live; None: the global scope.
-            strict: False: a collection loads the metrics that the saved one has, too; its other metrics
-                become empty.
+            scope: the scope of a static program's variables; None: the global scope.
+            strict: False: a collection loads the metrics that it shares with the saved one; its other metrics become
+            empty.
 
         Raises:
-            InvalidInputError: it is of another class, version, setting or shape; the message names it; nothing
-                has changed then.
+            InvalidInputError: class, version, settings or shapes differ; the message names the difference, and nothing
+                has changed.
             StateNotFoundError: the scope lacks the states, because the startup program has not run.
         """
         plan = self._plan(state, flag_of("strict", strict))
@@ -207,7 +207,7 @@ class Checkpointed(Told):
         return plan
 
     def _parsed(self, state: Mapping[str, Any], plan: Plan, whole: bool = True) -> dict[Any, Any]:
-        """The saved contents by holder; unless ``whole``, without those to deal out."""
+        """The saved contents by holder; unless ``whole``, without those to distribute."""
         owner, (of, layout) = self._called(), self._said(state)
         differs = difference(plan.of, of)
         if differs:
@@ -245,9 +245,9 @@ class Checkpointed(Told):
     def _prepared(
         self, states: Sequence[Any], records: Sequence[Any], scope: Any, plan: Plan | None = None, same: bool = True
     ) -> Callable[[], None]:
-        """What makes it hold parts, those for its states and those for its records; what can go wrong is raised before.
+        """A function that loads parts, those for its states and those for its records; this call raises all errors.
 
-        No parts: it is reset. ``same``: the number of workers is that of the parts, and there is one.
+        Without parts, the function resets. ``same``: the number of workers is that of the parts, and there is one part.
         """
         holders, held = self._holders() if plan is None else list(plan.keys), {}
         for holder in holders:
@@ -266,7 +266,7 @@ class Checkpointed(Told):
 
 
 class PackedHolder(abc.ABC):
-    """A holder of other contents than states: read from its arrays once, and then passed on unchanged.
+    """A holder of contents other than states: read from its arrays once, and then passed on unchanged.
 
     Args:
         owner: the owner of the contents.
@@ -336,7 +336,7 @@ class HeldPass(PackedHolder):
         return [part for parts in contents for part in parts]
 
     def hold(self, content: list[Part]) -> None:
-        """Go on from these parts."""
+        """Continue from these parts."""
         self._owner.hold(content)
 
 
@@ -347,7 +347,7 @@ class Plan(NamedTuple):
         of: the description in the state dict.
         keys: by holder, the beginning of its arrays' keys; None: it holds nothing.
         parts: the names of the parts here.
-        attached: puts parts with holders of their own into their places.
+        attached: puts parts with separate holders into their places.
     """
 
     of: Any

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 else:
 
     class _Bare:
-        """What a hint says without the name: ``Unpack[Settings]`` is ``Settings``."""
+        """Stands for the name in a hint, which it drops: ``Unpack[Settings]`` is ``Settings``."""
 
         def __class_getitem__(cls, item: Any) -> Any:
             return item

@@ -47,7 +47,7 @@ class _Test(NamedTuple):
 
     def _of(self, array: Any) -> Any:
         pa, pc = library("pyarrow", "files"), library("pyarrow.compute", "files")
-        if pa.types.is_null(array.type):  # pyarrow compares no such columns
+        if pa.types.is_null(array.type):  # pyarrow cannot compare such columns
             return pa.nulls(len(array), pa.bool_())
         found = [getattr(pc, self.sign)(array, self._fitted(each, array.type)) for each in self.literals]
         flags = found[0]
@@ -56,7 +56,7 @@ class _Test(NamedTuple):
         return flags
 
     def _fitted(self, literal: Literal, kind: Any) -> Any:
-        """A literal as a value that compares with a column; DataError if none does."""
+        """A literal as a value that can be compared with a column; otherwise DataError."""
         pa = library("pyarrow", "files")
         types = pa.types
         texts = [types.is_string, types.is_large_string, types.is_temporal]
@@ -105,7 +105,7 @@ class Condition:
 
     Args:
         text: tests of columns with literals, ``= != < <= > >=``, ``in (...)``, ``between ... and ...``, ``is null``,
-            with ``and``, ``or``, ``not`` and brackets. Texts are in single quotes, names that are not words in
+            with ``and``, ``or``, ``not`` and brackets. Strings are in single quotes, names that are not words in
             double quotes.
 
     Raises:
