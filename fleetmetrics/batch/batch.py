@@ -178,7 +178,7 @@ class Batch(Sums):
 
     @property
     def added(self) -> Any:
-        """How many rows the mask and the sampler keep, of any weight, before any was dropped: int64."""
+        """The number of rows that the mask and the sampler keep, of any weight, before any were dropped: int64."""
         xp, given = self.xp, [each for each in (self.mask, self.dealt) if each is not None]
         if not given and not is_static(self.each):
             return xp.number(self.rows)
@@ -255,7 +255,7 @@ class Batch(Sums):
 
     def _live(self) -> Any:
         """Flags of the samples that are neither masked nor of weight zero; None: all."""
-        if self.mask is None and self.weight is None and self.dealt is None:  # as nearly always
+        if self.mask is None and self.weight is None and self.dealt is None:  # the usual case
             return None
         given = [array for array in (self.mask, self.weight, self.dealt) if array is not None]
         flags = [self.xp.cast(array, "bool") for array in given]

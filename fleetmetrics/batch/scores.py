@@ -9,7 +9,7 @@ from fleetmetrics.errors import InvalidInputError
 
 __all__ = ["Table", "axis_of_classes", "fits", "without_ones"]
 
-#: How many scores to process together: in NumPy they fit into a cache, elsewhere an operation costs more to start.
+#: The number of scores to process together: in NumPy they fit into a cache; elsewhere starting an operation costs more.
 _BLOCK = {True: 2**18, False: 2**22}
 
 
@@ -32,7 +32,7 @@ def axis_of_classes(full: tuple[int, ...], shape: tuple[int, ...], class_axis: i
     Raises:
         InvalidInputError: the prediction does not have that axis.
     """
-    if class_axis is None and full and full[:-1] == shape:  # as nearly always
+    if class_axis is None and full and full[:-1] == shape:  # the usual case
         return len(full) - 1
     if fits(full, shape):
         return None

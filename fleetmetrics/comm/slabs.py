@@ -161,7 +161,7 @@ def _terms(piece: Piece, parts: Sequence[np.ndarray]) -> list[np.ndarray]:
 def spread(reduction: str, rows: np.ndarray, places: np.ndarray, start: int, stop: int) -> np.ndarray:
     """The rows with places from one to another, all different; missing rows are at the identity."""
     first, last = np.searchsorted(places, [start, stop]).tolist()
-    if last - first == stop - start:  # as nearly always
+    if last - first == stop - start:  # the usual case
         return rows[first:last]
     if reduction == "sum":
         found = np.zeros((stop - start, *rows.shape[1:]), rows.dtype)

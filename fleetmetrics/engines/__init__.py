@@ -23,7 +23,7 @@ from fleetmetrics.reading import Reading
 
 __all__ = ["WAY", "Part", "Plan", "joined", "paths_of", "tree"]
 
-#: How many parts one task merges.
+#: The number of parts that one task merges.
 WAY = 16
 
 

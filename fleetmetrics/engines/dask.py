@@ -26,7 +26,7 @@ def evaluate(
 ) -> Evaluated[Made]:
     """Metrics of files, or of a frame of ``dask.dataframe``, by tasks of Dask: of a client, or without one.
 
-    The other arguments, what is returned and what is raised are those of `fleetmetrics.engines.spark.evaluate`.
+    The other arguments, the result and the errors are those of `fleetmetrics.engines.spark.evaluate`.
 
     Examples:
         >>> import dask.dataframe, pandas

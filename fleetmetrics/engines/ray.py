@@ -26,7 +26,7 @@ def evaluate(
 ) -> Evaluated[Made]:
     """Metrics of files, or of a dataset of ``ray.data``, by tasks of Ray.
 
-    The other arguments, what is returned and what is raised are those of `fleetmetrics.engines.spark.evaluate`.
+    The other arguments, the result and the errors are those of `fleetmetrics.engines.spark.evaluate`.
 
     Examples:
         >>> import ray

@@ -89,7 +89,7 @@ class FedMetric:
 
     @property
     def joins(self) -> bool:
-        """Whether it takes part in the common exchange, as it does unless it overrides ``evaluate``."""
+        """Whether it takes part in the common exchange; it does unless it overrides ``evaluate``."""
         return getattr(type(self.metric), "evaluate", None) is BaseMetric.evaluate
 
     @property

@@ -35,7 +35,7 @@ _LEAST, _ROOT = 2.0**-1022, 2.0**-511
 
 
 class HistogramCounts(NamedTuple):
-    """How many values fall where.
+    """The number of values below, in and above the bins.
 
     Args:
         counts: ``[bins]``, the number (int64) or weight (float64) of the values in each bin.
@@ -101,7 +101,7 @@ def variance(moments: Any, ddof: float = 0, name: str = "variance", zero_divisio
             in two float64, as in a metric's states.
         ddof: subtracted from the weight: 0 for the variance of these values, 1 for an unbiased estimate of the variance
             of the population they were drawn from.
-        name: what the warning calls it.
+        name: its name in the warning.
         zero_division: see the module.
 
     Examples:

@@ -77,7 +77,7 @@ def auc_from_histogram(
     Args:
         positive: weight of the samples with label 1 by bucket, rising scores; any shape, int64 or float64. The whole
             area of integers is correctly rounded.
-        negative: the same for label 0, equally long.
+        negative: the same for label 0, of the same length.
         max_fpr: in (0, 1]; None: 1, the whole area.
         zero_division: the value if a class has no samples, without a warning; nan: nan, with `UndefinedMetricWarning`;
             None: 0.5 with that warning, as in Paddle.
@@ -147,7 +147,7 @@ def _areas_of_counts(positive: np.ndarray, negative: np.ndarray) -> BoundedArea 
 
 
 def _in_order(positive: np.ndarray, negative: np.ndarray) -> tuple[Any, Any]:
-    """How many pairs are in the right order or tied, and how many are tied, by histogram ``[..., buckets]``: exact."""
+    """The numbers of pairs in the right order or tied, and of tied pairs, by histogram ``[..., buckets]``: exact."""
     below = negative.cumsum(-1)
     return np.einsum("...b,...b", below, positive), np.einsum("...b,...b", negative, positive)
 

@@ -130,7 +130,7 @@ def summary(table: np.ndarray, confidence: float) -> tuple[Any, Any, Any, Any]:
         column = np.sort(column[~np.isnan(column)])
         if len(column):
             ends = _between(column, (1 - confidence) / 2), _between(column, (1 + confidence) / 2)
-            exponent = np.frexp(np.abs(column).max())[1]  # squares of what is large would overflow
+            exponent = np.frexp(np.abs(column).max())[1]  # squares of large numbers would overflow
             with np.errstate(invalid="ignore"):  # of values that are infinite
                 std = np.ldexp(column, -exponent).std(ddof=1) if len(column) > 1 else np.nan
                 found[:, place] = column.mean(), np.ldexp(std, exponent), *ends

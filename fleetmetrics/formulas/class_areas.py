@@ -125,7 +125,7 @@ def _averaged(
     bounds: bool,
     of: str,
 ) -> Any:
-    """The areas of the classes or their average; ``reason`` is what a class without an area is, for the warning."""
+    """The areas of the classes or their average; ``reason`` describes a class without an area, for the warning."""
     if average == "micro":
         negative, positive = _pooled(table)
         return area(positive, negative)

@@ -257,7 +257,7 @@ def normalized_confusion(confusion: Any, normalize: str | None = None, zero_divi
         >>> normalized_confusion([[3, 1], [2, 2]], "true").tolist()
         [[0.75, 0.25], [0.5, 0.5]]
     """
-    matrix: np.ndarray = confusion.copy()  # what is returned may be changed
+    matrix: np.ndarray = confusion.copy()  # callers may change the result
     if normalize is None:
         return matrix
     axis = {"true": (-1,), "pred": (-2,), "all": (-2, -1)}[normalize]

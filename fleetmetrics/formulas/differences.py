@@ -15,7 +15,7 @@ from fleetmetrics.warning import warn
 
 __all__ = ["Difference", "paired_difference", "unpaired_difference"]
 
-#: What is compared, and the key of a slice.
+#: The compared result, and the key of a slice.
 Result = Union[BootstrapResult, IntervalResult]
 Key = TypeVar("Key")
 

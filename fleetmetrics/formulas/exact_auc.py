@@ -193,7 +193,7 @@ def count_keys(upper: np.ndarray, lower: np.ndarray | None = None) -> dict[str, 
 
 
 def _pairs_of(keys: np.ndarray) -> tuple[int, int, int]:
-    """How many sorted keys are of positive samples, how many pairs have a negative before a positive, and are tied."""
+    """The numbers of sorted keys of positive samples, of pairs with a negative before a positive, and of tied pairs."""
     kind = keys.dtype.type
     positives = places = tied = 0
     long: list[Any] = []  # the last negative sample of each tie of a negative and a positive one, but the shortest
@@ -219,7 +219,7 @@ def _pairs_of(keys: np.ndarray) -> tuple[int, int, int]:
 
 
 def _places(flags: np.ndarray) -> tuple[int, int]:
-    """How many of the bytes are 1, and not 0, and the sum of their positions."""
+    """The number of bytes that are 1, not 0, and the sum of their positions."""
     side = math.isqrt(len(flags))
     square, rest = flags[: side * side].reshape(side, side), np.flatnonzero(flags[side * side :])
     place = np.arange(side)
@@ -229,7 +229,7 @@ def _places(flags: np.ndarray) -> tuple[int, int]:
 
 
 def _sizes(changes: np.ndarray, flags: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """How many of the flags of each tie are 1, and how many 0: int64."""
+    """The numbers of flags that are 1 and that are 0, for each tie: int64."""
     last = np.append(np.flatnonzero(changes), len(changes))
     p = np.diff(np.cumsum(flags, dtype=np.int64)[last], prepend=0)
     return p, np.diff(last, prepend=-1) - p

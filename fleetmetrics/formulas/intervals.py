@@ -83,7 +83,8 @@ def of_samples(products: Any, terms: Any, slopes: Sequence[float], samples: int,
         terms: the sums of the terms.
         slopes: the derivatives.
         samples: the number of samples in the sums.
-        signed: whether the terms of samples have either sign, so that nothing says how far one can move the value.
+        signed: whether the terms of samples have either sign, so that there is no bound on how far one can move the
+        value.
     """
     square, cube = moments_of(products, slopes)
     enough = _events(square, cube) / EVENTS
@@ -279,7 +280,7 @@ def interval(
         metric: name of the metric, for the warning.
 
     Returns:
-        The result; nan if there are too few samples, with a warning that says how many are needed.
+        The result; nan if there are too few samples, with a warning that gives the number that is needed.
     """
     value = float(value)
     none = IntervalResult(value, math.nan, math.nan, math.nan, confidence, spread.groups, None)

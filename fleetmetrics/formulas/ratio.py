@@ -28,7 +28,7 @@ def undefined(metric: str, reason: str, value: Any = math.nan) -> Any:
 
 
 def left_out(metric: str, reason: str, entry: str, flags: np.ndarray, average: str | None) -> None:
-    """Warn of undefined entries: those of an array (None), or those left out of the ``average``."""
+    """Warn of undefined entries: in an array (None), or omitted from the ``average``."""
     if flags.any():
         those = f"{metric} of {listed(entry, flags)}"
         if average is None:
@@ -56,7 +56,7 @@ def ratio(
         denominator: likewise, at least 0; if 0, the ratio is undefined.
         metric: the metric's name, for the warning.
         zero_division: see the module.
-        reason: what a denominator of 0 means, for the warning.
+        reason: the meaning of a denominator of 0, for the warning.
 
     Raises:
         InvalidInputError: an argument is not one number, or the denominator is negative.

@@ -177,7 +177,7 @@ def quotients_against_whole(
 
 
 def inflation_of_sizes(squares: Any, denominator: Any) -> np.ndarray:
-    """How many times as large as by its share of the denominator the variance of a slice is, as few units have most.
+    """The factor by which few large units make the variance of a slice larger than its share of the denominator.
 
     Formula: units of which each is alike throughout vary with the square of their size. So the variance of a slice is
     its share of ``sum(d**2)``, where that is more than its share of ``sum(d)``: the quotient of both, at least 1.

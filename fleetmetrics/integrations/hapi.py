@@ -132,7 +132,7 @@ class ModelMetric(paddle.metric.Metric):
                 self.metric.add(**self.feed(*own))
             elif len(own[0]):
                 self.metric.add(*own)
-        except Exception as error:  # of any kind: the others go on
+        except Exception as error:  # of any type: the other metrics continue
             if self._pass.everyone == 1:
                 raise
             self._trouble = error
@@ -142,7 +142,7 @@ class ModelMetric(paddle.metric.Metric):
         if self.running and self._pass is not None and not self._pass.skipped:
             with contextlib.suppress(FleetMetricsError), muted(UndefinedMetricWarning, BucketWarning):
                 return [_shown(value) for value in self._by_name(self.metric.compute_local()).values()]
-        return [math.nan] * len(self.name())  # of what is wrong compute tells
+        return [math.nan] * len(self.name())  # compute raises the error
 
     def reset(self) -> None:
         """Forget the added samples, except during a pass: hapi calls it before any report."""

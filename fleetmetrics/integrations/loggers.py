@@ -104,7 +104,7 @@ class LogCallback:
         if callable(self.writer):
             self.writer = self.writer() if get_communicator().rank == 0 else None
         again = [f"{name}/" for name, value in logs.items() if isinstance(value, Mapping)]  # its items are logged, too
-        logs = {**logs, **logs.get("fleetmetrics", {})}  # where curves are what they are
+        logs = {**logs, **logs.get("fleetmetrics", {})}  # here curves are unchanged
         about = ("step", "batch_size", "fleetmetrics")
         kept = [name for name in logs if name not in about and not name.startswith(tuple(again))]
         values = {name: _alone(logs[name]) for name in kept}
@@ -112,7 +112,7 @@ class LogCallback:
 
 
 def _alone(value: Any) -> Any:
-    """What a list of one holds; anything else as it is."""
+    """The entry of a list of one; any other object unchanged."""
     return value[0] if isinstance(value, list) and len(value) == 1 else value
 
 

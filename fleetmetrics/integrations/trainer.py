@@ -40,7 +40,7 @@ def follow(
 ) -> EvaluationMetrics:
     """Let a trainer's ``evaluate`` return the values of metrics over all workers.
 
-    Every worker must call it, with equal metrics, and then ``evaluate`` as usual. A metric called ``loss`` replaces
+    Every worker must call it with equal metrics, and then ``evaluate`` as usual. A metric called ``loss`` replaces
     the trainer's ``eval_loss``.
 
     Args:
@@ -223,7 +223,7 @@ class EvaluationMetrics:
 def _begun(sampler: Any) -> Pass | None:
     """The pass that a sampler deals to several workers; None: it deals all samples to this worker.
 
-    With ``max_evaluate_steps`` each evaluation goes on where the one before has stopped, after ``consumed_samples``:
+    With ``max_evaluate_steps``, each evaluation continues where the previous one stopped, after ``consumed_samples``:
     only the whole pass shows which samples are padding.
     """
     dealing = _dealing(sampler)

@@ -27,7 +27,7 @@ BUCKETS = 4096
 _PLAIN = Task("binary", 2)
 _SCORES = frozenset([np.dtype(np.float32), np.dtype(np.float64)])
 _SPACINGS = ("log_odds", "linear")
-#: The pictures of any histogram of scores; and from how many buckets in log-odds on calibration is another.
+#: The plots of any histogram of scores; from this number of log-odds buckets on, calibration is also one.
 _PICTURES, _NARROW = ("roc", "precision_recall", "score_histogram", "gain", "lift", "threshold_sweep"), 1024
 
 
@@ -143,7 +143,7 @@ class BucketHistogram(OfProbabilities[Value]):
 
     @functools.cached_property
     def _counts_plainly(self) -> bool:
-        """Whether it asks of probabilities and labels what this class says, and no user's class may ask for more."""
+        """Whether it requires of probabilities and labels what this class does; a user's class may require more."""
         plain = self._filled_by == {"histogram": (_by_class_and_bucket, [_PLAIN, self.buckets, self.spacing])}
         rules = self.requirements == probability_rules(False)
         return plain and rules and type(self).__module__.startswith("fleetmetrics.")

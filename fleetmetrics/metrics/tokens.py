@@ -20,7 +20,7 @@ from fleetmetrics.typed import Unpack
 __all__ = ["BitsPerByte", "Perplexity", "TokenLoss"]
 
 _Of = Literal["logits", "token_losses", "mean_losses"]
-#: What the first two arguments of `add` are called, by what a metric is made for.
+#: The names of the first two arguments of `add`, by the input of a metric.
 _ARGUMENTS = {
     "logits": ("prediction", "label", "weight", "mask"),
     "token_losses": ("loss", "label", "weight", "mask"),

@@ -221,7 +221,7 @@ def calibration(metric: Any, ax: Any = None, label: str = "") -> Any:
     """The observed rate against the prediction, by bin, with 95 % intervals; above, the number of samples.
 
     The intervals are Wilson's, as if samples were independent; weighted samples have none. Of a metric of a histogram
-    of scores, such as `AUC`, all bins hold about equally many samples, or positive ones. Axes are logarithmic
+    of scores, such as `AUC`, all bins hold about the same number of samples, or of positive ones. Axes are logarithmic
     where such a histogram has fewer than 20 % positive samples, or bins given to a metric are of unequal width. Then a
     bin without a positive sample has an interval and no point.
 
@@ -324,7 +324,7 @@ def score_histogram(metric: Any, ax: Any = None, label: str = "") -> Any:
 
 
 def histogram(metric: Any, ax: Any = None, label: str = "") -> Any:
-    """The density of values by bin; the legend says what share of them is in no bin.
+    """The density of values by bin; the legend gives the share of values outside the bins.
 
     ``metric``: `Histogram`, or a `fleetmetrics.formulas.HistogramCounts`.
     """
@@ -429,7 +429,7 @@ def slices(metric: Any, ax: Any = None, most: int = 20, whole: float | None = No
             dicts of ``key``, ``value``, ``low``, ``high``, ``rows``, ``difference``, ``within_chance`` and ``metric``,
             of which only the first two must be there. Slices within chance are hollow.
         ax: see the module.
-        most: how many of the first slices to draw.
+        most: the number of first slices to draw.
         whole: the value over all slices; None: by the first row's difference, if it has one.
     """
     found = metric.compute() if hasattr(metric, "compute") else metric

@@ -1,4 +1,4 @@
-"""The parts that all pictures share: the style, figures, bands, numbers as strings, SVG."""
+"""The common parts of all plots: the style, figures, bands, numbers as strings, SVG."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ _WORDS: contextvars.ContextVar[Mapping[str, str] | None] = contextvars.ContextVa
 _SALT = "fleetmetrics"
 #: In axes from 0 to 1, a line hides any narrower band.
 _HIDDEN = 1 / 512
-#: By background: Okabe and Ito's colors, those that stand out, some of them darker; each has a line of its own, too.
+#: By background: Okabe and Ito's colors, those that stand out, some of them darker; each also has its own line style.
 _COLORS = ("#0072B2 #D55E00 #222222 #008F68 #AF4F88 #3E8EBE", "#56B4E9 #E69F00 #F2F2F2 #2BC79A #DE9BC0 #F0E442")
 _LINES = ["-", (0, (5, 1.5)), (0, (5, 1.5, 1, 1.5)), (0, (1, 1)), (0, (3, 1, 1, 1, 1, 1)), (0, (8, 2))]
-#: Text, background, what is between them, and the grid.
+#: The colors of text, background, elements between them, and the grid.
 _INKS = (("#1a1a1a", "#ffffff", "#6a6a6a", "#e2e2e2"), ("#ececec", "#16191d", "#a0a4a8", "#30353b"))
 #: matplotlib's own font has no Chinese characters; of these the first one that is installed comes after it.
 _CHINESE = ("Noto Sans CJK SC", "Source Han Sans SC", "WenQuanYi Micro Hei", "PingFang SC", "Microsoft YaHei")
@@ -34,7 +34,7 @@ _CHINESE = ("Noto Sans CJK SC", "Source Han Sans SC", "WenQuanYi Micro Hei", "Pi
 
 @contextlib.contextmanager
 def style(dark: bool = False, words: Mapping[str, str] | None = None) -> Iterator[None]:
-    """Draw the pictures inside for a width of 80 mm, in colors that the color-blind can tell apart.
+    """Draw the plots inside for a width of 80 mm, in colors that color-blind readers can distinguish.
 
     The user's settings of matplotlib do not apply inside, and are restored afterwards.
 
@@ -88,7 +88,7 @@ def canvas(
 ) -> Iterator[Any]:
     """Axes to draw on: those given, or of a new figure, ``height`` mm high, light unless `style` says otherwise.
 
-    What is drawn then gets names, few ticks and a legend; the axes of ``unit``, such as ``"xy"``, go from 0 to 1. The
+    The plot then gets names, few ticks and a legend; the axes of ``unit``, such as ``"xy"``, go from 0 to 1. The
     legend is above in ``above`` columns, at the ``"left"`` or ``"right"``; or ``"inside"``, where there is room, as is
     a single entry without ``above``. ``more`` is for ``ax.set``.
     """
@@ -148,7 +148,7 @@ def band(ax: Any, color: Any, x: np.ndarray, low: np.ndarray, high: np.ndarray, 
 
 
 def stairs(ax: Any, histograms: Mapping[str, Any], edges: np.ndarray, cut: bool, outside: Any = 0) -> None:
-    """Histograms by name, as densities on the axis; the legend says what share is in no bin, such as ``outside``.
+    """Histograms by name, as densities on the axis; the legend gives the share outside the bins, such as ``outside``.
 
     If ``cut``, there are about fifty bins of equal width on the axis, from the lowest 0.1 % quantile to the highest of
     99.9 %.
@@ -222,7 +222,7 @@ def svg(figure: Any, name: str = "") -> str:
     buffer, nothing = io.StringIO(), dict.fromkeys(("Creator", "Date", "Format", "Type"))
     rc = {"svg.hashsalt": _SALT, "svg.fonttype": "none"}
     with warnings.catch_warnings(), library("matplotlib", "plot").rc_context(rc):
-        warnings.filterwarnings("ignore", "Glyph .* missing")  # the browser has fonts of its own
+        warnings.filterwarnings("ignore", "Glyph .* missing")  # the browser has its own fonts
         figure.savefig(buffer, format="svg", metadata=nothing, facecolor="none")
     text = re.search(r"<svg.*</svg>", buffer.getvalue(), re.DOTALL)[0]  # type: ignore[index]
     # The rules of a <style> would hold for the whole page.

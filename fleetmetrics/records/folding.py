@@ -139,7 +139,7 @@ class Folds:
         def closed_group(group: int) -> Closed:
             return closed(table.joined([piece.taken(its[group]) for piece, its in zip(pieces, places)]))
 
-        inside = [contextvars.copy_context() for _ in range(number)]  # what is muted here is muted there
+        inside = [contextvars.copy_context() for _ in range(number)]  # warnings muted here are muted there
         with ThreadPoolExecutor(THREADS, "fleetmetrics folding") as threads:
             parts = threads.map(lambda group: inside[group].run(closed_group, group), range(number))
             return self.join_closed(list(parts))
@@ -210,7 +210,7 @@ class Folds:
             raise InvalidInputError(f"{self.name} must hold {', '.join(table.columns)} of equal length, not {told}")
 
     def load(self, held: Mapping[str, np.ndarray], scope: Any = None) -> None:
-        """Hold what was `saved`."""
+        """Hold `saved` contents."""
         table = self.table
         if not held or _LAYOUT in held:
             table.hold([], _unpacked(held) if held else None)

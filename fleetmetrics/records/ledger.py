@@ -12,7 +12,7 @@ import numpy as np
 
 __all__ = ["Ledger", "counted", "kept_records", "samples_added", "samples_processed"]
 
-#: The batch of the call that goes on, a list of its size; and the ledgers of this call and of those inside of it.
+#: The size of the current call's batch, as a list; and the ledgers of this call and of the calls inside it.
 _under_way: contextvars.ContextVar[Any] = contextvars.ContextVar("_under_way", default=None)
 
 
@@ -67,7 +67,7 @@ def counted(method: Callable[..., Any], count: Callable[..., int | None]) -> Cal
     @functools.wraps(method)
     def call(self: Counting, *args: Any, **named: Any) -> Any:
         ledger, (batch, inside) = self._ledger, _under_way.get() or ([count(*args, **named)], ())
-        if ledger in inside:  # what a subclass hands on to super()
+        if ledger in inside:  # records that a subclass passes on to super()
             return method(self, *args, **named)
         before = len(self._appended())
         if before < ledger.records:  # they were cleared from outside
@@ -119,7 +119,7 @@ def kept_records(runs: np.ndarray, keep: np.ndarray, places: np.ndarray) -> tupl
     its samples is, at the place of the first such sample.
 
     Args:
-        runs: samples and records of calls, and how many such calls in a row, int [runs, 3].
+        runs: samples and records of calls, and the number of such calls in a row, int [runs, 3].
         keep: whether each sample counts, bool [samples].
         places: where it belongs, int [samples].
 

@@ -20,12 +20,12 @@ __all__ = ["PIECE_BYTES", "Spool", "pieces", "read_piece"]
 PIECE_BYTES = 2**23
 #: The most records in a piece: objects take more memory than their bytes.
 _MOST = 2**15
-#: How many records are weighed, and to what depth; some contain themselves.
+#: The number of records that are measured, and the depth; some records contain themselves.
 _WEIGHED, _DEEP = 8, 4
 
 
 def pieces(columns: Columns, allow_pickle: bool, narrow: Sequence[bool]) -> Iterator[Packed]:
-    """Pack what a worker sends: arrays at once, anything else piece by piece.
+    """Pack a worker's records: arrays at once, anything else piece by piece.
 
     ``narrow``: of each column, whether its whole numbers may go in fewer bytes, since rank 0 puts them into an array.
     """

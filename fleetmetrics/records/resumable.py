@@ -100,7 +100,7 @@ class Resumable(Checkpointed, ABC):
         return numbered if flags is None else numbered.select(flags)
 
     def _goes_on(self, share: Share, place: int = 0, whole: bool = True) -> Share:
-        """A share with what was done before the checkpoint."""
+        """A share with the records from before the checkpoint."""
         assert self._before is not None
         records = self._before[place].followed_by(self._numbered(share.records, whole))
         return replace(share, records=records, mode="cat", dealing=None, blocks=None, block=None)
@@ -129,7 +129,7 @@ class HeldRecords(PackedHolder):
     name = kind = "records"
 
     def saved(self, scope: Any = None) -> dict[str, np.ndarray]:
-        """What it holds, packed."""
+        """Its contents, packed."""
         owner, given, passed = self._owner, self._owner._given(), None
         ledgers = [getattr(each, "_ledger", None) or Ledger() for each in owner._recorders()]
         odd = any(ledger.note(len(each))["calls"] for ledger, each in zip(ledgers, given))
@@ -149,7 +149,7 @@ class HeldRecords(PackedHolder):
         return {"layout": layout, "data": np.frombuffer(b"".join(packed.buffers), np.uint8)}
 
     def read(self, arrays: Mapping[str, np.ndarray]) -> _Content:
-        """What was packed."""
+        """Packed contents."""
         given, passed, epoch, ledgers = unpack(json.loads(arrays["layout"].tobytes()), arrays["data"].copy())
         parts: list[Part] | None = None if passed is None else []
         if parts is not None and passed[0] is not None:

@@ -97,7 +97,7 @@ class Share:
         }
 
     def uses_calls(self, note: Mapping[str, Any], rank: int) -> bool:
-        """Whether a worker's records are not one to one with its samples, all of which came through its calls."""
+        """Whether a worker's records are not one to one with its samples, all of which passed through its calls."""
         return bool(note["calls"]) and (self.dealing is None or note["samples"] == self.dealing.dealt.count(rank))
 
     def states(self, results: Any) -> States | None:
@@ -139,7 +139,7 @@ def kinds_in(note: Mapping[str, Any]) -> list[Kind | None]:
 
 
 def _plain(kind: Kind | None) -> Kind | None:
-    return kind if kind is not None and is_plain(kind.dtype) else None  # what others cannot send is refused there
+    return kind if kind is not None and is_plain(kind.dtype) else None  # other records are rejected there
 
 
 def check_notes(notes: Sequence[Sequence[dict[str, Any]]]) -> None:

@@ -122,7 +122,7 @@ class Table:
         return len(self.batches)
 
     def back_to(self, mark: int) -> None:
-        """Forget what was appended after a mark."""
+        """Forget the records appended after a mark."""
         del self.batches[mark:]
 
     def raise_if_overflown(self) -> None:

@@ -39,7 +39,7 @@ _COLUMNS = 512
 _DEPTH = 100
 #: Arrays of this average size in bytes are sent without a copy, smaller ones as one block.
 _LARGE = 4096
-#: How many small arrays or tensors are copied at once.
+#: The number of small arrays or tensors to copy at once.
 _AT_ONCE = 4096
 #: Tensors of more entries are moved one by one.
 _FEW_ENTRIES = 1024

@@ -56,7 +56,7 @@ class Claim:
         self.program: weakref.ref[Any] = weakref.ref(program)
         self.variable = f"{name}.claim"
         self._digest: int | None = None
-        self._beside = 0  # how many claims there were when it was made
+        self._beside = 0  # the number of claims at its creation
 
     def alike(self) -> list[Claim]:
         """The claims of this program with generated names, in order."""

@@ -50,7 +50,7 @@ class Interval(Wrapper[IntervalResult]):
 
     The value, std, low and high are the same on any number of workers if the metric's value is. If there are too few
     samples, users or clicks for intervals of 95 % to contain the true value in 94 to 96 % of cases, std, low and high
-    are nan, with an `UndefinedMetricWarning` that says how many are needed.
+    are nan, with an `UndefinedMetricWarning` that gives the number that is needed.
 
     `fleetmetrics.paired_difference` compares two results of equal ids over the same samples, and
     `fleetmetrics.unpaired_difference` two of different samples.
@@ -60,7 +60,7 @@ class Interval(Wrapper[IntervalResult]):
     Args:
         metric: without samples, left unchanged.
         confidence: the share of such intervals that should contain the true value, between 0 and 1.
-        ids: the name of the additional argument of ``add`` that says which samples belong together; None: samples are
+        ids: the name of the additional argument of ``add`` that groups dependent samples; None: samples are
             independent, or the column that the metric is ``by``.
         groups: the number of groups of ids, at least 64; each takes 16 to 24 bytes.
         **common: those of `Metric`; ``validate``, ``share`` and ``sampler`` are those of the metric unless given.
@@ -139,7 +139,7 @@ class Interval(Wrapper[IntervalResult]):
         return [*self.metric._record_metrics(), *self._way.records]
 
     def _statistics(self, batch: Batch) -> Iterable[tuple[Any, Any]]:
-        """What a batch adds to the metric's states, and to those of its variance."""
+        """The increments of the metric's states, and of those of its variance, from a batch."""
         if self.ids is None and batch.width != 1:
             raise InvalidInputError(
                 "without ids, Interval needs independent samples, but it was given rows of several elements, which "

@@ -64,13 +64,13 @@ class Known(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """What a batch will do to a `KeyTable` and its `Rows`."""
+    """The changes of a `KeyTable` and its `Rows` by a batch."""
 
     lane: np.ndarray  #: of each sample
     lanes: np.ndarray  #: the row that each lane is merged into, all different
     known: Known  #: afterwards
     evicted: np.ndarray  #: rows of keys to make room for others, merged into row 0
-    samples: np.ndarray | None = None  #: how many each lane has; None: not counted yet
+    samples: np.ndarray | None = None  #: the number of samples of each lane; None: not counted yet
 
     @property
     def adjacent(self) -> bool:
@@ -145,7 +145,7 @@ class KeyTable(State):
         (keys, column), rows = of_one_kind([known.keys, column]), known.rows
         check_kind(keys, column, self.by)
         wide = 0 < len(keys) < 16 * len(column) and keys.dtype.kind == "i" and keys[-1] - keys[0] >= 4 * len(column)
-        if wide:  # without new keys, as nearly always, there is no need to sort
+        if wide:  # without new keys, the usual case, there is no need to sort
             where = found_in(keys, column)
             met = np.zeros(len(keys) + 1, bool)
             met[where] = True
@@ -486,7 +486,7 @@ class Rows(InPlace):
             raise InvalidInputError(f"{self.name} has no rows for the {len(keys)} keys of {self.table.name}")
 
     def load(self, held: Mapping[str, np.ndarray], scope: Any = None) -> None:
-        """Hold what was `saved`; after the table of the keys."""
+        """Hold `saved` contents; call this after loading the table of the keys."""
         self.reset()
         if held:
             place = np.empty(len(held[""]), np.int64)  # of each row among those that are saved

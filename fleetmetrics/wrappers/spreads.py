@@ -33,7 +33,7 @@ class Way(ABC):
 
     Args:
         metric: whose states it reads.
-        ids: the column that says which samples belong together; "": none.
+        ids: the column that groups dependent samples; "": none.
         groups: see `Interval`.
     """
 
@@ -52,7 +52,7 @@ class Way(ABC):
 
     @abstractmethod
     def statistics(self, batch: Batch) -> Iterable[tuple[Any, Any]]:
-        """What a batch adds to them."""
+        """Their increments from a batch."""
 
     @abstractmethod
     def spread(self, values: Mapping[State, np.ndarray], carries: Mapping[Any, Any]) -> Spread:

@@ -44,7 +44,7 @@ class Windowed(Wrapper[Value]):
     Merged metrics act like two workers: each further ``add`` then pushes out the oldest batch of both.
 
     The states are kept once per batch in the window. ``compute`` exchanges two states for each of the metric's, for any
-    ``last``, and computes the sum over the window anew: without subtraction, nothing drifts.
+    ``last``, and recomputes the sum over the window: without subtraction, the sum does not drift.
 
     ``add`` takes the metric's arguments. ``compute`` returns a `WindowedValue`; both values have the metric's warnings.
     In a `MetricCollection`, an equal metric without a window shares the lifetime states.

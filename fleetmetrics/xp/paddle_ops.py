@@ -161,7 +161,7 @@ def sigmoid(tensor: Any) -> Any:
 
 
 def position(edges: Any, tensor: Any, right: bool = False) -> Any:
-    """How many of the rising edges are below (with ``right``: or equal to) each finite float64 entry: int64."""
+    """The number of rising edges below (with ``right``: or equal to) each finite float64 entry: int64."""
     return paddle.searchsorted(edges, tensor, right=right)
 
 
@@ -181,7 +181,7 @@ def matvec(matrix: Any, vector: Any) -> Any:
 
 
 def extreme(tensor: Any, keep: Any, reduction: str, axis: int | None = None) -> Any:
-    """The largest (``"max"``) or smallest of the kept entries (None: all); the reduction's identity if none is."""
+    """The largest (``"max"``) or smallest of the kept entries (None: all); the reduction's identity without any."""
     if keep is not None:
         nothing = identity([], "float64" if kind(tensor) == "f" else "int64", reduction)
         tensor = paddle.where(keep, tensor, paddle.expand_as(nothing, tensor))
@@ -271,7 +271,7 @@ def log_sum_of_rows(scores: Any) -> Any:
 
 
 def rank_of_label(scores: Any, label: Any) -> Any:
-    """How many classes come before the label's: higher scores, then equal ones of a lower class."""
+    """The number of classes before the label's: of higher scores, then of equal scores and a lower class."""
     scores = cast(scores, "int64") if kind(scores) == "b" else scores
     label = cast(label, "int64")
     own = paddle.unsqueeze(score_of_label(scores, label), 1)

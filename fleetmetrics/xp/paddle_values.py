@@ -128,7 +128,7 @@ def arange(size: int) -> Any:
     return paddle.arange(size, dtype="int64")
 
 
-#: How many numbers fit into the legacy graph's operation for a constant array: 1 MiB of 8 bytes each.
+#: The most numbers in the legacy graph's operation for a constant array: 1 MiB of 8 bytes each.
 _ASSIGNED = 2**17
 
 

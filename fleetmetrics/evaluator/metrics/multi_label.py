@@ -64,7 +64,7 @@ class MultiLabelMetric(BaseMetric):
 
     Args:
         thr: the threshold; None: ``topk`` decides. If ``topk`` is None too, 0.5, with a warning.
-        topk: how many classes are predicted for every sample; ignored, with a warning, if ``thr`` is given.
+        topk: the number of classes to predict for every sample; ignored, with a warning, if ``thr`` is given.
         items: which of ``"precision"``, ``"recall"``, ``"f1-score"`` and ``"support"`` to report.
         average: ``"macro"``: mean over the classes; ``"micro"``: from the sums over the classes; None: every class.
         collect_device: as in `BaseMetric`.

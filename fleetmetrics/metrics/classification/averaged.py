@@ -115,7 +115,7 @@ class _Averaged(ConfusionMetric[Value]):
     better = "higher"
     takes_top_k = True
     average: str | None
-    #: Of the binary task: what each cell, by label and prediction, adds to the numerator and to the denominator.
+    #: For the binary task: the contribution of each cell, by label and prediction, to numerator and denominator.
     parts: tuple[Any, Any] = ((), ())
 
     @property

@@ -1,4 +1,4 @@
-"""Classification tasks: what they require of a batch, and the confusion matrix that a family of metrics shares."""
+"""Classification tasks: their requirements of a batch, and the confusion matrix that a family of metrics shares."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Ignored = Union[int, Tuple[int, ...], None]
 
 
 class Task(NamedTuple):
-    """What a metric classifies, and how it reads predictions; equal tasks share their states."""
+    """The task of a metric, and its reading of predictions; equal tasks share their states."""
 
     kind: str  # one of TASKS; or "any": multiclass with scores of three or more classes, else binary
     size: int  # classes or labels; 0: that of the scores
@@ -36,7 +36,7 @@ class Task(NamedTuple):
     top_k: int = 1  # a label among the top_k highest scores counts as predicted
 
     def of(self, batch: Batch) -> Task:
-        """The task of a batch, whose shapes decide what was left open."""
+        """The task of a batch, whose shapes decide the open settings."""
         if self.size:
             return self
         if self.kind == "any" and batch.classes <= 2:
@@ -61,7 +61,7 @@ class Task(NamedTuple):
 
     @property
     def classes(self) -> int:
-        """How many values a label may have."""
+        """The number of values that a label may have."""
         return self.size if self.kind == "multiclass" else 2
 
     @property
@@ -376,7 +376,7 @@ def predicted_classes(batch: Batch, task: Task) -> Any:
 
 @statistic
 def confusion(batch: Batch, task: Task) -> Any:
-    """What a batch adds to the confusion matrix."""
+    """The increment of the confusion matrix from a batch."""
     label = (batch.label_index,) if task.kind == "multilabel" else ()
     indices = (*label, label_classes(batch, task), predicted_classes(batch, task))
     return batch.histogram(*indices, amount=counted(batch, task))

@@ -193,5 +193,5 @@ class RPrecision(QueryMetric[float]):
 
 
 def _places(ranked: RankedQueries, k: int | None) -> Any:
-    """How many answers count: k, or all of the query's."""
+    """The number of answers that count: k, or all of the query."""
     return np.diff(np.append(ranked.start, len(ranked.query))) if k is None else k
