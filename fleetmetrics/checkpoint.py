@@ -102,8 +102,8 @@ def save(
     Args:
         path: the file, or the folder, the same for all workers.
         metrics: a metric, a collection, a `BaseMetric` or an `Evaluator`; or a dict of them by name.
-        sampler: the `paddle.io.DistributedBatchSampler` of the current pass, from which `load` finds the remaining
-        samples.
+        sampler: the `paddle.io.DistributedBatchSampler` of the current pass; `load` needs it to find the remaining
+            samples.
         batches: the number of the sampler's batches that this worker has added.
         scope: the scope of a static program's variables; None: the global scope.
         communicator: None: the one that was set or is chosen automatically.

@@ -141,7 +141,7 @@ class Checkpointed(Told):
             state: from `state_dict`; arrays, or the tensors of `paddle.load`.
             scope: the scope of a static program's variables; None: the global scope.
             strict: False: a collection loads the metrics that it shares with the saved one; its other metrics become
-            empty.
+                empty.
 
         Raises:
             InvalidInputError: class, version, settings or shapes differ; the message names the difference, and nothing

@@ -83,8 +83,8 @@ def of_samples(products: Any, terms: Any, slopes: Sequence[float], samples: int,
         terms: the sums of the terms.
         slopes: the derivatives.
         samples: the number of samples in the sums.
-        signed: whether the terms of samples have either sign, so that there is no bound on how far one can move the
-        value.
+        signed: whether the terms of samples have either sign, so that there is no bound on how far one can move
+            the value.
     """
     square, cube = moments_of(products, slopes)
     enough = _events(square, cube) / EVENTS
