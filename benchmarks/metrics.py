@@ -108,7 +108,7 @@ def for_comparison(what: str, against: str, ours: np.ndarray, theirs: np.ndarray
 
 
 def of_torchmetrics(factor: float) -> list[list[str]]:
-    """The first batches of the stream against the metric with equally many thresholds: the whole takes minutes."""
+    """The first batches of the stream against the metric with the same number of thresholds: all would take minutes."""
     import torch
     from torchmetrics.classification import BinaryAUROC
 

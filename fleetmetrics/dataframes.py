@@ -310,7 +310,7 @@ def is_list(kind: Any) -> bool:
 
 
 def unnested(array: Any) -> tuple[Any, list[int]]:
-    """The values of an Arrow array, out of lists that are equally long, and its shape."""
+    """The values of an Arrow array, out of lists of the same length, and its shape."""
     pc, shape = arrow("compute"), [len(array)]
     while is_list(array.type):
         lengths = np.asarray(pc.list_value_length(array))

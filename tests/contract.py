@@ -239,7 +239,7 @@ def feed_together(entries: Sequence[tuple[Any, Data, Sequence[Data]]]) -> Any:
     """Give batches to several metrics in one static program, which is built and compiled once.
 
     Args:
-        entries: metric, a batch like those it gets, and its batches; equally many for each.
+        entries: metric, a batch like those it gets, and its batches; the same number for each.
 
     Returns:
         The scope, for `compute`.

@@ -59,7 +59,7 @@ def unequal() -> Any:
     return np.ma.masked_array([0.25, 0.5, 0.75], [False, True, False])
 
 
-#: What no function has asked for, made anew for each call.
+#: Objects that no function takes, created for each call.
 OBJECTS: dict[str, Callable[[], Any]] = {
     "None": lambda: None,
     "nan": lambda: float("nan"),

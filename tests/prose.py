@@ -75,6 +75,12 @@ RULES = [
         ("without a word", r"without a word", "silently"),
         ("however many", r"however (many|much|large|small|often)", "for any number of; of any size"),
         ("whatever the order", r"whatever the", "in any order; for any ...; with any ..."),
+        ("equally many", r"equally (many|long)", "the same number of; of the same length"),
+        ("anew", r"anew", "again; from zero"),
+        ("under way", r"under way", "current; running"),
+        ("and the like", r"(and|or) the like", "and similar ..."),
+        ("begins so", r"begins? so", "begins with it"),
+        ("per cent", r"per cent", "%"),
     )
 ]
 

@@ -65,7 +65,7 @@ KINDS: dict[str, Callable[[int, int], Any]] = {
 
 
 def order_of(sampler: Any) -> np.ndarray:
-    """The samples of this worker, in the pass under way."""
+    """The samples of this worker in the current pass."""
     found, of = dealt_indices(sampler, epoch=3), getattr(sampler.dataset, "indices", None)
     return found if of is None else np.asarray(of)[found]
 

@@ -1,4 +1,4 @@
-"""Metrics that users write: whatever they store, and however they are made, they merge, resume and start anew."""
+"""Metrics that users write: with any attributes and constructors, they merge, resume and start from zero."""
 
 from __future__ import annotations
 

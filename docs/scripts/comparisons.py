@@ -3,7 +3,7 @@
     python docs/scripts/comparisons.py [--seeds 1] [--processes 1]
 
 Each case of the tests' contract is drawn with every pair of dtypes that it takes, with and without weights and a mask,
-anew for each seed. One metric is fed all samples; then the samples are split at random among up to seven workers, whose
+for each seed. One metric is fed all samples; then the samples are split at random among up to seven workers, whose
 metrics are merged. Both values must be the reference's: bit for bit where nothing is rounded, else within the case's
 tolerance.
 """
@@ -74,7 +74,7 @@ def prepare() -> None:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--seeds", type=int, default=1, help="how often each combination is drawn anew")
+    parser.add_argument("--seeds", type=int, default=1, help="how often each combination is drawn")
     parser.add_argument("--processes", type=int, default=1, help="how many share the cases")
     given = parser.parse_args()
     counts: Counter[str] = Counter()

@@ -102,7 +102,7 @@ def known(text: str) -> dict[str, dict[str, str]]:
 
 
 def rows_of(page: str) -> list[list[Any]]:
-    """The rows of the table, those of the page with this version's columns made anew."""
+    """The rows of the page's table, with new columns of this version."""
     before = known(page)
     rows = []
     for domain, kinds in catalogue().items():

@@ -4,7 +4,7 @@ clicks, and those of docs/pictures/metrics from real data.
     .venv-cpu/bin/python docs/scripts/pictures.py            # all
     .venv-cpu/bin/python docs/scripts/pictures.py roc at_k   # those of these names
 
-The tests compare these pictures, drawn anew, with tests/plot/baseline. A font with Chinese characters must be
+The tests draw these pictures again, and compare them with tests/plot/baseline. A font with Chinese characters must be
 installed, such as Debian's fonts-noto-cjk: the Chinese legends would have the wrong width without it.
 """
 

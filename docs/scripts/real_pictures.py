@@ -116,7 +116,7 @@ def residuals() -> Any:
 
 
 def predicted_actual() -> Any:
-    """Eight groups of equally many patients, by what was predicted for them."""
+    """Eight groups of the same number of patients, by their predictions."""
     score, label = diabetes()
     groups = np.argsort(np.argsort(score)) * 8 // len(score)
     names, rows = ("predicted", "actual"), {"group": groups}

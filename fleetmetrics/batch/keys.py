@@ -13,7 +13,7 @@ from fleetmetrics.xp.kinds import of_torch
 
 __all__ = ["NULL", "Coded", "coded_of", "crossed", "distinct", "joined_arrays", "keys_of", "of_one_kind"]
 
-#: The key of samples without one, among strings and among integers: no string of data begins so, no id is so low.
+#: The key of samples without one, among strings and among integers: no string of data begins with it, no id is as low.
 NULL: dict[str, Any] = {"U": "\0null", "i": -(2**63)}
 
 _HOW = {

@@ -479,7 +479,7 @@ def letter_in(data: Buffer) -> Letter:
 
 
 def layouts_of(notes: Sequence[Any]) -> list[Layout]:
-    """The layouts that the workers' notes describe; a single one if all notes are equal, as they mostly are."""
+    """The layouts that the workers' notes describe; a single one if all notes are equal, the usual case."""
     return read_each(notes[:1] if notes.count(notes[0]) == len(notes) else notes, layout_of)
 
 

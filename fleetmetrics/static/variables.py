@@ -274,8 +274,8 @@ def load(program: Any, path: str, executor: Any = None, *, scope: Any = None) ->
     """`paddle.static.load` for a program with metrics: also loads checkpoints of other metrics, or of none.
 
     It sets the variables of the checkpoint. States that the checkpoint lacks, or has with another class or other
-    settings, begin anew, and a warning names them. Another warning lists generated names, which may belong to another
-    metric.
+    settings, start from zero, and a warning names them. Another warning lists generated names, which may belong to
+    another metric.
 
     Args:
         program: its startup program must have run.

@@ -320,7 +320,7 @@ def test_who_has_not_heard_who_parted_hears_what_the_others_heard(three: list[Pl
             found.result(10)
 
 
-def test_a_worker_that_connects_anew_has_not_parted_from_the_others(play: Play) -> None:
+def test_a_worker_that_connects_again_has_not_parted_from_the_others(play: Play) -> None:
     play.meet()
     play.say(CLOSED, 0, channel=0)
     assert play.stream is not None
@@ -505,7 +505,7 @@ def test_rank_0_does_not_wait_for_a_worker_that_has_closed_the_channel(play: Pla
     assert time.monotonic() - start < SLACK
 
 
-def test_a_worker_that_has_closed_all_it_had_comes_in_anew(play: Play) -> None:
+def test_a_worker_that_has_closed_all_it_had_comes_in_again(play: Play) -> None:
     found = play.begin(timeout=20)
     play.say(ARRIVAL, 7, channel=5)  # of a channel that it closes with the others
     play.say(CLOSED, 0, b"", channel=0)

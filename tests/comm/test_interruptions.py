@@ -146,7 +146,7 @@ def test_an_error_between_two_exchanges_of_a_call_reaches_the_others_at_once(who
 def test_an_interruption_of_the_report_of_an_interruption_keeps_it_from_no_worker(
     who: int, step: str, times: int
 ) -> None:
-    """``step`` is the one that reports: of a call that is left, or of an exchange under way."""
+    """``step`` is the step that reports: of a call that is left, or of the current exchange."""
     port = free_ports(1)[0]
     ranks = [SocketCommunicator(Job(rank, 2, endpoint=f"127.0.0.1:{port}", secret="of the test")) for rank in range(2)]
     star, report = ranks[who]._star, getattr(ranks[who]._star, step)

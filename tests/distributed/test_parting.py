@@ -1,6 +1,6 @@
 """One verdict: an exchange ends the same on all ranks, or the next one says on all of them who has what.
 
-A proxy cuts or holds back the connection of rank 1, with the frames of the second exchange under way.
+A proxy cuts or holds back the connection of rank 1, with the frames of the second exchange on the wire.
 """
 
 from __future__ import annotations

@@ -111,7 +111,7 @@ def test_calls_that_come_in_one_order_on_all_workers_are_right(port: int) -> Non
 
 @pytest.mark.parametrize("what", ["large states", "a large gather"])
 def test_the_pieces_of_a_large_call_stay_together(port: int, what: str) -> None:
-    """Two calls of one name and shape: in mixed order their pieces would go together, unnoticed."""
+    """Two calls of one name and shape: in mixed order their pieces would be joined, unnoticed."""
     size = 300_000
 
     def work(rank: int) -> Any:

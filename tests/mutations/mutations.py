@@ -1847,11 +1847,11 @@ MUTATIONS = [
         "tests/distributed/test_parting.py -k '(a_broken or that_has)'",
     ),
     Mutation(
-        "a worker that has connected anew hears that it has parted",
+        "a worker that has connected again hears that it has parted",
         "comm/meeting.py::Meeting.arrive",
         "frame.made = frame.made or peer.since",
         "pass",
-        "tests/comm/test_hub.py -k anew",
+        "tests/comm/test_hub.py -k connects_again",
     ),
     Mutation(
         "a worker that gives up as rank 0 decides is not heard",
@@ -2862,7 +2862,7 @@ MUTATIONS = [
         "tests/records/test_table.py -k on_the_host",
     ),
     Mutation(
-        "the epoch under way is that before, for samplers that do not raise it",
+        "the current epoch is the previous one, for samplers that do not raise it",
         "dealing.py::epoch_under_way",
         'bool(getattr(inner, "shuffle", False)) if _is_paddles(outer) else raised_by(outer, inner, names[1])',
         'bool(getattr(inner, "shuffle", False))',
@@ -3128,7 +3128,7 @@ MUTATIONS = [
         "tests/wrappers/test_keyed.py -k computed_once",
     ),
     Mutation(
-        "of equally many rows the largest keys are kept",
+        "of slices with the same number of rows, the largest keys are kept",
         "files/largest.py::_Counts.largest",
         "heapq.nsmallest(",
         "heapq.nlargest(",
@@ -3536,7 +3536,7 @@ MUTATIONS = [
         "tests/files/test_passes.py -k values_of_one",
     ),
     Mutation(
-        "a state with weights goes together with one without",
+        "a state with weights merges with one without",
         "evaluation/side.py::_alike",
         '", ".join(sorted(asked["columns"]))',
         '""',

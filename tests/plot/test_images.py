@@ -1,4 +1,4 @@
-"""Every picture of the documentation, drawn anew, looks as it did when somebody looked at it.
+"""Every picture of the documentation, drawn again, looks like the one that was reviewed.
 
 After a change that is meant, look at them again, and write them by
 ``.venv-cpu/bin/python -m pytest tests/plot/test_images.py --mpl-generate-path=tests/plot/baseline`` and

@@ -1,4 +1,4 @@
-"""A static checkpoint never gives one metric the counts of another: it finds them by name, or the counts begin anew."""
+"""A static checkpoint never gives one metric the counts of another: it finds them by name, or they start from zero."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ def ours(engine: Any) -> dict[str, float]:
 
 
 def passes() -> dict[str, Any]:
-    """In the order of the data set, and shuffled anew in each of several epochs."""
+    """In the order of the data set, and shuffled again in each of several epochs."""
     found = {}
     for name, options in {"in order": {}, **{f"epoch {n}": {"shuffle": True, "epoch": n} for n in range(6)}}.items():
         found[name] = [

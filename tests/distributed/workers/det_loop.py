@@ -1,4 +1,4 @@
-"""PaddleOCR's `eval` of text detection: boxes, of which no two pictures need have equally many.
+"""PaddleOCR's `eval` of text detection: boxes, whose number may differ by picture.
 
 A picture is a strip of one to five digits. True is the box around what of a digit is not blank, found the one around
 its ink.

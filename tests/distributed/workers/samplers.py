@@ -68,7 +68,7 @@ def every_case(channel: Any, kinds: dict[str, list[str]]) -> dict[str, Any]:
 
 
 def together(channel: Any, kind: str) -> Any:
-    """A collection, records and an evaluator in two passes, of which the second one shuffles anew."""
+    """A collection, records and an evaluator in two passes; the second one shuffles again."""
     sampler, loader = loader_of(kind, channel.rank, channel.world_size)
     members = {"accuracy": fm.Accuracy(), "n": fm.Count(), "by": fm.Sliced(fm.Count(), by="slot"), "gauc": fm.GAUC()}
     collection = fm.MetricCollection(members, name="all", sampler=sampler)
