@@ -1,4 +1,4 @@
-"""VisualDL and TensorBoard: metrics' values as scalars, curves, histograms and pictures.
+"""VisualDL and TensorBoard: metrics' values as scalars, curves, histograms and images.
 
 writer = visualdl.LogWriter("runs/1") if rank == 0 else None   # or tensorboardX.SummaryWriter
 log(writer, metrics.compute(), step=epoch)                     # on every worker; rank 0 writes
@@ -35,7 +35,7 @@ def log(writer: Any, values: Any, step: int, *, prefix: str = "", most: int = 10
 
     Scalars have the names of `fleetmetrics.flatten`. ROC and precision-recall curves and histograms are written in the
     dashboard's own form, too (TensorBoard has none for ROC); curves and square matrices, such as a confusion matrix,
-    as pictures, see `fleetmetrics.plot`. Square matrices give no scalars.
+    as images, see `fleetmetrics.plot`. Square matrices give no scalars.
 
     Args:
         writer: a `visualdl.LogWriter`, a `tensorboardX.SummaryWriter`, or that of `torch.utils.tensorboard`; None

@@ -1,10 +1,10 @@
-"""Pictures of metrics and their values, drawn by matplotlib, which the extra ``plot`` installs.
+"""Plots of metrics and their values, by matplotlib, which the extra ``plot`` installs.
 
 Each function draws on axes and returns them. ``metric`` is a metric, whose states are merged over all workers as
 in ``compute`` (so every worker must call it), or a computed value; anything else raises an
 `InvalidInputError`. ``ax`` are matplotlib's axes; None: a new figure, 80 mm wide. A second metric on the same
-axes is drawn beside the first; ``label`` comes first in the legend. Up to six classes are drawn one by one; more
-than six, all together. Without matplotlib, every function raises a `MissingLibraryError`.
+axes is added to the first; ``label`` comes first in the legend. Up to six classes have separate curves; more
+than six are combined. Without matplotlib, every function raises a `MissingLibraryError`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from fleetmetrics.plot.canvas import style as style
 from fleetmetrics.plot.canvas import svg as svg
 from fleetmetrics.xp.score_buckets import lowest_scores
 
-#: More classes than this are drawn only all together; more bins are drawn as about fifty.
+#: More classes than this are drawn only in combination; more bins are drawn as about fifty.
 _MOST, _MOST_BINS = 6, 100
 #: Calibration is drawn from about this number of groups of scores.
 _GROUPS = 16
@@ -35,7 +35,7 @@ _NAMED = 40
 
 
 def draw(metric: Any, ax: Any = None, **options: Any) -> Any:
-    """The picture that a metric declares, or that of a value; ``options`` are those of the picture."""
+    """Draw the plot that a metric declares, or the plot of a value; ``options`` are those of the plot."""
     drawn = next((name for kind, name in _OF_VALUES if isinstance(metric, kind)), "")
     drawn = next(iter(getattr(metric, "pictures", ())), drawn)
     if getattr(metric, "_fields", ()) == ("fractions", "values"):
@@ -48,7 +48,7 @@ def draw(metric: Any, ax: Any = None, **options: Any) -> Any:
     return picture(metric, ax, **options)
 
 
-#: The pictures of metrics' values.
+#: The plots of metrics' values.
 _OF_VALUES: Sequence[tuple[type, str]] = (
     (formulas.ROC, "roc"),
     (formulas.PrecisionRecall, "precision_recall"),
@@ -59,7 +59,7 @@ _OF_VALUES: Sequence[tuple[type, str]] = (
 
 
 def _with_picture() -> list[str]:
-    """The metrics that declare a picture."""
+    """The metrics that declare a plot."""
     import fleetmetrics
 
     names = [name for name, module in fleetmetrics._modules.items() if ".metrics." in module or ".wrappers." in module]
@@ -88,7 +88,7 @@ def _scores(metric: Any, label: str, value: str = "", together: bool = False) ->
 
 
 def _has(metric: Any, *pictures: str) -> bool:
-    """Whether this is a metric that declares one of these pictures."""
+    """Whether this is a metric that declares one of these plots."""
     return any(each in pictures for each in getattr(metric, "pictures", ()))
 
 

@@ -17,7 +17,7 @@ from fleetmetrics.optional import library
 
 __all__ = ["style", "svg"]
 
-#: Replacements for the English words of pictures.
+#: Replacements for the English words of plots.
 _WORDS: contextvars.ContextVar[Mapping[str, str] | None] = contextvars.ContextVar("fleetmetrics_plot", default=None)
 #: Makes the names inside an SVG the same in every run, and marks that `style` is on.
 _SALT = "fleetmetrics"
@@ -40,7 +40,7 @@ def style(dark: bool = False, words: Mapping[str, str] | None = None) -> Iterato
 
     Args:
         dark: for a dark background.
-        words: replacements for the English words of pictures, such as ``{"recall": "召回率"}``.
+        words: replacements for the English words of plots, such as ``{"recall": "召回率"}``.
 
     Raises:
         MissingLibraryError: matplotlib is not installed.
@@ -78,7 +78,7 @@ def style(dark: bool = False, words: Mapping[str, str] | None = None) -> Iterato
 
 
 def said(text: str) -> str:
-    """A word of a picture, in the language of `style`."""
+    """A word of a plot, in the language of `style`."""
     return (_WORDS.get() or {}).get(text, text)
 
 
@@ -134,7 +134,7 @@ def dotted(ax: Any) -> dict[str, Any]:
 
 
 def reference(ax: Any, x: Any, y: Any) -> None:
-    """A dotted line to compare with; once in a picture."""
+    """Add a dotted reference line, once per plot."""
     if not ax.lines:
         ax.plot(x, y, **dotted(ax))
 
@@ -207,11 +207,11 @@ def plain(key: Any) -> str:
 def svg(figure: Any, name: str = "") -> str:
     """A figure as an ``<svg>`` element for HTML: small, the same bytes in every run, text as text, no background.
 
-    The ids inside begin with a hash of the picture, so that different pictures do not disturb each other on a page.
+    The ids inside begin with a hash of the plot, so that different plots on a page do not conflict.
 
     Args:
         figure: matplotlib's, such as ``ax.figure``.
-        name: distinguishes it from an equal picture on the same page: letters, digits, ``-`` and ``_``.
+        name: distinguishes it from an equal plot on the same page: letters, digits, ``-`` and ``_``.
 
     Examples:
         >>> import fleetmetrics
