@@ -262,8 +262,8 @@ def _add_facts(kind: griffe.Class, value: Any, entry: Any, links: Links) -> None
     rows = {
         "Range": escape(entry.range),
         "Better": escape(entry.better(value)) if issubclass(value, fleetmetrics.Metric) else "",
-        "Undefined where": escape(entry.undefined),
-        "Pictures": ", ".join(
+        "Undefined if": escape(entry.undefined),
+        "Plots": ", ".join(
             _link(f"fleetmetrics.plot.{name}", f"fleetmetrics.plot.{name}") for name in getattr(value, "pictures", ())
         ),
         "Reference": escape(entry.source),

@@ -186,7 +186,7 @@ class TokenLoss(Undefinable[float]):
     - ``"mean_losses"``: ``add(loss, tokens)``, the mean loss of a batch and the number of its tokens, numbers or arrays
       of equal shape.
 
-    Masks and weights are per row, ``[n]``, or per token. Undefined where no token counts.
+    Masks and weights are per row, ``[n]``, or per token. Undefined if no token counts.
 
     Args:
         of: the kind of values that `add` takes.
@@ -323,7 +323,7 @@ class Perplexity(TokenLoss):
 
     Formula: ``exp(sum(w * l) / sum(w))``, with ``l`` as for `TokenLoss`; infinity if the mean is above 709.78 nats, the
     limit of float64. Perplexity p means a loss like that of a choice among p equally likely tokens. Inputs and
-    arguments as for `TokenLoss`. Undefined where no token counts.
+    arguments as for `TokenLoss`. Undefined if no token counts.
 
     Examples:
         >>> metric = Perplexity()
