@@ -2,11 +2,11 @@
 
     python docs/scripts/slices.py
 
-Each slice is a random sample, so that of those with a verdict at most 5 % may have a p-value of at most 0.05, whatever
-their size, the click rate and the metric. ``(w)``: rows have weights, of which few have most; ``uneven``: few users
-have most rows. ``--`` is too few to tell, a blank was not tried. ``holds`` is how many of the 95 % intervals hold the
-value of the whole. The last line is how many runs, of up to 200 slices each, call any slice at all different by
-q-values of at most 0.05.
+Each slice is a random sample, so at most 5 % of those with a verdict may have a p-value of at most 0.05, for any size,
+click rate and metric. ``(w)``: rows have weights, and few rows have most of the weight; ``uneven``: few users have most
+rows. ``--``: too few; blank: not simulated. ``holds``: the share of the 95 % intervals that contain the value of the
+whole. The last line counts the runs, of up to 200 slices each, that call any slice different by q-values of at most
+0.05.
 """
 
 from __future__ import annotations
