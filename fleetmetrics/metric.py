@@ -32,7 +32,7 @@ from fleetmetrics.formulas.ratio import undefined
 from fleetmetrics.given import bare
 from fleetmetrics.shared import Shared
 from fleetmetrics.state import State
-from fleetmetrics.typed import Unpack
+from fleetmetrics.typed import Axes, Unpack
 
 __all__ = [
     "TOTAL",
@@ -363,7 +363,7 @@ class Metric(Accumulator[Value]):
             raise NotImplementedError(f"{type(self).__name__} must define batch_statistics")
         return {name: function(batch, *settings) for name, (function, settings) in self._filled_by.items()}
 
-    def plot(self, ax: Any = None, **options: Any) -> Any:
+    def plot(self, ax: Axes | None = None, **options: Any) -> Axes:
         """Plot the metric over the samples of all workers; every worker must call it, like ``compute``.
 
         Args:

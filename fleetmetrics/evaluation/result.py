@@ -20,6 +20,7 @@ from fleetmetrics.evaluation.side import Side, save
 from fleetmetrics.evaluation.slices import Judged, SliceResult, judged
 from fleetmetrics.evaluation.versus import ColumnDelta, Halves, Weighing, Whole, versus
 from fleetmetrics.optional import library
+from fleetmetrics.typed import Axes
 from fleetmetrics.vocabulary import argument
 
 __all__ = ["DataRead", "Delta", "EvaluationResult", "Interval", "SideResult", "result_of"]
@@ -230,7 +231,7 @@ class EvaluationResult(Printed):
         page = html(result, new, old, lang)
         return written(page, None if path is None else output_of(path, self.inputs()))
 
-    def plot(self, kind: str, ax: Any = None) -> Any:
+    def plot(self, kind: str, ax: Axes | None = None) -> Axes:
         """Draw a chart of the report with matplotlib, the baseline included.
 
         Args:

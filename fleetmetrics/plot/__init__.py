@@ -22,6 +22,7 @@ from fleetmetrics.optional import library
 from fleetmetrics.plot.canvas import band, canvas, dotted, interval, plain, reference, said, short, spoken, stairs
 from fleetmetrics.plot.canvas import style as style
 from fleetmetrics.plot.canvas import svg as svg
+from fleetmetrics.typed import Axes
 from fleetmetrics.xp.score_buckets import lowest_scores
 
 #: More classes than this are drawn only in combination; more bins are drawn as about fifty.
@@ -34,7 +35,7 @@ _RARE = 0.2
 _NAMED = 40
 
 
-def draw(metric: Any, ax: Any = None, **options: Any) -> Any:
+def draw(metric: Any, ax: Axes | None = None, **options: Any) -> Axes:
     """Draw the plot that a metric declares, or the plot of a value; ``options`` are those of the plot."""
     drawn = next((name for kind, name in _OF_VALUES if isinstance(metric, kind)), "")
     drawn = next(iter(getattr(metric, "pictures", ())), drawn)
@@ -100,7 +101,7 @@ def _ratio(part: np.ndarray, whole: Any) -> np.ndarray:
     return np.divide(part, whole, out=np.full(np.shape(part), np.nan), where=np.not_equal(whole, 0))
 
 
-def roc(metric: Any, ax: Any = None, label: str = "") -> Any:
+def roc(metric: Any, ax: Axes | None = None, label: str = "") -> Axes:
     """The ROC curve, with a band that holds the curve of the scores themselves, in any order within their buckets.
 
     ``metric``: `AUC`, `ROCCurve` or another one of a histogram of scores; or a `fleetmetrics.formulas.ROC`.
@@ -125,7 +126,7 @@ def roc(metric: Any, ax: Any = None, label: str = "") -> Any:
     return ax
 
 
-def precision_recall(metric: Any, ax: Any = None, label: str = "") -> Any:
+def precision_recall(metric: Any, ax: Axes | None = None, label: str = "") -> Axes:
     """The precision-recall curve, with a band that holds the curve of the scores themselves; dotted, the rate.
 
     ``metric``: as for `roc`; or a `fleetmetrics.formulas.PrecisionRecall`, which has no band.
@@ -161,7 +162,7 @@ def _known(at: np.ndarray, low: np.ndarray, high: np.ndarray) -> tuple[np.ndarra
     return at, np.where(nothing, high, low), high
 
 
-def gain(metric: Any, ax: Any = None, label: str = "") -> Any:
+def gain(metric: Any, ax: Axes | None = None, label: str = "") -> Axes:
     """Cumulative gain: the share of the positive samples among the highest scores; dotted, without a model.
 
     ``metric``: as for `roc`, such as `CumulativeGain`; or the `fleetmetrics.metrics.curves.Shares` that it computed.
@@ -169,7 +170,7 @@ def gain(metric: Any, ax: Any = None, label: str = "") -> Any:
     return _by_share(metric, ax, label, "share of the positive ones")
 
 
-def lift(metric: Any, ax: Any = None, label: str = "") -> Any:
+def lift(metric: Any, ax: Axes | None = None, label: str = "") -> Axes:
     """Lift: how many times more positive samples are among the highest scores than without a model; dotted, 1.
 
     ``metric``: as for `roc`, such as `Lift`; or the `fleetmetrics.metrics.curves.Shares` that it computed.
@@ -177,7 +178,7 @@ def lift(metric: Any, ax: Any = None, label: str = "") -> Any:
     return _by_share(metric, ax, label, "lift")
 
 
-def _by_share(metric: Any, ax: Any = None, label: str = "", y: str = "gain or lift") -> Any:
+def _by_share(metric: Any, ax: Axes | None = None, label: str = "", y: str = "gain or lift") -> Axes:
     if getattr(metric, "_fields", ()) == ("fractions", "values"):
         curves = [(*metric, label)]
     else:
@@ -193,7 +194,7 @@ def _by_share(metric: Any, ax: Any = None, label: str = "", y: str = "gain or li
     return ax
 
 
-def threshold_sweep(metric: Any, ax: Any = None, label: str = "") -> Any:
+def threshold_sweep(metric: Any, ax: Axes | None = None, label: str = "") -> Axes:
     """Precision, recall, F-beta and specificity against the threshold; dotted, where F-beta is highest.
 
     ``metric``: `ThresholdSweep`, a `fleetmetrics.formulas.Sweep`, or as for `roc`; several classes are drawn together.
@@ -217,7 +218,7 @@ def threshold_sweep(metric: Any, ax: Any = None, label: str = "") -> Any:
     return ax
 
 
-def calibration(metric: Any, ax: Any = None, label: str = "") -> Any:
+def calibration(metric: Any, ax: Axes | None = None, label: str = "") -> Axes:
     """The observed rate against the prediction, by bin, with 95 % intervals; above, the number of samples.
 
     The intervals are Wilson's, as if samples were independent; weighted samples have none. Of a metric of a histogram
@@ -286,7 +287,7 @@ def _by_mass(positive: np.ndarray, negative: np.ndarray, lowest: np.ndarray) -> 
     return formulas.CalibrationPoints(summed / number, clicks / number, number, lower, upper)
 
 
-def predicted_actual(metric: Any, ax: Any = None, label: str = "") -> Any:
+def predicted_actual(metric: Any, ax: Axes | None = None, label: str = "") -> Axes:
     """The average label against the prediction, by groups of predictions, with 95 % intervals.
 
     ``metric``: a dict of arrays, one entry for each group: ``predicted``, ``actual``, and the standard ``error`` of the
@@ -304,7 +305,7 @@ def predicted_actual(metric: Any, ax: Any = None, label: str = "") -> Any:
     return ax
 
 
-def score_histogram(metric: Any, ax: Any = None, label: str = "") -> Any:
+def score_histogram(metric: Any, ax: Axes | None = None, label: str = "") -> Axes:
     """The distribution of each class's scores, without the outermost; the legend has the number of samples.
 
     There are about fifty bins, and outside of them at most 0.1 % of each class on either side; the legend says how
@@ -323,7 +324,7 @@ def score_histogram(metric: Any, ax: Any = None, label: str = "") -> Any:
     return ax
 
 
-def histogram(metric: Any, ax: Any = None, label: str = "") -> Any:
+def histogram(metric: Any, ax: Axes | None = None, label: str = "") -> Axes:
     """The density of values by bin; the legend gives the share of values outside the bins.
 
     ``metric``: `Histogram`, or a `fleetmetrics.formulas.HistogramCounts`.
@@ -336,7 +337,7 @@ def histogram(metric: Any, ax: Any = None, label: str = "") -> Any:
     return ax
 
 
-def residuals(metric: Any, ax: Any = None, label: str = "") -> Any:
+def residuals(metric: Any, ax: Axes | None = None, label: str = "") -> Axes:
     """The distribution of prediction errors; dotted, 0.
 
     ``metric``: as for `histogram`, one that was given the errors, ``metric.add(prediction - label)``: it takes the same
@@ -348,7 +349,9 @@ def residuals(metric: Any, ax: Any = None, label: str = "") -> Any:
     return ax
 
 
-def confusion_matrix(metric: Any, ax: Any = None, label: str = "", classes: Sequence[str] | None = None) -> Any:
+def confusion_matrix(
+    metric: Any, ax: Axes | None = None, label: str = "", classes: Sequence[str] | None = None
+) -> Axes:
     """The confusion matrix: shades and numbers are shares of the row, the samples of a true class; counts if few.
 
     ``metric``: `ConfusionMatrix` or another one of a confusion matrix, or a square array; ``label`` is the title,
@@ -376,7 +379,7 @@ def confusion_matrix(metric: Any, ax: Any = None, label: str = "", classes: Sequ
     return ax
 
 
-def over_passes(values: Any, ax: Any = None, label: str = "") -> Any:
+def over_passes(values: Any, ax: Axes | None = None, label: str = "") -> Axes:
     """A metric over the passes, with a band where its values have intervals.
 
     ``values`` are its values in each pass, numbers or results of `AUC` with bounds or of `Bootstrap`; or a
@@ -388,7 +391,7 @@ def over_passes(values: Any, ax: Any = None, label: str = "") -> Any:
     return ax
 
 
-def over_time(values: Mapping[str, Any], ax: Any = None, label: str = "") -> Any:
+def over_time(values: Mapping[str, Any], ax: Axes | None = None, label: str = "") -> Axes:
     """A metric at consecutive points, such as days, with intervals if its values have them.
 
     ``values`` are numbers, or results of `AUC` with bounds or of `Bootstrap`, by the point's name on the axis.
@@ -402,7 +405,7 @@ def over_time(values: Mapping[str, Any], ax: Any = None, label: str = "") -> Any
     return ax
 
 
-def _by_number(values: Mapping[Any, Any], ax: Any, label: str, x: str, **look: Any) -> Any:
+def _by_number(values: Mapping[Any, Any], ax: Axes | None, label: str, x: str, **look: Any) -> Axes:
     place, table = list(values), np.array([interval(each) for each in values.values()]).reshape(-1, 3)
     with canvas(ax, x, "", above=2, **look) as ax:
         (line,) = ax.plot(place, table[:, 0], marker="o", label=label)
@@ -410,7 +413,7 @@ def _by_number(values: Mapping[Any, Any], ax: Any, label: str, x: str, **look: A
     return ax
 
 
-def at_k(metric: Any, ax: Any = None, label: str = "") -> Any:
+def at_k(metric: Any, ax: Axes | None = None, label: str = "") -> Axes:
     """A metric of ranked answers by k.
 
     ``metric``: one with several ``k``, such as ``NDCG(k=[1, 5, 10])``; or the dict that it computed.
@@ -421,7 +424,7 @@ def at_k(metric: Any, ax: Any = None, label: str = "") -> Any:
     return _by_number(value, ax, label, "k", xscale="log", xticks=list(value))
 
 
-def slices(metric: Any, ax: Any = None, most: int = 20, whole: float | None = None) -> Any:
+def slices(metric: Any, ax: Axes | None = None, most: int = 20, whole: float | None = None) -> Axes:
     """A forest of intervals, one for each slice; dotted, the value over all of them.
 
     Args:
@@ -459,7 +462,7 @@ def slices(metric: Any, ax: Any = None, most: int = 20, whole: float | None = No
     return ax
 
 
-def by_worker(local: Sequence[Any], whole: Any, ax: Any = None) -> Any:
+def by_worker(local: Sequence[Any], whole: Any, ax: Axes | None = None) -> Axes:
     """The value of each worker, beside the value over all of them, dotted.
 
     Args:

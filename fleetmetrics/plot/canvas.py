@@ -14,6 +14,7 @@ import numpy as np
 
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.optional import library
+from fleetmetrics.typed import Figure
 
 __all__ = ["style", "svg"]
 
@@ -204,7 +205,7 @@ def plain(key: Any) -> str:
     return (text if len(text) < 22 else f"{text[:20]}…").replace("$", r"\$")
 
 
-def svg(figure: Any, name: str = "") -> str:
+def svg(figure: Figure, name: str = "") -> str:
     """A figure as an ``<svg>`` element for HTML: small, the same bytes in every run, text as text, no background.
 
     The ids inside begin with a hash of the plot, so that different plots on a page do not conflict.

@@ -16,7 +16,8 @@ import venv
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-#: What derives from classes of Paddle, which have no types.
+STUBS = Path(__file__).resolve().parent / "stubs"
+#: What derives from classes of Paddle, which .venv-dev does not have.
 OF_PADDLE = ("fleetmetrics.integrations.hapi.",)
 
 
@@ -26,6 +27,7 @@ def verified(package: Path) -> dict:
         venv.create(folder, system_site_packages=True)
         (packages,) = Path(folder, "lib").glob("python3*/site-packages")
         shutil.copytree(package, packages / package.name, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(STUBS, packages, dirs_exist_ok=True)
         found = subprocess.run(
             [
                 Path(sys.executable).with_name("basedpyright"),

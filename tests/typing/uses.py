@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from matplotlib.axes import Axes
 from typing_extensions import assert_type
 
 import fleetmetrics as fm
@@ -132,6 +133,21 @@ def several_places_give_a_value_each() -> None:
     assert_type(fm.NDCG((1, 3), gains="exponential", by="session").compute(), "dict[int, float]")
     assert_type(fm.FBetaAtK([1, 3], beta=2).compute(), "dict[int, float]")
     assert_type(fm.RPrecision().compute(), float)
+
+
+def pictures_are_axes_of_matplotlib(metric: fm.AUC[float], result: fm.EvaluationResult, ax: Axes) -> None:
+    assert_type(metric.plot(ax, label="new"), Axes)
+    assert_type(fm.plot.roc(metric, ax), Axes)
+    assert_type(result.plot("roc", ax), Axes)
+    fm.plot.slices({"mon": 0.5}, ax).figure.savefig("part.png")  # pyright: ignore[reportAttributeAccessIssue]
+    fm.plot.over_time({"mon": 0.5}, "axes")  # pyright: ignore[reportArgumentType]
+    fm.plot.svg(metric)  # pyright: ignore[reportArgumentType]
+
+
+def new_axes_have_a_figure_that_can_be_saved(metric: fm.AUC[float], result: fm.EvaluationResult) -> None:
+    metric.plot().figure.savefig("roc.png", dpi=200)
+    result.plot("roc").figure.savefig("roc.png")
+    fm.plot.svg(fm.plot.at_k({1: 0.5}, label="new").figure)
 
 
 def losses_of_tokens_and_sums_are_numbers() -> None:

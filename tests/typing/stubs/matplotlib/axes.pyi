@@ -1,0 +1,5 @@
+from matplotlib.figure import Figure, SubFigure
+
+class Axes:
+    @property
+    def figure(self) -> Figure | SubFigure: ...

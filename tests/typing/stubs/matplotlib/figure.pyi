@@ -1,0 +1,6 @@
+from typing import Any
+
+class SubFigure: ...
+
+class Figure:
+    def savefig(self, fname: Any, **kwargs: Any) -> None: ...
