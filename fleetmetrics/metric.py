@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 import operator
-from typing import Any, Callable, ClassVar, Iterable, Mapping, NamedTuple, Sequence, TypedDict
+from typing import TYPE_CHECKING, Any, Callable, ClassVar, Iterable, Mapping, NamedTuple, Sequence, TypedDict
 
 import numpy as np
 
@@ -41,9 +41,11 @@ __all__ = [
     "Expression",
     "Linear",
     "Metric",
+    "NoColumns",
     "Quotient",
     "Settings",
     "Undefinable",
+    "WithoutColumns",
     "formula_of",
 ]
 
@@ -64,6 +66,10 @@ class Settings(Common, total=False):
     """The settings of every `Undefinable` metric."""
 
     zero_division: float
+
+
+class NoColumns(TypedDict):
+    """The further arguments of an ``add`` that takes none: type checkers then find the misspelt ones."""
 
 
 class Declared(NamedTuple):
@@ -420,6 +426,19 @@ class Undefinable(Metric[Value]):
     def __init__(self, *, zero_division: float = math.nan, **common: Unpack[Common]) -> None:
         super().__init__(**common)
         self.zero_division = zero_division_of(zero_division)
+
+
+class WithoutColumns(Metric[Value]):
+    """A metric whose ``add`` takes what it says here: type checkers find a misspelt argument before ``add`` does.
+
+    `Metric` itself takes any column, since it stands for metrics that need one.
+    """
+
+    if TYPE_CHECKING:
+
+        def add(  # type: ignore[override]  # noqa: D102  # it takes less than `Metric`
+            self, prediction: Any = None, label: Any = None, weight: Any = None, mask: Any = None
+        ) -> None: ...
 
 
 class Expression(Composite[Any], Metric[Any]):

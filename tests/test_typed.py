@@ -12,6 +12,8 @@ import pytest
 
 import fleetmetrics as fm
 from fleetmetrics import typed
+from fleetmetrics.metric import WithoutColumns
+from tests.contract import CASES
 
 
 def _of_class(kind: type) -> Iterator[Any]:
@@ -57,3 +59,13 @@ def test_settings_that_all_metrics_take_are_among_the_hints():
 @pytest.mark.numpy_only
 def test_an_older_python_reads_the_hint_inside():
     assert typed._Bare[int] is int
+
+
+@pytest.mark.numpy_only
+def test_checkers_know_what_add_takes_unless_the_metric_has_columns_of_its_own():
+    """By `WithoutColumns`, or by an ``add`` of its own that says `NoColumns`."""
+    metrics = {type(metric): metric for metric in (case.make() for case in CASES.values())}
+    for kind, metric in metrics.items():
+        if kind.__module__.startswith("fleetmetrics.metrics.") and kind is not fm.BitsPerByte:
+            closed = issubclass(kind, WithoutColumns) or "NoColumns" in str(inspect.signature(kind.add))
+            assert closed != bool(metric.columns), f"derive {kind.__name__} from WithoutColumns, or name its columns"

@@ -12,7 +12,7 @@ from fleetmetrics.batch import Batch, statistic
 from fleetmetrics.batch.rules import Requirement
 from fleetmetrics.errors import IntegerOverflowError, StaticProgramError
 from fleetmetrics.formulas.ratio import stand_in
-from fleetmetrics.metric import TOTAL, Declared, Metric, Settings, Undefinable
+from fleetmetrics.metric import TOTAL, Declared, Metric, NoColumns, Settings, Undefinable, WithoutColumns
 from fleetmetrics.metrics.regression.differences import number_above
 from fleetmetrics.state import State
 from fleetmetrics.typed import Unpack
@@ -21,7 +21,7 @@ from fleetmetrics.xp import is_static
 __all__ = ["Count", "Max", "Min", "Sum", "Throughput"]
 
 
-class Count(Metric[int]):
+class Count(WithoutColumns[int]):
     """Number of samples; with weights, their total weight.
 
     Formula: ``sum(w)``; an int without weights. ``add(prediction, label=None)`` reads only shapes. Masked samples do
@@ -53,7 +53,7 @@ class Values(Metric[Value]):
     arguments: tuple[str, ...] = ("value", "weight", "mask")
 
     def add(  # type: ignore[override]  # the arguments have names of their own
-        self, value: Any = None, weight: Any = None, mask: Any = None, **unknown: Any
+        self, value: Any = None, weight: Any = None, mask: Any = None, **unknown: Unpack[NoColumns]
     ) -> None:
         """Accumulate one batch of values.
 
@@ -216,7 +216,7 @@ class Throughput(Metric[float]):
     arguments: tuple[str, ...] = ("number", "seconds", "mask")
 
     def add(  # type: ignore[override]  # the arguments have names of their own
-        self, number: Any = None, seconds: Any = None, mask: Any = None, **unknown: Any
+        self, number: Any = None, seconds: Any = None, mask: Any = None, **unknown: Unpack[NoColumns]
     ) -> None:
         """Accumulate processed samples and their time.
 

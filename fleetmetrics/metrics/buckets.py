@@ -13,7 +13,7 @@ from fleetmetrics.batch import Batch, statistic
 from fleetmetrics.batch.rules import Requirement
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.given import bare
-from fleetmetrics.metric import Settings, Undefinable
+from fleetmetrics.metric import Settings, Undefinable, WithoutColumns
 from fleetmetrics.metrics.classification import task as tasks
 from fleetmetrics.metrics.classification.losses import DISTRIBUTION, check_scores
 from fleetmetrics.metrics.classification.task import Task
@@ -79,7 +79,7 @@ def probability_rules(from_logits: bool) -> tuple[str | Requirement, ...]:
     return ("finite_prediction" if from_logits else "probability", "class_label")
 
 
-class OfProbabilities(Undefinable[Value]):
+class OfProbabilities(WithoutColumns[Value], Undefinable[Value]):
     """A metric of the probabilities, or logits, of class 1."""
 
     from_logits: bool

@@ -13,7 +13,7 @@ from fleetmetrics.arguments import choice_of, edges_of, flag_of, zero_division_o
 from fleetmetrics.batch import Batch, per_sample, statistic
 from fleetmetrics.batch.rules import Requirement
 from fleetmetrics.errors import InvalidInputError
-from fleetmetrics.metric import TOTAL, Common, Declared, Metric, Quotient, formula_of
+from fleetmetrics.metric import TOTAL, Common, Declared, Quotient, WithoutColumns, formula_of
 from fleetmetrics.metrics.buckets import OfProbabilities, probability_rules
 from fleetmetrics.metrics.classification.losses import DISTRIBUTION, check_scores, probability_rules_of
 from fleetmetrics.metrics.classification.task import Task, class_axis_of, task_of
@@ -123,7 +123,7 @@ def _centers(edges: tuple[float, ...]) -> np.ndarray:
     return (np.array(edges[:-1]) + np.array(edges[1:])) / 2
 
 
-class _Binned(Metric[Value]):
+class _Binned(WithoutColumns[Value]):
     """Keeps the number and the summed probability of each bin; arguments as for `CalibrationCurve`."""
 
     #: Whether to look at the most probable class; None: if there are scores of three or more.

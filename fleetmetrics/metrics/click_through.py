@@ -14,7 +14,7 @@ from fleetmetrics import formulas
 from fleetmetrics.arguments import MOST_ENTRIES, positive_of, whole_number_of
 from fleetmetrics.batch import Batch, statistic
 from fleetmetrics.batch.rules import Requirement
-from fleetmetrics.metric import TOTAL, Declared, Linear, Quotient, Undefinable, formula_of
+from fleetmetrics.metric import TOTAL, Declared, Linear, Quotient, Undefinable, WithoutColumns, formula_of
 from fleetmetrics.metrics.buckets import BUCKETS, BucketHistogram, LogitSettings, OfProbabilities
 from fleetmetrics.metrics.classification.losses import LOG_LIKELIHOOD, LOWEST, log_sigmoid
 from fleetmetrics.typed import Unpack
@@ -91,7 +91,7 @@ OTHERS = Declared("others", key="others", statistic=others)
 _PREDICTED = Declared("predicted", dtype="float64", statistic=_predicted, settings=("from_logits",))
 
 
-class ClickThroughRate(Undefinable[float]):
+class ClickThroughRate(WithoutColumns[float], Undefinable[float]):
     """Actual click-through rate: the share of the samples that are labeled 1.
 
     Formula: ``sum(w * y) / sum(w)``. ``add(prediction, label)`` takes labels 0 or 1 and reads only the shape of the

@@ -24,7 +24,7 @@ from fleetmetrics.formulas.exact_auc import (
     start_exact_auc,
     unpacked,
 )
-from fleetmetrics.metric import Declared, Settings, Undefinable
+from fleetmetrics.metric import Declared, Settings, Undefinable, WithoutColumns
 from fleetmetrics.metrics.auc import curve_of
 from fleetmetrics.metrics.click_through import clicks, others
 from fleetmetrics.record_metric import RecordMetric
@@ -37,7 +37,7 @@ __all__ = ["ExactAUC"]
 _COLUMNS = ("score", "label", "weight")
 
 
-class ExactAUC(Undefinable[float], RecordMetric[float]):
+class ExactAUC(WithoutColumns[float], Undefinable[float], RecordMetric[float]):
     """Exact area under the ROC or the precision-recall curve, over the samples of all workers, with ties.
 
     Formula: see `fleetmetrics.formulas.exact_auc`. The value equals `sklearn.metrics.roc_auc_score` (with ``max_fpr``

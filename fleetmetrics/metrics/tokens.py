@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, NamedTuple, Sequence
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Sequence
 
 import numpy as np
 
@@ -11,7 +11,7 @@ from fleetmetrics.arguments import choice_of
 from fleetmetrics.batch import Batch, statistic
 from fleetmetrics.batch.rules import Requirement
 from fleetmetrics.errors import InvalidInputError
-from fleetmetrics.metric import Settings, Undefinable, formula_of
+from fleetmetrics.metric import NoColumns, Settings, Undefinable, formula_of
 from fleetmetrics.metrics.classification import task as tasks
 from fleetmetrics.metrics.classification.losses import adds_up, log_softmax
 from fleetmetrics.metrics.classification.task import Task
@@ -282,7 +282,7 @@ class TokenLoss(Undefinable[float]):
                 "mean and its number of tokens, or give the loss of one token with its label"
             )
 
-    def add(
+    def add(  # type: ignore[override]  # it takes less than `Metric`
         self,
         prediction: Any = None,
         label: Any = None,
@@ -291,7 +291,7 @@ class TokenLoss(Undefinable[float]):
         *,
         loss: Any = None,
         tokens: Any = None,
-        **columns: Any,
+        **columns: Unpack[NoColumns],
     ) -> None:
         """Accumulate one batch of the kind that ``of`` names.
 
@@ -352,6 +352,20 @@ class BitsPerByte(TokenLoss):
 
     columns: tuple[str, ...] = ("bytes",)
     formula: Any = formula_of(formulas.bits_per_byte, "zero_division")
+
+    if TYPE_CHECKING:
+
+        def add(  # type: ignore[override]  # it takes less than `Metric`
+            self,
+            prediction: Any = None,
+            label: Any = None,
+            weight: Any = None,
+            mask: Any = None,
+            *,
+            loss: Any = None,
+            tokens: Any = None,
+            bytes: Any = None,
+        ) -> None: ...
 
     def _declare(self) -> None:
         self._declare_loss()

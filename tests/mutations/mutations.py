@@ -5082,6 +5082,13 @@ MUTATIONS = [
     ),
     # -- the package ---------------------------------------------------------------------------------------
     Mutation(
+        "checkers take any argument of add for a metric without columns",
+        "metrics/regression/differences.py",
+        "class OfNumbers(WithoutColumns[Value], Undefinable[Value]):",
+        "class OfNumbers(Undefinable[Value]):",
+        "tests/test_typed.py -k columns_of_its_own",
+    ),
+    Mutation(
         "a pyarrow that is too old fails in words of its own",
         "optional.py::library",
         'if int(version.partition(".")[0]) < _FIRST[top]:',

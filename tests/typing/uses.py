@@ -55,6 +55,38 @@ def wrong_arguments_are_seen() -> None:
     fm.Sliced("auc")  # pyright: ignore[reportArgumentType]
 
 
+def misspelt_arguments_of_add_are_seen(p: Any, y: Any, w: Any) -> None:
+    fm.AUC().add(p, y, weights=w)  # pyright: ignore[reportCallIssue]
+    fm.ExactAUC().add(p, y, user=w)  # pyright: ignore[reportCallIssue]
+    fm.LogLoss().add(p, y, weights=w)  # pyright: ignore[reportCallIssue]
+    fm.Accuracy().add(p, y, masks=w)  # pyright: ignore[reportCallIssue]
+    fm.CalibrationCurve().add(p, y, weights=w)  # pyright: ignore[reportCallIssue]
+    fm.ClickThroughRate().add(p, y, weights=w)  # pyright: ignore[reportCallIssue]
+    fm.MeanAbsoluteError().add(p, labels=y)  # pyright: ignore[reportCallIssue]
+    fm.SpearmanCorrelation().add(p, y, weights=w)  # pyright: ignore[reportCallIssue]
+    fm.Count().add(p, weights=w)  # pyright: ignore[reportCallIssue]
+    fm.Mean().add(p, label=y)  # pyright: ignore[reportCallIssue]
+    fm.Max().add(p, weights=w)  # pyright: ignore[reportCallIssue]
+    fm.Throughput().add(p, secs=y)  # pyright: ignore[reportCallIssue]
+    fm.Perplexity().add(p, y, byte=w)  # pyright: ignore[reportCallIssue]
+    fm.BitsPerByte().add(p, y, byte=w)  # pyright: ignore[reportCallIssue]
+
+
+def columns_have_the_names_that_their_metrics_give_them(metric: fm.Metric, p: Any, y: Any, k: Any, w: Any) -> None:
+    fm.AUC().add(prediction=p, label=y, weight=w, mask=None)
+    fm.AUC().add(**{"prediction": p, "label": y})
+    fm.BitsPerByte(of="token_losses").add(loss=p, bytes=w)
+    fm.NDCG(by="session").add(p, y, session=k, weight=w)
+    fm.GAUC().add(p, y, user=k)
+    fm.Sliced(fm.AUC(), by="slot").add(p, y, slot=k)
+    fm.Windowed(fm.GAUC(), last=10).add(p, y, user=k)
+    fm.Bootstrap(fm.AUC(), ids="id").add(p, y, id=k)
+    fm.Interval(fm.AUC(), ids="id").add(p, y, id=k)
+    fm.MetricCollection([fm.AUC(), fm.GAUC()]).add(p, y, user=k)
+    (fm.GAUC() - fm.AUC()).add(p, y, user=k)
+    metric.add(p, y, user=k)
+
+
 def wrong_names_are_seen() -> None:
     fm.AUC().ad([0.5], [1])  # pyright: ignore[reportAttributeAccessIssue]
     fm.AUCs()  # pyright: ignore[reportAttributeAccessIssue]

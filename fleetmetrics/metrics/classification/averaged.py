@@ -13,7 +13,7 @@ from fleetmetrics.arguments import choice_of
 from fleetmetrics.batch import Batch
 from fleetmetrics.batch.rules import Requirement
 from fleetmetrics.errors import InvalidInputError
-from fleetmetrics.metric import Quotient, Settings, Undefinable, formula_of
+from fleetmetrics.metric import Quotient, Settings, Undefinable, WithoutColumns, formula_of
 from fleetmetrics.metrics.classification.task import TASKS, Task, average_of, class_axis_of, confusion, task_of
 from fleetmetrics.typed import Required, Unpack
 
@@ -51,7 +51,7 @@ class ValueEach(TaskSettings, total=False):
     average: Required[Literal["none"] | None]
 
 
-class OfTask(Undefinable[Value]):
+class OfTask(WithoutColumns[Value], Undefinable[Value]):
     """A metric of the classes that are predicted."""
 
     task: Task

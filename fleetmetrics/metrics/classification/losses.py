@@ -13,7 +13,7 @@ from fleetmetrics.arguments import choice_of, flag_of
 from fleetmetrics.batch import Batch, per_sample, statistic
 from fleetmetrics.batch.rules import Requirement
 from fleetmetrics.errors import InvalidInputError
-from fleetmetrics.metric import Declared, Quotient, Settings, Undefinable, formula_of
+from fleetmetrics.metric import Declared, Quotient, Settings, Undefinable, WithoutColumns, formula_of
 from fleetmetrics.metrics.classification import task as tasks
 from fleetmetrics.metrics.classification.task import Task
 from fleetmetrics.typed import Unpack
@@ -124,7 +124,7 @@ def _second(xp: Any, scores: Any, _: Any) -> Any:
     return xp.cast(scores[:, 1], "float64")
 
 
-class _OfScores(Undefinable[Value]):
+class _OfScores(WithoutColumns[Value], Undefinable[Value]):
     """A metric of the scores of a task."""
 
     better = "lower"

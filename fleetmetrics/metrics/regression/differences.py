@@ -9,7 +9,7 @@ from fleetmetrics import formulas
 from fleetmetrics.accumulator import Value
 from fleetmetrics.batch import Batch, per_sample, statistic
 from fleetmetrics.batch.rules import Requirement
-from fleetmetrics.metric import TOTAL, Declared, Quotient, Undefinable, formula_of
+from fleetmetrics.metric import TOTAL, Declared, Quotient, Undefinable, WithoutColumns, formula_of
 
 __all__ = [
     "LogCoshError",
@@ -101,7 +101,7 @@ def _largest(batch: Batch) -> Any:
     return batch.extreme(absolute_errors(batch), "max")
 
 
-class OfNumbers(Undefinable[Value]):
+class OfNumbers(WithoutColumns[Value], Undefinable[Value]):
     """A metric of predictions and labels that are numbers."""
 
     requirements: tuple[str | Requirement, ...] = ("finite_prediction", "finite_label")
