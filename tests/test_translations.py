@@ -86,6 +86,18 @@ def test_line_breaks_may_move_in_the_english_page(page: Path, script: dict[str, 
     assert script["complaints"](page, page.parents[1]) == []
 
 
+def test_a_list_that_a_script_writes_in_both_languages_makes_no_section_stale(
+    page: Path, script: dict[str, Any]
+) -> None:
+    written = "<!-- catalogue -->\n| AUC |\n<!-- /catalogue -->\n"
+    page.with_name("files.md").write_text(ENGLISH + written, "utf-8")
+    script["stamp"](page, page.parents[1])
+    change(page.with_name("files.md"), "| AUC |", "| AUC |\n| GAUC |")
+    assert script["complaints"](page, page.parents[1]) == []
+    change(page.with_name("files.md"), "Name the columns.", "Name them.")
+    assert len(script["complaints"](page, page.parents[1])) == 1
+
+
 def test_a_section_that_is_older_than_its_original_is_named_with_file_and_line(
     page: Path, script: dict[str, Any]
 ) -> None:
