@@ -179,12 +179,13 @@ lint: $(DEV)/.ready  ## check style, format, spelling, English, and that nothing
 	@$(DEV)/bin/codespell
 	@$(DEV)/bin/python tests/prose.py
 
-types: $(DEV)/.ready  ## check the types with mypy, and with Basedpyright what editors see of usual code and of the package
+types: $(DEV)/.ready  ## check the types with mypy; with Basedpyright and griffe what editors and the reference show
 	@$(DEV)/bin/python -m mypy
 	@$(DEV)/bin/python -m mypy.stubtest fleetmetrics --concise --ignore-missing-stub --ignore-disjoint-bases \
 		--mypy-config-file pyproject.toml --allowlist tests/typing/stubtest.txt
 	@$(DEV)/bin/basedpyright -p tests/typing --pythonpath $(DEV)/bin/python
 	@$(DEV)/bin/python tests/typing/complete.py
+	@$(DEV)/bin/python -m tests.typing.signatures
 
 # $(call build,folder): the sdist and the wheel, every build gives the same bytes
 define build

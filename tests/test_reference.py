@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import importlib.util
 import inspect
 import re
 from pathlib import Path
@@ -82,29 +81,6 @@ def test_nothing_in_a_formula_is_markdown():
 def test_a_metric_is_in_the_reference_under_its_public_name(name):
     pages = "".join(path.read_text("utf-8") for path in (ROOT / "docs" / "reference").rglob("*.md"))
     assert re.search(rf"^::: fleetmetrics\.{name}$", pages, re.MULTILINE), f"{name} is on no page: run `make names`"
-
-
-@pytest.mark.skipif(importlib.util.find_spec("griffe") is None, reason="griffe is in the environment of the docs alone")
-def test_signatures_have_every_argument_and_mistakes_are_told_with_their_place(tmp_path):
-    import griffe
-
-    from docs.scripts import reference
-
-    loader = griffe.GriffeLoader(extensions=griffe.load_extensions(reference.Reference), search_paths=[str(ROOT)])
-    package = loader.load("fleetmetrics")
-    area = {each.name: each for each in package["metrics.auc.AUC"].parameters}
-    assert list(area)[-1] == "size" and str(area["buckets"].annotation) == "int | None"
-    assert (area["tolerance"].default, area["curve"].default) == ("0.01", "'ROC'")
-    assert "<math" in package["metrics.auc.AUC"].docstring.value
-    kinds = {"AUC": package["metrics.auc.AUC"]}
-    assert re.fullmatch(
-        r"fleetmetrics/metrics/auc.py:\d+: AUC is on no page of docs/reference; run `make names`",
-        *reference.unlisted(kinds, tmp_path),
-    )
-    (tmp_path / "bare.py").write_text("class Bare:\n    def add(self, score) -> None: ...\n")
-    bare = griffe.load("bare", search_paths=[str(tmp_path)])
-    (line,) = reference.untyped(bare["Bare"], tmp_path)
-    assert line == "bare.py:2: bare.Bare.add: the argument score has no type; write one, then run `make types`"
 
 
 #: The line of an error in a docstring: its classes, a colon, and when it is raised.

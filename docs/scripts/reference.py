@@ -48,6 +48,7 @@ class Reference(griffe.Extension):
         for name, kind in kinds.items():
             if isinstance(kind, griffe.Class):
                 _spell_out(kind, getattr(fleetmetrics, name))
+            wrong += hidden(kind)
         wrong += [line for each in _described(pkg) for line in _rewrite(each, links)]
         wrong += without_mathematics(kinds)
         for line in wrong:
@@ -92,6 +93,17 @@ def untyped(each: Any, root: Path = ROOT) -> Iterator[str]:
         missing += ["what it returns"] * (each.returns is None)
         for what in missing:
             yield f"{_place(each, root)}: {each.path}: {what} has no type; write one, then run `make types`"
+
+
+def hidden(each: Any, root: Path = ROOT) -> Iterator[str]:
+    """The arguments of a class or a function that readers do not see: ``Unpack[...]`` stands for them."""
+    function = each.members.get("__init__") if isinstance(each, griffe.Class) else each
+    for one in function.parameters if isinstance(function, griffe.Function) else ():
+        if str(one.annotation).startswith("Unpack["):
+            yield (
+                f"{_place(each, root)}: {each.path}: **{one.name} hides the arguments of {one.annotation}; name them, "
+                "then run `make types`"
+            )
 
 
 # -- signatures -------------------------------------------------------------------------------------------
