@@ -66,7 +66,8 @@ def look(files: Any) -> Found:
         elif os.path.isdir(entry):
             matched, bad = _inside(entry)
         elif entry != "-" and not os.path.isfile(entry):
-            matched, bad = _matching(entry)
+            bad = list(_refused(entry))  # in a folder that may be listed and not entered, nothing is a file
+            matched, bad = Found([], bad) if bad else _matching(entry)
         if not matched and not bad:
             raise DataError(f"{given!r} is not a file, a folder with files, or a pattern that matches one")
         for path in matched:
@@ -143,7 +144,8 @@ def _entries(folder: str, bad: list[str]) -> list[os.DirEntry[str]]:
 def _matching(pattern: str) -> Found:
     """The files that a pattern matches, and the entries that `glob` silently skips because it may not read them."""
     found = list(glob.iglob(pattern, recursive=True))
-    bad = [f"{path}: a broken link" for path in found if not os.path.exists(path)]
+    missing = [path for path in found if not os.path.exists(path)]
+    bad = [text for path in missing for text in list(_refused(path)) or [f"{path}: a broken link"]]
     parts = pattern.split(os.sep)
     for place, part in enumerate(parts):
         parent = os.sep.join(parts[:place]) or (os.sep if place else os.curdir)
@@ -172,6 +174,6 @@ def _refused(path: str) -> Iterator[str]:
     try:
         os.lstat(path)
     except PermissionError as error:
-        yield f"{path}: {error.strerror}"
+        yield f"{path}: it cannot be read: {error.strerror}"
     except OSError:  # it is missing, which is fine for a pattern
         return

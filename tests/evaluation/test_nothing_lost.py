@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
 import os
 import stat
 import sys
+import tempfile
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -285,6 +288,64 @@ def test_a_folder_that_cannot_be_listed_is_named_or_counted(run, broken, given):
     assert text.startswith("100 rows, ") and " in 1 file, 1 file skipped: " in text.splitlines()[0]
     with pytest.raises(fm.DataError, match="day2: this folder cannot be listed"):
         files.find(given)
+
+
+@contextlib.contextmanager
+def another_user():
+    """What root may read, others may not: as root, act as another user."""
+    if os.geteuid():
+        yield
+        return
+    os.seteuid(65534)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+
+
+@pytest.fixture
+def refused(monkeypatch):
+    """A folder of files that the user may read, and of some, in ``listed``, ``closed`` and ``file``, that none may."""
+    with tempfile.TemporaryDirectory() as top:
+        os.chmod(top, 0o755)  # pytest's own folders are root's alone
+        monkeypatch.chdir(top)
+        modes = {"good": 0o755, "listed": 0o444, "closed": 0, "file": 0o755}
+        for name in modes:
+            write(Path("pv", name, "0.csv"))
+        os.chmod("pv/file/0.csv", 0)
+        for name, mode in modes.items():
+            os.chmod(f"pv/{name}", mode)
+        yield
+        for name in modes:
+            os.chmod(f"pv/{name}", 0o755)
+
+
+@pytest.mark.parametrize(
+    "given, told",
+    [
+        ("pv", "pv/closed: this folder cannot be listed"),
+        ("pv/*/*.csv", "pv/closed: this folder cannot be listed"),
+        ("pv/closed", "pv/closed: this folder cannot be listed"),
+        ("pv/closed/0.csv", "pv/closed/0.csv: it cannot be read"),
+        ("pv/listed", "pv/listed/0.csv: it cannot be read"),
+        ("pv/listed/0.csv", "pv/listed/0.csv: it cannot be read"),
+        ("pv/file", "pv/file/0.csv: it cannot be read"),
+        ("pv/file/0.csv", "pv/file/0.csv: it cannot be read"),
+    ],
+)
+def test_what_the_user_may_not_read_is_named_with_the_reason_or_counted(capsys, refused, given, told):
+    main(["evaluate", "pv/good", *ASKED])  # what it imports, the other user may not read either
+    capsys.readouterr()
+    with another_user():
+        assert main(["evaluate", given, *ASKED]) == 3
+        assert capsys.readouterr().err.startswith(f"fleetmetrics: {told}: Permission denied")
+        assert main(["evaluate", "pv/good", "--baseline", given, *ASKED]) == 3
+        assert f"{told}: Permission denied" in capsys.readouterr().err
+        several = [given] if given in ("pv", "pv/*/*.csv") else [given, "pv/good"]
+        assert main(["evaluate", *several, *ASKED, "--skip-bad-files", "--json"]) == 0
+        found = json.loads(capsys.readouterr().out)
+        assert found["rows"] == 100 and found["data"]["skipped_files"] == (3 if len(several) == 1 else 1)
+        assert all("Permission denied" in each for each in found["data"]["bad_files"])
 
 
 @pytest.mark.parametrize("given", ["day", "day/*"])
