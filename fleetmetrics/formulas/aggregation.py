@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fleetmetrics.errors import UndefinedMetricWarning
-from fleetmetrics.formulas.ratio import ratio, stand_in, undefined
+from fleetmetrics.formulas.ratio import LIGHT, SMALLEST, ratio, stand_in, undefined
 from fleetmetrics.formulas.sums import as_number, root
 from fleetmetrics.given import (
     amount,
@@ -29,9 +29,6 @@ from fleetmetrics.given import (
 from fleetmetrics.warning import part_now, warn
 
 __all__ = ["HistogramCounts", "histogram_counts", "mean", "standard_deviation", "throughput", "variance"]
-
-#: Squares below it have lost digits, and their sum depends on how the samples were split; and its square root.
-_LEAST, _ROOT = 2.0**-1022, 2.0**-511
 
 
 class HistogramCounts(NamedTuple):
@@ -72,20 +69,25 @@ def warn_if_small(name: str, what: str, weight: float, mean: float, squares: flo
 
     Args:
         name: of the value.
-        what: whose deviations from their mean are squared; or "errors", the squares of which are meant.
+        what: whose deviations from their mean are squared; or "errors" or "logarithms", whose errors are squared.
         weight: of all samples.
         mean: theirs; 0.0 for errors.
         squares: their sum.
     """
     weight, squares = as_number(weight), as_number(squares)
-    if squares < _LEAST * max(1.0, weight) and (squares > 0 or 0 < abs(mean) < _ROOT):
-        inexact, squared, multiply = "inexact", "squared errors", "predictions and labels"
-        if what != "errors":
+    lost = squares > 0 or (mean != 0 and min(weight, 1.0) * mean * mean < SMALLEST)
+    of_errors = what in ("errors", "logarithms")
+    told = of_errors and weight < LIGHT  # by `ratio`
+    if lost and not told and squares < SMALLEST * max(1.0, weight):
+        inexact, squared, do = "inexact", "squared errors", "Multiply predictions and labels, by 1e160 or so"
+        if what == "logarithms":
+            squared = "squared errors of the logarithms"
+            do = "For such numbers, ln(1 + x) is x: use the squared errors of predictions and labels times 1e160 or so"
+        elif not of_errors:
             inexact += ", and depends on how the samples were split"
-            squared, multiply = f"squared deviations of the {what}", f"the {what}"
+            squared, do = f"squared deviations of the {what}", f"Multiply the {what}, by 1e160 or so"
         warn(
-            f"{name}{part_now()} is {inexact}: the {squared} are below 2.2e-308, where float64 has few digits. Multiply"
-            f" {multiply}, by 1e160 or so",
+            f"{name}{part_now()} is {inexact}: the {squared} are below 2.2e-308, where float64 has few digits. {do}",
             UndefinedMetricWarning,
         )
 

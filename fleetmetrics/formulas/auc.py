@@ -12,8 +12,8 @@ from typing import Any, NamedTuple, Sequence
 import numpy as np
 
 from fleetmetrics.errors import InvalidInputError
-from fleetmetrics.formulas.ratio import stand_in, undefined
-from fleetmetrics.formulas.sums import are_counts, as_integers, exact_sum, exact_total, partial_sums, sums_before
+from fleetmetrics.formulas.ratio import one_class, stand_in, undefined
+from fleetmetrics.formulas.sums import are_counts, as_integers, exact_sum, partial_sums, sums_before
 from fleetmetrics.given import given, optional, stand_in_value, weights
 
 __all__ = [
@@ -196,8 +196,7 @@ def _areas_of_weights(positive: np.ndarray, negative: np.ndarray, max_fpr: float
 
 
 def _one_class(positive: np.ndarray, negative: np.ndarray, metric: str, zero_division: float | None) -> float:
-    weights = [exact_total(each) if are_counts(each) else each.sum() for each in (positive, negative)]
-    reason = f"the samples labeled 1 weigh {weights[0]}, those labeled 0 weigh {weights[1]}"
+    reason = one_class(positive.any(), negative.any())
     return undefined(metric, reason, 0.5) if zero_division is None else stand_in(metric, reason, zero_division)
 
 

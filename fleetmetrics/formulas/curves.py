@@ -18,7 +18,7 @@ import numpy as np
 
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.formulas.auc import HISTOGRAM
-from fleetmetrics.formulas.ratio import stand_in
+from fleetmetrics.formulas.ratio import one_class, stand_in
 from fleetmetrics.formulas.sums import are_counts, as_integers, partial_sums, sums_before, unknown
 from fleetmetrics.given import given, numbers, stand_in_value, weights
 
@@ -126,10 +126,10 @@ def kolmogorov_smirnov(positive: Any, negative: Any, zero_division: float = math
             p, n = (p, n) if pairs < 2**63 else (p.astype(object), n.astype(object))
             apart = p.cumsum() * negatives - n.cumsum() * positives
             return max(int(apart.max()), -int(apart.min())) / pairs
-        return stand_in("kolmogorov_smirnov", _one_class(positives, negatives), zero_division)
+        return stand_in("kolmogorov_smirnov", one_class(positives, negatives), zero_division)
     p, n = positive.astype(np.float64), negative.astype(np.float64)
     tp, fp = partial_sums(p[::-1]), partial_sums(n[::-1])
-    reason = _one_class(tp[-1], fp[-1])
+    reason = one_class(tp[-1], fp[-1])
     if reason:
         return stand_in("kolmogorov_smirnov", reason, zero_division)
     fn, tn = partial_sums(p)[::-1], partial_sums(n)[::-1]  # a difference of weights cancels
@@ -156,13 +156,7 @@ class Points(NamedTuple):
     @property
     def one_class(self) -> str:
         """Why there are no rates, if a class has no samples; else ""."""
-        return _one_class(self.tp[-1], self.fp[-1])
-
-
-def _one_class(positive: float, negative: float) -> str:
-    if positive and negative:
-        return ""
-    return f"the samples labeled 1 weigh {positive:g}, those labeled 0 weigh {negative:g}"
+        return one_class(self.tp[-1], self.fp[-1])
 
 
 def points(positive: np.ndarray, negative: np.ndarray, thresholds: np.ndarray | None = None) -> Points:

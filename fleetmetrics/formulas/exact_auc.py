@@ -14,7 +14,7 @@ import numpy as np
 
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.formulas.auc import area_fraction, fraction
-from fleetmetrics.formulas.ratio import stand_in
+from fleetmetrics.formulas.ratio import one_class, stand_in
 from fleetmetrics.formulas.sums import sums_before
 from fleetmetrics.given import array_of, flags, given, one_of, optional, stand_in_value, weights
 
@@ -370,8 +370,7 @@ def exact_auc_of(
 ) -> float:
     """The area as a fraction, from the sums of `fold_exact_auc`: the weight of each class, and ``area``."""
     if not positive or (curve == "ROC" and not negative):
-        reason = f"the samples labeled 1 weigh {positive}, those labeled 0 weigh {negative}"
-        return stand_in("exact_auc", reason, zero_division)
+        return stand_in("exact_auc", one_class(positive, negative), zero_division)
     if curve == "PR":
         return min(float(area / positive), 1.0)
     fraction = area_fraction(max_fpr)

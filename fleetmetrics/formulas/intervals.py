@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+import sys
 from statistics import NormalDist
 from typing import Any, Mapping, NamedTuple, Sequence
 
@@ -28,6 +29,8 @@ _EVEN = 15
 _PAIRS = 10
 #: If the sum of squares is this small a part of the terms that it is a difference of, only rounding is left.
 _ROUNDED = 1e-10
+#: Below it the products of three terms are below 1e-300 and lose digits.
+_SMALL = 1e-200
 
 
 class IntervalResult(NamedTuple):
@@ -102,7 +105,7 @@ def _far(slopes: Sequence[float], terms: Any) -> list[float]:
 
 
 def moments_of(products: Any, slopes: Sequence[float]) -> tuple[float, float]:
-    """The sums of the squares and cubes of ``sum_k g_k x_ik``, from the sums of `products`; 0 if only rounding is left.
+    """The sums of the squares and cubes of ``sum_k g_k x_ik``, from the sums of `products`; 0 if they have no digits.
 
     Args:
         products: summed over samples.
@@ -111,7 +114,7 @@ def moments_of(products: Any, slopes: Sequence[float]) -> tuple[float, float]:
     pairs, triples = monomials(len(slopes))
     parts = np.asarray(products, np.float64) * [_factor(slopes, each) for each in (*pairs, *triples)]
     square, cube = parts[: len(pairs)].sum().item(), parts[len(pairs) :].sum().item()
-    return (square, cube) if square > _ROUNDED * np.abs(parts[: len(pairs)]).sum() else (0.0, 0.0)
+    return (square, cube) if square > max(_SMALL, _ROUNDED * np.abs(parts[: len(pairs)]).sum()) else (0.0, 0.0)
 
 
 def products(terms: Sequence[Any]) -> np.ndarray:
@@ -126,7 +129,7 @@ def products(terms: Sequence[Any]) -> np.ndarray:
 
 def _events(square: float, cube: float) -> float:
     """The number of events behind a sum, from the sums of squares and cubes."""
-    return square**3 / cube**2 if cube else math.inf
+    return square * (square / cube) ** 2 if cube else math.inf
 
 
 def monomials(terms: int) -> tuple[list[tuple[int, ...]], list[tuple[int, ...]]]:
@@ -161,12 +164,22 @@ def of_groups(groups: np.ndarray, far: np.ndarray | None = None) -> Spread:
     """
     filled = int(np.count_nonzero(groups))
     users = _users(filled, len(groups))
-    square, cube, fourth = ((groups**power).sum().item() for power in (2, 3, 4))
+    exponent, near = _scaled(groups)
+    square, cube, fourth = ((near**power).sum().item() for power in (2, 3, 4))
     peaked = fourth / square**2 if fourth else math.inf
-    enough = 1 / peaked / _EVEN if far is None else _events((far**2).sum().item(), (far**3).sum().item()) / SOURCES
+    enough = 1 / peaked / _EVEN
+    if far is not None:
+        far = _scaled(far)[1]
+        enough = _events((far**2).sum().item(), (far**3).sum().item()) / SOURCES
     found = _of_units(square, filled, users, min(_events(square, cube) / EVENTS, enough), "users")
     freedom = min(found.freedom, max(1.0, 2 / (peaked - 1 / filled))) if peaked * filled > 1 else found.freedom
-    return found._replace(groups=groups, freedom=freedom)
+    return found._replace(variance=np.ldexp(found.variance, 2 * exponent).item(), groups=groups, freedom=freedom)
+
+
+def _scaled(groups: np.ndarray) -> tuple[int, np.ndarray]:
+    """Numbers divided by a power of two, so that their powers stay within float64; and its exponent."""
+    exponent = int(np.frexp(np.abs(groups).max(initial=0.0))[1])
+    return exponent, np.ldexp(groups, -exponent)
 
 
 def _users(filled: int, groups: int) -> float:
@@ -286,8 +299,8 @@ def interval(
     none = IntervalResult(value, math.nan, math.nan, math.nan, confidence, spread.groups, None)
     if math.isnan(value):  # of which the metric has warned
         return none
-    if spread.short or not spread.variance > 0 or not lowest < value < highest:
-        _warn(metric, spread.short)
+    if spread.short or not spread.variance >= sys.float_info.min or not lowest < value < highest:
+        _warn(metric, spread)
         return none
     std = math.sqrt(spread.variance)
     half = quantile((1 + confidence) / 2, spread.freedom) * std
@@ -295,10 +308,15 @@ def interval(
     return none._replace(std=std, low=low, high=high)
 
 
-def _warn(metric: str, short: Mapping[str, tuple[float, float]]) -> None:
-    told = [f"{math.floor(have):,} {name}, but it needs {math.ceil(need):,}" for name, (have, need) in short.items()]
+def _warn(metric: str, spread: Spread) -> None:
+    told = [
+        f"{math.floor(have):,} {name}, but it needs {math.ceil(need):,}"
+        for name, (have, need) in spread.short.items()
+        if have < LEAST or need > have + 1 or spread.variance > 0
+    ]
+    alike = "they do not vary, or only by numbers whose cubes are beyond float64, such as 1e-110"
     warn(
-        f"{metric}{part_now()} has too few samples for a reliable interval: {'; '.join(told) or 'they do not vary'}. "
+        f"{metric}{part_now()} has too few samples for a reliable interval: {'; '.join(told) or alike}. "
         "std, low and high are nan",
         UndefinedMetricWarning,
     )

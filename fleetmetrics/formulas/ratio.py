@@ -18,7 +18,18 @@ from fleetmetrics.warning import part_now, warn
 
 __all__ = ["ratio"]
 
+#: Below it float64 has few digits.
+SMALLEST = 2.0**-1022
+#: The total of weights so small that their products with values may be below `SMALLEST`.
+LIGHT = 2.0**-100
 NO_SAMPLES = "there are no samples (their total weight is 0)"
+
+
+def one_class(positive: Any, negative: Any) -> str:
+    """Why a metric of two classes is undefined, from their weights; "" if both have samples."""
+    if positive and negative:
+        return ""
+    return f"no sample is labeled {0 if positive else 1}" if positive or negative else NO_SAMPLES
 
 
 def undefined(metric: str, reason: str, value: Any = math.nan) -> Any:
@@ -49,7 +60,9 @@ def ratio(
 ) -> float:
     """Divide two totals.
 
-    Formula: ``numerator / denominator``, correctly rounded; integers are divided exactly, above ``2**53`` too.
+    Formula: ``numerator / denominator``, correctly rounded; integers are divided exactly, above ``2**53`` too. If the
+    numerator is 0, or has lost digits, and the denominator is below 1e-30, `UndefinedMetricWarning` says so: products
+    of such weights may have been rounded to 0.
 
     Args:
         numerator: a number, or an array of one element (int64 or float64).
@@ -65,10 +78,16 @@ def ratio(
         >>> ratio(3, 4, "accuracy")
         0.75
     """
-    below = as_number(denominator)
+    above, below = as_number(numerator), as_number(denominator)
     if below == 0:
         return stand_in(metric, reason, zero_division)
-    return float(as_number(numerator) / below)
+    if below < LIGHT and type(above) is float and abs(above) < SMALLEST:
+        warn(
+            f"{metric}{part_now()} is inexact: its sums are below 2.2e-308, where float64 has few digits. Multiply the "
+            "weights, by 1e160 or so",
+            UndefinedMetricWarning,
+        )
+    return float(above / below)
 
 
 def root_of_ratio(numerator: Any, denominator: Any, metric: str, zero_division: float = math.nan) -> float:

@@ -121,6 +121,7 @@ def mean_squared_log_error(squared_log_error: Any, total: Any, zero_division: fl
         >>> mean_squared_log_error(0.5, 4)
         0.125
     """
+    warn_if_small("mean_squared_log_error", "logarithms", total, 0.0, squared_log_error)
     return ratio.bare(squared_log_error, total, "mean_squared_log_error", zero_division)
 
 
@@ -132,6 +133,7 @@ def root_mean_squared_log_error(squared_log_error: Any, total: Any, zero_divisio
         >>> root_mean_squared_log_error(1.0, 4)
         0.5
     """
+    warn_if_small("root_mean_squared_log_error", "logarithms", total, 0.0, squared_log_error)
     return root_of_ratio(squared_log_error, total, "root_mean_squared_log_error", zero_division)
 
 

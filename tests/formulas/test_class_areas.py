@@ -121,7 +121,7 @@ def test_the_area_of_all_together_is_the_correctly_rounded_quotient():
         warnings.simplefilter("error")
         areas = formulas.auc_of_classes(table, None)
         assert formulas.auc_of_classes(table, "weighted") == pytest.approx(np.mean(areas), rel=1e-15)
-    with pytest.warns(UndefinedMetricWarning, match=f"labeled 1 weigh 0, those labeled 0 weigh {3 * 2**62}"):
+    with pytest.warns(UndefinedMetricWarning, match="no sample is labeled 1"):
         formulas.auc_of_classes([[[2**62, 2**62, 2**62], [0, 0, 0]]], "micro")
 
 

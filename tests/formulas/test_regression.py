@@ -75,7 +75,7 @@ def test_adjusted_r2_is_that_of_ordinary_least_squares():
     squared_error, of_label = np.sum((fit.fittedvalues - label) ** 2), moments(label, np.ones(40))
     value = formulas.r2_score(squared_error, of_label, number=40, adjusted=3)
     assert value == pytest.approx(fit.rsquared_adj, rel=1e-12)
-    with pytest.warns(UndefinedMetricWarning, match="there are 4 samples, and 3 regressors need more than 4"):
+    with pytest.warns(UndefinedMetricWarning, match="adjusted=3 needs more than 4 samples, and there are 4"):
         assert math.isnan(formulas.r2_score(squared_error, of_label, number=4, adjusted=3))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import decimal
 import itertools
 import math
+import re
 import warnings
 from fractions import Fraction
 
@@ -12,8 +13,9 @@ import numpy as np
 import pytest
 
 import fleetmetrics as fm
+from tests import exactness
 from tests.cases.regression import tweedie
-from tests.contract import CASES, MODES, Data, batches, feed, new_scope
+from tests.contract import CASES, MODES, Data, batches, draw, feed, first_dtypes, new_scope, same
 from tests.fakes import together
 
 RNG = np.random.default_rng(7)
@@ -155,6 +157,8 @@ def test_squares_that_lose_digits_warn_on_any_split_of_the_samples(make):
         (1e-162, None),
         (1e-170, None),
         (2.0**-80, 2.0**-900),
+        (2.0**-330, 2.0**-500),
+        (2.0**-500, 2.0**-330),
         (1e-160, 1e150),
     ):
         for texts in small_numbers(make, size, weight)[1]:
@@ -180,7 +184,7 @@ def test_adjusted_r2_counts_samples_and_not_weights():
     assert adjusted.compute() == pytest.approx(1 - (1 - plain.compute()) * 8 / 5, rel=1e-12)
     few = fm.R2Score(adjusted=3)
     feed(few, [data.rows(0, 4)], "numpy")
-    with pytest.warns(fm.UndefinedMetricWarning, match="there are 4 samples, and 3 regressors need more than 4"):
+    with pytest.warns(fm.UndefinedMetricWarning, match="adjusted=3 needs more than 4 samples, and there are 4"):
         assert math.isnan(few.compute())
 
 
@@ -368,18 +372,19 @@ def test_scores_of_several_classes_are_no_regression(kind):
 # -- squares that are too small ------------------------------------------------------------------------------
 
 SQUARED = [fm.MeanSquaredError, fm.RootMeanSquaredError]
+OF_LOGARITHMS = [fm.MeanSquaredLogError, fm.RootMeanSquaredLogError]
 
 
-@pytest.mark.parametrize("kind", SQUARED)
+@pytest.mark.parametrize("kind", SQUARED + OF_LOGARITHMS)
 @pytest.mark.parametrize("error", [1e-160, 1e-165, 1e-320])
 @pytest.mark.parametrize("weight", [None, [1.0, 2.0]])
-def test_squares_beyond_float64_are_an_error(kind, error, weight):
+def test_squares_beyond_float64_are_warned_of(kind, error, weight):
     metric, exact = kind(), kind()
     metric.add([error, 0.0], [0.0, 0.0], weight=weight)
     exact.add([0.5, 0.5], [0.5, 0.5])
     exact.merge(metric)  # the other worker's were right
     for each in (metric, exact):
-        with pytest.warns(fm.UndefinedMetricWarning, match="is inexact: the squared errors are below 2.2e-308"):
+        with pytest.warns(fm.UndefinedMetricWarning, match="is inexact: the squared errors.* are below 2.2e-308"):
             assert 0 <= each.compute() < 1e-150
 
 
@@ -391,6 +396,44 @@ def test_errors_of_0_and_squares_beside_which_others_are_nothing_are_right(kind,
     assert metric.compute() == 0.0
     metric.add([1e-200, 1.0], [0.0, 0.0])
     assert metric.compute() > 0.1
+
+
+LIGHT = [fm.MeanAbsoluteError, fm.MeanBias, fm.MeanSquaredError, fm.RootMeanSquaredError, fm.QuantileLoss]
+
+
+@pytest.mark.numpy_only
+@pytest.mark.parametrize("kind", [*LIGHT, fm.LogCoshError, fm.TweedieDeviance])
+def test_products_with_weights_that_lose_digits_are_warned_of_once(kind):
+    for size, weight in ((1e-150, 1e-200), (1e-200, 1e-150), (1e-200, 1e-310)):
+        metric = kind()
+        metric.add([0.0, size], [2 * size, 0.0], weight=[weight, 2 * weight])
+        with pytest.warns(
+            fm.UndefinedMetricWarning, match="is inexact: its sums are below .* Multiply the weights"
+        ) as said:
+            metric.compute()
+        assert len(said) == 1
+
+
+@pytest.mark.numpy_only
+@pytest.mark.parametrize("size", [1e-155, 1e-160, 1e-310])
+def test_small_values_have_a_value_that_no_split_changes_or_a_warning(size):
+    """In the whole catalogue, for numbers whose squares are below float64."""
+    tried = 0
+    for name in exactness.NAMES:
+        drawn = draw(name, first_dtypes(name), "eighths", samples=40)
+        small = drawn._replace(prediction=drawn.prediction.astype(np.float64) * size)
+        both = small._replace(label=None if drawn.label is None else drawn.label.astype(np.float64) * size)
+        for data in (small, both):
+            with warnings.catch_warnings(record=True) as said:
+                warnings.simplefilter("always")
+                try:
+                    one, three = (exactness.value_of(name, data, parts, np.random.default_rng(1)) for parts in (1, 3))
+                except fm.InvalidInputError:  # labels that are classes
+                    continue
+            told = [each for each in said if re.search("inexact|undefined", str(each.message))]
+            assert told or same(one, three, False, 1e-9), name
+            tried += 1
+    assert tried > 150
 
 
 def test_a_warning_names_the_slices_whose_squares_are_too_small():

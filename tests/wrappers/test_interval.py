@@ -280,6 +280,35 @@ def test_coverage_is_that_of_the_table_in_the_docs() -> None:
     assert {script.cell(*script.coverage(ends, 0.5)) for ends in few.values()} == {"-"}
 
 
+@pytest.mark.numpy_only
+@pytest.mark.parametrize("ids", [None, "user"])
+@pytest.mark.parametrize("kind", [fm.MeanAbsoluteError, fm.MeanBias])
+def test_small_or_large_numbers_have_the_interval_of_others_or_none(kind: Any, ids: str | None) -> None:
+    """Squares, and cubes, of what each sample adds leave float64 long before the numbers do."""
+
+    def interval(size: float) -> Any:
+        metric = fm.Interval(kind(), ids=ids)
+        metric.add((P + Y) * size, 0.5 * P * size, **({} if ids is None else {"user": USER}))
+        return metric.compute()
+
+    ordinary, none = interval(1.0), []
+    for size in (1e-310, 1e-200, 1e-155, 1e-120, 1e-100, 1e-90, 1e-60, 1e60, 1e90, 1e120):
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            try:
+                found = interval(size)
+            except fm.FleetMetricsError:
+                assert size > 1e100
+                continue
+        if math.isnan(found.low):
+            assert any("beyond float64" in str(each.message) for each in said), (size, [str(w.message) for w in said])
+            none.append(size)
+        else:
+            ends = np.array([found.value, found.low, found.high, found.std]) / size
+            assert ends == pytest.approx([ordinary.value, ordinary.low, ordinary.high, ordinary.std], rel=1e-6), size
+    assert not {1e-60, 1e60, 1e90} & {*none} and not (ids and {1e-120, 1e-100, 1e-90} & {*none})
+
+
 # -- errors and edges -------------------------------------------------------------------------------------------
 
 

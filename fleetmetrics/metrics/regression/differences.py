@@ -81,8 +81,7 @@ def _squared_error(batch: Batch) -> Any:
 @statistic
 def _squared_log_error(batch: Batch) -> Any:
     xp = batch.xp
-    difference = xp.subtract(xp.log1p(batch.values), xp.log1p(batch.targets))
-    return batch.weighted_sum(xp.square(difference), zero_at_zero=True)
+    return batch.sum_of_squares(xp.subtract(xp.log1p(batch.values), xp.log1p(batch.targets)))
 
 
 @statistic
