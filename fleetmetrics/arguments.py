@@ -58,6 +58,17 @@ def whole_number_of(argument: str, value: Any, least: int, most: int | None = No
     return int(value)
 
 
+def shape_of(argument: str, value: Any) -> tuple[int, ...]:
+    """The shape of an array; one number is that of an array of one axis."""
+    try:
+        sizes = (value,) if is_whole(value) else tuple(value)
+    except Exception:  # no iterable, an array without axes, and whatever an object's __iter__ raises
+        sizes = (None,)
+    if not all(is_whole(size) and size >= 0 for size in sizes):
+        raise InvalidInputError(f"{argument} must hold whole numbers of at least 0, not {value!r:.80}")
+    return tuple(int(size) for size in sizes)
+
+
 def counts_of(name: str, values: Sequence[int]) -> np.ndarray:
     """Whole numbers of at least 0, int64 [n]."""
     try:
@@ -119,8 +130,10 @@ def texts_of(argument: str, value: Any) -> list[str]:
 
 
 def listed(argument: str, value: Any, of: str) -> list[Any]:
-    """The entries of an iterable as a list; ``of`` describes them."""
+    """The entries of an iterable as a list; ``of`` describes them. A string is one entry, and no list."""
     try:
+        if isinstance(value, (str, bytes)):
+            raise TypeError("a string of no characters would be an empty list")
         return list(value)
     except TypeError:
         raise InvalidInputError(f"{argument} must be a list of {of}, not {value!r:.80}") from None

@@ -96,6 +96,8 @@ class BaseMetric(Recorder, Resumable):
             raise InvalidInputError(f"dist_collect_mode is {mode!r}; with a sampler it must be 'auto', the default")
         self._backend = check_backend(dist_backend)
         self._communicator: Communicator | None = None
+        if logger is not None and not callable(getattr(logger, "warning", None)):
+            raise InvalidInputError(f"logger must be a logging.Logger or None, not {logger!r:.80}")
         self.logger: logging.Logger = logger or logging.getLogger("fleetmetrics")
         self._pass = PassOfRecords(sampler)
         self.batch_size = batch_size
@@ -109,6 +111,8 @@ class BaseMetric(Recorder, Resumable):
 
     @dataset_meta.setter
     def dataset_meta(self, dataset_meta: dict[str, Any] | None) -> None:
+        if dataset_meta is not None and not isinstance(dataset_meta, dict):
+            raise InvalidInputError(f"dataset_meta must be a dict or None, not {dataset_meta!r:.80}")
         self._dataset_meta = None if dataset_meta is None else dataset_meta.copy()
 
     @property

@@ -336,7 +336,8 @@ def _not_both(names: Iterable[str], metrics: Iterable[str]) -> str:
     """The difference between a checkpoint's metrics and the given ones."""
     held, given = (", ".join(map(repr, sorted(each))) for each in (names, metrics))
     if "" in names:
-        return f"holds a single metric, but you gave a dict with {given}; give the metric itself"
+        what = f"a dict with {given}" if given else "an empty dict"
+        return f"holds a single metric, but you gave {what}; give the metric itself"
     if "" in metrics:
         return f"holds a dict with {held}, but you gave a single metric; give a dict"
     return f"holds {held}, but you gave {given}"

@@ -23,16 +23,18 @@ from typing import TYPE_CHECKING, Any, Callable, ClassVar, Iterable, Mapping, Na
 import numpy as np
 
 from fleetmetrics.accumulator import Accumulator, Value
-from fleetmetrics.arguments import raise_if_too_large, zero_division_of
+from fleetmetrics.arguments import choice_of, raise_if_too_large, shape_of, zero_division_of
 from fleetmetrics.batch import Batch
 from fleetmetrics.batch.rules import Check, Requirement
 from fleetmetrics.composite import Composite, axis_taken, label_taken
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.formulas.ratio import undefined
 from fleetmetrics.given import bare
+from fleetmetrics.numbers import REDUCTIONS
 from fleetmetrics.shared import Shared
 from fleetmetrics.state import State
 from fleetmetrics.typed import Axes, Unpack
+from fleetmetrics.vocabulary import agreeing, with_article
 
 __all__ = [
     "TOTAL",
@@ -172,7 +174,8 @@ def _power(one: Any, other: Any) -> Any:
         value = np.power(base, exponent)
     none = ~np.isfinite(value) & ~np.isnan(base) & ~np.isnan(exponent)
     if none.any():
-        undefined("a power of metrics", f"{np.count_nonzero(none)} of {none.size} are not finite numbers")
+        number = int(np.count_nonzero(none))
+        undefined("a power of metrics", f"{number} of {none.size} {agreeing(number, 'are')} not finite")
         value = np.where(none, np.nan, value)
     return value if value.ndim else value.item()
 
@@ -262,6 +265,11 @@ class Metric(Accumulator[Value]):
             given = [getattr(self, each) for each in settings]
             self._filled_by[name] = statistic, given
             key = (statistic.__module__, statistic.__qualname__, *given) if key is None else key
+        if not isinstance(name, str) or not name:
+            raise InvalidInputError(f"name must be a non-empty string, not {name!r:.80}")
+        choice_of("dtype", dtype, ("int64", "float64"))
+        choice_of("reduction", reduction, REDUCTIONS)
+        shape = shape_of("shape", shape)
         raise_if_too_large(f"{self.name}: one of the settings", shape, f"the state {name!r}")
         self.states[name] = State(f"{self.name}.{name}", shape, dtype, reduction, key)
 
@@ -518,7 +526,8 @@ class Expression(Composite[Any], Metric[Any]):
             value = each._evaluate(values, carries) if isinstance(each, Metric) else each
             if isinstance(value, (dict, tuple)):
                 raise InvalidInputError(
-                    f"{self}: the value of {each.name} is a {type(value).__name__}; arithmetic takes numbers and arrays"
+                    f"{self}: the value of {each.name} is {with_article(type(value).__name__)}; "
+                    "arithmetic takes numbers and arrays"
                 )
             operands.append(value)
         with np.errstate(over="ignore"):

@@ -1,4 +1,4 @@
-"""Words that several faces of an evaluation share: its result, its report, and the names of what is asked.
+"""Words that messages, results and reports share: articles, plurals, verdicts, and the names of what is asked.
 
 An error names an argument as the user has given it: ``ci`` to who calls from Python, ``--ci`` in a shell.
 """
@@ -14,6 +14,7 @@ __all__ = [
     "RESERVED",
     "SIZES",
     "VERDICTS",
+    "agreeing",
     "argument",
     "as_options",
     "counted",
@@ -21,6 +22,7 @@ __all__ = [
     "in_shell",
     "names_in",
     "separated",
+    "with_article",
 ]
 
 #: The verdicts on a slice, the most important first.
@@ -43,6 +45,13 @@ RESERVED = (
     "verdicts",
     "versus",
     "warnings",
+)
+
+#: The verbs of messages whose singular is not the plural with an s.
+_SINGULAR = {"are": "is", "do": "does", "have": "has", "were": "was"}
+#: Names that begin with a vowel when spoken, such as AUC, F1 and ndarray; not MAP, UAUC and UtilCommunicator.
+_SPOKEN_VOWEL = re.compile(
+    r"(?!MAP|ROC|U[A-Z]|[Uu](int|[^aeiou][aeiou]))([AEFHILMNORSX](?![a-z])|[AEIOUaeiou]|ndarray)"
 )
 
 _OPTIONS = contextvars.ContextVar("fleetmetrics_options", default=False)
@@ -75,19 +84,44 @@ def argument(name: str, value: str = "") -> str:
     return f"{name}={value}" if value else name
 
 
-def counted(number: int, what: str) -> str:
+def counted(number: int, what: str, verb: str = "") -> str:
     """A number of things, in words.
 
     Args:
         number: of them.
         what: they are, in the plural.
+        verb: what comes after it, in the plural.
 
     Examples:
-        >>> counted(1, "queries"), counted(2000, "queries"), counted(1, "files")
-        ('1 query', '2,000 queries', '1 file')
+        >>> counted(1, "queries"), counted(2000, "queries"), counted(1, "files", "were")
+        ('1 query', '2,000 queries', '1 file was')
     """
-    one = f"{what[:-3]}y" if what.endswith("ies") else what[:-1]
-    return f"{number:,} {one if number == 1 else what}"
+    one = f"{what[:-3]}y" if what.endswith("ies") else what[:-2] if what.endswith("sses") else what[:-1]
+    return f"{number:,} {one if number == 1 else what}{verb and f' {agreeing(number, verb)}'}"
+
+
+def agreeing(number: int, verb: str) -> str:
+    """A verb for a number of things.
+
+    Args:
+        number: of them.
+        verb: in the plural.
+
+    Examples:
+        >>> agreeing(1, "have"), agreeing(2, "have"), agreeing(1, "hold")
+        ('has', 'have', 'holds')
+    """
+    return verb if number != 1 else _SINGULAR.get(verb, f"{verb}s")
+
+
+def with_article(name: str) -> str:
+    """A name, such as that of a class, with its indefinite article.
+
+    Examples:
+        >>> with_article("AUC"), with_article("F1"), with_article("Sliced"), with_article("int")
+        ('an AUC', 'an F1', 'a Sliced', 'an int')
+    """
+    return f"{'an' if _SPOKEN_VOWEL.match(name) else 'a'} {name}"
 
 
 def separated(text: str, separator: str = ",") -> list[str]:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import inspect
 import math
+import re
 from typing import Any
 
 import numpy as np
 import pytest
 
 import fleetmetrics as fm
-from fleetmetrics import files, formulas
+from fleetmetrics import evaluator, files, formulas, plot
 from fleetmetrics.formulas import bootstrap, groups, ranking
 from tests import contract, hostile
 from tests.contract import CASES
@@ -237,6 +240,176 @@ FRONT_DOORS = {
         {"replicates": 10, "seed": 0, "confidence": 0.9, "ids": None},
     ),
 }
+
+
+# -- constructors, and what takes metrics, samplers and results ------------------------------------------------
+
+
+class Records(fm.BaseMetric):
+    def compute_metric(self, results: Any) -> Any:
+        return {}
+
+
+class Sampler:
+    """What `fleetmetrics.padding_mask` reads of a sampler."""
+
+    dataset, nranks, local_rank, batch_size, epoch = range(10), 2, 0, 2, 0
+    shuffle = drop_last = False
+
+
+def declare(**given: Any) -> None:
+    fm.Metric().declare(**given)
+
+
+def drawn() -> Any:
+    metric = fm.Bootstrap(fm.AUC(), 5, ids="id")
+    metric.add(FRAME["p"], FRAME["y"], id=FRAME["id"])
+    return metric.compute()
+
+
+COMMON = {"name": "x", "validate": True, "share": False, "sampler": None, "size": None}
+CALL = {"communicator": None, "group": None, "timeout": None}
+#: What is called with arguments that are right; a function without arguments makes one anew.
+CALLS: dict[str, tuple[Any, dict[str, Any]]] = {
+    "Metric": (fm.Metric, COMMON),
+    "RecordMetric": (fm.RecordMetric, COMMON),
+    "GroupedMetric": (fm.GroupedMetric, COMMON),
+    "Sliced": (fm.Sliced, {"metric": fm.AUC, "by": "s", "keys": None, "max_keys": 10, "other": "other", **COMMON}),
+    "Windowed": (fm.Windowed, {"metric": fm.AUC, "last": 2, "lifetime": True, **COMMON}),
+    "Bootstrap": (
+        fm.Bootstrap,
+        {"metric": fm.AUC, "replicates": 5, "seed": 0, "confidence": 0.9, "ids": "id", **COMMON},
+    ),
+    "Interval": (fm.Interval, {"metric": fm.AUC, "confidence": 0.9, "ids": "id", "groups": 64, **COMMON}),
+    "MetricCollection": (
+        fm.MetricCollection,
+        {"metrics": lambda: [fm.AUC()], "prefix": "", "postfix": "", **COMMON},
+    ),
+    "BaseMetric": (
+        Records,
+        {
+            **dict.fromkeys(("dataset_meta", "dist_collect_mode", "dist_backend", "logger", "sampler")),
+            **{"allow_pickle": False, "collect_dir": None, "collect_dir_shared": False},
+        },
+    ),
+    "Batch": (fm.Batch, {"prediction": [0.5], "label": [1], "weight": None, "mask": None, "columns": None}),
+    "declare": (declare, {"name": "a", "shape": (), "dtype": "int64", "reduction": "sum"}),
+    "SocketCommunicator": (
+        fm.SocketCommunicator,
+        {"job": None, "rank": 0, "world_size": 1, "endpoint": "127.0.0.1:1", "secret": "a", "channel": None},
+    ),
+    "UtilCommunicator": (fm.UtilCommunicator, {"util": None}),
+    "set_communicator": (fm.set_communicator, {"communicator": None}),
+    "get_dist_backend": (fm.get_dist_backend, {"dist_backend": None}),
+    "check_copies": (fm.check_copies, {"metrics": fm.AUC, "group": lambda: [0], "communicator": None, "timeout": None}),
+    "save": (
+        functools.partial(fm.save, "written"),
+        {"metrics": fm.AUC, "sampler": None, "batches": None, **CALL},
+    ),
+    "merge_all": (fm.merge_all, {"parts": lambda: [fm.AUC(), fm.AUC()]}),
+    "merge": (lambda **given: fm.AUC().merge(**given), {"other": fm.AUC}),
+    "compute": (lambda **given: fm.AUC().compute(**given), CALL),
+    "padding_mask": (fm.padding_mask, {"sampler": Sampler, "rank": 0, "epoch": 0}),
+    "remaining_indices": (fm.remaining_indices, {"sampler": Sampler, "batches": lambda: [1, 1], "epoch": 0}),
+    "paired_difference": (fm.paired_difference, {"one": drawn, "other": drawn, "confidence": 0.9}),
+    "unpaired_difference": (fm.unpaired_difference, {"one": drawn, "other": drawn, "confidence": 0.9}),
+    "Evaluator": (evaluator.Evaluator, {"metrics": lambda: [], "sampler": None, "collect_mode": "auto"}),
+    "Evaluators": (evaluator.Evaluators, {"evaluators": dict}),
+    "get_metric_value": (evaluator.get_metric_value, {"indicator": "a", "metrics": lambda: {"a": 1}}),
+    "DumpResults": (evaluator.DumpResults, {"out_file_path": "a.pkl", "collect_device": "cpu", "collect_dir": None}),
+    "SingleLabelMetric": (
+        evaluator.SingleLabelMetric,
+        {"thrs": 0.5, "items": ("recall",), "average": "macro", "num_classes": None, "collect_device": "cpu"},
+    ),
+    "MultiLabelMetric": (
+        evaluator.MultiLabelMetric,
+        {"thr": 0.5, "topk": None, "items": ("recall",), "average": "macro", "prefix": "a"},
+    ),
+    "RetrievalRecall": (evaluator.RetrievalRecall, {"topk": 1, "prefix": "a"}),
+    "RetrievalAveragePrecision": (evaluator.RetrievalAveragePrecision, {"topk": 1, "mode": "IR", "prefix": "a"}),
+}
+UNNAMED = "not named"
+#: Errors that are about the setting, or about all workers, and do not name the argument.
+OF_SETTINGS = re.compile("a setting (holds|is|has)|already belongs to|file descriptors|a must hold")
+
+
+def outcomes(call: Any, given: dict[str, Any]) -> list[tuple[str, str]]:
+    """What is wrong with the errors of a call with one argument replaced by each object: the argument, and why."""
+    found = []
+    for argument in given:
+        for key, make in OBJECTS.items():
+            known = {name: value() if callable(value) else value for name, value in given.items()}
+            try:
+                call(**{**known, argument: make()})
+            except fm.FleetMetricsError as error:
+                if argument not in str(error) and not OF_SETTINGS.search(str(error)):
+                    found.append((f"{argument}={key}", f"{UNNAMED}: {error}"))
+            except Exception as error:
+                found.append((f"{argument}={key}", f"{type(error).__name__}: {error}"))
+    return found
+
+
+@pytest.mark.numpy_only
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", CALLS)
+def test_constructors_and_functions_name_the_argument_that_they_cannot_take(
+    name: str, tmp_path: Any, monkeypatch: Any
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with fm.set_communicator(fm.LocalCommunicator()):
+        found = outcomes(*CALLS[name])
+    if CALLS[name][0].__module__.startswith("fleetmetrics.evaluator"):  # whose messages are those of MMPretrain
+        found = [each for each in found if not each[1].startswith(UNNAMED)]
+    assert not found
+
+
+def metric_of(kind: Any, *columns: Any, **settings: Any) -> Any:
+    metric = kind(**settings)
+    metric.add(*columns)
+    return metric
+
+
+SCORED = FRAME["p"], FRAME["y"]
+PICTURE = {"ax": None, "label": ""}
+PICTURES: dict[str, dict[str, Any]] = {
+    **{
+        name: {"metric": lambda: metric_of(fm.AUC, *SCORED), **PICTURE}
+        for name in ("calibration", "gain", "lift", "precision_recall", "roc", "score_histogram", "threshold_sweep")
+    },
+    **{
+        name: {"metric": lambda: metric_of(fm.Histogram, [0.5], bins=2), **PICTURE}
+        for name in ("histogram", "residuals")
+    },
+    "confusion_matrix": {
+        "metric": lambda: metric_of(fm.ConfusionMatrix, *SCORED),
+        "classes": lambda: ["no", "yes"],
+        **PICTURE,
+    },
+    "predicted_actual": {"metric": lambda: {"predicted": [0.5], "actual": [0.5], "error": [0.1]}, **PICTURE},
+    "at_k": {"metric": lambda: {1: 0.5}, **PICTURE},
+    "over_passes": {"values": lambda: [0.5], **PICTURE},
+    "over_time": {"values": lambda: {"a": 0.5}, **PICTURE},
+    "slices": {"metric": lambda: {"a": 0.5}, "ax": None, "most": 20, "whole": None},
+    "by_worker": {"local": lambda: [0.5], "whole": 0.5, "ax": None},
+    "draw": {"metric": lambda: metric_of(fm.AUC, *SCORED), "ax": None},
+    "style": {"dark": False, "words": None},
+    "svg": {"figure": None, "name": ""},
+}
+
+
+@pytest.mark.numpy_only
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", PICTURES)
+def test_pictures_name_what_they_cannot_draw(name: str) -> None:
+    pytest.importorskip("matplotlib")
+
+    def call(**given: Any) -> None:
+        with contextlib.ExitStack() as stack, fm.set_communicator(fm.LocalCommunicator()):
+            made = getattr(plot, name)(**given)
+            if name == "style":
+                stack.enter_context(made)
+
+    assert not [each for each in outcomes(call, PICTURES[name]) if not each[1].startswith(UNNAMED)]
 
 
 @pytest.mark.numpy_only

@@ -64,6 +64,8 @@ class Batch(Sums):
         columns: Mapping[str, Any] | None = None,
         class_axis: int | None = None,
     ) -> None:
+        if columns is not None and not isinstance(columns, Mapping):
+            raise InvalidInputError(f"columns must be a dict of columns by name, not {columns!r:.80}")
         self.xp: Any = namespace(prediction, label, weight, mask)
         xp = self.xp
         self.memo: dict[Any, Any] = {}

@@ -46,7 +46,7 @@ def axis_of_classes(full: tuple[int, ...], shape: tuple[int, ...], class_axis: i
     rest = [*full[:axis], *full[axis + 1 :]]
     beside = [shape, [*shape[:axis], *shape[axis + 1 :]]] if shape[axis : axis + 1] == (1,) else [shape]
     found = any(fits(rest, each) for each in beside)
-    if not found and class_axis is None:
+    if full and not found and class_axis is None:
         found = fits(without_ones(rest), without_ones(shape)) and full[axis] != 1
     if class_axis is not None and not found and len(full) in (len(shape), len(shape) + 1):
         raise InvalidInputError(

@@ -9,7 +9,7 @@ import struct
 import textwrap
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Mapping, Sequence
+from typing import Any, Mapping, Sequence
 
 from fleetmetrics.comm.failures import in_words
 from fleetmetrics.comm.launchers import is_host, parts_of, place_of, refuse_groups
@@ -249,6 +249,13 @@ class Job:
                 "to host:port of every worker, separated by commas, on all of them; or include rank 0 in the group"
             )
         return first
+
+
+def job_of(job: Any) -> Job:
+    """The place of this process, as a user has given it."""
+    if not isinstance(job, Job):
+        raise InvalidInputError(f"job must be a Job, such as Job.from_environment(), or None, not {job!r:.80}")
+    return job
 
 
 def refuse_other_roles(env: Mapping[str, str]) -> None:

@@ -21,7 +21,7 @@ from fleetmetrics.comm.failures import by_a_handler, called_now, calling, descri
 from fleetmetrics.comm.frames import ANSWER, ARRIVAL, BUNDLE, TROUBLE, Frame, joined
 from fleetmetrics.comm.hosts import Apart, opened
 from fleetmetrics.comm.hub import Hub
-from fleetmetrics.comm.job import Hidden, Job, split_endpoint
+from fleetmetrics.comm.job import Hidden, Job, job_of, split_endpoint
 from fleetmetrics.comm.star import TRIES, Member, Spoke
 from fleetmetrics.comm.turns import Turn
 from fleetmetrics.errors import CommunicatorError, FleetMetricsError, InvalidInputError
@@ -81,9 +81,11 @@ class SocketCommunicator(Communicator):
         channel: str | None = None,
     ) -> None:
         secret = None if secret is None else _checked(secret)
+        if channel is not None and not (isinstance(channel, str) and channel.isprintable()):
+            raise InvalidInputError(f"channel must be a printable string or None, not {channel!r:.80}")
         if any(each is not None for each in (rank, world_size, endpoint)):
             job = _job_of(rank, world_size, endpoint)
-        job = job if job is not None else Job.from_environment()
+        job = Job.from_environment() if job is None else job_of(job)
         self._job = job if secret is None else replace(job, secret=secret)
         self.rank, self.world_size = job.rank, job.world_size
         with making:

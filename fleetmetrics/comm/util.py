@@ -20,7 +20,7 @@ from fleetmetrics.comm.blocks import answered, letter_in, read_each, written
 from fleetmetrics.comm.communicator import Communicator, Decide, Letter
 from fleetmetrics.comm.deadline import Deadline, margin, resolve_timeout, run_until
 from fleetmetrics.comm.failures import described, named_error, raise_trouble
-from fleetmetrics.comm.job import Job
+from fleetmetrics.comm.job import Job, job_of
 from fleetmetrics.comm.sockets import SocketCommunicator
 from fleetmetrics.comm.star import interruption
 from fleetmetrics.errors import CommunicatorError, DeadlineError, InvalidInputError, NoChannelError
@@ -68,8 +68,8 @@ class UtilCommunicator(Communicator):
                 f"util is {util!r}, which has no all_reduce(input, mode); give paddle.distributed.fleet.util, or"
                 " leave util out."
             )
-        if job is None:
-            job = Job.from_environment(os.environ)  # the object may have groups that no variable names
+        # Without a job: the object may have groups that no variable names.
+        job = Job.from_environment(os.environ) if job is None else job_of(job)
         self._util = util
         self._star: SocketCommunicator | None = None
         self._place: tuple[int, int] | None = None  # rank and number of workers

@@ -37,6 +37,10 @@ _BY_ITSELF = Arrangement()
 arrangement: contextvars.ContextVar[Arrangement] = contextvars.ContextVar("arrangement", default=_BY_ITSELF)
 
 
+class _UnknownDeviceError(InvalidInputError, NotImplementedError):
+    """MMEngine's error is a NotImplementedError."""
+
+
 class BaseMetric(Recorder):
     """A metric that an `Evaluator` feeds: ``process`` appends one record per sample to ``self.results``.
 
@@ -57,7 +61,7 @@ class BaseMetric(Recorder):
 
     Raises:
         ValueError: ``collect_dir`` is given and ``collect_device`` is not "cpu".
-        NotImplementedError: another device.
+        InvalidInputError: (a NotImplementedError) another device.
 
     Examples:
         >>> class Positive(BaseMetric):
@@ -90,8 +94,12 @@ class BaseMetric(Recorder):
         if type(self).process is BaseMetric.process:
             raise TypeError(f"Can't instantiate abstract class {type(self).__name__} with abstract method process")
         super().__init__(collect_dir, collect_dir_shared, allow_pickle)
-        if collect_device not in _DEVICES:
-            raise NotImplementedError(f"device must be 'cpu' , 'gpu' or 'npu', but got {collect_device}")
+        if not isinstance(collect_device, str) or collect_device not in _DEVICES:
+            raise _UnknownDeviceError(
+                f"device must be 'cpu' , 'gpu' or 'npu', but got {collect_device!s:.80} (collect_device)"
+            )
+        if prefix is not None and not isinstance(prefix, str):
+            raise InvalidInputError(f"prefix must be a string or None, not {prefix!r:.80}")
         if collect_dir is not None and collect_device != "cpu":
             raise InvalidInputError("`collec_dir` could only be configured when `collect_device='cpu'`")
         self.collect_device = collect_device

@@ -56,6 +56,10 @@ class Evaluator(Resumable):
         collect_mode: str = "auto",
     ) -> None:
         self._dataset_meta: dict[str, Any] | None = None
+        if isinstance(metrics, str):
+            raise InvalidInputError(
+                f"metrics must be metrics or configurations, such as dict(type=...), not {metrics!r}"
+            )
         entries = metrics if isinstance(metrics, Sequence) else [metrics]
         self.metrics = [METRICS.build(entry) if isinstance(entry, Mapping) else entry for entry in entries]
         self._fed()  # raises for anything that is not a metric
@@ -244,6 +248,8 @@ class Evaluators(Dict[str, Evaluator]):
     """
 
     def __init__(self, evaluators: Mapping[str, Evaluator]) -> None:
+        if not isinstance(evaluators, Mapping):
+            raise InvalidInputError(f"evaluators must be a dict of an Evaluator for each set, not {evaluators!r:.80}")
         for name, evaluator in evaluators.items():
             if not isinstance(evaluator, Evaluator):
                 raise InvalidInputError(f"evaluators[{name!r}] must be an Evaluator, not {type(evaluator).__name__}")
@@ -324,6 +330,10 @@ def get_metric_value(indicator: str, metrics: Mapping[str, Any]) -> Any:
         >>> get_metric_value("top1", {"accuracy/top1": 75.0, "single-label/recall": 50.0})
         75.0
     """
+    if not isinstance(indicator, str):
+        raise InvalidInputError(f"indicator must be the name of a metric, not {indicator!r:.80}")
+    if not isinstance(metrics, Mapping) or not all(isinstance(name, str) for name in metrics):
+        raise InvalidInputError(f"metrics must be a dict of values by name, not {metrics!r:.80}")
     if "/" in indicator:
         if indicator not in metrics:
             raise InvalidInputError(f'The indicator "{indicator}" can not match any metric in {list(metrics)}')

@@ -114,14 +114,13 @@ class Registry:
 
         Raises:
             TypeError: if ``cfg`` is not a dict, or ``type`` neither a str nor callable.
-            KeyError: if ``type`` is missing.
-            UnknownNameError: (a KeyError) if the name is not registered.
+            UnknownNameError: (a KeyError) if ``type`` is missing, or the name is not registered.
         """
         if not isinstance(cfg, Mapping):
             raise TypeError(f"cfg should be a dict, ConfigDict or Config, but got {type(cfg)}")
         cfg = {**(default_args or {}), **cfg}
         if "type" not in cfg:
-            raise KeyError(f'`cfg` or `default_args` must contain the key "type", but got {cfg}')
+            raise UnknownNameError(f'`cfg` or `default_args` must contain the key "type", but got {cfg}')
         arguments = {key: value for key, value in cfg.items() if key not in ("type", "_scope_")}
         kind = cfg["type"]
         if isinstance(kind, str):

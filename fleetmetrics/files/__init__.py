@@ -118,6 +118,7 @@ def evaluate(
         size = sum(os.path.getsize(path) if os.path.exists(path) else _WORTH for path in paths if path != "-")
         processes = max(1, min(cores, size // _WORTH))
     processes = whole_number_of("processes", processes, 1)
+    memory = memory if memory is None else memory_of(memory)
     if totals is not None and complete_by != "score":
         raise InvalidInputError(
             f"totals belong to a first pass by score; give complete_by='score', not {complete_by!r}"

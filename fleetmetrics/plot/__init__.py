@@ -16,10 +16,24 @@ from typing import Any, Callable, Iterator, Mapping, Sequence
 import numpy as np
 
 from fleetmetrics import formulas
+from fleetmetrics.arguments import array_of, is_number, whole_number_of
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.formulas.curves import points
 from fleetmetrics.optional import library
-from fleetmetrics.plot.canvas import band, canvas, dotted, interval, plain, reference, said, short, spoken, stairs
+from fleetmetrics.plot.canvas import (
+    band,
+    canvas,
+    check,
+    dotted,
+    interval,
+    list_of,
+    plain,
+    reference,
+    said,
+    short,
+    spoken,
+    stairs,
+)
 from fleetmetrics.plot.canvas import style as style
 from fleetmetrics.plot.canvas import svg as svg
 from fleetmetrics.typed import Axes
@@ -79,6 +93,7 @@ def _scores(metric: Any, label: str, value: str = "", together: bool = False) ->
     if not _has(metric, "gain"):
         raise _refused(f"a metric of a histogram of scores, such as AUC{value}", metric)
     table, names = held(metric)["histogram"], [label]
+    check(None, label)
     if table.ndim == 3 and (together or len(table) > _MOST):
         names, table = [f"{label} {said('all {}').format(len(table))}"], table.sum(axis=0)
     elif table.ndim == 3:
@@ -117,6 +132,7 @@ def roc(metric: Any, ax: Axes | None = None, label: str = "") -> Axes:
     if not isinstance(metric, formulas.ROC):
         given = _scores(metric, label, " or a ROC")
         curves = [(name, formulas.roc_curve(*histogram)) for name, *histogram in given]
+    check(ax, label)
     with canvas(ax, "false positive rate", "true positive rate", "xy", height=72, box_aspect=1) as ax:
         reference(ax, [0, 1], [0, 1])
         for name, (fpr, tpr, _) in curves:
@@ -141,6 +157,7 @@ def precision_recall(metric: Any, ax: Axes | None = None, label: str = "") -> Ax
             recall = _ratio(at.tp, at.tp[-1])
             lowest, highest = _ratio(at.tp[:-1], at.tp[:-1] + at.fp[1:]), _ratio(at.tp[1:], at.tp[1:] + at.fp[:-1])
             curves.append((recall[::-1], at.precision[::-1], spoken(name, "AP", *found), (recall, lowest, highest)))
+    check(ax, label)
     # If positive samples are rare, precision is high only for the highest scores.
     seen = [each[:2] for each in curves] + [line.get_data() for line in (ax.lines if ax else ())]
     high = max(np.max(y[np.greater(x, 0.02)], initial=0.0) for x, y in seen)
@@ -187,6 +204,7 @@ def _by_share(metric: Any, ax: Axes | None = None, label: str = "", y: str = "ga
         if y == "lift":
             place = np.linspace(0.005, 1, 200)
             curves = [(place, np.interp(place, share, found) / place, name) for share, found, name in curves]
+    check(ax, label)
     with canvas(ax, "share of the samples, highest scores first", y, "x", ylim=(0, None)) as ax:
         reference(ax, [0, 1], [0 if y == "share of the positive ones" else 1, 1])
         for share, found, name in curves:
@@ -210,6 +228,7 @@ def threshold_sweep(metric: Any, ax: Axes | None = None, label: str = "") -> Axe
         value = metric.compute()
     if not isinstance(value, formulas.Sweep):
         raise _refused("ThresholdSweep, a metric of a histogram of scores, or a Sweep", metric)
+    check(ax, label)
     with canvas(ax, "threshold", "", above=2, **look) as ax:
         curves = {"precision": value.precision, "recall": value.recall, f"F{beta:g}": value.f_beta}
         for name, found in {**curves, "specificity": value.specificity}.items():
@@ -239,6 +258,7 @@ def calibration(metric: Any, ax: Axes | None = None, label: str = "") -> Axes:
         metric = formulas.calibration_curve(states["number"], states["probability"], metric.edges)
     if not isinstance(metric, formulas.CalibrationPoints):
         raise _refused("a metric of bins of probabilities, such as CalibrationCurve, or CalibrationPoints", metric)
+    check(ax, label)
     predicted, actual, weight, lower, upper = metric
     if log is None:
         log = bool(len(lower) and np.ptp(upper - lower) > 1e-6)
@@ -296,6 +316,7 @@ def predicted_actual(metric: Any, ax: Axes | None = None, label: str = "") -> Ax
     value = metric.compute() if _has(metric, "predicted_actual") else metric
     if not isinstance(value, Mapping) or not {"predicted", "actual", "error"} <= set(value):
         raise _refused("a dict of predicted, actual and error", metric)
+    check(ax, label)
     predicted, actual, error = (np.asarray(value[name]) for name in ("predicted", "actual", "error"))
     with canvas(ax, "predicted", "actual", height=72, legend="inside") as ax:
         ends = [np.min([*predicted, *actual], initial=np.inf), np.max([*predicted, *actual], initial=-np.inf)]
@@ -312,6 +333,7 @@ def score_histogram(metric: Any, ax: Axes | None = None, label: str = "") -> Axe
     much. ``metric``: as for `roc`; several classes are drawn together.
     """
     [(label, positive, negative, lowest)] = _scores(metric, label, together=True)
+    check(ax, label)
     edges, odds = np.append(lowest, 1.0), metric.spacing == "log_odds"
     density = "density by log-odds" if odds else "density in the class"
     with canvas(ax, "score", density, above=1, yticks=[], ylim=(0, None)) as ax:
@@ -332,6 +354,7 @@ def histogram(metric: Any, ax: Axes | None = None, label: str = "") -> Axes:
     value = metric.compute() if _has(metric, "histogram", "residuals") else metric
     if not isinstance(value, formulas.HistogramCounts):
         raise _refused("Histogram, or HistogramCounts", metric)
+    check(ax, label)
     with canvas(ax, "value", "density", above=1, ylim=(0, None)) as ax:
         stairs(ax, {label: value.counts}, value.edges, len(value.counts) > _MOST_BINS, value.below + value.above)
     return ax
@@ -357,10 +380,14 @@ def confusion_matrix(
     ``metric``: `ConfusionMatrix` or another one of a confusion matrix, or a square array; ``label`` is the title,
     ``classes`` are the names of the classes.
     """
-    matrix: Any = held(metric)["confusion"] if _has(metric, "confusion_matrix") else np.asarray(metric)
+    matrix: Any = held(metric)["confusion"] if _has(metric, "confusion_matrix") else array_of(metric)
     size = len(matrix) if matrix.ndim else 0
     if matrix.shape != (size, size) or matrix.dtype.kind not in "iuf":
         raise _refused("one confusion matrix, such as that of ConfusionMatrix (of several labels, one by one)", metric)
+    check(ax, label)
+    names = range(size) if classes is None else list_of("classes", classes, "names of the classes")
+    if len(names) != size:
+        raise InvalidInputError(f"classes must hold a name for each of the {size} classes, not {classes!r:.80}")
     shares = np.nan_to_num(_ratio(matrix.astype(np.float64), matrix.sum(axis=1, keepdims=True)))
     with canvas(ax, "predicted", "true", height=70 if size < 13 else 80, title=plain(label)) as ax:
         (line,) = ax.plot([], [])
@@ -372,10 +399,10 @@ def confusion_matrix(
         ax.grid(False)
         ax.locator_params(integer=True)
         if classes is not None or size <= _NAMED:
-            names = [plain(each) for each in (range(size) if classes is None else classes)]
+            ticks = [plain(each) for each in names]
             look = {"fontsize": 7 if size < 21 else 4.5}
-            ax.set_xticks(range(size), names, rotation=0 if size < 4 or classes is None else 90, **look)
-            ax.set_yticks(range(size), names, **look)
+            ax.set_xticks(range(size), ticks, rotation=0 if size < 4 or classes is None else 90, **look)
+            ax.set_yticks(range(size), ticks, **look)
     return ax
 
 
@@ -385,8 +412,11 @@ def over_passes(values: Any, ax: Axes | None = None, label: str = "") -> Axes:
     ``values`` are its values in each pass, numbers or results of `AUC` with bounds or of `Bootstrap`; or a
     dict of these by the number of the pass.
     """
-    found = values if isinstance(values, Mapping) else dict(enumerate(values, 1))
-    ax = _by_number(found, ax, label, "pass")
+    if not isinstance(values, Mapping):
+        values = dict(enumerate(list_of("values", values, "a value for each pass"), 1))
+    if not all(map(is_number, values)):
+        raise InvalidInputError(f"values must be a list, or a dict by the number of the pass, not {values!r:.80}")
+    ax = _by_number(values, ax, label, "pass")
     ax.locator_params(axis="x", integer=True)
     return ax
 
@@ -396,6 +426,9 @@ def over_time(values: Mapping[str, Any], ax: Axes | None = None, label: str = ""
 
     ``values`` are numbers, or results of `AUC` with bounds or of `Bootstrap`, by the point's name on the axis.
     """
+    if not isinstance(values, Mapping):
+        raise InvalidInputError(f"values must be a dict of values by the name of the point, not {values!r:.80}")
+    check(ax, label)
     table = np.array([interval(each) for each in values.values()]).reshape(-1, 3)
     place, step = np.arange(len(table)), max(1, math.ceil(len(table) / 12))
     with canvas(ax, "", "", above=2) as ax:
@@ -406,6 +439,7 @@ def over_time(values: Mapping[str, Any], ax: Axes | None = None, label: str = ""
 
 
 def _by_number(values: Mapping[Any, Any], ax: Axes | None, label: str, x: str, **look: Any) -> Axes:
+    check(ax, label)
     place, table = list(values), np.array([interval(each) for each in values.values()]).reshape(-1, 3)
     with canvas(ax, x, "", above=2, **look) as ax:
         (line,) = ax.plot(place, table[:, 0], marker="o", label=label)
@@ -419,7 +453,7 @@ def at_k(metric: Any, ax: Axes | None = None, label: str = "") -> Axes:
     ``metric``: one with several ``k``, such as ``NDCG(k=[1, 5, 10])``; or the dict that it computed.
     """
     value = metric.compute() if _has(metric, "at_k") else metric
-    if not isinstance(value, Mapping):
+    if not isinstance(value, Mapping) or not all(map(is_number, value)):
         raise _refused("a metric of several k, such as NDCG(k=[1, 5, 10]), or a dict by k", metric)
     return _by_number(value, ax, label, "k", xscale="log", xticks=list(value))
 
@@ -438,7 +472,11 @@ def slices(metric: Any, ax: Axes | None = None, most: int = 20, whole: float | N
     found = metric.compute() if hasattr(metric, "compute") else metric
     if isinstance(found, Mapping):
         found = [dict(zip(("key", "value", "low", "high"), (key, *interval(each)))) for key, each in found.items()]
-    rows = list(found)[:most]
+    if not isinstance(found, (list, tuple)) or not all(isinstance(each, Mapping) and "key" in each for each in found):
+        raise _refused("Sliced, the dict that it computed, or a list of dicts with key and value", metric)
+    check(ax)
+    rows = found[: whole_number_of("most", most, 1)]
+    whole = None if whole is None else interval(whole, "whole")[0]
     if whole is None and rows and rows[0].get("difference") is not None:
         whole = rows[0]["value"] - rows[0]["difference"]
     table, place = np.array([interval(each) for each in rows]).reshape(-1, 3), np.arange(len(rows))
@@ -470,6 +508,6 @@ def by_worker(local: Sequence[Any], whole: Any, ax: Axes | None = None) -> Axes:
         whole: the result of ``compute``.
         ax: see the module.
     """
-    return slices(
-        {f"{said('worker')} {rank}": each for rank, each in enumerate(local)}, ax, len(local), interval(whole)[0]
-    )
+    values = list_of("local", local, "the value of each worker")
+    named = {f"{said('worker')} {rank}": each for rank, each in enumerate(values)}
+    return slices(named, ax, max(1, len(values)), interval(whole, "whole")[0])

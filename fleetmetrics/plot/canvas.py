@@ -12,7 +12,9 @@ from typing import Any, Iterator, Mapping
 
 import numpy as np
 
+from fleetmetrics.arguments import flag_of, listed
 from fleetmetrics.errors import InvalidInputError
+from fleetmetrics.given import text
 from fleetmetrics.optional import library
 from fleetmetrics.typed import Figure
 
@@ -53,6 +55,9 @@ def style(dark: bool = False, words: Mapping[str, str] | None = None) -> Iterato
         >>> max(axes.figure.get_facecolor()[:3]) < 0.2
         True
     """
+    flag_of("dark", dark)
+    if words is not None and not isinstance(words, Mapping):
+        raise InvalidInputError(f"words must be a dict of replacements by English word, or None, not {words!r:.80}")
     there = {font.name for font in library("matplotlib.font_manager", "plot").fontManager.ttflist}
     cycler, rc = library("cycler", "plot").cycler, library("matplotlib", "plot").rc
     text, back, between, grid = _INKS[dark]
@@ -81,6 +86,20 @@ def style(dark: bool = False, words: Mapping[str, str] | None = None) -> Iterato
 def said(text: str) -> str:
     """A word of a plot, in the language of `style`."""
     return (_WORDS.get() or {}).get(text, text)
+
+
+def check(ax: Any, label: Any = "") -> None:
+    """Raise InvalidInputError unless ``ax`` can be drawn on, and ``label`` is a string."""
+    if ax is not None and not isinstance(ax, library("matplotlib.axes", "plot").Axes):
+        raise InvalidInputError(f"ax must be axes of matplotlib, such as plt.gca(), or None, not {ax!r:.80}")
+    text("label", label)
+
+
+def list_of(argument: str, values: Any, of: str) -> list[Any]:
+    """The entries of an iterable that hides none."""
+    if np.ma.is_masked(values):
+        raise InvalidInputError(f"{argument} is a masked array; remove its masked entries, as array.compressed() does")
+    return listed(argument, values, of)
 
 
 @contextlib.contextmanager
@@ -172,14 +191,16 @@ def stairs(ax: Any, histograms: Mapping[str, Any], edges: np.ndarray, cut: bool,
         ax.stairs(share / np.diff(place), edges, **look)
 
 
-def interval(value: Any) -> tuple[float, float, float]:
+def interval(value: Any, called: str = "a value") -> tuple[float, float, float]:
     """A value with the ends of its interval, nan without an interval; takes a number, or a value with low and high."""
     parts = value._asdict() if hasattr(value, "_asdict") else value if isinstance(value, Mapping) else {"value": value}
     try:
         found = [parts["value"], parts.get("low"), parts.get("high")]
+        if any(isinstance(each, (str, bytes)) for each in found):
+            raise TypeError("float would read them")
         one, low, high = (np.nan if each is None else float(each) for each in found)
-    except (KeyError, TypeError, ValueError):
-        raise InvalidInputError(f"a value must be a number, or have value, low and high, not {value!r:.80}") from None
+    except (KeyError, OverflowError, TypeError, ValueError):
+        raise InvalidInputError(f"{called} must be a number, or have value, low and high, not {value!r:.80}") from None
     return one, low, high
 
 
@@ -220,6 +241,10 @@ def svg(figure: Figure, name: str = "") -> str:
         >>> text[:4], text[-6:]
         ('<svg', '</svg>')
     """
+    if not isinstance(figure, library("matplotlib.figure", "plot").FigureBase):
+        raise InvalidInputError(f"figure must be a figure of matplotlib, such as ax.figure, not {figure!r:.80}")
+    if not isinstance(name, str) or not re.fullmatch(r"[-\w]*", name, re.ASCII):
+        raise InvalidInputError(f"name must be letters, digits, - and _, not {name!r:.80}")
     buffer, nothing = io.StringIO(), dict.fromkeys(("Creator", "Date", "Format", "Type"))
     rc = {"svg.hashsalt": _SALT, "svg.fonttype": "none"}
     with warnings.catch_warnings(), library("matplotlib", "plot").rc_context(rc):

@@ -8,7 +8,7 @@ from typing import Any, Callable, ClassVar, Mapping, Sequence
 
 import numpy as np
 
-from fleetmetrics.arguments import choice_of, flag_of
+from fleetmetrics.arguments import choice_of, flag_of, path_of
 from fleetmetrics.comm.failures import by_rank
 from fleetmetrics.errors import AgreementError, IntegerOverflowError, InvalidInputError
 from fleetmetrics.numbers import REDUCTIONS, combine, widen
@@ -58,7 +58,7 @@ class Recorder(Told, ABC):
                 f"Can't instantiate abstract class {type(self).__name__} with abstract method {self._computed_by} (or"
                 " summarize and compute_from)"
             )
-        self.collect_dir = collect_dir
+        self.collect_dir = None if collect_dir is None else path_of("collect_dir", collect_dir)
         self.collect_dir_shared = flag_of("collect_dir_shared", collect_dir_shared)
         self.allow_pickle = flag_of("allow_pickle", allow_pickle)
         self._ledger = Ledger()

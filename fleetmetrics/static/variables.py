@@ -6,18 +6,19 @@ import functools
 import gc
 import inspect
 import weakref
-from typing import Any, Callable, Iterable, NamedTuple, Sequence
+from typing import Any, Callable, NamedTuple, Sequence
 
 import numpy as np
 import paddle
 
-from fleetmetrics.arguments import choice_of, is_whole
+from fleetmetrics.arguments import choice_of, shape_of
 from fleetmetrics.errors import DuplicateStateError, InvalidInputError, StateNotFoundError, StaticProgramError
 from fleetmetrics.numbers import REDUCTIONS, identity
 from fleetmetrics.static.claims import BY_COUNTER, Claim, claims_of, renew
 from fleetmetrics.static.programs import Legacy, kind_of, kind_under_construction
 from fleetmetrics.static.scopes import Glance
 from fleetmetrics.static.threads import counters_beside, locked
+from fleetmetrics.vocabulary import with_article
 from fleetmetrics.warning import warn
 from fleetmetrics.xp import Scattered, is_static, paddle_ops
 
@@ -204,10 +205,7 @@ def _checked(name: str, shape: Any, dtype: str, reduction: str) -> tuple[int, ..
         raise InvalidInputError(f"name must be a non-empty string, not {name!r}")
     choice_of("dtype", dtype, ("int64", "float64"))
     choice_of("reduction", reduction, REDUCTIONS)
-    sizes = tuple(shape) if isinstance(shape, Iterable) else (shape,)
-    if not all(is_whole(size) and size >= 0 for size in sizes):
-        raise InvalidInputError(f"shape must hold whole numbers of at least 0, not {shape!r}")
-    return tuple(int(size) for size in sizes)
+    return shape_of("shape", shape)
 
 
 def accumulate(state: StaticState, batch_value: Any) -> None:
@@ -226,7 +224,7 @@ def accumulate(state: StaticState, batch_value: Any) -> None:
     """
     current_program()
     if not isinstance(state, StaticState):
-        raise InvalidInputError(f"state must come from create_state, not be a {type(state).__name__}")
+        raise InvalidInputError(f"state must come from create_state, not be {with_article(type(state).__name__)}")
     scattered = isinstance(batch_value, Scattered)
     amount = batch_value.amount if scattered else batch_value
     if not scattered:

@@ -15,7 +15,7 @@ ITEMS = ("precision", "recall", "f1-score", "support")
 
 
 def _entries(argument: str, value: Any) -> tuple[Any, ...]:
-    one = value is None or isinstance(value, str) or not isinstance(value, Iterable)
+    one = value is None or isinstance(value, str) or not isinstance(value, Iterable) or getattr(value, "ndim", 1) == 0
     entries = (value,) if one else tuple(value)
     if not entries:
         raise InvalidInputError(f"{argument} is empty; give at least one value")
@@ -58,7 +58,7 @@ def suffixes(thrs: Sequence[float | None]) -> list[str]:
 
 def check_choice(argument: str, value: Any, options: Sequence[str | None]) -> Any:
     """One of the options."""
-    if value not in options:
+    if not (value is None or isinstance(value, str)) or value not in options:
         raise AssertedInputError(
             f"Invalid `{argument}` argument, please specify from {list(options)}. It is {value!r}."
         )
@@ -67,11 +67,11 @@ def check_choice(argument: str, value: Any, options: Sequence[str | None]) -> An
 
 def check_items(items: Any, metric: str) -> tuple[str, ...]:
     """The items as a tuple."""
-    if isinstance(items, str) or not isinstance(items, Iterable):
+    if isinstance(items, str) or not isinstance(items, Iterable) or getattr(items, "ndim", 1) == 0:
         raise AssertedInputError(f'items must be a sequence of names such as ("recall",), not {items!r}')
     items = tuple(items)
     for item in items:
-        if item not in ITEMS:
+        if not isinstance(item, str) or item not in ITEMS:
             raise AssertedInputError(
                 f"The metric {item} is not supported by `{metric}`, please specify from "
                 '"precision", "recall", "f1-score" and "support".'
