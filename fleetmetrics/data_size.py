@@ -9,6 +9,7 @@ import numpy as np
 from fleetmetrics.arguments import whole_number_of
 from fleetmetrics.errors import SizeWarning
 from fleetmetrics.state import State
+from fleetmetrics.vocabulary import counted
 from fleetmetrics.warning import warn
 
 __all__ = ["DataSize"]
@@ -45,4 +46,7 @@ class DataSize:
             why = (
                 "Add every batch of every worker; with sampler= each sample counts once, and a missing one is an error"
             )
-        warn(f"{owner}: {added:,} samples were counted, but the data set has {self.size:,} (size=). {why}", SizeWarning)
+        warn(
+            f"{owner}: {counted(added, 'samples', 'were')} counted, but the data set has {self.size:,} (size=). {why}",
+            SizeWarning,
+        )

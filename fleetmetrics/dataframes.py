@@ -15,6 +15,7 @@ from fleetmetrics.batch.keys import NULL, Coded, crossed, keys_of
 from fleetmetrics.errors import DataError, InvalidInputError
 from fleetmetrics.optional import library
 from fleetmetrics.reading import Reading
+from fleetmetrics.vocabulary import agreeing, counted
 from fleetmetrics.vocabulary import argument as called
 
 __all__ = ["Columns", "arguments_of", "array_of", "arrow", "decoded", "is_list", "nulls_of", "table_of", "unnested"]
@@ -426,7 +427,8 @@ def arguments_of(metrics: Any, frame: Any, columns: Mapping[str, Any]) -> dict[s
     try:
         table = wanted.ready(table.select(wanted.chosen(table.column_names)))
         for name, flags in nulls_of(table.select(wanted.required)).items():
-            text = f"{flags.sum()} of {len(flags)} rows have no value, the first at position {flags.argmax()}"
+            share = f"{flags.sum()} of {counted(len(flags), 'rows')} {agreeing(flags.sum(), 'have')} no value"
+            text = f"{share}, the first at position {flags.argmax()}"
             raise DataError(f"column {name!r}: {text}; fill them, or leave such rows out")
         return wanted.arguments(table)
     except DataError as error:
@@ -465,7 +467,7 @@ def _of_arrays(arrays: Mapping[str, Any], called: str) -> Any:
             array = given if isinstance(given, np.ma.MaskedArray) else np.asarray(given)
             size = len(array) if size < 0 and array.ndim else size
             if array.ndim not in (1, 2) or len(array) != size:
-                rows = "1 row" if size == 1 else f"{size} rows"
+                rows = counted(size, "rows")
                 wanted = f"one entry, or row, for each of {rows}" if size >= 0 else "an array"
                 raise InvalidInputError(f"{called}: column {str(name)!r} must hold {wanted}, not {given!r:.80}")
             flat = pa.array(array.reshape(-1))

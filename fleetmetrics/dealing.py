@@ -12,6 +12,7 @@ from fleetmetrics.arguments import whole_number_of
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.iterated import Iterated, copied, raised_by
 from fleetmetrics.numbers import position_dtype
+from fleetmetrics.vocabulary import with_article
 
 __all__ = ["Dealing", "dataset_indices", "epoch_under_way"]
 
@@ -41,7 +42,7 @@ class Dealing:
         missing = [name for name in (_READ if self.formula else names) if not hasattr(inner, name)]
         if missing:
             raise InvalidInputError(
-                f"sampler is a {type(inner).__name__} without {', '.join(missing)}. Allowed are a"
+                f"sampler is {with_article(type(inner).__name__)} without {', '.join(missing)}. Allowed are a"
                 " paddle.io.DistributedBatchSampler, a paddle.io.DataLoader with one as its batch_sampler, and an"
                 f" object with {', '.join(_READ)}. {_instead(inner)}"
             )

@@ -31,6 +31,7 @@ from fleetmetrics.dealing import Dealing, epoch_under_way
 from fleetmetrics.errors import DeadlineError, FleetMetricsError, ServerProcessError, UnauthenticatedWarning
 from fleetmetrics.launcher import other_role
 from fleetmetrics.logs import level_asked
+from fleetmetrics.vocabulary import counted
 from fleetmetrics.warning import muted
 
 __all__ = ["doctor"]
@@ -218,7 +219,7 @@ def _exchange(channel: Communicator, facts: dict[str, str], timeout: float, to_f
             to_fix.append(readable(f"the workers differ in {name}: {by_rank(each[name] for each in everybodys)}"))
     start = time.monotonic()
     total = int(channel.all_reduce([1], timeout=timeout)[0])
-    workers = "1 worker" if total == 1 else f"{total} workers"
+    workers = counted(total, "workers")
     return f"{workers}, {1000 * (time.monotonic() - start):.1f} ms"
 
 

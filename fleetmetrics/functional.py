@@ -37,6 +37,7 @@ from fleetmetrics.comm.deadline import Deadline
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.given import amount, check_part
 from fleetmetrics.state import name_of, read
+from fleetmetrics.vocabulary import counted
 from fleetmetrics.warning import warn
 
 __all__ = ["acc", "auc", "mae", "max", "min", "mse", "rmse", "sum"]
@@ -158,7 +159,8 @@ def auc(stat_pos: Any, stat_neg: Any, scope: Any = None, util: Any = None, *, gr
         positive, negative = _read(stat_pos, scope, "stat_pos"), _read(stat_neg, scope, "stat_neg")
         if positive.size != negative.size:
             raise InvalidInputError(
-                f"stat_pos has {positive.size} entries and stat_neg {negative.size}; they must have one per bucket each"
+                f"stat_pos has {counted(positive.size, 'entries')} and stat_neg {negative.size:,}; "
+                "both must have one per bucket"
             )
         for argument, histogram in (("stat_pos", positive), ("stat_neg", negative)):
             if histogram.size and not np.minimum.reduce(histogram, None) >= 0:  # nor nan

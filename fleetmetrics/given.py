@@ -37,6 +37,7 @@ from fleetmetrics.arguments import (
     zero_division_of,
 )
 from fleetmetrics.errors import InvalidInputError
+from fleetmetrics.vocabulary import counted
 
 if TYPE_CHECKING:
     from typing_extensions import ParamSpec, Protocol
@@ -416,6 +417,6 @@ def _shaped(argument: str, value: Any, shape: Shape, flat: bool, sizes: Sizes) -
     if flat and name in sizes:
         rest = f"it must have {more} more" if more else "give the same number of both"
         known, by = sizes[name]
-        raise InvalidInputError(f"{argument} has {array.size} entries and {by} {known}; {rest}")
+        raise InvalidInputError(f"{argument} has {counted(array.size, 'entries')} and {by} {known:,}; {rest}")
     written = ", ".join("n" if size is None else str(size) for size in wanted)
     raise InvalidInputError(f"{argument} must be an array of numbers of shape [{written}], not {_shown(array, value)}")

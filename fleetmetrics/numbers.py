@@ -16,6 +16,7 @@ import numpy as np
 from fleetmetrics.errors import IntegerOverflowError, InvalidInputError
 from fleetmetrics.exact_sums import sign_zeros, sum_floats, sum_in_words, sum_integers
 from fleetmetrics.moments import RESTS, WIDTHS, merged_exactly
+from fleetmetrics.vocabulary import with_article
 
 __all__ = [
     "OF_BATCHES",
@@ -93,7 +94,8 @@ def widen(value: Any, argument: str) -> np.ndarray:
     if array.dtype.kind == "f":
         return array.astype(np.float64, copy=False)
     raise InvalidInputError(
-        f"{argument} must hold bools, integers or floats, not {array.dtype} (given a {type(value).__name__})"
+        f"{argument} must hold bools, integers or floats, not {array.dtype} "
+        f"(given {with_article(type(value).__name__)})"
     )
 
 

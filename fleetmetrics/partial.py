@@ -18,6 +18,7 @@ from fleetmetrics.records.folding import Folding, Folds
 from fleetmetrics.settings import described, difference
 from fleetmetrics.state import InPlace, State
 from fleetmetrics.state_dicts import Checkpointed
+from fleetmetrics.vocabulary import with_article
 
 __all__ = ["merge_all"]
 
@@ -67,10 +68,10 @@ class Partial(Checkpointed):
         own, kinds = described(self), [holder.kind for holder in self._holders()]
         for each in others:
             alike = type(each) is type(self)
-            differs = difference(own, described(each)) if alike else f"it is a {type(each).__name__}"
+            differs = difference(own, described(each)) if alike else f"it is {with_article(type(each).__name__)}"
             if differs or kinds != [holder.kind for holder in each._holders()]:
                 raise InvalidInputError(
-                    f"other must be a {type(self).__name__} with the settings of {self.name}; it is "
+                    f"other must be {with_article(type(self).__name__)} with the settings of {self.name}; it is "
                     f"{getattr(each, 'name', each)!r} ({type(each).__name__}): {differs or 'its states differ'}"
                 )
         self._merge_alike(others, scope)

@@ -25,6 +25,7 @@ import numpy as np
 from fleetmetrics.arguments import counts_of
 from fleetmetrics.dealing import Dealing, dataset_indices, epoch_under_way
 from fleetmetrics.errors import InvalidInputError
+from fleetmetrics.vocabulary import counted
 
 __all__ = [
     "Dealing",
@@ -226,8 +227,8 @@ class Pass:
         start, stop = self.done, self.done + rows
         if stop > begun.due:
             raise InvalidInputError(
-                f"{stop:,} samples were added, but the sampler deals {begun.due:,} to rank {begun.rank} in a pass; "
-                "add each batch of a pass once, and reset before the next pass"
+                f"{counted(stop, 'samples', 'were')} added, but the sampler deals {begun.due:,} to rank {begun.rank} "
+                "in a pass; add each batch of a pass once, and reset before the next pass"
             )
         self.done = stop
         if stop <= begun.first:

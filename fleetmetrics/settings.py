@@ -22,6 +22,7 @@ import numpy as np
 
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.hints import hint_of_argument
+from fleetmetrics.vocabulary import with_article
 
 __all__ = ["AllArguments", "Told", "class_of", "described", "difference", "raise_if_positional", "raise_if_unknown"]
 
@@ -258,8 +259,8 @@ def _described(value: Any, short: bool, depth: int) -> Any:
         return {name: _described(each, short, depth) for name, each in texts.items()}
     if isinstance(value, Iterator):
         raise InvalidInputError(
-            f"a setting is a {type(value).__name__}, which can be read only once, so it can be neither compared nor "
-            "copied; give a list"
+            f"a setting is {with_article(type(value).__name__)}, which can be read only once, so it can be "
+            "neither compared nor copied; give a list"
         )
     if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
         return [_of_numbers(value.filled(), short), _of_numbers(np.ma.getmaskarray(value), short)]
@@ -383,7 +384,8 @@ def difference(
     """
     if isinstance(one, dict) and isinstance(other, dict):
         if one.get(_CLASS) != other.get(_CLASS):
-            return f"{_inside(at, where)}it is a {other.get(_CLASS)}, {here} a {one.get(_CLASS)}"
+            its, mine = (with_article(str(each.get(_CLASS))) for each in (other, one))
+            return f"{_inside(at, where)}it is {its}, {here} {mine}"
         inside = ".".join(filter(None, (at, where)))
         pairs = [(key, one.get(key, _MISSING), other.get(key, _MISSING)) for key in {**one, **other}]
         return next(filter(None, (difference(mine, its, name, key, inside, here) for key, mine, its in pairs)), "")

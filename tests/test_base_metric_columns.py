@@ -105,7 +105,7 @@ def test_empty_batches_leave_no_trace() -> None:
         (([1, 2], [1]), {}, r"must have equal lengths, one entry per sample; given: column 0 2, column 1 1"),
         ((), {"score": [1], "label": [1, 2]}, "given: score 1, label 2"),
         ((), {"score": [1, 2], "ids": [1]}, "given: score 2, ids 1"),
-        (([1],), {"label": [1]}, "add was given 1 columns without a name and label; name all or none"),
+        (([1],), {"label": [1]}, "add was given 1 column without a name and label; name all or none"),
         ((), {}, "add was given nothing"),
         ((), {"ids": [1]}, "add was given nothing"),
         ((3,), {}, "column 0 is int 3; a batch's column must be an array, a tensor or a list"),
@@ -147,7 +147,7 @@ def test_every_batch_brings_the_same_columns() -> None:
     metric.add([2.0], ids=[3])
     with pytest.raises(fm.InvalidInputError, match="earlier batches came with them"):
         metric.add([2.0])
-    with pytest.raises(fm.InvalidInputError, match="add was given 2 columns without names, and 1 columns"):
+    with pytest.raises(fm.InvalidInputError, match="add was given 2 columns without names, and 1 column"):
         metric.add([2.0], [3.0], ids=[3])
     assert metric.compute()[0].tolist() == [2.0]
 

@@ -407,7 +407,7 @@ def test_without_strict_a_metric_with_other_settings_is_an_error_all_the_same() 
     metrics = asked(a=fm.AUC(curve="PR"), c=fm.Count())
     with pytest.raises(fm.InvalidInputError, match="in 'a': 'curve' is 'ROC', here 'PR'"):
         metrics.set_state_dict(saved, strict=False)
-    with pytest.raises(fm.InvalidInputError, match="it is a MetricCollection, here a AUC"):
+    with pytest.raises(fm.InvalidInputError, match="it is a MetricCollection, here an AUC"):
         fm.AUC().set_state_dict(saved, strict=False)
     with pytest.raises(fm.InvalidInputError, match="strict must be True or False, not 0"):
         metrics.set_state_dict(saved, strict=0)

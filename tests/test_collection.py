@@ -183,7 +183,7 @@ def test_a_sample_that_breaks_one_members_rule_counts_for_none(mode):
 def test_a_static_program_leaves_such_a_sample_out_for_all_members():
     together = fm.MetricCollection([fm.MeanAbsoluteError(name="mae"), fm.AUC(name="auc")])
     scope = feed(together, [Data(np.array([0.25, 7.0, 0.5]), np.array([0, 1, 1]))], "static")
-    with pytest.raises(fm.InvalidInputError, match="1 of 3 samples were invalid and left out, the first at position 1"):
+    with pytest.raises(fm.InvalidInputError, match="1 of 3 samples was invalid and left out, the first at position 1"):
         together.compute(scope)
     together.validate = False
     assert together.compute(scope) == {"mae": 0.375, "auc": 1.0}

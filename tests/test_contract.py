@@ -14,6 +14,7 @@ import pytest
 import sklearn
 
 import fleetmetrics as fm
+from fleetmetrics.vocabulary import with_article
 from tests import contract
 from tests.contract import CASES, MODES, WEIGHTS, Data, batches, draw, feed, first_dtypes, same, state_bytes
 
@@ -247,7 +248,7 @@ def test_merging_another_metric_is_an_error_and_changes_nothing(name):
     before = state_bytes(metric)
     others = [other.make() for other in CASES.values() if type(other.make()) is not type(metric)]
     for other in [*others, None, 3, fm.AUC(num_thresholds=11), fm.MetricCollection([])]:
-        with pytest.raises(fm.InvalidInputError, match=f"other must be a {type(metric).__name__}"):
+        with pytest.raises(fm.InvalidInputError, match=f"other must be {with_article(type(metric).__name__)}"):
             metric.merge(other)
     assert state_bytes(metric) == before
 

@@ -169,7 +169,7 @@ def test_an_error_names_the_columns_that_a_frame_lacks(kind):
 
 def test_a_null_in_a_list_and_lists_of_different_lengths_are_refused():
     rows = [[0.5, 0.5], [0.5, None], [0.5, 0.5], [1.0, 0.0]]
-    assert "column 'p': 1 of 4 rows have no value, the first at position 1" in refused(pa.table({**DATA, "p": rows}))
+    assert "column 'p': 1 of 4 rows has no value, the first at position 1" in refused(pa.table({**DATA, "p": rows}))
     short = pa.table({**DATA, "p": [rows[0], [0.5], rows[2], rows[3]]})
     assert "must hold lists of equal length, not of 2 and 1" in refused(short)
 
@@ -238,7 +238,7 @@ def test_a_dictionary_with_a_null_or_the_name_of_all_others_is_refused():
 def test_what_is_masked_in_a_dict_of_arrays_is_null():
     masked = np.ma.masked_array([0.25, 0.5, 0.75], [False, True, False])
     frame = {"p": masked, "y": [1, 0, 1], "s": np.ma.masked_array(["a", "b", "a"], [False, True, False])}
-    with pytest.raises(DataError, match="column 'p': 1 of 3 rows have no value, the first at position 1"):
+    with pytest.raises(DataError, match="column 'p': 1 of 3 rows has no value, the first at position 1"):
         fm.LogLoss().add_frame(frame, prediction="p", label="y")
     found = fm.evaluate(frame, label="y", score="p", metrics="brier_score", skip_bad_rows=True)
     assert (found.new.rows, found["brier_score"]) == (2, (0.75**2 + 0.25**2) / 2)

@@ -227,7 +227,7 @@ def test_invalid_samples_are_left_out_and_compute_says_so():
     with Device() as device:
         metric.add(prediction, label)
     assert not device.waits
-    with pytest.raises(fm.InvalidInputError, match="1 of 3 samples were invalid and left out, the first at position 1"):
+    with pytest.raises(fm.InvalidInputError, match="1 of 3 samples was invalid and left out, the first at position 1"):
         metric.compute()
 
 

@@ -73,7 +73,7 @@ def test_a_missing_argument_is_named_with_the_members_that_need_it():
         executor.run(startup)
         executor.run(main, feed={"p": [7.0], "y": [1]})
     text = told(metrics.compute, scope)
-    assert text.startswith("test (MetricCollection): 1 of 1 samples were invalid and left out")
+    assert text.startswith("test (MetricCollection): 1 of 1 sample was invalid and left out")
     assert re.search(r"prediction: a probability in [^;]* \(required by test\['area'\] \(AUC\)\); ", text)
     assert "weight: a finite number of at least 0; " in text
 

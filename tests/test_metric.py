@@ -311,7 +311,7 @@ def test_a_batch_that_does_not_fill_what_was_declared_is_an_error_at_the_first_a
     [
         (lambda: fm.Sum() * 2, lambda: fm.Sum() * 3, "operands is 3, here 2"),
         (lambda: fm.Sum() + 2, lambda: fm.Sum() - 2, "symbol is '-', here '\\+'"),
-        (lambda: 1 - fm.F1(), lambda: 1 - fm.FBeta(beta=2.0), "in .operands.: it is a FBeta, here a F1"),
+        (lambda: 1 - fm.F1(), lambda: 1 - fm.FBeta(beta=2.0), "in .operands.: it is an FBeta, here an F1"),
         (lambda: fm.FBeta(beta=2.0), lambda: fm.FBeta(beta=0.5), "beta is 0.5, here 2.0"),
         (lambda: fm.QuantileLoss(quantile=0.9), lambda: fm.QuantileLoss(quantile=0.5), "quantile is 0.5, here 0.9"),
         (lambda: fm.AUC(max_fpr=0.1), lambda: fm.AUC(), "max_fpr is None, here 0.1"),
@@ -336,7 +336,7 @@ def test_a_batch_that_does_not_fill_what_was_declared_is_an_error_at_the_first_a
 )
 def test_metrics_of_other_settings_do_not_merge_and_the_error_says_what_differs(one, other, told):
     mine, theirs = one(), other()
-    with pytest.raises(fm.InvalidInputError, match=f"other must be a .* with the settings of .*{told}"):
+    with pytest.raises(fm.InvalidInputError, match=f"other must be an? .* with the settings of .*{told}"):
         mine.merge(theirs)
 
 

@@ -78,7 +78,7 @@ def test_undo_gives_back_what_paddle_had_and_does_nothing_twice():
 
 
 def test_an_error_inside_undoes_it():
-    with pytest.raises(fm.InvalidInputError, match="stat_pos has 1 entries and stat_neg 2"), fm.patch_fleet():
+    with pytest.raises(fm.InvalidInputError, match="stat_pos has 1 entry and stat_neg 2"), fm.patch_fleet():
         metrics.auc([1], [1, 2])
     assert of_paddle()
 

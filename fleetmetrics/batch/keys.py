@@ -8,6 +8,7 @@ from typing import Any, Sequence
 import numpy as np
 
 from fleetmetrics.errors import InvalidInputError
+from fleetmetrics.vocabulary import with_article
 from fleetmetrics.xp import is_paddle, to_host
 from fleetmetrics.xp.kinds import of_torch
 
@@ -177,8 +178,8 @@ def keys_of(values: Any, argument: str) -> Any:
     if not array.size:
         return array.astype(np.int64)
     raise InvalidInputError(
-        f"{argument} must hold integers or strings, one per sample, not {array.dtype} (given a {type(values).__name__})"
-        + _HOW.get(array.dtype.kind, "").format(argument)
+        f"{argument} must hold integers or strings, one per sample, not {array.dtype} "
+        f"(given {with_article(type(values).__name__)})" + _HOW.get(array.dtype.kind, "").format(argument)
     )
 
 

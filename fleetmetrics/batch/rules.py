@@ -10,6 +10,7 @@ import numpy as np
 
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.state import State
+from fleetmetrics.vocabulary import agreeing, counted
 
 __all__ = ["FLAGS", "REQUIREMENTS", "Check", "Requirement", "applicable", "raise_unless"]
 
@@ -119,9 +120,9 @@ def raise_unless(xp: Any, holds: Any, live: Any, requirement: Requirement, batch
     place = first if batch.full is None else list(map(int, np.unravel_index(first, batch.full)))
     way = "convert it to flags, such as mask > 0.5" if requirement is FLAGS else "mask such samples"
     error = InvalidInputError(
-        f"{requirement.argument} must be {requirement.allowed}; {broken.sum()} of {broken.size} samples "
-        f"are not, the first at position {place}: {value}. None of this batch was added; {way}, or "
-        "pass validate=False to skip the check"
+        f"{requirement.argument} must be {requirement.allowed}; {broken.sum()} of "
+        f"{counted(broken.size, 'samples')} {agreeing(int(broken.sum()), 'are')} not, the first at position "
+        f"{place}: {value}. None of this batch was added; {way}, or pass validate=False to skip the check"
     )
     error.broken = requirement.argument, requirement.allowed, broken
     raise error
@@ -172,7 +173,8 @@ class Check:
                 for rule, keys in askers.items()
             )
             raise InvalidInputError(
-                f"{owner}: {invalid} of {values[self.seen].item()} samples were invalid and left out, the first "
+                f"{owner}: {invalid} of {counted(values[self.seen].item(), 'samples')} "
+                f"{agreeing(invalid, 'were')} invalid and left out, the first "
                 f"at position {values[self.first].item()} of its worker's samples; required: {rules}. "
                 "Mask such samples and reset, or set validate=False on the metric to compute without them"
             )

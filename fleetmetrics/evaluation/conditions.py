@@ -11,7 +11,7 @@ from typing import Any, Iterator, Mapping, NamedTuple, Sequence
 
 from fleetmetrics.arguments import listed
 from fleetmetrics.errors import InvalidInputError, UndefinedMetricWarning
-from fleetmetrics.vocabulary import SIZES, argument, counted, in_shell
+from fleetmetrics.vocabulary import SIZES, agreeing, argument, counted, in_shell
 from fleetmetrics.warning import warn
 
 __all__ = ["Checked", "ConditionError", "checked", "failed"]
@@ -196,7 +196,8 @@ def _of_values(text: str, path: str, wanted: _Wanted, sign: str, number: float, 
     note = ""
     if told and untold:
         note = (
-            f"{name}: {len(untold)} of {len(values)} slices are undefined or have too few to tell, and count neither "
+            f"{name}: {len(untold)} of {len(values)} slices {agreeing(len(untold), 'are')} undefined or "
+            f"{agreeing(len(untold), 'have')} too few to tell, and {agreeing(len(untold), 'count')} neither "
             f"way: {_listed(untold, _NAMED)}"
         )
     if not told:

@@ -21,7 +21,7 @@ from fleetmetrics.files.ids import Ids, ids_of, together
 from fleetmetrics.joining import CommonIds
 from fleetmetrics.metric import Metric
 from fleetmetrics.serial.serializer import pack, unpack
-from fleetmetrics.vocabulary import argument
+from fleetmetrics.vocabulary import argument, counted
 
 __all__ = ["check_joined", "common_ids"]
 
@@ -134,13 +134,13 @@ def check_joined(new: Side, old: Side) -> None:
         if kinds[0] != kinds[1]:
             raise _OtherKindError(_of_other_kinds(new.asked, kinds))
         key, label = min([*(here - there), *(there - here)])
-        times = f"{here[key, label]} times here and {there[key, label]} times there"
+        times = f"{counted(here[key, label], 'times')} here and {counted(there[key, label], 'times')} there"
         example = f"; {key!r} with label {label:g} occurs {times}"
     except _OtherKindError:
         raise
     except ValueError:
         example = ""
-    column, rows = new.asked.columns["id"], f"{one[-1]:,} rows against {other[-1]:,}"
+    column, rows = new.asked.columns["id"], f"{counted(one[-1], 'rows')} against {other[-1]:,}"
     which = argument("join_on", column)
     raise DataError(f"{which}: ids and labels differ from the baseline's: {rows}{example}")
 

@@ -216,7 +216,10 @@ class ConsistencyResult(Printed):
             numbers = ["-" if each is None else f"{each:.6g}" for each in (stream.auc, stream.calibration)]
             left_out = f"{stream.left_out:,}" if some else ""
             rows.append([clean(name), f"{stream.files:,}", f"{stream.rows:,}", left_out, *gaps, *numbers])
-        common = words(f"{self.common:,} ids are in all streams", f"{self.common:,} 个 id 在所有各路中")
+        common = words(
+            f"{counted(self.common, 'ids', 'are')} in all streams",
+            f"{self.common:,} 个 id 在所有各路中",
+        )
         yield Table("", filled(rows), [common])
         head = [
             words("rows whose scores differ by", "分数相差达到下列值的行"),

@@ -10,6 +10,7 @@ from fleetmetrics.comm import LocalCommunicator, get_communicator, set_communica
 from fleetmetrics.errors import AssertedInputError, InvalidInputError
 from fleetmetrics.evaluator.engine_metric import Arrangement, BaseMetric, arrangement
 from fleetmetrics.records.batches import Columns
+from fleetmetrics.vocabulary import with_article
 from fleetmetrics.xp import together_to_host
 
 __all__ = ["FedMetric", "paired_chunks", "pseudo_collate", "rows"]
@@ -81,9 +82,10 @@ class FedMetric:
 
     def __init__(self, metric: Any) -> None:
         if not callable(getattr(metric, "process", None)) or not callable(getattr(metric, "evaluate", None)):
+            kind = with_article(f"{type(metric).__module__}.{type(metric).__qualname__}")
             raise InvalidInputError(
-                f"metrics holds a {type(metric).__module__}.{type(metric).__qualname__}, which has no process and"
-                " evaluate; give metrics of fleetmetrics.evaluator, or configurations such as dict(type='Accuracy')"
+                f"metrics holds {kind}, which has no process and evaluate;"
+                " give metrics of fleetmetrics.evaluator, or configurations such as dict(type='Accuracy')"
             )
         self.metric = metric
 

@@ -26,6 +26,7 @@ from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.formulas.ratio import left_out, stand_in, undefined
 from fleetmetrics.formulas.sums import as_number
 from fleetmetrics.given import amount, between, given, matrix, one_of, stand_in_value, weights
+from fleetmetrics.vocabulary import agreeing
 
 __all__ = [
     "f_beta",
@@ -264,10 +265,10 @@ def normalized_confusion(confusion: Any, normalize: str | None = None, zero_divi
     whole = matrix.sum(axis=axis, keepdims=True)
     values = np.full(matrix.shape, zero_division, np.float64)
     np.divide(matrix, whole, out=values, where=whole != 0)
-    empty = np.count_nonzero(whole == 0)
+    empty = int(np.count_nonzero(whole == 0))
     if empty and math.isnan(zero_division):
         parts = {"true": "rows", "pred": "columns", "all": "matrices"}[normalize]
-        undefined("confusion_matrix", f"{empty} of {whole.size} {parts} hold no samples")
+        undefined("confusion_matrix", f"{empty} of {whole.size} {parts} {agreeing(empty, 'hold')} no samples")
     return values
 
 

@@ -17,6 +17,7 @@ from fleetmetrics.formulas.aggregation import spread, warn_if_small
 from fleetmetrics.formulas.ratio import NO_SAMPLES, stand_in
 from fleetmetrics.formulas.sums import as_number, root, sums_before
 from fleetmetrics.given import amount, at_least, given, moments, numbers, optional, stand_in_value, text, weights, whole
+from fleetmetrics.vocabulary import agreeing, counted
 
 __all__ = ["explained_variance", "pearson_correlation", "r2_score", "rank_comoments", "spearman_correlation"]
 
@@ -61,7 +62,8 @@ def r2_score(
     reason = _trouble("r2_score", "labels", weight, mean, squares, bool(rest))
     count = as_number(number)
     if adjusted and not reason and count <= adjusted + 1:
-        reason = f"there are {count} samples, and {adjusted} regressors need more than {adjusted + 1}"
+        needed = counted(adjusted + 1, "samples")
+        reason = f"adjusted={adjusted} needs more than {needed}, and there {agreeing(count, 'are')} {count}"
     if reason:
         return stand_in("r2_score", reason, zero_division)
     unexplained = as_number(squared_error) / squares

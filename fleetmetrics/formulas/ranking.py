@@ -19,6 +19,7 @@ from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.formulas.groups import best_first, starts_of, sums_of
 from fleetmetrics.formulas.ratio import undefined
 from fleetmetrics.given import at_least, flag, flags, given, keys, made_by, numbers, one_of, optional, weights
+from fleetmetrics.vocabulary import agreeing, counted
 
 __all__ = ["average_precision", "average_precision_of_ranking"]
 
@@ -313,11 +314,15 @@ def average_precision(score: Any, target: Any) -> np.ndarray:
     """
     columns = np.ascontiguousarray(np.transpose(score)), np.ascontiguousarray(np.transpose(target))
     values = np.array([_area(*column) for column in zip(*columns)])
-    empty = np.count_nonzero(np.isnan(values))
+    empty = int(np.count_nonzero(np.isnan(values)))
     if not score.size:
         undefined("average_precision", "there are no samples")
     elif empty:
-        value = undefined("average_precision", f"{empty} of {len(values)} classes have no positive sample", 0.0)
+        value = undefined(
+            "average_precision",
+            f"{empty} of {counted(len(values), 'classes')} {agreeing(empty, 'have')} no positive sample",
+            0.0,
+        )
         values[np.isnan(values)] = value
     return values
 

@@ -42,6 +42,7 @@ from fleetmetrics.errors import (
     UndefinedMetricWarning,
 )
 from fleetmetrics.sampling import Dealing, Pass, epoch_under_way
+from fleetmetrics.vocabulary import with_article
 from fleetmetrics.warning import muted
 
 __all__ = ["GlobalValues", "ModelMetric", "own_predictions"]
@@ -94,7 +95,8 @@ class ModelMetric(paddle.metric.Metric):
         super().__init__()
         if not isinstance(metric, (Accumulator, BaseMetric)):
             raise InvalidInputError(
-                f"metric is a {type(metric).__name__}; it must be a metric, a collection, a wrapper or a BaseMetric"
+                f"metric is {with_article(type(metric).__name__)}; "
+                "it must be a metric, a collection, a wrapper or a BaseMetric"
             )
         if getattr(metric, "sampler", None) is not None:
             raise InvalidInputError(

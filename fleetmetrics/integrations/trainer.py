@@ -23,6 +23,7 @@ from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.metrics.tokens import Perplexity, TokenLoss
 from fleetmetrics.sampling import Dealing, Part, Pass
 from fleetmetrics.scalars import flatten
+from fleetmetrics.vocabulary import counted, with_article
 from fleetmetrics.warning import warn
 
 __all__ = ["EvaluationMetrics", "follow"]
@@ -78,8 +79,8 @@ class EvaluationMetrics:
         missing = [name for name in ("evaluation_loop", "prediction_step") if not hasattr(trainer, name)]
         if missing:
             raise InvalidInputError(
-                f"trainer is a {type(trainer).__name__} without {' and '.join(missing)}; it must be a Trainer of "
-                "PaddleFleet, PaddleFormers or PaddleNLP"
+                f"trainer is {with_article(type(trainer).__name__)} without {' and '.join(missing)}; "
+                "it must be a Trainer of PaddleFleet, PaddleFormers or PaddleNLP"
             )
         if isinstance(getattr(trainer.evaluation_loop, "__self__", None), EvaluationMetrics):
             raise InvalidInputError("trainer already has EvaluationMetrics; call their leave() first")
@@ -156,8 +157,8 @@ class EvaluationMetrics:
         again = sum(its.done <= place < last for place in begun.repeats)
         if self.of == "mean_losses" and again:
             warn(
-                f"{type(sampler).__name__} repeats {again} samples on this worker, and a mean loss cannot be split: "
-                "they count again. With of='logits' they do not"
+                f"{type(sampler).__name__} repeats {counted(again, 'samples')} on this worker, and a mean loss "
+                "cannot be split: the repeats count again. With of='logits' they do not"
             )
 
     def _predict(

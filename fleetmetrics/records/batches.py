@@ -12,6 +12,7 @@ from numpy import ndarray
 from fleetmetrics.batch.keys import keys_of
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.records.arrangement import Positions
+from fleetmetrics.vocabulary import counted
 from fleetmetrics.xp import is_eager_tensor, is_on_device, to_host
 
 __all__ = [
@@ -142,7 +143,8 @@ class Columns:
         """The batch's columns in the order of the first batch."""
         if columns and named:
             raise InvalidInputError(
-                f"add was given {len(columns)} columns without a name and {', '.join(named)}; name all or none"
+                f"add was given {counted(len(columns), 'columns')} without a name and "
+                f"{', '.join(named)}; name all or none"
             )
         if not columns and not named:
             raise InvalidInputError("add was given nothing; give a batch's columns, such as add(score=..., label=...)")
@@ -245,7 +247,7 @@ def are_alike(parts: Sequence[Any]) -> bool:
 
 
 def _names_text(names: Any) -> str:
-    return ", ".join(names) if isinstance(names, tuple) else f"{names} columns without names"
+    return ", ".join(names) if isinstance(names, tuple) else f"{counted(names, 'columns')} without names"
 
 
 # The records of all workers

@@ -41,6 +41,7 @@ from fleetmetrics.records.recorder import States
 from fleetmetrics.records.share import Share, check_notes, counts_samples, kinds_in
 from fleetmetrics.serial import Packed, pack_arrays, unpack_arrays
 from fleetmetrics.serial.serializer import pack, unpack
+from fleetmetrics.vocabulary import agreeing, counted
 from fleetmetrics.warning import warn
 
 __all__ = ["gather"]
@@ -257,15 +258,15 @@ class _Collected:
         share, cut = self.share, self._cut
         if share.mode is None and share.dealing is None and len(self._counts) > 1 and cut > 0:
             warn(
-                f"{share.name}: {cut} of {sum(self._counts)} {'samples' if self._runs else 'records'} are cut off as "
-                "padding, the last ones when one sample is taken from each worker in turn. "
-                "paddle.io.DistributedBatchSampler deals differently: give the metric, or the Evaluator, sampler=; "
-                "or choose a collect mode"
+                f"{share.name}: {cut} of {sum(self._counts)} {'samples' if self._runs else 'records'} "
+                f"{agreeing(cut, 'are')} cut off as padding, the last when one sample is taken from each worker in "
+                "turn. paddle.io.DistributedBatchSampler deals differently: give the metric, or the Evaluator, "
+                "sampler=; or choose a collect mode"
             )
         if self._doubled:
             warn(
-                f"{share.name}: {self._doubled} samples may count twice: a sampler repeated them, and some records "
-                "cover repeated and other samples. Append one record per sample"
+                f"{share.name}: {counted(self._doubled, 'samples')} may count twice: a sampler repeated samples, and "
+                "some records cover repeated and other samples. Append one record per sample"
             )
 
     def own(self) -> tuple[Columns, States | None]:
@@ -348,7 +349,8 @@ class _Collected:
             size, distinct = self.share.size, len(columns[0])
             if size not in (None, distinct):
                 raise InvalidInputError(
-                    f"{self.share.name}: size is {size}, but the {len(ids)} records have {distinct} distinct ids; "
+                    f"{self.share.name}: size is {size}, but the {counted(len(ids), 'records', 'have')} "
+                    f"{counted(distinct, 'distinct ids')}; "
                     "there must be one record per sample of the data set, not counting repeats"
                 )
         return as_results(self._names, columns)

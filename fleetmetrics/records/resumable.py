@@ -18,6 +18,7 @@ from fleetmetrics.sampling import Part, Pass, dataset_indices
 from fleetmetrics.serial.serializer import pack, unpack
 from fleetmetrics.settings import Told
 from fleetmetrics.state_dicts import Checkpointed, Holder, PackedHolder
+from fleetmetrics.vocabulary import counted
 
 __all__ = ["PassOfRecords", "Resumable", "plain_settings"]
 
@@ -89,8 +90,9 @@ class Resumable(Checkpointed, ABC):
             due = begun.due - start
             if count > due or (whole and count < due):
                 raise InvalidInputError(
-                    f"{self._called()}: {count} records for {due} samples that the sampler deals to this worker, not "
-                    f"counting {start} before the checkpoint; there must be one record per sample"
+                    f"{self._called()}: {counted(count, 'records')} for {counted(due, 'samples')} that the sampler "
+                    f"deals to this worker, not counting {start} before the checkpoint; there must be "
+                    "one record per sample"
                 )
             flags = self._pass.take(count)
             ids = begun.dealing.dealt.indices(begun.rank)[start : start + count]

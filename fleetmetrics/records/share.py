@@ -17,6 +17,7 @@ from fleetmetrics.records.batches import Columns, Kind
 from fleetmetrics.records.recorder import Recorder, States, checked_states, combine_states
 from fleetmetrics.sampling import Dealing
 from fleetmetrics.serial import described_array, is_plain
+from fleetmetrics.vocabulary import agreeing, counted
 from fleetmetrics.warning import warn
 
 __all__ = ["Share", "check_mode", "check_notes", "counts_samples", "kinds_in"]
@@ -66,8 +67,9 @@ class Share:
         held, due, distinct = len(self.records), dealt.count(rank), dealt.distinct
         if held != due and not self.uses_calls(self.metric._ledger.note(held), rank):
             raise InvalidInputError(
-                f"{self.name}: {held} records for the {due} samples that the sampler deals to this worker in a pass; "
-                "there must be one record per sample: add every sample of a pass once, and reset before the next"
+                f"{self.name}: {counted(held, 'records')} for the {counted(due, 'samples')} that the sampler deals to "
+                "this worker in a pass; there must be one record per sample: add every sample of a "
+                "pass once, and reset before the next"
             )
         if self.size not in (None, distinct):
             raise InvalidInputError(
@@ -201,8 +203,8 @@ def _check_size(notes: Sequence[dict[str, Any]]) -> None:
     what = "gathered" if several else "added"
     by = f" ({by_rank(map(str, counts))})" if several else ""
     text = (
-        f"{notes[0]['name']}: size is {size}, but {sum(counts)} records were {what}{by}; there must be one record per "
-        "sample of the data set, not counting repeats"
+        f"{notes[0]['name']}: size is {size}, but {counted(sum(counts), 'records', 'were')} {what}{by}; there "
+        "must be one record per sample of the data set, not counting repeats"
     )
     if padded < 0 < sum(counts) and (unknown or sum(note["samples"] for note in notes) >= size):
         more = "The number of their samples is unknown: all records count, and repeated samples count again"
@@ -210,11 +212,11 @@ def _check_size(notes: Sequence[dict[str, Any]]) -> None:
     elif padded < 0 or (several and padded >= size):
         raise InvalidInputError(text)
     else:
-        warn(f"{text}. The first {size} count, and {padded} are cut off", SizeWarning)
+        warn(f"{text}. The first {size} count, and {padded} {agreeing(padded, 'are')} cut off", SizeWarning)
 
 
 def check_mode(argument: str, mode: Any) -> str:
     """Return the collect mode, or raise `UnknownNameError`."""
-    if mode not in _COLLECT_MODES:
+    if not isinstance(mode, str) or mode not in _COLLECT_MODES:
         raise UnknownNameError(f"{argument} is {mode!r}; allowed are {', '.join(map(repr, _COLLECT_MODES))}.")
     return str(mode)

@@ -20,6 +20,7 @@ from fleetmetrics.errors import IntegerOverflowError, InvalidInputError
 from fleetmetrics.numbers import REST, combine, distinct_of, held_of, identity
 from fleetmetrics.serial import small
 from fleetmetrics.state import InPlace, State, most_at_once, read
+from fleetmetrics.vocabulary import counted
 from fleetmetrics.xp import Directed, Scattered, numpy_ops, to_host
 
 __all__ = ["KeyTable", "Known", "Plan", "Rows", "TooManyKeys", "check_kind", "found_in", "host_keys"]
@@ -483,7 +484,9 @@ class Rows(InPlace):
         if held[self]:
             self._check(held[self], (len(keys) + 1, *self.shape))
         if len(keys) and not held[self]:
-            raise InvalidInputError(f"{self.name} has no rows for the {len(keys)} keys of {self.table.name}")
+            raise InvalidInputError(
+                f"{self.name} has no rows for the {counted(len(keys), 'keys')} of {self.table.name}"
+            )
 
     def load(self, held: Mapping[str, np.ndarray], scope: Any = None) -> None:
         """Hold `saved` contents; call this after loading the table of the keys."""

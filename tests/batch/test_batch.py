@@ -132,7 +132,7 @@ def test_narrow_dtypes_are_widened_without_loss(form):
 def test_bfloat16_is_accepted_and_reported_as_a_number():
     tensor = paddle.to_tensor([0.5, float("nan")], dtype="bfloat16")
     batch = Batch(tensor)
-    with pytest.raises(InvalidInputError, match="1 of 2 samples are not, the first at position 1: nan"):
+    with pytest.raises(InvalidInputError, match="1 of 2 samples is not, the first at position 1: nan"):
         batch.check(["finite_prediction"], validate=True)
     assert np.asarray(Batch(tensor[:1]).values).tolist() == [0.5]
 

@@ -275,7 +275,7 @@ def test_a_baseline_of_other_rows_is_refused_with_an_example(run, data, tmp_path
     args = ["--baseline", tmp_path / "other.parquet", "--join-on", "id", "--metrics", "auc"]
     text = run("evaluate", "new", *COLUMNS, *args, status=3)
     assert "--join-on id" in text and "7 with label" in text
-    times = {"missing": "1 times here and 0 times there", "twice": "1 times here and 2 times there", "label": "0 times"}
+    times = {"missing": "1 time here and 0 times there", "twice": "1 time here and 2 times there", "label": "0 times"}
     assert times[fault] in text
 
 

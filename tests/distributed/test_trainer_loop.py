@@ -45,7 +45,7 @@ def test_means_with_their_numbers_of_tokens_are_the_loss_and_padding_warns(jobs:
         assert values["eval_loss"] == pytest.approx(LOSS, rel=1e-6)
     told = [report["means"]["told"] for report in jobs[3]]
     assert [len(each) for each in told] == [0, 1, 1]
-    assert told[1][0].startswith("DistributedBatchSampler repeats 1 samples on this worker, and a mean loss cannot be")
+    assert told[1][0].startswith("DistributedBatchSampler repeats 1 sample on this worker, and a mean loss cannot be")
 
 
 def test_of_an_evaluation_of_a_few_steps_each_sample_counts_once_also_in_the_last_window(jobs: Any) -> None:
@@ -59,7 +59,7 @@ def test_of_an_evaluation_of_a_few_steps_each_sample_counts_once_also_in_the_las
         losses, told = report["windows"]["means"]
         assert losses[:2] == pytest.approx(expected[:2], rel=1e-6) and losses[2] != pytest.approx(expected[2])
         assert [each.split(",")[0] for each in told] == (
-            ["MappingDistributedBatchSampler repeats 1 samples on this worker"] if rank else []
+            ["MappingDistributedBatchSampler repeats 1 sample on this worker"] if rank else []
         )
 
 

@@ -330,7 +330,7 @@ def test_a_sampler_puts_the_records_into_the_order_of_the_data_set(shuffle: bool
             evaluator.process(batch)
         assert evaluator.evaluate(7)["seen/records"] == list(range(7))
     evaluator.process([1])
-    with pytest.raises(fm.InvalidInputError, match="Seen: 1 records for the 7 samples that the sampler deals"):
+    with pytest.raises(fm.InvalidInputError, match="Seen: 1 record for the 7 samples that the sampler deals"):
         evaluator.evaluate(7)
 
 

@@ -64,7 +64,7 @@ def test_integers_that_no_float_tells_apart_are_told_apart():
 
 
 def test_samples_that_are_not_equally_many_are_an_error():
-    with pytest.raises(InvalidInputError, match="label has 1 entries and prediction 2"):
+    with pytest.raises(InvalidInputError, match="label has 1 entry and prediction 2"):
         pair_counts([1, 2], [1])
     with pytest.raises(InvalidInputError, match="weight has 3 entries and prediction 2"):
         pair_counts([1, 2], [1, 2], [1, 1, 1])

@@ -109,7 +109,7 @@ def test_an_error_leaves_the_metric_ready_for_the_next_pass() -> None:
 
 
 def test_an_object_that_is_not_a_metric_or_drops_padding_itself_is_refused() -> None:
-    with pytest.raises(fm.InvalidInputError, match="metric is a Accuracy; it must be a metric, a collection"):
+    with pytest.raises(fm.InvalidInputError, match="metric is an Accuracy; it must be a metric, a collection"):
         ModelMetric(paddle.metric.Accuracy())
     sampler = paddle.io.DistributedBatchSampler(range(3), 2)
     with pytest.raises(fm.InvalidInputError, match="Records has a sampler; create it without"):

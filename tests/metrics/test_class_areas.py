@@ -346,4 +346,4 @@ def test_a_fresh_metric_is_of_the_same_task_and_merges():
     one.merge(other)
     assert one.compute() == both.compute() and not math.isnan(other.compute())
     assert type(other.states["histogram"]) is type(one.states["histogram"])
-    assert "other must be a AUC" in error_of(lambda: one.merge(made(fm.AUC, "multilabel")))
+    assert "other must be an AUC" in error_of(lambda: one.merge(made(fm.AUC, "multilabel")))

@@ -104,7 +104,7 @@ def test_binary_hinge_loss_of_two_columns_is_that_of_their_difference(rows):
 @pytest.mark.parametrize("row", [[0.5, 0.9], [0.2, 0.79], [0.0, 0.0]])
 def test_probabilities_of_two_classes_must_add_up_to_one(kind, row):
     with pytest.raises(
-        fm.InvalidInputError, match=r"which add up to 1.*1 of 2 samples are not, the first at position 1"
+        fm.InvalidInputError, match=r"which add up to 1.*1 of 2 samples is not, the first at position 1"
     ):
         value(kind, [[0.25, 0.75], row], [0, 1])
 

@@ -326,7 +326,7 @@ def test_a_static_program_leaves_bad_tokens_out_and_compute_raises():
     metric = made(fm.TokenLoss)
     scope = contract.feed(metric, [Data(bad, label)], "static")
     with pytest.raises(
-        fm.InvalidInputError, match=r"1 of 30 samples were invalid and left out, the first at position 7"
+        fm.InvalidInputError, match=r"1 of 30 samples was invalid and left out, the first at position 7"
     ):
         metric.compute(scope)
     metric.validate = False

@@ -8,6 +8,7 @@ import numpy as np
 
 from fleetmetrics.errors import AssertedInputError, InvalidInputError
 from fleetmetrics.evaluator.metrics import common
+from fleetmetrics.vocabulary import counted
 from fleetmetrics.xp import is_eager_tensor, numpy_ops, to_host
 
 #: A softmax in float32 may exceed 1 by rounding.
@@ -115,7 +116,9 @@ def target_of(sample: Mapping[str, Any], classes: int) -> np.ndarray:
         return one_hot([label_of(sample, "gt_label")], classes, "gt_label")[0]
     target = score_of(sample, "gt_score")
     if len(target) != classes:
-        raise InvalidInputError(f"gt_score of a data sample has {len(target)} entries, its pred_score {classes}")
+        raise InvalidInputError(
+            f"gt_score of a data sample has {counted(len(target), 'entries')}, its pred_score {classes}"
+        )
     return target
 
 

@@ -191,7 +191,7 @@ def test_what_is_wholly_undefined_is_zero_or_nan_with_a_warning():
 def test_average_precision_of_mmpretrains_example():
     score = [[0.9, 0.8, 0.3, 0.2], [0.1, 0.2, 0.2, 0.1], [0.7, 0.5, 0.9, 0.3], [0.8, 0.1, 0.1, 0.2]]
     target = [[1, 1, 0, 0], [0, 1, 0, 0], [0, 0, 1, 0], [1, 0, 0, 0]]
-    with pytest.warns(UndefinedMetricWarning, match="1 of 4 classes have no positive sample"):
+    with pytest.warns(UndefinedMetricWarning, match="1 of 4 classes has no positive sample"):
         assert plain(AveragePrecision.calculate(score, target)) == close(70.8333333333333333)
     with undefined():
         found = evaluate(AveragePrecision(average=None), samples(pred_score=score, gt_score=target))
@@ -399,7 +399,7 @@ def test_more_than_the_classes_is_an_error():
         ({"gt_label": 1}, r"a data sample has no 'pred_score'; it has \['gt_label'\]"),
         ({"pred_score": [0.5, 0.5]}, "a data sample has no 'gt_label'"),
         ({"pred_score": [[0.5, 0.5]], "gt_label": 1}, r"pred_score of a data sample has shape \[1, 2\]"),
-        ({"pred_score": [0.5, 0.5], "gt_score": [1]}, "gt_score of a data sample has 1 entries, its pred_score 2"),
+        ({"pred_score": [0.5, 0.5], "gt_score": [1]}, "gt_score of a data sample has 1 entry, its pred_score 2"),
         ({"pred_score": [0.5, 0.5], "gt_score": [1, 3]}, "gt_score holds 3; allowed are"),
         ({"pred_score": [0.5, 0.5], "gt_label": [2]}, "gt_label holds 2; with 2 classes, labels are 0 to 1"),
         ({"pred_score": [0.5, 0.5], "gt_label": [-1]}, "gt_label holds -1; with 2 classes"),

@@ -310,7 +310,7 @@ def test_bad_values_name_the_argument_and_what_is_allowed(metric, arguments, mes
         ({"gt_label": 1}, r"a data sample has no 'pred_score'; it has \['gt_label'\]"),
         ({"pred_score": [0.5, 0.5]}, "a data sample has no 'gt_label'"),
         ({"pred_score": [[0.5, 0.5]], "gt_label": 1}, r"pred_score of a data sample has shape \[1, 2\]"),
-        ({"pred_score": [0.5, 0.5], "gt_score": [1]}, "gt_score of a data sample has 1 entries, its pred_score 2"),
+        ({"pred_score": [0.5, 0.5], "gt_score": [1]}, "gt_score of a data sample has 1 entry, its pred_score 2"),
         ({"pred_score": [0.5, 0.5], "gt_score": [1, -1]}, "gt_score holds -1; it must be 0 for"),
         ({"pred_score": [0.5, 0.5], "gt_label": [2]}, "gt_label holds 2; with 2 classes, labels are 0 to 1"),
         ({"pred_score": [0.5, math.nan], "gt_label": [1]}, "pred_score holds nan"),
