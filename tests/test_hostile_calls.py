@@ -447,6 +447,12 @@ def test_the_front_doors_name_what_they_cannot_take(name: str, tmp_path: Any, mo
         (lambda: fm.flatten({"a": MASKED}), "^values holds a masked array under 'a'"),
         (lambda: fm.flatten(hostile.circular()), "^values holds itself"),
         (lambda: fm.Bootstrap(fm.AUC(), 10**400), "^replicates must be at most"),
+        (lambda: declare(name="a", reduction="mean"), "^reduction must be one of 'sum', 'max', 'min', 'moments'"),
+        (lambda: declare(name="a", dtype="float32"), "^dtype must be one of 'int64', 'float64', not 'float32'"),
+        (lambda: declare(name="a", shape=[2, -1]), "^shape must hold whole numbers of at least 0"),
+        (lambda: fm.MetricCollection(""), "^metrics must be a list of metrics"),
+        (lambda: plot.slices({"a": 0.5}, most=True), "^most must be an integer of at least 1, not True"),
+        (lambda: plot.at_k({"a": 0.5}), "a dict by k; metric is dict"),
         (lambda: fm.evaluate(FRAME, label="y", score="p", draws=2**63), "^draws must be at most"),
         (
             lambda: fm.evaluate(FRAME, label="y", score="p", baseline=FRAME, always_valid=10**400),

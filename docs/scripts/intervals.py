@@ -56,8 +56,8 @@ class Errors(NamedTuple):
         return f"{self.size:,} {self.kind} errors"
 
 
-_SAMPLES = ((1_000, 0.01), (300, 0.5), (1_000, 0.5), (1_000, 0.1), (10_000, 0.1), (20_000, 0.01))
-_USERS = ((200, 0.5), (400, 0.1), (2_000, 0.1))
+_SAMPLES = ((1_000, 0.01), (300, 0.5), (1_000, 0.5), (1_000, 0.1), (10_000, 0.1), (10_000, 0.02), (20_000, 0.01))
+_USERS = ((200, 0.5), (400, 0.1), (2_000, 0.1), (2_000, 0.02))
 TABLES = [
     [*(Size(*each, "samples") for each in _SAMPLES), Size(5_000, 0.5, "weighted samples")],
     [*(Size(*each, "users") for each in _USERS), Size(2_000, 0.1, "uneven users")],

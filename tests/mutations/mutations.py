@@ -3202,7 +3202,7 @@ MUTATIONS = [
         "formulas/intervals.py::moments_of",
         "max(_SMALL, _ROUNDED",
         "max(0, _ROUNDED",
-        "tests/wrappers/test_interval.py -k small_or_large",
+        "tests/wrappers/test_interval.py -k one_error_among",
     ),
     Mutation(
         "a file in a folder that may be listed and not entered is said to be none",
@@ -3251,7 +3251,7 @@ MUTATIONS = [
         "metric.py::Metric.declare",
         'choice_of("reduction", reduction, REDUCTIONS)',
         "pass",
-        "tests/test_hostile_calls.py -k 'constructors and declare'",
+        "tests/test_hostile_calls.py -k hide_something",
     ),
     Mutation(
         "what a worker's compute_metric raises reaches the others' logs as it is",

@@ -309,6 +309,15 @@ def test_small_or_large_numbers_have_the_interval_of_others_or_none(kind: Any, i
     assert not {1e-60, 1e60, 1e90} & {*none} and not (ids and {1e-120, 1e-100, 1e-90} & {*none})
 
 
+@pytest.mark.numpy_only
+@pytest.mark.filterwarnings("ignore::fleetmetrics.UndefinedMetricWarning")
+@pytest.mark.parametrize("size", [1.0, 1e-90, 1e-104, 1e-120, 1e-155, 1e-200])
+def test_one_error_among_many_samples_gives_no_interval_at_any_size(size: float) -> None:
+    metric = fm.Interval(fm.MeanBias())
+    metric.add(np.where(np.arange(N) == 7, size, 1e-3 * size * RNG.normal(size=N)), np.zeros(N))
+    assert math.isnan(metric.compute().low)
+
+
 # -- errors and edges -------------------------------------------------------------------------------------------
 
 
