@@ -269,7 +269,7 @@ def drawn() -> Any:
 
 COMMON = {"name": "x", "validate": True, "share": False, "sampler": None, "size": None}
 CALL = {"communicator": None, "group": None, "timeout": None}
-#: What is called with arguments that are right; a function without arguments makes one anew.
+#: What is called with arguments that are right; a function without arguments makes a new one.
 CALLS: dict[str, tuple[Any, dict[str, Any]]] = {
     "Metric": (fm.Metric, COMMON),
     "RecordMetric": (fm.RecordMetric, COMMON),
