@@ -119,8 +119,8 @@ class Partial(Checkpointed):
 
     def _hold_all(self, parts: Sequence[Mapping[Any, Any]]) -> None:
         """Hold the merge of these contents, which were `_taken`."""
-        for holder, held in [(holder, holder.together(parts)) for holder in self._holders()]:
-            holder.load(held)
+        for holder in self._holders():
+            holder.load(holder.together(parts))
 
     def reset(self) -> None:
         """Forget the contents."""

@@ -335,8 +335,7 @@ class Asked:
         if found is not None:
             return found
         ids = self.unit or (None if made._cells and "weight" not in self.columns else "row")
-        kept = made._record_metrics()  # metrics of all samples at once have no per-sample sums to reweight
-        if any(not isinstance(each, GroupedMetric) or each.table.order != ids for each in kept):
+        if any(made._record_metrics()):  # of all samples at once: it has no per-sample sums to reweight
             return None
         if ids is not None:
             made = self._made(metric, **_COARSE)

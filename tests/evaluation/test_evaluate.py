@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import json
 import re
 
@@ -12,7 +14,9 @@ import fleetmetrics as fm
 from fleetmetrics.cli import main
 from fleetmetrics.evaluation import compare, merge
 from fleetmetrics.evaluation.asked import Asked
+from fleetmetrics.evaluation.named import Named, kinds
 from fleetmetrics.evaluation.printed import _far
+from fleetmetrics.record_metric import GroupedMetric
 from fleetmetrics.vocabulary import as_options
 from tests.fakes import together
 
@@ -287,6 +291,16 @@ def test_an_interval_has_coarse_buckets_only_where_each_draw_has_a_histogram():
     assert interval("gauc", user="uid", join_on="id", compared=True).ids == "user"
     assert interval("ndcg", task="ranking", user="q") is not None
     assert interval("exact_auc") is None and interval("confusion_matrix") is None
+
+
+def test_a_metric_that_sums_over_users_has_a_formula_for_its_interval():
+    """So none of them is drawn by the column that its rows are joined on."""
+    grouped = []
+    for name, k in itertools.product(kinds(), (None, 3)):
+        with contextlib.suppress(fm.InvalidInputError):  # it needs k, or has none
+            metric = Named(name, name, name, k, {}).made("ranking")
+            grouped += [metric] if isinstance(metric, GroupedMetric) else []
+    assert len(grouped) > 10 and all(metric.linear is not None for metric in grouped)
 
 
 def test_slices_are_compared_where_they_have_intervals_or_a_baseline():
