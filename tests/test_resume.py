@@ -291,6 +291,7 @@ def test_remaining_indices_are_those_that_count_and_were_not_done() -> None:
         everything = np.unique(np.concatenate([dealt_indices(sampler, rank) for rank in range(number)])).tolist()
         rest = fm.remaining_indices(sampler, batches)
         assert sorted([*seen, *rest.tolist()]) == everything and rest.dtype == np.int64
+        assert rest.tolist() == sorted(rest)
 
 
 def test_the_epoch_under_way_is_the_samplers_unless_it_counts_on_as_it_shuffles() -> None:
@@ -474,6 +475,18 @@ def test_a_strict_load_on_one_worker_is_an_error_on_all_and_changes_nothing(tmp_
         return metric.compute_local()
 
     assert together([work] * 2) == [100, 100]
+
+
+def test_workers_without_a_share_of_a_checkpoint_forget_what_they_held(tmp_path: Any) -> None:
+    saved_by(2, tmp_path)
+
+    def work(channel: Together) -> Any:
+        metric = fm.Sum(name="it")
+        metric.add([100])
+        fm.load(tmp_path, metric, communicator=channel)
+        return metric.compute(communicator=channel)
+
+    assert together([work] * 5) == [1 + 2] * 5
 
 
 def test_batches_that_one_worker_does_not_say_are_unknown_on_all(tmp_path: Any) -> None:

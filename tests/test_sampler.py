@@ -424,3 +424,14 @@ def test_flags_are_made_only_of_batches_with_padding() -> None:
     one = Pass(paddles(2, 3, shuffle=False, dataset=range(10), batch_size=2))
     assert one.take(2) is None and one.take(2).tolist() == [False, False]
     assert one.done == one.due
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 4])
+def test_flags_are_those_of_the_mask_wherever_an_add_ends(size: int) -> None:
+    sampler = paddles(2, 3, shuffle=False, dataset=range(10), batch_size=2)
+    one, found = Pass(sampler), list[bool]()
+    while one.done < 4:
+        rows = min(size, 4 - one.done)
+        flags = one.take(rows)
+        found += [True] * rows if flags is None else flags.tolist()
+    assert found == (~fm.padding_mask(sampler)).tolist() == [True, True, False, False]

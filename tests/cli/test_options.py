@@ -13,6 +13,7 @@ import fleetmetrics as fm
 from fleetmetrics.cli import _parsed, main
 from fleetmetrics.entries import ENTRIES
 from fleetmetrics.evaluation.named import kinds
+from fleetmetrics.files import one_file
 from tests.fakes import together
 
 pytestmark = [pytest.mark.numpy_only, pytest.mark.filterwarnings("ignore::fleetmetrics.errors.UndefinedMetricWarning")]
@@ -216,6 +217,11 @@ def test_where_no_row_is_positive_only_a_label_that_was_named_is_an_error(run, t
     assert found["auc"] is None and found["log_loss"] > 0
     told = run(*COLUMNS, "--positive", "1", "--baseline", "none.csv", status=3)
     assert "baseline: --positive '1': no row has that label in column 'y'" in told
+
+
+def test_the_thread_that_reads_ahead_names_arguments_as_in_a_shell(run, monkeypatch):
+    monkeypatch.setattr(one_file, "_FEW_BYTES", 0)  # a smaller file is read without a thread
+    assert "a.csv: line 1 has 5 values; --columns names 2" in run(*COLUMNS, "--columns", "y,p", status=3)
 
 
 @pytest.mark.parametrize("kind", REFUSED)

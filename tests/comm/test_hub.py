@@ -750,6 +750,19 @@ def test_the_text_of_a_worker_is_escaped_and_cut(play: Play, kind: int) -> None:
     assert "one\\ntwo\\r\\x1b]0;owned\\x07\\u202e" in said and re.search(r"\(cut: \d{7} characters\)$", said)
 
 
+def test_the_text_of_an_error_of_the_merge_is_escaped_and_cut(play: Play) -> None:
+    """It may quote what a worker has sent."""
+
+    def fail(_: Sequence[Letter]) -> Letter:
+        raise ValueError("one\x1b]0;owned\x07" + "x" * 2_000_000)
+
+    found = play.begin(fail)
+    play.say(ARRIVAL, 1)
+    with pytest.raises(CommunicatorError, match=r"^rank 0 failed to combine: ValueError: one\\x1b\]0;owned") as caught:
+        found.result(10)
+    assert str(caught.value).isprintable() and len(str(caught.value)) < 11_000
+
+
 def test_an_error_without_a_listener_costs_nothing(play: Play) -> None:
     """No worker can ever receive it."""
     host, port = play.worker.endpoint.split(":")

@@ -217,6 +217,10 @@ def test_one_process_is_one_worker(environment: dict[str, str]) -> None:
             "PADDLE_GLOBAL_RANK is 3, so there are 4 .*, but PADDLE_TRAINERS_NUM is 3",
         ),
         ({**TORCH, "LOCAL_RANK": "7"}, "LOCAL_RANK is 7, so there are 8 workers or more, but WORLD_SIZE is 3"),
+        (  # servers are no processes of another launcher
+            {**TORCH, "PADDLE_PSERVERS_IP_PORT_LIST": "a:1", "SM_HOSTS": '["a", "b", "c", "d"]'},
+            "SM_HOSTS names 4 workers, but WORLD_SIZE is 3",
+        ),
         ({"PADDLE_ELASTIC_NP": "2:4"}, "PADDLE_ELASTIC_NP names 2 workers, but PADDLE_TRAINERS_NUM is not set"),
         ({"GROUP_WORLD_SIZE": "2"}, "GROUP_WORLD_SIZE names 2 workers, but WORLD_SIZE is not set"),
         ({"SLURM_STEP_ID": "0", "SLURM_STEP_NUM_NODES": "2"}, "SLURM_STEP_NUM_NODES names 2 workers"),

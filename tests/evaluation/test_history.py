@@ -182,6 +182,7 @@ def test_a_condition_on_the_last_state_makes_the_exit_status_one(days: Any, tmp_
     assert main(["history", *reversed(paths), "--fail-if", between, "--fail-if", "data.rows<4000"]) == 0
     assert main(["history", *paths, "--fail-if", "auc_interval.high<0.5"]) == 0
     assert history(paths).failed(between) and not history(paths[::-1]).failed(between)
+    assert history(paths).failed("data.rows<4001")  # any number of the last state's result
     assert main(["history", *paths, "--fail-if", "auc_change.high<0"]) == 1  # from d2 to d3
     assert main(["history", *paths[:2], "--fail-if", "auc_change.high<0"]) == 0  # within chance
     latest = history(paths).to_dict()["states"][-1]["auc_change"]
@@ -206,13 +207,33 @@ def test_the_first_line_is_of_the_first_metric_by_its_own_direction_and_of_one_s
     assert next(iter(alone.tables())).notes == [f"log_loss: {values[1]} (b)"]
 
 
+def test_the_first_line_is_of_the_change_from_the_first_state_to_the_last(days: Any) -> None:
+    folder, _ = days
+    table = next(iter(history([folder / f"d{day}.fms" for day in (3, 1, 2)]).tables()))
+    assert table.notes[0].endswith("(d2), better")  # from the second state, it is within chance
+
+
+def test_a_page_takes_the_place_of_no_state_whichever_it_is(days: Any, tmp_path: Path) -> None:
+    folder, _ = days
+    paths = [tmp_path / f"d{day}.fms" for day in (1, 2)]
+    for path in paths:
+        path.write_bytes((folder / path.name).read_bytes())
+    for path in paths:
+        before = path.read_bytes()
+        with pytest.raises(fm.InvalidInputError, match=path.name):
+            history(paths).to_html(path)
+        assert path.read_bytes() == before
+
+
 def test_intervals_are_shown_where_the_first_state_has_none(tmp_path: Path) -> None:
     ones = fm.evaluate(
         {"y": np.ones(50, int), "p": np.linspace(0.1, 0.9, 50)}, label="y", score="p", metrics="auc", ci=0.9
     )
     ones.save_state(tmp_path / "ones.fms")
     made = state(tmp_path / "both.fms", 0.1, 1, metrics="auc", ci=0.9)
-    _, auc, *_ = [each.rows for each in history([tmp_path / "ones.fms", tmp_path / "both.fms"]).tables()]
+    found = history([tmp_path / "ones.fms", tmp_path / "both.fms"])
+    assert found.to_dict()["states"][1]["auc_change"] == {"value": None}
+    _, auc, *_ = [each.rows for each in found.tables()]
     interval = made.intervals["auc"]
     shown = (f"{made['auc']:.6g}", f"{interval.low:.6g} to {interval.high:.6g}")
     assert auc == [("state", "auc", "90%"), ("ones", "undefined", "-"), ("both", *shown)]

@@ -10,6 +10,7 @@ import pytest
 import fleetmetrics as fm
 from fleetmetrics.cli import main
 from fleetmetrics.evaluation import compare
+from fleetmetrics.evaluation.request import Request
 from fleetmetrics.joining import CommonIds
 from tests.fakes import together
 
@@ -267,6 +268,13 @@ def test_ids_of_which_none_is_on_both_sides_are_an_error():
         fm.evaluate(new, baseline={**old, "id": texts}, **JOINED)
     found = fm.evaluate(new, baseline={**old, "id": texts}, text="id", **JOINED)
     assert counts(found) == WANTED
+
+
+def test_where_no_id_is_on_both_sides_nothing_is_read_a_second_time(monkeypatch):
+    (new, old), _ = sides()
+    monkeypatch.setattr(Request, "sides", lambda *_, **__: pytest.fail("the data were read again"))
+    with pytest.raises(fm.DataError, match="no id is on both sides"):
+        fm.evaluate(new, baseline={**old, "id": old["id"] + 1}, **JOINED)
 
 
 def test_in_a_shell_a_wrong_command_is_status_2_and_wrong_data_are_3(tmp_path, capsys):

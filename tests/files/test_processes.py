@@ -57,6 +57,22 @@ def test_processes_that_are_kept_work_for_the_next_call_and_are_gone_behind_it(m
     assert answers(("8",), ("9",)) == [8, 9] and all(each.wait(30) is not None for each in started)
 
 
+def test_a_function_of_the_main_program_works_in_this_process_with_a_warning(monkeypatch):
+    def doubled(number):
+        return 2 * number
+
+    doubled.__module__, doubled.__qualname__ = "__main__", "doubled"
+    monkeypatch.setattr(sys.modules["__main__"], "doubled", doubled, raising=False)
+    with pytest.warns(UserWarning, match="one process reads everything, because .* is defined in the main program"):
+        assert list(results_of(doubled, [(1,), (2,)], 2)) == [2, 4]
+
+
+def test_ctrl_c_comes_to_the_program_alone():
+    """Processes are in sessions of their own: the terminal would interrupt all of its session."""
+    sessions = list(results_of(os.getsid, [(0,), (0,)], 2))
+    assert os.getsid(0) not in sessions and len(sessions) == 2
+
+
 def _listed(parts):
     """Results in one list."""
     return [each for part in parts for each in (part if isinstance(part, list) else [part]) if each is not None]

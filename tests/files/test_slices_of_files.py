@@ -182,11 +182,24 @@ def many(tmp_path_factory):
 def test_the_largest_slices_are_kept_whole_and_the_rest_is_one(many):
     folder, table, rows = many
     wanted = sorted(rows, key=lambda key: (-rows[key], key))[:20]
-    found = files.evaluate(folder, all_keys, COLUMNS, max_slices=20).metrics.compute()
+    metrics = files.evaluate(folder, all_keys, COLUMNS, max_slices=20).metrics
+    assert metrics.metrics["n"]._kept_of == len(rows)
+    found = metrics.compute()
     assert found["n"] == {**{key: rows[key] for key in sorted(wanted)}, "other": 30_000 - sum(map(rows.get, wanted))}
     alone = fm.Sliced(fm.AUC(), "slot", keys=wanted)
     alone.add_frame(table, **COLUMNS)
     assert found["auc"] == alone.compute()
+
+
+def test_slices_with_a_number_of_keys_of_their_own_are_not_chosen_among_the_largest(many):
+    def few():
+        return fm.Sliced(fm.Count(), "slot", max_keys=5)
+
+    def both():
+        return fm.MetricCollection({"n": fm.Sliced(fm.Count(), "slot", max_keys=None), "few": few()})
+
+    wanted = files.evaluate(many[0], few, COLUMNS).metrics.compute()
+    assert files.evaluate(many[0], both, COLUMNS, max_slices=2).metrics.compute()["few"] == wanted
 
 
 @pytest.mark.parametrize("column", ["slot", "number"])

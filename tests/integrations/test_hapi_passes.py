@@ -239,6 +239,41 @@ def test_a_sampler_of_another_rank_is_refused(monkeypatch: pytest.MonkeyPatch) -
             model._run_one_epoch(loader_of(7, 2, 3, 2), None, "eval")
 
 
+class Noting(fm.LocalCommunicator):
+    """The second of three workers, who writes down what it says, and the groups that it works in."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rank, self.world_size = 1, 3
+        self.said: dict[str, Any] = {}
+
+    def consult(self, call: str, decide: Any, note: Any = None, *rest: Any, **named: Any) -> Any:
+        self.said[call] = note
+        return super().consult(call, decide, note, *rest, **named)
+
+    def _among(self, ranks: Any) -> Any:
+        return alone(ranks.index(1), len(ranks))
+
+
+def test_a_group_computes_its_own_values_once_all_workers_said_how_many_rows_they_evaluate(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("PADDLE_TRAINERS_NUM", "3")
+    monkeypatch.setenv("PADDLE_TRAINER_ID", "1")
+    asked: list[Any] = []
+
+    class Ours(fm.Sum):
+        def compute(self, *, group: Any = None, **more: Any) -> Any:
+            asked.append(group)
+            return super().compute(group=group, **more)
+
+    channel, model = Noting(), Model(DynamicGraphAdapter, ModelMetric(Ours(name="bits")), steps=0)
+    GlobalValues(group=[1, 2]).set_model(model)
+    with fm.set_communicator(channel):
+        model._run_one_epoch(loader_of(9, 2, 2, 0), None, "eval")
+    assert channel.said["Model.evaluate"] == [5, 2] and asked == [[1, 2]]
+
+
 @pytest.fixture
 def second_of_three(monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setenv("PADDLE_TRAINERS_NUM", "3")

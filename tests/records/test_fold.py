@@ -144,7 +144,7 @@ class Sums(RecordMetric):
     """Which worker folded which scores."""
 
     columns = ("user",)
-    failing = False
+    failing = ""
     by: str | None = "user"
 
     def __init__(self, **common: Any) -> None:
@@ -157,9 +157,16 @@ class Sums(RecordMetric):
     def start(self) -> Any:
         return {"pieces": [], "scores": [], "threads": []}
 
-    def piece(self, before: Any, records: Any, states: Any) -> Any:
-        if self.failing and 77 in records["user"]:
+    def _fail(self, step: str, records: Any) -> None:
+        if self.failing == step and 77 in records["user"]:
             raise KeyError("77")
+
+    def ahead(self, records: Any, states: Any) -> Any:
+        self._fail("ahead", records)
+        return super().ahead(records, states)
+
+    def piece(self, before: Any, records: Any, states: Any) -> Any:
+        self._fail("piece", records)
         return {"pieces": [records["user"].tolist()], "scores": records["score"].tolist(), "threads": [id(self)]}
 
     def join(self, carry: Any, later: Any) -> Any:
@@ -263,14 +270,40 @@ def test_a_piece_of_one_sample_is_known_to_those_behind_it(
     assert together([work] * 3, kind) == [alone.compute()] * 3
 
 
-def test_all_workers_raise_the_error_of_the_worker_that_folds() -> None:
+@pytest.mark.parametrize("step", ["ahead", "piece"])
+def test_all_workers_raise_the_error_of_the_worker_that_folds(step: str) -> None:
     def work(channel: Together) -> Any:
         metric = Sums(name="it")
-        metric.failing = True
+        metric.failing = step
         return users(metric, channel)
 
     found = together([work] * 4, Spreading)
     assert all(isinstance(each, fm.CommunicatorError) and "KeyError: '77'" in str(each) for each in found), found
+
+
+@pytest.mark.parametrize("kind", [Together, Spreading])
+def test_workers_of_which_some_have_closed_their_parts_get_an_error_that_names_them(kind: type[Together]) -> None:
+    def work(channel: Together) -> Any:
+        metric = fm.GAUC(name="it")
+        metric.add([0.3, 0.4], [0, 1], user=[channel.rank, channel.rank])
+        if channel.rank:
+            metric.close("user")
+        return metric.compute(communicator=channel)
+
+    for each in together([work] * 3, kind):
+        assert isinstance(each, fm.AgreementError) and "close the metric on all of them or on none: " in str(each)
+        assert "open on rank 0, closed on ranks 1, 2" in str(each)
+
+
+def test_users_that_are_strings_on_some_workers_and_numbers_on_others_are_an_error_that_says_so() -> None:
+    def work(channel: Together) -> Any:
+        metric = Sums(name="it")
+        metric.add([0.5, 0.25], user=[["1", "2"], [1, 2]][channel.rank])
+        return metric.compute(communicator=channel)
+
+    for each in together([work] * 2):
+        assert isinstance(each, fm.AgreementError) and "it: the workers' records differ: " in str(each)
+        assert "user: strings, score: numbers on rank 0" in str(each)
 
 
 def test_a_shuffle_delivers_to_each_worker_its_rows_from_every_worker() -> None:

@@ -19,6 +19,9 @@ pytestmark = pytest.mark.numpy_only
         (([1, 2], [3, 4]), 2),
         ((np.zeros([3, 5]), [1, 2, 3], "RGB", None, 0.5), 3),
         (([{}, {}],), 2),
+        ((range(3),), 3),
+        ((SimpleNamespace(shape=[3, 4]),), 3),  # as of a tensor
+        ((np.zeros([2, 3]), np.float64(0.5)), 2),
         (({"pred": [1, 2], "label": [1, 2]},), 2),
         (([1, 2], [1, 2, 3]), None),
         (("ab", 3), None),
@@ -43,12 +46,17 @@ def test_of_mmevals_add_all_columns_are_equally_long(arguments: Any, samples: An
         ({"inputs": [1, 2], "data_samples": [3, 4]}, [np.zeros(9), np.zeros(9)], 2),  # the scores of each sample
         (None, [np.zeros(2), np.zeros(2)], 2),
         (None, (np.zeros([4, 2]), np.zeros(4)), None),  # either
+        ({"inputs": [1, 2, 3]}, (np.zeros([4, 2]), np.zeros(4)), None),  # neither
         (None, [np.zeros([3, 4]), np.zeros([7, 4])], None),  # the boxes of each, perhaps
     ],
 )
 def test_of_mmengines_process_there_is_one_for_each_object(batch: Any, given: Any, samples: Any) -> None:
     assert samples_processed(batch, given) == samples
     assert samples_processed(batch, predictions=given) == samples
+
+
+def test_where_a_subclass_renames_the_arguments_of_process_the_last_ones_are_the_samples() -> None:
+    assert samples_processed(batch=[1, 2, 3], predictions=["a", "b"]) == 2
 
 
 def test_records_of_batches_that_hold_nothing_but_padding_are_dropped() -> None:
@@ -166,6 +174,14 @@ def test_what_a_metric_hands_to_another_one_counts_as_the_batch_that_it_was_give
     Keeping(middle).add([1, 2, 3])
     for inner in (middle, last):
         assert (inner._ledger.calls, inner._ledger.nested) == ([[3, 1]], True)
+
+
+def test_what_a_metric_hands_on_in_two_calls_for_one_batch_is_one_call() -> None:
+    last = Keeping()
+    middle = Keeping(last)
+    middle.other = SimpleNamespace(add=lambda samples: [last.add(samples), last.add(samples)])  # type: ignore[assignment]
+    middle.add([1, 2, 3])
+    assert (last._ledger.calls, last._ledger.records) == ([[3, 2]], 2)
 
 
 def test_after_its_records_were_cleared_from_outside_a_metric_is_counted_anew() -> None:

@@ -157,3 +157,7 @@ def test_a_difference_has_two_digits_of_its_interval() -> None:
     assert given == "The model p has auc 0.750000 (90%: 0.749992 to 0.750008)."
     asked["columns"]["prediction"] = ["p", "q"]  # of two classes
     assert line(auc=0.75, baseline=None, asked=asked) == "The model has auc 0.75000."
+
+
+def test_no_difference_has_no_sign() -> None:
+    assert [Words("en").signed(value) for value in (0, 1, -1, None)] == ["0", "+1", "−1", "—"]

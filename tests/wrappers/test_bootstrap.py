@@ -142,6 +142,17 @@ def test_parts_of_a_large_batch_of_several_labels_know_which_rows_were_left_out(
     assert same(found[0], found[1], False, 1e-12)
 
 
+def test_unknown_classes_of_a_large_batch_that_is_not_checked_count_nowhere(monkeypatch: Any) -> None:
+    label, found = np.arange(60) % 5 - 1, []
+    for at_once in (2**23, 64):
+        monkeypatch.setattr(bootstrap, "_AT_ONCE", at_once)
+        metric = fm.Bootstrap(fm.ConfusionMatrix(num_classes=3, validate=False), 5, ids="uid")
+        metric.add(np.arange(60) % 3, label, uid=np.arange(60))
+        found.append(metric.compute())
+    assert found[0].value.sum() == np.isin(label, [0, 1, 2]).sum()
+    assert np.array_equal(found[0].replicates, found[1].replicates)
+
+
 def test_a_large_batch_is_shared_by_a_collection(monkeypatch: Any) -> None:
     found = []
     for at_once in (2**20, 50):

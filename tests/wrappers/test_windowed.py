@@ -132,6 +132,7 @@ def test_a_window_does_not_share_states_with_an_equal_metric(first: str) -> None
     for number in (1, 2, 4):
         metrics.add([number])
     assert metrics.compute() == {"alone": 7, "window": 6}
+    assert all(".alone." in state.name for state in metrics.metrics["alone"]._own_states())  # as errors call them
     again = metrics.fresh()
     again.set_state_dict(metrics.state_dict())
     again.merge(metrics)
