@@ -58,7 +58,7 @@ class Recorder(Told, ABC):
                 f"Can't instantiate abstract class {type(self).__name__} with abstract method {self._computed_by} (or"
                 " summarize and compute_from)"
             )
-        self.collect_dir = None if collect_dir is None else path_of("collect_dir", collect_dir)
+        self.collect_dir: str | None = None if collect_dir is None else path_of("collect_dir", collect_dir)
         self.collect_dir_shared = flag_of("collect_dir_shared", collect_dir_shared)
         self.allow_pickle = flag_of("allow_pickle", allow_pickle)
         self._ledger = Ledger()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -46,7 +47,7 @@ def check(found: Any, expected: list[int], warnings: list[str], mixed: int | Non
     own = [text for text in warnings if text.startswith(f"{about}:")]
     assert mixed is None or bool(own) == bool(mixed), (found, expected, warnings)
     if own:
-        assert f"{'' if mixed is None else mixed} samples may count twice" in own[0]
+        assert re.search(f"{mixed or '[0-9]+'} samples? may count twice", own[0])
         assert len(found) >= len(expected) and set(found) == set(expected)
     else:
         assert (sorted(found) if mixed is None else found) == (sorted(expected) if mixed is None else expected)
@@ -142,7 +143,7 @@ def test_missing_samples_are_an_error_and_unknown_ones_a_warning(
         assert sorted(found["not known"][0]) == sorted([1, 2] * workers)
         if workers > 1:  # records of 2, 2 and 1 samples: no sampler has dealt them so
             assert len(found["not known, and cut"][0]) == 2 * workers - 2
-            assert ("1 are cut off" in " ".join(found["not known, and cut"][1])) == (rank == 0)
+            assert ("1 is cut off" in " ".join(found["not known, and cut"][1])) == (rank == 0)
         assert found["kept back"][0] == {"filtering/records": [1, 2]}
         assert found["one image at a time"] == [[0, 1] if workers > 1 else [0], []]
         assert found["nested"][0] == {"odd/records": [1, 3] * workers, "even/records": [2] * workers}

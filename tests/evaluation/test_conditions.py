@@ -147,8 +147,8 @@ def test_of_slices_the_first_that_holds_is_said_and_three_more_are_named():
 
 def test_slices_with_too_few_rows_count_neither_way_for_what_is_tested_and_are_named():
     found = one("any slices.day.auc>0.8")
-    assert not found.fails and "1 of 4 slices are undefined or have too few to tell" in found.note
-    assert found.note.endswith("count neither way: 'tue'")
+    assert not found.fails and "1 of 4 slices is undefined or has too few to tell" in found.note
+    assert found.note.endswith("counts neither way: 'tue'")
     for entry in ("auc", "auc_interval.low", "p", "q", "difference", "harm", "auc_delta", "auc_delta.low"):
         found = one(f"slices.day[tue].{entry}<-9")
         assert (found.fails, found.value, found.note) == (True, None, "")

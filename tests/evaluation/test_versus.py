@@ -273,7 +273,7 @@ def test_wrong_conditions_on_slices_are_known_before_anything_is_read(there, cap
     both = [*asked, "--baseline", "old.parquet", "--join-on", "id"]
     assert main(["evaluate", "new.parquet", *both, "--fail-if", "any slices.slot.auc_delta.high<0"]) == 1
     said = capsys.readouterr().err
-    assert "holds: slices.slot[video].auc_delta.high" in said and "count neither way: 'few'" in said
+    assert "holds: slices.slot[video].auc_delta.high" in said and "counts neither way: 'few'" in said
     assert main(["evaluate", "new.parquet", *both, "--fail-if", "slices.slot[feeed].auc<1"]) == 2
 
 

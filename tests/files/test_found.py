@@ -61,7 +61,9 @@ def test_a_file_in_a_matched_folder_without_permission_is_named(tmp_path, monkey
 
     monkeypatch.setattr(os, "lstat", closed)
     paths, bad = look(f"{tmp_path}/day*/a.csv")
-    assert paths == [f"{tmp_path}/day1/a.csv"] and bad == [f"{tmp_path}/day2/a.csv: Permission denied"]
+    assert paths == [f"{tmp_path}/day1/a.csv"] and bad == [
+        f"{tmp_path}/day2/a.csv: it cannot be read: Permission denied"
+    ]
 
 
 def test_where_nothing_can_be_read_the_reason_is_named_and_an_empty_folder_beside_it_is_none(tmp_path):

@@ -111,7 +111,7 @@ def test_samples_that_do_not_count_are_left_out():
 
 
 def test_undefined_classes_are_zero_and_no_samples_nan():
-    with pytest.warns(UndefinedMetricWarning, match="1 of 2 classes have no positive sample; the value is 0.0"):
+    with pytest.warns(UndefinedMetricWarning, match="1 of 2 classes has no positive sample; the value is 0.0"):
         assert average_precision_of_samples([[0.9, 0.9]], [[1, 0]]).tolist() == [1.0, 0.0]
     with pytest.warns(UndefinedMetricWarning, match="there are no samples; the value is nan"):
         assert np.isnan(average_precision_of_samples(np.zeros([0, 2]), np.zeros([0, 2]))).tolist() == [True, True]
