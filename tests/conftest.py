@@ -16,6 +16,9 @@ if "PYTEST_XDIST_WORKER" in os.environ:
     # There are more workers than processors: threads of theirs would only wait for each other.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+# `make types` runs these, with packages that other environments lack.
+collect_ignore = ["typing"]
+
 # What is collected lives to the end: each search for garbage would look at all of it.
 gc.disable()
 
