@@ -53,12 +53,12 @@ def _tables(ray: Any, dataset: Any, plan: Plan) -> list[Any]:
     column = plan.divided_by(dataset.columns())
     blocks = dataset.select_columns(plan.names)
     if plan.by_range:
-        blocks = blocks.sort(column, boundaries=plan.bounds or None)  # otherwise each pass draws new ones
+        blocks = blocks.sort(column, boundaries=plan.bounds or None)  # otherwise each pass draws new boundaries
     elif column:
         blocks = blocks.repartition(4 * int(ray.cluster_resources()["CPU"]), keys=[column])
 
     def of_block(table: Any) -> Any:
-        part = ray.cloudpickle.dumps(plan.of_batches([table]))  # with classes of a notebook
+        part = ray.cloudpickle.dumps(plan.of_batches([table]))  # it pickles classes of a notebook, too
         return arrow().table({"part": [part]})
 
     size = blocks.context.target_max_block_size

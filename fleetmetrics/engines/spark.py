@@ -63,7 +63,7 @@ def evaluate(
         frame = files_or_frame.select(*quoted).toDF(*names)
         if column:
             by = frame[names[plan.names.index(column)]]
-            if plan.bounds:  # repartitionByRange would draw others
+            if plan.bounds:  # repartitionByRange would draw other boundaries
                 by = sum((by >= bound).cast("int") for bound in plan.bounds)
             frame = (frame.repartitionByRange if plan.by_range and not plan.bounds else frame.repartition)(by)
         parts, few = _mapped(frame, plan.of_batches), False

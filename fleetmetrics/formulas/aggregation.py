@@ -60,7 +60,7 @@ def mean(value_sum: Any, total: Any, zero_division: float = math.nan) -> float:
 
 def spread(weight: float, mean: float, squares: float, two_words: bool) -> float:
     """The sum of squared deviations; 0.0 where it is rounding error, far smaller for a mean kept in ``two_words``."""
-    rounding = 2.0**-78 if two_words else 2.0**-49  # of a standard deviation, relative to the mean
+    rounding = 2.0**-78 if two_words else 2.0**-49  # the rounding of a standard deviation, relative to the mean
     return 0.0 if squares <= weight * (rounding * mean) ** 2 else squares  # nan stays nan
 
 
@@ -77,7 +77,7 @@ def warn_if_small(name: str, what: str, weight: float, mean: float, squares: flo
     weight, squares = as_number(weight), as_number(squares)
     lost = squares > 0 or (mean != 0 and min(weight, 1.0) * mean * mean < SMALLEST)
     of_errors = what in ("errors", "logarithms")
-    told = of_errors and weight < LIGHT  # by `ratio`
+    told = of_errors and weight < LIGHT  # `ratio` warns of it
     if lost and not told and squares < SMALLEST * max(1.0, weight):
         inexact, squared, do = "inexact", "squared errors", "Multiply predictions and labels, by 1e160 or so"
         if what == "logarithms":

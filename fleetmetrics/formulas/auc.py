@@ -251,7 +251,7 @@ def average_precision_bounds(positive: Any, negative: Any, zero_division: float 
 
 
 def average_precision_near(positive: np.ndarray, negative: np.ndarray, zero_division: float = math.nan) -> BoundedArea:
-    """As `average_precision_bounds`, in a tenth of the time: the bounds are no narrower than those."""
+    """Like `average_precision_bounds`, in a tenth of the time; the bounds may be wider."""
     top = _from_the_top(positive, negative)
     if not top.total:
         return BoundedArea(*[_no_positive(zero_division)] * 3)
@@ -267,13 +267,13 @@ class _Top(NamedTuple):
     """The buckets with samples, the highest first: float64 ``[used]``, and the sums above each, ``[used + 1]``."""
 
     p: np.ndarray  #: positive samples in the bucket
-    n: np.ndarray  #: negative ones
+    n: np.ndarray  #: negative samples in the bucket
     true_positive: np.ndarray
     false_positive: np.ndarray
     highest: np.ndarray  #: the precision of a bucket's positives, if they score above its negatives
-    last: np.ndarray  #: that of the last positive, below all negatives; arbitrary without a positive
-    total: float  #: all positives, correctly rounded
-    counts: bool  #: whether a number is one of samples
+    last: np.ndarray  #: that of the last positive, if it scores below all negatives; arbitrary without one
+    total: float  #: the sum of all positives, correctly rounded
+    counts: bool  #: whether the numbers count samples
 
 
 def _from_the_top(positive: np.ndarray, negative: np.ndarray) -> _Top:
@@ -290,7 +290,7 @@ def _from_the_top(positive: np.ndarray, negative: np.ndarray) -> _Top:
 
 
 def _shares(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
-    """The quotients, 0 of nothing; the wholes rise, and are changed where they are 0."""
+    """The quotients, 0 for 0 / 0; the wholes must rise, and their zeros are overwritten."""
     whole[: whole.searchsorted(0.0, side="right")] = 1.0
     shares: np.ndarray = part / whole
     return shares
@@ -303,7 +303,7 @@ def _lowest_precision(true_positive: np.ndarray, false_positive: np.ndarray, p: 
     # log(1 + p / some), where the quotient may be larger than any float
     logs = np.log1p(np.minimum(p, some) / np.maximum(p, some)) + np.maximum(np.log(p) - np.log(some), 0)
     lost = _sum_of_reciprocals(before, p) if counts else logs
-    # Where p is small, that is a difference of nearly equal numbers: then a series around the middle.
+    # If p is small, that is a difference of nearly equal numbers: use a series around the middle.
     middle = before + (p + counts) / 2
     x, u = (p / middle) ** 2, counts / middle / middle
     spread = (x - u) * (1 / 12 + (3 * x - 7 * u) / 240 + (3 * x * x - 18 * x * u + 31 * u * u) / 1344)
@@ -319,7 +319,7 @@ def _sum_of_reciprocals(start: np.ndarray, number: np.ndarray) -> np.ndarray:
     """``1 / (start + 1) + ... + 1 / (start + number)``, by Stirling's series for the digamma function."""
     low, high = start + 1.0, start + number + 1.0
     total = np.zeros_like(low)
-    for _ in range(20):  # psi(x + 1) = psi(x) + 1 / x, up to where the series is good to the last bit
+    for _ in range(20):  # psi(x + 1) = psi(x) + 1 / x, until the series is exact to the last bit
         small = low < np.minimum(high, 20)
         total += np.where(small, 1 / low, 0.0)
         low = low + small

@@ -131,7 +131,7 @@ def summary(table: np.ndarray, confidence: float) -> tuple[Any, Any, Any, Any]:
         if len(column):
             ends = _between(column, (1 - confidence) / 2), _between(column, (1 + confidence) / 2)
             exponent = np.frexp(np.abs(column).max())[1]  # squares of large numbers would overflow
-            with np.errstate(invalid="ignore"):  # of values that are infinite
+            with np.errstate(invalid="ignore"):  # some values are infinite
                 std = np.ldexp(column, -exponent).std(ddof=1) if len(column) > 1 else np.nan
                 found[:, place] = column.mean(), np.ldexp(std, exponent), *ends
     parts = found.reshape(4, *table.shape[1:])

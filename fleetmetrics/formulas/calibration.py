@@ -178,7 +178,7 @@ def calibration_curve(number: Any, probability: Any, edges: Any) -> CalibrationP
 
 
 def _of_bins(number: np.ndarray, probability: np.ndarray) -> tuple[np.ndarray, ...]:
-    """Which bins have samples; of these the weight, the mean prediction and the rate."""
+    """Which bins have samples; and the weight, the mean prediction and the rate of these bins."""
     weight = number.sum(axis=0)
     used = weight != 0
     weight = weight[used]

@@ -103,7 +103,7 @@ def average_precision_of_classes(
 def average_precision_of_classes_near(
     histogram: np.ndarray, average: str | None, zero_division: float, *, of: str
 ) -> BoundedArea:
-    """As `average_precision_of_classes` with bounds, which are those of `average_precision_near`."""
+    """Like `average_precision_of_classes` with bounds, but with those of `average_precision_near`."""
     return _precision_of_classes(average_precision_near, histogram, average, zero_division, True, of)
 
 
@@ -146,7 +146,7 @@ def _averaged(
 
 
 def _pooled(table: np.ndarray) -> np.ndarray:
-    """The sum over the classes; counts too large for int64 become Python's."""
+    """The sum over the classes; counts too large for int64 become Python integers."""
     if table.dtype.kind in "iu" and table.size and int(table.max()) > (2**63 - 1) // len(table):
         table = table.astype(object)
     return np.sum(table, axis=0)

@@ -256,6 +256,6 @@ def matthews_correlation(confusion: Any, zero_division: float = math.nan) -> flo
             return stand_in("matthews_correlation", f"one class only is {name}", zero_division)
     covariance = sum(matrix.diagonal().tolist()) * total - sum(a * b for a, b in zip(t, p))
     product = math.prod(total * total - sum(a * a for a in sums) for sums in (t, p))
-    if product <= 0:  # of negative weights, unchecked
+    if product <= 0:  # unchecked weights may be negative
         return math.nan
-    return max(-1.0, min(1.0, (covariance << 64) / math.isqrt(product << 128)))  # of integers: rounded once
+    return max(-1.0, min(1.0, (covariance << 64) / math.isqrt(product << 128)))  # integers: one rounding

@@ -101,7 +101,7 @@ def normalized_entropy(
         return stand_in("normalized_entropy", reason, zero_division)
     entropy = -positive * _log_share(positive, negative) - negative * _log_share(negative, positive)
     found = float(as_number(log_likelihood))
-    if not found <= 0:  # of predictions that are no probabilities; 0 would be the best possible value
+    if not found <= 0:  # the predictions are not probabilities; 0 would be the best possible value
         return math.nan
     return max(-found, 0.0) / entropy
 

@@ -75,7 +75,7 @@ def counts_of(matrix: np.ndarray) -> Counts:
     """True and false positives and negatives of every class, of the matrix's dtype."""
     if matrix.ndim == 3:
         return Counts(matrix[:, 1, 1], matrix[:, 0, 1], matrix[:, 1, 0], matrix[:, 0, 0], "label")
-    if len(matrix) == 2:  # nothing is to be added up
+    if len(matrix) == 2:  # there is nothing to add up
         four = matrix.reshape(4)
         return Counts(four[::3], four[2:0:-1], four[1:3], four[::-3], "class")
     tp = matrix.diagonal()
@@ -197,7 +197,7 @@ def averaged(
     values = np.full(below.shape, zero_division, np.float64)
     np.divide(above, below, out=values, where=below != 0)
     weights = counts.support if average == "weighted" else np.ones(len(values))
-    # scikit-learn knows of the classes that occur and of all labels
+    # scikit-learn averages over the classes that occur, and over all labels
     occurs = np.ones(len(values), bool) if average is None or counts.entry == "label" else counts.either != 0
     kept = occurs & ((below != 0) | (not warns))
     if average is not None and not kept.any():
@@ -322,4 +322,4 @@ def precision_recall_f1(
 
 
 def _share(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
-    return part / np.maximum(whole, 1)  # without a whole there is no part
+    return part / np.maximum(whole, 1)  # if the whole is 0, so is the part

@@ -106,7 +106,7 @@ def _ranks(rows: np.ndarray) -> np.ndarray:
 
 
 def _share_below(rank: np.ndarray, rows: np.ndarray, ranks: np.ndarray) -> np.ndarray:
-    """The share of some rows, by bucket, whose ranks are below each of these, half of those that are equal."""
+    """The share of some rows, by bucket, with ranks below each of these; equal ranks count half."""
     some = np.flatnonzero(rows)
     sums = np.append(0.0, np.cumsum(rows[some]))
     left, right = (sums[np.searchsorted(ranks[some], rank, side)] for side in ("left", "right"))
@@ -142,7 +142,7 @@ def of_sums(new: Any, old: Any, new_rows: Any, old_rows: Any, slopes: Callable[.
 
 
 def _per_row(sums: Any, rows: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The sums per row by slice, nan of no rows; those of the whole; and the shares of rows."""
+    """The sums per row by slice, nan without rows; those of the whole; and the shares of rows."""
     sums, rows = np.asarray(sums, np.float64), np.asarray(rows, np.float64)
     with np.errstate(divide="ignore", invalid="ignore"):
         return sums / rows[:, None], sums.sum(axis=0) / rows.sum(), rows / rows.sum()

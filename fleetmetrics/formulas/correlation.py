@@ -110,7 +110,7 @@ def pearson_correlation(comoments: Any, zero_division: float = math.nan, name: s
     reason = reason or _trouble(name, "predictions", weight, of_p, pp, bool(rest))
     if reason:
         return stand_in(name, reason, zero_division)
-    return min(max(py / root_of_product(pp, yy), -1.0), 1.0)  # this way round nan stays nan
+    return min(max(py / root_of_product(pp, yy), -1.0), 1.0)  # in this order, nan stays nan
 
 
 def root_of_product(one: float, other: float) -> float:

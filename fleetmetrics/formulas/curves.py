@@ -134,16 +134,16 @@ def kolmogorov_smirnov(positive: Any, negative: Any, zero_division: float = math
         return stand_in("kolmogorov_smirnov", reason, zero_division)
     fn, tn = partial_sums(p)[::-1], partial_sums(n)[::-1]  # a difference of weights cancels
     above, below = tp / tp[-1] - fp / fp[-1], tn / tn[0] - fn / fn[0]
-    return float(np.minimum(np.abs(above), np.abs(below)).max())  # one number, whose smaller terms cancel less
+    return float(np.minimum(np.abs(above), np.abs(below)).max())  # they are equal, but smaller terms cancel less
 
 
 class Points(NamedTuple):
     """The weights above and below each threshold that separates samples, float64; made by `points`."""
 
     tp: np.ndarray  #: positive samples predicted positive
-    fp: np.ndarray  #: negative ones predicted positive
-    fn: np.ndarray  #: positive ones predicted negative
-    tn: np.ndarray  #: negative ones predicted negative
+    fp: np.ndarray  #: negative samples predicted positive
+    fn: np.ndarray  #: positive samples predicted negative
+    tn: np.ndarray  #: negative samples predicted negative
     thresholds: np.ndarray  #: falling from inf
 
     @property

@@ -184,7 +184,7 @@ def _check_pair(one: Any, other: Any) -> None:
 
 def _of_groups(one: IntervalResult, other: IntervalResult, confidence: float) -> Difference:
     value = one.value - other.value
-    if math.isnan(one.std) or math.isnan(other.std):  # of which they have warned
+    if math.isnan(one.std) or math.isnan(other.std):  # both have warned of it
         return even_around(value, math.nan, 1.0, confidence)
     found = spread_apart(np.asarray(one.groups), np.asarray(other.groups))
     if found.short:
@@ -201,7 +201,7 @@ def _of_groups(one: IntervalResult, other: IntervalResult, confidence: float) ->
 def spread_apart(one: np.ndarray, other: np.ndarray) -> Spread:
     """The spread of a difference, from the contribution of each group of users to both values.
 
-    A group with equal contributions to both adds nothing to the difference; if all groups are like this, it does not
+    A group with equal contributions to both adds nothing to the difference; if all groups do so, it does not
     vary.
 
     Args:
@@ -213,14 +213,14 @@ def spread_apart(one: np.ndarray, other: np.ndarray) -> Spread:
 
 
 def spread_of_both(one: Spread, other: Spread) -> Spread:
-    """The spread of a difference of independent samples; it has the degrees of freedom that Welch gives it.
+    """The spread of a difference of independent samples; Welch's formula gives its degrees of freedom.
 
     Source: Welch, "The generalization of Student's problem when several different population variances are involved",
     Biometrika 34 (1947).
 
     Args:
-        one: of the one value.
-        other: of the other.
+        one: the spread of one value.
+        other: that of the other.
     """
     variance = one.variance + other.variance
     parts = one.variance**2 / one.freedom + other.variance**2 / other.freedom
@@ -228,7 +228,7 @@ def spread_of_both(one: Spread, other: Spread) -> Spread:
 
 
 def even_around(value: float, std: float, freedom: float, confidence: float) -> Difference:
-    """A difference with an interval even around it.
+    """A difference with a symmetric interval.
 
     Args:
         value: the difference.

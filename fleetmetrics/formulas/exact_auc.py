@@ -141,7 +141,7 @@ def keys_of(score: np.ndarray, label: np.ndarray) -> np.ndarray | None:
 
 def sorted_keys(keys: np.ndarray) -> np.ndarray:
     """The keys, whose array is reordered, in order; nan is an `InvalidInputError`."""
-    signed = keys.view(f"i{keys.itemsize}")  # which sort faster than unsigned ones where processors lack AVX-512
+    signed = keys.view(f"i{keys.itemsize}")  # they sort faster than unsigned ones on processors without AVX-512
     signed.sort()
     above = int(np.searchsorted(signed, 0))  # scores of 2 and more: their highest bit is that of negative numbers
     if above:
@@ -160,7 +160,7 @@ def ends_of_scores(records: Any) -> tuple[Any, Any]:
 
 
 def _both_sorted(score: np.ndarray, label: np.ndarray) -> tuple[np.ndarray, ...]:
-    """The sorted keys of the scores of at least 0, and any of the opposites of those below."""
+    """The sorted keys of the scores of at least 0, and of the opposites of any scores below 0."""
     keys = keys_of(score, label)
     if keys is not None:
         return (sorted_keys(keys),)
@@ -253,7 +253,7 @@ def count_exact_auc(label: np.ndarray, weight: np.ndarray | None, totals: tuple[
 
 
 def exponent_of(totals: Any) -> int:
-    """Weights of these totals are folded divided by two to this power, and counts as they are."""
+    """Folding divides weights of these totals by two to this power, and leaves counts unchanged."""
     return max(-1000, min(1000, math.frexp(max(totals))[1])) if isinstance(totals[0], float) else 0
 
 

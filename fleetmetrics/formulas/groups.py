@@ -19,12 +19,12 @@ def starts_of(group: np.ndarray) -> np.ndarray:
 
 
 def best_first(values: np.ndarray, start: np.ndarray, sizes: np.ndarray) -> np.ndarray:
-    """Where the finite values of each group are, group by group, the highest first: int64 ``[n]``."""
+    """The places of the finite values, group by group, the highest first: int64 ``[n]``."""
     values = _told_apart(values)
     longest = int(sizes.max(initial=0))
     if values.dtype == np.float32:
         free = longest.bit_length()
-        if (len(sizes) + 1) << free <= 2**31:  # the place in the group goes into the key as well: no order is to follow
+        if (len(sizes) + 1) << free <= 2**31:  # no argsort: the key also holds the place in the group
             before = np.repeat(start, sizes)
             keys = _keys(values, sizes, free) + (np.arange(len(values)) - before)
             keys.sort()
@@ -43,7 +43,7 @@ def best_first(values: np.ndarray, start: np.ndarray, sizes: np.ndarray) -> np.n
 def _told_apart(values: np.ndarray) -> np.ndarray:
     """The values as float32 if that is exact; otherwise unchanged, or numbers in their order."""
     if values.dtype.kind in "iu" and values.size and max(-int(values.min()), int(values.max())) > 2**53:
-        values = np.unique(values, return_inverse=True)[1]  # no float tells them apart
+        values = np.unique(values, return_inverse=True)[1]  # a float32 or float64 cannot tell them apart
     with np.errstate(over="ignore", invalid="ignore"):
         short = values.astype(np.float32, copy=False)
     return short if short is values or (short == values).all() else values
@@ -73,7 +73,7 @@ def sums_of(values: np.ndarray, start: np.ndarray) -> np.ndarray:
 def scaled(weight: np.ndarray | None) -> tuple[np.ndarray | None, int]:
     """Weights times a power of two that makes all of them at most 1, so that their sums are finite; small ones stay.
 
-    With them comes the exponent of the power of two that would undo it.
+    It also returns the exponent of the power of two that would undo it.
     """
     if weight is None:
         return None, 0
@@ -155,7 +155,7 @@ def _twice_the_pairs(
 ) -> tuple[np.ndarray, np.ndarray]:
     """For each group, twice the number of pairs in the right order (ties count once), and that of positive samples."""
     start, new_tie, score = np.flatnonzero(first), first.copy(), _told_apart(score)
-    if score.dtype == np.float32 and len(sizes) < 2**30:  # score and label are one integer: no order is to follow
+    if score.dtype == np.float32 and len(sizes) < 2**30:  # no argsort: score and label share one integer
         keys = _keys(score, sizes, 1)
         keys += label
         keys.sort()

@@ -20,14 +20,14 @@ __all__ = ["IntervalResult", "Spread", "interval", "of_area", "of_area_groups", 
 LEAST = 50
 #: The fewest events behind a value: the inverse of the square of its skewness; for a count, the count.
 EVENTS = 40
-#: The fewest samples, or groups, that the value must come from: the same of what each could move it by.
+#: The fewest samples, or groups, behind a value: an effective number, from how far each could move the value.
 SOURCES = 30
-#: The fewest groups that a variance must come from, if all have equal contributions, where no size of a group is known;
-#: a third of that for normal ones.
+#: The fewest groups with equal contributions that a variance must come from, if the sizes of groups are unknown; normal
+#: contributions need a third of that.
 _EVEN = 15
 #: The fewest samples of the rarer class, times the share of the rarer order of pairs.
 _PAIRS = 10
-#: If the sum of squares is this small a part of the terms that it is a difference of, only rounding is left.
+#: A sum of squares is a difference of terms; if it is this small a part of them, only rounding is left.
 _ROUNDED = 1e-10
 #: Below it the products of three terms are below 1e-300 and lose digits.
 _SMALL = 1e-200
@@ -297,7 +297,7 @@ def interval(
     """
     value = float(value)
     none = IntervalResult(value, math.nan, math.nan, math.nan, confidence, spread.groups, None)
-    if math.isnan(value):  # of which the metric has warned
+    if math.isnan(value):  # the metric has warned of it
         return none
     if spread.short or not spread.variance >= sys.float_info.min or not lowest < value < highest:
         _warn(metric, spread)
@@ -335,7 +335,7 @@ def _ends(value: float, half: float, lowest: float, highest: float) -> tuple[flo
 
 
 def quantile(share: float, freedom: float) -> float:
-    """Of Student's distribution, by Wallace's transformation to a normal variable."""
+    """A quantile of Student's distribution, by Wallace's transformation to a normal variable."""
     normal = NormalDist().inv_cdf(share)
     if math.isinf(freedom):
         return normal

@@ -29,7 +29,7 @@ __all__ = [
 ]
 
 
-#: The least that a precision or a rate must be.
+#: The lower limit of a precision or a rate.
 _SHARE = between(0, 1)
 
 
@@ -130,7 +130,7 @@ def specificity_at_sensitivity(
 
 def _best(at: Points, values: np.ndarray, allowed: np.ndarray, *, lowest: bool = False) -> OperatingPoint:
     """The highest of the allowed values; of equal ones that at the highest threshold, or at the lowest."""
-    if math.isnan(at.tp[-1] + at.fp[-1]):  # of unchecked weights
+    if math.isnan(at.tp[-1] + at.fp[-1]):  # unchecked weights may be nan
         return OperatingPoint(math.nan, math.nan)
     kept = np.where(allowed, values, -1.0)
     best = int(np.flatnonzero(kept == kept.max())[-1 if lowest else 0])

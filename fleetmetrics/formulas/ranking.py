@@ -87,7 +87,7 @@ def rank_queries(query: Any, score: Any, relevance: Any, weight: Any = None) -> 
     ties = np.flatnonzero(new_tie)
     tied = np.diff(ties, append=len(query))
     place = np.arange(len(query)) - np.repeat(start, sizes)
-    hits = np.append(0, np.cumsum(gain > 0))  # how many are relevant of those before each answer
+    hits = np.append(0, np.cumsum(gain > 0))  # the number of relevant answers before each answer
     weights = np.ones(len(start)) if weight is None else sums_of(np.asarray(weight, np.float64), start) / sizes
     return RankedQueries(
         start,
@@ -239,10 +239,10 @@ def reciprocal_rank_at(ranked: RankedQueries, k: int | None = None) -> np.ndarra
     """
     value = np.zeros(len(ranked.start))
     begins = np.flatnonzero((ranked.place == ranked.tie_start) & (ranked.tie_hits > 0))
-    query, first = np.unique(ranked.query[begins], return_index=True)  # of each query the best tie with a relevant one
+    query, first = np.unique(ranked.query[begins], return_index=True)  # each query's best tie with a relevant answer
     begins = begins[first]
     size, hits, before = ranked.tie_size[begins], ranked.tie_hits[begins], ranked.place[begins]
-    last = np.minimum(size - hits + 1, np.inf if k is None else k - before)  # places that the first one may have
+    last = np.minimum(size - hits + 1, np.inf if k is None else k - before)  # the possible places of the first one
     for i in np.flatnonzero(last > _LONG_TIE):
         value[query[i]] = _long_tie(int(size[i]), int(hits[i]), int(before[i]), int(last[i]))
     short = np.flatnonzero(last <= _LONG_TIE)
@@ -331,7 +331,7 @@ def _area(score: np.ndarray, target: np.ndarray) -> float:
     rising, hits = np.sort(score[target != -1]), np.sort(score[target == 1])
     if not hits.size:
         return math.nan
-    # of each positive: how many positives, and how many samples, score at least as high
+    # for each positive, the numbers of positives and of samples that score at least as high
     hits_above = hits.size - np.searchsorted(hits, hits)
     all_above = rising.size - np.searchsorted(rising, hits)
     return float(np.sum(hits_above / all_above) / hits.size)

@@ -13,7 +13,7 @@ _MOST = 2**63 - 1
 
 
 def as_number(value: Any) -> Any:
-    """One number of a state, in an array or not, as Python's."""
+    """One number of a state, in an array or not, as a Python number."""
     return value if type(value) in (int, float) else value.item()
 
 
@@ -38,7 +38,7 @@ def exact_total(counts: np.ndarray) -> int:
 
 
 def as_integers(weights: np.ndarray) -> np.ndarray:
-    """Integers in proportion to finite weights: int64 if no sum of them can overflow, otherwise Python's.
+    """Integers in proportion to finite weights: int64 if no sum of them can overflow, otherwise Python integers.
 
     Their sums, differences and products are exact, and a quotient of two is rounded once.
     """
@@ -92,5 +92,5 @@ def exact_sum(values: np.ndarray) -> float:
 def _sum_of(terms: list[float]) -> float:
     try:
         return math.fsum(terms)
-    except (OverflowError, ValueError):  # beyond float64, or both infinities
+    except (OverflowError, ValueError):  # the sum exceeds float64, or has both infinities
         return sum(terms)

@@ -134,7 +134,7 @@ class ModelMetric(paddle.metric.Metric):
                 self.metric.add(**self.feed(*own))
             elif len(own[0]):
                 self.metric.add(*own)
-        except Exception as error:  # of any type: the other metrics continue
+        except Exception as error:  # any error: the other metrics continue
             if self._pass.everyone == 1:
                 raise
             self._trouble = error
@@ -202,7 +202,7 @@ class GlobalValues(paddle.callbacks.Callback):
     def set_model(self, model: Any) -> None:
         """Note the passes of a `paddle.Model`; hapi calls it."""
         super().set_model(model)
-        # The only place with the loader that comes before the callbacks at the end of a pass.
+        # Only `_run_one_epoch` has the loader and ends before the callbacks at the end of a pass.
         model._run_one_epoch = functools.partial(self._run, model)
 
     def on_train_begin(self, logs: Any = None) -> None:
@@ -262,7 +262,7 @@ class _Pass:
         rank = channel.rank if group is not None else self.place
         self.by_paddle, dealing = _dealing(loader, 0, ranks)
         dealing.check(rank, ranks)
-        self.dealt = Pass(loader)  # begun when the sampler has, and the epoch is known
+        self.dealt = Pass(loader)  # it begins when the sampler has begun and the epoch is known
         settings: dict[str, Any] = dealing.settings
         self.samples, self.batch, self.due = settings["samples"], settings["batch_size"], dealing.dealt.count(rank)
         #: Whether Paddle's own metrics get the same rows, and Paddle cuts off the padding.
@@ -395,7 +395,7 @@ def own_predictions(outputs: Sequence[Any], loader: Any, *, group: Any = None) -
     arrays = [each if isinstance(each, np.ndarray) else np.concatenate(each) for each in outputs]
     count, rows = dealing.dealt.count(rank), {len(array) for array in arrays}
     places = np.arange(count)
-    if rows == {count * workers} and by_paddle:  # of each step the rows of all, rank after rank
+    if rows == {count * workers} and by_paddle:  # for each step the rows of all workers, rank after rank
         first = places // batch * batch
         at = rank if group is None else place
         places = places + first * (workers - 1) + at * np.minimum(batch, count - first)

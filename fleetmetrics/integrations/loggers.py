@@ -25,7 +25,7 @@ __all__ = ["LogCallback", "log"]
 
 #: VisualDL and TensorBoard show a curve at evenly spaced thresholds from 0 to 1; tensorboardX takes no more.
 THRESHOLDS = 127
-_NO_COUNTS = np.full((4, THRESHOLDS), -1)  # of true and false positives and negatives
+_NO_COUNTS = np.full((4, THRESHOLDS), -1)  # for true and false positives and negatives
 #: The values to draw; a dashboard has its own form for histograms.
 _CURVES = (ROC, PrecisionRecall, CalibrationPoints, Shares, Sweep)
 
@@ -88,7 +88,7 @@ class LogCallback:
 
     def __getattr__(self, name: str) -> Callable[..., None]:
         if name.startswith(("on_", "set_")):
-            return lambda *_: None  # what else hapi calls
+            return lambda *_: None  # hapi calls other methods, too
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
@@ -104,7 +104,7 @@ class LogCallback:
         if callable(self.writer):
             self.writer = self.writer() if get_communicator().rank == 0 else None
         again = [f"{name}/" for name, value in logs.items() if isinstance(value, Mapping)]  # its items are logged, too
-        logs = {**logs, **logs.get("fleetmetrics", {})}  # here curves are unchanged
+        logs = {**logs, **logs.get("fleetmetrics", {})}  # its curves are unchanged
         about = ("step", "batch_size", "fleetmetrics")
         kept = [name for name in logs if name not in about and not name.startswith(tuple(again))]
         values = {name: _alone(logs[name]) for name in kept}
@@ -142,7 +142,7 @@ def _to_tensorboard(writer: Any, name: str, value: Any, step: int) -> None:
         writer.add_pr_curve_raw(name, *_NO_COUNTS, *columns, step, THRESHOLDS)
     elif isinstance(value, HistogramCounts):
         edges, middle = value.edges.tolist(), (value.edges[1:] + value.edges[:-1]) / 2
-        sums = [float((value.counts * middle**power).sum()) for power in (0, 1, 2)]  # not drawn
+        sums = [float((value.counts * middle**power).sum()) for power in (0, 1, 2)]  # dashboards do not draw them
         writer.add_histogram_raw(name, edges[0], edges[-1], *sums, edges[1:], value.counts.tolist(), step)
 
 

@@ -93,7 +93,7 @@ class EvaluationMetrics:
         self.trainer, self.group = trainer, group
         self._loop, self._step = trainer.evaluation_loop, trainer.prediction_step
         self._under_way = False
-        self._pass: Pass | None = None  # of the evaluation; None: no sample is repeated
+        self._pass: Pass | None = None  # the pass of the evaluation; None: no sample is repeated
         self._trouble: Exception | None = None
         self._load: Any = getattr(trainer, "get_eval_dataloader", None)
         trainer.evaluation_loop, trainer.prediction_step = self._evaluate, self._predict
@@ -108,7 +108,7 @@ class EvaluationMetrics:
     # -- what the trainer calls ----------------------------------------------------------------------------
 
     def _loader(self, *given: Any, **named: Any) -> Any:
-        if (getattr(getattr(self.trainer, "args", None), "max_evaluate_steps", 0) or 0) > 0:  # a part of the samples
+        if (getattr(getattr(self.trainer, "args", None), "max_evaluate_steps", 0) or 0) > 0:  # only some of the samples
             return self._load(*given, **named)
         deal = self.trainer._get_eval_sampler
         self.trainer._get_eval_sampler = lambda dataset: _whole(deal(dataset), dataset)
@@ -119,7 +119,7 @@ class EvaluationMetrics:
 
     def _evaluate(self, dataloader: Any, *given: Any, **named: Any) -> Any:
         told = inspect.signature(self._loop).bind(dataloader, *given, **named).arguments
-        if told.get("description") == "Prediction":  # of samples that need not have labels
+        if told.get("description") == "Prediction":  # its samples may lack labels
             return self._loop(dataloader, *given, **named)
         self.metrics.reset()
         self._trouble, self._under_way = None, True
@@ -196,7 +196,7 @@ class EvaluationMetrics:
 
         return heard
 
-    # -- what the metrics are given ------------------------------------------------------------------------
+    # -- what the metrics get ------------------------------------------------------------------------------
 
     def _feed(self, loss: Any, logits: Any, labels: Any) -> None:
         """Add a batch. Several workers raise an error together at the end, because the others wait for this one."""
@@ -204,7 +204,7 @@ class EvaluationMetrics:
             return
         try:
             self._add(loss, _first(logits), _first(labels))
-        except Exception as error:  # of any kind
+        except Exception as error:  # any error
             if get_communicator().world_size == 1:
                 raise
             self._trouble = error
@@ -250,7 +250,7 @@ def _dealing(sampler: Any) -> Dealing | None:
 
 
 def _whole(sampler: Any, dataset: Any) -> Any:
-    """The sampler; or Paddle's, which repeats samples, in place of one that silently leaves some out."""
+    """The sampler; Paddle's, which repeats samples, replaces one that silently leaves some out."""
     dealing = None if getattr(sampler, "drop_last", False) else _dealing(sampler)
     if dealing is None or dealing.dealt.distinct >= len(dataset):
         return sampler

@@ -14,7 +14,7 @@ from fleetmetrics.numbers import position_dtype
 __all__ = ["MODES", "Positions", "arrange", "kept_count"]
 
 MODES = ("unzip", "cat", "batch")
-#: Where records belong: positions, or an arithmetic progression of them.
+#: The positions of records: an array, or a slice if they form an arithmetic progression.
 Positions = Union[slice, np.ndarray]
 
 
@@ -84,7 +84,7 @@ def _blocks(argument: str, value: Any, sizes: Any) -> Any:
 
 @given(mode=_mode, counts=_counts, rank=_rank, size=at_least(0), blocks=optional(_blocks))
 def kept_count(mode: str, counts: Sequence[int], rank: int, size: int, blocks: Sequence[Any] | None = None) -> int:
-    """The number of a rank's records before position ``size`` in the order of `arrange`: always its first ones.
+    """Return how many of a rank's records, always its first ones, come before position ``size`` in `arrange`'s order.
 
     Examples:
         >>> [kept_count("unzip", [3, 2, 0], rank, 3) for rank in range(3)]
@@ -97,7 +97,7 @@ def kept_count(mode: str, counts: Sequence[int], rank: int, size: int, blocks: S
     if mode == "batch":
         parts = [np.asarray(part, np.int64) for part in blocks or ()]
         return int(np.clip(size - _starts(parts)[rank], 0, parts[rank]).sum())
-    low, high = 0, counts[rank]  # the first turn whose record lies beyond, by bisection
+    low, high = 0, counts[rank]  # bisect for the first turn that puts its record beyond
     while low < high:
         turn = (low + high) // 2
         position = sum(min(count, turn) for count in counts) + sum(count > turn for count in counts[:rank])
@@ -106,7 +106,7 @@ def kept_count(mode: str, counts: Sequence[int], rank: int, size: int, blocks: S
 
 
 def _starts(blocks: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """By rank the positions at which its blocks start, one block from each rank in turn."""
+    """The positions at which each rank's blocks start, if the ranks give one block in turn."""
     lengths = np.concatenate(blocks)
     # Stable: the blocks of one turn stay in the order of the ranks.
     order = np.argsort(np.concatenate([np.arange(part.size) for part in blocks]), kind="stable")

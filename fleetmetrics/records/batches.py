@@ -28,7 +28,7 @@ __all__ = [
     "part_of",
 ]
 
-#: A sample's scores differ in the last bits between batches.
+#: Repeated records may differ this much: a sample's scores differ in the last bits between batches.
 _RELATIVE_TOLERANCE = 1e-3
 _ABSOLUTE_TOLERANCE = 1e-6
 _SHOWN = 5
@@ -55,7 +55,7 @@ def as_column(value: Any, name: str) -> Any:
     if value.dtype == object:
         return list(value)
     base = value.base
-    # A view keeps the whole of its batch alive.
+    # A view would keep its whole batch alive.
     return value.copy() if isinstance(base, np.ndarray) and base.nbytes > 2 * value.nbytes else value
 
 
@@ -77,7 +77,7 @@ class Kind(NamedTuple):
     """The common properties of the arrays of a column."""
 
     dtype: np.dtype[Any]
-    shape: tuple[int, ...]  #: of an entry
+    shape: tuple[int, ...]  #: the shape of an entry
 
 
 class Columns:
@@ -96,7 +96,7 @@ class Columns:
     ) -> None:
         self.names = names  # None before the first batch
         self.batches = list(batches)
-        self.ids = list(ids)  # none if the batches came without
+        self.ids = list(ids)  # empty if the batches have no ids
 
     @classmethod
     def of(cls, records: list[Any]) -> Columns:
@@ -107,7 +107,7 @@ class Columns:
         return sum(len(batch[0]) for batch in self.batches)
 
     def append(self, columns: tuple[Any, ...], named: Mapping[str, Any], ids: Any = None) -> None:
-        """Add a batch as columns with or without names; all of it, or nothing, with an InvalidInputError."""
+        """Add a batch as columns with or without names; an InvalidInputError adds nothing."""
         # The usual case first: the same columns as before, as arrays that own their memory.
         names: Any = tuple(named) if named else len(columns)
         if ids is None and names == self.names and not self.ids and not (columns and named):
@@ -120,7 +120,7 @@ class Columns:
                 else:
                     self.batches.append(batch)
                     return
-            except TypeError:  # without a length
+            except TypeError:  # it has no length
                 pass
         batch = self._admitted(columns, named, ids is None)
         names = names if self.names is None else self.names
@@ -166,7 +166,7 @@ class Columns:
         return [row for row in rows if len(row[0])]
 
     def kinds(self) -> list[Kind | None]:
-        """The kind of each column, and of any ids; None: a list. Empty without samples."""
+        """The kind of each column, and of any ids; None for a list. Without samples, the result is empty."""
         return list(map(kind_of, zip(*self.rows())))
 
     def blocks(self) -> list[int]:
@@ -174,7 +174,7 @@ class Columns:
         return [len(batch[0]) for batch in self.batches]
 
     def plain(self) -> list[Any]:
-        """All of its content, for packing."""
+        """The whole content, for packing."""
         return [self.names, self.batches, self.ids]
 
     def followed_by(self, other: Columns) -> Columns:
@@ -235,7 +235,7 @@ def joint_kind(kinds: Sequence[Kind | None]) -> Kind | None:
         return None
     try:
         dtype = np.result_type(*[kind.dtype for kind in present])
-    except TypeError:  # years and seconds, or unlike fields
+    except TypeError:  # no dtype can hold both: years and seconds, or different fields
         return None
     # NumPy joins int64 and uint64 to float64
     return None if letters == {"i", "u"} and dtype.kind == "f" else Kind(dtype, present[0].shape)
@@ -270,10 +270,10 @@ def number_of(positions: Positions) -> int:
 
 
 class InOrder:
-    """The columns of all workers; each record is put at its place on arrival.
+    """The columns of all workers; each record goes to its place when it arrives.
 
     Args:
-        kinds: of the columns; None: a list.
+        kinds: the kinds of the columns; None for a list.
         total: the number of records.
     """
 
@@ -282,7 +282,7 @@ class InOrder:
         self._columns: list[Any] = []
 
     def put(self, columns: Sequence[Any], positions: Positions) -> None:
-        """Take some records; ValueError or TypeError if they are not as announced."""
+        """Place some records; raise ValueError or TypeError if they differ from the announced ones."""
         count = number_of(positions)
         if [len(column) for column in columns] != [count] * len(self._kinds):
             raise ValueError(f"{list(map(len, columns))} entries, but {len(self._kinds)} columns have {count}")
@@ -299,7 +299,7 @@ class InOrder:
                 whole[positions] = column
 
     def taken(self) -> list[Any]:
-        """The columns, which the object then releases."""
+        """Return the columns and release them."""
         columns, self._columns = self._columns, []
         return columns
 

@@ -1,4 +1,4 @@
-"""Folding the records of all workers in the order of a column, never all in one place.
+"""Fold the records of all workers in the order of a column, without collecting them all in one place.
 
 Every worker sorts its own. From a sketch of each, rank 0 cuts the range of the column into pieces of similar size. A
 piece holds all records of its range, so the records of a query, or tied ones, arrive together.
@@ -51,7 +51,7 @@ def fold_in_order(
             found = _fold_together(f"{call}, records", channel, under_way, deadline)
             made, carried = (found, ()) if isinstance(found, Closed) else (None, found)
         elif made is None:
-            records = Records(folds.table.records())  # its cached values go with it
+            records = Records(folds.table.records())  # temporary, so its cached values are freed, too
             carried = under_way.alone(records) if records else carried
         carries.update(zip(folds.metrics, carried if made is None else folds.opened(made, under_way.states)))
     return carries

@@ -38,8 +38,8 @@ class Folding(ABC):
 
     name: str
     table: Table
-    columns: tuple[str, ...]  #: the further arguments of ``add`` that it asks for
-    states: dict[str, State]  #: those that its methods are given, by name
+    columns: tuple[str, ...]  #: the further arguments of ``add`` that it needs
+    states: dict[str, State]  #: the states that its methods get, by name
 
     @property
     @abstractmethod
@@ -52,7 +52,7 @@ class Folding(ABC):
 
     @abstractmethod
     def ahead(self, records: Records, states: Mapping[str, np.ndarray]) -> Carry | None:
-        """The data about an earlier piece that `piece` needs, quickly computed; None if it needs none."""
+        """Quickly compute the data that `piece` needs about an earlier piece; None if it needs no data."""
 
     @abstractmethod
     def piece(self, before: Carry, records: Records, states: Mapping[str, np.ndarray]) -> Carry:
@@ -60,7 +60,7 @@ class Folding(ABC):
 
     @abstractmethod
     def join(self, carry: Carry, later: Carry) -> Carry:
-        """One carry from that of all pieces so far and that of the next piece."""
+        """Join the carry of all pieces so far with that of the next piece."""
 
     @abstractmethod
     def fold(self, carry: Carry, records: Records, states: Mapping[str, np.ndarray]) -> Carry:
@@ -86,8 +86,8 @@ class Folding(ABC):
 class Folds:
     """A table and everything that folds it; checkpoints save it, and merging joins it.
 
-    It is a holder, as a `fleetmetrics.state.State` is one. Two of the same table are equal as long as both have the
-    same metrics: a closed table has a carry of each.
+    It is a holder, like a `fleetmetrics.state.State`. Two with the same table are equal while both have the same
+    metrics, because a closed table has a carry of each metric.
     """
 
     kind: tuple[tuple[str, ...], str | None, Any]
@@ -100,7 +100,7 @@ class Folds:
     def __init__(self, table: Table, metrics: Sequence[Folding]) -> None:
         self.table, self.metrics = table, metrics
         self.name = table.name
-        #: Those of equal kind can replace each other.
+        #: Holders of equal kind can replace each other.
         self.kind = table.kind
 
     def __eq__(self, other: object) -> bool:
@@ -116,7 +116,7 @@ class Folds:
     # -- closing
 
     def close(self, values: Mapping[Any, np.ndarray], totals: Any) -> Closed:
-        """The carries of everything kept; see `fleetmetrics.partial.Partial.close`. Nothing changes."""
+        """Return the carries of everything kept, and change nothing; see `fleetmetrics.partial.Partial.close`."""
         table = self.table
         if table.closed is not None:
             return table.closed
@@ -139,13 +139,13 @@ class Folds:
         def closed_group(group: int) -> Closed:
             return closed(table.joined([piece.taken(its[group]) for piece, its in zip(pieces, places)]))
 
-        inside = [contextvars.copy_context() for _ in range(number)]  # warnings muted here are muted there
+        inside = [contextvars.copy_context() for _ in range(number)]  # threads mute the same warnings
         with ThreadPoolExecutor(THREADS, "fleetmetrics folding") as threads:
             parts = threads.map(lambda group: inside[group].run(closed_group, group), range(number))
             return self.join_closed(list(parts))
 
     def join_closed(self, parts: Sequence[Closed]) -> Closed:
-        """Join several; InvalidInputError if two have samples of one user."""
+        """Join several closed parts; raise InvalidInputError if two have samples of one user."""
         members = np.sort(np.concatenate([part.members for part in parts]))
         twice = np.unique(members[1:][members[1:] == members[:-1]])
         if len(twice):
@@ -180,10 +180,10 @@ class Folds:
             )
         return [kept for each in filled for kept in each.batches], self.join_closed(closed) if closed else None
 
-    # -- checkpoints: as for `fleetmetrics.state.State`
+    # -- checkpoints: the methods of `fleetmetrics.state.State`
 
     def saved(self, scope: Any = None) -> dict[str, np.ndarray]:
-        """The table's columns except for those of all ones, copied; none without samples."""
+        """Copies of the table's columns, except for columns of ones; empty without samples."""
         table = self.table
         if table.closed is not None:
             return _packed(table.closed)
@@ -229,15 +229,15 @@ class Folds:
 
 
 def _places_by_group(users: np.ndarray, number: int) -> list[np.ndarray]:
-    """The places of the samples of each of this number of groups of users, integers."""
+    """Divide users, which are integers, into this number of groups; return the places of each group's samples."""
     hashes = integer_ids(users).view(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
-    # The highest bits: passes over files choose users by those below. Numbers of 16 bits are sorted by their digits.
+    # Use the highest bits: passes over files choose users by lower ones. NumPy sorts numbers of 16 bits by digits.
     group = ((hashes >> np.uint64(48)) * np.uint64(number) >> np.uint64(16)).astype(np.uint16)
     ends = np.cumsum(np.bincount(group, minlength=number))
     return np.split(np.argsort(group, kind="stable").astype(np.uint32), ends[:-1])
 
 
-#: The content of a closed table instead of columns, whose names have no spaces.
+#: A closed table is saved under these names instead of its columns; the names of columns have no spaces.
 _LAYOUT, _PAYLOAD = "closed layout", "closed payload"
 
 

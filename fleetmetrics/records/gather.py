@@ -57,11 +57,11 @@ def gather(
 
     def gathered(deadline: Deadline, trouble: BaseException | None) -> list[Any]:
         shares: Sequence[Share] = []
-        with Caught(trouble) as caught:  # an error of any kind: the others are waiting
+        with Caught(trouble) as caught:  # any error, because the other workers are waiting
             shares = describe()
             for share in shares:
                 share.check(channel.rank, channel.world_size)
-        with contextlib.ExitStack() as stack:  # which removes temporary files
+        with contextlib.ExitStack() as stack:  # it removes temporary files
             return _exchanged(call, shares, channel, deadline, caught.error, stack)
 
     return channel.together(call, gathered, timeout)
@@ -75,7 +75,7 @@ def _exchanged(
     trouble: BaseException | None,
     stack: contextlib.ExitStack,
 ) -> list[Any]:
-    """The first step, and the second one if there are several workers; the values of the shares."""
+    """Take the first step and, with several workers, the second; return the values of the shares."""
 
     def spools(token: str) -> list[Spool | None]:
         metrics = [share.metric for share in shares]
@@ -108,7 +108,7 @@ def _exchanged(
 
 
 def _sent(call: str, found: Sequence[_Collected], channel: Communicator, deadline: Deadline) -> list[Any]:
-    """The second step; returns the values, or raises the error, that rank 0 answers."""
+    """Take the second step; return the values, or raise the error, from rank 0's answer."""
     allow_pickle = all(each.allow_pickle for each in found)
 
     def decide(letters: Sequence[Letter]) -> Letter:
@@ -162,7 +162,7 @@ def _next_letter(parcels: Iterator[_Parcel]) -> tuple[Any, list[Any], Exception 
             size += packed.nbytes
             if size >= PIECE_BYTES // 2:
                 return {"parcels": labels, "more": True}, payload, None
-    except Exception as error:  # of any kind: the others are waiting
+    except Exception as error:  # any error, because the other workers are waiting
         return None, [], error
     return {"parcels": labels, "more": False}, payload, None
 
@@ -194,7 +194,7 @@ class _Collected:
         self._rank = channel.rank
         self._counts = [note["n"] for note in notes]
         self._blocks = [np.repeat(*np.array(note["blocks"], np.int64).reshape(-1, 2).T) for note in notes]
-        #: By rank the calls, if counts and blocks are those of samples; otherwise empty.
+        #: The calls by rank, if counts and blocks are those of samples; otherwise empty.
         self._runs: list[np.ndarray] = []
         if share.dealing is not None or counts_samples(notes):
             self._look_at_samples(notes)
@@ -238,7 +238,7 @@ class _Collected:
                 self._blocks[rank] = whole if note["block"] else np.repeat(each[:, 0], each[:, 2])
 
     def _settle(self) -> None:
-        """If records are not one to one with samples: find the kept ones, and their places."""
+        """Find the kept records and their places, unless each sample has one record."""
         dealing, found = self.share.dealing, []
         for rank, (runs, count) in enumerate(zip(self._runs, self._counts)):
             keep = np.arange(count) < self._kept_count(rank) if dealing is None else ~dealing.dealt.mask(rank)
@@ -285,7 +285,7 @@ class _Collected:
 
     @cached_property
     def _positions(self) -> list[Positions]:
-        """By rank the positions of the kept records, or samples; made on demand."""
+        """The positions of the kept records, or samples, by rank; computed on demand."""
         dealing = self.share.dealing
         if dealing is not None:
             return [dealing.dealt.kept(rank) for rank in range(len(self._counts))]
@@ -295,7 +295,7 @@ class _Collected:
     # On rank 0
 
     def put_own(self) -> None:
-        """Collect this worker's own."""
+        """Collect this worker's own part."""
         kept, self._states[0] = self.own()
         for row in kept.rows() if self._states[0] is None else ():
             self._add(0, list(row))
@@ -357,15 +357,15 @@ class _Collected:
 
 
 def _error_letter(error: Exception, allow_pickle: bool) -> Letter:
-    """The letter with an error, and the form from which the others rebuild it, if it has one."""
+    """A letter with an error and, if possible, the form from which the other workers rebuild it."""
     trace = "".join(traceback.format_exception(type(error), error, error.__traceback__))
     note = {"done": True, "error": described(error), "trace": trace}
     name = type(error).__name__
     forms: list[Any] = [] if isinstance(error, FleetMetricsError) else [error]
-    if vars(builtins).get(name) is type(error):  # by name, with its arguments, or its text: these may lack a file name
+    if vars(builtins).get(name) is type(error):  # by name, with its arguments or its text: `args` may lack a file name
         forms = [[name, error.__reduce__()[1]], [name, (str(error),)]]
     for form in forms:
-        with contextlib.suppress(Exception):  # of any kind: it is the user's
+        with contextlib.suppress(Exception):  # the user's class may raise anything
             packed = pack([form], allow_pickle)
             data = joined(packed.buffers)
             if type(_made_from(packed.layout, data, allow_pickle)) is type(error):
@@ -374,7 +374,7 @@ def _error_letter(error: Exception, allow_pickle: bool) -> Letter:
 
 
 def _made_from(layout: Any, payload: Any, allow_pickle: bool) -> Exception:
-    """The error of a packed form: a name and arguments for Python's own, otherwise the error itself."""
+    """Rebuild the error from a packed form: a name and arguments for Python's own, otherwise the error itself."""
     (form,) = unpack(layout, payload, allow_pickle)
     if not isinstance(form, list):
         return cast(Exception, form)
@@ -385,13 +385,13 @@ def _made_from(layout: Any, payload: Any, allow_pickle: bool) -> Exception:
 
 
 def _fit_for_logs(error: Exception) -> Exception | None:
-    """An error of rank 0, if need be with a text that is fit for a log; None if that cannot be done."""
+    """Return an error of rank 0 with a text that is fit for a log; None if that is impossible."""
     if fit_cause(error):
         return error
     text = readable(str(error))
     texts = [readable(each) if isinstance(each, str) else each for each in error.args]
     for arguments in (texts, [text], [text[: len(text) // 4]]):  # a KeyError quotes its text, which makes it longer
-        with contextlib.suppress(Exception):  # of any kind: its class may be the user's
+        with contextlib.suppress(Exception):  # the user's class may raise anything
             found = type(error)(*arguments)
             if fit_cause(found):
                 return found

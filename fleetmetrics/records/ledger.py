@@ -25,7 +25,7 @@ class Ledger:
     def __init__(self) -> None:
         self.calls: list[list[Any]] = []
         self.records = 0
-        #: Whether another metric was the caller, which may hold back samples.
+        #: Whether another metric made the calls; it may hold back samples.
         self.nested = False
         self._last: Any = None
 
@@ -42,7 +42,7 @@ class Ledger:
         self.records = sum(records for _, records in self.calls)
 
     def note(self, held: int) -> dict[str, Any]:
-        """The note for the others on a metric with this number of records; no "calls" if these are samples."""
+        """The note for the other workers on a metric with this number of records; no "calls" if these are samples."""
         if not self.calls or self.records != held:  # it was not counted
             return {"samples": held, "calls": [], "nested": False}
         known = all(samples is not None for samples, _ in self.calls)
@@ -62,12 +62,12 @@ class Counting(Protocol):
 
 
 def counted(method: Callable[..., Any], count: Callable[..., int | None]) -> Callable[..., Any]:
-    """The method, wrapped: each call without an error is entered in the metric's ledger."""
+    """Wrap a method, so that each call without an error enters its records in the metric's ledger."""
 
     @functools.wraps(method)
     def call(self: Counting, *args: Any, **named: Any) -> Any:
         ledger, (batch, inside) = self._ledger, _under_way.get() or ([count(*args, **named)], ())
-        if ledger in inside:  # records that a subclass passes on to super()
+        if ledger in inside:  # a subclass passes records on to super()
             return method(self, *args, **named)
         before = len(self._appended())
         if before < ledger.records:  # they were cleared from outside
@@ -90,7 +90,7 @@ def samples_added(*columns: Any, **named: Any) -> int | None:
 
 def samples_processed(data_batch: Any = None, data_samples: Any = None, **named: Any) -> int | None:
     """The number of samples in a call of MMEngine's ``process``: of the objects, or of columns and batch."""
-    samples = list(named.values())[-1] if named else data_samples  # whatever a subclass calls it
+    samples = list(named.values())[-1] if named else data_samples  # a subclass may rename it
     size = _length(samples)
     columns = samples if isinstance(samples, (list, tuple)) else ()
     if not columns or any(isinstance(each, Mapping) or _length(each) is None for each in columns):
@@ -121,10 +121,10 @@ def kept_records(runs: np.ndarray, keep: np.ndarray, places: np.ndarray) -> tupl
     Args:
         runs: samples and records of calls, and the number of such calls in a row, int [runs, 3].
         keep: whether each sample counts, bool [samples].
-        places: where it belongs, int [samples].
+        places: the place of each sample, int [samples].
 
     Returns:
-        bool [records]; int [kept]; and how many samples that do not count are among those that the kept stand for.
+        bool [records]; int [kept]; and the number of samples that do not count among those of the kept records.
     """
     paired = runs[:, 0] == runs[:, 1]
     units = np.where(paired[:, None], 1, runs[:, :2])

@@ -16,18 +16,18 @@ from fleetmetrics.serial.serializer import pack, unpack
 
 __all__ = ["PIECE_BYTES", "Spool", "pieces", "read_piece"]
 
-#: About the size of a piece of packed records, of which there is a second copy meanwhile.
+#: The approximate size of a piece of packed records; sending it takes a second copy.
 PIECE_BYTES = 2**23
 #: The most records in a piece: objects take more memory than their bytes.
 _MOST = 2**15
-#: The number of records that are measured, and the depth; some records contain themselves.
+#: The number of records to measure, and the depth, because some records contain themselves.
 _WEIGHED, _DEEP = 8, 4
 
 
 def pieces(columns: Columns, allow_pickle: bool, narrow: Sequence[bool]) -> Iterator[Packed]:
     """Pack a worker's records: arrays at once, anything else piece by piece.
 
-    ``narrow``: of each column, whether its whole numbers may go in fewer bytes, since rank 0 puts them into an array.
+    ``narrow`` says for each column whether its whole numbers may take fewer bytes: rank 0 puts them into an array.
     """
     rows = columns.rows()
     if not rows:
@@ -72,7 +72,7 @@ def _weight(value: Any, depth: int = 0) -> int:
         value = list((value if isinstance(value, dict) else vars(value)).values())
     if not isinstance(value, (list, tuple)) or depth > _DEEP:
         return 8
-    step = max(1, len(value) // _WEIGHED)  # entries are mostly alike
+    step = max(1, len(value) // _WEIGHED)  # most entries have similar sizes
     return step * sum(_weight(entry, depth + 1) for entry in value[::step])
 
 
@@ -98,7 +98,7 @@ def read_piece(layout: Any, payload: Any, allow_pickle: bool) -> list[Any]:
 
 
 class Spool:
-    """A folder of one exchange, marked by its token, in a directory; nothing else in there is touched.
+    """A folder of one exchange, marked by its token, in a directory; it touches nothing else there.
 
     ``shared``: whether all workers see the same directory; if not, each uses its own as a buffer.
     """

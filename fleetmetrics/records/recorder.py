@@ -48,7 +48,7 @@ class Recorder(Told, ABC):
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         name, count = cls._fed_by
-        if inspect.isfunction(vars(cls).get(name)) and "_fed_by" not in vars(cls):  # a user's
+        if inspect.isfunction(vars(cls).get(name)) and "_fed_by" not in vars(cls):  # a user's method
             setattr(cls, name, counted(vars(cls)[name], count))
 
     def __init__(self, collect_dir: str | None, collect_dir_shared: bool, allow_pickle: bool) -> None:
@@ -124,7 +124,7 @@ class Recorder(Told, ABC):
 
     @classmethod
     def _own_methods(cls) -> dict[str, int]:
-        """The methods of the three that a user's class defines, and their distance in the class hierarchy."""
+        """Those of the three methods that a user's class defines, and their distance in the class hierarchy."""
         names = (cls._computed_by, "summarize", "compute_from")
         depth = {name: next(i for i, each in enumerate(cls.__mro__) if name in vars(each)) for name in names}
         base = next(i for i, each in enumerate(cls.__mro__) if "_computed_by" in vars(each))

@@ -45,7 +45,7 @@ class Resumable(Checkpointed, ABC):
     """
 
     _pass: Pass  # how many samples of it this worker had got before the checkpoint; records tell of the others
-    _before: list[Columns] | None = None  # those of a checkpoint, with ids, for each metric
+    _before: list[Columns] | None = None  # each metric's records of a checkpoint, with ids
 
     @abstractmethod
     def _recorders(self) -> Sequence[Any]:
@@ -53,7 +53,7 @@ class Resumable(Checkpointed, ABC):
 
     @abstractmethod
     def _given(self) -> list[Columns]:
-        """The records of each, as columns."""
+        """The records of each metric, as columns."""
 
     @abstractmethod
     def _give(self, given: list[Columns]) -> None:
@@ -113,9 +113,9 @@ class _Content(NamedTuple):
 
     Args:
         given: the columns of each metric.
-        parts: the pass that they are of, if they have ids; None: they are as they were added.
-        epoch: of the pass in which they were added, if they are as they were.
-        ledgers: of each metric the calls, the records and whether they are nested.
+        parts: the pass that dealt them, if they have ids; None: they are as they were added.
+        epoch: the epoch of the pass in which they were added, if ``parts`` is None.
+        ledgers: for each metric the calls, the records and whether they are nested.
     """
 
     given: list[Columns]
@@ -131,7 +131,7 @@ class HeldRecords(PackedHolder):
     name = kind = "records"
 
     def saved(self, scope: Any = None) -> dict[str, np.ndarray]:
-        """Its contents, packed."""
+        """Pack the contents."""
         owner, given, passed = self._owner, self._owner._given(), None
         ledgers = [getattr(each, "_ledger", None) or Ledger() for each in owner._recorders()]
         odd = any(ledger.note(len(each))["calls"] for ledger, each in zip(ledgers, given))
@@ -151,7 +151,7 @@ class HeldRecords(PackedHolder):
         return {"layout": layout, "data": np.frombuffer(b"".join(packed.buffers), np.uint8)}
 
     def read(self, arrays: Mapping[str, np.ndarray]) -> _Content:
-        """Packed contents."""
+        """Unpack contents."""
         given, passed, epoch, ledgers = unpack(json.loads(arrays["layout"].tobytes()), arrays["data"].copy())
         parts: list[Part] | None = None if passed is None else []
         if parts is not None and passed[0] is not None:
@@ -173,7 +173,7 @@ class HeldRecords(PackedHolder):
         return _Content(done, [], None, [])
 
     def check(self, held: dict[Any, Any], scope: Any = None) -> None:
-        """Raise `InvalidInputError` if this was not saved."""
+        """Raise `InvalidInputError` if it cannot hold this."""
         super().check(held, scope)
         if len(held[self]["content"].given) != len(self._owner._given()):
             raise InvalidInputError(
@@ -181,7 +181,7 @@ class HeldRecords(PackedHolder):
             )
 
     def hold(self, content: _Content) -> None:
-        """Hold the packed records: as they were added, or with ids those from before."""
+        """Hold saved records: as they were added or, with ids, as those from before the checkpoint."""
         owner, given, none = self._owner, content.given, [Columns() for _ in content.given]
         as_added = content.parts is None
         owner._before = None if as_added else given

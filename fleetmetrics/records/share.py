@@ -25,7 +25,7 @@ __all__ = ["Share", "check_mode", "check_notes", "counts_samples", "kinds_in"]
 _COLLECT_MODES = (*MODES, "auto")
 #: The attributes that must be equal on every worker.
 _SAME = ("name", "mode", "size", "sampler", "collect_dir", "allow_pickle")
-#: Those that must be equal on every worker with records.
+#: The attributes that must be equal on every worker with records.
 _SAME_IF_ANY = ("columns", "ids")
 
 
@@ -35,7 +35,7 @@ class Share:
 
     metric: Recorder  #: computes the value, on rank 0
     name: str  #: for errors
-    records: Columns  #: this worker's
+    records: Columns  #: this worker's records
     size: int | None  #: the number of samples in the data set; any further ones are padding
     mode: str | None  #: how the workers' records are put in order: "unzip", "cat" or "batch"; None: not chosen
     dealing: Dealing | None = None  #: how a sampler dealt the samples, which settles padding and order
@@ -99,7 +99,7 @@ class Share:
         }
 
     def uses_calls(self, note: Mapping[str, Any], rank: int) -> bool:
-        """Whether a worker's records are not one to one with its samples, all of which passed through its calls."""
+        """Whether a worker's calls took all of its samples, but did not add one record for each."""
         return bool(note["calls"]) and (self.dealing is None or note["samples"] == self.dealing.dealt.count(rank))
 
     def states(self, results: Any) -> States | None:
@@ -172,7 +172,7 @@ def _text(key: str, note: dict[str, Any]) -> str:
 
 
 def _most_padding(notes: Sequence[dict[str, Any]]) -> int:
-    """More records than any padding: a sampler adds less than one block on each of several ranks."""
+    """A number above that of any padding: a sampler adds less than one block on each of several ranks."""
     calls = [samples for note in notes if note["mode"] == "batch" for samples, *_ in note["calls"]]
     block = max([*calls, *(length for note in notes for length, _ in note["blocks"])], default=1)
     return len(notes) * block if len(notes) > 1 else 1
@@ -184,7 +184,7 @@ def _as_dealt(notes: Sequence[dict[str, Any]]) -> bool:
 
 
 def counts_samples(notes: Sequence[dict[str, Any]]) -> bool:
-    """Whether the size is the counted number of samples of all workers, not that of their records."""
+    """Whether the size counts the samples of all workers, not their records."""
     size, samples = notes[0]["size"], [note["samples"] for note in notes]
     if size is None or None in samples or not any(note["calls"] for note in notes) or _as_dealt(notes):
         return False

@@ -48,8 +48,8 @@ class Kept(NamedTuple):
 class Closed(NamedTuple):
     """The result of closing a part that has all samples of its users."""
 
-    carries: list[Any]  #: of the table's metrics, in their order
-    members: np.ndarray  #: the users: int64, sorted, of strings a hash
+    carries: list[Any]  #: a carry of each of the table's metrics, in their order
+    members: np.ndarray  #: the sorted users, int64; a hash replaces a string
 
 
 class Table:
@@ -78,7 +78,7 @@ class Table:
         self._prepare = prepare
         #: The records of each batch.
         self.batches: list[Kept] = []
-        #: The carries that remain once it is closed; its batches are gone then.
+        #: The carries of a closed table, which keeps no batches.
         self.closed: Closed | None = None
 
     def __len__(self) -> int:
@@ -126,7 +126,7 @@ class Table:
         del self.batches[mark:]
 
     def raise_if_overflown(self) -> None:
-        """Nothing to do: a table sums nothing."""
+        """Do nothing: a table holds no sums."""
 
     def records(self) -> Records:
         """All records, on the host."""
@@ -174,7 +174,7 @@ class Table:
         if self.order is None:
             return records
         keys = records[self.order]
-        if (keys[1:] >= keys[:-1]).all():  # as in many a log
+        if (keys[1:] >= keys[:-1]).all():  # as in many logs
             return records
         return records.taken(_stable_order(keys))
 
@@ -187,7 +187,7 @@ class Table:
         self.batches, self.closed = batches, closed
 
     def __getstate__(self) -> dict[str, Any]:
-        """For pickles and copies: no tensors."""
+        """For pickles and copies, which get no tensors."""
         return {**vars(self), "batches": [self.on_host(kept) for kept in self.batches]}
 
 

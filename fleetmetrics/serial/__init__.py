@@ -26,7 +26,7 @@ PICKLE_TERMS = (
 )
 
 _ALIGNMENT = 16
-#: NumPy allocates an entry even for an empty array, of any announced width.
+#: Even for an empty array, NumPy allocates an entry of the announced width.
 WIDEST = 2**24
 #: Every array has fewer entries than this.
 _MOST = 2**60
@@ -137,7 +137,7 @@ def unpack_arrays(layout: Any, payload: Any) -> list[np.ndarray]:
 
 def is_plain(dtype: np.dtype[Any]) -> bool:
     """Whether the entries of an array are bytes of a fixed size, without references or fields."""
-    return dtype.kind in "biufcmMSU" and dtype.itemsize > 0 and dtype.num < 24  # from 24 on: other packages' dtypes
+    return dtype.kind in "biufcmMSU" and dtype.itemsize > 0 and dtype.num < 24  # other packages' begin at 24
 
 
 def bytes_of(array: np.ndarray) -> memoryview:

@@ -42,13 +42,13 @@ def whole_file(path: str) -> Iterator[BinaryIO]:
     The file keeps its permissions, and a link stays: the file that it leads to is replaced.
 
     Raises:
-        FileAccessError: there is a device, a pipe or a socket.
+        FileAccessError: the path is that of a device, a pipe or a socket.
         OSError: the file cannot be written; the error names it.
     """
     target = os.path.realpath(path)
     if os.path.exists(target) and not (os.path.isfile(target) or os.path.isdir(target)):
         raise FileAccessError(f"{path} is not a file; give the path of a file")
-    half = f"{target}.{os.urandom(8).hex()}"  # tempfile's would be readable by this user only
+    half = f"{target}.{os.urandom(8).hex()}"  # only this user could read a file of tempfile
     try:
         with open(half, "xb") as file:
             if os.path.exists(target):
@@ -70,7 +70,7 @@ def write_arrays(path: str, arrays: Mapping[tuple[str, str], np.ndarray], note: 
     packed = [pack_arrays([small(array)]) for array in arrays.values()]
     digests = [hashlib.sha256() for _ in packed]
     for digest, each in zip(digests, packed):
-        for buffer in each.buffers:  # joined they would be there twice
+        for buffer in each.buffers:  # joining them would take twice the memory
             digest.update(buffer)
     entries = [[*name, *each.layout[0], digest.hexdigest()] for name, each, digest in zip(arrays, packed, digests)]
     for entry, array in zip(entries, arrays.values()):
@@ -114,7 +114,7 @@ class _Reader:
         raise CorruptFileError(f"{self._path}: {what}, at {place} of {self._size}")
 
     def _take(self, length: int, digest: str | None, what: str) -> bytes:
-        """The next bytes, if they are there; without a digest (None), they are skipped."""
+        """Read the next bytes and check their digest; skip them if it is None."""
         if length > self._size - self._at:
             self._fail(f"the file ends within {what}, which has {length} bytes")
         data = b""

@@ -27,7 +27,7 @@ FREE = 2**18
 #: The number of tensors made from one copy.
 _AT_ONCE = 4096
 _MAKERS = {"list": list, "tuple": tuple, "dict": dict}
-#: An array of shape, dtype, buffer and offset.
+#: Make an array from shape, dtype, buffer and offset.
 _view: Any = np.ndarray
 
 
@@ -46,14 +46,14 @@ class Reader(Payload):
         return values
 
     def only(self, kind: type, column: Sequence[Any], count: int) -> list[Any]:
-        """Values that are all of this type."""
+        """Read values; raise an error unless all are of this type."""
         values = self.read(column, count)
         if not {kind}.issuperset(map(type, values)):
             raise RecordError(f"a layout has a column of {kind.__name__} that holds other values")
         return values
 
     def free(self, count: int) -> int:
-        """The number of values without bytes, if that number may still come."""
+        """Return the number of values without bytes; raise an error if it exceeds what is left of `FREE`."""
         if not are_sizes([count]) or count > self._free:
             raise RecordError(f"a layout has {count!r:.40} values without bytes; {self._free} more may be")
         self._free -= count
@@ -122,7 +122,7 @@ class Reader(Payload):
         if len(keys) != len(columns):
             raise RecordError(f"a layout has {len(keys)} keys for {len(columns)} columns")
         children = map(self.read, columns, repeat(count))
-        first = list(islice(children, 1))  # before memory is taken for that number of dicts
+        first = list(islice(children, 1))  # read one column before allocating that number of dicts
         values = list(map(dict.copy, repeat(dict.fromkeys(keys), count if first else self.free(count))))
         for key, child in zip(keys, chain(first, children)):
             deque(map(setitem, values, repeat(key), child), maxlen=0)

@@ -43,7 +43,7 @@ _LARGE = 4096
 _AT_ONCE = 4096
 #: Tensors of more entries are moved one by one.
 _FEW_ENTRIES = 1024
-#: The highest of every Python that is supported.
+#: The highest protocol that every supported Python has.
 _PICKLE_PROTOCOL = 5
 _CONTAINERS = (list, tuple, dict)
 _DTYPE, _SHAPE, _NBYTES = attrgetter("dtype"), attrgetter("shape"), attrgetter("nbytes")
@@ -105,7 +105,7 @@ def _numbered(keys: Iterable[Any]) -> tuple[list[Any], np.ndarray]:
     numbers: dict[Any, int] = defaultdict(count().__next__)
     try:
         codes = bytes(map(numbers.__getitem__, keys))
-    except ValueError:  # does not fit into a byte
+    except ValueError:  # the number does not fit into a byte
         return [], np.empty(0, np.uint8)
     return list(numbers), np.frombuffer(codes, np.uint8)
 
@@ -176,7 +176,7 @@ class _Packer:
             self.put(present)
             return ["optional", self.column(list(compress(values, present)), above)]
         kinds, tags = _numbered(map(type, values))
-        if not kinds:  # hundreds of classes
+        if not kinds:  # there are hundreds of classes
             return self.pickled(values)
         packers = [self.packer_of(kind, values, above) for kind in kinds]
         different = list(dict.fromkeys(packers))
@@ -205,7 +205,7 @@ class _Packer:
     def split(self, values: list[Any], keys: list[Any], packer: Callable[..., list[Any]]) -> list[Any]:
         """Values grouped by key."""
         distinct, tags = _numbered(keys)
-        if not distinct and self.room > 0:  # hundreds of keys: fewer in each half
+        if not distinct and self.room > 0:  # there are hundreds of keys: each half has fewer
             distinct, tags = [0, 1], np.repeat(np.array([0, 1], np.uint8), [len(values) // 2, -(-len(values) // 2)])
         return self.mixed(values, tags, [packer] * len(distinct)) if distinct else self.pickled(values)
 
@@ -228,7 +228,7 @@ class _Packer:
     def integers(self, values: list[Any], above: Any = ()) -> list[Any]:
         try:
             wide = np.frombuffer(struct.pack(f"{len(values)}q", *values), np.int64)
-        except struct.error:  # beyond 64 bits
+        except struct.error:  # the number exceeds 64 bits
             return ["big", self.texts(list(map(hex, values)))]
         low, high = int(wide.min()), int(wide.max())
         if low == high and self.free(len(values)):

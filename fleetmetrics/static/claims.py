@@ -101,7 +101,7 @@ class Claim:
         )
 
     def fits(self, found: Any) -> bool:
-        """Whether variables by name belong to this metric, or to none."""
+        """Whether variables, by name, belong to this metric or to no metric."""
         array = found.get(self.variable)
         return array is None or int(np.asarray(array).ravel()[0]) in (0, self.digest)
 
@@ -166,7 +166,7 @@ def array_in(variable: Any) -> np.ndarray | None:
     tensor = variable.get_tensor()
     if not tensor._is_initialized():
         return None
-    copy: np.ndarray = tensor.__array__()  # numpy.asarray tries other protocols first, which takes as long again
+    copy: np.ndarray = tensor.__array__()  # numpy.asarray tries other protocols first and takes twice as long
     return copy
 
 

@@ -74,7 +74,7 @@ def auc(
     held = [create_state(f"static.auc_{number}.{name}", shape) for name, shape in shapes.items()]
     claim(f"static.auc_{number}", ["static.auc", width, steps], True, held, current_program())
     made = [state.variable for state in held]
-    input, label = paddle_ops.cast(input, "float32"), paddle_ops.cast(label, "int64")  # what Paddle's operation takes
+    input, label = paddle_ops.cast(input, "float32"), paddle_ops.cast(label, "int64")  # as Paddle's operation requires
     kind, settings = kind_under_construction(), {"curve": curve, "num_thresholds": width - 1}
     # With a weight of 0, Paddle's operation removes the oldest step from the window without moving on.
     batch_area = kind.auc([input, label, None], made[0], made[1], {**settings, "slide_steps": steps})

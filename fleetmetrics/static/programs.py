@@ -21,7 +21,7 @@ class Legacy:
     def store(value: Any, variable: Any) -> None:
         """Let the operation that made a value, the last one of the program, write it into a variable instead.
 
-        One operation less than `paddle.assign`, and no copy: a state of 2**20 buckets is updated in place.
+        It takes one operation less than `paddle.assign`, and no copy: a state of 2**20 buckets is updated in place.
         """
         operation = paddle.static.default_main_program().current_block().ops[-1]
         if operation.output_arg_names != [value.name]:
@@ -68,7 +68,7 @@ class PIR:
     def store(value: Any, variable: Any) -> None:
         """Append the operation that puts a value into a variable."""
         paddle.assign(value, output=variable)
-        variable.stop_gradient = True  # which the assignment changes
+        variable.stop_gradient = True  # the assignment changes it
 
     @staticmethod
     def create(name: str, shape: tuple[int, ...], dtype: str, fill: Callable[[], Any]) -> Any:

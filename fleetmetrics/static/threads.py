@@ -1,12 +1,12 @@
 """Right counts where several threads run one program: in ``train_from_dataset`` and ``infer_from_dataset``.
 
-Paddle's threads share the persistable variables of a program and do not lock them: two read the same old count, and one
-update is gone. Paddle means each thread to count the strategy's ``stat_var_names`` separately, and adds them up in
-the end. On the workers' own device, the CPU, no thread gets its own copy, and the common one is added
-to itself, once for each thread except the first: 2**15 times too much for 16.
+Paddle's threads share the persistable variables of a program and do not lock them: two threads read the same old count,
+and one update is lost. In Paddle's design, each thread counts the strategy's ``stat_var_names`` separately, and Paddle
+adds up the counts at the end. But on the CPU no thread gets its own copy, and Paddle adds the shared count to itself,
+once for each thread except the first: with 16 threads, the count is 2**15 times too large.
 
-So, while the program runs, one lock is around the operations that update its counters. Paddle's blocking queue is that
-lock: it holds one token, which a thread takes out and puts back.
+So a lock guards the operations that update counters while the program runs. It is one of Paddle's blocking queues: it
+holds one token, which a thread takes out and puts back.
 """
 
 from __future__ import annotations
@@ -97,10 +97,10 @@ def _guard(block: Any, first: int, last: int, queue: str) -> None:
 def _rehearse(block: Any, first: int, last: int) -> None:
     """Let the operations of a section run before it, too, into variables of the thread, unless they cannot fail.
 
-    An operation that fails for a batch, such as a score over 1, then fails in a thread without the token; otherwise the
+    An operation that fails, for example for a score over 1, then fails in a thread without the token; otherwise the
     others would wait for the token forever.
     """
-    if all(block.op(place + 1).type() in _NEVER_FAIL for place in range(first, last + 1)):  # behind the dequeue
+    if all(block.op(place + 1).type() in _NEVER_FAIL for place in range(first, last + 1)):  # after the dequeue
         return
     renamed: dict[str, str] = {}
     for number in range(last + 1 - first):
@@ -127,7 +127,7 @@ def _sections(program: Any, counters: set[str]) -> list[tuple[int, int]]:
                     "dataset thread_num=1"
                 )
     block = program.block(0)
-    read: dict[str, int] = {}  # since its last update, where first
+    read: dict[str, int] = {}  # the place of each counter's first read since its last update
     sections: list[tuple[int, int]] = []
     for place in range(block.op_size()):
         operation = block.op(place)

@@ -90,7 +90,7 @@ class StaticState:
                 f"{list(array.shape)} and {array.dtype}"
             )
         scope = paddle.static.global_scope() if scope is None else scope
-        # Paddle's set() takes any dtype, and the next run would fail: the dtype is kept here.
+        # Keep the dtype: Paddle's set() takes any dtype, and the next run would fail.
         scope.var(self.name).get_tensor().set(array.astype(self.dtype), paddle.CPUPlace())
 
     def claim(self, scope: Any = None) -> None:
@@ -297,7 +297,7 @@ def load(program: Any, path: str, executor: Any = None, *, scope: Any = None) ->
     claims = claims_of(state.name for state in mine)
     strange = _strange(mine, claims, found)
     for state in strange:
-        del found[state.name]  # Paddle raises an AssertionError for another shape, and has loaded a part by then
+        del found[state.name]  # for another shape, Paddle loads a part and then raises an AssertionError
     scope = paddle.static.global_scope() if scope is None else scope
     with paddle.static.scope_guard(scope):
         paddle.static.set_program_state(program, found)
@@ -347,7 +347,7 @@ def _say_what_begins_anew(path: str, missing: Sequence[StaticState], strange: Se
 
 
 def _watch() -> None:
-    """Check, from now on, the programs of executors; a second call does nothing."""
+    """Check the programs of executors from now on; a second call does nothing."""
     executor = paddle.static.Executor
     if hasattr(executor.run, "by_fleetmetrics"):
         return
@@ -379,7 +379,7 @@ def _plain(program: Any) -> Any:
 def _initialized(program: Any, scope: Any) -> list[str]:
     """The states that a program reads; StateNotFoundError if the scope does not hold all of them."""
     names = [state.name for state in states(program)]
-    if names and kind_of(program) is Legacy:  # a startup program has them, too, and only writes
+    if names and kind_of(program) is Legacy:  # a startup program has them, too, but only writes them
         read = {name for operation in program.global_block().ops for name in operation.input_arg_names}
         names = [name for name in names if name in read]
     found = {name: scope.find_var(name) for name in names}

@@ -27,7 +27,7 @@ __all__ = ["Bootstrap"]
 
 #: The bytes of weights for each part of a large batch; not in static programs.
 _AT_ONCE = 2**23
-#: The largest mean of NumPy's Poisson variables; a larger one is cut to it, an error of less than 1e-8.
+#: The largest mean of NumPy's Poisson variables; cutting a larger one to it is an error of less than 1e-8.
 _LARGEST = 2**63 - 2**35
 
 
@@ -178,7 +178,7 @@ class Bootstrap(Wrapper[Value]):
         return Lanes(name, shape, state.declared_dtype, state.reduction, (*self._kind, state.key))
 
     def _partition(self) -> tuple[State, State | None]:
-        """The state that counts each sample in one entry, and any that counts all; raises for other metrics."""
+        """The state that counts each sample in one entry, and any that counts all; other metrics raise an error."""
         leaves: Iterable[Any] = self.metric._leaves()
         found = {tuple(leaf.states[name] for name in leaf._cells) for leaf in leaves}
         if len(found) != 1 or set(*found) != set(self.metric._own_states()):
@@ -205,7 +205,7 @@ class Bootstrap(Wrapper[Value]):
         if not self._lanes or (batch.xp.FILTERS and not len(batch.each)):
             return pairs
         own = [self._drawn, *self._lanes.values()]
-        done: dict[State, Any] = batch.cached(("replicates", self._kind), dict)  # also those of metrics that draw alike
+        done: dict[State, Any] = batch.cached(("replicates", self._kind), dict)  # shared by metrics with equal draws
         if not done.keys() >= {*own}:
             done.update(self._of_replicates(batch))
         return pairs + [(lanes, done[lanes]) for lanes in own if done[lanes] is not None]
@@ -214,7 +214,7 @@ class Bootstrap(Wrapper[Value]):
         """A batch's increments of all replicates; a large batch keeps only some of its weights in memory at a time."""
         metrics = []
         for metric in self._metrics:
-            with contextlib.suppress(InvalidInputError):  # which the metric raises in its turn
+            with contextlib.suppress(InvalidInputError):  # the metric raises it later
                 _asked(metric, batch)
                 metrics.append(metric)
         hashes, groups = words_of_column(batch, self.ids or "", self.seed), batch.lanes
@@ -230,7 +230,7 @@ class Bootstrap(Wrapper[Value]):
             parts: list[Any] = [slice(start, start + step) for start in range(0, samples, step)]
             sums = self._sums(metrics, batch, hashes, groups, parts)
             return {lanes: total.value for lanes, total in sums.items()}
-        # One group after the other: its replicates are sums of columns, and close together in memory.
+        # Take one group after the other: its replicates are sums of columns, and close together in memory.
         order = np.argsort(groups.index.astype(np.min_scalar_type(groups.size)), kind="stable")
         bounds = np.searchsorted(groups.index[order], np.arange(groups.size + 1)).tolist()
         found = []
@@ -299,7 +299,7 @@ class Bootstrap(Wrapper[Value]):
         counts = values[cells]
         rest = 0 if whole is None else values[whole].item() - counts.sum().item()
         mean = np.minimum(np.append(counts, rest), _LARGEST)
-        # A sign among the words of the number would make -3 the seed of 2**32 + 3.
+        # If the sign were a word of the number, -3 would draw the same as 2**32 + 3.
         seed = np.random.SeedSequence([abs(self.seed), 0], spawn_key=[1] if self.seed < 0 else [])
         random = np.random.Generator(np.random.PCG64(seed))
         for _ in range(self.replicates):

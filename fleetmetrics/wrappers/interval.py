@@ -82,7 +82,7 @@ class Interval(Wrapper[IntervalResult]):
     confidence: float
     groups: int
     columns: tuple[str, ...]
-    #: Whether an area with ids keeps a histogram for each group, and no entry for each sample.
+    #: Whether an area with ids keeps a histogram for each group instead of an entry for each sample.
     bounded: ClassVar[bool] = False
     refused: ClassVar[dict[str, str]] = {
         "Bootstrap": "one interval is enough, Bootstrap(metric) or Interval(metric)",
@@ -135,7 +135,7 @@ class Interval(Wrapper[IntervalResult]):
         return [*self.metric._own_states(), *self._way.adopted(prefix, shared)]
 
     def _record_metrics(self) -> Iterable[Folding]:
-        """Those of the metric, and the one that keeps the samples of an id together."""
+        """The record metrics of the metric, and the one that keeps the samples of an id together."""
         return [*self.metric._record_metrics(), *self._way.records]
 
     def _statistics(self, batch: Batch) -> Iterable[tuple[Any, Any]]:
@@ -168,7 +168,7 @@ class Interval(Wrapper[IntervalResult]):
         """The value, its spread, and its inputs: the sums, or the histogram of both labels."""
         value = self.metric._evaluate(values, carries)
         spread = Spread(math.nan, 1.0, {})
-        # Weights whose squares overflow have no interval, nor has a value that stands in for one by zero_division.
+        # There is no interval if the squares of weights overflow, or if zero_division replaces the value.
         with np.errstate(all="ignore"), contextlib.suppress(ArithmeticError, ValueError):
             spread = self._way.spread(values, carries)
         return value, spread, self._way.sums(values, carries)

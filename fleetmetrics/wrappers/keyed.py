@@ -27,7 +27,7 @@ __all__ = ["KeyTable", "Known", "Plan", "Rows", "TooManyKeys", "check_kind", "fo
 
 
 def host_keys(values: Any, argument: str) -> Any:
-    """Keys on the host, as `keys_of` has them, or `Coded`; InvalidInputError for one of 2**63 or more."""
+    """Keys on the host, as `keys_of` returns them, or `Coded`; a key of 2**63 or more raises InvalidInputError."""
     array = keys_of(values, argument)
     if array.dtype == np.uint64:
         raise InvalidInputError(
@@ -67,10 +67,10 @@ class Known(NamedTuple):
 class Plan(NamedTuple):
     """The changes of a `KeyTable` and its `Rows` by a batch."""
 
-    lane: np.ndarray  #: of each sample
-    lanes: np.ndarray  #: the row that each lane is merged into, all different
-    known: Known  #: afterwards
-    evicted: np.ndarray  #: rows of keys to make room for others, merged into row 0
+    lane: np.ndarray  #: the lane of each sample
+    lanes: np.ndarray  #: the row for each lane; all are different
+    known: Known  #: the keys after the batch
+    evicted: np.ndarray  #: rows to merge into row 0, to make room for other keys
     samples: np.ndarray | None = None  #: the number of samples of each lane; None: not counted yet
 
     @property
@@ -98,7 +98,7 @@ class KeyTable(State):
     value: Any
 
     grows = True
-    #: The only keys that get rows, sorted, once `choose` has said so; another table may have others.
+    #: The only keys that get rows, sorted, once `choose` has set them; another table may have other keys.
     chosen: np.ndarray | None = None
     #: The number of keys that these were chosen from; 0: unknown, because parts have chosen from different keys.
     chosen_of: int = 0
@@ -124,7 +124,7 @@ class KeyTable(State):
 
     @property
     def called(self) -> str:
-        """Its name among workers, which must have chosen the same keys; other keys would be part of row 0."""
+        """The name among workers; they must have chosen the same keys, because row 0 has all other keys."""
         if self.chosen is None:
             return self.name
         digest = hashlib.blake2b("\0".join(map(str, self.chosen.tolist())).encode(), digest_size=8).hexdigest()
@@ -141,12 +141,12 @@ class KeyTable(State):
         return int(sum(each.nbytes for each in self.known))
 
     def plan(self, column: Any) -> Plan:
-        """Find the rows for samples with these keys, from `host_keys`, without changing anything; at least one."""
+        """Find the rows for at least one sample, from keys that `host_keys` returned, without changing anything."""
         known = self.known
         (keys, column), rows = of_one_kind([known.keys, column]), known.rows
         check_kind(keys, column, self.by)
         wide = 0 < len(keys) < 16 * len(column) and keys.dtype.kind == "i" and keys[-1] - keys[0] >= 4 * len(column)
-        if wide:  # without new keys, the usual case, there is no need to sort
+        if wide:  # there are usually no new keys, and no need to sort
             where = found_in(keys, column)
             met = np.zeros(len(keys) + 1, bool)
             met[where] = True
@@ -174,7 +174,7 @@ class KeyTable(State):
         lane, samples = lane.reshape(-1)[place], None
         if isinstance(column, Coded):
             samples = np.bincount(lane, column.numbers, len(lanes)).astype(np.int64)
-        codes = codes.astype(np.int64, copy=False)  # NumPy takes twice the time by places of 32 bits
+        codes = codes.astype(np.int64, copy=False)  # NumPy takes twice the time for places of 32 bits
         return Plan(lane[codes], lanes, Known(keys, rows), evicted, samples)
 
     def accumulate(self, plan: Plan) -> None:
@@ -191,7 +191,7 @@ class KeyTable(State):
         if any(each != choices[0] for each in choices):
             return None
         keys = of_one_kind([self.known.keys, *(other.known.keys for other in others)])
-        if all(np.array_equal(each, keys[0]) for each in keys):  # as of parts that met the same keys
+        if all(np.array_equal(each, keys[0]) for each in keys):  # the parts met the same keys
             return self.known, [self.known.rows for _ in others]
         if len({each.dtype.kind for each in keys if len(each)}) > 1:
             return None
@@ -211,7 +211,7 @@ class KeyTable(State):
         return functools.partial(setattr, self, "value", found[0])
 
     def block(self, scope: Any = None) -> RowKeys:
-        """The keys, whose union all workers get."""
+        """The keys; all workers get their union."""
         return RowKeys(self.called, self.known.keys, self.limit)
 
     def reset(self, scope: Any = None) -> None:
@@ -263,10 +263,7 @@ class KeyTable(State):
 
 
 def _in_all(saved: Sequence[Mapping[str, np.ndarray]]) -> np.ndarray | None:
-    """The keys of which all parts have all rows; None: all keys.
-
-    A part that has chosen some keys has put the rows of all others together, and can no longer separate them.
-    """
+    """The keys with rows in all parts; None: all keys. A part with chosen keys has merged all other rows."""
     chosen = of_one_kind([each[_CHOSEN] for each in saved if _CHOSEN in each])
     return functools.reduce(np.intersect1d, chosen) if chosen else None
 
@@ -278,7 +275,7 @@ class Rows(InPlace):
 
     grows = True
 
-    #: No entry of rows of 32 bits is larger.
+    #: An upper bound of the entries of rows of 32 bits.
     _most = 0
 
     def __init__(self, of: State, table: KeyTable, name: str, key: Any) -> None:
@@ -373,7 +370,7 @@ class Rows(InPlace):
                 stride = math.prod(self.shape[place:]) if len(indices) > 2 else 1
                 flat += index * stride if stride > 1 else index
         if amount is not None and amount.dtype.kind != "f":
-            largest = int(amount.view(np.uint64).max(initial=0))  # in one pass: negative numbers are huge
+            largest = int(amount.view(np.uint64).max(initial=0))  # one pass suffices: negative numbers become huge
             if largest * samples >= 2**53:
                 largest = max(abs(int(amount.max())), abs(int(amount.min())))
             if largest * samples >= 2**53:  # a float is no longer exact
@@ -407,7 +404,7 @@ class Rows(InPlace):
                 if self._most >= 2**31:
                     self.value = value = self._wide(value)
             self.remember(value, np.append(rows, 0))
-            if self.rest is not None:  # the previous sum of these rows is rounded, as by any add
+            if self.rest is not None:  # round the previous sums of these rows, as any add does
                 self.rest = self.rest.copy()
                 self.rest[:, rows[rows < self.rest.shape[1]]] = 0
             value[0] = total
@@ -419,7 +416,7 @@ class Rows(InPlace):
         rows = self._room(int(order.max()) + 1)
         found = np.empty((len(order), *self.shape), self._wide(rows[:0]).dtype)
         step = max(1, _AT_ONCE * len(order) // max(1, found.nbytes))
-        for start in range(0, len(order), step):  # or narrow rows would be copied as a whole before they are widened
+        for start in range(0, len(order), step):  # widening all narrow rows at once would copy them first
             found[start : start + step] = rows[order[start : start + step]]
         return found
 
@@ -450,7 +447,7 @@ class Rows(InPlace):
                 if other.value is not None:
                     own = other.table.known.rows
                     if np.array_equal(own, into) and np.array_equal(own, np.arange(1, len(own) + 1)):
-                        rows[1 : len(own) + 1] += other.value[1 : len(own) + 1]  # as of parts that met the same keys
+                        rows[1 : len(own) + 1] += other.value[1 : len(own) + 1]  # the parts met the same keys
                     else:
                         rows[into] += other.value[own]
                     rows[0] += other.value[0]
@@ -459,12 +456,12 @@ class Rows(InPlace):
         return take_up if arrays else None
 
     def saved(self, scope: Any = None) -> dict[str, np.ndarray]:
-        """Its rows in the order of the keys, that of all other keys last."""
+        """The rows in the order of the keys; the row of all other keys is the last."""
         rows, rest = self.table.known.rows, self.rest
         if self.value is None and not len(rows):
             return {}
         order = np.append(rows, 0)
-        if rest is not None:  # which has no rows for keys that are new
+        if rest is not None:  # it has no rows for new keys
             rest = np.concatenate([rest, np.zeros((len(rest), int(order.max()) + 1, *rest.shape[2:]))], 1)[:, order]
         return held_of(self.read(), rest)
 
@@ -492,7 +489,7 @@ class Rows(InPlace):
         """Hold `saved` contents; call this after loading the table of the keys."""
         self.reset()
         if held:
-            place = np.empty(len(held[""]), np.int64)  # of each row among those that are saved
+            place = np.empty(len(held[""]), np.int64)  # the place of each row among the saved ones
             place[np.append(self.table.known.rows, 0)] = np.arange(len(place))
             self.value = held[""][place]
             self.rest = held[REST][:, place] if REST in held else None

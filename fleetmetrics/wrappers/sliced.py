@@ -221,24 +221,24 @@ def _by_cell(batch: Batch, state: State, increment: Any) -> Any:
         return increment
     memo, key = batch.of_samples, ("cell", *map(id, inner), state.shape[1])
     if key not in memo:
-        memo[key] = inner, inner[0] * state.shape[1] + inner[1]  # the ids are theirs as long as they are here
+        memo[key] = inner, inner[0] * state.shape[1] + inner[1]  # keeping them keeps their ids unique
     return Scattered((lane, memo[key][1]), increment.amount)
 
 
 def _knows_many(metric: Metric[Any]) -> bool:
-    """Whether `_evaluate_many` is as new as the formula: a subclass may have another formula."""
+    """Whether `_evaluate_many` belongs to the formula: a subclass may define another formula."""
     classes = type(metric).__mro__
     place = {name: next(at for at, each in enumerate(classes) if name in vars(each)) for name in _EVALUATED_BY}
     return place["_evaluate_many"] == min(place.values())
 
 
 def _typed(column: Any, argument: str) -> Any:
-    """A column as it is kept: tensors as they are, bytes as strings."""
+    """A column in the form to keep: tensors unchanged, bytes as strings."""
     return column if is_paddle(column) else host_keys(column, argument)
 
 
 def _checked(keys: Any, other: str) -> np.ndarray:
-    """The keys, sorted, if they are unique integers or strings; at least one."""
+    """Sort the keys; raise an error unless they are unique integers or strings, at least one."""
     try:
         array = host_keys(list(keys), "keys") if not isinstance(keys, (str, bytes)) else np.empty(0)
     except (InvalidInputError, TypeError, ValueError):

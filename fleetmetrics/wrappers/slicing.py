@@ -37,7 +37,7 @@ class Slicing(ABC):
     Args:
         by: the column of the keys.
         other: the name of the slice of all other keys.
-        prefix: of the names of its states.
+        prefix: the prefix of the names of its states.
         kept: the slices, or the number of slices to keep of those in the data.
     """
 
@@ -49,14 +49,14 @@ class Slicing(ABC):
     shared: Shared
 
     kind: tuple[Any, ...]
-    #: The keys, where they grow.
+    #: The table of keys, if slices are found in the data.
     table: KeyTable | None = None
 
     def __init__(self, by: str, other: str, prefix: str, kept: Any) -> None:
         self.by, self.other, self.prefix, self.kept = by, other, prefix, kept
         #: Slicings of equal kind can replace each other.
         self.kind = ("sliced", by, other, tuple(kept.tolist()) if isinstance(kept, np.ndarray) else kept)
-        self.shared = Shared()  # of the metrics that are sliced
+        self.shared = Shared()  # shared by the sliced metrics
         self.tables: dict[Table, Table] = {}
         self._entries: dict[State, State] = {}
         self.samples = self.state_of(State(f"{prefix}.samples", (), "int64", "sum", "samples of the slice"))
@@ -74,7 +74,7 @@ class Slicing(ABC):
         """The sorted keys of all workers, from the global states."""
 
     def named(self, keys: np.ndarray) -> list[Any]:
-        """The keys as the result has them."""
+        """The keys in the form of the result."""
         return keys.tolist()
 
     def fresh(self, prefix: str) -> Slicing:
@@ -101,7 +101,7 @@ class Slicing(ABC):
 
 
 class FixedSlicing(Slicing):
-    """Given slices, sorted and unique: states of a fixed size, in all modes."""
+    """Slices that the user gives, sorted and unique; the states have a fixed size and work in all modes."""
 
     kept: np.ndarray
 
@@ -139,7 +139,7 @@ class FixedSlicing(Slicing):
         return self.kept
 
     def warn_of_the_rest(self, owner: str, values: Mapping[State, np.ndarray]) -> None:
-        """No warning: it keeps all slices that were asked for."""
+        """Do nothing: it keeps all requested slices."""
 
 
 class GrowingSlicing(Slicing):
@@ -244,7 +244,7 @@ class SlicedRecords(Folding):
             self.states["keys"] = slicing.table
 
     def start(self) -> dict[str, Any]:
-        """No slices yet; a slice has the metric's carry, by its place among the keys or by its key."""
+        """The empty carry; others have the metric's carry of each slice, by its place among the keys or its key."""
         return {"slices": {}}
 
     @property
@@ -287,7 +287,7 @@ class SlicedRecords(Folding):
         return {"slices": dict(sorted(found, key=lambda each: (each[0] is None, each[0])))}
 
     def of_closed(self, carry: dict[str, Any], states: Mapping[str, np.ndarray]) -> dict[str, Any]:
-        """The carries by the place of a slice among the keys of all parts; InvalidInputError if a slice has none."""
+        """The carries by the place of a slice among the keys of all parts; InvalidInputError for one without place."""
         places = {name: place for place, name in enumerate([*self._keys(states).tolist(), None])}
         for name in carry["slices"]:
             if name not in places:

@@ -32,8 +32,8 @@ class Way(ABC):
     """The states for the variance of a metric.
 
     Args:
-        metric: whose states it reads.
-        ids: the column that groups dependent samples; "": none.
+        metric: a metric with states.
+        ids: the column that groups dependent samples; "" for independent ones.
         groups: see `Interval`.
     """
 
@@ -48,11 +48,11 @@ class Way(ABC):
 
     @abstractmethod
     def adopted(self, prefix: str, shared: Shared) -> Sequence[State]:
-        """Its states, under these names."""
+        """The states, with names that begin with this prefix."""
 
     @abstractmethod
     def statistics(self, batch: Batch) -> Iterable[tuple[Any, Any]]:
-        """Their increments from a batch."""
+        """The increments of the states from a batch."""
 
     @abstractmethod
     def spread(self, values: Mapping[State, np.ndarray], carries: Mapping[Any, Any]) -> Spread:
@@ -80,7 +80,7 @@ def way_of(metric: Metric, ids: str, groups: int, bounded: bool = False) -> Way:
         metric: with states.
         ids: see `Way`.
         groups: see `Way`.
-        bounded: whether an area with ids keeps a histogram for each group, and no entry for each sample.
+        bounded: whether an area with ids keeps a histogram for each group, instead of an entry for each sample.
     """
     kind: type[Way] = _Areas if metric.ranked else _Sums
     if isinstance(metric, GroupedMetric):
@@ -125,7 +125,7 @@ def terms_of(metric: Metric, batch: Batch, linear: Linear) -> list[Any]:
     """The terms of each sample in each of the sums behind a value: arrays ``[n]``.
 
     Args:
-        metric: whose states have the sums.
+        metric: its states have the sums.
         batch: the samples.
         linear: which sums.
     """
@@ -161,7 +161,7 @@ def _times(xp: Any, factors: np.ndarray, increment: Any) -> Any:
 
 
 def _alike(xp: Any, one: Any, other: Any) -> tuple[Any, Any]:
-    """Two arrays, both of integers or both of floats."""
+    """Return two arrays as floats if one of them has floats."""
     kinds = xp.kind(one) + xp.kind(other)
     return (xp.cast(one, "float64"), xp.cast(other, "float64")) if "f" in kinds else (one, other)
 
@@ -210,7 +210,7 @@ class _Grouped(Way):
     """Terms by group of ids."""
 
     def _spread(self, terms: np.ndarray) -> Spread:
-        """Of terms ``[terms, groups]``."""
+        """The spread from terms ``[terms, groups]``."""
         slopes = np.asarray(self.linear.slopes(*terms.sum(axis=1).tolist()))
         far = None if self.linear.lowest < 0 else np.abs(slopes) @ np.abs(terms)
         return intervals.of_groups(slopes @ terms, far)

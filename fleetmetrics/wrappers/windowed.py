@@ -85,7 +85,7 @@ class Windowed(Wrapper[Value]):
     def __init__(
         self, metric: Metric[Value], last: int, *, lifetime: Literal[False], **common: Unpack[Common]
     ) -> None: ...
-    @overload  # a bool that is known at run time alone
+    @overload  # for a bool known only at run time
     def __init__(
         self: Windowed[Any], metric: Metric, last: int, *, lifetime: bool, **common: Unpack[Common]
     ) -> None: ...
@@ -145,9 +145,9 @@ class Windowed(Wrapper[Value]):
 class Step:
     """The place of a batch in the rings."""
 
-    turn: Turn  #: that of the rings
-    counts: Any  #: an int64: 1, or 0 for a batch without samples that count, whose place goes to the next one
-    doubt: Any  #: the same; None where it is known to be 1
+    turn: Turn  #: the turn of the rings
+    counts: Any  #: an int64: 1, or 0 if no sample counts: the next batch then gets the place
+    doubt: Any  #: the same number; None if it is known to be 1
 
     @functools.cached_property
     def place(self) -> Any:
@@ -162,7 +162,7 @@ class _Rings:
     def __init__(self, turn: Turn) -> None:
         self.turn = turn
         self.of: dict[State, Ring] = {}
-        self.alone = Shared()  #: of metrics whose lifetime values are not asked for
+        self.alone = Shared()  #: shared by metrics without a lifetime value
 
 
 class Turn(State):
@@ -211,13 +211,13 @@ class Ring(InPlace):
         batch = xp.merge(self.reduction, xp.filled(self.shape, nothing), spread(increment) if on_host else increment)
         ring = xp.filled(self.full_shape, nothing) if ring is None else ring
         self.remember(ring, step.place)
-        if self.rest is not None and read(step.counts):  # of another batch, and merged
+        if self.rest is not None and read(step.counts):  # the rest belongs to an older, merged batch
             self.rest = self.rest.copy()
             self.rest[:, int(read(step.place))] = 0
         self.value = xp.replaced(ring, step.place, batch, step.doubt)
 
     def read(self, scope: Any = None) -> np.ndarray:
-        """The last batches together."""
+        """The last batches, merged."""
         whole = self._whole(scope)
         rests = [None] * len(whole) if self.rest is None else [*self.rest.swapaxes(0, 1)]
         return combine_exactly(self.reduction, list(whole), rests)[0]
@@ -230,7 +230,7 @@ class Ring(InPlace):
         return whole.reshape(self.full_shape)
 
     def together(self, parts: Sequence[Mapping[Any, Any]]) -> dict[str, np.ndarray]:
-        """Merged place by place, the latest with the latest, as if the batches had been added in parallel."""
+        """Merge place by place, the latest with the latest, as if the batches had been added in parallel."""
         turns = [part[self.turn][""].item() if part[self.turn] else 0 for part in parts]
         filled = [(part[self], turns[0] - turn) for part, turn in zip(parts, turns) if part[self]]
         return self._combined(

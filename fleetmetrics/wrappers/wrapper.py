@@ -38,7 +38,7 @@ class Wrapper(Metric[Value]):
 
     #: The wrappers that this one cannot wrap, each with the alternative.
     refused: ClassVar[dict[str, str]] = {}
-    #: Why it cannot be wrapped, or what must change first; any metric may have one.
+    #: Why it cannot be wrapped, or what must change first; any metric may set it.
     _unfit = ""
 
     def __init__(self, metric: Metric, **common: Unpack[Common]) -> None:
@@ -56,7 +56,7 @@ class Wrapper(Metric[Value]):
         own.update(common)
         super().__init__(**own)
         self.metric: Metric = metric.fresh(metric.name)
-        self.metric.sampler = None  # which this one has
+        self.metric.sampler = None  # the wrapper has it
         self._replace(metric, self.metric)
         self.requirements = metric.requirements
         self.takes_label = metric.takes_label

@@ -50,7 +50,7 @@ def to_host(value: Any) -> Any:
         return value
     if is_eager_tensor(value):
         return namespace(value).host(value) if value.is_dense() else value
-    if hasattr(value, "detach") and hasattr(value, "cpu"):  # torch's
+    if hasattr(value, "detach") and hasattr(value, "cpu"):  # a tensor of torch
         return of_torch(value.cpu(), "value")
     return value
 

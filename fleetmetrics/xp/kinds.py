@@ -15,7 +15,7 @@ __all__ = ["Directed", "Scattered", "is_eager_tensor", "is_paddle", "is_static",
 def is_eager_tensor(value: Any) -> bool:
     """Whether a value is a tensor of dynamic mode."""
     paddle = sys.modules.get("paddle")
-    # By the class: isinstance(tensor, paddle.static.Variable) is true for eager tensors as well.
+    # Check the class: isinstance(tensor, paddle.static.Variable) is true for eager tensors as well.
     return hasattr(paddle, "Tensor") and issubclass(type(value), paddle.Tensor)  # type: ignore[union-attr]
 
 

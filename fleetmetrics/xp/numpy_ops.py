@@ -73,7 +73,7 @@ def unwidened(value: Any, argument: str) -> np.ndarray:
         return value
     if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
         raise InvalidInputError(f"{argument} is a masked array; give its data, and mask=~array.mask, to add")
-    if hasattr(value, "detach") and hasattr(value, "cpu"):  # torch's
+    if hasattr(value, "detach") and hasattr(value, "cpu"):  # a tensor of torch
         value = of_torch(value, argument)
     try:
         return np.asarray(value)
@@ -123,7 +123,7 @@ def known_finite(array: np.ndarray) -> bool:
     if array.dtype.kind != "f":
         return True
     flat = array if array.ndim == 1 else array.ravel("K")  # in the order of the memory, without a copy
-    return math.isfinite(flat.dot(flat))  # the fastest pass; an overflow leaves it open
+    return math.isfinite(flat.dot(flat))  # the fastest pass; after an overflow, the answer is unknown
 
 
 def known_zero(number: Any) -> bool:
@@ -269,7 +269,7 @@ def log_odds_bucket(score: np.ndarray, buckets: int) -> np.ndarray:
 def highest_of_rows(array: np.ndarray) -> np.ndarray:
     if array.shape[1] > _FEW or array.strides[0] != array.itemsize:
         return array.argmax(axis=1)
-    # A view of images, say, which NumPy would transpose: a class leads if it is above all before it.
+    # NumPy would copy a transposed array, such as a view of images: a class leads if it is above all before it.
     best, place = array[:, 0].copy(), np.zeros(len(array), np.int64)
     for column in range(1, array.shape[1]):
         scores = array[:, column]
@@ -328,4 +328,4 @@ def merge(reduction: str, state: np.ndarray, increment: Any) -> Any:
         return sum_of_numbers(state.item(), increment.item())
     if increment.dtype.kind == "f" or state.dtype.kind == "f":
         return np.add(state, increment)
-    return combine("sum", [state, increment], _OF_BATCHES)  # an error where int64 would wrap
+    return combine("sum", [state, increment], _OF_BATCHES)  # raises an error if int64 would wrap

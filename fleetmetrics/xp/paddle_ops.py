@@ -46,7 +46,7 @@ moments = None
 
 absolute: Callable[..., Any] = paddle.abs
 moveaxis: Callable[..., Any] = paddle.moveaxis
-concat: Callable[..., Any] = paddle.concat  # of tensors, along an axis
+concat: Callable[..., Any] = paddle.concat  # joins tensors along an axis
 first_zero: Callable[..., Any] = paddle.argmin  # the position among an int64's zeros and ones; 0 without a zero
 take: Callable[..., Any] = paddle.gather  # the entries at these positions of the first axis; valid ones only
 all_rows: Callable[..., Any] = functools.partial(paddle.all, axis=1)  # whether all flags of a row of a matrix are true
@@ -66,11 +66,11 @@ def _by_number(function: Any) -> Any:
 
 greater: Callable[..., Any] = _by_number(paddle.greater_than)  # flags of the entries above the number
 at_least: Callable[..., Any] = _by_number(paddle.maximum)  # ``clip`` on 2.6 also cuts off at the largest float32
-bitwise_and: Callable[..., Any] = _by_number(paddle.bitwise_and)  # of int64
-quotient: Callable[..., Any] = _by_number(paddle.floor_divide)  # of integers, rounded down; at least 0, or multiples
-remainder: Callable[..., Any] = _by_number(paddle.remainder)  # of integers of at least 0
-power: Callable[..., Any] = _by_number(paddle.pow)  # of float64
-scale: Callable[..., Any] = _by_number(paddle.multiply)  # of float64
+bitwise_and: Callable[..., Any] = _by_number(paddle.bitwise_and)  # takes int64
+quotient: Callable[..., Any] = _by_number(paddle.floor_divide)  # rounds down; of integers of at least 0, or multiples
+remainder: Callable[..., Any] = _by_number(paddle.remainder)  # takes integers of at least 0
+power: Callable[..., Any] = _by_number(paddle.pow)  # takes float64
+scale: Callable[..., Any] = _by_number(paddle.multiply)  # takes float64
 
 
 def equal(one: Any, other: Any) -> Any:
@@ -83,7 +83,7 @@ def equal(one: Any, other: Any) -> Any:
 
 
 def within(tensor: Any, low: float, high: float) -> bool:
-    """Whether all entries are known to be in this range: False, as finding out would wait for the device."""
+    """Whether all entries are known to be in this range: always False, because a check would wait for the device."""
     return False
 
 
@@ -129,7 +129,7 @@ def zero_unless(flags: Any, tensor: Any) -> Any:
     """The tensor where the flags are true, and 0 (or False) elsewhere."""
     if kind(tensor) == "b":
         return paddle.logical_and(flags, tensor)
-    return paddle.where(flags, tensor, paddle.zeros_like(tensor))  # not a product: it would keep nan
+    return paddle.where(flags, tensor, paddle.zeros_like(tensor))  # a product would keep nan
 
 
 def count(tensor: Any) -> Any:
@@ -189,7 +189,7 @@ def extreme(tensor: Any, keep: Any, reduction: str, axis: int | None = None) -> 
 
 
 def extreme_by_column(tensor: Any, keep: Any, reduction: str) -> Any:
-    """Of ``[n, 1]`` entries and flags ``[n, m]`` the extreme of those kept in each column: ``[m]``."""
+    """The extreme of the ``[n, 1]`` entries that flags ``[n, m]`` keep in each column: ``[m]``."""
     tensor = paddle.add(tensor, paddle.zeros_like(paddle.cast(keep, tensor.dtype)))
     return extreme(tensor, keep, reduction, axis=0)
 
@@ -240,7 +240,7 @@ def bucket(score: Any, top: int) -> Any:
 
 def log_odds_bucket(score: Any, buckets: int) -> Any:
     """The log-odds bucket of each probability, see `fleetmetrics.xp.score_buckets`; int64."""
-    score = paddle.clip(cast(score, "float64"), 0.0, 1.0)  # as in NumPy, with the check switched off
+    score = paddle.clip(cast(score, "float64"), 0.0, 1.0)  # NumPy does the same if the check is off
     # By comparison: on some processors Paddle's quotient is not correctly rounded, as NumPy's is.
     lowest = _lowest_scores if is_eager_tensor(score) else _lowest_scores.__wrapped__
     return position(lowest(buckets, paddle.get_device()), score, right=True)

@@ -49,7 +49,7 @@ def unwidened(value: Any, argument: str) -> Any:
 
 
 def widened(value: Any, argument: str) -> Any:
-    """As bool, int64, float32 or float64."""
+    """Widen a value to bool, int64, float32 or float64."""
     if kind(value) == "i":
         if value.dtype == paddle.int8 and is_static(value) and isinstance(value, paddle.static.Variable):
             raise InvalidInputError(
@@ -118,7 +118,7 @@ def filled(shape: Any, value: Any) -> Any:
     dtype, number = str(value.dtype), value.item()
     if dtype != "int64" or abs(number) < 2**53:
         return paddle.full(shape, number, dtype)
-    # Paddle makes int64 constants from doubles: split, so that both parts are exact.
+    # Paddle makes int64 constants from doubles: split the number, so that both parts are exact.
     high = (number >> 11) << 11
     return paddle.add(paddle.full(shape, high, dtype), paddle.full(shape, number - high, dtype))
 

@@ -29,8 +29,8 @@ class LogOdds(NamedTuple):
 
     shift: int
     first: int
-    low: float  # a probability inside the lowest bucket; lower ones are raised to it
-    high: float  # the same for the highest
+    low: float  # a probability in the lowest bucket; lower ones are raised to it
+    high: float  # one in the highest bucket; higher ones are lowered to it
 
 
 @functools.lru_cache(maxsize=64)
