@@ -64,9 +64,10 @@ def shape_of(argument: str, value: Any) -> tuple[int, ...]:
         sizes = (value,) if is_whole(value) else tuple(value)
     except Exception:  # no iterable, an array without axes, and whatever an object's __iter__ raises
         sizes = (None,)
-    if not all(is_whole(size) and size >= 0 for size in sizes):
-        raise InvalidInputError(f"{argument} must hold whole numbers of at least 0, not {value!r:.80}")
-    return tuple(int(size) for size in sizes)
+    for size in sizes:
+        if not is_whole(size) or size < 0:
+            raise InvalidInputError(f"{argument} must hold whole numbers of at least 0, not {value!r:.80}")
+    return tuple(map(int, sizes))
 
 
 def counts_of(name: str, values: Sequence[int]) -> np.ndarray:
@@ -104,7 +105,7 @@ def _is_finite(value: Any) -> bool:
 
 def choice_of(argument: str, value: Any, allowed: Sequence[str | None]) -> Any:
     """One of several strings, or None if it is among them."""
-    if not any(value is None if each is None else isinstance(value, str) and value == each for each in allowed):
+    if not (value is None or isinstance(value, str)) or value not in allowed:
         raise InvalidInputError(f"{argument} must be one of {', '.join(map(repr, allowed))}, not {value!r}")
     return value
 

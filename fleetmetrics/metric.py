@@ -23,14 +23,14 @@ from typing import TYPE_CHECKING, Any, Callable, ClassVar, Iterable, Mapping, Na
 import numpy as np
 
 from fleetmetrics.accumulator import Accumulator, Value
-from fleetmetrics.arguments import choice_of, raise_if_too_large, shape_of, zero_division_of
+from fleetmetrics.arguments import raise_if_too_large, zero_division_of
 from fleetmetrics.batch import Batch
 from fleetmetrics.batch.rules import Check, Requirement
 from fleetmetrics.composite import Composite, axis_taken, label_taken
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.formulas.ratio import undefined
 from fleetmetrics.given import bare
-from fleetmetrics.numbers import REDUCTIONS
+from fleetmetrics.numbers import declared_shape
 from fleetmetrics.shared import Shared
 from fleetmetrics.state import State
 from fleetmetrics.typed import Axes, Unpack
@@ -265,11 +265,7 @@ class Metric(Accumulator[Value]):
             given = [getattr(self, each) for each in settings]
             self._filled_by[name] = statistic, given
             key = (statistic.__module__, statistic.__qualname__, *given) if key is None else key
-        if not isinstance(name, str) or not name:
-            raise InvalidInputError(f"name must be a non-empty string, not {name!r:.80}")
-        choice_of("dtype", dtype, ("int64", "float64"))
-        choice_of("reduction", reduction, REDUCTIONS)
-        shape = shape_of("shape", shape)
+        shape = declared_shape(name, shape, dtype, reduction)
         raise_if_too_large(f"{self.name}: one of the settings", shape, f"the state {name!r}")
         self.states[name] = State(f"{self.name}.{name}", shape, dtype, reduction, key)
 

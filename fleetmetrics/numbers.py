@@ -13,6 +13,7 @@ from typing import Any, Sequence
 
 import numpy as np
 
+from fleetmetrics.arguments import choice_of, shape_of
 from fleetmetrics.errors import IntegerOverflowError, InvalidInputError
 from fleetmetrics.exact_sums import sign_zeros, sum_floats, sum_in_words, sum_integers
 from fleetmetrics.moments import RESTS, WIDTHS, merged_exactly
@@ -27,6 +28,7 @@ __all__ = [
     "combine_alike",
     "combine_exactly",
     "combine_few",
+    "declared_shape",
     "distinct_of",
     "held_of",
     "identity",
@@ -220,6 +222,15 @@ def sum_of_numbers(one: Any, other: Any) -> Any:
     if type(total) is not int:
         raise InvalidInputError(f"one and other must be ints or floats, not {one!r:.60} and {other!r:.60}")
     return combine("sum", [np.array(one), np.array(other)], OF_BATCHES).item()  # which raises
+
+
+def declared_shape(name: Any, shape: Any, dtype: Any, reduction: Any) -> tuple[int, ...]:
+    """The shape of a state, as a tuple; InvalidInputError if it, the name, dtype or reduction is invalid."""
+    if not isinstance(name, str) or not name:
+        raise InvalidInputError(f"name must be a non-empty string, not {name!r:.80}")
+    choice_of("dtype", dtype, ("int64", "float64"))
+    choice_of("reduction", reduction, REDUCTIONS)
+    return shape_of("shape", shape)
 
 
 def _check_reduction(reduction: str) -> None:

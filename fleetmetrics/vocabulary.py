@@ -90,7 +90,7 @@ def counted(number: int, what: str, verb: str = "") -> str:
     Args:
         number: of them.
         what: they are, in the plural.
-        verb: what comes after it, in the plural.
+        verb: the verb that follows, in the plural.
 
     Examples:
         >>> counted(1, "queries"), counted(2000, "queries"), counted(1, "files", "were")

@@ -11,9 +11,8 @@ from typing import Any, Callable, NamedTuple, Sequence
 import numpy as np
 import paddle
 
-from fleetmetrics.arguments import choice_of, shape_of
 from fleetmetrics.errors import DuplicateStateError, InvalidInputError, StateNotFoundError, StaticProgramError
-from fleetmetrics.numbers import REDUCTIONS, identity
+from fleetmetrics.numbers import declared_shape, identity
 from fleetmetrics.static.claims import BY_COUNTER, Claim, claims_of, renew
 from fleetmetrics.static.programs import Legacy, kind_of, kind_under_construction
 from fleetmetrics.static.scopes import Glance
@@ -169,7 +168,7 @@ def create_state(
         >>> paddle.disable_static()
     """
     program = current_program()
-    shape = _checked(name, shape, dtype, reduction)
+    shape = declared_shape(name, shape, dtype, reduction)
     _watch()
     known = _registry.get(name)
     variable = kind_under_construction().variables(program).get(name)
@@ -198,14 +197,6 @@ def _check_sharing(name: str, known: _Known, asked: tuple[Any, ...], share: bool
     if known[:3] != asked:
         texts = ["shape={}, dtype={!r}, reduction={!r}".format(*three) for three in (asked, known[:3])]
         raise DuplicateStateError(f"state {name!r} cannot be shared as {texts[0]}: it is {texts[1]}")
-
-
-def _checked(name: str, shape: Any, dtype: str, reduction: str) -> tuple[int, ...]:
-    if not isinstance(name, str) or not name:
-        raise InvalidInputError(f"name must be a non-empty string, not {name!r}")
-    choice_of("dtype", dtype, ("int64", "float64"))
-    choice_of("reduction", reduction, REDUCTIONS)
-    return shape_of("shape", shape)
 
 
 def accumulate(state: StaticState, batch_value: Any) -> None:

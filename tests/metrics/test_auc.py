@@ -17,7 +17,7 @@ from tests.paddle_version import on_legacy_graph
 
 
 def edges(thresholds: int, dtype: str) -> np.ndarray:
-    """Every bucket's edge and its neighbors, and what lies between."""
+    """Every bucket's edge and its neighbors, and numbers between them."""
     edge = (np.arange(thresholds + 1) / thresholds).astype(dtype)
     zero, one = np.zeros(1, dtype), np.ones(1, dtype)
     around = [np.nextafter(edge, zero), edge, np.minimum(np.nextafter(edge, one), one)]

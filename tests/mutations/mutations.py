@@ -3480,7 +3480,7 @@ MUTATIONS = [
     ),
     Mutation(
         "a state of any reduction may be declared",
-        "metric.py::Metric.declare",
+        "numbers.py::declared_shape",
         'choice_of("reduction", reduction, REDUCTIONS)',
         "pass",
         "tests/test_hostile_calls.py -k hide_something",

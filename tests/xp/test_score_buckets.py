@@ -13,7 +13,7 @@ from tests.contract import new_programs
 
 
 def awkward(buckets: int, dtype: str) -> np.ndarray:
-    """The ends, the smallest numbers, every bound and its neighbors in the dtype, and what lies between."""
+    """The ends, the smallest numbers, every bound and its neighbors in the dtype, and numbers between them."""
     bounds = lowest_scores(buckets, "log_odds").astype(dtype)
     zero, one = np.zeros(1, dtype), np.ones(1, dtype)
     tiny = [np.finfo(dtype).tiny, np.nextafter(zero, one)[0], np.finfo(dtype).tiny / 7, 1 - np.finfo(dtype).epsneg]

@@ -15,11 +15,15 @@ ITEMS = ("precision", "recall", "f1-score", "support")
 
 
 def _entries(argument: str, value: Any) -> tuple[Any, ...]:
-    one = value is None or isinstance(value, str) or not isinstance(value, Iterable) or getattr(value, "ndim", 1) == 0
-    entries = (value,) if one else tuple(value)
+    entries = (value,) if _is_single(value) else tuple(value)
     if not entries:
         raise InvalidInputError(f"{argument} is empty; give at least one value")
     return entries
+
+
+def _is_single(value: Any) -> bool:
+    """Whether a value has no entries of its own; a string and an array without axes have none."""
+    return isinstance(value, str) or not isinstance(value, Iterable) or getattr(value, "ndim", 1) == 0
 
 
 def top_ks(topk: Any) -> tuple[int, ...]:
@@ -67,7 +71,7 @@ def check_choice(argument: str, value: Any, options: Sequence[str | None]) -> An
 
 def check_items(items: Any, metric: str) -> tuple[str, ...]:
     """The items as a tuple."""
-    if isinstance(items, str) or not isinstance(items, Iterable) or getattr(items, "ndim", 1) == 0:
+    if _is_single(items):
         raise AssertedInputError(f'items must be a sequence of names such as ("recall",), not {items!r}')
     items = tuple(items)
     for item in items:
