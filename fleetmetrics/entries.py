@@ -175,13 +175,13 @@ ENTRIES: dict[str, Entry] = {
         'Murphy, "A new vector partition of the probability score", Journal of Applied Meteorology 12 (1973); '
         'Stephenson, Coelho and Jolliffe, "Two extra components in the Brier score decomposition", Weather and '
         "Forecasting 23 (2008)",
-        "others: Murphy decomposition; 中文: Brier分解",
+        "others: Murphy decomposition; 中文: Brier 分解",
     ),
     "BrierScore": Entry(
         "0 to 1",
         "there are no samples",
         'Brier, "Verification of forecasts expressed in terms of probability", Monthly Weather Review 78 (1950)',
-        "scikit-learn: brier_score_loss; 中文: Brier分数",
+        "scikit-learn: brier_score_loss; 中文: Brier 分数",
     ),
     "BucketError": Entry(
         "from 0",
@@ -399,7 +399,7 @@ ENTRIES: dict[str, Entry] = {
         "from 0",
         "no token counts",
         _JELINEK,
-        "others: cross_entropy, eval_loss; 中文: 词元损失",
+        "others: cross_entropy, eval_loss; 中文: token 损失",
     ),
     # Regression
     "ExplainedVariance": Entry(

@@ -17,8 +17,8 @@ from fleetmetrics.report.definitions import CHINESE
 #: The lines of what no report shows, beside those of the report.
 _CHINESE = {
     **CHINESE,
-    "Bootstrap": "带有标准误差和置信区间的指标：对所有 worker 的样本重抽样。",
-    "Interval": "带有标准误差和置信区间的指标，无需重抽样：DeLong 方法或 delta 方法。",
+    "Bootstrap": "带有标准误和置信区间的指标：对所有 worker 的样本重抽样。",
+    "Interval": "带有标准误和置信区间的指标，无需重抽样：DeLong 方法或 delta 方法。",
     "Sliced": "同时为某一列（slot、渠道、国家、人群）的每个键各计算一个指标。",
     "Throughput": "所有 worker 并行运行时，每秒处理的样本总数。",
     "Windowed": "每个 worker 最近 ``last`` 次 ``add`` 上的指标，以及全部 ``add`` 上的指标。",

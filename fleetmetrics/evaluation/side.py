@@ -297,13 +297,14 @@ def load(paths: Sequence[str], like: str, *, baseline: bool = False) -> tuple[Si
     """
     for path in {like: None, **dict.fromkeys(paths)}:
         _check_is_there(path)
-    path, (_, note) = like, read_arrays(like, lambda *_: False)
+    path, note = like, _noted(like, read_arrays(like, lambda *_: False)[1])
     reads: list[tuple[str, Read]] = []
 
     def states() -> Iterator[dict[str, Any]]:
         nonlocal path, note
         for path in paths:
             arrays, note = read_arrays(path)
+            note = _noted(path, note)
             differs = difference(_alike(note["asked"], baseline), _alike(asked.plain(), baseline))
             if differs:
                 differs = differs.replace(", here ", f" in {like}, here ")
@@ -314,8 +315,8 @@ def load(paths: Sequence[str], like: str, *, baseline: bool = False) -> tuple[Si
     try:
         asked = Asked(**note["asked"])
         if baseline:  # its slices may lack the states of a comparison, or have only those
-            own = read_arrays(paths[0], lambda *_: False)[1]["asked"]
-            asked = replace(asked, compared=own.get("compared"))
+            own = _noted(paths[0], read_arrays(paths[0], lambda *_: False)[1])
+            asked = replace(asked, compared=own["asked"].get("compared"))
         shape = asked.probe()
         metrics = shape.collection()
         metrics._hold(states())
@@ -326,11 +327,19 @@ def load(paths: Sequence[str], like: str, *, baseline: bool = False) -> tuple[Si
     except OSError as error:
         raise DataError(f"{path}: it cannot be read: {error.strerror or error}") from None
     except MISFITS as error:
-        raise CorruptFileError(f"{path}: not written by --save-state ({type(error).__name__}: {error})") from None
+        raise CorruptFileError(f"{path}: its arguments are malformed ({type(error).__name__}: {error})") from None
     said = [f"{state} lacks {_listed(read.bad_files)}" for state, read in reads if read.bad_files]
     said += _counted_twice(reads)
     known = (*paths, *map(os.path.abspath, paths))
     return Side(asked, shape, metrics, together(read for _, read in reads), "", baseline, known), said
+
+
+def _noted(path: str, note: Any) -> dict[str, Any]:
+    """What `save` noted; CorruptFileError for the file of another function, such as `fleetmetrics.save`."""
+    if not isinstance(note, dict) or not {"asked", "read"} <= note.keys() or not isinstance(note["asked"], dict):
+        writers = "fleetmetrics evaluate --save-state and EvaluationResult.save_state write those"
+        raise CorruptFileError(f"{path} is a file of fleetmetrics, but no saved evaluation: {writers}")
+    return note
 
 
 def _check_is_there(path: str) -> None:

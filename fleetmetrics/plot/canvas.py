@@ -241,8 +241,8 @@ def svg(figure: Figure, name: str = "") -> str:
         >>> text[:4], text[-6:]
         ('<svg', '</svg>')
     """
-    if not isinstance(figure, library("matplotlib.figure", "plot").FigureBase):
-        raise InvalidInputError(f"figure must be a figure of matplotlib, such as ax.figure, not {figure!r:.80}")
+    if not isinstance(figure, library("matplotlib.figure", "plot").Figure):
+        raise InvalidInputError(f"figure must be a whole figure of matplotlib, such as ax.figure, not {figure!r:.80}")
     if not isinstance(name, str) or not re.fullmatch(r"[-\w]*", name, re.ASCII):
         raise InvalidInputError(f"name must be letters, digits, - and _, not {name!r:.80}")
     buffer, nothing = io.StringIO(), dict.fromkeys(("Creator", "Date", "Format", "Type"))

@@ -48,8 +48,8 @@ PICTURES = {
         "Calibration: mean label against mean prediction, with 95% intervals; above, the number of rows",
         "校准：预测与实际，带 95% 区间；上方为行数",
     ),
-    "score_histogram": ("Scores of each class", "各类别的分数"),
-    "gain": ("Gain: the share of all positives among the highest scores", "增益：最高分数中含有多少正样本"),
+    "score_histogram": ("Scores of each class", "各类别的得分"),
+    "gain": ("Gain: the share of all positives among the highest scores", "增益：得分最高的样本中含有多少正样本"),
     "lift": ("Lift: that share as a multiple of chance", "提升度：是随机选取的多少倍"),
     "threshold_sweep": (
         "Metrics at each threshold; the dotted line marks the highest F1",

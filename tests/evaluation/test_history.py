@@ -111,6 +111,10 @@ def test_a_state_twice_or_one_that_was_asked_something_else_is_an_error_that_nam
     (tmp_path / "bad.fms").write_bytes(b"no state")
     with pytest.raises(fm.CorruptFileError, match=r"bad\.fms"):
         history([tmp_path / "bad.fms"])
+    fm.save(tmp_path / "metric.fms", fm.AUC())
+    for states in ([tmp_path / "metric.fms"], [one, tmp_path / "metric.fms"]):
+        with pytest.raises(fm.CorruptFileError, match=r"metric\.fms is a file of .*, but no saved evaluation"):
+            history(states)
     with pytest.raises(fm.InvalidInputError, match="states is empty"):
         history([])
 

@@ -11,6 +11,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 import matplotlib
+import matplotlib.figure
 import numpy as np
 import pytest
 from matplotlib.colors import to_rgb
@@ -128,6 +129,13 @@ def test_svgs_on_one_page_have_ids_of_their_own_and_refer_to_those() -> None:
         assert own and set(re.findall(r"(?:url\(|href=\")#([^)\"]+)", text)) == set(own)
     every = [each for own in ids for each in own]
     assert len(every) == len(set(every))
+
+
+def test_a_part_of_a_figure_is_refused_because_only_a_whole_one_can_be_saved() -> None:
+    figure = matplotlib.figure.Figure()
+    for given in (figure.subfigures(1, 2)[0], figure.add_subplot(), None):
+        with pytest.raises(fm.InvalidInputError, match="figure must be a whole figure of matplotlib"):
+            plot.svg(given)
 
 
 def test_texts_that_no_font_here_has_are_left_to_the_browser(monkeypatch: pytest.MonkeyPatch) -> None:
