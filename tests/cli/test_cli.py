@@ -523,7 +523,7 @@ def test_states_of_something_else_do_not_go_together(evaluate, run, tmp_path):
     metric = fm.AUC()
     fm.save(tmp_path / "other_kind.fms", metric)
     said = run("merge", tmp_path / "other_kind.fms", status=3)
-    assert "other_kind.fms is a file of fleetmetrics, but no saved evaluation: fleetmetrics evaluate --save-state" in said
+    assert "other_kind.fms is a file of fleetmetrics, but no saved evaluation" in said and "--save-state" in said
     assert os.path.getsize(one) < 2**18
 
 
