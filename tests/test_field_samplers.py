@@ -143,6 +143,17 @@ def test_the_rest_goes_on_after_the_part_of_its_own_rank(rank: int | None) -> No
     assert one.done == 8
 
 
+@pytest.mark.parametrize("done", [(8, 18), (18, 8), (8, 8)])
+def test_the_rest_of_another_pass_is_an_error_while_any_rank_of_the_checkpoint_has_samples_left(
+    done: tuple[int, int],
+) -> None:
+    settings = Pass(made(MappingDistributedBatchSampler, 1)).settings or {}
+    one = Pass(made(MappingDistributedBatchSampler, 1, consumed=24, shuffle=True))
+    one.hold([Part(settings, rank, each, 18) for rank, each in enumerate(done)])
+    with pytest.raises(fm.InvalidInputError, match="not the one of the checkpoint"):
+        one.begin()
+
+
 def test_records_of_a_checkpoint_go_on_with_the_rest() -> None:
     class Places(fm.BaseMetric):
         def compute_metric(self, results: Any) -> Any:

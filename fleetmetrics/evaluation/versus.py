@@ -227,14 +227,15 @@ def versus(columns: Mapping[str, tuple[Halves, Halves]], whole: Whole, weighing:
     found = {}
     for column, table in tables.items():
         table = [_called(each, next(rates), whole.metric.better, 1 - weighing.confidence) for each in table]
-        added = [each.added for each in table if not math.isnan(each.added)]
+        added = [each.added for each in table if not math.isnan(each.added)]  # of all slices, or of none
         delta = whole.new - whole.old
         rest = delta - math.fsum(added) if added else math.nan
         rest = 0.0 if abs(rest) <= _ROUNDED * sum(map(abs, [*added, whole.new])) else rest
         mix, within = (math.fsum(getattr(each, name) for each in table) for name in ("mix", "within"))
-        sign = -1 if whole.metric.better == "lower" else 1
-        table.sort(key=lambda each: (math.isnan(each.added), sign * each.added, str(each.key)))
-        if not whole.metric.better:
+        if added:
+            sign = -1 if whole.metric.better == "lower" else 1
+            table.sort(key=lambda each: (sign * each.added, str(each.key)))
+        if added and not whole.metric.better:
             table.sort(key=lambda each: -abs(each.added))
         made_of = ("ranks" if whole.metric.ranked else "sums") if added else ""
         found[column] = ColumnDelta(whole.name, delta, mix, within, rest, made_of, table)
@@ -306,7 +307,7 @@ def _called(each: SliceDelta, rate: float, better: str, share: float) -> SliceDe
         return each
     worse = (each.delta < 0) == (better == "higher")
     called = ("worse" if worse else "better") if better else "different"
-    return replace(each, q=rate, verdict=called if rate <= share and each.delta else "within chance")
+    return replace(each, q=rate, verdict=called if rate <= share else "within chance")
 
 
 def _contributions(keys: Sequence[Any], new: Halves, old: Halves, metric: Metric) -> Contributions:

@@ -16,7 +16,7 @@ from fleetmetrics.arguments import choice_of, flag_of, path_of
 from fleetmetrics.dataframes import Columns, nulls_of
 from fleetmetrics.errors import DataError, InvalidInputError
 from fleetmetrics.files.formats import FORMATS, piece_of, pieces_of
-from fleetmetrics.files.parts import EXAMPLES, Evaluated, Made, Read, Source
+from fleetmetrics.files.parts import EXAMPLES, Evaluated, Made, Read, Source, words_of
 from fleetmetrics.files.passes import Share
 from fleetmetrics.files.places import end_of, local_path, opened, stamp_of, whole_path
 from fleetmetrics.files.row_pieces import Piece
@@ -86,9 +86,9 @@ def evaluate_file(
         if stamp_of(path) != before:
             raise DataError("it changed while it was read; evaluate complete files")
     except InvalidInputError as error:
-        told = DataError(f"{path}: {error}")
-        told.of_row = isinstance(error, DataError) and error.of_row
-        raise told from None
+        found = DataError(f"{path}: {words_of(error)}")
+        found.of_row = isinstance(error, DataError) and error.of_row
+        raise found from None
     return made.result()
 
 

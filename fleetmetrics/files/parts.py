@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, Generic, Iterable, Mapping, NamedTuple, S
 from fleetmetrics.arguments import listed
 from fleetmetrics.errors import DataError, FleetMetricsError, InvalidInputError
 from fleetmetrics.vocabulary import argument
+from fleetmetrics.wrappers.keyed import KeyKindError
 
-__all__ = ["EXAMPLES", "Evaluated", "Made", "Part", "Read", "Source", "as_one", "read_of", "together"]
+__all__ = ["EXAMPLES", "Evaluated", "Made", "Part", "Read", "Source", "as_one", "read_of", "together", "words_of"]
 
 #: The type that a function makes, such as a metric.
 Made = TypeVar("Made")
@@ -173,4 +174,11 @@ def _merge(held: Any, parts: Sequence[Part], alike: bool) -> None:
                 _merge(held, [part], alike)
         paths = [path for read in parts[0].reads for path in read.files]
         where = f"{', '.join(paths[:3])}{' and others' if paths[3:] else ''}: " if paths else ""
-        raise DataError(f"{where}{error}; {argument('text', 'COLUMN')} makes both strings") from None
+        raise DataError(f"{where}{words_of(error)}") from None
+
+
+def words_of(error: InvalidInputError) -> str:
+    """An error of metrics in words for files: which metric of them met it says nothing."""
+    if isinstance(error, KeyKindError):
+        return f"{error.told}; {argument('text', 'COLUMN')} makes both strings"
+    return str(error)

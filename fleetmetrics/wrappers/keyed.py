@@ -23,7 +23,7 @@ from fleetmetrics.state import InPlace, State, most_at_once, read
 from fleetmetrics.vocabulary import counted
 from fleetmetrics.xp import Directed, Scattered, numpy_ops, to_host
 
-__all__ = ["KeyTable", "Known", "Plan", "Rows", "TooManyKeys", "check_kind", "found_in", "host_keys"]
+__all__ = ["KeyKindError", "KeyTable", "Known", "Plan", "Rows", "TooManyKeys", "check_kind", "found_in", "host_keys"]
 
 
 def host_keys(values: Any, argument: str) -> Any:
@@ -36,11 +36,19 @@ def host_keys(values: Any, argument: str) -> Any:
     return array
 
 
+class KeyKindError(InvalidInputError):
+    """Some keys are strings, and some integers."""
+
+    told: str = ""  #: the message without the name of a metric
+
+
 def check_kind(keys: np.ndarray, values: Any, argument: str) -> None:
-    """Raise InvalidInputError if some keys are strings, and some integers."""
+    """Raise KeyKindError if some keys are strings, and some integers."""
     if len(keys) and len(values) and (keys.dtype.kind == "U") != (values.dtype.kind == "U"):
         kinds = ["strings" if each.dtype.kind == "U" else "integers" for each in (values, keys)]
-        raise InvalidInputError(f"{argument} holds {kinds[0]}, but the keys so far are {kinds[1]}; use one of the two")
+        error = KeyKindError(f"{argument} holds {kinds[0]}, but the keys so far are {kinds[1]}; use one of the two")
+        error.told = str(error)
+        raise error
 
 
 def found_in(keys: np.ndarray, values: Any) -> np.ndarray:
@@ -142,9 +150,9 @@ class KeyTable(State):
 
     def plan(self, column: Any) -> Plan:
         """Find the rows for at least one sample, from keys that `host_keys` returned, without changing anything."""
-        known = self.known
-        (keys, column), rows = of_one_kind([known.keys, column]), known.rows
-        check_kind(keys, column, self.by)
+        known, chosen = self.known, _NOTHING.keys if self.chosen is None else self.chosen
+        (keys, column, chosen), rows = of_one_kind([known.keys, column, chosen]), known.rows
+        check_kind(keys if len(keys) else chosen, column, self.by)
         wide = 0 < len(keys) < 16 * len(column) and keys.dtype.kind == "i" and keys[-1] - keys[0] >= 4 * len(column)
         if wide:  # there are usually no new keys, and no need to sort
             where = found_in(keys, column)
@@ -156,7 +164,7 @@ class KeyTable(State):
         where = found_in(keys, values)
         new = values[where == len(keys)]
         if self.chosen is not None:
-            new = new[found_in(self.chosen, new) < len(self.chosen)]
+            new = new[found_in(chosen, new) < len(chosen)]
         elif len(keys) == self.limit:
             new = new[new < keys[-1]]
         evicted = rows[:0]

@@ -32,6 +32,8 @@ FILTERS = True
 _LEAST = 5e-324
 #: Up to this size, a dot product takes half the time of a sum, and is as exact.
 _FEW = 128
+#: The product of 16 numbers from 2**-52 to 1 is a normal number, and takes a tenth of the time of their logarithms.
+_FACTORS = 16
 _ONES = [np.ones(size) for size in range(_FEW + 1)]
 _DTYPES = {name: np.dtype(name) for name in ("bool", "int64", "float32", "float64")}
 _FLOAT64 = _DTYPES["float64"]
@@ -159,6 +161,14 @@ def sum(array: np.ndarray) -> Any:
     if array.dtype.kind == "b":
         return np.int64(np.count_nonzero(array))  # NumPy 1 counts in Python's integers
     return np.add.reduce(array, None, np.float64 if array.dtype.kind == "f" else np.int64)
+
+
+def sum_of_logs(array: np.ndarray) -> Any:
+    if array.size <= _FACTORS * _FEW:
+        return sum(np.log(array))
+    whole = array.size - array.size % _FACTORS
+    products = np.multiply.reduce(array[:whole].reshape(_FACTORS, -1), 0)
+    return np.add.reduce(np.log(products)) + np.add.reduce(np.log(array[whole:]))
 
 
 def dot(one: np.ndarray, other: np.ndarray) -> Any:

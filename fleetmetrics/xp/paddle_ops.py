@@ -145,6 +145,11 @@ def sum(tensor: Any) -> Any:
     return paddle.sum(tensor, dtype="float64" if kind(tensor) == "f" else "int64")
 
 
+def sum_of_logs(tensor: Any) -> Any:
+    """The sum of the logarithms of float64 numbers from 2**-52 to 1; NumPy takes the logarithms of their products."""
+    return sum(log(tensor))
+
+
 def or_one(tensor: Any) -> Any:
     """The tensor with 1 for 0, to divide by."""
     return paddle.add(tensor, paddle.cast(paddle.logical_not(paddle.cast(tensor, "bool")), tensor.dtype))

@@ -320,6 +320,18 @@ def test_columns_are_crossed_by_a_star(evaluate, table):
     assert {each["key"] for each in found["slices"]["slot*day"][:2]} == {"2*mon", "2*tue"}
     assert len(found["slices"]["slot*day"]) == 12
     assert "write crossed columns as --by country*day" in evaluate(table, "--by", "slot*", status=2)
+    starred = {**table, "slot*day": np.where(table["day"] == "mon", "one", "two")}
+    found = evaluate(starred, "--by", '"slot*day","day"', "--metrics", "auc", "--json")
+    assert set(found["slices"]) == {'"slot*day"', "day"}
+    assert {each["key"] for each in found["slices"]['"slot*day"']} == {"one", "two"}
+
+
+def test_a_condition_says_which_slices_count_neither_way(evaluate, table):
+    asked = ("--by", "slot", "--metrics", "auc", "--min-positives", "1150")
+    found = evaluate(table, *asked, "--json")["slices"]["slot"]
+    few = [each for each in found if each["verdict"] == "too few"]
+    said = evaluate(table, *asked, "--fail-if", "any slices.slot.auc<0")
+    assert f"{len(few)} of {len(found)} slices are undefined or have too few to tell, and count neither way" in said
 
 
 def test_slices_of_fewer_positives_than_asked_are_too_few(evaluate, table):

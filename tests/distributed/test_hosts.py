@@ -395,6 +395,40 @@ def test_a_worker_whose_arrival_comes_by_both_ways_counts_once(port: int, patien
     assert run(5, work) == [[[11111, 5 * call] for call in range(20)]] * 5
 
 
+def test_a_sum_too_large_for_two_hosts_together_comes_from_each_worker_and_waits_for_no_leader(port: int) -> None:
+    places = (1, 2, 3, 4, 1, 2, 3, 4)
+
+    def work(rank: int) -> Any:
+        seen, comm = bundles(), worker(rank, port, places)
+        hosts._RELAY_PATIENCE = 60.0  # rank 0 would wait as long for the leaders to pass on what it has sent
+        met(comm)
+        seen.clear()
+        large = 0.75e308 if places[rank] < 3 else -0.75e308
+        return timed(lambda: comm.all_reduce([large, rank], timeout=600).tolist()), seen
+
+    found = run(len(places), work)
+    assert sorted(found[0][1]) == [1, 2, 3]
+    assert all(value == [0.0, 28.0] and seconds < AT_ONCE for (value, seconds), _ in found), found
+
+
+def test_rank_0_introduces_the_workers_of_a_host_once(port: int) -> None:
+    def work(rank: int) -> Any:
+        told: list[int] = []
+        introduce = star.Spoke._introduce
+
+        def counted(self: Any, frame: Any) -> None:
+            told.append(1)
+            introduce(self, frame)
+
+        star.Spoke._introduce = counted  # type: ignore[method-assign]
+        comm = worker(rank, port)
+        for _ in range(4):
+            comm.barrier(timeout=20)
+        return len(told)
+
+    assert run(5, work) == [0, 0, 1, 1, 1]  # nothing is gained on the host of rank 0
+
+
 def test_strangers_at_a_leaders_door_change_nothing(port: int) -> None:
     def work(rank: int) -> Any:
         seen, comm = bundles(), worker(rank, port)

@@ -243,6 +243,32 @@ def test_states_are_not_overwritten_by_what_is_made_of_them(run, day):
     run("merge", "both.fms", "--save-state", "new.fms")
 
 
+def test_the_outputs_of_a_merge_are_checked_before_a_state_is_read_and_before_anything_is_written(run, day):
+    (day.parent / "torn.fms").write_bytes(b"no state")
+    assert "would overwrite torn.fms" in run("merge", "torn.fms", "--html", "torn.fms", status=2)
+    run("evaluate", "day", *ASKED, "--save-state", "0.fms")
+    said = run("merge", "0.fms", "--save-state", "new.fms", "--html", "day/0.csv", status=2)
+    assert said.startswith("fleetmetrics: --html day/0.csv would overwrite") and not (day.parent / "new.fms").exists()
+
+
+def test_states_of_users_who_have_rows_in_several_of_them_are_merged_as_whole_users(run, day):
+    rng = np.random.default_rng(3)
+    for place in range(2):
+        lines = [f"{p:.6f},{int(rng.random() < p)},{rng.integers(20)}" for p in rng.random(200)]
+        (day / f"{place}.csv").write_text("\n".join(["p,y,u", *lines, ""]))
+        asked = (*ASKED[:4], "--metrics", "gauc,ndcg@5", "--user", "u")
+        run("evaluate", f"day/{place}.csv", *asked, "--save-state", f"{place}.fms")
+    whole, merged = run("evaluate", "day", *asked, "--json"), run("merge", "0.fms", "1.fms", "--json")
+    assert (merged["gauc"], merged["ndcg@5"]) == (whole["gauc"], whole["ndcg@5"])
+
+
+def test_the_page_of_a_merge_has_its_command(run, day):
+    run("evaluate", "day", *ASKED, "--save-state", "0.fms")
+    found = run("merge", "0.fms", "--json", "--html", "page.html")
+    assert found["asked"]["command"] == "fleetmetrics merge 0.fms --json --html page.html"
+    assert found["asked"]["command"] in (day.parent / "page.html").read_text()
+
+
 def test_from_python_too_what_was_read_is_not_overwritten(run, day):
     result = fm.evaluate("day", label="y", score="p", metrics="auc", baseline="old.csv")
     before = (day / "1.csv").read_bytes()

@@ -293,6 +293,34 @@ def test_parts_that_have_kept_other_slices_agree_on_those_that_all_have_whole(ma
     assert set(again.compute()["n"]) == {*both, "other"}
 
 
+def test_a_column_of_slices_that_was_not_named_is_an_error_with_its_name(tmp_path):
+    path = parquet(tmp_path / "a.parquet", slot=KEYS["texts"])
+    with pytest.raises(DataError, match=r"slot is missing; pass add\(\.\.\., slot=\)"):
+        files.evaluate(path, all_keys, {"prediction": "p", "label": "y"}, max_slices=1)
+
+
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_a_bad_file_is_reported_by_the_pass_that_adds_and_not_while_keys_are_counted(tmp_path, place):
+    for number in range(3):
+        parquet(tmp_path / "in" / f"{number}.parquet", slot=[f"{number}{key}" for key in "abcdef"])
+    bad = tmp_path / "in" / f"{place}.parquet"
+    pq.write_table(pa.table({**SCORES, "slot": [0.5] * 6}), bad)
+    found = files.evaluate(tmp_path / "in", all_keys, COLUMNS, max_slices=2, skip_bad_files=True)
+    assert len(found.read.bad_files) == 1 and str(bad) in found.read.bad_files[0]
+    assert sum(found.metrics.compute()["n"].values()) == 12
+    with pytest.raises(DataError, match=f"{place}.parquet: column 'slot'"):
+        files.evaluate(tmp_path / "in", all_keys, COLUMNS, max_slices=2)
+
+
+@pytest.mark.parametrize("most", [2, 100])
+@pytest.mark.parametrize("texts", ["abcdef", "aaabbb"])  # of as many rows as the integers, and of more
+def test_keys_of_two_kinds_are_an_error_however_many_are_kept(tmp_path, texts, most):
+    parquet(tmp_path / "in" / "0.parquet", slot=list(texts))
+    parquet(tmp_path / "in" / "1.parquet", slot=[1, 2, 3, 4, 5, 6])
+    with pytest.raises(DataError, match=r"parquet: slot holds .*, but the keys so far are .* makes both strings"):
+        files.evaluate(tmp_path / "in", all_keys, COLUMNS, max_slices=most)
+
+
 def test_the_standard_input_is_not_read_twice(tmp_path):
     with pytest.raises(fm.InvalidInputError, match="max_slices reads the files twice"):
         files.evaluate("-", all_keys, COLUMNS, max_slices=5)

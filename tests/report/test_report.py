@@ -471,6 +471,29 @@ def test_the_scale_of_bars_holds_what_is_beyond_chance_and_has_room_for_an_inter
     assert report._table("slot", [alone], {"auc": 0.5})["scale"] == {"least": -0.5, "width": 2.0, "whole": 0.5}
 
 
+def test_the_scale_of_bars_marks_the_value_that_the_slices_are_compared_with() -> None:
+    rows = [{"metric": "gauc", "value": each, "within_chance": False} for each in (0.6, 0.7)]
+    scale = {by: report._table(by, rows, {"gauc": 0.9, "references": {"day": 0.5}})["scale"] for by in ("day", "slot")}
+    assert (scale["day"]["whole"], scale["slot"]["whole"]) == (0.5, 0.9)
+    assert scale["day"]["least"] < 0.5 < 0.6 < scale["slot"]["least"] + 0.1
+
+
+def test_values_by_k_of_the_baseline_are_its_own() -> None:
+    none = SimpleNamespace(metrics={})
+    given = {"at_k": {"recall": {"1": 0.25, "10": 0.5}}, "baseline": {"at_k": {"recall": {"1": 0.125, "10": 0.75}}}}
+    sides = report._sides(given, none, none)
+    assert [side["recall"] for side in sides.values()] == [{1: 0.25, 10: 0.5}, {1: 0.125, 10: 0.75}]
+    assert [side for side in report._sides({**given, "baseline": None}, none, none).values()][1] == {}
+
+
+def test_sides_of_different_classes_have_no_table_of_both() -> None:
+    sides = [fm.MetricCollection({"m": fm.ConfusionMatrix(num_classes=classes)}) for classes in (2, 3)]
+    for side in sides:
+        side.add([0, 1, 1], [0, 1, 0])
+    both = {place: report._members(side) for place, side in enumerate(sides)}
+    assert report._classes(both) == [] and len(report._classes({0: both[0]})) == 2
+
+
 def test_places_are_numbers_after_json_too() -> None:
     side = report._side(SimpleNamespace(metrics={}), {"at_k": {"recall": {"1": 0.25, "10": 0.5}, "x": {"a": 1.0}}})
     assert side == {"recall": {1: 0.25, 10: 0.5}}

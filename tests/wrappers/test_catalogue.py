@@ -23,8 +23,8 @@ SUMS = [name for name in NAMES if not list(CASES[name].make()._record_metrics())
 CURVES = ("calibration curve", "roc curve", "precision-recall curve")
 
 
-def samples_of(name: str) -> Data:
-    return draw(name, first_dtypes(name), "real", mask=True)
+def samples_of(name: str, weight: str | None = "real") -> Data:
+    return draw(name, first_dtypes(name), weight, mask=True)
 
 
 def chosen(data: Data, own: np.ndarray, **columns: Any) -> Data:
@@ -38,11 +38,12 @@ def value_of(name: str, data: Data) -> Any:
     return metric.compute()
 
 
+@pytest.mark.parametrize("weight", ["real", None])
 @pytest.mark.parametrize("mode", ["numpy", "dynamic"])
-def test_slices_have_the_values_of_their_samples(mode: str) -> None:
+def test_slices_have_the_values_of_their_samples(mode: str, weight: str | None) -> None:
     wrong = []
     for name in NAMES:
-        data = samples_of(name)
+        data = samples_of(name, weight)
         slot = np.random.default_rng(0).integers(0, 3, len(data.prediction))
         wanted = {key: value_of(name, chosen(data, slot == key)) for key in np.unique(slot[counts(data)]).tolist()}
         for keys in (None, list(wanted)) if mode == "numpy" else (None,):
@@ -54,10 +55,11 @@ def test_slices_have_the_values_of_their_samples(mode: str) -> None:
 
 
 @pytest.mark.numpy_only
-def test_windows_have_the_values_of_the_last_batches() -> None:
+@pytest.mark.parametrize("weight", ["real", None])
+def test_windows_have_the_values_of_the_last_batches(weight: str | None) -> None:
     wrong = []
     for name in SUMS:
-        parts = batches(samples_of(name))
+        parts = batches(samples_of(name, weight))
         metric = fm.Windowed(CASES[name].make(), 2)
         feed(metric, parts, "numpy")
         alone = CASES[name].make(), CASES[name].make()
@@ -97,10 +99,11 @@ def of_replicate(value: Any, replicate: int) -> Any:
 
 
 @pytest.mark.numpy_only
-def test_replicates_have_the_values_of_what_they_draw() -> None:
+@pytest.mark.parametrize("weight", ["real", None])
+def test_replicates_have_the_values_of_what_they_draw(weight: str | None) -> None:
     wrong = []
     for name in SUMS:
-        data = samples_of(name)
+        data = samples_of(name, weight)
         ids = np.arange(len(data.prediction))
         metric = fm.Bootstrap(CASES[name].make(), 2, ids="uid")
         feed(metric, batches(chosen(data, ids, uid=ids)), "numpy")

@@ -102,6 +102,8 @@ ROUNDED = {
     "log1p": (lambda xp, x: xp.log1p(x), FLOATS[(FLOATS > -1) & np.isfinite(FLOATS)]),
     "power": (lambda xp, x: xp.power(x, 1.3), FLOATS[(FLOATS > 0) & (FLOATS < 1e200)]),
     "sinh": (lambda xp, x: xp.sinh(x), FLOATS[np.abs(FLOATS) < 700]),
+    "sum_of_logs": (lambda xp, x: xp.sum_of_logs(x), np.append(np.full(20_000, 2.0**-52), RNG.random(999))),
+    "sum_of_logs of few": (lambda xp, x: xp.sum_of_logs(x), np.array([2.0**-52, 0.5, 1.0])),
 }
 
 

@@ -60,19 +60,26 @@ def _of_binary_label(xp: Any, positive: Any, p: Any) -> Any:
 
 
 @per_sample
-def _log_of_binary_label(batch: Batch) -> Any:
-    xp = batch.xp
-    return xp.log(xp.at_least(_of_binary_label(xp, batch.positive, batch.probabilities), LOWEST))
+def _of_binary_labels(batch: Batch) -> Any:
+    """The probability of each label, at least `LOWEST`; 1 for samples that do not count."""
+    return batch.xp.at_least(_of_binary_label(batch.xp, batch.positive, batch.probabilities), LOWEST)
+
+
+@per_sample
+def _logs_of_binary_labels(batch: Batch) -> Any:
+    return batch.xp.log(_of_binary_labels(batch))
 
 
 @statistic
-def _of_binary_labels(batch: Batch) -> Any:
-    return batch.weighted_sum(_log_of_binary_label(batch), zero_at_zero=True)
+def _binary_log_likelihood(batch: Batch) -> Any:
+    if batch.weight is None and batch.lanes is None:
+        return batch.xp.sum_of_logs(_of_binary_labels(batch))
+    return batch.weighted_sum(_logs_of_binary_labels(batch), zero_at_zero=True)
 
 
 _BINARY = Task("binary", 2)
 #: The sum of the log-probabilities of binary labels.
-LOG_LIKELIHOOD = Declared("log_likelihood", dtype="float64", key="log_likelihood", statistic=_of_binary_labels)
+LOG_LIKELIHOOD = Declared("log_likelihood", dtype="float64", key="log_likelihood", statistic=_binary_log_likelihood)
 
 
 @per_sample
@@ -95,7 +102,7 @@ def _log_likelihoods(batch: Batch, task: Task) -> Any:
 def _log_likelihood(batch: Batch, task: Task) -> Any:
     task = task.of(batch)
     if task == _BINARY:
-        return _of_binary_labels(batch)
+        return _binary_log_likelihood(batch)
     values = _log_likelihoods(batch, task)
     if task.kind == "multilabel":
         return batch.histogram(batch.label_index, amount=values)
