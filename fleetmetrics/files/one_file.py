@@ -270,7 +270,7 @@ def _identity(path: str) -> tuple[int, bytes]:
     with opened(path) as file:
         size = end_of(file)
         digest = hashlib.blake2b(str(size).encode(), digest_size=8)
-        for start in (0, max(0, size - _EDGE)):
+        for start in (0, max(_EDGE, size - _EDGE)):
             file.seek(start)
             digest.update(file.read(_EDGE))
     return size, digest.digest()
