@@ -15,7 +15,7 @@ import time
 from collections import defaultdict
 from enum import IntEnum
 from pathlib import Path
-from typing import Iterable, Iterator, NamedTuple
+from typing import Iterable, Iterator, NamedTuple, Sequence
 
 from fleetmetrics.comm.launchers import starter_of
 from fleetmetrics.errors import InvalidInputError
@@ -123,7 +123,7 @@ def worker_behind(claim: Claim, met: bool = False) -> str:
 def _worker_behind(claim: Claim) -> tuple[int, bool]:
     """The worker that has started this process, or 0, and whether the answer is final."""
     own = os.getpid()
-    forked, inherited = _is_forked(own), _was_started_with(claim, own)
+    forked, inherited = _is_forked(status(own)), _was_started_with(claim, own)
     digest, process, start = [*os.environ.get(MARK, "").split(), "", "", ""][:3]
     marked = digest == claim.digest and [process, start] != [str(own), status(own)[19]]
     maker = _parent_by_multiprocessing()
@@ -337,7 +337,7 @@ def _state_of(process: int, badge: Badge | None) -> _State:
     if badge is not None:
         states = {WAITING: _State.WAITING, JOINED: _State.JOINED}
         return states.get(badge.state, _State.NONE)
-    if _is_forked(process) or b"python" not in _maps_of(process) or any(map(_SERVES.match, _words_of(process))):
+    if _is_forked(status(process)) or b"python" not in _maps_of(process) or any(map(_SERVES.match, _words_of(process))):
         return _State.NONE
     if _program(process) == _program(os.getpid()):  # at any age: it may take long to import, or read data
         return _State.WAITING
@@ -355,9 +355,9 @@ def _is_young_without_place(process: int) -> bool:
 def _program(process: int) -> object:
     """A process's program; for a copy of a process, such as multiprocessing's, the original process; None: ended."""
     with Unreadable():
-        words = _words_of(process)
-        if _is_forked(process) or _SPAWNED in words:
-            return int(status(process)[1])
+        fields = status(process)
+        if _is_forked(fields) or _SPAWNED in (words := _words_of(process)):
+            return int(fields[1])
         options = next((place for place, word in enumerate(words[1:], 1) if not word.startswith(b"-")), len(words))
         return tuple(words[: options + 1])
     return None
@@ -376,8 +376,9 @@ def _root(process: int, found: dict[int, str]) -> int:
     return process
 
 
-def _is_forked(process: int) -> bool:
-    return bool(int(status(process)[6]) & _FORKED)
+def _is_forked(fields: Sequence[str]) -> bool:
+    """Whether a process, by its `status`, is a copy of another one."""
+    return bool(int(fields[6]) & _FORKED)
 
 
 def _maps_of(process: int) -> bytes:

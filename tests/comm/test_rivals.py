@@ -351,10 +351,11 @@ def test_workers_of_one_rank_that_another_worker_has_started_are_two(processes: 
 
 
 def test_a_forked_copy_of_a_worker_is_not_a_rival(processes: Processes, monkeypatch: pytest.MonkeyPatch) -> None:
-    processes.start(WAITING)
-    copy = processes.start()
+    worker, copy = processes.start(WAITING), processes.start()
+    while (started := identity.status(copy)[19]) == identity.status(worker)[19]:  # in the same hundredth of a second
+        copy = processes.start()
     is_forked = rivals._is_forked
-    monkeypatch.setattr(rivals, "_is_forked", lambda process: process == copy or is_forked(process))
+    monkeypatch.setattr(rivals, "_is_forked", lambda fields: fields[19] == started or is_forked(fields))
     assert rivals.look(mine()) is None
     processes.show(copy, WAITING)  # it says itself that it is this worker
     assert rivals.look(mine()) is not None
@@ -436,7 +437,7 @@ def marked(monkeypatch: pytest.MonkeyPatch, process: Any, start: str) -> None:
 def test_a_process_that_bears_the_mark_of_another_worker_was_started_by_it(
     processes: Processes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rivals, "_is_forked", lambda process: False)
+    monkeypatch.setattr(rivals, "_is_forked", lambda fields: False)
     assert rivals.worker_behind(mine()) == ""
     marked(monkeypatch, os.getpid(), identity.status("self")[19])
     assert rivals.worker_behind(mine()) == ""  # its own
@@ -460,7 +461,7 @@ def test_a_process_that_bears_the_mark_of_another_worker_was_started_by_it(
 def test_a_worker_that_forks_and_ends_goes_on_as_its_child(
     processes: Processes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rivals, "_is_forked", lambda process: True)
+    monkeypatch.setattr(rivals, "_is_forked", lambda fields: True)
     worker = processes.start(WAITING)
     start = identity.status(worker)[19]
     marked(monkeypatch, worker, start)
@@ -513,7 +514,7 @@ def test_a_process_whose_maker_may_yet_be_another_worker_waits_for_rank_0(
 ) -> None:
     """A program sets the place of a worker, starts it, then sets its own; rank 0 cannot wait for itself."""
     monkeypatch.setenv("PADDLE_TRAINER_ID", rank)
-    monkeypatch.setattr(rivals, "_is_forked", lambda process: how == "fork")
+    monkeypatch.setattr(rivals, "_is_forked", lambda fields: how == "fork")
     monkeypatch.setattr(rivals, "_was_started_with", lambda claim, process: how == "spawn" and process == os.getpid())
     maker = processes.start(**NOWHERE)
     if how == "fork":
@@ -644,7 +645,7 @@ def test_if_one_process_has_made_all_workers_nobody_is_missed(
     processes.start(**NOWHERE)
     assert rivals.is_undecided(first)
     makers = {}
-    monkeypatch.setattr(rivals, "_is_forked", lambda process: True)
+    monkeypatch.setattr(rivals, "_is_forked", lambda fields: True)
     monkeypatch.setattr(rivals, "_is_young_without_place", lambda process: process in young)
     young = {processes.start(**NOWHERE)}
     assert not rivals.is_undecided(first)

@@ -3271,7 +3271,7 @@ MUTATIONS = [
     Mutation(
         "files alike in size and beginning are taken for one",
         "files/one_file.py::_identity",
-        "for start in (0, max(0, size - _EDGE)):",
+        "for start in (0, max(_EDGE, size - _EDGE)):",
         "for start in (0,):",
         "tests/files/test_files.py -k a_unique",
     ),
