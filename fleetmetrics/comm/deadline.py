@@ -63,18 +63,21 @@ class _Left(float):
 
 def resolve_timeout(timeout: float | None = None) -> float:
     """The seconds to wait, up to 1e9: the argument, otherwise FLEETMETRICS_TIMEOUT, otherwise half an hour."""
-    source, value = "timeout", timeout
-    if timeout is None:
-        text = os.environ.get("FLEETMETRICS_TIMEOUT", "").strip()
-        if not text:
-            return DEFAULT_TIMEOUT
-        source, value = "the environment variable FLEETMETRICS_TIMEOUT", text  # type: ignore[assignment]
+    if timeout is not None:
+        is_number = type(timeout).__name__ not in ("bool", "bool_", "bytes", "bytearray", "str")
+        return _seconds("timeout", timeout, timeout if is_number else math.nan)
+    text = os.environ.get("FLEETMETRICS_TIMEOUT", "").strip()
+    return _seconds("the environment variable FLEETMETRICS_TIMEOUT", text, text) if text else DEFAULT_TIMEOUT
+
+
+def _seconds(source: str, given: Any, number: Any) -> float:
+    """The seconds, from what was given in this place as a number."""
     try:
-        seconds = float(value)  # type: ignore[arg-type]
+        seconds = float(number)
     except (TypeError, ValueError, OverflowError):
         seconds = math.nan
-    if type(value).__name__ in ("bool", "bool_", "bytes", "bytearray") or not 0 < seconds < math.inf:
-        raise InvalidInputError(f"{source} is {value!r:.80}; it must be a finite number of seconds greater than 0.")
+    if not 0 < seconds < math.inf:
+        raise InvalidInputError(f"{source} is {given!r:.80}; it must be a finite number of seconds greater than 0.")
     return min(seconds, LONGEST)
 
 

@@ -267,7 +267,7 @@ def test_a_timeout_beyond_a_lifetime_is_accepted(monkeypatch: pytest.MonkeyPatch
         comm.close()
 
 
-@pytest.mark.parametrize("given", [float("inf"), float("nan"), 10**400, -1, np.True_, b"5", "9" * 5000], ids=type)
+@pytest.mark.parametrize("given", [float("inf"), float("nan"), 10**400, -1, np.True_, b"5", "5", "9" * 5000], ids=type)
 def test_an_invalid_timeout_is_an_error_that_names_it(given: Any) -> None:
     with pytest.raises(
         InvalidInputError, match=r"timeout is .*it must be a finite number of seconds greater than 0"
