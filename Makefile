@@ -169,7 +169,7 @@ fuzz: $(CPU)/.ready $(FUZZER)/.ready  ## try FUZZ=5000 other bytes from a peer i
 		>build/fuzz/$$target.log 2>&1 || { tail -40 build/fuzz/$$target.log >&2; exit 1; }; \
 		grep "^Done" build/fuzz/$$target.log; done
 
-mutations: $(CPU)/.ready $(PS)/.ready  ## break the package in about 760 ways, in copies, and demand that the tests see each
+mutations: $(CPU)/.ready $(PS)/.ready  ## break the package in about 780 ways, in copies, and demand that the tests see each
 	@$(CPU)/bin/python tests/mutations/mutate.py $(ARGS)
 
 lint: $(DEV)/.ready  ## check style, format, spelling, English, and that nothing is newer than Python 3.9
