@@ -197,12 +197,13 @@ def attempt(make: Callable[[], Job], use: Callable[[Job], Any]) -> Any:
 
 
 def unless_paddles_own(work: Callable[[], Any]) -> Any:
-    """What the work returns; it is done once more if it failed through Paddle's own fault."""
-    try:
-        return work()
-    except AssertionError as error:
-        if not is_paddles_own(error):
-            raise
+    """What the work returns; it is done again, twice at most, if it failed through Paddle's own fault."""
+    for _ in range(2):
+        try:
+            return work()
+        except AssertionError as error:
+            if not is_paddles_own(error):
+                raise
     return work()
 
 
