@@ -123,9 +123,10 @@ def worker_behind(claim: Claim, met: bool = False) -> str:
 def _worker_behind(claim: Claim) -> tuple[int, bool]:
     """The worker that has started this process, or 0, and whether the answer is final."""
     own = os.getpid()
-    forked, inherited = _is_forked(status(own)), _was_started_with(claim, own)
+    fields = status(own)
+    forked, inherited = _is_forked(fields), _was_started_with(claim, own)
     digest, process, start = [*os.environ.get(MARK, "").split(), "", "", ""][:3]
-    marked = digest == claim.digest and [process, start] != [str(own), status(own)[19]]
+    marked = digest == claim.digest and [process, start] != [str(own), fields[19]]
     maker = _parent_by_multiprocessing()
     # a worker that forks and ends continues as its child
     if marked and (is_alive(process, start) or not forked):

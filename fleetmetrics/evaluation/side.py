@@ -31,7 +31,7 @@ from fleetmetrics.files.places import local_path
 from fleetmetrics.metric import Metric
 from fleetmetrics.reading import Reading
 from fleetmetrics.serial import MISFITS
-from fleetmetrics.serial.container import read_arrays, write_arrays
+from fleetmetrics.serial.container import Arrays, read_arrays, write_arrays
 from fleetmetrics.serial.serializer import pack, unpack
 from fleetmetrics.settings import difference
 from fleetmetrics.vocabulary import argument, counted
@@ -297,14 +297,13 @@ def load(paths: Sequence[str], like: str, *, baseline: bool = False) -> tuple[Si
     """
     for path in {like: None, **dict.fromkeys(paths)}:
         _check_is_there(path)
-    path, note = like, _noted(like, read_arrays(like, lambda *_: False)[1])
+    path, (_, note) = like, _contents(like, lambda *_: False)
     reads: list[tuple[str, Read]] = []
 
     def states() -> Iterator[dict[str, Any]]:
         nonlocal path, note
         for path in paths:
-            arrays, note = read_arrays(path)
-            note = _noted(path, note)
+            arrays, note = _contents(path)
             differs = difference(_alike(note["asked"], baseline), _alike(asked.plain(), baseline))
             if differs:
                 differs = differs.replace(", here ", f" in {like}, here ")
@@ -315,8 +314,8 @@ def load(paths: Sequence[str], like: str, *, baseline: bool = False) -> tuple[Si
     try:
         asked = Asked(**note["asked"])
         if baseline:  # its slices may lack the states of a comparison, or have only those
-            own = _noted(paths[0], read_arrays(paths[0], lambda *_: False)[1])
-            asked = replace(asked, compared=own["asked"].get("compared"))
+            own = _contents(paths[0], lambda *_: False)[1]["asked"]
+            asked = replace(asked, compared=own.get("compared"))
         shape = asked.probe()
         metrics = shape.collection()
         metrics._hold(states())
@@ -334,12 +333,13 @@ def load(paths: Sequence[str], like: str, *, baseline: bool = False) -> tuple[Si
     return Side(asked, shape, metrics, together(read for _, read in reads), "", baseline, known), said
 
 
-def _noted(path: str, note: Any) -> dict[str, Any]:
-    """What `save` noted; CorruptFileError for the file of another function, such as `fleetmetrics.save`."""
+def _contents(path: str, *wanted: Callable[[str, str], bool]) -> tuple[Arrays, dict[str, Any]]:
+    """The arrays and the note of a file of `save`; CorruptFileError for the file of any other function."""
+    arrays, note = read_arrays(path, *wanted)
     if not isinstance(note, dict) or not {"asked", "read"} <= note.keys() or not isinstance(note["asked"], dict):
         writers = "fleetmetrics evaluate --save-state and EvaluationResult.save_state write those"
         raise CorruptFileError(f"{path} is a file of fleetmetrics, but no saved evaluation: {writers}")
-    return note
+    return arrays, note
 
 
 def _check_is_there(path: str) -> None:

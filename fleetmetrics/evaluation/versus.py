@@ -235,8 +235,8 @@ def versus(columns: Mapping[str, tuple[Halves, Halves]], whole: Whole, weighing:
         if added:
             sign = -1 if whole.metric.better == "lower" else 1
             table.sort(key=lambda each: (sign * each.added, str(each.key)))
-        if added and not whole.metric.better:
-            table.sort(key=lambda each: -abs(each.added))
+            if not whole.metric.better:
+                table.sort(key=lambda each: -abs(each.added))
         made_of = ("ranks" if whole.metric.ranked else "sums") if added else ""
         found[column] = ColumnDelta(whole.name, delta, mix, within, rest, made_of, table)
     return found

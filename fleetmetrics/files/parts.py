@@ -178,7 +178,7 @@ def _merge(held: Any, parts: Sequence[Part], alike: bool) -> None:
 
 
 def words_of(error: InvalidInputError) -> str:
-    """An error of metrics in words for files: which metric of them met it says nothing."""
+    """An error of metrics, in words for files; for keys of two kinds it does not matter which metric met them."""
     if isinstance(error, KeyKindError):
         return f"{error.told}; {argument('text', 'COLUMN')} makes both strings"
     return str(error)

@@ -55,26 +55,29 @@ def log_sigmoid(xp: Any, x: Any) -> Any:
 
 
 def _of_binary_label(xp: Any, positive: Any, p: Any) -> Any:
-    """``p``, or ``1 - p`` where a label is 0: as a distance, which takes half the time of a choice for each sample."""
-    return xp.absolute(xp.subtract(p, xp.cast(xp.logical_not(positive), "float64")))
+    """``p``, or ``1 - p`` where a label is 0, and at least `LOWEST`.
+
+    It is computed as a distance, which takes half the time of a choice for each sample.
+    """
+    return xp.at_least(xp.absolute(xp.subtract(p, xp.cast(xp.logical_not(positive), "float64"))), LOWEST)
 
 
 @per_sample
-def _of_binary_labels(batch: Batch) -> Any:
-    """The probability of each label, at least `LOWEST`; 1 for samples that do not count."""
-    return batch.xp.at_least(_of_binary_label(batch.xp, batch.positive, batch.probabilities), LOWEST)
+def _likelihoods(batch: Batch) -> Any:
+    """The probability of each binary label; 1 for samples that do not count."""
+    return _of_binary_label(batch.xp, batch.positive, batch.probabilities)
 
 
 @per_sample
-def _logs_of_binary_labels(batch: Batch) -> Any:
-    return batch.xp.log(_of_binary_labels(batch))
+def _binary_log_likelihoods(batch: Batch) -> Any:
+    return batch.xp.log(_likelihoods(batch))
 
 
 @statistic
 def _binary_log_likelihood(batch: Batch) -> Any:
     if batch.weight is None and batch.lanes is None:
-        return batch.xp.sum_of_logs(_of_binary_labels(batch))
-    return batch.weighted_sum(_logs_of_binary_labels(batch), zero_at_zero=True)
+        return batch.xp.sum_of_logs(_likelihoods(batch))
+    return batch.weighted_sum(_binary_log_likelihoods(batch), zero_at_zero=True)
 
 
 _BINARY = Task("binary", 2)
@@ -93,8 +96,7 @@ def _log_likelihoods(batch: Batch, task: Task) -> Any:
         values = log_sigmoid(xp, own)
     else:
         p = tasks.of_scores(batch, task, _second) if batch.classes else tasks.numbers(batch, task)
-        own = _of_binary_label(xp, xp.cast(tasks.label_classes(batch, task), "bool"), p)
-        values = xp.log(xp.at_least(own, LOWEST))
+        values = xp.log(_of_binary_label(xp, xp.cast(tasks.label_classes(batch, task), "bool"), p))
     return tasks.zero_unless(batch, tasks.counted(batch, task), values)
 
 
