@@ -8,6 +8,7 @@ import gc
 import os
 import platform
 import re
+import runpy
 import socket
 import subprocess
 import sys
@@ -224,7 +225,8 @@ def _exchange(channel: Communicator, facts: dict[str, str], timeout: float, to_f
 
 
 if __name__ == "__main__":
-    sys.exit(not doctor())
+    sys.argv[1:] = ["doctor"]
+    runpy.run_module("fleetmetrics", run_name="__main__")  # with the exit status of ``fleetmetrics doctor``
 # ``fleetmetrics.doctor`` is this module after an import of it, otherwise the function; both can be called.
 _calls = {"__call__": lambda self, **options: doctor(**options)}
 sys.modules[__name__].__class__ = type("Doctor", (types.ModuleType,), _calls)

@@ -156,7 +156,8 @@ class _Script:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; returns its exit status."""
-    parser = argparse.ArgumentParser("python -m fleetmetrics.migrate", description=(__doc__ or "").partition("\n")[0])
+    about = (__doc__ or "").partition("\n")[0]
+    parser = argparse.ArgumentParser("python -m fleetmetrics.migrate", description=about, allow_abbrev=False)
     parser.add_argument("files", nargs="+", metavar="FILE", help="a Python script or configuration")
     parser.add_argument("--write", action="store_true", help="make the changes, instead of showing them")
     options = parser.parse_args(None if arguments is None else texts_of("arguments", arguments))
@@ -175,7 +176,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 print(f"{path}: changed")
             elif new != old:
                 print(*difflib.unified_diff(old.splitlines(), new.splitlines(), path, path, lineterm=""), sep="\n")
-    except (OSError, SyntaxError, ValueError) as error:
+    except Exception as error:  # also of Python's own parser; 1 would say that manual work remains
         print(
             f"{path}:{getattr(error, 'lineno', None) or 1}: {error}; nothing was changed here or after", file=sys.stderr
         )

@@ -5,7 +5,7 @@
     python -m fleetmetrics.run -m paddle.distributed.launch --nproc_per_node=2 train.py --epochs 2
 
 ``--util`` as the first argument means ``patch_fleet(util=True)``: ``fleet.util.all_reduce`` then also covers all
-workers.
+workers. The exit status is that of the script; 2 if none can be started.
 
 See `fleetmetrics.patch_fleet`.
 """
@@ -23,6 +23,7 @@ import runpy
 import zlib  # noqa: F401  # before Paddle, or SciPy crashes where zlib is a shared library
 from typing import Sequence
 
+from fleetmetrics.errors import FleetMetricsError
 from fleetmetrics.identity import withdraw
 from fleetmetrics.launcher import LAUNCHERS
 from fleetmetrics.patch import patch_fleet
@@ -35,8 +36,11 @@ def main(arguments: Sequence[str]) -> None:
     """Run the script, the module after ``-m``, or the launcher, as Python would, with the arguments that follow."""
     util = list(arguments[:1]) == ["--util"]
     arguments = arguments[util:]
-    if not arguments or arguments[0] in ("-h", "--help") or list(arguments) == ["-m"]:
-        raise SystemExit(__doc__)
+    if arguments and arguments[0] in ("-h", "--help"):
+        print(__doc__)
+        return
+    if not arguments or list(arguments) == ["-m"]:
+        raise _refusal(__doc__ or "")
     is_module = arguments[0] == "-m"
     name, *given = arguments[is_module:]
     if os.path.basename(name) in _COMMANDS and not is_module:
@@ -45,9 +49,12 @@ def main(arguments: Sequence[str]) -> None:
         given = _with_this_file(given, util)
         withdraw()  # this process starts workers, and is not one itself
     elif is_module or os.path.exists(name):
-        patch_fleet(util=util)
+        try:
+            patch_fleet(util=util)
+        except FleetMetricsError as error:
+            raise _refusal(f"fleetmetrics.run: {error}") from None
     else:
-        raise SystemExit(f"fleetmetrics.run: there is no script {name!r} in {os.getcwd()}")
+        raise _refusal(f"fleetmetrics.run: there is no script {name!r} in {os.getcwd()}")
     sys.argv[:] = [name, *given]
     if is_module:
         runpy.run_module(name, run_name="__main__", alter_sys=True)
@@ -64,7 +71,13 @@ def _with_this_file(given: list[str], util: bool) -> list[str]:
             if util:
                 own.append("--util")
             return [*given[:place], *own, *given[place:]]
-    raise SystemExit(f"fleetmetrics.run: none of the launcher's arguments is a script that ends in .py: {given}")
+    raise _refusal(f"fleetmetrics.run: none of the launcher's arguments is a script that ends in .py: {given}")
+
+
+def _refusal(text: str) -> SystemExit:
+    """Say why no script is started: with status 2, as Python's own, because 1 is that of a script that fails."""
+    print(text, file=sys.stderr)
+    return SystemExit(2)
 
 
 if __name__ == "__main__":

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import difflib
 import inspect
 import os
 import shlex
 import sys
+import traceback
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Callable, Iterator, NamedTuple, Sequence
 
@@ -54,11 +56,28 @@ class _Once(argparse._StoreAction):
 
 
 class _Parser(argparse.ArgumentParser):
-    """A parser whose options are given once, except for those that collect values."""
+    """A parser whose options are given in full, and once, except for those that collect values."""
 
     def __init__(self, *args: Any, **settings: Any) -> None:
-        super().__init__(*args, **settings)
+        super().__init__(*args, **{**settings, "allow_abbrev": False})
         self.register("action", None, _Once)
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Reject unknown options first: argparse would report those that they were meant to be as missing."""
+        for token in args:
+            if token == "--" or (self._subparsers is not None and not token.startswith("-")):
+                break  # files follow, or a command with options of its own
+            name = token.partition("=")[0]
+            if name.startswith("--") and " " not in name and name not in self._option_string_actions:
+                self.error(f"there is no option {name}{self._nearest(name)}")
+        return super().parse_known_args(args, namespace)
+
+    def _nearest(self, name: str) -> str:
+        """A question that names the option that was meant, if one is near."""
+        options = [each for each in self._option_string_actions if each.startswith("--")]
+        longer = [each for each in options if each.startswith(name)]
+        near = longer or difflib.get_close_matches(name, options, 1)
+        return f"; did you mean {' or '.join(near)}?" if near else ""
 
 
 def _parsers(formats: str) -> tuple[argparse.ArgumentParser, argparse.ArgumentParser]:
@@ -313,14 +332,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     given = list(sys.argv[1:] if argv is None else argv)
     try:
         with as_options():
-            args = _parsed(given)
-        args.line = shlex.join(["fleetmetrics", *given])
-        run = {"evaluate": _evaluate, "merge": _states, "compare": _states, "metrics": _metrics}
-        run.update(consistency=_consistency, history=_history, doctor=_doctor)
-        with as_options():
-            outcome = _outcome(lambda: run[args.command](args))
-    except InvalidInputError as error:
-        outcome = _Outcome(2, str(error))
+            outcome = _outcome(lambda: _run(given))
     except SystemExit as left:  # argparse has printed the error
         code = int(left.code or 0)
         outcome = _outcome(lambda: _printed(code))
@@ -329,13 +341,23 @@ def main(argv: Sequence[str] | None = None) -> int:
     if outcome.text:
         from fleetmetrics.evaluation.printed import clean
 
-        for line in outcome.text.splitlines():
-            print(f"fleetmetrics: {clean(line)}", file=sys.stderr)
+        with contextlib.suppress(OSError):  # the standard error is closed; the status stays
+            for line in outcome.text.splitlines():
+                print(f"fleetmetrics: {clean(line)}", file=sys.stderr)
     return outcome.status
 
 
+def _run(given: Sequence[str]) -> _Outcome:
+    """Run the command of these arguments."""
+    run = {"evaluate": _evaluate, "merge": _states, "compare": _states, "metrics": _metrics}
+    run.update(consistency=_consistency, history=_history, doctor=_doctor)
+    args = _parsed(given)
+    args.line = shlex.join(["fleetmetrics", *given])
+    return run[args.command](args)
+
+
 def _outcome(act: Callable[[], _Outcome]) -> _Outcome:
-    """The exit status of an action; after an error, 2 if the command is invalid, or 3 if the data are."""
+    """The exit status of an action; after an error, 2 if the command is invalid, else 3: 1 is the answer of a gate."""
     try:
         return act()
     except DataError as error:
@@ -347,9 +369,11 @@ def _outcome(act: Callable[[], _Outcome]) -> _Outcome:
     except OSError as error:
         return _Outcome(3, f"{error.filename}: {error.strerror}" if error.filename else str(error))
     except Exception as error:
-        if os.environ.get("FLEETMETRICS_LOG"):
-            raise
-        return _Outcome(3, f"unexpected {type(error).__name__}: {error} (FLEETMETRICS_LOG=info shows where)")
+        logged = os.environ.get("FLEETMETRICS_LOG")
+        if logged:
+            traceback.print_exc()
+        where = "" if logged else " (FLEETMETRICS_LOG=info shows where)"
+        return _Outcome(3, f"unexpected {type(error).__name__}: {error}{where}")
 
 
 @contextlib.contextmanager

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import difflib
-import importlib
+import sys
 from typing import Any, Mapping
 
 from fleetmetrics.errors import InvalidInputError, MissingLibraryError
+from fleetmetrics.optional import library
 
 __all__ = ["tokens_of"]
 
@@ -75,12 +75,10 @@ def _texts(path: str, key: str, value: Any) -> list[str]:
 
 
 def _read(path: str) -> Mapping[str, Any]:
-    for name in ("tomllib", "tomli"):
-        with contextlib.suppress(ImportError):
-            toml = importlib.import_module(name)
-            break
-    else:
-        raise MissingLibraryError("--config needs Python 3.11, or tomli; install it with pip install tomli")
+    try:
+        toml = library("tomllib" if sys.version_info >= (3, 11) else "tomli", "files")
+    except MissingLibraryError as error:
+        raise MissingLibraryError(f"--config {path}: {error}") from None
     try:
         with open(path, "rb") as file:
             found: Mapping[str, Any] = toml.load(file)

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import pytest
 
-from fleetmetrics.cli import _of_the_data, _Outcome, _outcome
-from fleetmetrics.errors import CorruptFileError, DataError, InvalidInputError, MissingLibraryError
+from fleetmetrics.cli import _of_the_data, _Outcome, _outcome, _parsed, main
+from fleetmetrics.errors import (
+    CorruptFileError,
+    DataError,
+    InvalidInputError,
+    MissingLibraryError,
+    StateNotFoundError,
+)
 
 pytestmark = pytest.mark.numpy_only
 
 
 def raised(error):
-    def act():
+    def act(*given, **settings):
         raise error
 
     return act
@@ -41,10 +47,70 @@ def test_an_error_is_the_commands_until_the_data_are_read(error, command, data):
     assert _outcome(lambda: _Outcome(1, "held")) == _Outcome(1, "held")
 
 
-def test_an_unexpected_error_is_status_3_in_words_and_raised_where_a_log_was_asked_for(monkeypatch):
+def test_an_unexpected_error_is_status_3_with_its_traceback_where_a_log_was_asked_for(monkeypatch, capsys):
     monkeypatch.delenv("FLEETMETRICS_LOG", raising=False)
     status, text = _outcome(raised(ZeroDivisionError("no")))
-    assert status == 3 and text.startswith("unexpected ZeroDivisionError: no")
+    assert status == 3 and text.startswith("unexpected ZeroDivisionError: no (FLEETMETRICS_LOG=info")
+    assert not capsys.readouterr().err
     monkeypatch.setenv("FLEETMETRICS_LOG", "info")
-    with pytest.raises(ZeroDivisionError):
-        _outcome(raised(ZeroDivisionError("no")))
+    assert _outcome(raised(ZeroDivisionError("no"))) == (3, "unexpected ZeroDivisionError: no")
+    assert "Traceback" in capsys.readouterr().err
+
+
+COMMANDS = [
+    ["evaluate", "a", "--label", "y", "--score", "p", "--config", "c.toml"],
+    ["merge", "a"],
+    ["compare", "a", "b"],
+    ["history", "a"],
+    ["consistency", "a", "b", "--id", "i", "--score", "p"],
+    ["metrics"],
+    ["doctor"],
+]
+
+
+@pytest.mark.parametrize("log", ["", "info"])
+@pytest.mark.parametrize(
+    "error, status", [(MissingLibraryError("no"), 2), (StateNotFoundError("no"), 3), (KeyError("no"), 3)], ids=str
+)
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_no_error_of_any_command_is_status_1_which_is_the_answer_of_a_gate(command, error, status, log, monkeypatch):
+    monkeypatch.setenv("FLEETMETRICS_LOG", log)
+    monkeypatch.setattr("fleetmetrics.cli._parsed", raised(error))
+    assert main(command) == status
+    monkeypatch.undo()
+    for name in ("_evaluate", "_states", "_history", "_consistency", "_metrics", "_doctor"):
+        monkeypatch.setattr(f"fleetmetrics.cli.{name}", raised(error))
+    assert main([each for each in command if not each.startswith(("--config", "c.toml"))]) == status
+
+
+def test_a_file_of_options_without_a_library_for_toml_is_status_2(monkeypatch, capsys, tmp_path):
+    (tmp_path / "c.toml").write_text('label = "y"\n')
+    monkeypatch.setattr("fleetmetrics.cli.config.library", raised(MissingLibraryError("tomli cannot be imported")))
+    assert main(["evaluate", "a", "--score", "p", "--config", str(tmp_path / "c.toml"), "--fail-if", "auc<0.1"]) == 2
+    assert "c.toml: tomli cannot be imported" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "line, told",
+    [
+        ("evaluate a --lab y --score p", "there is no option --lab; did you mean --label?"),
+        ("evaluate a --label=y --scor=p", "there is no option --scor; did you mean --score?"),
+        ("evaluate a --label y --score p --skip-bad", "did you mean --skip-bad-rows or --skip-bad-files?"),
+        ("evaluate a --label y --score p --rank_by auc", "there is no option --rank_by; did you mean --rank-by?"),
+        ("merge a --save b", "there is no option --save; did you mean --save-state?"),
+        ("compare a b --fail auc<0", "there is no option --fail; did you mean --fail-if?"),
+        ("consistency a b --ids i --score p", "there is no option --ids; did you mean --id?"),
+        ("history a --markdwn", "there is no option --markdwn; did you mean --markdown?"),
+        ("doctor --xyzzy", "there is no option --xyzzy\n"),
+        ("metrics --jso", "there is no option --jso\n"),
+        ("--versio", "there is no option --versio; did you mean --version?"),
+    ],
+)
+def test_options_are_given_in_full_and_a_near_one_is_named(line, told, capsys):
+    assert main(line.split()) == 2
+    assert told in capsys.readouterr().err
+
+
+def test_values_and_files_may_look_like_options():
+    found = _parsed(["evaluate", "--label=--y", "--score", "p", "--fail-if=auc < --1", "-"])
+    assert (found.label, found.fail_if, found.files) == ("--y", ["auc < --1"], ["-"])

@@ -5496,9 +5496,30 @@ MUTATIONS = [
     Mutation(
         "a log does not show where an unexpected error is",
         "cli/__init__.py::_outcome",
-        'if os.environ.get("FLEETMETRICS_LOG"):',
+        "if logged:",
         "if False:",
-        "tests/cli/test_statuses.py",
+        "tests/cli/test_statuses.py -k unexpected",
+    ),
+    Mutation(
+        "an unexpected error is the answer of a gate",
+        "cli/__init__.py::_outcome",
+        'return _Outcome(3, f"unexpected',
+        'return _Outcome(1, f"unexpected',
+        "tests/cli/test_statuses.py -k unexpected",
+    ),
+    Mutation(
+        "an option can be abbreviated",
+        "cli/__init__.py::_Parser.parse_known_args",
+        "name not in self._option_string_actions",
+        "not any(each.startswith(name) for each in self._option_string_actions)",
+        "tests/cli/test_statuses.py -k in_full",
+    ),
+    Mutation(
+        "Python before 3.11 needs its own library for TOML",
+        "cli/config.py::_read",
+        "except MissingLibraryError as error:",
+        "except KeyError as error:",
+        "tests/cli/test_statuses.py -k library_for_toml",
     ),
     # -- one file ------------------------------------------------------------------------------------------
     Mutation(
