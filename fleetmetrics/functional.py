@@ -12,7 +12,8 @@ of floats is correctly rounded.
 
 ``scope`` is the scope in which to look up a variable's name (None: ``paddle.static.global_scope()``). ``util`` is an
 object with ``all_reduce(input, mode)``, such as ``fleet.util`` (None: fleetmetrics' channel). ``group`` names the
-workers that call the function: see `fleetmetrics.Communicator.among` (None: all).
+workers that call the function: see `fleetmetrics.Communicator.among` (None: all). ``timeout`` is the number of seconds
+to wait for the others (None: ``FLEETMETRICS_TIMEOUT``, else 1,800).
 
 `acc`, `mae`, `mse` and `rmse` take a sum over this worker's samples and their number, each one number in any shape; as
 in Paddle, they take the first entry of a longer array, with a warning. If no worker has samples, the result is nan,
@@ -45,7 +46,9 @@ __all__ = ["acc", "auc", "mae", "max", "min", "mse", "rmse", "sum"]
 _Result = TypeVar("_Result")
 
 
-def sum(input: Any, scope: Any = None, util: Any = None, *, group: Any = None) -> np.ndarray:
+def sum(
+    input: Any, scope: Any = None, util: Any = None, *, group: Any = None, timeout: float | None = None
+) -> np.ndarray:
     """Element-wise sum over all workers.
 
     Args:
@@ -53,6 +56,7 @@ def sum(input: Any, scope: Any = None, util: Any = None, *, group: Any = None) -
         scope: see the module.
         util: see the module.
         group: see the module.
+        timeout: see the module.
 
     Returns:
         An array of the input's shape: int64 for bools and integers, otherwise float64.
@@ -61,30 +65,36 @@ def sum(input: Any, scope: Any = None, util: Any = None, *, group: Any = None) -
         >>> sum([16777216, 1])
         array([16777216,        1])
     """
-    return _reduce("sum", input, scope, util, group)
+    return _reduce("sum", input, scope, util, group, timeout)
 
 
-def max(input: Any, scope: Any = None, util: Any = None, *, group: Any = None) -> np.ndarray:
+def max(
+    input: Any, scope: Any = None, util: Any = None, *, group: Any = None, timeout: float | None = None
+) -> np.ndarray:
     """Element-wise maximum over all workers; an element is nan if any worker has nan. Arguments and result: see `sum`.
 
     Examples:
         >>> max([-5.0, 3.0])
         array([-5.,  3.])
     """
-    return _reduce("max", input, scope, util, group)
+    return _reduce("max", input, scope, util, group, timeout)
 
 
-def min(input: Any, scope: Any = None, util: Any = None, *, group: Any = None) -> np.ndarray:
+def min(
+    input: Any, scope: Any = None, util: Any = None, *, group: Any = None, timeout: float | None = None
+) -> np.ndarray:
     """Element-wise minimum over all workers; an element is nan if any worker has nan. Arguments and result: see `sum`.
 
     Examples:
         >>> min([-5, 3])
         array([-5,  3])
     """
-    return _reduce("min", input, scope, util, group)
+    return _reduce("min", input, scope, util, group, timeout)
 
 
-def acc(correct: Any, total: Any, scope: Any = None, util: Any = None, *, group: Any = None) -> float:
+def acc(
+    correct: Any, total: Any, scope: Any = None, util: Any = None, *, group: Any = None, timeout: float | None = None
+) -> float:
     """Global accuracy, ``sum(correct) / sum(total)`` over all workers.
 
     Raises:
@@ -99,10 +109,18 @@ def acc(correct: Any, total: Any, scope: Any = None, util: Any = None, *, group:
         check_part("correct", right.item(), "total", number.item())
         return formulas.accuracy.bare(right, number)
 
-    return _of_totals("acc", formula, scope, util, group, correct=correct, total=total)
+    return _of_totals("acc", formula, scope, util, group, timeout, correct=correct, total=total)
 
 
-def mae(abserr: Any, total_ins_num: Any, scope: Any = None, util: Any = None, *, group: Any = None) -> float:
+def mae(
+    abserr: Any,
+    total_ins_num: Any,
+    scope: Any = None,
+    util: Any = None,
+    *,
+    group: Any = None,
+    timeout: float | None = None,
+) -> float:
     """Global mean absolute error, ``sum(abserr) / sum(total_ins_num)`` over all workers.
 
     Examples:
@@ -110,10 +128,18 @@ def mae(abserr: Any, total_ins_num: Any, scope: Any = None, util: Any = None, *,
         1.5
     """
     formula = formulas.mean_absolute_error.bare
-    return _of_totals("mae", formula, scope, util, group, abserr=abserr, total_ins_num=total_ins_num)
+    return _of_totals("mae", formula, scope, util, group, timeout, abserr=abserr, total_ins_num=total_ins_num)
 
 
-def mse(sqrerr: Any, total_ins_num: Any, scope: Any = None, util: Any = None, *, group: Any = None) -> float:
+def mse(
+    sqrerr: Any,
+    total_ins_num: Any,
+    scope: Any = None,
+    util: Any = None,
+    *,
+    group: Any = None,
+    timeout: float | None = None,
+) -> float:
     """Global mean squared error, ``sum(sqrerr) / sum(total_ins_num)`` over all workers.
 
     Examples:
@@ -121,10 +147,18 @@ def mse(sqrerr: Any, total_ins_num: Any, scope: Any = None, util: Any = None, *,
         4.0
     """
     formula = formulas.mean_squared_error.bare
-    return _of_totals("mse", formula, scope, util, group, sqrerr=sqrerr, total_ins_num=total_ins_num)
+    return _of_totals("mse", formula, scope, util, group, timeout, sqrerr=sqrerr, total_ins_num=total_ins_num)
 
 
-def rmse(sqrerr: Any, total_ins_num: Any, scope: Any = None, util: Any = None, *, group: Any = None) -> float:
+def rmse(
+    sqrerr: Any,
+    total_ins_num: Any,
+    scope: Any = None,
+    util: Any = None,
+    *,
+    group: Any = None,
+    timeout: float | None = None,
+) -> float:
     """Global root mean squared error, ``sqrt(sum(sqrerr) / sum(total_ins_num))`` over all workers.
 
     Examples:
@@ -132,10 +166,18 @@ def rmse(sqrerr: Any, total_ins_num: Any, scope: Any = None, util: Any = None, *
         2.0
     """
     formula = formulas.root_mean_squared_error.bare
-    return _of_totals("rmse", formula, scope, util, group, sqrerr=sqrerr, total_ins_num=total_ins_num)
+    return _of_totals("rmse", formula, scope, util, group, timeout, sqrerr=sqrerr, total_ins_num=total_ins_num)
 
 
-def auc(stat_pos: Any, stat_neg: Any, scope: Any = None, util: Any = None, *, group: Any = None) -> float:
+def auc(
+    stat_pos: Any,
+    stat_neg: Any,
+    scope: Any = None,
+    util: Any = None,
+    *,
+    group: Any = None,
+    timeout: float | None = None,
+) -> float:
     """Global area under the ROC curve from the workers' histograms; see `fleetmetrics.formulas.auc_from_histogram`.
 
     Args:
@@ -146,6 +188,7 @@ def auc(stat_pos: Any, stat_neg: Any, scope: Any = None, util: Any = None, *, gr
         scope: see the module.
         util: see the module.
         group: see the module.
+        timeout: see the module.
 
     Returns:
         A fraction; 0.5 with `UndefinedMetricWarning` if no worker has samples of one of the classes, as in Paddle.
@@ -174,7 +217,7 @@ def auc(stat_pos: Any, stat_neg: Any, scope: Any = None, util: Any = None, *, gr
         positive, negative = _newest_window(positive, negative)
         return formulas.auc_from_histogram.bare(positive.ravel(), negative.ravel())
 
-    return _computed("auc", [stat_pos, stat_neg], collect, formula, util, group)
+    return _computed("auc", [stat_pos, stat_neg], collect, formula, util, group, timeout)
 
 
 def _newest_window(positive: np.ndarray, negative: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -196,21 +239,23 @@ def _newest_window(positive: np.ndarray, negative: np.ndarray) -> tuple[np.ndarr
     return positive, negative
 
 
-def _reduce(reduction: str, value: Any, scope: Any, util: Any, group: Any) -> np.ndarray:
+def _reduce(reduction: str, value: Any, scope: Any, util: Any, group: Any, timeout: float | None) -> np.ndarray:
     def collect() -> list[Block]:
         return [Block("input", reduction, _read(value, scope, "input"))]
 
     def itself(found: np.ndarray) -> np.ndarray:
         return found
 
-    return _computed(reduction, [value], collect, itself, util, group)
+    return _computed(reduction, [value], collect, itself, util, group, timeout)
 
 
-def _of_totals(call: str, formula: Callable[..., float], scope: Any, util: Any, group: Any, **totals: Any) -> float:
+def _of_totals(
+    call: str, formula: Callable[..., float], scope: Any, util: Any, group: Any, timeout: float | None, **totals: Any
+) -> float:
     def collect() -> list[Block]:
         return [Block(name, "sum", _one_number(name, value, scope)) for name, value in totals.items()]
 
-    return _computed(call, list(totals.values()), collect, formula, util, group)
+    return _computed(call, list(totals.values()), collect, formula, util, group, timeout)
 
 
 def _computed(
@@ -220,6 +265,7 @@ def _computed(
     formula: Callable[..., _Result],
     util: Any,
     group: Any,
+    timeout: float | None,
 ) -> _Result:
     """The formula of the states over all workers."""
 
@@ -229,7 +275,7 @@ def _computed(
         def exchanged(deadline: Deadline, trouble: BaseException | None) -> list[np.ndarray]:
             return channel.reduce_made(call, collect, timeout=deadline.left, trouble=trouble)
 
-        return channel.evaluated(call, exchanged, lambda found: formula(*found), None, trouble)
+        return channel.evaluated(call, exchanged, lambda found: formula(*found), timeout, trouble)
 
     return on_channel(function, computed, util=util, group=group)
 

@@ -15,8 +15,10 @@ import fleetmetrics as fm
 from fleetmetrics import functional
 from fleetmetrics.functional import _call
 from tests.contract import new_programs, static_mode
+from tests.distributed.cluster import free_ports
 from tests.paddle_version import PIR, on_legacy_graph, on_pir
 
+REDUCED = "sum", "max", "min"
 COUNTERS = {"acc": 0.75, "mae": 0.75, "mse": 0.75, "rmse": math.sqrt(0.75)}
 FORMS = {
     "python": lambda number: number,
@@ -55,7 +57,7 @@ def util(tmp_path_factory):
 @pytest.mark.parametrize("name", functional.__all__)
 def test_signature_is_paddles(name):
     ours, theirs = (list(inspect.signature(getattr(module, name)).parameters.values()) for module in (fm, paddles))
-    assert ours.pop().name == "group"  # by keyword only
+    assert [ours.pop().name for _ in range(2)] == ["timeout", "group"]  # by keyword only
     assert [(p.name, p.kind, p.default) for p in ours] == [(p.name, p.kind, p.default) for p in theirs]
     assert getattr(fm, name) is getattr(functional, name)
 
@@ -63,6 +65,21 @@ def test_signature_is_paddles(name):
 def test_every_function_of_paddle_is_here():
     public = {name for name in dir(paddles) if inspect.isfunction(getattr(paddles, name)) and name[0] != "_"}
     assert public == set(functional.__all__)
+
+
+@pytest.mark.parametrize("name", functional.__all__)
+def test_timeout_is_what_the_error_of_a_missing_worker_advises(name):
+    given = [[1, 0], [0, 1]] if name == "auc" else [1, 2] if name not in REDUCED else [1]
+    late = pytest.raises(fm.DeadlineError, match=r"rank 1 did not connect within 0\.25 s .*timeout=, or")
+    port = free_ports(1)[0]
+    with fm.SocketCommunicator(rank=0, world_size=2, endpoint=f"127.0.0.1:{port}", secret="a") as alone, late:
+        getattr(fm, name)(*given, util=alone, timeout=0.25)
+
+
+@pytest.mark.parametrize("name", functional.__all__)
+def test_an_invalid_timeout_is_refused_by_name(name):
+    with pytest.raises(fm.InvalidInputError, match="timeout is -3"):
+        getattr(fm, name)(*[[1]] * (1 + (name not in REDUCED)), timeout=-3)
 
 
 # -- inputs ----------------------------------------------------------------------------------------------

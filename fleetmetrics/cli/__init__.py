@@ -413,7 +413,7 @@ def _evaluate(args: argparse.Namespace) -> _Outcome:
     from fleetmetrics.evaluation.request import Request
     from fleetmetrics.evaluation.side import Side, of_workers
 
-    options = {*inspect.signature(evaluate).parameters} - {"data", "communicator"}
+    options = {*inspect.signature(evaluate).parameters} - {"data", "communicator", "timeout"}
     request = Request.of(args.files, **{name: getattr(args, name) for name in options})
     request.check_conditions(args.fail_if)
     _check_outputs(args, [*request.data, *filter(None, [args.config])])

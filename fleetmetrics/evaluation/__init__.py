@@ -13,6 +13,7 @@ from typing import Any, Mapping, Sequence
 
 from fleetmetrics.comm import Communicator
 from fleetmetrics.comm.choose import channel_of
+from fleetmetrics.comm.deadline import began
 from fleetmetrics.errors import DataError
 from fleetmetrics.evaluation.asked import check_always_valid
 from fleetmetrics.evaluation.joined import common_ids
@@ -55,6 +56,7 @@ def evaluate(
     columns: Sequence[str] | None = None,
     always_valid: int | None = None,
     communicator: Communicator | None = None,
+    timeout: float | None = None,
 ) -> EvaluationResult:
     """Evaluate the scores in files or a data frame, as ``fleetmetrics evaluate`` does.
 
@@ -96,6 +98,8 @@ def evaluate(
         always_valid: the number of rows at which intervals of deltas are narrowest: they hold at all looks together,
             as data grow from day to day, if this number stays the same. None: they hold at one look.
         communicator: the workers' channel; None: the one that was set or is chosen automatically.
+        timeout: seconds that a worker waits for the others once it has read its part; None: ``FLEETMETRICS_TIMEOUT``,
+            else 1,800.
 
     Returns:
         The result; it prints as on the command line; see `EvaluationResult`.
@@ -119,6 +123,7 @@ def evaluate(
         0.75
     """
     channel, trouble = channel_of(communicator)
+    _, trouble = began(timeout, trouble)  # a single worker checks it, too
     common = None
 
     @functools.lru_cache(maxsize=1)
@@ -158,8 +163,8 @@ def evaluate(
     if join is not None:
         skip: Any = {"skip_bad_rows": skip_bad_rows, "skip_bad_files": skip_bad_files}
         given = data_of(data, baseline, baseline_score)
-        common = common_ids(channel, lambda: request().asked, given, **skip, trouble=trouble)
-    sides = of_all_workers(channel, lambda: request().sides(channel, common), trouble)
+        common = common_ids(channel, lambda: request().asked, given, **skip, trouble=trouble, timeout=timeout)
+    sides = of_all_workers(channel, lambda: request().sides(channel, common), trouble, timeout)
     return result_of_sides(sides, always_valid=always_valid)
 
 

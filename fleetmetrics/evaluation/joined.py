@@ -37,6 +37,7 @@ def common_ids(
     skip_bad_rows: bool = False,
     skip_bad_files: bool = False,
     trouble: BaseException | None = None,
+    timeout: float | None = None,
 ) -> CommonIds:
     """The ids that both sides have, over the data of all workers; each worker reads the ids of its share.
 
@@ -47,6 +48,7 @@ def common_ids(
         skip_bad_rows: whether to skip rows without a value in some column.
         skip_bad_files: whether to skip unreadable files.
         trouble: an earlier error on this worker.
+        timeout: seconds to wait for the others, once this worker has its ids.
 
     Raises:
         InvalidInputError: an argument is invalid.
@@ -80,7 +82,8 @@ def common_ids(
         found = _common([together(parts) for parts in zip(*workers)], asked[0])
         return Letter(*pack([found.ids], False, "the ids of both sides"))
 
-    (ids,) = unpack(*channel.consult("evaluate: the ids of both sides", decide, *letter, trouble=caught.error))
+    call = "evaluate: the ids of both sides"
+    (ids,) = unpack(*channel.consult(call, decide, *letter, timeout=timeout, trouble=caught.error))
     return CommonIds(ids)
 
 

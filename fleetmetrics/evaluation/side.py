@@ -453,6 +453,7 @@ def of_workers(
     make: Callable[[], tuple[Any, Sequence[Side]]],
     finish: Callable[[list[Side]], Any],
     trouble: BaseException | None = None,
+    timeout: float | None = None,
 ) -> Any:
     """Bring each worker's part to rank 0, and give all workers the result of ``finish`` there.
 
@@ -461,6 +462,7 @@ def of_workers(
         make: makes this worker's sides, and names the files that it sees: the others must see the same.
         finish: called on rank 0 only; returns values that `pack` takes.
         trouble: an earlier error on this worker.
+        timeout: seconds to wait for the others, once this worker has its part.
 
     Raises:
         FleetMetricsError: the error of a worker, the same on all.
@@ -486,11 +488,14 @@ def of_workers(
         done = finish([_together(side, parts) for side, parts in zip(sides, zip(*made))])
         return Letter(*pack(done, False, "the result of all workers"))
 
-    return unpack(*channel.consult("evaluate", decide, *letter, trouble=caught.error))
+    return unpack(*channel.consult("evaluate", decide, *letter, timeout=timeout, trouble=caught.error))
 
 
 def of_all_workers(
-    channel: Communicator, make: Callable[[], tuple[Any, list[Side]]], trouble: BaseException | None = None
+    channel: Communicator,
+    make: Callable[[], tuple[Any, list[Side]]],
+    trouble: BaseException | None = None,
+    timeout: float | None = None,
 ) -> list[Side]:
     """The sides over the data of all workers, on each of them.
 
@@ -498,6 +503,7 @@ def of_all_workers(
         channel: of the workers.
         make: as for `of_workers`.
         trouble: an earlier error on this worker.
+        timeout: as for `of_workers`.
     """
     if channel.world_size == 1 and trouble is None:
         return make()[1]
@@ -508,7 +514,7 @@ def of_all_workers(
         sides.extend(made)
         return seen, made
 
-    parts = of_workers(channel, kept, _packed, trouble)
+    parts = of_workers(channel, kept, _packed, trouble, timeout)
     return [_together(side, [part]) for side, part in zip(sides, parts)]
 
 

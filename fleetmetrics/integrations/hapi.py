@@ -158,14 +158,15 @@ class ModelMetric(paddle.metric.Metric):
         self.metric.reset()
         self._pass, self._trouble = one, None
 
-    def _values(self) -> dict[str, Any]:
+    def _values(self, timeout: float | None) -> dict[str, Any]:
         """The values over all workers."""
         if self._pass is None or self._pass.skipped:
             return {}
         group = self._pass.group
         channel = get_communicator().among(group)
-        channel.consult(f"ModelMetric {self.metric.name}", lambda _: Letter(None), trouble=self._trouble)
-        return self._by_name(self.metric.compute(group=group))
+        call = f"ModelMetric {self.metric.name}"
+        channel.consult(call, lambda _: Letter(None), timeout=timeout, trouble=self._trouble)
+        return self._by_name(self.metric.compute(group=group, timeout=timeout))
 
 
 class GlobalValues(paddle.callbacks.Callback):
@@ -179,6 +180,7 @@ class GlobalValues(paddle.callbacks.Callback):
         report: called on every worker at the end of each pass, with "train" or "eval" and the values by name.
         group: the workers that the values cover and to which the loaders deal, see `fleetmetrics.Communicator.among`;
             None: all.
+        timeout: seconds to wait for the others at the end of a pass; None: ``FLEETMETRICS_TIMEOUT``, else 1,800.
 
     Raises:
         InvalidInputError: from ``fit`` and ``evaluate``: a loader does not deal the samples to the workers.
@@ -193,10 +195,17 @@ class GlobalValues(paddle.callbacks.Callback):
 
     group: Any
     report: Callable[[str, dict[str, Any]], Any] | None
+    timeout: float | None
 
-    def __init__(self, report: Callable[[str, dict[str, Any]], Any] | None = None, *, group: Any = None) -> None:
+    def __init__(
+        self,
+        report: Callable[[str, dict[str, Any]], Any] | None = None,
+        *,
+        group: Any = None,
+        timeout: float | None = None,
+    ) -> None:
         super().__init__()
-        self.report, self.group = report, group
+        self.report, self.group, self.timeout = report, group, timeout
         self.values: dict[str, dict[str, Any]] = {}
 
     def set_model(self, model: Any) -> None:
@@ -225,9 +234,9 @@ class GlobalValues(paddle.callbacks.Callback):
                 for metric in metrics:
                     skipped = mode == "train" and not metric.training
                     metric._enter(_Pass(model, loader, mode, self.group, skipped))
-            _agree(model, mode, metrics[0]._pass, caught.error)
+            _agree(model, mode, metrics[0]._pass, caught.error, self.timeout)
             logs = run()
-            values = {name: value for metric in metrics for name, value in metric._values().items()}
+            values = {name: value for metric in metrics for name, value in metric._values(self.timeout).items()}
         finally:
             for metric in metrics:
                 metric._enter(None)
@@ -329,7 +338,7 @@ def _placed(group: Any) -> tuple[int, int, Communicator]:
     return place, everyone, channel.among(group)
 
 
-def _agree(model: Any, mode: str, its: _Pass | None, trouble: BaseException | None) -> None:
+def _agree(model: Any, mode: str, its: _Pass | None, trouble: BaseException | None, timeout: float | None) -> None:
     """Raise errors, on all workers if Paddle gathers; and raise if they evaluate different numbers of rows."""
     if not _gathers(model, mode):
         if trouble is not None:
@@ -346,7 +355,7 @@ def _agree(model: Any, mode: str, its: _Pass | None, trouble: BaseException | No
         return Letter(None)
 
     note = [0, 0] if its is None else [its.due, its.batch or 0]
-    get_communicator().consult("Model.evaluate", decide, note, trouble=trouble)
+    get_communicator().consult("Model.evaluate", decide, note, timeout=timeout, trouble=trouble)
 
 
 def _dealing(loader: Any, epoch: int, workers: int) -> tuple[bool, Dealing]:

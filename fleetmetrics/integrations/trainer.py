@@ -38,6 +38,7 @@ def follow(
     of: _Of = "logits",
     ignore_index: int = -100,
     group: Any = None,
+    timeout: float | None = None,
 ) -> EvaluationMetrics:
     """Let a trainer's ``evaluate`` return the values of metrics over all workers.
 
@@ -53,6 +54,7 @@ def follow(
         ignore_index: the label of tokens that are not in a mean loss, for their number.
         group: the workers that the values cover, see `fleetmetrics.Communicator.among`; None: all. Copies under tensor
             parallelism do not change a mean, and the stages of a pipeline belong together.
+        timeout: seconds to wait for the others after the last batch; None: ``FLEETMETRICS_TIMEOUT``, else 1,800.
 
     Returns:
         An object whose ``leave`` ends this.
@@ -61,7 +63,7 @@ def follow(
         InvalidInputError: the trainer lacks these methods or is already followed, or the metrics cannot be collected.
             From ``evaluate``: the error of a refused batch, on all workers, after the last batch.
     """
-    return EvaluationMetrics(trainer, metrics, of=of, ignore_index=ignore_index, group=group)
+    return EvaluationMetrics(trainer, metrics, of=of, ignore_index=ignore_index, group=group, timeout=timeout)
 
 
 class EvaluationMetrics:
@@ -71,10 +73,18 @@ class EvaluationMetrics:
     ignore_index: int
     metrics: MetricCollection
     of: Any
+    timeout: float | None
     trainer: Any
 
     def __init__(
-        self, trainer: Any, metrics: Any = None, *, of: _Of = "logits", ignore_index: int = -100, group: Any = None
+        self,
+        trainer: Any,
+        metrics: Any = None,
+        *,
+        of: _Of = "logits",
+        ignore_index: int = -100,
+        group: Any = None,
+        timeout: float | None = None,
     ) -> None:
         missing = [name for name in ("evaluation_loop", "prediction_step") if not hasattr(trainer, name)]
         if missing:
@@ -90,7 +100,7 @@ class EvaluationMetrics:
             kinds = {"loss": TokenLoss, "perplexity": Perplexity}
             metrics = {name: kind(of=of, ignore_index=ignored) for name, kind in kinds.items()}
         self.metrics = metrics if isinstance(metrics, MetricCollection) else MetricCollection(metrics)
-        self.trainer, self.group = trainer, group
+        self.trainer, self.group, self.timeout = trainer, group, timeout
         self._loop, self._step = trainer.evaluation_loop, trainer.prediction_step
         self._under_way = False
         self._pass: Pass | None = None  # the pass of the evaluation; None: no sample is repeated
@@ -144,8 +154,8 @@ class EvaluationMetrics:
 
     def _values(self) -> dict[str, float]:
         channel = get_communicator().among(self.group)
-        channel.consult("Trainer.evaluate", lambda _: Letter(None), trouble=self._trouble)
-        return flatten(self.metrics.compute(group=self.group))
+        channel.consult("Trainer.evaluate", lambda _: Letter(None), timeout=self.timeout, trouble=self._trouble)
+        return flatten(self.metrics.compute(group=self.group, timeout=self.timeout))
 
     def _warn_of(self, its: Pass, most: int) -> None:
         """Warn of samples that the pass lacks, or counts twice; ``most``: the number of steps, 0: all."""

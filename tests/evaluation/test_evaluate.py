@@ -18,6 +18,7 @@ from fleetmetrics.evaluation.named import Named, kinds
 from fleetmetrics.evaluation.printed import _far
 from fleetmetrics.record_metric import GroupedMetric
 from fleetmetrics.vocabulary import as_options
+from tests.distributed.cluster import free_ports
 from tests.fakes import together
 
 pytestmark = [pytest.mark.numpy_only, pytest.mark.filterwarnings("ignore::fleetmetrics.errors.UndefinedMetricWarning")]
@@ -209,6 +210,7 @@ def test_reading_a_result_twice_changes_nothing_of_what_it_reads():
         ({"skip_bad_rows": 1}, "^skip_bad_rows must be True or False"),
         ({"processes": "a"}, "^processes must be an integer"),
         ({"communicator": 5}, "^communicator is 5"),
+        ({"timeout": -3}, "timeout is -3"),
         ({"baseline": 5}, "^baseline must be a data frame .* or a dict of arrays, not int"),
         ({"columns": ["a", "b"]}, "^columns names the columns of CSV files without a header; a data frame has names"),
         ({"baseline": [3]}, "^baseline must be a path"),
@@ -221,6 +223,16 @@ def test_errors_name_arguments_as_python_does(more, said):
     with pytest.raises(fm.InvalidInputError, match=said) as caught:
         fm.evaluate(DATA, **{**ASKED, **more})
     assert "--" not in str(caught.value)
+
+
+@pytest.mark.parametrize("more", [{}, {"baseline": DATA, "join_on": "id", "join": "inner"}])
+def test_timeout_is_what_the_error_of_a_missing_worker_advises(more):
+    frame = {**DATA, "id": np.arange(len(DATA["y"]))}
+    more = {**more, **({"baseline": frame} if more else {})}
+    late = pytest.raises(fm.DeadlineError, match=r"rank 1 did not connect within 0\.25 s .*timeout=, or")
+    port = free_ports(1)[0]
+    with fm.SocketCommunicator(rank=0, world_size=2, endpoint=f"127.0.0.1:{port}", secret="a") as alone, late:
+        fm.evaluate(frame, **{**ASKED, **more}, communicator=alone, timeout=0.25)
 
 
 @pytest.mark.parametrize("given", [5, "", [], [3], b"x", np.zeros(3), "pandas", "polars", "pyarrow"])

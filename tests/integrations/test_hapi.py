@@ -84,6 +84,11 @@ def test_an_undefined_running_value_does_not_warn() -> None:
     assert kinds.count(fm.UndefinedMetricWarning) == 1, "one at the end, and none for the three batches"
 
 
+def test_it_waits_for_the_others_as_long_as_it_is_told() -> None:
+    with pytest.raises(fm.InvalidInputError, match="timeout is -3"):
+        evaluated(ModelMetric(fm.Count(name="n")), callbacks=GlobalValues(timeout=-3))
+
+
 def test_a_callback_serves_several_models_and_each_keeps_its_own() -> None:
     callback = GlobalValues()
     for _ in range(2):

@@ -22,6 +22,13 @@ def test_the_loss_and_the_perplexity_are_there_without_a_word():
     assert values["held_out_perplexity"] == math.exp(values["held_out_loss"])
 
 
+def test_it_waits_for_the_others_as_long_as_it_is_told():
+    trainer = Trainer(0, 1)
+    follow(trainer, timeout=-3)
+    with pytest.raises(fm.InvalidInputError, match="timeout is -3"):
+        trainer.evaluate()
+
+
 def test_a_trainer_that_is_left_is_as_it_was():
     trainer = Trainer(0, 1)
     before = trainer.evaluate()

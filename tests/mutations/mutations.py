@@ -95,8 +95,8 @@ MUTATIONS = [
     Mutation(
         "the metrics of a group compute over all workers",
         "integrations/hapi.py::ModelMetric._values",
-        "self.metric.compute(group=group)",
-        "self.metric.compute()",
+        "self.metric.compute(group=group, timeout=timeout)",
+        "self.metric.compute(timeout=timeout)",
         "tests/integrations/test_hapi_passes.py -k a_group_computes",
     ),
     Mutation(
