@@ -15,6 +15,7 @@ from fleetmetrics.batch.keys import NULL, Coded, crossed, keys_of
 from fleetmetrics.errors import DataError, InvalidInputError
 from fleetmetrics.optional import library
 from fleetmetrics.reading import Reading
+from fleetmetrics.understood import label_in_words, score_in_words
 from fleetmetrics.vocabulary import agreeing, counted
 from fleetmetrics.vocabulary import argument as called
 
@@ -42,6 +43,9 @@ class Columns:
     #: The columns that only leave out rows; and all those in which an empty string is a null.
     looked_at: Sequence[str]
     coded: Collection[str]
+
+    #: What was understood: by name, the kinds seen; see `understand`.
+    understood: dict[str, list[str]]
 
     #: What replaces a JSON field that is not requested, or that appears too late to be known.
     unexpected = "ignore"
@@ -73,6 +77,19 @@ class Columns:
         self.coded = {*self.keys, *self.looked_at, *(named if self.reading.names_labels else ())}
         #: The values from folders' names, for all rows of a file, by column.
         self.of_folders: Mapping[str, str | None] = {}
+        self.understood = {}
+        self._rules = {rule for leaf in metrics._leaves() for rule in leaf.requirements}
+
+    def understand(self, name: str, kind: str) -> None:
+        """Record what something was taken as, for the result to say; once for a file or a piece, never for a row.
+
+        Args:
+            name: of what: an argument, a column, or an option such as "quotes".
+            kind: what it was taken as, such as "0 and 1 (int64)" or "integers, from folders"; files may differ.
+        """
+        kinds = self.understood.setdefault(name, [])
+        if kind not in kinds:
+            kinds.append(kind)
 
     def of(self, argument: str) -> list[str]:
         """The columns of an argument."""
@@ -110,6 +127,7 @@ class Columns:
             if name not in table.column_names:
                 value, rows = self.of_folders[name], np.zeros(table.num_rows, np.int32)
                 column = pa.DictionaryArray.from_arrays(pa.array(rows), pa.array([value], pa.string()))
+                self.understand(name, "strings, from folders")
                 table = table.append_column(name, column)
         return table
 
@@ -161,7 +179,18 @@ class Columns:
             make = self._answers
         arrays = [_made_by(make, table, name) for name in self.of(argument)]
         found: Any = arrays[0] if isinstance(column, str) else crossed(arrays) if is_key else np.stack(arrays, axis=1)
+        if argument in ("label", "prediction"):
+            self._understand(argument, table, found)
         return self.reading.scores(found) if argument == "prediction" else found
+
+    def _understand(self, argument: str, table: Any, values: np.ndarray) -> None:
+        """Record what labels, or scores, of these columns were taken as."""
+        for kind in dict.fromkeys(table.schema.field(name).type for name in self.of(argument)):
+            if argument == "label":
+                self.understand("label", label_in_words(self._rules, self.reading, kind))
+            else:
+                is_text = self.reading.classes is not None and _is_text(kind)
+                self.understand("score", score_in_words(self._rules, self.reading, kind, values.shape, is_text))
 
     def joined(self, table: Any) -> np.ndarray | None:
         """Flags of the rows whose ids the other side has, too, and of those without an id; None: all rows count."""

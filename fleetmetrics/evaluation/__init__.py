@@ -115,6 +115,7 @@ def evaluate(
         >>> result = fleetmetrics.evaluate(frame, label="y", score="p", metrics="auc,log_loss")
         >>> print(result)
         4 rows, 2 positives
+        label: 0 and 1 (int64); score: probabilities (float64)
         <BLANKLINE>
                      value
         auc           0.75

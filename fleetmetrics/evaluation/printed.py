@@ -33,6 +33,8 @@ _SLICES, _BESIDE = 20, 2
 _FEW = 3
 
 
+#: What a line about each side begins with.
+_SIDES = "", "baseline: "
 #: The names of changes within a slice, by the attribution of the delta.
 _WITHIN = {"sums": "its own {}", "ranks": "its rows' ranks among all rows"}
 
@@ -96,7 +98,9 @@ def tables(result: Mapping[str, Any]) -> Iterator[Table]:
 
 def _parts(result: Mapping[str, Any]) -> Iterator[tuple[str, list[Any], list[str]]]:
     old, percent = result["baseline"], f"{100 * (result['asked'].get('ci') or 0.95):g}%"
-    yield "", [], [_read(result["data"]), *([f"baseline: {_read(old['data'])}"] if old else [])]
+    sides = [result["data"], *([old["data"]] if old else [])]
+    rows_of_sides = [f"{which}{_read(data)}" for which, data in zip(_SIDES, sides)]
+    yield "", [], [*rows_of_sides, *_understood([data.get("understood") or {} for data in sides])]
     rows, whole = [["", "value", percent, "baseline", "delta", f"{percent} of the delta"]], []
     for key in result["asked"]["metrics"]:
         if isinstance(result[key], (dict, list)):
@@ -241,6 +245,13 @@ def verdict(entry: Mapping[str, Any]) -> str:
 
 def _few(needs: Mapping[str, int]) -> str:
     return "too few: needs " + " and ".join(counted(number, name) for name, number in needs.items())
+
+
+def _understood(sides: Sequence[Mapping[str, str]]) -> list[str]:
+    """A line of what was understood of each side; one for both if it was the same."""
+    lines = ["; ".join(f"{clean(name)}: {clean(kind)}" for name, kind in facts.items()) for facts in sides]
+    lines = lines if len(set(lines)) > 1 else lines[:1]
+    return [f"{which}{line}" for which, line in zip(_SIDES, lines) if line]
 
 
 def _read(data: Mapping[str, Any]) -> str:

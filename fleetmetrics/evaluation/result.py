@@ -21,6 +21,7 @@ from fleetmetrics.evaluation.slices import Judged, SliceResult, judged
 from fleetmetrics.evaluation.versus import ColumnDelta, Halves, Weighing, Whole, versus
 from fleetmetrics.optional import library
 from fleetmetrics.typed import Axes
+from fleetmetrics.understood import facts_of
 from fleetmetrics.vocabulary import argument
 
 __all__ = ["DataRead", "Delta", "EvaluationResult", "Interval", "SideResult", "result_of"]
@@ -42,6 +43,7 @@ class DataRead:
         date: the time of reading, in ISO format.
         left_out: the number of further rows that the condition on rows has excluded.
         unmatched: the number of further rows with ids that the other side lacks.
+        understood: what labels, scores and whatever a reader inferred were taken as, such as "0 and 1 (int64)".
     """
 
     files: Sequence[str]
@@ -55,6 +57,7 @@ class DataRead:
     date: str
     left_out: int = 0
     unmatched: int = 0
+    understood: Mapping[str, str] = field(default_factory=dict)
 
     def plain(self) -> dict[str, Any]:
         """As the result's JSON has it."""
@@ -371,5 +374,6 @@ def _side_result(side: Side, values: Probe[Any]) -> SideResult:
         datetime.now(timezone.utc).isoformat(timespec="seconds"),
         read.left_out,
         read.unmatched,
+        facts_of(read.understood),
     )
     return SideResult(values.values, values.rows, data, values.at_k)

@@ -22,6 +22,7 @@ from fleetmetrics.files.places import end_of, local_path, opened, stamp_of, whol
 from fleetmetrics.files.row_pieces import Piece
 from fleetmetrics.logs import progress as shown
 from fleetmetrics.reading import Reading
+from fleetmetrics.understood import joined
 from fleetmetrics.vocabulary import argument as called
 
 __all__ = ["ROW", "columns_given", "evaluate_file", "made_by", "of_tables"]
@@ -255,7 +256,12 @@ class _Evaluation:
 
     def result(self) -> Evaluated[Any]:
         """The metrics, and a record of the data read."""
-        read = Read(nulls=dict(self.nulls), skipped=self.skipped, examples=tuple(self.examples))
+        read = Read(
+            nulls=dict(self.nulls),
+            skipped=self.skipped,
+            examples=tuple(self.examples),
+            understood=joined([self.columns.understood]),
+        )
         if self.first:
             left_out, unmatched = self.left_out, self.unmatched
             sources = (self.source._replace(rows=self.rows + left_out + unmatched),) if self.source else ()

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Generic, Iterable, Mapping, NamedTuple, S
 
 from fleetmetrics.arguments import listed
 from fleetmetrics.errors import DataError, FleetMetricsError, InvalidInputError
+from fleetmetrics.understood import joined
 from fleetmetrics.vocabulary import argument
 from fleetmetrics.wrappers.keyed import KeyKindError
 
@@ -50,6 +51,7 @@ class Read(NamedTuple):
         sources: the files that were read, except for the standard input.
         left_out: the number of further rows that a condition has excluded.
         unmatched: the number of further rows with ids that the other side of a comparison lacks.
+        understood: what labels, scores and whatever a reader inferred were taken as: by name, each kind that was seen.
     """
 
     files: tuple[str, ...] = ()
@@ -61,6 +63,7 @@ class Read(NamedTuple):
     sources: tuple[Source, ...] = ()
     left_out: int = 0
     unmatched: int = 0
+    understood: Mapping[str, Sequence[str]] = {}  # never changed
 
 
 def together(parts: Iterable[Read]) -> Read:
@@ -84,6 +87,7 @@ def together(parts: Iterable[Read]) -> Read:
         tuple(sorted(source for part in parts for source in part.sources)),
         sum(part.left_out for part in parts),
         sum(part.unmatched for part in parts),
+        joined(part.understood for part in parts),
     )
 
 
@@ -99,6 +103,7 @@ def read_of(plain: Iterable[Any]) -> Read:
         examples=tuple(read.examples),
         bad_files=tuple(read.bad_files),
         sources=tuple(Source(*each) for each in read.sources),
+        understood=joined([read.understood]),
     )
 
 
