@@ -39,6 +39,7 @@ from fleetmetrics.errors import StateNotFoundError as StateNotFoundError
 from fleetmetrics.errors import StaticProgramError as StaticProgramError
 from fleetmetrics.errors import UnauthenticatedWarning as UnauthenticatedWarning
 from fleetmetrics.errors import UndefinedMetricWarning as UndefinedMetricWarning
+from fleetmetrics.errors import UnknownArgumentError as UnknownArgumentError
 from fleetmetrics.errors import UnknownNameError as UnknownNameError
 from fleetmetrics.evaluation import EvaluationResult as EvaluationResult
 from fleetmetrics.evaluation import evaluate as evaluate
@@ -286,6 +287,7 @@ __all__ = [
     "UAUC",
     "UnauthenticatedWarning",
     "UndefinedMetricWarning",
+    "UnknownArgumentError",
     "UnknownNameError",
     "UtilCommunicator",
     "Variance",

@@ -31,6 +31,7 @@ __all__ = [
     "StaticProgramError",
     "UnauthenticatedWarning",
     "UndefinedMetricWarning",
+    "UnknownArgumentError",
     "UnknownNameError",
 ]
 
@@ -55,6 +56,10 @@ class DataError(InvalidInputError):
 
 class AssertedInputError(InvalidInputError, AssertionError):
     """An argument is invalid where MMEval, MMEngine or MMPretrain have an ``assert``."""
+
+
+class UnknownArgumentError(InvalidInputError, TypeError):
+    """A metric has no argument of this name; the message names a similar one, and lists those that it takes."""
 
 
 class UnknownNameError(AssertedInputError, KeyError):

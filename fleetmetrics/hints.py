@@ -10,7 +10,7 @@ from fleetmetrics.entries import owners
 
 __all__ = ["hint_of_argument", "hint_of_method", "hint_of_name"]
 
-#: Names that other libraries give to the arguments of ``add``.
+#: Names that other libraries, and other metrics of ours, give to the arguments of ``add`` and to settings.
 _ARGUMENTS = {
     "prediction": "forecast input inputs logits output outputs pred predicted prediction predictions preds prob probs "
     "probability probabilities score scores y_hat y_pred y_prob y_proba y_score",
@@ -18,6 +18,16 @@ _ARGUMENTS = {
     "weight": "sample_weight sample_weights weights w",
     "mask": "masks padding_mask valid",
     "value": "input inputs prediction preds val values x",
+    "k": "topk top_k ks at",
+    "topk": "k top_k ks",
+    "top_k": "k topk ks",
+    "threshold": "thr thrs thresh thresholds",
+    "thr": "threshold thrs thresh",
+    "thrs": "threshold thr thresholds",
+    "num_classes": "n_classes nb_classes classes class_num num_class",
+    "num_labels": "n_labels nb_labels",
+    "average": "averaging avg reduction reduce average_mode",
+    "ignore_index": "ignore_label ignored_index ignore",
     "column": "group group_id groups indexes qid queries query query_id uid user user_id users",
 }
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Callable, ClassVar, Iterable, Iterator, M
 
 import numpy as np
 
-from fleetmetrics.errors import InvalidInputError
+from fleetmetrics.errors import InvalidInputError, UnknownArgumentError
 from fleetmetrics.hints import hint_of_argument
 from fleetmetrics.vocabulary import with_article
 
@@ -179,7 +179,7 @@ def raise_if_unknown(kind: type, given: Iterable[str]) -> None:
     """Raise for unknown settings."""
     for name in given:
         known = list(signature_of(kind).parameters)
-        raise InvalidInputError(
+        raise UnknownArgumentError(
             f"{kind.__name__} has no setting {name!r}{hint_of_argument(name, known)} It takes {', '.join(known)}"
         )
 

@@ -12,7 +12,7 @@ from fleetmetrics.comm import Communicator, LocalCommunicator, get_communicator
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.evaluator.dump import samples_in
 from fleetmetrics.evaluator.engine_metric import Arrangement, BaseMetric, as_dicts, to_cpu
-from fleetmetrics.evaluator.feeding import FedMetric, paired_chunks, pseudo_collate, rows
+from fleetmetrics.evaluator.feeding import FedMetric, paired_chunks, pseudo_collate, rows, swap_noticed
 from fleetmetrics.evaluator.registry import METRICS
 from fleetmetrics.logs import progress
 from fleetmetrics.records.batches import Columns
@@ -155,7 +155,8 @@ class Evaluator(Resumable):
 
         Raises:
             AssertedInputError: (an AssertionError) if data and samples differ in length.
-            InvalidInputError: if ``chunk_size`` is not a positive integer; else as `evaluate`.
+            InvalidInputError: if ``chunk_size`` is not a positive integer, or samples and data look swapped; else as
+                `evaluate`.
             DataError: if a file does not exist, or its format is not that of its name; the error names file and row.
         """
         channel = get_communicator().among(group)
@@ -171,7 +172,8 @@ class Evaluator(Resumable):
             for number, (samples, batch) in enumerate(progress(chunks, "offline_evaluate", channel, total)):
                 size += len(samples)
                 if number % channel.world_size == channel.rank:
-                    self.process(samples, None if batch is None else pseudo_collate(batch))
+                    with swap_noticed(samples, batch):
+                        self.process(samples, None if batch is None else pseudo_collate(batch))
             return [each.metric.share(size, "batch", None) for each in fed if each.joins]
 
         fed = self._fed()

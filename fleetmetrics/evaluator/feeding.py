@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from itertools import islice
 from typing import Any, Iterable, Iterator
 
 from fleetmetrics.comm import LocalCommunicator, get_communicator, set_communicator
 from fleetmetrics.errors import AssertedInputError, InvalidInputError
-from fleetmetrics.evaluator.engine_metric import Arrangement, BaseMetric, arrangement
+from fleetmetrics.evaluator.engine_metric import Arrangement, BaseMetric, arrangement, as_dicts
 from fleetmetrics.records.batches import Columns
 from fleetmetrics.vocabulary import with_article
 from fleetmetrics.xp import together_to_host
 
-__all__ = ["FedMetric", "paired_chunks", "pseudo_collate", "rows"]
+__all__ = ["FedMetric", "paired_chunks", "pseudo_collate", "rows", "swap_noticed"]
 
 
 def rows(columns: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -49,6 +50,28 @@ def _check_lengths(samples: int, data: int) -> None:
             f"data_samples and data should have the same length, but got data_samples length: {samples} data length:"
             f" {data}"
         )
+
+
+@contextlib.contextmanager
+def swap_noticed(samples: Sequence[Any], data: Sequence[Any] | None) -> Iterator[None]:
+    """Process a chunk inside; of an error, say that samples and data are swapped if only the data have predictions."""
+    try:
+        yield
+    except Exception as error:
+        if data is None or _predicted(samples[0]) or not _predicted(data[0]):
+            raise
+        raise InvalidInputError(
+            f"data_samples and data look swapped: data[0] has {_predicted(data[0])!r}, and data_samples[0], "
+            f"{with_article(type(samples[0]).__name__)}, has no prediction; data_samples comes first: "
+            "offline_evaluate(data_samples, data), or name both"
+        ) from error
+
+
+def _predicted(sample: Any) -> str:
+    """The field of a sample that holds a prediction; "" without one."""
+    (fields,) = as_dicts([sample])
+    names = [name for name in fields if isinstance(name, str)] if isinstance(fields, Mapping) else []
+    return next((name for name in names if name.startswith("pred")), "")
 
 
 def pseudo_collate(data_batch: Sequence[Any]) -> Any:

@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import difflib
+import inspect
+import re
 from typing import Any, Callable, Mapping, Sequence
 
-from fleetmetrics.errors import UnknownNameError
+from fleetmetrics.errors import UnknownArgumentError, UnknownNameError
+from fleetmetrics.hints import hint_of_argument
 from fleetmetrics.warning import warn
 
-__all__ = ["ENGINE", "METRICS", "PRETRAIN", "Registry"]
+__all__ = ["ENGINE", "EVAL", "METRICS", "PRETRAIN", "Registry"]
+
+#: Python's own text.
+_UNKNOWN = re.compile(r"unexpected keyword argument '(\w+)'")
 
 
 class Registry:
     """Classes by name (``module_dict``), modeled on MMEngine's ``Registry``.
 
-    A name is searched for here, then in the parent; ``"scope.Name"`` is searched for in that scope.
+    A name is searched for here, then in the parent; ``"scope.Name"`` is searched for in that scope, then among the
+    classes that were registered without one.
 
     Args:
         name: the kind of its entries, for errors.
@@ -61,7 +68,10 @@ class Registry:
             return self.module_dict[key]
         scope, _, name = key.partition(".")
         if name and scope in self._scopes:
-            return self._scopes[scope].module_dict.get(name.rpartition(".")[2])
+            name = name.rpartition(".")[2]
+            # a script that imported METRICS from mmpretrain.registry has registered its own classes without a scope
+            unscoped = self._scopes.get("", self).module_dict
+            return self._scopes[scope].module_dict.get(name) or unscoped.get(name)
         return None if self.parent is None else self.parent.get(key)
 
     def register_module(
@@ -115,6 +125,7 @@ class Registry:
         Raises:
             TypeError: if ``cfg`` is not a dict, or ``type`` neither a str nor callable.
             UnknownNameError: (a KeyError) if ``type`` is missing, or the name is not registered.
+            UnknownArgumentError: (a TypeError) if the class has no argument of that name.
         """
         if not isinstance(cfg, Mapping):
             raise TypeError(f"cfg should be a dict, ConfigDict or Config, but got {type(cfg)}")
@@ -135,11 +146,20 @@ class Registry:
                 )
         if not callable(kind):
             raise TypeError(f"type must be a str or valid type, but got {type(kind)}")
-        return kind(**arguments)
+        try:
+            return kind(**arguments)
+        except TypeError as error:
+            unknown = _UNKNOWN.search(str(error))
+            if unknown is None or unknown[1] not in arguments or isinstance(error, UnknownArgumentError):
+                raise
+            known = [each for each in inspect.signature(kind).parameters if each not in ("args", "kwargs")]
+            raise UnknownArgumentError(f"{error}{hint_of_argument(unknown[1], known)}") from error
 
 
 ENGINE = Registry("metric", scope="mmengine")
 #: The package's own: ``"mmpretrain.Accuracy"`` is one of these even if `METRICS` has another ``Accuracy``.
 PRETRAIN = Registry("metric", parent=ENGINE, scope="mmpretrain")
+#: Without any of the package's, which return percent where MMEval's return fractions.
+EVAL = Registry("metric", parent=ENGINE, scope="mmeval")
 #: The metrics that `fleetmetrics.evaluator.Evaluator` makes from configurations.
 METRICS = Registry("metric", parent=PRETRAIN)

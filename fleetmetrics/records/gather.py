@@ -31,14 +31,14 @@ from fleetmetrics.comm.failures import (
     readable_lines,
 )
 from fleetmetrics.comm.frames import joined
-from fleetmetrics.errors import AgreementError, FleetMetricsError, InvalidInputError, RecordError
+from fleetmetrics.errors import AgreementError, FleetMetricsError, InvalidInputError, RecordError, SizeWarning
 from fleetmetrics.logs import progress
 from fleetmetrics.records.arrangement import Positions, arrange, kept_count
 from fleetmetrics.records.batches import Columns, InOrder, Kind, as_results, joint_kind, number_of, one_per_id, part_of
 from fleetmetrics.records.ledger import kept_records
 from fleetmetrics.records.pieces import PIECE_BYTES, Spool, pieces, read_piece
 from fleetmetrics.records.recorder import States
-from fleetmetrics.records.share import Share, check_notes, counts_samples, kinds_in
+from fleetmetrics.records.share import Share, check_notes, counts_samples, doubt_of_size, kinds_in
 from fleetmetrics.serial import Packed, pack_arrays, unpack_arrays
 from fleetmetrics.serial.serializer import pack, unpack
 from fleetmetrics.vocabulary import agreeing, counted
@@ -128,7 +128,11 @@ def _sent(call: str, found: Sequence[_Collected], channel: Communicator, deadlin
         del payload  # before the next letter is packed
         if told.note["done"]:
             break
-    return _outcome(told, allow_pickle)
+    values = _outcome(told, allow_pickle)
+    if channel.rank:  # rank 0 warned before its answer, so that a warning turned into an error reaches every worker
+        for each in found:
+            each.warn()
+    return values
 
 
 def _parcels(found: Sequence[_Collected], rank: int) -> Iterator[_Parcel]:
@@ -178,7 +182,7 @@ def _take(found: Sequence[_Collected], rank: int, letter: Letter) -> None:
 def _values(found: Iterable[_Collected]) -> list[Any]:
     """Every share's answer, on rank 0."""
     for each in found:
-        each.warn_of_guess()  # here, so that a warning turned into an error reaches every worker
+        each.warn()
     return [each.value() for each in found]
 
 
@@ -198,6 +202,7 @@ class _Collected:
         self._runs: list[np.ndarray] = []
         if share.dealing is not None or counts_samples(notes):
             self._look_at_samples(notes)
+        self._of_size = doubt_of_size(notes)
         self._own_flags: Any = None
         self._doubled = 0
         having = next((note for note in notes if note["n"]), {"columns": None, "ids": None})
@@ -253,9 +258,11 @@ class _Collected:
         positions[np.argsort(np.concatenate(by_rank), kind="stable")] = np.arange(self._total)
         self._positions = [*np.split(positions, np.cumsum([*map(len, by_rank)])[:-1])]
 
-    def warn_of_guess(self) -> None:
-        """Warn if the number of cut records fits no sampler of Paddle's, or if padding stays."""
-        share, cut = self.share, self._cut
+    def warn(self) -> None:
+        """Warn if the size fits badly, if the cut records are those of no sampler of Paddle's, or if padding stays."""
+        if self._of_size:
+            warn(self._of_size, SizeWarning)
+        share, cut = self.share, self._cut - self._doubled  # the rest has its own warning
         if share.mode is None and share.dealing is None and len(self._counts) > 1 and cut > 0:
             warn(
                 f"{share.name}: {cut} of {sum(self._counts)} {'samples' if self._runs else 'records'} "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from abc import ABC, abstractmethod
-from typing import Any, Callable, ClassVar, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Callable, ClassVar, Mapping, Sequence
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from fleetmetrics.numbers import REDUCTIONS, combine, widen
 from fleetmetrics.records.batches import Columns
 from fleetmetrics.records.ledger import Ledger, counted
 from fleetmetrics.serial.serializer import pack, unpack
-from fleetmetrics.settings import Told
+from fleetmetrics.settings import Told, raise_if_unknown
 
 __all__ = ["Recorder", "States", "checked_states", "combine_states"]
 
@@ -44,6 +44,15 @@ class Recorder(Told, ABC):
     _computed_by: str
     #: The method that takes a batch, and the function that counts its samples.
     _fed_by: tuple[str, Callable[..., int | None]]
+
+    if not TYPE_CHECKING:  # which should take the signature from __init__
+
+        def __new__(cls, *given: Any, **settings: Any) -> Any:
+            """Raise an error that hints at the argument meant, where Python would only name the unknown one."""
+            parameters = inspect.signature(cls.__init__).parameters
+            if not any(each.kind is each.VAR_KEYWORD for each in parameters.values()):
+                raise_if_unknown(cls, [name for name in settings if name not in parameters])
+            return super().__new__(cls, *given, **settings)
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)

@@ -11,16 +11,15 @@ from typing import Any, Mapping, Sequence
 from fleetmetrics.arguments import is_whole
 from fleetmetrics.comm.blocks import check_settings, read_each
 from fleetmetrics.comm.failures import by_rank
-from fleetmetrics.errors import AgreementError, InvalidInputError, SizeWarning, UnknownNameError
+from fleetmetrics.errors import AgreementError, InvalidInputError, UnknownNameError
 from fleetmetrics.records.arrangement import MODES
 from fleetmetrics.records.batches import Columns, Kind
 from fleetmetrics.records.recorder import Recorder, States, checked_states, combine_states
 from fleetmetrics.sampling import Dealing
 from fleetmetrics.serial import described_array, is_plain
 from fleetmetrics.vocabulary import agreeing, counted
-from fleetmetrics.warning import warn
 
-__all__ = ["Share", "check_mode", "check_notes", "counts_samples", "kinds_in"]
+__all__ = ["Share", "check_mode", "check_notes", "counts_samples", "doubt_of_size", "kinds_in"]
 
 _COLLECT_MODES = (*MODES, "auto")
 #: The attributes that must be equal on every worker.
@@ -157,9 +156,8 @@ def check_notes(notes: Sequence[Sequence[dict[str, Any]]]) -> None:
                 texts = [_text(key, note) if note in here else "no records" for note in same]
                 raise AgreementError(f"{same[0]['name']}: the workers differ: {by_rank(texts)}.")
         check_settings(same[0]["name"], read_each(same, lambda note: str(note["settings"])))
-        if same[0]["sampler"] is None and not any(note["ids"] is not None for note in same):
-            _check_size(same)
-        elif same[0]["sampler"] is not None and not any(note["n"] for note in same) and any(n["calls"] for n in same):
+        doubt_of_size(same)
+        if same[0]["sampler"] is not None and not any(note["n"] for note in same) and any(n["calls"] for n in same):
             raise InvalidInputError(f"{same[0]['name']}: no records, of {same[0]['sampler']['samples']} samples")
 
 
@@ -191,15 +189,19 @@ def counts_samples(notes: Sequence[dict[str, Any]]) -> bool:
     return any(note["n"] for note in notes) and 0 <= sum(samples) - size < _most_padding(notes)
 
 
-def _check_size(notes: Sequence[dict[str, Any]]) -> None:
-    """Raise if there are fewer records than samples, or (on several workers) far more."""
+def doubt_of_size(notes: Sequence[dict[str, Any]]) -> str:
+    """The text of a `SizeWarning`, or nothing.
+
+    Raise if there are fewer records than samples, or (on several workers) far more.
+    """
     size, counts = notes[0]["size"], [note["n"] for note in notes]
-    if size is None or counts_samples(notes):
-        return
+    known = notes[0]["sampler"] is not None or any(note["ids"] is not None for note in notes)
+    if known or size is None or counts_samples(notes):
+        return ""
     padded, several = sum(counts) - size, len(counts) > 1
     unknown = any(note["nested"] or note["samples"] is None for note in notes)
     if 0 <= padded < _most_padding(notes) and (padded == 0 or not unknown or _as_dealt(notes)):
-        return
+        return ""
     what = "gathered" if several else "added"
     by = f" ({by_rank(map(str, counts))})" if several else ""
     text = (
@@ -208,11 +210,10 @@ def _check_size(notes: Sequence[dict[str, Any]]) -> None:
     )
     if padded < 0 < sum(counts) and (unknown or sum(note["samples"] for note in notes) >= size):
         more = "The number of their samples is unknown: all records count, and repeated samples count again"
-        warn(f"{text}. {more}", SizeWarning)
-    elif padded < 0 or (several and padded >= size):
+        return f"{text}. {more}"
+    if padded < 0 or (several and padded >= size):
         raise InvalidInputError(text)
-    else:
-        warn(f"{text}. The first {size} count, and {padded} {agreeing(padded, 'are')} cut off", SizeWarning)
+    return f"{text}. The first {size} count, and {padded} {agreeing(padded, 'are')} cut off"
 
 
 def check_mode(argument: str, mode: Any) -> str:

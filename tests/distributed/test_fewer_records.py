@@ -23,8 +23,8 @@ def reports(request: Any) -> list[dict[str, Any]]:
 
 
 def the_same(reports: list[dict[str, Any]], name: str) -> Any:
-    """What all workers have found alike, and what rank 0, which computes, was warned of."""
-    values = [repr([[pair[0] for pair in each] for each in report[name]]) for report in reports]
+    """What all workers have found alike, and were warned of alike."""
+    values = [repr(report[name]) for report in reports]
     assert len(set(values)) == 1, values
     return reports[0][name]
 
@@ -114,8 +114,14 @@ def test_metrics_in_mmevals_way_do_as_well(reports: list[dict[str, Any]]) -> Non
                 check(value, right, warned, None if shuffle else in_mixed(samples, batch_size, workers, counts), name)
 
 
+def counted_in(warned: list[str], words: str) -> int:
+    """How many samples the warnings that say this are about."""
+    found = [re.search(f": ([0-9]+) (of [0-9]+ )?(?:samples?|records?) (?:{words}", text) for text in warned]
+    return sum(int(each[1]) for each in found if each)
+
+
 def test_so_it_is_where_samples_are_dealt_one_by_one(reports: list[dict[str, Any]]) -> None:
-    for samples, evaluated, added in reports[0]["interleaved"]:
+    for samples, evaluated, added, by_itself in the_same(reports, "interleaved"):
         everything = list(range(samples))
         values, warned = evaluated
         if samples == 1:
@@ -129,13 +135,18 @@ def test_so_it_is_where_samples_are_dealt_one_by_one(reports: list[dict[str, Any
         value, warned = added
         assert set(value) == set(everything)
         assert sorted(value) == everything or any("may count twice" in text for text in warned)
+        value, warned = by_itself
+        if samples > 1:
+            padding = -samples % len(reports)
+            cut, twice = (counted_in(warned, words) for words in ("are|is) cut off", "may) count twice"))
+            assert cut + twice == padding and len(value["batched/records"]) == samples + twice
 
 
 def test_missing_samples_are_an_error_and_unknown_ones_a_warning(
     reports: list[dict[str, Any]],
 ) -> None:
     workers = len(reports)
-    for rank, report in enumerate(reports):
+    for report in reports:
         found = report["troubles"]
         assert found["a batch is lost"][0].startswith(f"InvalidInputError: Filtering: size is {3 * workers}, but ")
         assert found["no records"][0].startswith(f"InvalidInputError: Filtering: size is {2 * workers}, but 0 records")
@@ -143,13 +154,13 @@ def test_missing_samples_are_an_error_and_unknown_ones_a_warning(
         assert sorted(found["not known"][0]) == sorted([1, 2] * workers)
         if workers > 1:  # records of 2, 2 and 1 samples: no sampler has dealt them so
             assert len(found["not known, and cut"][0]) == 2 * workers - 2
-            assert ("1 is cut off" in " ".join(found["not known, and cut"][1])) == (rank == 0)
+            assert "1 is cut off" in " ".join(found["not known, and cut"][1])
         assert found["kept back"][0] == {"filtering/records": [1, 2]}
         assert found["one image at a time"] == [[0, 1] if workers > 1 else [0], []]
         assert found["nested"][0] == {"odd/records": [1, 3] * workers, "even/records": [2] * workers}
         for case, several in (("not known", True), ("kept back", workers > 1), ("nested", False)):
             text = " ".join(found[case][1])
-            assert ("The number of their samples is unknown" in text) == (several and rank == 0), (case, text)
+            assert ("The number of their samples is unknown" in text) == several, (case, text)
 
 
 def test_a_script_for_mmeval_is_global_after_its_imports_were_changed(reports: list[dict[str, Any]]) -> None:

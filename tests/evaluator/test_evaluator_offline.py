@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import namedtuple
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -72,6 +73,23 @@ def test_a_sample_that_cannot_be_processed_leaves_nothing() -> None:
     with pytest.raises(ZeroDivisionError):
         evaluator.offline_evaluate([1, 2, 0, 4])
     assert evaluator.offline_evaluate([2, 4])["strict/records"] == [0.5, 0.25]
+
+
+@pytest.mark.parametrize("make", [list, iter])
+@pytest.mark.parametrize("item", [{"inputs": [1.0]}, np.zeros(3), 7, SimpleNamespace(to_dict=lambda: {"img": 1})])
+def test_samples_and_data_that_are_swapped_are_recognised(item: Any, make: Any) -> None:
+    samples = [dict(pred_label=1, gt_label=1), dict(pred_label=0, gt_label=1)]
+    evaluator = Evaluator(dict(type="Accuracy"))
+    with pytest.raises(
+        fm.InvalidInputError, match=r"data_samples and data look swapped: data\[0\] has 'pred_label', and"
+    ):
+        evaluator.offline_evaluate(make([item, item]), make(samples))
+    assert evaluator.offline_evaluate(make(samples), make([item, item])) == {"accuracy/top1": 50.0}
+
+
+def test_an_error_of_samples_in_their_place_is_their_own() -> None:
+    with pytest.raises(fm.InvalidInputError, match="a data sample has no"):
+        Evaluator(dict(type="Accuracy")).offline_evaluate([dict(score=1)], [dict(inputs=1)])
 
 
 @pytest.mark.parametrize("chunk_size", [0, -1, 1.5, True, "2", None])

@@ -8,8 +8,17 @@ from typing import Any, Iterator
 import pytest
 
 import fleetmetrics as fm
-from fleetmetrics.evaluator import METRICS, Accuracy, DumpResults, Evaluator
+from fleetmetrics.evaluator import (
+    METRICS,
+    Accuracy,
+    DumpResults,
+    Evaluator,
+    MultiLabelMetric,
+    RetrievalRecall,
+    SingleLabelMetric,
+)
 from fleetmetrics.evaluator.registry import Registry
+from tests.evaluator.metrics_of_the_tests import Seen
 
 
 class Square:
@@ -160,6 +169,53 @@ def test_a_class_may_have_the_name_of_one_of_the_packages(own: dict[str, Any]) -
     assert type(Evaluator(dict(type="Accuracy", _scope_="mmpretrain")).metrics[0]) is not Accuracy
     with pytest.raises(KeyError, match="already registered"):
         METRICS.register_module("Accuracy", module=Square)
+
+
+@pytest.mark.parametrize("scope", ["mmpretrain", "mmengine", "mmeval", "mmpretrain.evaluation"])
+def test_a_class_of_ones_own_is_found_under_the_scope_of_the_registry_that_migrate_replaced(
+    own: dict[str, Any], scope: str
+) -> None:
+    METRICS.register_module(module=Square)
+    assert METRICS.build(dict(type=f"{scope}.Square", side=3)).side == 3
+    assert METRICS.build(dict(type="Square", _scope_=scope)).side == 1
+    with pytest.raises(fm.UnknownNameError, match=r"mmdet\.Square is not in the metric registry"):
+        METRICS.build(dict(type="mmdet.Square"))
+    with pytest.raises(fm.UnknownNameError, match=r"mmeval\.Accuracy is not in the metric registry"):
+        METRICS.build(dict(type="mmeval.Accuracy"))  # whose values are fractions
+
+
+@pytest.mark.parametrize(
+    ("call", "meant"),
+    [
+        (lambda: METRICS.build(dict(type="Accuracy", top_k=(1, 5))), "topk"),
+        (lambda: Accuracy(k=1), "topk"),
+        (lambda: Accuracy.calculate([1], [1], top_k=1), "topk"),
+        (lambda: MultiLabelMetric(threshold=0.5), "thr"),
+        (lambda: SingleLabelMetric(threshold=0.5), "thrs"),
+        (lambda: RetrievalRecall(top_k=1), "topk"),
+        (lambda: METRICS.build(dict(type=Square, sides=3)), "side"),
+        (lambda: fm.Accuracy(topk=5), "top_k"),
+        (lambda: fm.Precision(k=5), "top_k"),
+        (lambda: fm.HitRate(top_k=5), "k"),
+        (lambda: fm.MAP(topk=5), "k"),
+        (lambda: fm.Accuracy(n_classes=5), "num_classes"),
+        (lambda: fm.F1(thr=0.5), "threshold"),
+        (lambda: fm.F1(reduction="macro"), "average"),
+    ],
+)
+def test_an_argument_of_another_name_gets_a_hint(call: Any, meant: str) -> None:
+    with pytest.raises(fm.UnknownArgumentError, match=rf"; did you mean {meant}\?") as error:
+        call()
+    assert isinstance(error.value, fm.InvalidInputError) and isinstance(error.value, TypeError)
+
+
+def test_a_class_that_takes_any_argument_gets_it() -> None:
+    class Any_(Seen):
+        def __init__(self, **options: Any) -> None:
+            self.topk = options.pop("top_k")
+            super().__init__(**options)
+
+    assert Any_(top_k=3).topk == 3
 
 
 def test_force_says_that_it_is_meant(own: dict[str, Any]) -> None:

@@ -2,16 +2,39 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 from collections import Counter
-from typing import Any, Iterable, Sequence
+from typing import Any, Callable, Iterable, Sequence, TypeVar, cast
 
 import numpy as np
 
 from fleetmetrics.arguments import number_of, whole_number_of
-from fleetmetrics.errors import AssertedInputError, InvalidInputError
+from fleetmetrics.errors import AssertedInputError, InvalidInputError, UnknownArgumentError
+from fleetmetrics.hints import hint_of_argument
 
 AVERAGES = ("micro", "macro", None)
 ITEMS = ("precision", "recall", "f1-score", "support")
+
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+
+def hinting(function: _Function) -> _Function:
+    """Let a function hint at the argument meant, where Python would only name the unknown one."""
+    known = list(inspect.signature(function).parameters)
+
+    @functools.wraps(function)
+    def checked(*given: Any, **named: Any) -> Any:
+        for name in named:
+            if name not in known:
+                raise UnknownArgumentError(
+                    f"{function.__qualname__} has no argument {name!r}{hint_of_argument(name, known)} It takes "
+                    f"{', '.join(known)}"
+                )
+        return function(*given, **named)
+
+    return cast(_Function, checked)
 
 
 def _entries(argument: str, value: Any) -> tuple[Any, ...]:

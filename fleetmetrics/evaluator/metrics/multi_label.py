@@ -124,6 +124,7 @@ class MultiLabelMetric(BaseMetric):
         return common.pick(_shares(states, self.average), self.items, self.average, suffix)
 
     @staticmethod
+    @common.hinting
     def calculate(
         pred: Any,
         target: Any,
@@ -260,6 +261,7 @@ class AveragePrecision(BaseMetric):
         return {"AP_classwise" if self.average is None else "mAP": value}
 
     @staticmethod
+    @common.hinting
     def calculate(pred: Any, target: Any, average: str | None = "macro") -> np.ndarray:
         """The average precision of these predictions, in percent.
 

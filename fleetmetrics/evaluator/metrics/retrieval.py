@@ -177,6 +177,7 @@ class RetrievalRecall(BaseMetric):
         return {f"Recall@{k}": value for k, value in zip(self.topk, _recalls(states))}
 
     @staticmethod
+    @common.hinting
     def calculate(
         pred: Any, target: Any, topk: int | Sequence[int], pred_indices: bool = False, target_indices: bool = False
     ) -> list[np.ndarray]:
@@ -282,6 +283,7 @@ class RetrievalAveragePrecision(BaseMetric):
         return {f"mAP@{self.topk}": _mean_precision(values, relevant)}
 
     @staticmethod
+    @common.hinting
     def calculate(
         pred: Any,
         target: Any,

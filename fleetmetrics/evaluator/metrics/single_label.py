@@ -100,6 +100,7 @@ class Accuracy(BaseMetric):
         }
 
     @staticmethod
+    @common.hinting
     def calculate(
         pred: Any, target: Any, topk: int | Sequence[int] = (1,), thrs: float | Sequence[float | None] | None = (0.0,)
     ) -> np.ndarray | list[list[np.ndarray]]:
@@ -236,6 +237,7 @@ class SingleLabelMetric(BaseMetric):
         return results
 
     @staticmethod
+    @common.hinting
     def calculate(
         pred: Any,
         target: Any,
@@ -354,6 +356,7 @@ class ConfusionMatrix(BaseMetric):
         return {"result": states["matrix"]}
 
     @staticmethod
+    @common.hinting
     def calculate(pred: Any, target: Any, num_classes: int | None = None) -> np.ndarray:
         """The confusion matrix of these predictions.
 
