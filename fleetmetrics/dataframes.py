@@ -16,7 +16,7 @@ from fleetmetrics.errors import DataError, InvalidInputError
 from fleetmetrics.optional import library
 from fleetmetrics.reading import Reading
 from fleetmetrics.understood import label_in_words, score_in_words
-from fleetmetrics.vocabulary import agreeing, counted
+from fleetmetrics.vocabulary import agreeing, counted, in_shell
 from fleetmetrics.vocabulary import argument as called
 
 __all__ = ["Columns", "arguments_of", "array_of", "arrow", "decoded", "is_list", "nulls_of", "table_of", "unnested"]
@@ -221,6 +221,8 @@ class Columns:
         shown: Any = own[0] if len(own) == 1 else own
         if argument == "label" and reading.classes is not None:
             return f"{shown!r} where the label must be one of {called('classes')}, {', '.join(reading.classes)}"
+        if argument == "prediction" and allowed.startswith(("a probability", "probabilities")) and not reading.logits:
+            allowed += f"; for logits give {'--logits' if in_shell() else 'logits=True'}"
         if argument == "prediction" and (reading.scale != 1.0 or reading.logits):
             by = []
             if reading.scale != 1.0:

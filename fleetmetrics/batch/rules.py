@@ -22,15 +22,20 @@ class Requirement(NamedTuple):
     allowed: str
     #: Flags, one per sample; None: known to hold for all. A plain function: copies and pickles of it are equal.
     holds: Callable[[Any], Any]
+    #: What else an error says: a sentence.
+    advice: str = ""
 
     @property
     def text(self) -> str:
         """The rule in words."""
-        return f"{self.argument}: {self.allowed}"
+        advice = f" ({self.advice[0].lower()}{self.advice[1:]})" if self.advice else ""
+        return f"{self.argument}: {self.allowed}{advice}"
 
 
 #: Most batches are valid: NumPy sees that from the extremes, faster than by flagging each sample.
 _LARGEST = sys.float_info.max
+#: How far outside [0, 1] a probability may be that was computed in float32.
+_ROUNDING = 2.0**-20
 
 
 def _finite(batch: Any, array: Any) -> Any:
@@ -49,12 +54,36 @@ def _finite_prediction(batch: Any) -> Any:
     return batch.of_rows(lambda scores: batch.xp.all_rows(batch.xp.isfinite(scores)))
 
 
+def _class_scores(batch: Any) -> Any:
+    """Flags of the samples without nan and inf, whose label's class has a finite score; None if all are finite."""
+    if not batch.classes or batch.label is None:
+        return _finite_prediction(batch)
+    if all(batch.xp.known_finite(scores) for _, scores in batch.blocks()):
+        return None
+    xp = batch.xp
+
+    def of_block(scores: Any, label: Any) -> Any:
+        usable = xp.logical_or(xp.isfinite(scores), xp.greater(-scores, 0.0))  # which -inf is, and inf and nan are not
+        return xp.logical_and(xp.all_rows(usable), xp.isfinite(xp.score_of_label(scores, label)))
+
+    return batch.of_rows(of_block, xp.cast(batch.label, "int64"))
+
+
 def _finite_label(batch: Any) -> Any:
     return _finite(batch, batch.label)
 
 
 def _probability(batch: Any) -> Any:
     return None if batch.xp.within(batch.scores, 0, 1) else batch.xp.is_probability(batch.scores)
+
+
+def _near_probability(batch: Any) -> Any:
+    xp, scores = batch.xp, batch.scores
+    if xp.within(scores, 0, 1):
+        return None
+    if xp.kind(scores) != "f":
+        return xp.is_probability(scores)
+    return xp.logical_and(xp.greater(scores, -_ROUNDING), xp.logical_not(xp.greater(scores, 1 + _ROUNDING)))
 
 
 def _weight(batch: Any) -> Any:
@@ -69,12 +98,19 @@ def _class(batch: Any) -> Any:
     return batch.xp.is_class(batch.label, classes)
 
 
+FROM_LOGITS = "For logits give from_logits=True"
+PROBABILITY = "a probability in [0, 1] (apply the sigmoid or softmax to logits first)"
+
 #: By name; a metric lists those that it needs.
 REQUIREMENTS: dict[str, Requirement] = {
     "finite_prediction": Requirement("prediction", "a finite number", _finite_prediction),
-    "probability": Requirement(
-        "prediction", "a probability in [0, 1] (apply the sigmoid or softmax to logits first)", _probability
+    "class_scores": Requirement(
+        "prediction", "a finite number", _class_scores, "Scores of classes other than the label's may be -inf"
     ),
+    "probability": Requirement("prediction", PROBABILITY, _probability),
+    "probability_or_logits": Requirement("prediction", PROBABILITY, _probability, FROM_LOGITS),
+    # of a metric that only compares: logits are refused, rounding is not
+    "near_probability": Requirement("prediction", PROBABILITY, _near_probability, FROM_LOGITS),
     "finite_label": Requirement("label", "a finite number", _finite_label),
     "class_label": Requirement(
         "label", "a class: 0 or 1, or with several scores a whole number below the number of scores", _class
@@ -100,8 +136,14 @@ def applicable(asked: tuple[str | Requirement, ...], classes: int = 0, weighted:
     names = {*asked, "weight"} if weighted else {*asked}
     if "class_label" in names:
         names.discard("finite_label")
-    if "probability" in names and not classes:
-        names.discard("finite_prediction")
+    if "probability_or_logits" in names:
+        names.discard("probability")
+    if names & {"probability", "probability_or_logits"}:
+        names.discard("near_probability")
+    if names & {"probability", "probability_or_logits", "near_probability"} and not classes:
+        names -= {"finite_prediction", "class_scores"}
+    if "finite_prediction" in names:
+        names.discard("class_scores")
     own = [rule for rule in dict.fromkeys(asked) if isinstance(rule, Requirement)]
     return [rule for name, rule in REQUIREMENTS.items() if name in names] + own
 
@@ -119,10 +161,11 @@ def raise_unless(xp: Any, holds: Any, live: Any, requirement: Requirement, batch
     value = batch.given(requirement.argument, first)
     place = first if batch.full is None else list(map(int, np.unravel_index(first, batch.full)))
     way = "convert it to flags, such as mask > 0.5" if requirement is FLAGS else "mask such samples"
+    advice = f"{requirement.advice}. " if requirement.advice else ""
     error = InvalidInputError(
         f"{requirement.argument} must be {requirement.allowed}; {broken.sum()} of "
         f"{counted(broken.size, 'samples')} {agreeing(int(broken.sum()), 'are')} not, the first at position "
-        f"{place}: {value}. None of this batch was added; {way}, or pass validate=False to skip the check"
+        f"{place}: {value}. {advice}None of this batch was added; {way}, or pass validate=False to skip the check"
     )
     error.broken = requirement.argument, requirement.allowed, broken
     raise error

@@ -76,7 +76,7 @@ class LogitSettings(Settings, total=False):
 
 def probability_rules(from_logits: bool) -> tuple[str | Requirement, ...]:
     """The requirements of a metric that takes probabilities of class 1, or logits, and labels 0 or 1."""
-    return ("finite_prediction" if from_logits else "probability", "class_label")
+    return ("class_scores" if from_logits else "probability_or_logits", "class_label")
 
 
 class OfProbabilities(WithoutColumns[Value], Undefinable[Value]):

@@ -437,7 +437,7 @@ def test_rows_of_runs_and_views_are_read_and_left_out_as_others(tmp_path, name):
     columns = {"prediction": "p", "label": "y", "k": "k"}
     metrics, read = files.evaluate(tmp_path, make, columns, skip_bad_rows=True)
     assert metrics.compute() == {"a": 1.0, "b": 0.5}
-    assert (read.rows, read.skipped, read.nulls) == (5, 1, {"p": 1})
+    assert (read.rows, read.skipped, read.nulls) == (5, 2, {"p": 1})  # 7 is no probability
 
 
 @pytest.mark.parametrize("shape", ["(1000,) ", "(-1000,)", "(0,)    "])

@@ -264,7 +264,7 @@ def test_logits_in_the_place_of_probabilities_are_counted_and_located(mode, bloc
 @pytest.mark.parametrize("mode", ["numpy", "dynamic"])
 def test_invalid_scores_are_counted_and_located(mode, block):
     scores, label = drawn("logits")
-    scores[1, 1, 1, 1], scores[5, 3, 2, 0] = np.nan, -np.inf
+    scores[1, 1, 1, 1], scores[5, 3, 2, 0] = np.nan, np.inf
     with pytest.raises(
         fm.InvalidInputError, match=r"a finite number; 2 of 72 samples are not, the first at position \[1, 1, 1\]: \["
     ):

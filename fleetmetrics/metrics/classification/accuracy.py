@@ -10,7 +10,7 @@ from fleetmetrics import formulas
 from fleetmetrics.accumulator import Value
 from fleetmetrics.arguments import choice_of
 from fleetmetrics.batch import Batch, statistic
-from fleetmetrics.batch.rules import Requirement
+from fleetmetrics.batch.rules import FROM_LOGITS, PROBABILITY, REQUIREMENTS, Requirement
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.metric import Quotient, Settings
 from fleetmetrics.metrics.classification import task as tasks
@@ -35,6 +35,19 @@ def _correct(batch: Batch, task: Task) -> Any:
     return batch.weighted_sum(right if keep is None else xp.logical_and(right, keep))
 
 
+def _are_scores(batch: Batch) -> Any:
+    return REQUIREMENTS["class_scores" if batch.classes else "near_probability"].holds(batch)
+
+
+#: Of predictions of any shape: the requirement that a static program, and a device, can name after the fact.
+_SCORES = Requirement(
+    "prediction",
+    f"a finite number; of the label's shape {PROBABILITY}",
+    _are_scores,
+    f"{FROM_LOGITS}; scores of classes other than the label's may be -inf",
+)
+
+
 class AccuracySettings(LossSettings, total=False):
     """Arguments of `Accuracy`, without ``average``."""
 
@@ -51,7 +64,8 @@ class Accuracy(OfTask[Value]):
     - floats with one axis more than the integer labels, ``[n, classes]`` or ``[n, positions, classes]`` (see
       ``class_axis``): fewer than ``top_k`` classes come before the label's. Of equal scores the lower class comes
       first, as in ``numpy.argmax``;
-    - floats of the label's shape: probabilities of class 1, correct if ``(p > threshold) == label``;
+    - floats of the label's shape: probabilities of class 1, correct if ``(p > threshold) == label``; others are an
+      error, or logits with ``from_logits``;
     - integers or bools of the label's shape: predicted classes, correct if equal.
 
     ``[n, 1]`` equals ``[n]``. Undefined without samples.
@@ -95,7 +109,7 @@ class Accuracy(OfTask[Value]):
     task: Task
 
     better = "higher"
-    requirements: tuple[str | Requirement, ...] = ("finite_prediction", "class_label")
+    requirements: tuple[str | Requirement, ...] = (_SCORES, "class_label")
 
     @overload
     def __init__(
@@ -139,7 +153,9 @@ class Accuracy(OfTask[Value]):
         elif average != "micro":
             raise InvalidInputError(f"average={average!r} needs num_classes=, num_labels= or task='binary'")
         else:
-            self.requirements = tuple(tasks.unless_ignored(rule, self.task.ignore_index) for rule in self.requirements)
+            self.requirements = self._unless_ignored(
+                "class_scores" if self.task.from_logits else _SCORES, "class_label"
+            )
         self.settle(**self.task.settings)
         if self.task.size and (self.task.top_k == 1 or average != "micro"):
             self.declare("confusion", self.task.shape, statistic=tasks.confusion, settings=("task",))
@@ -157,8 +173,12 @@ class Accuracy(OfTask[Value]):
                 "[n, classes]"
             )
         if predicted_classes:
-            return (tasks.unless_ignored("finite_label", self.task.ignore_index),)
-        return self.requirements
+            return self._unless_ignored("finite_label")
+        of_one = not (batch.classes or self.task.from_logits)
+        return self._unless_ignored("near_probability" if of_one else "class_scores", "class_label")
+
+    def _unless_ignored(self, *rules: str | Requirement) -> tuple[str | Requirement, ...]:
+        return tuple(tasks.unless_ignored(rule, self.task.ignore_index) for rule in rules)
 
     @property
     def quotient(self) -> Quotient | None:

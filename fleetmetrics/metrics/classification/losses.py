@@ -11,7 +11,7 @@ from fleetmetrics import formulas
 from fleetmetrics.accumulator import Value
 from fleetmetrics.arguments import choice_of, flag_of
 from fleetmetrics.batch import Batch, per_sample, statistic
-from fleetmetrics.batch.rules import Requirement
+from fleetmetrics.batch.rules import FROM_LOGITS, Requirement
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.metric import Declared, Quotient, Settings, Undefinable, WithoutColumns, formula_of
 from fleetmetrics.metrics.classification import task as tasks
@@ -46,6 +46,7 @@ DISTRIBUTION = Requirement(
     "prediction",
     "probabilities in [0, 1] of all classes, which add up to 1 (apply the softmax to logits first)",
     _is_distribution,
+    FROM_LOGITS,
 )
 
 
@@ -236,7 +237,7 @@ class LogLoss(_OfScores[Value]):
 
 def probability_rules_of(task: Task, classes: int) -> tuple[Requirement | str, ...]:
     """The requirements of probabilities of ``classes`` (0: of one number for each label) and of labels."""
-    rule = "finite_prediction" if task.from_logits else DISTRIBUTION if classes else "probability"
+    rule = "class_scores" if task.from_logits else DISTRIBUTION if classes else "probability_or_logits"
     return (tasks.unless_ignored(rule, task.ignore_index), task.label_rule)
 
 

@@ -75,15 +75,15 @@ class Task(NamedTuple):
     def rules(self) -> tuple[Requirement | str, ...]:
         """The requirements of predictions and labels, whatever a batch holds."""
         if self.kind != "multiclass" or self.from_logits:
-            return (self._rule("finite_prediction" if self.from_logits else "probability"), self.label_rule)
-        return (self._rule("finite_prediction"), self._predicted_class, self.label_rule)
+            return (self._rule("class_scores" if self.from_logits else "probability_or_logits"), self.label_rule)
+        return (self._rule("class_scores"), self._predicted_class, self.label_rule)
 
     def rules_for(self, batch: Batch) -> tuple[Requirement | str, ...]:
         """The requirements of this batch; raises if its shapes are not those of the task."""
         self.check_shape(batch)
         if self.kind != "multiclass":
             return self.rules
-        return (self._rule("finite_prediction") if batch.classes else self._predicted_class, self.label_rule)
+        return (self._rule("class_scores") if batch.classes else self._predicted_class, self.label_rule)
 
     @property
     def _predicted_class(self) -> Requirement:
