@@ -27,7 +27,8 @@ import functools
 import gc
 import re
 import sys
-from typing import Any, Callable, Sequence, TypeVar
+import weakref
+from typing import Any, Callable, Iterator, Sequence, TypeVar
 
 import numpy as np
 
@@ -307,16 +308,59 @@ def _read(value: Any, scope: Any, argument: str) -> np.ndarray:
                 f"{len(writers)} times if all add to it: counters with one name are one variable. Give each its own "
                 "name"
             )
-        counted = value.name in ((value.block.program._fleet_opt or {}).get("stat_var_names") or ())
-        threads = _threads() if counted else 1
-        if threads != 1:
-            much = f"{threads} threads count {2 ** (threads - 1)} times too much" if threads else "all count too much"
-            warn(
-                f"{argument}: {value.name!r} is one of the strategy's stat_var_names, which train_from_dataset "
-                f"doubles for each thread after the first: {much}. Train with one thread, or count with "
-                "fleetmetrics.static.auc or a metric in the program"
-            )
-    return read(value, scope, argument)
+        if value.name in _stat_var_names(value.block.program):
+            _warn_of_threads(argument, value.name)
+    found = read(value, scope, argument)
+    if static is not None and type(value) is np.ndarray and not sys.modules["paddle"].in_dynamic_mode():
+        name = _counter_with(found, scope or static.global_scope(), static)
+        if name:
+            _warn_of_threads(f"{argument} is what {name!r} holds", name)
+    return found
+
+
+def _stat_var_names(program: Any) -> Sequence[str]:
+    """The variables that the strategy of a program merges over threads; a PIR program has none."""
+    return (getattr(program, "_fleet_opt", None) or {}).get("stat_var_names") or ()
+
+
+def _counter_with(numbers: np.ndarray, scope: Any, static: Any) -> str:
+    """The first of the programs' ``stat_var_names`` that holds these numbers; "" if none does.
+
+    PaddleRec reduces ``np.array(scope.find_var(name).get_tensor())``, which has no name.
+    """
+    if numbers.dtype.kind not in "iu" or numbers.size < 2 or not numbers.any():
+        return ""
+    for name in sorted({name for program in _programs(static) for name in _stat_var_names(program)}):
+        variable = scope.find_var(name)
+        tensor = None if variable is None else variable.get_tensor()
+        if tensor is not None and tensor._is_initialized() and np.array_equal(np.ravel(tensor), np.ravel(numbers)):
+            return name
+    return ""
+
+
+#: The programs, and the numbers of Paddle's names when these were looked for.
+_found: list[Any] = [None, ()]
+
+
+def _programs(static: Any) -> Iterator[Any]:
+    """The legacy programs of the process; it looks for them again once Paddle has made further names."""
+    if not hasattr(static.default_main_program(), "_fleet_opt"):  # PIR
+        return
+    made = dict(sys.modules["paddle"].base.unique_name.generator.ids)
+    if _found[0] != made:
+        _found[:] = made, [weakref.ref(each) for each in gc.get_objects() if type(each) is static.Program]
+    yield from (program for program in (each() for each in _found[1]) if program is not None)
+
+
+def _warn_of_threads(what: str, name: str) -> None:
+    threads = _threads()
+    if threads != 1:
+        much = f"{threads} threads count {2 ** (threads - 1)} times too much" if threads else "all count too much"
+        warn(
+            f"{what}: {name!r} is one of the strategy's stat_var_names, which train_from_dataset "
+            f"doubles for each thread after the first: {much}. Train with one thread, or count with "
+            "fleetmetrics.static.auc or a metric in the program"
+        )
 
 
 def _threads() -> int:
