@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any, Iterable, Mapping, Sequence
 
+from fleetmetrics.batch.rules import PROBABILITIES
 from fleetmetrics.vocabulary import argument
 
 __all__ = ["facts_of", "joined", "label_in_words", "score_in_words"]
@@ -81,7 +82,7 @@ def score_in_words(rules: Iterable[Any], reading: Any, kind: Any, shape: Sequenc
     elif by_class:
         what = "classes"
     else:
-        what = "probabilities" if "probability" in rules else "numbers"
+        what = "probabilities" if PROBABILITIES.intersection(rules) else "numbers"
     if reading.logits:
         what = f"{'log-odds' if len(shape) == 1 else f'{what}, logits'} made probabilities by {argument('logits')}"
     if reading.scale != 1.0:

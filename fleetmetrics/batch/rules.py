@@ -12,7 +12,7 @@ from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.state import State
 from fleetmetrics.vocabulary import agreeing, counted
 
-__all__ = ["FLAGS", "REQUIREMENTS", "Check", "Requirement", "applicable", "raise_unless"]
+__all__ = ["FLAGS", "PROBABILITIES", "REQUIREMENTS", "Check", "Requirement", "applicable", "raise_unless"]
 
 
 class Requirement(NamedTuple):
@@ -117,6 +117,8 @@ REQUIREMENTS: dict[str, Requirement] = {
     ),
     "weight": Requirement("weight", "a finite number of at least 0", _weight),
 }
+#: Those of probabilities.
+PROBABILITIES = frozenset(["probability", "probability_or_logits", "near_probability"])
 
 
 def _flags(batch: Any) -> Any:
@@ -138,9 +140,9 @@ def applicable(asked: tuple[str | Requirement, ...], classes: int = 0, weighted:
         names.discard("finite_label")
     if "probability_or_logits" in names:
         names.discard("probability")
-    if names & {"probability", "probability_or_logits"}:
+    if names & PROBABILITIES - {"near_probability"}:
         names.discard("near_probability")
-    if names & {"probability", "probability_or_logits", "near_probability"} and not classes:
+    if names & PROBABILITIES and not classes:
         names -= {"finite_prediction", "class_scores"}
     if "finite_prediction" in names:
         names.discard("class_scores")

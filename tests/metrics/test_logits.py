@@ -1,4 +1,4 @@
-"""Logits in the place of probabilities, and logits of -inf: one rule for every metric."""
+"""Logits instead of probabilities, and logits of -inf: one rule for every metric."""
 
 from __future__ import annotations
 
