@@ -12,6 +12,7 @@ from urllib.parse import unquote
 import numpy as np
 
 from fleetmetrics.batch.keys import NULL, Coded, crossed, keys_of
+from fleetmetrics.batch.rules import REQUIREMENTS
 from fleetmetrics.errors import DataError, InvalidInputError
 from fleetmetrics.optional import library
 from fleetmetrics.reading import Reading
@@ -78,7 +79,8 @@ class Columns:
         #: The values from folders' names, for all rows of a file, by column.
         self.of_folders: Mapping[str, str | None] = {}
         self.understood = {}
-        self._rules = {rule for leaf in metrics._leaves() for rule in leaf.requirements}
+        rules = {rule for leaf in metrics._leaves() for rule in leaf.requirements}
+        self._rules = [REQUIREMENTS[rule] if isinstance(rule, str) else rule for rule in rules]
 
     def understand(self, name: str, kind: str) -> None:
         """Record what something was taken as, for the result to say; once for a file or a piece, never for a row.

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from typing import Any, Iterable, Mapping, Sequence
 
-from fleetmetrics.batch.rules import PROBABILITIES
 from fleetmetrics.vocabulary import argument
 
 __all__ = ["facts_of", "joined", "label_in_words", "score_in_words"]
@@ -39,7 +38,7 @@ def facts_of(understood: Mapping[str, Sequence[str]]) -> dict[str, str]:
     return found
 
 
-def label_in_words(rules: Iterable[Any], reading: Any, kind: Any) -> str:
+def label_in_words(rules: Sequence[Any], reading: Any, kind: Any) -> str:
     """What labels were taken as, such as "0 and 1 (int64)".
 
     Args:
@@ -52,18 +51,14 @@ def label_in_words(rules: Iterable[Any], reading: Any, kind: Any) -> str:
     elif reading.classes is not None:
         what = f"names of {len(reading.classes)} classes, by {argument('classes')}"
     else:
-        allowed = [rule.allowed for rule in rules if getattr(rule, "argument", "") == "label"]
-        if any(each.startswith("a class") for each in allowed):
-            what = "classes"
-        elif any(each.startswith("a relevance") for each in allowed):
-            what = "relevances"
-        else:
-            flags = "true and false" if str(kind) == "bool" else "0 and 1"
-            what = flags if "class_label" in rules else "numbers"
+        allowed = [rule.allowed for rule in rules if rule.argument == "label"]
+        flags = "true and false" if str(kind) == "bool" else "0 and 1"
+        kinds = {"a class: 0 or 1": flags, "a class": "classes", "a relevance": "relevances"}
+        what = _first_of(kinds, allowed) or "numbers"
     return f"{what} ({_type_in_words(kind)})"
 
 
-def score_in_words(rules: Iterable[Any], reading: Any, kind: Any, shape: Sequence[int], is_text: bool) -> str:
+def score_in_words(rules: Sequence[Any], reading: Any, kind: Any, shape: Sequence[int], is_text: bool) -> str:
     """What scores were taken as, such as "probabilities (float64)".
 
     Args:
@@ -73,21 +68,24 @@ def score_in_words(rules: Iterable[Any], reading: Any, kind: Any, shape: Sequenc
         shape: of the scores: ``[n]`` or ``[n, k]``.
         is_text: whether they are names of classes.
     """
-    allowed = [rule.allowed for rule in rules if getattr(rule, "argument", "") == "prediction"]
-    by_class = any(each.startswith("a class") for each in allowed)
+    allowed = [rule.allowed for rule in rules if rule.argument == "prediction"]
     if is_text:
         what = f"names of classes, by {argument('classes')}"
     elif len(shape) > 1:
         what = f"{shape[1]} a row"
-    elif by_class:
-        what = "classes"
     else:
-        what = "probabilities" if PROBABILITIES.intersection(rules) else "numbers"
+        what = _first_of({"a class": "classes", "a probability": "probabilities"}, allowed) or "numbers"
     if reading.logits:
         what = f"{'log-odds' if len(shape) == 1 else f'{what}, logits'} made probabilities by {argument('logits')}"
     if reading.scale != 1.0:
         what += f", times {reading.scale:g}"
     return f"{what} ({_type_in_words(kind)})"
+
+
+def _first_of(kinds: Mapping[str, str], allowed: Sequence[str]) -> str:
+    """The first of the kinds with whose beginning a requirement begins; empty without one."""
+    found = (kind for begins, kind in kinds.items() if any(each.startswith(begins) for each in allowed))
+    return next(found, "")
 
 
 def _type_in_words(kind: Any) -> str:
