@@ -11,7 +11,7 @@ import re
 from typing import Any, Iterator
 
 __all__ = [
-    "RESERVED",
+    "ENTRIES",
     "SIZES",
     "VERDICTS",
     "agreeing",
@@ -29,8 +29,8 @@ __all__ = [
 VERDICTS = ("worse", "different", "better", "within chance", "too few")
 #: What is counted of a slice, and of the whole, beside rows.
 SIZES = ("positives", "users", "queries")
-#: What a result has beside the values of metrics.
-RESERVED = (
+#: What a result has beside the values of metrics, in JSON.
+ENTRIES = (
     "about",
     "asked",
     "at_k",

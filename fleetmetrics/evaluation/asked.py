@@ -358,8 +358,15 @@ class Asked:
 
     def _arguments(self) -> list[str]:
         """The argument of ``add`` for each column of slices; a column may have a name that is not an argument."""
-        taken = ("prediction", "label", "weight", "mask", "user", "id", "row")
-        return [by if by.isidentifier() and by not in taken else f"slice_{place}" for place, by in enumerate(self.by)]
+        taken = ("self", "prediction", "label", "weight", "mask", "user", "id", "row")
+        return [by if by.isidentifier() and by not in taken else self._free(place) for place, by in enumerate(self.by)]
+
+    def _free(self, place: int) -> str:
+        """The argument for a column of slices, by its place, that is not the name of another column."""
+        name = f"slice_{place}"
+        while name in self.by:
+            name += "_"
+        return name
 
     def in_words(self, text: str) -> str:
         """A warning of a metric, with the columns of slices as they were given."""

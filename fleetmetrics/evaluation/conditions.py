@@ -7,6 +7,7 @@ import difflib
 import math
 import operator
 import re
+from collections import Counter
 from typing import Any, Iterator, Mapping, NamedTuple, Sequence
 
 from fleetmetrics.arguments import listed
@@ -20,8 +21,8 @@ __all__ = ["Checked", "ConditionError", "checked", "failed"]
 _CONDITION = re.compile(r"\s*(\S|\S.*?\S)\s*(<=|>=|==|!=|<|>)\s*([^\s<>=!]+)\s*")
 #: The entries of a result that are not numbers.
 _NOT_ASKED = ("asked.", "about.")
-#: The entries of slices by key; ``slices.slot.0.q`` is the first one's.
-_SLICES = re.compile(r"any |slices\.(?![^\[]+\.\d+(\.|$))")
+#: The first slice's q-value is ``slices.slot.0.q``, too.
+_BY_PLACE = re.compile(r"slices\.[^\[]+\.\d+(\.|$)")
 #: The entries of a slice besides its metrics; further ones in a comparison.
 _OF_SLICE = ("rows", "share", "difference", "harm", "p", "q")
 _OF_BOTH = ("baseline_rows", "mix", "within", "added")
@@ -79,13 +80,15 @@ def failed(texts: Sequence[str], result: Mapping[str, Any], unfilled: Sequence[s
 def checked(texts: Sequence[str], result: Mapping[str, Any], unfilled: Sequence[str] = ()) -> list[Checked]:
     """Each condition, and whether it holds; arguments and errors as for `failed`."""
     texts = [texts] if isinstance(texts, str) else listed("conditions", texts, "texts")
-    there = dict(_by_path(result)) if texts else {}
-    there = {name: each for name, each in there.items() if name != "baseline" and not name.startswith(_NOT_ASKED)}
+    paths = [each for each in _by_path(result) if each[0] != "baseline" and not each[0].startswith(_NOT_ASKED)]
+    there, repeated = dict(paths), Counter(path for path, _ in paths)
     found = []
     for text in texts:
         path, sign, number = _parsed(text)
         name, value = _quoted(text), there.get(path, "")
-        if path not in there and _SLICES.match(path) and "slices" in result:
+        if repeated[path] > 1:
+            raise ConditionError(f"{name}: {repeated[path]} numbers have the name {path!r}; rename a column or stream")
+        if path not in there and _is_of_slices(path, result):
             wanted = _of_slices(name, path, result)
             if not unfilled:
                 found.append(_of_values(text, path, wanted, sign, number, result))
@@ -109,13 +112,44 @@ def _away(value: float, number: float) -> str:
 # -- of slices ---------------------------------------------------------------------------------------------
 
 
+class _Number(NamedTuple):
+    """The place of a number in the JSON of a slice.
+
+    Args:
+        path: the names of the entries that lead to it.
+        of_both: whether it is in the slices of a comparison.
+        always: whether a slice with too few rows for a verdict has it, too.
+    """
+
+    path: Sequence[str]
+    of_both: bool = False
+    always: bool = False
+
+    def of(self, slice: Mapping[str, Any]) -> Any:
+        """The number; None if undefined, or with too few rows for a verdict."""
+        *path, last = self.path
+        hidden = slice["verdict"] == "too few" and (not path or last == slice["metric"])
+        if hidden and not self.always:
+            return None
+        for name in path:
+            slice = slice.get(name, {})
+        return slice.get(last)
+
+
 class _Wanted(NamedTuple):
-    """A parsed condition on slices: its text, the column, a key or None for any, and the entry."""
+    """A parsed condition on slices: its text, the column, a key or None for any, and the name of the number."""
 
     name: str
     column: str
     key: str | None
     what: str
+
+
+def _is_of_slices(path: str, result: Mapping[str, Any]) -> bool:
+    """Whether a path names a slice by its key, or any slice."""
+    by_key = path.startswith(tuple(f"slices.{column}[" for column in result.get("slices", ())))
+    by_key = by_key or (path.startswith("slices.") and not _BY_PLACE.match(path))
+    return "slices" in result and (by_key or path.startswith("any "))
 
 
 def _of_slices(name: str, path: str, result: Mapping[str, Any]) -> _Wanted:
@@ -125,74 +159,86 @@ def _of_slices(name: str, path: str, result: Mapping[str, Any]) -> _Wanted:
     rest = path[4:].lstrip() if some else path
     if not rest.startswith("slices."):
         raise ConditionError(f"{name}: 'any' is for slices; write {form}")
-    rest, columns = rest[len("slices.") :], sorted(result["slices"], key=len, reverse=True)
-    column = next((each for each in columns if rest.startswith((f"{each}.", f"{each}["))), None)
-    if column is None:
+    rest, names = rest[len("slices.") :], _names(result)
+    columns = sorted(result["slices"], key=len, reverse=True)
+    columns = [each for each in columns if rest.startswith((f"{each}.", f"{each}["))]
+    if not columns:
         given = re.split(r"[.\[]", rest)[0]
-        known = f"slices are by {', '.join(map(repr, result['slices']))}" if columns else "there are no slices"
-        raise ConditionError(f"{name}: {known}, not by {given!r}; give {argument('by', given)}")
-    rest, key = rest[len(column) :], None
-    if rest.startswith("["):
-        key, bracket, rest = rest[1:].rpartition("].")
-        if not bracket or some:
-            raise ConditionError(f"{name} must be {form}")
-    elif not some:
-        raise ConditionError(f"{name}: name a slice: {form}")
-    what, allowed = rest.lstrip("."), _names(result)
-    if what not in allowed:
-        why = ""
-        if "_delta" in what and not result.get("baseline"):
-            why = f"; deltas need {argument('baseline')}"
-        elif what.partition(".")[2]:
-            metric = what.partition("_interval.")[0].partition("_delta.")[0]
-            why = f"; slices have intervals of one metric only, which {argument('rank_by', metric)} chooses"
-        raise ConditionError(f"{name}: a slice has no {what!r}{why}; there are {', '.join(allowed)}")
-    return _Wanted(name, column, key, what)
+        all_of = (
+            f"slices are by {', '.join(map(repr, result['slices']))}" if result["slices"] else "there are no slices"
+        )
+        raise ConditionError(f"{name}: {all_of}, not by {given!r}; give {argument('by', given)}")
+    readings = [_Wanted(name, column, *_key_and_name(rest[len(column) :])) for column in columns]
+    fitting = [each for each in readings if (each.key is None) == some]
+    known = [each for each in fitting if each.what in names]
+    if len(known) > 1 and any(result["slices"].values()):  # a dot or bracket in the name of a column
+        known = [each for each in known if some or _called(each.key, result["slices"][each.column])] or known
+        if len(known) > 1:
+            which = " or ".join(f"{each.what!r} by {each.column!r}" for each in known)
+            raise ConditionError(f"{name} may mean {which}; rename a column")
+    if known:
+        return known[0]
+    if not fitting:
+        bracket = rest[len(columns[0])] == "["
+        raise ConditionError(f"{name} must be {form}" if bracket else f"{name}: name a slice: {form}")
+    why = _why_unknown(fitting[0].what, result)
+    raise ConditionError(f"{name}: a slice has no {fitting[0].what!r}{why}; there are {', '.join(names)}")
 
 
-def _names(result: Mapping[str, Any]) -> list[str]:
-    """The entries of a slice."""
-    metrics = result["asked"]["metrics"]
-    first = result["asked"]["rank_by"]
-    found = [*metrics, *(f"{first}_interval.{end}" for end in ("low", "high")), *_OF_SLICE]
+def _why_unknown(what: str, result: Mapping[str, Any]) -> str:
+    """Why slices lack a number."""
+    if "_delta" in what and not result.get("baseline"):
+        return f"; deltas need {argument('baseline')}"
+    if what.partition(".")[2]:
+        metric = what.partition("_interval.")[0].partition("_delta.")[0]
+        return f"; slices have intervals of one metric only, which {argument('rank_by', metric)} chooses"
+    return ""
+
+
+def _key_and_name(rest: str) -> tuple[str | None, str]:
+    """The key in brackets, or None, and the name of the number, from what follows a column's name."""
+    key, bracket, what = rest[1:].rpartition("].")
+    return (key, what) if rest.startswith("[") and bracket else (None, rest[1:])
+
+
+def _names(result: Mapping[str, Any]) -> dict[str, _Number]:
+    """The numbers of a slice, by name."""
+    metrics, first = result["asked"]["metrics"], result["asked"]["rank_by"]
+    found = {each: _Number(("metrics", each)) for each in metrics}
+    found.update({f"{first}_interval.{end}": _Number((end,)) for end in ("low", "high")})
+    found.update({each: _Number((each,), always=each in _ALWAYS) for each in _OF_SLICE})
     some = [each for slices in result["slices"].values() for each in slices[:1]]
-    found += [size for size in SIZES if not some or size in some[0]]
+    sizes = [size for size in SIZES if not some or size in some[0]]
+    found.update({size: _Number((size,), always=True) for size in sizes})
     if result.get("baseline"):
-        ends = (f"{first}_delta.{end}" for end in ("low", "high", "p", "q"))
-        found += [*(f"{each}_delta" for each in metrics), *ends, *_OF_BOTH]
+        found.update({f"{each}_delta": _Number(("deltas", each), of_both=True) for each in metrics})
+        found.update({f"{first}_delta.{end}": _Number((end,), of_both=True) for end in ("low", "high", "p", "q")})
+        found.update({each: _Number((each,), of_both=True, always=each in _ALWAYS) for each in _OF_BOTH})
     return found
 
 
-def _value(entry: Mapping[str, Any], what: str) -> Any:
-    """The value of a slice in the JSON; None if undefined, or with too few rows for a verdict."""
-    told = entry["verdict"] != "too few" or what in _ALWAYS
-    name, _, end = what.partition("_delta")
-    if end or what.endswith("_delta"):
-        return None if name == entry["metric"] and not told else entry[end[1:]] if end else entry["deltas"].get(name)
-    name, _, end = what.partition("_interval.")
-    if end:
-        return entry[end] if told else None
-    metrics = entry.get("metrics", {})
-    if what in metrics:
-        return None if what == entry["metric"] and not told else metrics[what]
-    return entry.get(what) if told else None
+def _keys(slices: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The keys of slices in words."""
+    return ["(null)" if each["key"] is None else str(each["key"]) for each in slices]
+
+
+def _called(key: str | None, slices: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """The slices with this key in words."""
+    return [each for each, name in zip(slices, _keys(slices)) if name == key]
 
 
 def _of_values(text: str, path: str, wanted: _Wanted, sign: str, number: float, result: Mapping[str, Any]) -> Checked:
     """The outcome of a condition on slices."""
     name, column, key, what = wanted
-    of_both = "_delta" in what or what in _OF_BOTH
-    entries = result["versus"].get(column, {"slices": []})["slices"] if of_both else result["slices"][column]
-    known = {"(null)" if each["key"] is None else str(each["key"]): each for each in entries}
-    if key is not None and key not in known:
-        near = difflib.get_close_matches(key, known, 1)
-        hint = f"did you mean {near[0]!r}?" if near else f"there are {_listed(list(known), 10)}"
-        raise ConditionError(f"{name}: there is no slice {key!r} by {column!r}; {hint}")
-    chosen = known if key is None else {key: known[key]}
-    values = {each: _value(entry, what) for each, entry in chosen.items()}
-    told = {each: value for each, value in values.items() if value is not None}
-    held = [each for each, value in told.items() if getattr(operator, _SIGNS[sign])(value, number)]
-    untold = [each for each in values if each not in told]
+    place = _names(result)[what]
+    slices = result["versus"].get(column, {"slices": []})["slices"] if place.of_both else result["slices"][column]
+    if key is not None:
+        slices = [_only(name, column, key, slices)]
+    keys = _keys(slices)
+    values = [place.of(each) for each in slices]
+    told = [(each, value) for each, value in zip(keys, values) if value is not None]
+    held = [(each, value) for each, value in told if getattr(operator, _SIGNS[sign])(value, number)]
+    untold = [each for each, value in zip(keys, values) if value is None]
     note = ""
     if told and untold:
         note = (
@@ -202,13 +248,25 @@ def _of_values(text: str, path: str, wanted: _Wanted, sign: str, number: float, 
         )
     if not told:
         whose = f"{what} of every slice by {column}" if key is None else f"slices.{column}[{key}].{what}"
-        needs = chosen[key]["needs"] if key is not None else {}
+        needs = slices[0]["needs"] if key is not None else {}
         why = f": too few to tell, {_needs(needs)}" if needs else ", or there are too few to tell"
         return Checked(text, path, None, True, f"{name} fails: {whose} is undefined{why}")
-    first = (held or list(told))[0]
-    more = f"; it also holds in {_listed(held[1:], _NAMED)}" if held[1:] else ""
-    said = f"{name} holds: slices.{column}[{first}].{what} is {_away(told[first], number)}{more}"
-    return Checked(text, path, told[first], bool(held), said, note)
+    first, value = (held or told)[0]
+    more = f"; it also holds in {_listed([each for each, _ in held[1:]], _NAMED)}" if held[1:] else ""
+    said = f"{name} holds: slices.{column}[{first}].{what} is {_away(value, number)}{more}"
+    return Checked(text, path, value, bool(held), said, note)
+
+
+def _only(name: str, column: str, key: str, slices: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
+    """The slice with this key; ConditionError without one, or with several."""
+    found, known = _called(key, slices), _keys(slices)
+    if len(found) > 1:  # the words for rows without a key can be a key themselves
+        raise ConditionError(f"{name}: {len(found)} slices by {column!r} are called {key!r}; rename a key")
+    if not found:
+        near = difflib.get_close_matches(key, known, 1)
+        hint = f"did you mean {near[0]!r}?" if near else f"there are {_listed(known, 10)}"
+        raise ConditionError(f"{name}: there is no slice {key!r} by {column!r}; {hint}")
+    return found[0]
 
 
 def _units(path: str, there: Mapping[str, Any]) -> list[str]:

@@ -12,7 +12,7 @@ import fleetmetrics
 from fleetmetrics.entries import ENTRIES, owners
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.hints import hint_of_name
-from fleetmetrics.vocabulary import RESERVED, argument
+from fleetmetrics.vocabulary import argument
 
 __all__ = ["TASKS", "Named", "described", "kinds", "listed", "named", "separated"]
 
@@ -112,7 +112,7 @@ def named(texts: Sequence[str]) -> dict[str, Named]:
         if match is None:
             raise InvalidInputError(f"{argument('metrics')}: {text!r} must be like auc, ndcg@10, or pr=auc:curve=PR")
         key, k = match["key"] or text, match["k"]
-        if key in found or key in RESERVED or key.endswith(("_interval", "_delta")):
+        if key in found:
             raise InvalidInputError(f"{argument('metrics')}: {key!r} is taken; give it another name, NAME={text}")
         settings = dict(part.split("=", 1) for part in match["settings"].split(":")[1:])
         found[key] = Named(text, key, match["name"], None if k is None else int(k), settings)

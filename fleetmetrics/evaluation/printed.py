@@ -11,7 +11,7 @@ from typing import Any, Iterable, Iterator, Mapping, NamedTuple, Sequence
 
 import numpy as np
 
-from fleetmetrics.vocabulary import SIZES, VERDICTS, counted
+from fleetmetrics.vocabulary import SIZES, VERDICTS, argument, counted, in_shell
 
 __all__ = [
     "Printed",
@@ -109,11 +109,16 @@ def _parts(result: Mapping[str, Any]) -> Iterator[tuple[str, list[Any], list[str
         delta = result.get(f"{key}_delta", {})
         compared = [number(old[key]), number(delta.get("value"), "+"), _ends(delta, "+")] if old else ["", "", ""]
         rows.append([key, number(result[key]), _ends(result.get(f"{key}_interval", {})), *compared])
-    yield "", rows, [f"{', '.join(whole)}: no single number, see --json"] if whole else []
+    yield "", rows, [f"{', '.join(whole)}: no single number, see {_everything()}"] if whole else []
     yield from _versus(result)
     yield from _slices(result)
     if result["warnings"]:
         yield "warnings", [], [clean(each) for each in result["warnings"]]
+
+
+def _everything() -> str:
+    """What gives every number: an option in a shell, else a method."""
+    return "--json" if in_shell() else "to_dict()"
 
 
 def _versus(result: Mapping[str, Any]) -> Iterator[tuple[str, list[Any], list[str]]]:
@@ -156,7 +161,7 @@ def _said_of_both(slices: Sequence[Mapping[str, Any]], name: str, share: float) 
     for each in few[:_FEW]:
         yield f"{_slice(each['key'])} is {verdict(each)}"
     if len(few) > _FEW or len(slices) > _SLICES:
-        yield "more in --json"
+        yield f"more in {_everything()}"
 
 
 def _of_parts(column: Mapping[str, Any]) -> str:
@@ -192,7 +197,7 @@ def _slices(result: Mapping[str, Any]) -> Iterator[tuple[str, list[Any], list[st
         said = _others(slices, rest[by]) if by in rest else []
         together = result.get("references", {}).get(by)
         said += [*_said_of(slices, name, share, together), *_far(result["explained"].get(by), name, together)]
-        said += [f"intervals and verdicts are those of {name}; see --rank-by"] if beside else []
+        said += [f"intervals and verdicts are those of {name}; see {argument('rank_by')}"] if beside else []
         yield f"by {clean(by)}", rows, said
 
 
@@ -205,7 +210,7 @@ def _others(slices: Sequence[Mapping[str, Any]], number: int | None) -> list[str
     """The content of the slice of all others."""
     rows = sum(each["rows"] for each in slices if each["key"] == "(other)")
     more = "all others" if number is None else counted(number, "smaller slices")
-    return [f"(other) stands for {more} with {counted(rows, 'rows')} in all; see --max-slices"]
+    return [f"(other) stands for {more} with {counted(rows, 'rows')} in all; see {argument('max_slices')}"]
 
 
 def _said_of(slices: Sequence[Mapping[str, Any]], name: str, share: float, together: float | None) -> Iterator[str]:
@@ -225,7 +230,7 @@ def _said_of(slices: Sequence[Mapping[str, Any]], name: str, share: float, toget
     if any(each["harm"] is not None for each in slices):
         yield f"harm = share * distance from {name} of {_whole(together)}, if that is worse"
     if len(slices) > _SLICES:
-        yield f"and {counted(len(slices) - _SLICES, 'more slices')}: see --json"
+        yield f"and {counted(len(slices) - _SLICES, 'more slices')}: see {_everything()}"
 
 
 def _far(spread: float | None, name: str, together: float | None) -> list[str]:

@@ -12,7 +12,7 @@ from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.evaluation.asked import Asked, names_by_names
 from fleetmetrics.evaluation.conditions import failed
 from fleetmetrics.evaluation.joined import common_ids
-from fleetmetrics.evaluation.result import result_of
+from fleetmetrics.evaluation.result import check_keys, result_of
 from fleetmetrics.evaluation.side import Side, are_files, of_files, of_frame, of_share
 from fleetmetrics.files.processes import processes_kept
 from fleetmetrics.joining import CommonIds
@@ -69,6 +69,7 @@ class Request:
         given = data_of(data, baseline, baseline_score)
         same = baseline is None and baseline_score is not None
         asked = Asked.of(**question, header=columns, compared=len(given) > 1, same_rows=same)
+        check_keys(asked)
         for name, value in (("skip_bad_rows", skip_bad_rows), ("skip_bad_files", skip_bad_files)):
             flag_of(argument(name), value)
         if processes is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from datetime import datetime, timezone
 from typing import Any, Iterator, Mapping, Sequence
 
@@ -18,13 +18,16 @@ from fleetmetrics.evaluation.printed import Printed, Table, plain, tables
 from fleetmetrics.evaluation.probe import Probe
 from fleetmetrics.evaluation.side import Side, save
 from fleetmetrics.evaluation.slices import Judged, SliceResult, judged
-from fleetmetrics.evaluation.versus import ColumnDelta, Halves, Weighing, Whole, versus
+from fleetmetrics.evaluation.versus import ColumnDelta, Halves, SliceDelta, Weighing, Whole, versus
 from fleetmetrics.optional import library
 from fleetmetrics.typed import Axes
 from fleetmetrics.understood import facts_of
-from fleetmetrics.vocabulary import argument
+from fleetmetrics.vocabulary import ENTRIES, SIZES, argument
 
-__all__ = ["DataRead", "Delta", "EvaluationResult", "Interval", "SideResult", "result_of"]
+__all__ = ["DataRead", "Delta", "EvaluationResult", "Interval", "SideResult", "check_keys", "result_of"]
+
+#: What the results add to the key of a metric.
+_ENDINGS = ("_interval", "_delta", "_change")
 
 
 @dataclass(frozen=True)
@@ -177,8 +180,9 @@ class EvaluationResult(Printed):
         """Return a data frame of pandas.
 
         Args:
-            by: the column whose slices are the rows; None: the metrics are the rows, with ``value`` and, where known,
-                ``low``, ``high``, ``baseline``, ``delta``, ``delta_low`` and ``delta_high``.
+            by: the column whose slices are the rows. Their keys are in a column of that name, or in ``key`` if the name
+                is that of another number of the slices. None: the metrics are the rows, with ``value`` and, where
+                known, ``low``, ``high``, ``baseline``, ``delta``, ``delta_low`` and ``delta_high``.
 
         Raises:
             InvalidInputError: the result has no slices by that column.
@@ -191,8 +195,8 @@ class EvaluationResult(Printed):
             return found.dropna(axis=1, how="all")
         rows = [{**each.plain(), **each.metrics} for each in self.slices[by]]
         drop = ["needs", "metrics", "metric", "within_chance"]
-        frame = library("pandas", "pandas").DataFrame(rows).rename(columns={"key": by})
-        return frame.drop(columns=drop, errors="ignore")
+        frame = library("pandas", "pandas").DataFrame(rows).drop(columns=drop, errors="ignore")
+        return frame if by in frame.columns else frame.rename(columns={"key": by})
 
     def _row(self, key: str) -> dict[str, Any]:
         interval, delta = self.intervals.get(key), self.deltas.get(key)
@@ -294,6 +298,24 @@ class EvaluationResult(Printed):
         return failed(conditions, self.to_dict())
 
 
+def check_keys(asked: Asked) -> None:
+    """Raise InvalidInputError if the key of a metric is also that of another number of the result, or of its slices."""
+    kinds = (EvaluationResult, SideResult, Judged, SliceResult, SliceDelta, Delta, Interval)
+    properties = (name for kind in kinds for name, each in vars(kind).items() if isinstance(each, property))
+    taken = {*ENTRIES, *SIZES, *(each.name for kind in kinds for each in fields(kind)), *properties, "any", "state"}
+    for key, metric in asked.named.items():
+        why = ""
+        if key in taken or key.endswith(_ENDINGS):
+            why = "is taken by another number of the result"
+        elif key in asked.by:
+            why = f"is also a column of {argument('by')}"
+        elif "." in key and key != metric.text:
+            why = "must not hold a dot, which separates the names of a condition"
+        if why:
+            named = metric.text.partition("=")[2] if key != metric.text else metric.text
+            raise InvalidInputError(f"{argument('metrics')}: {key!r} {why}; give it another name, NAME={named}")
+
+
 def result_of(
     sides: Sequence[Side],
     *,
@@ -313,8 +335,10 @@ def result_of(
 
     Raises:
         DataError: the joined ids differ, or the intervals are missing.
+        InvalidInputError: the key of a metric is that of another number.
     """
     new, texts = sides[0], list(said)
+    check_keys(new.asked)
     if always_valid is not None and new.asked.ci is None:
         raise DataError(
             f"{argument('always_valid')} needs intervals, and the states have none: save them with "

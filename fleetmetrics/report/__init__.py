@@ -24,7 +24,7 @@ from fleetmetrics.report.definitions import CHINESE
 from fleetmetrics.report.headline import change_of, headline
 from fleetmetrics.report.words import LEGEND, Words, digits_of
 from fleetmetrics.serial.container import whole_file
-from fleetmetrics.vocabulary import RESERVED, SIZES, VERDICTS, described
+from fleetmetrics.vocabulary import ENTRIES, SIZES, VERDICTS, described
 from fleetmetrics.warning import muted
 
 __all__ = ["PICTURES", "drawn", "html", "page", "written"]
@@ -175,7 +175,7 @@ def _rows(result: Mapping[str, Any], words: Words) -> Iterator[dict[str, Any]]:
     """A row for each number of each metric, by its name in ``--fail-if``."""
     beside = [f"{name}{more}" for name in result for more in ("_interval", "_delta")]
     for name, value in result.items():
-        if name in RESERVED or name in beside:
+        if name in ENTRIES or name in beside:
             continue
         about = result["about"].get(name) or {}
         better, line = about.get("better", ""), about.get("definition", "")

@@ -215,3 +215,9 @@ def test_before_anything_is_read_only_what_can_never_be_there_is_refused():
     for text in ("any slices.day.gauc<0", "slices.week[mon].auc<0", "dates.rows<0"):
         with pytest.raises(ConditionError):
             checked([text], empty, ["data", "slices"])
+
+
+def test_a_name_of_two_numbers_is_refused():
+    result = {"steps": {"a.b": {"rows": 1}, "a": {"b": {"rows": 2}}}}
+    with pytest.raises(ConditionError, match=r"2 numbers have the name 'steps\.a\.b\.rows'; rename a column or stream"):
+        checked(["steps.a.b.rows<1"], result)

@@ -67,8 +67,18 @@ def test_a_result_of_files_prints_what_the_command_line_prints(there, capsys, mo
     printed = json.loads(capsys.readouterr().out)
     with as_options():  # warnings call arguments otherwise in a shell
         result = fm.evaluate("new.parquet", **ASKED, **more)
-    assert f"{result}\n" == text
+        assert f"{result}\n" == text
     assert without_date(json.loads(json.dumps(result.to_dict()))) == without_date(printed)
+
+
+def test_a_printed_result_names_arguments_of_python(monkeypatch):
+    monkeypatch.setattr("fleetmetrics.evaluation.printed._SLICES", 2)
+    frame = {**DATA, "few": np.arange(ROWS)}
+    asked = {**ASKED, "metrics": "auc,log_loss,roc_curve", "by": ["slot", "few"], "max_slices": 3}
+    said = f"{fm.evaluate(frame, baseline=frame, **asked)}"
+    assert "--" not in said
+    for told in ("see max_slices", "see rank_by", "no single number, see to_dict()", "more in to_dict()"):
+        assert told in said
 
 
 @pytest.mark.parametrize("kind", ["dict", "arrow", "pandas", "polars"])
