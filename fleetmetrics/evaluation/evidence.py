@@ -207,7 +207,7 @@ class _OfQuotients(Evidence):
         assert quotient is not None
         numerator, denominator = np.array(sums, np.float64).T
         bounds = math.nan if quotient.lowest < 0 else quotient.highest
-        square, cube, fourth = moments
+        square, cube, fourth = moments if np.isfinite(np.hstack(moments)).all() else (math.nan, math.nan, math.nan)
         fourth = fourth if quotient.lowest < 0 else 0.0  # otherwise the skewness bounds a residual
         tests = quotients_against_whole(
             numerator, denominator, units, square, cube, bounds, confidence, squares, fourth
@@ -233,7 +233,8 @@ def _fours(n: np.ndarray, d: np.ndarray) -> np.ndarray:
 def _fourth(fours: Any, sums: Any) -> float:
     """The sum of the fourth powers of ``n - R d``, where R is the quotient of the sums."""
     rest = -sums[0] / sums[1] if sums[1] else 0.0
-    return max(0.0, float(sum(math.comb(4, k) * rest**k * each for k, each in enumerate(fours))))
+    found = float(sum(math.comb(4, k) * rest**k * each for k, each in enumerate(fours)))
+    return 0.0 if found < 0 else found  # nan stays
 
 
 def _moments_of_units(sums: Any, two_and_three: Any, fours: Any) -> tuple[float, list[float], float]:

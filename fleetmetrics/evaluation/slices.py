@@ -13,6 +13,7 @@ from typing import Any, Mapping, NamedTuple, Sequence
 
 import numpy as np
 
+from fleetmetrics.arguments import is_number
 from fleetmetrics.evaluation.asked import Asked
 from fleetmetrics.evaluation.probe import Probe, Slices
 from fleetmetrics.formulas.slices import false_discovery_rates
@@ -139,11 +140,12 @@ def judged(values: Probe[Any], asked: Asked) -> Judged:
 
 def _column(values: Probe[Any], inside: Slices[Any], asked: Asked, confidence: float) -> _Column:
     """The slices of a column, each with its numbers and its test."""
-    numbers = [name for name, value in values.values.items() if np.ndim(value) == 0]
+    numbers = [name for name, value in values.values.items() if is_number(value)]
     first = asked.ranking if asked.ranking in numbers else numbers[0] if numbers else ""
     evidence, tested = asked.evidence, None
     if evidence and inside.evidence and inside.rows:
-        tested = evidence.tested([inside.evidence[key] for key in inside.rows], values.evidence, confidence)
+        with np.errstate(all="ignore"):  # what is beyond float64 has no test
+            tested = evidence.tested([inside.evidence[key] for key in inside.rows], values.evidence, confidence)
     whole = values.values[first] if first else math.nan
     reference = None if tested is None else tested.together
     if reference is not None and not abs(reference - whole) > _ROUNDED * abs(whole):

@@ -5,6 +5,7 @@ The contributions add up to the difference of the values over all slices, except
 
 from __future__ import annotations
 
+import math
 from typing import Any, Callable, NamedTuple, Sequence
 
 import numpy as np
@@ -59,6 +60,7 @@ def of_quotients(
     away = np.nan_to_num((one + other) / 2 - (one_whole + other_whole) / 2)
     apart = one_whole - other_whole
     secant = (value(one_whole) - value(other_whole)) / apart if apart else slope(one_whole)
+    secant = secant if math.isfinite(secant) else math.nan  # an infinite value has no parts
     mix = (one_share - other_share) * away
     within = (one_share + other_share) / 2 * np.nan_to_num(one - other)
     return Contributions(mix * secant + 0.0, within * secant + 0.0)  # no -0.0

@@ -208,8 +208,9 @@ def spread_apart(one: np.ndarray, other: np.ndarray) -> Spread:
         one: as `fleetmetrics.formulas.intervals.IntervalResult` has them.
         other: likewise.
     """
-    apart = one - other
-    return of_groups(apart) if apart.any() else Spread(0.0, 1.0, {}, apart)
+    with np.errstate(all="ignore"):  # contributions that are not finite have no variance
+        apart = one - other
+        return of_groups(apart) if apart.any() else Spread(0.0, 1.0, {}, apart)
 
 
 def spread_of_both(one: Spread, other: Spread) -> Spread:
@@ -223,8 +224,11 @@ def spread_of_both(one: Spread, other: Spread) -> Spread:
         other: that of the other.
     """
     variance = one.variance + other.variance
-    parts = one.variance**2 / one.freedom + other.variance**2 / other.freedom
-    return Spread(variance, variance**2 / parts if parts else math.inf, {})
+    if not variance > 0:
+        return Spread(variance, math.inf, {})
+    share = one.variance / variance  # the squares of the variances may be too large
+    parts = share**2 / one.freedom + (1 - share) ** 2 / other.freedom
+    return Spread(variance, 1 / parts if parts else math.inf, {})
 
 
 def even_around(value: float, std: float, freedom: float, confidence: float) -> Difference:

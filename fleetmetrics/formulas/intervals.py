@@ -129,7 +129,8 @@ def products(terms: Sequence[Any]) -> np.ndarray:
 
 def _events(square: float, cube: float) -> float:
     """The number of events behind a sum, from the sums of squares and cubes."""
-    return square * (square / cube) ** 2 if cube else math.inf
+    skew = square / cube if cube else math.inf
+    return square * skew * skew  # a power that is too large would be an error
 
 
 def monomials(terms: int) -> tuple[list[tuple[int, ...]], list[tuple[int, ...]]]:
@@ -200,7 +201,7 @@ def _of_units(square: float, units: int, number: float, enough: float, name: str
     needed = max(float(LEAST), number / enough if enough > 0 else number * EVENTS)
     variance = square * units / (units - 1) if units > 1 and square > 0 else math.nan
     short = {} if number >= needed and square > 0 else {name: (number, max(needed, number + 1))}
-    return Spread(variance, units - 1.0, short)
+    return Spread(variance, max(units - 1.0, 1.0), short)
 
 
 def of_area(positive: Any, negative: Any, positive_squares: Any, negative_squares: Any) -> Spread:

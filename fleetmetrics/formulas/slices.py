@@ -161,8 +161,8 @@ def quotients_against_whole(
         even = np.minimum(units, denominator**2 / np.maximum(squares, 1e-300))
     whole = (numerator.sum() / total).item() if total else math.nan
     cubes = np.atleast_1d(np.asarray(cube, np.float64))[:, None]
-    skew = float((cubes**2).max()) / square**3 if square > 0 else 0
-    peaked = fourth / square**2 - 3 / all_units - 1.5 * skew if square > 0 and fourth else 0
+    skew = float(np.abs(cubes / square / math.sqrt(square)).max()) ** 2 if square > 0 else 0  # powers may be too large
+    peaked = fourth / square / square - 3 / all_units - 1.5 * skew if square > 0 and fourth else 0
     least = inflation * max(skew / _SKEWEST**2, peaked / _MOST_PEAKED, LEAST / all_units)  # the share of D
     with np.errstate(divide="ignore", invalid="ignore"):
         values, share = numerator / denominator, denominator / total
@@ -273,7 +273,7 @@ def false_discovery_rates(p_values: Sequence[float]) -> np.ndarray:
     order = np.argsort(p, kind="stable")  # nan comes last
     known = np.count_nonzero(~np.isnan(p))
     order = order[:known]
-    rising = p[order] * known / np.arange(1, known + 1)
+    rising = p[order] * (known / np.arange(1, known + 1))  # in this order no q is below its p by rounding
     found = np.full(len(p), np.nan)
     found[order] = np.minimum(np.minimum.accumulate(rising[::-1])[::-1], 1.0)
     return found

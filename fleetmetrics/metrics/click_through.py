@@ -80,6 +80,8 @@ def _slope_of_inverse(quotient: float) -> float:
 
 def _slopes_of_entropy(log_likelihood: float, clicks: float, others: float) -> tuple[float, float, float]:
     """Of the log likelihood over that of the constant rate, whose derivatives are the logarithms of both shares."""
+    if not (clicks and others):  # the constant rate is certain
+        return math.nan, math.nan, math.nan
     of_click, of_other = math.log(clicks / (clicks + others)), math.log(others / (clicks + others))
     constant = clicks * of_click + others * of_other
     entropy = log_likelihood / constant

@@ -836,7 +836,7 @@ MUTATIONS = [
     Mutation(
         "q-values do not grow with the number of slices",
         "formulas/slices.py::false_discovery_rates",
-        "p[order] * known / np.arange(1, known + 1)",
+        "p[order] * (known / np.arange(1, known + 1))",
         "p[order]",
         "tests/formulas/test_slices.py -k hochberg",
     ),
@@ -4642,7 +4642,7 @@ MUTATIONS = [
     Mutation(
         "the difference of few samples and of many has the degrees of freedom of the many",
         "formulas/differences.py::spread_of_both",
-        "variance**2 / parts if parts else math.inf",
+        "1 / parts if parts else math.inf",
         "one.freedom + other.freedom",
         "tests/formulas/test_differences.py -k welch",
     ),
