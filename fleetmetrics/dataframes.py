@@ -5,9 +5,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import difflib
-from pathlib import PurePath
 from typing import Any, Callable, Collection, Mapping, Sequence
-from urllib.parse import unquote
 
 import numpy as np
 
@@ -15,6 +13,7 @@ from fleetmetrics.batch.keys import NULL, Coded, crossed, keys_of
 from fleetmetrics.batch.rules import REQUIREMENTS
 from fleetmetrics.errors import DataError, InvalidInputError
 from fleetmetrics.optional import library
+from fleetmetrics.partitions import FOLDERS, NUMERAL, in_words, types_of, values_of
 from fleetmetrics.reading import Reading
 from fleetmetrics.understood import label_in_words, score_in_words
 from fleetmetrics.vocabulary import agreeing, counted, in_shell
@@ -76,8 +75,9 @@ class Columns:
         self.looked_at = [name for name in looked_at if name not in self.names]
         named = [name for each in ("prediction", "label") if each in self.by_argument for name in self.of(each)]
         self.coded = {*self.keys, *self.looked_at, *(named if self.reading.names_labels else ())}
-        #: The values from folders' names, for all rows of a file, by column.
+        #: The values from folders' names, for all rows of a file, by column; and their Arrow types.
         self.of_folders: Mapping[str, str | None] = {}
+        self.folder_types: Mapping[str, str] = {}
         self.understood = {}
         rules = {rule for leaf in metrics._leaves() for rule in leaf.requirements}
         self._rules = [REQUIREMENTS[rule] if isinstance(rule, str) else rule for rule in rules]
@@ -117,9 +117,9 @@ class Columns:
 
     def within(self, path: str) -> Columns:
         """The same, of a file in folders that are called like ``day=2026-11-01``, as Hive and Spark have them."""
-        pairs = [folder.partition("=") for folder in PurePath(path).parts[:-1]]
         its = copy.copy(self)
-        its.of_folders = {name: _of_folder(value) for name, sign, value in pairs if name and sign}
+        its.of_folders, types = values_of(path), getattr(path, "types", None)
+        its.folder_types = types_of([path]) if types is None else types
         return its
 
     def with_folders(self, table: Any) -> Any:
@@ -127,10 +127,16 @@ class Columns:
         pa = arrow()
         for name in (*self.names, *self.looked_at):
             if name not in table.column_names:
-                value, rows = self.of_folders[name], np.zeros(table.num_rows, np.int32)
-                column = pa.DictionaryArray.from_arrays(pa.array(rows), pa.array([value], pa.string()))
-                self.understand(name, "strings, from folders")
-                table = table.append_column(name, column)
+                kind = "string" if name in self.reading.text else self.folder_types[name]
+                type = pa.string() if kind in ("string", NUMERAL) else pa.type_for_alias(kind)
+                self.understand(name, f"{in_words(kind)}, from folders")
+                text = self.of_folders[name]
+                known = text is not None and (text != "" or type == pa.string())
+                values = pa.array([text if known else None], pa.string()).cast(type)
+                places = np.zeros(table.num_rows, np.int32)
+                column = pa.DictionaryArray.from_arrays(pa.array(places), values)
+                field = pa.field(name, column.type, metadata={FOLDERS: kind})
+                table = table.append_column(field, column)
         return table
 
     def ready(self, table: Any) -> Any:
@@ -270,10 +276,6 @@ def _ready(array: Any, as_text: bool) -> Any:
     if as_text and not _is_text(kind):
         made = (array if made is None else made).cast(pa.string())
     return made
-
-
-def _of_folder(text: str) -> str | None:
-    return None if text == "__HIVE_DEFAULT_PARTITION__" else unquote(text)
 
 
 def _array(table: Any, name: str) -> Any:

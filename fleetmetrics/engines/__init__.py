@@ -15,6 +15,7 @@ import numpy as np
 from fleetmetrics.dataframes import Columns, arrow
 from fleetmetrics.errors import FleetMetricsError, InvalidInputError
 from fleetmetrics.files import Evaluated, evaluate_file, find, together
+from fleetmetrics.files.places import whole_path
 from fleetmetrics.files.one_file import of_tables, reading_given
 from fleetmetrics.files.parts import Part, as_one
 from fleetmetrics.files.row_pieces import gathered
@@ -37,7 +38,7 @@ def joined(parts: Iterable[Part]) -> Part:
 
 def paths_of(files: Any) -> list[str]:
     """The files by paths that also work in tasks, which may run in another folder."""
-    return [os.path.abspath(path) for path in find(files)]
+    return find([whole_path(path) for path in find(files)])
 
 
 def tree(parts: Sequence[Any], join: Callable[[Sequence[Any]], Any]) -> Any:

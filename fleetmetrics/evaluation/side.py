@@ -29,6 +29,7 @@ from fleetmetrics.files.one_file import of_tables
 from fleetmetrics.files.parts import read_of
 from fleetmetrics.files.places import local_path
 from fleetmetrics.metric import Metric
+from fleetmetrics.partitions import FilePath
 from fleetmetrics.reading import Reading
 from fleetmetrics.serial import MISFITS
 from fleetmetrics.serial.container import Arrays, read_arrays, write_arrays
@@ -177,7 +178,7 @@ def of_share(
     close: bool = False,
     **settings: Any,
 ) -> tuple[list[str], Side]:
-    """Evaluate this worker's share of files; return the paths of all, and the side.
+    """Evaluate this worker's share of files; return the paths of all, with the versions of tables, and the side.
 
     Args:
         files: as `fleetmetrics.files.find` takes them.
@@ -200,7 +201,7 @@ def of_share(
         close=alone and close,
         **settings,
     )
-    return paths, side
+    return [path.identity if isinstance(path, FilePath) else path for path in paths], side
 
 
 def shared_files(files: Any, channel: Communicator, skip_bad_files: bool) -> tuple[list[str], list[str]]:

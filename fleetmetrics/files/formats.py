@@ -19,7 +19,8 @@ from fleetmetrics.errors import DataError, FleetMetricsError
 from fleetmetrics.files.binary import NPZ, Arrow, Parquet
 from fleetmetrics.files.lines import CSV, HEAD, JSONLines
 from fleetmetrics.files.places import end_of, opened
-from fleetmetrics.files.row_pieces import Bad, Format, Piece, Source
+from fleetmetrics.files.row_pieces import Bad, Format, Piece, Source, gathered
+from fleetmetrics.files.tables import TableFile
 from fleetmetrics.vocabulary import argument
 
 __all__ = ["FORMATS", "THREADS", "known_formats", "piece_of", "pieces_of", "read_ahead", "rows_of"]
@@ -61,6 +62,9 @@ def pieces_of(path: str, format: str | None, columns: Columns, bad: Bad) -> Gene
     """
     pa, kind, columns = arrow(), format, columns.within(path)
     try:
+        if isinstance(path, TableFile):
+            yield from (_ready(piece, columns) for piece in gathered(path.batches(columns.chosen)))
+            return
         with contextlib.ExitStack() as stack:
             source = _unpacked(path, stack)
             first = source.stream.peek()

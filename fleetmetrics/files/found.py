@@ -11,8 +11,10 @@ from typing import Any, Hashable, Iterator, NamedTuple
 from fleetmetrics.arguments import listed, path_of
 from fleetmetrics.errors import DataError
 from fleetmetrics.files.places import is_remote, local_path, remote_files
+from fleetmetrics.files.tables import Tables
+from fleetmetrics.partitions import FilePath, with_types
 
-__all__ = ["Found", "find", "look"]
+__all__ = ["Found", "find", "look", "one"]
 
 
 class Found(NamedTuple):
@@ -33,11 +35,14 @@ def find(files: Any) -> list[str]:
     Args:
         files: a file, a folder, a pattern such as ``"preds/*.parquet"`` (``**`` for folders of any depth), or several.
             A folder, also one that a pattern matches, stands for all files in it and below, except for those whose
-            names, or folders', begin with ``_`` or ``.``. URLs, such as ``"s3://bucket/preds/*.parquet"``, are opened
-            by pyarrow or fsspec. ``"-"`` is the standard input.
+            names, or folders', begin with ``_`` or ``.``. Of a table of Delta Lake or Iceberg only the current files
+            count, also of its folders, files and patterns in it. URLs, such as ``"s3://bucket/preds/*.parquet"``, are
+            opened by pyarrow or fsspec. ``"-"`` is the standard input.
 
     Raises:
-        DataError: nothing matches, a folder or link cannot be read, or a file would count twice.
+        DataError: nothing matches, a folder or link cannot be read, a file would count twice, or a table cannot be
+            read.
+        MissingLibraryError: the library of a table is not installed.
     """
     paths, bad = look(files)
     if bad:
@@ -57,28 +62,42 @@ def look(files: Any) -> Found:
     """
     found: dict[Hashable, tuple[str, str]] = {}
     wrong: list[str] = []
+    tables = Tables()
     entries = [files] if isinstance(files, (str, os.PathLike)) else listed("files", files, "paths")
     for given in [path_of("files", each) for each in entries]:
         entry = local_path(given)
-        matched, bad = Found([entry], [])
-        if is_remote(entry):
-            matched, bad = remote_files(entry)
-        elif os.path.isdir(entry):
-            matched, bad = _inside(entry)
-        elif entry != "-" and not os.path.isfile(entry):
-            bad = list(_refused(entry))  # in a folder that may be listed and not entered, nothing is a file
-            matched, bad = Found([], bad) if bad else _matching(entry)
+        matched, bad = _of_entry(entry, tables)
         if not matched and not bad:
             raise DataError(f"{given!r} is not a file, a folder with files, or a pattern that matches one")
         for path in matched:
-            one = _identity(path)
-            if one in found:
-                raise DataError(f"{path} would count twice, for {found[one][1]!r} and {given!r}; name it once")
-            found[one] = path, given
+            identity = _identity(path)
+            if identity in found:
+                raise DataError(f"{path} would count twice, for {found[identity][1]!r} and {given!r}; name it once")
+            found[identity] = path, given
         wrong += bad
     if not found:
         raise DataError(wrong[0] if wrong else "files is empty; name at least one file, folder or pattern")
-    return Found(sorted(path for path, _ in found.values()), sorted(set(wrong)))
+    return Found([*with_types(sorted(path for path, _ in found.values()))], sorted(set(wrong)))
+
+
+def one(path: str) -> str:
+    """A single file, as `find` would return it; one that is not there stays, for its reader to report it."""
+    return look(path).paths[0] if os.path.isfile(path) and not isinstance(path, FilePath) else path
+
+
+def _of_entry(entry: str, tables: Tables) -> Found:
+    """The files of a file, folder or pattern; of a table only those that count."""
+    if isinstance(entry, FilePath) or entry == "-":  # found before
+        return Found([entry], [])
+    if is_remote(entry):
+        return Found(*remote_files(entry))
+    matched = Found([entry], [])
+    if os.path.isdir(entry):
+        matched = _inside(entry)
+    elif not os.path.isfile(entry):
+        bad = list(_refused(entry))  # in a folder that may be listed and not entered, nothing is a file
+        matched = Found([], bad) if bad else _matching(entry)
+    return matched._replace(paths=tables.current(entry, matched.paths))
 
 
 def _identity(path: str) -> Hashable:

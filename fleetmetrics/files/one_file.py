@@ -16,6 +16,7 @@ from fleetmetrics.arguments import choice_of, flag_of, path_of
 from fleetmetrics.dataframes import Columns, nulls_of
 from fleetmetrics.errors import DataError, InvalidInputError
 from fleetmetrics.files.formats import FORMATS, piece_of, pieces_of
+from fleetmetrics.files.found import one
 from fleetmetrics.files.parts import EXAMPLES, Evaluated, Made, Read, Source, words_of
 from fleetmetrics.files.passes import Share
 from fleetmetrics.files.places import end_of, local_path, opened, stamp_of, whole_path
@@ -66,7 +67,7 @@ def evaluate_file(
     Raises:
         DataError: the file cannot be read, lacks a column, or has an invalid row.
     """
-    path, columns = local_path(path_of("path", path)), columns_given(columns)
+    path, columns = one(local_path(path_of("path", path))), columns_given(columns)
     choice_of("format", format, (None, *FORMATS))
     if share is not None and not isinstance(share, Share):
         raise InvalidInputError(f"share must be a Share or None, not {share!r:.80}")
@@ -266,7 +267,7 @@ class _Evaluation:
             left_out, unmatched = self.left_out, self.unmatched
             sources = (self.source._replace(rows=self.rows + left_out + unmatched),) if self.source else ()
             read = read._replace(
-                files=(self.name,), rows=self.rows, sources=sources, left_out=left_out, unmatched=unmatched
+                files=(str(self.name),), rows=self.rows, sources=sources, left_out=left_out, unmatched=unmatched
             )
         return Evaluated(self.metrics, read)
 

@@ -16,6 +16,8 @@ from fleetmetrics.errors import DataError, MissingLibraryError
 __all__ = ["end_of", "is_remote", "local_path", "opened", "remote_files", "stamp_of", "whole_path"]
 
 _URL = re.compile(r"(?P<scheme>[A-Za-z][\w+.-]+)://(?P<host>[^/?]*)(?P<path>[^?]*)(?P<query>\?.*)?")
+#: What only tables have: the log of Delta Lake and Hudi, and Iceberg's metadata.
+_LOG = re.compile(r"/(_delta_log|\.hoodie|metadata/[^/]+\.metadata\.json(\.gz)?)(?=/|$)")
 _LOCAL = re.compile(r"(?:file|local)://(?:localhost(?=/))?(?P<path>.+)", re.IGNORECASE | re.DOTALL)
 
 
@@ -94,13 +96,17 @@ def remote_files(url: str) -> tuple[list[str], list[str]]:
     try:
         place = _place(f"{found['scheme']}://{found['host']}{fixed}{query}")
         info = place.system.get_file_info(place.path or "/")
-        if info.type == fs.FileType.File and not pattern:
-            return [url], []
         if info.type == fs.FileType.NotFound:
             return [], []
+        _check_no_table(url, place)
+        if info.type == fs.FileType.File and not pattern:
+            return [url], []
         entries = place.system.get_file_info(fs.FileSelector(place.path, recursive=True))
     except OSError as error:
         raise DataError(f"{url}: it cannot be reached: {error}") from None
+    logs = [_LOG.search(entry.path[len(place.path) :]) for entry in entries]
+    for log in filter(None, logs):
+        raise _in_table(url, log[0])
     paths, bad = [], []
     for entry in entries:
         inside = entry.path[len(place.path) :].strip("/")
@@ -113,6 +119,26 @@ def remote_files(url: str) -> tuple[list[str], list[str]]:
         else:
             bad.append(f"{path}: {'a broken link' if entry.type == fs.FileType.NotFound else 'not a file or folder'}")
     return paths, bad
+
+
+def _check_no_table(url: str, place: _Place) -> None:
+    """Raise DataError for a URL in a table, only whose log says which files count."""
+    folders, folder = [], place.path.rstrip("/")
+    while folder.strip("/"):
+        folders.append(folder)
+        folder = folder.rpartition("/")[0]
+    logs = [f"{folder}{log}" for folder in folders for log in ("/_delta_log", "/.hoodie", "/metadata/version-hint.text")]
+    for info in place.system.get_file_info(logs):
+        if info.type in (arrow("fs").FileType.File, arrow("fs").FileType.Directory):
+            raise _in_table(url, info.path)
+
+
+def _in_table(url: str, log: str) -> DataError:
+    kind = "Delta Lake" if "_delta_log" in log else "Hudi" if ".hoodie" in log else "Iceberg"
+    return DataError(
+        f"{url} is in a table of {kind}, only whose log says which files count, and such tables are read on this "
+        "machine alone: mount it, or export the rows to count to Parquet"
+    )
 
 
 def _matches(path: str, pattern: str) -> bool:
