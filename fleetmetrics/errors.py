@@ -14,6 +14,7 @@ __all__ = [
     "AuthenticationError",
     "BucketWarning",
     "CommunicatorError",
+    "ConditionError",
     "CorruptFileError",
     "DataError",
     "DeadlineError",
@@ -52,6 +53,10 @@ class DataError(InvalidInputError):
 
     evaluated: Any = None  # the result over the usable files
     of_row: bool = False  # whether a row is at fault instead of the whole file
+
+
+class ConditionError(DataError):
+    """A condition on rows compares a column with a value of another kind: no file or row is at fault."""
 
 
 class AssertedInputError(InvalidInputError, AssertionError):

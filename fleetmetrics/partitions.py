@@ -119,5 +119,5 @@ _TYPES: dict[str, Any] = {
     "uint64": _is_integer(0, 2**64 - 1),
     "date32": _is_time(r"\d{4}-\d\d-\d\d"),
     "timestamp[us]": _is_time(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d{1,6})?"),
-    NUMERAL: re.compile(r"[-+]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][-+]?[0-9]+)?").fullmatch,
+    NUMERAL: re.compile(r"[-+]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][-+]?[0-9]{1,3})?").fullmatch,
 }

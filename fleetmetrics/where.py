@@ -6,11 +6,14 @@ The grammar is that of SQL conditions without functions. A comparison with a nul
 from __future__ import annotations
 
 import re
-from typing import Any, Callable, Iterator, Mapping, NamedTuple, Sequence, Union
+import sys
+from fractions import Fraction
+from typing import Any, Callable, Iterator, Mapping, NamedTuple, Sequence
 
 import numpy as np
 
-from fleetmetrics.errors import DataError, InvalidInputError
+from fleetmetrics.errors import InvalidInputError
+from fleetmetrics.literals import Literal, compared
 from fleetmetrics.optional import library
 from fleetmetrics.vocabulary import argument
 
@@ -18,14 +21,13 @@ __all__ = ["Condition"]
 
 _TOKEN = re.compile(
     r"""(?P<text>'(?:[^']|'')*')|(?P<column>"(?:[^"]|"")+"|`[^`]+`)|(?P<sign><=|>=|<>|!=|==|[=<>(),])"""
-    r"""|(?P<number>[-+]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?)(?![\w.])|(?P<word>[^\W\d][\w.]*)"""
+    r"""|(?P<number>[-+]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d{1,3})?)(?![\w.])"""
+    r"""|(?P<word>[^\W\d][\w.]*(?:\[\d+\][\w.]*)*)"""
 )
 _SIGNS = {"=": "equal", "==": "equal", "!=": "not_equal", "<>": "not_equal", "<": "less", "<=": "less_equal"}
 _SIGNS.update({">": "greater", ">=": "greater_equal"})
 _WORDS = ("and", "or", "not", "in", "is", "null", "true", "false")
 _HOW = "write it like day = '2026-11-01' and (n > 3 or slot in ('feed', 'news')) and note is not null"
-
-Literal = Union[str, int, float, bool]
 
 
 class _Test(NamedTuple):
@@ -37,40 +39,13 @@ class _Test(NamedTuple):
 
     def flags(self, table: Any) -> Any:
         pc = library("pyarrow.compute", "files")
-        column = table.column(self.column).combine_chunks()
+        field, column = table.schema.field(self.column), table.column(self.column).combine_chunks()
         if not self.literals:
             return pc.is_null(column)
-        types = library("pyarrow", "files").types
-        if types.is_dictionary(column.type):  # each string is compared once, not once per row
-            return pc.take(self._of(column.dictionary), column.indices)
-        return self._of(column)
-
-    def _of(self, array: Any) -> Any:
-        pa, pc = library("pyarrow", "files"), library("pyarrow.compute", "files")
-        if pa.types.is_null(array.type):  # pyarrow cannot compare such columns
-            return pa.nulls(len(array), pa.bool_())
-        found = [getattr(pc, self.sign)(array, self._fitted(each, array.type)) for each in self.literals]
-        flags = found[0]
-        for each in found[1:]:
-            flags = pc.or_kleene(flags, each)
+        flags = compared(field, column, self.sign, self.literals[0])
+        for literal in self.literals[1:]:
+            flags = pc.or_kleene(flags, compared(field, column, self.sign, literal))
         return flags
-
-    def _fitted(self, literal: Literal, kind: Any) -> Any:
-        """A literal as a value that can be compared with a column; otherwise DataError."""
-        pa = library("pyarrow", "files")
-        types = pa.types
-        texts = [types.is_string, types.is_large_string, types.is_temporal]
-        numbers = [types.is_integer, types.is_floating, types.is_decimal]
-        fits = {str: texts, bool: [types.is_boolean], int: numbers, float: numbers}[type(literal)]
-        if any(each(kind) for each in fits):
-            try:
-                return pa.scalar(literal).cast(kind) if types.is_temporal(kind) else pa.scalar(literal)
-            except pa.ArrowException:
-                pass
-        shown = f"'{literal}'" if isinstance(literal, str) else str(literal).lower()
-        is_number = any(each(kind) for each in (*numbers, types.is_temporal))
-        how = "write it as one" if is_number else "write it as a string"
-        raise DataError(f"{argument('where')} compares column {self.column!r}, of {kind}, with {shown}; {how}")
 
 
 class _Not(NamedTuple):
@@ -134,7 +109,10 @@ class Condition:
 
     def kind(self, name: str) -> type | None:
         """The kind of the literals that a column is compared with; None: no literals."""
-        return next((type(test.literals[0]) for test in self._tests if test.column == name and test.literals), None)
+        literal = next((test.literals[0] for test in self._tests if test.column == name and test.literals), None)
+        if isinstance(literal, Fraction):
+            return int if literal.denominator == 1 else float
+        return None if literal is None else type(literal)
 
     def renamed(self, names: Mapping[str, str]) -> str:
         """The text with other names of columns, by those here.
@@ -257,7 +235,10 @@ class Condition:
         self._next += 1
         if token.kind == "text":
             return token.text[1:-1].replace("''", "'")
-        return int(token.text) if re.fullmatch(r"[-+]?\d+", token.text) else float(token.text)
+        number = Fraction(token.text)
+        if abs(number) > Fraction(sys.float_info.max):
+            raise InvalidInputError(self._at(token.place, "should have a number that a float can hold"))
+        return number
 
 
 def _name_of(token: _Token) -> str:

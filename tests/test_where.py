@@ -9,7 +9,7 @@ import pytest
 
 import fleetmetrics as fm
 from fleetmetrics import files
-from fleetmetrics.errors import InvalidInputError
+from fleetmetrics.errors import ConditionError, InvalidInputError
 from fleetmetrics.where import Condition
 
 pytestmark = pytest.mark.numpy_only
@@ -171,10 +171,10 @@ def test_what_is_no_condition_is_refused_with_its_place(where, told):
         ("n = true", "compares column 'n', of int64, with true; write it as one"),
         ("day = 3", "compares column 'day', of string, with 3; write it as a string"),
         ("day in ('mon', false)", "compares column 'day', of string, with false; write it as a string"),
-        ("ok = 1", "compares column 'ok', of bool, with 1; write it as a string"),
+        ("ok = 1", "compares column 'ok', of bool, with 1; write it as true or false: ok = true"),
     ],
 )
 def test_a_literal_of_another_kind_than_its_column_is_refused(where, told):
-    with pytest.raises(InvalidInputError) as caught:
+    with pytest.raises(ConditionError) as caught:
         Condition(where).flags(TABLE)
     assert told in str(caught.value)

@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Callable, Iterator, NamedTuple, Sequence
 
 from fleetmetrics._version import __version__
-from fleetmetrics.errors import DataError, FleetMetricsError, InvalidInputError, MissingLibraryError
+from fleetmetrics.errors import ConditionError, DataError, FleetMetricsError, InvalidInputError, MissingLibraryError
 from fleetmetrics.optional import library
 from fleetmetrics.vocabulary import as_options, names_in, separated
 
@@ -360,9 +360,11 @@ def _outcome(act: Callable[[], _Outcome]) -> _Outcome:
     """The exit status of an action; after an error, 2 if the command is invalid, else 3: 1 is the answer of a gate."""
     try:
         return act()
+    except (ConditionError, MissingLibraryError) as error:
+        return _Outcome(2, str(error))
     except DataError as error:
         return _Outcome(3, str(error))
-    except (InvalidInputError, MissingLibraryError) as error:
+    except InvalidInputError as error:
         return _Outcome(2, str(error))
     except FleetMetricsError as error:
         return _Outcome(3, str(error))
@@ -397,7 +399,7 @@ def _check_outputs(args: argparse.Namespace, inputs: Sequence[Any]) -> None:
         return
     paths: list[str] = []
     for each in inputs:
-        with contextlib.suppress(DataError):  # reading reports it
+        with contextlib.suppress(DataError, MissingLibraryError):  # reading reports it
             paths += look(each).paths
     outputs = {"--html": args.html, "--save-state": save_state}
     check_outputs(outputs, paths)

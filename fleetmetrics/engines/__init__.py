@@ -7,7 +7,6 @@ not. Further tasks merge the parts in a tree and round every sum once: the same 
 from __future__ import annotations
 
 import copy
-import os
 from typing import Any, Callable, Iterable, Mapping, Sequence
 
 import numpy as np
@@ -15,9 +14,9 @@ import numpy as np
 from fleetmetrics.dataframes import Columns, arrow
 from fleetmetrics.errors import FleetMetricsError, InvalidInputError
 from fleetmetrics.files import Evaluated, evaluate_file, find, together
-from fleetmetrics.files.places import whole_path
 from fleetmetrics.files.one_file import of_tables, reading_given
 from fleetmetrics.files.parts import Part, as_one
+from fleetmetrics.files.places import whole_path
 from fleetmetrics.files.row_pieces import gathered
 from fleetmetrics.partial import closed_by
 from fleetmetrics.reading import Reading

@@ -17,7 +17,7 @@ from fleetmetrics.comm import Communicator
 from fleetmetrics.comm.communicator import Letter
 from fleetmetrics.comm.failures import Caught
 from fleetmetrics.dataframes import Columns, table_of
-from fleetmetrics.errors import CorruptFileError, DataError, FleetMetricsError, InvalidInputError
+from fleetmetrics.errors import ConditionError, CorruptFileError, DataError, FleetMetricsError, InvalidInputError
 from fleetmetrics.evaluation.asked import Asked
 from fleetmetrics.evaluation.counted import Joined
 from fleetmetrics.evaluation.probe import Probe
@@ -162,6 +162,8 @@ def of_files(
             settings["max_slices"] = asked.max_slices
         if paths:
             metrics, read = evaluate(paths, lambda: metrics, columns, reading=asked.reading, **settings)
+    except ConditionError:
+        raise
     except DataError as error:
         metrics, read = error.evaluated or (metrics, read)
         said = str(error)

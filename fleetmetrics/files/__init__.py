@@ -13,7 +13,7 @@ import numpy as np
 
 from fleetmetrics.arguments import choice_of, flag_of, whole_number_of
 from fleetmetrics.dataframes import Columns
-from fleetmetrics.errors import DataError, InvalidInputError
+from fleetmetrics.errors import ConditionError, DataError, InvalidInputError
 from fleetmetrics.files.formats import FORMATS, pieces_of, rows_of
 from fleetmetrics.files.found import find, look
 from fleetmetrics.files.largest import choose_largest, expect_any, expect_few
@@ -95,6 +95,7 @@ def evaluate(
 
     Raises:
         DataError: a file cannot be used; the error's ``evaluated`` is the result of all others.
+        ConditionError: the condition of ``reading`` compares a column with a value of another kind.
 
     Examples:
         >>> import fleetmetrics, pathlib, tempfile
@@ -198,6 +199,8 @@ def _part(
         try:
             metrics, read = evaluate_file(path, made, columns, share=share, **settings)
             return Part(metrics, (read,))
+        except ConditionError:
+            raise
         except DataError as error:
             return Part(errors=(error,))
 
@@ -225,6 +228,8 @@ def _of_group(metrics: Any, columns: Any, settings: Any, paths: Sequence[str]) -
         try:
             reads.append(evaluate_file(path, lambda: metrics, columns, **settings).read)
             held.append(metrics._taken())
+        except ConditionError:
+            raise
         except DataError as error:
             errors.append(error)
             metrics.reset()

@@ -14,7 +14,7 @@ import numpy as np
 from fleetmetrics.accumulator import Accumulator
 from fleetmetrics.arguments import choice_of, flag_of, path_of
 from fleetmetrics.dataframes import Columns, nulls_of
-from fleetmetrics.errors import DataError, InvalidInputError
+from fleetmetrics.errors import ConditionError, DataError, InvalidInputError
 from fleetmetrics.files.formats import FORMATS, piece_of, pieces_of
 from fleetmetrics.files.found import one
 from fleetmetrics.files.parts import EXAMPLES, Evaluated, Made, Read, Source, words_of
@@ -88,10 +88,15 @@ def evaluate_file(
         if stamp_of(path) != before:
             raise DataError("it changed while it was read; evaluate complete files")
     except InvalidInputError as error:
-        found = DataError(f"{path}: {words_of(error)}")
+        found = _kind_of(error)(f"{path}: {words_of(error)}")
         found.of_row = isinstance(error, DataError) and error.of_row
         raise found from None
     return made.result()
+
+
+def _kind_of(error: InvalidInputError) -> type[DataError]:
+    """The class of an error of some data, that of a condition if it is no fault of the data."""
+    return ConditionError if isinstance(error, ConditionError) else DataError
 
 
 def _keep_what_is_freed() -> None:
@@ -158,7 +163,7 @@ def of_tables(
         for table in tables:
             made.add(piece_of(table, made.columns, made.rows + made.left_out + made.unmatched))
     except InvalidInputError as error:
-        raise DataError(f"{name}: {error}") from None
+        raise _kind_of(error)(f"{name}: {error}") from None
     metrics, read = made.result()
     return Evaluated(metrics, read._replace(files=()))
 

@@ -127,7 +127,9 @@ def _check_no_table(url: str, place: _Place) -> None:
     while folder.strip("/"):
         folders.append(folder)
         folder = folder.rpartition("/")[0]
-    logs = [f"{folder}{log}" for folder in folders for log in ("/_delta_log", "/.hoodie", "/metadata/version-hint.text")]
+    logs = [
+        f"{folder}{log}" for folder in folders for log in ("/_delta_log", "/.hoodie", "/metadata/version-hint.text")
+    ]
     for info in place.system.get_file_info(logs):
         if info.type in (arrow("fs").FileType.File, arrow("fs").FileType.Directory):
             raise _in_table(url, info.path)

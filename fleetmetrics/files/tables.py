@@ -248,8 +248,8 @@ class _Iceberg:
         there = local_path(self._data.metadata.location)
         if os.path.realpath(there) != os.path.realpath(table.folder):
             raise DataError(
-                f"{table.folder} is a copy of the table of Iceberg {there}, and its metadata name the files there; give "
-                f"that folder, or {_EXPORT}"
+                f"{table.folder} is a copy of the table of Iceberg {there}, and its metadata name the files there; "
+                f"give that folder, or {_EXPORT}"
             )
         self._tasks = {_under(table.folder, each.file.file_path): each for each in self._data.scan().plan_files()}
 

@@ -62,7 +62,7 @@ def test_a_part_of_a_delta_table_stands_for_its_current_files(made):
 def test_removed_files_of_a_delta_table_are_refused(made, skip):
     removed = next((made / "hour=8").rglob("*.parquet"))
     for entry in (made / "hour=8", removed, str(removed.parent / "*"), [removed]):
-        with pytest.raises(DataError, match="is not one of the current files of the table of Delta Lake .*version 3"):
+        with pytest.raises(DataError, match=r"is not one of the current files of the table of Delta Lake .*version 3"):
             evaluated(entry, skip_bad_files=skip)
     with pytest.raises(DataError, match="not one of the current files"):
         files.evaluate_file(removed, fm.AUC, {"prediction": "p", "label": "y"})
@@ -71,7 +71,7 @@ def test_removed_files_of_a_delta_table_are_refused(made, skip):
 def test_columns_of_a_delta_table_have_the_types_of_its_schema(made):
     assert evaluated(made, where="hour >= 9 and hour < 100") == (4, 1.0)
     assert evaluated(made, where="hour = 11 and day = 'c'") == (2, 1.0)
-    result = fm.evaluate(made, label="y", score="p", metrics="accuracy", by="hour,day".split(","))
+    result = fm.evaluate(made, label="y", score="p", metrics="accuracy", by=["hour", "day"])
     assert {each.key: each.rows for each in result.slices["hour"]} == {9: 2, 11: 2}
     assert {each.key for each in result.slices["day"]} == {"a b", "x/y", "c"}
 
@@ -199,7 +199,7 @@ def test_a_table_elsewhere_is_refused(tmp_path):
         with fsspec.open(f"memory://tables/{name}", "w") as file:
             file.write("y,p\n1,0.9\n0,0.2\n")
     for entry in ("t", "t/day=1", "t/day=1/a.csv", "t/*/*.csv", "u"):
-        with pytest.raises(DataError, match="is in a table of (Delta Lake|Iceberg), .*: mount it, or export"):
+        with pytest.raises(DataError, match=r"is in a table of (Delta Lake|Iceberg), .*: mount it, or export"):
             evaluated(f"memory://tables/{entry}")
     assert evaluated("memory://tables/v") == (2, 1.0)
 
