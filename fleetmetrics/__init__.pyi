@@ -22,6 +22,7 @@ from fleetmetrics.errors import AssertedInputError as AssertedInputError
 from fleetmetrics.errors import AuthenticationError as AuthenticationError
 from fleetmetrics.errors import BucketWarning as BucketWarning
 from fleetmetrics.errors import CommunicatorError as CommunicatorError
+from fleetmetrics.errors import ConditionError as ConditionError
 from fleetmetrics.errors import CorruptFileError as CorruptFileError
 from fleetmetrics.errors import DataError as DataError
 from fleetmetrics.errors import DeadlineError as DeadlineError
@@ -189,6 +190,7 @@ __all__ = [
     "CohenKappa",
     "Communicator",
     "CommunicatorError",
+    "ConditionError",
     "ConfusionMatrix",
     "ConsistencyResult",
     "CorruptFileError",

@@ -1,4 +1,4 @@
-"""Compare a column of Arrow with a value that a condition names, exactly, whatever the column's type."""
+"""Compare a column of Arrow with a value that a condition names, exactly, for any type of column."""
 
 from __future__ import annotations
 

@@ -108,7 +108,7 @@ class _Everything(Columns):
 
     def __init__(self) -> None:
         self.keys, self.names, self.required = set(), [], []
-        self.reading, self.looked_at, self.coded = Reading(), (), ()
+        self.reading, self.looked_at, self.coded, self.understood = Reading(), (), (), {}
 
     def chosen(self, there: Sequence[str]) -> list[str]:
         return list(there)

@@ -20,7 +20,7 @@ from fleetmetrics.files.binary import NPZ, Arrow, Parquet
 from fleetmetrics.files.lines import CSV, HEAD, JSONLines
 from fleetmetrics.files.places import end_of, opened
 from fleetmetrics.files.row_pieces import Bad, Format, Piece, Source, gathered
-from fleetmetrics.files.tables import TableFile
+from fleetmetrics.files.lake_tables import TableFile
 from fleetmetrics.vocabulary import argument
 
 __all__ = ["FORMATS", "THREADS", "known_formats", "piece_of", "pieces_of", "read_ahead", "rows_of"]
@@ -63,6 +63,7 @@ def pieces_of(path: str, format: str | None, columns: Columns, bad: Bad) -> Gene
     pa, kind, columns = arrow(), format, columns.within(path)
     try:
         if isinstance(path, TableFile):
+            columns.understand("table", path.table.in_words())
             yield from (_ready(piece, columns) for piece in gathered(path.batches(columns.chosen)))
             return
         with contextlib.ExitStack() as stack:

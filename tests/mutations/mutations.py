@@ -531,8 +531,8 @@ MUTATIONS = [
     ),
     Mutation(
         "a folder without a value has the name that stands for it",
-        "dataframes.py::_of_folder",
-        'None if text == "__HIVE_DEFAULT_PARTITION__" else unquote(text)',
+        "partitions.py::values_of",
+        "None if text == _NULL else unquote(text)",
         "unquote(text)",
         "tests/files/test_reading.py -k name_of_a_folder",
     ),
@@ -3550,7 +3550,7 @@ MUTATIONS = [
     ),
     Mutation(
         "a file in a folder that may be listed and not entered is said to be none",
-        "files/found.py::look",
+        "files/found.py::_of_entry",
         "bad = list(_refused(entry))",
         "bad = []",
         "tests/evaluation/test_nothing_lost.py -k may_not_read",
@@ -5503,8 +5503,8 @@ MUTATIONS = [
     Mutation(
         "a missing library is wrong data before any are read",
         "cli/__init__.py::_outcome",
-        "(InvalidInputError, MissingLibraryError)",
-        "InvalidInputError",
+        "(ConditionError, MissingLibraryError)",
+        "ConditionError",
         "tests/cli/test_statuses.py",
     ),
     Mutation(

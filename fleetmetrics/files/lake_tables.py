@@ -32,9 +32,14 @@ class Table(NamedTuple):
     folder: str
     version: str  #: the number of Delta Lake's, or the path of Iceberg's metadata
 
+    def in_words(self) -> str:
+        """Its format and version, for a result."""
+        number = _METADATA.fullmatch(os.path.basename(self.version))
+        return f"{self.format}, version {int(number[1]) if number else self.version}"
+
     def __str__(self) -> str:
-        version = os.path.basename(self.version)
-        return f"the table of {self.format} {self.folder}, {'' if self.format == 'Iceberg' else 'version '}{version}"
+        format, _, version = self.in_words().rpartition(", ")
+        return f"the table of {format} {self.folder}, {version}"
 
 
 class TableFile(FilePath):
@@ -119,7 +124,7 @@ class Tables:
 
 
 def _among(files: Sequence[TableFile], paths: Sequence[str]) -> list[TableFile]:
-    """The current files of a table among paths; DataError if there are none."""
+    """The current files of a table among paths; DataError if no path is."""
     chosen = set(map(os.path.realpath, paths))
     found = [file for file in files if os.path.realpath(file) in chosen]
     if not found:
@@ -153,7 +158,7 @@ def _names(folder: str) -> list[str]:
 
 
 def _metadata_name(names: Iterable[str]) -> str:
-    """The newest of Iceberg's files of metadata among names; empty: there is none.
+    """The newest of Iceberg's files of metadata among names; empty: no such file.
 
     Raises:
         DataError: two files have the highest number.
@@ -194,7 +199,7 @@ def _contents(table: Table) -> Any:
 
 
 def _opened(table: Table) -> Any:
-    """A table, opened by its library; DataError if that cannot read it, MissingLibraryError if there is none."""
+    """A table, opened by its library; DataError if that cannot read it, MissingLibraryError without it."""
     what = f"{table.folder} is a table of {table.format}, only whose log says which files count"
     if table.format not in _LIBRARIES:
         raise DataError(f"{what}, and it cannot be read here; {_EXPORT}")
