@@ -17,10 +17,10 @@ from typing import Any, Callable, Generator
 from fleetmetrics.dataframes import Columns, arrow
 from fleetmetrics.errors import DataError, FleetMetricsError
 from fleetmetrics.files.binary import NPZ, Arrow, Parquet
+from fleetmetrics.files.lake_tables import TableFile
 from fleetmetrics.files.lines import CSV, HEAD, JSONLines
 from fleetmetrics.files.places import end_of, opened
 from fleetmetrics.files.row_pieces import Bad, Format, Piece, Source, gathered
-from fleetmetrics.files.lake_tables import TableFile
 from fleetmetrics.vocabulary import argument
 
 __all__ = ["FORMATS", "THREADS", "known_formats", "piece_of", "pieces_of", "read_ahead", "rows_of"]

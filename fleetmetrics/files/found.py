@@ -10,8 +10,8 @@ from typing import Any, Hashable, Iterator, NamedTuple
 
 from fleetmetrics.arguments import listed, path_of
 from fleetmetrics.errors import DataError
-from fleetmetrics.files.places import is_remote, local_path, remote_files
 from fleetmetrics.files.lake_tables import Tables
+from fleetmetrics.files.places import is_remote, local_path, remote_files
 from fleetmetrics.partitions import FilePath, with_types
 
 __all__ = ["Found", "find", "look", "one"]
