@@ -67,7 +67,7 @@ class Columns:
         self.keys = set(self.names).difference(*[self.of(each) for each in self.by_argument if each not in self._keys])
         #: Those that must have a value in each row; a row without one of the others is in a slice of its own.
         needed = {name for each in self.by_argument if each in sure or each not in self._keys for name in self.of(each)}
-        self.required = [name for name in self.names if name in needed]
+        self.required = [name for name in self.names if name in needed and name not in self.reading.may_lack]
         condition = self.reading.condition
         joined = [self.reading.joined[0]] if self.reading.joined else []
         self.keys.update(joined)
@@ -383,6 +383,8 @@ def _numbers(array: Any) -> np.ndarray:
     kind = array.type
     if pa.types.is_decimal(kind):
         array = array.cast(pa.float64(), safe=False)
+    elif array.null_count and (array.null_count == len(array) or pa.types.is_boolean(kind)):
+        array = array.cast(pa.float64())  # nan, in a column whose rows may lack a value
     elif not (pa.types.is_boolean(kind) or pa.types.is_integer(kind) or pa.types.is_floating(kind)) and len(array):
         raise _wrong(array, "numbers or bools")
     return array.to_numpy(zero_copy_only=False).reshape(shape)

@@ -15,7 +15,7 @@ from fleetmetrics.optional import library
 from fleetmetrics.vocabulary import argument
 from fleetmetrics.where import Condition
 
-__all__ = ["JoinedReading", "Reading"]
+__all__ = ["JoinedReading", "LackingReading", "Reading"]
 
 
 @dataclass(frozen=True)
@@ -54,6 +54,11 @@ class Reading:
     def joined(self) -> tuple[str, CommonIds] | None:
         """The column of ids, and the ids that count; None: all rows count."""
         return None
+
+    @property
+    def may_lack(self) -> Sequence[str]:
+        """The columns of numbers in which a row may lack a value, which is nan then."""
+        return ()
 
     def __post_init__(self) -> None:
         for name, given in (("columns", self.header), ("text", self.text), ("classes", self.classes)):
@@ -138,6 +143,21 @@ class JoinedReading(Reading):
     @property
     def joined(self) -> tuple[str, CommonIds] | None:  # noqa: D102
         return None if self.common is None else (self.id, self.common)
+
+
+@dataclass(frozen=True)
+class LackingReading(Reading):
+    """Options of reading for data whose rows may lack a value in some columns of numbers.
+
+    Args:
+        lacking: these columns.
+    """
+
+    lacking: Sequence[str] = ()
+
+    @property
+    def may_lack(self) -> Sequence[str]:  # noqa: D102
+        return self.lacking
 
 
 def _is_named(value: Any, name: str) -> bool:

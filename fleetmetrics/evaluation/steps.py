@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Any, Iterator, Sequence
+from typing import Any, Iterator, Mapping, Sequence
 
-from fleetmetrics.evaluation.conditions import failed
+from fleetmetrics.evaluation.conditions import checked
 from fleetmetrics.evaluation.outputs import output_of
 from fleetmetrics.evaluation.printed import Printed, Table, clean, filled, plain
 from fleetmetrics.report.words import Words
@@ -28,10 +28,11 @@ class Stream:
     Attributes:
         files: the number of files.
         rows: the number of rows.
-        skipped: the number of rows skipped because a value is missing.
+        skipped: the number of rows that cannot be read, and are compared with nothing.
         left_out: the number of other rows left out by the condition.
         auc: the AUC over the ids that all streams have; None without labels.
         calibration: predicted over observed for the same ids; None without labels.
+        nulls: by feature and label, the number of rows without a value.
     """
 
     files: int
@@ -40,6 +41,7 @@ class Stream:
     left_out: int = 0
     auc: float | None = None
     calibration: float | None = None
+    nulls: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass
@@ -72,6 +74,7 @@ class Step:
         rows: the number of ids in both.
         missing: the number of ids in ``before`` only.
         added: the number of ids in ``after`` only.
+        skipped: the number of further ids in both, for which a row was skipped on one side or both.
         differ: the number of rows whose scores differ by more than the tolerance.
         digits: for d = 1, ..., 9, the number of rows whose scores differ by at least ``10**-d``.
         odds: the numbers of rows whose log-odds differ by at least 0.001, 0.01, 0.1 and 1; empty unless all scores are
@@ -79,7 +82,7 @@ class Step:
         mean_log_odds: the mean distance of the log-odds; None unless all scores are probabilities.
         largest: the largest difference of two scores.
         example: the id of that row.
-        features: by column, the number of rows whose values differ.
+        features: by column, the number of rows whose values differ. A null and nan are equal, and differ from a number.
         slices: by column of slices, first those with the largest share of rows that differ.
     """
 
@@ -88,6 +91,7 @@ class Step:
     rows: int = 0
     missing: int = 0
     added: int = 0
+    skipped: int = 0
     differ: int = 0
     digits: dict[int, int] = field(default_factory=lambda: dict.fromkeys(DIGITS, 0))
     odds: dict[float, int] = field(default_factory=lambda: dict.fromkeys(ODDS, 0))
@@ -152,6 +156,11 @@ class ConsistencyResult(Printed):
         """The first step with a score that differs."""
         return next((step for step in self.steps if step.differ), None)
 
+    @property
+    def _shown(self) -> Step | None:
+        """The step whose features and slices are printed: the first with a difference of scores, or of features."""
+        return self._departing or next((step for step in self.steps if any(step.features.values())), None)
+
     def to_dict(self) -> dict[str, Any]:
         """The dict that ``fleetmetrics consistency --json`` prints; undefined values are None."""
         found: dict[str, Any] = plain(
@@ -169,13 +178,24 @@ class ConsistencyResult(Printed):
     def failed(self, *conditions: str) -> list[str]:
         """Return a text for each condition that holds; empty if none holds.
 
+        Skipped rows block, too, unless a condition says how many a stream may have.
+
         Args:
-            *conditions: such as ``"steps.serving.share>0.001"``; the names are those of `to_dict`, with dots.
+            *conditions: such as ``"steps.serving.share>0.001"`` and ``"streams.serving.skipped>10"``; the names are
+                those of `to_dict`, with dots.
 
         Raises:
             InvalidInputError: a condition cannot be read, or the result has no number of that name.
         """
-        return failed(conditions, self.to_dict())
+        found = checked(conditions, self.to_dict())
+        paths = {each.path for each in found}
+        held = [each.said for each in found if each.fails]
+        for name, stream in self.streams.items():
+            path = f"streams.{name}.skipped"
+            if found and stream.skipped and path not in paths:
+                rows = counted(stream.skipped, "rows", "were")
+                held.append(f"{path} is {stream.skipped:,}: {rows} compared with nothing; '{path}>N' allows N of them")
+        return held
 
     def to_html(self, path: Any = None, lang: str = "en") -> str:
         """Return one self-contained page, with the tables and every number as JSON.
@@ -207,15 +227,16 @@ class ConsistencyResult(Printed):
         """
         words = Words(lang)
         some = any(stream.left_out for stream in self.streams.values())
-        counts = words("files,rows,left out,missing,added", "文件,行,条件排除,缺少,新增").split(",")
+        bad = any(stream.skipped for stream in self.streams.values())
+        counts = words("files,rows,left out,skipped,missing,added", "文件,行,条件排除,跳过,缺少,新增").split(",")
         rows = [["", *counts, "auc", words("calibration", "校准")]]
         steps = {step.after: step for step in self.steps}
         for name, stream in self.streams.items():
             step = steps.get(name)
             gaps = [f"{step.missing:,}", f"{step.added:,}"] if step else ["-", "-"]
             numbers = ["-" if each is None else f"{each:.6g}" for each in (stream.auc, stream.calibration)]
-            left_out = f"{stream.left_out:,}" if some else ""
-            rows.append([clean(name), f"{stream.files:,}", f"{stream.rows:,}", left_out, *gaps, *numbers])
+            left_out = [f"{stream.left_out:,}" if some else "", f"{stream.skipped:,}" if bad else ""]
+            rows.append([clean(name), f"{stream.files:,}", f"{stream.rows:,}", *left_out, *gaps, *numbers])
         common = words(
             f"{counted(self.common, 'ids', 'are')} in all streams",
             f"{self.common:,} 个 id 在所有各路中",
@@ -235,32 +256,49 @@ class ConsistencyResult(Printed):
                 [_named(step, words), *(_percent(each, step.rows) for each in shares), *odds, f"{step.largest:.3g}"]
             )
         yield Table("", rows, [self._said(words)])
-        if self._departing:
-            yield from _where(self._departing, words)
+        if self._shown:
+            yield from _where(self._shown, self.streams, words)
         if self.warnings:
             yield Table(words("warnings", "警告"), [], [clean(each) for each in self.warnings])
 
     def _said(self, words: Words) -> str:
-        step = self._departing
+        step, skipped = self._departing, sum(stream.skipped for stream in self.streams.values())
+        rest = ""
+        if skipped:
+            rows = counted(skipped, "skipped rows", "were")
+            rest = words(f"; {rows} not compared", f"；跳过的 {skipped:,} 行没有比较")
         if step is None:
-            return words(f"all scores agree within {self.tolerance:g}", f"所有分数一致，误差不超过 {self.tolerance:g}")
+            apart = self._shown
+            if apart is not None:
+                names = ", ".join(clean(name) for name, number in apart.features.items() if number)
+                rest = (
+                    words(f", but not {names} of {clean(apart.after)}", f"，但 {clean(apart.after)} 的 {names} 不同")
+                    + rest
+                )
+            said = words(f"all scores agree within {self.tolerance:g}", f"所有分数一致，误差不超过 {self.tolerance:g}")
+            return f"{said}{rest}"
         before, after, share = clean(step.before), clean(step.after), _percent(step.differ, step.rows)
-        return words(
+        said = words(
             f"{after} diverges first: {share} of its scores differ from {before}, most at id {clean(step.example)}",
             f"{after} 最先出现差异：{share} 的分数与 {before} 不同，差异最大的 id 是 {clean(step.example)}",
         )
+        return f"{said}{rest}"
 
 
 def _named(step: Step, words: Words) -> str:
     return words("{} to {}", "{} 至 {}").format(clean(step.before), clean(step.after))
 
 
-def _where(step: Step, words: Words) -> Iterator[Table]:
+def _where(step: Step, streams: Mapping[str, Stream], words: Words) -> Iterator[Table]:
     """The features and slices in which the rows of a step differ."""
     if step.features:
-        rows = [[words("feature", "特征"), words("values that differ", "不同的值")]]
-        rows += [[clean(feature), _percent(number, step.rows)] for feature, number in step.features.items()]
-        yield Table(_named(step, words), rows, [])
+        both = [(name, streams[name].nulls) for name in (step.before, step.after)]
+        nulls = [words("nulls in {}", "{} 中的空值").format(clean(name)) for name, _ in both]
+        rows = [[words("feature", "特征"), words("values that differ", "不同的值"), *nulls]]
+        for feature, number in step.features.items():
+            lacking = [f"{found[feature]:,}" if found.get(feature) else "-" for _, found in both]
+            rows.append([clean(feature), _percent(number, step.rows), *lacking])
+        yield Table(_named(step, words), filled(rows), [])
     for by, slices in step.slices.items():
         rows = [[clean(by), words("rows", "行"), words("scores that differ", "不同的分数")]]
         for each in slices[:_SLICES]:

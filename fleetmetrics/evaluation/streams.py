@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from dataclasses import replace
 from typing import Any, Iterator, Mapping, NamedTuple, Sequence
 
 import numpy as np
@@ -19,8 +21,8 @@ from fleetmetrics.files.places import whole_path
 from fleetmetrics.metric import Metric
 from fleetmetrics.metrics.auc import AUC
 from fleetmetrics.metrics.click_through import Calibration
-from fleetmetrics.reading import Reading
-from fleetmetrics.vocabulary import argument
+from fleetmetrics.reading import LackingReading, Reading
+from fleetmetrics.vocabulary import agreeing, argument, counted
 from fleetmetrics.warning import muted
 
 __all__ = ["consistency"]
@@ -51,7 +53,8 @@ def consistency(
     """Check that two or more streams give the same rows the same scores: training and serving, or each step between.
 
     Rows are joined by their ids. Each stream is compared with the one before it, so give them in the order of the
-    data flow. If the rows do not fit into memory together, the files are read several times.
+    data flow. A feature that is null, or nan, on one side only is a difference, like a score that is nan. If the rows
+    do not fit into memory together, the files are read several times.
 
     Args:
         streams: files by name, as `fleetmetrics.files.find` takes them.
@@ -59,9 +62,10 @@ def consistency(
         score: the column of the prediction; a dict: by stream.
         label: the column of the label in the first stream, 0 or 1; None: no AUC and calibration.
         by: columns of the first stream, to slice by.
-        features: further columns of numbers in every stream; those that differ are counted.
+        features: further columns of numbers in every stream; those that differ are counted. Rows may lack a value.
         tolerance: how far apart two scores may be, times the larger of 1 and their size.
-        skip_bad_rows: whether to skip and count rows with nulls.
+        skip_bad_rows: whether to skip and count rows that cannot be read: without an id or a score, or with an invalid
+            value. Rows without a label are compared, and count in neither AUC nor calibration. False: an error.
         where: a condition on the rows of every stream, such as ``"day = '2026-11-01'"``; other rows are skipped and
             counted.
         text: columns of ids and slices that CSV keeps as strings: 007 is "007".
@@ -97,7 +101,7 @@ def consistency(
     texts = [text] if isinstance(text, str) and text else texts_of("text", text)
     if label is not None and not isinstance(label, str):
         raise InvalidInputError(f"label must be the name of a column, or None, not {label!r:.80}")
-    reading = Reading(header=columns, text=texts, where=where)
+    reading = LackingReading(header=columns, text=texts, where=where)
     reading.check_texts([*ids.values(), *keys])
     readers: list[_Reader] = []
     for name, files in streams.items():
@@ -106,8 +110,10 @@ def consistency(
             given.update({f"by {place}": column for place, column in enumerate(keys)})
             if label is not None:
                 given["label"] = label
-        readers.append(_Reader(name, find(files), given, skip_bad_rows, reading))
-    comparison = _Comparison(names, tolerance, more, keys)
+        lacking = [column for column in more if column not in (ids[name], scores[name])]
+        lacking += [label] if skip_bad_rows and label is not None and not readers else []
+        readers.append(_Reader(name, find(files), given, skip_bad_rows, replace(reading, lacking=lacking)))
+    comparison = _Comparison(names, tolerance, more, keys, skip_bad_rows)
     number = _passes(readers, len(more) + len(keys), memory)
     for place in range(number):
         comparison.add([reader.rows(Share("id", place, number)) for reader in readers])
@@ -135,6 +141,7 @@ class _Rows(NamedTuple):
     """Rows of a stream, in the order of their ids."""
 
     ids: np.ndarray
+    skipped: np.ndarray  #: the ids of rows that cannot be read, in order; those without an id are unknown
     values: np.ndarray  #: ``[rows, columns]``; the first is the score
     label: np.ndarray | None
     keys: Sequence[_Keys]
@@ -152,6 +159,20 @@ class _Kept(Metric):
         self.parts.append({"prediction": prediction, "label": label, **keys})
 
 
+class _Ids(Metric):
+    """The ids of rows, read alone."""
+
+    columns = ("id",)
+    takes_label = False
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.parts: list[np.ndarray] = [np.zeros(0, np.int64)]
+
+    def add(self, *, id: Any) -> None:  # type: ignore[override]
+        self.parts.append(integer_ids(id))
+
+
 class _Reader:
     """Reads a stream, some of its ids at a time."""
 
@@ -160,8 +181,12 @@ class _Reader:
     ) -> None:
         self.name, self.paths, self.columns = name, paths, columns
         self.settings: Any = {"skip_bad_rows": skip, "reading": reading}
+        self.reading = reading
         self.keys = [each for each in columns if each.startswith("by ")]
         self.total = self.skipped = self.left_out = 0
+        self.nulls: Counter[str] = Counter()
+        self.examples: list[str] = []
+        self.incomplete: list[str] = []  # the files with skipped rows; the first pass finds them
 
     def parts(self, share: Share | None = None) -> Iterator[tuple[Read, Sequence[Mapping[str, Any]]]]:
         """A record of each file's data, and its pieces."""
@@ -176,6 +201,9 @@ class _Reader:
             self.total += read.rows
             self.skipped += read.skipped
             self.left_out += read.left_out
+            self.nulls.update({name: read.nulls.get(name, 0) for name in self.reading.may_lack})
+            self.examples += read.examples
+            self.incomplete += read.files if read.skipped else []
             parts += pieces
         ids = np.concatenate([np.zeros(0, np.int64), *(integer_ids(part["id"]) for part in parts)])
         order = np.argsort(ids, kind="stable")
@@ -189,7 +217,15 @@ class _Reader:
         label = None
         if "label" in self.columns:
             label = np.concatenate([np.zeros(0), *(np.asarray(part["label"]) for part in parts)])[order]
-        return _Rows(ids, values, label, [_keys_of([part[key] for part in parts], order) for key in self.keys])
+        keys = [_keys_of([part[key] for part in parts], order) for key in self.keys]
+        return _Rows(ids, self._skipped(share, ids), values, label, keys)
+
+    def _skipped(self, share: Share, ids: np.ndarray) -> np.ndarray:
+        """The ids of skipped rows, which are not missing: those of the incomplete files that are not among ``ids``."""
+        found = [np.zeros(0, np.int64)]
+        for path in self.incomplete:
+            found += evaluate_file(path, _Ids, {"id": self.columns["id"]}, share=share, **self.settings).metrics.parts
+        return np.setdiff1d(np.concatenate(found), ids)
 
     def id_of(self, number: int) -> Any:
         """The original id behind this integer; strings are looked up."""
@@ -205,20 +241,28 @@ class _Reader:
 class _Comparison:
     """The steps between streams, and their values, from rows in shares."""
 
-    def __init__(self, names: Sequence[str], tolerance: float, features: Sequence[str], by: Sequence[str]) -> None:
-        self.names, self.tolerance, self.features, self.by = names, tolerance, features, by
+    def __init__(
+        self, names: Sequence[str], tolerance: float, features: Sequence[str], by: Sequence[str], skip: bool
+    ) -> None:
+        self.names, self.tolerance, self.features, self.by, self.skip = names, tolerance, features, by, skip
         self.steps = [Step(*pair, features=dict.fromkeys(features, 0)) for pair in zip(names, names[1:])]
         self.slices: list[dict[str, dict[Any, StepSlice]]] = [{key: {} for key in by} for _ in self.steps]
         self.metrics = [MetricCollection({"auc": AUC(bounds=True), "calibration": Calibration()}) for _ in names]
-        self.common, self.labeled = 0, False
+        self.common = self.unmeasured = 0
+        self.labeled = False
 
     def add(self, streams: Sequence[_Rows]) -> None:
         """Compare the rows of a share of the ids."""
         for step, slices, before, after in zip(self.steps, self.slices, streams, streams[1:]):
             here, there = _matched(before.ids, after.ids)
+            one, other, both = before.ids, after.ids, len(here)
+            if len(before.skipped) or len(after.skipped):
+                one, other = (np.union1d(each.ids, each.skipped) for each in (before, after))
+                both = len(_matched(one, other)[0])
             step.rows += len(here)
-            step.missing += len(before.ids) - len(here)
-            step.added += len(after.ids) - len(there)
+            step.missing += len(one) - both
+            step.added += len(other) - both
+            step.skipped += both - len(here)
             differ = self._compare(step, before.ids[here], before.values[here], after.values[there])
             known, place = _matched(before.ids[here], streams[0].ids)
             for by, keys in zip(self.by, streams[0].keys):
@@ -243,7 +287,7 @@ class _Comparison:
 
     @staticmethod
     def _add_odds(step: Step, one: np.ndarray, other: np.ndarray) -> None:
-        if step.mean_log_odds is None or not all((each >= 0).all() and (each <= 1).all() for each in (one, other)):
+        if step.mean_log_odds is None or any(((each < 0) | (each > 1)).any() for each in (one, other)):
             step.mean_log_odds, step.odds = None, {}
             return
         with np.errstate(divide="ignore"):
@@ -264,16 +308,25 @@ class _Comparison:
         if first.label is None or not common.any():
             return
         self.labeled = True
-        for name, metrics, each in zip(self.names, self.metrics, streams):
-            place = np.searchsorted(each.ids, first.ids[common])
-            label, score = first.label[common], each.values[place, 0]
+        scores = [each.values[np.searchsorted(each.ids, first.ids[common]), 0] for each in streams]
+        label = first.label[common]
+        if self.skip:
+            known = ~np.isnan(np.stack([label, *scores])).any(axis=0)
+            self.unmeasured += int((~known).sum())
+            label, scores = label[known], [each[known] for each in scores]
+        for name, metrics, score in zip(self.names, self.metrics, scores):
             _check_fits(name, "label", label, (label == 0) | (label == 1), "0 or 1")
             _check_fits(name, "score", score, (score >= 0) & (score <= 1), "a number from 0 to 1")
             metrics.add(score, label)
 
     def result(self, readers: Sequence[_Reader]) -> ConsistencyResult:
         """The result, of all rows."""
-        for step, slices, reader in zip(self.steps, self.slices, readers):
+        for step, slices, reader, after in zip(self.steps, self.slices, readers, readers[1:]):
+            if not step.rows and step.skipped:
+                raise DataError(
+                    f"streams {step.before!r} and {step.after!r} have {counted(step.skipped, 'ids')} in common, all of "
+                    f"skipped rows, such as {next(iter([*reader.examples, *after.examples]))}"
+                )
             if not step.rows:
                 raise DataError(
                     f"streams {step.before!r} and {step.after!r} have no id in common: are these the same ids, in the "
@@ -287,7 +340,16 @@ class _Comparison:
                 for by, found in slices.items()
             }
         streams = {}
-        said: list[str] = []
+        said = [
+            f"{reader.name}: {counted(reader.skipped, 'rows', 'were')} skipped, and compared with nothing: "
+            f"{reader.examples[0]}"
+            for reader in readers
+            if reader.skipped
+        ]
+        if self.unmeasured:
+            lacking = "lack" if self.unmeasured != 1 else "lacks"
+            rows = f"{counted(self.unmeasured, 'rows')} {lacking} a label or a score"
+            said.append(f"{rows}, and {agreeing(self.unmeasured, 'count')} in neither auc nor calibration")
         for reader, metrics in zip(readers, self.metrics):
             values: Mapping[str, Any] = {}
             if self.labeled:
@@ -297,7 +359,8 @@ class _Comparison:
                 if high - low > _WIDE:
                     bounds = f"that of the scores themselves lies from {low:.6g} to {high:.6g}"
                     said.append(f"{reader.name}: {auc:.6g} is an area over buckets; {bounds}")
-            streams[reader.name] = Stream(len(reader.paths), reader.total, reader.skipped, reader.left_out, **values)
+            counts = len(reader.paths), reader.total, reader.skipped, reader.left_out
+            streams[reader.name] = Stream(*counts, nulls=dict(+reader.nulls), **values)
         paths = [whole_path(path) for reader in readers for path in reader.paths]
         return ConsistencyResult(streams, self.steps, self.tolerance, self.common, said, paths)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -410,3 +411,152 @@ def test_the_page_is_in_chinese_too_and_names_what_the_english_one_does(texts, t
     more = ["--columns", "id,p,day", "--text", "id", "--html", f"{tmp_path}/page.html", "--lang", "zh"]
     assert main([*line, *more]) == 0
     assert "各路数据的一致性" in (tmp_path / "page.html").read_text("utf-8")
+
+
+# -- values that are not there --------------------------------------------------------------------------------
+
+
+def of_rows(tmp_path: Path, name: str, form: str, columns: dict[str, list[Any]]) -> str:
+    """A file of these columns."""
+    path = tmp_path / f"{name}.{form}"
+    if form == "parquet":
+        import pyarrow.parquet
+
+        pyarrow.parquet.write_table(pa.table(columns), path)
+    elif form == "jsonl":
+        rows = [dict(zip(columns, row)) for row in zip(*columns.values())]
+        path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    else:
+        rows = [["" if value is None else str(value) for value in row] for row in zip(*columns.values())]
+        path.write_text("\n".join([",".join(columns), *map(",".join, rows)]) + "\n")
+    return str(path)
+
+
+EIGHT = list(range(8))
+HALF = [0.5] * 8
+
+
+NULLS = [
+    ([1.0] * 8, [None, None, *[1.0] * 6], 2),
+    ([None, 1.0, *[1.0] * 6], [1.0] * 8, 1),
+    ([None] * 8, [None] * 8, 0),
+    ([None] * 8, [1.0] * 8, 8),
+    ([1, 2, None, 4, 5, 6, 7, 8], [1, 2, None, 4, 5, 6, 7, None], 1),
+    ([True, None, *[False] * 6], [True, True, *[False] * 6], 1),
+]
+
+
+@pytest.mark.parametrize("skip", [False, True], ids=["strict", "skipping"])
+@pytest.mark.parametrize(
+    ("form", "one", "other", "differ"),
+    [
+        *((form, *case) for form in ("parquet", "jsonl", "csv") for case in NULLS),
+        ("parquet", [None, math.nan, *[1.0] * 6], [math.nan, None, *[1.0] * 6], 0),  # the others have no nan
+        ("parquet", [Decimal("0.5"), None, *[Decimal(1)] * 6], [Decimal("0.5"), *[Decimal(1)] * 7], 1),
+    ],
+)
+def test_a_null_against_a_value_is_a_difference_of_the_feature_and_the_scores_are_compared(
+    tmp_path, one, other, differ, form, skip
+):
+    served = [0.5] * 6 + [0.9] * 2
+    streams = {
+        "train": of_rows(tmp_path, "t", form, {"id": EIGHT, "p": HALF, "f": one}),
+        "export": of_rows(tmp_path, "e", form, {"id": EIGHT, "p": HALF, "f": one}),
+        "serving": of_rows(tmp_path, "s", form, {"id": EIGHT, "p": served, "f": other}),
+    }
+    result = fm.consistency(streams, id="id", score="p", features="f", skip_bad_rows=skip)
+    first, second = result.steps
+    assert (first.rows, first.differ, first.features) == (8, 0, {"f": 0})
+    assert (second.rows, second.differ, second.features) == (8, 2, {"f": differ})
+    assert all((step.missing, step.added, step.skipped) == (0, 0, 0) for step in result.steps)
+    assert [stream.skipped for stream in result.streams.values()] == [0, 0, 0]
+    assert result.streams["serving"].nulls.get("f", 0) == sum(value is None for value in other)
+
+
+def test_a_feature_that_differs_is_printed_where_all_scores_agree(tmp_path):
+    train = of_rows(tmp_path, "t", "parquet", {"id": EIGHT, "p": HALF, "f": HALF, "g": HALF})
+    serving = of_rows(tmp_path, "s", "parquet", {"id": EIGHT, "p": HALF, "f": [None, None, *HALF[2:]], "g": HALF})
+    result = fm.consistency({"train": train, "serving": serving}, id="id", score="p", features=["f", "g"])
+    said = str(result)
+    assert "all scores agree within 1e-06, but not f of serving" in said
+    assert re.search(r"feature +values that differ +nulls in serving\nf +25\.00% +2\ng +0%", said)
+
+
+SKIPPED = {
+    "a score is null": {"p": [*HALF[:6], None, None]},
+    "an id is null": {"id": [*EIGHT[:6], None, None]},
+    "a score is no number": {"p": [*HALF[:6], "x", "y"]},
+    "a feature is no number": {"f": [*HALF[:6], "x", "y"]},
+}
+
+
+@pytest.mark.parametrize("memory", [None, 900], ids=["in one pass", "in several"])
+@pytest.mark.parametrize("place", [0, 1, 2], ids=["first", "middle", "last"])
+@pytest.mark.parametrize("kind", SKIPPED)
+def test_a_skipped_row_is_named_and_not_missing_and_no_gate_passes_over_it(tmp_path, kind, place, memory):
+    rows = {"id": EIGHT, "p": HALF, "f": HALF}
+    tables = [{**rows, **(SKIPPED[kind] if at == place else {})} for at in range(3)]
+    streams = {name: of_rows(tmp_path, name, "csv", table) for name, table in zip(("a", "b", "c"), tables)}
+    asked: Any = {"id": "id", "score": "p", "features": "f", "memory": memory}
+    with pytest.raises(fm.DataError, match=r"(row 6, column|no value).*skip such rows: skip_bad_rows"):
+        fm.consistency(streams, **asked)
+    result = fm.consistency(streams, **asked, skip_bad_rows=True)
+    unknown = 2 if kind == "an id is null" else 0  # ids, which may be any
+    steps = {step.after: step for step in result.steps}
+    for at, (step, end) in enumerate(zip(result.steps, (0, 1))):
+        beside = place in (at, at + 1)
+        assert step.rows == (6 if beside else 8) and step.differ == 0
+        assert step.skipped == (2 - unknown if beside else 0)
+        assert step.missing == (unknown if place == at + 1 else 0), end
+        assert step.added == (unknown if place == at else 0)
+    name = "abc"[place]
+    assert result.to_dict()["streams"][name]["skipped"] == 2
+    assert steps["b"].plain()["skipped"] + steps["c"].plain()["skipped"] == (2 - unknown) * (1 + (place == 1))
+    said = str(result)
+    assert re.search(r"files +rows +skipped", said) and "; 2 skipped rows were not compared" in said
+    assert any(f"{name}: 2 rows were skipped, and compared with nothing: " in text for text in result.warnings)
+    assert not result.failed()
+    (held,) = result.failed("steps.c.differ>0")
+    assert held.startswith(f"streams.{name}.skipped is 2: 2 rows were compared with nothing")
+    assert not result.failed("steps.c.differ>0", f"streams.{name}.skipped>2")
+    assert result.failed("steps.c.differ>0", f"streams.{name}.skipped>1") == [
+        f"'streams.{name}.skipped>1' holds: streams.{name}.skipped is 2, 1 above"
+    ]
+
+
+def test_a_gate_of_the_command_does_not_pass_over_skipped_rows(tmp_path, capsys):
+    train = of_rows(tmp_path, "t", "csv", {"id": EIGHT, "p": HALF})
+    serving = of_rows(tmp_path, "s", "csv", {"id": EIGHT, "p": [None, *HALF[1:]]})
+    line = ["consistency", f"train={train}", f"serving={serving}", "--id", "id", "--score", "p", "--skip-bad-rows"]
+    assert main(line) == 0
+    capsys.readouterr()
+    assert main([*line, "--fail-if", "steps.serving.share>0.001"]) == 1
+    assert "streams.serving.skipped is 1: 1 row was compared with nothing" in capsys.readouterr().err
+    assert main([*line, "--fail-if", "steps.serving.share>0.001", "--fail-if", "streams.serving.skipped>1"]) == 0
+
+
+def test_rows_without_a_label_or_a_score_are_left_out_of_auc_alone(tmp_path):
+    label = [0, 1, 0, 1, 0, 1, None, None]
+    score = [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8]
+    train = of_rows(tmp_path, "t", "parquet", {"id": EIGHT, "p": score, "y": label})
+    served = [0.1, 0.2, 0.3, 0.4, 0.5, math.nan, 0.7, 0.9]
+    serving = of_rows(tmp_path, "s", "parquet", {"id": EIGHT, "p": served})
+    asked: Any = {"id": "id", "score": "p", "label": "y"}
+    with pytest.raises(fm.DataError, match="row 6, column 'y': no value"):
+        fm.consistency({"train": train, "serving": serving}, **asked)
+    result = fm.consistency({"train": train, "serving": serving}, **asked, skip_bad_rows=True)
+    (step,) = result.steps
+    assert (step.rows, step.missing, step.differ) == (8, 0, 2)
+    assert step.odds[1.0] == 1 and result.common == 8
+    assert [each.skipped for each in result.streams.values()] == [0, 0]
+    assert result.streams["train"].nulls == {"y": 2}
+    wanted = pytest.approx(roc_auc_score(label[:5], score[:5]), abs=1e-3)
+    assert [each.auc for each in result.streams.values()] == [wanted, wanted]
+    assert "3 rows lack a label or a score, and count in neither auc nor calibration" in result.warnings
+
+
+def test_streams_whose_common_rows_are_all_skipped_are_an_error_that_says_so(tmp_path):
+    train = of_rows(tmp_path, "t", "csv", {"id": EIGHT, "p": HALF})
+    serving = of_rows(tmp_path, "s", "csv", {"id": EIGHT, "p": ["x"] * 8})
+    with pytest.raises(fm.DataError, match=r"8 ids in common, all of skipped rows, such as .*row 0, column 'p'"):
+        fm.consistency({"train": train, "serving": serving}, id="id", score="p", skip_bad_rows=True)

@@ -332,6 +332,41 @@ MUTATIONS = [
     ),
     # -- steps between streams -------------------------------------------------------------------------------
     Mutation(
+        "a gate passes over skipped rows",
+        "evaluation/steps.py::ConsistencyResult.failed",
+        "if found and stream.skipped and path not in paths:",
+        "if False:",
+        "tests/evaluation/test_streams.py -k 'no_gate_passes and null'",
+    ),
+    Mutation(
+        "a skipped row is missing",
+        "evaluation/streams.py::_Reader._skipped",
+        "for path in self.incomplete:",
+        "for path in ():",
+        "tests/evaluation/test_streams.py -k 'no_gate_passes and null'",
+    ),
+    Mutation(
+        "a feature may not lack a value",
+        "dataframes.py::Columns.__init__",
+        " and name not in self.reading.may_lack",
+        "",
+        "tests/evaluation/test_streams.py -k against_a_value",
+    ),
+    Mutation(
+        "bools with nulls are objects",
+        "dataframes.py::_numbers",
+        " or pa.types.is_boolean(kind)",
+        "",
+        "tests/evaluation/test_streams.py -k against_a_value",
+    ),
+    Mutation(
+        "rows without a label count in areas",
+        "evaluation/streams.py::_Comparison._evaluate",
+        "if self.skip:",
+        "if False:",
+        "tests/evaluation/test_streams.py -k without_a_label",
+    ),
+    Mutation(
         "a few rows of many print as none",
         "evaluation/steps.py::_percent",
         '"<0.01%" if number / of < 1e-4 else ',
