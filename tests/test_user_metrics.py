@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import fleetmetrics as fm
-from fleetmetrics.metric import TOTAL
+from fleetmetrics.metric import TOTAL, Declared
 from tests.fakes import Together, together
 
 pytestmark = pytest.mark.numpy_only
@@ -436,3 +436,42 @@ def test_a_metric_over_records_resumes_with_any_attributes() -> None:
     assert again.compute_local() == metric.compute_local() == {"sum": 6}
     with pytest.raises(fm.InvalidInputError, match="'topk' is 2, here 1"):
         Passing().set_state_dict(metric.state_dict())
+
+
+class Steps(fm.Metric[list]):
+    """Counts the samples above each of several thresholds, by flags that nothing else holds."""
+
+    declared = (Declared("above", (200,)), Declared("ones", (200,)))
+
+    def batch_statistics(self, batch: Any) -> Any:
+        levels = np.arange(200) / 200
+        above = [batch.number_of(batch.prediction > level) for level in levels]
+        ones = [batch.ones_of(batch.prediction > level).sum() for level in levels]
+        return {"above": np.array(above), "ones": np.array(ones)}
+
+    def formula(self, above: Any, ones: Any) -> Any:
+        return [above.tolist(), ones.tolist()]
+
+
+class Emptied(fm.Metric[list]):
+    """Changes its flags between two counts."""
+
+    declared = (Declared("before"), Declared("after"))
+
+    def batch_statistics(self, batch: Any) -> Any:
+        flags = batch.prediction > 0.5
+        before = batch.number_of(flags)
+        flags[:] = False
+        return {"before": before, "after": batch.number_of(flags)}
+
+    def formula(self, before: Any, after: Any) -> Any:
+        return [int(before), int(after)]
+
+
+def test_flags_are_counted_as_they_are_whatever_was_counted_before():
+    values = np.random.default_rng(5).random(1000)
+    steps, emptied = Steps(), Emptied()
+    steps.add(values)
+    emptied.add(values)
+    assert steps.compute() == [[int((values > level).sum()) for level in np.arange(200) / 200]] * 2
+    assert emptied.compute() == [int((values > 0.5).sum()), 0]

@@ -47,7 +47,6 @@ class Batch(Sums):
     table: Table | None = None  # scores, if too many to copy; None: `prediction` has them all
     full: tuple[int, ...] | None = None  # the shape before it was flattened; None: [n]
     checked: bool = True  # False: the samples were not validated
-    valid: Any = None  # flags of the samples that broke no requirement; None: checked at once, or not validated
     counting: Any = None  # flags of the samples that mask, weight and sampler keep; None: all
     by_element: str | None = None  # the first argument that differs within a row of ``[n, m]``
     width: int = 1

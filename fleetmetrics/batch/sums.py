@@ -53,6 +53,7 @@ class Sums:
     label: Any
     weight: Any = None
     keep: Any = None  # flags of the samples that count; None: all of these
+    valid: Any = None  # flags of the samples that broke no requirement; None: checked at once, or not validated
     lanes: Any = None  # Groups, Replicates or Nested; None: each state once
     classes = 0
 
@@ -214,8 +215,14 @@ class Sums:
 
     def ones_of(self, flags: Any) -> Any:
         """Flags as an int64 of zeros and ones."""
-        return self.cached(("ones", id(flags)), lambda: self.xp.cast(flags, "int64"))
+        return self._once_if_own("ones", flags, lambda: self.xp.cast(flags, "int64"))
 
     def number_of(self, flags: Any) -> Any:
         """The number of true flags."""
-        return self.cached(("number", id(flags)), lambda: self.xp.sum(flags))
+        return self._once_if_own("number", flags, lambda: self.xp.sum(flags))
+
+    def _once_if_own(self, what: str, flags: Any, make: Callable[[], Any]) -> Any:
+        """The value of ``make()``, computed once for the batch's own flags: a caller's may change, or soon be gone."""
+        if flags is self.keep:
+            return self.cached((what, "keep"), make)
+        return self.cached((what, "valid"), make) if flags is self.valid else make()
