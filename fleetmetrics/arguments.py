@@ -13,6 +13,7 @@ from typing import Any, Sequence
 import numpy as np
 
 from fleetmetrics.errors import InvalidInputError
+from fleetmetrics.tensors import as_array
 
 #: 8 GiB in entries of 8 bytes.
 MOST_ENTRIES = 2**30
@@ -73,7 +74,7 @@ def shape_of(argument: str, value: Any) -> tuple[int, ...]:
 def counts_of(name: str, values: Sequence[int]) -> np.ndarray:
     """Whole numbers of at least 0, int64 [n]."""
     try:
-        array = np.asarray(values)
+        array = as_array(values, name)
     except Exception:  # ragged lists, and whatever an object's __array__ raises
         array = np.empty((), object)
     if np.ma.is_masked(values) or array.ndim != 1 or (array.size and (array.dtype.kind not in "iu" or array.min() < 0)):
@@ -160,7 +161,7 @@ def array_of(value: Any) -> np.ndarray:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # NumPy before 1.24 makes object arrays of ragged lists, and warns
         try:
-            return np.empty(0) if np.ma.is_masked(value) else np.asarray(value)
+            return np.empty(0) if np.ma.is_masked(value) else as_array(value, "value")
         except Exception:  # ragged lists, and whatever an object's __array__ raises
             return np.empty(0)
 

@@ -15,6 +15,7 @@ from fleetmetrics.errors import DataError, InvalidInputError
 from fleetmetrics.optional import library
 from fleetmetrics.partitions import FOLDERS, NUMERAL, in_words, types_of, values_of
 from fleetmetrics.reading import Reading
+from fleetmetrics.tensors import as_array
 from fleetmetrics.understood import label_in_words, score_in_words
 from fleetmetrics.vocabulary import agreeing, counted, in_shell
 from fleetmetrics.vocabulary import argument as called
@@ -501,7 +502,7 @@ def _of_arrays(arrays: Mapping[str, Any], called: str) -> Any:
     pa, found, size = arrow(), {}, -1
     for name, given in arrays.items():
         try:
-            array = given if isinstance(given, np.ma.MaskedArray) else np.asarray(given)
+            array = given if isinstance(given, np.ma.MaskedArray) else as_array(given, f"{called}: column {name!r}")
             size = len(array) if size < 0 and array.ndim else size
             if array.ndim not in (1, 2) or len(array) != size:
                 rows = counted(size, "rows")

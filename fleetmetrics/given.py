@@ -37,6 +37,7 @@ from fleetmetrics.arguments import (
     zero_division_of,
 )
 from fleetmetrics.errors import InvalidInputError
+from fleetmetrics.tensors import as_array
 from fleetmetrics.vocabulary import counted
 
 if TYPE_CHECKING:
@@ -252,7 +253,9 @@ def array_of(argument: str, value: Any) -> np.ndarray:
     if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
         raise InvalidInputError(f"{argument} is a masked array; remove its masked entries, as array.compressed() does")
     try:
-        array = np.asarray(value)
+        array = as_array(value, argument)
+    except InvalidInputError:
+        raise
     except Exception:  # ragged lists, integers beyond float64 among floats, and whatever an object's __array__ raises
         raise InvalidInputError(f"{argument} must be an array of numbers, not {value!r:.60}") from None
     if array.dtype.kind not in "biuf" and not _are_integers(array):
@@ -340,7 +343,9 @@ def keys(size: str) -> Kind:
 
     def kind(argument: str, value: Any, sizes: Sizes) -> np.ndarray:
         try:
-            array = np.asarray(value)
+            array = as_array(value, argument)
+        except InvalidInputError:
+            raise
         except Exception:  # ragged lists, and whatever an object's __array__ raises
             array = np.empty(0, object)
         known = array.dtype.kind in "biufSU" and not (array.dtype.kind == "f" and np.isnan(array).any())

@@ -17,6 +17,7 @@ from fleetmetrics.arguments import choice_of, shape_of
 from fleetmetrics.errors import IntegerOverflowError, InvalidInputError
 from fleetmetrics.exact_sums import sign_zeros, sum_floats, sum_in_words, sum_integers
 from fleetmetrics.moments import RESTS, WIDTHS, merged_exactly
+from fleetmetrics.tensors import as_array
 from fleetmetrics.vocabulary import with_article
 
 __all__ = [
@@ -86,7 +87,9 @@ def widen(value: Any, argument: str) -> np.ndarray:
     if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
         raise InvalidInputError(f"{argument} is a masked array; remove its masked entries, as array.compressed() does")
     try:
-        array = np.asarray(value)
+        array = as_array(value, argument)
+    except InvalidInputError:
+        raise
     except Exception as error:  # ragged lists, and whatever an object's __array__ raises
         raise InvalidInputError(f"{argument} has no rectangular array form: {error}") from None
     if array.dtype.kind == "u" and array.size and int(array.max()) > _MOST:

@@ -22,6 +22,7 @@ import numpy as np
 
 from fleetmetrics.errors import InvalidInputError, UnknownArgumentError
 from fleetmetrics.hints import hint_of_argument
+from fleetmetrics.tensors import as_array
 from fleetmetrics.vocabulary import with_article
 
 __all__ = ["AllArguments", "Told", "class_of", "described", "difference", "raise_if_positional", "raise_if_unknown"]
@@ -265,7 +266,7 @@ def _described(value: Any, short: bool, depth: int) -> Any:
     if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
         return [_of_numbers(value.filled(), short), _of_numbers(np.ma.getmaskarray(value), short)]
     if hasattr(value, "__array__") and not isinstance(value, type):
-        return _of_numbers(np.asarray(value), short)
+        return _of_numbers(as_array(value, "a setting"), short)
     if isinstance(value, (list, tuple, range, set, frozenset)):
         return _of_sequence(value, short, depth)
     return _of_object(value, short, depth)

@@ -15,7 +15,7 @@ from fleetmetrics.errors import IntegerOverflowError, InvalidInputError, StaticP
 from fleetmetrics.moments import merged_floats
 from fleetmetrics.numbers import REST, check_rest, combine_exactly, held_of, identity, sum_of_numbers, widen
 from fleetmetrics.serial import small
-from fleetmetrics.xp import Scattered, is_eager_tensor, is_paddle, is_static, namespace, numpy_ops, together_to_host
+from fleetmetrics.xp import Scattered, is_paddle, is_static, namespace, numpy_ops, together_to_host
 
 __all__ = ["InPlace", "Lanes", "State", "blocks_of", "count_at", "most_at_once", "name_of", "read"]
 
@@ -495,8 +495,6 @@ def read(value: Any, scope: Any = None, argument: str = "input") -> np.ndarray:
         from fleetmetrics.static.scopes import Glance  # of a package it takes ten times as long
 
         return widen(Glance(scope).read(name, argument), argument)
-    if is_eager_tensor(value):
-        value = namespace(value).host(value)
     return widen(value, argument)
 
 

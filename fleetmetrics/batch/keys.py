@@ -8,9 +8,8 @@ from typing import Any, Sequence
 import numpy as np
 
 from fleetmetrics.errors import InvalidInputError
+from fleetmetrics.tensors import native, without_tensors
 from fleetmetrics.vocabulary import with_article
-from fleetmetrics.xp import is_paddle, to_host
-from fleetmetrics.xp.kinds import of_torch
 
 __all__ = ["NULL", "Coded", "coded_of", "crossed", "distinct", "joined_arrays", "keys_of", "of_one_kind"]
 
@@ -164,12 +163,12 @@ def keys_of(values: Any, argument: str) -> Any:
     """
     if isinstance(values, Coded):
         return values
-    torch = hasattr(values, "detach") and hasattr(values, "cpu") and not is_paddle(values)
-    array = of_torch(values, argument) if torch else to_host(values)
+    array = without_tensors(values, argument)
     if isinstance(array, np.ma.MaskedArray) and np.ma.is_masked(array):
         raise InvalidInputError(f"{argument} is a masked array; give its data, and mask=~array.mask, to add")
     if not isinstance(array, np.ndarray) or array.dtype == object:
         array = _of_objects(array, argument)
+    array = native(array)
     if array.dtype.kind in "iu":
         unsigned = array.dtype == np.uint64 and array.size and array.max() >= 2**63
         return array if unsigned else array.astype(np.int64, copy=False)
@@ -187,10 +186,15 @@ def _of_objects(values: Any, argument: str) -> np.ndarray:
     """A sequence or an array of objects as an array of one kind."""
     try:
         objects = np.asarray(values, object)
-    except ValueError as error:  # arrays of different shapes
+    except Exception as error:  # arrays of different shapes, and whatever an object's __array__ raises
         raise InvalidInputError(f"{argument} has no rectangular array form: {error}") from None
     flat = objects.ravel().tolist()
     types = set(map(type, flat))
+    if isinstance(values, np.ndarray) and not types <= {str, int}:
+        entries = objects.tolist()
+        plain = without_tensors(entries, argument)
+        if plain is not entries:
+            return _of_objects(plain, argument)
     texts = {each for each in types if issubclass(each, str)}
     integers = {each for each in types if issubclass(each, (int, np.integer)) and each not in (bool, np.timedelta64)}
     for kind, what in (

@@ -29,6 +29,7 @@ from fleetmetrics.errors import (
 from fleetmetrics.numbers import REDUCTIONS, combine, combine_alike, combine_few
 from fleetmetrics.serial import WIDEST, described_array, is_plain, narrowest_of, size_of
 from fleetmetrics.settings import difference
+from fleetmetrics.tensors import as_array
 
 _STATE_DTYPES = {np.dtype(name): name for name in ("int64", "float64")}  # NumPy takes 10 us to name a dtype
 _NUMBERS = "biufc"
@@ -564,7 +565,7 @@ def _signature(layout: Layout) -> str:
 
 def as_column(array: Any) -> np.ndarray:
     """Return a contiguous array of native byte order that can cross the wire as bytes."""
-    given = np.asarray(array)
+    given = as_array(array, "array")
     if not is_plain(given.dtype) or given.dtype.kind not in _NUMBERS + "SU" or given.dtype.itemsize > WIDEST:
         raise InvalidInputError(
             f"array is of dtype {given.dtype}; allowed are numbers, booleans, and bytes or strings of fixed width, up "

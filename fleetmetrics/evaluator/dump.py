@@ -21,7 +21,8 @@ from fleetmetrics.files.row_pieces import Piece
 from fleetmetrics.reading import Reading
 from fleetmetrics.records.batches import are_alike
 from fleetmetrics.serial.container import whole_file
-from fleetmetrics.xp import is_eager_tensor, namespace, to_host
+from fleetmetrics.tensors import as_array
+from fleetmetrics.xp import is_eager_tensor, namespace
 
 __all__ = ["DumpResults", "samples_in"]
 
@@ -191,7 +192,7 @@ def _column(name: str, values: Sequence[Any]) -> np.ndarray:
 
 def _array(value: Any) -> np.ndarray:
     with contextlib.suppress(ValueError):  # ragged
-        array = np.asarray(to_host(value))
+        array = as_array(value, "value")
         if array.size and (array.dtype.kind in "biuf" or (isinstance(value, str) and array.item() == value)):
             return array  # NumPy drops NUL at the end of a string
     return np.empty((), object)

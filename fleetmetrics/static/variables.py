@@ -17,6 +17,7 @@ from fleetmetrics.static.claims import BY_COUNTER, Claim, claims_of, renew
 from fleetmetrics.static.programs import Legacy, kind_of, kind_under_construction
 from fleetmetrics.static.scopes import Glance
 from fleetmetrics.static.threads import counters_beside, locked
+from fleetmetrics.tensors import as_array
 from fleetmetrics.vocabulary import with_article
 from fleetmetrics.warning import warn
 from fleetmetrics.xp import Scattered, is_static, paddle_ops
@@ -82,7 +83,7 @@ class StaticState:
         Raises:
             InvalidInputError: the shape differs, or floats are given for an int64 state.
         """
-        array = np.asarray(value)
+        array = as_array(value, "value")
         if array.shape != self.shape or (array.dtype.kind == "f" and self.dtype == "int64"):
             raise InvalidInputError(
                 f"value for state {self.name!r} must have shape {list(self.shape)} and dtype {self.dtype}, not "

@@ -11,8 +11,9 @@ from typing import Any, Iterable, Sequence
 
 import numpy as np
 
+from fleetmetrics.tensors import is_torch, of_paddle, of_torch
 from fleetmetrics.xp import numpy_ops
-from fleetmetrics.xp.kinds import Directed, Scattered, is_eager_tensor, is_paddle, is_static, of_torch, without_strays
+from fleetmetrics.xp.kinds import Directed, Scattered, is_eager_tensor, is_paddle, is_static, without_strays
 
 __all__ = [
     "Directed",
@@ -49,8 +50,8 @@ def to_host(value: Any) -> Any:
     if type(value) in _NEVER_PADDLE:
         return value
     if is_eager_tensor(value):
-        return namespace(value).host(value) if value.is_dense() else value
-    if hasattr(value, "detach") and hasattr(value, "cpu"):  # a tensor of torch
+        return of_paddle(value, "value") if value.is_dense() else value
+    if is_torch(type(value)) and not is_static(value):
         return of_torch(value.cpu(), "value")
     return value
 

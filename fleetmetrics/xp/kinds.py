@@ -2,30 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Any, NamedTuple
 
-import numpy as np
+from fleetmetrics.tensors import is_eager_tensor, is_static
 
-from fleetmetrics.errors import InvalidInputError
-
-__all__ = ["Directed", "Scattered", "is_eager_tensor", "is_paddle", "is_static", "of_torch", "without_strays"]
-
-
-def is_eager_tensor(value: Any) -> bool:
-    """Whether a value is a tensor of dynamic mode."""
-    paddle = sys.modules.get("paddle")
-    # Check the class: isinstance(tensor, paddle.static.Variable) is true for eager tensors as well.
-    return hasattr(paddle, "Tensor") and issubclass(type(value), paddle.Tensor)  # type: ignore[union-attr]
-
-
-def is_static(value: Any) -> bool:
-    """Whether a value is a variable of a legacy static program or a value of a PIR program."""
-    paddle = sys.modules.get("paddle")
-    if not hasattr(paddle, "static") or is_eager_tensor(value):
-        return False
-    kinds = (paddle.static.Variable, getattr(getattr(paddle, "pir", None), "Value", ()))  # type: ignore[union-attr]
-    return isinstance(value, kinds)
+__all__ = ["Directed", "Scattered", "is_eager_tensor", "is_paddle", "is_static", "without_strays"]
 
 
 def is_paddle(value: Any) -> bool:
@@ -73,13 +54,3 @@ def without_strays(xp: Any, increment: Any, state: Any) -> Any:
     if amount is None:
         return Scattered(tuple(indices), xp.cast(inside, "int64"))
     return Scattered(tuple(indices), xp.where(inside, amount, xp.zeros_like(amount)))
-
-
-def of_torch(tensor: Any, argument: str) -> np.ndarray:
-    """A torch tensor on the CPU, even with a gradient; bfloat16 as float32. An error on any other device."""
-    if str(getattr(tensor, "device", "cpu")) != "cpu":
-        raise InvalidInputError(
-            f"{argument} is a torch tensor on device {str(tensor.device)!r}; give {argument}.cpu() to add"
-        )
-    tensor = tensor.detach()
-    return (tensor.float() if "bfloat16" in str(tensor.dtype) else tensor).numpy()

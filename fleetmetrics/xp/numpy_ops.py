@@ -20,7 +20,8 @@ from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.moments import WIDTHS, merged, merged_floats, two_sum
 from fleetmetrics.numbers import OF_BATCHES as _OF_BATCHES
 from fleetmetrics.numbers import combine, identity, sum_of_numbers, widen
-from fleetmetrics.xp.kinds import Scattered, of_torch
+from fleetmetrics.tensors import as_array
+from fleetmetrics.xp.kinds import Scattered
 from fleetmetrics.xp.score_buckets import log_odds
 
 #: Overflow is checked afterwards.
@@ -71,15 +72,15 @@ def widened(array: np.ndarray, argument: str) -> np.ndarray:
 
 
 def unwidened(value: Any, argument: str) -> np.ndarray:
-    if type(value) is np.ndarray:
+    if type(value) is np.ndarray and value.dtype.kind not in "OV":
         return value
     if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
         raise InvalidInputError(f"{argument} is a masked array; give its data, and mask=~array.mask, to add")
-    if hasattr(value, "detach") and hasattr(value, "cpu"):  # a tensor of torch
-        value = of_torch(value, argument)
     try:
-        return np.asarray(value)
-    except ValueError:  # ragged lists: widen raises the error
+        return as_array(value, argument)
+    except InvalidInputError:
+        raise
+    except Exception:  # ragged lists, and whatever an object's __array__ raises: widen raises the error
         return widen(value, argument)
 
 

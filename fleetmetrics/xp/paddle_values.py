@@ -10,6 +10,7 @@ import paddle
 
 from fleetmetrics import numbers
 from fleetmetrics.errors import InvalidInputError
+from fleetmetrics.tensors import check_dense
 from fleetmetrics.xp import numpy_ops
 from fleetmetrics.xp.kinds import is_eager_tensor, is_static
 
@@ -18,6 +19,9 @@ _KINDS = {
     **{getattr(paddle, name): "i" for name in ("uint8", "int8", "int16", "int32", "int64")},
     **{getattr(paddle, name): "f" for name in ("float16", "bfloat16", "float32", "float64")},
 }
+#: The dtypes that NumPy lacks; 2.6 has only the first.
+_FOREIGN = {getattr(paddle, name) for name in ("bfloat16", "float8_e4m3fn", "float8_e5m2") if hasattr(paddle, name)}
+_KINDS.update(dict.fromkeys(_FOREIGN, "f"))
 
 
 def asarray(value: Any, argument: str) -> Any:
@@ -31,6 +35,7 @@ def asarray(value: Any, argument: str) -> Any:
 def unwidened(value: Any, argument: str) -> Any:
     """A tensor, variable or value of any dtype that can be widened."""
     if is_eager_tensor(value):
+        check_dense(value, argument)
         value = value.detach()
     elif not is_static(value):
         array = numpy_ops.asarray(value, argument)
@@ -56,17 +61,17 @@ def widened(value: Any, argument: str) -> Any:
                 f"{argument} is int8, which no static program of Paddle 2.6 can cast; feed it as int32"
             )
         return cast(value, "int64")
-    return cast(value, "float32") if value.dtype in (paddle.float16, paddle.bfloat16) else value
+    return cast(value, "float32") if value.dtype == paddle.float16 or value.dtype in _FOREIGN else value
 
 
 def host(tensor: Any) -> np.ndarray:
-    """A tensor as a NumPy array; NumPy lacks bfloat16, whose bits Paddle would return as uint16."""
-    return cast(tensor, "float32").numpy() if tensor.dtype == paddle.bfloat16 else tensor.numpy()
+    """A tensor as a NumPy array; NumPy lacks bfloat16 and float8, whose bits Paddle would return as integers."""
+    return cast(tensor, "float32").numpy() if tensor.dtype in _FOREIGN else tensor.numpy()
 
 
 def hosts(tensors: Sequence[Any], at_once: int = 2**28) -> list[np.ndarray]:
     """Tensors of one device as NumPy arrays, with one copy for each 256 MiB; these need twice the memory meanwhile."""
-    tensors = [cast(each, "float32") if each.dtype == paddle.bfloat16 else each for each in tensors]
+    tensors = [cast(each, "float32") if each.dtype in _FOREIGN else each for each in tensors]
     parts = [paddle.view(paddle.reshape(each, [-1]), "uint8") for each in tensors]
     ends = np.cumsum([part.shape[0] for part in parts])
     half = len(parts) // 2

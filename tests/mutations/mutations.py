@@ -553,8 +553,8 @@ MUTATIONS = [
     Mutation(
         "what is masked in a dict of arrays counts",
         "dataframes.py::_of_arrays",
-        "given if isinstance(given, np.ma.MaskedArray) else np.asarray(given)",
-        "np.asarray(given)",
+        "given if isinstance(given, np.ma.MaskedArray) else as_array(",
+        "as_array(",
         "tests/test_dataframes.py -k masked",
     ),
     Mutation(
@@ -807,8 +807,8 @@ MUTATIONS = [
     Mutation(
         "the masked entries of a list of thresholds count",
         "arguments.py::array_of",
-        "np.empty(0) if np.ma.is_masked(value) else np.asarray(value)",
-        "np.asarray(value)",
+        "np.empty(0) if np.ma.is_masked(value) else as_array(",
+        "as_array(",
         "tests/test_hostile_calls.py -k hide_something",
     ),
     Mutation(
@@ -5626,6 +5626,42 @@ MUTATIONS = [
         'found.name in ("csv", "jsonl") and',
         'found.name == "csv" and',
         "tests/files/test_one_file.py -k zero_bytes",
+    ),
+    # -- tensors -------------------------------------------------------------------------------------------
+    Mutation(
+        "NumPy reads lists of tensors by itself",
+        "tensors.py::without_tensors",
+        "if not _is_list(value) or not _holds_tensors(value, argument):",
+        "if True:",
+        "tests/test_tensors.py -k functions_of_fleet",
+    ),
+    Mutation(
+        "tensors inside of lists in lists are not looked for",
+        "tensors.py::_holds_tensors",
+        "nested = {type(each) for each in examples if _is_list(each)}",
+        "nested = set()",
+        "tests/test_tensors.py -k read_by_value",
+    ),
+    Mutation(
+        "tensors in an array of objects are not looked for",
+        "tensors.py::as_array",
+        'if array.dtype.kind == "O":',
+        "if False:",
+        "tests/test_tensors.py -k read_by_value",
+    ),
+    Mutation(
+        "NumPy reads sparse tensors, which ends the process",
+        "tensors.py::check_dense",
+        "if not tensor.is_dense():",
+        "if False:",
+        "tests/test_tensors.py -k sparse",
+    ),
+    Mutation(
+        "a batch remembers the counts of a caller's flags",
+        "batch/sums.py::_once_if_own",
+        "if flags is self.valid else make()",
+        "if flags is self.valid else self.cached((what, id(flags)), make)",
+        "tests/test_user_metrics.py -k flags_are_counted",
     ),
     # -- the package ---------------------------------------------------------------------------------------
     Mutation(
