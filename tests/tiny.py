@@ -21,7 +21,7 @@ from fleetmetrics.evaluation import compare, merge
 from fleetmetrics.evaluation.named import kinds
 from fleetmetrics.vocabulary import VERDICTS
 
-#: What some metrics must be told.
+#: The settings that some metrics need.
 NEEDED = {
     "precision_at_fixed_recall": ":min_recall=0.5",
     "recall_at_fixed_precision": ":min_precision=0.5",
@@ -42,7 +42,7 @@ BY = (["s"], ["s"], ["s", "t"], ["s*t"], ["u"], [])
 
 
 class Outcome(NamedTuple):
-    """What came of an evaluation: "result", "named" error, "raw" error, or a "false" result; and the text."""
+    """The outcome of an evaluation: "result", "named" error, "raw" error, or a "false" result; and the text."""
 
     kind: str
     text: str
@@ -168,11 +168,11 @@ def _labels(rows: int, random: np.random.Generator) -> np.ndarray:
     return label
 
 
-# -- what comes of it --------------------------------------------------------------------------------------
+# -- its outcome --------------------------------------------------------------------------------------
 
 
 def outcome(tiny: Tiny, folder: Path, report: bool = False) -> Outcome:
-    """Evaluate it, print it, and look whether the result holds together.
+    """Evaluate it, print it, and check that the result holds together.
 
     Args:
         tiny: the evaluation.
@@ -181,7 +181,7 @@ def outcome(tiny: Tiny, folder: Path, report: bool = False) -> Outcome:
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        warnings.filterwarnings("error", category=RuntimeWarning, module=r"fleetmetrics|numpy")  # meant by nobody
+        warnings.filterwarnings("error", category=RuntimeWarning, module=r"fleetmetrics|numpy")
         try:
             result = _result(tiny, folder)
             text = f"{result}{result._repr_html_()}"

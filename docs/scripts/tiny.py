@@ -1,4 +1,4 @@
-"""Evaluate tiny data at random, with any metric and any options, and count what comes of it.
+"""Evaluate tiny data at random, with any metric and any options, and count the outcomes.
 
     python docs/scripts/tiny.py
     python docs/scripts/tiny.py 5000 1
@@ -21,7 +21,7 @@ sys.path.insert(0, str(DOCS.parent))
 
 from tests import tiny
 
-#: One in so many also makes its report.
+#: One evaluation in twenty also makes its report.
 REPORTS = 20
 
 

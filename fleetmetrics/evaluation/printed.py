@@ -234,9 +234,12 @@ def _said_of(slices: Sequence[Mapping[str, Any]], name: str, share: float, toget
 
 
 def _far(spread: float | None, name: str, together: float | None) -> list[str]:
-    if not spread:
-        return [] if spread is None else [f"slices differ from {_whole(together)} in {name} by no more than chance"]
-    return [f"slices differ from {_whole(together)} by {spread:.3g} in {name}, beyond chance (root mean square)"]
+    """The variation of slices, which is an estimate, and no verdict."""
+    if spread is None:
+        return []
+    return [
+        f"root mean square difference of slices from {_whole(together)}, less what chance adds: {spread:.3g} {name}"
+    ]
 
 
 def _whole(together: float | None) -> str:

@@ -77,7 +77,8 @@ class Judged:
 
     Attributes:
         slices: by column, first the one that explains most; worst slices first.
-        explained: by column, the distance of slices from all rows beyond chance.
+        explained: by column, an estimate of the distance of slices from all rows, less what chance adds: the root of
+            the mean square over rows. It is no test: of slices at random, half have more than 0.
         verdicts: the number of slices with each verdict.
         least_q: the smallest q-value of worse or different slices; 1 without any.
         others: by column, the number of slices in "(other)"; None: unknown.
@@ -199,7 +200,7 @@ def _weight(each: SliceResult) -> tuple[Any, ...]:
 
 
 def _explained(table: Sequence[_Tested]) -> float:
-    """The distance of a row's slice from the whole beyond chance: the root of the mean square over rows."""
+    """The distance of a row's slice from the whole, less what chance adds: the root of the mean square over rows."""
     tested = [each for each in table if not math.isnan(each.slice.p)]
     rows = sum(each.slice.rows for each in tested)
     if not rows:

@@ -458,13 +458,26 @@ def at_k(metric: Any, ax: Axes | None = None, label: str = "") -> Axes:
     return _by_number(value, ax, label, "k", xscale="log", xticks=list(value))
 
 
+#: The marks of slices: full, hollow, and hollow and gray.
+_KINDS = ("differs", "within chance", "too few to tell")
+
+
+def _verdict(row: Mapping[str, Any]) -> str:
+    """The kind of a slice; empty if it has no verdict."""
+    within = row.get("within_chance")
+    if within is None:
+        return "too few to tell" if row.get("verdict") == "too few" else ""
+    return "within chance" if within else "differs"
+
+
 def slices(metric: Any, ax: Axes | None = None, most: int = 20, whole: float | None = None) -> Axes:
     """A forest of intervals, one for each slice; dotted, the value over all of them.
 
     Args:
         metric: `Sliced`, the dict that it computed, or the rows that ``fleetmetrics evaluate --json`` has for a column:
-            dicts of ``key``, ``value``, ``low``, ``high``, ``rows``, ``difference``, ``within_chance`` and ``metric``,
-            of which only the first two must be there. Slices within chance are hollow.
+            dicts of ``key``, ``value``, ``low``, ``high``, ``rows``, ``difference``, ``within_chance``, ``verdict`` and
+            ``metric``, of which only the first two must be there. Slices within chance are hollow; those that are too
+            few for a verdict are also gray.
         ax: see the module.
         most: the number of first slices to draw.
         whole: the value over all slices; None: by the first row's difference, if it has one.
@@ -480,7 +493,9 @@ def slices(metric: Any, ax: Axes | None = None, most: int = 20, whole: float | N
     if whole is None and rows and rows[0].get("difference") is not None:
         whole = rows[0]["value"] - rows[0]["difference"]
     table, place = np.array([interval(each) for each in rows]).reshape(-1, 3), np.arange(len(rows))
-    hollow = np.array([bool(each.get("within_chance")) for each in rows], bool)
+    tested = any(each.get("within_chance") is not None for each in found)
+    verdicts = [_verdict(each) or ("too few to tell" if tested else "differs") for each in rows]  # without tests: full
+    kinds = {kind: np.array([each == kind for each in verdicts], bool) for kind in _KINDS}
     name = plain(rows[0].get("metric", "value")) if rows else ""
     name += said(", the first {} of {}").format(most, len(found)) if len(found) > most else ""
     height = 16 + 4.2 * max(len(rows), 2)
@@ -488,10 +503,14 @@ def slices(metric: Any, ax: Axes | None = None, most: int = 20, whole: float | N
         if whole is not None:
             ax.axvline(whole, **dotted(ax))
         color = ax.plot([], [])[0].get_color()
-        ax.hlines(place, table[:, 1], table[:, 2], color=color, linewidth=1)
-        for which, fill, name in ((~hollow, color, said("differs")), (hollow, "none", said("within chance"))):
-            look = {"markerfacecolor": fill, "linestyle": "", "marker": "o", "color": color}
-            ax.plot(table[which, 0], place[which], label=name if hollow.any() else None, **look)
+        legend = tested and set(verdicts) != {"differs"}
+        for kind, which in kinds.items():
+            if which.any():
+                its = dotted(ax)["color"] if kind == "too few to tell" else color
+                ax.hlines(place[which], table[which, 1], table[which, 2], color=its, linewidth=1)
+                look = {"markerfacecolor": color if kind == "differs" else "none", "linestyle": "", "marker": "o"}
+                named = legend or kind == "too few to tell"
+                ax.plot(table[which, 0], place[which], color=its, label=said(kind) if named else None, **look)
         for row, each in zip(place, rows):
             number = "" if each.get("rows") is None else short(each["rows"])
             ax.annotate(number, (1.02, row), xycoords=ax.get_yaxis_transform(), va="center", fontsize=7)

@@ -218,7 +218,7 @@ def _leaves(name: str, value: Any) -> list[tuple[str, Any]]:
 
 
 def _table(by: str, slices: list[dict[str, Any]], result: Mapping[str, Any]) -> dict[str, Any]:
-    """The table of one slicing: its rows, and the scale of their bars, which covers all values beyond chance."""
+    """The table of one slicing: its rows, and the scale of their bars; values within chance may be outside."""
     metric, whole = slices[0]["metric"] or "—", result.get(slices[0]["metric"])
     together = result.get("references", {}).get(by)
     whole = whole if together is None else together

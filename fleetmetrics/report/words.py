@@ -41,6 +41,7 @@ PICTURE_WORDS = {
     "pass": "轮次",
     "differs": "有差异",
     "within chance": "在偶然范围内",
+    "too few to tell": "数据太少",
     ", the first {} of {}": "，前 {} 个（共 {} 个）",
     "prediction - label": "预测 − 标签",
     "undefined": "无定义",

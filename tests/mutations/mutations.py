@@ -1606,11 +1606,18 @@ MUTATIONS = [
         "tests/files/test_bad_data.py -k truncated",
     ),
     Mutation(
-        "slices within chance are said to lie beyond it",
+        "an unknown variation of slices is printed",
         "evaluation/printed.py::_far",
-        "if not spread:",
         "if spread is None:",
-        "tests/evaluation/test_evaluate.py -k no_further",
+        "if spread == 0.0:",
+        "tests/evaluation/test_evaluate.py -k variation_of_slices",
+    ),
+    Mutation(
+        "a slice without a verdict is drawn as one that differs",
+        "plot/__init__.py::slices",
+        '("too few to tell" if tested else "differs")',
+        '"differs"',
+        "tests/plot/test_pictures.py -k neither_different",
     ),
     Mutation(
         "plain arrays of labels are not checked",

@@ -13,6 +13,7 @@ from sklearn.metrics import precision_recall_curve, roc_curve
 
 import fleetmetrics as fm
 from fleetmetrics import plot
+from fleetmetrics.report.words import PICTURE_WORDS
 from tests.distributed.cluster import free_ports
 from tests.distributed.forks import member, run
 
@@ -255,6 +256,35 @@ def test_slices_show_the_intervals_in_the_order_given_and_which_are_within_chanc
     assert hollow.get_markerfacecolor() == "none" and texts(ax) == ["differs", "within chance"]
     assert [each.get_text() for each in ax.texts] == ["1.2k", "", ""]
     assert "the first 2 of 3" in plot.slices(rows, most=2).get_xlabel()
+
+
+def test_a_slice_without_a_verdict_is_neither_different_nor_within_chance() -> None:
+    known = {"value": 0.7, "low": 0.6, "high": 0.8, "metric": "auc", "difference": 0.1}
+    rows = [
+        {**known, "key": "a", "within_chance": False, "verdict": "worse"},
+        {**known, "key": "b", "within_chance": True, "verdict": "within chance"},
+        {**known, "key": "c", "within_chance": None, "verdict": "too few"},
+        {**known, "key": "d", "within_chance": None, "verdict": None},
+    ]
+
+    def marks(rows: list[dict[str, Any]]) -> tuple[list[list[float]], list[str]]:
+        ax = plot.slices(rows)
+        places = [each.get_ydata().tolist() for each in ax.lines if each.get_marker() == "o"]
+        return places, texts(ax) if ax.get_legend() else []
+
+    ax = plot.slices(rows)
+    full, hollow, gray = (each for each in ax.lines if each.get_marker() == "o")
+    assert [each.get_ydata().tolist() for each in (full, hollow, gray)] == [[0], [1], [2, 3]]
+    assert full.get_markerfacecolor() == full.get_color() == hollow.get_color() != gray.get_color()
+    assert hollow.get_markerfacecolor() == gray.get_markerfacecolor() == "none"
+    assert texts(ax) == ["differs", "within chance", "too few to tell"]
+    assert set(bars(ax)) == {0, 1, 2, 3}
+    assert marks(rows[2:3]) == ([[0]], ["too few to tell"])  # if no slice has a verdict, none differs
+    assert marks(rows[3:]) == ([[0]], [])  # a metric without a test
+    assert marks(rows[2:]) == ([[1], [0]], ["too few to tell"])
+    assert marks(rows[::2]) == ([[0], [1]], ["differs", "too few to tell"])
+    with plot.style(words=PICTURE_WORDS):
+        assert texts(plot.slices(rows)) == ["有差异", "在偶然范围内", "数据太少"]
 
 
 def test_slices_are_drawn_of_what_sliced_computes() -> None:

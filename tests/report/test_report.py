@@ -471,6 +471,22 @@ def test_the_scale_of_bars_holds_what_is_beyond_chance_and_has_room_for_an_inter
     assert report._table("slot", [alone], {"auc": 0.5})["scale"] == {"least": -0.5, "width": 2.0, "whole": 0.5}
 
 
+@pytest.mark.parametrize("lang, words", [("en", "an open gray mark has no verdict"), ("zh", "灰色空心点没有结论")])
+def test_a_slice_with_too_few_rows_has_a_mark_of_its_own(lang: str, words: str) -> None:
+    slices: list[dict[str, Any]] = list(result()["slices"]["slot"])
+    few = {**slices[0], "key": "few", "verdict": "too few", "within_chance": None, "needs": {"positives": 5}}
+    untested = {**few, "key": "untested", "verdict": None, "needs": {}}
+    page = read({**result(), "slices": {"slot": [*slices, few, untested]}}, lang=lang)
+    [table] = page.all("table", class_="slices")
+    kinds = {row.all("th")[0].text: row.attributes["class"].split()[0] for row in table.all("tbody")[0].all("tr")}
+    assert kinds["few"] == kinds["untested"] == "unknown"
+    expected = {True: "chance", False: "beyond"}
+    assert all(kinds[str(each["key"])] == expected[each["within_chance"]] for each in slices)
+    assert words in shown(page)
+    [style] = [each.text for each in page.all("style") if ".bar" in each.text]
+    assert ".unknown .bar" in style and ":is(.chance, .unknown) .bar" in style
+
+
 def test_the_scale_of_bars_marks_the_value_that_the_slices_are_compared_with() -> None:
     rows = [{"metric": "gauc", "value": each, "within_chance": False} for each in (0.6, 0.7)]
     scale = {by: report._table(by, rows, {"gauc": 0.9, "references": {"day": 0.5}})["scale"] for by in ("day", "slot")}
