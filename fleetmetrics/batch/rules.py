@@ -12,7 +12,16 @@ from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.state import State
 from fleetmetrics.vocabulary import agreeing, counted
 
-__all__ = ["FLAGS", "PROBABILITIES", "REQUIREMENTS", "Check", "Requirement", "applicable", "raise_unless"]
+__all__ = [
+    "FLAGS",
+    "PROBABILITIES",
+    "REQUIREMENTS",
+    "Check",
+    "Requirement",
+    "applicable",
+    "beyond_floats",
+    "raise_unless",
+]
 
 
 class Requirement(NamedTuple):
@@ -73,6 +82,28 @@ def _finite_label(batch: Any) -> Any:
     return _finite(batch, batch.label)
 
 
+def _exact_prediction(batch: Any) -> Any:
+    if batch.classes or batch.xp.kind(batch.prediction) != "i":
+        return _finite_prediction(batch)
+    return _exact(batch.xp, batch.prediction, batch.values)
+
+
+def _exact_label(batch: Any) -> Any:
+    if batch.xp.kind(batch.label) != "i":
+        return _finite(batch, batch.label)
+    return _exact(batch.xp, batch.label, batch.targets)
+
+
+def _exact(xp: Any, integers: Any, floats: Any) -> Any:
+    """Flags of the integers that float64 holds exactly; None if all are known to be."""
+    return None if xp.known_exact(floats) else xp.logical_not(beyond_floats(xp, integers))
+
+
+def beyond_floats(xp: Any, integers: Any) -> Any:
+    """Flags of the integers that are larger than 2**53, or not above -2**53: float64 skips some of them."""
+    return xp.logical_or(xp.greater(integers, 2**53), xp.logical_not(xp.greater(integers, -(2**53))))
+
+
 def _probability(batch: Any) -> Any:
     return None if batch.xp.within(batch.scores, 0, 1) else batch.xp.is_probability(batch.scores)
 
@@ -98,6 +129,7 @@ def _class(batch: Any) -> Any:
     return batch.xp.is_class(batch.label, classes)
 
 
+EXACT = "Float64, in which this is computed, rounds integers beyond 2**53: subtract a constant, or give floats"
 FROM_LOGITS = "For logits give from_logits=True"
 PROBABILITY = "a probability in [0, 1] (apply the sigmoid or softmax to logits first)"
 
@@ -111,7 +143,9 @@ REQUIREMENTS: dict[str, Requirement] = {
     "probability_or_logits": Requirement("prediction", PROBABILITY, _probability, FROM_LOGITS),
     # of a metric that only compares: logits are refused, rounding is not
     "near_probability": Requirement("prediction", PROBABILITY, _near_probability, FROM_LOGITS),
+    "exact_prediction": Requirement("prediction", "a finite number", _exact_prediction, EXACT),
     "finite_label": Requirement("label", "a finite number", _finite_label),
+    "exact_label": Requirement("label", "a finite number", _exact_label, EXACT),
     "class_label": Requirement(
         "label", "a class: 0 or 1, or with several scores a whole number below the number of scores", _class
     ),
@@ -136,14 +170,15 @@ FLAGS = Requirement("mask", "True or False, or 1 or 0, for each sample", _flags)
 def applicable(asked: tuple[str | Requirement, ...], classes: int = 0, weighted: bool = True) -> list[Requirement]:
     """The requirements (keys of `REQUIREMENTS`, or a metric's own) without implied ones, and that of weights."""
     names = {*asked, "weight"} if weighted else {*asked}
+    names -= {f"finite_{argument}" for argument in ("prediction", "label") if f"exact_{argument}" in names}
     if "class_label" in names:
-        names.discard("finite_label")
+        names -= {"finite_label", "exact_label"}
     if "probability_or_logits" in names:
         names.discard("probability")
     if names & PROBABILITIES - {"near_probability"}:
         names.discard("near_probability")
     if names & PROBABILITIES and not classes:
-        names -= {"finite_prediction", "class_scores"}
+        names -= {"finite_prediction", "class_scores", "exact_prediction"}
     if "finite_prediction" in names:
         names.discard("class_scores")
     own = [rule for rule in dict.fromkeys(asked) if isinstance(rule, Requirement)]

@@ -9,6 +9,7 @@ import numpy as np
 from fleetmetrics import formulas
 from fleetmetrics.arguments import edges_of, number_of
 from fleetmetrics.batch import Batch, statistic
+from fleetmetrics.batch.rules import Requirement
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.metric import TOTAL, Common, Declared, Settings, Undefinable, formula_of
 from fleetmetrics.metrics.aggregation import Values
@@ -57,8 +58,8 @@ class Variance(Undefinable[float], Values[float]):
 
     Formula: ``sum(w * (x - mean(x))**2) / (sum(w) - ddof)``: a value of weight w counts as w equal values. It is
     computed in float64 and merged by pairwise formulas, and stays accurate if values are large compared with their
-    spread. Inputs as for `Sum`. Undefined if the total weight is at most ``ddof``. Squared deviations below 2.2e-308,
-    where float64 has few digits, cause an `UndefinedMetricWarning`.
+    spread. Inputs as for `Sum`, but integers beyond 2**53 are an error. Undefined if the total weight is at most
+    ``ddof``. Squared deviations below 2.2e-308, where float64 has few digits, cause an `UndefinedMetricWarning`.
 
     Args:
         ddof: the number to subtract from the weight, at least 0: 0 for the variance of these values, 1 for an unbiased
@@ -73,6 +74,7 @@ class Variance(Undefinable[float], Values[float]):
 
     ddof: float
 
+    requirements: tuple[str | Requirement, ...] = ("exact_prediction",)
     declared: tuple[Declared, ...] = (Declared("moments", (4,), "float64", "moments", statistic=_value_moments),)
     formula: Any = formula_of(formulas.variance, "ddof", "zero_division")
 

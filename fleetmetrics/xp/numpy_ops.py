@@ -133,6 +133,11 @@ def known_zero(number: Any) -> bool:
     return not number
 
 
+def known_exact(floats: np.ndarray) -> bool:
+    """Whether all entries of a float64 ``[n]`` are known to be of at most 2**53."""
+    return floats.dot(floats) <= 2.0**106
+
+
 def squares(array: np.ndarray, weight: np.ndarray | None) -> np.ndarray:
     found = square(array) if weight is None else square(array) * weight
     if found.all():

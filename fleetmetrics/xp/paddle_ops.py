@@ -33,6 +33,7 @@ from paddle import minimum, multiply, ones_like, sinh, square, subtract, where, 
 # isort: on
 
 from fleetmetrics.moments import WIDTHS, merged
+from fleetmetrics.xp import numpy_ops
 from fleetmetrics.xp.kinds import Directed, Scattered, is_eager_tensor
 from fleetmetrics.xp.paddle_values import *
 from fleetmetrics.xp.score_buckets import lowest_scores
@@ -95,6 +96,11 @@ def known_finite(tensor: Any) -> bool:
 def known_zero(tensor: Any) -> bool:
     """Whether a number is known to be 0, without waiting for the device."""
     return False
+
+
+def known_exact(tensor: Any) -> bool:
+    """Whether all float64 entries are known to be of at most 2**53, without waiting for the device."""
+    return is_eager(tensor) and numpy_ops.known_exact(tensor.numpy())
 
 
 def squares(tensor: Any, weight: Any) -> Any:

@@ -107,6 +107,10 @@ class Accuracy(OfTask[Value]):
 
     class_axis: int | None
     task: Task
+    #: The requirements of predicted classes, of scores of each class, and of one score a sample.
+    _of_classes: tuple[str | Requirement, ...]
+    _of_scores: tuple[str | Requirement, ...]
+    _of_one: tuple[str | Requirement, ...]
 
     better = "higher"
     requirements: tuple[str | Requirement, ...] = (_SCORES, "class_label")
@@ -153,8 +157,11 @@ class Accuracy(OfTask[Value]):
         elif average != "micro":
             raise InvalidInputError(f"average={average!r} needs num_classes=, num_labels= or task='binary'")
         else:
-            self.requirements = self._unless_ignored(
-                "class_scores" if self.task.from_logits else _SCORES, "class_label"
+            of_one = "class_scores" if self.task.from_logits else "near_probability"
+            self._of_classes = self._unless_ignored("finite_label")
+            self._of_one, self._of_scores = (self._unless_ignored(of, "class_label") for of in (of_one, "class_scores"))
+            self.requirements = (
+                self._of_scores if self.task.from_logits else self._unless_ignored(_SCORES, "class_label")
             )
         self.settle(**self.task.settings)
         if self.task.size and (self.task.top_k == 1 or average != "micro"):
@@ -172,10 +179,7 @@ class Accuracy(OfTask[Value]):
                 f"prediction has the label's shape; top_k={self.task.top_k} of several classes needs scores "
                 "[n, classes]"
             )
-        if predicted_classes:
-            return self._unless_ignored("finite_label")
-        of_one = not (batch.classes or self.task.from_logits)
-        return self._unless_ignored("near_probability" if of_one else "class_scores", "class_label")
+        return self._of_classes if predicted_classes else self._of_scores if batch.classes else self._of_one
 
     def _unless_ignored(self, *rules: str | Requirement) -> tuple[str | Requirement, ...]:
         return tuple(tasks.unless_ignored(rule, self.task.ignore_index) for rule in rules)

@@ -9,8 +9,9 @@ import numpy as np
 from fleetmetrics import formulas
 from fleetmetrics.arguments import whole_number_of
 from fleetmetrics.batch import Batch, statistic
+from fleetmetrics.batch.rules import Requirement
 from fleetmetrics.metric import Declared, Settings, formula_of
-from fleetmetrics.metrics.regression.differences import SQUARED_ERROR, OfNumbers, signed_error
+from fleetmetrics.metrics.regression.differences import EXACT, SQUARED_ERROR, OfNumbers, signed_error
 from fleetmetrics.typed import Unpack
 
 __all__ = ["ExplainedVariance", "PearsonCorrelation", "R2Score"]
@@ -43,7 +44,8 @@ class R2Score(OfNumbers[float]):
 
     Formula: ``R2 = 1 - sum(w * (y - p)**2) / sum(w * (y - mean(y))**2)``; adjusted for k regressors ``1 - (1 - R2) * (n
     - 1) / (n - k - 1)``, where n is the number of samples, without their weights. It is computed in float64 and merged
-    by pairwise formulas, and stays accurate if labels are large compared with their spread.
+    by pairwise formulas, and stays accurate if labels are large compared with their spread. Integers beyond 2**53 are
+    an error.
 
     Inputs as for `MeanAbsoluteError`. Undefined if all labels are equal (up to rounding), without samples, or with at
     most ``adjusted + 1`` samples. Squared deviations below 2.2e-308, where float64 has few digits, raise
@@ -62,6 +64,7 @@ class R2Score(OfNumbers[float]):
     adjusted: int
 
     better = "higher"
+    requirements: tuple[str | Requirement, ...] = EXACT
     declared: tuple[Declared, ...] = (SQUARED_ERROR, _LABEL_MOMENTS)
 
     def __init__(self, *, adjusted: int = 0, **settings: Unpack[Settings]) -> None:
@@ -88,6 +91,7 @@ class ExplainedVariance(OfNumbers[float]):
     """
 
     better = "higher"
+    requirements: tuple[str | Requirement, ...] = EXACT
     declared: tuple[Declared, ...] = (
         Declared("error_moments", (4,), "float64", "moments", statistic=_error_moments),
         _LABEL_MOMENTS,
@@ -111,5 +115,6 @@ class PearsonCorrelation(OfNumbers[float]):
     """
 
     better = "higher"
+    requirements: tuple[str | Requirement, ...] = EXACT
     declared: tuple[Declared, ...] = (Declared("comoments", (8,), "float64", "comoments", statistic=_comoments),)
     formula: Any = formula_of(formulas.pearson_correlation, "zero_division")

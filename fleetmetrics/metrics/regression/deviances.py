@@ -13,7 +13,14 @@ from fleetmetrics.batch import Batch, statistic
 from fleetmetrics.batch.rules import Requirement
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.metric import TOTAL, Quotient, Settings, formula_of
-from fleetmetrics.metrics.regression.differences import OfNumbers, floats, number_above
+from fleetmetrics.metrics.regression.differences import (
+    EXACT_IN_DOMAIN,
+    OfNumbers,
+    difference,
+    floats,
+    number_above,
+    signed_error,
+)
 from fleetmetrics.typed import Unpack
 
 __all__ = ["QuantileLoss", "TweedieDeviance"]
@@ -23,9 +30,12 @@ __all__ = ["QuantileLoss", "TweedieDeviance"]
 def _shortfall(batch: Batch, column: int | None, over: bool) -> Any:
     """The sum of ``max(y - p, 0)``, or with ``over`` of ``max(p - y, 0)``, for one column of predictions."""
     xp = batch.xp
-    prediction = batch.values if column is None else xp.cast(batch.prediction[:, column], "float64")
-    pair = (prediction, batch.targets) if over else (batch.targets, prediction)
-    return batch.weighted_sum(xp.at_least(xp.subtract(*pair), 0.0), zero_at_zero=True)
+    if column is None:
+        error = signed_error(batch)
+    else:
+        prediction = batch.prediction[:, column]
+        error = difference(xp, prediction, batch.labels, xp.cast(prediction, "float64"), batch.targets)
+    return batch.weighted_sum(xp.at_least(error if over else -error, 0.0), zero_at_zero=True)
 
 
 class QuantileLoss(OfNumbers[Value]):
@@ -118,8 +128,8 @@ def _domain(power: float) -> tuple[str | Requirement, ...]:
     if power == 0:
         return ("finite_prediction", "finite_label")
     if power < 0:
-        return (_POSITIVE["prediction"], "finite_label")
-    return (_POSITIVE["prediction"], _NOT_NEGATIVE if power < 2 else _POSITIVE["label"])
+        return (_POSITIVE["prediction"], *EXACT_IN_DOMAIN)
+    return (_POSITIVE["prediction"], _NOT_NEGATIVE if power < 2 else _POSITIVE["label"], *EXACT_IN_DOMAIN)
 
 
 #: This close to a ratio of 1, `_TERMS` terms of the series are accurate to a bit or two; elsewhere use the definition.
@@ -130,7 +140,7 @@ _NEAR, _TERMS = 0.05, 12
 def _deviance(batch: Batch, power: float) -> Any:
     xp, p, y = batch.xp, batch.values, batch.targets
     if power == 0:
-        return batch.weighted_sum(xp.square(xp.subtract(p, y)), zero_at_zero=True)
+        return batch.weighted_sum(xp.square(signed_error(batch)), zero_at_zero=True)
     one = xp.ones_like(p)
     p = xp.where(xp.greater(p, 0.0), p, one)  # 0 where samples do not count
     if power >= 2:

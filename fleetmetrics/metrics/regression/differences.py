@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from fleetmetrics import formulas
 from fleetmetrics.accumulator import Value
 from fleetmetrics.batch import Batch, per_sample, statistic
-from fleetmetrics.batch.rules import Requirement
+from fleetmetrics.batch.rules import REQUIREMENTS, Requirement, beyond_floats
 from fleetmetrics.metric import TOTAL, Declared, Quotient, Undefinable, WithoutColumns, formula_of
 
 __all__ = [
@@ -53,8 +53,33 @@ def _slope_of_root(square: float) -> float:
 
 @per_sample
 def signed_error(batch: Batch) -> Any:
-    """The error of each prediction."""
-    return batch.xp.subtract(batch.values, batch.targets)
+    """The error of each prediction, float64."""
+    xp, prediction, label = batch.xp, batch.values, batch.targets
+    kind = xp.kind
+    if (kind(batch.label) != "i" or xp.known_exact(label)) and (
+        kind(batch.prediction) != "i" or xp.known_exact(prediction)
+    ):
+        return xp.subtract(prediction, label)
+    return difference(xp, batch.prediction, batch.label, prediction, label)
+
+
+def difference(xp: Any, one: Any, other: Any, one_float: Any, other_float: Any) -> Any:
+    """``one - other``, float64: of integers beyond 2**53 the difference is rounded, not the integers themselves."""
+    one_float, low = _split(xp, one, one_float)
+    other_float, other_low = _split(xp, other, other_float)
+    found = xp.subtract(one_float, other_float)
+    if low is None and other_low is None:
+        return found
+    zero = xp.zeros_like(found)
+    return xp.add(found, xp.subtract(zero if low is None else low, zero if other_low is None else other_low))
+
+
+def _split(xp: Any, given: Any, floats: Any) -> tuple[Any, Any]:
+    """Numbers as the sum of two float64 arrays, exactly; the second is None if the first has them all."""
+    if xp.kind(given) != "i" or xp.known_exact(floats):
+        return floats, None
+    low = xp.where(beyond_floats(xp, given), xp.bitwise_and(given, 2**11 - 1), xp.zeros_like(given))
+    return xp.cast(xp.subtract(given, low), "float64"), xp.cast(low, "float64")
 
 
 @per_sample
@@ -106,6 +131,12 @@ class OfNumbers(WithoutColumns[Value], Undefinable[Value]):
     requirements: tuple[str | Requirement, ...] = ("finite_prediction", "finite_label")
 
 
+#: Of a metric that squares or compares the numbers themselves, not only their differences.
+EXACT = ("exact_prediction", "exact_label")
+#: The same, after the requirements of a domain.
+EXACT_IN_DOMAIN: tuple[Requirement, ...] = tuple(REQUIREMENTS[name] for name in EXACT)
+
+
 ABSOLUTE_ERROR = Declared("absolute_error", dtype="float64", statistic=_absolute_error)
 SQUARED_ERROR = Declared("squared_error", dtype="float64", statistic=_squared_error)
 
@@ -113,7 +144,8 @@ SQUARED_ERROR = Declared("squared_error", dtype="float64", statistic=_squared_er
 class MeanAbsoluteError(OfNumbers[float]):
     """Mean absolute error.
 
-    Formula: ``sum(w * |p - y|) / sum(w)``, in float64 for inputs of any dtype.
+    Formula: ``sum(w * |p - y|) / sum(w)``, in float64 for inputs of any dtype. Of integers beyond 2**53 the difference
+    is rounded, not the integers themselves.
 
     ``add(prediction, label)`` takes numbers of equal shape (``[n, 1]`` equals ``[n]``); every element of a matrix
     counts. Undefined without samples.
@@ -181,7 +213,11 @@ class MeanSquaredLogError(OfNumbers[float]):
 
     better = "lower"
     quotient: Quotient | None = Quotient({"squared_log_error": 1})
-    requirements: tuple[str | Requirement, ...] = (number_above("prediction", -1), number_above("label", -1))
+    requirements: tuple[str | Requirement, ...] = (
+        number_above("prediction", -1),
+        number_above("label", -1),
+        *EXACT_IN_DOMAIN,
+    )
     declared: tuple[Declared, ...] = (
         Declared("squared_log_error", dtype="float64", statistic=_squared_log_error),
         TOTAL,
