@@ -105,6 +105,8 @@ NOT_IN_THE_VALUE = (
     "recall confusion",
     "calibration total",
     "copc total",
+    "precision of rows rows",
+    "precision of rows defined",
     "weighted mean absolute percentage error total",
     "sum",
     "max",

@@ -13,8 +13,9 @@ from typing import Any
 
 import numpy as np
 
+from fleetmetrics.errors import UndefinedMetricWarning
 from fleetmetrics.formulas.confusion import AVERAGES, averaged, counts_of
-from fleetmetrics.formulas.ratio import ratio, ratios, stand_in
+from fleetmetrics.formulas.ratio import ratio, ratios, stand_in, undefined
 from fleetmetrics.formulas.sums import as_integers, as_number, unknown
 from fleetmetrics.given import (
     amount,
@@ -27,9 +28,11 @@ from fleetmetrics.given import (
     one_of,
     part,
     stand_in_value,
+    text,
     total_of_part,
     weights,
 )
+from fleetmetrics.warning import part_now, warn
 
 __all__ = [
     "accuracy",
@@ -41,6 +44,7 @@ __all__ = [
     "hinge_loss",
     "log_loss",
     "matthews_correlation",
+    "mean_of_samples",
 ]
 
 
@@ -64,6 +68,50 @@ def exact_match(correct: Any, total: Any, zero_division: float = math.nan) -> fl
         0.25
     """
     return ratio.bare(correct, total, "exact_match", zero_division)
+
+
+def _part_of_part(argument: str, value: Any, sizes: Any) -> Any:
+    return part(argument, total_of_part(argument, value, sizes), sizes)
+
+
+@given(shares=part, defined=_part_of_part, rows=total_of_part, metric=text, reason=text, zero_division=stand_in_value)
+def mean_of_samples(
+    shares: Any,
+    defined: Any,
+    rows: Any,
+    metric: str = "metric",
+    reason: str = "there is nothing to divide by",
+    zero_division: float = math.nan,
+) -> float:
+    """Mean over samples of a share of each one's labels, such as its precision: ``average="samples"``.
+
+    Formula: ``shares / defined``; with ``zero_division`` z, ``(shares + z * (rows - defined)) / rows``.
+
+    Args:
+        shares: the sum of the samples' shares, each times the sample's weight.
+        defined: the number or weight of the samples that have one.
+        rows: the number or weight of all samples.
+        metric: the name of the share, for the warning.
+        reason: describes a sample without a share, for the warning.
+        zero_division: the share of such samples; nan leaves them out, with `UndefinedMetricWarning`.
+
+    Examples:
+        >>> mean_of_samples(1.5, 2, 3, zero_division=0), mean_of_samples(1.5, 3, 3)
+        (0.5, 0.5)
+    """
+    total, known, every = (as_number(each) for each in (shares, defined, rows))
+    if every == 0:
+        return stand_in(metric, "there are no samples", zero_division)
+    if not math.isnan(zero_division):
+        return float((total + zero_division * (every - known)) / every)
+    if known == 0:
+        return undefined(metric, f"of every sample, {reason}")
+    if known < every:
+        whole = isinstance(every, int) and isinstance(known, int)
+        some = f"{every - known:,} of {every:,} samples" if whole else f"{(every - known) / every:.2%} of the samples"
+        text = f"{metric}{part_now()} of {some} is undefined: {reason}; the samples average leaves them out"
+        warn(text, UndefinedMetricWarning)
+    return float(total / known)
 
 
 @given(loss=amount, total=amount, zero_division=stand_in_value)

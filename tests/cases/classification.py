@@ -219,6 +219,22 @@ CASES = {
         shapes=OF_SCORES,
         by_row=True,
     ),
+    "precision of rows": Case(
+        made(fm.Precision, "multilabel", average="samples"),
+        many_labels,
+        sklearn("precision_score", average="samples", zero_division=np.nan),
+        shapes=OF_SCORES,
+        by_row=True,
+    ),
+    "f1 of rows, zeros": Case(
+        made(fm.F1, "multilabel", average="samples", zero_division=0),
+        many_labels,
+        sklearn("f1_score", average="samples", zero_division=0),
+        shapes=OF_SCORES,
+        by_row=True,
+        undefined=0,
+        warnings=0,
+    ),
     "f1 without some": Case(
         functools.partial(fm.F1, ignore_index=-1),
         with_ignored(probabilities, -1),

@@ -299,6 +299,96 @@ def test_a_broken_label_in_a_static_program_leaves_its_row_out():
     assert metric.compute(scope) == np.delete(right, [3, 7]).mean()
 
 
+# -- means over samples -------------------------------------------------------------------------------------
+
+#: What scikit-learn calls each metric, and its arguments.
+OF_ROWS = {
+    "precision": (fm.Precision, "precision_score", {}),
+    "recall": (fm.Recall, "recall_score", {}),
+    "f1": (fm.F1, "f1_score", {}),
+    "f half": (fm.FBeta, "fbeta_score", {"beta": 0.5}),
+    "f 0": (fm.FBeta, "fbeta_score", {"beta": 0.0}),
+    "f inf": (fm.FBeta, "fbeta_score", {"beta": np.inf}),
+    "jaccard": (fm.Jaccard, "jaccard_score", {}),
+}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("zero_division", [np.nan, 0, 1])
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("name", OF_ROWS)
+def test_the_mean_over_samples_is_scikit_learns(name, weighted, zero_division):
+    kind, theirs, settings = OF_ROWS[name]
+    random = np.random.default_rng(7)
+    for labels in (2, 5):
+        for rate in (0.1, 0.5, 0.9):
+            label = (random.random((40, labels)) < rate).astype(int)
+            score, weight = random.random((40, labels)), random.random(40) if weighted else None
+            metric = kind(num_labels=labels, average="samples", zero_division=zero_division, **settings)
+            for part in np.split(np.arange(40), [7, 25]):
+                metric.add(score[part], label[part], weight=None if weight is None else weight[part])
+            given = {"average": "samples", "sample_weight": weight, "zero_division": zero_division, **settings}
+            if name == "jaccard" and np.isnan(zero_division):  # which scikit-learn's does not take
+                some = ((score > 0.5) | (label > 0)).any(axis=1)
+                label, score = label[some], score[some]
+                given.update(zero_division=0, sample_weight=None if weight is None else weight[some])
+            assert metric.compute() == pytest.approx(getattr(sklearn, theirs)(label, score > 0.5, **given), rel=1e-12)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("kind", [fm.Precision, fm.Recall, fm.F1, fm.Jaccard, fm.Specificity])
+def test_ignored_labels_weights_and_masks_of_a_mean_over_samples(kind, mode):
+    random = np.random.default_rng(8)
+    label = np.where(random.random(LABELS.shape) < 0.3, -1, LABELS)
+    label[4] = -1  # a row without a label that counts
+    data = Data(MANY, label, WEIGHT, np.arange(SAMPLES) % 3 > 0)
+    metric = kind(num_labels=3, average="samples", ignore_index=-1, zero_division=0)
+    cells = [np.array(each) for each in metric.parts]
+    above = [sum(cells[0][y, int(p > 0.5)] for y, p in zip(ys, ps) if y >= 0) for ys, ps in zip(label, MANY)]
+    below = [sum(cells[1][y, int(p > 0.5)] for y, p in zip(ys, ps) if y >= 0) for ys, ps in zip(label, MANY)]
+    shares = np.divide(above, below, out=np.zeros(SAMPLES), where=np.array(below) > 0)
+    expected = np.average(shares, weights=WEIGHT * data.mask * (label >= 0).any(axis=1))
+    assert same(value(metric, data, mode), expected, exact=False)
+
+
+def test_samples_without_a_value_are_counted_in_the_warning():
+    metric = fm.Precision(num_labels=2, average="samples")
+    metric.add([[0.9, 0.1], [0.1, 0.2], [0.9, 0.9]], [[1, 0], [1, 0], [1, 0]])
+    told = "precision of 1 of 3 samples is undefined: no label is predicted; the samples average leaves them out"
+    with pytest.warns(fm.UndefinedMetricWarning, match=told):
+        assert metric.compute() == 0.75
+    metric.reset()
+    metric.add([[0.1, 0.2]], [[1, 0]])
+    with pytest.warns(fm.UndefinedMetricWarning, match="precision is undefined: of every sample, no label is predict"):
+        assert np.isnan(metric.compute())
+
+
+def test_means_over_samples_share_what_they_count_and_go_through_wrappers():
+    two = {"num_labels": 3, "average": "samples", "zero_division": 0}
+    collection = fm.MetricCollection(
+        {"p": fm.Precision(**two), "r": fm.Recall(**two), "all": fm.ExactMatch(num_labels=3)}
+    )
+    assert len({id(metric.states["rows"]) for metric in collection.metrics.values()}) == 1
+    sliced = fm.Sliced(fm.F1(**two), by="slot")
+    slot = np.arange(SAMPLES) % 3
+    sliced.add(MANY, LABELS, slot=slot)
+    for key, found in sliced.compute().items():
+        alone = alone_over(fm.F1(**two), MANY[slot == key], LABELS[slot == key])
+        assert found == pytest.approx(alone, rel=1e-12)
+
+
+def alone_over(metric, prediction, label):
+    metric.add(prediction, label)
+    return metric.compute()
+
+
+def test_an_entry_per_label_is_an_error_for_means_over_samples():
+    for argument in ("weight", "mask"):
+        metric = fm.F1(num_labels=3, average="samples")
+        told = error_of(lambda argument=argument, metric=metric: metric.add(MANY, LABELS, **{argument: LABELS}))
+        assert f"{argument} has one entry per element; a metric of whole rows takes one per row, of shape [n]" in told
+
+
 # -- bad input -------------------------------------------------------------------------------------------
 
 SETTINGS = [
@@ -317,7 +407,9 @@ SETTINGS = [
     ),
     (fm.F1, {"task": "multiclass", "num_classes": 3, "num_labels": 2}, "num_labels belongs to task='multilabel'"),
     (fm.F1, {"average": "macro"}, "average must be left out with task='binary', which counts class 1 only"),
-    (fm.F1, {"task": "multiclass", "num_classes": 3, "average": "samples"}, "average must be one of 'auto', 'micro'"),
+    (fm.F1, {"task": "multiclass", "num_classes": 3, "average": "samples"}, "average='samples' needs num_labels="),
+    (fm.F1, {"average": "samples"}, "average must be left out with task='binary', which counts class 1 only"),
+    (fm.F1, {"num_labels": 3, "average": "sample"}, "one of 'auto', 'micro', 'macro', 'weighted', 'samples', 'none', "),
     (fm.F1, {"task": "multiclass", "num_classes": 3, "average": "binary"}, "not 'binary'"),
     (fm.StatScores, {"average": "macro"}, "average must be one of 'micro', 'none', None, not 'macro'"),
     (fm.F1, {"threshold": 1.5}, "threshold must be a number from 0 to 1, not 1.5"),

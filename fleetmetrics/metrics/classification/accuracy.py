@@ -205,14 +205,10 @@ def _rows(batch: Batch, task: Task) -> Any:
     xp = batch.xp
     right = xp.equal(tasks.predicted_classes(batch, task), tasks.label_classes(batch, task))
     keep = tasks.counted(batch, task)
-    if keep is None:
-        every = xp.ones_like(right)
-        return batch.weighted_sum(batch.by_row(right)), batch.weighted_sum(batch.by_row(every))
-    ignored = xp.logical_not(keep)
-    nothing_left = batch.by_row(ignored)
-    every = xp.logical_and(batch.by_row(xp.ones_like(right)), xp.logical_not(nothing_left))
-    right = xp.logical_and(batch.by_row(xp.logical_or(right, ignored)), every)
-    return batch.weighted_sum(right), batch.weighted_sum(every)
+    if keep is not None:
+        right = xp.logical_or(right, xp.logical_not(keep))
+    right = xp.logical_and(batch.by_row(right), tasks.counted_rows(batch, task))
+    return batch.weighted_sum(right), tasks.number_of_rows(batch, task)
 
 
 class ExactMatch(OfTask[float]):

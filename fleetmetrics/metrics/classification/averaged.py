@@ -14,10 +14,23 @@ from fleetmetrics.batch import Batch
 from fleetmetrics.batch.rules import Requirement
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.metric import Quotient, Settings, Undefinable, WithoutColumns, formula_of
-from fleetmetrics.metrics.classification.task import TASKS, Task, average_of, class_axis_of, confusion, task_of
+from fleetmetrics.metrics.classification.task import (
+    TASKS,
+    Cells,
+    Task,
+    average_of,
+    class_axis_of,
+    confusion,
+    number_of_rows,
+    rows_with_share,
+    sum_of_shares,
+    task_of,
+)
 from fleetmetrics.typed import Required, Unpack
 
 __all__ = ["F1", "FBeta", "Jaccard", "Precision", "Recall", "Specificity", "StatScores"]
+
+_NEITHER = "no label is true or predicted"
 
 
 class TaskSettings(Settings, total=False):
@@ -36,13 +49,13 @@ class TaskSettings(Settings, total=False):
 class AveragedSettings(TaskSettings, total=False):
     """Arguments of every metric that averages over classes."""
 
-    average: Literal["auto", "binary", "micro", "macro", "weighted", "none"] | None
+    average: Literal["auto", "binary", "micro", "macro", "weighted", "samples", "none"] | None
 
 
 class OneValue(TaskSettings, total=False):
     """Arguments of a metric whose value is one number."""
 
-    average: Literal["auto", "binary", "micro", "macro", "weighted"]
+    average: Literal["auto", "binary", "micro", "macro", "weighted", "samples"]
 
 
 class ValueEach(TaskSettings, total=False):
@@ -108,15 +121,37 @@ class ConfusionMetric(OfTask[Value]):
         if self.task.kind == "multilabel":
             self.pictures = ()  # it has several matrices
         self.requirements = self.task.rules
+        self._declare_states()
+
+    def _declare_states(self) -> None:
         self.declare("confusion", self.task.shape, statistic=confusion, settings=("task",))
+
+
+def _averages(function: Any, name: str, reason: str, *settings: str) -> Any:
+    """A metric's ``formula``: a function of the confusion matrix, or the mean over samples.
+
+    Args:
+        function: of `fleetmetrics.formulas`.
+        name: the metric's, in warnings.
+        reason: describes a sample without a value.
+        *settings: further settings of the function.
+    """
+    of_confusion = formula_of(function, "average", "zero_division", *settings)
+
+    def formula(self: Any, **states: np.ndarray) -> Any:
+        if "confusion" in states:
+            return of_confusion(self, **states)
+        return formulas.mean_of_samples.bare(**states, metric=name, reason=reason, zero_division=self.zero_division)
+
+    return formula
 
 
 class _Averaged(ConfusionMetric[Value]):
     better = "higher"
     takes_top_k = True
     average: str | None
-    #: For the binary task: the contribution of each cell, by label and prediction, to numerator and denominator.
-    parts: tuple[Any, Any] = ((), ())
+    #: The contribution of each cell, by label and prediction, to numerator and denominator.
+    parts: tuple[Cells, Cells]
 
     @property
     def quotient(self) -> Quotient | None:
@@ -128,12 +163,22 @@ class _Averaged(ConfusionMetric[Value]):
     def __init__(
         self,
         *,
-        average: Literal["auto", "binary", "micro", "macro", "weighted", "none"] | None = "auto",
+        average: Literal["auto", "binary", "micro", "macro", "weighted", "samples", "none"] | None = "auto",
         **settings: Unpack[TaskSettings],
     ) -> None:
+        self.average = average
         super().__init__(**settings)
-        self.average = average_of(self.task, average)
         self.settle(average=self.average or "none")
+
+    def _declare_states(self) -> None:
+        self.average = average_of(self.task, self.average)
+        if self.average != "samples":
+            super()._declare_states()
+            return
+        self.declare("shares", dtype="float64", statistic=sum_of_shares, settings=("task", "parts"))
+        self.declare("defined", statistic=rows_with_share, settings=("task", "parts"))
+        rows = ("rows", self.task.size, self.task.ignore_index)
+        self.declare("rows", key=rows, statistic=number_of_rows, settings=("task",))
 
 
 class Precision(_Averaged[Value]):
@@ -159,7 +204,9 @@ class Precision(_Averaged[Value]):
         num_labels: the number of labels of a sample; with ``"multilabel"`` only.
         threshold: probability in [0, 1] above which class 1 is predicted; not for ``"multiclass"``.
         average: ``"micro"``, ``"macro"`` (the default), ``"weighted"``, or None (or ``"none"``) for a value per class
-            or label. Leave it out for the binary task, whose value is that of class 1.
+            or label. Leave it out for the binary task, whose value is that of class 1. ``"samples"``, with
+            ``"multilabel"`` only: the mean of the values of the rows, each over its own labels; weight and mask then
+            have one entry per row, and a row whose labels are all ignored does not count.
         from_logits: predictions are logits: their sigmoid is compared with the threshold; without effect on
             the highest of several scores.
         ignore_index: samples (for ``"multilabel"``: single labels) with this label, or one of several in a list, do not
@@ -187,8 +234,8 @@ class Precision(_Averaged[Value]):
         def __init__(self: Precision[np.ndarray], **settings: Unpack[ValueEach]) -> None: ...
         def __init__(self, **settings: Unpack[AveragedSettings]) -> None: ...
 
-    parts: tuple[Any, Any] = [[0, 0], [0, 1]], [[0, 1], [0, 1]]
-    formula: Any = formula_of(formulas.precision, "average", "zero_division")
+    parts: tuple[Cells, Cells] = ((0, 0), (0, 1)), ((0, 1), (0, 1))
+    formula: Any = _averages(formulas.precision, "precision", "no label is predicted")
 
 
 class Recall(_Averaged[Value]):
@@ -211,8 +258,8 @@ class Recall(_Averaged[Value]):
         def __init__(self: Recall[np.ndarray], **settings: Unpack[ValueEach]) -> None: ...
         def __init__(self, **settings: Unpack[AveragedSettings]) -> None: ...
 
-    parts: tuple[Any, Any] = [[0, 0], [0, 1]], [[0, 0], [1, 1]]
-    formula: Any = formula_of(formulas.recall, "average", "zero_division")
+    parts: tuple[Cells, Cells] = ((0, 0), (0, 1)), ((0, 0), (1, 1))
+    formula: Any = _averages(formulas.recall, "recall", "no label is true")
 
 
 class Specificity(_Averaged[Value]):
@@ -235,8 +282,8 @@ class Specificity(_Averaged[Value]):
         def __init__(self: Specificity[np.ndarray], **settings: Unpack[ValueEach]) -> None: ...
         def __init__(self, **settings: Unpack[AveragedSettings]) -> None: ...
 
-    parts: tuple[Any, Any] = [[1, 0], [0, 0]], [[1, 1], [0, 0]]
-    formula: Any = formula_of(formulas.specificity, "average", "zero_division")
+    parts: tuple[Cells, Cells] = ((1, 0), (0, 0)), ((1, 1), (0, 0))
+    formula: Any = _averages(formulas.specificity, "specificity", "every label is true")
 
 
 class FBeta(_Averaged[Value]):
@@ -257,16 +304,15 @@ class FBeta(_Averaged[Value]):
     """
 
     beta: float
-    parts: tuple[Any, Any]
+    parts: tuple[Cells, Cells]
 
-    formula: Any = formula_of(formulas.f_beta, "average", "zero_division", "beta")
+    formula: Any = _averages(formulas.f_beta, "f_beta", _NEITHER, "beta")
 
     @overload
     def __init__(self: FBeta[float], beta: float = 1.0, **settings: Unpack[OneValue]) -> None: ...
     @overload
     def __init__(self: FBeta[np.ndarray], beta: float = 1.0, **settings: Unpack[ValueEach]) -> None: ...
     def __init__(self, beta: float = 1.0, **settings: Unpack[AveragedSettings]) -> None:
-        super().__init__(**settings)
         is_number = isinstance(beta, (int, float, np.number)) and not isinstance(beta, bool)
         if not is_number or not 0 <= beta <= math.inf:
             raise InvalidInputError(f"beta must be a number from 0 to inf, not {beta!r}")
@@ -274,9 +320,12 @@ class FBeta(_Averaged[Value]):
             self.beta = float(beta)
         except OverflowError:  # an int that no float holds
             self.beta = math.inf
-        self.settle(beta=self.beta)
         square = min(self.beta, 1e100) ** 2  # a larger one changes no digit
-        self.parts = [[0, 0], [0, 1 + square]], [[0, 1], [square, 1 + square]]
+        self.parts = ((0, 0), (0, 1 + square)), ((0, 1), (square, 1 + square))
+        if math.isinf(self.beta):
+            self.parts = Recall.parts
+        self.settle(beta=self.beta)
+        super().__init__(**settings)
 
 
 class F1(_Averaged[Value]):
@@ -308,8 +357,8 @@ class F1(_Averaged[Value]):
         def __init__(self: F1[np.ndarray], **settings: Unpack[ValueEach]) -> None: ...
         def __init__(self, **settings: Unpack[AveragedSettings]) -> None: ...
 
-    parts: tuple[Any, Any] = [[0, 0], [0, 2]], [[0, 1], [1, 2]]
-    formula: Any = formula_of(formulas.f_beta, "average", "zero_division")
+    parts: tuple[Cells, Cells] = ((0, 0), (0, 2)), ((0, 1), (1, 2))
+    formula: Any = _averages(formulas.f_beta, "f1", _NEITHER)
 
 
 class Jaccard(_Averaged[Value]):
@@ -333,8 +382,8 @@ class Jaccard(_Averaged[Value]):
         def __init__(self: Jaccard[np.ndarray], **settings: Unpack[ValueEach]) -> None: ...
         def __init__(self, **settings: Unpack[AveragedSettings]) -> None: ...
 
-    parts: tuple[Any, Any] = [[0, 0], [0, 1]], [[0, 1], [1, 1]]
-    formula: Any = formula_of(formulas.jaccard, "average", "zero_division")
+    parts: tuple[Cells, Cells] = ((0, 0), (0, 1)), ((0, 1), (1, 1))
+    formula: Any = _averages(formulas.jaccard, "jaccard", _NEITHER)
 
 
 class StatScores(ConfusionMetric[np.ndarray]):

@@ -264,7 +264,10 @@ def average_of(task: Task, average: str | None) -> str | None:
             f"average must be left out with task='binary', which counts class 1 only, not {average!r}; for both "
             "classes use task='multiclass', num_classes=2"
         )
-    choice_of("average", average, ("auto", "micro", "macro", "weighted", "none", None))
+    if isinstance(average, str) and average == "samples" and task.kind != "multilabel":
+        raise InvalidInputError("average='samples' needs num_labels=: without several labels a sample has one class")
+    samples = ("samples",) if task.kind == "multilabel" else ()
+    choice_of("average", average, ("auto", "micro", "macro", "weighted", *samples, "none", None))
     return {"auto": "macro", "none": None}.get(average, average)  # type: ignore[arg-type]
 
 
@@ -380,3 +383,64 @@ def confusion(batch: Batch, task: Task) -> Any:
     label = (batch.label_index,) if task.kind == "multilabel" else ()
     indices = (*label, label_classes(batch, task), predicted_classes(batch, task))
     return batch.histogram(*indices, amount=counted(batch, task))
+
+
+@per_sample
+def counted_rows(batch: Batch, task: Task) -> Any:
+    """Which rows of labels have one that is not ignored: flags at the first element of each row, False elsewhere."""
+    xp, keep = batch.xp, counted(batch, task)
+    every = batch.by_row(xp.equal(batch.labels, batch.labels))
+    if keep is None:
+        return every
+    return xp.logical_and(every, xp.logical_not(batch.by_row(xp.logical_not(keep))))
+
+
+#: For each cell of a confusion matrix, by label and prediction, the contribution of a label to a sum.
+Cells = Tuple[Tuple[float, float], Tuple[float, float]]
+
+
+@statistic
+def sum_of_shares(batch: Batch, task: Task, parts: tuple[Cells, Cells]) -> Any:
+    """The sum of the rows' quotients of two sums over their labels."""
+    shares, _ = _shares(batch, task, parts)
+    return batch.weighted_sum(shares)
+
+
+@statistic
+def rows_with_share(batch: Batch, task: Task, parts: tuple[Cells, Cells]) -> Any:
+    """The number or weight of the rows that have such a quotient."""
+    _, defined = _shares(batch, task, parts)
+    return batch.weighted_sum(defined)
+
+
+@per_sample
+def _shares(batch: Batch, task: Task, parts: tuple[Cells, Cells]) -> tuple[Any, Any]:
+    """The quotient of each row at its first element, and a flag if it has one; 0 and False elsewhere."""
+    xp, rows = batch.xp, counted_rows(batch, task)
+    predicted = zero_unless(batch, counted(batch, task), predicted_classes(batch, task))
+    numerator, denominator = (_by_cells(batch, task, predicted, cells) for cells in parts)
+    defined = xp.logical_and(rows, xp.greater(denominator, 0))
+    quotient = xp.divide(numerator, xp.or_one(denominator))
+    return xp.where(defined, quotient, xp.zeros_like(quotient)), defined
+
+
+def _by_cells(batch: Batch, task: Task, predicted: Any, cells: Cells) -> Any:
+    """The contributions of the labels of a row, summed, at each of its elements: float64."""
+    xp, true = batch.xp, label_classes(batch, task)
+    (neither, wrong), (missed, right) = cells
+    keep = counted(batch, task)
+    elements = xp.ones_like(true) if keep is None else xp.cast(keep, "int64")
+    both = xp.multiply(true, predicted)
+    counts = (elements, neither), (predicted, wrong - neither), (true, missed - neither)
+    total = None
+    for flags, factor in (*counts, (both, right - wrong - missed + neither)):
+        if factor:
+            part = xp.scale(xp.cast(flags, "float64"), factor)
+            total = part if total is None else xp.add(total, part)
+    return xp.repeat(xp.sum_of_rows(xp.reshape(total, [-1, batch.width])), batch.width)
+
+
+@statistic
+def number_of_rows(batch: Batch, task: Task) -> Any:
+    """The number or weight of the rows with a label that is not ignored."""
+    return batch.weighted_sum(counted_rows(batch, task))
