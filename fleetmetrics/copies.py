@@ -19,6 +19,7 @@ from fleetmetrics.errors import AgreementError, InvalidInputError
 
 __all__ = ["check_copies"]
 
+_CALL = "check_copies"
 #: The number of differing entries that the error names.
 _NAMED = 5
 
@@ -63,7 +64,7 @@ def check_copies(
         )
     channel = whole.among(copies_of(group, whole.rank, whole.world_size))
     digests: dict[str, str] = {}
-    with Caught(trouble) as caught:
+    with channel.leaving(_CALL), Caught(trouble) as caught:
         for name, metric in named_metrics(metrics).items():
             for key, array in metric.state_dict(scope).items():
                 digests[f"{name}.{key}" if name else key] = _digest(array)
@@ -82,7 +83,7 @@ def check_copies(
             )
         return Letter(None)
 
-    channel.consult("check_copies", decide, digests, timeout=deadline.left, trouble=caught.error)
+    channel.consult(_CALL, decide, digests, timeout=deadline.left, trouble=caught.error)
 
 
 def _digest(array: np.ndarray) -> str:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
-from typing import Any, Callable, Sequence, TypeVar
+from typing import Any, Callable, Iterator, Sequence, TypeVar
 
 import numpy as np
 
@@ -16,7 +17,7 @@ from fleetmetrics.comm.frames import Payload, joined
 from fleetmetrics.comm.groups import ranks_of
 from fleetmetrics.comm.slabs import Piece, Slab, letters_of, put, reduced, written
 from fleetmetrics.comm.unions import ByKey
-from fleetmetrics.errors import AgreementError, InvalidInputError
+from fleetmetrics.errors import AgreementError, FleetMetricsError, InvalidInputError
 from fleetmetrics.numbers import widen
 
 __all__ = ["CHUNK_BYTES", "Communicator", "Decide", "Letter"]
@@ -167,6 +168,21 @@ class Communicator:
 
     def left(self, call: str, error: BaseException) -> None:
         """Count a call that an error, such as an interruption, ended before its first exchange; all get the error."""
+
+    @contextlib.contextmanager
+    def leaving(self, call: str) -> Iterator[None]:
+        """What a worker prepares for a call: an interruption counts as the call, see `left`.
+
+        Unlike in `together`, other threads may call, and the deadline has not begun.
+        """
+        try:
+            yield
+        except Exception:  # the caller's, who may send it as its trouble
+            raise
+        except BaseException as error:
+            with contextlib.suppress(FleetMetricsError):
+                self.left(call, error)
+            raise
 
     def reduce(
         self,

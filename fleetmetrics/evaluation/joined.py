@@ -73,8 +73,8 @@ def common_ids(
 
     if channel.world_size == 1 and trouble is None:
         return _common(make(), asked[0])
-    letter = Letter(None)
-    with Caught(trouble) as caught:
+    letter, call = Letter(None), "evaluate: the ids of both sides"
+    with channel.leaving(call), Caught(trouble) as caught:
         letter = Letter(*pack([list(each) for each in make()], False, "the ids of a worker"))
 
     def decide(letters: Sequence[Letter]) -> Letter:
@@ -82,7 +82,6 @@ def common_ids(
         found = _common([together(parts) for parts in zip(*workers)], asked[0])
         return Letter(*pack([found.ids], False, "the ids of both sides"))
 
-    call = "evaluate: the ids of both sides"
     (ids,) = unpack(*channel.consult(call, decide, *letter, timeout=timeout, trouble=caught.error))
     return CommonIds(ids)
 

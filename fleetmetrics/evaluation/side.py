@@ -55,6 +55,8 @@ __all__ = [
     "states_of",
 ]
 
+_CALL = "evaluate"
+
 
 @dataclass(frozen=True)
 class Side:
@@ -474,7 +476,7 @@ def of_workers(
         return finish(list(make()[1]))
     sides: Sequence[Side] = ()
     letter = Letter(None)
-    with Caught(trouble) as caught:
+    with channel.leaving(_CALL), Caught(trouble) as caught:
         seen, sides = make()
         asked = [side.asked.plain() for side in sides]
         letter = Letter(*pack([seen, asked, _packed(sides)], False, "a worker's result"))
@@ -491,7 +493,7 @@ def of_workers(
         done = finish([_together(side, parts) for side, parts in zip(sides, zip(*made))])
         return Letter(*pack(done, False, "the result of all workers"))
 
-    return unpack(*channel.consult("evaluate", decide, *letter, timeout=timeout, trouble=caught.error))
+    return unpack(*channel.consult(_CALL, decide, *letter, timeout=timeout, trouble=caught.error))
 
 
 def of_all_workers(

@@ -49,6 +49,8 @@ __all__ = ["GlobalValues", "ModelMetric", "own_predictions"]
 
 #: hapi cuts off rows beyond the size of the data set: a count that begins here never reaches it.
 _FAR_BELOW = -(2**62)
+#: The name of the exchange before an evaluation.
+_CALL = "Model.evaluate"
 
 
 class ModelMetric(paddle.metric.Metric):
@@ -165,8 +167,9 @@ class ModelMetric(paddle.metric.Metric):
         group = self._pass.group
         channel = get_communicator().among(group)
         call = f"ModelMetric {self.metric.name}"
-        channel.consult(call, lambda _: Letter(None), timeout=timeout, trouble=self._trouble)
-        return self._by_name(self.metric.compute(group=group, timeout=timeout))
+        with channel.leaving(call):
+            channel.consult(call, lambda _: Letter(None), timeout=timeout, trouble=self._trouble)
+            return self._by_name(self.metric.compute(group=group, timeout=timeout))
 
 
 class GlobalValues(paddle.callbacks.Callback):
@@ -230,7 +233,7 @@ class GlobalValues(paddle.callbacks.Callback):
                 f"metrics: two would be logged under the same name, among {', '.join(names)}; rename one"
             )
         try:
-            with Caught() as caught:
+            with get_communicator().leaving(_CALL), Caught() as caught:
                 for metric in metrics:
                     skipped = mode == "train" and not metric.training
                     metric._enter(_Pass(model, loader, mode, self.group, skipped))
@@ -355,7 +358,7 @@ def _agree(model: Any, mode: str, its: _Pass | None, trouble: BaseException | No
         return Letter(None)
 
     note = [0, 0] if its is None else [its.due, its.batch or 0]
-    get_communicator().consult("Model.evaluate", decide, note, timeout=timeout, trouble=trouble)
+    get_communicator().consult(_CALL, decide, note, timeout=timeout, trouble=trouble)
 
 
 def _dealing(loader: Any, epoch: int, workers: int) -> tuple[bool, Dealing]:

@@ -154,8 +154,10 @@ class EvaluationMetrics:
 
     def _values(self) -> dict[str, float]:
         channel = get_communicator().among(self.group)
-        channel.consult("Trainer.evaluate", lambda _: Letter(None), timeout=self.timeout, trouble=self._trouble)
-        return flatten(self.metrics.compute(group=self.group, timeout=self.timeout))
+        with channel.leaving("Trainer.evaluate"):
+            channel.consult("Trainer.evaluate", lambda _: Letter(None), timeout=self.timeout, trouble=self._trouble)
+            values = self.metrics.compute(group=self.group, timeout=self.timeout)
+        return flatten(values)
 
     def _warn_of(self, its: Pass, most: int) -> None:
         """Warn of samples that the pass lacks, or counts twice; ``most``: the number of steps, 0: all."""

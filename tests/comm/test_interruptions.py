@@ -344,3 +344,61 @@ def _interrupted_in_a_host(place: int, who: int, kind: type[BaseException]) -> b
         }
         assert [each[1] for each in seen] == [whole[1]] * world, seen
     return True
+
+
+class Interrupted(fleetmetrics.Count):
+    """Ctrl-C comes while its states are read."""
+
+    def state_dict(self, *given: Any, **named: Any) -> Any:
+        raise KeyboardInterrupt
+
+
+class InterruptedFrame:
+    """Ctrl-C comes while it is read."""
+
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+        raise KeyboardInterrupt
+
+
+def _frame(interrupted: bool) -> Any:
+    return InterruptedFrame() if interrupted else {"id": [1, 2, 3, 4], "y": [0, 0, 1, 1], "p": [0.1, 0.4, 0.35, 0.8]}
+
+
+def _check_copies(comm: SocketCommunicator, interrupted: bool) -> None:
+    metric = (Interrupted if interrupted else fleetmetrics.Count)(name="count")
+    fleetmetrics.check_copies(metric, [0, 1], communicator=comm, timeout=20)
+
+
+def _evaluate(comm: SocketCommunicator, interrupted: bool) -> None:
+    given = _frame(interrupted)
+    fleetmetrics.evaluate(given, label="y", score="p", metrics="auc", communicator=comm, timeout=20)
+
+
+def _evaluate_joined(comm: SocketCommunicator, interrupted: bool) -> None:
+    two = {"baseline": _frame(False), "join_on": "id", "join": "inner"}
+    given = _frame(interrupted)
+    fleetmetrics.evaluate(given, label="y", score="p", metrics="auc", communicator=comm, timeout=20, **two)
+
+
+@pytest.mark.parametrize("who", [0, 1])
+@pytest.mark.parametrize("call", [_check_copies, _evaluate, _evaluate_joined])
+def test_an_interruption_of_what_a_call_prepares_reaches_the_others_at_once(call: Any, who: int) -> None:
+    pytest.importorskip("pyarrow")
+    port = free_ports(1)[0]
+    ranks = [SocketCommunicator(Job(rank, 2, endpoint=f"127.0.0.1:{port}", secret="of the test")) for rank in range(2)]
+    seen: list[list[Any]] = [[], []]
+
+    def work(rank: int) -> None:
+        ranks[rank].barrier(timeout=20)
+        start = time.monotonic()
+        try:
+            call(ranks[rank], rank == who)
+        except (FleetMetricsError, KeyboardInterrupt) as error:
+            seen[rank].append(f"{type(error).__name__}: {error}".partition(" at exchange")[0])
+        seen[rank].append(time.monotonic() - start < AT_ONCE)
+        seen[rank].append(ranks[rank].all_reduce([rank], timeout=20).item())
+
+    _run(ranks, work, 30)
+    told = [f"CommunicatorError: rank {who} was interrupted (KeyboardInterrupt)", True, 1]
+    assert seen[1 - who] == told
+    assert seen[who] == ["KeyboardInterrupt: ", True, 1]

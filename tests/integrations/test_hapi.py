@@ -257,3 +257,36 @@ def test_of_a_sampler_of_ones_own_nobody_knows_the_order_of_all_workers(monkeypa
     loader = paddle.io.DataLoader(range(6), batch_sampler=Own(range(6), 2, 3, 0))
     with pytest.raises(fm.InvalidInputError, match="outputs have 6 rows, but each of 3 workers gets 2"):
         own_predictions([np.zeros(6)], loader)
+
+
+class Leaving(fm.LocalCommunicator):
+    """Notes the calls that an interruption keeps this worker from."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls: list[str] = []
+
+    def left(self, call: str, error: BaseException) -> None:
+        self.calls.append(call)
+
+
+class InterruptedCount(fm.Count):
+    """Ctrl-C comes before the exchange."""
+
+    def compute(self, *given: Any, **named: Any) -> Any:
+        raise KeyboardInterrupt
+
+
+def test_an_interruption_of_an_evaluation_counts_as_the_call_for_which_the_others_wait(monkeypatch: Any) -> None:
+    with fm.set_communicator(Leaving()) as channel:
+        with pytest.raises(KeyboardInterrupt):
+            evaluated(ModelMetric(InterruptedCount(name="n")), callbacks=GlobalValues())
+        assert channel.calls == ["ModelMetric n"]
+
+        def interrupted(*_: Any) -> Any:
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr("fleetmetrics.integrations.hapi._Pass", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            evaluated(ModelMetric(fm.Count(name="n")), callbacks=GlobalValues())
+        assert channel.calls == ["ModelMetric n", "Model.evaluate"]

@@ -5664,6 +5664,13 @@ MUTATIONS = [
         "tests/test_tensors.py -k sparse",
     ),
     Mutation(
+        "an interruption of what a call prepares does not count as the call",
+        "comm/communicator.py::leaving",
+        "self.left(call, error)",
+        "pass",
+        "tests/integrations/test_hapi.py -k interruption",
+    ),
+    Mutation(
         "a batch remembers the counts of a caller's flags",
         "batch/sums.py::_once_if_own",
         "if flags is self.valid else make()",
