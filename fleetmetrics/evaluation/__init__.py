@@ -166,7 +166,7 @@ def evaluate(
         given = data_of(data, baseline, baseline_score)
         common = common_ids(channel, lambda: request().asked, given, **skip, trouble=trouble, timeout=timeout)
     sides = of_all_workers(channel, lambda: request().sides(channel, common), trouble, timeout)
-    return result_of_sides(sides, always_valid=always_valid)
+    return result_of_sides(sides, always_valid=always_valid, channel=channel, timeout=timeout)
 
 
 def merge(states: Sequence[Any]) -> EvaluationResult:
@@ -204,7 +204,11 @@ def compare(new: Any, old: Any, *, always_valid: int | None = None) -> Evaluatio
 
 
 def result_of_sides(
-    sides: Sequence[Side], said: Sequence[str] = (), always_valid: int | None = None
+    sides: Sequence[Side],
+    said: Sequence[str] = (),
+    always_valid: int | None = None,
+    channel: Communicator | None = None,
+    timeout: float | None = None,
 ) -> EvaluationResult:
     """The result of the sides; DataError if some of their data could not be used.
 
@@ -212,8 +216,10 @@ def result_of_sides(
         sides: one or two, the new one first.
         said: warnings so far.
         always_valid: see `evaluate`.
+        channel: of the workers that all make this result; None: this process alone.
+        timeout: seconds to wait for the other workers.
     """
     errors = errors_of(sides)
     if errors:
         raise DataError("\n".join(errors))
-    return result_of(sides, said=said, always_valid=always_valid)
+    return result_of(sides, said=said, always_valid=always_valid, channel=channel, timeout=timeout)

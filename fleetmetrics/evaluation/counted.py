@@ -127,6 +127,13 @@ def _edges() -> np.ndarray:
     return np.concatenate([-bounds[::-1], bounds])
 
 
+def ids_with_labels(ids: Any, labels: Any) -> np.ndarray:
+    """An integer for each id with its label: int64 ``[n]``."""
+    bits = (np.asarray(labels, np.float64) + 0.0).view(np.int64)  # -0.0 is 0.0
+    found: np.ndarray = integer_ids(ids) ^ (bits * np.int64(0x5851F42D4C957F2D))
+    return found
+
+
 class Joined(Metric):
     """A fingerprint of the ids with their labels, 128 bits in four sums of hashes, and the number of rows."""
 
@@ -134,9 +141,7 @@ class Joined(Metric):
     declared: tuple[Declared, ...] = (Declared("sums", (5,), "int64"),)
 
     def batch_statistics(self, batch: Batch) -> dict[str, Any]:  # noqa: D102
-        ids = integer_ids(batch.columns["id"])
-        label = (np.asarray(batch.label, np.float64) + 0.0).view(np.int64)  # -0.0 is 0.0
-        both = ids ^ (label * np.int64(0x5851F42D4C957F2D))
+        both = ids_with_labels(batch.columns["id"], batch.label)
         sums = [word.sum(dtype=np.int64) for seed in (0, 1) for word in words(batch.xp, both, seed)]
         return {"sums": np.array([*sums, len(both)], np.int64)}
 

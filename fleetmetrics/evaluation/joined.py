@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter
 from typing import Any, Callable, Collection, Sequence
 
 import numpy as np
 
+from fleetmetrics.batch.hashing import words
 from fleetmetrics.batch.keys import Coded
-from fleetmetrics.comm import Communicator
+from fleetmetrics.comm import Communicator, LocalCommunicator
 from fleetmetrics.comm.communicator import Letter
 from fleetmetrics.comm.failures import Caught
 from fleetmetrics.dataframes import Columns
 from fleetmetrics.errors import DataError, InvalidInputError
 from fleetmetrics.evaluation.asked import Asked
-from fleetmetrics.evaluation.counted import Joined
+from fleetmetrics.evaluation.counted import Joined, ids_with_labels
 from fleetmetrics.evaluation.side import Side, are_files, framed, shared_files
 from fleetmetrics.files import ROW, evaluate_file
 from fleetmetrics.files.ids import Ids, ids_of, together
@@ -22,6 +24,7 @@ from fleetmetrics.joining import CommonIds
 from fleetmetrics.metric import Metric
 from fleetmetrics.serial.serializer import pack, unpack
 from fleetmetrics.vocabulary import argument, counted
+from fleetmetrics.xp import numpy_ops
 
 __all__ = ["check_joined", "common_ids"]
 
@@ -122,53 +125,122 @@ def _of_other_kinds(asked: Asked, kinds: Sequence[Collection[str]]) -> str:
 
 # -- whether they are the same ----------------------------------------------------------------------------
 
+#: To find an example of what differs, ids with their labels fall into this many buckets, by each of two hashes.
+_BUCKETS, _SEED = 1 << 16, 2
+#: The kinds of ids.
+_KINDS = ("integers", "strings")
 
-def check_joined(new: Side, old: Side) -> None:
-    """Raise DataError unless both sides have the same ids with the same labels; with an example if there are files."""
-    one, other = (side.members.joined.compute_local().tolist() for side in (new, old))  # type: ignore[union-attr]
+
+def check_joined(new: Side, old: Side, channel: Communicator | None = None, timeout: float | None = None) -> None:
+    """Raise DataError unless both sides have the same ids with the same labels; with an example if there are files.
+
+    Args:
+        new: the new side.
+        old: the other side.
+        channel: of the workers that all check the same sides, and share their files; None: this process alone.
+        timeout: seconds to wait for the other workers; None: FLEETMETRICS_TIMEOUT.
+    """
+    sides = new, old
+    one, other = (side.members.joined.compute_local().tolist() for side in sides)  # type: ignore[union-attr]
     if new.asked.join and not one[-1] and not other[-1]:
         raise DataError(_nothing_common(new.asked))
     if one == other:
         return
-    try:
-        here, there = (_counted(side) for side in (new, old))
-        kinds = [{"strings" if isinstance(key, str) else "integers" for key, _ in each} for each in (here, there)]
-        if kinds[0] != kinds[1]:
-            raise _OtherKindError(_of_other_kinds(new.asked, kinds))
-        key, label = min([*(here - there), *(there - here)])
-        times = f"{counted(here[key, label], 'times')} here and {counted(there[key, label], 'times')} there"
-        example = f"; {key!r} with label {label:g} occurs {times}"
-    except _OtherKindError:
-        raise
-    except ValueError:
-        example = ""
-    column, rows = new.asked.columns["id"], f"{counted(one[-1], 'rows')} against {other[-1]:,}"
-    which = argument("join_on", column)
+    which, rows = argument("join_on", new.asked.columns["id"]), f"{counted(one[-1], 'rows')} against {other[-1]:,}"
+    example = _example(sides, channel or LocalCommunicator(), timeout) if all(map(_can_be_read, sides)) else ""
     raise DataError(f"{which}: ids and labels differ from the baseline's: {rows}{example}")
 
 
-class _OtherKindError(DataError):
-    """Ids are integers on one side, and strings on the other."""
+def _can_be_read(side: Side) -> bool:
+    """Whether there are files, and a saved state does not lack the ids that are common."""
+    return bool(side.read.files) and not (side.asked.join and side.asked.common is None)
 
 
-class _Counted(Metric):
-    """All rows by id and label, to find an example after an error."""
+def _example(sides: Sequence[Side], channel: Communicator, timeout: float | None) -> str:
+    """An id with its label that the sides have differently often; empty if reading once more finds none.
+
+    The files are read twice: the first time ids with their labels are counted by their hashes, the second time only
+    those of one hash are kept. So the memory depends neither on the rows nor on what differs.
+
+    Args:
+        sides: new and old.
+        channel: of the workers that share the files.
+        timeout: seconds to wait for the others.
+
+    Raises:
+        DataError: ids are integers on one side, and strings on the other; raised on every worker.
+    """
+    tables, failures = np.zeros((2, 2 * _BUCKETS + len(_KINDS)), np.int64), 1
+    with contextlib.suppress(DataError, OSError):  # a file has changed, or gone
+        tables, failures = np.stack([_read_again(side, _Counts, channel).table for side in sides]), 0
+    *numbers, failures = channel.all_reduce(np.append(tables, failures), timeout=timeout)
+    if failures:
+        return ""
+    tables = np.reshape(numbers, tables.shape)
+    kinds = [{name for name, number in zip(_KINDS, table[-2:]) if number} for table in tables]
+    if kinds[0] != kinds[1]:
+        raise DataError(_of_other_kinds(sides[0].asked, kinds))
+    here, there = tables[:, :-2]
+    differ = np.flatnonzero(here != there)
+    if not len(differ):
+        return ""
+    bucket = int(differ[(here + there)[differ].argmin()])
+    counts: list[list[Any]] = [[], []]
+    with contextlib.suppress(DataError, OSError):
+        counts = [list(_read_again(side, lambda: _Chosen(bucket), channel).rows.items()) for side in sides]
+    gathered = channel.all_gather_object(counts, timeout=timeout)
+    before, after = (
+        sum((Counter({tuple(key): number for key, number in each[at]}) for each in gathered), Counter())
+        for at in range(2)
+    )
+    if before == after:
+        return ""
+    key, label = min([*(before - after), *(after - before)])
+    times = f"{counted(before[key, label], 'times')} here and {counted(after[key, label], 'times')} there"
+    return f"; {key!r} with label {label:g} occurs {times}"
+
+
+def _read_again(side: Side, make: Callable[[], Any], channel: Communicator) -> Any:
+    """A metric of this worker's share of the files."""
+    columns = {name: side.asked.columns[name] for name in ("prediction", "label", "id")}
+    metrics = make()
+    settings: Any = {"skip_bad_rows": True, "reading": side.asked.reading}
+    for path in side.read.files[channel.rank :: channel.world_size]:
+        evaluate_file(path, lambda: metrics, columns, **settings)
+    return metrics
+
+
+def _buckets(ids: Any, labels: Any) -> np.ndarray:
+    """The bucket of each id with its label, by each hash: ``[2, n]``."""
+    low, high = words(numpy_ops, ids_with_labels(ids, labels), _SEED)
+    return np.stack([low % _BUCKETS, high % _BUCKETS + _BUCKETS]).astype(np.int64)
+
+
+class _Counts(Metric):
+    """The numbers of ids with their labels by bucket, and of ids of each kind."""
 
     columns = ("id",)
 
     def __init__(self) -> None:
         super().__init__()
-        self.rows: Counter[Any] = Counter()
+        self.table = np.zeros(2 * _BUCKETS + len(_KINDS), np.int64)
 
     def add(self, prediction: Any, label: Any, id: Any) -> None:  # type: ignore[override]
-        ids = id.texts() if isinstance(id, Coded) else id
-        self.rows.update(zip(ids.tolist(), np.asarray(label, np.float64).tolist()))
+        self.table[: 2 * _BUCKETS] += np.bincount(_buckets(id, label).ravel(), minlength=2 * _BUCKETS)
+        self.table[2 * _BUCKETS + (id.dtype.kind == "U")] += len(id)
 
 
-def _counted(side: Side) -> Counter[Any]:
-    if side.asked.join and side.asked.common is None:
-        raise ValueError("a saved state does not record which ids are common")
-    columns = {name: side.asked.columns[name] for name in ("prediction", "label", "id")}
-    settings: Any = {"skip_bad_rows": True, "reading": side.asked.reading}
-    found = (evaluate_file(path, _Counted, columns, **settings).metrics.rows for path in side.read.files)
-    return sum(found, Counter())
+class _Chosen(Metric):
+    """The rows of one bucket, by id and label."""
+
+    columns = ("id",)
+
+    def __init__(self, bucket: int) -> None:
+        super().__init__()
+        self.bucket, self.rows = bucket, Counter[Any]()
+
+    def add(self, prediction: Any, label: Any, id: Any) -> None:  # type: ignore[override]
+        mine = (_buckets(id, label) == self.bucket).any(axis=0)
+        ids = id[mine]
+        ids = ids.texts() if isinstance(ids, Coded) else ids
+        self.rows.update(zip(ids.tolist(), np.asarray(label, np.float64)[mine].tolist()))

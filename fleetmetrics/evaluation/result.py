@@ -8,6 +8,7 @@ from typing import Any, Iterator, Mapping, Sequence
 
 from fleetmetrics._version import __version__
 from fleetmetrics.arguments import choice_of, is_number
+from fleetmetrics.comm import Communicator
 from fleetmetrics.errors import DataError, InvalidInputError
 from fleetmetrics.evaluation.asked import Asked
 from fleetmetrics.evaluation.conditions import checked, failed
@@ -323,6 +324,8 @@ def result_of(
     said: Sequence[str] = (),
     joined: bool = True,
     always_valid: int | None = None,
+    channel: Communicator | None = None,
+    timeout: float | None = None,
 ) -> EvaluationResult:
     """The result of a side, or of the comparison of two, the new one first.
 
@@ -332,6 +335,8 @@ def result_of(
         said: warnings so far.
         joined: whether to check that joined ids are the same.
         always_valid: see `EvaluationResult`.
+        channel: of the workers that all make this result; None: this process alone.
+        timeout: seconds to wait for the other workers.
 
     Raises:
         DataError: the joined ids differ, or the intervals are missing.
@@ -345,7 +350,7 @@ def result_of(
             f"{argument('ci', '0.95')}"
         )
     if joined and sides[1:] and "id" in new.asked.columns:
-        check_joined(new, sides[1])
+        check_joined(new, sides[1], channel, timeout)
     values = new.measured(texts)
     other = sides[1].measured(texts) if sides[1:] else None
     intervals = intervals_of(values, new.asked, texts)

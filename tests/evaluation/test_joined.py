@@ -9,7 +9,8 @@ import pytest
 
 import fleetmetrics as fm
 from fleetmetrics.cli import main
-from fleetmetrics.evaluation import compare
+from fleetmetrics.evaluation import compare, joined
+from fleetmetrics.evaluation.joined import _Chosen
 from fleetmetrics.evaluation.request import Request
 from fleetmetrics.joining import CommonIds
 from tests.fakes import together
@@ -380,3 +381,83 @@ def test_the_example_of_rows_that_differ_says_how_often_each_side_has_it(tmp_pat
     rows = "4 rows against 3" if which == "here" else "3 rows against 4"
     with pytest.raises(fm.DataError, match=f": {rows}; 12 with label 0 occurs {times}$"):
         fm.evaluate(f"{tmp_path}/here.parquet", baseline=f"{tmp_path}/there.parquet", **given)
+
+
+# -- the example of a mismatch --------------------------------------------------------------------------------
+
+
+def of_many(tmp_path, change, rows=60_000, files=3):
+    """Files of both sides, which differ in one row."""
+    random = np.random.default_rng(2)
+    new = {"y": random.integers(0, 2, rows), "p": random.random(rows), "id": random.permutation(rows)}
+    old = {name: values.copy() for name, values in new.items()}
+    change(old)
+    for name, data in (("new", new), ("old", old)):
+        for place, chosen in enumerate(np.array_split(np.arange(rows), files)):
+            pa.parquet.write_table(
+                pa.table({column: values[chosen] for column, values in data.items()}),
+                tmp_path / f"{name}{place}.parquet",
+            )
+    return {"data": f"{tmp_path}/new*", "baseline": f"{tmp_path}/old*", "label": "y", "score": "p", "join_on": "id"}
+
+
+def flipped(data):
+    data["y"][np.flatnonzero(data["id"] == 47)] ^= 1
+
+
+def replaced(data):
+    data["id"][np.flatnonzero(data["id"] == 47)] = -1
+
+
+@pytest.mark.parametrize(("change", "told"), [(flipped, "47 with label"), (replaced, "(-1|47) with label")])
+def test_a_mismatch_is_explained_by_the_few_rows_of_one_bucket(tmp_path, change, told, monkeypatch):
+    kept, add = [], _Chosen.add
+
+    def watched(self, *given, **ids):
+        add(self, *given, **ids)
+        kept.append(len(self.rows))
+
+    monkeypatch.setattr(_Chosen, "add", watched)
+    with pytest.raises(fm.DataError, match=rf"; {told} [01] occurs [01] times? here and [01] times? there$"):
+        fm.evaluate(**of_many(tmp_path, change), metrics="log_loss", processes=1)
+    assert 0 < max(kept) < 20  # of 60,000
+
+
+@pytest.mark.parametrize("workers", [1, 2, 3])
+def test_every_worker_gives_the_same_example_and_reads_its_share_of_the_files(tmp_path, workers, monkeypatch):
+    given = of_many(tmp_path, flipped, rows=600)
+    read = []
+    again = joined.evaluate_file
+    monkeypatch.setattr(
+        joined, "evaluate_file", lambda path, *more, **settings: (read.append(path), again(path, *more, **settings))[1]
+    )
+    work = lambda channel: fm.evaluate(**given, metrics="log_loss", communicator=channel)  # noqa: E731
+    errors = [str(error) for error in together([work] * workers)]
+    assert len(set(errors)) == 1 and "; 47 with label" in errors[0]
+    assert sorted(read) == sorted(2 * [str(path) for path in tmp_path.iterdir()])
+
+
+def test_without_files_on_both_sides_or_after_they_have_gone_there_is_no_example(tmp_path, monkeypatch):
+    given = of_many(tmp_path, flipped, rows=600)
+    old = pa.concat_tables([pa.parquet.read_table(path) for path in sorted(tmp_path.glob("old*"))])
+    ending = "600 rows against 600$"
+    with pytest.raises(fm.DataError, match=ending):
+        fm.evaluate(**{**given, "baseline": old})
+
+    def gone(*given, **settings):
+        raise FileNotFoundError("gone")
+
+    monkeypatch.setattr(joined, "evaluate_file", gone)
+    for error in together([lambda channel: fm.evaluate(**given, communicator=channel)] * 2):
+        assert isinstance(error, fm.DataError) and str(error).endswith("600 rows against 600")
+
+
+def test_another_error_of_the_search_for_an_example_is_not_swallowed(tmp_path, monkeypatch):
+    given = of_many(tmp_path, flipped, rows=60)
+
+    def wrong(*given, **settings):
+        raise ValueError("a fault of the program")
+
+    monkeypatch.setattr(joined, "evaluate_file", wrong)
+    with pytest.raises(ValueError, match="a fault of the program"):
+        fm.evaluate(**given)
