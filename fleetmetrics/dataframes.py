@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import copy
 import difflib
+import functools
+import uuid
 from typing import Any, Callable, Collection, Mapping, Sequence
 
 import numpy as np
@@ -12,15 +14,22 @@ import numpy as np
 from fleetmetrics.batch.keys import NULL, Coded, crossed, keys_of
 from fleetmetrics.batch.rules import REQUIREMENTS
 from fleetmetrics.errors import DataError, InvalidInputError
+from fleetmetrics.frame_columns import (
+    array_of_column,
+    columns_read,
+    table_of_pandas,
+    table_of_polars,
+    with_others,
+)
+from fleetmetrics.nested import Inside, dense, inside, is_list, is_vector, item_in
 from fleetmetrics.optional import library
 from fleetmetrics.partitions import FOLDERS, NUMERAL, in_words, types_of, values_of
 from fleetmetrics.reading import Reading
-from fleetmetrics.tensors import as_array
 from fleetmetrics.understood import label_in_words, score_in_words
 from fleetmetrics.vocabulary import agreeing, counted, in_shell
 from fleetmetrics.vocabulary import argument as called
 
-__all__ = ["Columns", "arguments_of", "array_of", "arrow", "decoded", "is_list", "nulls_of", "table_of", "unnested"]
+__all__ = ["Columns", "arguments_of", "array_of", "arrow", "decoded", "nulls_of", "table_of", "unnested"]
 
 
 def arrow(module: str = "") -> Any:
@@ -44,6 +53,8 @@ class Columns:
     #: The columns that only leave out rows; and all those in which an empty string is a null.
     looked_at: Sequence[str]
     coded: Collection[str]
+    #: The requested values inside of columns of the current file, by the names that the user gave.
+    inside: Mapping[str, Inside] = {}  # never changed
 
     #: What was understood: by name, the kinds seen; see `understand`.
     understood: dict[str, list[str]]
@@ -56,6 +67,7 @@ class Columns:
         self.by_argument: dict[str, Any] = {name: column for name, column in given.items() if column is not None}
         self._keys = {name for leaf in metrics._leaves() for name in leaf.columns}
         sure = {name for leaf in metrics._leaves() for name in leaf.columns if name not in leaf.nullable}
+        self._slices = self._keys - sure
         for argument, column in self.by_argument.items():
             names = self.of(argument)
             if not names or not all(isinstance(name, str) for name in names):
@@ -105,7 +117,10 @@ class Columns:
         wanted = [(name, each) for each in self.by_argument for name in self.of(each)]
         joined = self.reading.joined[0] if self.reading.joined else None
         looked_at = ((name, called("join_on" if name == joined else "where")) for name in self.looked_at)
+        found = {name: inside(name, own) for name in (*self.names, *self.looked_at) if name not in there}
+        self.inside = {name: its for name, its in found.items() if its is not None}
         for name, what in [*wanted, *looked_at]:
+            name = self.inside[name].column if name in self.inside else name
             if name not in there:
                 known, given = {each.lower(): each for each in there}, name.lower()
                 near = [each for each in known if each.startswith(given)] or difflib.get_close_matches(given, known)
@@ -114,7 +129,15 @@ class Columns:
                 raise DataError(f"no column {name!r}{role}{hint} There are {', '.join(map(repr, there)) or 'none'}")
             if own.count(name) > 1:
                 raise DataError(f"{own.count(name)} columns are called {name!r}; rename them until only one is")
-        return [name for name in (*self.names, *self.looked_at) if name in own]
+        columns = (self.inside[name].column if name in self.inside else name for name in (*self.names, *self.looked_at))
+        return [name for name in dict.fromkeys(columns) if name in own]
+
+    def opened(self, table: Any) -> Any:
+        """A table with the requested values inside of its columns as columns of their own."""
+        for name, its in self.inside.items():
+            table = table.append_column(name, its.of(table.column(its.column).combine_chunks()))
+        outer = {its.column for its in self.inside.values()} - {*self.names, *self.looked_at}
+        return table.drop_columns(list(outer)) if outer else table
 
     def within(self, path: str) -> Columns:
         """The same, of a file in folders that are called like ``day=2026-11-01``, as Hive and Spark have them."""
@@ -142,11 +165,11 @@ class Columns:
 
     def ready(self, table: Any) -> Any:
         """A table as read, with the folders' columns, keys as strings where requested, and nulls for empty strings."""
-        table = decoded(self.with_folders(table))
+        table = decoded(self.with_folders(self.opened(table)))
         for place, name in enumerate(table.column_names):
             if name in self.coded:
                 column = table.column(name)
-                made = _ready(_array(table, name), name in self.reading.text)
+                made = _made_by(functools.partial(_ready, as_text=name in self.reading.text), table, name)
                 if made is not None:
                     table = table.set_column(place, name, made) if len(column) else table
         return table
@@ -188,6 +211,9 @@ class Columns:
             make = self._answers
         arrays = [_made_by(make, table, name) for name in self.of(argument)]
         found: Any = arrays[0] if isinstance(column, str) else crossed(arrays) if is_key else np.stack(arrays, axis=1)
+        if argument in self._slices and found.dtype == np.uint64 and len(found) and found.max() >= 2**63:
+            how = f"{called('text', str(column))} makes strings"
+            raise DataError(f"column {column!r} holds {found.max()}; slices take integers below 2**63: {how}")
         if argument in ("label", "prediction"):
             self._understand(argument, table, found)
         return self.reading.scores(found) if argument == "prediction" else found
@@ -247,7 +273,9 @@ def _made_by(make: Callable[[Any], Any], table: Any, name: str) -> Any:
     try:
         return make(_array(table, name))
     except InvalidInputError as error:
-        raise DataError(f"column {name!r} {error}") from None
+        item = item_in(table.schema.field(name).type, name)
+        hint = f"; name a value in it, such as {item}" if item else ""
+        raise DataError(f"column {name!r} {error}{hint}") from None
 
 
 def _is_text(kind: Any) -> bool:
@@ -272,11 +300,20 @@ def _ready(array: Any, as_text: bool) -> Any:
         empty = pc.equal(pc.binary_length(array), 0)
         made = pc.if_else(empty, None, array) if pc.any(empty).as_py() else None
     elif types.is_floating(kind):
-        nan = pc.is_nan(array)
+        nan = pc.is_nan(array.cast(pa.float64()))
         made = pc.if_else(nan, None, array) if pc.any(nan).as_py() else None
     if as_text and not _is_text(kind):
-        made = (array if made is None else made).cast(pa.string())
+        made = _as_texts(array if made is None else made)
     return made
+
+
+def _as_texts(array: Any) -> Any:
+    pa = arrow()
+    array = array.dictionary_decode() if pa.types.is_dictionary(array.type) else array
+    try:
+        return array.cast(pa.string())
+    except pa.ArrowException:
+        raise InvalidInputError(f"holds {array.type!s:.80}, of which {called('text')} can make no strings") from None
 
 
 def _array(table: Any, name: str) -> Any:
@@ -306,6 +343,28 @@ def _without_runs(column: Any) -> Any:
     return pa.chunked_array(chunks, kind)
 
 
+def _without_extension(column: Any, field: Any) -> Any:
+    """A column of a type that another library has added, as the values behind it; DataError for one of pandas."""
+    pa = arrow()
+    extended = isinstance(column.type, pa.BaseExtensionType)
+    metadata = field.metadata or {}
+    name = column.type.extension_name if extended else metadata.get(b"ARROW:extension:name", b"").decode()
+    if name in ("pandas.interval", "pandas.period"):
+        how = f"write it as strings: frame[{field.name!r}].astype(str)"
+        raise DataError(
+            f"column {field.name!r} holds {name.replace('.', ' ')}s, of which only pandas knows the text; {how}"
+        )
+    if not extended:
+        return column
+    stored = pa.chunked_array([chunk.storage for chunk in column.chunks], column.type.storage_type)
+    if name == "arrow.bool8":
+        return stored.cast(pa.bool_())
+    if name != "arrow.uuid":
+        return stored
+    texts = [each and str(uuid.UUID(bytes=each)) for each in stored.to_pylist()]
+    return pa.chunked_array([pa.array(texts, pa.large_string())])
+
+
 def decoded(table: Any) -> Any:
     """A table that can be filtered, without runs and views, whose columns have one chunk and one dictionary."""
     pa = arrow()
@@ -318,6 +377,13 @@ def decoded(table: Any) -> Any:
             column = _without_runs(column)
         if str(column.type) in plain:
             column = column.cast(plain[str(column.type)])
+        elif pa.types.is_dictionary(column.type) and str(column.type.value_type) in plain:
+            kind = plain[str(column.type.value_type)]
+            chunks = [
+                pa.DictionaryArray.from_arrays(each.indices, each.dictionary.cast(kind)) for each in column.chunks
+            ]
+            column = pa.chunked_array(chunks, pa.dictionary(column.type.index_type, kind))
+        column = _without_extension(column, table.schema.field(place))
         if column.type != table.schema.field(place).type:
             table = table.set_column(place, table.schema.field(place).with_type(column.type), column)
     return table.unify_dictionaries().combine_chunks()
@@ -338,12 +404,6 @@ def _nulls(array: Any) -> np.ndarray | None:
             found = np.zeros(len(array), bool) if found is None else found.copy()
             found[np.asarray(pc.list_parent_indices(array))[inner]] = True
     return found
-
-
-def is_list(kind: Any) -> bool:
-    """Whether an Arrow type is one of lists."""
-    types = arrow().types
-    return types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind)
 
 
 def unnested(array: Any) -> tuple[Any, list[int]]:
@@ -367,15 +427,16 @@ def array_of(values: np.ndarray) -> Any:
 
 
 def _wrong(array: Any, allowed: str, value: Any = None) -> InvalidInputError:
-    kind = getattr(array.type, "value_type", array.type)
-    shown = f"the first row has {array[0].as_py()!r}" if value is None else f"a row has {value!r}"
-    return InvalidInputError(f"must hold {allowed}, not {kind}; {shown}")
+    shown = f"the first row has {array[0].as_py()!r:.80}" if value is None else f"a row has {value!r:.80}"
+    types = arrow().types
+    kind = array.type.value_type if types.is_dictionary(array.type) else array.type
+    return InvalidInputError(f"must hold {allowed}, not {kind!s:.80}; {shown}")
 
 
 def _numbers(array: Any) -> np.ndarray:
     """Bools, integers or floats; of lists a matrix."""
     pa = arrow()
-    array, shape = unnested(array)
+    array, shape = unnested(dense(array) if is_vector(array.type) else array)
     if is_list(array.type):
         one, other, *_ = dict.fromkeys(arrow("compute").list_value_length(array).to_pylist())
         raise InvalidInputError(f"must hold lists of equal length, not of {one} and {other}")
@@ -391,56 +452,101 @@ def _numbers(array: Any) -> np.ndarray:
     return array.to_numpy(zero_copy_only=False).reshape(shape)
 
 
+#: What keys may be, for errors.
+_KEYS = "integers, strings, bools, dates or times"
+
+
 def _integers(array: Any) -> Any:
     """Convert floats to integers, as pandas stores integers with nulls; an error if one is not whole."""
     pa, pc = arrow(), arrow("compute")
-    values = array.drop_null()
+    values = array.cast(pa.float64()).drop_null()  # of half floats, pyarrow has few functions
     if len(values) and pc.max(pc.abs(values)).as_py() >= 2**53:
         raise InvalidInputError(f"holds floats of 2**53 or more, which skip integers; convert {array.type} to integers")
     odd = pc.not_equal(values, pc.floor(values))
     if pc.any(odd).as_py():
-        raise _wrong(array, "integers, strings, bools, dates or times", values.filter(odd)[0].as_py())
-    return array.cast(pa.int64())
+        error = _wrong(array, _KEYS, values.filter(odd)[0].as_py())
+        raise InvalidInputError(f"{error}; round them, cut them into ranges, or make them strings: {called('text')}")
+    return array.cast(pa.float64()).cast(pa.int64())
+
+
+def _whole(array: Any) -> Any:
+    """Convert decimals to integers; an error if one is not whole, or has more than 64 bits."""
+    pa, pc = arrow(), arrow("compute")
+    wide = array.cast(pa.decimal256(76, array.type.scale))  # pyarrow has few functions of narrow ones
+    values = wide.drop_null()
+    odd = pc.not_equal(values, pc.floor(values))
+    if pc.any(odd).as_py():
+        error = _wrong(array, _KEYS, values.filter(odd)[0].as_py())
+        raise InvalidInputError(f"{error}; make them strings: {called('text')}")
+    for kind in (pa.int64(), pa.uint64()):
+        with contextlib.suppress(pa.ArrowInvalid):
+            return wide.cast(kind)
+    largest = pc.max(pc.abs(values)).as_py()
+    raise InvalidInputError(f"holds integers of more than 64 bits, {largest}; make them strings: {called('text')}")
+
+
+def _whole_keys(array: Any) -> np.ndarray:
+    """Integers as keys, with `NULL` for nulls."""
+    pa, pc = arrow(), arrow("compute")
+    if len(array) and pa.types.is_int64(array.type) and pc.min(array).as_py() == NULL["i"]:
+        raise InvalidInputError(f"holds {NULL['i']}, which stands for rows without a key; use a null for these")
+    if array.null_count:
+        largest = pc.max(array).as_py()
+        if largest is not None and largest >= 2**63:
+            how = f"fill them, or make the keys strings: {called('text')}"
+            raise InvalidInputError(f"holds nulls and {largest}, an integer of 2**63 or more; {how}")
+        array = array.cast(pa.int64()).fill_null(NULL["i"])
+    return array.to_numpy()
 
 
 def _keys(array: Any) -> Any:
     """Integers, or strings as places in a dictionary; dates, times and bools become strings, and nulls `NULL`."""
-    pa, types = arrow(), arrow().types
+    types = arrow().types
     if len(array) and array.null_count == len(array):
         return np.full(len(array), NULL["i"])  # of whichever kind other rows are
-    if types.is_floating(array.type):
-        array = _integers(array)
-    if types.is_integer(array.type):
-        if types.is_int64(array.type) and len(array) and arrow("compute").min(array).as_py() == NULL["i"]:
-            raise InvalidInputError(f"holds {NULL['i']}, which stands for rows without a key; use a null for these")
-        return (array.cast(pa.int64()).fill_null(NULL["i"]) if array.null_count else array).to_numpy()
+    kind = array.type.value_type if types.is_dictionary(array.type) else array.type
+    for is_of, make in (
+        (types.is_floating, _integers),
+        (types.is_decimal, _whole),
+        (types.is_integer, lambda same: same),
+    ):
+        if is_of(kind):
+            return _whole_keys(make(array.dictionary_decode() if kind is not array.type else array))
     if not len(array):
         return np.empty(0, np.int64)
-    kind = array.type.value_type if types.is_dictionary(array.type) else array.type
-    known = [types.is_integer, types.is_boolean, types.is_date, types.is_timestamp, types.is_string, types.is_binary]
-    known += [types.is_large_string, types.is_large_binary]
+    known = [types.is_boolean, types.is_date, types.is_timestamp, types.is_time, types.is_string, types.is_binary]
+    known += [types.is_large_string, types.is_large_binary, types.is_fixed_size_binary]
     if not any(each(kind) for each in known) and str(kind) not in ("string_view", "binary_view"):  # of a dictionary
-        raise _wrong(array, "integers, strings, bools, dates or times")
+        nested = item_in(kind, "x") != ""
+        raise InvalidInputError(f"{_wrong(array, _KEYS)}{'' if nested else '; convert it to one of these'}")
     if not types.is_dictionary(array.type):
         array = array.dictionary_encode()
     indices, values = array.indices, array.dictionary
     if indices.null_count or values.null_count:
         values, indices = _with_null(values, indices)
-    indices = indices.to_numpy()
-    if types.is_integer(kind):
-        values = values.fill_null(NULL["i"]) if values.null_count else values
-        return values.to_numpy()[indices]
+    return Coded(indices.to_numpy(), keys_of([NULL["U"] if text is None else text for text in _texts(values)], "it"))
+
+
+def _texts(values: Any) -> list[str | None]:
+    """Keys as strings; times with a fraction only if there is one."""
+    pa, types, kind = arrow(), arrow().types, values.type
     if types.is_timestamp(kind):
         texts = np.datetime_as_string(values.to_numpy(zero_copy_only=False)).tolist()
         zone = "Z" if kind.tz else ""
-        texts = [(text.rstrip("0").rstrip(".") if "." in text else text) + zone for text in texts]
-        texts = [text if known else None for text, known in zip(texts, values.is_valid().to_pylist())]
-    else:
-        try:
-            texts = values.cast(pa.large_string()).to_pylist()
-        except (pa.ArrowInvalid, UnicodeDecodeError):  # the latter of a column declared as strings
-            raise _wrong(array, "integers, or strings in UTF-8", _no_text(values)) from None
-    return Coded(indices, keys_of([NULL["U"] if text is None else text for text in texts], "it"))
+        texts = [_without_zeros(text) + zone for text in texts]
+        return [text if known else None for text, known in zip(texts, values.is_valid().to_pylist())]
+    if types.is_fixed_size_binary(kind):
+        values = values.cast(pa.binary())
+    try:
+        texts = values.cast(pa.large_string()).to_pylist()
+    except (pa.ArrowInvalid, UnicodeDecodeError):  # the latter of a column declared as strings
+        raise _wrong(values, "integers, or strings in UTF-8", _no_text(values)) from None
+    return [text and _without_zeros(text) for text in texts] if types.is_time(kind) else texts
+
+
+def _without_zeros(text: str) -> str:
+    """A time without the zeros at the end of its fraction."""
+    return text.rstrip("0").rstrip(".") if "." in text else text
 
 
 def _no_text(values: Any) -> bytes:
@@ -480,16 +586,14 @@ def table_of(frame: Any, names: Sequence[str], called: str = "frame") -> Any:
     """
     pa = arrow()
     if isinstance(frame, Mapping):
-        return _of_arrays({name: frame[name] for name in (names if set(names) <= frame.keys() else frame)}, called)
-    maker, part, lazy = type(frame).__module__.split(".")[0], frame, hasattr(frame, "collect")
+        return _of_arrays(frame, names, called)
+    maker, lazy = type(frame).__module__.split(".")[0], hasattr(frame, "collect")
     series = maker in ("pandas", "polars") and not lazy and not hasattr(frame, "columns")
-    if maker in ("pandas", "polars") and not lazy and not series and set(names) <= set(frame.columns):
-        part = frame[list(names)]
-    if maker == "pandas" and not series:
-        return pa.Table.from_pandas(part, preserve_index=False)
-    if not series and (hasattr(part, "__arrow_c_stream__") or hasattr(part, "__arrow_c_array__")):
+    if maker in ("pandas", "polars") and not lazy and not series:
+        return (table_of_pandas if maker == "pandas" else table_of_polars)(frame, names, called)
+    if not series and (hasattr(frame, "__arrow_c_stream__") or hasattr(frame, "__arrow_c_array__")):
         with contextlib.suppress(pa.ArrowInvalid, TypeError, ValueError):  # of a single column
-            return pa.table(part)
+            return pa.table(frame)
     hint = "; call collect() first" if lazy else ""
     raise InvalidInputError(
         f"{called} must be a data frame of pandas, polars or pyarrow, or have __arrow_c_stream__, or a dict of arrays, "
@@ -497,19 +601,21 @@ def table_of(frame: Any, names: Sequence[str], called: str = "frame") -> Any:
     )
 
 
-def _of_arrays(arrays: Mapping[str, Any], called: str) -> Any:
+def _of_arrays(frame: Mapping[str, Any], names: Sequence[str], called: str) -> Any:
     """A table of arrays, one entry or row of each for each row; what is masked is null."""
     pa, found, size = arrow(), {}, -1
-    for name, given in arrays.items():
+    columns, others = columns_read(names, list(frame))
+    for name in columns:
+        given = frame[name]
         try:
-            array = given if isinstance(given, np.ma.MaskedArray) else as_array(given, f"{called}: column {name!r}")
+            array = array_of_column(str(name), given, called)
             size = len(array) if size < 0 and array.ndim else size
             if array.ndim not in (1, 2) or len(array) != size:
                 rows = counted(size, "rows")
                 wanted = f"one entry, or row, for each of {rows}" if size >= 0 else "an array"
                 raise InvalidInputError(f"{called}: column {str(name)!r} must hold {wanted}, not {given!r:.80}")
             flat = pa.array(array.reshape(-1))
-        except pa.ArrowException as error:
+        except (pa.ArrowException, OverflowError) as error:
             raise InvalidInputError(f"{called}: column {str(name)!r} cannot be read: {error}") from None
         found[str(name)] = flat if array.ndim == 1 else pa.FixedSizeListArray.from_arrays(flat, array.shape[1])
-    return pa.table(found)
+    return with_others(pa.table(found), others)

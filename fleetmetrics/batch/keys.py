@@ -96,9 +96,9 @@ def indexed(column: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     if high - low >= 4 * len(column):
         values, codes = np.unique(column, return_inverse=True)
         return values, np.arange(len(values)), codes.reshape(-1)
-    codes = column - low
+    codes = (column - column.dtype.type(low)).astype(np.int64, copy=False)
     met = np.bincount(codes, minlength=high - low + 1) > 0
-    return np.flatnonzero(met) + low, np.cumsum(met) - 1, codes
+    return np.flatnonzero(met).astype(column.dtype) + column.dtype.type(low), np.cumsum(met) - 1, codes
 
 
 def crossed(columns: Sequence[Any]) -> Coded:

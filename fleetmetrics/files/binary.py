@@ -10,10 +10,11 @@ from typing import Any, ClassVar, Iterator
 
 import numpy as np
 
-from fleetmetrics.dataframes import Columns, array_of, arrow, is_list
+from fleetmetrics.dataframes import Columns, array_of, arrow
 from fleetmetrics.errors import DataError
 from fleetmetrics.files.places import is_remote, opened
 from fleetmetrics.files.row_pieces import FEW, Bad, Format, Piece, Source, gathered, rows_at_once
+from fleetmetrics.nested import is_nested
 
 __all__ = ["NPZ", "Arrow", "Parquet"]
 
@@ -53,7 +54,7 @@ class Parquet(Format):
         ]
         if texts:
             reader = stack.enter_context(pq.ParquetFile(file, metadata=metadata, read_dictionary=texts))
-        rows = FEW if any(map(is_list, kinds.values())) else rows_at_once(len(names))
+        rows = FEW if any(map(is_nested, kinds.values())) else rows_at_once(len(names))
         # A batch across row groups takes twice the time, because each group has its own dictionary.
         groups = (metadata.row_group(place).num_rows for place in range(metadata.num_row_groups))
         size = min(rows, max(groups, default=rows) or 1)

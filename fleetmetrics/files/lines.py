@@ -14,6 +14,7 @@ import numpy as np
 from fleetmetrics.dataframes import Columns, arrow
 from fleetmetrics.errors import DataError
 from fleetmetrics.files.row_pieces import Bad, Format, Piece, Source
+from fleetmetrics.nested import pruned, type_inside
 from fleetmetrics.vocabulary import argument
 
 __all__ = ["CSV", "HEAD", "JSONLines"]
@@ -220,8 +221,16 @@ def _objects(head: bytes) -> list[dict[str, Any]]:
 
 def _kind_in_json(columns: Columns, name: str, values: Sequence[Any]) -> Any:
     """The Arrow type to read a field as; numbers and bools become strings later, if requested."""
-    pa, first = arrow(), _type_of(values)
-    kind = columns.kind(name, first)
+    first = _type_of(values)
+    values_in_it = {each: its.steps for each, its in columns.inside.items() if its.column == name}
+    if not values_in_it or name in columns.names:
+        return first if arrow().types.is_struct(first) else _kind_by_first(columns, name, first)
+    kinds = [(steps, _kind_by_first(columns, each, type_inside(first, steps))) for each, steps in values_in_it.items()]
+    return pruned(first, kinds)
+
+
+def _kind_by_first(columns: Columns, name: str, first: Any) -> Any:
+    pa, kind = arrow(), columns.kind(name, first)
     return first if kind == pa.string() and first in (pa.int64(), pa.float64(), pa.bool_()) else kind
 
 

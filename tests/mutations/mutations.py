@@ -552,7 +552,7 @@ MUTATIONS = [
     ),
     Mutation(
         "what is masked in a dict of arrays counts",
-        "dataframes.py::_of_arrays",
+        "frame_columns.py::array_of_column",
         "given if isinstance(given, np.ma.MaskedArray) else as_array(",
         "as_array(",
         "tests/test_dataframes.py -k masked",
@@ -3368,7 +3368,7 @@ MUTATIONS = [
     ),
     Mutation(
         "the least integer is a row without a key",
-        "dataframes.py::_keys",
+        "dataframes.py::_whole_keys",
         '== NULL["i"]:',
         "== 0.5:",
         "tests/files/test_reading.py -k least_integer",
@@ -4918,7 +4918,7 @@ MUTATIONS = [
     ),
     Mutation(
         "texts of a file that are not UTF-8 are a raw error",
-        "dataframes.py::_keys",
+        "dataframes.py::_texts",
         "(pa.ArrowInvalid, UnicodeDecodeError)",
         "pa.ArrowInvalid",
         "tests/test_dataframes.py -k utf_8",
