@@ -207,13 +207,13 @@ class _OfQuotients(Evidence):
         assert quotient is not None
         numerator, denominator = np.array(sums, np.float64).T
         bounds = math.nan if quotient.lowest < 0 else quotient.highest
-        square, cube, fourth = moments if np.isfinite(np.hstack(moments)).all() else (math.nan, math.nan, math.nan)
+        square, cube, fourth, mixed = moments if np.isfinite(np.hstack(moments)).all() else [math.nan] * 4
         fourth = fourth if quotient.lowest < 0 else 0.0  # otherwise the skewness bounds a residual
         tests = quotients_against_whole(
-            numerator, denominator, units, square, cube, bounds, confidence, squares, fourth
+            numerator, denominator, units, square, cube, bounds, confidence, squares, fourth, mixed
         )
         ends = np.sort([[quotient.value(each) for each in end] for end in (tests.low, tests.high)], axis=0)
-        enough = ~np.isnan(tests.score) | (np.array(units) >= tests.needed)
+        enough = ~np.isnan(tests.score) | (tests.units >= tests.needed)
         needs = [{} if some else {self.unit: need} for some, need in zip(enough, tests.needed.tolist())]
         total = denominator.sum().item()
         return Tested(tests, ends[0], ends[1], needs, quotient.value(numerator.sum().item() / total) if total else None)
@@ -222,6 +222,12 @@ class _OfQuotients(Evidence):
 def _residuals(products: Any, sums: Any) -> tuple[float, float]:
     """The sums of squares and cubes of ``n - R d``, where R is the quotient of the sums."""
     return moments_of(products, (1.0, -sums[0] / sums[1] if sums[1] else 0.0))
+
+
+def _mixed(products: Any, sums: Any) -> float:
+    """The sum of ``(n - R d) d``, where R is the quotient of the sums."""
+    _, mixed, square = products[:3]
+    return float(mixed - sums[0] / sums[1] * square) if sums[1] else 0.0
 
 
 def _fours(n: np.ndarray, d: np.ndarray) -> np.ndarray:
@@ -237,8 +243,8 @@ def _fourth(fours: Any, sums: Any) -> float:
     return 0.0 if found < 0 else found  # nan stays
 
 
-def _moments_of_units(sums: Any, two_and_three: Any, fours: Any) -> tuple[float, list[float], float]:
-    """Sums over all units of their residuals' squares; of cubes, also without the largest; of fourth powers.
+def _moments_of_units(sums: Any, two_and_three: Any, fours: Any) -> tuple[float, list[float], float, float]:
+    """Sums over all units of residuals' squares; of cubes, also without the largest; of fourth powers; see `_mixed`.
 
     One large unit may hide on which side most units are: its cube is at most its slice's fourth powers to the power of
     3/4.
@@ -259,7 +265,7 @@ def _moments_of_units(sums: Any, two_and_three: Any, fours: Any) -> tuple[float,
         power = _fourth(four, around)
         fourth += power
         largest = max(largest, math.copysign(power**0.75, cube), key=abs)
-    return squares, [cubes, cubes - largest], fourth
+    return squares, [cubes, cubes - largest], fourth, _mixed(np.sum(two_and_three, axis=0), whole)
 
 
 class _OfRows(_OfQuotients):
@@ -271,10 +277,9 @@ class _OfRows(_OfQuotients):
 
     def tested(self, slices: Sequence[Any], whole: Any, confidence: float) -> Tested:
         sums = [each[:2] for each in slices]
-        total = sum(each[1] for each in slices)
-        units = [whole[7] * each[1] / total if total else 0.0 for each in slices]  # those that count for something
         all_sums = np.sum(sums, axis=0)
-        return self._tests(sums, units, [*_residuals(whole[:7], all_sums), _fourth(whole[8:], all_sums)], confidence)
+        moments = *_residuals(whole[:7], all_sums), _fourth(whole[8:], all_sums), _mixed(whole, all_sums)
+        return self._tests(sums, whole[7], moments, confidence)  # rows that count for something
 
 
 class _Sums(_Kept):
@@ -320,9 +325,9 @@ class _OfSums(_OfQuotients):
 
     def tested(self, slices: Sequence[Any], whole: Any, confidence: float) -> Tested:
         table = np.array(slices, np.float64)
-        squares, (cubes, others), fourth = _moments_of_units(table[:, :2], table[:, 2:9], table[:, 9:14])
+        squares, (cubes, others), *more = _moments_of_units(table[:, :2], table[:, 2:9], table[:, 9:14])
         either = [cubes, others, 2 * cubes - others]  # the next unit of this size may be on either side
-        return self._tests(table[:, :2], table[:, 14], [squares, either, fourth], confidence, table[:, 4])
+        return self._tests(table[:, :2], table[:, 14], [squares, either, *more], confidence, table[:, 4])
 
 
 def _powers(n: np.ndarray, d: np.ndarray) -> list[np.ndarray]:

@@ -44,6 +44,7 @@ class SliceTests(NamedTuple):
         low: lower end of an interval for the true value of the slice.
         high: its upper end.
         needed: the number of units needed; for areas ``[slices, 2]``, positives and negatives.
+        units: the number of units; for areas, of the rarer of positives and negatives.
     """
 
     score: np.ndarray
@@ -52,6 +53,7 @@ class SliceTests(NamedTuple):
     low: np.ndarray
     high: np.ndarray
     needed: np.ndarray
+    units: np.ndarray
 
 
 def areas_against_whole(
@@ -129,21 +131,26 @@ def quotients_against_whole(
     confidence: float = 0.95,
     squares: Any = None,
     fourth: float = 0.0,
+    mixed: float = 0.0,
 ) -> SliceTests:
     """Test quotients of sums over units, such as rows, or users with all of their rows in a slice.
 
     Formula: with ``R = N / D`` of the whole and ``r = n - R d`` of a unit, the sum of r over a random part of the units
     that holds the share s of D has mean 0, variance ``s (1 - s) sum(r**2)`` and third moment ``s (1 - s) (1 - 2 s)
     sum(r**3)``. So it treats no quotient of small numbers as a normal variable: this is the delta method without its
-    limit. The skewness is removed as in `areas_against_whole`. This gives the sum an excess kurtosis of 1.5 times the
-    square of its skewness, as chi-square distributions have; where it is much more, there are too few units.
+    limit. A denominator that grows with the tested value, as that of F1 grows with hits, is no measure of evidence: of
+    two equal slices, the one with more hits would count as the larger. So s is the share of ``d - b r``, where ``b =
+    sum(r d) / sum(r**2)``: it is uncorrelated with r, and its sum over all units is that of d. For F1, it is the share
+    of the rows that are hits, misses or false alarms. The skewness is removed as in `areas_against_whole`. This gives
+    the sum an excess kurtosis of 1.5 times the square of its skewness, as chi-square distributions have; where it is
+    much more, there are too few units.
 
     Source: Cochran, Sampling Techniques (1977), chapters 6 and 9.
 
     Args:
         numerator: for each slice, the sum of n over its units.
         denominator: the same for d, at least 0.
-        units: the number of units with a part in each slice.
+        units: the number of units with a part in each slice; one number: that of all slices.
         square: the sum of ``r**2`` over the units of all slices.
         cube: the same of ``r**3``; several if it is uncertain: the one that says least against chance counts.
         highest: the upper bound of a quotient of at least 0; nan: it has no bounds.
@@ -151,21 +158,27 @@ def quotients_against_whole(
         squares: of each slice, the sum over its units of ``d**2``: see `inflation_of_sizes`. There must be enough
             units of one size that would vary as much. None: units are of one size.
         fourth: the sum of ``r**4`` over the units of all slices; 0: it is ignored.
+        mixed: the same of ``r d``.
     """
     numerator, denominator, units = (np.asarray(each, np.float64) for each in (numerator, denominator, units))
-    total, all_units = denominator.sum(), max(units.sum(), 1)
+    total = denominator.sum()
+    whole = (numerator.sum() / total).item() if total else math.nan
+    evidence = denominator
+    if mixed and square > 0:
+        evidence = np.fmax(denominator - mixed / square * (numerator - whole * denominator), denominator / 2)
+    units = units if units.ndim else units * (evidence / total if total else np.zeros(len(denominator)))
+    all_units = max(units.sum(), 1)
     inflation: Any = 1.0
     even = units
     if squares is not None:
-        inflation = inflation_of_sizes(squares, denominator)
-        even = np.minimum(units, denominator**2 / np.maximum(squares, 1e-300))
-    whole = (numerator.sum() / total).item() if total else math.nan
+        inflation = inflation_of_sizes(squares, evidence)
+        even = np.minimum(units, evidence**2 / np.maximum(squares, 1e-300))
     cubes = np.atleast_1d(np.asarray(cube, np.float64))[:, None]
     skew = float(np.abs(cubes / square / math.sqrt(square)).max()) ** 2 if square > 0 else 0  # powers may be too large
     peaked = fourth / square / square - 3 / all_units - 1.5 * skew if square > 0 and fourth else 0
     least = inflation * max(skew / _SKEWEST**2, peaked / _MOST_PEAKED, LEAST / all_units)  # the share of D
     with np.errstate(divide="ignore", invalid="ignore"):
-        values, share = numerator / denominator, denominator / total
+        values, share = numerator / denominator, evidence / total
         scale = denominator**2
         variance = inflation * square * share * (1 - share) / scale
         third = inflation**2 * cubes * share * (1 - share) * (1 - 2 * share) / (scale * denominator)
@@ -223,7 +236,7 @@ def _tested(
         own = np.sqrt(np.where(known & (of_slice > 0), of_slice, np.nan))
         ends = _ends(values, whole, own, units, highest, confidence)
     p_value = np.array([math.erfc(abs(each) / math.sqrt(2)) for each in score.tolist()])
-    return SliceTests(score, p_value, error, *ends, needed)
+    return SliceTests(score, p_value, error, *ends, needed, units)
 
 
 def _normal(distance: np.ndarray, skewness: np.ndarray) -> np.ndarray:

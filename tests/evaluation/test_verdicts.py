@@ -33,7 +33,7 @@ class Evidence:
         of = {name: np.array([each[name] for each in slices]) for name in ("p", "error")}
         nothing = np.full(len(slices), math.nan)
         value = np.array([each["value"] for each in slices])
-        tests = SliceTests(nothing, of["p"], of["error"], nothing, nothing, nothing)
+        tests = SliceTests(nothing, of["p"], of["error"], nothing, nothing, nothing, nothing)
         return evidence.Tested(tests, value - 0.01, value + 0.01, [each["needs"] for each in slices], self.together)
 
 

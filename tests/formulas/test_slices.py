@@ -67,6 +67,28 @@ def test_of_random_slices_no_more_quotients_than_promised_differ_at_any_size(rat
         assert np.mean(known <= 0.05) <= 0.05 + 3 * math.sqrt(0.05 * 0.95 / len(known))
 
 
+@pytest.mark.parametrize("slices, rows, rates", [(300, 28_200, (0.0045, 0.0666)), (1000, 35_000, (0.0135, 0.231))])
+def test_a_denominator_that_rises_with_hits_does_not_choose_the_slices_to_test(slices, rows, rates):
+    """At the limit of what is too few: of F1's slices with few rows, those with many hits would be tested."""
+    random = np.random.default_rng(3)
+    hits, others = rates  # a hit adds 2 to numerator and denominator, a miss or a false alarm 1 to the denominator
+    found = []
+    for _ in range(150):
+        table = random.multinomial(rows // slices, [hits, others, 1 - hits - others], slices)
+        n, d = 2 * table[:, 0], 2 * table[:, 0] + table[:, 1]
+        whole, units = n.sum() / d.sum(), table[:, :2].sum()
+        of_hit, of_other = 2 - 2 * whole, -whole
+        square, cube = (table[:, 0].sum() * of_hit**power + table[:, 1].sum() * of_other**power for power in (2, 3))
+        mixed = table[:, 0].sum() * of_hit * 2 + table[:, 1].sum() * of_other
+        tests = quotients_against_whole(n, d, units, square, cube, 1.0, mixed=mixed)
+        assert tests.units == pytest.approx(table[:, :2].sum(axis=1))  # hits, misses and false alarms
+        found.append(tests.p_value)
+    p = np.concatenate(found)
+    tested = p[~np.isnan(p)]
+    assert 200 < len(tested) < 0.2 * len(p)  # these are at the limit
+    assert np.mean(tested <= 0.05) <= 0.05 + 3 * math.sqrt(0.05 * 0.95 / len(tested))
+
+
 def test_what_is_too_little_says_how_much_would_do_and_that_does():
     random = np.random.default_rng(0)
     rows = 20_000

@@ -876,9 +876,16 @@ MUTATIONS = [
         "tests/formulas/test_slices.py -k hochberg",
     ),
     Mutation(
+        "a denominator that grows with hits measures the evidence for them",
+        "formulas/slices.py::quotients_against_whole",
+        "if mixed and square > 0",
+        "if False",
+        "tests/formulas/test_slices.py -k rises_with_hits",
+    ),
+    Mutation(
         "the slice of a user with many rows varies no more than others of its size",
         "formulas/slices.py::quotients_against_whole",
-        "inflation_of_sizes(squares, denominator)",
+        "inflation_of_sizes(squares, evidence)",
         "1.0",
         "tests/formulas/test_slices.py -k large_users_varies",
     ),
