@@ -33,6 +33,7 @@ from typing import Any, Callable, Iterator, Sequence, TypeVar
 import numpy as np
 
 from fleetmetrics import formulas
+from fleetmetrics.arguments import whole_number_of
 from fleetmetrics.comm import Block, Communicator
 from fleetmetrics.comm.choose import on_channel
 from fleetmetrics.comm.deadline import Deadline
@@ -41,6 +42,7 @@ from fleetmetrics.given import amount, check_part
 from fleetmetrics.state import name_of, read
 from fleetmetrics.vocabulary import counted
 from fleetmetrics.warning import warn
+from fleetmetrics.xp import is_static
 
 __all__ = ["acc", "auc", "mae", "max", "min", "mse", "rmse", "sum"]
 
@@ -178,33 +180,50 @@ def auc(
     *,
     group: Any = None,
     timeout: float | None = None,
+    slide_steps: int | None = None,
 ) -> float:
     """Global area under the ROC curve from the workers' histograms; see `fleetmetrics.formulas.auc_from_histogram`.
 
     Args:
         stat_pos: this worker's histogram of the samples labeled 1, rising scores: a statistic of ``paddle.static.auc``
-            in any of its shapes (``[1, buckets]``, or the flat sliding-window form of the batch statistics), or any
-            array with one entry per bucket.
+            in any of its shapes, or any array with one entry per bucket.
         stat_neg: the same for the samples labeled 0, of the same length.
         scope: see the module.
         util: see the module.
         group: see the module.
         timeout: see the module.
+        slide_steps: of ``paddle.static.auc``, if both are arrays of its batch statistics, the first two: the area is
+            then that of the latest batches. 0: both are histograms. None: as the program says of its own variables;
+            arrays are histograms, with a warning if they could be batch statistics.
 
     Returns:
         A fraction; 0.5 with `UndefinedMetricWarning` if no worker has samples of one of the classes, as in Paddle.
 
+    Raises:
+        InvalidInputError: ``slide_steps`` does not fit the statistics.
+
     Examples:
         >>> auc([[0, 1, 1]], [[2, 0, 0]])
         1.0
+        >>> auc([0, 1, 0, 1, 1], [1, 0, 1, 0, 1], slide_steps=1)  # a batch, its sum, one batch so far
+        1.0
     """
+    steps = slide_steps
 
     def collect() -> list[Block]:
+        nonlocal steps
+        given = None if slide_steps is None else whole_number_of("slide_steps", slide_steps, 0)
+        steps = _window_of(stat_pos, stat_neg) if given is None else given
         positive, negative = _read(stat_pos, scope, "stat_pos"), _read(stat_neg, scope, "stat_neg")
         if positive.size != negative.size:
             raise InvalidInputError(
                 f"stat_pos has {counted(positive.size, 'entries')} and stat_neg {negative.size:,}; "
                 "both must have one per bucket"
+            )
+        if steps and (positive.size - 1) % (steps + 1):
+            raise InvalidInputError(
+                f"slide_steps is {steps}, but stat_pos has {counted(positive.size, 'entries')}: batch statistics have "
+                "(slide_steps + 1) * (num_thresholds + 1) + 1"
             )
         for argument, histogram in (("stat_pos", positive), ("stat_neg", negative)):
             if histogram.size and not np.minimum.reduce(histogram, None) >= 0:  # nor nan
@@ -215,29 +234,76 @@ def auc(
         return [Block("stat_pos", "sum", positive), Block("stat_neg", "sum", negative)]
 
     def formula(positive: np.ndarray, negative: np.ndarray) -> float:
-        positive, negative = _newest_window(positive, negative)
+        if steps:
+            positive, negative = _window_in(positive, steps), _window_in(negative, steps)
+        elif steps is None and _could_be_window(positive, negative):
+            warn(
+                "stat_pos and stat_neg count as histograms, but could be batch statistics of paddle.static.auc, whose "
+                "entries count each sample twice; give slide_steps=0 for histograms, or that of static.auc"
+            )
         return formulas.auc_from_histogram.bare(positive.ravel(), negative.ravel())
 
-    return _computed("auc", [stat_pos, stat_neg], collect, formula, util, group, timeout)
+    call = "auc" if slide_steps is None else f"auc with slide_steps {slide_steps!r:.40}"
+    return _computed(call, [stat_pos, stat_neg], collect, formula, util, group, timeout)
 
 
-def _newest_window(positive: np.ndarray, negative: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The block with the sum of the window, from the flat batch statistics of ``paddle.static.auc``.
+def _window_of(stat_pos: Any, stat_neg: Any) -> int | None:
+    """The ``slide_steps`` of the program's operation that fills these variables; None if they are no such variables."""
+    positive, negative = _slide_steps(stat_pos), _slide_steps(stat_neg)
+    if (positive or 0) != (negative or 0):
+        told = ["none" if each is None else f"slide_steps={each}" for each in (positive, negative)]
+        raise InvalidInputError(
+            f"stat_pos is a statistic of paddle.static.auc with {told[0]}, stat_neg with {told[1]}; give two "
+            "statistics of one kind, or their arrays with slide_steps="
+        )
+    return negative if positive is None else positive
 
-    With ``slide_steps = s`` Paddle lays out s blocks of the latest steps, a block with their sum, and a counter of
-    steps, all in one axis. Reading that as one histogram would count each sample twice.
+
+def _slide_steps(value: Any) -> int | None:
+    if type(value) is np.ndarray or getattr(sys.modules.get("paddle"), "static", None) is None:
+        return None
+    if isinstance(value, str):
+        from fleetmetrics.static.programs import kind_of
+
+        program = sys.modules["paddle"].static.default_main_program()
+        value = kind_of(program).variables(program).get(value)
+    value = getattr(value, "variable", value)  # of a StaticState
+    if not is_static(value):
+        return None
+    if hasattr(value, "all_used_ops"):  # in PIR
+        of_auc = (each for each in value.all_used_ops() if each.name() == "pd_op.auc")
+        return next((int(each.attrs()["slide_steps"]) for each in of_auc), None)
+    of_auc = (each for each in value.block.ops if each.type == "auc" and value.name in each.output_arg_names)
+    return next((int(each.attr("slide_steps")) for each in of_auc), None)
+
+
+def _window_in(statistic: np.ndarray, steps: int) -> np.ndarray:
+    """The sum over the latest batches, from a batch statistic of ``paddle.static.auc``.
+
+    Paddle lays out a block for each of the ``slide_steps`` latest batches, a block with their sum, and the number of
+    batches, all in one axis. Reading that as one histogram would count each sample twice.
     """
-    steps = positive[-1:] if positive.ndim == negative.ndim == 1 and positive.size % 2 == 1 else np.zeros(1)
-    if steps[0] < 1 or steps[0] != negative[-1]:
-        return positive, negative
-    for blocks in range(2, positive.size // 2 + 1):
-        width, rest = divmod(positive.size - 1, blocks)
+    blocks = statistic.ravel()[:-1].reshape(steps + 1, -1)
+    if not np.array_equal(blocks[:-1].sum(axis=0), blocks[-1]):
+        raise InvalidInputError(
+            f"slide_steps is {steps}, but the statistics hold no such window: block {steps + 1} is not the sum of the "
+            "blocks before it. Give the slide_steps of paddle.static.auc, or 0 for histograms"
+        )
+    return np.asarray(blocks[-1])
+
+
+def _could_be_window(positive: np.ndarray, negative: np.ndarray) -> bool:
+    """Whether two histograms of one axis are laid out as batch statistics of one ``paddle.static.auc``."""
+    if positive.ndim != 1 or negative.ndim != 1 or positive.size % 2 == 0 or not 1 <= positive[-1] == negative[-1]:
+        return False
+    for steps in range(1, positive.size // 2):
+        width, rest = divmod(positive.size - 1, steps + 1)
         if rest or width < 2:
             continue
-        tables = [histogram[:-1].reshape(blocks, width) for histogram in (positive, negative)]
-        if all(np.array_equal(table[:-1].sum(axis=0), table[-1]) for table in tables):
-            return tables[0][-1], tables[1][-1]
-    return positive, negative
+        with contextlib.suppress(InvalidInputError):
+            _window_in(positive, steps), _window_in(negative, steps)
+            return True
+    return False
 
 
 def _reduce(reduction: str, value: Any, scope: Any, util: Any, group: Any, timeout: float | None) -> np.ndarray:

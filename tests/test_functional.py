@@ -57,7 +57,8 @@ def util(tmp_path_factory):
 @pytest.mark.parametrize("name", functional.__all__)
 def test_signature_is_paddles(name):
     ours, theirs = (list(inspect.signature(getattr(module, name)).parameters.values()) for module in (fm, paddles))
-    assert [ours.pop().name for _ in range(2)] == ["timeout", "group"]  # by keyword only
+    further = [ours.pop().name for each in list(ours) if each.kind is each.KEYWORD_ONLY]
+    assert further == [*(["slide_steps"] if name == "auc" else []), "timeout", "group"]
     assert [(p.name, p.kind, p.default) for p in ours] == [(p.name, p.kind, p.default) for p in theirs]
     assert getattr(fm, name) is getattr(functional, name)
 
@@ -311,7 +312,52 @@ def test_auc_of_the_statistics_of_paddle_static_auc_equals_the_value_of_paddle(t
         assert fm.auc(positive, negative) == pytest.approx(fetched[0].item(), rel=1e-12)
         assert fm.auc(batch_positive, batch_negative) == pytest.approx(fetched[1].item(), rel=1e-12)
         histograms = [np.array(scope.find_var(state.name).get_tensor()) for state in (batch_positive, batch_negative)]
-    assert fm.auc(*histograms) == pytest.approx(fetched[1].item(), rel=1e-12)
+        assert fm.auc(*[state.name for state in states[:2]]) == fm.auc(batch_positive, batch_negative)
+    assert fm.auc(*histograms, slide_steps=slide_steps) == pytest.approx(fetched[1].item(), rel=1e-12)
+    if slide_steps > 1:
+        with pytest.warns(UserWarning, match="could be batch statistics"):
+            assert fm.auc(*histograms) == fm.auc(*[each[None] for each in histograms])
+
+
+def test_batch_statistics_have_the_window_that_the_program_says():
+    scope, executor = paddle.static.Scope(), paddle.static.Executor(paddle.CPUPlace())
+    rng = np.random.default_rng(3)
+    with new_programs() as (main, startup), paddle.static.scope_guard(scope):
+        score, label = paddle.static.data("p", [-1, 1]), paddle.static.data("y", [-1, 1], "int64")
+        value, batch_value, statistics = fm.static.auc(score, label, num_thresholds=7, slide_steps=2)
+        executor.run(startup)
+        for _ in range(4):
+            feeds = {"p": rng.random((40, 1), np.float32), "y": rng.integers(0, 2, (40, 1))}
+            whole, latest = executor.run(main, feed=feeds, fetch_list=[value, batch_value])
+        states = fm.static.states()
+        for as_given in (statistics, [each.name for each in statistics], states):
+            assert fm.auc(*as_given[:2]) == pytest.approx(latest.item(), rel=1e-12)
+            assert fm.auc(*as_given[2:]) == pytest.approx(whole.item(), rel=1e-12)
+        arrays = [np.array(scope.find_var(each.name).get_tensor()) for each in statistics[:2]]
+        for mixed in ([statistics[0], statistics[3]], [statistics[2], statistics[1]], [statistics[0], arrays[1]]):
+            with pytest.raises(fm.InvalidInputError, match="two statistics of one kind"):
+                fm.auc(*mixed)
+    assert fm.auc(*arrays, slide_steps=2) == pytest.approx(latest.item(), rel=1e-12)
+    for wrong, text in (
+        (1, "hold no such window"),
+        (4, r"has 25 entries: batch"),
+        (-1, "at least 0"),
+        (2.0, "integer"),
+    ):
+        with pytest.raises(fm.InvalidInputError, match=text):
+            fm.auc(*arrays, slide_steps=wrong)
+
+
+@pytest.mark.parametrize(
+    ("positive", "negative"), [([1, 2, 1, 2, 7], [2, 1, 2, 1, 7]), ([3, 0, 3, 0, 1], [0, 0, 0, 0, 1])]
+)
+def test_histograms_are_never_guessed_to_be_batch_statistics(positive, negative):
+    as_rows = fm.auc([positive], [negative])
+    with pytest.warns(UserWarning, match="give slide_steps=0 for histograms"):
+        assert fm.auc(positive, negative) == as_rows
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert fm.auc(positive, negative, slide_steps=0) == as_rows
 
 
 @pytest.mark.parametrize("buckets", [3, 5, 9, 201, 4097])

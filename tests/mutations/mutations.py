@@ -5685,6 +5685,20 @@ MUTATIONS = [
         "tests/test_tensors.py -k sparse",
     ),
     Mutation(
+        "histograms are guessed to be batch statistics",
+        "functional.py::auc",
+        "        if steps:\n",
+        "        steps = steps or (1 if steps is None and _could_be_window(positive, negative) else 0)\n        if steps:\n",
+        "tests/test_functional.py -k never_guessed",
+    ),
+    Mutation(
+        "batch statistics of the program count as histograms",
+        "functional.py::_slide_steps",
+        "    if not is_static(value):",
+        "    if True:",
+        "tests/test_functional.py -k window_that_the_program",
+    ),
+    Mutation(
         "an interruption of what a call prepares does not count as the call",
         "comm/communicator.py::leaving",
         "self.left(call, error)",
