@@ -17,7 +17,7 @@ from fleetmetrics.errors import BucketWarning, UndefinedMetricWarning
 from fleetmetrics.formulas import contributions
 from fleetmetrics.formulas.contributions import Contributions
 from fleetmetrics.formulas.differences import Difference, even_around, spread_apart, spread_of_both
-from fleetmetrics.formulas.intervals import LEAST, Spread
+from fleetmetrics.formulas.intervals import LEAST, Spread, alike
 from fleetmetrics.formulas.sequences import always_valid
 from fleetmetrics.formulas.slices import false_discovery_rates
 from fleetmetrics.metric import Metric
@@ -282,11 +282,12 @@ def difference_of(
         unit: what independent samples, or groups of them, are called.
         weighing: the way to intervals.
     """
+    sides = alike(one.spread, other.spread)
     if one.spread.groups is None or other.spread.groups is None:
-        found = spread_of_both(one.spread, other.spread)
+        found = spread_of_both(*sides)
     else:
         found = spread_apart(one.spread.groups, other.spread.groups)
-    needs = needs_of([one.spread, other.spread, found], unit)
+    needs = needs_of([*sides, found], unit)
     std = math.nan if needs or not found.variance >= 0 else math.sqrt(found.variance)
     return weighing.of(delta, std, found.freedom), needs
 

@@ -6,6 +6,7 @@ import functools
 import math
 import sys
 from statistics import NormalDist
+from types import MappingProxyType
 from typing import Any, Mapping, NamedTuple, Sequence
 
 import numpy as np
@@ -56,6 +57,26 @@ class IntervalResult(NamedTuple):
     drawn: np.ndarray | None
 
 
+class Supply(NamedTuple):
+    """The number of samples, groups or members of a class, and the number that an interval needs.
+
+    Args:
+        number: the number there is.
+        needed: the number that would be enough by the values of these, such as their rare clicks.
+        least: the number needed whatever the values.
+    """
+
+    number: float
+    needed: float
+    least: float = LEAST
+
+    @property
+    def short(self) -> tuple[float, float] | None:
+        """The number there is, and the larger one that is needed; None if there is enough."""
+        needed = max(self.least, self.needed)
+        return None if self.number >= needed else (self.number, needed)
+
+
 class Spread(NamedTuple):
     """How much a value varies.
 
@@ -64,12 +85,46 @@ class Spread(NamedTuple):
         freedom: the degrees of freedom of the variance.
         short: by name, of what there is too little: the number there is, and the number needed.
         groups: see `IntervalResult`.
+        supply: by name, what there is and what is needed, enough or not.
+        why: the reason for a need above the number there is, as `fleetmetrics.vocabulary.reason` takes it.
     """
 
     variance: float
     freedom: float
     short: Mapping[str, tuple[float, float]]
     groups: np.ndarray | None = None
+    supply: Mapping[str, Supply] = MappingProxyType({})
+    why: Mapping[str, Any] = MappingProxyType({})
+
+
+def _spread(variance: float, freedom: float, supply: Mapping[str, Supply], groups: np.ndarray | None = None) -> Spread:
+    """The spread with the names of what is too scarce."""
+    return Spread(variance, freedom, {name: each.short for name, each in supply.items() if each.short}, groups, supply)
+
+
+def alike(one: Spread, other: Spread) -> tuple[Spread, Spread]:
+    """The spreads of two sides of a comparison, with the same need on both.
+
+    If they do not differ, samples of both have their events equally often: so the need follows from both sides
+    together. By its own events, a small side would be compared only if it happens to have many, and would mostly
+    differ.
+
+    Args:
+        one: of independent samples, or groups, of one side.
+        other: of the other side.
+    """
+    both = []
+    for spread in (one, other):
+        supply = dict(spread.supply)
+        for name, its in other.supply.items() if spread is one else one.supply.items():
+            if name in supply and one.variance > 0 and other.variance > 0:
+                own = supply[name]
+                enough = sum(each.number / each.needed if each.needed else math.inf for each in (own, its))
+                needed = (own.number + its.number) / enough if enough else math.inf
+                supply[name] = Supply(own.number, needed, max(own.least, its.least))
+        short = {name: each.short for name, each in supply.items() if each.short} if supply else spread.short
+        both.append(spread._replace(short=short, supply=supply))
+    return both[0], both[1]
 
 
 def of_samples(products: Any, terms: Any, slopes: Sequence[float], samples: int, signed: bool = False) -> Spread:
@@ -129,8 +184,10 @@ def products(terms: Sequence[Any]) -> np.ndarray:
 
 def _events(square: float, cube: float) -> float:
     """The number of events behind a sum, from the sums of squares and cubes."""
-    skew = square / cube if cube else math.inf
-    return square * skew * skew  # a power that is too large would be an error
+    if not cube:
+        return math.inf
+    away = square / cube  # a power of it may be too large
+    return square * away * away
 
 
 def monomials(terms: int) -> tuple[list[tuple[int, ...]], list[tuple[int, ...]]]:
@@ -198,10 +255,10 @@ def _of_units(square: float, units: int, number: float, enough: float, name: str
         enough: the ratio of the units to those needed.
         name: the name of the units.
     """
-    needed = max(float(LEAST), number / enough if enough > 0 else number * EVENTS)
+    needed = number / enough if enough > 0 else number * EVENTS
     variance = square * units / (units - 1) if units > 1 and square > 0 else math.nan
-    short = {} if number >= needed and square > 0 else {name: (number, max(needed, number + 1))}
-    return Spread(variance, max(units - 1.0, 1.0), short)
+    least = float(LEAST) if square > 0 else max(LEAST, number + 1)
+    return _spread(variance, max(units - 1.0, 1.0), {name: Supply(number, needed, least)})
 
 
 def of_area(positive: Any, negative: Any, positive_squares: Any, negative_squares: Any) -> Spread:
@@ -222,11 +279,12 @@ def of_area(positive: Any, negative: Any, positive_squares: Any, negative_square
         negative_squares: the same for label 0.
     """
     parts, sizes = _of_classes(positive, negative, positive_squares, negative_squares)
-    short = _too_few(_area(positive, negative), sizes, 1.0)
+    supply = _of_pairs(_area(positive, negative), sizes, 1.0)
     variance = sum(parts)
     if not variance > 0:
-        return Spread(math.nan, 1.0, short)
-    return Spread(variance, variance**2 / sum(part**2 / (size - 1) for part, size in zip(parts, sizes)), short)
+        return _spread(math.nan, 1.0, supply)
+    freedom = variance**2 / sum(part**2 / (size - 1) for part, size in zip(parts, sizes))
+    return _spread(variance, freedom, supply)
 
 
 def of_area_groups(
@@ -245,9 +303,10 @@ def of_area_groups(
     """
     parts, sizes = _of_classes(positive, negative, positive_squares, negative_squares)
     found = of_groups(groups)
-    alike = max(1.0, found.variance / sum(parts)) if sum(parts) else 1.0
-    users = {name: both for name, both in found.short.items() if both[0] < LEAST}
-    return found._replace(short={**users, **_too_few(_area(positive, negative), sizes, alike)})
+    inflation = max(1.0, found.variance / sum(parts)) if sum(parts) else 1.0
+    users = {name: Supply(each.number, 0.0) for name, each in found.supply.items()}
+    supply = {**users, **_of_pairs(_area(positive, negative), sizes, inflation)}
+    return _spread(found.variance, found.freedom, supply, groups)
 
 
 def _of_classes(
@@ -269,11 +328,13 @@ def _area(positive: np.ndarray, negative: np.ndarray) -> float:
     return placements(np.asarray(positive, np.float64), np.asarray(negative, np.float64))[2]
 
 
-def _too_few(area: float, sizes: Sequence[float], alike: float) -> dict[str, tuple[float, float]]:
-    """The classes with too few samples; ``alike`` samples of a user count as one."""
+def _of_pairs(area: float, sizes: Sequence[float], inflation: float) -> dict[str, Supply]:
+    """The samples of both classes; this many samples of a user count as one."""
     rarer = max(min(area, 1 - area), 0.5 / max(min(sizes), 1))
-    needed = max(LEAST, _PAIRS / rarer) * alike
-    return {name: (size, needed) for name, size in zip(("positives", "negatives"), sizes) if size < needed}
+    return {
+        name: Supply(size, _PAIRS / rarer * inflation, LEAST * inflation)
+        for name, size in zip(("positives", "negatives"), sizes)
+    }
 
 
 def interval(

@@ -12,8 +12,8 @@ import pytest
 import fleetmetrics as fm
 from fleetmetrics.cli import main
 from fleetmetrics.evaluation import compare
-from fleetmetrics.evaluation.versus import Halves, Part, Weighing, Whole, compared_metric, versus
-from fleetmetrics.formulas.intervals import LEAST, Spread
+from fleetmetrics.evaluation.versus import Halves, Part, Weighing, Whole, compared_metric, difference_of, versus
+from fleetmetrics.formulas.intervals import EVENTS, LEAST, Spread, Supply, alike, of_samples
 
 pytestmark = [
     pytest.mark.numpy_only,
@@ -474,3 +474,40 @@ def test_users_of_a_grouped_metric_stay_together_whatever_the_rows_are_joined_on
     for metric, ids in (fm.GAUC(), "user"), (fm.NDCG(by="query"), "query"), (fm.LogLoss(), "request"):
         found = compared_metric(metric, "request")
         assert found is not None and found.ids == ids
+
+
+def of_clicks(clicks, rows):
+    """A side whose click-through rate is compared."""
+    sums = [clicks, clicks, rows, clicks, clicks, clicks, rows]  # of the products of two, and of three, terms
+    spread = of_samples(sums, [clicks, rows], (1 / rows, -clicks / rows**2), rows)
+    return Part(clicks / rows, spread, np.array([clicks, rows], float))
+
+
+@pytest.mark.parametrize("clicks, times", [(30, 10), (40, 10), (40, 1), (420, 0.1), (38, 3)])
+def test_of_equal_sides_no_more_than_promised_differ_at_the_limit_of_too_few(clicks, times):
+    """Not even if one side is small: it is not compared because it happens to have many clicks."""
+    random, p = np.random.default_rng(5), []
+    rows = [100 * clicks, round(100 * clicks * times)]
+    for _ in range(3000):
+        new, old = (of_clicks(int(random.binomial(each, 0.01)), each) for each in rows)
+        test, needs = difference_of(new, old, new.value - old.value, "rows", Weighing(0.95, 200))
+        assert math.isnan(test.low) == bool(needs)
+        p.append(test.p_value)
+    tested = np.array(p)[~np.isnan(p)]
+    assert len(tested) > 500 or clicks == 30
+    assert np.sum(tested <= 0.05) <= 0.05 * len(tested) + 3 * math.sqrt(0.05 * 0.95 * max(len(tested), 1))
+
+
+def test_both_sides_need_the_same_number_of_rows_and_pairs():
+    one, other = of_clicks(30, 3000).spread, of_clicks(500, 30_000).spread
+    assert "samples" in one.short and not other.short
+    both = alike(one, other)
+    needed = [each.supply["samples"].needed for each in both]
+    assert needed[0] == needed[1] == pytest.approx(33_000 * EVENTS / 530, rel=0.05)
+    assert not both[0].short and not both[1].short  # 530 clicks in 33,000 rows: 3,000 rows are expected to have 48
+    area = {name: Supply(size, 400.0) for name, size in (("positives", 300), ("negatives", 1000))}
+    rare = Spread(1e-4, 100.0, {"positives": (300, 400.0)}, supply=area)
+    common = rare._replace(short={}, supply={name: Supply(10_000, 100.0) for name in area})
+    few, _ = alike(rare, common)
+    assert few.supply["positives"].needed == pytest.approx(10_300 / (300 / 400 + 100)) and not few.short
+    assert alike(rare._replace(variance=math.nan), common)[0].short == rare.short

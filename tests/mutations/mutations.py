@@ -4695,6 +4695,13 @@ MUTATIONS = [
         "one.freedom + other.freedom",
         "tests/formulas/test_differences.py -k welch",
     ),
+    Mutation(
+        "a small side of a comparison is compared if it happens to have many events",
+        "evaluation/versus.py::difference_of",
+        "sides = alike(one.spread, other.spread)",
+        "sides = one.spread, other.spread",
+        "tests/evaluation/test_versus.py -k no_more_than_promised",
+    ),
     # -- new against old ------------------------------------------------------------------------------------
     Mutation(
         "a slice of a comparison whose sides have too little in them is called all the same",
@@ -5272,15 +5279,15 @@ MUTATIONS = [
     Mutation(
         "what the new side of a comparison lacks is not in its needs",
         "evaluation/versus.py::difference_of",
-        "[one.spread, other.spread, found]",
-        "[other.spread, found]",
+        "[*sides, found]",
+        "[sides[1], found]",
         "tests/evaluation/test_versus.py -k either_side_lacks",
     ),
     Mutation(
         "what the old side of a comparison lacks is not in its needs",
         "evaluation/versus.py::difference_of",
-        "[one.spread, other.spread, found]",
-        "[one.spread, found]",
+        "[*sides, found]",
+        "[sides[0], found]",
         "tests/evaluation/test_versus.py -k either_side_lacks",
     ),
     Mutation(
@@ -5293,8 +5300,8 @@ MUTATIONS = [
     Mutation(
         "sides that differ for a few users alone are tested",
         "evaluation/versus.py::difference_of",
-        "[one.spread, other.spread, found]",
-        "[one.spread, other.spread]",
+        "[*sides, found]",
+        "[*sides]",
         "tests/evaluation/test_versus.py -k few_users",
     ),
     Mutation(
