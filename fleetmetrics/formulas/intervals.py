@@ -63,7 +63,7 @@ class Supply(NamedTuple):
     Args:
         number: the number there is.
         needed: the number that would be enough by the values of these, such as their rare clicks.
-        least: the number needed whatever the values.
+        least: the number needed for any values.
     """
 
     number: float
@@ -120,7 +120,7 @@ def alike(one: Spread, other: Spread) -> tuple[Spread, Spread]:
             if name in supply and one.variance > 0 and other.variance > 0:
                 own = supply[name]
                 enough = sum(each.number / each.needed if each.needed else math.inf for each in (own, its))
-                needed = (own.number + its.number) / enough if enough else math.inf
+                needed = (own.number + its.number) / enough if enough > 0 else own.needed
                 supply[name] = Supply(own.number, needed, max(own.least, its.least))
         short = {name: each.short for name, each in supply.items() if each.short} if supply else spread.short
         both.append(spread._replace(short=short, supply=supply))
