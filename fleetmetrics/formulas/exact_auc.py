@@ -108,9 +108,20 @@ def sort_by_score(
         np.negative(order, out=order)
     place = np.argsort(order)
     order, label, weight = order[place], label[place], None if weight is None else weight[place]
+    if weight is not None:
+        _sort_ties(order, label, weight)
     if order.dtype.kind == "f" and order.size:
         _raise_if_nan(order[-1])
     return order, label, weight
+
+
+def _sort_ties(order: np.ndarray, label: np.ndarray, weight: np.ndarray) -> None:
+    """Sort samples of equal scores by label and weight: then the order of the samples changes no bit of a sum."""
+    equal = order[1:] == order[:-1]
+    tied = np.flatnonzero(np.append(equal, False) | np.append(False, equal))
+    if len(tied):
+        place = tied[np.lexsort((weight[tied], label[tied], order[tied]))]
+        label[tied], weight[tied] = label[place], weight[place]
 
 
 def _float(score: np.ndarray) -> np.ndarray:

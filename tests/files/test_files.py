@@ -85,6 +85,39 @@ def test_processes_and_orders_give_the_same_bits(table, tmp_path):
     assert one.read.files == tuple(str(tmp_path / f"{place}.parquet") for place in range(5))
 
 
+def kept_and_summed():
+    kept = {
+        "exact": fm.ExactAUC(),
+        "gauc": fm.GAUC(),
+        "ndcg": fm.NDCG(by="user", k=3),
+        "rank": fm.SpearmanCorrelation(),
+    }
+    summed = {"auc": fm.AUC(), "log_loss": fm.LogLoss(), "f1": fm.F1(), "ece": fm.ExpectedCalibrationError()}
+    return fm.MetricCollection({**kept, **summed})
+
+
+@pytest.mark.parametrize("weighted", [False, True], ids=["without weights", "with weights"])
+def test_only_weighted_metrics_by_query_and_rank_correlations_may_differ_in_the_last_digit(tmp_path, weighted):
+    """As docs/howto/files.md says."""
+    random = np.random.default_rng(3)
+    for place in range(4):
+        columns = {
+            "y": random.integers(0, 2, 3000),
+            "p": random.random(3000).round(4),
+            "u": random.integers(0, 99, 3000),
+        }
+        write(pa.table({**columns, "w": random.random(3000)}), tmp_path / f"{place}.parquet")
+    columns = {"prediction": "p", "label": "y", "user": "u", **({"weight": "w"} if weighted else {})}
+    paths = [str(tmp_path / f"{place}.parquet") for place in (2, 0, 3, 1)]
+    found = [files.evaluate(tmp_path, kept_and_summed, columns, processes=number)[0] for number in (1, 2, 3)]
+    found.append(files.evaluate(paths, kept_and_summed, columns, processes=2)[0])
+    first, *others = [each.compute() for each in found]
+    for other in others:
+        for name, value in first.items():
+            differs = weighted and name in ("ndcg", "rank")
+            assert other[name] == (pytest.approx(value, rel=1e-14, abs=0) if differs else value), name
+
+
 def test_a_missing_column_is_named_with_the_nearest_one(table, tmp_path):
     path = write(table, tmp_path / "a.parquet")
     with pytest.raises(DataError, match=r"a.parquet: no column 'ys' for label. Did you mean 'y'\? There are 'y', 'p'"):

@@ -153,3 +153,15 @@ def test_one_class_is_nan_with_a_warning_or_what_was_asked_for_without(label, wh
         warnings.simplefilter("error")
         assert exact_auc(score, label, zero_division=0.5) == 0.5
         assert exact_auc([0.5, 0.25], [1, 1], curve="PR") == 1.0
+
+
+@pytest.mark.parametrize("curve", ["ROC", "PR"])
+@pytest.mark.parametrize("seed", range(5))
+def test_the_order_of_weighted_samples_changes_no_bit(curve, seed):
+    random = np.random.default_rng(seed)
+    score, label, weight = random.integers(0, 40, 3000) / 40, random.integers(0, 2, 3000), random.random(3000)
+    found = set()
+    for _ in range(8):
+        order = random.permutation(3000)
+        found.add(exact_auc(score[order], label[order], weight[order], curve=curve))
+    assert len(found) == 1

@@ -30,6 +30,13 @@ CHANNEL = "tests/distributed/test_channel.py"
 MUTATIONS = [
     # -- what the audits left ---------------------------------------------------------------------------------
     Mutation(
+        "the order of weighted samples of equal scores changes the last bit of exact areas",
+        "formulas/exact_auc.py::sort_by_score",
+        "_sort_ties(order, label, weight)",
+        "pass",
+        "tests/formulas/test_exact_auc.py -k no_bit",
+    ),
+    Mutation(
         "servers are counted among the processes of any launcher",
         "comm/launchers.py::_refuse_contradictions",
         "if row is PADDLE else 0",
