@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import datetime
 import re
 from pathlib import PurePath
@@ -16,6 +17,8 @@ NUMERAL = "numeral"
 #: Where a table's field has the type of values from folders' names: its metadata.
 FOLDERS = "folders"
 
+#: The type of a column that has no value in any folder.
+_NOTHING = "null"
 #: Hive's name of the folder of rows without a value.
 _NULL = "__HIVE_DEFAULT_PARTITION__"
 
@@ -37,21 +40,38 @@ class FilePath(str):
         """What workers that read the same data have in common."""
         return str(self)
 
+    def of_types(self, types: Mapping[str, str]) -> FilePath:
+        """The same path, whose folders' values have other types."""
+        path = copy.copy(self)
+        path.types = types
+        return path
+
 
 def with_types(paths: Sequence[str]) -> list[FilePath]:
-    """The paths, with the types that fit the values in the folders' names of all of them; known types stay.
+    """The paths, with the types that fit the values in the folders' names of all of them.
 
     Examples:
         >>> [path.types for path in with_types(["hour=9/a.csv", "hour=10/a.csv"])]
         [{'hour': 'int64'}, {'hour': 'int64'}]
     """
-    types = types_of(paths)
-    found = []
-    for each in paths:
-        path = each if isinstance(each, FilePath) else FilePath(each)
-        path.types = types if path.types is None else path.types
-        found.append(path)
-    return found
+    found = [each if isinstance(each, FilePath) else FilePath(each) for each in paths]
+    known = {id(path.types): path.types for path in found if path.types is not None}  # those of an earlier call
+    types = _fitting([types_of([path for path in found if path.types is None]), *known.values()])
+    return [path if path.types == types else path.of_types(types) for path in found]
+
+
+def _fitting(found: Sequence[Mapping[str, str]]) -> dict[str, str]:
+    """The types that fit the values of several types, by column."""
+    kinds: dict[str, set[str]] = {}
+    for types in found:
+        for name, kind in types.items():
+            kinds.setdefault(name, set()).update({kind} - {_NOTHING})
+    numbers = {"int64", "uint64", NUMERAL}
+    fitting = {}
+    for name, some in sorted(kinds.items()):
+        several = NUMERAL if some <= numbers else "string"
+        fitting[name] = next(iter(some), _NOTHING) if len(some) < 2 else several
+    return fitting
 
 
 def types_of(paths: Sequence[str]) -> dict[str, str]:
@@ -63,7 +83,7 @@ def types_of(paths: Sequence[str]) -> dict[str, str]:
     for path in paths:
         for name, text in values_of(path).items():
             texts.setdefault(name, set()).update([text] if text else [])
-    return {name: _type_of(texts[name]) for name in sorted(texts)}
+    return {name: _type_of(texts[name]) if texts[name] else _NOTHING for name in sorted(texts)}
 
 
 def values_of(path: str) -> dict[str, str | None]:
@@ -82,13 +102,13 @@ def in_words(kind: str) -> str:
     Args:
         kind: their type, of `types_of`.
     """
-    kinds = {"int64": "integers", "uint64": "integers", "date32": "dates", "timestamp[us]": "times"}
+    kinds = {"int64": "integers", "uint64": "integers", "date32": "dates", "timestamp[us]": "times", _NOTHING: "nulls"}
     return {**kinds, NUMERAL: "numbers as written"}.get(kind, "strings")
 
 
 def _type_of(texts: set[str]) -> str:
     for kind, fits in _TYPES.items():
-        if texts and all(map(fits, texts)):
+        if all(map(fits, texts)):
             return kind
     return "string"
 

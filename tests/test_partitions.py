@@ -51,8 +51,8 @@ def kept(data: Any, where: str | None = None, **more: Any) -> int:
         (["2026-11"], "string"),
         (["2026-11-01 10%3A00%3A00", "2026-11-02T00%3A00%3A00.5"], "timestamp[us]"),
         (["true", "false"], "string"),
-        (["__HIVE_DEFAULT_PARTITION__"], "string"),
-        ([""], "string"),
+        (["__HIVE_DEFAULT_PARTITION__"], "null"),
+        ([""], "null"),
     ],
 )
 def test_the_values_of_all_folders_have_one_type(texts, kind):
@@ -63,6 +63,24 @@ def test_types_travel_with_the_paths_and_stay_when_some_are_given_again():
     paths = with_types(["k=1/a", "k=b/a"])
     assert [path.types for path in pickle.loads(pickle.dumps(paths))] == [{"k": "string"}] * 2
     assert with_types(paths[:1])[0].types == {"k": "string"}
+    for one, other, both in (("1", "2", "int64"), ("1", "07", "numeral"), ("1", "b", "string"), ("1", "", "int64")):
+        sides = [with_types([f"k={each}/a"]) for each in (one, other)]
+        assert {path.types["k"] for path in with_types([*sides[0], *sides[1]])} == {both}
+
+
+def test_both_sides_of_a_comparison_have_keys_of_one_type(tmp_path):
+    write(tmp_path / "new", "hour=8", "hour=9")
+    write(tmp_path / "old", "hour=8", "hour=late")
+    result = fm.evaluate(
+        tmp_path / "new", label="y", score="p", metrics="auc", by="hour", baseline=tmp_path / "old", where="hour != 'x'"
+    )
+    rows = {each.key: (each.rows, each.baseline_rows) for each in result.versus["hour"].slices}
+    assert rows == {"8": (4, 4), "9": (4, 0), "late": (0, 4)}
+    frame = {"p": [0.1, 0.9], "y": [0, 1], "hour": ["8", "9"]}
+    with pytest.raises(DataError, match=r"by: keys of hour are integers here, but strings in the baseline; text=hour"):
+        fm.evaluate(tmp_path / "new", label="y", score="p", metrics="auc", by="hour", baseline=frame)
+    result = fm.evaluate(tmp_path / "new", label="y", score="p", metrics="auc", by="hour", baseline=frame, text="hour")
+    assert {each.key for each in result.versus["hour"].slices} == {"8", "9"}
 
 
 def test_hours_compare_as_numbers(tmp_path):

@@ -24,10 +24,10 @@ from fleetmetrics.vocabulary import argument, described, names_in
 from fleetmetrics.wrappers.bootstrap import Bootstrap
 from fleetmetrics.wrappers.sliced import Sliced
 
-__all__ = ["Asked", "check_always_valid"]
+__all__ = ["OTHER", "Asked", "check_always_valid"]
 
 #: The slice of all keys except the largest ones.
-_OTHER = "(other)"
+OTHER = "(other)"
 #: An area has a histogram for each draw: this few buckets are enough for an interval's width.
 _COARSE = {"buckets": 512, "tolerance": None}
 #: The metrics of ranked answers that a report draws, and the numbers of places.
@@ -306,7 +306,7 @@ class Asked:
 
     def _slices(self, by: str) -> Slices[Metric]:
         def sliced(metric: Metric) -> Metric:
-            return Sliced(metric, by, max_keys=None, other=_OTHER)
+            return Sliced(metric, by, max_keys=None, other=OTHER)
 
         compared = compared_metric(self.first, self.unit) if self._is_compared else None
         return Slices(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import Counter
-from typing import Any, Callable, Collection, Sequence
+from typing import Any, Callable, Collection, Iterable, Sequence
 
 import numpy as np
 
@@ -15,8 +15,9 @@ from fleetmetrics.comm.communicator import Letter
 from fleetmetrics.comm.failures import Caught
 from fleetmetrics.dataframes import Columns
 from fleetmetrics.errors import DataError, InvalidInputError
-from fleetmetrics.evaluation.asked import Asked
+from fleetmetrics.evaluation.asked import OTHER, Asked
 from fleetmetrics.evaluation.counted import Joined, ids_with_labels
+from fleetmetrics.evaluation.probe import Probe
 from fleetmetrics.evaluation.side import Side, are_files, framed, shared_files
 from fleetmetrics.files import ROW, evaluate_file
 from fleetmetrics.files.ids import Ids, ids_of, together
@@ -26,7 +27,7 @@ from fleetmetrics.serial.serializer import pack, unpack
 from fleetmetrics.vocabulary import argument, counted
 from fleetmetrics.xp import numpy_ops
 
-__all__ = ["check_joined", "common_ids"]
+__all__ = ["check_joined", "check_kinds", "common_ids"]
 
 
 # -- those of both sides ----------------------------------------------------------------------------------
@@ -62,10 +63,11 @@ def common_ids(
     def make() -> list[Ids]:
         asked.extend(questions())
         found = []
+        files = shared_files(data, channel, skip_bad_files)
         for place, each in enumerate(data):
             sources: Any = each
             if are_files(each):
-                paths, _ = shared_files(each, channel, skip_bad_files)
+                paths = files[place].paths
                 if "-" in paths:
                     raise InvalidInputError(
                         f"{argument('join', 'inner')} reads the data twice; the standard input can be read only once"
@@ -121,6 +123,27 @@ def _of_other_kinds(asked: Asked, kinds: Sequence[Collection[str]]) -> str:
     column, (own, others) = asked.columns["id"], (" and ".join(sorted(each)) for each in kinds)
     how = f"{argument('text', column)} makes both strings"
     return f"{argument('join_on', column)}: ids are {own} here, but {others} in the baseline; {how}"
+
+
+def check_kinds(by: Sequence[str], values: Probe[Any], others: Probe[Any]) -> None:
+    """Raise DataError if keys are integers on one side and strings on the other: no slice would be on both.
+
+    Args:
+        by: the columns of slices.
+        values: of the new side.
+        others: of the baseline.
+    """
+    for column, *sides in zip(by, values.slices, others.slices):
+        kinds = [_kinds_of(each.rows) for each in sides]
+        if all(kinds) and not kinds[0] & kinds[1]:
+            own, theirs = (" and ".join(sorted(each)) for each in kinds)
+            how = f"{argument('text', column)} makes both strings"
+            raise DataError(f"{argument('by')}: keys of {column} are {own} here, but {theirs} in the baseline; {how}")
+
+
+def _kinds_of(keys: Iterable[Any]) -> set[str]:
+    known = [key for key in keys if key is not None and key != OTHER]
+    return {"strings" if isinstance(key, str) else "integers" for key in known}
 
 
 # -- whether they are the same ----------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from fleetmetrics.evaluation.asked import Asked, names_by_names
 from fleetmetrics.evaluation.conditions import failed
 from fleetmetrics.evaluation.joined import common_ids
 from fleetmetrics.evaluation.result import check_keys, result_of
-from fleetmetrics.evaluation.side import Side, are_files, of_files, of_frame, of_share
+from fleetmetrics.evaluation.side import Side, are_files, of_files, of_frame, of_share, shared_files
 from fleetmetrics.files.processes import processes_kept
 from fleetmetrics.joining import CommonIds
 from fleetmetrics.vocabulary import argument, in_shell
@@ -126,12 +126,13 @@ class Request:
         seen: list[list[str]] = []
         sides: list[Side] = []
         with processes_kept() if alone else contextlib.nullcontext():
+            found = shared_files(self.data, channel, self.skip_bad_files)
             for place, (each, asked) in enumerate(zip(self.data, self.asked)):
                 asked = replace(asked, common=common)
                 settings: Any = {"baseline": bool(place), "skip_bad_rows": self.skip_bad_rows}
                 if are_files(each):
                     settings.update(skip_bad_files=self.skip_bad_files, processes=self.processes, close=close)
-                    paths, side = of_share(each, asked, channel, **settings)
+                    paths, side = of_share(found[place], asked, channel, **settings)
                 else:
                     paths, side = [], of_frame(each, asked, whole=alone, **settings)
                 seen.append(paths)

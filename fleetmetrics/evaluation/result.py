@@ -13,7 +13,7 @@ from fleetmetrics.errors import DataError, InvalidInputError
 from fleetmetrics.evaluation.asked import Asked
 from fleetmetrics.evaluation.conditions import checked, failed
 from fleetmetrics.evaluation.intervals import Delta, Interval, deltas_of, intervals_of
-from fleetmetrics.evaluation.joined import check_joined
+from fleetmetrics.evaluation.joined import check_joined, check_kinds
 from fleetmetrics.evaluation.outputs import output_of
 from fleetmetrics.evaluation.printed import Printed, Table, plain, tables
 from fleetmetrics.evaluation.probe import Probe
@@ -353,6 +353,8 @@ def result_of(
         check_joined(new, sides[1], channel, timeout)
     values = new.measured(texts)
     other = sides[1].measured(texts) if sides[1:] else None
+    if other:
+        check_kinds(new.asked.by, values, other)
     intervals = intervals_of(values, new.asked, texts)
     weighing = Weighing(new.asked.ci or 0.95, values.rows, always_valid)
     both = [intervals, intervals_of(other, sides[1].asked, []) if other else {}]

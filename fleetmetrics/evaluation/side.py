@@ -23,13 +23,13 @@ from fleetmetrics.evaluation.counted import Joined
 from fleetmetrics.evaluation.probe import Probe
 from fleetmetrics.files import ROW, Read, evaluate, together
 from fleetmetrics.files.formats import pieces_of
-from fleetmetrics.files.found import find, look
+from fleetmetrics.files.found import Found, find, look
 from fleetmetrics.files.largest import choose_largest
 from fleetmetrics.files.one_file import of_tables
 from fleetmetrics.files.parts import read_of
 from fleetmetrics.files.places import local_path
 from fleetmetrics.metric import Metric
-from fleetmetrics.partitions import FilePath
+from fleetmetrics.partitions import FilePath, with_types
 from fleetmetrics.reading import Reading
 from fleetmetrics.serial import MISFITS
 from fleetmetrics.serial.container import Arrays, read_arrays, write_arrays
@@ -173,7 +173,7 @@ def of_files(
 
 
 def of_share(
-    files: Any,
+    found: Found,
     asked: Asked,
     channel: Communicator,
     *,
@@ -185,7 +185,7 @@ def of_share(
     """Evaluate this worker's share of files; return the paths of all, with the versions of tables, and the side.
 
     Args:
-        files: as `fleetmetrics.files.find` takes them.
+        found: the files of all workers.
         asked: the arguments.
         channel: the channel of the workers that share them.
         skip_bad_files: whether to skip and count unreadable files.
@@ -194,7 +194,7 @@ def of_share(
         **settings: further settings of `of_files`.
     """
     alone = channel.world_size == 1
-    paths, bad = shared_files(files, channel, skip_bad_files)
+    paths, bad = found
     side = of_files(
         paths[channel.rank :: channel.world_size],
         asked,
@@ -208,18 +208,24 @@ def of_share(
     return [path.identity if isinstance(path, FilePath) else path for path in paths], side
 
 
-def shared_files(files: Any, channel: Communicator, skip_bad_files: bool) -> tuple[list[str], list[str]]:
-    """The paths of the files that workers share, and the reasons for those left out.
+def shared_files(data: Sequence[Any], channel: Communicator, skip_bad_files: bool) -> list[Found]:
+    """The files that workers share, of each side, and those left out; values in folders' names have one type.
 
     Args:
-        files: as `fleetmetrics.files.find` takes them.
+        data: of each side, as `fleetmetrics.files.find` takes files; or a data frame, which has no files.
         channel: of the workers.
         skip_bad_files: whether to leave out unreadable files.
     """
-    paths, bad = look(files) if skip_bad_files else (find(files), [])
-    if channel.world_size > 1 and "-" in paths:
+    sides = [_found(each, channel, skip_bad_files) if are_files(each) else Found([], []) for each in data]
+    paths = iter(with_types([path for side in sides for path in side.paths]))
+    return [side._replace(paths=[next(paths) for _ in side.paths]) for side in sides]
+
+
+def _found(files: Any, channel: Communicator, skip_bad_files: bool) -> Found:
+    found = look(files) if skip_bad_files else Found(find(files), [])
+    if channel.world_size > 1 and "-" in found.paths:
         raise InvalidInputError("several workers cannot share the standard input; give files")
-    return paths, bad
+    return found
 
 
 def are_files(data: Any) -> bool:
