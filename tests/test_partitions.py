@@ -12,6 +12,7 @@ import fleetmetrics as fm
 from fleetmetrics import files
 from fleetmetrics.errors import ConditionError, DataError
 from fleetmetrics.partitions import types_of, with_types
+from tests.fakes import together
 
 pytestmark = pytest.mark.numpy_only
 pa = pytest.importorskip("pyarrow")
@@ -166,3 +167,14 @@ def test_a_result_says_what_values_of_folders_were_taken_as(tmp_path):
         "k": "integers, from folders",
         "s": "strings, from folders",
     }
+
+
+def test_workers_have_one_type_for_the_folders_of_all_of_them_and_the_same_error(tmp_path):
+    write(tmp_path, "hour=8", "hour=late")  # one file for each worker
+
+    def work(where: str) -> Any:
+        return lambda channel: kept(tmp_path, where, by="hour", communicator=channel)
+
+    assert together([work("hour = '8'")] * 2) == [4, 4]
+    errors = together([work("hour >= 9")] * 2)
+    assert {type(error) for error in errors} == {ConditionError} and len({str(error) for error in errors}) == 1

@@ -14,6 +14,7 @@ import pytest
 import fleetmetrics as fm
 from fleetmetrics import files
 from fleetmetrics.errors import DataError, MissingLibraryError
+from tests.fakes import together
 
 pytestmark = pytest.mark.numpy_only
 pa = pytest.importorskip("pyarrow")
@@ -209,3 +210,19 @@ def test_folders_that_only_look_like_tables_are_read(tmp_path):
     for name in ("metadata/a.parquet", "snapshot.parquet"):
         pq.write_table(pa.table(RIGHT), tmp_path / name)
     assert evaluated(tmp_path) == (8, 1.0)
+
+
+def test_workers_share_the_current_files_and_see_one_version(made):
+    work = lambda channel: evaluated(made, by="hour", communicator=channel)  # noqa: E731
+    assert together([work] * 2) == [(4, 1.0)] * 2
+
+
+def test_workers_that_see_different_versions_of_a_table_raise_the_same_error(tmp_path, monkeypatch):
+    deltalake = pytest.importorskip("deltalake")
+    for rows in (WRONG, RIGHT):
+        deltalake.write_deltalake(tmp_path / "t", pa.table(rows), mode="overwrite")
+    old = files.find(tmp_path / "t")
+    deltalake.DeltaTable(tmp_path / "t").alter.set_table_description("a version with the same files")
+    works = [lambda channel, data=data: evaluated(data, communicator=channel) for data in (old, tmp_path / "t")]
+    for error in together(works):
+        assert isinstance(error, DataError) and "the workers do not see the same files" in str(error)
