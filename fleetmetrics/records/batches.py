@@ -12,6 +12,7 @@ from numpy import ndarray
 from fleetmetrics.batch.keys import keys_of
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.records.arrangement import Positions
+from fleetmetrics.serial.serializer import portable
 from fleetmetrics.vocabulary import counted
 from fleetmetrics.xp import is_eager_tensor, is_on_device, to_host
 
@@ -176,6 +177,11 @@ class Columns:
     def plain(self) -> list[Any]:
         """The whole content, for packing."""
         return [self.names, self.batches, self.ids]
+
+    def portable(self) -> Columns:
+        """These samples as another worker would get them; a `RecordError` for one that could not be sent."""
+        batches = [tuple([portable(each) if type(each) is list else each for each in batch]) for batch in self.batches]
+        return Columns(self.names, batches, self.ids)
 
     def followed_by(self, other: Columns) -> Columns:
         """Return these samples followed by the other's."""

@@ -11,13 +11,14 @@ from typing import Any, Mapping, Sequence
 from fleetmetrics.arguments import is_whole
 from fleetmetrics.comm.blocks import check_settings, read_each
 from fleetmetrics.comm.failures import by_rank
-from fleetmetrics.errors import AgreementError, InvalidInputError, UnknownNameError
+from fleetmetrics.errors import AgreementError, InvalidInputError, RecordError, UnknownNameError
 from fleetmetrics.records.arrangement import MODES
 from fleetmetrics.records.batches import Columns, Kind
 from fleetmetrics.records.recorder import Recorder, States, checked_states, combine_states
 from fleetmetrics.sampling import Dealing
 from fleetmetrics.serial import described_array, is_plain
 from fleetmetrics.vocabulary import agreeing, counted
+from fleetmetrics.warning import warn
 
 __all__ = ["Share", "check_mode", "check_notes", "counts_samples", "doubt_of_size", "kinds_in"]
 
@@ -48,6 +49,12 @@ class Share:
                 f"size is {size!r}; it must be None, or the number of samples of the whole data set."
             )
         self.size = None if size is None else int(size)
+        self._unfit: RecordError | None = None
+        if not self.metric.allow_pickle and not self.condenses:
+            try:
+                self.records = self.records.portable()
+            except RecordError as error:
+                self._unfit = error
 
     @property
     def order(self) -> str:
@@ -55,7 +62,12 @@ class Share:
         return self.mode or "unzip"
 
     def check(self, rank: int, workers: int) -> None:
-        """Raise `InvalidInputError` unless the sampler dealt this worker one sample per record."""
+        """Raise `InvalidInputError` unless the sampler dealt this worker one sample per record.
+
+        Alone, warn of a record that could not be sent: it would be an error with several workers.
+        """
+        if workers == 1 and self._unfit is not None:
+            warn(f"{self.name}: {self._unfit}. One worker keeps it; with several, this is a RecordError")
         if self.dealing is None:
             return
         try:

@@ -114,6 +114,20 @@ class Reader(Payload):
         except Exception as error:  # Paddle may raise anything
             raise RecordError(f"tensors of {dtype!r:.40} cannot be made: {type(error).__name__}: {error}") from error
 
+    def of_torch(self, count: int, dtype: str, column: Sequence[Any]) -> list[Any]:
+        arrays = self.only(np.ndarray, column, count)
+        try:
+            import torch
+
+            kind = getattr(torch, dtype.rpartition(".")[2])
+            if not isinstance(kind, torch.dtype):
+                raise TypeError(f"{dtype!r:.40} is no dtype")
+            tensors = [torch.from_numpy(each if each.flags.writeable else each.copy()) for each in arrays]
+            return tensors if tensors[0].dtype == kind else [each.view(kind) for each in tensors]
+        except Exception as error:  # torch may be missing here, and raise anything
+            text = f"{type(error).__name__}: {error}"
+            raise RecordError(f"torch tensors of {dtype!r:.40} cannot be made: {text}") from error
+
     def rows(self, count: int, columns: Sequence[Any]) -> Iterator[Any]:
         children = [self.read(column, count) for column in columns]
         return zip(*children) if children else repeat((), self.free(count))
@@ -178,6 +192,7 @@ _READERS: dict[str, Any] = {
     "arrays": Reader.arrays,  # dtype, common shape
     "ragged": Reader.ragged,  # dtype, column of shapes
     "tensors": Reader.tensors,  # Paddle's dtype, column of arrays
+    "torch": Reader.of_torch,  # torch's dtype, column of arrays
     "dict": Reader.dicts,  # keys, a column for each
     "nested": Reader.nested,  # kind of container, columns of lengths and elements; those of dicts are pairs
     "mixed": Reader.mixed,  # columns, interleaved by tags

@@ -18,6 +18,7 @@ import hashlib
 import math
 import pickle
 import struct
+import sys
 from collections import defaultdict
 from functools import cached_property, partial
 from itertools import chain, compress, count, cycle, repeat
@@ -29,9 +30,10 @@ import numpy as np
 from fleetmetrics.errors import RecordError
 from fleetmetrics.serial import PICKLE_TERMS, Packed, bytes_of, is_plain, misfits_named, padded
 from fleetmetrics.serial.reader import FREE, Reader
+from fleetmetrics.tensors import as_array, native
 from fleetmetrics.xp import is_eager_tensor
 
-__all__ = ["pack", "unpack"]
+__all__ = ["pack", "portable", "unpack"]
 
 #: The most columns that containers are split into altogether, to bound the layout.
 _COLUMNS = 512
@@ -48,8 +50,8 @@ _PICKLE_PROTOCOL = 5
 _CONTAINERS = (list, tuple, dict)
 _DTYPE, _SHAPE, _NBYTES = attrgetter("dtype"), attrgetter("shape"), attrgetter("nbytes")
 _ALLOWED = (
-    "allowed are None, bools, numbers, strings, bytes, NumPy arrays and numbers, Paddle tensors, and tuples, lists "
-    "and dicts of these"
+    "allowed are None, bools, numbers, strings, bytes, NumPy arrays and numbers, tensors of Paddle and torch, what "
+    "has __array__, and tuples, lists and dicts of these"
 )
 
 
@@ -86,6 +88,39 @@ def unpack(layout: Any, payload: Any, allow_pickle: bool = False) -> list[Any]:
     with misfits_named(), _no_collection():
         count, column = layout
         return Reader(payload, allow_pickle).read(column, count)
+
+
+def portable(values: list[Any]) -> list[Any]:
+    """The values as another worker would get them, so that one worker alone computes from the same.
+
+    Those that `pack` sends unchanged stay the same objects. Raises a `RecordError` for a value that could not be sent.
+    """
+    if all(map(_stays, _examples_in(values))):
+        return values
+    packed = pack(values)
+    return unpack(packed.layout, bytearray(b"".join(packed.buffers)))
+
+
+def _examples_in(values: list[Any]) -> list[Any]:
+    """One value of each class in values and their containers; of arrays and tensors, all that need a look."""
+    found: dict[Any, Any] = {}
+    for _ in range(_DEPTH):
+        kinds = set(map(type, values))
+        for kind in kinds - _PACKERS.keys():
+            found.update((id(each), each) for each in values if type(each) is kind)
+        if np.ndarray in kinds:
+            found.update((each.dtype, each) for each in values if type(each) is np.ndarray)
+        inner = {id(each): each for each in values if type(each) in _CONTAINERS}  # each once: some hold themselves
+        if not inner:
+            return list(found.values())
+        parts = (chain.from_iterable(each.items()) if type(each) is dict else each for each in inner.values())
+        values = list(chain.from_iterable(parts))
+    return [values]  # too deep: not to be sent as it is
+
+
+def _stays(value: Any) -> bool:
+    """Whether another worker would get this value of a class without a packer, or this array, as it is."""
+    return is_plain(value.dtype) if type(value) is np.ndarray else is_eager_tensor(value) and bool(value.is_dense())
 
 
 @contextlib.contextmanager
@@ -191,7 +226,12 @@ class _Packer:
         if kind in _PACKERS:
             return _PACKERS[kind]
         example = next(value for value in values if type(value) is kind)
-        return _Packer.tensors if is_eager_tensor(example) else _Packer.pickled
+        if is_eager_tensor(example):
+            return _Packer.tensors
+        torch = sys.modules.get("torch")
+        if torch is not None and issubclass(kind, torch.Tensor):
+            return _Packer.of_torch
+        return _Packer.with_array if hasattr(kind, "__array__") and not self.allow_pickle else _Packer.pickled
 
     def mixed(self, values: list[Any], tags: np.ndarray, packers: Sequence[Callable[..., list[Any]]]) -> list[Any]:
         """Values of several kinds, named by tags, with a packer for each."""
@@ -271,7 +311,8 @@ class _Packer:
         if countOf(dtypes, dtypes[0]) < len(dtypes):
             return self.split(values, dtypes, self.arrays)
         if not is_plain(dtypes[0]):
-            return self.pickled(values)
+            wide = native(values[0]).dtype
+            return self.pickled(values) if wide == dtypes[0] else self.arrays([each.astype(wide) for each in values])
         dtype, shape, nbytes = dtypes[0].str, values[0].shape, sum(map(_NBYTES, values))
         if countOf(map(_SHAPE, values), shape) == len(values) and (nbytes or self.free(len(values))):
             layout = ["arrays", dtype, list(shape)]
@@ -298,6 +339,37 @@ class _Packer:
             return ["tensors", str(dtypes[0]), self.arrays(arrays)]
         self.put(*map(bytes_of, blocks))
         return ["tensors", str(dtypes[0]), ["arrays", blocks[0].dtype.str, list(blocks[0].shape[1:])]]
+
+    def of_torch(self, values: list[Any], above: Any = ()) -> list[Any]:
+        """Tensors of torch; those of a dtype that NumPy lacks as integers of the same bits."""
+        dtypes = list(map(_DTYPE, values))
+        if len(set(dtypes)) > 1:
+            return self.split(values, dtypes, self.of_torch)
+        torch = sys.modules["torch"]
+        bits = {1: torch.uint8, 2: torch.int16}.get(dtypes[0].itemsize) if _is_foreign(dtypes[0]) else None
+        arrays = []
+        for each in values:
+            try:
+                there = each.detach().cpu().contiguous()
+                arrays.append((there if bits is None else there.view(bits)).numpy())
+            except Exception as error:  # sparse ones, and those without values
+                where, _ = self.first([each])
+                text = str(error).partition("\n")[0]
+                raise RecordError(f"{where} is a torch tensor without an array form: {text}") from None
+        return ["torch", str(dtypes[0]), self.arrays(arrays)]
+
+    def with_array(self, values: list[Any], above: Any = ()) -> list[Any]:
+        """Objects that say what their array is, such as pandas' columns and images, as that array."""
+        arrays = []
+        for each in values:
+            try:
+                array = np.empty(0, object) if np.ma.is_masked(each) else as_array(each, "a record")
+            except Exception:  # whatever __array__ raises
+                array = np.empty(0, object)
+            if array.dtype == object:
+                return self.pickled([each])
+            arrays.append(array)
+        return self.arrays(arrays)
 
     def tuples(self, values: list[Any], above: tuple[_Level, ...] = ()) -> list[Any]:
         return self.sequences("tuple", values, (*above, _Level()))
@@ -359,6 +431,11 @@ class _Packer:
                     if type(value) is dict:
                         found.append((f"{path}<key {key!r:.40}>", key))
         return f"something in {self._what}", values[0]
+
+
+def _is_foreign(dtype: Any) -> bool:
+    """Whether NumPy lacks a floating dtype of torch."""
+    return any(name in str(dtype) for name in ("bfloat16", "float8", "float4"))
 
 
 def _kind_of(value: Any) -> str:

@@ -5702,7 +5702,7 @@ MUTATIONS = [
         "histograms are guessed to be batch statistics",
         "functional.py::auc",
         "        if steps:\n",
-        "        steps = steps or (1 if steps is None and _could_be_window(positive, negative) else 0)\n        if steps:\n",
+        "        steps = steps or int(steps is None and _could_be_window(positive, negative))\n        if steps:\n",
         "tests/test_functional.py -k never_guessed",
     ),
     Mutation(
@@ -5711,6 +5711,20 @@ MUTATIONS = [
         "    if not is_static(value):",
         "    if True:",
         "tests/test_functional.py -k window_that_the_program",
+    ),
+    Mutation(
+        "one worker computes from other records than several would",
+        "records/share.py::__post_init__",
+        "self.records = self.records.portable()",
+        "self.records.portable()",
+        "tests/records/test_portable.py -k same_record",
+    ),
+    Mutation(
+        "what is in containers is not seen to travel differently",
+        "serial/serializer.py::_examples_in",
+        "if not inner:",
+        "if True:",
+        "tests/records/test_portable.py -k same_record",
     ),
     Mutation(
         "an interruption of what a call prepares does not count as the call",
