@@ -13,7 +13,7 @@ from fleetmetrics import xp as namespaces
 from fleetmetrics.arguments import flag_of
 from fleetmetrics.batch import Batch
 from fleetmetrics.batch.rules import Check, Requirement, applicable
-from fleetmetrics.comm import Communicator, LocalCommunicator
+from fleetmetrics.comm import Block, Communicator, LocalCommunicator, RowKeys
 from fleetmetrics.comm.choose import on_channel
 from fleetmetrics.comm.deadline import DEFAULT_TIMEOUT, Deadline
 from fleetmetrics.comm.failures import Caught
@@ -31,6 +31,7 @@ from fleetmetrics.partial import Partial
 from fleetmetrics.records.fold import fold_in_order
 from fleetmetrics.records.folding import Folding, Folds
 from fleetmetrics.records.table import Table
+from fleetmetrics.repeats import Repeats
 from fleetmetrics.sampling import Pass
 from fleetmetrics.settings import AllArguments, described, raise_if_positional, raise_if_unknown
 from fleetmetrics.state import State, add_numbers, blocks_of
@@ -299,6 +300,8 @@ class Accumulator(Partial, Generic[Value]):
         if not its.counts or (batch.xp is namespaces.numpy_ops and its.all_count(batch.rows)):
             self._add(batch)
             its.done += batch.rows
+            if (mask is not None or weight is not None) and not its.counts and not its.handled:
+                its.handled = batch.left_some_out
             return
         mark = its.mark()
         try:
@@ -507,17 +510,27 @@ class Accumulator(Partial, Generic[Value]):
         call = f"{type(self).__name__} {self.name}"
 
         def exchanged(deadline: Deadline, trouble: BaseException | None) -> _Exchanged:
-            said, whole = "", False
+            said, whole, repeats = "", False, None
             with Caught(trouble) as caught:
                 if partial is not None:
                     whole = not flag_of("partial", partial)
                     said = self._check_pass(channel, whole)
+                    repeats = self._repeats(channel) if whole else None
             states, tables, error = self._states(), self._folds(), caught.error
-            full = call + said
-            made = channel.reduce_made(
-                full, lambda: blocks_of(states, scope), settings=self._terms(), timeout=deadline.left, trouble=error
-            )
+            full, check = call + said, self._check
+
+            def collect() -> list[Block | RowKeys]:
+                blocks = blocks_of(states, scope)
+                if repeats is not None:
+                    place = states.index(check.seen)
+                    blocks[place] = check.flagged(blocks[place])
+                return blocks
+
+            made = channel.reduce_made(full, collect, settings=self._terms(), timeout=deadline.left, trouble=error)
             values = dict(zip(states, made))
+            everyone = check.seen in values and check.flags_in(values) == channel.world_size
+            if repeats is not None and everyone and self._pass.once():
+                repeats.warn(self._called(), type(self).__name__)
             self._raise_if_invalid(values)
             return whole, values, fold_in_order(full, channel, tables, values, deadline) if tables else {}
 
@@ -555,6 +568,11 @@ class Accumulator(Partial, Generic[Value]):
         told = ", ".join(f"{name} {value}" for name, value in settings.items()) if settings else ""
         size = f" of {self._data_size.size:,} samples" if self._data_size is not None else ""
         return size + (f" (a pass of a sampler with {told})" if told else "")
+
+    def _repeats(self, channel: Communicator) -> Repeats | None:
+        """For a metric without a sampler: one of this process that dealt all of its samples, and repeated some."""
+        alone = channel.world_size == 1 or self._check not in self._checks()
+        return None if alone or self._data_size is not None else self._pass.repeats(channel.rank, channel.world_size)
 
     def _added_through(self) -> Iterable[Accumulator]:
         """The metrics to which it passes its batches."""

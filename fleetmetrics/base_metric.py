@@ -212,8 +212,10 @@ class BaseMetric(Recorder, Resumable):
             return Share(self, self.name, columns, size, "batch", self._pass.dealing)
         if self.dist_collect_mode in ("auto", "batch"):
             blocks = self._blocks(columns)
-            return Share(self, self.name, columns, size, "batch", blocks=blocks, block=self.batch_size)
-        return Share(self, self.name, columns, size, None if self._guessed else self.dist_collect_mode)
+            owner = self.name, "compute(size={})"
+            return Share(self, self.name, columns, size, "batch", blocks=blocks, block=self.batch_size, owner=owner)
+        mode = None if self._guessed else self.dist_collect_mode
+        return Share(self, self.name, columns, size, mode, owner=(self.name, "compute(size={})"))
 
     def settings(self) -> dict[str, Any]:
         """The settings that a checkpoint compares: public plain values."""

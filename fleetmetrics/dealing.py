@@ -14,7 +14,7 @@ from fleetmetrics.iterated import Iterated, copied, raised_by
 from fleetmetrics.numbers import position_dtype
 from fleetmetrics.vocabulary import with_article
 
-__all__ = ["Dealing", "dataset_indices", "epoch_under_way"]
+__all__ = ["Dealing", "dataset_indices", "epoch_under_way", "places_in"]
 
 _READ = ("nranks", "local_rank", "dataset", "batch_size", "shuffle", "drop_last", "epoch")
 #: The samplers' names for the number of ranks, and the rank: Paddle, PyTorch.
@@ -123,6 +123,12 @@ def _dealer(sampler: Any) -> tuple[Any, Any, tuple[str, str]]:
     inner = outer if _names_in(outer) else getattr(outer, "sampler", None)
     names = None if inner is None else _names_in(inner)
     return (outer, outer, _PLACES[0]) if names is None else (outer, inner, names)
+
+
+def places_in(sampler: Any) -> tuple[int, int] | None:
+    """The number of ranks to which a sampler deals, and its own; None: it has none."""
+    names = _names_in(sampler)
+    return None if names is None else (int(getattr(sampler, names[0])), int(getattr(sampler, names[1])))
 
 
 def _names_in(sampler: Any) -> tuple[str, str] | None:

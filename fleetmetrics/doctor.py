@@ -88,7 +88,7 @@ def doctor(*, timeout: float = 30.0) -> bool:
             print(f"channel: {where}: {_why(channel, to_fix)}", flush=True)
             if not _lost(channel, timeout, to_fix):
                 print(f"exchange: {_exchange(channel, facts, timeout, to_fix)}")
-        for line in _padding():
+        for line in _padding(to_fix):
             print(f"padding: {line}", flush=True)
     except ServerProcessError:
         end = f"this is {other_role(os.environ)}; nothing to fix"
@@ -100,11 +100,14 @@ def doctor(*, timeout: float = 30.0) -> bool:
     return not to_fix
 
 
-def _padding() -> Iterator[str]:
-    """The metrics of this process that got samples without a sampler, if a sampler repeats some."""
+def _padding(to_fix: list[str]) -> Iterator[str]:
+    """The metrics of this process that got samples without a sampler, if a sampler repeats some.
+
+    Those to fix got exactly what such a sampler deals this worker.
+    """
     found = gc.get_objects()
     untold = [each for each in found if issubclass(type(each), Accumulator) and "_pass" in vars(each)]
-    untold = [each for each in untold if not each._pass.counts and each._pass.done > 0]
+    untold = [each for each in untold if not each._pass.counts and not each._pass.handled and each._pass.done > 0]
     names = ", ".join(sorted({each._called() for each in untold}))
     said = set()
     for sampler in (each for each in found if names and type(each).__name__.endswith("Sampler")):
@@ -117,6 +120,9 @@ def _padding() -> Iterator[str]:
                     f"{dealing.dealt.distinct:,} are distinct. {names}: without a sampler, repeated samples count "
                     "again unless a mask removes them; create it with sampler="
                 )
+                due = dealing.dealt.count(dealing.rank(None))
+                counting = sorted({each._called() for each in untold if each._pass.done == due})
+                to_fix.extend(f"create {name} with sampler=: it counts repeated samples again" for name in counting)
     yield from sorted(said)
 
 

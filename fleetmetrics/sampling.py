@@ -25,6 +25,7 @@ import numpy as np
 from fleetmetrics.arguments import counts_of
 from fleetmetrics.dealing import Dealing, dataset_indices, epoch_under_way
 from fleetmetrics.errors import InvalidInputError
+from fleetmetrics.repeats import Repeats, repeats_of
 from fleetmetrics.vocabulary import counted
 
 __all__ = [
@@ -112,6 +113,9 @@ class Pass:
 
     counts: Any
     done: int
+    #: Whether repeated samples are left out in some other way, as far as is known: by a mask, or by who adds.
+    handled: bool = False
+    _warned = _looked = False
 
     _held: Sequence[Part] = ()  # passes of a checkpoint, or of what was merged
     _begun: _Begun | None = None
@@ -140,6 +144,7 @@ class Pass:
         """Forget that it has begun: the next sample is the first after the held part."""
         self._begun = None
         self._epoch: int | None = None  # if it is known before the pass begins
+        self.handled = False
         #: The number of samples that this worker has received: of the pass, or without a sampler of all.
         self.done = 0
 
@@ -245,6 +250,18 @@ class Pass:
         """Whether the next samples come before the first padding; also False before the pass has begun."""
         begun = self._begun
         return begun is not None and self.done + rows <= begun.first
+
+    def repeats(self, rank: int, ranks: int) -> Repeats | None:
+        """Of samples that were added without the sampler: whether a sampler of this process has repeated some."""
+        if self.counts or self.handled:
+            return None
+        look, self._looked = not self._looked, self._looked or self.done > 0
+        return repeats_of(self.done, rank, ranks, look)
+
+    def once(self) -> bool:
+        """Whether to warn: once for each metric."""
+        told, self._warned = self._warned, True
+        return not told
 
     def mark(self) -> Any:
         """The point for `back_to`: it covers taken samples, not a pass that was set, held or forgotten."""

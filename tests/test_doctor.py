@@ -67,9 +67,13 @@ def test_metrics_without_the_sampler_that_repeats_samples_are_named(capsys: Any)
     assert line.startswith("padding: DistributedBatchSampler deals 48 samples to 3 workers, of which 47 are distinct.")
     assert line.endswith("unless a mask removes them; create it with sampler=")
     assert not any(map(told, ("idle", "aware", "member"))) and idle.sampler is None
+    good, lines = seen(capsys)
+    assert not good and "nothing to fix" not in lines
+    assert "to fix: create untold (Count) with sampler=: it counts repeated samples again" in lines
     untold.reset()
     assert not told("untold")
     untold.add([1.0])
+    assert not any(line.startswith("to fix: create") for line in seen(capsys)[1])  # a part of a pass, or of another
     sampler.dataset = range(48)
     assert not [line for line in told("untold") if "48 samples to 3" in line]
 

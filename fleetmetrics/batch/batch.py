@@ -187,6 +187,14 @@ class Batch(Sums):
         left = functools.reduce(xp.multiply, flags)
         return xp.sum(left if self.width == 1 else xp.extreme(xp.reshape(left, [-1, self.width]), None, "max", axis=1))
 
+    @property
+    def left_some_out(self) -> bool:
+        """Whether a mask, or a weight of zero, has left out samples, or may have: a device is not asked."""
+        xp = self.xp
+        if xp.FILTERS:
+            return self._dropped is not None
+        return self.mask is not None or not xp.is_eager(self.weight) or not xp.all_true(xp.cast(self.weight, "bool"))
+
     # -- the check ---------------------------------------------------------------------------------------
 
     def check(self, requirements: Iterable[str | Requirement], validate: bool) -> None:

@@ -208,6 +208,10 @@ def raise_unless(xp: Any, holds: Any, live: Any, requirement: Requirement, batch
     raise error
 
 
+#: Above any number of samples; 2**15 workers can set it.
+_FLAG = 2**48
+
+
 class Check:
     """The states of the deferred check: how many samples broke a requirement, and the position of the first.
 
@@ -237,6 +241,16 @@ class Check:
         invalid = xp.subtract(length, batch.number_of(batch.valid))
         place = xp.add(seen, xp.first_zero(batch.ones_of(batch.valid)))
         return {self.first: xp.where(xp.cast(invalid, "bool"), place, first), self.invalid: invalid, self.seen: length}
+
+    def flagged(self, block: Any) -> Any:
+        """The block of `seen` with the flag of this worker, which travels in its high bits: see `flags_in`."""
+        return type(block)(block.name, block.reduction, np.array(block.array + _FLAG))
+
+    def flags_in(self, values: dict[State, np.ndarray]) -> int:
+        """The number of workers that set the flag; it is taken out of the values."""
+        flags, seen = divmod(values[self.seen].item(), _FLAG)
+        values[self.seen] = np.array(seen)
+        return int(flags)
 
     def raise_if_invalid(
         self, values: Mapping[State, np.ndarray], owner: str, asked: Mapping[str, Iterable[str | Requirement]]

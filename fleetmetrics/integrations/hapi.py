@@ -158,6 +158,7 @@ class ModelMetric(paddle.metric.Metric):
 
     def _enter(self, one: _Pass | None) -> None:
         self.metric.reset()
+        self.metric._pass.handled = True  # `own` leaves padding out
         self._pass, self._trouble = one, None
 
     def _values(self, timeout: float | None) -> dict[str, Any]:

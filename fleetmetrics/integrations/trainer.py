@@ -132,6 +132,7 @@ class EvaluationMetrics:
         if told.get("description") == "Prediction":  # its samples may lack labels
             return self._loop(dataloader, *given, **named)
         self.metrics.reset()
+        self.metrics._pass.handled = True  # the mask is the sampler's, or a warning names the repeats
         self._trouble, self._under_way = None, True
         try:
             sampler = getattr(dataloader, "batch_sampler", None) or getattr(dataloader, "_batch_sampler", None)

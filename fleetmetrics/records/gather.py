@@ -39,6 +39,7 @@ from fleetmetrics.records.ledger import kept_records
 from fleetmetrics.records.pieces import PIECE_BYTES, Spool, pieces, read_piece
 from fleetmetrics.records.recorder import States
 from fleetmetrics.records.share import Share, check_notes, counts_samples, doubt_of_size, kinds_in
+from fleetmetrics.repeats import Repeats
 from fleetmetrics.serial import Packed, pack_arrays, unpack_arrays
 from fleetmetrics.serial.serializer import pack, unpack
 from fleetmetrics.vocabulary import agreeing, counted
@@ -59,8 +60,9 @@ def gather(
         shares: Sequence[Share] = []
         with Caught(trouble) as caught:  # any error, because the other workers are waiting
             shares = describe()
-            for share in shares:
+            for place, share in enumerate(shares):
                 share.check(channel.rank, channel.world_size)
+                share.look_for_repeats(channel.rank, channel.world_size, look=place == 0)
         with contextlib.ExitStack() as stack:  # it removes temporary files
             return _exchanged(call, shares, channel, deadline, caught.error, stack)
 
@@ -130,8 +132,7 @@ def _sent(call: str, found: Sequence[_Collected], channel: Communicator, deadlin
             break
     values = _outcome(told, allow_pickle)
     if channel.rank:  # rank 0 warned before its answer, so that a warning turned into an error reaches every worker
-        for each in found:
-            each.warn()
+        _warn(found)
     return values
 
 
@@ -179,11 +180,20 @@ def _take(found: Sequence[_Collected], rank: int, letter: Letter) -> None:
         start += size
 
 
-def _values(found: Iterable[_Collected]) -> list[Any]:
+def _values(found: Sequence[_Collected]) -> list[Any]:
     """Every share's answer, on rank 0."""
+    _warn(found)
+    return [each.value() for each in found]
+
+
+def _warn(found: Iterable[_Collected]) -> None:
+    """Warn of every share; of repeated samples that several shares count, in one of them."""
+    said: set[Repeats | None] = {None}
     for each in found:
         each.warn()
-    return [each.value() for each in found]
+        if each.repeats not in said:
+            said.add(each.repeats)
+            each.warn_of_repeats()
 
 
 class _Collected:
@@ -203,6 +213,8 @@ class _Collected:
         if share.dealing is not None or counts_samples(notes):
             self._look_at_samples(notes)
         self._of_size = doubt_of_size(notes)
+        #: The repeats that every worker has found.
+        self.repeats = share.repeats if all(note["repeats"] for note in notes) else None
         self._own_flags: Any = None
         self._doubled = 0
         having = next((note for note in notes if note["n"]), {"columns": None, "ids": None})
@@ -262,7 +274,7 @@ class _Collected:
         """Warn if the size fits badly, if the cut records are those of no sampler of Paddle's, or if padding stays."""
         if self._of_size:
             warn(self._of_size, SizeWarning)
-        share, cut = self.share, self._cut - self._doubled  # the rest has its own warning
+        share, cut = self.share, self._cut - self._doubled  # the doubled ones have their own warning
         if share.mode is None and share.dealing is None and len(self._counts) > 1 and cut > 0:
             warn(
                 f"{share.name}: {cut} of {sum(self._counts)} {'samples' if self._runs else 'records'} "
@@ -275,6 +287,13 @@ class _Collected:
                 f"{share.name}: {counted(self._doubled, 'samples')} may count twice: a sampler repeated samples, and "
                 "some records cover repeated and other samples. Append one record per sample"
             )
+
+    def warn_of_repeats(self) -> None:
+        """Warn of repeated samples, once for each metric."""
+        share = self.share
+        if self.repeats is not None and share.metric.warns_of_repeats:
+            share.metric.warns_of_repeats = False
+            self.repeats.warn(share.name, *share.owner)
 
     def own(self) -> tuple[Columns, States | None]:
         """This worker's records without padding, and any states that replace them."""

@@ -40,6 +40,8 @@ class Recorder(Told, ABC):
         "sampler",
     )  # fmt: skip
 
+    #: Whether a sampler that repeats samples is still to be warned of.
+    warns_of_repeats: bool = True
     #: The method that computes the value from records, set by the class that users derive from.
     _computed_by: str
     #: The method that takes a batch, and the function that counts its samples.

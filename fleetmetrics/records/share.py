@@ -15,6 +15,7 @@ from fleetmetrics.errors import AgreementError, InvalidInputError, RecordError, 
 from fleetmetrics.records.arrangement import MODES
 from fleetmetrics.records.batches import Columns, Kind
 from fleetmetrics.records.recorder import Recorder, States, checked_states, combine_states
+from fleetmetrics.repeats import Repeats, repeats_of
 from fleetmetrics.sampling import Dealing
 from fleetmetrics.serial import described_array, is_plain
 from fleetmetrics.vocabulary import agreeing, counted
@@ -41,6 +42,8 @@ class Share:
     dealing: Dealing | None = None  #: how a sampler dealt the samples, which settles padding and order
     blocks: Sequence[int] | None = None  #: the lengths of the batches of this worker's records, for "batch"
     block: int | None = None  #: the length of a batch of samples, for "batch"; None: each call brought one
+    repeats: Repeats | None = None  #: a sampler of this process that repeated samples, without being told of
+    owner: tuple[str, str] = ("Evaluator", "evaluate(size={})")  #: what to give the sampler, and the call with a size
 
     def __post_init__(self) -> None:
         size = self.size
@@ -60,6 +63,13 @@ class Share:
     def order(self) -> str:
         """The mode; by default that of MMEval and MMEngine."""
         return self.mode or "unzip"
+
+    def look_for_repeats(self, rank: int, workers: int, look: bool) -> None:
+        """Look for a sampler that repeats samples, if neither a sampler, a size nor ids leave them out."""
+        if self.dealing is None and self.size is None and not self.records.ids and workers > 1:
+            held = len(self.records)
+            added = self.metric._ledger.note(held)["samples"]
+            self.repeats = repeats_of(held if added is None else added, rank, workers, look)
 
     def check(self, rank: int, workers: int) -> None:
         """Raise `InvalidInputError` unless the sampler dealt this worker one sample per record.
@@ -107,6 +117,7 @@ class Share:
             "ids": any(len(ids) and ids.dtype.kind in "SU" for ids in records.ids) if records.ids else None,
             "allow_pickle": metric.allow_pickle,
             "settings": metric._terms(),
+            "repeats": self.repeats is not None,
         }
 
     def uses_calls(self, note: Mapping[str, Any], rank: int) -> bool:
