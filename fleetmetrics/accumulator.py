@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import itertools
 import re
@@ -12,7 +13,8 @@ import numpy as np
 from fleetmetrics import xp as namespaces
 from fleetmetrics.arguments import flag_of
 from fleetmetrics.batch import Batch
-from fleetmetrics.batch.rules import Check, Requirement, applicable
+from fleetmetrics.batch.one_hot import CLASSES, ENTRIES, LABELS, REFUSED, Meaning, meaning_for_all
+from fleetmetrics.batch.rules import Check, Requirement, applicable, asks_for_classes
 from fleetmetrics.comm import Block, Communicator, LocalCommunicator, RowKeys
 from fleetmetrics.comm.choose import on_channel
 from fleetmetrics.comm.deadline import DEFAULT_TIMEOUT, Deadline
@@ -99,6 +101,8 @@ class Accumulator(Partial, Generic[Value]):
     nullable: tuple[str, ...] = ()
     #: The axis of the classes among the scores; None: the last.
     class_axis: int | None = None
+    #: Whether it takes one-hot rows of labels as their classes, as `paddle.metric.Accuracy` does.
+    takes_one_hot: ClassVar[bool] = False
     _data_size: DataSize | None = None
     incidental: ClassVar[tuple[str, ...]] = ("name", "validate", "share", "sampler", "class_axis")
 
@@ -187,6 +191,22 @@ class Accumulator(Partial, Generic[Value]):
     def requirements_of(self, batch: Batch) -> tuple[str | Requirement, ...]:
         """The requirements for this batch; they may depend on its shapes."""
         return self.requirements
+
+    @property
+    def one_hot(self) -> Meaning:
+        """What one-hot rows of labels, beside scores of the same shape, mean to this metric."""
+        if self.columns or not asks_for_classes(self.requirements):
+            return Meaning(ENTRIES)
+        task = getattr(self, "task", None)
+        kind = getattr(task, "kind", "")
+        of = LABELS if kind == "multilabel" else CLASSES if self.takes_one_hot else REFUSED
+        logits = getattr(task, "from_logits", False) or getattr(self, "from_logits", False)
+        return Meaning(of, logits, kind == "multiclass", (self.kind_name(),) if of == REFUSED else ())
+
+    @functools.cached_property
+    def meaning(self) -> Meaning:
+        """What such rows mean to all metrics inside it."""
+        return meaning_for_all([leaf.one_hot for leaf in self._leaves()])
 
     def _statistics(self, batch: Batch) -> Iterable[tuple[Any, Any]]:
         """The increment of each state and table from a batch."""
@@ -294,7 +314,7 @@ class Accumulator(Partial, Generic[Value]):
             its.done += len(prediction)
             return
         try:
-            batch = Batch(prediction, label, weight, mask, columns, self.class_axis)
+            batch = Batch(prediction, label, weight, mask, columns, self.class_axis, self)
         except (InvalidInputError, IntegerOverflowError) as error:
             raise self._told(error) from None
         if not its.counts or (batch.xp is namespaces.numpy_ops and its.all_count(batch.rows)):
@@ -589,7 +609,7 @@ class Accumulator(Partial, Generic[Value]):
             if values[check.invalid]:
                 owner = self._called() if check is self._check else check.owner
                 rules = {self._called(leaf): leaf.requirements for leaf in self._leaves()}
-                check.raise_if_invalid(values, owner, rules)
+                check.raise_if_invalid(values, owner, rules, self.meaning.of in (CLASSES, REFUSED))
 
     # -- reset -----------------------------------------------------------------------------------------
 

@@ -11,7 +11,8 @@ import numpy as np
 
 from fleetmetrics.batch.keys import Coded, coded_of, keys_of
 from fleetmetrics.batch.lanes import Groups, Nested, Replicates
-from fleetmetrics.batch.rules import FLAGS, Requirement, applicable, raise_unless
+from fleetmetrics.batch.one_hot import ENTRIES, LABELS, Alike, Meaning, hint_of_one_hot
+from fleetmetrics.batch.rules import FLAGS, ONE_HOT, Requirement, applicable, raise_unless
 from fleetmetrics.batch.scores import Table, axis_of_classes, fits, without_ones
 from fleetmetrics.batch.sums import Sums, per_sample, statistic
 from fleetmetrics.errors import InvalidInputError
@@ -31,9 +32,11 @@ class Batch(Sums):
         mask: the same shapes; False (or 0) drops the sample: it leaves no trace, whatever it holds.
         columns: further columns by name: integers or strings ``[n]`` or ``[n, 1]``, such as user ids.
         class_axis: the axis of the classes among the scores; None: the last.
+        reader: the metric that takes the batch, whose ``meaning`` is that of one-hot rows of labels; None: they have
+            none.
 
     Raises:
-        InvalidInputError: if the shapes do not match or the dtypes are not numbers.
+        InvalidInputError: if the shapes do not match, the dtypes are not numbers, or one-hot labels are refused.
     """
 
     classes: Any
@@ -45,6 +48,8 @@ class Batch(Sums):
     mask: Any = None
     dealt: Any = None  # flags of the samples that are not a sampler's padding; None: all
     table: Table | None = None  # scores, if too many to copy; None: `prediction` has them all
+    alike: Alike | None = None  # prediction and label, if these may be one-hot rows, whose values cannot be read now
+    read_as: str = ""  # what labels were taken as, if not as they are
     full: tuple[int, ...] | None = None  # the shape before it was flattened; None: [n]
     checked: bool = True  # False: the samples were not validated
     counting: Any = None  # flags of the samples that mask, weight and sampler keep; None: all
@@ -62,6 +67,7 @@ class Batch(Sums):
         mask: Any = None,
         columns: Mapping[str, Any] | None = None,
         class_axis: int | None = None,
+        reader: Any = None,
     ) -> None:
         if columns is not None and not isinstance(columns, Mapping):
             raise InvalidInputError(f"columns must be a dict of columns by name, not {columns!r:.80}")
@@ -71,7 +77,7 @@ class Batch(Sums):
         self.of_samples: dict[Any, Any] = {}
         self.by_sample: dict[Any, Any] = {}
         self.label: Any = None if label is None else xp.asarray(label, "label")
-        full = self._flatten(xp.unwidened(prediction, "prediction"), class_axis)
+        full = self._flatten(xp.unwidened(prediction, "prediction"), class_axis, reader, weight, mask)
         self.rows = full[0]  # how many samples
         self.empty = 0 in full  # adds nothing; Paddle 2.6 can neither repeat nor sum empty tensors
         if weight is not None and not self.empty:
@@ -81,7 +87,7 @@ class Batch(Sums):
         self.columns_by_row: set[str] = set()  # those with one entry for all elements of a row
         self.columns = {name: self._column(value, name, full) for name, value in columns.items()} if columns else {}
 
-    def _flatten(self, prediction: Any, class_axis: int | None) -> tuple[int, ...]:
+    def _flatten(self, prediction: Any, class_axis: int | None, reader: Any, weight: Any, mask: Any) -> tuple[int, ...]:
         """Flatten prediction and label to one axis (scores to two); return their common shape."""
         xp = self.xp
         full = tuple(xp.shape(prediction))
@@ -90,6 +96,8 @@ class Batch(Sums):
             self.prediction = xp.widened(prediction, "prediction")
             return full
         axis = axis_of_classes(full, shape, class_axis)
+        if axis is None and len(full) > 1 and self.label is not None and reader is not None:
+            axis = self._axis_of_one_hot(prediction, full, shape, class_axis, reader.meaning, weight, mask)
         if axis is not None:
             full = self._flatten_scores(prediction, axis)
         else:
@@ -102,6 +110,40 @@ class Batch(Sums):
             self.label = xp.reshape(self.label, [-1])
         self.full, self.width = full if len(full) > 1 else None, int(np.prod(full[1:]))
         return full
+
+    def _axis_of_one_hot(
+        self,
+        prediction: Any,
+        full: tuple[int, ...],
+        shape: tuple[int, ...],
+        class_axis: int | None,
+        meaning: Meaning,
+        weight: Any,
+        mask: Any,
+    ) -> int | None:
+        """The axis of the classes, if labels of the scores' shape are one-hot rows: they become classes."""
+        axis = len(without_ones(full)) - 1 if class_axis is None else class_axis % len(full)
+        if meaning.of in (ENTRIES, LABELS) or full[axis] < 2 or 0 in full or not fits(full, shape):
+            return None
+        xp, rows = self.xp, (*full[:axis], *full[axis + 1 :])
+        kept = [
+            xp.cast(xp.asarray(value, name), "bool")
+            for value, name in ((weight, "weight"), (mask, "mask"))
+            if value is not None
+        ]
+        flags = [_of_rows(xp, each, rows) for each in kept]
+        if any(each is None for each in flags):
+            return None  # entries have a weight or a mask of their own: they are samples
+        alike = Alike(xp, xp.widened(prediction, "prediction"), self.label, axis, class_axis is not None)
+        if not all(map(xp.is_eager, (alike.prediction, alike.label, *flags))):
+            if xp.kind(alike.prediction) == "f" and (axis == len(full) - 1 or -1 not in full[1:]):
+                self.alike = alike
+            return None
+        live = functools.reduce(np.logical_and, map(xp.host, flags)) if flags else None
+        if not alike.is_one_hot(meaning, live):
+            return None
+        self.label, self.read_as = alike.argmax(), "one-hot rows, taken as their argmax"
+        return axis
 
     def _flatten_scores(self, prediction: Any, axis: int) -> tuple[int, ...]:
         """Take scores whose classes are on this axis; return the shape of the labels."""
@@ -208,6 +250,8 @@ class Batch(Sums):
         live = self.counting = self._live()
         ok = None
         rules = applicable(tuple(requirements), self.classes, self.weight is not None) if validate else []
+        if validate and self.alike is not None:
+            rules = [ONE_HOT, *rules]
         self.checked = validate
         if validate and self.mask is not None:
             rules = [FLAGS, *rules]
@@ -436,9 +480,25 @@ def _drop_last_one(xp: Any, array: Any) -> Any:
     return array if kept == shape else xp.reshape(array, [-1, *kept[1:]] if shape else [1])
 
 
+def _of_rows(xp: Any, flags: Any, rows: tuple[int, ...]) -> Any:
+    """Flags as one for each row, flat; None if they are not one for all, for each entry of the first axis or row."""
+    shape, rows = tuple(xp.shape(flags)), without_ones(rows)
+    kept = without_ones(shape)
+    if fits(kept, rows) and len(kept) > 1:
+        return xp.reshape(flags, [-1])
+    times = math.prod(rows[1:])
+    if not shape or (kept == (1,) and rows[0] != 1):
+        return None if shape else xp.reshape(flags, [1]) if xp.FILTERS else flags
+    if len(kept) > 1 or not fits(kept, rows[:1]) or times < 0:
+        return None
+    flags = xp.reshape(flags, [-1])
+    return flags if times == 1 else xp.repeat(flags, times)
+
+
 def _same_size(expected: tuple[int, ...], given: tuple[int, ...], one: str, other: str) -> None:
     """Raise unless two shapes agree; a static program's open sizes (-1) agree with any."""
     if not fits(expected, given):
         raise InvalidInputError(
             f"{other} has shape {list(given)} but {one} has {list(expected)}; they must be equal, one entry per sample"
+            + (hint_of_one_hot(expected, given) if other == "label" else "")
         )

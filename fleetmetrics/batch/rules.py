@@ -14,11 +14,13 @@ from fleetmetrics.vocabulary import agreeing, counted
 
 __all__ = [
     "FLAGS",
+    "ONE_HOT",
     "PROBABILITIES",
     "REQUIREMENTS",
     "Check",
     "Requirement",
     "applicable",
+    "asks_for_classes",
     "beyond_floats",
     "raise_unless",
 ]
@@ -166,6 +168,26 @@ def _flags(batch: Any) -> Any:
 FLAGS = Requirement("mask", "True or False, or 1 or 0, for each sample", _flags)
 
 
+def _no_one_hot(batch: Any) -> Any:
+    """Flags of all samples: False if their rows of labels are surely one-hot."""
+    return batch.alike.flags(batch.counting)
+
+
+#: Required of labels of the scores' shape whose values cannot be read in `add`.
+ONE_HOT = Requirement(
+    "label", "classes, not one-hot rows beside scores of the same shape (give label.argmax(axis=-1))", _no_one_hot
+)
+
+
+def asks_for_classes(requirements: Iterable[str | Requirement]) -> bool:
+    """Whether labels must be classes."""
+    return any(
+        rule == "class_label"
+        or (isinstance(rule, Requirement) and rule.argument == "label" and rule.allowed.startswith("a class"))
+        for rule in requirements
+    )
+
+
 @functools.lru_cache(maxsize=256)
 def applicable(asked: tuple[str | Requirement, ...], classes: int = 0, weighted: bool = True) -> list[Requirement]:
     """The requirements (keys of `REQUIREMENTS`, or a metric's own) without implied ones, and that of weights."""
@@ -253,14 +275,25 @@ class Check:
         return int(flags)
 
     def raise_if_invalid(
-        self, values: Mapping[State, np.ndarray], owner: str, asked: Mapping[str, Iterable[str | Requirement]]
+        self,
+        values: Mapping[State, np.ndarray],
+        owner: str,
+        asked: Mapping[str, Iterable[str | Requirement]],
+        no_one_hot: bool = False,
     ) -> None:
-        """Raise if any worker had an invalid sample; ``asked`` holds the requirements of each member of ``owner``."""
+        """Raise if any worker had an invalid sample.
+
+        Args:
+            values: of the states, over all workers.
+            owner: the name of the metric or collection.
+            asked: the requirements of each member.
+            no_one_hot: whether one-hot labels of the scores' shape are invalid, too.
+        """
         invalid = values[self.invalid].item()
         if invalid:
             askers: dict[Requirement, list[str]] = {}
             for key, requirements in asked.items():
-                for rule in [*applicable(tuple(requirements)), FLAGS]:
+                for rule in [*applicable(tuple(requirements)), FLAGS, *([ONE_HOT] if no_one_hot else [])]:
                     askers.setdefault(rule, []).append(key)
             rules = "; ".join(
                 rule.text + (f" (required by {', '.join(keys)})" if len(keys) < len(asked) else "")

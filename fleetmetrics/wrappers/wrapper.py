@@ -6,6 +6,7 @@ from typing import Any, ClassVar, Iterable
 
 from fleetmetrics.accumulator import Accumulator, Value
 from fleetmetrics.batch import Batch
+from fleetmetrics.batch.one_hot import Meaning
 from fleetmetrics.batch.rules import Requirement
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.metric import Common, Metric
@@ -67,6 +68,11 @@ class Wrapper(Metric[Value]):
         self.metric._adopt(metric.name, Shared())  # operands share equal counts, which `_fit` uses
         self._fit()
         self._adopt(self.name, Shared())
+
+    @property
+    def one_hot(self) -> Meaning:
+        """See `Accumulator.one_hot`; its own columns do not change it."""
+        return self.metric.one_hot
 
     def _fit(self) -> None:
         """Check that the metric fits, and return the additional arguments of `add`; InvalidInputError if not."""

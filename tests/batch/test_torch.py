@@ -65,6 +65,17 @@ def test_tensors_on_the_cpu_are_arrays(make, more):
 
 
 @each_maker
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int64", "bool"])
+def test_one_hot_tensors_are_read_as_arrays_are(make, dtype):
+    scores, label = [[0.5, 0.25, 0.25], [0.25, 0.5, 0.25], [0.125, 0.25, 0.625]], [[0, 1, 0], [0, 1, 0], [0, 0, 1]]
+    metric = fm.Accuracy()
+    metric.add(make(scores), make(label, dtype=dtype))
+    assert metric.compute() == 2 / 3
+    with pytest.raises(fm.InvalidInputError, match="label is one-hot, which AUC does not take"):
+        fm.AUC().add(make(scores), make(label, dtype=dtype))
+
+
+@each_maker
 @pytest.mark.parametrize("argument", ["prediction", "label", "weight", "mask"])
 def test_a_tensor_on_another_device_is_an_error_that_says_cpu(make, argument):
     given = {"prediction": [0.5], "label": [1], "weight": [1.0], "mask": [True]}

@@ -54,7 +54,10 @@ def as_labels(array: np.ndarray, argument: str, classes: int | None = None) -> n
     if array.ndim == 2 and array.shape[1] == 1:
         array = array[:, 0]
     if array.ndim != 1:
-        raise AssertedInputError(f"{argument} has shape {list(array.shape)}; allowed are [n] and [n, 1]")
+        raise AssertedInputError(
+            f"{argument} has shape {list(array.shape)}; allowed are [n] and [n, 1]; of one-hot rows give "
+            f"{argument}.argmax(axis=-1)"
+        )
     if array.dtype.kind == "f":
         whole = (array == np.floor(array)) & (np.abs(array) < 2.0**63)  # false for nan and infinities
         if not whole.all():
@@ -161,7 +164,8 @@ def labeled_record(sample: Mapping[str, Any]) -> dict[str, Any]:
     pred = score_of(sample) if key == "pred_score" else label_of(sample, key)
     label, size = label_of(sample, "gt_label"), 1 if key == "pred_score" else pred.size
     if label.size != size:
-        raise AssertedInputError(f"The size of pred ({size}) doesn't match the target ({label.size}).")
+        way = " Of a one-hot gt_label give gt_label.argmax()." if label.size > size == 1 else ""
+        raise AssertedInputError(f"The size of pred ({size}) doesn't match the target ({label.size}).{way}")
     return {key: pred, "gt_label": label}
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, Sequence, overload
+from typing import Any, ClassVar, Literal, Sequence, overload
 
 import numpy as np
 
@@ -66,7 +66,11 @@ class Accuracy(OfTask[Value]):
       first, as in ``numpy.argmax``;
     - floats of the label's shape: probabilities of class 1, correct if ``(p > threshold) == label``; others are an
       error, or logits with ``from_logits``;
-    - integers or bools of the label's shape: predicted classes, correct if equal.
+    - integers or bools of the label's shape: predicted classes, correct if equal;
+    - floats of the shape of one-hot labels, ``[n, classes]``: the labels are taken as their argmax, as
+      `paddle.metric.Accuracy` does, if no row that counts lacks its single 1 and the scores are those of classes: rows
+      add up to 1, a score is outside [0, 1], or there are 16 rows or more. Otherwise they are an error; in a static
+      program and on a device, always.
 
     ``[n, 1]`` equals ``[n]``. Undefined without samples.
 
@@ -113,6 +117,7 @@ class Accuracy(OfTask[Value]):
     _of_one: tuple[str | Requirement, ...]
 
     better = "higher"
+    takes_one_hot: ClassVar[bool] = True
     requirements: tuple[str | Requirement, ...] = (_SCORES, "class_label")
 
     @overload

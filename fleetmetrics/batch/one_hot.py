@@ -1,0 +1,190 @@
+"""Labels of the scores' shape: rows with a single 1, which are classes, or entries that are samples of their own.
+
+A batch decides it here, once, whatever brings the arrays. What it cannot tell apart is refused, never guessed.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, Sequence
+
+import numpy as np
+
+from fleetmetrics.errors import InvalidInputError
+from fleetmetrics.vocabulary import agreeing, counted
+
+__all__ = ["CLASSES", "ENTRIES", "LABELS", "REFUSED", "Alike", "Meaning", "hint_of_one_hot", "meaning_for_all"]
+
+#: What rows with a single 1 mean to a metric: nothing special; several labels of a sample; a class; or an error,
+#: because the metric takes such rows for neither.
+ENTRIES, LABELS, CLASSES, REFUSED = "entries", "labels", "classes", "refused"
+#: By chance, this many rows of independent labels have a single 1 each in fewer than one batch in 60,000.
+_ENOUGH = 16
+#: How far from 1 the probabilities of all classes may add up to, as float16 and bfloat16 do.
+_ROUNDING = 2.0**-7
+
+
+class Meaning(NamedTuple):
+    """What rows with a single 1 mean to the metrics that take a batch."""
+
+    of: str  # ENTRIES, LABELS, CLASSES or REFUSED
+    logits: bool = False  # whether scores outside [0, 1] may be of single entries
+    several: bool = False  # whether every metric has several classes: a row can be nothing but a class
+    by: tuple[str, ...] = ()  # the metrics that refuse them
+
+
+def meaning_for_all(meanings: Sequence[Meaning]) -> Meaning:
+    """What they mean to several metrics of one batch: a metric of several labels tells it to all."""
+    for of in (LABELS, REFUSED, CLASSES):
+        found = [each for each in meanings if each.of == of]
+        if found:
+            by = tuple(sorted({name for each in found for name in each.by}))
+            return Meaning(of, any(each.logits for each in found), all(each.several for each in found), by)
+    return Meaning(ENTRIES)
+
+
+class Alike(NamedTuple):
+    """Prediction and label of equal shape, of at least two axes."""
+
+    xp: Any
+    prediction: Any
+    label: Any
+    axis: int  # that of the classes, if there is one
+    named: bool  # whether a metric names it
+
+    def is_one_hot(self, meaning: Meaning, live: np.ndarray | None) -> bool:
+        """Whether the rows of labels are classes; values can be read now.
+
+        Args:
+            meaning: of such rows, to the metrics.
+            live: flags of the rows that count; None: all.
+
+        Raises:
+            InvalidInputError: no metric takes such rows, or they may be classes or not.
+        """
+        label = np.moveaxis(self.xp.host(self.label), self.axis, -1)
+        if live is None and not _single_1(label[(0,) * (label.ndim - 1)][None]).all():
+            return self._is_along_another_axis(meaning)  # as of most labels that are no classes: one row tells
+        label = _rows(label, live)
+        scores = _rows(np.moveaxis(self.xp.host(self.prediction), self.axis, -1), live)
+        if not len(label):
+            return False
+        flags = _single_1(label)
+        add_up = _add_up(scores)
+        if scores.dtype.kind != "f":
+            if not (flags.all() and len(label) >= _ENOUGH and _single_1(scores).all()):
+                return False  # predicted classes, one for each label
+        elif not flags.all():
+            if len(label) >= _ENOUGH and add_up and np.isin(label, (0, 1)).all():
+                self._raise_for_row(label, flags)
+            return self._is_along_another_axis(meaning)
+        of_classes = add_up or (not meaning.logits and not ((scores >= 0) & (scores <= 1)).all())
+        sure = meaning.several or of_classes or len(label) >= _ENOUGH
+        if meaning.of == REFUSED or not sure:
+            self._refuse(len(label), meaning.by, sure)
+        return True
+
+    def _is_along_another_axis(self, meaning: Meaning) -> bool:
+        """Refuse labels whose classes are on axis 1, as those of images are; else they are none."""
+        shape = tuple(self.xp.shape(self.label))
+        if not self.named and len(shape) > 2 and shape[1] > 1 and self.xp.kind(self.prediction) == "f":
+            label = np.moveaxis(self.xp.host(self.label), 1, -1)
+            if _single_1(label[(0,) * (label.ndim - 1)][None]).all() and _single_1(_rows(label, None)).all():
+                self._replace(axis=1)._refuse(label.size // shape[1], ())
+        return False
+
+    def argmax(self) -> Any:
+        """The class of each row, int64, of the shape without the classes."""
+        xp, shape = self.xp, list(self.xp.shape(self.label))
+        rows = xp.reshape(xp.moveaxis(self.label, self.axis, -1), [-1, shape[self.axis]])
+        del shape[self.axis]
+        return xp.reshape(xp.highest_of_rows(rows), shape)
+
+    def flags(self, live: Any) -> Any:
+        """False for every entry if the rows that count are surely one-hot; where values cannot be read in time.
+
+        Args:
+            live: flags of the entries that count, flat; None: all.
+        """
+        xp, shape = self.xp, list(self.xp.shape(self.label))
+        label, scores = (
+            xp.reshape(xp.moveaxis(xp.cast(each, "float64"), self.axis, -1), [-1, shape[self.axis]])
+            for each in (self.label, self.prediction)
+        )
+        ones, zeros = xp.equal(label, xp.ones_like(label)), xp.equal(label, xp.zeros_like(label))
+        single = xp.equal(xp.sum_of_rows(xp.cast(ones, "float64")), xp.ones_like(label[:, 0]))
+        single = xp.logical_and(single, xp.all_rows(xp.logical_or(ones, zeros)))
+        total = xp.sum_of_rows(scores)
+        whole = xp.logical_not(xp.greater(xp.absolute(xp.subtract(total, xp.ones_like(total))), _ROUNDING))
+        dead = None
+        if live is not None:
+            rows = xp.reshape(xp.moveaxis(xp.reshape(live, self._open(shape)), self.axis, -1), [-1, shape[self.axis]])
+            dead = xp.logical_not(rows[:, 0])
+            single, whole = xp.logical_or(single, dead), xp.logical_or(whole, dead)
+        alive = xp.ones_like(single) if dead is None else xp.logical_not(dead)
+        number = xp.sum(alive)
+        missing = xp.add(xp.sum(xp.logical_not(single)), xp.cast(xp.logical_not(xp.cast(number, "bool")), "int64"))
+        no_sum = xp.cast(xp.sum(xp.logical_not(whole)), "bool")
+        few = xp.logical_not(xp.greater(number, _ENOUGH - 1))
+        sound = xp.logical_or(xp.cast(missing, "bool"), xp.logical_and(no_sum, few))
+        entries = xp.reshape(xp.cast(self.label, "float64"), [-1])
+        return xp.logical_or(sound, xp.zeros_like(xp.cast(entries, "bool")))
+
+    @staticmethod
+    def _open(shape: list[int]) -> list[int]:
+        return [-1, *shape[1:]]
+
+    def _raise_for_row(self, label: np.ndarray, flags: np.ndarray) -> None:
+        place = int(flags.argmin())
+        raise InvalidInputError(
+            f"label has the shape of the scores, whose rows add up to 1, but its rows are not one-hot: row {place} of "
+            f"those that count has {counted(int(label[place].sum()), 'entries')} of 1. {self._ways()}"
+        )
+
+    def _refuse(self, rows: int, by: Sequence[str], sure: bool = True) -> None:
+        shape = list(self.xp.shape(self.label))
+        axis = "" if self.axis == len(shape) - 1 else f" along axis {self.axis}"
+        who = f", which {', '.join(by)} {agreeing(len(by), 'do')} not take" if by else ""
+        raise InvalidInputError(
+            f"label {'is' if sure else 'may be'} one-hot{axis}{who}: "
+            f"{'its row has' if rows == 1 else f'each of its {rows:,} rows has'} a single 1, beside scores of the same "
+            f"shape {shape}. {self._ways()}"
+        )
+
+    def _ways(self) -> str:
+        shape = self.xp.shape(self.label)
+        last = self.axis == len(shape) - 1
+        axis, size = -1 if last else self.axis, shape[self.axis]
+        several = f"num_classes={size}" + ("" if last or self.named else f" and class_axis={self.axis}")
+        return (
+            f"Give label.argmax(axis={axis}), with {several} where the metric takes it; num_labels={size} if each row "
+            "has several labels; or prediction.reshape(-1) and label.reshape(-1) if each entry is a sample. None of "
+            "this batch was added"
+        )
+
+
+def _rows(array: np.ndarray, live: np.ndarray | None) -> np.ndarray:
+    rows = array.reshape(-1, array.shape[-1])
+    return rows if live is None else rows[live]
+
+
+def _single_1(rows: np.ndarray) -> np.ndarray:
+    """Flags of the rows with a single 1, and 0 elsewhere."""
+    ones = rows == 1
+    flags = np.count_nonzero(ones, axis=1) == 1
+    return flags if rows.dtype.kind == "b" else flags & (ones | (rows == 0)).all(axis=1)
+
+
+def _add_up(scores: np.ndarray) -> bool:
+    """Whether all rows are probabilities of all classes."""
+    scores = scores.astype(np.float64, copy=False)
+    if not ((scores >= 0) & (scores <= 1)).all():
+        return False
+    return bool((np.abs(scores.sum(axis=1) - 1) <= _ROUNDING).all())
+
+
+def hint_of_one_hot(prediction: Sequence[int], label: Sequence[int]) -> str:
+    """What to add to the error about a label whose shape does not fit the prediction's: one-hot rows may be why."""
+    squeezed = [[size for size in shape if size != 1] for shape in (prediction, label)]
+    if len(label) > 1 and label[-1] > 1 and (squeezed[0] in (squeezed[1], squeezed[1][:-1])):
+        return "; of one-hot labels give label.argmax(axis=-1)"
+    return ""
