@@ -365,7 +365,9 @@ class Accumulator(Partial, Generic[Value]):
             try:
                 batch.check(self.requirements_of(batch), self.validate)
                 increments = dict(self._statistics(batch))
-                increments.update({state: batch.added for state in self._counted()})
+                counted = self._counted()
+                if counted:
+                    increments.update({state: batch.added for state in counted})
             except InvalidInputError as error:
                 raise self._told(error, batch) from None
             if not self.validate:

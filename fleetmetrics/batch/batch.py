@@ -11,7 +11,7 @@ import numpy as np
 
 from fleetmetrics.batch.keys import Coded, coded_of, keys_of
 from fleetmetrics.batch.lanes import Groups, Nested, Replicates
-from fleetmetrics.batch.one_hot import ENTRIES, LABELS, Alike, Meaning, hint_of_one_hot
+from fleetmetrics.batch.one_hot import ENTRIES, LABELS, Alike, Meaning, hint_of_one_hot, surely_entries
 from fleetmetrics.batch.rules import FLAGS, ONE_HOT, Requirement, applicable, raise_unless
 from fleetmetrics.batch.scores import Table, axis_of_classes, fits, without_ones
 from fleetmetrics.batch.sums import Sums, per_sample, statistic
@@ -96,7 +96,7 @@ class Batch(Sums):
             self.prediction = xp.widened(prediction, "prediction")
             return full
         axis = axis_of_classes(full, shape, class_axis)
-        if axis is None and len(full) > 1 and self.label is not None and reader is not None:
+        if axis is None and len(full) > 1 and reader is not None and self.label is not None:
             axis = self._axis_of_one_hot(prediction, full, shape, class_axis, reader.meaning, weight, mask)
         if axis is not None:
             full = self._flatten_scores(prediction, axis)
@@ -122,10 +122,15 @@ class Batch(Sums):
         mask: Any,
     ) -> int | None:
         """The axis of the classes, if labels of the scores' shape are one-hot rows: they become classes."""
-        axis = len(without_ones(full)) - 1 if class_axis is None else class_axis % len(full)
-        if meaning.of in (ENTRIES, LABELS) or full[axis] < 2 or 0 in full or not fits(full, shape):
+        if meaning.of in (ENTRIES, LABELS) or 0 in full or not (full == shape or fits(full, shape)):
             return None
-        xp, rows = self.xp, (*full[:axis], *full[axis + 1 :])
+        xp = self.xp
+        if xp.FILTERS and class_axis is weight is mask is None and surely_entries(prediction, self.label):
+            return None
+        axis = len(without_ones(full)) - 1 if class_axis is None else class_axis % len(full)
+        if full[axis] < 2:
+            return None
+        rows = (*full[:axis], *full[axis + 1 :])
         kept = [
             xp.cast(xp.asarray(value, name), "bool")
             for value, name in ((weight, "weight"), (mask, "mask"))
@@ -255,9 +260,10 @@ class Batch(Sums):
         self.checked = validate
         if validate and self.mask is not None:
             rules = [FLAGS, *rules]
+        no_label = self.label is None
         for requirement in rules:
             try:
-                if requirement.argument == "label" and self.label is None:
+                if no_label and requirement.argument == "label":
                     raise InvalidInputError("label is missing; give add(prediction, label)")
                 holds = requirement.holds(self)
                 if holds is None:

@@ -12,7 +12,17 @@ import numpy as np
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.vocabulary import agreeing, counted
 
-__all__ = ["CLASSES", "ENTRIES", "LABELS", "REFUSED", "Alike", "Meaning", "hint_of_one_hot", "meaning_for_all"]
+__all__ = [
+    "CLASSES",
+    "ENTRIES",
+    "LABELS",
+    "REFUSED",
+    "Alike",
+    "Meaning",
+    "hint_of_one_hot",
+    "meaning_for_all",
+    "surely_entries",
+]
 
 #: What rows with a single 1 mean to a metric: nothing special; several labels of a sample; a class; or an error,
 #: because the metric takes such rows for neither.
@@ -61,10 +71,7 @@ class Alike(NamedTuple):
         Raises:
             InvalidInputError: no metric takes such rows, or they may be classes or not.
         """
-        label = np.moveaxis(self.xp.host(self.label), self.axis, -1)
-        if live is None and not _single_1(label[(0,) * (label.ndim - 1)][None]).all():
-            return self._is_along_another_axis(meaning)  # as of most labels that are no classes: one row tells
-        label = _rows(label, live)
+        label = _rows(np.moveaxis(self.xp.host(self.label), self.axis, -1), live)
         scores = _rows(np.moveaxis(self.xp.host(self.prediction), self.axis, -1), live)
         if not len(label):
             return False
@@ -160,6 +167,13 @@ class Alike(NamedTuple):
             "has several labels; or prediction.reshape(-1) and label.reshape(-1) if each entry is a sample. None of "
             "this batch was added"
         )
+
+
+def surely_entries(prediction: np.ndarray, label: np.ndarray) -> bool:
+    """Whether the first row shows that the labels ``[n, m]`` are no classes."""
+    if label.ndim != 2 or np.count_nonzero(label[0]) == 1:
+        return False
+    return prediction.dtype.kind != "f" or not abs(np.add.reduce(prediction[0]) - 1) <= _ROUNDING
 
 
 def _rows(array: np.ndarray, live: np.ndarray | None) -> np.ndarray:
