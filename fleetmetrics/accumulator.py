@@ -103,6 +103,8 @@ class Accumulator(Partial, Generic[Value]):
     class_axis: int | None = None
     #: Whether it takes one-hot rows of labels as their classes, as `paddle.metric.Accuracy` does.
     takes_one_hot: ClassVar[bool] = False
+    #: Whether each label of a row is a task of its own, of which a row of a file or a data frame may lack some.
+    labels_apart: ClassVar[bool] = False
     _data_size: DataSize | None = None
     incidental: ClassVar[tuple[str, ...]] = ("name", "validate", "share", "sampler", "class_axis")
 

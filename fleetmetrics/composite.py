@@ -11,7 +11,7 @@ from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.records.folding import Folding
 from fleetmetrics.state import State
 
-__all__ = ["Composite", "about", "axis_taken", "label_taken"]
+__all__ = ["Composite", "about", "axis_taken", "label_taken", "statistics_of"]
 
 
 class Composite(Accumulator[Value]):
@@ -52,28 +52,33 @@ class Composite(Accumulator[Value]):
         return tuple(rules)
 
     def _statistics(self, batch: Batch) -> Iterable[tuple[Any, Any]]:
-        """The increment of each state and table from a batch.
+        """The increment of each state and table from a batch; see `statistics_of`."""
+        return statistics_of(self._leaves(), batch)
 
-        Raises:
-            InvalidInputError: two metrics share a state or table, and fill it differently.
-        """
-        found: dict[Any, tuple[Any, Accumulator]] = {}
-        for leaf in self._leaves():
-            try:
-                increments = dict(leaf._statistics(batch))
-            except InvalidInputError as error:
-                raise about(error, leaf) from None
-            for target in {**dict.fromkeys(leaf._own_states()), **increments}:
-                increment = increments.get(target)
-                before, by = found.setdefault(target, (increment, leaf))
-                if before is not increment and not _identical(before, increment):
-                    raise InvalidInputError(
-                        f"{by.name} ({type(by).__name__}) and {leaf.name} ({type(leaf).__name__}) share "
-                        f"{target.name!r}, which both declare under the key {target.key!r}, but fill it with "
-                        "different statistics; give one of them a different key, or compute both with one function "
-                        "of the batch that is decorated with fleetmetrics.batch.statistic"
-                    )
-        return [(target, increment) for target, (increment, _) in found.items() if increment is not None]
+
+def statistics_of(leaves: Iterable[Accumulator], batch: Batch) -> Iterable[tuple[Any, Any]]:
+    """The increment of each state and table of several metrics from a batch.
+
+    Raises:
+        InvalidInputError: two metrics share a state or table, and fill it differently.
+    """
+    found: dict[Any, tuple[Any, Accumulator]] = {}
+    for leaf in leaves:
+        try:
+            increments = dict(leaf._statistics(batch))
+        except InvalidInputError as error:
+            raise about(error, leaf) from None
+        for target in {**dict.fromkeys(leaf._own_states()), **increments}:
+            increment = increments.get(target)
+            before, by = found.setdefault(target, (increment, leaf))
+            if before is not increment and not _identical(before, increment):
+                raise InvalidInputError(
+                    f"{by.name} ({type(by).__name__}) and {leaf.name} ({type(leaf).__name__}) share "
+                    f"{target.name!r}, which both declare under the key {target.key!r}, but fill it with "
+                    "different statistics; give one of them a different key, or compute both with one function "
+                    "of the batch that is decorated with fleetmetrics.batch.statistic"
+                )
+    return [(target, increment) for target, (increment, _) in found.items() if increment is not None]
 
 
 def about(error: InvalidInputError, metric: Accumulator) -> InvalidInputError:

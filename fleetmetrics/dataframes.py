@@ -80,6 +80,10 @@ class Columns:
         self.keys = set(self.names).difference(*[self.of(each) for each in self.by_argument if each not in self._keys])
         #: Those that must have a value in each row; a row without one of the others is in a slice of its own.
         needed = {name for each in self.by_argument if each in sure or each not in self._keys for name in self.of(each)}
+        #: Whether each label is a task of its own, which rows may lack.
+        self.labels_apart = metrics.labels_apart and "label" in self.by_argument
+        if self.labels_apart:
+            needed -= {name for each in ("label", "prediction") for name in self.of(each)} & {*self.names}
         self.required = [name for name in self.names if name in needed and name not in self.reading.may_lack]
         condition = self.reading.condition
         joined = [self.reading.joined[0]] if self.reading.joined else []
@@ -114,7 +118,8 @@ class Columns:
     def chosen(self, there: Sequence[str]) -> list[str]:
         """The requested columns of those present; DataError for one that is neither present nor in folders' names."""
         own, there = there, [*there, *(name for name in self.of_folders if name not in there)]
-        wanted = [(name, each) for each in self.by_argument for name in self.of(each)]
+        options = {"prediction": called("score")} if in_shell() else {}
+        wanted = [(name, options.get(each, each)) for each in self.by_argument for name in self.of(each)]
         joined = self.reading.joined[0] if self.reading.joined else None
         looked_at = ((name, called("join_on" if name == joined else "where")) for name in self.looked_at)
         found = {name: inside(name, own) for name in (*self.names, *self.looked_at) if name not in there}
@@ -216,7 +221,26 @@ class Columns:
             raise DataError(f"column {column!r} holds {found.max()}; slices take integers below 2**63: {how}")
         if argument in ("label", "prediction"):
             self._understand(argument, table, found)
-        return self.reading.scores(found) if argument == "prediction" else found
+        if argument != "prediction":
+            return found
+        if len(arrays) > 1 and "label" in self.by_argument and len(self.of("label")) == len(arrays):
+            return np.stack([self.reading.scores(each) for each in arrays], axis=1)  # a score for each label
+        return self.reading.scores(found)
+
+    def lacking(self, table: Any, nulls: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Flags of the rows that have no value where they need one, by column; only the columns with such rows.
+
+        Args:
+            table: the rows.
+            nulls: the flags of `nulls_of`.
+        """
+        found = {name: flags for name, flags in nulls.items() if name in self.required}
+        if self.labels_apart:  # a row without a task's label needs no score for it
+            for label, score in zip(self.of("label"), self.of("prediction")):
+                flags = nulls[score] & ~_unknown(table, label, nulls) if score in nulls else np.zeros(0, bool)
+                if flags.any():
+                    found[score] = found.get(score, np.zeros(len(flags), bool)) | flags
+        return found
 
     def _understand(self, argument: str, table: Any, values: np.ndarray) -> None:
         """Record what labels, or scores, of these columns were taken as."""
@@ -225,7 +249,8 @@ class Columns:
                 self.understand("label", label_in_words(self._rules, self.reading, kind))
             else:
                 is_text = self.reading.classes is not None and _is_text(kind)
-                self.understand("score", score_in_words(self._rules, self.reading, kind, values.shape, is_text))
+                shape = values.shape[:1] if self.labels_apart else values.shape
+                self.understand("score", score_in_words(self._rules, self.reading, kind, shape, is_text))
 
     def joined(self, table: Any) -> np.ndarray | None:
         """Flags of the rows whose ids the other side has, too, and of those without an id; None: all rows count."""
@@ -249,9 +274,9 @@ class Columns:
         """Predictions: numbers, or names of classes."""
         return self.reading.labels(array) if _is_text(array.type) else _numbers(array)
 
-    def told(self, argument: str, table: Any, place: int, value: Any, allowed: str) -> str:
-        """The defect of an argument in a row, in terms of the data."""
-        names, reading = self.of(argument), self.reading
+    def told(self, names: Sequence[str], argument: str, table: Any, place: int, value: Any, allowed: str) -> str:
+        """The defect of an argument in a row, in terms of the data; ``names``: of its columns."""
+        reading = self.reading
         own = [table.column(name)[place].as_py() for name in names if name in table.column_names]
         shown: Any = own[0] if len(own) == 1 else own
         if argument == "label" and reading.classes is not None:
@@ -393,6 +418,14 @@ def nulls_of(table: Any) -> dict[str, np.ndarray]:
     """Flags of the rows that have no value, or lack one in a list, by column; only the columns with such rows."""
     found = {name: _nulls(_array(table, name)) for name in table.column_names}
     return {name: flags for name, flags in found.items() if flags is not None}
+
+
+def _unknown(table: Any, name: str, nulls: Mapping[str, np.ndarray]) -> np.ndarray:
+    """Flags of the rows without a value, null or nan, in a column."""
+    found = nulls.get(name, np.zeros(table.num_rows, bool))
+    array = _array(table, name)
+    nan = arrow("compute").is_nan(array).fill_null(True) if arrow().types.is_floating(array.type) else None
+    return found if nan is None else found | np.asarray(nan)
 
 
 def _nulls(array: Any) -> np.ndarray | None:

@@ -111,7 +111,11 @@ class Reading:
                 next((place for place, name in enumerate(self.classes) if _is_named(value, name)), -1)
                 for value in values
             ]
-        return np.array(found, np.int64)[array.indices.to_numpy(zero_copy_only=False)] if found else np.zeros(0)
+        indices = array.indices
+        if indices.null_count:  # of a task that these rows do not have
+            known = np.asarray(indices.is_valid())
+            return np.where(known, np.array([*found, 0], np.float64)[indices.fill_null(0).to_numpy()], np.nan)
+        return np.array(found, np.int64)[indices.to_numpy(zero_copy_only=False)] if found else np.zeros(0)
 
     def scores(self, values: np.ndarray) -> np.ndarray:
         """Predictions ``[n]`` or ``[n, classes]`` from the scores in the data."""

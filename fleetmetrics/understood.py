@@ -2,7 +2,7 @@
 
 A reader says a fact once for a file or a piece of it, never for a row: ``columns.understand("quotes", "none")``.
 The facts travel with `fleetmetrics.files.Read`, are joined over files, processes and workers, and are printed below
-the number of rows. If files differ, both kinds are said.
+the number of rows. If files differ, the result says both kinds.
 """
 
 from __future__ import annotations

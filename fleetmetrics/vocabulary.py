@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import contextvars
 import re
-from typing import Any, Iterator
+from typing import Any, Iterator, Mapping
 
 __all__ = [
     "ENTRIES",
@@ -21,6 +21,7 @@ __all__ = [
     "described",
     "in_shell",
     "names_in",
+    "parts_of",
     "separated",
     "with_article",
 ]
@@ -42,6 +43,7 @@ ENTRIES = (
     "references",
     "rows",
     "slices",
+    "tasks",
     "verdicts",
     "versus",
     "warnings",
@@ -146,3 +148,15 @@ def described(metric: Any) -> dict[str, str]:
     kind = type(metric)
     what = (kind.__doc__ or "").partition("\n")[0].replace("`", "")
     return {"kind": kind.__name__, "better": getattr(metric, "better", ""), "definition": what}
+
+
+def parts_of(result: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """The parts of a result in its JSON form, each of which has metrics, with the beginning of their names.
+
+    Args:
+        result: of one task, which is its only part, without a name; or of several: ``("click.", ...)`` and so on.
+    """
+    if result.get("tasks"):
+        yield from ((f"{task}.", part) for task, part in result["tasks"].items())
+    else:
+        yield "", result

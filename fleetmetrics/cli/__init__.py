@@ -91,10 +91,13 @@ def _parsers(formats: str) -> tuple[argparse.ArgumentParser, argparse.ArgumentPa
     column: Any = {"metavar": "COLUMN"}
     columns: Any = {"metavar": "COLUMN", "type": _columns}
     one.add_argument("files", nargs="*", help=f"{formats}; folders, patterns, URLs (s3://...); -: standard input")
-    one.add_argument("--label", help="the label column; several labels separated by commas", **columns)
-    one.add_argument("--score", help="the score column; one per class, separated by commas", **columns)
+    one.add_argument("--label", help="the label column; of several tasks, separated by commas: click,like", **columns)
+    one.add_argument("--score", help="the score column; one per task or class, separated by commas", **columns)
     one.add_argument(
-        "--task", choices=["binary", "multiclass", "regression", "ranking"], default="binary", help="the kind of labels"
+        "--task",
+        choices=["binary", "multiclass", "multilabel", "regression", "ranking"],
+        default="binary",
+        help="the kind of labels; multilabel: several labels are one task",
     )
     one.add_argument(
         "--classes", type=_classes, metavar="N", help="classes of --task multiclass: their number, or cat,dog,..."

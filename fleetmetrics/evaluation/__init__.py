@@ -66,9 +66,11 @@ def evaluate(
     Args:
         data: files, as `fleetmetrics.files.find` takes them: paths, folders, patterns. Or a data frame of pandas,
             polars or pyarrow, or a dict of arrays: one entry, or row of ``[rows, classes]``, for each row.
-        label: the column of the label; several: one for each label.
-        score: the column of the prediction; several: one for each class.
-        task: "binary", "multiclass", "regression" or "ranking".
+        label: the column of the label; several: one for each task, named by it. Each task has its own values,
+            ``result["click.auc"]``, over the rows that have its label.
+        score: the column of the prediction; several: one for each task, or for each class.
+        task: "binary", "multiclass", "multilabel" (several labels are one task, their elements pooled), "regression" or
+            "ranking".
         classes: the number of classes, for a multiclass task whose score is one column; or their names, if labels are
             names, in the order of the scores.
         weight: the column of weights.

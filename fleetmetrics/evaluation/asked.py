@@ -20,7 +20,7 @@ from fleetmetrics.joining import CommonIds
 from fleetmetrics.metric import Metric
 from fleetmetrics.reading import JoinedReading, Reading
 from fleetmetrics.record_metric import GroupedMetric
-from fleetmetrics.vocabulary import argument, described, names_in
+from fleetmetrics.vocabulary import argument, counted, described, names_in
 from fleetmetrics.wrappers.bootstrap import Bootstrap
 from fleetmetrics.wrappers.sliced import Sliced
 
@@ -39,7 +39,7 @@ class Asked:
     """The arguments for each side, which JSON and a saved state hold.
 
     Args:
-        task: "binary", "multiclass", "regression" or "ranking".
+        task: "binary", "multiclass", "multilabel", "regression" or "ranking".
         columns: the columns of the data by role: "prediction", "label", "weight", "user", "id".
         metrics: as strings; see `fleetmetrics.evaluation.named`.
         classes: the number of classes of a multiclass task.
@@ -53,6 +53,7 @@ class Asked:
         compared: whether to keep the states that a comparison of slices needs.
         same_rows: whether the other side's scores are in the same rows.
         join: "inner": only rows with ids of both sides count; None: both have the same ids.
+        tasks: the names of several tasks, those of the label columns; empty: there is one task.
         common: these ids, once they are known; no saved state has them.
     """
 
@@ -76,6 +77,7 @@ class Asked:
     compared: bool = False
     same_rows: bool = False
     join: str | None = None
+    tasks: Sequence[str] = ()
     common: CommonIds | None = dataclasses.field(default=None, compare=False, repr=False)
 
     @staticmethod
@@ -113,6 +115,7 @@ class Asked:
         Raises:
             InvalidInputError: an argument is invalid, or contradicts another argument.
         """
+        score, label = _one_or_several(score), _one_or_several(label)
         columns = {"prediction": score, "label": label, "weight": weight, "user": user, "id": join_on}
         for name, column in zip(("score", "label", "weight", "user", "join_on"), columns.values()):
             _check_columns(name, column, name in ("score", "label"))
@@ -121,9 +124,9 @@ class Asked:
         min_positives = whole_number_of(argument("min_positives"), min_positives, 0)
         names = list(classes) if isinstance(classes, (list, tuple)) else None
         _check_scores(task, label, score, names)
-        if positive is not None and task != "binary":
+        if positive is not None and task not in ("binary", "multilabel"):
             raise InvalidInputError(f"{argument('positive')} belongs to {argument('task', 'binary')}, not {task}")
-        if logits and task not in ("binary", "multiclass"):
+        if logits and task not in ("binary", "multiclass", "multilabel"):
             raise InvalidInputError(f"{argument('logits')} is for probabilities, not {argument('task', task)}")
         reading = Reading(
             header=header,
@@ -148,17 +151,21 @@ class Asked:
         slices = _texts("by", by)
         if not all(all(_crossed(each)) for each in slices):
             raise InvalidInputError(f"{argument('by')}: write crossed columns as {argument('by', 'country*day')}")
-        if min_positives and (task != "binary" or isinstance(label, (list, tuple))):
+        if min_positives and task != "binary":
             raise InvalidInputError(
                 f"{argument('min_positives')} needs labels of 0 and 1, {argument('task', 'binary')}"
             )
         _check_slices(slices, rank_by)
         reading.check_texts([*filter(None, (user, join_on)), *(name for each in slices for name in _crossed(each))])
-        given = {name: list(column) if isinstance(column, tuple) else column for name, column in columns.items()}
+        given = {name: _one_or_several(column) for name, column in columns.items()}
+        tasks = _tasks(task, given["label"])
+        listed = separated(metrics) if isinstance(metrics, str) else _texts("metrics", metrics)
+        if tasks:
+            _check_of_one_label(listed)
         return Asked(
             task=task,
             columns={name: column for name, column in given.items() if column},
-            metrics=separated(metrics) if isinstance(metrics, str) else _texts("metrics", metrics),
+            metrics=listed,
             classes=_number_of_classes(task, score, len(names) if names is not None else classes),
             by=slices,
             ci=ci,
@@ -176,6 +183,7 @@ class Asked:
             compared=bool(slices) and (compared or ci is not None),
             same_rows=same_rows,
             join=join,
+            tasks=tasks,
         )
 
     @functools.cached_property
@@ -212,7 +220,9 @@ class Asked:
         columns = {name: there(column) for name, column in self.columns.items()}
         if score is not None:
             _check_columns("baseline_score", score, True)
-            columns["prediction"] = list(score) if isinstance(score, tuple) else score
+            columns["prediction"] = _one_or_several(score)
+            if self.tasks:
+                _check_pairs(self.columns["label"], columns["prediction"], "baseline_score")
         by = ["*".join(map(_quoted, map(there, _crossed(each)))) if "*" in each else there(each) for each in self.by]
         where = condition.renamed(names) if condition else None
         return dataclasses.replace(self, columns=columns, by=by, where=where, text=there(list(self.text)))
@@ -222,6 +232,31 @@ class Asked:
         found = dataclasses.asdict(dataclasses.replace(self, common=None))
         del found["common"]
         return found
+
+    @staticmethod
+    def of_plain(plain: Mapping[str, Any]) -> Asked:
+        """The arguments that `plain` made, perhaps in an earlier version, in which several labels were one metric.
+
+        Raises:
+            InvalidInputError: this version has no such evaluation.
+        """
+        given = dict(plain)
+        if "tasks" not in given and isinstance(given["columns"].get("label"), list):
+            if given["task"] == "binary":
+                given["task"] = "multilabel"
+            elif given["task"] != "multiclass":
+                raise InvalidInputError(
+                    f"its labels, {', '.join(given['columns']['label'])}, are pooled in one {given['task']} metric, as "
+                    "earlier versions did; evaluate the data again: each label then has its own values"
+                )
+        return Asked(**given)
+
+    @functools.cached_property
+    def parts(self) -> list[Asked]:
+        """The arguments of each task."""
+        score, label = self.columns["prediction"], self.columns["label"]
+        one = [{**self.columns, "prediction": score[at], "label": label[at]} for at in range(len(self.tasks))]
+        return [dataclasses.replace(self, columns=columns, tasks=()) for columns in one]
 
     @functools.cached_property
     def named(self) -> dict[str, Named]:
@@ -259,6 +294,9 @@ class Asked:
 
     def about(self) -> dict[str, dict[str, str]]:
         """The definition of each metric, and which values are better."""
+        if self.tasks:
+            about = self.parts[0].about()
+            return {f"{task}.{key}": each for task in self.tasks for key, each in about.items()}
         return {key: described(self._made(each)) for key, each in self.named.items()}
 
     @functools.cached_property
@@ -285,6 +323,8 @@ class Asked:
     def probe(self) -> Probe[Metric]:
         """New metrics; InvalidInputError for an invalid metric or setting. Only the keys of ``columns`` are used."""
         keys = self.named
+        if self.tasks:
+            return Probe(self._rows(), {}, tasks=[part.probe() for part in self.parts])
         intervals = {key: self.interval(each) for key, each in keys.items()} if self.ci else {}
         at_k = {
             key.partition("@")[0]: self._made(each, k=_PLACES)
@@ -292,7 +332,7 @@ class Asked:
             if self.task == "ranking" and each.k and each.name in _AT_PLACES
         }
         return Probe(
-            Rows(),
+            self._rows(),
             {key: self._made(each) for key, each in keys.items()},
             {key: each for key, each in intervals.items() if each is not None},
             {name: make() for name, make in self._sizes().items()},
@@ -304,13 +344,16 @@ class Asked:
             Joined() if "id" in self.columns else None,
         )
 
+    def _rows(self) -> Rows:
+        return Rows(several=self.task in ("multilabel", "multiclass"))
+
     def _slices(self, by: str) -> Slices[Metric]:
         def sliced(metric: Metric) -> Metric:
             return Sliced(metric, by, max_keys=None, other=OTHER)
 
         compared = compared_metric(self.first, self.unit) if self._is_compared else None
         return Slices(
-            sliced(Rows()),
+            sliced(self._rows()),
             {key: sliced(self._made(each)) for key, each in self.named.items()},
             {name: sliced(make()) for name, make in self._sizes().items()},
             sliced(self.evidence.of_slice()) if self.evidence else None,
@@ -320,7 +363,7 @@ class Asked:
     @property
     def _is_compared(self) -> bool:
         """Whether slices are compared; rows of several labels only if a column groups dependent rows."""
-        return self.compared and (self.unit is not None or not isinstance(self.columns["label"], list))
+        return self.compared and (self.unit is not None or self.task != "multilabel")
 
     def interval(self, metric: Named) -> Metric | None:
         """The metric in a form that gives its interval; None if it has no interval.
@@ -331,7 +374,7 @@ class Asked:
         made = self._made(metric)
         if made.gives != "number" or made.biased:
             return None
-        found = overall_metric(made, self.unit or ("row" if isinstance(self.columns["label"], list) else None))
+        found = overall_metric(made, self.unit or ("row" if self.task == "multilabel" else None))
         if found is not None:
             return found
         ids = self.unit or (None if made._cells and "weight" not in self.columns else "row")
@@ -345,8 +388,7 @@ class Asked:
     def _sizes(self) -> dict[str, Callable[[], Metric]]:
         """The further counts besides rows, with functions that make their metrics: positives, and users if kept."""
         metrics = [self._made(each) for each in self.named.values()]
-        binary = self.task == "binary" and not isinstance(self.columns.get("label"), list)
-        binary = binary and (
+        binary = self.task == "binary" and (
             bool(self.positive) or self.min_positives > 0 or any("class_label" in each.requirements for each in metrics)
         )
         found: dict[str, Callable[[], Metric]] = {"positives": Positives} if binary else {}
@@ -386,8 +428,9 @@ class Asked:
         needed = {name: metric for metric in metrics._leaves() for name in metric.columns}
         for name, metric in needed.items():
             if given.get(name) is None:
+                asked = (key for key, each in self.named.items() if name in self._made(each).columns)
                 raise InvalidInputError(
-                    f"{metric.name} needs the column of the {name}; give {argument('user', 'COLUMN')}"
+                    f"{next(asked, metric.name)} needs the column of the {name}; give {argument('user', 'COLUMN')}"
                 )
         label = [] if metrics.takes_label is False else ["label"]
         used = ["prediction", *label, "weight", *needed]
@@ -418,22 +461,72 @@ def _crossed(by: str) -> list[str]:
     return names_in(by, "*")
 
 
+def _one_or_several(column: Any) -> Any:
+    """A column's name, or a list of several; a list of one is that one."""
+    if isinstance(column, (list, tuple)):
+        return column[0] if len(column) == 1 else list(column)
+    return column
+
+
 def _check_scores(task: str, label: Any, score: Any, names: Sequence[str] | None) -> None:
     """Raise InvalidInputError unless the number of score columns fits the task, labels and classes."""
-    number = len(score) if isinstance(score, (list, tuple)) else 1
-    if names is not None and (task != "multiclass" or (isinstance(score, (list, tuple)) and number != len(names))):
+    number = len(score) if isinstance(score, list) else 1
+    if names is not None and (task != "multiclass" or (isinstance(score, list) and number != len(names))):
         raise InvalidInputError(
             f"{argument('classes')} must name the classes of {argument('task', 'multiclass')}, one per column of "
             f"{argument('score')} if there are several columns; there are {len(names)} names, "
             f"{argument('task', task)} and {number} column(s)"
         )
-    labels = len(label) if isinstance(label, (list, tuple)) else 1
-    if number > 1 and task != "multiclass" and labels != number:
+    if task == "multiclass" and isinstance(label, list):
         raise InvalidInputError(
-            f"{argument('score', ','.join(map(str, score)))} names {number} columns, but {argument('label')} names "
-            f"{labels}: give the same number of both, or, for classes, {argument('task', 'multiclass')}; to compare "
-            f"two models, give {argument('score', str(score[0]))} and {argument('baseline_score', str(score[1]))}"
+            f"{argument('task', 'multiclass')} takes one column of labels, not {', '.join(label)}; evaluate one label "
+            "at a time"
         )
+    if task != "multiclass":
+        _check_pairs(label, score)
+
+
+def _check_pairs(label: Any, score: Any, name: str = "score") -> None:
+    """Raise InvalidInputError unless there is a score column for each label; ``name``: of the argument of scores."""
+    labels, scores = (each if isinstance(each, list) else [each] for each in (label, score))
+    if len(labels) == len(scores):
+        return
+    many, few = ("label", name) if len(labels) > len(scores) else (name, "label")
+    texts = {"label": labels, name: scores}
+    other = ""
+    if len(labels) == 1 and name == "score":
+        other = (
+            f"; or, for classes, {argument('task', 'multiclass')}; to compare two models, give "
+            f"{argument('score', scores[0])} and {argument('baseline_score', scores[1])}"
+        )
+    raise InvalidInputError(
+        f"{argument(many)} names {counted(len(texts[many]), 'columns')}, {', '.join(texts[many])}, but {argument(few)} "
+        f"names {len(texts[few])}, {', '.join(texts[few])}; each label is a task with its own score: give the same "
+        f"number of both, in the same order{other}"
+    )
+
+
+def _tasks(task: str, label: Any) -> list[str]:
+    """The names of several tasks; InvalidInputError if one cannot be a name of a task."""
+    if not isinstance(label, list) or task in ("multilabel", "multiclass"):
+        return []
+    for name in label:
+        if label.count(name) > 1:
+            raise InvalidInputError(
+                f"{argument('label')} names {name!r} {label.count(name)} times, and a task has the name of its label; "
+                f"to compare two scores of one label, give {argument('baseline_score')}"
+            )
+    return label
+
+
+def _check_of_one_label(metrics: Sequence[str]) -> None:
+    """Raise InvalidInputError if a metric takes several labels at once."""
+    for each in named(metrics).values():
+        if "num_labels" in each.settings or each.settings.get("task") == "multilabel":
+            raise InvalidInputError(
+                f"{argument('metrics')}: {each.text} is one metric of several labels, and each label is a task with its"
+                f" own; leave num_labels out, or evaluate all labels together, {argument('task', 'multilabel')}"
+            )
 
 
 def _number_of_classes(task: str, score: Any, classes: Any) -> int | None:

@@ -12,6 +12,7 @@ from typing import Any, Iterator, Mapping, NamedTuple, Sequence
 
 from fleetmetrics.arguments import listed
 from fleetmetrics.errors import InvalidInputError, UndefinedMetricWarning
+from fleetmetrics.evaluation.tasks import task_and_rest
 from fleetmetrics.vocabulary import SIZES, agreeing, argument, counted, in_shell
 from fleetmetrics.warning import warn
 
@@ -80,7 +81,9 @@ def failed(texts: Sequence[str], result: Mapping[str, Any], unfilled: Sequence[s
 def checked(texts: Sequence[str], result: Mapping[str, Any], unfilled: Sequence[str] = ()) -> list[Checked]:
     """Each condition, and whether it holds; arguments and errors as for `failed`."""
     texts = [texts] if isinstance(texts, str) else listed("conditions", texts, "texts")
-    paths = [each for each in _by_path(result) if each[0] != "baseline" and not each[0].startswith(_NOT_ASKED)]
+    tasks = result.get("tasks") or {}
+    paths = [*_by_path({name: each for name, each in result.items() if name != "tasks"}), *_by_path(tasks)]
+    paths = [each for each in paths if _may_be_asked(task_and_rest(each[0], tasks)[1])]
     there, repeated = dict(paths), Counter(path for path, _ in paths)
     found = []
     for text in texts:
@@ -88,10 +91,12 @@ def checked(texts: Sequence[str], result: Mapping[str, Any], unfilled: Sequence[
         name, value = _quoted(text), there.get(path, "")
         if repeated[path] > 1:
             raise ConditionError(f"{name}: {repeated[path]} numbers have the name {path!r}; rename a column or stream")
-        if path not in there and _is_of_slices(path, result):
-            wanted = _of_slices(name, path, result)
+        task, rest = task_and_rest(path, tasks)
+        part = tasks[task] if task else result
+        if path not in there and _is_of_slices(rest, part):
+            wanted = _of_slices(name, rest, part)
             if not unfilled:
-                found.append(_of_values(text, path, wanted, sign, number, result))
+                found.append(_of_values(text, path, wanted, sign, number, part))
         elif value is None:
             needs = {each: there[f"{path.rpartition('.')[0]}.needs.{each}"] for each in _units(path, there)}
             why = f": too few to tell, {_needs(needs)}" if needs else ""
@@ -102,6 +107,11 @@ def checked(texts: Sequence[str], result: Mapping[str, Any], unfilled: Sequence[
         elif not path.startswith(tuple(f"{each}." for each in unfilled)):
             raise _unknown(name, path, there, result)
     return found
+
+
+def _may_be_asked(name: str) -> bool:
+    """Whether a name may be that of a number."""
+    return name != "baseline" and not name.startswith(_NOT_ASKED)
 
 
 def _away(value: float, number: float) -> str:
@@ -313,6 +323,11 @@ def _unknown(name: str, path: str, there: Mapping[str, Any], result: Mapping[str
         why = f"; deltas need {argument('baseline')}"
     elif path.endswith((".low", ".high")) and "ci" not in result.get("asked", {}):
         why = f"; intervals need {argument('ci')}, or {argument('join_on')}"
+    tasks = result.get("tasks") or {}
+    if tasks:
+        task = task_and_rest(path, tasks)[0] or next(iter(tasks))
+        names = [each for each in names if task_and_rest(each, tasks)[0] == task]
+        why += f"; the names of a task begin with it, here with {', '.join(tasks)}"
     near = f"the nearest is {difflib.get_close_matches(path, names, 1, 0)[0]!r}"
     return ConditionError(f"{name}: there is no {path!r}{why}; {near}, of {', '.join(names)}")
 

@@ -10,11 +10,14 @@ import numpy as np
 from fleetmetrics.batch import Batch
 from fleetmetrics.batch.hashing import integer_ids, words
 from fleetmetrics.batch.rules import Requirement
+from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.formulas import histogram_counts
-from fleetmetrics.metric import Declared, Metric
+from fleetmetrics.metric import Common, Declared, Metric
 from fleetmetrics.metrics.aggregation import Count
 from fleetmetrics.metrics.regression.differences import signed_error
 from fleetmetrics.state import State
+from fleetmetrics.typed import Unpack
+from fleetmetrics.vocabulary import argument
 from fleetmetrics.xp.score_buckets import log_odds, odds_bounds
 
 __all__ = ["Actual", "Errors", "Joined", "Positives", "Rows"]
@@ -24,12 +27,30 @@ _BINS, _GROUPS = 4096, 20
 
 
 class Rows(Count):
-    """The number of rows that count, of any weight above 0."""
+    """The number of rows that count, of any weight above 0.
+
+    Args:
+        several: whether a row may have several labels.
+    """
 
     declared: tuple[Declared, ...] = (Declared("total", key="rows"),)
 
+    def __init__(self, *, several: bool = False, **common: Unpack[Common]) -> None:
+        super().__init__(**common)
+        self.several = several
+
     def batch_statistics(self, batch: Batch) -> dict[str, Any]:  # noqa: D102
-        return {"total": batch.number}
+        if batch.width == 1:
+            return {"total": batch.number}
+        if not self.several:
+            raise InvalidInputError(
+                f"label has lists of {batch.width} labels; write each label to a column of its own and name the "
+                f"columns, {argument('label', 'click,like')} and {argument('score', 'p1,p2')}; or evaluate all labels "
+                f"together, {argument('task', 'multilabel')}"
+            )
+        rows = copy.copy(batch)
+        rows.weight = None
+        return {"total": rows.weighted_sum(rows.first_of_rows(None))}
 
 
 class Positives(Metric):

@@ -165,7 +165,7 @@ def check_joined(new: Side, old: Side, channel: Communicator | None = None, time
     """
     sides = new, old
     one, other = (side.members.joined.compute_local().tolist() for side in sides)  # type: ignore[union-attr]
-    if new.asked.join and not one[-1] and not other[-1]:
+    if new.asked.join and new.task is None and not one[-1] and not other[-1]:
         raise DataError(_nothing_common(new.asked))
     if one == other:
         return

@@ -24,6 +24,7 @@ TASKS = {
     "regression": "mean_absolute_error,root_mean_squared_error,mean_bias,r2_score,pearson_correlation",
     "ranking": "ndcg@10,map,mrr,hit_rate@10,recall@10",
 }
+TASKS["multilabel"] = TASKS["binary"]
 _SHORT = (
     "ap=average_precision ctr=click_through_rate ece=expected_calibration_error ks=kolmogorov_smirnov mcc="
     "matthews_correlation mae=mean_absolute_error mape=mean_absolute_percentage_error mse=mean_squared_error "

@@ -11,7 +11,7 @@ from typing import Any, Iterable, Iterator, Mapping, NamedTuple, Sequence
 
 import numpy as np
 
-from fleetmetrics.vocabulary import SIZES, VERDICTS, argument, counted, in_shell
+from fleetmetrics.vocabulary import SIZES, VERDICTS, argument, counted, in_shell, parts_of
 
 __all__ = [
     "Printed",
@@ -101,17 +101,22 @@ def _parts(result: Mapping[str, Any]) -> Iterator[tuple[str, list[Any], list[str
     sides = [result["data"], *([old["data"]] if old else [])]
     rows_of_sides = [f"{which}{_read(data)}" for which, data in zip(_SIDES, sides)]
     yield "", [], [*rows_of_sides, *_understood([data.get("understood") or {} for data in sides])]
+    if result.get("tasks"):
+        yield "", _tasks(result["tasks"]), []
     rows, whole = [["", "value", percent, "baseline", "delta", f"{percent} of the delta"]], []
-    for key in result["asked"]["metrics"]:
-        if isinstance(result[key], (dict, list)):
-            whole.append(key)
-            continue
-        delta = result.get(f"{key}_delta", {})
-        compared = [number(old[key]), number(delta.get("value"), "+"), _ends(delta, "+")] if old else ["", "", ""]
-        rows.append([key, number(result[key]), _ends(result.get(f"{key}_interval", {})), *compared])
+    for start, part in parts_of(result):
+        for key in part["asked"]["metrics"]:
+            if isinstance(part[key], (dict, list)):
+                whole.append(f"{start}{key}")
+            else:
+                rows.append([clean(f"{start}{key}"), *_numbers(part, key)])
     yield "", rows, [f"{', '.join(whole)}: no single number, see {_everything()}"] if whole else []
-    yield from _versus(result)
-    yield from _slices(result)
+    for start, part in parts_of(result):
+        for title, table, notes in [*_versus(part), *_slices(part)]:
+            if not start:
+                yield title, table, notes
+            elif len(table) > 1:  # a task may have no rows
+                yield f"{clean(start[:-1])}: {title}", table, notes
     if result["warnings"]:
         yield "warnings", [], [clean(each) for each in result["warnings"]]
 
@@ -119,6 +124,24 @@ def _parts(result: Mapping[str, Any]) -> Iterator[tuple[str, list[Any], list[str
 def _everything() -> str:
     """What gives every number: an option in a shell, else a method."""
     return "--json" if in_shell() else "to_dict()"
+
+
+def _tasks(tasks: Mapping[str, Any]) -> list[list[str]]:
+    """The numbers of rows that count for each task, and of those without its label."""
+    sizes = [size for size in SIZES if any(size in part["data"] for part in tasks.values())]
+    rows = [["task", "rows", *sizes, "without a label", "baseline rows"]]
+    for task, part in tasks.items():
+        data, old = part["data"], part["baseline"]
+        counts = [part["rows"], *(data.get(size, 0) for size in sizes), data["unlabeled"]]
+        rows.append([clean(task), *(f"{count:,}" for count in counts), f"{old['rows']:,}" if old else ""])
+    return rows
+
+
+def _numbers(part: Mapping[str, Any], key: str) -> list[str]:
+    """The value of a metric, the baseline's and the delta, with intervals."""
+    old, delta = part["baseline"], part.get(f"{key}_delta", {})
+    compared = [number(old[key]), number(delta.get("value"), "+"), _ends(delta, "+")] if old else ["", "", ""]
+    return [number(part[key]), _ends(part.get(f"{key}_interval", {})), *compared]
 
 
 def _versus(result: Mapping[str, Any]) -> Iterator[tuple[str, list[Any], list[str]]]:

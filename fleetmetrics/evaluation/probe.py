@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Callable, Generic, Mapping, TypeVar
 
 from fleetmetrics.collection import MetricCollection
+from fleetmetrics.evaluation.tasks import OfRows, OfTasks
 
 __all__ = ["Probe", "Slices"]
 
@@ -47,6 +48,7 @@ class Probe(Generic[T]):
         errors: the errors of predictions, by size.
         actual: the mean label, by prediction.
         joined: a fingerprint of the ids with their labels.
+        tasks: of several tasks, the metrics of each; ``rows`` are then those of any task, and nothing else is here.
     """
 
     rows: T
@@ -59,12 +61,13 @@ class Probe(Generic[T]):
     errors: T | None = None
     actual: T | None = None
     joined: T | None = None
+    tasks: list[Probe[T]] = field(default_factory=list)
 
     def collection(self) -> MetricCollection:
         """The metrics as one collection that takes rows; its keys are the paths to them."""
         found: dict[str, Any] = {}
         _rebuilt(self, found.setdefault)
-        return MetricCollection(found, name="metrics")
+        return (OfTasks if self.tasks else OfRows)(found, name="metrics")
 
     def of(self, entries: Mapping[str, Any]) -> Probe[Any]:
         """The same shape with the entries of `collection`, or with its values."""

@@ -102,7 +102,9 @@ class Request:
         if conditions:
             found = result_of(self.unread(), joined=False).to_dict()
             compared = ["baseline"] * (len(self.data) - 1)
-            failed(conditions, found, [*found["asked"]["metrics"], "data", "slices", "explained", *compared])
+            more = [*self.asked[0].named, "data", "slices", "explained", *compared]
+            tasks = [f"{task}.{each}" for task in self.asked[0].tasks for each in more]
+            failed(conditions, found, tasks or more)
 
     def common_ids(self, channel: Communicator) -> CommonIds | None:
         """The ids that both sides have, if only these count; `joined.common_ids` has the arguments and errors."""

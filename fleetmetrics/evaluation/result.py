@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, fields, replace
 from datetime import datetime, timezone
-from typing import Any, Iterator, Mapping, Sequence
+from typing import Any, Callable, Iterator, Mapping, Sequence
 
 from fleetmetrics._version import __version__
 from fleetmetrics.arguments import choice_of, is_number
@@ -29,6 +29,8 @@ __all__ = ["DataRead", "Delta", "EvaluationResult", "Interval", "SideResult", "c
 
 #: What the results add to the key of a metric.
 _ENDINGS = ("_interval", "_delta", "_change")
+#: The entries of a result of several tasks besides them; the others are in each task's own result.
+_OF_TASKS = ("rows", "about", "data", "asked", "warnings")
 
 
 @dataclass(frozen=True)
@@ -47,6 +49,7 @@ class DataRead:
         date: the time of reading, in ISO format.
         left_out: the number of further rows that the condition on rows has excluded.
         unmatched: the number of further rows with ids that the other side lacks.
+        unlabeled: of one of several tasks, the number of further rows without its label.
         understood: what labels, scores and whatever a reader inferred were taken as, such as "0 and 1 (int64)".
     """
 
@@ -61,6 +64,7 @@ class DataRead:
     date: str
     left_out: int = 0
     unmatched: int = 0
+    unlabeled: int = 0
     understood: Mapping[str, str] = field(default_factory=dict)
 
     def plain(self) -> dict[str, Any]:
@@ -103,6 +107,8 @@ class EvaluationResult(Printed):
         command: the shell command, if there was one.
         always_valid: the number of rows at which intervals of deltas are narrowest; they hold at all looks together.
             None: they hold at one look.
+        tasks: of several labels, the result of each by its name, that of the label's column. The names of values,
+            intervals and deltas here then begin with it: ``"click.auc"``.
     """
 
     new: SideResult
@@ -115,6 +121,7 @@ class EvaluationResult(Printed):
     versus: dict[str, ColumnDelta] = field(default_factory=dict)
     command: str = ""
     always_valid: int | None = None
+    tasks: dict[str, EvaluationResult] = field(default_factory=dict)
     _sides: Sequence[Side] = field(default=(), compare=False)
 
     @property
@@ -171,6 +178,10 @@ class EvaluationResult(Printed):
             versus={column: each.plain() for column, each in self.versus.items()},
             warnings=self.warnings,
         )
+        if self.tasks:
+            result = {name: each for name, each in result.items() if name in _OF_TASKS}
+            result["baseline"] = old and {"data": old.data.plain(), "rows": old.rows}
+            result["tasks"] = {task: each.to_dict() for task, each in self.tasks.items()}
         for into, side in ((result, self.new), (result["baseline"], old)):
             if side is not None and side.at_k:
                 into["at_k"] = side.at_k
@@ -182,18 +193,23 @@ class EvaluationResult(Printed):
 
         Args:
             by: the column whose slices are the rows. Their keys are in a column of that name, or in ``key`` if the name
-                is that of another number of the slices. None: the metrics are the rows, with ``value`` and, where
-                known, ``low``, ``high``, ``baseline``, ``delta``, ``delta_low`` and ``delta_high``.
+                is that of another number of the slices; several tasks are in the column ``task``. None: the metrics are
+                the rows, with ``value`` and, where known, ``low``, ``high``, ``baseline``, ``delta``, ``delta_low`` and
+                ``delta_high``.
 
         Raises:
             InvalidInputError: the result has no slices by that column.
             MissingLibraryError: pandas is not installed.
         """
-        choice_of("by", by, (None, *self.slices))
+        choice_of("by", by, (None, *(self.asked.by if self.tasks else self.slices)))
         if by is None:
             rows = [self._row(key) for key, value in self.values.items() if not isinstance(value, (dict, list))]
             found = library("pandas", "pandas").DataFrame(rows).set_index("metric")
             return found.dropna(axis=1, how="all")
+        if self.tasks:
+            frames = {task: each.frame(by) for task, each in self.tasks.items()}
+            found = library("pandas", "pandas").concat(frames, names=["task", None])
+            return found.reset_index("task").reset_index(drop=True)
         rows = [{**each.plain(), **each.metrics} for each in self.slices[by]]
         drop = ["needs", "metrics", "metric", "within_chance"]
         frame = library("pandas", "pandas").DataFrame(rows).drop(columns=drop, errors="ignore")
@@ -257,13 +273,20 @@ class EvaluationResult(Printed):
         from fleetmetrics.report import PICTURES, drawn
 
         choice_of("kind", kind, tuple(PICTURES))
+        if self.tasks:
+            task = next(iter(self.tasks))
+            raise InvalidInputError(f"there are several tasks; plot one of them: result.tasks[{task!r}].plot({kind!r})")
         axes = drawn(kind, self.to_dict(), *self._drawn(), ax)
         if axes is None:
             raise InvalidInputError(f"no metric here has the plot {kind!r}: {', '.join(self.values)}")
         return axes
 
     def _drawn(self) -> tuple[dict[str, Any], dict[str, Any] | None]:
-        """The metrics of each side that have charts."""
+        """The metrics of each side that have charts; of several tasks by their names."""
+        if self.tasks:
+            drawn = {task: each._drawn() for task, each in self.tasks.items()}
+            old = {task: other for task, (_, other) in drawn.items() if other is not None}
+            return {task: own for task, (own, _) in drawn.items()}, old or None
         sides = [side.members for side in self._sides]
         found = [{**side.values, "errors": side.errors, "actual": side.actual} for side in sides]
         return found[0], found[1] if found[1:] else None
@@ -349,28 +372,78 @@ def result_of(
             f"{argument('always_valid')} needs intervals, and the states have none: save them with "
             f"{argument('ci', '0.95')}"
         )
+    views = [side.of_tasks() for side in sides]
     if joined and sides[1:] and "id" in new.asked.columns:
-        check_joined(new, sides[1], channel, timeout)
-    values = new.measured(texts)
-    other = sides[1].measured(texts) if sides[1:] else None
+        for one, other in zip(*views):
+            check_joined(one, other, channel, timeout)
+    measured = [side.measured(texts) for side in sides]
+    if not new.asked.tasks:
+        found = _result(sides, measured, measured, texts, always_valid)
+        return replace(found, command=command, warnings=list(dict.fromkeys(texts)))
+    tasks = {}
+    for place, (task, *own) in enumerate(zip(new.asked.tasks, *views)):
+        values = [each.tasks[place] for each in measured]
+        said_of_task: list[str] = []
+        tasks[task] = _result(own, values, measured, said_of_task, always_valid)
+        texts += [f"{task}: {each}" for each in said_of_task]
+    whole = _result_of_tasks(sides, measured, tasks)
+    return replace(whole, command=command, warnings=list(dict.fromkeys(texts)), always_valid=always_valid)
+
+
+def _result(
+    sides: Sequence[Side], values: Sequence[Probe[Any]], wholes: Sequence[Probe[Any]], said: list[str], tightest: Any
+) -> EvaluationResult:
+    """The result of one task.
+
+    Args:
+        sides: one or two, or their views of the task.
+        values: of each.
+        wholes: the values of all tasks of each side; without several tasks the same as ``values``.
+        said: warnings, to which those of intervals are added.
+        tightest: see `EvaluationResult.always_valid`.
+    """
+    asked, new, other = sides[0].asked, values[0], values[1] if values[1:] else None
     if other:
-        check_kinds(new.asked.by, values, other)
-    intervals = intervals_of(values, new.asked, texts)
-    weighing = Weighing(new.asked.ci or 0.95, values.rows, always_valid)
+        check_kinds(asked.by, new, other)
+    intervals = intervals_of(new, asked, said)
+    weighing = Weighing(asked.ci or 0.95, new.rows, tightest)
     both = [intervals, intervals_of(other, sides[1].asked, []) if other else {}]
-    deltas = deltas_of(values, other, new.asked, weighing, both) if other else {}
+    results = [_side_result(*each) for each in zip(sides, values, wholes)]
     return EvaluationResult(
-        _side_result(new, values),
-        _side_result(sides[1], other) if other else None,
+        results[0],
+        results[1] if other else None,
         intervals,
-        deltas,
-        replace(judged(values, new.asked), others=new.others()),
-        new.asked,
-        list(dict.fromkeys(texts)),
-        _versus(values, other, new.asked, weighing) if other else {},
-        command,
-        always_valid,
-        sides,
+        deltas_of(new, other, asked, weighing, both) if other else {},
+        replace(judged(new, asked), others=sides[0].others()),
+        asked,
+        said,
+        _versus(new, other, asked, weighing) if other else {},
+        always_valid=tightest,
+        _sides=sides,
+    )
+
+
+def _result_of_tasks(
+    sides: Sequence[Side], measured: Sequence[Probe[Any]], tasks: dict[str, EvaluationResult]
+) -> EvaluationResult:
+    """The result of several tasks; the names of their metrics begin with the task's."""
+
+    def named(which: str, of: Callable[[Any], Any] = lambda result: result) -> dict[str, Any]:
+        found = {task: getattr(of(result), which) for task, result in tasks.items()}
+        return {f"{task}.{key}": each for task, its in found.items() for key, each in its.items()}
+
+    new = _side_result(sides[0], measured[0], measured[0])
+    old = _side_result(sides[1], measured[1], measured[1]) if sides[1:] else None
+    return EvaluationResult(
+        replace(new, values=named("values")),
+        old and replace(old, values=named("values", lambda result: result.baseline)),
+        named("intervals"),
+        named("deltas"),
+        Judged(),
+        sides[0].asked,
+        [],
+        tasks=tasks,
+        _sides=sides,
     )
 
 
@@ -390,21 +463,30 @@ def _versus(new: Probe[Any], old: Probe[Any], asked: Asked, weighing: Weighing) 
     return versus(columns, whole, weighing)
 
 
-def _side_result(side: Side, values: Probe[Any]) -> SideResult:
-    """The result of one side; rows of weight 0 count nowhere, and ``data`` has their number."""
+def _side_result(side: Side, values: Probe[Any], whole: Probe[Any]) -> SideResult:
+    """The result of one side; rows of weight 0 count nowhere, and ``data`` has their number.
+
+    Args:
+        side: or its view of a task.
+        values: its values.
+        whole: those of all tasks.
+    """
     read = side.read
     data = DataRead(
         read.files,
         values.rows + read.skipped,
-        {**dict.fromkeys(side.asked.names(), 0), **read.nulls},
+        {name: read.nulls.get(name, 0) for name in side.asked.names()},
         read.skipped,
         read.examples,
         read.bad_files,
-        read.rows - values.rows - read.skipped,
+        read.rows - whole.rows - read.skipped,
         values.sizes,
         datetime.now(timezone.utc).isoformat(timespec="seconds"),
         read.left_out,
         read.unmatched,
+        whole.rows - values.rows,
         facts_of(read.understood),
     )
+    if side.task is not None:  # the result of all tasks names the files
+        data = replace(data, files=(), examples=(), bad_files=())
     return SideResult(values.values, values.rows, data, values.at_k)

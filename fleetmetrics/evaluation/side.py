@@ -70,6 +70,7 @@ class Side:
         error: the error of an unusable file; the metrics hold the others.
         baseline: whether it is the other side, whose replicates of counts are drawn with a different seed.
         states: the paths of saved states behind it, as given and from the root.
+        task: the place of the task, if this is the view of one of several; None: all.
     """
 
     asked: Asked
@@ -79,25 +80,60 @@ class Side:
     error: str = ""
     baseline: bool = False
     states: Sequence[str] = ()
+    task: int | None = None
 
     @property
     def members(self) -> Probe[Metric]:
         """The metrics."""
-        return self.shape.of(self.metrics.metrics)
+        members = self.shape.of(self.metrics.metrics)
+        return members if self.task is None else members.tasks[self.task]
+
+    def of_task(self, place: int) -> Side:
+        """The view of one of several tasks, which shares metrics and record with the others."""
+        return replace(self, asked=self.asked.parts[place], task=place)
+
+    def of_tasks(self) -> list[Side]:
+        """The view of each task; of one task the side itself."""
+        return [self.of_task(place) for place in range(len(self.asked.tasks))] or [self]
 
     def measured(self, said: list[str]) -> Probe[Any]:
         """The values; warnings are appended to ``said``."""
         for metric in self._sliced():
             metric.keep_largest(self.asked.max_slices)
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
-            values = self._drawn().compute_local()
-        said += [f"{'baseline: ' if self.baseline else ''}{self.asked.in_words(str(each.message))}" for each in caught]
-        return self.shape.of(values)
+        found: dict[str, Any] = {}
+        for task, metrics in self._by_task():
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always")
+                values = metrics.compute_local()
+            found.update(values)
+            texts = [self.asked.in_words(str(each.message)) for each in caught]
+            if task and not any(values[key] for key in values if key.startswith("tasks ") and key.endswith(" rows")):
+                texts = ["no row has a label"]
+            said += [f"{'baseline: ' if self.baseline else ''}{f'{task}: ' if task else ''}{text}" for text in texts]
+        return self.shape.of(found)
+
+    def _by_task(self) -> Iterator[tuple[str, MetricCollection]]:
+        """The metrics of each task with its name, so that a warning has it; those of all rows without a name."""
+        metrics = self._drawn()
+        if not self.asked.tasks:
+            yield "", metrics
+            return
+        for place, task in enumerate(["", *self.asked.tasks], -1):
+            view = copy.copy(metrics)
+            view._known = {}
+            of_task = f"tasks {place} "
+            view.metrics = {
+                key: each
+                for key, each in metrics.metrics.items()
+                if (key.startswith(of_task) if task else not key.startswith("tasks "))
+            }
+            yield task, view
 
     def _sliced(self) -> list[Sliced]:
         """A metric of the slices of each column."""
-        return [each.rows for each in self.members.slices if isinstance(each.rows, Sliced)]
+        members = self.members
+        slices = (each for part in (members, *members.tasks) for each in part.slices)
+        return [each.rows for each in slices if isinstance(each.rows, Sliced)]
 
     def others(self) -> dict[str, int | None]:
         """The number of slices in "(other)", by column; None: unknown."""
@@ -275,7 +311,9 @@ def of_frame(
 
 
 def save(path: str, side: Side) -> None:
-    """Write a side, whole or not at all."""
+    """Write a side, whole or not at all; InvalidInputError for one of several tasks."""
+    if side.task is not None:
+        raise InvalidInputError("this is one of several tasks, which one state holds; save the whole result")
     arrays = {("", name): array for name, array in side.metrics.state_dict().items()}
     write_arrays(path, arrays, {"version": __version__, "asked": side.asked.plain(), "read": side.read})
 
@@ -315,7 +353,9 @@ def load(paths: Sequence[str], like: str, *, baseline: bool = False) -> tuple[Si
         nonlocal path, note
         for path in paths:
             arrays, note = _contents(path)
-            differs = difference(_alike(note["asked"], baseline), _alike(asked.plain(), baseline))
+            differs = difference(
+                _alike(Asked.of_plain(note["asked"]).plain(), baseline), _alike(asked.plain(), baseline)
+            )
             if differs:
                 differs = differs.replace(", here ", f" in {like}, here ")
                 raise InvalidInputError(f"it cannot be combined with {like}: {differs}")
@@ -323,7 +363,7 @@ def load(paths: Sequence[str], like: str, *, baseline: bool = False) -> tuple[Si
             yield {name: array for (_, name), array in arrays.items()}
 
     try:
-        asked = Asked(**note["asked"])
+        asked = Asked.of_plain(note["asked"])
         if baseline:  # its slices may lack the states of a comparison, or have only those
             own = _contents(paths[0], lambda *_: False)[1]["asked"]
             asked = replace(asked, compared=own.get("compared"))
@@ -418,8 +458,8 @@ def _counted_twice(reads: Sequence[tuple[str, Read]]) -> list[str]:
 def errors_of(sides: Sequence[Side]) -> list[str]:
     """The errors in the data of sides: unusable files, no rows, and a label that no file has."""
     errors = [side.error for side in sides if side.error]
-    errors += [] if errors else [_no_rows(side) for side in sides if not side.members.rows.compute_local()]
-    for side in sides:
+    errors += [] if errors else [_no_rows(side) for side in sides if not any(_rows_of_tasks(side))]
+    for side in (view for each in sides for view in each.of_tasks()):
         asked, positives = side.asked, side.members.sizes.get("positives")
         if errors or asked.positive is None or positives is None or not side.read.rows:
             continue
@@ -431,14 +471,21 @@ def errors_of(sides: Sequence[Side]) -> list[str]:
     return errors
 
 
+def _rows_of_tasks(side: Side) -> list[int]:
+    """The number of rows that count for each task."""
+    return [view.members.rows.compute_local() for view in side.of_tasks()]
+
+
 def _no_rows(side: Side) -> str:
     """The error for a side without rows that count, and where its rows are."""
     read, which = side.read, "baseline: " if side.baseline else ""
+    rows = side.members.rows.compute_local()
     where = {
         f"left out by {argument('where')}": read.left_out,
         "with ids on this side only": read.unmatched,
         "skipped": read.skipped,
-        "with weight 0": read.rows - read.skipped,
+        "without a label": rows,
+        "with weight 0": read.rows - read.skipped - rows,
     }
     rows = [f"{counted(number, 'rows')} {what}" for what, number in where.items() if number]
     rows += [f"{counted(len(read.bad_files), 'files')} skipped"] if read.bad_files else []

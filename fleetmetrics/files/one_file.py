@@ -225,7 +225,7 @@ class _Evaluation:
         self.left_out += piece.left_out
         self.unmatched += piece.unmatched
         nulls = nulls_of(piece.table)
-        needed = {name: flags for name, flags in nulls.items() if name in self.columns.required}
+        needed = self.columns.lacking(piece.table, nulls)
         if needed:
             rows = np.logical_or.reduce(list(needed.values()))
             if self.first:
@@ -250,11 +250,15 @@ class _Evaluation:
                 if error.broken is None:
                     raise
                 argument, allowed, flags = error.broken
-            flags = flags.reshape(len(places), -1).any(axis=1)
+            names, each = self.columns.of(argument), flags.reshape(len(places), -1)
+            flags = each.any(axis=1)
             first = int(flags.argmax())
-            which = f"row {piece.rows[places[first]]}, column {', '.join(map(repr, self.columns.of(argument)))}"
             value = given[argument][first].tolist() if argument in given else ""
-            told = self.columns.told(argument, piece.table, int(places[first]), value, allowed)
+            if each.shape[1] == len(names) > 1:  # then it is the value of one of the columns
+                at = int(each[first].argmax())
+                names, value = names[at : at + 1], value[at]
+            which = f"row {piece.rows[places[first]]}, column {', '.join(map(repr, names))}"
+            told = self.columns.told(names, argument, piece.table, int(places[first]), value, allowed)
             self.bad(f"{which}: {told}", int(flags.sum()))
             keep = np.ones(piece.table.num_rows, bool)
             keep[np.asarray(places)[flags]] = False

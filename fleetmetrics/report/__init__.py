@@ -9,7 +9,7 @@ import statistics
 from collections import Counter
 from html import escape
 from pathlib import Path
-from typing import Any, Iterator, Mapping
+from typing import Any, Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -24,7 +24,7 @@ from fleetmetrics.report.definitions import CHINESE
 from fleetmetrics.report.headline import change_of, headline
 from fleetmetrics.report.words import LEGEND, Words, digits_of
 from fleetmetrics.serial.container import whole_file
-from fleetmetrics.vocabulary import ENTRIES, SIZES, VERDICTS, described
+from fleetmetrics.vocabulary import ENTRIES, SIZES, VERDICTS, described, parts_of
 from fleetmetrics.warning import muted
 
 __all__ = ["PICTURES", "drawn", "html", "page", "written"]
@@ -63,6 +63,8 @@ PICTURES = {
     "residuals": ("Errors of the predictions", "预测误差"),
     "at_k": ("Metrics of the first k answers", "前 k 个结果的指标"),
 }
+#: What a result without them has.
+_EMPTY: Mapping[str, Any] = {"data": {}, "asked": {}, "slices": {}, "baseline": None, "warnings": []}
 #: Charts without room for two sides.
 _ALONE = ("confusion_matrix", "threshold_sweep")
 #: The histogram to draw as errors: histograms of other values look the same.
@@ -78,7 +80,8 @@ def html(result: Mapping[str, Any], metrics: Any = None, baseline: Any = None, l
 
     Args:
         result: the output of ``fleetmetrics evaluate --json``. Every key except the metrics may be missing.
-        metrics: the metric, collection or dict of metrics to draw, with this process's states; None: no charts.
+        metrics: the metric, collection or dict of metrics to draw, with this process's states; of several tasks, a dict
+            of these by task. None: no charts.
         baseline: the same for the baseline.
         lang: ``"en"`` or ``"zh"``.
 
@@ -101,21 +104,47 @@ def html(result: Mapping[str, Any], metrics: Any = None, baseline: Any = None, l
     for argument, given in (("metrics", metrics), ("baseline", baseline)):
         if given is not None and not isinstance(getattr(given, "metrics", given), (Accumulator, Mapping)):
             raise InvalidInputError(f"{argument} must be a metric, a MetricCollection or None, not {given!r:.80}")
-    given = {"data": {}, "asked": {}, "slices": {}, "baseline": None, "warnings": [], **_plain(result)}
+    given = {**_EMPTY, **_plain(result)}
     about = given.get("about") or {name: described(each) for name, each in _members(metrics).items()}
     told = {**given, "about": about}
-    sides = _sides(told, metrics, baseline, lang)
+    parts = [(task, {**_EMPTY, "about": {}, **part}) for task, part in parts_of(told)]
+    sides = {task: _sides(part, _of_task(metrics, task), _of_task(baseline, task), lang) for task, part in parts}
     return page(
         words,
         "report.html",
         result=told,
         kept=given,
-        lead=headline(told, words),
-        rows=list(_rows(told, words)),
-        tables=[_table(by, slices, told) for by, slices in told["slices"].items() if slices],
-        classes=_classes(sides),
-        pictures=list(_pictures(sides, words)),
+        lead=_lead(parts, words),
+        tasks=[(task[:-1], part) for task, part in parts if task],
+        rows=[{**row, "name": f"{task}{row['name']}"} for task, part in parts for row in _rows(part, words)],
+        versus=[(task[:-1], *each) for task, part in parts for each in (part.get("versus") or {}).items()],
+        tables=[
+            {**_table(by, slices, part), "task": task[:-1]}
+            for task, part in parts
+            for by, slices in part["slices"].items()
+            if slices
+        ],
+        classes=[
+            {**row, "class": f"{task[:-1]} {row['class']}".strip()} for task in sides for row in _classes(sides[task])
+        ],
+        pictures=[
+            (svg, f"{task[:-1]}: {caption}" if task else caption)
+            for task in sides
+            for svg, caption in _pictures(sides[task], words)
+        ],
         warnings=_WARNINGS,
+    )
+
+
+def _of_task(metrics: Any, task: str) -> Any:
+    """The metrics of one of several tasks; without several, all."""
+    return metrics[task[:-1]] if task and metrics is not None else metrics
+
+
+def _lead(parts: Sequence[tuple[str, Mapping[str, Any]]], words: Words) -> str:
+    """The first sentence; of several tasks, one for each."""
+    return " ".join(
+        words(f"{task[:-1]}: ", f"{task[:-1]}：") * bool(task) + headline(part, words) for task, part in parts
     )
 
 

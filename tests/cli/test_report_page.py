@@ -36,7 +36,7 @@ def test_the_commands_print_what_the_pages_show(tmp_path: Path) -> None:
     folder = tmp_path / "empty"
     folder.mkdir()
     found = [each for name in NAMES for each in commands(both(f"howto/{name}")[0])]
-    assert len(found) == 7
+    assert len(found) == 8
     for text, shown in found:
         done = subprocess.run(
             ["bash", "-e", "-c", text], cwd=folder, env=environment, capture_output=True, text=True, timeout=200
