@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from typing import Any, Callable, Sequence
 
@@ -32,6 +33,13 @@ def table_of_pandas(frame: Any, names: Sequence[str], called: str) -> Any:
     pa = library("pyarrow", "files")
     columns, others = columns_read(names, list(frame.columns))
     part = frame[columns]
+
+    def table(columns: Any) -> Any:
+        return pa.Table.from_pandas(columns, preserve_index=False)
+
+    usual = _usual(part, table)
+    if usual is not None:
+        return with_others(usual, others)
     twice = part.columns[part.columns.duplicated()]
     if len(twice):
         number = int((part.columns == twice[0]).sum())
@@ -39,10 +47,6 @@ def table_of_pandas(frame: Any, names: Sequence[str], called: str) -> Any:
     for name, dtype in part.dtypes.items():
         made = _readable(part[name], dtype)
         part = part if made is None else part.assign(**{name: made})
-
-    def table(columns: Any) -> Any:
-        return pa.Table.from_pandas(columns, preserve_index=False)
-
     how = "convert it, such as with frame[{0!r}].astype(str), or to numbers"
     return with_others(_whole_or_named(part, lambda name: part[[name]], table, called, how), others)
 
@@ -63,14 +67,17 @@ def table_of_polars(frame: Any, names: Sequence[str], called: str) -> Any:
     """The requested columns of a data frame of polars as an Arrow table; see `table_of_pandas`."""
     pa, polars = library("pyarrow", "files"), sys.modules["polars"]
     columns, others = columns_read(names, frame.columns)
-    part = frame.select(columns)
+    part = frame[columns]
+    usual = _usual(part, pa.table)
+    if usual is not None:
+        return with_others(usual, others)
     how = "convert it, such as with polars.col({0!r}).cast(polars.String), or to numbers"
     for name, dtype in part.schema.items():
         if str(dtype).startswith("Object"):  # polars exports addresses
             raise DataError(f"{called}: column {name!r}, of {dtype}, cannot be read; {how.format(name)}")
         if str(dtype) in ("Int128", "UInt128"):  # as decimals: Arrow has no such integers
             part = part.with_columns(polars.col(name).cast(polars.Decimal(38, 0)))
-    return with_others(_whole_or_named(part, lambda name: part.select([name]), pa.table, called, how), others)
+    return with_others(_whole_or_named(part, lambda name: part[[name]], pa.table, called, how), others)
 
 
 def columns_read(names: Sequence[str], there: Sequence[Any]) -> tuple[list[Any], list[Any]]:
@@ -92,9 +99,27 @@ def with_others(table: Any, others: Sequence[Any]) -> Any:
     return table
 
 
+def _errors() -> tuple[type[Exception], ...]:
+    """The errors of conversions to Arrow."""
+    return (library("pyarrow", "files").ArrowException, TypeError, ValueError, OverflowError, AttributeError)
+
+
+def _usual(part: Any, table: Callable[[Any], Any]) -> Any:
+    """A table of columns that need no second look; None if one does."""
+    pa = library("pyarrow", "files")
+    with contextlib.suppress(*_errors()):
+        found = table(part)
+        for kind in found.schema.types:
+            kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+            if isinstance(kind, pa.BaseExtensionType) or pa.types.is_struct(kind) or "binary" in str(kind):
+                return None  # of pandas' intervals and periods, and of polars' objects
+        return found
+    return None
+
+
 def _whole_or_named(part: Any, one: Callable[[Any], Any], table: Callable[[Any], Any], called: str, how: str) -> Any:
     """A table; DataError, which names the column, if one cannot be converted."""
-    errors = (library("pyarrow", "files").ArrowException, TypeError, ValueError, OverflowError, AttributeError)
+    errors = _errors()
     try:
         return table(part)
     except errors:

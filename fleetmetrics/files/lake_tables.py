@@ -6,12 +6,15 @@ and reads them: it knows renamed columns, the values of partitions, and rows tha
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import glob
 import importlib
+import json
 import os
 import re
 from typing import Any, Iterable, Iterator, NamedTuple, Sequence
+from urllib.parse import unquote
 
 from fleetmetrics.errors import DataError, MissingLibraryError
 from fleetmetrics.files.places import local_path
@@ -95,7 +98,14 @@ class Tables:
         whole = [] if not chosen else [entry] if os.path.isdir(entry) else glob.glob(entry, recursive=True)
         whole = [os.path.join(os.path.realpath(each), "") for each in whole if os.path.isdir(each)]
         for folder, some in chosen.items():
-            files = self.files(folder)
+            try:
+                files = self.files(folder)
+            except (DataError, MissingLibraryError):
+                with contextlib.suppress(OSError, ValueError):
+                    if entry in some and _is_added(folder, entry):
+                        found.append(entry)
+                        continue
+                raise
             if not os.path.join(folder, "").startswith(tuple(whole)):
                 files = _among(files, some)
             found += files
@@ -133,6 +143,24 @@ def _among(files: Sequence[TableFile], paths: Sequence[str]) -> list[TableFile]:
             "holds no data; give the folder of the table"
         )
     return found
+
+
+def _is_added(folder: str, path: str) -> bool:
+    """Whether the whole log of a table of Delta Lake says that a file counts as it is; the library is not needed."""
+    logs = sorted(glob.glob(os.path.join(glob.escape(folder), "_delta_log", "*.json")))
+    if [os.path.basename(log) for log in logs] != [f"{number:020}.json" for number in range(len(logs))]:
+        return False  # its first part is in a checkpoint
+    is_added = False
+    for log in logs:
+        with open(log, encoding="utf-8") as lines:
+            for row in map(json.loads, lines):
+                mode = row.get("metaData", {}).get("configuration", {}).get("delta.columnMapping.mode", "none")
+                file = row.get("add") or row.get("remove")
+                if mode != "none":
+                    return False  # names in the file are not those of the table
+                if file and os.path.realpath(os.path.join(folder, unquote(file["path"]))) == os.path.realpath(path):
+                    is_added = "add" in row and not row["add"].get("deletionVector")
+    return is_added
 
 
 def _format_of(folder: str) -> str:

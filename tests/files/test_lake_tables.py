@@ -122,6 +122,28 @@ def test_features_that_the_library_of_delta_lake_does_not_know_are_named(tmp_pat
         evaluated(tmp_path / "t")
 
 
+def test_without_the_library_a_file_counts_if_the_whole_log_says_so(made, monkeypatch):
+    current, removed = files.find(made)[0], next((made / "hour=8").rglob("*.parquet"))
+    monkeypatch.setitem(sys.modules, "deltalake", None)
+    assert evaluated(str(current), where="hour >= 9") == (2, 1.0)
+    for entry in (removed, made, made / "hour=9", f"{made}/hour=9/*/*.parquet"):
+        with pytest.raises(MissingLibraryError, match="pip install deltalake"):
+            evaluated(entry)
+
+
+@pytest.mark.parametrize("change", ["mapped", "vector", "checkpoint"])
+def test_without_the_library_no_file_counts_that_is_not_as_the_table_has_it(tmp_path, monkeypatch, change):
+    monkeypatch.setitem(sys.modules, "deltalake", None)
+    (tmp_path / "_delta_log").mkdir()
+    pq.write_table(pa.table(RIGHT), tmp_path / "a.parquet")
+    mode = {"configuration": {"delta.columnMapping.mode": "name" if change == "mapped" else "none"}}
+    add = {"path": "a.parquet", **({"deletionVector": {"sizeInBytes": 1}} if change == "vector" else {})}
+    log = tmp_path / "_delta_log" / f"{int(change == 'checkpoint'):020}.json"
+    log.write_text(f"{json.dumps({'metaData': mode})}\n{json.dumps({'add': add})}\n")
+    with pytest.raises(MissingLibraryError, match="pip install deltalake"):
+        evaluated(tmp_path / "a.parquet")
+
+
 def iceberg(folder: Path) -> Path:
     """A table with a removed file, a renamed column, and rows of both names."""
     memory = pytest.importorskip("pyiceberg.catalog.memory")
