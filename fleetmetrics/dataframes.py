@@ -651,4 +651,4 @@ def _of_arrays(frame: Mapping[str, Any], names: Sequence[str], called: str) -> A
         except (pa.ArrowException, OverflowError) as error:
             raise InvalidInputError(f"{called}: column {str(name)!r} cannot be read: {error}") from None
         found[str(name)] = flat if array.ndim == 1 else pa.FixedSizeListArray.from_arrays(flat, array.shape[1])
-    return with_others(pa.table(found), others)
+    return with_others(pa.table(found), others, list(frame))

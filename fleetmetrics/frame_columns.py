@@ -39,7 +39,7 @@ def table_of_pandas(frame: Any, names: Sequence[str], called: str) -> Any:
 
     usual = _usual(part, table)
     if usual is not None:
-        return with_others(usual, others)
+        return with_others(usual, others, frame.columns)
     twice = part.columns[part.columns.duplicated()]
     if len(twice):
         number = int((part.columns == twice[0]).sum())
@@ -48,7 +48,7 @@ def table_of_pandas(frame: Any, names: Sequence[str], called: str) -> Any:
         made = _readable(part[name], dtype)
         part = part if made is None else part.assign(**{name: made})
     how = "convert it, such as with frame[{0!r}].astype(str), or to numbers"
-    return with_others(_whole_or_named(part, lambda name: part[[name]], table, called, how), others)
+    return with_others(_whole_or_named(part, lambda name: part[[name]], table, called, how), others, frame.columns)
 
 
 def _readable(column: Any, dtype: Any) -> Any:
@@ -70,14 +70,14 @@ def table_of_polars(frame: Any, names: Sequence[str], called: str) -> Any:
     part = frame[columns]
     usual = _usual(part, pa.table)
     if usual is not None:
-        return with_others(usual, others)
+        return with_others(usual, others, frame.columns)
     how = "convert it, such as with polars.col({0!r}).cast(polars.String), or to numbers"
     for name, dtype in part.schema.items():
         if str(dtype).startswith("Object"):  # polars exports addresses
             raise DataError(f"{called}: column {name!r}, of {dtype}, cannot be read; {how.format(name)}")
         if str(dtype) in ("Int128", "UInt128"):  # as decimals: Arrow has no such integers
             part = part.with_columns(polars.col(name).cast(polars.Decimal(38, 0)))
-    return with_others(_whole_or_named(part, lambda name: part[[name]], pa.table, called, how), others)
+    return with_others(_whole_or_named(part, lambda name: part[[name]], pa.table, called, how), others, frame.columns)
 
 
 def columns_read(names: Sequence[str], there: Sequence[Any]) -> tuple[list[Any], list[Any]]:
@@ -92,11 +92,13 @@ def columns_read(names: Sequence[str], there: Sequence[Any]) -> tuple[list[Any],
     return columns, [each for each in there if None in found.values() and each not in columns]
 
 
-def with_others(table: Any, others: Sequence[Any]) -> Any:
-    """A table with further columns, which are only named."""
-    for name in others:
-        table = table.append_column(str(name), library("pyarrow", "files").nulls(table.num_rows))
-    return table
+def with_others(table: Any, others: Sequence[Any], there: Sequence[Any]) -> Any:
+    """A table with further columns, which are only named, in the order of all columns."""
+    if not others:
+        return table
+    for name in dict.fromkeys(map(str, others)):
+        table = table.append_column(name, library("pyarrow", "files").nulls(table.num_rows))
+    return table.select(list(dict.fromkeys(map(str, there))))
 
 
 def _errors() -> tuple[type[Exception], ...]:
