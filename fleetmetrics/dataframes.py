@@ -174,7 +174,8 @@ class Columns:
         for place, name in enumerate(table.column_names):
             if name in self.coded:
                 column = table.column(name)
-                made = _made_by(functools.partial(_ready, as_text=name in self.reading.text), table, name)
+                as_keys = functools.partial(_ready, as_text=name in self.reading.text, null=self.reading.null)
+                made = _made_by(as_keys, table, name)
                 if made is not None:
                     table = table.set_column(place, name, made) if len(column) else table
         return table
@@ -190,7 +191,9 @@ class Columns:
         pa = arrow()
         if name in self.looked_at and name not in self.keys:
             literal = self.reading.condition.kind(name) if self.reading.condition else None
-            return {bool: pa.bool_(), int: pa.float64(), float: pa.float64()}.get(literal, pa.string())  # type: ignore[arg-type]
+            number = first if first in (pa.int64(), pa.uint64()) else pa.float64()
+            number = pa.int64() if first == pa.null() else number  # numbers that are not whole make them floats
+            return {bool: pa.bool_(), int: number, float: number}.get(literal, pa.string())  # type: ignore[arg-type]
         if self.reading.names_labels and "label" in self.by_argument and name in self.of("label"):
             return pa.string()
         if self.reading.classes is not None and first == pa.string() and name not in self.keys:
@@ -198,6 +201,8 @@ class Columns:
         if name in self.keys:
             if name in self.reading.text:
                 return pa.string()
+            if first == pa.uint64():
+                return first if name in self.required else pa.string()  # slices have no keys of 2**63 or more
             return first if first == pa.int64() or (whole and first == pa.float64()) else pa.string()
         return pa.list_(pa.float64()) if is_list(first) else first if first == pa.bool_() else pa.float64()
 
@@ -310,19 +315,25 @@ def _is_text(kind: Any) -> bool:
     return any(each(kind) for each in (types.is_string, types.is_large_string, types.is_binary, types.is_large_binary))
 
 
-def _ready(array: Any, as_text: bool) -> Any:
-    """Keys with nulls for empty strings and nan, as strings if requested; None: unchanged."""
+def _ready(array: Any, as_text: bool, null: Sequence[str]) -> Any:
+    """Keys with nulls for nan, empty strings and these, as strings if requested; None: unchanged."""
     pa, pc, types = arrow(), arrow("compute"), arrow().types
     kind, made = array.type, None
+
+    def are_empty(values: Any) -> Any:
+        if null:
+            return pc.is_in(values, pa.array(["", *null], values.type))
+        return pc.equal(pc.binary_length(values), 0)
+
     if types.is_dictionary(kind):
         values = array.dictionary
-        none = pc.fill_null(pc.equal(pc.binary_length(values), 0), True) if _is_text(kind) else values.is_null()
+        none = pc.fill_null(are_empty(values), True) if _is_text(kind) else values.is_null()
         if pc.any(none).as_py():
             places = pc.indices_nonzero(none).cast(array.indices.type)
             indices = pc.if_else(pc.is_in(array.indices, places), None, array.indices)
             made = pa.DictionaryArray.from_arrays(indices, values)
     elif _is_text(kind):
-        empty = pc.equal(pc.binary_length(array), 0)
+        empty = are_empty(array)
         made = pc.if_else(empty, None, array) if pc.any(empty).as_py() else None
     elif types.is_floating(kind):
         nan = pc.is_nan(array.cast(pa.float64()))

@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
+import codecs
+import re
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Sequence
 
 import numpy as np
 
-from fleetmetrics.arguments import flag_of, positive_of
+from fleetmetrics.arguments import choice_of, flag_of, positive_of
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.joining import CommonIds
 from fleetmetrics.optional import library
-from fleetmetrics.vocabulary import argument
+from fleetmetrics.vocabulary import argument, names_in
 from fleetmetrics.where import Condition
 
-__all__ = ["JoinedReading", "LackingReading", "Reading"]
+__all__ = ["BLANKS", "ON_FILES", "JoinedReading", "LackingReading", "Reading"]
+
+#: The options that say how files are written: two evaluations that differ only in these have the same meaning.
+ON_FILES = ("quote", "separator", "encoding", "null", "format")
+
+#: The separator that is any run of blanks and tabs.
+BLANKS = "blanks"
+#: The quotes that can be around values of CSV, or none.
+_QUOTES = ("none", '"', "'")
 
 
 @dataclass(frozen=True)
@@ -30,6 +40,14 @@ class Reading:
         classes: the names of the classes, as labels hold them, in the order of the scores; they become 0, 1, ...
         logits: whether predictions are log-odds; for several classes, logarithms up to a constant.
         scale: the factor of the predictions.
+        quote: what is around values of CSV that hold separators or ends of lines: ``"none"``, ``'"'`` or ``"'"``; None:
+            ``'"'``, but a value that would take whole rows into it is a bad row.
+        separator: the character between values of CSV, also as ``"tab"``, ``"^A"`` or ``"\x01"``; "blanks": any run of
+            blanks and tabs. None: recognized: a comma, tab, semicolon, pipe or ``^A``.
+        encoding: of files of text, such as "gb18030"; None: UTF-8, or UTF-16 with a byte order mark.
+        null: what else stands for no value in numbers of CSV and in keys, such as ``["\\N", "NA"]``; also in one string
+            with commas.
+        format: of the files, as for `fleetmetrics.files.evaluate`; None: each is recognized.
 
     Examples:
         >>> import pathlib, tempfile
@@ -49,6 +67,11 @@ class Reading:
     classes: Sequence[str] | None = None
     logits: bool = False
     scale: float = 1.0
+    quote: str | None = None
+    separator: str | None = None
+    encoding: str | None = None
+    null: str | Sequence[str] = ()
+    format: str | None = None
 
     @property
     def joined(self) -> tuple[str, CommonIds] | None:
@@ -61,7 +84,10 @@ class Reading:
         return ()
 
     def __post_init__(self) -> None:
-        for name, given in (("columns", self.header), ("text", self.text), ("classes", self.classes)):
+        if isinstance(self.null, str):
+            object.__setattr__(self, "null", [each for each in names_in(self.null) if each])
+        lists = (("columns", self.header), ("text", self.text), ("classes", self.classes), ("null", self.null))
+        for name, given in lists:
             if given is None:
                 continue
             if not isinstance(given, (list, tuple)) or not all(isinstance(each, str) and each for each in given):
@@ -77,8 +103,37 @@ class Reading:
             raise InvalidInputError(f"{argument('classes')} must name two classes or more, not {list(self.classes)}")
         flag_of(argument("logits"), self.logits)
         positive_of(argument("scale"), self.scale)
+        choice_of(argument("quote"), self.quote, (None, *_QUOTES))
+        if self.separator is not None:
+            self._check_separator()
+        _check_encoding(self.encoding)
         if self.where is not None:
             self.condition  # noqa: B018  # an error here is raised at once
+
+    def _check_separator(self) -> None:
+        """Raise InvalidInputError unless the separator can be between values."""
+        between = self.between if isinstance(self.separator, str) else ""
+        between = between or ""
+        if between != BLANKS and (len(between) != 1 or between.isalnum() or between in "\0\n\r.+-\"'"):
+            raise InvalidInputError(
+                f"{argument('separator')} must be one character between values, such as ';', or tab, {BLANKS} (any run "
+                f"of them), ^A or \\x01, not {self.separator!r:.80}"
+            )
+
+    @cached_property
+    def between(self) -> str | None:
+        """The separator itself; `BLANKS`: any run of blanks and tabs; None: it is recognized."""
+        if self.separator is None:
+            return None
+        if self.separator in ("tab", "\\t"):
+            return "\t"
+        control = re.fullmatch(r"\^([@-_])", self.separator)
+        code = re.fullmatch(r"\\(?:x|u00)([0-9a-fA-F]{2})|\\0?([0-7]{2})", self.separator)
+        if control:
+            return chr(ord(control[1]) - 64)
+        if code:
+            return chr(int(code[1], 16) if code[1] else int(code[2], 8))
+        return self.separator
 
     def check_texts(self, keys: Sequence[str]) -> None:
         """Raise InvalidInputError unless the columns that stay strings are among the keys, or in the condition."""
@@ -162,6 +217,21 @@ class LackingReading(Reading):
     @property
     def may_lack(self) -> Sequence[str]:  # noqa: D102
         return self.lacking
+
+
+def _check_encoding(name: Any) -> None:
+    """Raise InvalidInputError unless Python knows this encoding of text."""
+    if name is None:
+        return
+    try:
+        if isinstance(name, str) and codecs.lookup(name)._is_text_encoding:
+            return
+    except (LookupError, ValueError):  # the latter of a name with a NUL
+        pass
+    raise InvalidInputError(
+        f"{argument('encoding')} must be the name of an encoding of text, such as utf-8, gb18030, gbk, big5, utf-16, "
+        f"latin-1 or shift_jis, not {name!r:.80}"
+    )
 
 
 def _is_named(value: Any, name: str) -> bool:

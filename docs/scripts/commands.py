@@ -15,13 +15,13 @@ sys.path.insert(0, str(DOCS.parent))
 
 from fleetmetrics.cli import _parsers
 from fleetmetrics.environment import PADDLES, SETTINGS
-from fleetmetrics.files.formats import known_formats
+from fleetmetrics.files.formats import FORMATS, known_formats
 from fleetmetrics.launcher import LAUNCHERS, OTHERS
 
 
 def commands() -> str:
     """Each command with its usage, and each of its options with the help."""
-    parser, _ = _parsers(known_formats())
+    parser, _ = _parsers(known_formats(), ", ".join(FORMATS))
     (each,) = (action for action in parser._actions if isinstance(action, argparse._SubParsersAction))
     helps = {action.dest: action.help for action in each._choices_actions}
     return "\n" + "\n".join(_command(name, each.choices[name], str(helps[name])) for name in each.choices)

@@ -40,7 +40,7 @@ exit status: 0; 1: a --fail-if holds; 2: the command is invalid; 3: the data are
 
 
 #: Options that take several values, separated by commas.
-_LISTS = ("baseline_columns", "by", "columns", "features", "id", "label", "metrics", "score", "text")
+_LISTS = ("baseline_columns", "by", "columns", "features", "id", "label", "metrics", "null", "score", "text")
 
 
 class _Once(argparse._StoreAction):
@@ -80,8 +80,13 @@ class _Parser(argparse.ArgumentParser):
         return f"; did you mean {' or '.join(near)}?" if near else ""
 
 
-def _parsers(formats: str) -> tuple[argparse.ArgumentParser, argparse.ArgumentParser]:
-    """The parser of all commands, and the parser of `evaluate`; ``formats``: the known formats, for its help."""
+def _parsers(formats: str, names: str) -> tuple[argparse.ArgumentParser, argparse.ArgumentParser]:
+    """The parser of all commands, and the parser of `evaluate`.
+
+    Args:
+        formats: the titles of the known formats, for help.
+        names: their names.
+    """
     style: Any = {"formatter_class": argparse.RawDescriptionHelpFormatter}
     style_of: Any = {name: {**style, "epilog": examples + _STATUSES} for name, examples in _EXAMPLES.items()}
     parser = _Parser("fleetmetrics", description="Compute metrics of predictions in files.", **style_of["evaluate"])
@@ -225,6 +230,17 @@ def _parsers(formats: str) -> tuple[argparse.ArgumentParser, argparse.ArgumentPa
             help="key columns of CSV to keep as strings: 007, not 7",
         )
         each.add_argument("--columns", type=names_in, metavar="NAMES", help="names for CSV files without a header")
+        each.add_argument("--quote", metavar="none", help='around values of CSV: none, " or \'; default: "')
+        each.add_argument(
+            "--separator",
+            metavar="CHARACTER",
+            help="between values of CSV: one character, tab, ^A or blanks (any run of them); default: recognized",
+        )
+        each.add_argument("--encoding", metavar="NAME", help="of text, such as gb18030, gbk, utf-16; default: UTF-8")
+        each.add_argument(
+            "--null", metavar="NAMES", type=_names, default=(), help="what else stands for no value: '\\N,NA'"
+        )
+        each.add_argument("--format", metavar="NAME", help=f"of all files: {names}; default: recognized")
     over = commands.add_parser(
         "history", help="show saved states in the given order, for example one per day", **style_of["history"]
     )
@@ -291,12 +307,12 @@ def _slices(text: str) -> list[str]:
 
 def _parsed(given: Sequence[str]) -> argparse.Namespace:
     """The arguments of the command line and of its file of options; argparse reports errors."""
-    formats = ""
-    if given[:1] == ["evaluate"] and {"-h", "--help"} & set(given):
-        from fleetmetrics.files.formats import known_formats
+    formats = names = ""
+    if given[:1] in (["evaluate"], ["consistency"]) and {"-h", "--help"} & set(given):
+        from fleetmetrics.files.formats import FORMATS, known_formats
 
-        formats = known_formats()
-    parser, one = _parsers(formats)
+        formats, names = known_formats(), ", ".join(FORMATS)
+    parser, one = _parsers(formats, names)
     if given[:1] != ["evaluate"]:
         return parser.parse_args(given)
     tokens = list(given[1:])
@@ -486,6 +502,7 @@ def _consistency(args: argparse.Namespace) -> _Outcome:
     from fleetmetrics.evaluation.conditions import failed
     from fleetmetrics.evaluation.steps import ConsistencyResult
     from fleetmetrics.evaluation.streams import consistency
+    from fleetmetrics.reading import ON_FILES
 
     streams: dict[str, str] = {}
     for each in args.streams:
@@ -497,7 +514,7 @@ def _consistency(args: argparse.Namespace) -> _Outcome:
         raise InvalidInputError("there is nothing to compare: name two or more streams, NAME=FILES")
     _check_outputs(args, list(streams.values()))
     failed(args.fail_if, *ConsistencyResult.empty(list(streams)))  # an invalid one is known before reading
-    given = ("label", "by", "features", "tolerance", "skip_bad_rows", "where", "text", "columns")
+    given = ("label", "by", "features", "tolerance", "skip_bad_rows", "where", "text", "columns", *ON_FILES)
     settings = {name: getattr(args, name) for name in given}
     result = consistency(
         streams,

@@ -54,11 +54,16 @@ def evaluate(
     where: str | None = None,
     text: str | Sequence[str] = (),
     columns: Sequence[str] | None = None,
+    quote: str | None = None,
+    separator: str | None = None,
+    encoding: str | None = None,
+    null: str | Sequence[str] = (),
+    format: str | None = None,
     always_valid: int | None = None,
     communicator: Communicator | None = None,
     timeout: float | None = None,
 ) -> EvaluationResult:
-    """Evaluate the scores in files or a data frame, as ``fleetmetrics evaluate`` does.
+    r"""Evaluate the scores in files or a data frame, as ``fleetmetrics evaluate`` does.
 
     Under a launcher every worker must call it: files are shared among the workers, a data frame is the worker's part of
     the data, and all workers get the result over all rows.
@@ -97,6 +102,12 @@ def evaluate(
         where: a condition on rows, such as ``"day = '2026-11-01' and n > 3"``; other rows are skipped and counted.
         text: columns of keys that CSV keeps as strings: 007 is "007".
         columns: names for the columns of CSV files without a header.
+        quote: what is around values of CSV that hold separators or ends of lines: "none", ``'"'`` or ``"'"``; None:
+            ``'"'``, but one that would take whole rows into a value is an error.
+        separator: the character between values of CSV, or "tab", "^A", "blanks" for any run of them; None: recognized.
+        encoding: of text, such as "gb18030"; None: UTF-8, or UTF-16 with a byte order mark.
+        null: what else stands for no value, such as ``["\N", "NA"]``.
+        format: of all files, such as "libsvm"; None: each is recognized.
         always_valid: the number of rows at which intervals of deltas are narrowest: they hold at all looks together,
             as data grow from day to day, if this number stays the same. None: they hold at one look.
         communicator: the workers' channel; None: the one that was set or is chosen automatically.
@@ -160,6 +171,11 @@ def evaluate(
             where=where,
             text=text,
             columns=columns,
+            quote=quote,
+            separator=separator,
+            encoding=encoding,
+            null=null,
+            format=format,
             always_valid=always_valid,
         )
 

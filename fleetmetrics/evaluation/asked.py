@@ -16,9 +16,10 @@ from fleetmetrics.evaluation.named import TASKS, Named, named, separated
 from fleetmetrics.evaluation.probe import Probe, Slices
 from fleetmetrics.evaluation.versus import compared_metric, overall_metric
 from fleetmetrics.files import ROW
+from fleetmetrics.files.formats import FORMATS
 from fleetmetrics.joining import CommonIds
 from fleetmetrics.metric import Metric
-from fleetmetrics.reading import JoinedReading, Reading
+from fleetmetrics.reading import ON_FILES, JoinedReading, Reading
 from fleetmetrics.record_metric import GroupedMetric
 from fleetmetrics.vocabulary import argument, counted, described, names_in
 from fleetmetrics.wrappers.bootstrap import Bootstrap
@@ -49,7 +50,8 @@ class Asked:
         min_positives: a slice with fewer positives gets no verdict.
         rank_by: the name of the metric that ranks and tests the slices; None: the first one.
         draws: the number of resamples for intervals of metrics without a formula for one.
-        positive, class_names, logits, scale, where, text, header: of `fleetmetrics.files.Reading`.
+        positive, class_names, logits, scale, where, text, header, quote, separator, encoding, null, format: of
+            `fleetmetrics.files.Reading`.
         compared: whether to keep the states that a comparison of slices needs.
         same_rows: whether the other side's scores are in the same rows.
         join: "inner": only rows with ids of both sides count; None: both have the same ids.
@@ -74,6 +76,11 @@ class Asked:
     where: str | None = None
     text: Sequence[str] = ()
     header: Sequence[str] | None = None
+    quote: str | None = None
+    separator: str | None = None
+    encoding: str | None = None
+    null: Sequence[str] = ()
+    format: str | None = None
     compared: bool = False
     same_rows: bool = False
     join: str | None = None
@@ -104,6 +111,11 @@ class Asked:
         where: str | None = None,
         text: str | Sequence[str] = (),
         header: Sequence[str] | None = None,
+        quote: str | None = None,
+        separator: str | None = None,
+        encoding: str | None = None,
+        null: str | Sequence[str] = (),
+        format: str | None = None,
         compared: bool = False,
         same_rows: bool = False,
         always_valid: int | None = None,
@@ -136,6 +148,11 @@ class Asked:
             classes=names,
             logits=logits,
             scale=scale,
+            quote=quote,
+            separator=separator,
+            encoding=encoding,
+            null=null,
+            format=choice_of(argument("format"), format, (None, *FORMATS)),
         )
         _check_comparison(compared, join_on, join, always_valid)
         if ci is not None:
@@ -180,6 +197,11 @@ class Asked:
             where=where,
             text=reading.text,
             header=None if header is None else list(header),
+            quote=quote,
+            separator=separator,
+            encoding=encoding,
+            null=list(reading.null),
+            format=format,
             compared=bool(slices) and (compared or ci is not None),
             same_rows=same_rows,
             join=join,
@@ -189,7 +211,7 @@ class Asked:
     @functools.cached_property
     def reading(self) -> Reading:
         """How the data are read."""
-        names = ("header", "text", "where", "positive", "logits", "scale")
+        names = ("header", "text", "where", "positive", "logits", "scale", *ON_FILES)
         given: dict[str, Any] = {name: getattr(self, name) for name in names}
         given["classes"] = self.class_names
         return JoinedReading(**given, id=self.columns["id"], common=self.common) if self.common else Reading(**given)

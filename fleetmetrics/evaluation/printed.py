@@ -291,6 +291,7 @@ def _read(data: Mapping[str, Any]) -> str:
     text += f" in {counted(files, 'files')}" if files else ""
     nulls = {clean(column): number for column, number in data["nulls"].items() if number}
     text += "".join(f", {counted(number, 'nulls')} in {column}" for column, number in nulls.items())
+    text += f", {counted(data['multiline'], 'rows', 'span')} several lines" if data.get("multiline") else ""
     text += f", {data['weight_0']:,} more with weight 0" if data["weight_0"] else ""
     text += f", {data['left_out']:,} more left out by the condition" if data["left_out"] else ""
     text += f", {data['unmatched']:,} more with ids on this side only" if data["unmatched"] else ""

@@ -51,6 +51,7 @@ class DataRead:
         unmatched: the number of further rows with ids that the other side lacks.
         unlabeled: of one of several tasks, the number of further rows without its label.
         understood: what labels, scores and whatever a reader inferred were taken as, such as "0 and 1 (int64)".
+        multiline: the number of rows of text that span several lines, by values in quotes.
     """
 
     files: Sequence[str]
@@ -66,6 +67,7 @@ class DataRead:
     unmatched: int = 0
     unlabeled: int = 0
     understood: Mapping[str, str] = field(default_factory=dict)
+    multiline: int = 0
 
     def plain(self) -> dict[str, Any]:
         """As the result's JSON has it."""
@@ -486,6 +488,7 @@ def _side_result(side: Side, values: Probe[Any], whole: Probe[Any]) -> SideResul
         read.unmatched,
         whole.rows - values.rows,
         facts_of(read.understood),
+        read.multiline,
     )
     if side.task is not None:  # the result of all tasks names the files
         data = replace(data, files=(), examples=(), bad_files=())

@@ -30,7 +30,7 @@ from fleetmetrics.files.parts import read_of
 from fleetmetrics.files.places import local_path
 from fleetmetrics.metric import Metric
 from fleetmetrics.partitions import FilePath, with_types
-from fleetmetrics.reading import Reading
+from fleetmetrics.reading import ON_FILES, Reading
 from fleetmetrics.serial import MISFITS
 from fleetmetrics.serial.container import Arrays, read_arrays, write_arrays
 from fleetmetrics.serial.serializer import pack, unpack
@@ -410,7 +410,7 @@ def _check_is_there(path: str) -> None:
 
 def _alike(asked: Mapping[str, Any], baseline: bool) -> dict[str, Any]:
     """The arguments that two states must share: a baseline's columns may have other names."""
-    alike = {name: each for name, each in asked.items() if name != "header"}
+    alike = {name: each for name, each in asked.items() if name not in ("header", *ON_FILES)}
     if not baseline:
         return alike
     return {**alike, "columns": ", ".join(sorted(asked["columns"])), "compared": None, "join": None}
@@ -495,7 +495,8 @@ def _no_rows(side: Side) -> str:
 
 def _labels_in(paths: Sequence[str], column: str, asked: Asked) -> str:
     """Some of the labels that files have, in words."""
-    wanted = Columns(Joined(), {"id": column}, Reading(header=asked.header))
+    options = {name: getattr(asked, name) for name in ("header", *ON_FILES)}
+    wanted = Columns(Joined(), {"id": column}, Reading(**options))
     for path in paths:
         for piece in pieces_of(path, None, wanted, lambda text: None):
             values = piece.table.column(column).unique().to_pylist()[:5]

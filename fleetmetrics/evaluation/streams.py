@@ -8,14 +8,14 @@ from typing import Any, Iterator, Mapping, NamedTuple, Sequence
 
 import numpy as np
 
-from fleetmetrics.arguments import flag_of, number_of, texts_of
+from fleetmetrics.arguments import choice_of, flag_of, number_of, texts_of
 from fleetmetrics.batch.hashing import integer_ids
 from fleetmetrics.batch.keys import NULL, Coded, distinct
 from fleetmetrics.collection import MetricCollection
 from fleetmetrics.errors import DataError, InvalidInputError, UndefinedMetricWarning
 from fleetmetrics.evaluation.steps import DIGITS, ODDS, ConsistencyResult, Step, StepSlice, Stream
 from fleetmetrics.files import Read, evaluate_file, find, memory_of
-from fleetmetrics.files.formats import rows_of
+from fleetmetrics.files.formats import FORMATS, rows_of
 from fleetmetrics.files.passes import Share
 from fleetmetrics.files.places import whole_path
 from fleetmetrics.metric import Metric
@@ -48,9 +48,14 @@ def consistency(
     where: str | None = None,
     text: str | Sequence[str] = (),
     columns: Sequence[str] | None = None,
+    quote: str | None = None,
+    separator: str | None = None,
+    encoding: str | None = None,
+    null: str | Sequence[str] = (),
+    format: str | None = None,
     memory: int | None = None,
 ) -> ConsistencyResult:
-    """Check that two or more streams give the same rows the same scores: training and serving, or each step between.
+    r"""Check that two or more streams give the same rows the same scores: training, serving, or each step between.
 
     Rows are joined by their ids. Each stream is compared with the one before it, so give them in the order of the
     data flow. A feature that is null, or nan, on one side only is a difference, like a score that is nan. If the rows
@@ -70,6 +75,12 @@ def consistency(
             counted.
         text: columns of ids and slices that CSV keeps as strings: 007 is "007".
         columns: names for the columns of CSV files without a header.
+        quote: what is around values of CSV that hold separators or ends of lines: "none", ``'"'`` or ``"'"``; None:
+            ``'"'``, but one that would take whole rows into a value is an error.
+        separator: the character between values of CSV, or "tab", "^A", "blanks" for any run of them; None: recognized.
+        encoding: of text, such as "gb18030"; None: UTF-8, or UTF-16 with a byte order mark.
+        null: what else stands for no value, such as ``["\N", "NA"]``.
+        format: of all files, such as "libsvm"; None: each is recognized.
         memory: about how many bytes to use; None: half of the machine's.
 
     Returns:
@@ -101,7 +112,16 @@ def consistency(
     texts = [text] if isinstance(text, str) and text else texts_of("text", text)
     if label is not None and not isinstance(label, str):
         raise InvalidInputError(f"label must be the name of a column, or None, not {label!r:.80}")
-    reading = LackingReading(header=columns, text=texts, where=where)
+    reading = LackingReading(
+        header=columns,
+        text=texts,
+        where=where,
+        quote=quote,
+        separator=separator,
+        encoding=encoding,
+        null=null,
+        format=choice_of("format", format, (None, *FORMATS)),
+    )
     reading.check_texts([*ids.values(), *keys])
     readers: list[_Reader] = []
     for name, files in streams.items():

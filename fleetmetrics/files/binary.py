@@ -110,6 +110,9 @@ class NPZ(Format):
             archive = stack.enter_context(zipfile.ZipFile(stack.enter_context(opened(source.path))))
             names = [name[:-4] for name in archive.namelist() if name.endswith(".npy")]
             if not names and archive.namelist():
+                if "[Content_Types].xml" in archive.namelist():
+                    what = "write Parquet with pandas.read_excel(...).to_parquet(...)"
+                    raise DataError(f"it is a workbook of Excel, or another document of Office; {what}")
                 raise DataError("it is a ZIP archive without arrays; unpack it, or write NPZ with numpy.savez")
             streams = {name: _array_in(archive, name, stack) for name in columns.chosen(names)}
             lengths = {name: shape[0] for name, (_, _, shape) in streams.items()}

@@ -7,7 +7,6 @@ import codecs
 import contextlib
 import io
 import lzma
-import re
 import struct
 import sys
 import zipfile
@@ -17,7 +16,10 @@ from typing import Any, Callable, Generator
 from fleetmetrics.dataframes import Columns, arrow
 from fleetmetrics.errors import DataError, FleetMetricsError
 from fleetmetrics.files.binary import NPZ, Arrow, Parquet
+from fleetmetrics.files.encodings import Decoded, encoding_of
+from fleetmetrics.files.foreign import check_binary, check_text
 from fleetmetrics.files.lake_tables import TableFile
+from fleetmetrics.files.libsvm import LibSVM
 from fleetmetrics.files.lines import CSV, HEAD, JSONLines
 from fleetmetrics.files.places import end_of, opened
 from fleetmetrics.files.row_pieces import Bad, Format, Piece, Source, gathered
@@ -29,22 +31,14 @@ __all__ = ["FORMATS", "THREADS", "known_formats", "piece_of", "pieces_of", "read
 THREADS = 2
 
 #: In the order in which they are tried; anything else is CSV.
-FORMATS: dict[str, Format] = {each.name: each for each in (Parquet(), NPZ(), Arrow(), JSONLines(), CSV())}
+FORMATS: dict[str, Format] = {each.name: each for each in (Parquet(), NPZ(), Arrow(), JSONLines(), LibSVM(), CSV())}
 #: The errors of zipfile, zlib and lzma for broken, encrypted or unsupported data.
 _BROKEN = (zipfile.BadZipFile, zlib.error, struct.error, KeyError, OverflowError, RuntimeError, lzma.LZMAError)
-#: The first bytes of unsupported data, and the advice for them.
-_FOREIGN = (
-    (b"\x93NUMPY", "it is a single array (.npy); write the columns together with numpy.savez"),
-    (b"\x89HDF", "it is HDF5; write Parquet with pandas.read_hdf(...).to_parquet(...)"),
-    (b"ORC", "it is ORC; write Parquet with pyarrow.orc and pyarrow.parquet"),
-    (b"Obj\x01", "it is Avro; write Parquet"),
-    (b"7z\xbc\xaf", "it is a 7-Zip archive; unpack it"),
-)
 
 
 def known_formats() -> str:
     """The names of the known formats, for errors and help."""
-    *titles, last = [each.title for each in (FORMATS[name] for name in ("parquet", "csv", "jsonl", "npz", "arrow"))]
+    *titles, last = [FORMATS[name].title for name in ("parquet", "csv", "jsonl", "libsvm", "npz", "arrow")]
     return f"{', '.join(titles)} and {last}"
 
 
@@ -60,7 +54,7 @@ def pieces_of(path: str, format: str | None, columns: Columns, bad: Bad) -> Gene
     Raises:
         DataError: the file lacks a column, or cannot be read.
     """
-    pa, kind, columns = arrow(), format, columns.within(path)
+    pa, kind, columns = arrow(), format or columns.reading.format, columns.within(path)
     try:
         if isinstance(path, TableFile):
             columns.understand("table", path.table.in_words())
@@ -71,10 +65,17 @@ def pieces_of(path: str, format: str | None, columns: Columns, bad: Bad) -> Gene
             first = source.stream.peek()
             if not first:
                 raise DataError("it is empty")
-            known = FORMATS[kind] if kind else _format(first)
+            known = FORMATS[kind] if kind else _binary(first)
+            if known is None or known.is_text:
+                source = _in_utf8(source, columns)
+                known = known or _text(source.stream.peek())
             kind = known.name
+            if columns.reading.null:
+                columns.understand("null", ", ".join(columns.reading.null))
             if not (known.streams or source.plain):
                 raise DataError(f"{kind} cannot be read from a pipe or a compressed stream; give a plain file")
+            if kind == "libsvm":
+                columns.understand("format", known.title)
             if columns.reading.header is not None and kind != "csv":
                 raise DataError(
                     f"{argument('columns')} names the columns of CSV without a header; this is {known.title}"
@@ -138,20 +139,25 @@ def rows_of(path: str) -> int:
 
 
 def _unpacked(path: str, stack: contextlib.ExitStack) -> Source:
-    """A file, unpacked; text with a byte order mark as UTF-8 without the mark."""
+    """A file, unpacked."""
     file: Any = sys.stdin.buffer if path == "-" else stack.enter_context(opened(path))
     stream: Any = io.BufferedReader(_Full(file), HEAD)  # this leaves the file open: it may be the standard input
     packed, plain = _packed(stream.peek(6)), path != "-"
     if packed:
         stream, plain = io.BufferedReader(_Full(packed(stream)), HEAD), False
-    first = stream.peek()
-    if first.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        recoded = arrow().transcoding_input_stream(arrow().PythonFile(stream, "r"), "utf-16", "utf-8")
-        stream, plain = io.BufferedReader(_Full(recoded), HEAD), False
-        first = stream.peek()
-    if first.startswith(codecs.BOM_UTF8):
-        stream.read(len(codecs.BOM_UTF8))
     return Source(stream, path, plain)
+
+
+def _in_utf8(source: Source, columns: Columns) -> Source:
+    """A file of text as UTF-8 without a byte order mark."""
+    first = source.stream.peek()
+    encoding = encoding_of(first, columns.reading.encoding)
+    if encoding == "utf-8-sig":
+        source.stream.read(len(codecs.BOM_UTF8))
+    elif encoding != "utf-8":
+        columns.understand("encoding", encoding)
+        return source._replace(stream=io.BufferedReader(_Full(Decoded(source.stream, encoding)), HEAD), plain=False)
+    return source
 
 
 def _packed(first: bytes) -> Callable[[Any], Any] | None:
@@ -189,16 +195,13 @@ class _Full(io.RawIOBase):
         return size
 
 
-def _format(first: bytes) -> Format:
-    """The format of data that begin with these bytes."""
-    if re.match(rb"\s*\[\s*[\[{]", first):
-        raise DataError("it is a JSON array, not JSON Lines; convert it: jq -c '.[]' FILE")
-    for magic, what in _FOREIGN:
-        if first.startswith(magic) and b"\0" in first:
-            raise DataError(what)
-    found = next(each for each in FORMATS.values() if each.begins(first))
-    if found.name in ("csv", "jsonl") and b"\0" in first:
-        odd = first[1:200:2].count(0) > 40 or first[0:200:2].count(0) > 40
-        how = "; if it is UTF-16 without a byte order mark, write UTF-8" if odd else ""
-        raise DataError(f"it begins with {first[:8]!r}; known formats are {known_formats()}{how}")
-    return found
+def _binary(first: bytes) -> Format | None:
+    """The format of data that begin with these bytes; None: text."""
+    check_binary(first)
+    return next((each for each in FORMATS.values() if not each.is_text and each.begins(first)), None)
+
+
+def _text(first: bytes) -> Format:
+    """The format of a text that begins with these bytes."""
+    check_text(first, known_formats())
+    return next(each for each in FORMATS.values() if each.is_text and each.begins(first))

@@ -84,7 +84,8 @@ def evaluate_file(
             for lines, piece in shown(pieces, f"{path}, pieces", None) if flag_of("progress", progress) else pieces:
                 for text in lines:
                     made.line(text)
-                made.add(piece)
+                if piece is not None:
+                    made.add(piece)
         if stamp_of(path) != before:
             raise DataError("it changed while it was read; evaluate complete files")
     except InvalidInputError as error:
@@ -134,6 +135,7 @@ def reading_given(reading: Any) -> Reading | None:
     """The options of reading; an error for anything else."""
     if reading is not None and not isinstance(reading, Reading):
         raise InvalidInputError(f"reading must be a fleetmetrics.files.Reading or None, not {reading!r:.80}")
+    choice_of(called("format"), None if reading is None else reading.format, (None, *FORMATS))
     return reading
 
 
@@ -187,7 +189,7 @@ class _Evaluation:
         given = {argument: column for argument, column in columns.items() if column != ROW}
         self.columns = Columns(metrics, given, reading)
         self.first = share is None or share.number == 0
-        self.rows = self.skipped = self.left_out = self.unmatched = 0
+        self.rows = self.skipped = self.left_out = self.unmatched = self.multiline = 0
         self.nulls: Counter[str] = Counter()
         self.examples: list[str] = []
         self.numbers: dict[str, int] = {}  # the number of the first row, by the argument that receives them
@@ -224,6 +226,7 @@ class _Evaluation:
         self.rows += piece.table.num_rows
         self.left_out += piece.left_out
         self.unmatched += piece.unmatched
+        self.multiline += piece.multiline
         nulls = nulls_of(piece.table)
         needed = self.columns.lacking(piece.table, nulls)
         if needed:
@@ -276,7 +279,12 @@ class _Evaluation:
             left_out, unmatched = self.left_out, self.unmatched
             sources = (self.source._replace(rows=self.rows + left_out + unmatched),) if self.source else ()
             read = read._replace(
-                files=(str(self.name),), rows=self.rows, sources=sources, left_out=left_out, unmatched=unmatched
+                files=(str(self.name),),
+                rows=self.rows,
+                sources=sources,
+                left_out=left_out,
+                unmatched=unmatched,
+                multiline=self.multiline,
             )
         return Evaluated(self.metrics, read)
 
@@ -294,8 +302,8 @@ def _identity(path: str) -> tuple[int, bytes]:
 
 def _with_lines(
     path: str, format: str | None, columns: Columns
-) -> Generator[tuple[tuple[str, ...], Piece], None, None]:
-    """The pieces of a file, each with the defects of its lines that are not rows.
+) -> Generator[tuple[tuple[str, ...], Piece | None], None, None]:
+    """The pieces of a file, each with the defects of its lines that are not rows; None follows the last piece.
 
     The reader's thread only records them; the thread that adds the piece reports them in the order of the file.
     """
@@ -304,6 +312,8 @@ def _with_lines(
         for piece in pieces:
             yield tuple(lines), piece
             lines.clear()
+    if lines:
+        yield tuple(lines), None
 
 
 def _ahead(items: Generator[Any, None, None]) -> Generator[Any, None, None]:

@@ -52,6 +52,7 @@ class Read(NamedTuple):
         left_out: the number of further rows that a condition has excluded.
         unmatched: the number of further rows with ids that the other side of a comparison lacks.
         understood: what labels, scores and whatever a reader inferred were taken as: by name, each kind that was seen.
+        multiline: the number of rows of text that span several lines, because a value in quotes holds ends of lines.
     """
 
     files: tuple[str, ...] = ()
@@ -64,6 +65,7 @@ class Read(NamedTuple):
     left_out: int = 0
     unmatched: int = 0
     understood: Mapping[str, Sequence[str]] = {}  # never changed
+    multiline: int = 0
 
 
 def together(parts: Iterable[Read]) -> Read:
@@ -88,6 +90,7 @@ def together(parts: Iterable[Read]) -> Read:
         sum(part.left_out for part in parts),
         sum(part.unmatched for part in parts),
         joined(part.understood for part in parts),
+        sum(part.multiline for part in parts),
     )
 
 

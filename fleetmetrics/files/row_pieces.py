@@ -25,6 +25,7 @@ class Piece(NamedTuple):
     kept: np.ndarray | None = None  #: the offset of each row; None: consecutive
     left_out: int = 0  #: the number of rows that a condition excluded
     unmatched: int = 0  #: the number of rows excluded because the other side lacks their ids
+    multiline: int = 0  #: the number of rows that span lines, because a value in quotes holds an end of line
 
     @property
     def rows(self) -> np.ndarray:
@@ -55,6 +56,7 @@ class Format:
     name: ClassVar[str]  #: for ``format=``
     title: ClassVar[str]  #: its name in help
     about: ClassVar[str]  #: its description in the guide
+    is_text: ClassVar[bool] = False  #: whether it has lines of text, in any encoding
     streams: ClassVar[str] = (
         ""  #: the packings that can be read, and the standard input; empty: it must be a plain file
     )

@@ -7,7 +7,6 @@ the payload really holds; only `FREE` values need no bytes.
 from __future__ import annotations
 
 import hashlib
-import importlib
 import io
 import math
 import pickle
@@ -118,7 +117,7 @@ class Reader(Payload):
     def of_torch(self, count: int, dtype: str, column: Sequence[Any]) -> list[Any]:
         arrays = self.only(np.ndarray, column, count)
         try:
-            torch = importlib.import_module("torch")
+            import torch
 
             kind = getattr(torch, dtype.rpartition(".")[2])
             if not isinstance(kind, torch.dtype):

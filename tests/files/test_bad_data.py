@@ -275,7 +275,7 @@ def test_invalid_lines_of_json_are_refused_by_number_or_counted(tmp_path):
     assert (read.rows, read.skipped, read.nulls) == (6, 4, {"p": 1})
     assert [each.split(": ")[1] for each in read.examples] == [
         "row 1",
-        "row 2",
+        "row 2, column 'p'",
         "row 3",
         "row 5, column 'p'",
     ]
@@ -359,7 +359,11 @@ def test_a_truncated_file_is_refused_in_one_line(tmp_path, name, capfd):
     assert capfd.readouterr().err == ""  # of Arrow, which closes what it reads from
 
 
-@pytest.mark.parametrize("data, told", [(b"", "it is empty"), (b"\x80\x04\x95\0\0", "known formats are Parquet, CSV")])
+KNOWN = "known formats are Parquet, CSV, JSON Lines, LibSVM, NPZ and Arrow IPC"
+NO_DATA = [(b"", "it is empty"), (b"\x80\x04\x95\0\0", "it is a pickle"), (b"\x08\0\n", KNOWN)]
+
+
+@pytest.mark.parametrize("data, told", NO_DATA)
 def test_an_argument_that_is_not_data_is_refused(tmp_path, data, told):
     (tmp_path / "a.pkl").write_bytes(data)
     assert told in refused(tmp_path / "a.pkl")

@@ -548,7 +548,7 @@ def test_help_and_the_guide_have_the_formats_of_the_table():
     from fleetmetrics.files.formats import FORMATS as table
     from fleetmetrics.files.formats import known_formats
 
-    assert known_formats() == "Parquet, CSV, JSON Lines, NPZ and Arrow IPC"
+    assert known_formats() == "Parquet, CSV, JSON Lines, LibSVM, NPZ and Arrow IPC"
     guide, chinese = (page.read_text() for page in both("howto/files"))
     for name, each in table.items():
         assert f'| {each.about} | `"{name}"` | {each.streams} |' in guide
