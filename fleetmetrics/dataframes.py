@@ -220,6 +220,9 @@ class Columns:
         if argument == "prediction" and self.reading.classes is not None:
             make = self._answers
         arrays = [_made_by(make, table, name) for name in self.of(argument)]
+        lists = [name for name, each in zip(self.of(argument), arrays) if not is_key and each.ndim > 1]
+        if lists and len(arrays) > 1:
+            raise DataError(f"column {lists[0]!r} holds lists, and several columns hold one value a row each")
         found: Any = arrays[0] if isinstance(column, str) else crossed(arrays) if is_key else np.stack(arrays, axis=1)
         if argument in self._slices and found.dtype == np.uint64 and len(found) and found.max() >= 2**63:
             how = f"{called('text', str(column))} makes strings"

@@ -399,7 +399,8 @@ class Asked:
         found = overall_metric(made, self.unit or ("row" if self.task == "multilabel" else None))
         if found is not None:
             return found
-        ids = self.unit or (None if made._cells and "weight" not in self.columns else "row")
+        alone = made._cells and "weight" not in self.columns and self.task != "multilabel"
+        ids = self.unit or (None if alone else "row")
         if any(made._record_metrics()):  # of all samples at once: it has no per-sample sums to reweight
             return None
         if ids is not None:

@@ -29,8 +29,11 @@ for folder in ("new", "old"):
     for part in range(3):
         p = rng.random(1000)
         y, uid = (rng.random(1000) < p).astype(int), rng.integers(0, 50, 1000)
-        np.savez(f"{folder}{part}.npz", p=p, y=y, uid=uid, slot=rng.integers(0, 3, 1000))
+        like = np.where(np.arange(1000) % 3 == 0, np.nan, 1 - y)
+        np.savez(f"{folder}{part}.npz", p=p, y=y, uid=uid, slot=rng.integers(0, 3, 1000), like=like, q=1 - p)
 """
+#: The rows of the second task, its positives and users, those without a label, and the baseline's.
+TASK = ["like", "1,998", "1,025", "50", "1,002", "1,998"]
 OPTIONS = "--label y --score p --user uid --by slot --metrics auc,log_loss,gauc --ci 0.9 --save-state day.fms"
 
 
@@ -63,6 +66,18 @@ def test_two_workers_print_once_what_one_process_prints(tmp_path: Path) -> None:
             line.startswith("3,000 rows, 1,503 positives, 50 users in 3 files") for line in alone
         ), (alone, first)
         assert second == [line for line in alone if line.startswith("fleetmetrics: ")]  # the condition that holds
+        assert statuses == ["1", "1", "1"] and states[0] == states[1]
+
+    unless_paddles_own(check)
+
+
+def test_two_workers_print_what_one_process_prints_of_several_tasks(tmp_path: Path) -> None:
+    def check() -> None:
+        options = f"'new*.npz' --baseline 'old*.npz' {OPTIONS.replace('y --score p', 'y,like --score p,q')}"
+        (alone, first, second), statuses, states = both(made(tmp_path), f"{options} --fail-if 'like.auc<0.9'")
+        assert first == alone and any(line.split() == TASK for line in alone), (alone, first)
+        assert second == [line for line in alone if line.startswith("fleetmetrics: ")]
+        assert "'like.auc<0.9' holds: like.auc is " in second[0]
         assert statuses == ["1", "1", "1"] and states[0] == states[1]
 
     unless_paddles_own(check)

@@ -220,6 +220,11 @@ def test_the_pooled_metric_is_asked_for_by_name_and_counts_rows():
     with pytest.raises(DataError, match=r"label has lists of 3 labels; .*task=multilabel"):
         fm.evaluate(lists, label="y", score="p", metrics="auc")
     assert fm.evaluate(lists, label="y", score="p", metrics="auc", task="multilabel").new.rows == table.num_rows
+    more = {"label": ["y", "click"], "score": ["p", "p1"]}
+    lists = lists.append_column("click", table["click"]).append_column("p1", table["p1"])
+    with pytest.raises(DataError, match="column 'p' holds lists, and several columns hold one value a row each"):
+        fm.evaluate(lists, **more)
+    assert set(fm.evaluate(table, **SEVERAL, task="multilabel", ci=0.9).intervals) >= {"auc", "average_precision"}
 
 
 def test_logits_of_several_labels_are_log_odds_of_each():
