@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import copy
 import datetime
+import os
 import re
-from pathlib import PurePath
 from typing import Any, Callable, Mapping, Sequence
 from urllib.parse import unquote
 
@@ -57,6 +57,9 @@ def with_types(paths: Sequence[str]) -> list[FilePath]:
     found = [each if isinstance(each, FilePath) else FilePath(each) for each in paths]
     known = {id(path.types): path.types for path in found if path.types is not None}  # those of an earlier call
     types = _fitting([types_of([path for path in found if path.types is None]), *known.values()])
+    for path in found:
+        if path.types is None:
+            path.types = types
     return [path if path.types == types else path.of_types(types) for path in found]
 
 
@@ -80,19 +83,21 @@ def types_of(paths: Sequence[str]) -> dict[str, str]:
     Integers, dates and times have types of their own, as in DuckDB; any other text makes all of its column strings.
     """
     texts: dict[str, set[str]] = {}
-    for path in paths:
-        for name, text in values_of(path).items():
+    for folder in dict.fromkeys(getattr(path, "top", "") or os.path.dirname(path) for path in paths):
+        for name, text in _values_in(folder).items():
             texts.setdefault(name, set()).update([text] if text else [])
     return {name: _type_of(texts[name]) if texts[name] else _NOTHING for name in sorted(texts)}
 
 
 def values_of(path: str) -> dict[str, str | None]:
     """The values in the names of a file's folders, by column; None for a null."""
-    top = getattr(path, "top", "") or path
-    if "=" not in top:
+    return _values_in(getattr(path, "top", "") or os.path.dirname(path))
+
+
+def _values_in(folder: str) -> dict[str, str | None]:
+    if "=" not in folder:
         return {}
-    folders = PurePath(top).parts if top is not path else PurePath(path).parts[:-1]
-    pairs = [folder.partition("=") for folder in folders]
+    pairs = [part.partition("=") for part in folder.split(os.sep)]
     return {name: None if text == _NULL else unquote(text) for name, sign, text in pairs if name and sign}
 
 

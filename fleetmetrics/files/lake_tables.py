@@ -68,6 +68,7 @@ class Tables:
 
     def __init__(self) -> None:
         self._formats: dict[str, str] = {}
+        self._tables: dict[str, str] = {}
         self._files: dict[str, list[TableFile]] = {}
 
     def current(self, entry: str, paths: Sequence[str]) -> list[str]:
@@ -90,7 +91,7 @@ class Tables:
         if os.path.isdir(entry) and self._format(os.path.realpath(entry)):
             chosen[os.path.realpath(entry)] = []  # all of its files may be elsewhere
         for path in paths:
-            folder = self._around(os.path.dirname(os.path.realpath(path)))
+            folder = self._table_of(path)
             if folder:
                 chosen.setdefault(folder, []).append(path)
             else:
@@ -118,6 +119,15 @@ class Tables:
             version = _newest(folder) if kind == "Iceberg" else ""
             self._files[folder] = _files(Table(kind, folder, version))
         return self._files[folder]
+
+    def _table_of(self, path: str) -> str:
+        """The innermost table that a file is in; empty: none."""
+        if os.path.islink(path):
+            return self._around(os.path.dirname(os.path.realpath(path)))
+        folder = os.path.dirname(path)
+        if folder not in self._tables:
+            self._tables[folder] = self._around(os.path.realpath(folder))
+        return self._tables[folder]
 
     def _around(self, folder: str) -> str:
         """The innermost table that a folder is, or is in; empty: none."""
