@@ -95,9 +95,26 @@ class Columns:
         #: The values from folders' names, for all rows of a file, by column; and their Arrow types.
         self.of_folders: Mapping[str, str | None] = {}
         self.folder_types: Mapping[str, str] = {}
+        #: Whether the one column of predictions holds names of classes for any metric: none takes a probability there.
+        self._of_classes = any(leaf.one_hot.several for leaf in metrics._leaves())
+        self._check_order()
         self.understood = {}
         rules = {rule for leaf in metrics._leaves() for rule in leaf.requirements}
         self._rules = [REQUIREMENTS[rule] if isinstance(rule, str) else rule for rule in rules]
+
+    def _check_order(self) -> None:
+        """InvalidInputError if the columns of scores have the classes' names, but another order."""
+        names, classes = self.of("prediction"), self.reading.classes
+        if classes is None or len(names) < 2 or len(names) != len(classes):
+            return
+        for each in classes:
+            before, found, after = names[0].partition(each)
+            wanted = [f"{before}{name}{after}" for name in classes]
+            if found and names != wanted and sorted(names) == sorted(wanted):
+                raise InvalidInputError(
+                    f"the columns of scores are {', '.join(names)}, but {called('classes')} {', '.join(classes)} has "
+                    f"another order; give the scores as {','.join(wanted)}, or the classes in the order of the scores"
+                )
 
     def understand(self, name: str, kind: str) -> None:
         """Record what something was taken as, for the result to say; once for a file or a piece, never for a row.
@@ -196,8 +213,8 @@ class Columns:
             return {bool: pa.bool_(), int: number, float: number}.get(literal, pa.string())  # type: ignore[arg-type]
         if self.reading.names_labels and "label" in self.by_argument and name in self.of("label"):
             return pa.string()
-        if self.reading.classes is not None and first == pa.string() and name not in self.keys:
-            return first  # predictions that are names of classes
+        if self.reading.classes is not None and name not in self.keys and self._names_classes(first, name):
+            return pa.string()
         if name in self.keys:
             if name in self.reading.text:
                 return pa.string()
@@ -217,9 +234,10 @@ class Columns:
         """One of the `arguments`."""
         column, is_key = self.by_argument[argument], argument in self._keys
         make = _keys if is_key else self._labels if argument == "label" else _numbers
-        if argument == "prediction" and self.reading.classes is not None:
-            make = self._answers
-        arrays = [_made_by(make, table, name) for name in self.of(argument)]
+        if argument == "prediction" and self.reading.names_labels:
+            arrays = [_made_by(functools.partial(self._answers, name=name), table, name) for name in self.of(argument)]
+        else:
+            arrays = [_made_by(make, table, name) for name in self.of(argument)]
         lists = [name for name, each in zip(self.of(argument), arrays) if not is_key and each.ndim > 1]
         if lists and len(arrays) > 1:
             raise DataError(f"column {lists[0]!r} holds lists, and several columns hold one value a row each")
@@ -256,9 +274,9 @@ class Columns:
             if argument == "label":
                 self.understand("label", label_in_words(self._rules, self.reading, kind))
             else:
-                is_text = self.reading.classes is not None and _is_text(kind)
+                named = self._names_classes(kind, self.of(argument)[0])
                 shape = values.shape[:1] if self.labels_apart else values.shape
-                self.understand("score", score_in_words(self._rules, self.reading, kind, shape, is_text))
+                self.understand("score", score_in_words(self._rules, self.reading, kind, shape, named))
 
     def joined(self, table: Any) -> np.ndarray | None:
         """Flags of the rows whose ids the other side has, too, and of those without an id; None: all rows count."""
@@ -278,17 +296,56 @@ class Columns:
             )
         return self.reading.labels(array)
 
-    def _answers(self, array: Any) -> np.ndarray:
-        """Predictions: numbers, or names of classes."""
-        return self.reading.labels(array) if _is_text(array.type) else _numbers(array)
+    def _names_classes(self, kind: Any, name: str) -> bool:
+        """Whether a column of this type holds predictions that are names of classes, by the rule of labels."""
+        if self.reading.classes is None or self.of("prediction") != [name] or is_list(kind) or is_vector(kind):
+            return False
+        return self._of_classes or not arrow().types.is_floating(kind)
+
+    def _answers(self, array: Any, name: str) -> np.ndarray:
+        """Predictions beside named classes: numbers, or names of classes."""
+        kind = array.type.value_type if arrow().types.is_dictionary(array.type) else array.type
+        if not self._names_classes(kind, name):
+            found = _numbers(array)
+            if found.ndim == 1 and len(found):
+                self._check_no_labels(array, found)
+            return found
+        found = self.reading.labels(array)
+        if not self._of_classes and (found < 0).any():  # the metric would compare them as they are
+            place = int((found < 0).argmax())
+            allowed = ", ".join(self.reading.classes or ())
+            raise InvalidInputError(
+                f"holds {array[place].as_py()!r}, the first at position {place}, where the prediction must be one of "
+                f"{called('classes')}, {allowed}, or a probability as a float"
+            )
+        return found
+
+    def _check_no_labels(self, array: Any, found: np.ndarray) -> None:
+        """InvalidInputError if all of these numbers, which the metrics compare with 0 and 1, may be labels as named."""
+        reading = self.reading
+        if reading.classes is not None:
+            if reading.is_class(found[0]):
+                named = reading.labels(array)
+                if (named >= 0).all() and (named != found).any():
+                    raise InvalidInputError(
+                        f"holds only numbers that name {called('classes')}, such as {found[0]:g}, where the metrics "
+                        "take probabilities; give metrics of several classes, or predictions as integers or strings"
+                    )
+        elif reading.flips and found[0] == np.floor(found[0]) and (found == np.floor(found)).all():
+            raise InvalidInputError(
+                f"holds only whole numbers, such as {found[0]:g}, beside {called('positive', str(reading.positive))}: "
+                f"predictions are probabilities of that label. If they are labels, give {called('task', 'multiclass')} "
+                f"and {called('classes')}, or flags of the rows predicted as {reading.positive} as true and false"
+            )
 
     def told(self, names: Sequence[str], argument: str, table: Any, place: int, value: Any, allowed: str) -> str:
         """The defect of an argument in a row, in terms of the data; ``names``: of its columns."""
         reading = self.reading
         own = [table.column(name)[place].as_py() for name in names if name in table.column_names]
         shown: Any = own[0] if len(own) == 1 else own
-        if argument == "label" and reading.classes is not None:
-            return f"{shown!r} where the label must be one of {called('classes')}, {', '.join(reading.classes)}"
+        named = argument == "label" or self._names_classes(table.schema.field(names[0]).type, names[0])
+        if argument in ("label", "prediction") and reading.classes is not None and named:
+            return f"{shown!r} where the {argument} must be one of {called('classes')}, {', '.join(reading.classes)}"
         if argument == "prediction" and allowed.startswith(("a probability", "probabilities")) and not reading.logits:
             allowed += f"; for logits give {'--logits' if in_shell() else 'logits=True'}"
         if argument == "prediction" and (reading.scale != 1.0 or reading.logits):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import contextlib
 import re
 from dataclasses import dataclass
 from functools import cached_property
@@ -37,7 +38,9 @@ class Reading:
         text: columns of keys to keep as strings: 007 is "007".
         where: a condition on rows, such as ``"day = '2026-11-01' and n > 3"``; other rows are skipped and counted.
         positive: the label that counts as 1, as a string; every other is 0.
-        classes: the names of the classes, as labels hold them, in the order of the scores; they become 0, 1, ...
+        classes: the names of the classes, as labels hold them, in the order of the scores; they become 0, 1, ... So do
+            the names in one column of predictions: for metrics of several classes any values, else whatever is not a
+            float, which is a probability.
         logits: whether predictions are log-odds; for several classes, logarithms up to a constant.
         scale: the factor of the predictions.
         quote: what is around values of CSV that hold separators or ends of lines: ``"none"``, ``'"'`` or ``"'"``; None:
@@ -153,6 +156,17 @@ class Reading:
         """Whether labels are looked up by their names."""
         return self.positive is not None or self.classes is not None
 
+    @cached_property
+    def flips(self) -> bool:
+        """Whether the positive label is a number, but not 1: predicted labels are then no flags of it."""
+        with contextlib.suppress(ValueError):
+            return self.positive is not None and float(self.positive) != 1
+        return False
+
+    def is_class(self, value: Any) -> bool:
+        """Whether one of the classes has this name."""
+        return any(_is_named(value, name) for name in self.classes or ())
+
     def labels(self, array: Any) -> np.ndarray:
         """Numbers for named labels: 1 for the positive one, else 0; or the place among the classes, -1 for others."""
         pa = library("pyarrow", "files")
@@ -235,14 +249,16 @@ def _check_encoding(name: Any) -> None:
 
 
 def _is_named(value: Any, name: str) -> bool:
-    """Whether this string names a value of the data: numbers in any notation, bools as true and false."""
+    """Whether this string names a value of the data: numbers in any notation, bools as true and false, or 1 and 0."""
     if isinstance(value, bool):
-        return name.lower() == str(value).lower()
+        return name.lower() == str(value).lower() or name == str(int(value))
     if isinstance(value, bytes):
         value = value.decode("utf-8", "replace")
     if value == name:
         return True
-    try:
-        return value is not None and float(value) == float(name)
-    except (TypeError, ValueError):
-        return False
+    for number in (int, float):  # integers beyond 2**53 as they are
+        try:
+            return value is not None and number(str(value)) == number(name)
+        except (TypeError, ValueError):
+            continue
+    return False

@@ -76,8 +76,8 @@ def evaluate(
         score: the column of the prediction; several: one for each task, or for each class.
         task: "binary", "multiclass", "multilabel" (several labels are one task, their elements pooled), "regression" or
             "ranking".
-        classes: the number of classes, for a multiclass task whose score is one column; or their names, if labels are
-            names, in the order of the scores.
+        classes: the number of classes, for a multiclass task whose score is one column; or their names, if labels (and
+            predicted classes, if the score is one column) are names, in the order of the scores.
         weight: the column of weights.
         user: the column of the user, or query, for `GAUC`, `NDCG` and others.
         by: the columns of slices; ``"country*day"`` crosses two. Rows without a value form a slice, too.
