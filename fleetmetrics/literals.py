@@ -77,7 +77,10 @@ def _of_values(field: Any, array: Any, sign: str, literal: Literal) -> Any:
         if types.is_fixed_size_binary(kind):
             array = array.cast(pa.binary())
         if any(each(kind) for each in (types.is_string, types.is_large_string)):
-            return getattr(pc, sign)(array, pa.scalar(literal, array.type))
+            flags = getattr(pc, sign)(array, pa.scalar(literal, array.type))
+            if not source and sign not in ("equal", "not_equal") and _NUMBER.fullmatch(literal):
+                _check_order(array, sign, literal, flags)
+            return flags
         if types.is_binary(array.type) or types.is_large_binary(kind):
             return getattr(pc, sign)(array, pa.scalar(literal.encode(), array.type))
     if isinstance(literal, Fraction):
@@ -89,6 +92,15 @@ def _of_values(field: Any, array: Any, sign: str, literal: Literal) -> Any:
         if types.is_decimal(kind):
             return _of_decimals(array, sign, literal)
     raise _UnfitError
+
+
+def _check_order(array: Any, sign: str, literal: str, flags: Any) -> None:
+    """Raise if all strings are numbers, and they compare with a number otherwise than as texts: '10' with '9'."""
+    pa, pc = library("pyarrow", "files"), library("pyarrow.compute", "files")
+    if pc.all(pc.match_substring_regex(array, f"^(?:{_NUMBER.pattern})$")).as_py():
+        numbers = getattr(pc, sign)(array.cast(pa.float64()), float(literal))
+        if pc.any(pc.not_equal(flags, numbers)).as_py():
+            raise _UnfitError
 
 
 _INT64 = -(2**63), 2**63 - 1
@@ -240,7 +252,7 @@ def _advice(kind: Any, start: str, name: str, sign: str, literal: Literal) -> st
     texts = (types.is_string, types.is_large_string, types.is_binary, types.is_large_binary)
     if not (any(each(kind) for each in texts) or types.is_fixed_size_binary(kind)):
         return f"only {name} is null, and is not null, fit such a column"
-    if sign in ("equal", "not_equal"):
+    if sign in ("equal", "not_equal") or (isinstance(literal, bool)):
         return f"write it as a string: {start} '{shown(literal)}'"
     how = f"name the values, {name} in ('9', '10'), or store numbers"
     return f"it holds strings, and as texts '10' is less than '9': {how}"

@@ -178,3 +178,15 @@ def test_a_literal_of_another_kind_than_its_column_is_refused(where, told):
     with pytest.raises(ConditionError) as caught:
         Condition(where).flags(TABLE)
     assert told in str(caught.value)
+
+
+def test_texts_of_numbers_are_not_compared_as_texts_by_accident():
+    hours = pa.table({"h": ["8", "9", "10", None], "day": ["20261101", "20261102", "20261103", None]})
+    for where in ("h >= '9'", "h < '10'", "h between '8' and '10'", "h > 9"):
+        with pytest.raises(
+            ConditionError, match=r"of string, with .*; it holds strings, and as texts '10' is less than"
+        ):
+            Condition(where).flags(hours)
+    assert rows("h = '9' or h in ('10')", hours) == [1, 2]
+    assert rows("day >= '20261102'", hours) == [1, 2]  # texts and numbers have the same order
+    assert rows("h < 'a'", hours) == [0, 1, 2]
