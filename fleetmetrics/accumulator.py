@@ -38,6 +38,7 @@ from fleetmetrics.sampling import Pass
 from fleetmetrics.settings import AllArguments, described, raise_if_positional, raise_if_unknown
 from fleetmetrics.state import State, add_numbers, blocks_of
 from fleetmetrics.state_dicts import HeldPass, Holder
+from fleetmetrics.traced import keep_out_of_programs, raise_if_traced
 from fleetmetrics.typed import Self
 
 if TYPE_CHECKING:
@@ -131,6 +132,7 @@ class Accumulator(Partial, Generic[Value]):
     ) -> None:
         raise_if_unknown(type(self), unknown)
         notice()
+        keep_out_of_programs(type(self), "add")
         name = vars(self).pop("_called_anew", name)
         self._set_name(_default_name(type(self)) if name is None else name)
         self._name_made_up = name is None
@@ -464,6 +466,7 @@ class Accumulator(Partial, Generic[Value]):
     def _enter_program(self) -> Any:
         from fleetmetrics import static
 
+        raise_if_traced(f"add of {self.name}")
         for folds in self._folds():
             metric, columns = folds.metrics[0], ", ".join(folds.table.columns)
             raise StaticProgramError(

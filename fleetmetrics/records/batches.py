@@ -13,6 +13,7 @@ from fleetmetrics.batch.keys import keys_of
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.records.arrangement import Positions
 from fleetmetrics.serial.serializer import portable
+from fleetmetrics.traced import raise_if_traced
 from fleetmetrics.vocabulary import counted
 from fleetmetrics.xp import is_eager_tensor, is_on_device, to_host
 
@@ -49,6 +50,7 @@ def as_column(value: Any, name: str) -> Any:
     if isinstance(value, list):
         return value
     if not isinstance(value, np.ndarray) or value.ndim == 0:
+        raise_if_traced("add")
         raise InvalidInputError(
             f"{name} is {type(value).__name__} {value!r:.60}; a batch's column must be an array, a tensor or a list"
             " whose first axis is the sample"

@@ -10,6 +10,8 @@ from typing import Any, Callable, Protocol, Sequence
 
 import numpy as np
 
+from fleetmetrics.traced import raise_if_traced
+
 __all__ = ["Ledger", "counted", "kept_records", "samples_added", "samples_processed"]
 
 #: The size of the current call's batch, as a list; and the ledgers of this call and of the calls inside it.
@@ -66,6 +68,7 @@ def counted(method: Callable[..., Any], count: Callable[..., int | None]) -> Cal
 
     @functools.wraps(method)
     def call(self: Counting, *args: Any, **named: Any) -> Any:
+        raise_if_traced(f"{method.__name__} of {type(self).__name__}")
         ledger, (batch, inside) = self._ledger, _under_way.get() or ([count(*args, **named)], ())
         if ledger in inside:  # a subclass passes records on to super()
             return method(self, *args, **named)

@@ -16,6 +16,7 @@ from fleetmetrics.records.batches import Columns
 from fleetmetrics.records.ledger import Ledger, counted
 from fleetmetrics.serial.serializer import pack, unpack
 from fleetmetrics.settings import Told, raise_if_unknown
+from fleetmetrics.traced import keep_out_of_programs
 
 __all__ = ["Recorder", "States", "checked_states", "combine_states"]
 
@@ -63,6 +64,7 @@ class Recorder(Told, ABC):
             setattr(cls, name, counted(vars(cls)[name], count))
 
     def __init__(self, collect_dir: str | None, collect_dir_shared: bool, allow_pickle: bool) -> None:
+        keep_out_of_programs(type(self), self._fed_by[0])
         own = self._own_methods()
         if self._computed_by not in own and len(own) < 2:
             raise TypeError(

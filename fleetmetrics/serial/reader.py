@@ -7,6 +7,7 @@ the payload really holds; only `FREE` values need no bytes.
 from __future__ import annotations
 
 import hashlib
+import importlib
 import io
 import math
 import pickle
@@ -117,7 +118,7 @@ class Reader(Payload):
     def of_torch(self, count: int, dtype: str, column: Sequence[Any]) -> list[Any]:
         arrays = self.only(np.ndarray, column, count)
         try:
-            import torch
+            torch = importlib.import_module("torch")
 
             kind = getattr(torch, dtype.rpartition(".")[2])
             if not isinstance(kind, torch.dtype):

@@ -5832,6 +5832,20 @@ MUTATIONS = [
         "tests/records/test_portable.py -k same_record",
     ),
     Mutation(
+        "Paddle compiles the code of add",
+        "traced.py::keep_out_of_programs",
+        "_divide_at(method)",
+        "pass",
+        "tests/test_traced.py -k in_parts",
+    ),
+    Mutation(
+        "a metric in a layer that is compiled as a whole takes variables for values",
+        "traced.py::raise_if_traced",
+        "base.in_to_static_mode():",
+        "False:",
+        "tests/test_traced.py -k as_a_whole",
+    ),
+    Mutation(
         "an interruption of what a call prepares does not count as the call",
         "comm/communicator.py::leaving",
         "self.left(call, error)",
