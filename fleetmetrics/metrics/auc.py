@@ -10,11 +10,17 @@ import numpy as np
 
 from fleetmetrics import formulas
 from fleetmetrics.accumulator import Value
-from fleetmetrics.arguments import choice_of, flag_of, number_of
+from fleetmetrics.arguments import choice_of, flag_of
 from fleetmetrics.errors import BucketWarning, InvalidInputError, UndefinedMetricWarning
 from fleetmetrics.formulas.auc import area_fraction, areas_of_many, average_precision_near
 from fleetmetrics.formulas.class_areas import average_precision_of_classes_near
-from fleetmetrics.metrics.buckets import ClassesSettings, ClassHistograms, ClassSettings, HistogramSettings
+from fleetmetrics.metrics.buckets import (
+    ClassesSettings,
+    ClassHistograms,
+    ClassSettings,
+    HistogramSettings,
+    tolerance_of,
+)
 from fleetmetrics.state import State
 from fleetmetrics.typed import Required, Unpack
 from fleetmetrics.vocabulary import in_shell
@@ -82,9 +88,7 @@ class _Area(ClassHistograms[Value]):
     ) -> None:
         super().__init__(**settings)
         self.bounds = flag_of("bounds", bounds)
-        never = tolerance is None or (isinstance(tolerance, float) and tolerance == math.inf)
-        allowed = "a number of at least 0, or None"
-        self.tolerance = math.inf if never else number_of("tolerance", tolerance, 0, allowed=allowed)
+        self.tolerance = tolerance_of(tolerance)
 
     def area(self, histogram: np.ndarray, by_curve: Mapping[str, tuple[Any, Any]]) -> Any:
         """The area, or a `fleetmetrics.formulas.BoundedArea`, by one of the tables of formulas."""

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import functools
-from typing import Any, Callable, Literal, Sequence, TypedDict
+import math
+import re
+from typing import Any, Callable, ClassVar, Literal, Sequence, TypedDict
 
 import numpy as np
 
 from fleetmetrics.accumulator import Value
-from fleetmetrics.arguments import MOST_ENTRIES, choice_of, flag_of, whole_number_of
+from fleetmetrics.arguments import MOST_ENTRIES, choice_of, flag_of, number_of, whole_number_of
 from fleetmetrics.batch import Batch, statistic
 from fleetmetrics.batch.rules import Requirement
-from fleetmetrics.errors import InvalidInputError
+from fleetmetrics.errors import BucketWarning, InvalidInputError, UndefinedMetricWarning
 from fleetmetrics.given import bare
 from fleetmetrics.metric import Settings, Undefinable, WithoutColumns
 from fleetmetrics.metrics.classification import task as tasks
@@ -19,6 +21,8 @@ from fleetmetrics.metrics.classification.losses import DISTRIBUTION, check_score
 from fleetmetrics.metrics.classification.task import Task
 from fleetmetrics.state import Lanes, count_at
 from fleetmetrics.typed import Unpack
+from fleetmetrics.vocabulary import in_shell
+from fleetmetrics.warning import muted, muted_now, warn
 from fleetmetrics.xp import numpy_ops
 from fleetmetrics.xp.score_buckets import LOG_ODDS_MAX, lowest_scores
 
@@ -180,6 +184,98 @@ class ScoreHistogram(BucketHistogram[Value]):
     def _lowest_scores(self) -> np.ndarray:
         """The lowest probability of each bucket: the thresholds of curves, float64 ``[buckets]``."""
         return lowest_scores(self.buckets, self.spacing)
+
+
+def tolerance_of(tolerance: Any) -> float:
+    """The largest distance of bounds that needs no warning; inf for None, which never warns."""
+    never = tolerance is None or (isinstance(tolerance, float) and tolerance == math.inf)
+    return math.inf if never else number_of("tolerance", tolerance, 0, allowed="a number of at least 0, or None")
+
+
+class BoundedSettings(HistogramSettings, total=False):
+    """Arguments of every `BoundedHistogram`."""
+
+    tolerance: float | None
+
+
+class BoundedHistogram(ScoreHistogram[Value]):
+    """A value of a histogram, with a warning if that of the scores themselves may be far from it.
+
+    The scores inside a bucket may be in any order. The two extreme orders, all positive samples of each bucket above
+    its negative ones or below them, are histograms of twice the buckets, whose values are the bounds.
+    """
+
+    incidental: ClassVar[tuple[str, ...]] = (*ScoreHistogram.incidental, "tolerance")
+    tolerance: float
+
+    def __init__(self, *, tolerance: float | None = 0.01, **settings: Unpack[HistogramSettings]) -> None:
+        super().__init__(**settings)
+        self.tolerance = tolerance_of(tolerance)
+
+    def value_of(self, positive: np.ndarray, negative: np.ndarray, thresholds: np.ndarray | None = None) -> Any:
+        """The value of histograms; ``thresholds``: the lowest score of each bucket, None: those of the metric."""
+        raise NotImplementedError
+
+    def bounds_of(self, value: Any, positive: np.ndarray, negative: np.ndarray) -> tuple[np.ndarray, ...]:
+        """The value of these histograms as numbers ``[n]``, and the bounds of that of the scores themselves."""
+        raise NotImplementedError
+
+    def allowed(self, value: np.ndarray) -> np.ndarray:
+        """How far apart the bounds of values may be."""
+        return np.full(len(value), self.tolerance)
+
+    def may_be_wide(self, positive: np.ndarray, negative: np.ndarray) -> bool:
+        """Whether the bounds can be further apart than allowed: a quick check that never misses them."""
+        return True
+
+    def place(self, at: int) -> str:
+        """Which of several numbers this is, in words."""
+        return ""
+
+    def formula(self, histogram: np.ndarray) -> Any:
+        negative, positive = histogram
+        value = self.value_of(positive, negative)
+        quiet = math.isinf(self.tolerance) or issubclass(BucketWarning, muted_now())
+        if not quiet and positive.any() and negative.any() and self.may_be_wide(positive, negative):
+            with muted(UndefinedMetricWarning):  # which has been said
+                found = self.bounds_of(value, positive, negative)
+            self._warn_if_wide(*found)
+        return value
+
+    def _warn_if_wide(self, value: np.ndarray, low: np.ndarray, high: np.ndarray) -> None:
+        beyond = np.where(np.isnan(high), 0.0, high - low) - self.allowed(value)
+        worst = int(beyond.argmax())
+        if not beyond[worst] > 0:
+            return
+        owner, far = self._called(), f"further apart than tolerance={self.tolerance:g} allows. Give more buckets=, or "
+        far += "tolerance=None"
+        if in_shell():
+            name = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", type(self).__name__).lower()
+            owner, far = self.name, f"more than {self.tolerance:g} apart. Ask for more buckets, {name}:buckets=65536; "
+            far += "with few distinct scores, the value is right"
+        warn(
+            f"{owner}: {value[worst]:.6g}{self.place(worst)} is a value over buckets; that of the scores themselves is "
+            f"between {low[worst]:.6g} and {high[worst]:.6g}, {far}",
+            BucketWarning,
+        )
+
+
+def split_buckets(positive: np.ndarray, negative: np.ndarray, above: bool) -> tuple[np.ndarray, np.ndarray]:
+    """Histograms of twice the buckets: the positive samples of each bucket are above its negative ones, or below them.
+
+    Args:
+        positive: the samples labeled 1, by bucket.
+        negative: the samples labeled 0, by bucket.
+        above: whether the positive ones are above.
+    """
+    p, n = (np.zeros(2 * len(each), each.dtype) for each in (positive, negative))
+    p[int(above) :: 2], n[int(not above) :: 2] = positive, negative
+    return p, n
+
+
+def largest_share(weights: np.ndarray) -> float:
+    """The largest part of all samples in one bucket."""
+    return float(weights.max() / weights.sum())
 
 
 def of_classes(function: Callable[..., Any], *settings: str) -> Any:

@@ -9,7 +9,14 @@ import numpy as np
 from fleetmetrics import formulas
 from fleetmetrics.arguments import MOST_EDGES, array_of, whole_number_of
 from fleetmetrics.errors import InvalidInputError
-from fleetmetrics.metrics.buckets import HistogramSettings, ScoreHistogram, of_classes
+from fleetmetrics.metrics.buckets import (
+    BoundedHistogram,
+    BoundedSettings,
+    ScoreHistogram,
+    largest_share,
+    of_classes,
+    split_buckets,
+)
 from fleetmetrics.typed import Unpack
 
 __all__ = ["CumulativeGain", "KolmogorovSmirnov", "Lift", "PrecisionRecallCurve", "ROCCurve"]
@@ -63,11 +70,16 @@ class PrecisionRecallCurve(ScoreHistogram[formulas.PrecisionRecall]):
     formula: Any = of_classes(formulas.precision_recall_curve, "_lowest_scores", "zero_division")
 
 
-class KolmogorovSmirnov(ScoreHistogram[float]):
+class KolmogorovSmirnov(BoundedHistogram[float]):
     """Kolmogorov-Smirnov statistic (KS): the largest distance between the score distributions of the two classes.
 
     Formula: see `fleetmetrics.formulas.kolmogorov_smirnov`: ``max_t |TPR(t) - FPR(t)|`` over the bounds of the buckets.
-    Inputs and arguments as for `ROCCurve`. Undefined if a class has no samples.
+    The statistic of the scores themselves may be higher; if it may be by more than ``tolerance``, ``compute`` warns,
+    and names the bounds. Inputs as for `ROCCurve`. Undefined if a class has no samples.
+
+    Args:
+        tolerance: the largest distance of the bounds without a `BucketWarning`, at least 0; None: it never warns.
+        **settings: ``buckets``, ``spacing``, ``num_thresholds`` and ``from_logits``, as for `ROCCurve`.
 
     Examples:
         >>> metric = KolmogorovSmirnov()
@@ -79,7 +91,18 @@ class KolmogorovSmirnov(ScoreHistogram[float]):
     pictures: tuple[str, ...] = ("score_histogram",)
     better = "higher"
     biased = True
-    formula: Any = of_classes(formulas.kolmogorov_smirnov, "zero_division")
+
+    def value_of(self, positive: np.ndarray, negative: np.ndarray, thresholds: np.ndarray | None = None) -> float:
+        return formulas.kolmogorov_smirnov.bare(positive, negative, self.zero_division)
+
+    def bounds_of(self, value: Any, positive: np.ndarray, negative: np.ndarray) -> tuple[np.ndarray, ...]:
+        """The rates at the bounds of buckets are those of the scores; inside, one rate may be ahead of the other."""
+        ahead = [self.value_of(*split_buckets(positive, negative, above)) for above in (True, False)]
+        return np.array([value]), np.array([value]), np.array([max(value, *ahead)])
+
+    def may_be_wide(self, positive: np.ndarray, negative: np.ndarray) -> bool:
+        """A rate moves by a bucket's share of its class."""
+        return max(largest_share(positive), largest_share(negative)) > self.tolerance
 
 
 class Shares(NamedTuple):
@@ -94,16 +117,18 @@ class Shares(NamedTuple):
     values: np.ndarray
 
 
-class CumulativeGain(ScoreHistogram[Shares]):
+class CumulativeGain(BoundedHistogram[Shares]):
     """Share of the positive samples that are among the highest scores, by share of the population.
 
     Formula: see `fleetmetrics.formulas.cumulative_gain`; a straight line within a bucket, as if its samples were in
-    random order. Inputs as for `ROCCurve`. ``compute`` returns ``Shares(fractions, values)``. Undefined if no sample is
+    random order. If that of the scores themselves may differ by more than ``tolerance``, ``compute`` warns, and names
+    the bounds. Inputs as for `ROCCurve`. ``compute`` returns ``Shares(fractions, values)``. Undefined if no sample is
     positive.
 
     Args:
         fractions: shares of the population, above 0 and at most 1; or their number: 10 means deciles.
-        **settings: ``buckets``, ``spacing``, ``num_thresholds`` and ``from_logits``, as for `ROCCurve`.
+        **settings: ``tolerance``, ``buckets``, ``spacing``, ``num_thresholds`` and ``from_logits``, as for
+            `KolmogorovSmirnov`.
 
     Examples:
         >>> metric = CumulativeGain(fractions=[0.25, 0.5])
@@ -115,22 +140,43 @@ class CumulativeGain(ScoreHistogram[Shares]):
     gives = "curve"
     pictures: tuple[str, ...] = ("gain",)
     fractions: np.ndarray
-    values: Any = of_classes(formulas.cumulative_gain, "fractions", "zero_division")
+    values: Any = staticmethod(formulas.cumulative_gain.bare)
 
-    def __init__(self, *, fractions: int | Sequence[float] = 10, **settings: Unpack[HistogramSettings]) -> None:
+    def __init__(self, *, fractions: int | Sequence[float] = 10, **settings: Unpack[BoundedSettings]) -> None:
         super().__init__(**settings)
         self.fractions = _fractions(fractions)
         self.settle(fractions=self.fractions)
 
-    def formula(self, histogram: np.ndarray) -> Shares:
-        return Shares(self.fractions.copy(), self.values(histogram=histogram))
+    def value_of(self, positive: np.ndarray, negative: np.ndarray, thresholds: np.ndarray | None = None) -> Shares:
+        return Shares(self.fractions.copy(), self.values(positive, negative, self.fractions, self.zero_division))
+
+    def bounds_of(self, value: Any, positive: np.ndarray, negative: np.ndarray) -> tuple[np.ndarray, ...]:
+        """The first samples of a bucket may all be negative, or all be positive."""
+        low, high = (self.value_of(*split_buckets(positive, negative, above)).values for above in (False, True))
+        return value.values, np.minimum(low, value.values), np.maximum(high, value.values)
+
+    def may_be_wide(self, positive: np.ndarray, negative: np.ndarray) -> bool:
+        """Only samples of both classes in a bucket where a fraction ends, or beside it by rounding, can change places."""
+        mixed, population = np.minimum(positive, negative)[::-1], (positive + negative)[::-1].cumsum(dtype=np.float64)
+        at = np.searchsorted(population, self.fractions * population[-1])
+        around = [mixed[(at + step).clip(0, len(mixed) - 1)] for step in (-1, 0, 1)]
+        widths = np.max(around, axis=0) / positive.sum() / self.divisor
+        return bool((widths > self.tolerance).any())
+
+    @property
+    def divisor(self) -> Any:
+        """What the share of the positive samples is divided by."""
+        return 1.0
+
+    def place(self, at: int) -> str:
+        return f" at the fraction {self.fractions[at]:g}"
 
 
 class Lift(CumulativeGain):
     """How many times more positive samples are among the highest scores than in a random choice of the same size.
 
     Formula: see `fleetmetrics.formulas.lift`: the cumulative gain divided by the share of the population. Inputs and
-    arguments as for `CumulativeGain`.
+    arguments as for `CumulativeGain`; of values above 1, ``tolerance`` is relative.
 
     Examples:
         >>> metric = Lift(fractions=[0.25, 0.5])
@@ -140,7 +186,14 @@ class Lift(CumulativeGain):
     """
 
     pictures: tuple[str, ...] = ("lift",)
-    values: Any = of_classes(formulas.lift, "fractions", "zero_division")
+    values: Any = staticmethod(formulas.lift.bare)
+
+    @property
+    def divisor(self) -> Any:
+        return self.fractions
+
+    def allowed(self, value: np.ndarray) -> np.ndarray:
+        return self.tolerance * np.maximum(value, 1.0)
 
 
 def _fractions(given: Any) -> np.ndarray:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Sequence
+from typing import Any, ClassVar, Sequence
 
 import numpy as np
 
@@ -10,7 +10,15 @@ from fleetmetrics import formulas
 from fleetmetrics.arguments import MOST_EDGES, array_of, number_of, positive_of, whole_number_of
 from fleetmetrics.batch import Batch, statistic
 from fleetmetrics.errors import InvalidInputError
-from fleetmetrics.metrics.buckets import HistogramSettings, LogitSettings, OfProbabilities, ScoreHistogram, of_classes
+from fleetmetrics.metrics.buckets import (
+    BoundedHistogram,
+    BoundedSettings,
+    LogitSettings,
+    OfProbabilities,
+    largest_share,
+    of_classes,
+    split_buckets,
+)
 from fleetmetrics.typed import Unpack
 
 __all__ = [
@@ -22,16 +30,48 @@ __all__ = [
 ]
 
 
-class RecallAtFixedPrecision(ScoreHistogram[formulas.OperatingPoint]):
+class _Point(BoundedHistogram[formulas.OperatingPoint]):
+    """The best value at the thresholds between buckets; thresholds inside them may have a better one."""
+
+    gives = "point"
+    better = "higher"
+    #: The function of histograms, and its setting.
+    best: ClassVar[tuple[Any, str]]
+
+    def value_of(
+        self, positive: np.ndarray, negative: np.ndarray, thresholds: np.ndarray | None = None
+    ) -> formulas.OperatingPoint:
+        function, setting = self.best
+        thresholds = self._lowest_scores if thresholds is None else thresholds
+        found: formulas.OperatingPoint = function(
+            positive, negative, thresholds, getattr(self, setting), self.zero_division
+        )
+        return found
+
+    def bounds_of(self, value: Any, positive: np.ndarray, negative: np.ndarray) -> tuple[np.ndarray, ...]:
+        """No threshold inside a bucket is better than one below all of its positive and above all of its negative."""
+        split = split_buckets(positive, negative, above=True)
+        high = self.value_of(*split, np.repeat(self._lowest_scores, 2)).value
+        return np.array([value.value]), np.array([value.value]), np.array([max(value.value, high)])
+
+
+def _moves_a_rate(self: _Point, positive: np.ndarray, negative: np.ndarray) -> bool:
+    """See `BoundedHistogram.may_be_wide`: the rate at the same limit moves by a bucket's share of its class at most."""
+    return max(largest_share(positive), largest_share(negative)) > self.tolerance
+
+
+class RecallAtFixedPrecision(_Point):
     """The highest recall at which the precision is at least the given one, from a histogram of the scores.
 
     Formula: see `fleetmetrics.formulas.recall_at_fixed_precision`; thresholds are the lowest scores of the buckets.
-    Inputs as for `fleetmetrics.ROCCurve`. ``compute`` returns ``OperatingPoint(value, threshold)``; the threshold is
-    inf if only an empty set of predictions is precise enough. Undefined if no sample is positive.
+    A threshold inside a bucket may be better; if it may be by more than ``tolerance``, ``compute`` warns, and names the
+    bounds. Inputs as for `fleetmetrics.ROCCurve`. ``compute`` returns ``OperatingPoint(value, threshold)``; the
+    threshold is inf if only an empty set of predictions is precise enough. Undefined if no sample is positive.
 
     Args:
         min_precision: in [0, 1].
-        **settings: ``buckets``, ``spacing``, ``num_thresholds`` and ``from_logits``, as for `fleetmetrics.ROCCurve`.
+        **settings: ``tolerance``, ``buckets``, ``spacing``, ``num_thresholds`` and ``from_logits``, as for
+            `fleetmetrics.KolmogorovSmirnov`.
 
     Examples:
         >>> metric = RecallAtFixedPrecision(min_precision=0.6, buckets=9, spacing="linear")
@@ -40,20 +80,18 @@ class RecallAtFixedPrecision(ScoreHistogram[formulas.OperatingPoint]):
         OperatingPoint(value=1.0, threshold=0.375)
     """
 
-    gives = "point"
     pictures: tuple[str, ...] = ("precision_recall",)
 
     min_precision: float
 
-    better = "higher"
-    formula: Any = of_classes(formulas.recall_at_fixed_precision, "_lowest_scores", "min_precision", "zero_division")
+    best: ClassVar[tuple[Any, str]] = formulas.recall_at_fixed_precision.bare, "min_precision"
 
-    def __init__(self, *, min_precision: float, **settings: Unpack[HistogramSettings]) -> None:
+    def __init__(self, *, min_precision: float, **settings: Unpack[BoundedSettings]) -> None:
         super().__init__(**settings)
         self.min_precision = number_of("min_precision", min_precision, 0, 1)
 
 
-class PrecisionAtFixedRecall(ScoreHistogram[formulas.OperatingPoint]):
+class PrecisionAtFixedRecall(_Point):
     """The highest precision at which the recall is at least the given one, from a histogram of the scores.
 
     Formula: see `fleetmetrics.formulas.precision_at_fixed_recall`. Otherwise like `RecallAtFixedPrecision`.
@@ -69,20 +107,18 @@ class PrecisionAtFixedRecall(ScoreHistogram[formulas.OperatingPoint]):
         OperatingPoint(value=1.0, threshold=0.75)
     """
 
-    gives = "point"
     pictures: tuple[str, ...] = ("precision_recall",)
 
     min_recall: float
 
-    better = "higher"
-    formula: Any = of_classes(formulas.precision_at_fixed_recall, "_lowest_scores", "min_recall", "zero_division")
+    best: ClassVar[tuple[Any, str]] = formulas.precision_at_fixed_recall.bare, "min_recall"
 
-    def __init__(self, *, min_recall: float, **settings: Unpack[HistogramSettings]) -> None:
+    def __init__(self, *, min_recall: float, **settings: Unpack[BoundedSettings]) -> None:
         super().__init__(**settings)
         self.min_recall = number_of("min_recall", min_recall, 0, 1)
 
 
-class SensitivityAtSpecificity(ScoreHistogram[formulas.OperatingPoint]):
+class SensitivityAtSpecificity(_Point):
     """The highest sensitivity at which the specificity is at least the given one, from a histogram of the scores.
 
     Formula: see `fleetmetrics.formulas.sensitivity_at_specificity`. Undefined if a class has no samples. Otherwise like
@@ -99,20 +135,19 @@ class SensitivityAtSpecificity(ScoreHistogram[formulas.OperatingPoint]):
         OperatingPoint(value=1.0, threshold=0.375)
     """
 
-    gives = "point"
     pictures: tuple[str, ...] = ("roc",)
 
     min_specificity: float
 
-    better = "higher"
-    formula: Any = of_classes(formulas.sensitivity_at_specificity, "_lowest_scores", "min_specificity", "zero_division")
+    may_be_wide = _moves_a_rate
+    best: ClassVar[tuple[Any, str]] = formulas.sensitivity_at_specificity.bare, "min_specificity"
 
-    def __init__(self, *, min_specificity: float, **settings: Unpack[HistogramSettings]) -> None:
+    def __init__(self, *, min_specificity: float, **settings: Unpack[BoundedSettings]) -> None:
         super().__init__(**settings)
         self.min_specificity = number_of("min_specificity", min_specificity, 0, 1)
 
 
-class SpecificityAtSensitivity(ScoreHistogram[formulas.OperatingPoint]):
+class SpecificityAtSensitivity(_Point):
     """The highest specificity at which the sensitivity is at least the given one, from a histogram of the scores.
 
     Formula: see `fleetmetrics.formulas.specificity_at_sensitivity`. Otherwise like `SensitivityAtSpecificity`.
@@ -128,15 +163,14 @@ class SpecificityAtSensitivity(ScoreHistogram[formulas.OperatingPoint]):
         OperatingPoint(value=0.5, threshold=0.375)
     """
 
-    gives = "point"
     pictures: tuple[str, ...] = ("roc",)
 
     min_sensitivity: float
 
-    better = "higher"
-    formula: Any = of_classes(formulas.specificity_at_sensitivity, "_lowest_scores", "min_sensitivity", "zero_division")
+    may_be_wide = _moves_a_rate
+    best: ClassVar[tuple[Any, str]] = formulas.specificity_at_sensitivity.bare, "min_sensitivity"
 
-    def __init__(self, *, min_sensitivity: float, **settings: Unpack[HistogramSettings]) -> None:
+    def __init__(self, *, min_sensitivity: float, **settings: Unpack[BoundedSettings]) -> None:
         super().__init__(**settings)
         self.min_sensitivity = number_of("min_sensitivity", min_sensitivity, 0, 1)
 

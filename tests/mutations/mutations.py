@@ -30,6 +30,41 @@ CHANNEL = "tests/distributed/test_channel.py"
 MUTATIONS = [
     # -- what the audits left ---------------------------------------------------------------------------------
     Mutation(
+        "the bounds of a value over buckets leave out the orders with negative samples above",
+        "metrics/curves.py::KolmogorovSmirnov.bounds_of",
+        "for above in (True, False)",
+        "for above in (True,)",
+        "tests/metrics/test_bucket_bounds.py -k 'lies_between and ks'",
+    ),
+    Mutation(
+        "the highest operating point is that of buckets",
+        "metrics/operating_points.py::_Point.bounds_of",
+        "above=True",
+        "above=False",
+        "tests/metrics/test_bucket_bounds.py -k 'lies_between and recall'",
+    ),
+    Mutation(
+        "a quick check misses fractions that end inside a bucket",
+        "metrics/curves.py::CumulativeGain.may_be_wide",
+        "for step in (-1, 0, 1)",
+        "for step in (3,)",
+        "tests/metrics/test_bucket_bounds.py -k 'lies_between and gain'",
+    ),
+    Mutation(
+        "a quick check of rates looks at one class",
+        "metrics/operating_points.py::_moves_a_rate",
+        "max(largest_share(positive), largest_share(negative))",
+        "largest_share(negative)",
+        "tests/metrics/test_bucket_bounds.py -k one_class_in_a_bucket",
+    ),
+    Mutation(
+        "values over buckets never warn",
+        "metrics/buckets.py::BoundedHistogram._warn_if_wide",
+        "if not beyond[worst] > 0:",
+        "if True:",
+        "tests/metrics/test_bucket_bounds.py -k scores_of_one_bucket",
+    ),
+    Mutation(
         "the order of weighted samples of equal scores changes the last bit of exact areas",
         "formulas/exact_auc.py::sort_by_score",
         "_sort_ties(order, label, weight)",
