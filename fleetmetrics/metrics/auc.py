@@ -43,6 +43,10 @@ _NEAR: dict[str, tuple[Any, Any]] = {
 }
 
 
+#: What is the matter if most samples are in the first and the last bucket.
+_EXTREME = "Most samples have scores below 2.3e-10, or as near to 1"
+
+
 class AreaSettings(ClassSettings, total=False):
     """Arguments of every area over buckets."""
 
@@ -108,22 +112,35 @@ class _Area(ClassHistograms[Value]):
         apart = found.high - found.low > self.tolerance
         if apart if isinstance(apart, bool) else apart.any():
             with muted(UndefinedMetricWarning):  # which has been said
-                self._warn_if_wide(*(np.atleast_1d(each) for each in self.area(histogram, _BOUNDED)))
+                value, low, high = (np.atleast_1d(each) for each in self.area(histogram, _BOUNDED))
+                self._warn_if_wide(value, low, high, self._is_extreme(histogram))
         return found.value
 
-    def _warn_if_wide(self, value: np.ndarray, low: np.ndarray, high: np.ndarray) -> None:
+    def _is_extreme(self, histogram: np.ndarray) -> bool:
+        """Whether most pairs in one bucket have odds below 2**-32, or above 2**32: more buckets do not part them."""
+        negative, positive = np.moveaxis(histogram, -2, 0).astype(np.float64)
+        pairs = (negative * positive).reshape(-1, self.buckets).sum(axis=0)
+        return self.spacing == "log_odds" and 2 * (pairs[0] + pairs[-1]) > pairs.sum()
+
+    def _warn_if_wide(self, value: np.ndarray, low: np.ndarray, high: np.ndarray, extreme: bool) -> None:
         width = np.where(np.isnan(high), 0.0, high - low)
         worst = int(width.argmax())
         if width[worst] > self.tolerance:
             one = f" of {self._entry} {worst}" if len(width) > 1 else ""
             far = f"further apart than tolerance={self.tolerance:g} allows. Give more buckets=, or tolerance=None; "
             far += "bounds=True returns the bounds, and ExactAUC needs no buckets"
+            if extreme:
+                far = f"further apart than tolerance={self.tolerance:g} allows. {_EXTREME}, which no number of buckets "
+                far += "parts: give ExactAUC, which needs none, or scores that are not so near to 0 and 1"
             owner = self._called()
             if in_shell():
                 owner, area = self.name, "average_precision" if isinstance(self, AveragePrecision) else "auc"
                 exact = f", or for exact_auc{':curve=PR' * (self.curve == 'PR')}, which needs none"
                 far = f"more than {self.tolerance:g} apart. Ask for more buckets, {area}:buckets=65536"
                 far += f"{exact * (self.task.kind == 'binary')}; with few distinct scores, the value is right"
+                if extreme:
+                    far = f"more than {self.tolerance:g} apart. {_EXTREME}, which no number of buckets parts"
+                    far += f": ask{exact[4:]}" if self.task.kind == "binary" else ""
             warn(
                 f"{owner}: {value[worst]:.6g}{one} is an area over buckets; the area of the scores themselves "
                 f"is between {low[worst]:.6g} and {high[worst]:.6g}, {far}",

@@ -103,3 +103,32 @@ def test_the_drop_in_function_is_paddles_and_silent():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         fm.auc(np.array(histogram[0]), np.array(histogram[1]))
+
+
+@pytest.mark.parametrize("near", [0, 1])
+@pytest.mark.parametrize("make", [fm.AUC, fm.AveragePrecision])
+def test_scores_that_no_number_of_buckets_parts_are_said_to_be_so(make, near):
+    score, label = np.linspace(1e-12, 2e-10, 1000), np.arange(1000) > 500
+    score = 1 - 1000 * np.finfo(float).eps * score / 2e-10 if near else score
+    for buckets in (4096, 65536):
+        metric = make(buckets=buckets)
+        metric.add(score, label)
+        with pytest.warns(fm.BucketWarning) as warned:
+            metric.compute()
+        text = str(warned[0].message)
+        assert "no number of buckets parts: give ExactAUC" in text
+        assert "more buckets=" not in text
+    exact = fm.ExactAUC()
+    exact.add(score, label)
+    assert exact.compute() == 1 - near
+
+
+def test_scores_that_more_buckets_part_get_that_advice():
+    score, label = 0.5 + np.linspace(0, 1e-3, 1000), np.arange(1000) > 500
+    metric = fm.AUC()
+    metric.add(score, label)
+    with pytest.warns(fm.BucketWarning, match="more buckets="):
+        metric.compute()
+    again = fm.AUC(buckets=2**22)
+    again.add(score, label)
+    assert again.compute() == pytest.approx(1.0, abs=0.01)
