@@ -53,6 +53,8 @@ class Columns:
     #: The columns that only leave out rows; and all those in which an empty string is a null.
     looked_at: Sequence[str]
     coded: Collection[str]
+    #: Whether each label is a task of its own, which rows may lack.
+    labels_apart: bool
     #: The requested values inside of columns of the current file, by the names that the user gave.
     inside: Mapping[str, Inside] = {}  # never changed
 
@@ -80,7 +82,6 @@ class Columns:
         self.keys = set(self.names).difference(*[self.of(each) for each in self.by_argument if each not in self._keys])
         #: Those that must have a value in each row; a row without one of the others is in a slice of its own.
         needed = {name for each in self.by_argument if each in sure or each not in self._keys for name in self.of(each)}
-        #: Whether each label is a task of its own, which rows may lack.
         self.labels_apart = metrics.labels_apart and "label" in self.by_argument
         if self.labels_apart:
             needed -= {name for each in ("label", "prediction") for name in self.of(each)} & {*self.names}

@@ -253,7 +253,7 @@ class Asked:
         """As JSON holds it."""
         found = dataclasses.asdict(dataclasses.replace(self, common=None))
         del found["common"]
-        return found
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in found.items()}
 
     @staticmethod
     def of_plain(plain: Mapping[str, Any]) -> Asked:

@@ -371,6 +371,15 @@ def test_a_state_of_an_earlier_version_is_the_pooled_metric_that_it_was(there):
         merge("old.fms")
 
 
+def test_a_state_of_one_label_of_an_earlier_version_merges_with_one_of_this_version(there):
+    for name, rows in (("one", NEW.slice(0, 250)), ("two", NEW.slice(250))):
+        fm.evaluate(rows, label="click", score="p1", metrics="auc").save_state(f"{name}.fms")
+    arrays, note = read_arrays("one.fms")
+    del note["asked"]["tasks"]
+    write_arrays("one.fms", arrays, note)
+    assert merge(["one.fms", "two.fms"]).new.rows == merge(["two.fms", "one.fms"]).new.rows == ROWS
+
+
 def test_frames_have_a_row_for_each_metric_and_for_each_slice_of_a_task():
     pd = pytest.importorskip("pandas")
     found = fm.evaluate(NEW, **SEVERAL, metrics="auc", by="slot")
