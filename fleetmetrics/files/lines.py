@@ -51,7 +51,7 @@ def blocks_of(stream: Any, bad: Bad) -> Iterator[_Block]:
     lines = 0
     for block in iter(lambda: stream.read(_BLOCK) + stream.readline(), b""):
         text, ends = _without_nul(block, lines, bad), block.count(b"\n")
-        if not text.isspace():
+        if text and not text.isspace():
             yield _Block(text, lines, ends)
         lines += ends
 

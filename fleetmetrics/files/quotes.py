@@ -220,13 +220,16 @@ def _ends_of_lines(block: bytes) -> np.ndarray:
 
 def _runs(block: bytes, quote: str, separator: str, ends: np.ndarray) -> _Runs:
     """The runs of quotes in lines that end at these places."""
-    data, between = np.frombuffer(block, np.uint8), (ord(separator), _END, _RETURN)
+    data = np.frombuffer(block, np.uint8)
     places = np.flatnonzero(data == ord(quote))
     first = np.flatnonzero(np.diff(places, prepend=-2) > 1)
     length = np.diff(first, append=len(places))
     start, length = places[first][length % 2 == 1], length[length % 2 == 1]
     padded = np.frombuffer(b"\n%b\n" % block, np.uint8)  # the byte before the one at `place` is at `place` here
-    opens, closes = np.isin(padded[start], between), np.isin(padded[start + length + 1], between)
+    opens, closes = (
+        (near == ord(separator)) | (near == _END) | (near == _RETURN)
+        for near in (padded[start], padded[start + length + 1])
+    )
     return _Runs(start, np.searchsorted(ends, start), opens, closes)
 
 

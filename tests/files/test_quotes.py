@@ -156,6 +156,12 @@ def test_whole_rows_within_a_value_need_a_word_of_the_user(tmp_path):
     assert (metrics.compute(), found.rows, found.multiline) == ({"a\n0.4,0,b\n0.3,1,c": 1, "d": 1}, 2, 1)
 
 
+@pytest.mark.parametrize("more", ["", "0.5,1,c,d\n"])
+def test_a_quote_that_something_follows_closes_no_value_of_several_lines(tmp_path, more):
+    metrics, found = read(tmp_path / "a.csv", 'p,y,k\n0.5,1,"a\nb"c\n0.2,0,"d"e\n' + more)
+    assert (metrics.compute(), found.rows, found.skipped) == ({"de": 1}, 3 + bool(more), 2 + bool(more))
+
+
 def test_single_quotes_are_quotes_if_they_are_asked_for(tmp_path):
     text = "p,y,k\n0.5,1,'a,\"b'\n0.5,1,it''s\n0.5,1,'it''s\n'\n0.5,0,'open\n"
     metrics, found = read(tmp_path / "a.csv", text, quote="'")

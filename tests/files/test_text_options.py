@@ -309,16 +309,18 @@ def test_a_row_at_fault_changes_no_number_beside_it(tmp_path, more):
 
 @pytest.mark.parametrize("name", ["a.csv", "a.jsonl"])
 @pytest.mark.parametrize("nul", [b"\0", b"\0" * 5000])
-def test_lines_of_nul_bytes_are_lines_at_fault(tmp_path, name, nul):
+@pytest.mark.parametrize("size", [8, 1 << 24])
+def test_lines_of_nul_bytes_are_lines_at_fault(tmp_path, monkeypatch, name, nul, size):
+    monkeypatch.setattr(lines, "_BLOCK", size)
     row, begin = b"0.5,1,a\n", b"p,y,k\n"
     if name == "a.jsonl":
         row, begin = b'{"p":0.5,"y":1,"k":"a"}\n', b""
-    data = begin + row + nul + b"\n" + row + nul + row + row + nul
+    data = begin + row + nul + b"\n" + row + nul + row + row + nul + (b"\n" + nul) * 40
     first = 3 if begin else 2
     told = f"line {first}: it holds {len(nul):,} NUL byte"
     assert told in refused(tmp_path / name, data)
     metrics, found = read(tmp_path / name, data, skip=True)
-    assert (metrics.compute(), found.rows, found.skipped) == ({"a": 3}, 6, 3)
+    assert (metrics.compute(), found.rows, found.skipped) == ({"a": 3}, 46, 43)
 
 
 @pytest.mark.parametrize("text", [(), ["k"]])
