@@ -138,7 +138,9 @@ def item_in(kind: Any, name: str) -> str:
     if is_list(kind) or is_vector(kind):
         return f"{name}[{1 if is_vector(kind) else 0}]"
     if _is_struct(kind) and kind.num_fields:
-        return item_in(kind[0].type, f"{name}.{kind[0].name}") or f"{name}.{kind[0].name}"
+        fields = [kind[place] for place in range(kind.num_fields)]
+        field = next((field for field in fields if field.name == "values"), fields[0])  # of a vector, more or less
+        return item_in(field.type, f"{name}.{field.name}") or f"{name}.{field.name}"
     return ""
 
 

@@ -92,6 +92,14 @@ def test_a_found_file_keeps_its_version_in_other_processes(made):
     assert (again, again.table, again.types) == (file, file.table, file.types)
 
 
+def test_a_found_file_is_read_as_of_its_version(tmp_path):
+    deltalake = pytest.importorskip("deltalake")
+    deltalake.write_deltalake(tmp_path / "t", pa.table(WRONG))
+    found = files.find(tmp_path / "t")
+    deltalake.write_deltalake(tmp_path / "t", pa.table(RIGHT), mode="overwrite")
+    assert (evaluated(found), evaluated(tmp_path / "t")) == ((4, 0.0), (4, 1.0))
+
+
 def test_a_comparison_reads_the_current_files_of_both_sides(made, tmp_path):
     frame = pa.table({**RIGHT, "id": [1, 2, 3, 4]})
     deltalake = pytest.importorskip("deltalake")

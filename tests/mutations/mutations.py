@@ -5922,7 +5922,7 @@ MUTATIONS = [
         "files/lake_tables.py::_Delta",
         "int(table.version) if table.version else None",
         "None",
-        "tests/files/test_lake_tables.py -k keeps_its_version",
+        "tests/files/test_lake_tables.py -k as_of_its_version",
     ),
     Mutation(
         "a file with a vector of deleted rows counts whole without the library",
