@@ -246,7 +246,7 @@ class _Counts(Metric):
 
     def __init__(self) -> None:
         super().__init__()
-        self.table = np.zeros(2 * _BUCKETS + len(_KINDS), np.int64)
+        self.table: np.ndarray = np.zeros(2 * _BUCKETS + len(_KINDS), np.int64)
 
     def add(self, prediction: Any, label: Any, id: Any) -> None:  # type: ignore[override]
         self.table[: 2 * _BUCKETS] += np.bincount(_buckets(id, label).ravel(), minlength=2 * _BUCKETS)
@@ -260,7 +260,8 @@ class _Chosen(Metric):
 
     def __init__(self, bucket: int) -> None:
         super().__init__()
-        self.bucket, self.rows = bucket, Counter[Any]()
+        self.bucket = bucket
+        self.rows: Counter[Any] = Counter()
 
     def add(self, prediction: Any, label: Any, id: Any) -> None:  # type: ignore[override]
         mine = (_buckets(id, label) == self.bucket).any(axis=0)

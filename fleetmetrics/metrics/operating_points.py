@@ -55,9 +55,12 @@ class _Point(BoundedHistogram[formulas.OperatingPoint]):
         return np.array([value.value]), np.array([value.value]), np.array([max(value.value, high)])
 
 
-def _moves_a_rate(self: _Point, positive: np.ndarray, negative: np.ndarray) -> bool:
-    """See `BoundedHistogram.may_be_wide`: the rate at the same limit moves by a bucket's share of its class at most."""
-    return max(largest_share(positive), largest_share(negative)) > self.tolerance
+class _RatePoint(_Point):
+    """The best rate of one class at a rate of the other class."""
+
+    def may_be_wide(self, positive: np.ndarray, negative: np.ndarray) -> bool:
+        """The rate at the same limit moves by a bucket's share of its class at most."""
+        return max(largest_share(positive), largest_share(negative)) > self.tolerance
 
 
 class RecallAtFixedPrecision(_Point):
@@ -118,7 +121,7 @@ class PrecisionAtFixedRecall(_Point):
         self.min_recall = number_of("min_recall", min_recall, 0, 1)
 
 
-class SensitivityAtSpecificity(_Point):
+class SensitivityAtSpecificity(_RatePoint):
     """The highest sensitivity at which the specificity is at least the given one, from a histogram of the scores.
 
     Formula: see `fleetmetrics.formulas.sensitivity_at_specificity`. Undefined if a class has no samples. Otherwise like
@@ -139,7 +142,6 @@ class SensitivityAtSpecificity(_Point):
 
     min_specificity: float
 
-    may_be_wide = _moves_a_rate
     best: ClassVar[tuple[Any, str]] = formulas.sensitivity_at_specificity.bare, "min_specificity"
 
     def __init__(self, *, min_specificity: float, **settings: Unpack[BoundedSettings]) -> None:
@@ -147,7 +149,7 @@ class SensitivityAtSpecificity(_Point):
         self.min_specificity = number_of("min_specificity", min_specificity, 0, 1)
 
 
-class SpecificityAtSensitivity(_Point):
+class SpecificityAtSensitivity(_RatePoint):
     """The highest specificity at which the sensitivity is at least the given one, from a histogram of the scores.
 
     Formula: see `fleetmetrics.formulas.specificity_at_sensitivity`. Otherwise like `SensitivityAtSpecificity`.
@@ -167,7 +169,6 @@ class SpecificityAtSensitivity(_Point):
 
     min_sensitivity: float
 
-    may_be_wide = _moves_a_rate
     best: ClassVar[tuple[Any, str]] = formulas.specificity_at_sensitivity.bare, "min_sensitivity"
 
     def __init__(self, *, min_sensitivity: float, **settings: Unpack[BoundedSettings]) -> None:

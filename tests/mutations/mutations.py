@@ -52,7 +52,7 @@ MUTATIONS = [
     ),
     Mutation(
         "a quick check of rates looks at one class",
-        "metrics/operating_points.py::_moves_a_rate",
+        "metrics/operating_points.py::_RatePoint.may_be_wide",
         "max(largest_share(positive), largest_share(negative))",
         "largest_share(negative)",
         "tests/metrics/test_bucket_bounds.py -k one_class_in_a_bucket",
