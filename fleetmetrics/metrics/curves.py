@@ -156,7 +156,7 @@ class CumulativeGain(BoundedHistogram[Shares]):
         return value.values, np.minimum(low, value.values), np.maximum(high, value.values)
 
     def may_be_wide(self, positive: np.ndarray, negative: np.ndarray) -> bool:
-        """Only samples of both classes where a fraction ends can change places; rounding may name the bucket beside it."""
+        """Only samples of both classes where a fraction ends change places; rounding may name the bucket beside it."""
         mixed, population = np.minimum(positive, negative)[::-1], (positive + negative)[::-1].cumsum(dtype=np.float64)
         at = np.searchsorted(population, self.fractions * population[-1])
         around = [mixed[(at + step).clip(0, len(mixed) - 1)] for step in (-1, 0, 1)]
