@@ -34,6 +34,7 @@ from fleetmetrics.records.fold import fold_in_order
 from fleetmetrics.records.folding import Folding, Folds
 from fleetmetrics.records.table import Table
 from fleetmetrics.repeats import Repeats
+from fleetmetrics.same_samples import sums_are_equal, warn_of_same_samples
 from fleetmetrics.sampling import Pass
 from fleetmetrics.settings import AllArguments, described, raise_if_positional, raise_if_unknown
 from fleetmetrics.state import State, add_numbers, blocks_of
@@ -72,8 +73,8 @@ FOR_USERS: tuple[str, ...] = (
 )
 
 _ordinals: dict[str, Iterator[int]] = {}
-#: Whether the data are whole, the global states, and the carries of the records.
-_Exchanged = Tuple[bool, Dict[State, np.ndarray], Mapping[Any, Any]]
+#: Whether the data are whole, the global states, the carries of the records, and whether all added the same samples.
+_Exchanged = Tuple[bool, Dict[State, np.ndarray], Mapping[Any, Any], bool]
 
 
 def _default_name(kind: type) -> str:
@@ -538,6 +539,7 @@ class Accumulator(Partial, Generic[Value]):
 
         def exchanged(deadline: Deadline, trouble: BaseException | None) -> _Exchanged:
             said, whole, repeats = "", False, None
+            blocks: list[Block | RowKeys] = []
             with Caught(trouble) as caught:
                 if partial is not None:
                     whole = not flag_of("partial", partial)
@@ -547,7 +549,7 @@ class Accumulator(Partial, Generic[Value]):
             full, check = call + said, self._check
 
             def collect() -> list[Block | RowKeys]:
-                blocks = blocks_of(states, scope)
+                blocks.extend(blocks_of(states, scope))
                 if repeats is not None:
                     place = states.index(check.seen)
                     blocks[place] = check.flagged(blocks[place])
@@ -559,10 +561,15 @@ class Accumulator(Partial, Generic[Value]):
             if repeats is not None and everyone and self._pass.once():
                 repeats.warn(self._called(), type(self).__name__)
             self._raise_if_invalid(values)
-            return whole, values, fold_in_order(full, channel, tables, values, deadline) if tables else {}
+            if tables:
+                return whole, values, *fold_in_order(full, channel, tables, values, deadline)
+            several, first = channel.world_size > 1, sum(len(each.states) for each in self._checks())
+            return whole, values, {}, several and sums_are_equal(blocks[first:], made[first:], channel.world_size)
 
         def evaluated(found: _Exchanged) -> Any:
-            whole, values, carries = found
+            whole, values, carries, same = found
+            if same:
+                warn_of_same_samples(self._called(), channel.world_size)
             if whole and self._data_size is not None:
                 self._data_size.warn_unless_met(self._called(), values)
             try:

@@ -193,7 +193,7 @@ def auc(
         group: see the module.
         timeout: see the module.
         slide_steps: of ``paddle.static.auc``, if both are arrays of its batch statistics, the first two: the area is
-            then that of the latest batches. 0: both are histograms. None: as the program says of its own variables;
+            then that of the latest batches. 0: both are histograms. None: that of the program's own variables;
             arrays are histograms, with a warning if they could be batch statistics.
 
     Returns:

@@ -23,6 +23,7 @@ from fleetmetrics.errors import AgreementError
 from fleetmetrics.logs import progress
 from fleetmetrics.records.folding import Carry, Folding, Folds
 from fleetmetrics.records.table import Closed, Records, Table, joined_records
+from fleetmetrics.same_samples import all_equal, digest_of
 from fleetmetrics.serial.serializer import pack, unpack
 
 __all__ = ["fold_in_order"]
@@ -41,20 +42,26 @@ def fold_in_order(
     tables: Sequence[Folds],
     states: Mapping[Any, np.ndarray],
     deadline: Deadline,
-) -> dict[Folding, Any]:
-    """Let the metrics of each table fold the records of all workers; return their carries, the same on every worker."""
+) -> tuple[dict[Folding, Any], bool]:
+    """Let the metrics of each table fold the records of all workers.
+
+    Returns:
+        Their carries, and whether all workers have added the same samples; the same on every worker.
+    """
     carries: dict[Folding, Any] = {}
+    same = False
     for folds in tables:
         under_way, made = _UnderWay(folds, folds.known(states)), folds.table.closed
         carried: Sequence[Any] = under_way.carries
         if channel.world_size > 1:
-            found = _fold_together(f"{call}, records", channel, under_way, deadline)
+            found, alike = _fold_together(f"{call}, records", channel, under_way, deadline)
+            same = same or alike
             made, carried = (found, ()) if isinstance(found, Closed) else (None, found)
         elif made is None:
             records = Records(folds.table.records())  # temporary, so its cached values are freed, too
             carried = under_way.alone(records) if records else carried
         carries.update(zip(folds.metrics, carried if made is None else folds.opened(made, under_way.states)))
-    return carries
+    return carries, same
 
 
 class _UnderWay:
@@ -85,7 +92,9 @@ class _UnderWay:
         ]
 
 
-def _fold_together(call: str, channel: Communicator, folds: _UnderWay, deadline: Deadline) -> list[Any] | Closed:
+def _fold_together(
+    call: str, channel: Communicator, folds: _UnderWay, deadline: Deadline
+) -> tuple[list[Any] | Closed, bool]:
     table = folds.table
     records, letter = Records({}), Letter(None)
     with Caught() as caught:
@@ -103,20 +112,20 @@ def _fold_together(call: str, channel: Communicator, folds: _UnderWay, deadline:
         if closed:
             return Letter(*pack(["closed", *folds.folds.join_closed(closed)]))
         _check_kinds(table, told)
-        return Letter(*pack(["cuts", _cuts(told)]))
+        return Letter(*pack(["cuts", _cuts(told), all_equal([digest for *_, digest in told])]))
 
     kind, *made = unpack(*channel.consult(call, plan, *letter, timeout=deadline.left, trouble=caught.error))
     if kind == "closed":
-        return Closed(*made)
-    (cuts,) = made
+        return Closed(*made), False
+    cuts, same = made
     column = records[table.order] if records.length and table.order else cuts[:0]
     edges = [0, *np.searchsorted(column, cuts, "right").tolist(), records.length]
     mine = [records.taken(slice(*each)) for each in zip(edges, edges[1:])]
     if channel.spreads and all(metric.spreads for metric in folds.metrics):
-        return _fold_spread(call, channel, folds, mine, deadline)
+        return _fold_spread(call, channel, folds, mine, deadline), same
     for number, piece in enumerate(progress(mine, call, channel, len(mine))):
         answer = _round(call, channel, folds, piece, number == len(mine) - 1, deadline)
-    return unpack(*answer)
+    return unpack(*answer), same
 
 
 def _round(call: str, channel: Communicator, folds: _UnderWay, mine: Records, last: bool, deadline: Deadline) -> Letter:
@@ -194,10 +203,11 @@ def _described(table: Table, records: Records) -> list[Any]:
         for name, column in records.items()
     }
     if not records.length:
-        return ["empty", kinds, 0, None]
+        return ["empty", kinds, 0, None, 0]
     step = -(-records.length // SKETCH)
     row = sum(column.itemsize for column in records.values() if column is not None)
-    return ["open", kinds, step * row, None if table.order is None else records[table.order][step - 1 :: step]]
+    sketch = None if table.order is None else records[table.order][step - 1 :: step]
+    return ["open", kinds, step * row, sketch, digest_of(records.values(), records.length)]
 
 
 def _check_kinds(table: Table, told: Sequence[Any]) -> None:
@@ -209,7 +219,7 @@ def _check_kinds(table: Table, told: Sequence[Any]) -> None:
 
 def _cuts(told: Sequence[Any]) -> np.ndarray:
     """Values of the column that cut the records into pieces of similar size; the last piece is open-ended."""
-    sketches = [(sketch, np.full(len(sketch), size)) for _, _, size, sketch in told if sketch is not None]
+    sketches = [(sketch, np.full(len(sketch), size)) for _, _, size, sketch, _ in told if sketch is not None]
     if not sketches:
         return np.empty(0)
     values, sizes = map(np.concatenate, zip(*sketches))

@@ -13,7 +13,7 @@ import itertools
 import os
 import traceback
 from functools import cached_property
-from typing import Any, Callable, Iterable, Iterator, Sequence, Tuple, cast
+from typing import Any, Callable, Iterator, Sequence, Tuple, cast
 
 import numpy as np
 
@@ -40,6 +40,7 @@ from fleetmetrics.records.pieces import PIECE_BYTES, Spool, pieces, read_piece
 from fleetmetrics.records.recorder import States
 from fleetmetrics.records.share import Share, check_notes, counts_samples, doubt_of_size, kinds_in
 from fleetmetrics.repeats import Repeats
+from fleetmetrics.same_samples import all_equal, warn_of_same_samples
 from fleetmetrics.serial import Packed, pack_arrays, unpack_arrays
 from fleetmetrics.serial.serializer import pack, unpack
 from fleetmetrics.vocabulary import agreeing, counted
@@ -186,8 +187,11 @@ def _values(found: Sequence[_Collected]) -> list[Any]:
     return [each.value() for each in found]
 
 
-def _warn(found: Iterable[_Collected]) -> None:
+def _warn(found: Sequence[_Collected]) -> None:
     """Warn of every share; of repeated samples that several shares count, in one of them."""
+    same = next((each for each in found if each.same), None)
+    if same is not None:
+        warn_of_same_samples(same.share.name, same.workers)
     said: set[Repeats | None] = {None}
     for each in found:
         each.warn()
@@ -221,6 +225,8 @@ class _Collected:
         names = having["columns"]
         self._names = tuple(names) if isinstance(names, list) else names  # as in `Columns`
         self._has_ids = having["ids"] is not None
+        #: Whether all of these workers have added the same records, each of which counts.
+        self.workers, self.same = len(notes), not self._has_ids and all_equal([note["digest"] for note in notes])
         #: The number of kept records; with ids, before repeated ones are dropped.
         self._total = sum(self._counts)
         if share.dealing is not None:

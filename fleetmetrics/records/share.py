@@ -16,6 +16,7 @@ from fleetmetrics.records.arrangement import MODES
 from fleetmetrics.records.batches import Columns, Kind
 from fleetmetrics.records.recorder import Recorder, States, checked_states, combine_states
 from fleetmetrics.repeats import Repeats, repeats_of
+from fleetmetrics.same_samples import digest_of
 from fleetmetrics.sampling import Dealing
 from fleetmetrics.serial import described_array, is_plain
 from fleetmetrics.vocabulary import agreeing, counted
@@ -109,6 +110,7 @@ class Share:
             "sampler": None if self.dealing is None else self.dealing.settings,
             "collect_dir": metric.collect_dir and ("shared" if metric.collect_dir_shared else "not shared"),
             "n": len(records),
+            "digest": self._digest(),
             **metric._ledger.note(len(records)),
             "block": self.block and int(self.block),
             "blocks": blocks,
@@ -119,6 +121,12 @@ class Share:
             "settings": metric._terms(),
             "repeats": self.repeats is not None,
         }
+
+    def _digest(self) -> int:
+        """`digest_of` the records."""
+        batches = self.records.batches
+        some = batches if len(batches) < 4 else [batches[0], batches[len(batches) // 2], batches[-1]]
+        return digest_of((column for batch in some for column in batch), len(self.records))
 
     def uses_calls(self, note: Mapping[str, Any], rank: int) -> bool:
         """Whether a worker's calls took all of its samples, but did not add one record for each."""

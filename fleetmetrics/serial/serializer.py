@@ -102,7 +102,7 @@ def portable(values: list[Any]) -> list[Any]:
 
 
 def _examples_in(values: list[Any]) -> list[Any]:
-    """One value of each class in values and their containers; of arrays and tensors, all that need a look."""
+    """One value of each class in values and their containers; of arrays and tensors, each that needs a look."""
     found: dict[Any, Any] = {}
     for _ in range(_DEPTH):
         kinds = set(map(type, values))

@@ -5881,6 +5881,20 @@ MUTATIONS = [
         "tests/test_traced.py -k as_a_whole",
     ),
     Mutation(
+        "equal counts are taken for the same samples",
+        "same_samples.py::_evidence",
+        "(counts.size if varied else 0)",
+        "20 * counts.size",
+        "tests/distributed/test_same_samples.py -k by_nature",
+    ),
+    Mutation(
+        "records of other samples are taken for the same",
+        "same_samples.py::all_equal",
+        "len(set(digests)) == 1",
+        "True",
+        "tests/distributed/test_same_samples.py -k exact",
+    ),
+    Mutation(
         "an interruption of what a call prepares does not count as the call",
         "comm/communicator.py::leaving",
         "self.left(call, error)",
