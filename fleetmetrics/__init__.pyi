@@ -31,6 +31,7 @@ from fleetmetrics.errors import FileAccessError as FileAccessError
 from fleetmetrics.errors import FleetMetricsError as FleetMetricsError
 from fleetmetrics.errors import IntegerOverflowError as IntegerOverflowError
 from fleetmetrics.errors import InvalidInputError as InvalidInputError
+from fleetmetrics.errors import MissingArgumentError as MissingArgumentError
 from fleetmetrics.errors import MissingLibraryError as MissingLibraryError
 from fleetmetrics.errors import NoChannelError as NoChannelError
 from fleetmetrics.errors import RecordError as RecordError
@@ -244,6 +245,7 @@ __all__ = [
     "Metric",
     "MetricCollection",
     "Min",
+    "MissingArgumentError",
     "MissingLibraryError",
     "NDCG",
     "NoChannelError",

@@ -36,7 +36,7 @@ from fleetmetrics.records.table import Table
 from fleetmetrics.repeats import Repeats
 from fleetmetrics.same_samples import sums_are_equal, warn_of_same_samples
 from fleetmetrics.sampling import Pass
-from fleetmetrics.settings import AllArguments, described, raise_if_positional, raise_if_unknown
+from fleetmetrics.settings import AllArguments, described, raise_if_missing, raise_if_positional, raise_if_unknown
 from fleetmetrics.state import State, add_numbers, blocks_of
 from fleetmetrics.state_dicts import HeldPass, Holder
 from fleetmetrics.traced import keep_out_of_programs, raise_if_traced
@@ -118,6 +118,7 @@ class Accumulator(Partial, Generic[Value]):
             """Raise an error that names the missing keyword, where Python would only count the positional arguments."""
             if given:
                 raise_if_positional(cls, given)
+            raise_if_missing(cls, given, settings)
             settings.pop("sampler", None)  # it may be set and removed: see `sampler`
             return super().__new__(cls, *given, **settings)
 

@@ -23,6 +23,7 @@ __all__ = [
     "FleetMetricsError",
     "IntegerOverflowError",
     "InvalidInputError",
+    "MissingArgumentError",
     "MissingLibraryError",
     "NoChannelError",
     "RecordError",
@@ -61,6 +62,10 @@ class ConditionError(DataError):
 
 class AssertedInputError(InvalidInputError, AssertionError):
     """An argument is invalid where MMEval, MMEngine or MMPretrain have an ``assert``."""
+
+
+class MissingArgumentError(InvalidInputError, TypeError):
+    """A metric was created without an argument that it needs; the message names it."""
 
 
 class UnknownArgumentError(InvalidInputError, TypeError):

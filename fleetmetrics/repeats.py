@@ -3,7 +3,7 @@
 A sampler that deals a data set to several workers repeats samples so that all get the same number. If every worker has
 added exactly what such a sampler deals it in a pass, more samples were added than the data set has, so that some
 counted twice. A training sampler gives no false alarm: a metric that did not get its whole pass has another number.
-If a second sampler deals the same number without repeats, nobody knows which of the two has dealt them.
+If a second sampler deals the same number without repeats, either may have dealt them: no warning then.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def _fitting(added: int, rank: int, ranks: int) -> list[Repeats]:
     """The known samplers that deal a worker this number of samples, with repeats or without any."""
     found = []
     for sampler in list(_samplers):
-        with contextlib.suppress(Exception):  # a sampler that knows no size, and whatever a user's object raises
+        with contextlib.suppress(Exception):  # a sampler without a size, and whatever a user's object raises
             if places_in(sampler) == (ranks, rank):
                 samples = len(sampler.dataset)
                 if 0 < samples <= added * ranks and added <= samples and _deals(sampler, rank, added, samples, ranks):

@@ -20,12 +20,21 @@ from typing import TYPE_CHECKING, Any, Callable, ClassVar, Iterable, Iterator, M
 
 import numpy as np
 
-from fleetmetrics.errors import InvalidInputError, UnknownArgumentError
+from fleetmetrics.errors import InvalidInputError, MissingArgumentError, UnknownArgumentError
 from fleetmetrics.hints import hint_of_argument
 from fleetmetrics.tensors import as_array
 from fleetmetrics.vocabulary import with_article
 
-__all__ = ["AllArguments", "Told", "class_of", "described", "difference", "raise_if_positional", "raise_if_unknown"]
+__all__ = [
+    "AllArguments",
+    "Told",
+    "class_of",
+    "described",
+    "difference",
+    "raise_if_missing",
+    "raise_if_positional",
+    "raise_if_unknown",
+]
 
 #: Short descriptions replace longer sequences by a digest.
 _LONG = 64
@@ -174,6 +183,25 @@ def raise_if_positional(kind: type, given: Sequence[Any]) -> None:
         f"{kind.__name__} takes {', '.join(named)} by keyword, and was given {value!r} without"
         + (f"; did you mean {fits[0]}={value!r}?" if fits else "")
     )
+
+
+def raise_if_missing(kind: type, given: Sequence[Any], settings: Mapping[str, Any]) -> None:
+    """Raise for an argument that the class needs; without any argument, since a copy passes none, Python does."""
+    by_place, by_name = _needed(kind.__init__)  # type: ignore[misc]
+    missing = [name for name in (*by_place[len(given) :], *by_name) if name not in settings]
+    if missing and (given or settings):
+        raise MissingArgumentError(
+            f"{kind.__name__} needs {', '.join(missing)}: {kind.__name__}({missing[0]}=..., ...)"
+        )
+
+
+@functools.lru_cache(maxsize=512)
+def _needed(init: Callable[..., Any]) -> tuple[list[str], list[str]]:
+    """The names without a default: of positional arguments, and of those by keyword."""
+    parameters = [each for each in inspect.signature(init).parameters.values()][1:]
+    needed = [each for each in parameters if each.default is each.empty]
+    by_name = [each.name for each in needed if each.kind is each.KEYWORD_ONLY]
+    return [each.name for each in needed if each.kind < each.VAR_POSITIONAL], by_name
 
 
 def raise_if_unknown(kind: type, given: Iterable[str]) -> None:

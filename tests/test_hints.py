@@ -26,6 +26,21 @@ def test_an_argument_of_another_library_gets_a_hint_of_ours(given, meant):
         assert str(caught.value).startswith(f"{kind}.add has no argument {given!r}; did you mean {meant}? Allowed are")
 
 
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda: fm.Sliced(by="s"), r"Sliced needs metric: Sliced\(metric=\.\.\., \.\.\.\)"),
+        (lambda: fm.Interval(confidence=0.9), "Interval needs metric"),
+        (lambda: fm.RecallAtFixedPrecision(name="a"), "RecallAtFixedPrecision needs min_precision"),
+        (lambda: fm.evaluator.DumpResults(collect_device="cpu"), "DumpResults needs out_file_path"),
+    ],
+)
+def test_a_missing_setting_is_named(make, said):
+    with pytest.raises(fm.MissingArgumentError, match=said) as error:
+        make()
+    assert isinstance(error.value, fm.InvalidInputError) and isinstance(error.value, TypeError)
+
+
 def test_torchmetrics_and_scikit_learns_calls_are_explained():
     with pytest.raises(fm.InvalidInputError, match=r"no argument 'preds'; did you mean prediction?"):
         fm.Accuracy().add(preds=[1], target=[1])

@@ -74,7 +74,7 @@ def _seconds(source: str, given: Any, number: Any) -> float:
     """The seconds, from what was given in this place as a number."""
     try:
         seconds = float(number)
-    except (TypeError, ValueError, OverflowError):
+    except Exception:  # no number, one beyond float64, and whatever an object's __float__ raises
         seconds = math.nan
     if not 0 < seconds < math.inf:
         raise InvalidInputError(f"{source} is {given!r:.80}; it must be a finite number of seconds greater than 0.")

@@ -213,7 +213,8 @@ def _key_and_name(rest: str) -> tuple[str | None, str]:
 
 def _names(result: Mapping[str, Any]) -> dict[str, _Number]:
     """The numbers of a slice, by name."""
-    metrics, first = result["asked"]["metrics"], result["asked"]["rank_by"]
+    metrics = result["asked"]["metrics"]
+    first = result["asked"].get("rank_by", next(iter(metrics)))  # without slices no metric ranks them
     found = {each: _Number(("metrics", each)) for each in metrics}
     found.update({f"{first}_interval.{end}": _Number((end,)) for end in ("low", "high")})
     found.update({each: _Number((each,), always=each in _ALWAYS) for each in _OF_SLICE})

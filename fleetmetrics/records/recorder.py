@@ -15,7 +15,7 @@ from fleetmetrics.numbers import REDUCTIONS, combine, widen
 from fleetmetrics.records.batches import Columns
 from fleetmetrics.records.ledger import Ledger, counted
 from fleetmetrics.serial.serializer import pack, unpack
-from fleetmetrics.settings import Told, raise_if_unknown
+from fleetmetrics.settings import Told, raise_if_missing, raise_if_unknown
 from fleetmetrics.traced import keep_out_of_programs
 
 __all__ = ["Recorder", "States", "checked_states", "combine_states"]
@@ -55,6 +55,7 @@ class Recorder(Told, ABC):
             parameters = inspect.signature(cls.__init__).parameters
             if not any(each.kind is each.VAR_KEYWORD for each in parameters.values()):
                 raise_if_unknown(cls, [name for name in settings if name not in parameters])
+            raise_if_missing(cls, given, settings)
             return super().__new__(cls, *given, **settings)
 
     def __init_subclass__(cls, **options: Any) -> None:

@@ -134,7 +134,7 @@ def counting() -> dict[str, list[str]]:
 
 
 def not_counting() -> dict[str, list[str]]:
-    """Metrics that count none, and those of which nobody knows it."""
+    """Metrics that count none, and those whose padding is unknown."""
     sampler, even, train = paddles(), paddles(18 * world), paddles(1001 * world + 1)
     own = batches(sampler)
     padding = fm.padding_mask(sampler)
