@@ -29,6 +29,8 @@ __all__ = [
 ENTRIES, LABELS, CLASSES, REFUSED = "entries", "labels", "classes", "refused"
 #: By chance, this many rows of independent labels have a single 1 each in fewer than one batch in 60,000.
 _ENOUGH = 16
+#: Fewer rows than these have a single 1 each by chance too often: unless the scores tell more, they are entries.
+_SOME = 4
 #: How far from 1 the probabilities of all classes may add up to, as float16 and bfloat16 do.
 _ROUNDING = 2.0**-7
 
@@ -86,6 +88,8 @@ class Alike(NamedTuple):
             return self._is_along_another_axis(meaning)
         of_classes = add_up or (not meaning.logits and not ((scores >= 0) & (scores <= 1)).all())
         sure = meaning.several or of_classes or len(label) >= _ENOUGH
+        if not sure and len(label) < _SOME:
+            return False
         if meaning.of == REFUSED or not sure:
             self._refuse(len(label), meaning.by, sure)
         return True

@@ -224,10 +224,17 @@ def test_predicted_classes_that_are_one_hot_too_are_read_so_if_they_are_many():
 @pytest.mark.numpy_only
 def test_a_few_rows_that_may_be_classes_or_not_are_refused_and_both_ways_are_told():
     with pytest.raises(
-        fm.InvalidInputError, match=r"may be one-hot: each of its 3 rows.*argmax.*num_labels=4.*reshape\(-1\)"
+        fm.InvalidInputError, match=r"may be one-hot: each of its 5 rows.*argmax.*num_labels=4.*reshape\(-1\)"
     ):
-        fm.Accuracy().add(UNNORMALISED[:3], ONE_HOT[:3])
+        fm.Accuracy().add(UNNORMALISED[:5], ONE_HOT[:5])
     assert value(fm.Accuracy(num_classes=K), UNNORMALISED[:3], ONE_HOT[:3]) in (0, 1 / 3, 2 / 3, 1)
+
+
+@pytest.mark.numpy_only
+def test_two_rows_may_have_a_single_1_by_chance():
+    for make in (fm.Accuracy, fm.LogLoss):
+        flat = value(make(), UNNORMALISED[:2].reshape(-1), ONE_HOT[:2].reshape(-1))
+        assert value(make(), UNNORMALISED[:2], ONE_HOT[:2]) == flat
 
 
 @pytest.mark.numpy_only

@@ -69,8 +69,8 @@ class Accuracy(OfTask[Value]):
     - integers or bools of the label's shape: predicted classes, correct if equal;
     - floats of the shape of one-hot labels, ``[n, classes]``: the labels are taken as their argmax, as
       `paddle.metric.Accuracy` does, if no row that counts lacks its single 1 and the scores are those of classes: rows
-      add up to 1, a score is outside [0, 1], or there are 16 rows or more. Otherwise they are an error; in a static
-      program and on a device, always.
+      add up to 1, a score is outside [0, 1], or there are 16 rows or more. Otherwise they are an error (in a static
+      program and on a device, always), or with fewer than four rows entries like any other.
 
     ``[n, 1]`` equals ``[n]``. Undefined without samples.
 
