@@ -188,6 +188,8 @@ def raise_if_positional(kind: type, given: Sequence[Any]) -> None:
 def raise_if_missing(kind: type, given: Sequence[Any], settings: Mapping[str, Any]) -> None:
     """Raise for an argument that the class needs; without any argument, since a copy passes none, Python does."""
     by_place, by_name = _needed(kind.__init__)  # type: ignore[misc]
+    if not by_place and not by_name:  # as most metrics
+        return
     missing = [name for name in (*by_place[len(given) :], *by_name) if name not in settings]
     if missing and (given or settings):
         raise MissingArgumentError(
