@@ -66,7 +66,7 @@ def test_every_name_of_a_full_result_is_taken(tmp_path):
         with pytest.raises(fm.InvalidInputError, match=f"'{name}' is taken"):
             check_keys(Asked.of(**ASKED, metrics=f"{name}=auc"))
     top = {name for name in result.to_dict() if not name.startswith(tuple(result.values))}
-    assert top | {"at_k", "conditions"} == set(ENTRIES)
+    assert top | {"at_k", "conditions", "tasks"} == set(ENTRIES)
     for name in kinds():
         check_keys(Asked.of(**ASKED, metrics=name))
 
