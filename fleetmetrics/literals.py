@@ -85,8 +85,8 @@ def _of_values(field: Any, array: Any, sign: str, literal: Literal) -> Any:
             return getattr(pc, sign)(array, pa.scalar(literal.encode(), array.type))
     if isinstance(literal, Fraction):
         if types.is_integer(kind):
-            bounds = np.iinfo(kind.to_pandas_dtype())
-            return _of_counts(array, sign, literal, int(bounds.min), int(bounds.max))
+            low = -(2 ** (kind.bit_width - 1)) if types.is_signed_integer(kind) else 0
+            return _of_counts(array, sign, literal, low, low + 2**kind.bit_width - 1)
         if types.is_floating(kind):
             return _of_floats(array, sign, literal)
         if types.is_decimal(kind):
@@ -153,7 +153,7 @@ def _of_decimals(array: Any, sign: str, number: Fraction) -> Any:
 def _of_floats(array: Any, sign: str, number: Fraction) -> Any:
     """Compare floats with a number as a float of the same type; one beyond these as a double."""
     pa, pc = library("pyarrow", "files"), library("pyarrow.compute", "files")
-    own = np.dtype(array.type.to_pandas_dtype())
+    own = np.dtype(f"f{array.type.bit_width // 8}")
     value = float(number)
     if abs(value) <= float(np.finfo(own).max):
         value = float(own.type(value))
