@@ -35,6 +35,12 @@ _COARSE = {"buckets": 512, "tolerance": None}
 _AT_PLACES, _PLACES = ("ndcg", "hit_rate", "precision", "recall"), [1, 3, 10, 30, 100]
 
 
+class _Resampled(Bootstrap[Any]):
+    """Replicates for an interval; the result names what is too scarce for one."""
+
+    warns = False
+
+
 @dataclass(frozen=True)
 class Asked:
     """The arguments for each side, which JSON and a saved state hold.
@@ -406,7 +412,7 @@ class Asked:
         if ids is not None:
             made = self._made(metric, **_COARSE)
         assert self.ci is not None
-        return Bootstrap(made, self.draws, confidence=self.ci, ids=ids, name=made.name)
+        return _Resampled(made, self.draws, confidence=self.ci, ids=ids, name=made.name)
 
     def _sizes(self) -> dict[str, Callable[[], Metric]]:
         """The further counts besides rows, with functions that make their metrics: positives, and users if kept."""

@@ -86,6 +86,8 @@ class Spread(NamedTuple):
         short: by name, of what there is too little: the number there is, and the number needed.
         groups: see `IntervalResult`.
         supply: by name, what there is and what is needed, enough or not.
+        share: if the value is the share of independent samples of equal weight: their number with the property, and
+            the number of all; then there is an exact interval. None: it is not.
         why: the reason for a need above the number there is, as `fleetmetrics.vocabulary.reason` takes it.
     """
 
@@ -94,6 +96,7 @@ class Spread(NamedTuple):
     short: Mapping[str, tuple[float, float]]
     groups: np.ndarray | None = None
     supply: Mapping[str, Supply] = MappingProxyType({})
+    share: tuple[int, int] | None = None
     why: Mapping[str, Any] = MappingProxyType({})
 
 
@@ -148,7 +151,27 @@ def of_samples(products: Any, terms: Any, slopes: Sequence[float], samples: int,
     enough = _events(square, cube) / EVENTS
     if not signed:
         enough = min(enough, _events(*moments_of(products, _far(slopes, terms))) / SOURCES)
-    return _of_units(square, samples, samples, enough, "samples")
+    return _of_units(square, samples, samples, enough, "samples")._replace(share=_share(products, terms))
+
+
+def _share(products: Any, terms: Any) -> tuple[int, int] | None:
+    """The number of samples that both terms count, and of those that the second counts; None if terms are no counts.
+
+    A term counts samples if it is 0 or some number u in each, so that the sum of ``x (x - u)**2`` is 0; with unequal
+    weights it is not. The first term counts none that the second does not if the sum of ``n (u - d)`` is 0.
+
+    Args:
+        products: as for `of_samples`.
+        terms: likewise.
+    """
+    if len(terms) != 2 or not terms[1] > 0:
+        return None
+    (nn, nd, dd, nnn, _, _, ddd), (n, d) = products, terms
+    unit = dd / d
+    rests = (ddd - 2 * unit * dd + unit**2 * d) / unit, (nnn - 2 * unit * nn + unit**2 * n) / unit, unit * n - nd
+    if any(not abs(rest) <= _ROUNDED * unit * d for rest in rests):
+        return None
+    return round(n / unit), round(d / unit)
 
 
 def _far(slopes: Sequence[float], terms: Any) -> list[float]:
@@ -342,6 +365,11 @@ def interval(
 ) -> IntervalResult:
     """Make an interval of a value and its spread.
 
+    A share of too few samples for the formula has an exact interval, without a standard error: the lowest and the
+    highest probability at which this number of samples or more, or fewer, has a probability of at least ``(1 -
+    confidence) / 2`` each. Source: Clopper and Pearson, "The use of confidence or fiducial limits illustrated in the
+    case of the binomial", Biometrika 26 (1934).
+
     Formula: a quantile of Student's distribution times the standard error; the interval is symmetric on the scale of
     ``log((x - lowest) / (highest - x))`` between two bounds, and of ``log(x - lowest)`` above a lower one, so that the
     interval stays there.
@@ -362,12 +390,48 @@ def interval(
     if math.isnan(value):  # the metric has warned of it
         return none
     if spread.short or not spread.variance >= sys.float_info.min or not lowest < value < highest:
+        if spread.share is not None and (lowest, highest) == (0, 1):
+            low, high = exact_ends(*spread.share, confidence)
+            return none._replace(low=low, high=high)
         _warn(metric, spread)
         return none
     std = math.sqrt(spread.variance)
     half = quantile((1 + confidence) / 2, spread.freedom) * std
     low, high = _ends(value, half, lowest, highest)
     return none._replace(std=std, low=low, high=high)
+
+
+def exact_ends(number: int, samples: int, confidence: float) -> tuple[float, float]:
+    """The ends of Clopper and Pearson's interval for a share.
+
+    Args:
+        number: of the samples with the property.
+        samples: of all of them, at least 1.
+        confidence: between 0 and 1.
+
+    Examples:
+        >>> [round(end, 4) for end in exact_ends(3, 4, 0.95)]
+        [0.1941, 0.9937]
+    """
+    if 2 * number > samples:
+        low, high = exact_ends(samples - number, samples, confidence)
+        return 1 - high, 1 - low
+    tail = (1 - confidence) / 2
+    low = _probability(number - 1, samples, 1 - tail) if number else 0.0
+    return low, _probability(number, samples, tail)
+
+
+def _probability(number: int, samples: int, cases: float) -> float:
+    """The probability of a property that at most this number of the samples have in this share of cases."""
+    fewer = np.arange(number + 1.0)
+    ways = np.append(0.0, np.cumsum(np.log((samples - fewer[:-1]) / fewer[1:])))  # logarithms of binomials
+    low, high = 0.0, 1.0
+    while low < (middle := (low + high) / 2) < high:
+        logs = ways + fewer * math.log(middle) + (samples - fewer) * math.log1p(-middle)
+        low, high = (middle, high) if np.exp(logs).sum() > cases else (low, middle)
+        if high - low <= 1e-14 * high:
+            break
+    return middle
 
 
 def _warn(metric: str, spread: Spread) -> None:

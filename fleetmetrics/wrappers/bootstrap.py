@@ -14,12 +14,14 @@ from fleetmetrics.batch.hashing import poisson, salts, words_of_column
 from fleetmetrics.batch.lanes import Groups, Nested, Replicates
 from fleetmetrics.errors import BucketWarning, InvalidInputError, UndefinedMetricWarning
 from fleetmetrics.formulas.bootstrap import BootstrapResult, bootstrap_result
+from fleetmetrics.formulas.intervals import LEAST
 from fleetmetrics.metric import Common, Metric
 from fleetmetrics.record_metric import Draws, GroupedMetric
 from fleetmetrics.shared import Shared
 from fleetmetrics.state import Lanes, State
 from fleetmetrics.typed import Unpack
-from fleetmetrics.warning import muted
+from fleetmetrics.vocabulary import counted
+from fleetmetrics.warning import muted, part_now, warn
 from fleetmetrics.wrappers.wrapper import Wrapper, names_of
 from fleetmetrics.xp import is_static, numpy_ops, without_strays
 
@@ -27,6 +29,8 @@ __all__ = ["Bootstrap"]
 
 #: The bytes of weights for each part of a large batch; not in static programs.
 _AT_ONCE = 2**23
+#: The fewest replicates whose sizes tell the number of samples.
+_ENOUGH = 20
 #: The largest mean of NumPy's Poisson variables; cutting a larger one to it is an error of less than 1e-8.
 _LARGEST = 2**63 - 2**35
 
@@ -101,6 +105,8 @@ class Bootstrap(Wrapper[Value]):
     confidence: float
     replicates: int
     seed: int
+    #: Whether to warn of too few samples; an evaluation names what its intervals need instead.
+    warns: ClassVar[bool] = True
 
     refused: ClassVar[dict[str, str]] = {
         "Bootstrap": "resampling once is enough",
@@ -290,8 +296,29 @@ class Bootstrap(Wrapper[Value]):
                 self.metric._evaluate(each, {metric: {**carry, "row": row} for metric, carry in grouped.items()})
                 for row, each in enumerate(draws, 1)
             ]
-        drawn = [values[self._drawn]] if self._lanes else [each["drawn"][1:] for each in grouped.values()]
-        return self._result(value, replicates, drawn[0] if drawn else None)
+        found = [values[self._drawn]] if self._lanes else [each["drawn"][1:] for each in grouped.values()]
+        drawn = found[0] if found else None
+        if self.warns:
+            self._warn_of_few(value, values, drawn)
+        return self._result(value, replicates, drawn)
+
+    def _warn_of_few(self, value: Any, values: Mapping[State, np.ndarray], drawn: np.ndarray | None) -> None:
+        """Warn if percentiles of so few independent samples have less than their confidence."""
+        if self.ids is None:
+            cells, whole = self._partition()
+            number = float(values[cells if whole is None else whole].sum())
+        elif drawn is not None and self.replicates >= _ENOUGH:  # their number varies like that of independent samples
+            number = float(drawn.mean() ** 2 / max(drawn.var(), 1e-300))
+        else:
+            return
+        if 0 < round(number) < LEAST:
+            few = f"{'' if self.ids is None else 'about '}{counted(round(number), 'independent samples')}"
+            warn(
+                f"{self.metric.name}{part_now()} has {few}: intervals of percentiles of fewer than {LEAST} contain the "
+                f"true value in fewer than {self.confidence:.4g} of cases (of 8 samples, about 0.8 instead of 0.95). "
+                "For shares, Interval has exact ones",
+                UndefinedMetricWarning,
+            )
 
     def _from_counts(self, values: Mapping[State, np.ndarray]) -> Iterator[Mapping[State, np.ndarray]]:
         """Replicates of the counts, drawn as Poisson variables with these means."""

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.stats import beta
 
 from fleetmetrics import UndefinedMetricWarning
 from fleetmetrics.formulas import intervals
@@ -181,6 +182,52 @@ def test_too_few_are_nan_with_the_number_that_would_do_and_the_value_stays() -> 
     with pytest.warns(UndefinedMetricWarning, match=r"mine has too few samples .*: 20 positives, but it needs \d+\."):
         found = intervals.interval(0.8, intervals.of_area(*classes), 0.0, 1.0, 0.95, "mine")
     assert found.value == 0.8 and all(map(math.isnan, found[1:4])) and found.confidence == 0.95
+
+
+@pytest.mark.parametrize("samples", [1, 2, 3, 5, 8, 13, 21, 34, 48, 60, 150, 400])
+def test_the_interval_of_a_share_holds_it_as_often_as_promised_for_any_number_of_samples(samples: int) -> None:
+    """Exactly, over all numbers of hits; from 50 samples on, the delta method may miss half a percent."""
+    rates, hits = np.arange(0.005, 1, 0.005)[:, None], np.arange(samples + 1)
+    ways = np.array([math.comb(samples, int(each)) for each in hits], float)
+    chance = np.exp(np.log(ways) + hits * np.log(rates) + (samples - hits) * np.log1p(-rates))
+    ends = []
+    for each in hits.tolist():
+        products = [each, each, samples, each, each, each, samples]
+        spread = intervals.of_samples(products, [each, samples], [1 / samples, -each / samples**2], samples)
+        assert spread.share == (each, samples)
+        found = intervals.interval(each / samples, spread, 0.0, 1.0, 0.95, "share")
+        assert 0 <= found.low <= each / samples <= found.high <= 1
+        ends.append((found.low, found.high))
+    low, high = np.array(ends).T
+    holds = (chance * ((low <= rates) & (rates <= high))).sum(axis=1)
+    assert holds.min() >= (0.95 if samples < 50 else 0.94)
+    assert holds.mean() <= (1 if samples < 5 else 0.95 + 0.1 / math.sqrt(samples) + 0.01)
+
+
+def test_exact_ends_are_those_of_scipy_for_rare_hits_among_many_samples() -> None:
+    for number, samples, confidence in ((0, 10**6, 0.95), (5, 10**7, 0.9), (39, 10**9, 0.99), (10**6 - 3, 10**6, 0.5)):
+        tail = (1 - confidence) / 2
+        wanted = [beta.ppf(tail, number, samples - number + 1) if number else 0.0]
+        wanted.append(beta.ppf(1 - tail, number + 1, samples - number))
+        assert intervals.exact_ends(number, samples, confidence) == pytest.approx(wanted, rel=1e-9)
+
+
+def test_terms_that_are_no_counts_are_no_share() -> None:
+    def share(n: Any, d: Any) -> Any:
+        n, d = np.asarray(n, float), np.asarray(d, float)
+        return intervals._share(intervals.products([n, d]).sum(axis=1), [n.sum(), d.sum()])
+
+    assert share([1, 0, 1, 0], [1, 1, 1, 0]) == (2, 3)
+    assert share([0.1, 0, 0.1], [0.1, 0.1, 0.1]) == (2, 3) and share([2, 0], [2, 2]) == (1, 2)
+    assert share([0, 0], [0, 0]) is None and share([0, 0, 0], [1, 1, 1]) == (0, 3)
+    for n, d in (
+        ([1, 0, 1], [1, 1, 0]),
+        ([1, 0], [1, 2]),
+        ([0.5, 0], [1, 1]),
+        ([2, 0], [2, 1]),
+        ([1, math.nan], [1, 1]),
+    ):
+        assert share(n, d) is None
 
 
 def test_a_share_needs_enough_events_of_the_rarer_kind_for_any_number_of_samples() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import warnings
 from typing import Any
 
@@ -541,9 +542,34 @@ def test_one_warning_counts_undefined_replicates() -> None:
         result = metric.compute()
     missing = int(np.isnan(result.replicates).sum())
     assert missing > 5
-    assert [str(each.message) for each in told] == [
-        f"area is undefined in {missing} of 50 replicates; the interval leaves them out"
-    ]
+    few, undefined = (str(each.message) for each in told)
+    assert re.match(r"area has about \d independent samples: intervals of percentiles of fewer than 50 ", few)
+    assert undefined == f"area is undefined in {missing} of 50 replicates; the interval leaves them out"
+
+
+@pytest.mark.parametrize("ids", [None, "uid"])
+@pytest.mark.parametrize("samples", [8, 49, 50, 400])
+def test_percentiles_of_few_samples_are_a_warning_with_their_number(samples: int, ids: str | None) -> None:
+    metric = fm.Bootstrap(fm.Accuracy(name="hits"), 200, ids=ids)
+    columns = {} if ids is None else {"uid": np.arange(4 * samples) // 4}
+    number = len(columns.get("uid", range(samples)))
+    metric.add(np.resize([0.9, 0.8, 0.2], number), np.ones(number, int), **columns)
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        metric.compute()
+    texts = [str(each.message) for each in told]
+    if samples in (8, 400) or ids is None:
+        assert bool(texts) == (samples < 50)
+    if texts and ids is None:
+        assert texts[0].startswith(f"hits has {samples} independent samples: ")
+
+
+def test_an_evaluation_names_what_its_replicates_lack_without_a_warning() -> None:
+    pytest.importorskip("pyarrow")
+    data = {"y": [0, 1] * 10, "p": np.linspace(0, 1, 20)}
+    found = fm.evaluate(data, label="y", score="p", ci=0.95, metrics="average_precision", draws=50, processes=1)
+    assert not [each for each in found.warnings if "independent samples" in each]
+    assert found.intervals["average_precision"].needs["rows"] == 50
 
 
 # -- in a collection ------------------------------------------------------------------------------------------

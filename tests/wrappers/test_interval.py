@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.stats import beta
 
 import fleetmetrics as fm
 from fleetmetrics.batch.hashing import integer_ids, words
@@ -277,7 +278,9 @@ def test_coverage_is_that_of_the_table_in_the_docs() -> None:
         assert held.min() > 0.95 - 4 * error and none.max() <= 0.05, dict(zip(found, every))
         assert abs(held.mean() - 0.95) < 3 * error, dict(zip(found, every))
     few = script.ends(script.Size(1_000, 0.01, "samples"), range(3))
+    exact = few.pop("ClickThroughRate")
     assert {script.cell(*script.coverage(ends, 0.5)) for ends in few.values()} == {"-"}
+    assert all(low < 0.01 < high < 0.03 for low, high in exact)
 
 
 @pytest.mark.numpy_only
@@ -387,7 +390,7 @@ def test_too_few_clicks_are_a_warning_and_the_interval_is_nan() -> None:
     rare[:12] = 1
     for metric, told in [
         (METRICS["auc"], r"12 positives, but it needs \d+"),
-        (fm.ClickThroughRate(), r"1,500 samples, but it needs [45],\d+"),
+        (fm.Calibration(), r"1,500 samples, but it needs [45],\d+"),
     ]:
         one = interval(metric)
         one.add(P, rare)
@@ -397,6 +400,53 @@ def test_too_few_clicks_are_a_warning_and_the_interval_is_nan() -> None:
     stand_in = fm.Interval(fm.Accuracy(zero_division=0.5))
     with pytest.warns(fm.UndefinedMetricWarning, match="too few samples"):
         assert stand_in.compute().value == 0.5
+
+
+SHARES = (fm.Accuracy, fm.ClickThroughRate, fm.Precision, fm.Recall, fm.Specificity, fm.Jaccard)
+
+
+@pytest.mark.numpy_only
+@pytest.mark.parametrize("kind", SHARES)
+def test_a_share_of_few_samples_has_an_exact_interval(kind: Any) -> None:
+    metric, alone = fm.Interval(kind()), kind()
+    for label, score in ((1, 0.9), (0, 0.7), (1, 0.2), (0, 0.1), (1, 0.8)):
+        metric.add([score], [label])
+        alone.add([score], [label])
+        found = metric.compute()
+        value = alone.compute()
+        if math.isnan(value):
+            continue
+        assert 0 <= found.low <= value == found.value <= found.high <= 1 and math.isnan(found.std)
+    hits, number = {"ClickThroughRate": (3, 5), "Specificity": (1, 2), "Jaccard": (2, 4)}.get(
+        kind.__name__, (3, 5) if kind is fm.Accuracy else (2, 3)
+    )
+    wanted = beta.ppf([0.025, 0.975], [hits, hits + 1], [number - hits + 1, number - hits])
+    assert (found.low, found.high) == pytest.approx(tuple(wanted), rel=1e-12)
+
+
+@pytest.mark.numpy_only
+def test_an_exact_interval_is_of_the_states_of_all_workers_and_of_equal_weights_alone() -> None:
+    label, score = np.array([1, 0, 1, 1, 0, 0, 1]), np.linspace(0.05, 0.95, 7)
+
+    def found(rows: Any, **columns: Any) -> Any:
+        metric = fm.Interval(fm.Accuracy())
+        metric.add(score[rows], label[rows], **columns)
+        return metric
+
+    whole = found(slice(0, 7)).compute()
+    parts = found(slice(0, 3))
+    parts.merge(found(slice(3, 7)))
+    assert parts.compute()[:5] == pytest.approx(whole[:5], rel=0, nan_ok=True)
+    equal = found(slice(0, 7), weight=np.full(7, 0.3)).compute()
+    assert equal[1:4] == pytest.approx(whole[1:4], rel=1e-12, nan_ok=True)
+    with pytest.warns(fm.UndefinedMetricWarning, match="too few samples"):
+        assert math.isnan(found(slice(0, 7), weight=np.arange(1.0, 8)).compute().low)
+    users = fm.Interval(fm.Accuracy(), ids="user")
+    users.add(score, label, user=[1, 1, 1, 2, 2, 2, 2])
+    with pytest.warns(fm.UndefinedMetricWarning, match="2 users"):
+        assert math.isnan(users.compute().low)
+    difference = fm.unpaired_difference(whole, whole)  # it needs a standard error
+    assert difference.value == 0 and math.isnan(difference.low) and math.isnan(difference.p_value)
 
 
 @pytest.mark.numpy_only
