@@ -100,7 +100,8 @@ def _of_part(part: Part, key: str, asked: Asked) -> Interval:
     with muted(UndefinedMetricWarning):  # the result names what is too scarce
         found = intervals.interval(part.value, part.spread, *bounds, asked.ci or 0.95, key)
     few = math.isnan(found.low) and not math.isnan(found.value)
-    return Interval(found.low, found.high, needs_of([part.spread], asked.counts(key)) if few else {})
+    unit = asked.counts(key)
+    return Interval(found.low, found.high, (needs_of([part.spread], unit) or {unit: LEAST}) if few else {})
 
 
 def _is_narrow(found: BootstrapResult, value: float) -> bool:
@@ -143,7 +144,8 @@ def deltas_of(
             both, delta, interval = (ones.get(key), others.get(key)), value - old.values[key], None
             if isinstance(both[0], Part) and isinstance(both[1], Part):
                 test, needs = difference_of(both[0], both[1], delta, asked.counts(key), weighing)
-                interval = Interval(test.low, test.high, needs)
+                few = math.isnan(test.low) and not math.isnan(delta)
+                interval = Interval(test.low, test.high, needs or ({asked.counts(key): LEAST} if few else {}))
             elif all(key in each for each in intervals):
                 interval = _between_draws(both, delta, [each[key] for each in intervals], weighing)
             found[key] = Delta(delta, interval)

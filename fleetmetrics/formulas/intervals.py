@@ -168,6 +168,8 @@ def _share(products: Any, terms: Any) -> tuple[int, int] | None:
         return None
     (nn, nd, dd, nnn, _, _, ddd), (n, d) = products, terms
     unit = dd / d
+    if not 0 < unit * unit < math.inf:  # squares of weights that are beyond float64
+        return None
     rests = (ddd - 2 * unit * dd + unit**2 * d) / unit, (nnn - 2 * unit * nn + unit**2 * n) / unit, unit * n - nd
     if any(not abs(rest) <= _ROUNDED * unit * d for rest in rests):
         return None
