@@ -249,7 +249,7 @@ def test_a_header_with_a_name_twice_is_refused_with_the_file(run, there):
 
 
 def test_warnings_name_no_arguments_of_python(run, data):
-    save("b.csv", {**data, "p": np.round(data["p"])})
+    save("b.csv", {**data, "p": np.round(data["p"], 1)})
     said = run(*COLUMNS, "--by", "zip", files="b.csv")
     assert "auc: 0." in said and "Ask for more buckets, auc:buckets=65536, or for exact_auc," in said
     assert "average_precision:buckets=65536, or for exact_auc:curve=PR, which needs none" in said
@@ -261,7 +261,7 @@ def test_warnings_name_no_arguments_of_python(run, data):
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         metric = fm.AUC()
-        metric.add(np.round(data["p"]), data["y"])
+        metric.add(np.round(data["p"], 1), data["y"])
         metric.compute()
     assert "bounds=True" in str(caught[0].message)
 
