@@ -88,7 +88,6 @@ class Spread(NamedTuple):
         supply: by name, what there is and what is needed, enough or not.
         share: if the value is the share of independent samples of equal weight: their number with the property, and
             the number of all; then there is an exact interval. None: it is not.
-        why: the reason for a need above the number there is, as `fleetmetrics.vocabulary.reason` takes it.
     """
 
     variance: float
@@ -97,7 +96,6 @@ class Spread(NamedTuple):
     groups: np.ndarray | None = None
     supply: Mapping[str, Supply] = MappingProxyType({})
     share: tuple[int, int] | None = None
-    why: Mapping[str, Any] = MappingProxyType({})
 
 
 def _spread(variance: float, freedom: float, supply: Mapping[str, Supply], groups: np.ndarray | None = None) -> Spread:
