@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _thread
 import functools
 import inspect
 import itertools
@@ -83,6 +84,13 @@ def _default_name(kind: type) -> str:
     return f"{stem}_{next(_ordinals.setdefault(stem, itertools.count()))}"
 
 
+class _Adding(_thread.RLock):  # type: ignore[misc]  # which can be derived from
+    """The lock of threads that add to one metric; a copy of the metric has its own."""
+
+    def __reduce__(self) -> Any:
+        return _Adding, ()
+
+
 class Accumulator(Partial, Generic[Value]):
     """The base of a metric and of several: add batches, exchange once, evaluate; for the arguments see `Metric`."""
 
@@ -140,6 +148,7 @@ class Accumulator(Partial, Generic[Value]):
         self._name_made_up = name is None
         self._data_size = None if size is None else DataSize(self.name, size)
         self.validate, self.share = flag_of("validate", validate), flag_of("share", share)
+        self._adding = _Adding()
         self.program: Any = None  # the static program that add was called in
         self.states: dict[str, State] = {}
         self._pass = Pass(sampler)
@@ -314,28 +323,29 @@ class Accumulator(Partial, Generic[Value]):
             self._check_columns(columns)
         if prediction is None:
             raise InvalidInputError(f"{type(self).__name__}.add: {self.arguments[0]} is missing")
-        its = self._pass
-        alone = weight is mask is self._data_size is None and not columns and not its.counts
-        if alone and self._add_plain(prediction, label):
-            its.done += len(prediction)
-            return
-        try:
-            batch = Batch(prediction, label, weight, mask, columns, self.class_axis, self)
-        except (InvalidInputError, IntegerOverflowError) as error:
-            raise self._told(error) from None
-        if not its.counts or (batch.xp is namespaces.numpy_ops and its.all_count(batch.rows)):
-            self._add(batch)
-            its.done += batch.rows
-            if (mask is not None or weight is not None) and not its.counts and not its.handled:
-                its.handled = batch.left_some_out
-            return
-        mark = its.mark()
-        try:
-            self._leave_padding_out(batch)
-            self._add(batch)
-        except BaseException:
-            its.back_to(mark)
-            raise
+        with self._adding:  # threads add one after the other
+            its = self._pass
+            alone = weight is mask is self._data_size is None and not columns and not its.counts
+            if alone and self._add_plain(prediction, label):
+                its.done += len(prediction)
+                return
+            try:
+                batch = Batch(prediction, label, weight, mask, columns, self.class_axis, self)
+            except (InvalidInputError, IntegerOverflowError) as error:
+                raise self._told(error) from None
+            if not its.counts or (batch.xp is namespaces.numpy_ops and its.all_count(batch.rows)):
+                self._add(batch)
+                its.done += batch.rows
+                if (mask is not None or weight is not None) and not its.counts and not its.handled:
+                    its.handled = batch.left_some_out
+                return
+            mark = its.mark()
+            try:
+                self._leave_padding_out(batch)
+                self._add(batch)
+            except BaseException:
+                its.back_to(mark)
+                raise
 
     def _add_plain(self, prediction: Any, label: Any) -> bool:
         """Overridden if plain arrays have a fast path; False: they take the usual path, which finds their errors."""
@@ -550,7 +560,8 @@ class Accumulator(Partial, Generic[Value]):
             full, check = call + said, self._check
 
             def collect() -> list[Block | RowKeys]:
-                blocks.extend(blocks_of(states, scope))
+                with self._adding:
+                    blocks.extend(blocks_of(states, scope))
                 if repeats is not None:
                     place = states.index(check.seen)
                     blocks[place] = check.flagged(blocks[place])
