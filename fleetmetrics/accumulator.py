@@ -14,7 +14,7 @@ import numpy as np
 from fleetmetrics import xp as namespaces
 from fleetmetrics.arguments import flag_of
 from fleetmetrics.batch import Batch
-from fleetmetrics.batch.one_hot import CLASSES, ENTRIES, LABELS, REFUSED, Meaning, meaning_for_all
+from fleetmetrics.batch.one_hot import CLASSES, ENTRIES, LABELS, REFUSED, Earlier, Meaning, meaning_for_all
 from fleetmetrics.batch.rules import Check, Requirement, applicable, asks_for_classes
 from fleetmetrics.comm import Block, Communicator, LocalCommunicator, RowKeys
 from fleetmetrics.comm.choose import on_channel
@@ -115,6 +115,8 @@ class Accumulator(Partial, Generic[Value]):
     takes_one_hot: ClassVar[bool] = False
     #: Whether each label of a row is a task of its own, of which a row of a file or a data frame may lack some.
     labels_apart: ClassVar[bool] = False
+    #: What rows of labels of the scores' shape were taken as since the last reset.
+    earlier: Earlier = Earlier()
     _data_size: DataSize | None = None
     incidental: ClassVar[tuple[str, ...]] = ("name", "validate", "share", "sampler", "class_axis")
 
@@ -214,7 +216,7 @@ class Accumulator(Partial, Generic[Value]):
             return Meaning(ENTRIES)
         task = getattr(self, "task", None)
         kind = getattr(task, "kind", "")
-        of = LABELS if kind == "multilabel" else CLASSES if self.takes_one_hot else REFUSED
+        of = LABELS if kind == "multilabel" else CLASSES if self.takes_one_hot and kind != "binary" else REFUSED
         logits = getattr(task, "from_logits", False) or getattr(self, "from_logits", False)
         return Meaning(of, logits, kind == "multiclass", (self.kind_name(),) if of == REFUSED else ())
 
@@ -392,6 +394,8 @@ class Accumulator(Partial, Generic[Value]):
                 if batch.valid is not None:
                     increments.update(self._check.statistics(batch))
                 self._accumulate(increments, look=self.validate and batch.xp is namespaces.numpy_ops)
+                if batch.earlier is not None:
+                    self.earlier = batch.earlier
         if static:
             dtypes = {state: batch.xp.state_dtype(increment) for state, increment in increments.items()}
             self._enter_states({**dict.fromkeys(self._check.states, "int64"), **dtypes})
@@ -650,6 +654,7 @@ class Accumulator(Partial, Generic[Value]):
         for folds in self._folds():
             folds.table.reset()
         self._pass.reset()
+        self.earlier = Earlier()
 
     def fresh(self, name: str | None = None) -> Self:
         """Return an empty copy with the same arguments; you may set its ``sampler`` to a different one.

@@ -11,7 +11,7 @@ import numpy as np
 
 from fleetmetrics.batch.keys import Coded, coded_of, keys_of
 from fleetmetrics.batch.lanes import Groups, Nested, Replicates
-from fleetmetrics.batch.one_hot import ENTRIES, LABELS, Alike, Meaning, hint_of_one_hot, surely_entries
+from fleetmetrics.batch.one_hot import CLASSES, ENTRIES, LABELS, Alike, Earlier, hint_of_one_hot, surely_entries
 from fleetmetrics.batch.rules import FLAGS, ONE_HOT, Requirement, applicable, raise_unless
 from fleetmetrics.batch.scores import Table, axis_of_classes, fits, without_ones
 from fleetmetrics.batch.sums import Sums, per_sample, statistic
@@ -19,6 +19,8 @@ from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.xp import is_paddle, is_static, namespace, numpy_ops, to_host
 
 __all__ = ["Batch", "per_sample", "statistic"]
+
+_AS_ENTRIES = Earlier(ENTRIES)
 
 
 class Batch(Sums):
@@ -49,6 +51,7 @@ class Batch(Sums):
     dealt: Any = None  # flags of the samples that are not a sampler's padding; None: all
     table: Table | None = None  # scores, if too many to copy; None: `prediction` has them all
     alike: Alike | None = None  # prediction and label, if these may be one-hot rows, whose values cannot be read now
+    earlier: Earlier | None = None  # what rows of labels of the scores' shape were taken as, with those before
     read_as: str = ""  # what labels were taken as, if not as they are
     full: tuple[int, ...] | None = None  # the shape before it was flattened; None: [n]
     checked: bool = True  # False: the samples were not validated
@@ -97,7 +100,7 @@ class Batch(Sums):
             return full
         axis = axis_of_classes(full, shape, class_axis)
         if axis is None and len(full) > 1 and reader is not None and self.label is not None:
-            axis = self._axis_of_one_hot(prediction, full, shape, class_axis, reader.meaning, weight, mask)
+            axis = self._axis_of_one_hot(prediction, full, shape, class_axis, reader, weight, mask)
         if axis is not None:
             full = self._flatten_scores(prediction, axis)
         else:
@@ -117,15 +120,17 @@ class Batch(Sums):
         full: tuple[int, ...],
         shape: tuple[int, ...],
         class_axis: int | None,
-        meaning: Meaning,
+        reader: Any,
         weight: Any,
         mask: Any,
     ) -> int | None:
         """The axis of the classes, if labels of the scores' shape are one-hot rows: they become classes."""
+        meaning, xp = reader.meaning, self.xp
         if meaning.of in (ENTRIES, LABELS) or 0 in full or not (full == shape or fits(full, shape)):
             return None
-        xp = self.xp
-        if xp.FILTERS and class_axis is weight is mask is None and surely_entries(prediction, self.label):
+        quick = xp.FILTERS and class_axis is weight is mask is None and reader.earlier.of != CLASSES
+        if quick and surely_entries(prediction, self.label):
+            self.earlier = _AS_ENTRIES
             return None
         axis = len(without_ones(full)) - 1 if class_axis is None else class_axis % len(full)
         if full[axis] < 2:
@@ -145,7 +150,8 @@ class Batch(Sums):
                 self.alike = alike
             return None
         live = functools.reduce(np.logical_and, map(xp.host, flags)) if flags else None
-        if not alike.is_one_hot(meaning, live):
+        self.earlier = alike.taken(meaning, live, reader.earlier)
+        if self.earlier.of != CLASSES:
             return None
         self.label, self.read_as = alike.argmax(), "one-hot rows, taken as their argmax"
         return axis
@@ -358,9 +364,10 @@ class Batch(Sums):
     def values(self) -> Any:
         """Predictions as float64 of the label's shape: ``[n]``."""
         if self.classes:
+            why = "; label is one-hot, and another metric takes its argmax" if self.read_as else ""
             raise InvalidInputError(
                 f"prediction has shape [n, {self.classes}] and label [n]; this metric compares them entry by entry: "
-                "give both the same shape"
+                f"give both the same shape{why}"
             )
         return self.xp.cast(self.prediction, "float64")
 

@@ -18,6 +18,7 @@ __all__ = [
     "LABELS",
     "REFUSED",
     "Alike",
+    "Earlier",
     "Meaning",
     "hint_of_one_hot",
     "meaning_for_all",
@@ -54,6 +55,13 @@ def meaning_for_all(meanings: Sequence[Meaning]) -> Meaning:
     return Meaning(ENTRIES)
 
 
+class Earlier(NamedTuple):
+    """What a metric took the rows of earlier batches as: those of one data set are all the same."""
+
+    of: str = ""  # CLASSES or ENTRIES; "": they could be either
+    unsure: int = 0  # the rows that counted as entries then
+
+
 class Alike(NamedTuple):
     """Prediction and label of equal shape, of at least two axes."""
 
@@ -63,45 +71,70 @@ class Alike(NamedTuple):
     axis: int  # that of the classes, if there is one
     named: bool  # whether a metric names it
 
-    def is_one_hot(self, meaning: Meaning, live: np.ndarray | None) -> bool:
-        """Whether the rows of labels are classes; values can be read now.
+    def taken(self, meaning: Meaning, live: np.ndarray | None, earlier: Earlier) -> Earlier:
+        """What the rows of labels are, with those of earlier batches; values can be read now.
 
         Args:
-            meaning: of such rows, to the metrics.
+            meaning: of one-hot rows, to the metrics.
             live: flags of the rows that count; None: all.
+            earlier: of the metric that takes them.
 
         Raises:
-            InvalidInputError: no metric takes such rows, or they may be classes or not.
+            InvalidInputError: no metric takes such rows, or they may be classes or not, or are not what earlier ones
+                were.
         """
         label = _rows(np.moveaxis(self.xp.host(self.label), self.axis, -1), live)
         scores = _rows(np.moveaxis(self.xp.host(self.prediction), self.axis, -1), live)
         if not len(label):
-            return False
+            return earlier
         flags = _single_1(label)
-        add_up = _add_up(scores)
-        if scores.dtype.kind != "f":
-            if not (flags.all() and len(label) >= _ENOUGH and _single_1(scores).all()):
-                return False  # predicted classes, one for each label
-        elif not flags.all():
-            if len(label) >= _ENOUGH and add_up and np.isin(label, (0, 1)).all():
-                self._raise_for_row(label, flags)
-            return self._is_along_another_axis(meaning)
-        of_classes = add_up or (not meaning.logits and not ((scores >= 0) & (scores <= 1)).all())
-        sure = meaning.several or of_classes or len(label) >= _ENOUGH
-        if not sure and len(label) < _SOME:
-            return False
-        if meaning.of == REFUSED or not sure:
-            self._refuse(len(label), meaning.by, sure)
-        return True
+        one_hot, sure = self._looks_one_hot(label, scores, flags, meaning)
+        if earlier.of == CLASSES:
+            if not flags.all():
+                self._raise_for_row(label, flags, "those of earlier batches were one-hot")
+            one_hot = sure = True
+        elif one_hot and earlier.of == ENTRIES and (len(label) < _SOME or not _of_classes(scores)):
+            one_hot = False
+        if one_hot:
+            counted_so = f"{earlier.unsure} rows" if earlier.unsure else "Rows" if earlier.of == ENTRIES else ""
+            before = (
+                f"{counted_so} of earlier batches counted as entries: reset, and add them again. " if counted_so else ""
+            )
+            if meaning.of == REFUSED or before or not sure:
+                self._refuse(len(label), meaning.by, sure, before)
+            return Earlier(CLASSES)
+        entries = scores.dtype.kind != "f" and not _single_1(scores).all()
+        if entries or earlier.of == ENTRIES or not flags.all():
+            return Earlier(ENTRIES)
+        rows = earlier.unsure + len(label)
+        if rows >= _ENOUGH and scores.dtype.kind == "f":
+            before = f"So have all {earlier.unsure} rows of earlier batches, which counted as entries: reset. "
+            self._refuse(len(label), meaning.by, False, before)
+        return Earlier("", rows)
 
-    def _is_along_another_axis(self, meaning: Meaning) -> bool:
-        """Refuse labels whose classes are on axis 1, as those of images are; else they are none."""
+    def _looks_one_hot(
+        self, label: np.ndarray, scores: np.ndarray, flags: np.ndarray, meaning: Meaning
+    ) -> tuple[bool, bool]:
+        """Whether the rows of one batch are classes, as far as it shows, and whether that is sure."""
+        if scores.dtype.kind != "f":
+            sure = bool(flags.all()) and len(label) >= _ENOUGH and bool(_single_1(scores).all())
+            return sure, sure  # otherwise predicted classes, one for each label
+        if not flags.all():
+            if len(label) >= _ENOUGH and _add_up(scores) and np.isin(label, (0, 1)).all():
+                self._raise_for_row(label, flags, "rows of scores add up to 1")
+            self._raise_if_along_another_axis()
+            return False, False
+        of_classes = _of_classes(scores) or (not meaning.logits and not ((scores >= 0) & (scores <= 1)).all())
+        sure = meaning.several or of_classes or len(label) >= _ENOUGH
+        return sure or len(label) >= _SOME, sure
+
+    def _raise_if_along_another_axis(self) -> None:
+        """Refuse labels whose classes are on axis 1, as those of images are."""
         shape = tuple(self.xp.shape(self.label))
         if not self.named and len(shape) > 2 and shape[1] > 1 and self.xp.kind(self.prediction) == "f":
             label = np.moveaxis(self.xp.host(self.label), 1, -1)
             if _single_1(label[(0,) * (label.ndim - 1)][None]).all() and _single_1(_rows(label, None)).all():
                 self._replace(axis=1)._refuse(label.size // shape[1], ())
-        return False
 
     def argmax(self) -> Any:
         """The class of each row, int64, of the shape without the classes."""
@@ -132,9 +165,16 @@ class Alike(NamedTuple):
             dead = xp.logical_not(rows[:, 0])
             single, whole = xp.logical_or(single, dead), xp.logical_or(whole, dead)
         alive = xp.ones_like(single) if dead is None else xp.logical_not(dead)
+        hard = xp.all_rows(
+            xp.logical_or(xp.equal(scores, xp.ones_like(scores)), xp.equal(scores, xp.zeros_like(scores)))
+        )
+        hard = hard if dead is None else xp.logical_or(hard, dead)
         number = xp.sum(alive)
         missing = xp.add(xp.sum(xp.logical_not(single)), xp.cast(xp.logical_not(xp.cast(number, "bool")), "int64"))
-        no_sum = xp.cast(xp.sum(xp.logical_not(whole)), "bool")
+        no_sum = xp.logical_or(
+            xp.cast(xp.sum(xp.logical_not(whole)), "bool"),
+            xp.logical_not(xp.cast(xp.sum(xp.logical_not(hard)), "bool")),  # predicted entries
+        )
         few = xp.logical_not(xp.greater(number, _ENOUGH - 1))
         sound = xp.logical_or(xp.cast(missing, "bool"), xp.logical_and(no_sum, few))
         entries = xp.reshape(xp.cast(self.label, "float64"), [-1])
@@ -144,21 +184,21 @@ class Alike(NamedTuple):
     def _open(shape: list[int]) -> list[int]:
         return [-1, *shape[1:]]
 
-    def _raise_for_row(self, label: np.ndarray, flags: np.ndarray) -> None:
+    def _raise_for_row(self, label: np.ndarray, flags: np.ndarray, why: str) -> None:
         place = int(flags.argmin())
         raise InvalidInputError(
-            f"label has the shape of the scores, whose rows add up to 1, but its rows are not one-hot: row {place} of "
-            f"those that count has {counted(int(label[place].sum()), 'entries')} of 1. {self._ways()}"
+            f"label has the shape of the scores, and {why}, but its rows are not one-hot: row {place} of those that "
+            f"count has {counted(int((label[place] == 1).sum()), 'entries')} of 1. {self._ways()}"
         )
 
-    def _refuse(self, rows: int, by: Sequence[str], sure: bool = True) -> None:
+    def _refuse(self, rows: int, by: Sequence[str], sure: bool = True, before: str = "") -> None:
         shape = list(self.xp.shape(self.label))
         axis = "" if self.axis == len(shape) - 1 else f" along axis {self.axis}"
         who = f", which {', '.join(by)} {agreeing(len(by), 'do')} not take" if by else ""
         raise InvalidInputError(
             f"label {'is' if sure else 'may be'} one-hot{axis}{who}: "
             f"{'its row has' if rows == 1 else f'each of its {rows:,} rows has'} a single 1, beside scores of the same "
-            f"shape {shape}. {self._ways()}"
+            f"shape {shape}. {before}{self._ways()}"
         )
 
     def _ways(self) -> str:
@@ -198,6 +238,11 @@ def _add_up(scores: np.ndarray) -> bool:
     if not ((scores >= 0) & (scores <= 1)).all():
         return False
     return bool((np.abs(scores.sum(axis=1) - 1) <= _ROUNDING).all())
+
+
+def _of_classes(scores: np.ndarray) -> bool:
+    """Whether they can only be probabilities of all classes: predicted entries are 0 or 1, and may add up to 1, too."""
+    return _add_up(scores) and not bool(np.isin(scores, (0, 1)).all())
 
 
 def hint_of_one_hot(prediction: Sequence[int], label: Sequence[int]) -> str:

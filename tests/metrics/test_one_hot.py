@@ -238,6 +238,68 @@ def test_two_rows_may_have_a_single_1_by_chance():
 
 
 @pytest.mark.numpy_only
+def fed(metric, scores, label, *sizes):
+    """The metric with batches of these sizes."""
+    for stop, size in zip(np.cumsum(sizes), sizes):
+        metric.add(scores[stop - size : stop], label[stop - size : stop])
+    return metric
+
+
+def test_a_last_batch_of_few_rows_is_what_the_earlier_batches_were():
+    assert fed(fm.Accuracy(), UNNORMALISED, ONE_HOT, 61, 2, 1).compute() == TRUTH
+    saturated = np.where(np.arange(N)[:, None] < 61, SCORES, np.eye(K)[SCORES.argmax(1)])
+    assert fed(fm.Accuracy(), saturated, ONE_HOT, 61, 3).compute() == TRUTH
+    labels = np.where(np.arange(N)[:, None] < 40, RNG.random((N, K)) < 0.4, ONE_HOT)
+    entries = value(fm.F1(), UNNORMALISED.reshape(-1), labels.reshape(-1))
+    for last in (1, 3, 8, 24):
+        assert fed(fm.F1(), UNNORMALISED, labels, 40, *[last] * (24 // last)).compute() == entries
+
+
+def test_batches_of_one_data_set_that_differ_are_refused_until_a_reset():
+    metric = fed(fm.Accuracy(), SCORES, ONE_HOT, 32)
+    with pytest.raises(fm.InvalidInputError, match=r"those of earlier batches were one-hot.*row 1 .* 0 entries of 1"):
+        metric.add(SCORES[:2], np.array([ONE_HOT[0], np.zeros(K)]))
+    assert metric.compute() == value(fm.Accuracy(), SCORES[:32], CLASS[:32])
+    metric.reset()
+    metric.add(UNNORMALISED[:2], ONE_HOT[:2])
+    with pytest.raises(fm.InvalidInputError, match=r"label is one-hot.*2 rows of earlier batches counted as entries"):
+        metric.add(UNNORMALISED, ONE_HOT)
+    metric.reset()
+    metric.add(UNNORMALISED[:1], np.zeros((1, K)))
+    with pytest.raises(fm.InvalidInputError, match=r"label is one-hot.*Rows of earlier batches counted as entries"):
+        metric.add(SCORES, ONE_HOT)
+    metric.reset()
+    metric.add(SCORES, ONE_HOT)
+    assert metric.compute() == TRUTH
+
+
+@pytest.mark.parametrize("size", [1, 3])
+def test_many_small_batches_that_may_be_classes_are_refused_as_one_large_batch_is(size):
+    metric = fm.LogLoss()
+    with pytest.raises(fm.InvalidInputError, match=r"may be one-hot.*So have all 15 rows of earlier batches"):
+        fed(metric, UNNORMALISED, ONE_HOT, *[size] * (N // size))
+    expected = value(fm.LogLoss(), UNNORMALISED[:15].reshape(-1), ONE_HOT[:15].reshape(-1))
+    assert metric.compute() == pytest.approx(expected, rel=1e-12)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_few_rows_of_predicted_entries_are_no_probabilities_of_classes(mode):
+    rows = np.eye(K)[[2, 1]], np.eye(K)[[2, 3]]
+    assert value(fm.F1(), *rows, mode=mode) == 0.5
+    assert value(fm.Accuracy(), *rows, mode=mode) == 0.75
+
+
+def test_accuracy_of_two_classes_by_name_refuses_one_hot_rows_of_several():
+    with pytest.raises(fm.InvalidInputError, match=REFUSES):
+        value(fm.Accuracy(task="binary"), SCORES, ONE_HOT)
+
+
+def test_a_metric_beside_accuracy_that_compares_entries_tells_that_the_labels_are_one_hot():
+    both = fm.MetricCollection({"accuracy": fm.Accuracy(), "error": fm.MeanAbsoluteError()})
+    with pytest.raises(fm.InvalidInputError, match="one-hot"):
+        value(both, SCORES, ONE_HOT)
+
+
 @pytest.mark.parametrize("place", [0, 7])
 @pytest.mark.parametrize("row", [[0, 0, 0, 0], [1, 1, 0, 0]])
 def test_one_row_that_is_not_one_hot_is_named(row, place):
