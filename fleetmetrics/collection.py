@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, Iterable, Mapping, Sequence
+from typing import Any, Callable, Dict, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -83,6 +83,24 @@ class MetricCollection(Composite[Dict[str, Any]]):
         self.takes_label = label_taken(self.metrics.values())
         self.columns = tuple(dict.fromkeys(name for each in self.metrics.values() for name in each.columns))
         self.class_axis = axis_taken(self.metrics.values())
+
+    def __getitem__(self, key: str) -> Metric:
+        """Return the metric of a key, without prefix and postfix; InvalidInputError names the keys that there are."""
+        if key not in self.metrics:
+            raise InvalidInputError(f"the collection has no metric {key!r}; it has {', '.join(map(repr, self))}")
+        return self.metrics[key]
+
+    def __contains__(self, key: object) -> bool:
+        return key in self.metrics
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.metrics)
+
+    def __len__(self) -> int:
+        return len(self.metrics)
+
+    def __bool__(self) -> bool:
+        return True  # also without metrics: `metrics or default` asks whether there is a collection
 
     def _take(self, key: str, metric: Metric, shared: Shared) -> None:
         if not isinstance(metric, Metric):

@@ -26,7 +26,7 @@ _NAMED = 5
 
 def check_copies(
     metrics: Any,
-    group: Any,
+    group: Any = None,
     *,
     scope: Any = None,
     communicator: Communicator | None = None,

@@ -27,7 +27,7 @@ _ENOUGH = 16
 _OF_A_FLOAT = 8
 #: The number of entries by which large states are first compared: those of other samples differ there.
 _FIRST = 64
-#: How many records of each column are looked at, at the beginning, in the middle and at the end.
+#: The number of records of each column that are compared, at its beginning, middle and end.
 _LOOKED_AT = 16
 #: How many different bytes they must have: flags, and numbers of few classes, have fewer.
 _BYTES = 24

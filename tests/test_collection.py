@@ -119,6 +119,15 @@ def test_a_sequence_is_keyed_by_name_and_a_mapping_by_key():
     assert fm.MetricCollection([]).compute() == {}
 
 
+def test_members_are_found_by_their_keys_as_in_a_dict():
+    metrics = fm.MetricCollection({"auc": fm.AUC(), "mae": fm.MeanAbsoluteError()}, prefix="val_")
+    assert metrics["auc"] is metrics.metrics["auc"]
+    assert (list(metrics), len(metrics), "mae" in metrics, "val_mae" in metrics) == (["auc", "mae"], 2, True, False)
+    with pytest.raises(fm.InvalidInputError, match="no metric 'acc'; it has 'auc', 'mae'"):
+        metrics["acc"]
+    assert fm.MetricCollection([])
+
+
 def test_one_key_twice_is_an_error_that_names_it():
     with pytest.raises(fm.InvalidInputError, match="two entries 'same'; give each its own key or name"):
         fm.MetricCollection([fm.Count(name="same"), fm.Sum(name="same")])

@@ -6081,14 +6081,14 @@ MUTATIONS = [
         "tests/distributed/test_repeats.py -k nothing_is_said",
     ),
     Mutation(
-        "a second sampler that deals as many samples without repeats is overlooked",
+        "a second sampler that deals the same number of samples without repeats is overlooked",
         "repeats.py::repeats_of",
         "if found and all(each.samples < added * ranks for each in found)",
         "if found",
         "tests/distributed/test_repeats.py -k nothing_is_said",
     ),
     Mutation(
-        "the eight functions wait for half an hour, whatever they are told",
+        "the eight functions wait for half an hour, for any timeout",
         "functional.py::_computed",
         "lambda found: formula(*found), timeout, trouble)",
         "lambda found: formula(*found), None, trouble)",
