@@ -121,8 +121,8 @@ class _Table:
             self.quotes = Quotes(mark, between, self.names, reading.quote is not None, head, _SPAN)
         self._spans = False  #: whether a row of the last block spans lines
         lines = head.count(b"\n")
-        found = self._rows(head, 0, lines, False, self._parsed)
-        if found.table is None:
+        found = self._rows(head, 0, lines, len(stream.peek()) < HEAD, self._parsed)
+        if 2 * len(found.left) > len(head):  # most of it is after a quote that may never be closed
             found = self._rows(head, 0, lines, True, self._parsed)
         first = self._parsed(head) if found.table is None else found.table
         if self._header and not len(first) and self._wrong:

@@ -248,3 +248,20 @@ def test_a_value_ends_within_a_bounded_number_of_bytes(tmp_path, monkeypatch):
     _, found = read(tmp_path / "a.csv", 'p,y,k\n0.5,1,"open\n' + "0.5,0,b\n" * 1000)
     assert (found.rows, found.skipped) == (1001, 1)
     assert max(seen[2:]) <= 600
+
+
+@pytest.mark.parametrize("size", [1 << 20, 200])
+@pytest.mark.parametrize("place", [0, 1, 3])
+def test_rows_after_a_quote_that_is_never_closed_decide_types_too(tmp_path, monkeypatch, size, place):
+    monkeypatch.setattr(lines, "HEAD", size)
+    rows = [f"{number},q,{('false', 'true')[number % 2]},0.{number}" for number in range(1, 40)]
+    rows.insert(place, '0,"q,true,0.5')
+    path = tmp_path / "a.csv"
+    path.write_text("\n".join(["k,q,y,p", *rows]))
+    columns = {"prediction": "p", "label": "y", "k": "k"}
+    reading = files.Reading(where="k >= 10")
+    for more, wanted in ((None, range(1, 40)), (reading, range(10, 40))):
+        make = lambda: fm.Sliced(fm.ClickThroughRate(), by="k", max_keys=None)  # noqa: E731
+        metrics, read = files.evaluate(path, make, columns, skip_bad_rows=True, reading=more)
+        assert metrics.compute() == {number: number % 2 for number in wanted}
+        assert read.skipped == 1
