@@ -67,8 +67,8 @@ class LibSVM(Format):
 
 
 def _lines(block: bytes) -> Any:
-    """The lines as an array of strings."""
-    return arrow().array(block.decode().splitlines(), arrow().string())
+    """The lines as an array of strings; other ends of lines, which `str.splitlines` knows, are in comments."""
+    return arrow().array(re.split("\r\n?|\n", block.decode()), arrow().string())
 
 
 def _column(lines: Any, name: str) -> Any:
