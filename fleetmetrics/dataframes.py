@@ -211,6 +211,8 @@ class Columns:
             literal = self.reading.condition.kind(name) if self.reading.condition else None
             number = first if first in (pa.int64(), pa.uint64()) else pa.float64()
             number = pa.int64() if first == pa.null() else number  # numbers that are not whole make them floats
+            if number == pa.float64():
+                self.check_large(name)
             return {bool: pa.bool_(), int: number, float: number}.get(literal, pa.string())  # type: ignore[arg-type]
         if self.reading.names_labels and "label" in self.by_argument and name in self.of("label"):
             return pa.string()
@@ -223,6 +225,13 @@ class Columns:
                 return first if name in self.required else pa.string()  # slices have no keys of 2**63 or more
             return first if first == pa.int64() or (whole and first == pa.float64()) else pa.string()
         return pa.list_(pa.float64()) if is_list(first) else first if first == pa.bool_() else pa.float64()
+
+    def check_large(self, name: str) -> None:
+        """Raise DataError if the condition looks for an integer that floats, as which a column is read, skip."""
+        large = self.reading.condition.large(name) if self.reading.condition else None
+        if large is not None:
+            what = f"column {name!r} holds no integers of 64 bits, and {called('where')} looks for {large} in it"
+            raise DataError(f"{what}; compare strings: {called('text', name)} with {name} = '{large}'")
 
     def arguments(self, table: Any) -> dict[str, Any]:
         """The arguments of ``add``, from a table of one chunk per column, without nulls in those that are `required`.

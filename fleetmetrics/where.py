@@ -114,6 +114,12 @@ class Condition:
             return int if literal.denominator == 1 else float
         return None if literal is None else type(literal)
 
+    def large(self, name: str) -> int | None:
+        """The first integer of 2**53 or more that it looks for in a column, which no float tells from its neighbors."""
+        tests = (test for test in self._tests if test.column == name and test.sign in ("equal", "not_equal"))
+        numbers = (each for test in tests for each in test.literals if isinstance(each, Fraction))
+        return next((int(each) for each in numbers if each.denominator == 1 and abs(each) >= 2**53), None)
+
     def renamed(self, names: Mapping[str, str]) -> str:
         """The text with other names of columns, by those here.
 

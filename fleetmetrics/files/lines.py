@@ -190,6 +190,8 @@ class _Table:
         """Lines as a table; those with another number of values are in `_wrong`."""
         pa, csv = arrow(), arrow("csv")
         self._wrong.clear()
+        if not self._header and not block.endswith((b"\n", b"\r")):
+            block += b"\n"  # Arrow takes a header without an end of line for no header
 
         def skip(row: Any) -> str:
             self._wrong.append(row)
@@ -268,6 +270,8 @@ class _Table:
         for name, kind in kinds.items():
             if kind == arrow().uint64():  # the next block may hold such numbers, too
                 self.kinds[name] = kind
+            elif kind == arrow().float64() != self.kinds[name] and _beyond_floats(piece.table.column(name)):
+                self.columns.check_large(name)
         return piece
 
 
@@ -294,6 +298,12 @@ def _are_whole(column: Any) -> bool:
     return bool(pc.all(pc.equal(column, pc.floor(column))).as_py()) and not pc.any(pc.is_inf(column)).as_py()
 
 
+def _beyond_floats(column: Any) -> bool:
+    """Whether a column of floats has numbers that may have been other integers."""
+    largest = arrow("compute").max(arrow("compute").abs(column)).as_py()
+    return largest is not None and largest >= 2**53
+
+
 class JSONLines(Format):
     """JSON Lines: an object in each line."""
 
@@ -311,6 +321,7 @@ class JSONLines(Format):
         known = _objects(head_of(source.stream))
         names = columns.chosen(list(dict.fromkeys(itertools.chain(*known))))
         kinds = {name: _kind_in_json(columns, name, [row.get(name) for row in known]) for name in names}
+        floats = [name for name in columns.reading.text if kinds.get(name) == pa.float64()]
         parse = reader.ParseOptions(
             explicit_schema=pa.schema(list(kinds.items())), unexpected_field_behavior=columns.unexpected
         )
@@ -320,6 +331,8 @@ class JSONLines(Format):
             for name, kind in kinds.items():
                 if pa.types.is_string(kind):
                     table.column(name).validate(full=True)  # of UTF-8
+                if name in floats and _beyond_floats(table.column(name)):
+                    raise pa.ArrowInvalid(f"column {name!r} holds integers that floats skip")
             return table
 
         def keyed(piece: Piece) -> Piece:

@@ -97,6 +97,14 @@ def test_a_last_line_without_an_end_is_a_row_and_decides_types_too(tmp_path):
     assert read(tmp_path / "a.csv", "p,y,k\n0.9,1,3.0\n0.2,0,2.5")[0].compute() == {"3.0": 1.0, "2.5": 1.0}
 
 
+@pytest.mark.parametrize("end", ["", "\n", "\r\n", "\r"])
+def test_a_header_alone_is_a_file_without_rows(tmp_path, end):
+    (tmp_path / "a.csv").write_bytes(f"p,y,k{end}".encode())
+    (tmp_path / "b.csv").write_text("p,y,k\n0.5,1,a")
+    metrics, read = files.evaluate(tmp_path, fm.ClickThroughRate, {"prediction": "p", "label": "y"})
+    assert (metrics.compute(), read.rows, len(read.files)) == (1.0, 1, 2)
+
+
 def test_keys_that_are_not_finite_are_texts(tmp_path):
     assert read(tmp_path / "a.csv", "p,y,k\n0.9,1,3.0\n0.2,0,inf\n")[0].compute() == {"3.0": 1.0, "inf": 1.0}
 

@@ -256,6 +256,24 @@ def test_conditions_tell_large_integers_apart(tmp_path, monkeypatch, kind):
             assert files.evaluate(path, fm.Count, columns, reading=reading).read.rows == number
 
 
+@pytest.mark.parametrize("kind", ["csv", "jsonl"])
+@pytest.mark.parametrize("ids", [[0.5, LARGE, LARGE + 1, LARGE + 2], [2**65, 2**65 + 1, 2**65 + 2]])
+def test_conditions_that_no_float_can_answer_are_refused_with_the_way_out(tmp_path, kind, ids):
+    path, columns = written(tmp_path / f"a.{kind}", ids, kind), {"prediction": "p", "label": "y"}
+    for where in (f"u = {ids[-1]}", f"u in (1, {ids[-1]})", f"not u <> {ids[-1]}"):
+        with pytest.raises(DataError, match=rf"'u' holds no integers of 64 bits.*; .*text=u with u = '{ids[-1]}'"):
+            files.evaluate(path, fm.Count, columns, reading=files.Reading(where=where))
+    reading = files.Reading(where=f"u = '{ids[-1]}'", text=["u"])
+    assert files.evaluate(path, fm.Count, columns, reading=reading).read.rows == 1
+    assert files.evaluate(path, fm.Count, columns, reading=files.Reading(where="u > 1e15")).read.rows == 3
+
+
+def test_integers_beside_fractions_are_their_own_texts_in_json(tmp_path):
+    ids = [12.5, LARGE, LARGE + 1, -(2**53) - 1, -(2**53), 3]
+    metrics, _ = read(tmp_path / "a.jsonl", "".join(f'{{"p":0.5,"y":1,"k":{each}}}\n' for each in ids), text=["k"])
+    assert metrics.compute() == {str(each): 1 for each in ids}
+
+
 @pytest.mark.parametrize("kinds", [("csv", "jsonl"), ("jsonl", "parquet"), ("parquet", "csv")])
 def test_both_sides_are_joined_by_ids_of_64_bits(tmp_path, kinds):
     from pyarrow import parquet
@@ -360,6 +378,14 @@ def test_libsvm_has_columns_by_the_numbers_of_features(tmp_path, format):
     metrics, found = read(tmp_path / "a", LEARNED + b"x 1:2\n1,2 1:3\n", {"value": "1"}, fm.Mean, skip=True)
     assert (metrics.compute(), found.rows, found.skipped) == (0.25, 5, 2)
     assert found.examples[0].endswith("line 5: 'x 1:2' is no row of LibSVM, such as 1 qid:7 1:0.5")
+
+
+@pytest.mark.parametrize("mark", ["\u2028", "\x85", "\x0c", "\x1e"])
+def test_a_comment_of_libsvm_ends_with_its_line(tmp_path, mark):
+    text = f"1 1:0.5 # a{mark}0 1:0.25\r\n\r\n0 1:0.75 #{mark}\nx\n"
+    metrics, found = read(tmp_path / "a", text, {"value": "1"}, fm.Mean, skip=True)
+    assert (metrics.compute(), found.rows, found.skipped) == (0.625, 3, 1)
+    assert "line 4: 'x' is no row" in found.examples[0]
 
 
 def test_a_table_of_words_with_colons_is_no_libsvm(tmp_path):
