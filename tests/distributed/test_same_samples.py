@@ -79,6 +79,20 @@ def appended(seed: int) -> Any:
     return metric
 
 
+def sliced(seed: int) -> Any:
+    metric = fm.Sliced(fm.AUC(), by="query", name="by query")
+    score, label, query = data(seed)
+    metric.add(score, label, query=query % 4)
+    return metric
+
+
+def with_slices(seed: int) -> Any:
+    metric = fm.MetricCollection({"all": fm.AUC(), "each": fm.Sliced(fm.AUC(), by="query")}, name="both")
+    score, label, query = data(1)  # the same but for their slices
+    metric.add(score, label, query=query % 4 + seed)
+    return metric
+
+
 def count(seed: int) -> Any:
     metric = fm.Count(name="n")
     metric.add(data(seed)[0])
@@ -134,7 +148,7 @@ def told(make: Callable[[int], Any], seeds: list[int]) -> list[list[str]]:
     return run(len(seeds), work)
 
 
-@pytest.mark.parametrize("make", [auc, errors, large, ranking, exact, columns, appended])
+@pytest.mark.parametrize("make", [auc, errors, large, ranking, exact, columns, appended, sliced, with_slices])
 def test_the_same_samples_on_all_workers_are_a_warning_on_each_and_others_are_none(make: Any) -> None:
     for texts in told(make, [1, 1, 1]):
         assert len(texts) == 1
