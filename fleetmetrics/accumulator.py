@@ -144,7 +144,7 @@ class Accumulator(Partial, Generic[Value]):
     ) -> None:
         raise_if_unknown(type(self), unknown)
         notice()
-        keep_out_of_programs(type(self), "add")
+        keep_out_of_programs(type(self), "add", "compute", "compute_local")
         name = vars(self).pop("_called_anew", name)
         self._set_name(_default_name(type(self)) if name is None else name)
         self._name_made_up = name is None
@@ -550,6 +550,7 @@ class Accumulator(Partial, Generic[Value]):
         self, channel: Communicator, scope: Any, timeout: float | None, trouble: Any = None, partial: bool | None = None
     ) -> Any:
         """The value over the samples of a channel's workers, which must agree; ``partial``: None without a pass."""
+        raise_if_traced(f"compute of {self.name}")
         call = f"{type(self).__name__} {self.name}"
 
         def exchanged(deadline: Deadline, trouble: BaseException | None) -> _Exchanged:

@@ -1,12 +1,13 @@
-"""Methods that ``paddle.jit.to_static`` must leave as they are: they feed Python objects, which a program cannot hold.
+"""Methods that ``paddle.jit.to_static`` must leave as they are: they use Python objects, which a program cannot hold.
 
-Paddle would compile the code of ``add``, and fail in it with errors of its own.
+Paddle would compile the code of ``add`` and ``compute``, and fail in it with errors of its own.
 """
 
 from __future__ import annotations
 
 import contextlib
 import importlib
+import json
 import os
 import sys
 from typing import Any
@@ -18,24 +19,26 @@ __all__ = ["keep_out_of_programs", "raise_if_traced"]
 #: Where the code of functions is that the standard library makes.
 _OF_DATACLASSES = "<string>"
 _HERE = os.path.dirname(__file__) + os.sep
+#: And that of the standard library which it calls, and Paddle 2.6 fails to compile.
+_JSON = os.path.dirname(json.__file__) + os.sep
 _kept_out: set[type] = set()
 
 
-def keep_out_of_programs(kind: type, name: str) -> None:
-    """Let a class's method, and those that it overrides, run as Python where ``to_static`` compiles their caller.
+def keep_out_of_programs(kind: type, *names: str) -> None:
+    """Let a class's methods, and those that they override, run as Python where ``to_static`` compiles their caller.
 
     It does nothing until Paddle is imported. Where Paddle compiles bytecode (``full_graph=False``), it divides the
-    program there, and the method gets tensors; where it translates the source, the method sees a program being built.
+    program there, and a method gets tensors; where it translates the source, the method sees a program being built.
 
     Args:
         kind: the class.
-        name: of the method.
+        names: of the methods.
     """
     paddle = sys.modules.get("paddle")
     if kind in _kept_out or not hasattr(paddle, "jit"):
         return
     _kept_out.add(kind)
-    for method in {vars(each)[name] for each in kind.__mro__ if name in vars(each)}:
+    for method in {vars(each)[name] for each in kind.__mro__ for name in names if name in vars(each)}:
         with contextlib.suppress(Exception):  # a method that is no function, and a Paddle that is built differently
             paddle.jit.not_to_static(method)  # type: ignore[union-attr]
             _divide_at(method)
@@ -47,7 +50,7 @@ def _divide_at(method: Any) -> None:
 
     if _HERE not in skip_files.skip_file_names:
         importlib.import_module("fleetmetrics.xp.paddle_ops")  # not while Paddle compiles what runs: it would break
-        skip_files.skip_file_names.update([_HERE, _OF_DATACLASSES])  # or they would be compiled, each on its own
+        skip_files.skip_file_names.update([_HERE, _JSON, _OF_DATACLASSES])  # or they would be compiled, each on its own
         skip_files.setup_skip_files()
     if hasattr(sot, "break_graph_functions"):
         sot.break_graph_functions.add(method)

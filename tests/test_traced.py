@@ -36,6 +36,10 @@ def by_slot(metric: Any, score: Any, label: Any) -> None:
     metric.add(score, label, slot=label)
 
 
+def value_of(metric: Any, score: Any, label: Any) -> None:
+    metric.compute()
+
+
 METRICS: dict[str, Any] = {
     "auc": (lambda: fm.AUC(name="auc"), in_order),
     "records": (lambda: fm.ExactAUC(name="exact"), in_order),
@@ -83,6 +87,32 @@ def test_a_layer_that_is_compiled_in_parts_adds_every_batch(name: str) -> None:
 def test_a_layer_that_is_compiled_as_a_whole_says_to_add_outside(name: str) -> None:
     with pytest.raises(fm.StaticProgramError, match=r"add.* was called in what paddle\.jit\.to_static .*outside"):
         run(True, name)
+
+
+@pytest.mark.parametrize("name", ["auc", "collection", "window", "columns"])
+def test_a_value_in_a_compiled_function_is_that_of_each_call(name: str) -> None:
+    make, add = METRICS[name]
+    metric = make()
+
+    def step(x: Any) -> Any:
+        values.append(str(metric.compute()))
+        return x * 2
+
+    label = paddle.to_tensor([[1], [0], [0]])
+    expected, values = [], []
+    compiled = paddle.jit.to_static(step, full_graph=False)
+    for score in (0.25, 0.75):
+        add(metric, paddle.to_tensor([[score], [0.5], [0.125]]), label)
+        compiled(paddle.ones([2]))
+        expected.append(str(metric.compute()))
+    assert values == expected
+
+
+@pytest.mark.parametrize("name", ["auc", "collection", "window", "columns"])
+def test_a_value_in_a_layer_that_is_compiled_as_a_whole_is_an_error(name: str) -> None:
+    layer = paddle.jit.to_static(Scores(METRICS[name][0](), value_of), full_graph=True)
+    with pytest.raises(fm.StaticProgramError, match=r"compute of .* was called in what paddle\.jit\.to_static"):
+        layer(paddle.rand([8, 4]), paddle.randint(0, 2, [8, 1]))
 
 
 def test_a_static_program_of_ones_own_is_none_of_that() -> None:

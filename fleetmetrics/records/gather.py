@@ -43,6 +43,7 @@ from fleetmetrics.repeats import Repeats
 from fleetmetrics.same_samples import all_equal, warn_of_same_samples
 from fleetmetrics.serial import Packed, pack_arrays, unpack_arrays
 from fleetmetrics.serial.serializer import pack, unpack
+from fleetmetrics.traced import raise_if_traced
 from fleetmetrics.vocabulary import agreeing, counted
 from fleetmetrics.warning import warn
 
@@ -56,6 +57,7 @@ def gather(
     call: str, describe: Callable[[], Sequence[Share]], channel: Communicator, timeout: float | None = None
 ) -> list[Any]:
     """Gather the records of all workers on rank 0; return each share's value, or raise an error, on all workers."""
+    raise_if_traced(f"compute of {call}")
 
     def gathered(deadline: Deadline, trouble: BaseException | None) -> list[Any]:
         shares: Sequence[Share] = []

@@ -65,7 +65,7 @@ class Recorder(Told, ABC):
             setattr(cls, name, counted(vars(cls)[name], count))
 
     def __init__(self, collect_dir: str | None, collect_dir_shared: bool, allow_pickle: bool) -> None:
-        keep_out_of_programs(type(self), self._fed_by[0])
+        keep_out_of_programs(type(self), self._fed_by[0], "compute", "compute_local", "evaluate")
         own = self._own_methods()
         if self._computed_by not in own and len(own) < 2:
             raise TypeError(
