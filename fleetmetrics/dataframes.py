@@ -563,6 +563,10 @@ def _numbers(array: Any) -> np.ndarray:
         array = array.cast(pa.float64())  # nan, in a column whose rows may lack a value
     elif not (pa.types.is_boolean(kind) or pa.types.is_integer(kind) or pa.types.is_floating(kind)) and len(array):
         raise _wrong(array, "numbers or bools")
+    if pa.types.is_uint64(kind) and len(array):
+        largest = arrow("compute").max(array).as_py()
+        if largest is not None and largest >= 2**63:
+            raise InvalidInputError(f"holds {largest}; the largest integer allowed is 2**63 - 1; convert it to floats")
     return array.to_numpy(zero_copy_only=False).reshape(shape)
 
 

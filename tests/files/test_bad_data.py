@@ -317,6 +317,18 @@ def test_a_wrong_type_names_column_type_and_value(tmp_path):
     assert "column 'slot' must hold integers, strings, bools, dates or times, not double; a row has 0.5" in text
 
 
+@pytest.mark.parametrize("column", ["p", "y", "w"])
+def test_an_integer_of_64_bits_that_is_no_key_names_file_and_column(tmp_path, column):
+    path = parquet(tmp_path / "a.parquet", **{column: pa.array([0, 1, 2**63, 1], pa.uint64())})
+    told = refused(path, {**COLUMNS, "weight": "w"})
+    assert f"a.parquet: column '{column}' holds 9223372036854775808; the largest integer allowed is 2**63 - 1" in told
+    parquet(tmp_path / "b.parquet")
+    columns, found = {**COLUMNS, "weight": "w"}, (tmp_path / "*.parquet").as_posix()
+    assert files.evaluate(found, fm.Count, columns, skip_bad_files=True).read.rows == 4
+    with pytest.raises(DataError, match=f"column '{column}' holds 9223372036854775808"):
+        fm.evaluate(pq.read_table(path), label="y", score="p", weight="w", metrics="accuracy")
+
+
 def test_a_pattern_without_matches_is_refused(tmp_path):
     assert "or a pattern that matches one" in refused(tmp_path / "*.parquet")
     assert "a folder with files" in refused(tmp_path)
