@@ -21,7 +21,7 @@ from fleetmetrics.cli import main
 from fleetmetrics.evaluation.asked import Asked
 from fleetmetrics.evaluation.history import history
 from fleetmetrics.evaluation.outputs import check_outputs
-from fleetmetrics.evaluation.side import of_share
+from fleetmetrics.evaluation.side import of_share, shared_files
 
 pytestmark = [pytest.mark.numpy_only, pytest.mark.filterwarnings("ignore::fleetmetrics.errors.UndefinedMetricWarning")]
 pytest.importorskip("pyarrow")
@@ -392,7 +392,8 @@ def test_a_file_without_data_is_named_or_counted(run, tmp_path, given, kind):
     assert found["rows"] == 100 and found["data"]["files"] == ["day/0.csv"]
     assert found["data"]["skipped_files"] == 1 and bad.name in found["data"]["bad_files"][0]
     page = fm.evaluate(given, label="y", score="p", skip_bad_files=True)
-    assert page.new.data.bad_files == tuple(found["data"]["bad_files"])
+    in_python = [text.replace("for --score", "for prediction") for text in found["data"]["bad_files"]]
+    assert page.new.data.bad_files == tuple(in_python)
 
 
 def test_a_bad_row_does_not_make_a_bad_file_and_only_bad_files_are_an_error(run, tmp_path):
@@ -535,9 +536,10 @@ def test_workers_share_files_and_one_of_them_names_an_unreadable_file(tmp_path):
         (tmp_path / f"{place}.csv").write_text("\n".join(["p,y,u", *lines, ""]))
     os.symlink("nothing.csv", tmp_path / "link.csv")
     sides = []
+    [found] = shared_files([tmp_path], fm.LocalCommunicator(), skip_bad_files=True)
     for rank in range(2):
         channel = SimpleNamespace(rank=rank, world_size=2)
-        paths, side = of_share(tmp_path, asked, channel, skip_bad_files=True, close=True)
+        paths, side = of_share(found, asked, channel, skip_bad_files=True, close=True)
         assert [os.path.basename(each) for each in paths] == [f"{place}.csv" for place in range(5)]
         sides.append(side)
     read = files.together(side.read for side in sides)

@@ -320,7 +320,7 @@ def test_columns_of_the_baseline_may_have_other_names(there, capsys):
 
 def test_two_scores_beside_one_label_are_an_error_that_names_them():
     with pytest.raises(
-        fm.InvalidInputError, match=r"score=p,old names 2 columns, but label names 1.*baseline_score=old"
+        fm.InvalidInputError, match=r"score names 2 columns, p, old, but label names 1.*baseline_score=old"
     ):
         fm.evaluate(DATA, label="y", score=["p", "old"], metrics="auc")
 
