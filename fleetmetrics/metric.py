@@ -132,6 +132,11 @@ class Quotient(NamedTuple):
         highest = self.highest if self.value is float else math.inf
         return Linear((self.numerator, self.denominator), self._slopes, self.lowest, highest)
 
+    @property
+    def counts_samples(self) -> bool:
+        """Whether the denominator is the number, or weight, of all samples."""
+        return self.denominator == {"total": 1}
+
     def _slopes(self, numerator: float, denominator: float) -> tuple[float, float]:
         quotient = numerator / denominator
         slope = self.slope(quotient) / denominator

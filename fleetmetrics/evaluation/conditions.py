@@ -13,7 +13,7 @@ from typing import Any, Iterator, Mapping, NamedTuple, Sequence
 from fleetmetrics.arguments import listed
 from fleetmetrics.errors import InvalidInputError, UndefinedMetricWarning
 from fleetmetrics.evaluation.tasks import task_and_rest
-from fleetmetrics.vocabulary import SIZES, agreeing, argument, counted, in_shell
+from fleetmetrics.vocabulary import SIZES, agreeing, argument, in_shell, needed
 from fleetmetrics.warning import warn
 
 __all__ = ["Checked", "ConditionError", "checked", "failed"]
@@ -98,8 +98,9 @@ def checked(texts: Sequence[str], result: Mapping[str, Any], unfilled: Sequence[
             if not unfilled:
                 found.append(_of_values(text, path, wanted, sign, number, part))
         elif value is None:
-            needs = {each: there[f"{path.rpartition('.')[0]}.needs.{each}"] for each in _units(path, there)}
-            why = f": too few to tell, {_needs(needs)}" if needs else ""
+            start = path.rpartition(".")[0]
+            needs, because = (_below(f"{start}.{entry}.", there) for entry in ("needs", "because"))
+            why = f": too few to tell, {needed(needs, because)}" if needs else ""
             found.append(Checked(text, path, None, True, f"{name} fails: {path} is undefined{why}"))
         elif _is_number(value):
             fails = getattr(operator, _SIGNS[sign])(value, number)
@@ -259,8 +260,9 @@ def _of_values(text: str, path: str, wanted: _Wanted, sign: str, number: float, 
         )
     if not told:
         whose = f"{what} of every slice by {column}" if key is None else f"slices.{column}[{key}].{what}"
-        needs = slices[0]["needs"] if key is not None else {}
-        why = f": too few to tell, {_needs(needs)}" if needs else ", or there are too few to tell"
+        one = slices[0] if key is not None else {}
+        few = one.get("needs") and needed(one["needs"], one.get("because"))
+        why = f": too few to tell, {few}" if few else ", or there are too few to tell"
         return Checked(text, path, None, True, f"{name} fails: {whose} is undefined{why}")
     first, value = (held or told)[0]
     more = f"; it also holds in {_listed([each for each, _ in held[1:]], _NAMED)}" if held[1:] else ""
@@ -280,14 +282,9 @@ def _only(name: str, column: str, key: str, slices: Sequence[Mapping[str, Any]])
     return found[0]
 
 
-def _units(path: str, there: Mapping[str, Any]) -> list[str]:
-    """The kind of data that is too scarce for the interval whose end a path names."""
-    start = f"{path.rpartition('.')[0]}.needs."
-    return [each[len(start) :] for each in there if each.startswith(start)]
-
-
-def _needs(needs: Mapping[str, int]) -> str:
-    return "needs " + " and ".join(counted(number, name) for name, number in needs.items())
+def _below(start: str, there: Mapping[str, Any]) -> dict[str, Any]:
+    """The values at the paths with this beginning."""
+    return {path[len(start) :]: value for path, value in there.items() if path.startswith(start)}
 
 
 def _listed(keys: Sequence[str], most: int) -> str:

@@ -16,7 +16,8 @@ from fleetmetrics.batch import Batch
 from fleetmetrics.batch.hashing import integer_ids, words
 from fleetmetrics.batch.keys import keys_of
 from fleetmetrics.batch.rules import Requirement
-from fleetmetrics.formulas.intervals import moments_of, products
+from fleetmetrics.evaluation.scarce import because_of, because_of_uneven, in_full
+from fleetmetrics.formulas.intervals import largest_of, moments_of, products
 from fleetmetrics.formulas.slices import (
     SliceTests,
     areas_against_whole,
@@ -47,7 +48,9 @@ class Tested(NamedTuple):
     """The tests of the slices of a column, with intervals of the value, and the names of units that are too few.
 
     ``together`` is the value of all slices together; the tests compare each slice with it. It differs from the value of
-    all rows if users or queries have rows in several slices. None: it is the value of all rows.
+    all rows if users or queries have rows in several slices. None: it is the value of all rows. ``because`` has the
+    reason of each slice for its needs, as `Scarce` has it, and ``in_rows`` whether these are rows and not users,
+    because there are more users than the groups show.
     """
 
     tests: SliceTests
@@ -55,11 +58,21 @@ class Tested(NamedTuple):
     high: np.ndarray
     needs: list[dict[str, int]]
     together: float | None = None
+    because: Sequence[Mapping[str, Any]] = ()
+    in_rows: Sequence[bool] = ()
 
-    def of(self, place: int) -> dict[str, Any]:
-        """The entries of a result for one of the slices."""
+    def of(self, place: int, counts: Mapping[str, int]) -> dict[str, Any]:
+        """The entries of a result for one of the slices, with what there is of it, as `counts_of` has it."""
         ends = {"low": self.low[place], "high": self.high[place]}
-        return {**ends, "p": self.tests.p_value[place], "needs": self.needs[place]}
+        needs, number = {}, self.tests.units[place].item()
+        for name, need in self.needs[place].items():
+            if name in ("positives", "negatives"):  # all of them count
+                needs[name] = need
+                continue
+            name = "rows" if self.in_rows and self.in_rows[place] and name not in counts else name
+            needs[name] = in_full(need, number, counts.get(name))
+        because = self.because[place] if needs and self.because else {}
+        return {**ends, "p": self.tests.p_value[place], "needs": needs, "because": because}
 
 
 class Evidence(ABC):
@@ -107,7 +120,7 @@ def evidence_of(metric: Metric, weighted: bool, user: bool, query: bool) -> Evid
     if isinstance(metric, GroupedMetric):
         return _OfGroups(metric, groups)
     if user:
-        return _OfUsers(metric, groups)
+        return _OfUsers(metric, groups, weighted)
     return _OfWeightedRows(metric, "rows") if weighted else _OfRows(metric, "rows")
 
 
@@ -136,7 +149,8 @@ class _OfAreas(Evidence):
         for m, n, (least, other) in zip(positive, negative, tests.needed.tolist()):
             short = {"positives": least} if m.sum() < least else {}
             needs.append({**short, **({"negatives": other} if n.sum() < other else {})})
-        return Tested(tests, tests.low, tests.high, needs)
+        largest = None if whole is None else largest_of(whole.sum(axis=(1, 2)), "all rows")
+        return Tested(tests, tests.low, tests.high, needs, because=[because_of([largest], "users")] * len(needs))
 
 
 class _Kept(Wrapper):
@@ -327,7 +341,10 @@ class _OfSums(_OfQuotients):
         table = np.array(slices, np.float64)
         squares, (cubes, others), *more = _moments_of_units(table[:, :2], table[:, 2:9], table[:, 9:14])
         either = [cubes, others, 2 * cubes - others]  # the next unit of this size may be on either side
-        return self._tests(table[:, :2], table[:, 14], [squares, either, *more], confidence, table[:, 4])
+        tested = self._tests(table[:, :2], table[:, 14], [squares, either, *more], confidence, table[:, 4])
+        like = table[:, 1] ** 2 / np.maximum(table[:, 4], 1e-300)  # units of one size would vary as much
+        uneven = zip(like.tolist(), table[:, 14].tolist())
+        return tested._replace(because=[because_of_uneven(*each, self.unit) for each in uneven])
 
 
 def _powers(n: np.ndarray, d: np.ndarray) -> list[np.ndarray]:
@@ -360,6 +377,11 @@ class _SumsOfRows(_Kept):
 
 
 class _OfUsers(_OfQuotients):
+    def __init__(self, metric: Metric, unit: str, weighted: bool) -> None:
+        super().__init__(metric, unit)
+        assert metric.quotient is not None
+        self.of = ("weight" if weighted else "rows") if metric.quotient.counts_samples else "denominator"
+
     def of_slice(self) -> Metric:
         return _SumsOfUsers(self.metric)
 
@@ -370,7 +392,10 @@ class _OfUsers(_OfQuotients):
             units = np.where(filled < _GROUPS, -_GROUPS * np.log1p(-filled / _GROUPS), 8 * _GROUPS)
         sums = np.stack([n.sum(axis=1), d.sum(axis=1)], 1)
         moments = _moments_of_units(sums, products([n, d]).sum(axis=2).T, _fours(n, d).sum(axis=2).T)
-        return self._tests(sums, units, moments, confidence, _squares_of_users(d, units))
+        tested = self._tests(sums, units, moments, confidence, _squares_of_users(d, units))
+        because = [because_of([largest_of(sizes, self.of)], self.unit) for sizes in d]
+        in_rows = (filled == _GROUPS) | (self.of == "denominator")  # users may have no part in the latter
+        return tested._replace(because=because, in_rows=in_rows.tolist())
 
 
 def _squares_of_users(groups: np.ndarray, users: np.ndarray) -> np.ndarray:

@@ -10,7 +10,8 @@ from fleetmetrics.arguments import is_number
 from fleetmetrics.errors import UndefinedMetricWarning
 from fleetmetrics.evaluation.asked import Asked
 from fleetmetrics.evaluation.probe import Probe
-from fleetmetrics.evaluation.versus import Part, Weighing, difference_of, needs_of
+from fleetmetrics.evaluation.scarce import Scarce, at_least, because_of_uneven, counts_of, in_full, scarce_of
+from fleetmetrics.evaluation.versus import Part, Weighing, difference_of
 from fleetmetrics.formulas import intervals
 from fleetmetrics.formulas.bootstrap import BootstrapResult, bootstrap_result
 from fleetmetrics.formulas.intervals import LEAST
@@ -30,16 +31,21 @@ class Interval:
         low: the lower end.
         high: the upper end.
         needs: the required numbers of positives, negatives, rows, users or queries, where there are too few.
+        because: the reason, if a user has much of the data; see `Scarce`.
     """
 
     low: float
     high: float
     needs: Mapping[str, int] = field(default_factory=dict)
+    because: Mapping[str, Any] = field(default_factory=dict)
 
     def plain(self) -> dict[str, Any]:
         """As the result's JSON has it."""
-        found = {"low": self.low, "high": self.high}
-        return {**found, "needs": self.needs} if self.needs else found
+        found: dict[str, Any] = {"low": self.low, "high": self.high}
+        for name in ("needs", "because"):
+            if getattr(self, name):
+                found[name] = getattr(self, name)
+        return found
 
 
 @dataclass(frozen=True)
@@ -70,20 +76,20 @@ def intervals_of(values: Probe[Any], asked: Asked, said: list[str]) -> dict[str,
         asked: the arguments.
         said: warnings, to which those of metrics without an interval are added.
     """
-    found = {}
+    found, counts = {}, counts_of(values.rows, values.sizes)
     for key, each in _numbers(values):
         if isinstance(each, Part):
-            found[key] = _of_part(each, key, asked)
+            found[key] = _of_part(each, key, asked, counts)
         elif _is_narrow(each, values.values[key]):
             said.append(
                 f"{key} has no interval: over the few buckets that are resampled it is {each.value:.6g} and not "
                 f"{values.values[key]:.6g}, because the scores lie close together"
             )
         else:
-            needs = _needs_of_draws(each, key, values, asked)
+            scarce = _scarce_of_draws(each, asked.counts(key), counts, values)
             away = values.values[key] - each.value
-            away = math.nan if needs else away
-            found[key] = Interval(each.low + away, each.high + away, needs)
+            away = math.nan if scarce.needs else away
+            found[key] = Interval(each.low + away, each.high + away, *scarce)
     return found
 
 
@@ -94,14 +100,18 @@ def _numbers(values: Probe[Any]) -> Iterator[tuple[str, Any]]:
             yield key, found
 
 
-def _of_part(part: Part, key: str, asked: Asked) -> Interval:
+def _of_part(part: Part, key: str, asked: Asked, counts: Mapping[str, int]) -> Interval:
     linear = asked.made(key).linear
     bounds = (0.0, 1.0) if linear is None else (linear.lowest, linear.highest)
     with muted(UndefinedMetricWarning):  # the result names what is too scarce
         found = intervals.interval(part.value, part.spread, *bounds, asked.ci or 0.95, key)
     few = math.isnan(found.low) and not math.isnan(found.value)
-    unit = asked.counts(key)
-    return Interval(found.low, found.high, (needs_of([part.spread], unit) or {unit: LEAST}) if few else {})
+    return Interval(found.low, found.high, *(_scarce(part, asked.counts(key), counts) if few else ()))
+
+
+def _scarce(part: Part, unit: str, counts: Mapping[str, int]) -> Scarce:
+    found = scarce_of([(part.spread, part.counts(counts, unit))], [part.largest], unit)
+    return found if found.needs else at_least(unit, [counts])
 
 
 def _is_narrow(found: BootstrapResult, value: float) -> bool:
@@ -109,17 +119,24 @@ def _is_narrow(found: BootstrapResult, value: float) -> bool:
     return abs(found.value - value) > _NEAR * abs(value)
 
 
-def _needs_of_draws(found: BootstrapResult, key: str, values: Probe[Any], asked: Asked) -> dict[str, int]:
+def _scarce_of_draws(found: BootstrapResult, unit: str, counts: Mapping[str, int], values: Probe[Any]) -> Scarce:
     """The data that are too scarce for an interval of replicates, as for intervals by a formula."""
-    unit = asked.counts(key)
-    have = {unit: values.rows}
+    numbers = (each.number for each in values.intervals.values() if isinstance(each, Part) and each.number is not None)
+    total: Any = counts.get(unit, next(numbers, math.inf))  # another metric may know the number of users
+    have = {name: float(counts.get(name, math.inf)) for name in (unit, "positives", "negatives")}
+    because = {}
     if unit != "rows" and found.drawn is not None:  # their number varies like that of few users if few have most rows
-        have[unit] = found.drawn.mean() ** 2 / max(found.drawn.var(), 1e-300)
-    if "positives" in values.sizes:
-        positives = values.sizes["positives"]
-        have.update(positives=positives, negatives=values.rows - positives)
-    needs = {name: LEAST for name, number in have.items() if number < LEAST}
-    return needs or ({} if found.std > 0 or math.isnan(found.value) else {unit: values.rows + 1})
+        have[unit] = like = (found.drawn.mean() ** 2 / max(found.drawn.var(), 1e-300)).item()
+        because = because_of_uneven(like, None if math.isinf(total) else total, unit)
+    needs = {}
+    for name, number in have.items():
+        if number < LEAST and name == unit and math.isinf(total):
+            needs["rows"] = in_full(LEAST, number, counts["rows"])
+        elif number < LEAST:
+            needs[name] = in_full(LEAST, number, total if name == unit else counts[name])
+    if not needs and not found.std > 0 and not math.isnan(found.value):
+        return Scarce({unit: counts.get(unit, counts["rows"]) + 1}, {})
+    return Scarce(needs, because if have[unit] < LEAST else {})
 
 
 # -- of deltas ---------------------------------------------------------------------------------------------
@@ -138,14 +155,17 @@ def deltas_of(
         intervals: of both sides.
     """
     ones, others = dict(_numbers(new)), dict(_numbers(old))
+    counts = [counts_of(each.rows, each.sizes) for each in (new, old)]
     found = {}
     for key, value in new.values.items():
         if is_number(value) and is_number(old.values[key]):
             both, delta, interval = (ones.get(key), others.get(key)), value - old.values[key], None
             if isinstance(both[0], Part) and isinstance(both[1], Part):
-                test, needs = difference_of(both[0], both[1], delta, asked.counts(key), weighing)
+                unit = asked.counts(key)
+                test, scarce = difference_of(both[0], both[1], delta, unit, weighing, counts)
                 few = math.isnan(test.low) and not math.isnan(delta)
-                interval = Interval(test.low, test.high, needs or ({asked.counts(key): LEAST} if few else {}))
+                scarce = at_least(unit, counts) if few and not scarce.needs else scarce
+                interval = Interval(test.low, test.high, *scarce)
             elif all(key in each for each in intervals):
                 interval = _between_draws(both, delta, [each[key] for each in intervals], weighing)
             found[key] = Delta(delta, interval)
@@ -154,9 +174,11 @@ def deltas_of(
 
 def _between_draws(both: Any, delta: float, intervals: Sequence[Interval], weighing: Weighing) -> Interval:
     """The interval of replicates that draw the same users on both sides."""
-    needs = {name: number for each in intervals for name, number in each.needs.items()}
+    needs: dict[str, int] = {}
+    for each in intervals:
+        needs.update({name: max(number, needs.get(name, 0)) for name, number in each.needs.items()})
     if needs:
-        return Interval(math.nan, math.nan, needs)
+        return Interval(math.nan, math.nan, needs, next((each.because for each in intervals if each.because), {}))
     one, other = both
     less = bootstrap_result.bare(math.nan, one.replicates - other.replicates, 0, None, weighing.confidence)
     if weighing.tightest is not None:

@@ -11,7 +11,7 @@ from typing import Any, Iterable, Iterator, Mapping, NamedTuple, Sequence
 
 import numpy as np
 
-from fleetmetrics.vocabulary import SIZES, VERDICTS, argument, counted, in_shell, parts_of
+from fleetmetrics.vocabulary import SIZES, VERDICTS, argument, counted, in_shell, needed, parts_of, reason
 
 __all__ = [
     "Printed",
@@ -104,13 +104,17 @@ def _parts(result: Mapping[str, Any]) -> Iterator[tuple[str, list[Any], list[str
     if result.get("tasks"):
         yield "", _tasks(result["tasks"]), []
     rows, whole = [["", "value", percent, "baseline", "delta", f"{percent} of the delta"]], []
+    why: list[tuple[str, Any]] = []
     for start, part in parts_of(result):
         for key in part["asked"]["metrics"]:
             if isinstance(part[key], (dict, list)):
                 whole.append(f"{start}{key}")
             else:
                 rows.append([clean(f"{start}{key}"), *_numbers(part, key)])
-    yield "", rows, [f"{', '.join(whole)}: no single number, see {_everything()}"] if whole else []
+                ends = [part.get(f"{key}_{each}", {}) for each in ("delta", "interval")]
+                why.append((clean(f"{start}{key}"), next((each for each in ends if each.get("because")), {})))
+    notes = [f"{', '.join(whole)}: no single number, see {_everything()}"] if whole else []
+    yield "", rows, [*notes, *_reasons(why, "too few for")]
     for start, part in parts_of(result):
         for title, table, notes in [*_versus(part), *_slices(part)]:
             if not start:
@@ -185,6 +189,7 @@ def _said_of_both(slices: Sequence[Mapping[str, Any]], name: str, share: float) 
         yield f"{_slice(each['key'])} is {verdict(each)}"
     if len(few) > _FEW or len(slices) > _SLICES:
         yield f"more in {_everything()}"
+    yield from _reasons(((_slice(each["key"]), each) for each in slices), "too few in")
 
 
 def _of_parts(column: Mapping[str, Any]) -> str:
@@ -250,6 +255,7 @@ def _said_of(slices: Sequence[Mapping[str, Any]], name: str, share: float, toget
         yield f"{', '.join(said)}; beyond chance: q of at most {share:.2g}, over all slices of all columns"
     elif slices:
         yield f"no verdicts: there is no test for {name or 'the first metric'} of these rows"
+    yield from _reasons(((_slice(each["key"]), each) for each in slices), "too few in")
     if any(each["harm"] is not None for each in slices):
         yield f"harm = share * distance from {name} of {_whole(together)}, if that is worse"
     if len(slices) > _SLICES:
@@ -271,11 +277,18 @@ def _whole(together: float | None) -> str:
 
 def verdict(entry: Mapping[str, Any]) -> str:
     """The words of a verdict on a slice, with the needs of one that is too small."""
-    return _few(entry["needs"]) if entry["verdict"] == "too few" else entry["verdict"] or "-"
+    return f"too few: {needed(entry['needs'])}" if entry["verdict"] == "too few" else entry["verdict"] or "-"
 
 
-def _few(needs: Mapping[str, int]) -> str:
-    return "too few: needs " + " and ".join(counted(number, name) for name, number in needs.items())
+def _reasons(entries: Iterable[tuple[str, Mapping[str, Any]]], few: str) -> Iterator[str]:
+    """Lines on why so much is needed, with the names of what needs it."""
+    alike: dict[Any, list[tuple[str, Mapping[str, Any]]]] = {}
+    for name, entry in entries:
+        if entry.get("needs") and (because := entry.get("because")):
+            alike.setdefault((because["unit"], because.get("of")), []).append((name, because))
+    for its in alike.values():
+        more = f" and {len(its) - _FEW} more" if len(its) > _FEW else ""
+        yield f"{few} {', '.join(name for name, _ in its[:_FEW])}{more}: {reason(*(each for _, each in its))}"
 
 
 def _understood(sides: Sequence[Mapping[str, str]]) -> list[str]:
@@ -314,7 +327,7 @@ def span(ends: Mapping[str, Any], sign: str = "", digits: int = 6, form: str = "
 
 def _ends(ends: Mapping[str, Any], sign: str = "") -> str:
     """An interval, or the kind of data that is too scarce."""
-    return _few(ends["needs"]) if ends.get("needs") else span(ends, sign)
+    return f"too few: {needed(ends['needs'])}" if ends.get("needs") else span(ends, sign)
 
 
 def filled(rows: Sequence[Sequence[str]]) -> list[Sequence[str]]:

@@ -213,7 +213,7 @@ class EvaluationResult(Printed):
             found = library("pandas", "pandas").concat(frames, names=["task", None])
             return found.reset_index("task").reset_index(drop=True)
         rows = [{**each.plain(), **each.metrics} for each in self.slices[by]]
-        drop = ["needs", "metrics", "metric", "within_chance"]
+        drop = ["needs", "because", "metrics", "metric", "within_chance"]
         frame = library("pandas", "pandas").DataFrame(rows).drop(columns=drop, errors="ignore")
         return frame if by in frame.columns else frame.rename(columns={"key": by})
 
@@ -459,7 +459,8 @@ def _versus(new: Probe[Any], old: Probe[Any], asked: Asked, weighing: Weighing) 
     columns = {}
     for by, *halves in zip(asked.by, new.slices, old.slices):
         one, other = (
-            Halves(each.rows, each.compared or {}, {name: each.values[name] for name in numbers}) for each in halves
+            Halves(each.rows, each.compared or {}, {name: each.values[name] for name in numbers}, each.sizes)
+            for each in halves
         )
         columns[by] = one, other
     return versus(columns, whole, weighing)

@@ -16,6 +16,7 @@ import numpy as np
 from fleetmetrics.arguments import is_number
 from fleetmetrics.evaluation.asked import Asked
 from fleetmetrics.evaluation.probe import Probe, Slices
+from fleetmetrics.evaluation.scarce import counts_of
 from fleetmetrics.formulas.slices import false_discovery_rates
 from fleetmetrics.vocabulary import VERDICTS
 
@@ -41,6 +42,7 @@ class SliceResult:
         q: the share of false verdicts among all slices with at most this q-value.
         verdict: "worse", "different", "better", "within chance" or "too few"; None: there is no test.
         needs: the numbers of positives, rows or users needed, if there are too few.
+        because: the reason, if a user has much of the data; see `Scarce`.
         metrics: the values of all metrics that are single numbers.
     """
 
@@ -58,6 +60,7 @@ class SliceResult:
     q: float = math.nan
     verdict: str | None = None
     needs: Mapping[str, int] = field(default_factory=dict)
+    because: Mapping[str, Any] = field(default_factory=dict)
     metrics: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -146,7 +149,8 @@ def _column(values: Probe[Any], inside: Slices[Any], asked: Asked, confidence: f
     evidence, tested = asked.evidence, None
     if evidence and inside.evidence and inside.rows:
         with np.errstate(all="ignore"):  # what is beyond float64 has no test
-            tested = evidence.tested([inside.evidence[key] for key in inside.rows], values.evidence, confidence)
+            parts = [inside.evidence[key] for key in inside.rows]
+            tested = evidence.tested(parts, values.evidence, confidence)
     whole = values.values[first] if first else math.nan
     reference = None if tested is None else tested.together
     if reference is not None and not abs(reference - whole) > _ROUNDED * abs(whole):
@@ -155,17 +159,20 @@ def _column(values: Probe[Any], inside: Slices[Any], asked: Asked, confidence: f
     for at, (key, number) in enumerate(inside.rows.items()):
         metrics = {name: inside.values[name][key] for name in numbers}
         value = metrics.get(first, math.nan)
+        sizes = {name: of_slices[key] for name, of_slices in inside.sizes.items()}
         each = SliceResult(
             key,
             number,
-            {name: of_slices[key] for name, of_slices in inside.sizes.items()},
+            sizes,
             number / values.rows,
             first,
             value,
             difference=value - (whole if reference is None else reference),
             metrics=metrics,
-            **({} if tested is None else tested.of(at)),
+            **({} if tested is None else tested.of(at, counts_of(number, sizes))),
         )
+        if math.isnan(value):  # the interval would be that of a limit, such as 1 / 0
+            each = replace(each, low=math.nan, high=math.nan)
         found.append(_Tested(each, math.nan if tested is None else tested.tests.error[at]))
     return _Column(found, reference)
 

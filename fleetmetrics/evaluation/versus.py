@@ -9,15 +9,17 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Any, Mapping, NamedTuple, Sequence
 
 import numpy as np
 
 from fleetmetrics.errors import BucketWarning, UndefinedMetricWarning
+from fleetmetrics.evaluation.scarce import Scarce, at_least, counts_of, scarce_of
 from fleetmetrics.formulas import contributions
 from fleetmetrics.formulas.contributions import Contributions
 from fleetmetrics.formulas.differences import Difference, even_around, spread_apart, spread_of_both
-from fleetmetrics.formulas.intervals import LEAST, Spread, alike
+from fleetmetrics.formulas.intervals import Largest, Spread, alike
 from fleetmetrics.formulas.sequences import always_valid
 from fleetmetrics.formulas.slices import false_discovery_rates
 from fleetmetrics.metric import Metric
@@ -34,7 +36,6 @@ __all__ = [
     "Weighing",
     "compared_metric",
     "difference_of",
-    "needs_of",
     "overall_metric",
     "versus",
 ]
@@ -49,11 +50,20 @@ _ROUNDED = 1e-9
 
 
 class Part(NamedTuple):
-    """A slice of one side: the value, its spread, and the sums behind it."""
+    """A slice of one side: the value, its spread, the sums behind it, a large user, and the number of users.
+
+    The number is an estimate; inf: there are more than the groups show.
+    """
 
     value: float
     spread: Spread
     sums: np.ndarray
+    largest: Largest | None = None
+    number: float | None = None
+
+    def counts(self, counts: Mapping[str, float], unit: str) -> Mapping[str, float]:
+        """What there is, with the number of its ``unit`` if only this part knows it."""
+        return counts if self.number is None else {unit: self.number, **counts}
 
 
 class Compared(Interval):
@@ -62,7 +72,7 @@ class Compared(Interval):
     def _evaluate(self, values: Mapping[State, np.ndarray], carries: Mapping[Any, Any]) -> Any:
         """A `Part`; the metric itself warns of undefined values."""
         with muted(UndefinedMetricWarning, BucketWarning):
-            return Part(*self.measured(values, carries))
+            return Part(*self.measured(values, carries), *self.of_ids(values, carries))
 
 
 class Overall(Compared):
@@ -117,6 +127,7 @@ class SliceDelta:
         q: the share of false verdicts among all slices with at most this q-value.
         verdict: "worse", "different", "better", "within chance" or "too few", of new against old; None: no test.
         needs: the numbers of positives, rows or users needed, if there are too few.
+        because: the reason, if a user has much of the data; see `Scarce`.
         mix: the slice's contribution to the whole's delta from the change of its share.
         within: its contribution from the change of its own value.
         deltas: new minus old for all metrics that are single numbers.
@@ -135,6 +146,7 @@ class SliceDelta:
     q: float = math.nan
     verdict: str | None = None
     needs: Mapping[str, int] = field(default_factory=dict)
+    because: Mapping[str, Any] = field(default_factory=dict)
     mix: float = math.nan
     within: float = math.nan
     deltas: Mapping[str, float] = field(default_factory=dict)
@@ -207,11 +219,19 @@ class Whole(NamedTuple):
 
 
 class Halves(NamedTuple):
-    """A column's slices of one side: by key, the number of rows, the kept parts, and the values of all metrics."""
+    """A column's slices of one side: by key, the number of rows, the kept parts, and the values of all metrics.
+
+    ``sizes`` has the numbers of positives, users or queries that are known, by key.
+    """
 
     rows: Mapping[Any, int]
     parts: Mapping[Any, Part]
     values: Mapping[str, Mapping[Any, Any]]
+    sizes: Mapping[str, Mapping[Any, int]] = MappingProxyType({})
+
+    def counts(self, key: Any) -> dict[str, int]:
+        """What there is of a slice."""
+        return counts_of(self.rows.get(key, 0), {name: each.get(key, 0) for name, each in self.sizes.items()})
 
 
 def versus(columns: Mapping[str, tuple[Halves, Halves]], whole: Whole, weighing: Weighing) -> dict[str, ColumnDelta]:
@@ -256,23 +276,32 @@ def _table(new: Halves, old: Halves, whole: Whole, weighing: Weighing) -> list[S
         rows = new.rows.get(key, 0), old.rows.get(key, 0)
         each = SliceDelta(key, *rows, whole.name, one, other, one - other, deltas=deltas)
         each = replace(each, mix=float(mix[place]), within=float(within[place]))
-        found.append(_tested(each, new.parts.get(key), old.parts.get(key), whole.unit, weighing))
+        if key in new.parts and key in old.parts:
+            counts = new.counts(key), old.counts(key)
+            each = _tested(each, new.parts[key], old.parts[key], whole.unit, weighing, counts)
+        found.append(each)
     return found
 
 
-def _tested(each: SliceDelta, one: Part | None, other: Part | None, unit: str, weighing: Weighing) -> SliceDelta:
-    """A slice with its test, if both sides have it."""
-    if one is None or other is None:
-        return each
-    test, needs = difference_of(one, other, each.delta, unit, weighing)
+def _tested(
+    each: SliceDelta, one: Part, other: Part, unit: str, weighing: Weighing, counts: Sequence[Mapping[str, int]]
+) -> SliceDelta:
+    """A slice with its test."""
+    test, scarce = difference_of(one, other, each.delta, unit, weighing, counts)
     if math.isnan(test.low):
-        return replace(each, verdict="too few", needs=needs or {unit: LEAST})
+        scarce = scarce if scarce.needs else at_least(unit, counts)
+        return replace(each, verdict="too few", needs=scarce.needs, because=scarce.because)
     return replace(each, low=test.low, high=test.high, p=test.p_value)
 
 
 def difference_of(
-    one: Part, other: Part, delta: float, unit: str, weighing: Weighing
-) -> tuple[Difference, dict[str, int]]:
+    one: Part,
+    other: Part,
+    delta: float,
+    unit: str,
+    weighing: Weighing,
+    counts: Sequence[Mapping[str, float]] = ({}, {}),
+) -> tuple[Difference, Scarce]:
     """The delta with its interval, nan if there is too little for one; and what it needs then.
 
     Args:
@@ -281,25 +310,18 @@ def difference_of(
         delta: new minus old.
         unit: what independent samples, or groups of them, are called.
         weighing: the way to intervals.
+        counts: what there is of each side, as `counts_of` has it.
     """
     sides = alike(one.spread, other.spread)
     if one.spread.groups is None or other.spread.groups is None:
         found = spread_of_both(*sides)
     else:
         found = spread_apart(one.spread.groups, other.spread.groups)
-    needs = needs_of([*sides, found], unit)
-    std = math.nan if needs or not found.variance >= 0 else math.sqrt(found.variance)
-    return weighing.of(delta, std, found.freedom), needs
-
-
-def needs_of(spreads: Sequence[Spread], unit: str) -> dict[str, int]:
-    """The numbers needed of what there is too little; ``unit``: what independent samples, or groups, are called."""
-    needs: dict[str, int] = {}
-    for spread in spreads:
-        for name, (_, number) in spread.short.items():
-            name = unit if name in ("users", "samples") else name
-            needs[name] = max(math.ceil(number), needs.get(name, 0))
-    return needs
+    counts = [each.counts(its, unit) for each, its in zip((one, other), counts)]
+    both = {name: max(each[name] for each in counts) for name in counts[0].keys() & counts[1].keys()}
+    scarce = scarce_of(zip([*sides, found], [*counts, both]), [one.largest, other.largest], unit)
+    std = math.nan if scarce.needs or not found.variance >= 0 else math.sqrt(found.variance)
+    return weighing.of(delta, std, found.freedom), scarce
 
 
 def _called(each: SliceDelta, rate: float, better: str, share: float) -> SliceDelta:

@@ -77,6 +77,40 @@ class Supply(NamedTuple):
         return None if self.number >= needed else (self.number, needed)
 
 
+class Largest(NamedTuple):
+    """The user or query that has most.
+
+    Args:
+        share: its part of what all have, from 0 to 1.
+        of: what that is: "rows", "weight", or the metric's "denominator".
+    """
+
+    share: float
+    of: str
+
+
+def largest_of(sizes: Any, of: str) -> Largest | None:
+    """The largest user, from what groups of users have; None if none has far more than an equal part.
+
+    Args:
+        sizes: what each group has, ``[groups]``, at least 0. Its other users have what a group has on average.
+        of: what that is.
+    """
+    sizes = np.asarray(sizes, np.float64)
+    total, most = sizes.sum().item(), sizes.max(initial=0.0).item()
+    if not 0 < total < math.inf:
+        return None
+    share = (most - (total - most) / max(len(sizes) - 1, 1)) / total
+    equal = 1 / _users(int(np.count_nonzero(sizes)), len(sizes))
+    return Largest(share, of) if share >= max(1 / LEAST, 2 * equal) else None
+
+
+def users_of(samples: Any) -> float:
+    """The most likely number of users, from the samples of each group of them; inf if all groups have some."""
+    filled = int(np.count_nonzero(samples))
+    return _users(filled, len(samples)) if filled < len(samples) else math.inf
+
+
 class Spread(NamedTuple):
     """How much a value varies.
 

@@ -65,7 +65,7 @@ def _interval(
     """An interval in brackets with its confidence, or the kind of data that is too scarce; empty without one."""
     span, percent = words.span(ends, digits, sign=sign), f"{100 * (result['asked'].get('ci') or 0.95):g}%"
     if ends.get("needs") and not ends.get("verdict"):  # slices have verdicts instead
-        return words(f" ({words.few(ends['needs'])})", f"（{words.few(ends['needs'])}）")
+        return words(f" ({words.few(ends)})", f"（{words.few(ends)}）")
     return words(f" ({percent}: {span})", f"（{percent}：{span}）") if span else ""
 
 

@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any, Iterable, Mapping
 
 from fleetmetrics.errors import InvalidInputError
+from fleetmetrics.vocabulary import needed
 
 __all__ = ["LEGEND", "PICTURE_WORDS", "Words", "digits_of"]
 
@@ -116,12 +117,26 @@ class Words:
 
     def ends(self, ends: Mapping[str, Any], digits: int | None = None, *, sign: bool = False) -> str:
         """An interval, or the kind of data that is too scarce for one."""
-        return self.few(ends["needs"]) if ends.get("needs") else self.span(ends, digits, sign=sign)
+        return self.few(ends) if ends.get("needs") else self.span(ends, digits, sign=sign)
 
-    def few(self, needs: Mapping[str, int]) -> str:
-        """The kind of data that is too scarce."""
-        numbers = [f"{number:,} {self.sizes.get(name, name)}" for name, number in needs.items()]
-        return self("too few: needs ", "数据太少，需 ") + self(" and ", "、").join(numbers)
+    def few(self, entry: Mapping[str, Any]) -> str:
+        """The kind of data that is too scarce, and why."""
+        return self("too few: ", "数据太少，") + self.needed(entry)
+
+    def needed(self, entry: Mapping[str, Any]) -> str:
+        """What an interval or a verdict needs, and why."""
+        needs, because = entry["needs"], entry.get("because") or {}
+        if self.lang == "en":
+            return needed(needs, because)
+        text = "需 " + "、".join(f"{number:,} {self.sizes.get(name, name)}" for name, number in needs.items())
+        return f"{text}，因为{self._because(because)}" if because else text
+
+    def _because(self, because: Mapping[str, Any]) -> str:
+        unit = self.sizes.get(because["unit"], because["unit"])
+        if "like" in because:
+            return f"各{unit}的差异相当于只有 {because['like']:,} 个同样大小的{unit}"
+        what = {"rows": "行", "all rows": "全部行", "weight": "权重", "denominator": "分母"}[because["of"]]
+        return f"一个{unit}占{what}的 {100 * because['share']:.0f}%"
 
     def date(self, text: str) -> str:
         """An ISO date in the usual form of the language."""

@@ -12,7 +12,7 @@ from fleetmetrics.arguments import number_of, whole_number_of
 from fleetmetrics.batch import Batch
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.formulas import intervals
-from fleetmetrics.formulas.intervals import IntervalResult, Spread
+from fleetmetrics.formulas.intervals import IntervalResult, Largest, Spread
 from fleetmetrics.metric import Common, Metric
 from fleetmetrics.record_metric import GroupedMetric
 from fleetmetrics.records.folding import Folding
@@ -174,3 +174,9 @@ class Interval(Wrapper[IntervalResult]):
         with np.errstate(all="ignore"), contextlib.suppress(ArithmeticError, ValueError):
             spread = self._way.spread(values, carries)
         return value, spread, self._way.sums(values, carries)
+
+    def of_ids(
+        self, values: Mapping[State, np.ndarray], carries: Mapping[Any, Any]
+    ) -> tuple[Largest | None, float | None]:
+        """The largest of the ids, if one is far larger than the others; and their number, as `Way.number` has it."""
+        return self._way.largest(values, carries), self._way.number(values, carries)

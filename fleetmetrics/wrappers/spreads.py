@@ -16,7 +16,7 @@ from fleetmetrics.batch.lanes import Each
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.formulas import intervals
 from fleetmetrics.formulas.groups import exact_parts, scaled, starts_of, sums_of
-from fleetmetrics.formulas.intervals import Spread
+from fleetmetrics.formulas.intervals import Largest, Spread
 from fleetmetrics.formulas.slices import placements
 from fleetmetrics.metric import Linear, Metric
 from fleetmetrics.record_metric import GroupedMetric, words_of
@@ -61,6 +61,16 @@ class Way(ABC):
     def drawn(self, values: Mapping[State, np.ndarray], carries: Mapping[Any, Any]) -> np.ndarray | None:
         """The number of samples in each group of ids; None without ids."""
         return None
+
+    def number(self, values: Mapping[State, np.ndarray], carries: Mapping[Any, Any]) -> float | None:
+        """The most likely number of ids; inf if all groups have samples, None without ids."""
+        drawn = self.drawn(values, carries)
+        return None if drawn is None else intervals.users_of(drawn)
+
+    def largest(self, values: Mapping[State, np.ndarray], carries: Mapping[Any, Any]) -> Largest | None:
+        """The largest of the ids, if one is far larger than the others."""
+        drawn = self.drawn(values, carries)
+        return None if drawn is None else intervals.largest_of(drawn, "rows")
 
     def sums(self, values: Mapping[State, np.ndarray], carries: Mapping[Any, Any]) -> np.ndarray:
         """The sums that the value is computed from."""
@@ -215,6 +225,12 @@ class _Grouped(Way):
         far = None if self.linear.lowest < 0 else np.abs(slopes) @ np.abs(terms)
         return intervals.of_groups(slopes @ terms, far)
 
+    def _largest(self, terms: np.ndarray, drawn: np.ndarray) -> Largest | None:
+        """The largest id by the denominator, which a large one decides; without one, by its samples."""
+        if self.metric.quotient is None or np.array_equal(terms[1], drawn):
+            return intervals.largest_of(drawn, "rows")
+        return intervals.largest_of(terms[1], "weight" if self.metric.quotient.counts_samples else "denominator")
+
 
 class _SumsOfIds(_Grouped):
     """The sums, by group of ids."""
@@ -231,7 +247,13 @@ class _SumsOfIds(_Grouped):
         return [(state, plain.histogram(group, amount=each)) for state, each in zip(self._states, amounts)]
 
     def spread(self, values: Mapping[State, np.ndarray], carries: Mapping[Any, Any]) -> Spread:
-        return self._spread(np.stack([values[state].astype(np.float64) for state in self._states[1:]]))
+        return self._spread(self._terms_in(values))
+
+    def _terms_in(self, values: Mapping[State, np.ndarray]) -> np.ndarray:
+        return np.stack([values[state].astype(np.float64) for state in self._states[1:]])
+
+    def largest(self, values: Mapping[State, np.ndarray], carries: Mapping[Any, Any]) -> Largest | None:
+        return self._largest(self._terms_in(values), self.drawn(values, carries))
 
     def drawn(self, values: Mapping[State, np.ndarray], carries: Mapping[Any, Any]) -> np.ndarray:
         return values[self._states[0]]
@@ -328,6 +350,13 @@ class _AreasByGroup(_Areas):
         groups = by_group[:, 1] @ terms[0] + by_group[:, 0] @ terms[1]
         return intervals.of_area_groups(groups, positive, negative, *squares)
 
+    def number(self, values: Mapping[State, np.ndarray], carries: Mapping[Any, Any]) -> float | None:
+        return intervals.users_of(values[self._by_group].sum(axis=(1, 2)))
+
+    def largest(self, values: Mapping[State, np.ndarray], carries: Mapping[Any, Any]) -> Largest | None:
+        sizes = values[self._by_group].sum(axis=(1, 2))
+        return intervals.largest_of(sizes, "weight" if values[self._excess].any() else "rows")
+
 
 class _Means(_Grouped):
     """The results of the groups of a `GroupedMetric`, by group of ids."""
@@ -346,6 +375,9 @@ class _Means(_Grouped):
 
     def sums(self, values: Mapping[State, np.ndarray], carries: Mapping[Any, Any]) -> np.ndarray:
         return self._terms.terms_in(carries[self._terms]).sum(axis=1)
+
+    def largest(self, values: Mapping[State, np.ndarray], carries: Mapping[Any, Any]) -> Largest | None:
+        return self._largest(self._terms.terms_in(carries[self._terms]), self.drawn(values, carries))
 
     def drawn(self, values: Mapping[State, np.ndarray], carries: Mapping[Any, Any]) -> np.ndarray:
         return self._terms.drawn_in(carries[self._terms])

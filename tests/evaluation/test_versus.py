@@ -391,7 +391,7 @@ def test_too_few_needs_the_most_that_either_side_lacks_in_the_name_of_the_unit(t
     sides[turned].parts["b"] = sides[turned].parts["b"]._replace(spread=Spread(math.nan, math.inf, {}))
     _, slices = compared(fm.LogLoss(), *sides, unit="queries")
     assert slices["a"].verdict == slices["b"].verdict == "too few" and math.isnan(slices["a"].low)
-    assert slices["a"].needs == {"queries": 13, "positives": 8, "rows": 30}
+    assert slices["a"].needs == {"queries": 13, "positives": 8, "rows": 1500}  # of the 100 rows, 2 count
     assert slices["b"].needs == {"queries": LEAST} and slices["d"].needs == {"queries": 7}
     assert slices["c"].verdict == "within chance" and slices["c"].q == 1
 
@@ -490,8 +490,8 @@ def test_of_equal_sides_no_more_than_promised_differ_at_the_limit_of_too_few(cli
     rows = [100 * clicks, round(100 * clicks * times)]
     for _ in range(3000):
         new, old = (of_clicks(int(random.binomial(each, 0.01)), each) for each in rows)
-        test, needs = difference_of(new, old, new.value - old.value, "rows", Weighing(0.95, 200))
-        assert math.isnan(test.low) == bool(needs)
+        test, scarce = difference_of(new, old, new.value - old.value, "rows", Weighing(0.95, 200))
+        assert math.isnan(test.low) == bool(scarce.needs)
         p.append(test.p_value)
     tested = np.array(p)[~np.isnan(p)]
     assert len(tested) > 500 or clicks == 30
