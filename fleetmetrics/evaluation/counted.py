@@ -120,8 +120,8 @@ class Actual(Metric):
         rows, predicted, actual, squares = (
             np.add.reduceat(each[used], starts) for each in (number, middle, label, square)
         )
-        mean = actual / rows
-        with np.errstate(invalid="ignore"):
+        with np.errstate(over="ignore", invalid="ignore"):  # rows may be the smallest weights
+            mean = actual / rows
             error = np.sqrt(np.maximum(squares / rows - mean**2, 0) / rows)
         error[rows < 2] = np.nan
         return {

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from pathlib import Path
 
@@ -36,17 +35,21 @@ def side(rare: int, seed: int = 0, label: int | None = None) -> dict[str, np.nda
     return {"y": label_of_all, "p": random.random(ROWS), "s": slot, "u": user, "w": random.random(ROWS)}
 
 
-@pytest.mark.parametrize("first", range(0, 200, 50))
-def test_tiny_evaluations_hold_together(first: int, tmp_path: Path) -> None:
-    found = {seed: tiny.outcome(tiny.drawn(seed), tmp_path) for seed in range(first, first + 50)}
+#: Their outcome was wrong once: an overflow in the report, an interval of an undefined value.
+ONCE_WRONG = (180, 919)
+
+
+def test_tiny_evaluations_hold_together(tmp_path: Path) -> None:
+    seeds = [*range(8), *ONCE_WRONG]
+    found = {seed: tiny.outcome(tiny.drawn(seed), tmp_path, report=seed == 180) for seed in seeds}
     wrong = {seed: each for seed, each in found.items() if each.kind not in ("result", "named")}
     assert not wrong
-    assert sum(each.kind == "result" for each in found.values()) > 25
+    assert sum(each.kind == "result" for each in found.values()) > 5
 
 
 @pytest.mark.parametrize("metric", BINARY)
 def test_a_slice_of_one_row_is_too_few(metric: str) -> None:
-    for (new, old), label in itertools.product([(1, 1), (1, 5), (5, 1), (2, 2)], (0, 1)):
+    for new, old, label in ((1, 1, 0), (5, 1, 1)):
         result = fm.evaluate(
             side(new, 0, label),
             baseline=side(old, 1, label),
@@ -74,7 +77,7 @@ def test_a_slice_of_one_row_is_too_few(metric: str) -> None:
 )
 def test_one_class_on_a_side_or_both(metric: str, options: dict[str, str]) -> None:
     mixed, ones, zeros = (side(3, 0), *({**side(3, 1), "y": np.full(ROWS, label)} for label in (1, 0)))
-    for new, old in ((ones, ones), (zeros, zeros), (ones, zeros), (mixed, ones), (zeros, mixed)):
+    for new, old in ((ones, zeros), (zeros, mixed)):
         result = fm.evaluate(
             new, baseline=old, label="y", score="p", by="s", ci=0.95, metrics=metric, processes=1, **options
         )
