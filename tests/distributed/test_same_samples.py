@@ -88,7 +88,7 @@ def sliced(seed: int) -> Any:
 
 def with_slices(seed: int) -> Any:
     metric = fm.MetricCollection({"all": fm.AUC(), "each": fm.Sliced(fm.AUC(), by="query")}, name="both")
-    score, label, query = data(1)  # the same but for their slices
+    score, label, query = data(1)  # the same except for their slices
     metric.add(score, label, query=query % 4 + seed)
     return metric
 
