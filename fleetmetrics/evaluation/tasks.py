@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any, ClassVar, Mapping
 
 import numpy as np
 
 from fleetmetrics.accumulator import Accumulator
 from fleetmetrics.batch import Batch
+from fleetmetrics.batch.one_hot import LABELS, Meaning, meaning_for_all
 from fleetmetrics.collection import MetricCollection
 from fleetmetrics.composite import statistics_of
 from fleetmetrics.errors import IntegerOverflowError, InvalidInputError
@@ -24,6 +26,12 @@ class OfRows(MetricCollection):
     def _called(self, of: Any = None) -> str:
         keys = (key for key, metric in self.metrics.items() if of is metric or of in metric._leaves())
         return next(keys, "").rpartition(" ")[2] or argument("metrics")
+
+    @functools.cached_property
+    def meaning(self) -> Meaning:
+        """What rows of labels mean: several labels, unless classes were requested."""
+        found = [leaf.one_hot for leaf in self._leaves()]
+        return meaning_for_all(found) if any(each.several for each in found) else Meaning(LABELS)
 
 
 class OfTasks(OfRows):

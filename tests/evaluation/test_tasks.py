@@ -402,3 +402,23 @@ def test_workers_share_the_rows_of_all_tasks():
     for found in together(works):
         assert all(close(values_of(found.tasks[task]), values_of(wanted.tasks[task])) for task in TASKS)
         assert found.tasks["buy"].new.data.unlabeled == wanted.tasks["buy"].new.data.unlabeled
+
+
+@pytest.mark.parametrize("columns", ["several", "lists"])
+def test_several_labels_stay_entries_if_each_row_has_a_single_1(columns: str) -> None:
+    rng = np.random.default_rng(5)
+    label, score = np.eye(3, dtype=int)[rng.integers(0, 3, 60)], rng.dirichlet(np.ones(3), 60)
+    if columns == "lists":
+        table, given = pa.table({"y": label.tolist(), "p": score.tolist()}), {"label": "y", "score": "p"}
+    else:
+        table = pa.table({f"{name}{at}": each[:, at] for name, each in (("y", label), ("p", score)) for at in range(3)})
+        given = {"label": ["y0", "y1", "y2"], "score": ["p0", "p1", "p2"]}
+    found = fm.evaluate(table, **given, task="multilabel", metrics="accuracy,log_loss,f1").values
+    entries = pa.table({"y": label.reshape(-1), "p": score.reshape(-1)})
+    expected = fm.evaluate(entries, label="y", score="p", metrics="accuracy,log_loss,f1").values
+    assert found == pytest.approx(expected, rel=1e-12)
+    if columns == "lists":
+        with pytest.raises(DataError, match=r"label has lists of 3 labels; .*task=multilabel"):
+            fm.evaluate(table, **given, metrics="accuracy")
+        classes = fm.evaluate(table, **given, task="multiclass", classes=3, metrics="accuracy").values
+        assert classes == {"accuracy": float((score.argmax(1) == label.argmax(1)).mean())}
