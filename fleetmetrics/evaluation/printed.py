@@ -17,6 +17,7 @@ __all__ = [
     "Printed",
     "Table",
     "clean",
+    "facts_in_line",
     "filled",
     "html_of",
     "laid_out",
@@ -291,9 +292,14 @@ def _reasons(entries: Iterable[tuple[str, Mapping[str, Any]]], few: str) -> Iter
         yield f"{few} {', '.join(name for name, _ in its[:_FEW])}{more}: {reason(*(each for _, each in its))}"
 
 
+def facts_in_line(facts: Mapping[str, str]) -> str:
+    """What was understood, by name; empty without any."""
+    return "; ".join(f"{clean(name)}: {clean(kind)}" for name, kind in facts.items())
+
+
 def _understood(sides: Sequence[Mapping[str, str]]) -> list[str]:
     """A line of what was understood of each side; one for both if it was the same."""
-    lines = ["; ".join(f"{clean(name)}: {clean(kind)}" for name, kind in facts.items()) for facts in sides]
+    lines = [facts_in_line(facts) for facts in sides]
     lines = lines if len(set(lines)) > 1 else lines[:1]
     return [f"{which}{line}" for which, line in zip(_SIDES, lines) if line]
 

@@ -8,7 +8,7 @@ from typing import Any, Iterator, Mapping, Sequence
 
 from fleetmetrics.evaluation.conditions import checked
 from fleetmetrics.evaluation.outputs import output_of
-from fleetmetrics.evaluation.printed import Printed, Table, clean, filled, plain
+from fleetmetrics.evaluation.printed import Printed, Table, clean, facts_in_line, filled, plain
 from fleetmetrics.report.words import Words
 from fleetmetrics.vocabulary import counted
 
@@ -33,6 +33,7 @@ class Stream:
         auc: the AUC over the ids that all streams have; None without labels.
         calibration: predicted over observed for the same ids; None without labels.
         nulls: by feature and label, the number of rows without a value.
+        understood: what the reader inferred, or took by an option, such as the separator.
     """
 
     files: int
@@ -42,6 +43,7 @@ class Stream:
     auc: float | None = None
     calibration: float | None = None
     nulls: Mapping[str, int] = field(default_factory=dict)
+    understood: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass
@@ -241,7 +243,7 @@ class ConsistencyResult(Printed):
             f"{counted(self.common, 'ids', 'are')} in all streams",
             f"{self.common:,} 个 id 在所有各路中",
         )
-        yield Table("", filled(rows), [common])
+        yield Table("", filled(rows), [common, *self._understood()])
         head = [
             words("rows whose scores differ by", "分数相差达到下列值的行"),
             words(f"more than {self.tolerance:g}", f"超过 {self.tolerance:g}"),
@@ -260,6 +262,13 @@ class ConsistencyResult(Printed):
             yield from _where(self._shown, self.streams, words)
         if self.warnings:
             yield Table(words("warnings", "警告"), [], [clean(each) for each in self.warnings])
+
+    def _understood(self) -> Iterator[str]:
+        """A line of what was understood of each stream; one for all if it was the same."""
+        lines = {name: facts_in_line(stream.understood) for name, stream in self.streams.items()}
+        if len(set(lines.values())) == 1:
+            lines = {"": next(iter(lines.values()))}
+        yield from (f"{clean(name)}: {line}" if name else line for name, line in lines.items() if line)
 
     def _said(self, words: Words) -> str:
         step, skipped = self._departing, sum(stream.skipped for stream in self.streams.values())

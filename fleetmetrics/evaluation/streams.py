@@ -22,11 +22,14 @@ from fleetmetrics.metric import Metric
 from fleetmetrics.metrics.auc import AUC
 from fleetmetrics.metrics.click_through import Calibration
 from fleetmetrics.reading import LackingReading, Reading
+from fleetmetrics.understood import facts_of, joined
 from fleetmetrics.vocabulary import agreeing, argument, counted
 from fleetmetrics.warning import muted
 
 __all__ = ["consistency"]
 
+#: What is understood for metrics, by their requirements; streams are compared as they are.
+_OF_METRICS = ("label", "score")
 #: The bytes of a row of one stream during the comparison, without those of further columns.
 _PER_ROW, _PER_COLUMN = 96, 16
 #: The files are not read more often than this.
@@ -204,6 +207,7 @@ class _Reader:
         self.reading = reading
         self.keys = [each for each in columns if each.startswith("by ")]
         self.total = self.skipped = self.left_out = 0
+        self.understood: Mapping[str, Sequence[str]] = {}
         self.nulls: Counter[str] = Counter()
         self.examples: list[str] = []
         self.incomplete: list[str] = []  # the files with skipped rows; the first pass finds them
@@ -220,6 +224,8 @@ class _Reader:
         for read, pieces in self.parts(share):
             self.total += read.rows
             self.skipped += read.skipped
+            facts = {name: kinds for name, kinds in read.understood.items() if name not in _OF_METRICS}
+            self.understood = joined([self.understood, facts])
             self.left_out += read.left_out
             self.nulls.update({name: read.nulls.get(name, 0) for name in self.reading.may_lack})
             self.examples += read.examples
@@ -380,7 +386,9 @@ class _Comparison:
                     bounds = f"that of the scores themselves lies from {low:.6g} to {high:.6g}"
                     said.append(f"{reader.name}: {auc:.6g} is an area over buckets; {bounds}")
             counts = len(reader.paths), reader.total, reader.skipped, reader.left_out
-            streams[reader.name] = Stream(*counts, nulls=dict(+reader.nulls), **values)
+            streams[reader.name] = Stream(
+                *counts, nulls=dict(+reader.nulls), understood=facts_of(reader.understood), **values
+            )
         paths = [whole_path(path) for reader in readers for path in reader.paths]
         return ConsistencyResult(streams, self.steps, self.tolerance, self.common, said, paths)
 

@@ -560,3 +560,15 @@ def test_streams_whose_common_rows_are_all_skipped_are_an_error_that_says_so(tmp
     serving = of_rows(tmp_path, "s", "csv", {"id": EIGHT, "p": ["x"] * 8})
     with pytest.raises(fm.DataError, match=r"8 ids in common, all of skipped rows, such as .*row 0, column 'p'"):
         fm.consistency({"train": train, "serving": serving}, id="id", score="p", skip_bad_rows=True)
+
+
+def test_what_the_reader_understood_of_a_stream_is_in_text_and_json(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("id;p\n1;0.5\n2;0.25\n")
+    (tmp_path / "b.csv").write_text("id,p\n1,0.5\n2,0.25\n")
+    semi = {"a": tmp_path / "a.csv", "b": tmp_path / "a.csv"}
+    found = fm.consistency(semi, id="id", score="p", separator=";")
+    assert {each.understood["separator"] for each in found.streams.values()} == {";"}
+    assert str(found).count("separator: ;") == 1 and "a: separator" not in str(found)
+    assert found.to_dict()["streams"]["b"]["understood"] == {"separator": ";"}
+    plain = fm.consistency({"a": tmp_path / "b.csv", "b": tmp_path / "b.csv"}, id="id", score="p")
+    assert "score:" not in str(plain) and plain.streams["a"].understood == {}
