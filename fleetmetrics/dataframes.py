@@ -106,6 +106,8 @@ class Columns:
     def _check_order(self) -> None:
         """InvalidInputError if the columns of scores have the classes' names, but another order."""
         names, classes = self.of("prediction"), self.reading.classes
+        if classes is None and self._of_classes:
+            classes = [*map(str, range(len(names)))]
         if classes is None or len(names) < 2 or len(names) != len(classes):
             return
         for each in classes:

@@ -166,3 +166,17 @@ def test_columns_of_scores_in_another_order_than_the_classes_are_an_error_that_s
         fm.evaluate(table, score=there[::-1], **given)
     others = table.rename_columns(["y", "c", "a", "b"])
     assert fm.evaluate(others, score=["c", "a", "b"], **given).values == found.values
+
+
+@pytest.mark.parametrize("classes", [None, 3])
+def test_so_are_those_that_have_the_numbers_of_the_classes(classes):
+    scores = RNG.dirichlet(np.ones(3), 90)
+    there = ["p_0", "p_1", "p_2"]
+    table = pa.table({"y": TRUE, **dict(zip(there, scores.T))})
+    given = {"label": "y", "task": "multiclass", "classes": classes, "metrics": "accuracy"}
+    found = fm.evaluate(table, score=there, **given)
+    assert found.values["accuracy"] == (scores.argmax(1) == TRUE).mean()
+    with pytest.raises(fm.InvalidInputError, match="classes 0, 1, 2 has another order; give the scores as p_0,p_1,p_2"):
+        fm.evaluate(table, score=there[::-1], **given)
+    others = table.rename_columns(["y", "p_1", "p_2", "p_3"])
+    assert fm.evaluate(others, score=["p_1", "p_2", "p_3"], **given).values == found.values
