@@ -96,12 +96,14 @@ class Columns:
         #: The values from folders' names, for all rows of a file, by column; and their Arrow types.
         self.of_folders: Mapping[str, str | None] = {}
         self.folder_types: Mapping[str, str] = {}
-        #: Whether the one column of predictions holds names of classes for any metric: none takes a probability there.
-        self._of_classes = any(leaf.one_hot.several for leaf in metrics._leaves())
+        self._metrics = metrics
         self._check_order()
         self.understood = {}
-        rules = {rule for leaf in metrics._leaves() for rule in leaf.requirements}
-        self._rules = [REQUIREMENTS[rule] if isinstance(rule, str) else rule for rule in rules]
+
+    @functools.cached_property
+    def _of_classes(self) -> bool:
+        """Whether the one column of predictions holds names of classes for any metric: none takes a probability."""
+        return any(leaf.one_hot.several for leaf in self._metrics._leaves())
 
     def _check_order(self) -> None:
         """InvalidInputError if the columns of scores have the classes' names, but another order."""
@@ -257,8 +259,6 @@ class Columns:
         if argument in self._slices and found.dtype == np.uint64 and len(found) and found.max() >= 2**63:
             how = f"{called('text', str(column))} makes strings"
             raise DataError(f"column {column!r} holds {found.max()}; slices take integers below 2**63: {how}")
-        if argument in ("label", "prediction"):
-            self._understand(argument, table, found)
         if argument != "prediction":
             return found
         if len(arrays) > 1 and "label" in self.by_argument and len(self.of("label")) == len(arrays):
@@ -280,15 +280,24 @@ class Columns:
                     found[score] = found.get(score, np.zeros(len(flags), bool)) | flags
         return found
 
-    def _understand(self, argument: str, table: Any, values: np.ndarray) -> None:
-        """Record what labels, or scores, of these columns were taken as."""
-        for kind in dict.fromkeys(table.schema.field(name).type for name in self.of(argument)):
-            if argument == "label":
-                self.understand("label", label_in_words(self._rules, self.reading, kind))
-            else:
-                named = self._names_classes(kind, self.of(argument)[0])
-                shape = values.shape[:1] if self.labels_apart else values.shape
-                self.understand("score", score_in_words(self._rules, self.reading, kind, shape, named))
+    def understand_numbers(self, table: Any, arguments: Mapping[str, np.ndarray]) -> None:
+        """Record what labels and scores were taken as, where a result will say it.
+
+        Args:
+            table: the rows.
+            arguments: those of `arguments`.
+        """
+        rules = {rule for leaf in self._metrics._leaves() for rule in leaf.requirements}
+        asked = [REQUIREMENTS[rule] if isinstance(rule, str) else rule for rule in rules]
+        for argument in ("label", "prediction"):
+            names = self.of(argument) if argument in arguments else []
+            for kind in dict.fromkeys(table.schema.field(name).type for name in names):
+                if argument == "label":
+                    self.understand("label", label_in_words(asked, self.reading, kind))
+                else:
+                    shape = arguments[argument].shape
+                    shape, named = shape[:1] if self.labels_apart else shape, self._names_classes(kind, names[0])
+                    self.understand("score", score_in_words(asked, self.reading, kind, shape, named))
 
     def joined(self, table: Any) -> np.ndarray | None:
         """Flags of the rows whose ids the other side has, too, and of those without an id; None: all rows count."""

@@ -83,7 +83,8 @@ def types_of(paths: Sequence[str]) -> dict[str, str]:
     Integers, dates and times have types of their own, as in DuckDB; any other text makes all of its column strings.
     """
     texts: dict[str, set[str]] = {}
-    for folder in dict.fromkeys(getattr(path, "top", "") or os.path.dirname(path) for path in paths):
+    tops = (getattr(path, "top", "") or path for path in paths)
+    for folder in {os.path.dirname(top) for top in tops if "=" in top}:
         for name, text in _values_in(folder).items():
             texts.setdefault(name, set()).update([text] if text else [])
     return {name: _type_of(texts[name]) if texts[name] else _NOTHING for name in sorted(texts)}

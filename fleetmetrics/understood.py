@@ -7,6 +7,7 @@ the number of rows. If files differ, the result says both kinds.
 
 from __future__ import annotations
 
+import functools
 from typing import Any, Iterable, Mapping, Sequence
 
 from fleetmetrics.vocabulary import argument
@@ -88,6 +89,7 @@ def _first_of(kinds: Mapping[str, str], allowed: Sequence[str]) -> str:
     return next(found, "")
 
 
+@functools.lru_cache(maxsize=256)
 def _type_in_words(kind: Any) -> str:
     """A type of Arrow, with NumPy's names of floats, and without the codes of strings."""
     if hasattr(kind, "indices") or str(kind).startswith("dictionary"):

@@ -84,7 +84,7 @@ def _is_binary(first: bytes) -> bool:
 
 def _is_of_tensorflow(first: bytes) -> bool:
     """Whether data begin with the length of a record, eight bytes, and their masked CRC-32C."""
-    if len(first) < 12:
+    if len(first) < 12 or first[7]:  # the highest byte of a length is 0
         return False
     register = 0xFFFFFFFF
     for byte in first[:8]:

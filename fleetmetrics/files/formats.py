@@ -197,8 +197,10 @@ class _Full(io.RawIOBase):
 
 def _binary(first: bytes) -> Format | None:
     """The format of data that begin with these bytes; None: text."""
-    check_binary(first)
-    return next((each for each in FORMATS.values() if not each.is_text and each.begins(first)), None)
+    found = next((each for each in FORMATS.values() if not each.is_text and each.begins(first)), None)
+    if found is None:
+        check_binary(first)
+    return found
 
 
 def _text(first: bytes) -> Format:

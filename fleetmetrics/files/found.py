@@ -125,8 +125,8 @@ def _inside(top: str) -> Found:
                 folders.append(link)
             elif not os.path.isfile(link):
                 bad.append(f"{link}: a broken link")
-            elif _identity(link) not in seen:
-                seen.add(_identity(link))
+            elif (identity := _identity(link)) not in seen:
+                seen.add(identity)
                 paths.append(link)
             continue
         folder = folders.pop()
@@ -142,8 +142,8 @@ def _inside(top: str) -> Found:
             elif entry.is_dir():
                 folders.append(path)
             elif entry.is_file():
-                if _identity(path) not in seen:
-                    seen.add(_identity(path))
+                if (identity := _identity(path)) not in seen:
+                    seen.add(identity)
                     paths.append(path)
             else:
                 bad.append(f"{path}: not a file or folder")

@@ -240,6 +240,7 @@ class _Evaluation:
             self.nulls.update({name: int(flags.sum()) for name, flags in nulls.items()})
         while piece.table.num_rows:
             given = self.columns.arguments(piece.table)
+            self.columns.understand_numbers(piece.table, given)
             places: Any = range(piece.table.num_rows)
             for argument, number in self.numbers.items():
                 given[argument] = (piece.rows.astype(np.uint64) + np.uint64(number)).view(np.int64)

@@ -50,6 +50,8 @@ def lines_in(block: bytes, ends: int) -> int:
 
 def stays_open(line: bytes, quote: str, separator: str) -> bool:
     """Whether a quote is open at the end of a line that begins a row."""
+    if quote.encode() not in line:
+        return False
     return bool(len(_open_at_ends(_runs(line, quote, separator, np.zeros(0, np.int64)))))
 
 
