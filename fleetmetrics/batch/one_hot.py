@@ -242,7 +242,7 @@ def _add_up(scores: np.ndarray) -> bool:
 
 def _of_classes(scores: np.ndarray) -> bool:
     """Whether they can only be probabilities of all classes: predicted entries are 0 or 1, and may add up to 1, too."""
-    return _add_up(scores) and not bool(np.isin(scores, (0, 1)).all())
+    return _add_up(scores) and not bool(((scores == 0) | (scores == 1)).all())
 
 
 def hint_of_one_hot(prediction: Sequence[int], label: Sequence[int]) -> str:
