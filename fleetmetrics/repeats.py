@@ -78,7 +78,9 @@ def repeats_of(added: int, rank: int, ranks: int, look: bool) -> Repeats | None:
 
 def _fitting(added: int, rank: int, ranks: int) -> list[Repeats]:
     """The known samplers that deal a worker this number of samples, with repeats or without any."""
-    found = []
+    found: list[Repeats] = []
+    if not _samplers:  # the usual case, at each exchange
+        return found
     for sampler in list(_samplers):
         with contextlib.suppress(Exception):  # a sampler without a size, and whatever a user's object raises
             if places_in(sampler) == (ranks, rank):

@@ -50,6 +50,11 @@ def sums_are_equal(blocks: Sequence[Any], totals: Sequence[np.ndarray], workers:
         totals: the sum over all workers for each block.
         workers: how many there are.
     """
+    with np.errstate(over="ignore"):  # of sums near the largest float64: they are then no evidence
+        return _are_equal(blocks, totals, workers)
+
+
+def _are_equal(blocks: Sequence[Any], totals: Sequence[np.ndarray], workers: int) -> bool:
     pairs = []
     for block, total in zip(blocks, totals):
         if type(block) is not Block or block.reduction != "sum":

@@ -55,6 +55,7 @@ class Batch(Sums):
     read_as: str = ""  # what labels were taken as, if not as they are
     full: tuple[int, ...] | None = None  # the shape before it was flattened; None: [n]
     checked: bool = True  # False: the samples were not validated
+    valid: Any = None  # see `Sums`
     counting: Any = None  # flags of the samples that mask, weight and sampler keep; None: all
     by_element: str | None = None  # the first argument that differs within a row of ``[n, m]``
     width: int = 1

@@ -91,6 +91,11 @@ class Quotes:
         most: the most bytes of a row that spans lines.
     """
 
+    names: Sequence[str]
+    quote: str
+    separator: str
+    strict: bool
+
     def __init__(self, quote: str, separator: str, names: Sequence[str], strict: bool, head: bytes, most: int) -> None:
         self.quote, self.separator, self.names, self.strict = quote, separator, names, strict
         self._head, self._most, self._between = head, most, separator.encode()

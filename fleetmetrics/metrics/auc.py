@@ -119,7 +119,8 @@ class _Area(ClassHistograms[Value]):
     def _is_extreme(self, histogram: np.ndarray) -> bool:
         """Whether most pairs in one bucket have odds below 2**-32, or above 2**32: more buckets do not part them."""
         negative, positive = np.moveaxis(histogram, -2, 0).astype(np.float64)
-        pairs = (negative * positive).reshape(-1, self.buckets).sum(axis=0)
+        shares = [each / (each.max() or 1.0) for each in (negative, positive)]  # products of weights may overflow
+        pairs = (shares[0] * shares[1]).reshape(-1, self.buckets).sum(axis=0)
         return self.spacing == "log_odds" and 2 * (pairs[0] + pairs[-1]) > pairs.sum()
 
     def _warn_if_wide(self, value: np.ndarray, low: np.ndarray, high: np.ndarray, extreme: bool) -> None:

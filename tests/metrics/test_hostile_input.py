@@ -761,7 +761,10 @@ def test_a_static_program_leaves_out_the_samples_that_are_an_error_elsewhere_and
         for _ in range(2):
             reference.add(**arguments(reference, data._replace(mask=sound)))
         if not CASES[name].by_row or isinstance(metric, fm.ExactMatch):  # else other labels of the row still count
-            assert same(metric.compute(scope), reference.compute(), False, 1e-9), name
+            value, expected = metric.compute(scope), reference.compute()
+            if name == "explained variance":  # beside labels of 2**40 it is 0, except for its last bits
+                value, expected = 1.0 + value, 1.0 + expected
+            assert same(value, expected, False, 1e-9), name
 
 
 def test_many_metrics_in_one_program_and_in_its_clones_keep_apart():
