@@ -976,7 +976,7 @@ MUTATIONS = [
     Mutation(
         "the rows of a user count as independent",
         "evaluation/evidence.py::evidence_of",
-        "    if user:\n        return _OfUsers(metric, groups)\n",
+        "    if user:\n        return _OfUsers(metric, groups, weighted)\n",
         "",
         "tests/cli/test_slices.py -k 'four_equal and LogLoss'",
     ),
@@ -4740,16 +4740,9 @@ MUTATIONS = [
     Mutation(
         "draws of however few rows or users make an interval",
         "evaluation/intervals.py::intervals_of",
-        "needs = _needs_of_draws(each, key, values, asked)",
-        "needs: dict[str, int] = {}",
+        "away = math.nan if scarce.needs else away",
+        "",
         "tests/evaluation/test_intervals.py -k 'too_few_rows and average'",
-    ),
-    Mutation(
-        "users of draws are many though one has most rows",
-        "evaluation/intervals.py::_needs_of_draws",
-        'if unit != "rows" and found.drawn is not None:',
-        "if False:",
-        "tests/evaluation/test_intervals.py -k one_user",
     ),
     Mutation(
         "an interval that is not there does not say what it needs",
@@ -4790,7 +4783,7 @@ MUTATIONS = [
     Mutation(
         "a slice of a comparison whose sides have too little in them is called all the same",
         "evaluation/versus.py::difference_of",
-        "if needs or not found.variance >= 0",
+        "if scarce.needs or not found.variance >= 0",
         "if not found.variance >= 0",
         "tests/evaluation/test_versus.py -k 'spoilt_is_the_first and auc'",
     ),
@@ -5439,9 +5432,9 @@ MUTATIONS = [
     ),
     Mutation(
         "of what both sides lack the old side's number counts",
-        "evaluation/versus.py::needs_of",
-        "max(math.ceil(number), needs.get(name, 0))",
-        "math.ceil(number)",
+        "evaluation/scarce.py::needs_of",
+        "max(in_full(need, number, counts.get(name)), needs.get(name, 0))",
+        "in_full(need, number, counts.get(name))",
         "tests/evaluation/test_versus.py -k either_side_lacks",
     ),
     Mutation(
@@ -5453,7 +5446,7 @@ MUTATIONS = [
     ),
     Mutation(
         "samples that lack are not called as the unit",
-        "evaluation/versus.py::needs_of",
+        "evaluation/scarce.py::needs_of",
         '("users", "samples")',
         '("users",)',
         "tests/evaluation/test_versus.py -k either_side_lacks",
@@ -6117,7 +6110,7 @@ MUTATIONS = [
     ),
     Mutation(
         "states of other slices are the very same samples",
-        "same_samples.py::sums_are_equal",
+        "same_samples.py::_are_equal",
         "if mine.shape != total.shape:",
         "if False:",
         "tests/distributed/test_same_samples.py -k with_slices",
