@@ -198,11 +198,11 @@ def _share(products: Any, terms: Any) -> tuple[int, int] | None:
     """
     if len(terms) != 2 or not terms[1] > 0:
         return None
-    (nn, nd, dd, nnn, _, _, ddd), (n, d) = products, terms
+    (nn, cross, dd, nnn, _, _, ddd), (n, d) = products, terms
     unit = dd / d
     if not 0 < unit * unit < math.inf:  # squares of weights that are beyond float64
         return None
-    rests = (ddd - 2 * unit * dd + unit**2 * d) / unit, (nnn - 2 * unit * nn + unit**2 * n) / unit, unit * n - nd
+    rests = (ddd - 2 * unit * dd + unit**2 * d) / unit, (nnn - 2 * unit * nn + unit**2 * n) / unit, unit * n - cross
     if any(not abs(rest) <= _ROUNDED * unit * d for rest in rests):
         return None
     return round(n / unit), round(d / unit)

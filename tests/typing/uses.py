@@ -48,7 +48,7 @@ def wrong_arguments_are_seen() -> None:
     fm.AUC(curv="PR")  # pyright: ignore[reportCallIssue]
     fm.AUC(curve=3)  # pyright: ignore
     fm.NDCG(k="ten")  # pyright: ignore
-    fm.F1(average="samples")  # pyright: ignore
+    fm.F1(average="sample")  # pyright: ignore
     fm.Precision(tresh=0.5)  # pyright: ignore[reportCallIssue]
     fm.Bootstrap(fm.AUC(), replicate=5)  # pyright: ignore[reportCallIssue]
     fm.Windowed(fm.AUC())  # pyright: ignore[reportCallIssue]
