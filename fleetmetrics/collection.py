@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Callable, Dict, Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -87,14 +87,12 @@ class MetricCollection(Composite[Dict[str, Any]]):
     def __getitem__(self, key: str) -> Metric:
         """Return the metric of a key, without prefix and postfix; InvalidInputError names the keys that there are."""
         if key not in self.metrics:
-            raise InvalidInputError(f"the collection has no metric {key!r}; it has {', '.join(map(repr, self))}")
+            raise InvalidInputError(f"the collection has no metric {key!r}; it has {', '.join(map(repr, self.metrics))}")
         return self.metrics[key]
 
+    # It has no __iter__: paddle.save refuses iterables of other types than its own.
     def __contains__(self, key: object) -> bool:
         return key in self.metrics
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.metrics)
 
     def __len__(self) -> int:
         return len(self.metrics)
