@@ -87,7 +87,8 @@ class MetricCollection(Composite[Dict[str, Any]]):
     def __getitem__(self, key: str) -> Metric:
         """Return the metric of a key, without prefix and postfix; InvalidInputError names the keys that there are."""
         if key not in self.metrics:
-            raise InvalidInputError(f"the collection has no metric {key!r}; it has {', '.join(map(repr, self.metrics))}")
+            keys = ", ".join(map(repr, self.metrics))
+            raise InvalidInputError(f"the collection has no metric {key!r}; it has {keys}")
         return self.metrics[key]
 
     # It has no __iter__: paddle.save refuses iterables of other types than its own.
