@@ -1,19 +1,17 @@
 """Let the star grow: one compute, one barrier and the first call of 2 to 1,024 workers on this machine, without Paddle.
 
-    python benchmarks/scale.py [--workers 2 8 ...] [--levels] [--rounds FACTOR] [--write benchmarks/README.md]
+    python benchmarks/scale.py [--workers 2 8 ...] [--rounds FACTOR] [--write benchmarks/README.md]
 
 The workers are forked children of this process, which has imported everything; each gets a `SocketCommunicator` of its
 own and computes a collection of `AUC` with 4,096 buckets, `Accuracy` and `MeanAbsoluteError`. They call as fast as they
-can. With `--levels` each size runs twice, with one level and with two: 32 workers on each of as many simulated hosts as
-it takes (the addresses 127.0.0.1, 127.0.0.2 and so on); the values are the same to the bit. The time of a call is
-that of the slowest rank; its median over the rounds is shown. All of them share this machine's processors, so the time
-grows with their number whatever rank 0 does; what rank 0 itself, and a leader, needs is its processor time.
+can. The time of a call is that of the slowest rank; its median over the rounds is shown. All of them share this
+machine's processors, so the time grows with their number whatever rank 0 does; what rank 0 itself needs is its
+processor time.
 """
 
 from __future__ import annotations
 
 import gc
-import itertools
 import mmap
 import os
 import resource
@@ -42,9 +40,6 @@ CURVE = "docs/project/scale.svg"
 FAR = 4096
 """Workers on many hosts, to which the model is carried."""
 LINKS = {"10 Gbit/s": 1.25e9, "25 Gbit/s": 3.125e9}
-PER_HOST = 32
-IN_MEMORY = 5e9
-"""Bytes a second between the processes of a host."""
 
 
 class Run(NamedTuple):
@@ -52,11 +47,9 @@ class Run(NamedTuple):
 
     workers: int
     digests: str
-    levels: int
     compute: np.ndarray  # of the slowest rank, by round
     barrier: np.ndarray
     processor: np.ndarray  # rank 0's, of computes
-    leaders: float  # of the slowest leader of a host, the median of computes
     first: float
     first_processor: float
     descriptors: int
@@ -109,7 +102,7 @@ def work(
         for i in range(-WARM_UP, times.shape[1]):
             start, processor = time.perf_counter(), time.process_time()
             again = call()
-            assert again is None or again == value  # to the bit, on any number of levels
+            assert again is None or again == value
             if i >= 0:
                 times[row, i] = time.perf_counter() - start
             if i >= 0 and call is compute:
@@ -120,10 +113,9 @@ def work(
 # A run
 
 
-def run(workers: int, digests: str, factor: float, levels: int = 1) -> Run:
+def run(workers: int, digests: str, factor: float) -> Run:
     """Fork the workers, let them call, look at their memory, and let them end."""
     os.environ["FLEETMETRICS_DIGESTS"] = digests
-    os.environ["FLEETMETRICS_LEVELS"] = str(levels)
     least, most, together = ROUNDS
     rounds = max(3, round(factor * min(most, max(least, together // workers))))
     times = np.frombuffer(mmap.mmap(-1, workers * 3 * rounds * 8), np.float64).reshape(workers, 3, rounds)
@@ -134,8 +126,7 @@ def run(workers: int, digests: str, factor: float, levels: int = 1) -> Run:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         endpoint = f"127.0.0.1:{free.getsockname()[1]}"
-    hosts = [f"127.0.0.{1 + rank // PER_HOST}:{10_000 + rank}" for rank in range(workers)]  # simulated
-    jobs = [Job(rank, workers, ",".join(hosts), endpoint=endpoint, secret="of this run") for rank in range(workers)]
+    jobs = [Job(rank, workers, endpoint=endpoint, secret="of this run") for rank in range(workers)]
     done, go = os.pipe(), os.pipe()
     children = [fork(metrics, job, times[job.rank], own, done, go) for job in jobs]
     os.close(done[1])
@@ -151,10 +142,7 @@ def run(workers: int, digests: str, factor: float, levels: int = 1) -> Run:
         for child in children:
             os.waitpid(child, 0)
     compute, barrier, _ = times.max(axis=0)
-    processor = np.median(times[:, 2], axis=1)
-    leaders = processor[PER_HOST::PER_HOST].max(initial=0.0) if levels == 2 else 0.0
-    found = compute, barrier, times[0, 2], float(leaders), *own.tolist()
-    return Run(workers, digests, levels, *found, descriptors, sum(memory), memory[0])
+    return Run(workers, digests, compute, barrier, times[0, 2], *own.tolist(), descriptors, sum(memory), memory[0])
 
 
 def fork(
@@ -197,9 +185,8 @@ def proportional(process: int) -> int:
 class Model(NamedTuple):
     """Seconds of one compute over machines.
 
-    The star: everybody's message comes in through rank 0's card, the same number of answers goes out, and rank 0's
-    processor has its time for each. With a second level one worker of each host folds its host's, and takes part for
-    them.
+    Everybody's message comes in through rank 0's card, the same number of answers goes out, and rank 0's processor has
+    its time for each.
     """
 
     a: float  # of two workers
@@ -208,13 +195,6 @@ class Model(NamedTuple):
 
     def star(self, workers: int, link: float) -> float:
         return self.a + (workers - 1) * (self.b + 2 * self.nbytes / link)
-
-    def levels(self, hosts: int, link: float) -> float:
-        return self.star(PER_HOST, IN_MEMORY) + self.star(hosts, link)
-
-    def hosts(self, link: float) -> int:
-        """From how many hosts on the second level is faster."""
-        return next(hosts for hosts in range(2, FAR) if self.levels(hosts, link) < self.star(hosts * PER_HOST, link))
 
 
 def model(runs: list[Run]) -> Model:
@@ -232,25 +212,24 @@ def model(runs: list[Run]) -> Model:
 def main() -> None:
     parser = arguments(__doc__.splitlines()[0])
     parser.add_argument("--workers", type=int, nargs="+", metavar="N", help="the sizes")
-    parser.add_argument("--levels", action="store_true", help="compare one level with two by host, and nothing else")
     parser.add_argument("--curve", type=Path, metavar="FILE", help=f"draw the curve, such as {CURVE}; needs matplotlib")
     options = parser.parse_args()
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     runs: list[Run] = []
-    for workers in options.workers or (WORKERS[-1:] if options.levels else WORKERS):
+    for workers in options.workers or WORKERS:
         if workers * CHILD_BYTES > available():
             print(f"{workers:,} workers: not enough memory")
             continue
-        for digests, levels in itertools.product(DIGESTS, (1, 2) if options.levels else (1,)):
-            runs.append(run(workers, digests, options.rounds, levels))
+        for digests in DIGESTS:
+            runs.append(run(workers, digests, options.rounds))
             print(" | ".join(line(runs[-1])), flush=True)
-    text = show_levels(runs) if options.levels else show(runs)
+    text = show(runs)
     print(text)
     if options.curve:
         draw(runs, options.curve)
     if options.write:
-        write(options.write, "levels" if options.levels else "scale", text)
+        write(options.write, "scale", text)
 
 
 def available() -> int:
@@ -297,37 +276,9 @@ def show(runs: list[Run]) -> str:
             f" / link)."
         )
         for name, link in LINKS.items():
-            hosts = found.hosts(link)
-            text += (
-                f" At {name}, {FAR:,} workers take {found.star(FAR, link) * 1e3:.0f} ms,"
-                f" {found.levels(FAR // PER_HOST, link) * 1e3:.0f} ms with a second level on {FAR // PER_HOST} hosts of"
-                f" {PER_HOST}; it is faster from {hosts} hosts on."
-            )
+            text += f" At {name}, {FAR:,} workers take {found.star(FAR, link) * 1e3:.0f} ms."
         parts.append(text)
     return "\n\n".join(parts)
-
-
-def show_levels(runs: list[Run]) -> str:
-    """One level against two, as Markdown."""
-    head = (
-        "workers, digests",
-        "levels",
-        "one compute",
-        "rank 0's processor",
-        "slowest leader's",
-        "both",
-        "one level's, times",
-    )
-    lines = []
-    for one, two in zip(runs[::2], runs[1::2]):
-        flat, leading = float(np.median(one.processor)), float(np.median(two.processor))
-        both = leading + two.leaders
-        name = f"{one.workers:,}, {one.digests}"
-        lines.append([name, "1", seconds(one.compute), seconds(one.processor), "", f"{flat * 1e3:.1f} ms", ""])
-        times = f"{flat / leading:.1f}; of both {flat / both:.1f}"
-        leaders = f"{two.leaders * 1e3:.1f} ms"
-        lines.append(["", "2", seconds(two.compute), seconds(two.processor), leaders, f"{both * 1e3:.1f} ms", times])
-    return "\n\n".join([machine({"NumPy": np.__version__}), table(head, lines)])
 
 
 def draw(runs: list[Run], path: Path) -> None:
@@ -350,9 +301,6 @@ def draw(runs: list[Run], path: Path) -> None:
     sizes = [2**i for i in range(1, 13)]
     link = LINKS["10 Gbit/s"]
     axes.plot(sizes, [found.star(size, link) * 1e3 for size in sizes], ":k", label="model: many hosts, 10 Gbit/s")
-    hosts = [size for size in sizes if size >= 2 * PER_HOST]
-    levels = [found.levels(size // PER_HOST, link) * 1e3 for size in hosts]
-    axes.plot(hosts, levels, ":", color="0.6", label=f"model: two levels, hosts of {PER_HOST}")
     axes.set(xscale="log", yscale="log", xlabel="workers", ylabel="ms", xticks=sizes, xticklabels=map(str, sizes))
     axes.grid(alpha=0.3)
     axes.legend(fontsize=7)

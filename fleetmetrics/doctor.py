@@ -25,7 +25,6 @@ from fleetmetrics.accumulator import Accumulator
 from fleetmetrics.comm import Communicator, LocalCommunicator, choose, get_communicator, handshake, rivals
 from fleetmetrics.comm.deadline import resolve_timeout
 from fleetmetrics.comm.failures import by_rank, readable
-from fleetmetrics.comm.hosts import levels_asked
 from fleetmetrics.comm.job import Job
 from fleetmetrics.comm.launchers import VARIABLES, place_of
 from fleetmetrics.dealing import Dealing, epoch_under_way
@@ -45,7 +44,6 @@ _SETTINGS: dict[str, Callable[[], Any] | None] = {
     "FLEETMETRICS_DIGESTS": handshake.whole_digests,
     "FLEETMETRICS_ENDPOINT": None,
     "FLEETMETRICS_ENGINE": choose.engine_asked,
-    "FLEETMETRICS_LEVELS": levels_asked,
     "FLEETMETRICS_LOG": level_asked,
     "FLEETMETRICS_SECRET": None,
     "FLEETMETRICS_TIMEOUT": resolve_timeout,

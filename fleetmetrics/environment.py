@@ -12,8 +12,6 @@ SETTINGS = {
     "head. Rank 0's setting applies to all workers",
     "FLEETMETRICS_ENDPOINT": "`host:port` where rank 0 must listen instead; the same on all workers",
     "FLEETMETRICS_ENGINE": "`mpi`: MPI finds the workers and sends large data; unset: sockets",
-    "FLEETMETRICS_LEVELS": "`1`: every worker sends its states to rank 0; `2`: the workers of one host send them "
-    "through a leader; unset: `2` from 128 workers on. Rank 0's setting applies to all workers",
     "FLEETMETRICS_LOG": "`info` or `warning`: the level of the log of exchanges; unset: the level of Python's logging",
     "FLEETMETRICS_SECRET": "a long random string that only the workers of the job know; jobs over several machines "
     "need it",

@@ -75,7 +75,6 @@ WAITING = (
     "tests/distributed/test_runs.py",
     "tests/distributed/test_hapi.py",
     "tests/distributed/test_metrics.py",
-    "tests/distributed/test_hosts.py",
     "tests/test_docs_scripts.py",
     "tests/distributed/",
     "tests/examples/",

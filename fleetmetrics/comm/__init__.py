@@ -19,11 +19,9 @@ done so, and `frames` carries their sealed messages. `hub` is rank 0's side of t
 `meeting`, `star` the other workers', `turns` the queue of a worker's threads, and `sockets` the communicator on top.
 Rank 0 gives up early enough for its verdict to reach every worker before the first deadline, and names the missing
 ranks. It has no threads: it coordinates inside its own call. `blocks` puts many states into one payload, `slabs` cuts
-those that are too large for one, and `unions` finds the rows of all workers' keys. `hosts` adds a second level to the
-star, for many workers on several hosts, and `divisible` has the decisions that its leaders make in parts. `groups`
-finds the workers of a group, which has its own star; `boards` lets workers detect that they wait in different groups.
-`util` goes through ``fleet.util`` instead, `mpi` sends large arrays over MPI, and `choose` picks a communicator when
-the caller names none.
+those that are too large for one, and `unions` finds the rows of all workers' keys. `groups` finds the workers of a
+group, which has its own star; `boards` lets workers detect that they wait in different groups. `util` goes through
+``fleet.util`` instead, `mpi` sends large arrays over MPI, and `choose` picks a communicator when the caller names none.
 """
 
 from __future__ import annotations

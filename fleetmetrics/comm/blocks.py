@@ -442,6 +442,29 @@ def _folded(group: Group, rows: np.ndarray) -> list[np.ndarray]:
     return [np.concatenate(found) if len(found) > 1 else found[0]]
 
 
+def reduction(letters: Sequence[Letter]) -> Letter:
+    """The answer to letters with states, which fit into one letter: they are reduced."""
+    agreed, layouts = _agreed(letters)
+    if agreed is None:
+        return Letter(SETTINGS_DIFFER)
+    note = None if len(layouts) == 1 else agreed.text
+    return Letter(note, reduced(layouts, agreed, [letter.payload for letter in letters]))
+
+
+def agreement(letters: Sequence[Letter]) -> Letter:
+    """The answer to letters with layouts only: they agree, and the states follow."""
+    agreed, layouts = _agreed(letters)
+    if agreed is None:
+        return Letter(SETTINGS_DIFFER)
+    return Letter(None if len(layouts) == 1 else agreed.text)
+
+
+def _agreed(letters: Sequence[Letter]) -> tuple[Layout | None, list[Layout]]:
+    """The call of all workers, see `agree`, and `layouts_of` them."""
+    layouts = layouts_of([letter.note for letter in letters])
+    return agree(layouts), layouts
+
+
 def split(data: Buffer, sizes: Sequence[int]) -> list[np.ndarray]:
     """Cut a buffer into parts of these sizes, in bytes; ValueError if it is not as long."""
     if any(size < 0 for size in sizes) or sum(sizes) != len(data):

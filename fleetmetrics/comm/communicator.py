@@ -11,7 +11,6 @@ import numpy as np
 from fleetmetrics.comm import blocks as wire
 from fleetmetrics.comm.blocks import Block, Decide, Letter, RowKeys, divided, read_each
 from fleetmetrics.comm.deadline import Deadline, began
-from fleetmetrics.comm.divisible import Agreement, Barrier, Reduction
 from fleetmetrics.comm.failures import Caught, by_rank
 from fleetmetrics.comm.frames import Payload, joined
 from fleetmetrics.comm.groups import ranks_of
@@ -27,6 +26,10 @@ CHUNK_BYTES = 2**19
 _Self = TypeVar("_Self", bound="Communicator")
 _T = TypeVar("_T")
 _Found = TypeVar("_Found")
+
+
+def _all_here(letters: Sequence[Letter]) -> Letter:
+    return Letter(None)
 
 
 class Communicator:
@@ -231,7 +234,7 @@ class Communicator:
         large = layout.nbytes > CHUNK_BYTES
         payload = b"" if large else wire.pack(layout, arrays)
         # the shapes agree, so all workers have large states or none
-        decide = Agreement() if large else Reduction()
+        decide = wire.agreement if large else wire.reduction
         told = self._told_of_states(call, decide, Letter(layout.text, payload), settings, deadline, trouble)
         agreed = layout if told.note is None else read_each([told.note], wire.layout_of)[0]
         if not large:
@@ -571,7 +574,7 @@ class Communicator:
 
     def barrier(self, *, timeout: float | None = None) -> None:
         """Wait until every worker has arrived."""
-        self.consult("barrier", Barrier(), timeout=timeout)
+        self.consult("barrier", _all_here, timeout=timeout)
 
     def close(self) -> None:
         """Close the channel; further calls do nothing."""

@@ -33,10 +33,7 @@ ARRIVAL, TROUBLE, GAVE_UP, LEFT, ACK = 1, 2, 3, 4, 5
 ANSWER, ERROR = 6, 7
 # From either: this channel, or with channel 0 the connection, is closed intentionally.
 CLOSED = 8
-# For the workers of one host, see `hosts`. From rank 0: their introduction. From a leader: all arrivals in one frame;
-# these have the answer. From each of them: in this exchange all go directly.
-HOST, BUNDLE, RELAYED, APART = 9, 10, 11, 12
-_KINDS = range(1, 13)
+_KINDS = range(1, 9)
 
 # Magic, kind, whether the digest covers the payload, channel, number of the call and of the exchange in it, number of
 # the last exchange with a result, seconds until the sender's deadline, seconds it began with, header and payload bytes,

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import json
 import math
-import secrets
 import threading
 import time
 from collections import defaultdict
@@ -18,14 +16,10 @@ from fleetmetrics.comm.failures import by_a_handler, called, late_text, raise_tr
 from fleetmetrics.comm.finding import NotFound, check_descriptors
 from fleetmetrics.comm.frames import (
     ACK,
-    APART,
     ARRIVAL,
-    BUNDLE,
     CLOSED,
     GAVE_UP,
-    HOST,
     LEFT,
-    RELAYED,
     TROUBLE,
     Frame,
     Garbled,
@@ -33,7 +27,6 @@ from fleetmetrics.comm.frames import (
     Place,
 )
 from fleetmetrics.comm.handshake import Guest
-from fleetmetrics.comm.hosts import Apart, Fold, hosts_of, ranks_in, relay_patience
 from fleetmetrics.comm.job import Job
 from fleetmetrics.comm.meeting import Meeting
 from fleetmetrics.comm.peers import Broken, Peer, Peers, gone
@@ -89,8 +82,6 @@ class Hub(Member):
         self._parting = 0, ""  # the last exchange whose error named who had parted; its text
         self._interrupted = False  # whether a frame may be read but not handled
         self._last_word = ""  # the last report about it that all workers got
-        self._hosts = {ranks[0]: ranks for ranks in hosts_of(job, self.levels)}  # by leader
-        self._introduced = False
 
     def exchange(
         self,
@@ -99,7 +90,6 @@ class Hub(Member):
         label: str,
         combine: Combine,
         deadline: Deadline,
-        fold: Fold | None = None,
     ) -> Frame:
         """Collect the frames, decide, and answer all; see `Member.exchange`."""
         self._number += 1
@@ -183,19 +173,10 @@ class Hub(Member):
 
     def _answer(self, meeting: Meeting, combine: Combine, deadline: Deadline) -> Frame:
         """Decide, and send the answer to all workers."""
-        answer = self._decided(meeting, combine)
+        answer = self._decide(meeting, self._collect(meeting), combine)
         answer.made, self._answered = meeting.number, f"{meeting.label} on {meeting.channel.title}"
         self._look_again(meeting)
-        if self._hosts and not self._introduced:  # before the answer, so that all workers know it at the next exchange
-            self._introduce()
-        peers = self._peers.by_descriptor.values()
-        if meeting.bundled:
-            relayed = {rank for ranks in meeting.bundled.values() for rank in ranks[1:]}
-            direct = [peer for peer in peers if peer.rank not in relayed]
-            self._peers.send_all(answer, deadline, direct, meeting.lost)
-            self._peers.send_all(answer, deadline, self._left_out(meeting), meeting.lost)
-        else:
-            self._peers.send_all(answer, deadline, peers, meeting.lost)
+        self._peers.send_all(answer, deadline, self._peers.by_descriptor.values(), meeting.lost)
         return answer
 
     def _settle(self, meeting: Meeting) -> None:
@@ -243,14 +224,6 @@ class Hub(Member):
         if self.search is not None:
             self.search.close()
 
-    def _decided(self, meeting: Meeting, combine: Combine) -> Frame:
-        """The answer to all arrivals; if bundles cannot be merged, ask for their arrivals again."""
-        while True:
-            try:
-                return self._decide(meeting, self._collect(meeting), combine)
-            except Apart:
-                self._take_apart(meeting)
-
     def _decide(self, meeting: Meeting, frames: Sequence[Frame], combine: Combine) -> Frame:
         made = [frame.made for frame in frames]
         last = max(made)
@@ -262,7 +235,7 @@ class Hub(Member):
             raise_trouble([error_in(one, rank)[:2] if one.kind == TROUBLE else None for rank, one in enumerate(frames)])
         try:
             return combine(frames)
-        except (FleetMetricsError, Apart):
+        except FleetMetricsError:
             raise
         except Exception as error:
             if by_a_handler(error):
@@ -407,13 +380,6 @@ class Hub(Member):
                     f"{ranks_text([peer.rank])} gave up before {ranks_text([0])} arrived, and is already at a later "
                     "call; every worker must call the same metrics in the same order."
                 )
-        elif frame.kind == BUNDLE:
-            self._take_bundle(meeting, peer, frame)
-        elif frame.kind == RELAYED:
-            ranks = meeting.bundled.pop(peer.rank, ())
-            meeting.unrelayed.update(set(ranks).difference(ranks_in(frame, self._hosts.get(peer.rank, ()))))
-        elif frame.kind == ARRIVAL and peer.rank in meeting.frames and meeting.frames[peer.rank].kind == BUNDLE:
-            pass  # it counts once
         elif frame.kind in (ARRIVAL, TROUBLE):
             meeting.arrive(peer, frame)
             if self.watch is not None:
@@ -525,56 +491,6 @@ class Hub(Member):
         while self._peers.door.is_open and not self._peers.all_here and time.monotonic() < end:
             with contextlib.suppress(Broken, FleetMetricsError):  # this process may end before they connect
                 self._receive(end, [])
-
-    # The second level, see `hosts`
-
-    def _introduce(self) -> None:
-        """Introduce the workers of each host to each other, with the name under which they meet."""
-        self._introduced = True
-        number = secrets.token_hex(16)
-        for ranks in self._hosts.values():
-            told = Frame(HOST, 0, json.dumps([number, ranks]).encode())
-            for rank in ranks:
-                if rank in self._peers.by_rank:
-                    self._peers.tell(self._peers.by_rank[rank], told)
-
-    def _take_bundle(self, meeting: Meeting, peer: Peer, frame: Frame) -> None:
-        ranks = ranks_in(frame, self._hosts.get(peer.rank, ()))
-        if meeting.apart or not ranks or any(rank in meeting.frames for rank in ranks):
-            self._tell_apart(meeting, [rank for rank in ranks or [peer.rank] if rank not in meeting.frames])
-            return
-        meeting.arrive(peer, frame)
-        meeting.frames.update(dict.fromkeys(ranks, frame))
-        meeting.bundled[peer.rank] = ranks
-
-    def _take_apart(self, meeting: Meeting) -> None:
-        """Ask all workers whose arrivals came in bundles for their own arrivals."""
-        meeting.apart, meeting.bundled = True, {}
-        ranks = [rank for rank, frame in meeting.frames.items() if frame.kind == BUNDLE]
-        for rank in ranks:
-            del meeting.frames[rank]
-        self._tell_apart(meeting, ranks)
-
-    def _tell_apart(self, meeting: Meeting, ranks: Sequence[int]) -> None:
-        told = Frame(APART, meeting.call, channel=meeting.channel.number, step=meeting.place[1])
-        for rank in ranks:
-            if rank in self._peers.by_rank:
-                self._peers.tell(self._peers.by_rank[rank], told)
-
-    def _left_out(self, meeting: Meeting) -> list[Peer]:
-        """Wait briefly for the leaders' reports that their hosts have the answer; return workers that may lack it."""
-        end = min(time.monotonic() + relay_patience(meeting.timeout), meeting.last_moment)
-        while time.monotonic() < end:
-            if not any(self._is_heard(meeting, rank) for rank in meeting.bundled):
-                break
-            with contextlib.suppress(Broken, CommunicatorError):  # `_confirm`, or the next exchange, finds it again
-                self._receive(end, [])
-        ranks = meeting.unrelayed.union(*meeting.bundled.values()).difference(meeting.bundled)
-        return [self._peers.by_rank[rank] for rank in ranks if rank in self._peers.by_rank]
-
-    def _is_heard(self, meeting: Meeting, rank: int) -> bool:
-        """Whether a worker may still send a frame about this exchange."""
-        return rank in self._peers.by_rank and not self._peers.by_rank[rank].lost and rank not in meeting.away
 
     def _confirm(self, meeting: Meeting) -> None:
         """Wait until another worker has the answer: if none has, no worker may have a result."""

@@ -40,9 +40,6 @@ class Meeting:
         self.away: set[int] = set()  # the ranks that were interrupted
         self.troubled = own.kind == TROUBLE  # whether a worker has arrived with an error
         self.shunned = False  # whether a worker gave up without arriving; it gives the reason
-        self.bundled: dict[int, tuple[int, ...]] = {}  # by leader: the ranks whose arrivals are in its bundle
-        self.unrelayed: set[int] = set()  # the ranks among them that the leader could not answer
-        self.apart = False  # whether each worker must send its own
 
     def arrive(self, peer: Peer, frame: Frame) -> None:
         """Record a worker's arrival; the earliest deadline decides how long rank 0 waits."""

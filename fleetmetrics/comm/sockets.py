@@ -16,10 +16,8 @@ from typing import Any, Callable, Sequence, TypeVar
 from fleetmetrics.comm.blocks import answered, read_each
 from fleetmetrics.comm.communicator import Communicator, Decide, Letter
 from fleetmetrics.comm.deadline import Deadline, began
-from fleetmetrics.comm.divisible import Divisible
 from fleetmetrics.comm.failures import by_a_handler, called_now, calling, described, ranks_text
-from fleetmetrics.comm.frames import ANSWER, ARRIVAL, BUNDLE, TROUBLE, Frame, joined
-from fleetmetrics.comm.hosts import Apart, opened
+from fleetmetrics.comm.frames import ANSWER, ARRIVAL, TROUBLE, Frame, joined
 from fleetmetrics.comm.hub import Hub
 from fleetmetrics.comm.job import Hidden, Job, job_of, split_endpoint
 from fleetmetrics.comm.star import TRIES, Member, Spoke
@@ -205,19 +203,15 @@ class SocketCommunicator(Communicator):
 
         def combine(frames: Sequence[Frame]) -> Frame:
             frames[0].payload = joined(frames[0].payload)  # the others' letters have arrived, each in one buffer
-            if any([each.kind == BUNDLE for each in frames]):
-                answer = _merged(decide, frames)
-            else:
-                calls, notes = zip(*_read_all([frame.header for frame in frames]))
-                letters = [Letter(note, each.payload) for note, each in zip(notes, frames)]
-                answer = answered(decide, number, calls, letters)
+            calls, notes = zip(*_read_all([frame.header for frame in frames]))
+            letters = [Letter(note, each.payload) for note, each in zip(notes, frames)]
+            answer = answered(decide, number, calls, letters)
             return Frame(ANSWER, number, _header("", answer.note), joined(answer.payload), channel.number, step=step)
 
-        fold = functools.partial(_folded, decide) if isinstance(decide, Divisible) else None
         answer = None
         try:
             star.inside = threading.get_ident(), label
-            answer = star.exchange(channel, frame, label, combine, deadline, fold)
+            answer = star.exchange(channel, frame, label, combine, deadline)
         except FleetMetricsError as error:
             if by_a_handler(trouble):  # the others get it as this worker's error
                 assert trouble is not None
@@ -358,31 +352,6 @@ def _text_header(call: str, note: str | None) -> bytes:
 
 def _joined_header(call: str, body: str) -> bytes:
     return f"{_LINE_BREAKS.sub(' ', call)}\n{body}".encode("utf-8", "surrogatepass")
-
-
-def _folded(decide: Divisible, frames: Sequence[Frame]) -> Frame | None:
-    """Fold arrivals with equal headers on a host's leader; None if that would lose information."""
-    note = _read(frames[0].header)[1]
-    part = decide.fold([Letter(note, joined(each.payload)) for each in frames])
-    if part is None:
-        return None
-    return Frame(BUNDLE, frames[0].call, json.dumps(part.note).encode(), part.payload, step=frames[0].step)
-
-
-def _merged(decide: Decide, frames: Sequence[Frame]) -> Letter:
-    """Merge arrivals and bundles on rank 0; `Apart` if they cannot be merged."""
-    answer = None
-    try:
-        each = [opened(one) for one in {id(frame): frame for frame in frames}.values()]
-        headers, notes, payloads = zip(*each)
-        if isinstance(decide, Divisible) and len(set(headers)) == 1:
-            note = _read(headers[0])[1]
-            answer = decide.merge([Letter(note, payload) for payload in payloads], notes)
-    except (FleetMetricsError, ValueError, TypeError, LookupError) as error:  # each then sends its own, alone
-        raise Apart from error
-    if answer is None:
-        raise Apart
-    return answer
 
 
 def _read_all(headers: Sequence[bytes]) -> list[tuple[str, Any]]:

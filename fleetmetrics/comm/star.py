@@ -23,15 +23,11 @@ from fleetmetrics.comm.finding import NotFound, connect
 from fleetmetrics.comm.frames import (
     ACK,
     ANSWER,
-    APART,
-    BUNDLE,
     CLOSED,
     ERROR,
     GAVE_UP,
-    HOST,
     LEFT,
     NEVER,
-    RELAYED,
     TROUBLE,
     Frame,
     Garbled,
@@ -41,7 +37,6 @@ from fleetmetrics.comm.frames import (
     Stream,
 )
 from fleetmetrics.comm.handshake import REFUSAL_SECONDS
-from fleetmetrics.comm.hosts import Fold, Host, introduced, levels_asked
 from fleetmetrics.comm.job import Job
 from fleetmetrics.comm.secret import Secret, secret_of
 from fleetmetrics.comm.turns import Turn, Turns
@@ -112,7 +107,6 @@ class Member(ABC):
     grouped: bool
     joined: bool
     label: str
-    levels: str
     made: int
     process: int
     turns: Turns
@@ -138,7 +132,6 @@ class Member(ABC):
         self.watch: Watch | None = watch(job.rank, job.ranks)  # logs each exchange, if logging is on
         self._placed = False  # whether it was checked that no other process is this worker
         self._looked = 0.0  # when it first looked for rivals
-        self.levels = levels_asked()
         self._show()
 
     def _show(self) -> None:
@@ -307,11 +300,10 @@ class Member(ABC):
         label: str,
         combine: Combine,
         deadline: Deadline,
-        fold: Fold | None = None,
     ) -> Frame:
         """Take part in the exchange at the channel's place; return rank 0's answer.
 
-        On rank 0 the answer counts only once it is settled. ``fold`` is for leaders.
+        On rank 0 the answer counts only once it is settled.
         """
 
     def settle(self) -> None:  # noqa: B027  # only rank 0 must
@@ -413,7 +405,6 @@ class Spoke(Member):
         self._verdicts: dict[tuple[int, Place], Frame] = {}  # of later exchanges and other channels
         self._under_way: dict[int, Place] = {}  # the last exchange that began here, by channel
         self._closed: set[int] = set()  # channels that rank 0 has closed
-        self._host: Host | None = None  # the shortcut of this machine's workers
 
     def exchange(
         self,
@@ -422,7 +413,6 @@ class Spoke(Member):
         label: str,
         combine: Combine,
         deadline: Deadline,
-        fold: Fold | None = None,
     ) -> Frame:
         """Send the frame and wait for rank 0's answer; see `Member.exchange`."""
         how = "connect" if self._stream is None else "arrive"
@@ -442,7 +432,7 @@ class Spoke(Member):
                     frame = self._unless_there_is_a_rival(frame, stream, deadline)
                     frame = replace(frame, remaining=deadline.remaining, made=0)
                 try:
-                    answer = self._converse(stream, frame, late, deadline, fold)
+                    answer = self._converse(stream, frame, late, deadline)
                     # in one step: an interruption, at any call, finds all of the change or none
                     channel.over, channel.made, self.made, self.label = channel.place, answer.made, answer.made, called
                     self.join()
@@ -460,8 +450,6 @@ class Spoke(Member):
                     lost = lost or time.monotonic() + REFUSAL_SECONDS + 5 * self._round_trip
                 finally:
                     stream.keep_unsent()
-                    if self._host is not None:
-                        self._host.keep_unsent()
         except _NotFound as error:
             if lost and deadline.remaining:
                 self._break(_gone(label, self.label))
@@ -518,8 +506,6 @@ class Spoke(Member):
         """Close the sockets."""
         if self._stream is not None:
             self._stream.close()
-        if self._host is not None:
-            self._host.close()
 
     def _connected(self, end: float) -> Stream:
         if self._stream is None:
@@ -559,13 +545,8 @@ class Spoke(Member):
         self._poll.unregister(stream)
         stream.close()
         self._stream = None
-        if self._host is not None:  # a new rank 0 introduces the workers of a host again
-            self._host.close()
-            self._host = None
 
-    def _converse(
-        self, stream: Stream, frame: Frame, late: Callable[[], Frame], deadline: Deadline, fold: Fold | None
-    ) -> Frame:
+    def _converse(self, stream: Stream, frame: Frame, late: Callable[[], Frame], deadline: Deadline) -> Frame:
         spare = margin(deadline.timeout, self._round_trip)
         gives_up_at, leaves_at = deadline.end - spare, 0.0
         come = self._verdicts or self._closed or stream.begun or self._poll.wait()
@@ -573,21 +554,16 @@ class Spoke(Member):
         if answer is None:
             while self._missed:
                 self.tell_all(self._missed.pop(0))
-            if self._host is None:
-                self.tell_all(frame)
-            else:
-                self._host.begin(frame, fold if self.watch is None else None, gives_up_at, stream)
-                answer = self._by_host(frame)
+            self.tell_all(frame)
         while answer is None:
             self._poll.modify(stream)
             until = leaves_at or gives_up_at
-            sleeps_until = until if self.search is None else min(until, self.search.next)
-            self._poll.wait(sleeps_until if self._host is None else min(sleeps_until, self._host.until))
+            self._poll.wait(until if self.search is None else min(until, self.search.next))
             now = time.monotonic()  # before the check, so that an answer that has arrived by then counts
             if stream.sending:
                 with contextlib.suppress(Lost):
                     stream.flush()
-            answer = self._answer_to(frame, stream) if self._host is None else self._first_answer(frame, stream)
+            answer = self._answer_to(frame, stream)
             if answer is None and self.search is not None:
                 self._look_for_others(self.search, frame, until)
             if answer is None and not leaves_at and now >= gives_up_at:
@@ -608,42 +584,9 @@ class Spoke(Member):
                 withdrawn = self._answer_to(frame, stream)
             if withdrawn is not None:
                 raise self._error_of(withdrawn)
-        if self._host is not None:
-            relayed = self._host.end(answer)
-            if relayed:
-                header = json.dumps(relayed).encode()
-                self.tell_all(
-                    Frame(RELAYED, frame.call, header, channel=frame.channel, made=answer.made, step=frame.step)
-                )
         if self.job.rank <= ACKNOWLEDGING:
             self.tell_all(Frame(ACK, frame.call, channel=frame.channel, step=frame.step))
         return answer
-
-    def _by_host(self, frame: Frame) -> Frame | None:
-        """Continue with the shortcut; return the answer if it came through it."""
-        assert self._host is not None
-        found = self._host.turn()
-        if self._host.directly:
-            self._host.directly = False
-            self.tell_all(frame)
-        if found is not None and found.kind == BUNDLE:
-            self.tell_all(found)
-            return None
-        return found
-
-    def _first_answer(self, frame: Frame, stream: Stream) -> Frame | None:
-        """The answer by either way: rank 0 sent the shortcut's before any other end of the exchange."""
-        found = self._by_host(frame)
-        if found is not None:
-            return found
-        try:
-            found = self._answer_to(frame, stream)
-            return self._by_host(frame) or found if found is not None and found.kind == ERROR else found
-        except (Lost, _Closed, CommunicatorError):
-            found = self._by_host(frame)
-            if found is None:
-                raise
-            return found
 
     def _look_for_others(self, search: Search, frame: Frame, end: float) -> None:
         """Raise if this worker and another one wait for each other in different groups; also notify rank 0."""
@@ -676,11 +619,6 @@ class Spoke(Member):
                 self._closed.add(frame.channel)
             elif frame.kind == ERROR and error_in(frame)[2]:
                 return frame
-            elif frame.kind == HOST:
-                self._introduce(frame)
-            elif frame.kind == APART and (frame.channel, frame.place) == mine and self._host is not None:
-                self._host.part()
-                self.tell_all(asked)
             elif frame.kind == ERROR and (frame.channel, frame.call) == (asked.channel, asked.call):
                 self._verdicts[mine] = frame  # from any exchange of the call: rank 0 has left it
             elif frame.kind in (ANSWER, ERROR) and frame.place >= self._under_way.get(frame.channel, NEVER):
@@ -688,11 +626,6 @@ class Spoke(Member):
                 self._verdicts[frame.channel, frame.place] = frame
             stream.seen()
         return None  # frames keep coming: check the clock
-
-    def _introduce(self, frame: Frame) -> None:
-        """Take part in the shortcut of this machine's workers, from the next exchange on."""
-        if self._host is None:
-            self._host = introduced(self.job, self.secret.key, self._poll, frame)
 
     def _break(self, reason: str) -> None:
         self.broken = reason

@@ -291,61 +291,6 @@ def _check(seen: list[list[Any]], who: int, kind: type[BaseException], trouble: 
         assert seen[0][1] == seen[1][1] and (seen[0][1] == whole[1] or "the workers diverged" in seen[0][1]), told
 
 
-@pytest.mark.parametrize("kind", [KeyboardInterrupt, ConnectionResetError])
-@pytest.mark.parametrize("who", [1, 2], ids=["a leader", "a follower"])
-def test_wherever_it_is_raised_in_the_second_level_all_are_together_again(
-    who: int, kind: type[BaseException], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("FLEETMETRICS_LEVELS", "2")
-    place = 1
-    while _interrupted_in_a_host(place, who, kind):
-        place += 19
-    assert place > 100
-
-
-def _interrupted_in_a_host(place: int, who: int, kind: type[BaseException]) -> bool:
-    """Interrupt the third exchange of four workers, of which ranks 1 to 3 are on a host of their own, in one place."""
-    port, world = free_ports(1)[0], 4
-    hosts = ",".join(f"127.0.0.{1 + bool(rank)}:{7000 + rank}" for rank in range(world))
-    comms = [
-        SocketCommunicator(Job(rank, world, hosts, endpoint=f"127.0.0.1:{port}", secret="of the test"))
-        for rank in range(world)
-    ]
-    seen: list[list[Any]] = [[] for _ in comms]
-    raised: set[int] = set()
-
-    def one(rank: int) -> None:
-        for _ in range(2):
-            comms[rank].barrier(timeout=20)
-        sys.setprofile(Interrupts(kind("by a handler"), place) if rank == who else None)
-        while len(seen[rank]) < 6:
-            try:
-                seen[rank].append(comms[rank].all_reduce([10 ** len(seen[rank])], timeout=20).item())
-            except (kind, fleetmetrics.errors.FleetMetricsError) as error:  # type: ignore[misc]
-                raised.add(rank)
-                if comms[rank]._channel.calls > 2:  # else it had not begun
-                    seen[rank].append(f"{type(error).__name__}: {error}")
-            sys.setprofile(None)
-
-    _run(comms, one, 60)
-    whole = [world * 10**call for call in range(6)]
-    if seen[who][0] == whole[0]:
-        assert seen == [whole] * world
-        return bool(raised)
-    assert seen[who][0] == f"{kind.__name__}: by a handler"
-    assert {str(each[2:]) for each in seen} == {str(whole[2:])}, seen
-    others = {str(each[0]) for rank, each in enumerate(seen) if rank != who}
-    if others == {str(whole[0])}:  # it had been taken along, or had its own result already
-        parted = ["AgreementError: the workers diverged at exchange 3" in str(each[1]) for each in seen]
-        assert all(parted) or [each[1] for each in seen] == [whole[1]] * world, seen
-    else:
-        assert others == {
-            f"CommunicatorError: rank {who} was interrupted ({kind.__name__}) at exchange 3 (all_reduce)."
-        }
-        assert [each[1] for each in seen] == [whole[1]] * world, seen
-    return True
-
-
 class Interrupted(fleetmetrics.Count):
     """Ctrl-C comes while its states are read."""
 

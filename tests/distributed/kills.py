@@ -7,7 +7,6 @@ each of them has an error at the latest at the next exchange, and by name if eac
 from __future__ import annotations
 
 import argparse
-import os
 import random
 import re
 import tempfile
@@ -20,20 +19,18 @@ from tests.distributed.cluster import free_ports
 from tests.distributed.forks import BEFORE, crew, member, results, timed, wait_for
 from tests.distributed.proxy import Proxy
 
-#: The host of each worker by rank, by the number of levels; with two, rank 2 is a leader.
-HOSTS = {1: (1, 1, 1), 2: (1, 1, 2, 2, 2)}
-#: Seconds: of each exchange, by levels; and beyond them for a busy machine.
-TIMEOUT, SLACK = {1: 0.5, 2: 2.0}, 3.0
+WORLD = 3
+#: Seconds: of each exchange; and beyond them for a busy machine.
+TIMEOUT, SLACK = 0.5, 3.0
 
 
-def campaign(what: str, cases: int, seed: int = 0, levels: int = 1) -> Counter[str]:
+def campaign(what: str, cases: int, seed: int = 0) -> Counter[str]:
     """Return how often what happened.
 
     Args:
         what: "kill" or "cut".
         cases: how many.
         seed: of the random moments.
-        levels: 1, or 2 for workers on two simulated hosts.
     """
     chance = random.Random(f"{what} {seed}")
     counts: Counter[str] = Counter()
@@ -41,42 +38,38 @@ def campaign(what: str, cases: int, seed: int = 0, levels: int = 1) -> Counter[s
     with Proxy((BEFORE, port), ("127.0.0.1", port)) as proxy:
         for _ in range(cases):
             with tempfile.TemporaryDirectory() as directory:
-                counts += _count(_case(what, chance, port, proxy, Path(directory), levels), levels)
+                counts += _count(_case(what, chance, port, proxy, Path(directory)))
             counts["cases"] += 1
     return counts
 
 
-def _case(what: str, chance: random.Random, port: int, proxy: Proxy, directory: Path, levels: int) -> list[Any]:
+def _case(what: str, chance: random.Random, port: int, proxy: Proxy, directory: Path) -> list[Any]:
     """What each worker saw; None of one that was killed."""
-    world, timeout = len(HOSTS[levels]), TIMEOUT[levels]
-    begun = 2 * levels - 1  # with two levels the third exchange is the first that all have prepared
-    endpoints = ",".join(f"127.0.0.{host}:{7000 + rank}" for rank, host in enumerate(HOSTS[levels]))
 
     def work(rank: int) -> list[tuple[Any, float]]:
-        os.environ["FLEETMETRICS_LEVELS"] = str(levels)
-        comm = member(rank, world, port, BEFORE if rank and what == "cut" else "127.0.0.1", endpoints=endpoints)
+        comm = member(rank, WORLD, port, BEFORE if rank and what == "cut" else "127.0.0.1")
         found: list[tuple[Any, float]] = []
         errors = 0
-        while errors < 3 and len(found) < 200 / levels:
+        while errors < 3 and len(found) < 200:
             call = len(found) + 1
-            found.append(timed(lambda: comm.all_reduce([rank + 1, call], timeout=timeout).tolist()))  # noqa: B023
+            found.append(timed(lambda: comm.all_reduce([rank + 1, call], timeout=TIMEOUT).tolist()))  # noqa: B023
             errors += isinstance(found[-1][0], str)
-            if call == begun and rank == 0:
+            if call == 1 and rank == 0:
                 (directory / "begun").touch()
         return found
 
     early = chance.random() < 0.1
-    with crew(world, work) as workers:
+    with crew(WORLD, work) as workers:
         if not early:
             wait_for(directory / "begun")
         time.sleep(chance.random() * (0.05 if early else 0.01))
         if what == "kill":
-            workers[chance.randrange(world)].kill()
+            workers[chance.randrange(WORLD)].kill()
         else:
-            rank, how = chance.randrange(1, world), chance.choice(["reset", "end", "hold"])
+            rank, how = chance.randrange(1, WORLD), chance.choice(["reset", "end", "hold"])
             if how == "hold":
                 proxy.hold()
-                time.sleep(chance.choice([0.01, timeout]))
+                time.sleep(chance.choice([0.01, TIMEOUT]))
                 proxy.heal()
             else:
                 proxy.cut_one(rank, reset=how == "reset")
@@ -86,16 +79,15 @@ def _case(what: str, chance: random.Random, port: int, proxy: Proxy, directory: 
         return results(workers, 30)
 
 
-def _count(found: list[Any], levels: int) -> Counter[str]:
-    world, timeout = len(HOSTS[levels]), TIMEOUT[levels]
+def _count(found: list[Any]) -> Counter[str]:
     counts: Counter[str] = Counter()
     alive = {rank: outcomes for rank, outcomes in enumerate(found) if outcomes is not None}
     for outcomes in alive.values():
         for call, (value, seconds) in enumerate(outcomes, 1):
             counts["numbers"] += not isinstance(value, str)
-            counts["wrong numbers"] += not isinstance(value, str) and value != [world * (world + 1) // 2, world * call]
+            counts["wrong numbers"] += not isinstance(value, str) and value != [WORLD * (WORLD + 1) // 2, WORLD * call]
             counts["raw errors"] += isinstance(value, str) and value.startswith("RAW")
-            counts["too late"] += seconds > timeout + SLACK
+            counts["too late"] += seconds > TIMEOUT + SLACK
     for call in range(1, max(map(len, alive.values()), default=0) + 1):
         seen = {rank: outcomes[call - 1][0] for rank, outcomes in alive.items() if len(outcomes) >= call}
         failed = {rank for rank, value in seen.items() if isinstance(value, str)}
@@ -124,7 +116,6 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--cases", type=int, default=1000, help="kills, and the same number of cuts")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--levels", type=int, default=1, choices=[*HOSTS], help="2: five workers on two hosts")
     parser.add_argument("what", nargs="*", default=["kill", "cut"], help="kill, cut or both")
     options = parser.parse_args()
     names = ["cases", "numbers", "wrong numbers", "raw errors", "too late", "splits", "splits told by name"]
@@ -132,6 +123,6 @@ if __name__ == "__main__":
     print("".join(f"{name:>21}" for name in ["", *names]))
     for each in options.what:
         start = time.monotonic()
-        total = campaign(each, options.cases, options.seed, options.levels)
+        total = campaign(each, options.cases, options.seed)
         print("".join(f"{text:>21}" for text in [each + "s", *(total[name] for name in names)]), end="")
         print(f"   ({time.monotonic() - start:.0f} s)", flush=True)

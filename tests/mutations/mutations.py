@@ -275,13 +275,6 @@ MUTATIONS = [
         "tests/test_field_samplers.py -k any_rank",
     ),
     Mutation(
-        "the workers of a host are introduced in each exchange",
-        "comm/hub.py::Hub._introduce",
-        "self._introduced = True",
-        "pass",
-        "tests/distributed/test_hosts.py -k introduces",
-    ),
-    Mutation(
         "values by k of the baseline are those of the new side",
         "report/__init__.py::_sides",
         'other: _side(baseline, result["baseline"] or {})',
@@ -1847,24 +1840,10 @@ MUTATIONS = [
     Mutation(
         "an answer that is there is thrown away since the worker looks late",
         "comm/star.py::Spoke._converse",
-        "answer = self._answer_to(frame, stream) if self._host is None else",
-        "late = leaves_at or now >= gives_up_at\n"
-        "            answer = None if late else self._answer_to(frame, stream) if self._host is None else",
+        "            answer = self._answer_to(frame, stream)\n            if answer is None and self.search",
+        "            answer = None if leaves_at or now >= gives_up_at else self._answer_to(frame, stream)\n"
+        "            if answer is None and self.search",
         "tests/comm/test_spoke.py",
-    ),
-    Mutation(
-        "who comes directly and in a bundle counts twice",
-        "comm/hub.py::Hub._sort",
-        "elif frame.kind == ARRIVAL and peer.rank in meeting.frames and meeting.frames[peer.rank].kind == BUNDLE:",
-        "elif False:",
-        "tests/distributed/test_hosts.py -k counts_once",
-    ),
-    Mutation(
-        "rank 0 believes that a leader has sent its answer on",
-        "comm/hub.py::Hub._left_out",
-        "return [self._peers.by_rank[rank] for rank in ranks if rank in self._peers.by_rank]",
-        "return []",
-        "tests/distributed/test_hosts.py -k 'a_stopped and answered'",
     ),
     Mutation(
         "two states of a few numbers are reduced as one",
@@ -1893,34 +1872,6 @@ MUTATIONS = [
         "[math.nan if x != x else x for x in map(operator.add, *columns)]",
         "[*map(operator.add, *columns)]",
         "tests/comm/test_blocks.py -k few_numbers",
-    ),
-    Mutation(
-        "a leader forgets what rounding takes from its part",
-        "comm/divisible.py::_reduced",
-        "return value, rest if len(rest) else None",
-        "return value, None",
-        "tests/comm/test_divisible.py",
-    ),
-    Mutation(
-        "a part of a sum that is too large is sent as infinity",
-        "comm/divisible.py::_reduced",
-        'if how == "sum" and not np.isfinite(found[-1][1]).all():',
-        "if False:",
-        "tests/comm/test_divisible.py",
-    ),
-    Mutation(
-        "bundles of workers who call different things are merged",
-        "comm/sockets.py::_merged",
-        "isinstance(decide, Divisible) and len(set(headers)) == 1",
-        "isinstance(decide, Divisible)",
-        "tests/distributed/test_hosts.py -k errors_and_what",
-    ),
-    Mutation(
-        "a leader lets in whom rank 0 has not introduced",
-        "comm/hosts.py::Leader._admit",
-        "if guest.run != self._job.name:",
-        "if False:",
-        "tests/distributed/test_hosts.py -k leader_accepts",
     ),
     Mutation(
         "an answer of another exchange is taken for that of this one",
@@ -2255,9 +2206,9 @@ MUTATIONS = [
     ),
     Mutation(
         "large states of other settings are summed",
-        "comm/divisible.py::Agreement.__call__",
-        "        if agreed is None:\n            return Letter(wire.SETTINGS_DIFFER)\n",
-        "        agreed = agreed or layouts[0]\n",
+        "comm/blocks.py::agreement",
+        "    if agreed is None:\n        return Letter(SETTINGS_DIFFER)\n",
+        "    agreed = agreed or layouts[0]\n",
         "tests/comm/test_equal_settings.py -k large",
     ),
     Mutation(
