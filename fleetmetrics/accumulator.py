@@ -16,10 +16,6 @@ from fleetmetrics.arguments import flag_of
 from fleetmetrics.batch import Batch
 from fleetmetrics.batch.one_hot import CLASSES, ENTRIES, LABELS, REFUSED, Earlier, Meaning, meaning_for_all
 from fleetmetrics.batch.rules import Check, Requirement, applicable, asks_for_classes
-from fleetmetrics.comm import Block, Communicator, LocalCommunicator, RowKeys
-from fleetmetrics.comm.choose import on_channel
-from fleetmetrics.comm.deadline import DEFAULT_TIMEOUT, Deadline
-from fleetmetrics.comm.failures import Caught
 from fleetmetrics.data_size import DataSize
 from fleetmetrics.errors import (
     DuplicateStateError,
@@ -31,7 +27,6 @@ from fleetmetrics.errors import (
 from fleetmetrics.hints import hint_of_argument, hint_of_method
 from fleetmetrics.identity import notice
 from fleetmetrics.partial import Partial
-from fleetmetrics.records.fold import fold_in_order
 from fleetmetrics.records.folding import Folding, Folds
 from fleetmetrics.records.table import Table
 from fleetmetrics.repeats import Repeats
@@ -45,6 +40,9 @@ from fleetmetrics.typed import Self
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
+
+    from fleetmetrics.comm import Block, Communicator, RowKeys
+    from fleetmetrics.comm.deadline import Deadline
 
     Value = TypeVar("Value", default=Any, covariant=True)
 else:
@@ -540,6 +538,7 @@ class Accumulator(Partial, Generic[Value]):
         Raises:
             FleetMetricsError: the same error on every worker, by the deadline.
         """
+        from fleetmetrics.comm.choose import on_channel
 
         def computed(channel: Communicator, trouble: BaseException | None) -> Value:
             return self._computed(channel, scope, timeout, trouble, partial)
@@ -550,6 +549,8 @@ class Accumulator(Partial, Generic[Value]):
         self, channel: Communicator, scope: Any, timeout: float | None, trouble: Any = None, partial: bool | None = None
     ) -> Any:
         """The value over the samples of a channel's workers, which must agree; ``partial``: None without a pass."""
+        from fleetmetrics.comm.failures import Caught
+
         raise_if_traced(f"compute of {self.name}")
         call = f"{type(self).__name__} {self.name}"
 
@@ -579,6 +580,8 @@ class Accumulator(Partial, Generic[Value]):
                 repeats.warn(self._called(), type(self).__name__)
             self._raise_if_invalid(values)
             if tables:
+                from fleetmetrics.records.fold import fold_in_order
+
                 return whole, values, *fold_in_order(full, channel, tables, values, deadline)
             several, first = channel.world_size > 1, sum(len(each.states) for each in self._checks())
             return whole, values, {}, several and sums_are_equal(blocks[first:], made[first:], channel.world_size)
@@ -602,6 +605,9 @@ class Accumulator(Partial, Generic[Value]):
         Args:
             scope: the scope of a static program's variables; None: the global scope.
         """
+        from fleetmetrics.comm import LocalCommunicator
+        from fleetmetrics.comm.deadline import DEFAULT_TIMEOUT
+
         return self._computed(LocalCommunicator(), scope, DEFAULT_TIMEOUT)
 
     def _check_pass(self, channel: Communicator, whole: bool) -> str:

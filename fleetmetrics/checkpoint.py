@@ -19,8 +19,8 @@ import numpy as np
 from fleetmetrics.arguments import flag_of, path_of, whole_number_of
 from fleetmetrics.comm import Communicator
 from fleetmetrics.comm.choose import on_channel
-from fleetmetrics.comm.communicator import Letter
 from fleetmetrics.comm.deadline import Deadline
+from fleetmetrics.comm.descriptions import Letter
 from fleetmetrics.comm.failures import Caught, by_rank, ranks_text
 from fleetmetrics.errors import AgreementError, CorruptFileError, FileAccessError, InvalidInputError
 from fleetmetrics.sampling import Pass, dataset_indices, remaining_indices

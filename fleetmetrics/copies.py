@@ -11,8 +11,8 @@ from fleetmetrics.checkpoint import named_metrics
 from fleetmetrics.comm import Communicator
 from fleetmetrics.comm.blocks import read_each
 from fleetmetrics.comm.choose import channel_of
-from fleetmetrics.comm.communicator import Letter
 from fleetmetrics.comm.deadline import began
+from fleetmetrics.comm.descriptions import Letter
 from fleetmetrics.comm.failures import Caught, by_rank
 from fleetmetrics.comm.groups import copies_of
 from fleetmetrics.errors import AgreementError, InvalidInputError

@@ -28,21 +28,23 @@ import gc
 import re
 import sys
 import weakref
-from typing import Any, Callable, Iterator, Sequence, TypeVar
+from typing import TYPE_CHECKING, Any, Callable, Iterator, Sequence, TypeVar
 
 import numpy as np
 
 from fleetmetrics import formulas
 from fleetmetrics.arguments import whole_number_of
-from fleetmetrics.comm import Block, Communicator
-from fleetmetrics.comm.choose import on_channel
-from fleetmetrics.comm.deadline import Deadline
+from fleetmetrics.comm.descriptions import Block
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.given import amount, check_part
 from fleetmetrics.state import name_of, read
 from fleetmetrics.vocabulary import counted
 from fleetmetrics.warning import warn
 from fleetmetrics.xp import is_static
+
+if TYPE_CHECKING:
+    from fleetmetrics.comm import Communicator
+    from fleetmetrics.comm.deadline import Deadline
 
 __all__ = ["acc", "auc", "mae", "max", "min", "mse", "rmse", "sum"]
 
@@ -335,6 +337,7 @@ def _computed(
     timeout: float | None,
 ) -> _Result:
     """The formula of the states over all workers."""
+    from fleetmetrics.comm.choose import on_channel
 
     def computed(channel: Communicator, trouble: BaseException | None) -> _Result:
         call = _call(function, *inputs)

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import difflib
 import re
-from typing import Mapping, Sequence
-
-from fleetmetrics.entries import owners
+from typing import Iterable, Mapping, Sequence
 
 __all__ = ["hint_of_argument", "hint_of_method", "hint_of_name"]
 
@@ -52,7 +49,7 @@ def hint_of_argument(given: str, allowed: Sequence[str]) -> str:
             for meant in [argument, *(columns if len(columns) == 1 else ())]:
                 if meant in allowed:
                     return f"; did you mean {meant}?"
-    return _did_you_mean(difflib.get_close_matches(given.lower(), allowed, 1)) or "."
+    return _did_you_mean(_close_matches(given.lower(), allowed, 0.6)) or "."
 
 
 def hint_of_method(name: str) -> str:
@@ -73,6 +70,8 @@ def hint_of_name(name: str, known: Mapping[str, str]) -> str:
     """
     if name.startswith("_"):
         return ""
+    from fleetmetrics.entries import owners
+
     told = {public: each for each, public in known.items()}
     names = {_plain(each): each for each in known}
     names.update((_plain(other), told[ours]) for other, ours in owners().items() if ours in told)
@@ -84,7 +83,13 @@ def hint_of_name(name: str, known: Mapping[str, str]) -> str:
             if tried.endswith(end) and tried[: len(tried) - len(end)] in names:
                 ours = names[tried[: len(tried) - len(end)]]
                 return _did_you_mean([f"{ours}(task={task!r})" if task not in ("", "binary") else ours])
-    return _did_you_mean([names[each] for each in difflib.get_close_matches(plain, names, 1, 0.66)])
+    return _did_you_mean([names[each] for each in _close_matches(plain, names, 0.66)])
+
+
+def _close_matches(name: str, known: Iterable[str], likeness: float) -> list[str]:
+    import difflib  # every metric imports this module, and few make mistakes
+
+    return difflib.get_close_matches(name, known, 1, likeness)
 
 
 def _plain(name: str) -> str:

@@ -15,7 +15,7 @@ from typing import Any, Iterable, Sequence
 
 import numpy as np
 
-from fleetmetrics.comm.blocks import Block
+from fleetmetrics.comm.descriptions import Block
 from fleetmetrics.serial.serializer import pack
 from fleetmetrics.warning import warn
 

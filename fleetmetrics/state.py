@@ -10,7 +10,7 @@ from typing import Any, Callable, ClassVar, List, Mapping, NamedTuple, Sequence,
 import numpy as np
 from numpy.lib import NumpyVersion
 
-from fleetmetrics.comm.blocks import Block, RowKeys
+from fleetmetrics.comm.descriptions import Block, RowKeys
 from fleetmetrics.errors import IntegerOverflowError, InvalidInputError, StaticProgramError
 from fleetmetrics.moments import merged_floats
 from fleetmetrics.numbers import REST, check_rest, combine_exactly, held_of, identity, sum_of_numbers, widen

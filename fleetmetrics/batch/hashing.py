@@ -14,7 +14,6 @@ from __future__ import annotations
 import functools
 import hashlib
 import math
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -37,6 +36,8 @@ def thresholds() -> np.ndarray:
 
     The number of thresholds that a hash of 32 bits reaches is a Poisson variable.
     """
+    from fractions import Fraction  # every metric imports this module, and few resample
+
     over_e = sum((Fraction((-1) ** k, math.factorial(k)) for k in range(40)), Fraction(0))
     total, found = Fraction(0), []
     for k in range(20):

@@ -12,8 +12,9 @@ All exchanges, of states, arrays, records and objects, run like this::
           |       ack        |                  |
           | ---------------> |                  |     if no worker has the answer, rank 0 takes it back
 
-`Communicator.consult` is the interface of that exchange. `job` reads the place of this process, from the table in
-`launchers`; `rivals` looks for other processes that claim the same place. `finding` decides where rank 0 listens and
+`Communicator.consult` is the interface of that exchange, and `descriptions` has what travels; metrics import nothing
+else before they compute. `job` reads the place of this process, from the table in `launchers`; `rivals` looks for other
+processes that claim the same place. `finding` decides where rank 0 listens and
 looks for it, `handshake` lets rank 0 and each worker prove themselves, `door` keeps the connections that have not yet
 done so, and `frames` carries their sealed messages. `hub` is rank 0's side of the star, with its `peers` and its
 `meeting`, `star` the other workers', `turns` the queue of a worker's threads, and `sockets` the communicator on top.
@@ -26,11 +27,15 @@ group, which has its own star; `boards` lets workers detect that they wait in di
 
 from __future__ import annotations
 
-from fleetmetrics.comm.blocks import Block, RowKeys
-from fleetmetrics.comm.choose import LocalCommunicator, communicator_for, get_communicator, set_communicator
-from fleetmetrics.comm.communicator import Communicator, Letter
-from fleetmetrics.comm.sockets import SocketCommunicator
-from fleetmetrics.comm.util import UtilCommunicator
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from fleetmetrics.comm.choose import LocalCommunicator, communicator_for, get_communicator, set_communicator
+    from fleetmetrics.comm.communicator import Communicator
+    from fleetmetrics.comm.descriptions import Block, Letter, RowKeys
+    from fleetmetrics.comm.sockets import SocketCommunicator
+    from fleetmetrics.comm.util import UtilCommunicator
 
 __all__ = [
     "Block",
@@ -44,3 +49,18 @@ __all__ = [
     "get_communicator",
     "set_communicator",
 ]
+_MODULES = {
+    **dict.fromkeys(("Block", "Letter", "RowKeys"), "descriptions"),
+    "Communicator": "communicator",
+    "SocketCommunicator": "sockets",
+    "UtilCommunicator": "util",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import a name at its first use: metrics need only the descriptions of states, without any sockets."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module(f"{__name__}.{_MODULES.get(name, 'choose')}"), name)
+    globals()[name] = value
+    return value

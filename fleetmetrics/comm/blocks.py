@@ -12,10 +12,11 @@ import hashlib
 import itertools
 import json
 from dataclasses import dataclass
-from typing import Any, Callable, Iterable, Mapping, NamedTuple, Sequence, Tuple, TypeVar
+from typing import Any, Callable, Iterable, Mapping, NamedTuple, Sequence, TypeVar
 
 import numpy as np
 
+from fleetmetrics.comm.descriptions import BY, KEYS, STATE_DTYPES, Block, Decide, Entry, Letter, RowKeys
 from fleetmetrics.comm.failures import by_a_handler, by_rank, fit_cause, named_error, ranks_text, readable
 from fleetmetrics.comm.frames import Buffer, joined
 from fleetmetrics.errors import (
@@ -26,12 +27,11 @@ from fleetmetrics.errors import (
     InvalidInputError,
     RecordError,
 )
-from fleetmetrics.numbers import REDUCTIONS, combine, combine_alike, combine_few
+from fleetmetrics.numbers import combine, combine_alike, combine_few
 from fleetmetrics.serial import WIDEST, described_array, is_plain, narrowest_of, size_of
 from fleetmetrics.settings import difference
 from fleetmetrics.tensors import as_array
 
-_STATE_DTYPES = {np.dtype(name): name for name in ("int64", "float64")}  # NumPy takes 10 us to name a dtype
 _NUMBERS = "biufc"
 #: States of up to this number of elements lie side by side, with any reductions.
 _FEW = 8
@@ -49,97 +49,14 @@ _SMALL = 2**16
 _SUMMED = 2**63 // _MANY
 #: The size of a letter outside a frame is a multiple of this number of bytes.
 LETTER_UNIT = 16
-#: In a layout, the first replaces the reduction of keys, and the second joins a reduction and its keys.
-_KEYS, _BY = "keys", " by "
 #: Hexadecimal digits of a digest of settings: 64 bits.
 _DIGITS = 16
 #: Rank 0's answer if only settings differ: each worker then sends its own. No layout has this text.
 SETTINGS_DIFFER = "the settings differ"
 
 
-#: One state in a layout: name, reduction, dtype, shape.
-Entry = Tuple[str, str, str, Tuple[int, ...]]
 _Read = TypeVar("_Read")
 _Given = TypeVar("_Given")
-
-
-class Letter(NamedTuple):
-    """What a worker sends to `Communicator.consult`, and what it gets back.
-
-    Args:
-        note: a description, fit for JSON; text is the cheapest.
-        payload: bytes; one buffer or a list of buffers to send, one buffer on arrival.
-    """
-
-    note: Any
-    payload: Any = b""
-
-
-#: Takes the workers' letters by rank and returns the answer; runs on rank 0 only.
-Decide = Callable[[Sequence[Letter]], Letter]
-
-
-class Block:
-    """One state on its way through the channel.
-
-    Args:
-        name: the name in errors.
-        reduction: "sum", "max" or "min".
-        array: int64 or float64, of any shape.
-        keys: the name of its `RowKeys`: it has a row for each key, and a last row for all other keys; empty: it has no
-            keys, and the same shape on every worker.
-
-    Raises:
-        InvalidInputError: for another reduction or dtype.
-
-    Examples:
-        >>> Block("correct", "sum", np.array([3])).name
-        'correct'
-    """
-
-    array: np.ndarray
-    fresh: bool
-    keys: str
-    name: str
-    reduction: str
-
-    __slots__ = ("array", "entry", "fresh", "keys", "name", "reduction")
-
-    def __init__(self, name: str, reduction: str, array: np.ndarray, keys: str = "") -> None:
-        if reduction not in REDUCTIONS:
-            allowed = ", ".join(REDUCTIONS)
-            raise InvalidInputError(f"state {name!r}: reduction is {reduction!r}; allowed are {allowed}.")
-        dtype = _STATE_DTYPES.get(array.dtype) if isinstance(array, np.ndarray) else None
-        if dtype is None:
-            kind = getattr(array, "dtype", type(array).__name__)
-            raise InvalidInputError(f"state {name!r} is {kind}; a state is a NumPy array, int64 or float64.")
-        self.name, self.reduction, self.array, self.keys = name, reduction, array, keys
-        #: Whether no other object holds the array.
-        self.fresh = False
-        #: Its description in a layout; for rows by key, that of one row.
-        self.entry: Entry = (name, reduction, dtype, array.shape)
-        if keys:
-            self.entry = (name, f"{reduction}{_BY}{keys}", dtype, array.shape[1:])
-
-
-@dataclass
-class RowKeys:
-    """The keys of a worker for which some blocks have rows; all workers get the union.
-
-    Args:
-        name: the name in errors.
-        array: integers or strings, sorted, each once.
-        limit: the number of keys to keep, the smallest.
-    """
-
-    name: str
-    array: np.ndarray
-    limit: int
-
-    @property
-    def entry(self) -> Entry:
-        """Its description in a layout."""
-        return self.name, _KEYS, "int64", (self.limit,)
 
 
 class Group(NamedTuple):
@@ -198,7 +115,7 @@ def _make_layout(call: str, blocks: tuple[Entry, ...], settings: str = "") -> La
     names, reductions, dtypes, shapes = zip(*blocks) if blocks else ((), (), (), ())
     where = tuple(places[i] for i in range(len(blocks)))
     sizes_of_groups = tuple((group.size, group.dtype) for group in groups)
-    by_key, nbytes = _KEYS in reductions, 8 * sum(sizes)
+    by_key, nbytes = KEYS in reductions, 8 * sum(sizes)
     columns = names, reductions, dtypes, shapes
     return Layout(text, call, settings, *columns, where, tuple(groups), sizes_of_groups, by_key, nbytes)
 
@@ -210,7 +127,7 @@ def layout_of(text: str) -> Layout:
     if type(settings) is not str:
         raise ValueError(f"no digest is {settings!r}")
     for name, how, dtype, shape in blocks:
-        if {type(name), type(how)} != {str} or dtype not in _STATE_DTYPES.values():
+        if {type(name), type(how)} != {str} or dtype not in STATE_DTYPES.values():
             raise ValueError(f"no state is {name!r}, {how!r}, {dtype!r}")
         size_of(shape)
     entries = tuple((name, how, dtype, tuple(shape)) for name, how, dtype, shape in blocks)
@@ -232,8 +149,8 @@ def with_rows(layout: Layout, keys: Mapping[str, int]) -> Layout:
     """The layout without its keys, and the number of keys: a block with rows by key has one more row."""
     found = []
     for name, how, dtype, shape in zip(layout.names, layout.reductions, layout.dtypes, layout.shapes):
-        reduction, by, of = how.partition(_BY)
-        if how != _KEYS:
+        reduction, by, of = how.partition(BY)
+        if how != KEYS:
             found.append((name, reduction, dtype, (keys[of] + 1, *shape) if by else shape))
     return _make_layout(layout.call, tuple(found))
 
@@ -371,7 +288,7 @@ def _places(kinds: tuple[tuple[int, Any], ...], types: bytes) -> tuple[tuple[tup
 def unpack(layout: Layout, payload: Buffer) -> list[np.ndarray]:
     """Return the arrays of the blocks in the caller's order."""
     found = zip(read_packed(layout.kinds, payload), layout.groups)
-    groups = [group if _STATE_DTYPES.get(group.dtype) == dtype else group.astype(dtype) for group, (dtype, *_) in found]
+    groups = [group if STATE_DTYPES.get(group.dtype) == dtype else group.astype(dtype) for group, (dtype, *_) in found]
     return [groups[group][start:end].reshape(shape) for (group, start, end), shape in zip(layout.places, layout.shapes)]
 
 

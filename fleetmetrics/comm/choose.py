@@ -10,9 +10,9 @@ from typing import Any, Callable, Sequence, TypeVar
 
 import numpy as np
 
-from fleetmetrics.comm.blocks import Block, RowKeys
-from fleetmetrics.comm.communicator import Communicator, Decide, Letter
+from fleetmetrics.comm.communicator import Communicator
 from fleetmetrics.comm.deadline import Deadline
+from fleetmetrics.comm.descriptions import Block, Decide, Letter, RowKeys
 from fleetmetrics.comm.frames import joined
 from fleetmetrics.comm.job import Job, refuse_other_roles
 from fleetmetrics.comm.sockets import SocketCommunicator, making

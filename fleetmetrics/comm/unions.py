@@ -13,7 +13,8 @@ from typing import Any, Iterable, Mapping, Sequence
 import numpy as np
 
 from fleetmetrics.comm import blocks as wire
-from fleetmetrics.comm.blocks import Block, Layout, Letter, RowKeys, divided, read_each
+from fleetmetrics.comm.blocks import Layout, divided, read_each
+from fleetmetrics.comm.descriptions import Block, Letter, RowKeys
 from fleetmetrics.comm.failures import by_rank
 from fleetmetrics.comm.slabs import Slab, spread
 from fleetmetrics.errors import AgreementError, IntegerOverflowError, RecordError

@@ -11,7 +11,7 @@ import numpy as np
 from fleetmetrics.batch.hashing import words
 from fleetmetrics.batch.keys import Coded
 from fleetmetrics.comm import Communicator, LocalCommunicator
-from fleetmetrics.comm.communicator import Letter
+from fleetmetrics.comm.descriptions import Letter
 from fleetmetrics.comm.failures import Caught
 from fleetmetrics.dataframes import Columns
 from fleetmetrics.errors import DataError, InvalidInputError

@@ -14,7 +14,7 @@ from fleetmetrics._version import __version__
 from fleetmetrics.arguments import listed, path_of
 from fleetmetrics.collection import MetricCollection
 from fleetmetrics.comm import Communicator
-from fleetmetrics.comm.communicator import Letter
+from fleetmetrics.comm.descriptions import Letter
 from fleetmetrics.comm.failures import Caught
 from fleetmetrics.dataframes import Columns, table_of
 from fleetmetrics.errors import ConditionError, CorruptFileError, DataError, FleetMetricsError, InvalidInputError

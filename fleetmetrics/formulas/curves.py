@@ -11,7 +11,6 @@ from __future__ import annotations
 import bisect
 import itertools
 import math
-from fractions import Fraction
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -219,6 +218,8 @@ def lift(positive: Any, negative: Any, fractions: Any, zero_division: float = ma
 
 def _gain(metric: str, positive: Any, negative: Any, fractions: Any, divisor: Any, zero_division: float) -> np.ndarray:
     """The cumulative gain over the divisor, of the shape of the fractions."""
+    from fractions import Fraction  # every metric imports this module
+
     fractions, counts = np.asarray(fractions, np.float64), np.stack([positive, negative])
     if unknown(counts):
         return np.full(fractions.shape, math.nan)

@@ -16,8 +16,8 @@ from typing import Any, Mapping, Sequence
 import numpy as np
 
 from fleetmetrics.comm import Communicator
-from fleetmetrics.comm.communicator import Letter
 from fleetmetrics.comm.deadline import Deadline
+from fleetmetrics.comm.descriptions import Letter
 from fleetmetrics.comm.failures import Caught, by_rank
 from fleetmetrics.errors import AgreementError
 from fleetmetrics.logs import progress

@@ -6,7 +6,6 @@ import contextlib
 import contextvars
 import json
 from abc import ABC, abstractmethod
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Dict, Mapping, Sequence
 
 import numpy as np
@@ -138,6 +137,8 @@ class Folds:
 
         def closed_group(group: int) -> Closed:
             return closed(table.joined([piece.taken(its[group]) for piece, its in zip(pieces, places)]))
+
+        from concurrent.futures import ThreadPoolExecutor
 
         inside = [contextvars.copy_context() for _ in range(number)]  # threads mute the same warnings
         with ThreadPoolExecutor(THREADS, "fleetmetrics folding") as threads:

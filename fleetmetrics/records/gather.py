@@ -19,8 +19,8 @@ import numpy as np
 
 from fleetmetrics.comm import Communicator
 from fleetmetrics.comm.blocks import read_each
-from fleetmetrics.comm.communicator import Letter
 from fleetmetrics.comm.deadline import Deadline
+from fleetmetrics.comm.descriptions import Letter
 from fleetmetrics.comm.failures import (
     Caught,
     described,

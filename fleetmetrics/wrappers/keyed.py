@@ -9,19 +9,21 @@ import functools
 import hashlib
 import math
 import sys
-from typing import Any, Callable, Mapping, NamedTuple, Sequence
+from typing import TYPE_CHECKING, Any, Callable, Mapping, NamedTuple, Sequence
 
 import numpy as np
 
 from fleetmetrics.batch.keys import Coded, indexed, keys_of, of_one_kind
-from fleetmetrics.comm import Block, RowKeys
-from fleetmetrics.comm.unions import Union
+from fleetmetrics.comm.descriptions import Block, RowKeys
 from fleetmetrics.errors import IntegerOverflowError, InvalidInputError
 from fleetmetrics.numbers import REST, combine, distinct_of, held_of, identity
 from fleetmetrics.serial import small
 from fleetmetrics.state import InPlace, State, most_at_once, read
 from fleetmetrics.vocabulary import counted
 from fleetmetrics.xp import Directed, Scattered, numpy_ops, to_host
+
+if TYPE_CHECKING:
+    from fleetmetrics.comm.unions import Union
 
 __all__ = ["KeyKindError", "KeyTable", "Known", "Plan", "Rows", "TooManyKeys", "check_kind", "found_in", "host_keys"]
 
@@ -247,6 +249,8 @@ class KeyTable(State):
 
     def union(self, saved: Sequence[Mapping[str, np.ndarray]]) -> Union:
         """The union of keys that were saved."""
+        from fleetmetrics.comm.unions import Union
+
         keys = of_one_kind([each.get("", _NOTHING.keys) for each in saved])
         for each in keys:
             check_kind(next(filter(len, keys), each), each, self.by)

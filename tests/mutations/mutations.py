@@ -2347,7 +2347,7 @@ MUTATIONS = [
     Mutation(
         "states of any dtype are taken",
         "comm/blocks.py::layout_of",
-        " or dtype not in _STATE_DTYPES.values():",
+        " or dtype not in STATE_DTYPES.values():",
         ":",
         "tests/comm/test_blocks.py -k no_worker_sends",
     ),
