@@ -234,7 +234,7 @@ evaluate: $(PS)/.ready $(CPU)/.ready  ## evaluate on 3 workers in dynamic mode, 
 	$(call run-evaluate,$(PS),$(PS_PADDLE))
 	$(call run-evaluate,$(CPU),$(CPU_PADDLE))
 
-names: $(DEV)/.ready  ## write the list of public names, fleetmetrics/__init__.pyi, and the docs' catalogue and commands, from the modules
+names: $(DEV)/.ready  ## write the lists of public names, fleetmetrics/_names.py and __init__.pyi, and the docs' catalogue and commands, from the modules
 	@$(DEV)/bin/python docs/scripts/names.py
 	@$(DEV)/bin/python docs/scripts/catalogue.py
 	@$(DEV)/bin/python docs/scripts/commands.py

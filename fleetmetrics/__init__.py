@@ -21,6 +21,8 @@ import os
 import re
 from typing import Any
 
+from fleetmetrics import _names
+
 
 def _stake() -> None:
     """Leave a worker's marks before the program starts helpers, which inherit its environment and are not it."""
@@ -32,13 +34,8 @@ _stake()
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(before=_stake)  # the program may have set its place since
 
-# Which module has a name: the stub for type checkers, which `make names` writes, says it here, too.
-with open(os.path.join(os.path.dirname(__file__), "__init__.pyi"), encoding="utf-8") as _stub:
-    _text = _stub.read()
-_modules = {
-    name: module for module, name in re.findall(r"^from (fleetmetrics\S+) import (\w+) as \2$", _text, re.MULTILINE)
-}
-__all__ = re.findall(r'^    "(\w+)",$', _text, re.MULTILINE)
+_modules = _names.MODULES
+__all__ = sorted({*_modules}.difference(_names.NOT_STARRED))
 
 
 def __getattr__(name: str) -> Any:
@@ -62,5 +59,4 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     """The public names, and no module of Python's that this one imports."""
-    rooms = re.findall(r"^from \. import (\w+)", _text, re.MULTILINE)
-    return sorted({*(name for name in globals() if name.startswith("__")), *_modules, *rooms})
+    return sorted({*(name for name in globals() if name.startswith("__")), *_modules, *_names.ROOMS})

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Dict, Generic, Iterable, Iterat
 
 import numpy as np
 
+from fleetmetrics import comm
 from fleetmetrics import xp as namespaces
 from fleetmetrics.arguments import flag_of
 from fleetmetrics.batch import Batch
@@ -41,7 +42,6 @@ from fleetmetrics.typed import Self
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
 
-    from fleetmetrics.comm import Block, Communicator, RowKeys
     from fleetmetrics.comm.deadline import Deadline
 
     Value = TypeVar("Value", default=Any, covariant=True)
@@ -518,7 +518,7 @@ class Accumulator(Partial, Generic[Value]):
         scope: Any = None,
         *,
         util: Any = None,
-        communicator: Communicator | None = None,
+        communicator: comm.Communicator | None = None,
         group: Any = None,
         timeout: float | None = None,
         partial: bool = False,
@@ -540,13 +540,18 @@ class Accumulator(Partial, Generic[Value]):
         """
         from fleetmetrics.comm.choose import on_channel
 
-        def computed(channel: Communicator, trouble: BaseException | None) -> Value:
+        def computed(channel: comm.Communicator, trouble: BaseException | None) -> Value:
             return self._computed(channel, scope, timeout, trouble, partial)
 
         return on_channel(f"{type(self).__name__} {self.name}", computed, communicator, util, group)
 
     def _computed(
-        self, channel: Communicator, scope: Any, timeout: float | None, trouble: Any = None, partial: bool | None = None
+        self,
+        channel: comm.Communicator,
+        scope: Any,
+        timeout: float | None,
+        trouble: Any = None,
+        partial: bool | None = None,
     ) -> Any:
         """The value over the samples of a channel's workers, which must agree; ``partial``: None without a pass."""
         from fleetmetrics.comm.failures import Caught
@@ -556,7 +561,7 @@ class Accumulator(Partial, Generic[Value]):
 
         def exchanged(deadline: Deadline, trouble: BaseException | None) -> _Exchanged:
             said, whole, repeats = "", False, None
-            blocks: list[Block | RowKeys] = []
+            blocks: list[comm.Block | comm.RowKeys] = []
             with Caught(trouble) as caught:
                 if partial is not None:
                     whole = not flag_of("partial", partial)
@@ -565,7 +570,7 @@ class Accumulator(Partial, Generic[Value]):
             states, tables, error = self._states(), self._folds(), caught.error
             full, check = call + said, self._check
 
-            def collect() -> list[Block | RowKeys]:
+            def collect() -> list[comm.Block | comm.RowKeys]:
                 with self._adding:
                     blocks.extend(blocks_of(states, scope))
                 if repeats is not None:
@@ -605,12 +610,11 @@ class Accumulator(Partial, Generic[Value]):
         Args:
             scope: the scope of a static program's variables; None: the global scope.
         """
-        from fleetmetrics.comm import LocalCommunicator
         from fleetmetrics.comm.deadline import DEFAULT_TIMEOUT
 
-        return self._computed(LocalCommunicator(), scope, DEFAULT_TIMEOUT)
+        return self._computed(comm.LocalCommunicator(), scope, DEFAULT_TIMEOUT)
 
-    def _check_pass(self, channel: Communicator, whole: bool) -> str:
+    def _check_pass(self, channel: comm.Communicator, whole: bool) -> str:
         """The note on pass and data, on which all workers must agree; `InvalidInputError` if its pass is incomplete."""
         for part in self._added_through():
             if part._pass.sampler is not None:
@@ -626,7 +630,7 @@ class Accumulator(Partial, Generic[Value]):
         size = f" of {self._data_size.size:,} samples" if self._data_size is not None else ""
         return size + (f" (a pass of a sampler with {told})" if told else "")
 
-    def _repeats(self, channel: Communicator) -> Repeats | None:
+    def _repeats(self, channel: comm.Communicator) -> Repeats | None:
         """For a metric without a sampler: one of this process that dealt all of its samples, and repeated some."""
         alone = channel.world_size == 1 or self._check not in self._checks()
         return None if alone or self._data_size is not None else self._pass.repeats(channel.rank, channel.world_size)

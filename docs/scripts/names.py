@@ -1,4 +1,4 @@
-"""Write fleetmetrics/__init__.pyi: every public name, for type checkers and for the package itself.
+"""Write every public name: fleetmetrics/_names.py for the package itself, and __init__.pyi for type checkers.
 
     python docs/scripts/names.py
 
@@ -10,13 +10,14 @@ from __future__ import annotations
 import importlib
 import pkgutil
 import sys
+from pathlib import Path
 from typing import Iterable
 
 from _catalogue import DOCS
 
 sys.path.insert(0, str(DOCS.parent))
 
-STUB = DOCS.parent / "fleetmetrics" / "__init__.pyi"
+PACKAGE = DOCS.parent / "fleetmetrics"
 
 #: What is public of the other modules; None: their ``__all__``.
 OTHERS: dict[str, list[str] | None] = {
@@ -74,9 +75,8 @@ def public() -> dict[str, list[str]]:
     return {module: sorted(names) for module, names in sorted(found.items()) if names}
 
 
-def stub() -> str:
-    """What the stub holds."""
-    modules = public()
+def stub(modules: dict[str, list[str]]) -> str:
+    """The stub: type checkers follow no lazy import."""
     lines = [f"from {module} import {name} as {name}" for module, names in modules.items() for name in names]
     starred = sorted({name for names in modules.values() for name in names if name not in NOT_STARRED})
     all_ = ["__all__ = [", *[f'    "{name}",' for name in starred], "]"]
@@ -85,5 +85,37 @@ def stub() -> str:
     return "\n".join(["# Written by `make names`.", *lines, *all_, ""])
 
 
+_TABLE = '''"""The public names; written by `make names`."""
+
+from __future__ import annotations
+
+#: The module of each name, which is imported at its first use.
+MODULES: dict[str, str] = {{
+{names}
+}}
+#: The modules that are reached by their names.
+ROOMS: tuple[str, ...] = (
+{rooms}
+)
+#: What ``from fleetmetrics import *`` leaves alone: Python's own names.
+NOT_STARRED: tuple[str, ...] = ({not_starred})
+'''
+
+
+def table(modules: dict[str, list[str]]) -> str:
+    """The table, in Python: an archive that the package is imported from may lack the stub."""
+    names = [f'    "{name}": "{module}",' for module, names in modules.items() for name in names]
+    rooms = [f'    "{name}",' for name in ROOMS]
+    not_starred = ", ".join(f'"{name}"' for name in NOT_STARRED)
+    return _TABLE.format(names="\n".join(names), rooms="\n".join(rooms), not_starred=not_starred)
+
+
+def written() -> dict[Path, str]:
+    """What the files hold."""
+    modules = public()
+    return {PACKAGE / "_names.py": table(modules), PACKAGE / "__init__.pyi": stub(modules)}
+
+
 if __name__ == "__main__":
-    STUB.write_text(stub(), encoding="utf-8")
+    for path, text in written().items():
+        path.write_text(text, encoding="utf-8")
