@@ -43,6 +43,7 @@ from fleetmetrics.errors import UnauthenticatedWarning as UnauthenticatedWarning
 from fleetmetrics.errors import UndefinedMetricWarning as UndefinedMetricWarning
 from fleetmetrics.errors import UnknownArgumentError as UnknownArgumentError
 from fleetmetrics.errors import UnknownNameError as UnknownNameError
+from fleetmetrics.errors import UnnamedRunWarning as UnnamedRunWarning
 from fleetmetrics.evaluation import EvaluationResult as EvaluationResult
 from fleetmetrics.evaluation import evaluate as evaluate
 from fleetmetrics.evaluation.steps import ConsistencyResult as ConsistencyResult
@@ -293,6 +294,7 @@ __all__ = [
     "UndefinedMetricWarning",
     "UnknownArgumentError",
     "UnknownNameError",
+    "UnnamedRunWarning",
     "UtilCommunicator",
     "Variance",
     "WeightedMeanAbsolutePercentageError",

@@ -45,6 +45,7 @@ _SETTINGS: dict[str, Callable[[], Any] | None] = {
     "FLEETMETRICS_ENDPOINT": None,
     "FLEETMETRICS_ENGINE": choose.engine_asked,
     "FLEETMETRICS_LOG": level_asked,
+    "FLEETMETRICS_RUN": None,
     "FLEETMETRICS_SECRET": None,
     "FLEETMETRICS_TIMEOUT": resolve_timeout,
     "FLEETMETRICS_WORKER": rivals.is_the_worker,

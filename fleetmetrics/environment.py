@@ -13,6 +13,8 @@ SETTINGS = {
     "FLEETMETRICS_ENDPOINT": "`host:port` where rank 0 must listen instead; the same on all workers",
     "FLEETMETRICS_ENGINE": "`mpi`: MPI finds the workers and sends large data; unset: sockets",
     "FLEETMETRICS_LOG": "`info` or `warning`: the level of the log of exchanges; unset: the level of Python's logging",
+    "FLEETMETRICS_RUN": "the name of this run, different for each run and the same on all its workers; needed if no "
+    "launcher names it",
     "FLEETMETRICS_SECRET": "a long random string that only the workers of the job know; jobs over several machines "
     "need it",
     "FLEETMETRICS_TIMEOUT": "the deadline of an exchange, in seconds; 1,800 by default",

@@ -35,6 +35,7 @@ __all__ = [
     "UndefinedMetricWarning",
     "UnknownArgumentError",
     "UnknownNameError",
+    "UnnamedRunWarning",
 ]
 
 
@@ -137,6 +138,10 @@ class DeadlineError(CommunicatorError, TimeoutError):
 
 class UnauthenticatedWarning(UserWarning):
     """Any process that reaches rank 0's port can pass for a worker: several machines without FLEETMETRICS_SECRET."""
+
+
+class UnnamedRunWarning(UserWarning):
+    """Nothing names the run, so another run with the same endpoints can pass for this one: set FLEETMETRICS_RUN."""
 
 
 class UndefinedMetricWarning(UserWarning):

@@ -17,7 +17,7 @@ import os
 import stat
 from typing import Any, Mapping, NamedTuple
 
-from fleetmetrics.launcher import LAUNCHERS, PADDLE, other_role
+from fleetmetrics.launcher import LAUNCHERS, PADDLE, launch_of, other_role
 
 __all__ = [
     "GIVEN",
@@ -35,7 +35,6 @@ __all__ = [
     "has_joined",
     "hide",
     "is_alive",
-    "launch_of",
     "notice",
     "show",
     "shows",
@@ -48,7 +47,7 @@ __all__ = [
 MARK, SETTING = "_FLEETMETRICS_WORKER", "FLEETMETRICS_WORKER"
 #: Paddle's own variables for the address of rank 0, and other possible ones.
 _WHERE, _MASTER = frozenset({"PADDLE_TRAINER_ENDPOINTS", "PADDLE_MASTER"}), "MASTER_ADDR"
-_NAMES = {"FLEETMETRICS_ENDPOINT", _MASTER, *_WHERE}.union(*(row.variables for row in LAUNCHERS))
+_NAMES = {"FLEETMETRICS_ENDPOINT", "FLEETMETRICS_RUN", _MASTER, *_WHERE}.union(*(row.variables for row in LAUNCHERS))
 #: The ones that a worker needs, in Python's storage.
 _PLACING = frozenset(os.environ.encodekey(name) for row in LAUNCHERS for name in row.rank + row.size)
 #: Where the badges are: in memory, else among the temporary files. Every process of this machine finds the same place.
@@ -133,7 +132,12 @@ def claim_of(environment: Mapping[str, str]) -> Claim | None:
     if not rank and not (row is PADDLE and sizes[row.name] != "1"):  # Paddle's first worker may lack it
         return None
     same = [row, *(each for each in rows if each is not row and sizes[each.name] == sizes[row.name])]
-    where = ["FLEETMETRICS_ENDPOINT", "PADDLE_MASTER", *(name for each in same for name in each.run)]
+    where = [
+        "FLEETMETRICS_ENDPOINT",
+        "FLEETMETRICS_RUN",
+        "PADDLE_MASTER",
+        *(name for each in same for name in each.run),
+    ]
     if not (row is PADDLE and _WHERE.intersection(said)):
         where += [_MASTER, *(name for each in same for name in each.nodes)]
     endpoints = ",".join(said.get("PADDLE_TRAINER_ENDPOINTS", "").replace(",", " ").replace(";", " ").split())
@@ -154,24 +158,6 @@ def _first(names: tuple[str, ...], said: Mapping[str, str]) -> str:
 def _number(text: str) -> str:
     """A number without leading zeros."""
     return text.lstrip("0") or text[:1]
-
-
-def launch_of(environment: Mapping[str, str]) -> str:
-    """Return the name of a run by Paddle's launcher, if one launcher started all workers; else "".
-
-    Each launcher draws a name and makes a folder. Several launchers, on several machines or on one,
-    draw different names, so the workers of one run then have different ones.
-    """
-    hosts = {part.rpartition(":")[0] for part in environment.get("PADDLE_TRAINER_ENDPOINTS", "").split(",")}
-    if len(hosts) != 1 or environment.get("PADDLE_NNODES", "1").partition(":")[0] != "1":
-        return ""
-    names = []
-    size = environment.get("PADDLE_TRAINERS_NUM")
-    if environment.get("PADDLE_LOCAL_SIZE") == size or hosts <= {"127.0.0.1", "localhost", "[::1]"}:
-        names.append("POD_NAME")
-    if environment.get("PADDLE_GLOO_RENDEZVOUS") == "3":
-        names.append("PADDLE_GLOO_FS_PATH")
-    return "|".join(f"{name}={environment[name]}" for name in names if environment.get(name))
 
 
 _staked: Claim | None = None  # of this process, by the environment

@@ -6,9 +6,10 @@ package imports it where a worker starts, so it imports only modules that Python
 
 from __future__ import annotations
 
+import sys
 from typing import Callable, Mapping, NamedTuple
 
-__all__ = ["LAUNCHERS", "OTHERS", "PADDLE", "Launcher", "Said", "other_role"]
+__all__ = ["LAUNCHERS", "OTHERS", "PADDLE", "Launcher", "Said", "draws_ports", "launch_of", "other_role"]
 
 #: Variables that are set, with their values.
 Said = Mapping[str, str]
@@ -236,3 +237,36 @@ _OTHER_ROLES = {
 def other_role(env: Said) -> str:
     """The role in which Paddle started this process, in words, if it is not a worker; "" in a worker."""
     return _OTHER_ROLES.get((env.get("TRAINING_ROLE") or env.get("PADDLE_ROLE") or "").strip().upper(), "")
+
+
+def launch_of(environment: Mapping[str, str]) -> str:
+    """Return the name of a run by Paddle's launcher, if one launcher started all workers; else "".
+
+    Each launcher draws a name and makes a folder. Several launchers, on several machines or on one,
+    draw different names, so the workers of one run then have different ones.
+    """
+    hosts = {part.rpartition(":")[0] for part in environment.get("PADDLE_TRAINER_ENDPOINTS", "").split(",")}
+    if len(hosts) != 1 or environment.get("PADDLE_NNODES", "1").partition(":")[0] != "1":
+        return ""
+    names = []
+    size = environment.get("PADDLE_TRAINERS_NUM")
+    if environment.get("PADDLE_LOCAL_SIZE") == size or hosts <= {"127.0.0.1", "localhost", "[::1]"}:
+        names.append("POD_NAME")
+    if environment.get("PADDLE_GLOO_RENDEZVOUS") == "3":
+        names.append("PADDLE_GLOO_FS_PATH")
+    return "|".join(f"{name}={environment[name]}" for name in names if environment.get(name))
+
+
+def draws_ports(environment: Mapping[str, str]) -> bool:
+    """Whether Paddle has drawn free ports for the workers of this run, so that no other run has its endpoints.
+
+    `paddle.distributed.spawn` does, and so does the launcher for several machines, unless its option ``--ips`` gives
+    the ports numbers, and the master the first one.
+    """
+    endpoints, master = environment.get("PADDLE_TRAINER_ENDPOINTS", ""), environment.get("PADDLE_MASTER", "")
+    if not endpoints or "FLAGS_FIXED_PORT" in environment or "FLAGS_START_PORT" in environment:
+        return False
+    if "PADDLE_GLOBAL_RANK" in environment:
+        return bool(master) and master not in endpoints.split(",")
+    processes = sys.modules.get("multiprocessing.process")
+    return "PADDLE_DISTRI_BACKEND" in environment and processes is not None and bool(processes.parent_process())

@@ -16,12 +16,11 @@ from fleetmetrics import identity
 from fleetmetrics.comm import SocketCommunicator
 from fleetmetrics.comm.job import Job
 from fleetmetrics.comm.launchers import VARIABLES
-from fleetmetrics.identity import JOINED, MARK, STARTING, WAITING, Badge, Claim, claim_of, launch_of
+from fleetmetrics.identity import JOINED, MARK, STARTING, WAITING, Badge, Claim, claim_of
 
 pytestmark = pytest.mark.numpy_only
 
 PLACE = {"PADDLE_TRAINER_ID": "1", "PADDLE_TRAINERS_NUM": "2", "PADDLE_TRAINER_ENDPOINTS": "a:1,b:2"}
-ONE_MACHINE = {"PADDLE_TRAINERS_NUM": "2", "PADDLE_TRAINER_ENDPOINTS": "127.0.0.1:1,127.0.0.1:2", "POD_NAME": "abc"}
 
 
 def shown() -> list[tuple[str, str]]:
@@ -109,42 +108,6 @@ def test_another_place_or_run_is_another_claim(changed: dict[str, str]) -> None:
 def test_bytes_that_are_not_text_can_be_claimed() -> None:
     claim = claim_of({**PLACE, "PADDLE_JOB_ID": os.fsdecode(b"\xff")})
     assert claim is not None and len(claim.digest) == 16
-
-
-@pytest.mark.parametrize(
-    ("changed", "found"),
-    [
-        ({}, "POD_NAME=abc"),
-        ({"POD_NAME": ""}, ""),
-        ({"PADDLE_TRAINER_ENDPOINTS": "localhost:1,localhost:2"}, "POD_NAME=abc"),
-        ({"PADDLE_TRAINER_ENDPOINTS": "[::1]:1,[::1]:2"}, "POD_NAME=abc"),
-        ({"PADDLE_TRAINER_ENDPOINTS": "127.0.0.1:1,127.0.0.2:2"}, ""),  # two launchers may play two machines
-        ({"PADDLE_TRAINER_ENDPOINTS": "10.0.0.1:1,10.0.0.1:2"}, ""),  # two launchers on one machine
-        ({"PADDLE_TRAINER_ENDPOINTS": "10.0.0.1:1,10.0.0.1:2", "PADDLE_LOCAL_SIZE": "2"}, "POD_NAME=abc"),
-        ({"PADDLE_TRAINER_ENDPOINTS": "10.0.0.1:1,10.0.0.1:2", "PADDLE_LOCAL_SIZE": "1"}, ""),
-        ({"PADDLE_TRAINER_ENDPOINTS": "127.0.0.1:1,localhost:2"}, ""),
-        ({"PADDLE_NNODES": "1"}, "POD_NAME=abc"),
-        ({"PADDLE_NNODES": "1:4"}, "POD_NAME=abc"),
-        ({"PADDLE_NNODES": "2"}, ""),
-        (
-            {"PADDLE_GLOO_RENDEZVOUS": "3", "PADDLE_GLOO_FS_PATH": "/tmp/x"},
-            "POD_NAME=abc|PADDLE_GLOO_FS_PATH=/tmp/x",
-        ),
-        ({"PADDLE_GLOO_RENDEZVOUS": "2", "PADDLE_GLOO_FS_PATH": "/tmp/x"}, "POD_NAME=abc"),
-        (
-            {
-                "PADDLE_TRAINER_ENDPOINTS": "10.0.0.1:1,10.0.0.1:2",
-                "PADDLE_GLOO_RENDEZVOUS": "3",
-                "PADDLE_GLOO_FS_PATH": "/tmp/x",
-            },
-            "PADDLE_GLOO_FS_PATH=/tmp/x",
-        ),
-    ],
-)
-def test_the_launchers_name_of_a_run_counts_if_it_has_started_all_workers(changed: dict[str, str], found: str) -> None:
-    assert launch_of({**ONE_MACHINE, **changed}) == found
-    claim = claim_of({**ONE_MACHINE, **changed, "PADDLE_TRAINER_ID": "0"})
-    assert claim is not None and claim.run[-1] == found
 
 
 def placed(monkeypatch: pytest.MonkeyPatch, **changed: str) -> Claim:

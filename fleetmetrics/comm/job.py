@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import struct
+import sys
 import textwrap
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -13,11 +14,12 @@ from typing import Any, Mapping, Sequence
 
 from fleetmetrics.comm.failures import in_words
 from fleetmetrics.comm.launchers import is_host, parts_of, place_of, refuse_groups
-from fleetmetrics.errors import InvalidInputError, NoChannelError, ServerProcessError
-from fleetmetrics.identity import GIVEN, Claim, claim_of, launch_of
-from fleetmetrics.launcher import other_role
+from fleetmetrics.errors import InvalidInputError, NoChannelError, ServerProcessError, UnnamedRunWarning
+from fleetmetrics.identity import GIVEN, Claim, claim_of
+from fleetmetrics.launcher import draws_ports, launch_of, other_role
+from fleetmetrics.warning import warn
 
-__all__ = ["Hidden", "Job", "refuse_other_roles", "split_endpoint"]
+__all__ = ["Hidden", "Job", "job_of", "program", "refuse_other_roles", "split_endpoint"]
 
 # Each 4 bytes of the digest of the job's name give a port where rank 0 may listen.
 _EIGHT_WORDS = struct.Struct("!8I")
@@ -63,7 +65,11 @@ class Job:
         bind: FLEETMETRICS_BIND, the address on which rank 0 must listen if it is not its endpoint's, or "".
         master: PADDLE_MASTER, or "".
         host: the machine of rank 0 according to a launcher other than Paddle's, or "".
-        run: the launcher's name for this run, which distinguishes it from others on the same machines, or "".
+        run: the launcher's name for this run and FLEETMETRICS_RUN, which distinguish it from others on the same
+            machines, or "".
+        named: whether a launcher, FLEETMETRICS_RUN or a secret of its own names this run, so that no other run can be
+            taken for it.
+        program: the script or module that this process runs; "": unknown, or any is allowed.
         named_by: the variables of the rank, if the name of the run is the process that has started all workers.
         reserved: ports that the environment promises to others.
         claimed: whether the place comes from the environment, which other processes of this machine may share.
@@ -85,6 +91,8 @@ class Job:
     master: str = ""
     host: str = ""
     run: str = ""
+    named: bool = field(default=False, compare=False)
+    program: str = field(default="", compare=False)
     named_by: tuple[str, ...] = field(default=(), compare=False)
     reserved: frozenset[int] = frozenset()
     claimed: bool = field(default=False, compare=False)
@@ -113,6 +121,7 @@ class Job:
         endpoints = _endpoints_in(env)
         if place.launcher is None:
             return cls()
+        launch, claimed = launch_of(env), place.size > 1 and environment is None
         job = cls(
             rank=place.rank,
             world_size=place.size,
@@ -123,14 +132,63 @@ class Job:
             bind=env.get("FLEETMETRICS_BIND", "").strip(),
             master=env.get("PADDLE_MASTER", "").strip(),
             host=place.host,
-            run="|".join(filter(None, (place.run, launch_of(env)))) if place.size > 1 else "",
+            run="|".join(filter(None, (place.run, launch))) if place.size > 1 else "",
+            named=place.named or bool(launch) or draws_ports(env),
+            program=program() if claimed and not env.get("FLEETMETRICS_RUN", "").strip() else "",
             named_by=place.named_by,
             reserved=_ports_in(env) if place.size > 1 else frozenset(),
-            claimed=place.size > 1 and environment is None,
+            claimed=claimed,
         )
         if place.size > 1:
             job.candidates()
         return job
+
+    @classmethod
+    def placed(cls, rank: Any, world_size: Any, endpoint: Any, secret: str | None = None) -> Job:
+        """The job of a worker whose program gives its place; a secret of its own names the run.
+
+        Raises:
+            InvalidInputError: an argument is missing or invalid.
+        """
+        for name, value, lowest in (("world_size", world_size, 1), ("rank", rank, 0)):
+            if isinstance(value, bool) or not isinstance(value, int) or value < lowest:
+                raise InvalidInputError(
+                    f"{name} is {value!r}; give rank, world_size and endpoint together: whole numbers from 0 and from "
+                    '1, and "host:port" of rank 0.'
+                )
+        if rank >= world_size:
+            raise InvalidInputError(
+                f"rank is {rank}; with world_size {world_size} it must be from 0 to {world_size - 1}."
+            )
+        if not isinstance(endpoint, str):
+            raise InvalidInputError(f'endpoint is {endpoint!r}; it must be "host:port" of rank 0.')
+        split_endpoint(endpoint, "endpoint")
+        run = os.environ.get("FLEETMETRICS_RUN", "").strip()
+        return cls(
+            rank,
+            world_size,
+            endpoint=endpoint.strip(),
+            secret=Hidden(os.environ.get("FLEETMETRICS_SECRET", "")) if secret is None else secret,
+            bind=os.environ.get("FLEETMETRICS_BIND", "").strip(),
+            run=f"arguments|FLEETMETRICS_RUN={run}" if run else "",
+            named=bool(run or secret),
+        )
+
+    def with_secret(self, secret: str) -> Job:
+        """The same job with a secret of the program, which names the run."""
+        return replace(self, secret=secret, named=True)
+
+    def warn_if_unnamed(self) -> None:
+        """Warn on rank 0 if nothing names this run."""
+        if not self.named and self.rank == 0 and self.world_size > 1 and not self.ranks:
+            warn(
+                f"nothing names this run ({self.title}). If another run with the same addresses starts, or a worker of "
+                "an earlier one is left over, rank 0 can take that worker for its own before all have met, and the "
+                "number is then one of the data of both runs. Where two processes claim one rank in that time, all "
+                "workers raise an error. Set FLEETMETRICS_RUN to a name that is new for each run, the same on all of "
+                "its workers.",
+                UnnamedRunWarning,
+            )
 
     def among(self, ranks: Sequence[int]) -> Job:
         """A group of this job's workers as a separate job, with another name and other ports.
@@ -249,6 +307,21 @@ class Job:
                 "to host:port of every worker, separated by commas, on all of them; or include rank 0 in the group"
             )
         return first
+
+
+def program() -> str:
+    """The name of the script or module that this process runs; "" if it is interactive or unknown.
+
+    A child of multiprocessing has its parent's. A profiler that runs a script names it as its first argument.
+    """
+    main, first = sys.modules.get("__main__"), sys.argv[0] if sys.argv else ""
+    spec, file = getattr(main, "__spec__", None), getattr(main, "__file__", None)
+    if hasattr(sys, "ps1") or not file:
+        return ""
+    if spec is None:
+        return os.path.basename(file)
+    is_script = spec.name == "__main__" or (first != spec.origin and first.endswith(".py") and os.path.exists(first))
+    return os.path.basename(first) if is_script else str(spec.name).removesuffix(".__main__")
 
 
 def job_of(job: Any) -> Job:

@@ -26,16 +26,22 @@ __all__ = [
     "place_of",
     "rank_told",
     "refuse_groups",
+    "starter",
     "starter_of",
 ]
 
 #: The address of rank 0 if all workers are on one machine.
 _LOOPBACK = "127.0.0.1"
 _SERVERS, _ENDPOINT, _MASTER = "PADDLE_PSERVERS_IP_PORT_LIST", "FLEETMETRICS_ENDPOINT", "MASTER_ADDR"
+_RUN = "FLEETMETRICS_RUN"
+#: They tell two runs apart, but as addresses do: people set the same ones again.
+_ADDRESSES = frozenset({"MASTER_PORT", "HOROVOD_GLOO_RENDEZVOUS_ADDR"})
+#: What the processes are called that start the workers of one run on a machine; Linux keeps 15 characters.
+_STARTERS = ("hydra_", "jsrun", "mpiexec", "mpirun", "mpispawn", "orted", "pmi_proxy", "prte", "slurmstepd")
 #: Paddle's own variables for the address of rank 0.
 _WHERE = frozenset({"PADDLE_TRAINER_ENDPOINTS", "PADDLE_MASTER"})
 #: Every variable that this module reads.
-VARIABLES = frozenset({_SERVERS, _ENDPOINT, *_WHERE}.union(*(row.variables for row in (*LAUNCHERS, OTHERS))))
+VARIABLES = frozenset({_SERVERS, _ENDPOINT, _RUN, *_WHERE}.union(*(row.variables for row in (*LAUNCHERS, OTHERS))))
 #: The same in Python's storage: `os.environ` would decode every variable to list those that are set.
 _AS_KEPT = {os.environ.encodekey(name): name for name in VARIABLES}
 
@@ -49,6 +55,7 @@ class Place(NamedTuple):
     host: str = ""  # of rank 0, if Paddle's own variables do not name it
     run: str = ""  # what distinguishes this run
     named_by: tuple[str, ...] = ()  # the variables of the rank, if `run` is the process that has started all workers
+    named: bool = False  # whether `run` is a name, so that no other run has it
 
 
 _NO_LAUNCHER = Place()
@@ -90,13 +97,16 @@ def place_of(env: Mapping[str, str]) -> Place:
     # By the numbers alone: ranks differ, and all workers must reach the same conclusion.
     same = [row, *(each for each in rows if each is not row and _says(each, size, said))]
     host = "" if row is PADDLE and _WHERE.intersection(said) else _host_of(same, size, said)
-    run = [f"{name}={said[name]}" for each in same for name in each.run if name in said]
+    names = dict.fromkeys([*(name for each in same for name in each.run), _RUN])
+    run = [f"{name}={said[name]}" for name in names if name in said]
+    named = not _ADDRESSES.issuperset(names.keys() & said.keys())
     if not host and row is not PADDLE and _ENDPOINT not in said:
         raise _nowhere(row, said)
     named_by = row.rank if not run and host == _LOOPBACK else ()
     if named_by:
-        run = [starter_of(os.getpid(), named_by)]
-    return Place(rank, size, row, host, "|".join([row.name, *run]), named_by)
+        by, named = starter()
+        run = [by]
+    return Place(rank, size, row, host, "|".join([row.name, *run]), named_by, named)
 
 
 def _set_in(env: Mapping[str, str]) -> frozenset[str]:
@@ -362,21 +372,39 @@ def _alone(variable: str) -> str:
     return f"; for a single process, unset {variable}, or call compute_local()."
 
 
+def starter() -> tuple[str, bool]:
+    """The process that has started the workers of this machine, and whether it is a launcher, which starts one run.
+
+    A launcher is known by its name, which any user may read. Without one, it is the parent.
+    """
+    parent = process = os.getppid()
+    with contextlib.suppress(OSError, IndexError):  # /proc is missing, or hides the processes of other users
+        while process:
+            name, fields = _status(process)
+            if name.startswith(_STARTERS):
+                return f"started by {name} {process} at {fields[19]}", True
+            process = int(fields[1])
+    with contextlib.suppress(OSError, IndexError):
+        return f"started by {parent} at {_status(parent)[1][19]}", False
+    return f"started by {parent}", False
+
+
 def starter_of(worker: int, variables: tuple[str, ...]) -> str:
     """The process that has started all workers of this machine: the nearest ancestor that is not a worker."""
     process = worker
     try:
-        process = int(_status(worker)[1])
+        process = int(_status(worker)[1][1])
         while process > 1:
             told = Path(f"/proc/{process}/environ").read_bytes().split(b"\0")
             if not any(entry.startswith(f"{name}=".encode()) for entry in told for name in variables):
                 break
-            process = int(_status(process)[1])
-        return f"started by {process} at {_status(process)[19]}"
+            process = int(_status(process)[1][1])
+        return f"started by {process} at {_status(process)[1][19]}"
     except (OSError, IndexError):  # it belongs to another user, or /proc is missing
         return f"started by {process}"
 
 
-def _status(process: int) -> list[str]:
-    """The fields of a process in Linux's table, after its name; 1 is the parent and 19 the start."""
-    return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+def _status(process: int) -> tuple[str, list[str]]:
+    """A process's name, and its fields after the name in Linux's table: 1 is the parent and 19 the start, in ticks."""
+    text = Path(f"/proc/{process}/stat").read_text(errors="replace")
+    return text[text.index("(") + 1 : text.rindex(")")], text.rpartition(")")[2].split()

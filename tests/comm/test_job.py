@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, Callable
+
 import pytest
 
 from fleetmetrics.comm import SocketCommunicator
 from fleetmetrics.comm.job import Job
+from fleetmetrics.errors import InvalidInputError, UnnamedRunWarning
 
 FAR = "10.0.0.1:8500,10.0.0.2:8500"
 
@@ -50,3 +57,142 @@ def test_no_repr_shows_the_secret(monkeypatch: pytest.MonkeyPatch) -> None:
     ):
         assert job.secret.startswith("of the")
         assert "of the" not in f"{job!r} {vars(job)!r} {vars(job.among([0]))!r}"
+
+
+PLACE = {"PADDLE_TRAINERS_NUM": "2", "PADDLE_TRAINER_ID": "0", "PADDLE_TRAINER_ENDPOINTS": FAR}
+TORCH = {"WORLD_SIZE": "2", "RANK": "0", "MASTER_ADDR": "node1", "MASTER_PORT": "29500"}
+#: What Paddle's launcher gives the workers of two machines, for which it draws ports.
+LAUNCHED = {**PLACE, "PADDLE_GLOBAL_RANK": "0", "PADDLE_MASTER": "10.0.0.1:40001"}
+
+
+@pytest.mark.parametrize(
+    ("environment", "named"),
+    [
+        (PLACE, False),
+        ({**PLACE, "FLEETMETRICS_SECRET": "of the team"}, False),
+        ({**PLACE, "FLEETMETRICS_ENDPOINT": "10.0.0.1:9000"}, False),
+        ({**PLACE, "FLEETMETRICS_RUN": " "}, False),
+        ({**PLACE, "FLEETMETRICS_RUN": "nightly 17"}, True),
+        ({**PLACE, "PADDLE_JOB_ID": "17"}, True),
+        ({**PLACE, "PADDLE_TRAINER_ENDPOINTS": "127.0.0.1:1,127.0.0.1:2", "POD_NAME": "abc"}, True),
+        (LAUNCHED, True),
+        ({**LAUNCHED, "PADDLE_MASTER": "10.0.0.1:8500"}, False),
+        ({**LAUNCHED, "FLAGS_FIXED_PORT": "40000"}, False),
+        (TORCH, False),
+        ({**TORCH, "TORCHELASTIC_RUN_ID": "none"}, True),  # torchrun listens on the port of its run
+        ({**TORCH, "WORLD_SIZE": "2", "SLURM_JOB_ID": "1", "SLURM_NTASKS": "2", "SLURM_PROCID": "1"}, True),
+    ],
+    ids=repr,
+)
+def test_a_run_has_a_name_if_a_launcher_or_the_setting_gives_one(environment: dict[str, str], named: bool) -> None:
+    assert Job.from_environment(environment).named == named
+    assert Job.from_environment({**environment, "FLEETMETRICS_RUN": "mine"}).named
+
+
+def test_a_secret_of_its_own_names_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FLEETMETRICS_SECRET", "of the team")
+    monkeypatch.delenv("FLEETMETRICS_RUN", raising=False)
+    job = Job.placed(0, 2, "10.0.0.1:8500")
+    assert not job.named and job.secret == "of the team"
+    assert job.with_secret("of this run").named
+    own = Job.placed(0, 2, "10.0.0.1:8500", "of this run")
+    assert own.named and own.secret == "of this run" and own.program == ""
+
+
+def test_the_setting_is_part_of_the_name_of_a_run_and_of_its_ports(monkeypatch: pytest.MonkeyPatch) -> None:
+    jobs = [Job.from_environment({**PLACE, "FLEETMETRICS_RUN": run}) for run in ("", "a", " a", "b")]
+    jobs.append(Job.from_environment({**PLACE, "PADDLE_JOB_ID": "j", "FLEETMETRICS_RUN": "a"}))
+    assert jobs[1].name == jobs[2].name and len({job.name for job in jobs}) == len(jobs) - 1
+    assert jobs[1].candidates() != jobs[3].candidates()
+    assert jobs[1].title.startswith("FLEETMETRICS_RUN=a, ")
+    assert jobs[4].title.startswith("PADDLE_JOB_ID=j, FLEETMETRICS_RUN=a, ")
+    monkeypatch.setenv("FLEETMETRICS_RUN", "a")
+    given = Job.placed(1, 2, "10.0.0.1:8500")
+    assert given.named and given.title.startswith("FLEETMETRICS_RUN=a, ")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        ((None, 2, "a:1"), "rank is None; give rank, world_size and endpoint together"),
+        ((0, True, "a:1"), "world_size is True; give rank, world_size"),
+        ((2, 2, "a:1"), "rank is 2; with world_size 2 it must be from 0 to 1"),
+        ((0, 2, None), "endpoint is None; it must be"),
+        ((0, 2, "a"), "the environment variable endpoint holds 'a'; it must be host:port"),
+    ],
+)
+def test_a_wrong_place_in_the_arguments_is_named(arguments: tuple[Any, ...], text: str) -> None:
+    with pytest.raises(InvalidInputError, match=text):
+        Job.placed(*arguments)
+
+
+def test_rank_0_warns_that_nothing_names_the_run(recwarn: pytest.WarningsRecorder) -> None:
+    for job in (Job(1, 2, endpoints=FAR), Job(0, 2, endpoints=FAR, named=True), Job(), Job(0, 3).with_ranks((0, 1))):
+        job.warn_if_unnamed()
+    assert not recwarn.list
+    with pytest.warns(UnnamedRunWarning, match=r"nothing names this run \(PADDLE_TRAINER_ENDPOINTS 10.0.0.1.*_RUN"):
+        Job(0, 2, endpoints=FAR).warn_if_unnamed()
+
+
+#: Prints the name of the program that this process runs, and in the children that a process spawns.
+PROGRAM = """
+import multiprocessing as mp, os
+from fleetmetrics.comm.job import Job
+def show(): print(repr(Job.from_environment().program))
+if __name__ == "__main__":
+    show()
+    if "SPAWNS" in os.environ:
+        child = mp.get_context("spawn").Process(target=show)
+        child.start()
+        child.join()
+"""
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Callable[..., set[str]]:
+    """The names that a program says, by the arguments of Python."""
+    package = tmp_path / "package"
+    package.mkdir()
+    for path in (tmp_path / "train.py", package / "train.py", package / "__main__.py", package / "__init__.py"):
+        path.write_text(PROGRAM if path.stem != "__init__" else "")
+
+    def said(*arguments: str, **changed: str) -> set[str]:
+        path = os.pathsep.join([str(Path(__file__).parents[2]), *sys.path])
+        env = {**PLACE, "PYTHONPATH": path, "PYTHONUNBUFFERED": "1", **changed}
+        command = [sys.executable, *arguments]
+        found = subprocess.run(command, env=env, cwd=tmp_path, capture_output=True, text=True, check=True).stdout
+        return {line[1:-1] for line in found.splitlines() if line.startswith("'")}
+
+    return said
+
+
+@pytest.mark.parametrize(
+    ("arguments", "name"),
+    [
+        ("train.py --epochs 2", "train.py"),
+        ("./package/train.py", "train.py"),
+        ("-m package.train", "package.train"),
+        ("-m package", "package"),
+        ("package", "package"),
+        ("-m cProfile -o profile train.py", "train.py"),
+        ("-m fleetmetrics.run train.py", "train.py"),
+        ("-m fleetmetrics.run -m package.train", "package.train"),
+    ],
+)
+def test_a_worker_names_its_program_without_arguments(
+    program: Callable[..., set[str]], arguments: str, name: str
+) -> None:
+    assert program(*arguments.split()) == {name}
+
+
+def test_code_without_a_file_is_no_program(program: Callable[..., set[str]]) -> None:
+    assert program("-c", PROGRAM) == {""}
+
+
+def test_a_spawned_worker_has_the_program_of_its_parent(program: Callable[..., set[str]]) -> None:
+    assert program("train.py", SPAWNS="1") == {"train.py"}
+    assert program("-m", "package.train", SPAWNS="1") == {"package.train"}
+
+
+def test_a_run_that_the_user_names_may_have_several_programs(program: Callable[..., set[str]]) -> None:
+    assert program("train.py", FLEETMETRICS_RUN="mine") == {""}

@@ -12,10 +12,19 @@ from typing import Any, Mapping
 import pytest
 
 from fleetmetrics.comm.job import Job
-from fleetmetrics.comm.launchers import VARIABLES, Place, paddles_place, parts_of, place_of, rank_told, starter_of
+from fleetmetrics.comm.launchers import (
+    VARIABLES,
+    Place,
+    paddles_place,
+    parts_of,
+    place_of,
+    rank_told,
+    starter,
+    starter_of,
+)
 from fleetmetrics.errors import FleetMetricsError, InvalidInputError, NoChannelError
 from fleetmetrics.identity import claim_of
-from fleetmetrics.launcher import LAUNCHERS, OTHERS, Launcher, other_role
+from fleetmetrics.launcher import LAUNCHERS, OTHERS, Launcher, launch_of, other_role
 from fleetmetrics.launcher import PADDLE as PADDLE_ROW
 
 pytestmark = pytest.mark.numpy_only
@@ -33,6 +42,7 @@ SRUN = {
     "SLURM_STEP_NODELIST": "node[01-03]",
 }
 TF_CONFIG = '{"cluster": {"worker": [%s], "ps": ["s:1", "t:1"]}, "task": {"type": "worker", "index": 0}}'
+ONE_MACHINE = {"PADDLE_TRAINERS_NUM": "2", "PADDLE_TRAINER_ENDPOINTS": "127.0.0.1:1,127.0.0.1:2", "POD_NAME": "abc"}
 #: What a worker's launcher says beside its number and rank, where no row needs more to be heard.
 HINTS = sorted({name for row in (*LAUNCHERS, OTHERS) if row.started({}) for name in row.hints})
 SBATCH = {"SLURM_JOB_ID": "17", "SLURM_NTASKS": "4", "SLURM_PROCID": "0", "SLURM_JOB_NODELIST": "node[01-04]"}
@@ -320,32 +330,92 @@ def test_an_endpoint_says_where_rank_0_is_if_the_launcher_does_not() -> None:
     assert Job.from_environment(environment).candidates() == [("node5", 7000)]
 
 
+@pytest.mark.parametrize(
+    ("changed", "found"),
+    [
+        ({}, "POD_NAME=abc"),
+        ({"POD_NAME": ""}, ""),
+        ({"PADDLE_TRAINER_ENDPOINTS": "localhost:1,localhost:2"}, "POD_NAME=abc"),
+        ({"PADDLE_TRAINER_ENDPOINTS": "[::1]:1,[::1]:2"}, "POD_NAME=abc"),
+        ({"PADDLE_TRAINER_ENDPOINTS": "127.0.0.1:1,127.0.0.2:2"}, ""),  # two launchers may play two machines
+        ({"PADDLE_TRAINER_ENDPOINTS": "10.0.0.1:1,10.0.0.1:2"}, ""),  # two launchers on one machine
+        ({"PADDLE_TRAINER_ENDPOINTS": "10.0.0.1:1,10.0.0.1:2", "PADDLE_LOCAL_SIZE": "2"}, "POD_NAME=abc"),
+        ({"PADDLE_TRAINER_ENDPOINTS": "10.0.0.1:1,10.0.0.1:2", "PADDLE_LOCAL_SIZE": "1"}, ""),
+        ({"PADDLE_TRAINER_ENDPOINTS": "127.0.0.1:1,localhost:2"}, ""),
+        ({"PADDLE_NNODES": "1"}, "POD_NAME=abc"),
+        ({"PADDLE_NNODES": "1:4"}, "POD_NAME=abc"),
+        ({"PADDLE_NNODES": "2"}, ""),
+        (
+            {"PADDLE_GLOO_RENDEZVOUS": "3", "PADDLE_GLOO_FS_PATH": "/tmp/x"},
+            "POD_NAME=abc|PADDLE_GLOO_FS_PATH=/tmp/x",
+        ),
+        ({"PADDLE_GLOO_RENDEZVOUS": "2", "PADDLE_GLOO_FS_PATH": "/tmp/x"}, "POD_NAME=abc"),
+        (
+            {
+                "PADDLE_TRAINER_ENDPOINTS": "10.0.0.1:1,10.0.0.1:2",
+                "PADDLE_GLOO_RENDEZVOUS": "3",
+                "PADDLE_GLOO_FS_PATH": "/tmp/x",
+            },
+            "PADDLE_GLOO_FS_PATH=/tmp/x",
+        ),
+    ],
+)
+def test_the_launchers_name_of_a_run_counts_if_it_has_started_all_workers(changed: dict[str, str], found: str) -> None:
+    assert launch_of({**ONE_MACHINE, **changed}) == found
+    job = Job.from_environment({**ONE_MACHINE, **changed, "PADDLE_TRAINER_ID": "0"})
+    assert job.run == "|".join(filter(None, ["Paddle's launcher", found])) and job.named == bool(found)
+
+
 def test_workers_whose_agents_of_torchrun_have_restarted_them_unequally_are_one_run() -> None:
     one, other = (Job.from_environment({**TORCH, "TORCHELASTIC_RESTART_COUNT": count}) for count in "01")
     assert one.name == other.name
 
 
-def test_without_a_name_the_run_is_that_of_the_process_that_has_started_the_workers() -> None:
-    """Workers behind different shells find the same one, and another one's workers do not."""
-    code = "from fleetmetrics.comm.launchers import place_of; import os; print(place_of(os.environ).run)"
-    run = [sys.executable, "-c", code]
+#: Prints the name of the run of a worker of MPICH.
+NAME_OF_RUN = "from fleetmetrics.comm.launchers import place_of; import os; print(place_of(os.environ)[4:])"
 
-    def started(*command: str) -> str:
-        env = {**MPICH, "PYTHONPATH": os.pathsep.join(sys.path)}
-        return subprocess.run(command, env=env, capture_output=True, text=True, check=True).stdout
 
-    quoted = f"{sys.executable} -c '{code}'; true"
-    assert started(*run) == started("/bin/sh", "-c", quoted) == started("/bin/sh", "-c", f'/bin/sh -c "{quoted}"; true')
-    assert f"started by {os.getpid()} at " in started(*run)
-    assert started(
-        "/usr/bin/env",
-        "-i",
-        "/bin/sh",
-        "-c",
-        " ".join(
-            [*(f"{name}={text}" for name, text in MPICH.items()), f"PYTHONPATH={os.pathsep.join(sys.path)}", quoted]
-        ),
-    ) != started(*run)
+def runs_of(program: str, commands: str) -> list[str]:
+    """The names of the runs of the workers that a shell starts, which is called by another name."""
+    env = {**MPICH, "PYTHONPATH": os.pathsep.join(sys.path), "PYTHON": sys.executable, "CODE": NAME_OF_RUN}
+    found = subprocess.run([program, "-c", commands], env=env, capture_output=True, text=True, check=True)
+    return found.stdout.splitlines()
+
+
+def test_without_a_name_the_run_is_that_of_the_launchers_process_on_the_machine(tmp_path: Path) -> None:
+    """Workers behind shells find the same one, and those of another launch do not."""
+    daemon = tmp_path / "hydra_pmi_proxy"
+    daemon.symlink_to("/bin/sh")
+    workers = '"$PYTHON" -c "$CODE"; /bin/sh -c \'"$PYTHON" -c "$CODE"; true\'; true'
+    found = [runs_of(str(daemon), f"echo $$; {workers}") for _ in range(2)]
+    for process, *names in found:
+        [name] = set(names)
+        assert name.startswith(f"('mpirun of MPICH or Intel MPI|started by hydra_pmi_proxy {process} at ")
+        assert name.endswith(" True)")  # it names the run
+    assert found[0][1] != found[1][1]
+
+
+def test_without_a_launcher_the_run_is_that_of_the_parent_which_may_start_others() -> None:
+    process, name = runs_of("/bin/sh", 'echo $$; "$PYTHON" -c "$CODE"; true')
+    assert f"|started by {process} at " in name and name.endswith(" False)")
+
+
+def test_without_the_table_of_processes_the_run_is_that_of_the_parent(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(path: Path, **options: str) -> str:
+        raise FileNotFoundError(errno.ENOENT, "No such file or directory", str(path))
+
+    monkeypatch.setattr(Path, "read_text", missing)
+    assert starter() == (f"started by {os.getppid()}", False)
+
+
+def test_nobody_reads_the_environment_of_another_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Path, "read_bytes", None)
+    assert place_of(MPICH).run.startswith("mpirun of MPICH or Intel MPI|started by ")
+
+
+def test_a_name_of_the_users_own_stands_in_for_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    place = place_of({**MPICH, "FLEETMETRICS_RUN": "mine"})
+    assert place.run == "mpirun of MPICH or Intel MPI|FLEETMETRICS_RUN=mine" and place.named
 
 
 def test_where_the_environment_of_an_ancestor_cannot_be_read_the_parent_has_started_the_worker(
@@ -364,7 +434,7 @@ import os, pathlib
 from fleetmetrics import identity
 from fleetmetrics.comm import launchers
 pathlib.Path("/proc/self/comm").write_text("a) R 1 (b")
-print(*{found.pop(1) for found in (launchers._status(os.getpid()), identity.status("self"))})
+print(*{found.pop(1) for found in (launchers._status(os.getpid())[1], identity.status("self"))})
 """
     environment = {"PYTHONPATH": os.pathsep.join(sys.path)}
     found = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)

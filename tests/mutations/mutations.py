@@ -3887,10 +3887,38 @@ MUTATIONS = [
     ),
     Mutation(
         "launchers: the shell between a launcher and a worker is taken for the launcher",
-        "comm/launchers.py::starter_of",
-        "while process > 1:",
-        "while process < 1:",
-        "tests/comm/test_launchers.py -k started_the_workers",
+        "comm/launchers.py::starter",
+        "if name.startswith(_STARTERS):",
+        "if process == parent:",
+        "tests/comm/test_launchers.py -k launchers_process",
+    ),
+    Mutation(
+        "a port that people set again and again names a run",
+        "comm/launchers.py::place_of",
+        "named = not _ADDRESSES.issuperset(names.keys() & said.keys())",
+        "named = bool(names.keys() & said.keys())",
+        "tests/comm/test_job.py -k has_a_name",
+    ),
+    Mutation(
+        "endpoints that Paddle's launcher did not draw name a run",
+        "launcher.py::draws_ports",
+        "return bool(master) and master not in endpoints",
+        "return bool(master) or master not in endpoints",
+        "tests/comm/test_job.py -k has_a_name",
+    ),
+    Mutation(
+        "another program of a run that the user has named is refused",
+        "comm/job.py::Job.from_environment",
+        'program() if claimed and not env.get("FLEETMETRICS_RUN", "").strip() else ""',
+        'program() if claimed else ""',
+        "tests/comm/test_job.py -k several_programs",
+    ),
+    Mutation(
+        "a script under a profiler is another program",
+        "comm/job.py::program",
+        'is_script = spec.name == "__main__" or',
+        'is_script = spec.name == "__main__" and',
+        "tests/comm/test_job.py -k without_arguments",
     ),
     Mutation(
         "launchers: groups in no variable are not checked",
@@ -4358,10 +4386,10 @@ MUTATIONS = [
     ),
     Mutation(
         "a launcher's name sets workers of several machines apart",
-        "identity.py::launch_of",
+        "launcher.py::launch_of",
         "if len(hosts) != 1 or",
         "if",
-        "tests/test_identity.py -k the_launchers",
+        "tests/comm/test_launchers.py -k has_started_all_workers",
     ),
     # -- tables, slices, windows and draws --------------------------------------------------------------------
     Mutation(
