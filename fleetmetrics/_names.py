@@ -48,6 +48,7 @@ MODULES: dict[str, str] = {
     "UndefinedMetricWarning": "fleetmetrics.errors",
     "UnknownArgumentError": "fleetmetrics.errors",
     "UnknownNameError": "fleetmetrics.errors",
+    "UnnamedRunWarning": "fleetmetrics.errors",
     "EvaluationResult": "fleetmetrics.evaluation",
     "evaluate": "fleetmetrics.evaluation",
     "ConsistencyResult": "fleetmetrics.evaluation.steps",

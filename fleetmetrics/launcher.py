@@ -6,10 +6,13 @@ package imports it where a worker starts, so it imports only modules that Python
 
 from __future__ import annotations
 
+import functools
+import importlib
+import os
 import sys
 from typing import Callable, Mapping, NamedTuple
 
-__all__ = ["LAUNCHERS", "OTHERS", "PADDLE", "Launcher", "Said", "draws_ports", "launch_of", "other_role"]
+__all__ = ["LAUNCHERS", "OTHERS", "PADDLE", "Launcher", "Said", "draws_ports", "launch_of", "notice", "other_role"]
 
 #: Variables that are set, with their values.
 Said = Mapping[str, str]
@@ -225,6 +228,9 @@ OTHERS = Launcher(
 )
 
 
+#: The variables of the ranks, in Python's storage: `os.environ` would decode each.
+_RANKS = frozenset(os.environ.encodekey(name) for row in LAUNCHERS for name in row.rank)
+
 #: Paddle's roles without a rank among the workers, although Paddle's launcher gives these processes the workers'
 #: variables: a coordinator is number 0, as the first worker is.
 _OTHER_ROLES = {
@@ -270,3 +276,16 @@ def draws_ports(environment: Mapping[str, str]) -> bool:
         return bool(master) and master not in endpoints.split(",")
     processes = sys.modules.get("multiprocessing.process")
     return "PADDLE_DISTRI_BACKEND" in environment and processes is not None and bool(processes.parent_process())
+
+
+def notice() -> None:
+    """Mark this process as the worker that its environment names, if any; every new metric calls this."""
+    kept = getattr(os.environ, "_data", {})
+    if not kept.keys().isdisjoint(_RANKS):
+        _mark(os.getpid(), len(kept), *map(kept.get, _RANKS))
+
+
+@functools.lru_cache(maxsize=1)
+def _mark(*place: object) -> None:
+    """Leave the mark, again only for another process or place."""
+    importlib.import_module("fleetmetrics.comm.worker").mark_if_placed()

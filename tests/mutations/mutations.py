@@ -3921,6 +3921,20 @@ MUTATIONS = [
         "tests/comm/test_job.py -k without_arguments",
     ),
     Mutation(
+        "a helper takes the mark of the worker that has started it",
+        "comm/worker.py::leave_mark",
+        "if job.claimed and not started_by_worker(job):",
+        "if job.claimed:",
+        "tests/comm/test_worker.py -k leaves_the_mark",
+    ),
+    Mutation(
+        "a member of a group marks itself as another worker",
+        "comm/worker.py::_digest",
+        "(job.rank_in_job, job.with_ranks(()).name)",
+        "(job.rank, job.name)",
+        "tests/comm/test_worker.py -k member_of_a_group",
+    ),
+    Mutation(
         "launchers: groups in no variable are not checked",
         "comm/job.py::Job.from_environment",
         "            refuse_groups()\n",
