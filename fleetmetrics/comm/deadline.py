@@ -7,7 +7,10 @@ import os
 import threading
 import time
 from concurrent import futures
+from numbers import Number
 from typing import Any, Callable
+
+import numpy as np
 
 from fleetmetrics.errors import DeadlineError, InvalidInputError
 
@@ -64,10 +67,15 @@ class _Left(float):
 def resolve_timeout(timeout: float | None = None) -> float:
     """The seconds to wait, up to 1e9: the argument, otherwise FLEETMETRICS_TIMEOUT, otherwise half an hour."""
     if timeout is not None:
-        is_number = type(timeout).__name__ not in ("bool", "bool_", "bytes", "bytearray", "str")
-        return _seconds("timeout", timeout, timeout if is_number else math.nan)
+        return _seconds("timeout", timeout, _number_in(timeout))
     text = os.environ.get("FLEETMETRICS_TIMEOUT", "").strip()
     return _seconds("the environment variable FLEETMETRICS_TIMEOUT", text, text) if text else DEFAULT_TIMEOUT
+
+
+def _number_in(given: Any) -> Any:
+    """A number, also one in an array without axes; nan for anything else, such as a text, a flag or a duration."""
+    number = given[()] if isinstance(given, np.ndarray) and not given.ndim else given
+    return number if isinstance(number, Number) and not isinstance(number, (bool, np.timedelta64)) else math.nan
 
 
 def _seconds(source: str, given: Any, number: Any) -> float:

@@ -4,6 +4,8 @@ import subprocess
 import sys
 import threading
 import time
+from decimal import Decimal
+from fractions import Fraction
 from typing import Any, Callable
 
 import numpy as np
@@ -267,7 +269,26 @@ def test_a_timeout_beyond_a_lifetime_is_accepted(monkeypatch: pytest.MonkeyPatch
         comm.close()
 
 
-@pytest.mark.parametrize("given", [float("inf"), float("nan"), 10**400, -1, np.True_, b"5", "5", "9" * 5000], ids=type)
+NUMBERS = [5, 5.0, np.int8(5), np.float16(5), np.array(5), np.array(5.0, np.float32), Fraction(5), Decimal(5)]
+
+
+@pytest.mark.parametrize("given", NUMBERS, ids=repr)
+def test_a_timeout_is_a_number_of_any_kind(given: Any) -> None:
+    assert resolve_timeout(given) == 5.0
+
+
+class Text(str):
+    """No number, like the string that it holds."""
+
+
+TEXTS = ["5", "9" * 5000, b"5", bytearray(b"5"), memoryview(b"5"), Text("5"), np.str_("5"), np.bytes_(b"5")]
+OTHERS = [True, np.True_, np.timedelta64(5, "ms"), 5 + 0j, np.array("5"), np.array([5.0]), [5]]
+NOT_POSITIVE = [float("inf"), float("nan"), np.float32("nan"), 10**400, -1, 0, np.array(0.0)]
+
+
+@pytest.mark.parametrize(
+    "given", [*TEXTS, *OTHERS, *NOT_POSITIVE], ids=lambda each: f"{type(each).__name__}{each!r:.20}"
+)
 def test_an_invalid_timeout_is_an_error_that_names_it(given: Any) -> None:
     with pytest.raises(
         InvalidInputError, match=r"timeout is .*it must be a finite number of seconds greater than 0"
