@@ -70,6 +70,7 @@ class Job:
         named: whether a launcher, FLEETMETRICS_RUN or a secret of its own names this run, so that no other run can be
             taken for it.
         program: the script or module that this process runs; "": unknown, or any is allowed.
+        variables: the variables that give the number of workers and the rank; or the program's arguments.
         named_by: the variables of the rank, if the name of the run is the process that has started all workers.
         reserved: ports that the environment promises to others.
         claimed: whether the place comes from the environment, which other processes of this machine may share.
@@ -93,6 +94,7 @@ class Job:
     run: str = ""
     named: bool = field(default=False, compare=False)
     program: str = field(default="", compare=False)
+    variables: tuple[str, str] = field(default=("world_size=", "rank="), compare=False)
     named_by: tuple[str, ...] = field(default=(), compare=False)
     reserved: frozenset[int] = frozenset()
     claimed: bool = field(default=False, compare=False)
@@ -135,6 +137,7 @@ class Job:
             run="|".join(filter(None, (place.run, launch))) if place.size > 1 else "",
             named=place.named or bool(launch) or draws_ports(env),
             program=program() if claimed and not env.get("FLEETMETRICS_RUN", "").strip() else "",
+            variables=place.variables,
             named_by=place.named_by,
             reserved=_ports_in(env) if place.size > 1 else frozenset(),
             claimed=claimed,
@@ -281,8 +284,8 @@ class Job:
             )
         if parts and len(parts) != self.world_size:
             raise InvalidInputError(
-                f"PADDLE_TRAINER_ENDPOINTS names {len(parts)} workers, but PADDLE_TRAINERS_NUM is"
-                f" {self.world_size}; they must agree."
+                f"PADDLE_TRAINER_ENDPOINTS names {len(parts)} workers, but {self.variables[0]} is {self.world_size}; "
+                "they must agree."
             )
         endpoints = [split_endpoint(part, "PADDLE_TRAINER_ENDPOINTS") for part in parts]
         firsts = endpoints[:1] or ([split_endpoint(self.master, "PADDLE_MASTER")] if self.master else [])

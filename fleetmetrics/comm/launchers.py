@@ -56,6 +56,7 @@ class Place(NamedTuple):
     run: str = ""  # what distinguishes this run
     named_by: tuple[str, ...] = ()  # the variables of the rank, if `run` is the process that has started all workers
     named: bool = False  # whether `run` is a name, so that no other run has it
+    variables: tuple[str, str] = ("", "")  # of the number of workers, and of the rank
 
 
 _NO_LAUNCHER = Place()
@@ -91,9 +92,9 @@ def place_of(env: Mapping[str, str]) -> Place:
     if row is None:
         _refuse_unknown_number(rows, said)
         return Place()
-    rank = _rank_in(row, size, said)
+    rank, variables = _rank_in(row, size, said), (_first(row.size, said), _first(row.rank, said))
     if size == 1:
-        return Place(rank, size, row)
+        return Place(rank, size, row, variables=variables)
     # By the numbers alone: ranks differ, and all workers must reach the same conclusion.
     same = [row, *(each for each in rows if each is not row and _says(each, size, said))]
     host = "" if row is PADDLE and _WHERE.intersection(said) else _host_of(same, size, said)
@@ -106,7 +107,7 @@ def place_of(env: Mapping[str, str]) -> Place:
     if named_by:
         by, named = starter()
         run = [by]
-    return Place(rank, size, row, host, "|".join([row.name, *run]), named_by, named)
+    return Place(rank, size, row, host, "|".join([row.name, *run]), named_by, named, variables)
 
 
 def _set_in(env: Mapping[str, str]) -> frozenset[str]:
@@ -268,12 +269,12 @@ def _refuse_contradictions(row: Launcher | None, size: int, rows: list[Launcher]
 
 
 def _contradiction(claim: _Claim, row: Launcher, size: int, said: Said) -> NoChannelError:
-    number = _first(row.size, said)
-    told = f"{number} is {size}" if number else f"{(row.size or PADDLE.size)[0]} is not set"
+    number, ours = _first(row.size, said), row if row.size else PADDLE
+    told = f"{number} is {size}" if number else f"{ours.size[0]} is not set"
     value = "local" if size == 1 else f"that of {size}"
-    what = "Start the workers through fleetrun, or set PADDLE_TRAINERS_NUM and PADDLE_TRAINER_ID"
-    if number or row is not PADDLE:
-        what = f"Make them agree, or set PADDLE_TRAINERS_NUM, PADDLE_TRAINER_ID and {_ENDPOINT}=host:port (of rank 0)"
+    what = f"Start the workers through {_command(ours)}, or set {ours.size[0]} and {ours.rank[0]}"
+    if number or row is OTHERS:
+        what = f"Make them agree, or set {number or ours.size[0]}, {ours.rank[0]} and {_ENDPOINT}=host:port (of rank 0)"
     return NoChannelError(f"{claim.words}, but {told}: the number would be {value}. {what}{_alone(claim.variable)}")
 
 
@@ -285,12 +286,13 @@ def _refuse_unknown_number(rows: list[Launcher], said: Said) -> None:
     ranges = [name for row in rows for name in row.least if _most(name, said) > 1]
     for name in (*ranks, *ranges, _SERVERS, _ENDPOINT):
         if name in said:
-            ours = "PADDLE_TRAINERS_NUM and PADDLE_TRAINER_ID"
+            ours = next((row for row in rows if row.size and name in row.variables), PADDLE)
+            what = f"{ours.size[0]} and {ours.rank[0]}"
             if name != _ENDPOINT:
-                ours = f"PADDLE_TRAINERS_NUM, PADDLE_TRAINER_ID and {_ENDPOINT}=host:port (host of rank 0)"
+                what = f"{ours.size[0]}, {ours.rank[0]} and {_ENDPOINT}=host:port (host of rank 0)"
             raise NoChannelError(
                 f"{name} is {said[name]!r}, but the number of workers is unknown: the result would be local. Start "
-                f"the workers through fleetrun, or set {ours} on all of them{_alone(name)}"
+                f"the workers through {_command(ours)}, or set {what} on all of them{_alone(name)}"
             )
 
 
@@ -305,8 +307,8 @@ def _rank_in(row: Launcher, size: int, said: Said) -> int:
     rank = _number(name, said, 0)
     if rank >= size:
         raise InvalidInputError(
-            f"{name} is {rank}, but {number} is {size}: ranks run from 0 to {size - 1}. Start the workers through"
-            " fleetrun, or set both."
+            f"{name} is {rank}, but {number} is {size}: ranks run from 0 to {size - 1}. Start the workers through "
+            f"{_command(row)}, or set {number} and {name}."
         )
     return rank
 
@@ -364,8 +366,13 @@ def _unusable(row: Launcher, said: Said, why: str, what: str) -> NoChannelError:
         engine = f", or set FLEETMETRICS_ENGINE=mpi (in the program: {backend})"
     return NoChannelError(
         f"{number} says that {row.name} started {said[number]} processes, but {why}. {what}{engine}, or start them"
-        f" through fleetrun{_alone(number)}"
+        f" through {_command(row)}{_alone(number)}"
     )
+
+
+def _command(row: Launcher) -> str:
+    """The command that starts workers with these variables."""
+    return row.command or row.name
 
 
 def _alone(variable: str) -> str:

@@ -251,6 +251,31 @@ def test_a_malformed_number_is_named_with_its_value(name: str, text: str) -> Non
         place_of({name: text, **started})
 
 
+MISTAKES = [
+    ({**TORCH, "RANK": "3"}, "torchrun, or set WORLD_SIZE and RANK"),
+    ({**TORCH, "RANK": "2", "WORLD_SIZE": "1", "LOCAL_WORLD_SIZE": ""}, "torchrun, or set WORLD_SIZE and RANK"),
+    ({"RANK": "1"}, "torchrun, or set WORLD_SIZE, RANK and FLEETMETRICS_ENDPOINT=host:port"),
+    ({"LOCAL_RANK": "1"}, "torchrun, or set WORLD_SIZE, RANK and FLEETMETRICS_ENDPOINT=host:port"),
+    ({"WORLD_SIZE": "1", "RANK": "0", "LOCAL_RANK": "1"}, "agree, or set WORLD_SIZE, RANK and FLEETMETRICS_ENDPOINT"),
+    ({**TORCH, "LOCAL_WORLD_SIZE": "4"}, "agree, or set WORLD_SIZE, RANK and FLEETMETRICS_ENDPOINT"),
+    (without(TORCH, "RANK"), "from 0 to 2, or start them through torchrun"),
+    (without(TORCH, "MASTER_ADDR"), "or start them through torchrun"),
+    ({**TORCH, "PADDLE_TRAINER_ENDPOINTS": "a:1,b:2"}, "PADDLE_TRAINER_ENDPOINTS names 2 workers, but WORLD_SIZE is 3"),
+    ({**OPEN_MPI, "OMPI_COMM_WORLD_RANK": "3"}, "mpirun of Open MPI, or set OMPI_COMM_WORLD_SIZE and OMPI_COMM_WORLD_"),
+    (without(SRUN, "SLURM_PROCID"), "or start them through srun"),
+    ({"GROUP_WORLD_SIZE": "2"}, "Start the workers through torchrun, or set WORLD_SIZE and RANK"),
+]
+
+
+@pytest.mark.parametrize(("environment", "advice"), MISTAKES)
+def test_advice_names_the_launcher_whose_variables_are_set(environment: dict[str, str], advice: str) -> None:
+    with pytest.raises(FleetMetricsError) as caught:
+        Job.from_environment(environment)
+    assert advice in str(caught.value) and "fleetrun" not in str(caught.value)
+    if "PADDLE_TRAINER_ENDPOINTS" not in environment:
+        assert "PADDLE" not in str(caught.value)
+
+
 @pytest.mark.parametrize("digits", [10, 5000])  # Python raises a ValueError for more than 4,300
 @pytest.mark.parametrize("name", ["PADDLE_TRAINERS_NUM", "PADDLE_TRAINER_ID", "PADDLE_NNODES"])
 def test_a_number_that_no_job_has_is_named_and_cut(name: str, digits: int) -> None:
@@ -372,7 +397,7 @@ def test_workers_whose_agents_of_torchrun_have_restarted_them_unequally_are_one_
 
 
 #: Prints the name of the run of a worker of MPICH.
-NAME_OF_RUN = "from fleetmetrics.comm.launchers import place_of; import os; print(place_of(os.environ)[4:])"
+NAME_OF_RUN = "from fleetmetrics.comm.launchers import place_of; import os; print(place_of(os.environ)[4:7])"
 
 
 def runs_of(program: str, commands: str) -> list[str]:
@@ -588,7 +613,10 @@ def test_a_worker_that_imports_the_package_loads_the_table_and_nothing_else() ->
     code = "import sys, fleetmetrics; print(*sorted(name for name in sys.modules if name[:5] in ('fleet', 'numpy')))"
     environment = {**os.environ, "PADDLE_TRAINER_ID": "1"}
     found = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
-    assert found.stdout.split() == ["fleetmetrics", "fleetmetrics.identity", "fleetmetrics.launcher"]
+    assert found.stdout.split() == [
+        "fleetmetrics",
+        *(f"fleetmetrics.{name}" for name in ("_names", "identity", "launcher")),
+    ]
 
 
 @pytest.mark.parametrize("told", [{}, SRUN, {"PADDLE_TRAINERS_NUM": " 1 "}, {"RANK": "1"}], ids=repr)
