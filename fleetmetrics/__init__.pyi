@@ -12,9 +12,9 @@ from fleetmetrics.comm import SocketCommunicator as SocketCommunicator
 from fleetmetrics.comm import UtilCommunicator as UtilCommunicator
 from fleetmetrics.comm import get_communicator as get_communicator
 from fleetmetrics.comm import set_communicator as set_communicator
-from fleetmetrics.comm.choose import get_dist_backend as get_dist_backend
-from fleetmetrics.comm.choose import list_all_backends as list_all_backends
-from fleetmetrics.comm.choose import set_default_dist_backend as set_default_dist_backend
+from fleetmetrics.comm.backends import get_dist_backend as get_dist_backend
+from fleetmetrics.comm.backends import list_all_backends as list_all_backends
+from fleetmetrics.comm.backends import set_default_dist_backend as set_default_dist_backend
 from fleetmetrics.copies import check_copies as check_copies
 from fleetmetrics.doctor import doctor as doctor
 from fleetmetrics.errors import AgreementError as AgreementError

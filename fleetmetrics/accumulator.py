@@ -529,7 +529,8 @@ class Accumulator(Partial, Generic[Value]):
 
         Args:
             scope: the scope of a static program's variables; None: the global scope.
-            util: an object with ``all_reduce(input, mode)``, such as ``fleet.util``; None: fleetmetrics' channel.
+            util: an object with ``all_reduce(input, mode)``, such as ``fleet.util``: in a launched job it means the
+                job's workers, as None does, and otherwise the numbers go through it.
             communicator: None: the one that was set or is chosen automatically.
             group: the workers to compute over; only these call it, see `fleetmetrics.Communicator.among`. None: all.
             timeout: seconds to wait for the others; None: ``FLEETMETRICS_TIMEOUT``, else 1,800.

@@ -8,7 +8,8 @@ from typing import Any
 
 from fleetmetrics.arguments import whole_number_of
 from fleetmetrics.comm import Communicator, LocalCommunicator
-from fleetmetrics.comm.choose import check_backend, checked_communicator, get_dist_backend
+from fleetmetrics.comm.backends import backend_of, check_backend
+from fleetmetrics.comm.choose import checked_communicator, resolve
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.identity import notice
 from fleetmetrics.records.batches import RECORDS, Columns
@@ -123,7 +124,7 @@ class BaseMetric(Recorder, Resumable):
     @property
     def dist_comm(self) -> Communicator:
         """The workers' communicator."""
-        return self._communicator or get_dist_backend(self._backend)
+        return resolve(self._communicator, backend=backend_of(self._backend))
 
     @dist_comm.setter
     def dist_comm(self, communicator: Communicator) -> None:

@@ -11,9 +11,10 @@ Variables, PIR values that have a name, and names. Integers are summed as intege
 of floats is correctly rounded.
 
 ``scope`` is the scope in which to look up a variable's name (None: ``paddle.static.global_scope()``). ``util`` is an
-object with ``all_reduce(input, mode)``, such as ``fleet.util`` (None: fleetmetrics' channel). ``group`` names the
-workers that call the function: see `fleetmetrics.Communicator.among` (None: all). ``timeout`` is the number of seconds
-to wait for the others (None: ``FLEETMETRICS_TIMEOUT``, else 1,800).
+object with ``all_reduce(input, mode)``, such as ``fleet.util``: in a launched job it means the job's workers, as None
+does, and otherwise the numbers go through it. ``group`` names the workers that call the function: see
+`fleetmetrics.Communicator.among` (None: all). ``timeout`` is the number of seconds to wait for the others (None:
+``FLEETMETRICS_TIMEOUT``, else 1,800).
 
 `acc`, `mae`, `mse` and `rmse` take a sum over this worker's samples and their number, each one number in any shape; as
 in Paddle, they take the first entry of a longer array, with a warning. If no worker has samples, the result is nan,

@@ -39,7 +39,7 @@ class patch_fleet:
     `sum`, `max`, `min`, `acc`, `auc`, `mae`, `mse` and `rmse` behave like `fleetmetrics.functional` under every
     name, including names that the script imported earlier. This does not import Paddle: if Paddle is not imported
     yet, the patch waits for its import. Rank 0 then reports it in one line on stderr. ``util=fleet.util``, which is
-    local without Gloo, means fleetmetrics' channel; your own ``util`` is used as given.
+    local without Gloo, means fleetmetrics' channel.
 
     It is also a context manager. Nested patches end with the outermost.
 

@@ -11,7 +11,7 @@ import paddle
 import pytest
 
 import fleetmetrics as fm
-from fleetmetrics.comm.choose import get_dist_backend
+from fleetmetrics.comm.backends import get_dist_backend
 
 #: Fewer samples than were added are asked for here; that there is a warning is another test's promise.
 pytestmark = pytest.mark.filterwarnings("ignore:.* cut off:UserWarning")

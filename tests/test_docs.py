@@ -119,7 +119,7 @@ def test_the_workers_see_every_fault_as_the_guide_describes_it() -> None:
     for name, text in quoted:
         assert text in [spoken(each["text"]) for each in seen[name]]
     same = ("late", "stopped", "different_metrics", "different_shapes", "different_secrets", "bad_input", "overflow")
-    same += ("different_settings",)
+    same += ("different_settings", "other_util")
     same += ("malformed", "no_group", "no_communicator", "no_array_form", "hanging_util", "no_number", "silent_address")
     for name in (*same, "in_compute_metric", "local_util", "server", "no_endpoints", "no_trainers_num", "mpi"):
         assert seen[name][1]["text"] == "the same", name

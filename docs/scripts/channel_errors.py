@@ -231,8 +231,28 @@ def no_array_form(rank: int) -> None:
     metric.compute()
 
 
+class OtherUtil:
+    """What `fleet.util` is where fleet was initialized for other workers."""
+
+    def __init__(self, workers: int) -> None:
+        self.role_maker = self
+        self._worker_num = lambda: workers
+
+    def all_reduce(self, input: list[int], mode: str) -> np.ndarray:
+        return np.array(input)
+
+
+def other_util(rank: int) -> None:
+    auc.compute(util=OtherUtil(2 + rank))
+
+
+def without_launcher() -> None:
+    for name in [name for name in os.environ if name.startswith("PADDLE_")]:
+        del os.environ[name]
+
+
 class HangingUtil:
-    """What `fleet.util` is where a worker never comes."""
+    """A user's own object, where a worker never comes."""
 
     def all_reduce(self, input: list[int], mode: str) -> np.ndarray:
         time.sleep(PLENTY)
@@ -240,6 +260,7 @@ class HangingUtil:
 
 
 def hanging_util(rank: int) -> None:
+    without_launcher()
     auc.compute(util=HangingUtil())
 
 
@@ -259,21 +280,14 @@ def no_trainers_num(rank: int) -> None:
 
 
 def mpi(rank: int) -> None:
-    for name in [name for name in os.environ if name.startswith("PADDLE_")]:
-        del os.environ[name]
+    without_launcher()
     os.environ["OMPI_COMM_WORLD_SIZE"] = "2"
     auc.compute()
 
 
-class LocalUtil:
-    """What `fleet.util` is where Gloo is off."""
-
-    def all_reduce(self, input: list[int], mode: str) -> np.ndarray:
-        return np.array(input)
-
-
 def local_util(rank: int) -> None:
-    auc.compute(util=LocalUtil())
+    without_launcher()
+    auc.compute(util=OtherUtil(2))
 
 
 def forked(rank: int) -> None:
@@ -288,7 +302,7 @@ CASES: list[Callable[[int], None]] = [
     never_comes, late, killed, stopped, interrupted, exits, closed, different_metrics, different_shapes,
     different_settings, different_secrets, bad_input, overflow, in_compute_metric, forked, no_descriptors,
     ports_taken, dead_name_server, unknown_name, silent_address, unsafe_folders, malformed, no_group, no_communicator,
-    no_array_form, local_util, hanging_util, server, no_endpoints, no_trainers_num, no_number, mpi,
+    no_array_form, other_util, local_util, hanging_util, server, no_endpoints, no_trainers_num, no_number, mpi,
 ]  # fmt: skip
 
 

@@ -34,7 +34,7 @@ OTHERS: dict[str, list[str] | None] = {
         "get_communicator",
         "set_communicator",
     ],
-    "comm.choose": ["get_dist_backend", "list_all_backends", "set_default_dist_backend"],
+    "comm.backends": ["get_dist_backend", "list_all_backends", "set_default_dist_backend"],
     "copies": None,
     "doctor": ["doctor"],
     "errors": None,

@@ -21,8 +21,10 @@ done so, and `frames` carries their sealed messages. `hub` is rank 0's side of t
 Rank 0 gives up early enough for its verdict to reach every worker before the first deadline, and names the missing
 ranks. It has no threads: it coordinates inside its own call. `blocks` puts many states into one payload, `slabs` cuts
 those that are too large for one, and `unions` finds the rows of all workers' keys. `groups` finds the workers of a
-group, which has its own star; `boards` lets workers detect that they wait in different groups. `util` goes through
-``fleet.util`` instead, `mpi` sends large arrays over MPI, and `choose` picks a communicator when the caller names none.
+group, which has its own star; `boards` lets workers detect that they wait in different groups. `local` is the
+communicator of one worker, `util` goes through an object with ``all_reduce`` where no launcher's variables name the
+workers, and `mpi` sends large arrays over MPI. `choose` has the one function that picks among them, and `backends` the
+names that MMEval gives them.
 """
 
 from __future__ import annotations
@@ -31,9 +33,10 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from fleetmetrics.comm.choose import LocalCommunicator, communicator_for, get_communicator, set_communicator
+    from fleetmetrics.comm.choose import communicator_for, get_communicator, set_communicator
     from fleetmetrics.comm.communicator import Communicator
     from fleetmetrics.comm.descriptions import Block, Letter, RowKeys
+    from fleetmetrics.comm.local import LocalCommunicator
     from fleetmetrics.comm.sockets import SocketCommunicator
     from fleetmetrics.comm.util import UtilCommunicator
 
@@ -52,6 +55,7 @@ __all__ = [
 _MODULES = {
     **dict.fromkeys(("Block", "Letter", "RowKeys"), "descriptions"),
     "Communicator": "communicator",
+    "LocalCommunicator": "local",
     "SocketCommunicator": "sockets",
     "UtilCommunicator": "util",
 }

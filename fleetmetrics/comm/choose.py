@@ -1,95 +1,192 @@
-"""Choose a metric's communicator: by name, after MMEval's distributed backends, or automatically."""
+"""Choose the communicator of a call: `resolve` has the order in which arguments and settings count."""
 
 from __future__ import annotations
 
 import contextlib
 import functools
 import os
-import weakref
-from typing import Any, Callable, Sequence, TypeVar
-
-import numpy as np
+import threading
+from typing import Any, Callable, TypeVar
 
 from fleetmetrics.comm.communicator import Communicator
-from fleetmetrics.comm.deadline import Deadline
-from fleetmetrics.comm.descriptions import Block, Decide, Letter, RowKeys
-from fleetmetrics.comm.frames import joined
 from fleetmetrics.comm.job import Job, refuse_other_roles
-from fleetmetrics.comm.sockets import SocketCommunicator, making
-from fleetmetrics.comm.util import UtilCommunicator
-from fleetmetrics.errors import (
-    CommunicatorError,
-    FleetMetricsError,
-    InvalidInputError,
-    NoChannelError,
-    UnknownNameError,
-)
+from fleetmetrics.comm.local import LocalCommunicator
+from fleetmetrics.comm.sockets import SocketCommunicator
+from fleetmetrics.errors import FleetMetricsError, InvalidInputError, NoChannelError
+from fleetmetrics.vocabulary import counted
 
 __all__ = [
-    "LocalCommunicator",
-    "automatic_communicator",
     "channel_of",
-    "check_backend",
+    "checked_communicator",
     "communicator_for",
     "engine_asked",
     "get_communicator",
-    "get_dist_backend",
-    "list_all_backends",
     "on_channel",
+    "resolve",
     "set_communicator",
-    "set_default_dist_backend",
 ]
 
 _T = TypeVar("_T")
 
-
-class LocalCommunicator(Communicator):
-    """The communicator of a job with one worker. It checks its arguments like the others, and returns copies.
-
-    Examples:
-        >>> with LocalCommunicator() as comm:
-        ...     comm.all_reduce([1.5, 2.0])
-        array([1.5, 2. ])
-    """
-
-    rank = 0
-    world_size = 1
-    authenticated = True
-
-    def __init__(self) -> None:
-        self._closed = False
-
-    def _consult(
-        self, call: str, decide: Decide, mine: Letter, deadline: Deadline, trouble: BaseException | None
-    ) -> Letter:
-        if self._closed:
-            raise CommunicatorError("this communicator is closed; make a new one.")
-        if trouble is not None:
-            raise trouble
-        answer = decide([Letter(mine.note, joined(mine.payload))])
-        return Letter(answer.note, joined(answer.payload))
-
-    def reduce(
-        self,
-        call: str,
-        blocks: Sequence[Block | RowKeys],
-        *,
-        settings: str = "",
-        timeout: float | None = None,
-        trouble: BaseException | None = None,
-    ) -> list[np.ndarray]:
-        """Return copies of the blocks' arrays; see `Communicator`."""
-        self.consult(call, lambda letters: Letter(None), timeout=timeout, trouble=trouble)
-        return [block.array if isinstance(block, Block) and block.fresh else block.array.copy() for block in blocks]
-
-    def close(self) -> None:
-        """Refuse all further calls."""
-        self._closed = True
-
-
 _chosen: Communicator | None = None  # by set_communicator
-_automatic: Communicator | None = None
-_by_util: weakref.WeakKeyDictionary[Any, UtilCommunicator] = weakref.WeakKeyDictionary()
+_automatic: Communicator | None = None  # of a launched job of several workers
+_making = threading.Lock()
+
+
+def resolve(communicator: Any = None, util: Any = None, backend: str = "auto") -> Communicator:
+    """The communicator of a call: the first of these that is given.
+
+    1. ``communicator``: the argument of a call, or a `BaseMetric`'s ``dist_comm``.
+    2. ``util``: a `Communicator`; or an object with ``all_reduce(input, mode)``: if the program runs in a job of
+       several workers, that job's communicator, by 4 to 6, otherwise a `UtilCommunicator`.
+    3. ``backend``, a name of `list_all_backends`: a `BaseMetric`'s, or that of `set_default_dist_backend`. "auto"
+       leaves the choice to 4 to 6, "paddle_dist" to 5 and 6.
+    4. `set_communicator`.
+    5. The environment variable FLEETMETRICS_ENGINE.
+    6. The launcher's variables: a `SocketCommunicator` for several workers, a `LocalCommunicator` for one.
+
+    Raises:
+        InvalidInputError: ``communicator`` or ``util`` is something else, or a variable is malformed.
+        NoChannelError: there are several workers and no way to reach them, or ``util`` has another number of them.
+        ServerProcessError: this process is a parameter server, or otherwise not a worker.
+    """
+    if communicator is not None:
+        return checked_communicator(communicator)
+    if util is not None:
+        return util if isinstance(util, Communicator) else _by_util(util)
+    if backend == "mpi4py":
+        return _mpi4py()
+    if backend == "non_dist":
+        return _alone()
+    if backend == "fleet_util":
+        from paddle.distributed import fleet
+
+        return resolve(util=fleet.util)
+    return _of_the_job() if _chosen is None or backend == "paddle_dist" else _chosen
+
+
+def channel_of(
+    communicator: Any = None, util: Any = None, trouble: BaseException | None = None, group: Any = None
+) -> tuple[Communicator, BaseException | None]:
+    """The communicator of a call, see `resolve`, and any trouble of the call.
+
+    A wrong ``communicator`` or ``util`` becomes the call's trouble, since the other workers wait on the job's channel
+    and must get the error. A wrong ``group`` raises at once: the waiting workers are unknown.
+    """
+    try:
+        channel = resolve(communicator, util)
+    except (InvalidInputError, NoChannelError) as error:
+        if communicator is util is None:
+            raise
+        channel, trouble = resolve(), trouble or error
+    return channel if group is None else channel.among(group), trouble
+
+
+def on_channel(
+    call: str,
+    work: Callable[[Communicator, BaseException | None], _T],
+    communicator: Any = None,
+    util: Any = None,
+    group: Any = None,
+) -> _T:
+    """Make a call with its communicator and its trouble, see `channel_of`; even an interrupted call counts.
+
+    Args:
+        call: the name of the call; errors quote it.
+        work: makes the exchanges.
+        communicator: as for `channel_of`.
+        util: as for `channel_of`.
+        group: as for `channel_of`.
+
+    Returns:
+        The result of the function.
+    """
+    try:
+        return work(*channel_of(communicator, util, group=group))
+    except FleetMetricsError:
+        raise
+    except BaseException as error:
+        with contextlib.suppress(FleetMetricsError):
+            channel_of(communicator, util, group=group)[0].left(call, error)
+        raise
+
+
+def checked_communicator(communicator: Any) -> Communicator:
+    """Check that this is a communicator, and return it."""
+    if isinstance(communicator, Communicator):
+        return communicator
+    raise InvalidInputError(
+        f"communicator is {communicator!r:.80}; it must be a fleetmetrics.comm.Communicator, or None."
+    )
+
+
+def _by_util(util: Any) -> Communicator:
+    """The job's communicator if there are several workers, otherwise one through the object itself."""
+    from fleetmetrics.comm.util import check_util, through, workers_told_by
+
+    check_util(util)
+    # without the check of process groups: util may reach a group that no variable names
+    launched = _chosen or _automatic or engine_asked() or Job.from_environment(os.environ).world_size > 1
+    channel = resolve() if launched else None
+    if channel is None or channel.world_size == 1:
+        return through(util)
+    workers = workers_told_by(util)
+    if workers not in (0, channel.world_size):
+        raise NoChannelError(
+            f"util has {counted(workers, 'workers')} by its role maker, but this job has {channel.world_size}: leave "
+            "util out for the number over the job, or give fleetmetrics.comm.UtilCommunicator(util)."
+        )
+    return channel
+
+
+def _of_the_job() -> Communicator:
+    """The communicator of the launcher's job, or of the engine that a variable names."""
+    global _automatic
+    if engine_asked():
+        refuse_other_roles(os.environ)
+        try:
+            return _mpi4py()
+        except ImportError as error:
+            raise NoChannelError(f"FLEETMETRICS_ENGINE is mpi, but {error}") from error
+    if _automatic is None:
+        job = Job.from_environment()  # a single worker asks at every call: fleet may have been initialized since
+        if job.world_size == 1:
+            return _alone()
+        with _making:
+            if _automatic is None:
+                _automatic = SocketCommunicator(job, channel="automatic")
+    return _automatic
+
+
+def _renew_lock() -> None:
+    global _making
+    _making = threading.Lock()  # another thread of the parent may have held it
+
+
+os.register_at_fork(after_in_child=_renew_lock)
+
+
+def engine_asked() -> str:
+    """The engine that FLEETMETRICS_ENGINE names, or ""; raises `InvalidInputError` for an unknown name."""
+    name = os.environ.get("FLEETMETRICS_ENGINE", "").strip()
+    if name in ("", "mpi"):
+        return name
+    raise InvalidInputError(
+        f"the environment variable FLEETMETRICS_ENGINE holds {name!r}; it must be mpi, for workers that mpirun "
+        "started, or unset: the workers then use their own sockets."
+    )
+
+
+@functools.lru_cache(maxsize=None)
+def _mpi4py() -> Communicator:
+    from fleetmetrics.comm.mpi import MPICommunicator
+
+    return MPICommunicator()
+
+
+@functools.lru_cache(maxsize=None)
+def _alone() -> Communicator:
+    return LocalCommunicator()
 
 
 def get_communicator() -> Communicator:
@@ -108,46 +205,7 @@ def get_communicator() -> Communicator:
         >>> get_communicator().world_size
         1
     """
-    return _chosen if _chosen is not None else automatic_communicator()
-
-
-def automatic_communicator() -> Communicator:
-    """Return the communicator of the launcher's job; ignore ``set_communicator``.
-
-    Raises:
-        NoChannelError, ServerProcessError, InvalidInputError: as `get_communicator`.
-    """
-    global _automatic
-    if engine_asked():
-        return _engine()
-    if _automatic is None or isinstance(_automatic, LocalCommunicator):
-        job = Job.from_environment()  # again for the local one: fleet may have been initialized in the meantime
-        with making:
-            if job.world_size > 1 and not isinstance(_automatic, SocketCommunicator):
-                _automatic = SocketCommunicator(job, channel="automatic")
-            elif _automatic is None:
-                _automatic = LocalCommunicator()
-    return _automatic
-
-
-def engine_asked() -> str:
-    """The engine that FLEETMETRICS_ENGINE names, or ""; raises `InvalidInputError` for an unknown name."""
-    name = os.environ.get("FLEETMETRICS_ENGINE", "").strip()
-    if name in ("", "mpi"):
-        return name
-    raise InvalidInputError(
-        f"the environment variable FLEETMETRICS_ENGINE holds {name!r}; it must be mpi, for workers that mpirun "
-        "started, or unset: the workers then use their own sockets."
-    )
-
-
-def _engine() -> Communicator:
-    """The communicator of MPI, if FLEETMETRICS_ENGINE asks for it."""
-    refuse_other_roles(os.environ)
-    try:
-        return get_dist_backend("mpi4py")
-    except ImportError as error:
-        raise NoChannelError(f"FLEETMETRICS_ENGINE is mpi, but {error}") from error
+    return resolve()
 
 
 class set_communicator:
@@ -181,172 +239,24 @@ class set_communicator:
         _chosen = self._previous
 
 
-def checked_communicator(communicator: Any) -> Communicator:
-    """Check that this is a communicator, and return it."""
-    if isinstance(communicator, Communicator):
-        return communicator
-    raise InvalidInputError(
-        f"communicator is {communicator!r:.80}; it must be a fleetmetrics.comm.Communicator, or None."
-    )
-
-
-def channel_of(
-    communicator: Any = None, util: Any = None, trouble: BaseException | None = None, group: Any = None
-) -> tuple[Communicator, BaseException | None]:
-    """The communicator of a call, and any trouble of the call.
-
-    A wrong ``communicator`` or ``util`` becomes the call's trouble, since the other workers wait on the job's channel
-    and must get the error. A wrong ``group`` raises at once: the waiting workers are unknown.
-    """
-    try:
-        channel = communicator_for(util) if communicator is None else checked_communicator(communicator)
-    except InvalidInputError as error:
-        channel, trouble = get_communicator(), trouble or error
-    return channel if group is None else channel.among(group), trouble
-
-
-def on_channel(
-    call: str,
-    work: Callable[[Communicator, BaseException | None], _T],
-    communicator: Any = None,
-    util: Any = None,
-    group: Any = None,
-) -> _T:
-    """Make a call with its communicator and its trouble, see `channel_of`; even an interrupted call counts.
-
-    Args:
-        call: the name of the call; errors quote it.
-        work: makes the exchanges.
-        communicator: as for `channel_of`.
-        util: as for `channel_of`.
-        group: as for `channel_of`.
-
-    Returns:
-        The result of the function.
-    """
-    try:
-        return work(*channel_of(communicator, util, group=group))
-    except FleetMetricsError:
-        raise
-    except BaseException as error:
-        with contextlib.suppress(FleetMetricsError):
-            channel_of(communicator, util, group=group)[0].left(call, error)
-        raise
-
-
 def communicator_for(util: Any = None) -> Communicator:
     """Return the communicator for the ``util`` argument of the functions after fleet.metrics.
 
     Args:
-        util: None for `get_communicator`; a `Communicator`; or an object with Paddle's
-            ``all_reduce(input, mode)``, such as ``fleet.util``.
+        util: None for `get_communicator`; a `Communicator`; or an object with Paddle's ``all_reduce(input, mode)``,
+            such as ``fleet.util``: in a job of several workers, that job's communicator, which needs no Gloo;
+            otherwise the numbers go through ``all_reduce``.
 
     Returns:
         A communicator, the same one for the same object.
 
     Raises:
         InvalidInputError: ``util`` is none of these.
-        NoChannelError, ServerProcessError: as `get_communicator`.
+        NoChannelError: ``util`` has another number of workers than the job; or as `get_communicator`.
+        ServerProcessError: as `get_communicator`.
 
     Examples:
         >>> communicator_for(None) is get_communicator()
         True
     """
-    if util is None:
-        return get_communicator()
-    if isinstance(util, Communicator):
-        return util
-    try:
-        if util not in _by_util:
-            _by_util[util] = UtilCommunicator(util)
-        return _by_util[util]
-    except TypeError:  # an object that has no hash or takes no weak reference
-        return UtilCommunicator(util)
-
-
-def _fleet_util() -> Communicator:
-    from paddle.distributed import fleet
-
-    return communicator_for(fleet.util)
-
-
-def _mpi4py() -> Communicator:
-    from fleetmetrics.comm.mpi import MPICommunicator
-
-    return MPICommunicator()
-
-
-#: These two backends are created once; the others look up the current communicator.
-_BACKENDS: dict[str, Callable[[], Communicator]] = {
-    "auto": get_communicator,
-    "non_dist": functools.lru_cache(maxsize=None)(LocalCommunicator),
-    "paddle_dist": automatic_communicator,
-    "fleet_util": _fleet_util,
-    "mpi4py": functools.lru_cache(maxsize=None)(_mpi4py),
-}
-#: MMEval's names for the workers of a job, by the library that connects them.
-_OF_MMEVAL = ("oneflow", "tf_horovod", "torch_cpu", "torch_cuda")
-_default = "auto"
-
-
-def list_all_backends() -> list[str]:
-    """Return the names of the communicators.
-
-    Returns:
-        "auto": what `get_communicator` returns. "non_dist": this process alone. "paddle_dist": the workers of the
-        job that Paddle's launcher started. "fleet_util": the workers behind ``fleet.util``. "mpi4py": the workers
-        that ``mpirun`` started, with the extra ``fleetmetrics[mpi]``. As arguments, MMEval's "torch_cpu",
-        "torch_cuda", "tf_horovod" and "oneflow" also mean "auto".
-
-    Examples:
-        >>> list_all_backends()
-        ['auto', 'non_dist', 'paddle_dist', 'fleet_util', 'mpi4py']
-    """
-    return list(_BACKENDS)
-
-
-def set_default_dist_backend(dist_backend: str) -> None:
-    """Choose the communicator of every `BaseMetric` that names none.
-
-    Args:
-        dist_backend: a name, see `list_all_backends`. The initial one is "auto", not MMEval's "non_dist": a metric
-            is never silently local.
-
-    Raises:
-        UnknownNameError: the name is unknown; it is also an AssertionError.
-    """
-    global _default
-    _default = check_backend(dist_backend) or _default
-
-
-def get_dist_backend(dist_backend: str | None = None) -> Communicator:
-    """Return the communicator of this name.
-
-    Args:
-        dist_backend: a name, see `list_all_backends`; None: the default.
-
-    Returns:
-        The same one at every call.
-
-    Raises:
-        UnknownNameError: the name is unknown; it is also an AssertionError.
-        NoChannelError: the workers cannot be reached.
-        ImportError: a library that the communicator needs is not installed.
-
-    Examples:
-        >>> get_dist_backend("non_dist").world_size
-        1
-    """
-    return _BACKENDS[check_backend(dist_backend) or _default]()
-
-
-def check_backend(dist_backend: str | None) -> str | None:
-    """This package's name of a backend, or None; raises `UnknownNameError` for an unknown name."""
-    named = isinstance(dist_backend, str)
-    if named and dist_backend in _OF_MMEVAL:
-        return "auto"
-    if dist_backend is not None and not (named and dist_backend in _BACKENDS):
-        raise UnknownNameError(
-            f"dist_backend is {dist_backend!r}; allowed are {', '.join(map(repr, _BACKENDS))}, or None for the default."
-        )
-    return dist_backend
+    return resolve(util=util)

@@ -1,15 +1,13 @@
-"""The communicator behind ``util=fleet.util``; it needs only an object with ``all_reduce(input, mode)``.
+"""The workers behind an object with ``all_reduce(input, mode)``, where no launcher's variables name them.
 
-It only sums lists of non-negative Python integers below 2**53, which Paddle's own object sums without loss. A
-consultation takes two sums, in which every worker puts zeros in the places of the others: first of the letters side by
-side, then of rank 0's answer. The workers exchange the lengths of the letters over sockets if the launcher's variables
-allow it, otherwise in an earlier sum.
+It only sums lists of non-negative Python integers below 2**53, which Paddle's own object sums without loss. To gather
+letters, every worker puts its own into its place of a table, and zeros into the places of the others: the sum has all
+of them. In a launched job `choose` gives the job's communicator for ``util=`` instead.
 """
 
 from __future__ import annotations
 
-import itertools
-import json
+import contextlib
 import os
 import warnings
 from typing import Any, Sequence
@@ -17,15 +15,15 @@ from typing import Any, Sequence
 import numpy as np
 
 from fleetmetrics.comm.blocks import answered, letter_in, read_each, written
-from fleetmetrics.comm.communicator import Communicator, Decide, Letter
+from fleetmetrics.comm.communicator import Communicator
 from fleetmetrics.comm.deadline import Deadline, margin, resolve_timeout, run_until
+from fleetmetrics.comm.descriptions import Decide, Letter
 from fleetmetrics.comm.failures import described, named_error, raise_trouble
-from fleetmetrics.comm.job import Job, job_of
-from fleetmetrics.comm.sockets import SocketCommunicator
-from fleetmetrics.comm.star import interruption
+from fleetmetrics.comm.job import Job
 from fleetmetrics.errors import CommunicatorError, DeadlineError, InvalidInputError, NoChannelError
+from fleetmetrics.vocabulary import counted
 
-__all__ = ["UtilCommunicator"]
+__all__ = ["UtilCommunicator", "check_util", "through", "workers_told_by"]
 
 # Each worker draws a slot of a table; workers that share a slot draw again, at most this number of times.
 _SLOTS, _DRAWS = 2**13, 32
@@ -33,21 +31,18 @@ _SLOTS, _DRAWS = 2**13, 32
 # 2**53.
 _ONE = 2**40 + 1
 _BYTES_PER_INTEGER = 6
-# An answer no longer than this, or than the longest letter, takes one sum, otherwise two.
-_PIECE = 2**12
-_channels = itertools.count(1)
+#: The attribute of util that has its communicator.
+_KEPT = "_fleetmetrics_communicator"
 
 
 class UtilCommunicator(Communicator):
     """The workers behind an object with Paddle's ``all_reduce(input, mode)``.
 
-    All results are exact, as with the other communicators. If the launcher's environment names several workers, they
-    first meet over sockets, so that an error names a missing one before the deadline. Otherwise the object's role
-    maker, or random numbers, distinguish them.
+    All results are exact, as with the other communicators. The object's role maker, or random numbers, distinguish the
+    workers.
 
     Args:
         util: for example ``fleet.util``.
-        job: the place of this process; None: from the launcher's environment.
 
     Raises:
         InvalidInputError: util has no callable ``all_reduce``.
@@ -60,24 +55,11 @@ class UtilCommunicator(Communicator):
         array([ 3., -4.])
     """
 
-    authenticated: bool
-
-    def __init__(self, util: Any, job: Job | None = None) -> None:
-        if not callable(getattr(util, "all_reduce", None)):
-            raise InvalidInputError(
-                f"util is {util!r}, which has no all_reduce(input, mode); give paddle.distributed.fleet.util, or"
-                " leave util out."
-            )
-        # Without a job: the object may have groups that no variable names.
-        job = Job.from_environment(os.environ) if job is None else job_of(job)
-        self._util = util
-        self._star: SocketCommunicator | None = None
+    def __init__(self, util: Any) -> None:
+        check_util(util)
+        self.util = util
+        self._workers = max(workers_told_by(util), Job.from_environment(os.environ).world_size)
         self._place: tuple[int, int] | None = None  # rank and number of workers
-        self.authenticated = _told_by(util, "_worker_num") == 1  # a single worker has no one to prove itself to
-        if job.world_size > 1:
-            self._star = SocketCommunicator(job, channel=f"util {next(_channels)}")
-            self.authenticated = self._star.authenticated
-            self._place = job.rank, job.world_size
         self._mirrored = False
         self._calls = 0
         self._busy = self._broken = ""
@@ -92,8 +74,13 @@ class UtilCommunicator(Communicator):
         """The number of workers; the first use is an exchange."""
         return (self._place or self._meet(Deadline(resolve_timeout())))[1]
 
+    @property
+    def authenticated(self) -> bool:  # type: ignore[override]
+        """Whether there is a single worker, which has no one to prove itself to; the first use is an exchange."""
+        return self.world_size == 1
+
     def __repr__(self) -> str:  # reading the rank may be a collective call
-        return f"UtilCommunicator({self._util!r})"
+        return f"UtilCommunicator({self.util!r})"
 
     def among(self, group: Any) -> Communicator:
         """This communicator: util reaches all workers; `InvalidInputError` for a group."""
@@ -108,36 +95,35 @@ class UtilCommunicator(Communicator):
             raise CommunicatorError(
                 f"{self._busy} is not over: code that rank 0 runs inside it cannot call the other workers."
             )
-        trouble = CommunicatorError(self._broken) if self._broken else trouble
-        letter, sizes = _packed(Letter([call, mine.note, trouble and described(trouble)], mine.payload)), None
-        if self._star is not None:
-            arrival = json.dumps([len(letter), deadline.remaining, deadline.timeout]).encode()
-            told = self._star.consult(call, _arrived, mine.note, arrival, timeout=deadline.left, trouble=trouble)
-            sizes, remaining, timeout = told.note
-            # the earliest deadline of all; workers send their remaining time before they wait for each other
-            deadline = Deadline(timeout, min(remaining, deadline.remaining))
-        elif self._broken:
-            raise CommunicatorError(self._broken)
+        if self._broken:
+            raise trouble or CommunicatorError(self._broken)
         self._calls += 1
         self._busy = f"exchange {self._calls} ({call})"
+        answer, interruption = b"", None
         try:
-            (answer, problem), data = letter_in(self._exchanged(letter, sizes, decide, deadline))
+            rank, _ = self._place or self._meet(deadline)
+            note = [call, mine.note, trouble and described(trouble)]
+            letters = self._bytes_of_all(_packed(note, mine.payload), deadline)
+            if rank == 0:
+                answer, interruption = self._answer(letters, decide)
+            answer = self._bytes_of_all(answer, deadline)[0]
         finally:
             self._busy = ""
+        if interruption is not None:
+            raise interruption
+        (note, problem), payload = letter_in(answer)
         if problem is not None:
             raise named_error(*problem) from trouble
-        return Letter(answer, data)
+        return Letter(note, payload)
 
     def close(self) -> None:
         """Refuse all further calls; util itself stays usable."""
         self._broken = "this communicator is closed; make a new one on every worker."
-        if self._star is not None:
-            self._star.close()
 
     def _meet(self, deadline: Deadline) -> tuple[int, int]:
         """Find the number of workers and this one's rank; each draws a slot of a table."""
         draw = np.random.default_rng()
-        slot, counts = _told_by(self._util, "_worker_index"), np.zeros(_SLOTS)
+        slot, counts = _told_by(self.util, "_worker_index", -1), np.zeros(_SLOTS)
         for _ in range(_DRAWS):
             if not 0 <= slot < _SLOTS or counts[slot] > 1:
                 slot = int(draw.choice(np.flatnonzero(counts != 1)))
@@ -150,55 +136,39 @@ class UtilCommunicator(Communicator):
         # equal draws every time mean that there is no other worker: util is a mock that multiplies
         self._mirrored = bool(counts[slot] > 1)
         self._place = int(np.count_nonzero(counts[:slot])), workers
-        self.authenticated = workers == 1
         return self._place
 
-    def _exchanged(self, mine: bytes, sizes: list[int] | None, decide: Decide, deadline: Deadline) -> bytes:
-        """Send a letter, and return the answer."""
-        rank, workers = self._place or self._meet(deadline)
-        if self._mirrored:
-            return self._answer([mine] * workers, decide)[0]
-        if sizes is None:
-            own = np.zeros(workers, np.int64)
-            own[rank] = len(mine)
-            sizes = self._sum(own, deadline).tolist()
-        piece = min(max(_PIECE, *sizes), 32 * _PIECE)
-        # rank 0 has its own letter
-        letters = self._added(mine if rank else b"", rank, [0, *sizes[1:]], deadline)
-        answer, interrupted = self._answer([mine, *letters[1:]], decide) if rank == 0 else (b"", None)
-        told = self._added(len(answer).to_bytes(8, "little") + answer[:piece], 0, [8 + piece], deadline)[0]
-        length, told = int.from_bytes(told[:8], "little"), told[8:]
-        if length > piece:
-            told += self._added(answer[piece:], 0, [length - piece], deadline)[0]
-        if interrupted is not None:
-            raise interrupted
-        return told[:length]
-
     def _answer(self, letters: Sequence[bytes], decide: Decide) -> tuple[bytes, BaseException | None]:
-        """Rank 0's answer to the letters, and the error that it must raise once the others have it."""
+        """Rank 0's answer to the letters, and the interruption that it must raise once the others have it."""
         try:
             heads, payloads = zip(*read_each(letters, letter_in))
             calls, notes, troubles = zip(*heads)
             raise_trouble(troubles)
             decision = answered(decide, self._calls, calls, list(map(Letter, notes, payloads)))
-            return _packed(Letter([decision.note, None], decision.payload)), None
+            return _packed([decision.note, None], decision.payload), None
         except Exception as error:
-            return _packed(Letter([None, described(error)])), None
+            return _packed([None, described(error)]), None
         except BaseException as error:  # Ctrl-C, sys.exit
-            told = CommunicatorError(interruption(0, error, self._busy))
-            return _packed(Letter([None, described(told)])), error
+            told = CommunicatorError(f"rank 0 was interrupted ({type(error).__name__}) at {self._busy}.")
+            return _packed([None, described(told)]), error
 
-    def _added(self, mine: bytes, place: int, sizes: Sequence[int], deadline: Deadline) -> list[bytes]:
-        """Sum the places; this worker puts its own numbers into its place, and zeros into the others."""
-        ends = np.cumsum([-(-size // _BYTES_PER_INTEGER) for size in sizes])
+    def _bytes_of_all(self, mine: bytes, deadline: Deadline) -> list[bytes]:
+        """The bytes of all workers, by two sums: of their sizes, and of a table in which each has a place."""
+        assert self._place is not None
+        rank, workers = self._place
+        if self._mirrored:
+            return [mine] * workers
+        own = np.zeros(workers, np.int64)
+        own[rank] = len(mine)
+        sizes = self._sum(own, deadline)
+        ends = np.cumsum(-(-sizes // _BYTES_PER_INTEGER))
         table = np.zeros((ends[-1], 8), np.uint8)
         padded = mine + b"\0" * (-len(mine) % _BYTES_PER_INTEGER)
         rows = np.frombuffer(padded, np.uint8).reshape(-1, _BYTES_PER_INTEGER)
-        start = ends[place - 1] if place else 0
-        table[start : start + len(rows), :_BYTES_PER_INTEGER] = rows
+        table[ends[rank] - len(rows) : ends[rank], :_BYTES_PER_INTEGER] = rows
         sums = self._sum(table.view("<i8").reshape(-1), deadline).astype("<i8").view(np.uint8)
         parts = np.split(sums.reshape(-1, 8)[:, :_BYTES_PER_INTEGER], ends[:-1])
-        return [part.tobytes()[:size] for part, size in zip(parts, sizes)]
+        return [part.tobytes()[:size] for part, size in zip(parts, sizes.tolist())]
 
     def _sum(self, numbers: np.ndarray, deadline: Deadline) -> np.ndarray:
         """One call of util, which has no deadline."""
@@ -206,7 +176,7 @@ class UtilCommunicator(Communicator):
         def work() -> np.ndarray:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # the error says that Gloo is off
-                answer = np.asarray(self._util.all_reduce([_ONE, *numbers.tolist()], "sum")).reshape(-1)
+                answer = np.asarray(self.util.all_reduce([_ONE, *numbers.tolist()], "sum")).reshape(-1)
             if len(answer) != len(numbers) + 1:
                 raise ValueError(f"it received {len(numbers) + 1} numbers and returned {len(answer)}")
             if int(answer[0]) % _ONE or answer[0] <= 0:
@@ -227,29 +197,49 @@ class UtilCommunicator(Communicator):
         except Exception as error:
             raise CommunicatorError(broken(f"failed ({type(error).__name__}: {error})")) from error
         self._broken = ""
-        workers = int(sums[0]) // _ONE
-        expected = self._place[1] if self._place is not None else _told_by(self._util, "_worker_num")
-        if expected > 1 and workers != expected:
-            raise NoChannelError(
-                f"util.all_reduce covers {workers} worker{'s' if workers != 1 else ''}, but "
-                f"{'PADDLE_TRAINERS_NUM' if self._star is not None else 'their number'} is {expected}: the number "
-                "would be local. fleetrun turns Paddle's Gloo off; leave util out, and fleetmetrics connects the "
-                "workers itself, or start them with PADDLE_WITH_GLOO=1."
-            )
+        self._check_number(int(sums[0]) // _ONE)
         return sums[1:]
 
+    def _check_number(self, workers: int) -> None:
+        """Refuse a util that reaches other workers than the role maker and the launcher's variables name."""
+        expected = self._place[1] if self._place else self._workers
+        if expected > 1 and workers != expected:
+            raise NoChannelError(
+                f"util.all_reduce covers {counted(workers, 'workers')}, but there are {expected}: the number would be "
+                "local. fleetrun turns Paddle's Gloo off; leave util out, and fleetmetrics connects the workers "
+                "itself, or start them with PADDLE_WITH_GLOO=1."
+            )
 
-def _arrived(letters: Sequence[Letter]) -> Letter:
-    sizes, remaining, timeouts = zip(*(json.loads(bytes(letter.payload)) for letter in letters))
-    return Letter([sizes, *min(zip(remaining, timeouts))])
+
+def through(util: Any) -> UtilCommunicator:
+    """The communicator through an object's ``all_reduce``, the same one at every call if the object can keep it."""
+    kept: UtilCommunicator | None = getattr(util, _KEPT, None)
+    if kept is None or kept.util is not util:  # a copy has the attributes of its original
+        kept = UtilCommunicator(util)
+        with contextlib.suppress(AttributeError, TypeError):
+            setattr(util, _KEPT, kept)
+    return kept
 
 
-def _told_by(util: Any, name: str) -> int:
-    """A number from the role maker of Paddle's util; -1 without one."""
+def check_util(util: Any) -> None:
+    """Raise `InvalidInputError` unless this is an object with ``all_reduce``."""
+    if not callable(getattr(util, "all_reduce", None)):
+        raise InvalidInputError(
+            f"util is {util!r:.80}, which has no all_reduce(input, mode); give paddle.distributed.fleet.util, or"
+            " leave util out."
+        )
+
+
+def workers_told_by(util: Any) -> int:
+    """The number of workers according to the role maker of Paddle's util; 0 without one."""
+    return _told_by(util, "_worker_num", 0)
+
+
+def _told_by(util: Any, name: str, otherwise: int) -> int:
     ask = getattr(getattr(util, "role_maker", None), name, None)
     number = ask() if callable(ask) else None
-    return number if isinstance(number, int) else -1
+    return number if isinstance(number, int) else otherwise
 
 
-def _packed(letter: Letter) -> bytes:
-    return b"".join(written(letter))
+def _packed(note: Any, payload: Any = b"") -> bytes:
+    return b"".join(written(Letter(note, payload)))

@@ -7,7 +7,8 @@ import logging
 import sys
 from typing import Any, Iterable, NamedTuple, Sequence
 
-from fleetmetrics.comm import Communicator, get_communicator
+from fleetmetrics.comm import Communicator
+from fleetmetrics.comm.choose import resolve
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.records.batches import Columns
 from fleetmetrics.records.gather import gather
@@ -152,7 +153,7 @@ class BaseMetric(Recorder):
             Exception: the error of ``compute_metrics``, on every worker.
         """
         name, asked = type(self).__name__, arrangement.get()
-        channel = (asked.channel or get_communicator()).among(group)
+        channel = resolve(asked.channel).among(group)
         (values,) = gather(name, lambda: [self.share(size, asked.mode, asked.dealing)], channel, timeout)
         if not asked.keep:
             self.results.clear()

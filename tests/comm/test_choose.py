@@ -13,7 +13,8 @@ import pytest
 
 from fleetmetrics import comm as fc
 from fleetmetrics.comm import choose, sockets
-from fleetmetrics.comm.choose import get_dist_backend, list_all_backends
+from fleetmetrics.comm.backends import get_dist_backend, list_all_backends
+from fleetmetrics.comm.choose import resolve
 from fleetmetrics.comm.deadline import resolve_timeout
 from fleetmetrics.comm.job import Job, split_endpoint
 from fleetmetrics.errors import (
@@ -199,6 +200,59 @@ def test_set_communicator_takes_effect_at_once_and_ends_with_the_block() -> None
     assert fc.communicator_for(second) is second
     with pytest.raises(InvalidInputError, match="communicator is 3"):
         fc.set_communicator(3)  # type: ignore[arg-type]
+
+
+class Util:
+    """What ``fleet.util`` is without Gloo: each worker gets its own numbers back."""
+
+    def __init__(self, workers: int = 0) -> None:
+        if workers:
+            self.role_maker = type("RoleMaker", (), {"_worker_num": lambda _: workers})()
+
+    def all_reduce(self, input: list[int], mode: str) -> list[int]:
+        return input
+
+
+@pytest.fixture
+def of_two(monkeypatch: pytest.MonkeyPatch) -> fc.Communicator:
+    """The channel of a launched job of two workers."""
+    monkeypatch.setattr(choose, "_automatic", None)
+    environment = {**TWO, "FLEETMETRICS_ENDPOINT": f"127.0.0.1:{free_ports(1)[0]}"}
+    for name, text in environment.items():
+        monkeypatch.setenv(name, text)
+    return fc.get_communicator()
+
+
+def test_arguments_count_before_settings_and_the_nearest_setting_first(of_two: fc.Communicator) -> None:
+    given, util, was_set = (fc.LocalCommunicator() for _ in range(3))
+    assert (type(of_two), of_two.world_size) == (fc.SocketCommunicator, 2)
+    with fc.set_communicator(was_set):
+        assert resolve(given, util, "paddle_dist") is given
+        assert resolve(None, util, "paddle_dist") is util
+        assert resolve(backend="paddle_dist") is of_two
+        assert resolve(backend="non_dist") is get_dist_backend("non_dist") is not was_set
+        assert resolve(backend="auto") is resolve() is was_set
+    assert resolve() is resolve(backend="auto") is of_two
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_in_a_launched_job_util_means_the_channel_of_the_job(of_two: fc.Communicator, workers: int) -> None:
+    assert fc.communicator_for(Util(workers)) is of_two
+    assert choose.channel_of(None, Util(workers)) == (of_two, None)
+    with fc.set_communicator(fc.LocalCommunicator()), pytest.raises(NoChannelError, match="covers 1 worker, but there"):
+        fc.communicator_for(Util(workers)).all_reduce([1])
+
+
+def test_a_util_of_other_workers_than_the_jobs_is_the_trouble_of_the_call(of_two: fc.Communicator) -> None:
+    with pytest.raises(NoChannelError, match="util has 3 workers by its role maker, but this job has 2"):
+        fc.communicator_for(Util(3))
+    channel, trouble = choose.channel_of(None, Util(3))
+    assert channel is of_two and isinstance(trouble, NoChannelError)
+
+
+def test_without_a_job_the_numbers_go_through_the_object_itself() -> None:
+    assert isinstance(fc.communicator_for(Util()), fc.UtilCommunicator)
+    assert fc.communicator_for(Util(1)).all_reduce([2.5]).tolist() == [2.5]
 
 
 @pytest.mark.parametrize(

@@ -77,10 +77,11 @@ def test_an_invalid_communicator_on_one_rank_is_an_error_on_all_at_once(tmp_path
     reports = start("no_communicator", folder=str(tmp_path))
     of_communicator = r"InvalidInputError: on rank 1: communicator is (5|'auto'|<class .*>); it must be a fleetmetrics"
     of_util = r"InvalidInputError: on rank 1: util is 5, which has no all_reduce\(input, mode\); give paddle"
+    of_others = r"NoChannelError: on rank 1: util has 3 workers by its role maker, but this job has 2: leave util"
     texts = the_same(reports, "texts")
-    assert len(texts) == 16
-    for place, text in enumerate(texts):
-        assert re.match(of_communicator if place < 12 else of_util, text), text
+    assert len(texts) == 20
+    for text, expected in zip(texts, [of_communicator] * 12 + [of_util] * 4 + [of_others] * 4):
+        assert re.match(expected, text), text
     assert max(report["seconds"] for report in reports) < AT_ONCE
 
 

@@ -1215,8 +1215,8 @@ MUTATIONS = [
     Mutation(
         "metrics that an Evaluator asks compute over all workers",
         "evaluator/engine_metric.py::BaseMetric.evaluate",
-        "(asked.channel or get_communicator()).among(group)",
-        "get_communicator().among(group)",
+        "resolve(asked.channel).among(group)",
+        "resolve().among(group)",
         "tests/distributed/test_groups.py -k records_take",
     ),
     Mutation(
@@ -1481,8 +1481,8 @@ MUTATIONS = [
     Mutation(
         "a worker keeps to itself that it was given no communicator",
         "comm/choose.py::channel_of",
-        "channel, trouble = get_communicator(), trouble or error",
-        "raise error from None",
+        "channel, trouble = resolve(), trouble or error",
+        "raise",
         "tests/distributed/test_channel.py -k an_invalid",
     ),
     Mutation(
@@ -1760,10 +1760,10 @@ MUTATIONS = [
         f"{CHANNEL} -k 'what_one_process_would and 2'",
     ),
     Mutation(
-        "fleet.util: the rest of a long answer is forgotten",
-        "comm/util.py::UtilCommunicator._exchanged",
-        "        if length > piece:\n            told += ",
-        "        if False:\n            told += ",
+        "util: every worker puts its letter at the beginning of the table",
+        "comm/util.py::UtilCommunicator._bytes_of_all",
+        "table[ends[rank] - len(rows) : ends[rank], ",
+        "table[: len(rows), ",
         "tests/comm/test_util.py -k to_the_byte",
     ),
     Mutation(
@@ -1783,17 +1783,52 @@ MUTATIONS = [
     # -- who answers, and when ----------------------------------------------------------------------------------
     Mutation(
         "the environment speaks of two workers, and the value is that of one",
-        "comm/choose.py::automatic_communicator",
-        "if job.world_size > 1 and",
-        "if job.world_size > 2 and",
+        "comm/choose.py::_of_the_job",
+        "if job.world_size == 1:",
+        "if job.world_size <= 2:",
         f"{CHANNEL} -k 'what_one_process_would and 2'",
     ),
     Mutation(
         "the communicator that was set is ignored",
-        "comm/choose.py::get_communicator",
-        "return _chosen if _chosen is not None else automatic_communicator()",
-        "return automatic_communicator()",
+        "comm/choose.py::resolve",
+        'return _of_the_job() if _chosen is None or backend == "paddle_dist" else _chosen',
+        "return _of_the_job()",
         "tests/comm/test_choose.py -k set_communicator",
+    ),
+    Mutation(
+        "the backend paddle_dist is the communicator that was set",
+        "comm/choose.py::resolve",
+        'return _of_the_job() if _chosen is None or backend == "paddle_dist" else _chosen',
+        "return _of_the_job() if _chosen is None else _chosen",
+        "tests/comm/test_choose.py -k arguments_count",
+    ),
+    Mutation(
+        "in a launched job the numbers go through util",
+        "comm/choose.py::_by_util",
+        "if channel is None or channel.world_size == 1:",
+        "if True:",
+        "tests/comm/test_choose.py -k launched_job",
+    ),
+    Mutation(
+        "a util of other workers than the job's means the job",
+        "comm/choose.py::_by_util",
+        "if workers not in (0, channel.world_size):",
+        "if False:",
+        "tests/comm/test_choose.py -k other_workers",
+    ),
+    Mutation(
+        "a util that covers one worker of two gives the local number",
+        "comm/util.py::UtilCommunicator._check_number",
+        "if expected > 1 and workers != expected:",
+        "if False:",
+        "tests/comm/test_util.py -k silently_local",
+    ),
+    Mutation(
+        "a copy of a util has the communicator of its original",
+        "comm/util.py::through",
+        "if kept is None or kept.util is not util:",
+        "if kept is None:",
+        "tests/comm/test_util.py -k one_object",
     ),
     Mutation(
         "compute gives the local value",
@@ -3757,20 +3792,6 @@ MUTATIONS = [
         "None if end == math.inf else max(0.0, end - time.monotonic())",
         "max(0.0, end - time.monotonic())",
         "tests/comm/test_finding.py -k so_once",
-    ),
-    Mutation(
-        "util: errors name the seconds that were left",
-        "comm/util.py::UtilCommunicator._consult",
-        "Deadline(timeout, min(remaining, deadline.remaining))",
-        "Deadline(min(remaining, deadline.remaining))",
-        "tests/comm/test_util.py -k hangs",
-    ),
-    Mutation(
-        "util: who has waited for the others gets no less time than before",
-        "comm/util.py::UtilCommunicator._consult",
-        "min(remaining, deadline.remaining)",
-        "remaining",
-        "tests/comm/test_util.py -k its_own_deadline",
     ),
     Mutation(
         "rank 0 waits for the answer of a silent listener at every call",

@@ -82,6 +82,17 @@ def errors() -> None:
     report(texts=texts)
 
 
+class Reaching:
+    """An object like `fleet.util` whose role maker knows this number of workers."""
+
+    def __init__(self, workers: int) -> None:
+        self.role_maker = self
+        self._worker_num = lambda: workers
+
+    def all_reduce(self, input: Any, mode: str) -> Any:
+        raise AssertionError("the job's channel carries the numbers")
+
+
 def no_communicator() -> None:
     """The last worker gives something else instead of a communicator, or of an object with all_reduce."""
     import fleetmetrics as fm
@@ -102,7 +113,8 @@ def no_communicator() -> None:
     calls["a function"] = lambda **given: fm.sum(np.ones(2), **given)
     calls["two numbers"] = lambda **given: fm.acc(1, 2, **given)
     calls["a histogram"] = lambda **given: fm.auc(np.ones(2), np.ones(2), **given)
-    wrong += [("util", call, 5) for call in [*calls][4:]]
+    wrong += [("util", call, each) for each in (5, Reaching(3)) for call in [*calls][4:]]
+    calls["a function"](util=Reaching(2) if last else None)
     texts, seconds = [], []
     for argument, call, each in wrong:
         start = time.monotonic()

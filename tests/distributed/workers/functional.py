@@ -131,10 +131,6 @@ if __name__ == "__main__":
     if util is not None:
         report(numbers_by_util=numbers(util=util), variables_by_util=fm.acc("correct", "total", scope, util))
         report(errors_by_util=errors(scope, util=util))
-    if arguments()["launch"] == "ps":
-        from paddle.distributed import fleet
-
-        report(util=error_text(lambda: fm.sum(1, util=fleet.util)))
     if arguments()["launch"] != "bare":
         report(facts=facts(arguments()["launch"]))
         channel.barrier()  # Paddle's store is in rank 0: if that ends first, the others fail in fleet.init

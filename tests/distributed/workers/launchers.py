@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from cluster import arguments, error_text, report, touch, wait_for_file
+from cluster import arguments, error_text, report
 
-from fleetmetrics.comm import Block, communicator_for, get_communicator
+from fleetmetrics.comm import Block, UtilCommunicator, communicator_for, get_communicator
 
 
 def exchange(comm: Any) -> list[np.ndarray]:
@@ -75,25 +75,14 @@ def parameter_server() -> None:
     report(before=exchange(get_communicator()))
     fleet.init(is_collective=False)
     report(after=exchange(get_communicator()))
-    comm = communicator_for(fleet.util)
+    report(util=exchange(communicator_for(fleet.util)), same=communicator_for(fleet.util) is get_communicator())
     if arguments().get("gloo"):
-        report(util=exchange(comm), rank=comm.rank, world=comm.world_size)
+        comm = UtilCommunicator(fleet.util)
+        report(by_gloo=exchange(comm), rank=comm.rank, world=comm.world_size)
         report(util_gathered=comm.all_gather(np.arange(comm.rank + 1)), util_large=comm.all_reduce(np.ones(5000))[-1])
-        report(
-            util_error=error_text(lambda: comm.reduce("auc", [Block("x", "sum", np.ones(comm.rank + 1))])),
-            util_late=error_text(lambda: late(comm)),
-        )
+        report(util_error=error_text(lambda: comm.reduce("auc", [Block("x", "sum", np.ones(comm.rank + 1))])))
     else:
-        report(util=error_text(lambda: exchange(comm)))
-
-
-def late(comm: Any) -> None:
-    if comm.rank:
-        wait_for_file("given up")
-    try:
-        comm.all_reduce([1], timeout=20 if comm.rank else 1)
-    finally:
-        touch("given up")
+        report(by_gloo=error_text(lambda: exchange(UtilCommunicator(fleet.util))))
 
 
 if __name__ == "__main__":

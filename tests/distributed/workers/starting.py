@@ -14,7 +14,7 @@ def start(launch: str) -> Any:
         launch: as in `cluster.run`.
 
     Returns:
-        `fleet.util` where it reaches the other workers; else None.
+        `fleet.util`, which Paddle itself makes local unless its Gloo is on; None without a launcher.
     """
     import paddle
     from paddle.distributed import fleet
@@ -24,4 +24,4 @@ def start(launch: str) -> Any:
     elif launch != "bare":
         with static_mode():
             fleet.init(is_collective=False)
-    return fleet.util if launch == "ps_gloo" else None
+    return None if launch == "bare" else fleet.util
