@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import zlib
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from fleetmetrics.arguments import whole_number_of
+from fleetmetrics.arguments import is_whole, whole_number_of
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.iterated import Iterated, copied, raised_by
 from fleetmetrics.numbers import position_dtype
@@ -28,14 +29,17 @@ class Dealing:
         sampler: see `fleetmetrics.sampling`.
         epoch: the epoch of the pass; None: the sampler's, that of the next pass.
         consumed: the samples of all ranks after which the pass continues; None: the sampler's ``consumed_samples``.
+        every: whether to iterate a sampler of another kind for every rank: those of a job check their own, and agree.
     """
 
     consumed: int
     epoch: int
     ranks: int
 
-    def __init__(self, sampler: Any, epoch: int | None = None, consumed: int | None = None) -> None:
-        self._sampler = sampler
+    def __init__(
+        self, sampler: Any, epoch: int | None = None, consumed: int | None = None, every: bool = False
+    ) -> None:
+        self._sampler, self._every = sampler, every
         self._outer, self._inner, names = _dealer(sampler)
         inner = self._inner
         self.formula: bool = _is_paddles(self._outer)
@@ -46,7 +50,7 @@ class Dealing:
                 " paddle.io.DistributedBatchSampler, a paddle.io.DataLoader with one as its batch_sampler, and an"
                 f" object with {', '.join(_READ)}. {_instead(inner)}"
             )
-        self._rank_name = names[1]
+        self._ranks_name, self._rank_name = names
         self.ranks = whole_number_of(f"sampler.{names[0]}", getattr(inner, names[0]), 1, 2**31 - 1)
         self.local_rank: Any = getattr(inner, names[1])
         if epoch is None:
@@ -76,14 +80,32 @@ class Dealing:
         """Computed on demand: for a shuffling sampler a permutation of the data set, for others by iteration."""
         if self.formula:
             return _Formula(self._inner, self.ranks, self.epoch)
-        return Iterated([self._copy(rank) for rank in range(self.ranks)])
+        copies, own = [self._copy(rank) for rank in range(self.ranks)], self.local_rank
+        if self._every or not is_whole(own) or not 0 <= own < self.ranks:
+            return Iterated(copies)
+        block = getattr(self._inner, "batch_size", 1)
+        return Iterated(copies, own, self._alone(), block if is_whole(block) and block > 0 else 1)
 
     def _copy(self, rank: int) -> Any:
         return copied(self._outer, self._inner, self._rank_name, rank, self.epoch, self.consumed)
 
+    def _alone(self) -> Any:
+        """A copy that deals to one rank what the others share, in their steps; None if it has no such settings."""
+        one = self._copy(0)
+        inner = one if self._outer is self._inner else one.sampler
+        with contextlib.suppress(Exception):  # of attributes that cannot be set
+            setattr(inner, self._ranks_name, 1)
+            if hasattr(inner, "total_size") and hasattr(inner, "num_samples"):
+                inner.num_samples = inner.total_size
+            for each in {id(one): one, id(inner): inner}.values():
+                if is_whole(getattr(each, "batch_size", None)):
+                    each.batch_size *= self.ranks
+            return one
+        return None
+
     def after(self, consumed: int) -> Dealing:
         """The rest of the pass, after this many samples of all ranks."""
-        return Dealing(self._sampler, self.epoch, consumed)
+        return Dealing(self._sampler, self.epoch, consumed, self._every)
 
     @property
     def batch(self) -> int:

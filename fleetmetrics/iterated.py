@@ -1,12 +1,15 @@
-"""The samples of samplers with their own order: copies of them are iterated, one for every rank.
+"""The samples of samplers with their own order: copies of them are iterated.
 
-This changes neither the sampler of the job nor any random generator.
+Most of them make one order of all samples and give each rank a share of it, so a copy that deals to one rank alone
+shows what all are dealt, if its own share is what the rank is really dealt. For others, a copy is iterated for every
+rank. Neither changes the sampler of the job or any random generator.
 """
 
 from __future__ import annotations
 
 import contextlib
 import copy
+import itertools
 import random
 import sys
 import zlib
@@ -25,25 +28,34 @@ class Iterated:
     """One pass of copies of a sampler, by rank.
 
     If a sample is dealt twice, the entry that is earliest on its rank counts, then that of the lowest rank.
+
+    Args:
+        samplers: by rank.
+        own: this worker's rank.
+        alone: a copy that deals to one rank what all share; None: iterate the copy of every rank.
+        block: the number of samples that a rank gets at a time.
     """
 
     dealt: list[np.ndarray]
     seen: np.ndarray
     masks: list[np.ndarray]
 
-    def __init__(self, samplers: Sequence[Any]) -> None:
+    def __init__(self, samplers: Sequence[Any], own: int = 0, alone: Any = None, block: int = 1) -> None:
         with random_states_kept():
-            self.dealt = [_indices(one) for one in map(copy.copy, samplers)]
+            mine = _indices(copy.copy(samplers[own]))
             _stir()
-            again = _indices(samplers[0])
-        if not np.array_equal(again, self.dealt[0]):
-            raise InvalidInputError(
-                f"sampler: {type(samplers[0]).__name__} deals in a different order each time that it is iterated, so "
-                "its padding is unknown; let it draw from a generator that its epoch seeds"
-            )
-        # By place on the rank, then by rank: numpy.unique takes the first.
+            shared = None if alone is None else _shared(alone, mine, own, len(samplers), block)
+            if shared is None and not np.array_equal(_indices(copy.copy(samplers[own])), mine):
+                raise InvalidInputError(
+                    f"sampler: {type(samplers[0]).__name__} deals in a different order each time that it is iterated, "
+                    "so its padding is unknown; let it draw from a generator that its epoch seeds"
+                )
+            if shared is None:
+                shared = [mine if rank == own else _indices(one) for rank, one in enumerate(samplers)]
+        self.dealt = shared
+        # By place on the rank, then by rank.
         order = np.argsort(np.concatenate([np.arange(part.size) for part in self.dealt]), kind="stable")
-        self.seen, first = np.unique(np.concatenate(self.dealt)[order], return_index=True)
+        self.seen, first = _first_places(np.concatenate(self.dealt)[order])
         mask = np.ones(order.size, np.bool_)
         mask[order[first]] = False
         self.masks = np.split(mask, np.cumsum([part.size for part in self.dealt])[:-1])
@@ -83,15 +95,36 @@ class Iterated:
 
 def _indices(sampler: Iterable[Any]) -> np.ndarray:
     """The indices that a sampler deals, in batches or, like PyTorch's, one by one."""
+    dealt = iter(sampler)
+    first = list(itertools.islice(dealt, 1))
+    everything = itertools.chain(first, dealt)
+    return np.fromiter(itertools.chain.from_iterable(everything) if np.ndim(first) > 1 else everything, np.int64)
 
-    def each() -> Iterator[Any]:
-        for dealt in sampler:
-            if np.ndim(dealt):
-                yield from dealt
-            else:
-                yield dealt
 
-    return np.fromiter(each(), np.int64)
+def _shared(alone: Any, mine: np.ndarray, own: int, ranks: int, block: int) -> list[np.ndarray] | None:
+    """What each rank gets of the order of all samples, block by block or sample by sample; None if ours is another."""
+    try:
+        order = _indices(alone)
+    except Exception:  # it cannot deal to one rank
+        return None
+    if order.size != mine.size * ranks:
+        return None
+    for size in (block, 1):
+        whole = mine.size // size * size
+        blocks, rest = order[: whole * ranks].reshape(-1, ranks, size), order[whole * ranks :].reshape(ranks, -1)
+        if np.array_equal(np.append(blocks[:, own], rest[own]), mine):
+            return [np.append(blocks[:, rank], rest[rank]) for rank in range(ranks)]
+    return None
+
+
+def _first_places(samples: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The different samples, rising, and the first place of each."""
+    if not samples.size or samples.min() < 0 or samples.max() > 4 * samples.size:
+        return np.unique(samples, return_index=True)
+    places = np.full(samples.max() + 1, -1)
+    places[samples[::-1]] = np.arange(samples.size)[::-1]  # the last of the same counts
+    seen = np.flatnonzero(places >= 0)
+    return seen, places[seen]
 
 
 def copied(outer: Any, inner: Any, rank_name: str, rank: int, epoch: int, consumed: int = 0) -> Any:

@@ -361,7 +361,7 @@ def dealt_indices(sampler: Any, rank: int | None = None, epoch: int | None = Non
         >>> [dealt_indices(sampler, rank).tolist() for rank in range(3)]
         [[0, 1, 6, 7], [2, 3, 8, 9], [4, 5, 0, 1]]
     """
-    dealing = Dealing(sampler, epoch)
+    dealing = Dealing(sampler, epoch, every=rank is not None)
     return dealing.dealt.indices(dealing.rank(rank))
 
 
@@ -392,7 +392,7 @@ def padding_mask(sampler: Any, rank: int | None = None, epoch: int | None = None
         ...                              drop_last=False, epoch=0))
         array([False, False,  True,  True])
     """
-    dealing = Dealing(sampler, epoch)
+    dealing = Dealing(sampler, epoch, every=rank is not None)
     return dealing.dealt.mask(dealing.rank(rank))
 
 
@@ -408,7 +408,7 @@ def kept_positions(sampler: Any, rank: int | None = None, epoch: int | None = No
         ...                                drop_last=False, epoch=0))
         array([4, 5], dtype=int32)
     """
-    dealing = Dealing(sampler, epoch)
+    dealing = Dealing(sampler, epoch, every=rank is not None)
     return dealing.dealt.kept(dealing.rank(rank))
 
 
@@ -433,7 +433,7 @@ def remaining_indices(sampler: Any, batches: Sequence[int], epoch: int | None = 
         >>> remaining_indices(sampler, [1, 1, 1])
         array([6, 7, 8, 9])
     """
-    dealing = Dealing(sampler, epoch)
+    dealing = Dealing(sampler, epoch, every=True)
     done = counts_of("batches", batches).tolist()
     if len(done) != dealing.ranks:
         raise InvalidInputError(f"batches is {batches!r}; it must hold a number for each of {dealing.ranks} ranks.")

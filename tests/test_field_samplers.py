@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Iterator
 
 import numpy as np
 import paddle
@@ -47,6 +47,24 @@ def test_each_sample_of_a_pass_counts_once(kind: str, ranks: int) -> None:
             seen.update(added(metric, sampler))
         value = run(ranks, lambda channel: metrics[channel.rank].compute(communicator=channel))
         assert value == {"n": len(seen), "sum": sum(seen)}
+
+
+class OneBackwards(paddle.io.DistributedBatchSampler):
+    """It shares out one order of all samples, but the second rank deals its share backwards."""
+
+    def __iter__(self) -> Iterator[list[int]]:
+        own = list(range(len(self.dataset)))[self.local_rank :: self.nranks]
+        yield own[::-1] if self.local_rank == 1 else own
+
+
+def test_a_worker_that_is_not_dealt_what_the_others_expect_is_an_error_on_all() -> None:
+    """Workers iterate a sampler for their own rank alone, where that tells what the others are dealt."""
+    samplers = [OneBackwards(range(12), 4, 3, rank) for rank in range(3)]
+    metrics = [fm.Count(name="it", sampler=sampler) for sampler in samplers]
+    for metric, sampler in zip(metrics, samplers):
+        added(metric, sampler)
+    with pytest.raises(fm.AgreementError, match="order"):
+        run(3, lambda channel: metrics[channel.rank].compute(communicator=channel))
 
 
 # -- the rest of a pass ----------------------------------------------------------------------------------

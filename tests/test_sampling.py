@@ -325,6 +325,56 @@ def test_the_digest_of_what_is_dealt_tells_who_is_dealt_it():
     assert one != other
 
 
+class Shuffled(SimpleNamespace):
+    """Like PyTorch's: it pads an order of all samples, and deals every n-th to a rank."""
+
+    epoch, iterated = 1, 0
+
+    def order(self):
+        Shuffled.iterated += 1
+        order = np.random.RandomState(self.epoch).permutation(len(self.dataset))
+        return np.resize(order, -(-order.size // self.ranks) * self.ranks)
+
+    def __iter__(self):
+        return iter(self.order()[self.rank :: self.num_replicas].tolist())
+
+
+class InBlocks(Shuffled):
+    """Like Paddle's: it deals blocks of a batch in turn, and the same number of the rest to each."""
+
+    batch_size = 3
+
+    def __iter__(self):
+        order, step = self.order(), self.num_replicas * self.batch_size
+        whole = order.size // step * step
+        yield from order[:whole].reshape(-1, self.num_replicas, self.batch_size)[:, self.rank].tolist()
+        yield order[whole:].reshape(self.num_replicas, -1)[self.rank].tolist()
+
+
+class FirstGetsMore(Shuffled):
+    """It gives the first half to the first rank, and the others a part each of the second half."""
+
+    def __iter__(self):
+        order = self.order()
+        half = order.size // 2
+        rest = np.array_split(order[half:], self.num_replicas - 1) if self.num_replicas > 1 else [order[half:]]
+        return iter((order[:half] if self.rank == 0 else rest[self.rank - 1]).tolist())
+
+
+@pytest.mark.numpy_only
+@pytest.mark.parametrize("kind", [Shuffled, InBlocks, FirstGetsMore])
+@pytest.mark.parametrize("samples", [31, 32, 40])
+def test_a_sampler_that_shares_out_one_order_is_iterated_twice_however_many_ranks_there_are(kind, samples):
+    for rank in range(8):
+        sampler = kind(dataset=range(samples), num_replicas=8, ranks=8, rank=rank)
+        Shuffled.iterated = 0
+        mask = padding_mask(sampler)
+        assert Shuffled.iterated == 2 or kind is FirstGetsMore
+        assert mask.tolist() == padding_mask(sampler, rank).tolist()
+        assert dealt_indices(sampler).tolist() == np.hstack([*sampler]).tolist()
+        assert Dealing(sampler).settings["order"] == Dealing(sampler, every=True).settings["order"]
+
+
 def test_paddles_own_way_of_dealing_needs_no_iteration(monkeypatch):
     class Named(DistributedBatchSampler):
         name = "evaluation"

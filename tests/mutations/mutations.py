@@ -804,6 +804,20 @@ MUTATIONS = [
         "tests/test_sampling.py -k follows_the_random_state",
     ),
     Mutation(
+        "a sampler's share of one order is not compared with what it deals",
+        "iterated.py::_shared",
+        "if np.array_equal(np.append(blocks[:, own], rest[own]), mine):",
+        "if mine.size:",
+        "tests/test_sampling.py -k shares_out",
+    ),
+    Mutation(
+        "of repeated samples the last counts",
+        "iterated.py::_first_places",
+        "places[samples[::-1]] = np.arange(samples.size)[::-1]",
+        "places[samples] = np.arange(samples.size)",
+        "tests/test_sampling.py -k repeated",
+    ),
+    Mutation(
         "samples that other ranks are dealt have the same digest",
         "iterated.py::Iterated.digest",
         "np.concatenate([lengths, *self.dealt])",
