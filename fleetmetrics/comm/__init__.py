@@ -33,11 +33,11 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from fleetmetrics.comm.channel import SocketCommunicator
     from fleetmetrics.comm.choose import communicator_for, get_communicator, set_communicator
     from fleetmetrics.comm.communicator import Communicator
     from fleetmetrics.comm.descriptions import Block, Letter, RowKeys
     from fleetmetrics.comm.local import LocalCommunicator
-    from fleetmetrics.comm.sockets import SocketCommunicator
     from fleetmetrics.comm.util import UtilCommunicator
 
 __all__ = [
@@ -56,7 +56,7 @@ _MODULES = {
     **dict.fromkeys(("Block", "Letter", "RowKeys"), "descriptions"),
     "Communicator": "communicator",
     "LocalCommunicator": "local",
-    "SocketCommunicator": "sockets",
+    "SocketCommunicator": "channel",
     "UtilCommunicator": "util",
 }
 

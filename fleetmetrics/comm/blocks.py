@@ -16,9 +16,8 @@ from typing import Any, Callable, Iterable, Mapping, NamedTuple, Sequence, TypeV
 
 import numpy as np
 
-from fleetmetrics.comm.descriptions import BY, KEYS, STATE_DTYPES, Block, Decide, Entry, Letter, RowKeys
+from fleetmetrics.comm.descriptions import BY, KEYS, STATE_DTYPES, Block, Buffer, Decide, Entry, Letter, RowKeys, joined
 from fleetmetrics.comm.failures import by_a_handler, by_rank, fit_cause, named_error, ranks_text, readable
-from fleetmetrics.comm.frames import Buffer, joined
 from fleetmetrics.errors import (
     AgreementError,
     CommunicatorError,

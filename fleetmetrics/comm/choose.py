@@ -8,10 +8,10 @@ import os
 import threading
 from typing import Any, Callable, TypeVar
 
+from fleetmetrics.comm.channel import SocketCommunicator
 from fleetmetrics.comm.communicator import Communicator
 from fleetmetrics.comm.job import Job, refuse_other_roles
 from fleetmetrics.comm.local import LocalCommunicator
-from fleetmetrics.comm.sockets import SocketCommunicator
 from fleetmetrics.errors import FleetMetricsError, InvalidInputError, NoChannelError
 from fleetmetrics.vocabulary import counted
 

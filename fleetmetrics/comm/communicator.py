@@ -10,13 +10,13 @@ import numpy as np
 
 from fleetmetrics.comm import blocks as wire
 from fleetmetrics.comm.blocks import Block, Decide, Letter, RowKeys, divided, read_each
-from fleetmetrics.comm.deadline import Deadline, began
-from fleetmetrics.comm.failures import Caught, by_rank
-from fleetmetrics.comm.frames import Payload, joined
+from fleetmetrics.comm.deadline import DEFAULT_TIMEOUT, Deadline, began
+from fleetmetrics.comm.descriptions import Payload, joined
+from fleetmetrics.comm.failures import Caught, by_a_handler, by_rank
 from fleetmetrics.comm.groups import ranks_of
 from fleetmetrics.comm.slabs import Piece, Slab, letters_of, put, reduced, written
 from fleetmetrics.comm.unions import ByKey
-from fleetmetrics.errors import AgreementError, FleetMetricsError, InvalidInputError
+from fleetmetrics.errors import AgreementError, InvalidInputError
 from fleetmetrics.numbers import widen
 
 __all__ = ["CHUNK_BYTES", "Communicator", "Decide", "Letter"]
@@ -30,6 +30,61 @@ _Found = TypeVar("_Found")
 
 def _all_here(letters: Sequence[Letter]) -> Letter:
     return Letter(None)
+
+
+class Call:
+    """A call while it runs; see `Communicator.call`."""
+
+    deadline: Deadline
+    trouble: BaseException | None
+
+    def __init__(
+        self, channel: Communicator, name: str, timeout: float | Deadline | None, trouble: BaseException | None
+    ) -> None:
+        self.name, self._channel, self._timeout, self.trouble = name, channel, timeout, trouble
+        self.numbers: list[int] = []  # its number among the channel's calls, once it has begun
+        self.step = 0  # the number of its exchanges so far
+        self._around: Call | None = None
+
+    @property
+    def number(self) -> int:
+        """Its number among the calls of the channel; 0 on a channel that does not count."""
+        return self.numbers[0] if self.numbers else 0
+
+    def __enter__(self) -> Call:
+        try:
+            self._around = self._channel._enter(self)
+            if self._around is not None:
+                self.deadline = self._around.deadline
+            else:
+                self.deadline, self.trouble = began(self._timeout, self.trouble, self._channel._default_timeout())
+        except BaseException as error:
+            if self.numbers:
+                self._channel._leave(self, error)
+            raise
+        return self
+
+    def consult(self, decide: Decide, note: Any = None, payload: Payload = b"", *, name: str = "") -> Letter:
+        """Take part in the next exchange; see `Communicator.consult`."""
+        outermost = self._around or self
+        trouble, self.trouble = self.trouble or outermost.trouble, None
+        outermost.trouble = None
+        outermost.step += 1
+        return self._channel._consult(name or self.name, decide, Letter(note, payload), self.deadline, trouble)
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        if self._around is not None:
+            return
+        common: BaseException | None = None
+        try:
+            if isinstance(error, Exception) and not self.step and not by_a_handler(error):
+                self.trouble = self.trouble or error
+                self.consult(_all_here)
+        except BaseException as raised:
+            common = raised
+        self._channel._leave(self, common or error)
+        if common is not None and common is not error:
+            raise common from error
 
 
 class Communicator:
@@ -82,11 +137,8 @@ class Communicator:
             >>> LocalCommunicator().consult("count", lambda letters: Letter(sum(each.note for each in letters)), 5)
             Letter(note=5, payload=b'')
         """
-
-        def asked(deadline: Deadline, trouble: BaseException | None) -> Letter:
-            return self._consult(call, decide, Letter(note, payload), deadline, trouble)
-
-        return self.together(call, asked, timeout, trouble)
+        with self.call(call, timeout, trouble) as begun:
+            return begun.consult(decide, note, payload, name=call)
 
     def _consult(
         self, call: str, decide: Decide, mine: Letter, deadline: Deadline, trouble: BaseException | None
@@ -124,6 +176,36 @@ class Communicator:
             f"group is {list(ranks)}, and {type(self).__name__} has no groups; leave out group, or communicator"
         )
 
+    def call(self, name: str, timeout: float | Deadline | None = None, trouble: BaseException | None = None) -> Call:
+        """A call of several steps: what a worker prepares, and one or more exchanges, in a ``with`` block.
+
+        An error inside the block before its first exchange becomes the error of every worker. If the block is
+        interrupted, the other workers get an error at once, and the next call is the same on all workers again.
+
+        Args:
+            name: of the call, the same on every worker; errors quote it.
+            timeout: seconds to wait for the others.
+            trouble: an earlier error on this worker; every worker then raises it.
+
+        Examples:
+            >>> from fleetmetrics import LocalCommunicator
+            >>> with LocalCommunicator().call("count") as call:
+            ...     call.consult(lambda letters: Letter(len(letters)))
+            Letter(note=1, payload=b'')
+        """
+        return Call(self, name, timeout, trouble)
+
+    def _enter(self, call: Call) -> Call | None:
+        """Begin a call; return the call around it, of the same thread, if there is one."""
+        return None
+
+    def _leave(self, call: Call, error: BaseException | None) -> None:
+        """End a call, with the error that ends it."""
+
+    def _default_timeout(self) -> float:
+        """Seconds that a call waits if nothing else is asked."""
+        return DEFAULT_TIMEOUT
+
     def together(
         self,
         call: str,
@@ -131,21 +213,9 @@ class Communicator:
         timeout: float | Deadline | None = None,
         trouble: BaseException | None = None,
     ) -> _T:
-        """Run a whole call: its preparation, and its exchanges.
-
-        Other threads of this worker wait until it ends. If it is interrupted, the other workers get the error, and the
-        next call is the same on all workers again.
-
-        Args:
-            call: the name of the call; errors quote it.
-            work: called with the deadline, and the trouble of this worker.
-            timeout: seconds to wait, for other threads and other workers.
-            trouble: an earlier error on this worker.
-
-        Returns:
-            The result of the function.
-        """
-        return work(*began(timeout, trouble))
+        """Run a whole call: its preparation, and its exchanges."""
+        with self.call(call, timeout, trouble) as begun:
+            return work(begun.deadline, begun.trouble)
 
     def evaluated(
         self,
@@ -155,36 +225,25 @@ class Communicator:
         timeout: float | Deadline | None = None,
         trouble: BaseException | None = None,
     ) -> _T:
-        """Run the exchanges of a call, and then a function of their outcome.
-
-        Args:
-            call: as for `together`.
-            exchanges: as ``work`` of `together`.
-            formula: takes the result of the exchanges; other threads may make exchanges in the meantime.
-            timeout: as for `together`.
-            trouble: as for `together`.
-
-        Returns:
-            The result of the formula.
-        """
+        """Run the exchanges of a call, and then a function of their outcome."""
         return formula(self.together(call, exchanges, timeout, trouble))
 
     def left(self, call: str, error: BaseException) -> None:
         """Count a call that an error, such as an interruption, ended before its first exchange; all get the error."""
+        if getattr(error, "told", False):
+            return
+        with contextlib.suppress(BaseException), self.call(call):
+            raise error
 
     @contextlib.contextmanager
     def leaving(self, call: str) -> Iterator[None]:
-        """What a worker prepares for a call: an interruption counts as the call, see `left`.
-
-        Unlike in `together`, other threads may call, and the deadline has not begun.
-        """
+        """What a worker prepares for a call: an interruption counts as the call, see `left`."""
         try:
             yield
         except Exception:  # the caller's, who may send it as its trouble
             raise
         except BaseException as error:
-            with contextlib.suppress(FleetMetricsError):
-                self.left(call, error)
+            self.left(call, error)
             raise
 
     def reduce(

@@ -14,10 +14,22 @@ import numpy as np
 
 from fleetmetrics.errors import DeadlineError, InvalidInputError
 
-__all__ = ["DEFAULT_TIMEOUT", "LONGEST", "Deadline", "began", "begun", "margin", "resolve_timeout", "run_until"]
+__all__ = [
+    "DEFAULT_TIMEOUT",
+    "FIRST_TIMEOUT",
+    "INTERACTIVE_TIMEOUT",
+    "LONGEST",
+    "Deadline",
+    "began",
+    "begun",
+    "margin",
+    "resolve_timeout",
+    "run_until",
+]
 
-# The default of torch.distributed: longer than any skew of evaluations, shorter than a night.
-DEFAULT_TIMEOUT = 1800.0
+#: Seconds that a call waits by default: once all workers have met, the default of torch.distributed, longer than any
+#: skew of evaluations and shorter than a night; at their first meeting; and in an interactive session.
+DEFAULT_TIMEOUT, FIRST_TIMEOUT, INTERACTIVE_TIMEOUT = 1800.0, 300.0, 60.0
 #: Seconds, 31 years; Python's locks and polls accept no number that is much larger.
 LONGEST = 1e9
 #: Seconds that a worker without a valid timeout waits until the others have its error.
@@ -64,12 +76,12 @@ class _Left(float):
         return found
 
 
-def resolve_timeout(timeout: float | None = None) -> float:
-    """The seconds to wait, up to 1e9: the argument, otherwise FLEETMETRICS_TIMEOUT, otherwise half an hour."""
+def resolve_timeout(timeout: float | None = None, default: float = DEFAULT_TIMEOUT) -> float:
+    """The seconds to wait, up to 1e9: the argument, otherwise FLEETMETRICS_TIMEOUT, otherwise the default."""
     if timeout is not None:
         return _seconds("timeout", timeout, _number_in(timeout))
     text = os.environ.get("FLEETMETRICS_TIMEOUT", "").strip()
-    return _seconds("the environment variable FLEETMETRICS_TIMEOUT", text, text) if text else DEFAULT_TIMEOUT
+    return _seconds("the environment variable FLEETMETRICS_TIMEOUT", text, text) if text else default
 
 
 def _number_in(given: Any) -> Any:
@@ -90,7 +102,7 @@ def _seconds(source: str, given: Any, number: Any) -> float:
 
 
 def began(
-    timeout: float | Deadline | None, trouble: BaseException | None = None
+    timeout: float | Deadline | None, trouble: BaseException | None = None, default: float = DEFAULT_TIMEOUT
 ) -> tuple[Deadline, BaseException | None]:
     """The deadline of a call that begins now, or of the call around it, and its trouble.
 
@@ -101,7 +113,7 @@ def began(
     if isinstance(timeout, Deadline):
         return timeout, trouble
     try:
-        return Deadline(resolve_timeout(timeout)), trouble
+        return Deadline(resolve_timeout(timeout, default)), trouble
     except InvalidInputError as error:
         return Deadline(_SECONDS_FOR_TROUBLE), trouble or error
 

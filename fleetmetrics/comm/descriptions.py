@@ -6,21 +6,30 @@ The lowest module of the channel, and the only one that metrics load: it imports
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Callable, NamedTuple, Sequence, Tuple
+from typing import Any, Callable, NamedTuple, Sequence, Tuple, Union
 
 import numpy as np
 
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.numbers import REDUCTIONS
 
-__all__ = ["BY", "KEYS", "STATE_DTYPES", "Block", "Decide", "Entry", "Letter", "RowKeys"]
+__all__ = ["BY", "KEYS", "STATE_DTYPES", "Block", "Buffer", "Decide", "Entry", "Letter", "Payload", "RowKeys", "joined"]
 
 STATE_DTYPES = {np.dtype(name): name for name in ("int64", "float64")}  # NumPy takes 10 us to name a dtype
 #: In a layout, the first replaces the reduction of keys, and the second joins a reduction and its keys.
 KEYS, BY = "keys", " by "
 
+Buffer = Union[bytes, bytearray, memoryview]
+# Data to send may be in pieces; data that has arrived is one buffer.
+Payload = Union[Buffer, Sequence[Buffer]]
+
 #: One state in a layout: name, reduction, dtype, shape.
 Entry = Tuple[str, str, str, Tuple[int, ...]]
+
+
+def joined(payload: Payload) -> Buffer:
+    """Return a payload in one buffer."""
+    return b"".join(payload) if isinstance(payload, (list, tuple)) else payload  # type: ignore[return-value]
 
 
 class Letter(NamedTuple):

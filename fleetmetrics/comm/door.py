@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
+import math
 import socket
 import time
 
-from fleetmetrics.comm.finding import listen
-from fleetmetrics.comm.frames import Key, Poll, Stream, raised_by_a_socket
+from fleetmetrics.comm.addresses import listen
 from fleetmetrics.comm.handshake import (
-    ENOUGH_REFUSALS,
     GUEST_SECONDS,
-    REFUSAL_SECONDS,
+    REFUSED,
     UNPROVEN,
     WELCOME,
     Guest,
-    unproven_text,
+    OtherVersion,
     whole_digests,
 )
 from fleetmetrics.comm.job import Job
-from fleetmetrics.errors import AuthenticationError
+from fleetmetrics.comm.message import Connection, Key, Poll
 
-__all__ = ["Door"]
+__all__ = ["ENOUGH_REFUSALS", "REFUSAL_SECONDS", "Door"]
 
+#: Failed proofs become an error after this number of seconds, and this number of failures.
+REFUSAL_SECONDS, ENOUGH_REFUSALS = 3.0, 5
 #: The number of guests beyond the workers; another one replaces the oldest.
 _GUESTS = 64
 #: Seconds between checks of the guests; also the pause without new guests when no file descriptor is free.
@@ -30,50 +32,56 @@ _LOOK_SECONDS = 0.05
 
 
 class Door:
-    """Rank 0's listening socket, and its guests."""
+    """Rank 0's listening socket, and its guests.
 
-    deaf_until: float
+    Args:
+        job: the place of this process.
+        key: derived from the secret.
+        poll: waits for the sockets.
+    """
 
     def __init__(self, job: Job, key: Key, poll: Poll) -> None:
         self._job, self._key, self._poll = job, key, poll
         self._whole = whole_digests()
         self._listener: socket.socket | None = None
-        self.guests: dict[int, Guest] = {}  # by descriptor
+        self.guests: dict[int, Guest] = {}  # by descriptor, in the order of arrival
         #: The time until which rank 0 accepts no connection because it has no file descriptor left; 0 if it has one.
         self.deaf_until = 0.0
-        #: By claimed rank: the times of the first and the last claim, and their number.
-        self.unproven: dict[int, tuple[float, float, int]] = {}
+        #: By claimed rank: the times of the first and the last failed proof, and their number.
+        self._unproven: dict[int, tuple[float, float, int]] = {}
+        self.other_versions = ""  # about a guest that speaks another version of the protocol
 
-    def open(self, end: float) -> None:
+    def open(self, calls: bool) -> None:
         """Listen, unless it already does; see `listen`."""
         if self._listener is None:
-            listener = listen(self._job, self._key, end)
-            try:
-                self._poll.register(listener)
-                self._listener = listener
-            except BaseException:  # Ctrl-C: the next call listens
-                listener.close()
-                raise
+            self._listener = listen(self._job, self._key, calls)
+            self._poll.register(self._listener)
 
     @property
     def is_open(self) -> bool:
         """Whether rank 0 listens."""
         return self._listener is not None
 
-    def look(self, end: float) -> float:
-        """Send away guests that have stayed too long; return the time until which rank 0 may sleep."""
-        now = time.monotonic()
-        # guests are in the order of arrival
-        while self.guests and next(iter(self.guests.values())).came < now - GUEST_SECONDS:
+    @property
+    def address(self) -> str:
+        """Where rank 0 listens, or ""."""
+        if self._listener is None:
+            return ""
+        host, port = self._listener.getsockname()[:2]
+        return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+    @property
+    def next_look(self) -> float:
+        """When to call `look` again."""
+        return time.monotonic() + _LOOK_SECONDS if self.guests or self.deaf_until or self._unproven else math.inf
+
+    def look(self, now: float) -> None:
+        """Send away guests that have stayed too long, and listen again when descriptors may be free."""
+        while self.guests and next(iter(self.guests.values())).since < now - GUEST_SECONDS:
             self.drop(next(iter(self.guests.values())))
         if self.deaf_until and now >= self.deaf_until and self._listener is not None:
             self.deaf_until = 0.0
             self._poll.register(self._listener)
-        return min(end, now + _LOOK_SECONDS)
-
-    def has_new_guests(self) -> bool:
-        """Whether a guest arrived a moment ago."""
-        return bool(self.guests) and next(reversed(self.guests.values())).came > time.monotonic() - _LOOK_SECONDS
 
     def handle(self, descriptor: int) -> Guest | None:
         """Handle an event; return a guest that has proved itself."""
@@ -89,29 +97,31 @@ class Door:
                 return guest
             if guest.run == self._job.name and 0 < guest.rank < self._job.world_size:
                 now = time.monotonic()
-                first, _, number = self.unproven.get(guest.rank, (now, now, 0))
-                self.unproven[guest.rank] = first, now, number + 1
+                first, _, number = self._unproven.get(guest.rank, (now, now, 0))
+                self._unproven[guest.rank] = first, now, number + 1
             guest.answer(UNPROVEN)
-        except OSError as error:
-            if not raised_by_a_socket(error):
-                raise
+        except OtherVersion as error:
+            self.other_versions = str(error)
+        except OSError:
+            pass
         self.drop(guest)
         return None
 
-    def admit(self, guest: Guest) -> Stream:
-        """Let a guest in; return the stream of frames that follows."""
-        stream = guest.answer(WELCOME)
-        del self.guests[stream.fileno()]
-        self.unproven.pop(guest.rank, None)
-        return stream
-
-    def refuse(self, guest: Guest, code: bytes, why: str = "") -> None:
-        """Refuse a guest that has proved itself, with the reason."""
+    def admit(self, guest: Guest, number: bytes) -> Connection:
+        """Let a guest in; return the connection for the messages that follow."""
         try:
-            guest.answer(code, why)
-        except OSError as error:
-            if not raised_by_a_socket(error):
-                raise
+            connection = guest.answer(WELCOME, number)
+        except OSError:
+            self.drop(guest)
+            raise
+        del self.guests[connection.fileno()]
+        self._unproven.pop(guest.rank, None)
+        return connection
+
+    def refuse(self, guest: Guest, why: str, code: bytes = REFUSED) -> None:
+        """Refuse a guest that has proved itself, with the reason."""
+        with contextlib.suppress(OSError):
+            guest.answer(code, why.encode(errors="replace"))
         self.drop(guest)
 
     def drop(self, guest: Guest) -> None:
@@ -120,29 +130,26 @@ class Door:
         self._poll.unregister(guest.sock)
         guest.sock.close()
 
-    def check_unproven(self, missing: list[int]) -> None:
-        """Raise if all missing workers have failed to prove themselves, again and again.
+    def ranks_unproven(self) -> set[int]:
+        """The ranks that have failed to prove themselves, again and again."""
+        return {
+            rank
+            for rank, (first, last, number) in self._unproven.items()
+            if number >= ENOUGH_REFUSALS and last - first >= REFUSAL_SECONDS
+        }
 
-        A worker that gives up raises and stops trying, so its failures count until the others arrive. Each error of
-        rank 0 uses up the failures of one call of a worker, so that their later calls match.
-        """
-        seen = {rank: self.unproven[rank] for rank in missing if rank in self.unproven}
-        if len(seen) < len(missing):
-            return
-        if any(number < ENOUGH_REFUSALS or last - first < REFUSAL_SECONDS for first, last, number in seen.values()):
-            return
-        for rank, (first, last, number) in seen.items():
-            self.unproven[rank] = first + REFUSAL_SECONDS, last, number - ENOUGH_REFUSALS
-        raise AuthenticationError(unproven_text(missing))
+    def forgive(self, ranks: list[int]) -> None:
+        """Use up the failures of one call of these ranks, so that their later calls match."""
+        for rank in ranks:
+            first, last, number = self._unproven[rank]
+            self._unproven[rank] = first + REFUSAL_SECONDS, last, number - ENOUGH_REFUSALS
 
     def close(self) -> None:
         """Close all sockets."""
-        for guest in list(self.guests.values()):
-            self.drop(guest)
+        for guest in self.guests.values():
+            guest.sock.close()
         if self._listener is not None:
-            self._poll.unregister(self._listener)
             self._listener.close()
-            self._listener = None
 
     def _accept(self, listener: socket.socket) -> None:
         if len(self.guests) >= self._job.world_size + _GUESTS:
@@ -150,8 +157,6 @@ class Door:
         try:
             sock, _ = listener.accept()
         except OSError as error:
-            if not raised_by_a_socket(error):
-                raise
             if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM):
                 self._poll.unregister(listener)  # or the poll returns at once, again and again
                 self.deaf_until = time.monotonic() + _LOOK_SECONDS
@@ -160,7 +165,6 @@ class Door:
             sock.setblocking(False)
             self.guests[sock.fileno()] = Guest(sock, self._key, self._job.mark, self._whole)
             self._poll.register(sock)
-        except OSError as error:
+        except OSError:
+            self.guests.pop(sock.fileno(), None)
             sock.close()
-            if not raised_by_a_socket(error):
-                raise

@@ -26,6 +26,7 @@ __all__ = [
     "ranks_text",
     "readable",
     "readable_lines",
+    "since_earlier",
 ]
 
 #: The name of an error's class, and its text; fit for JSON.
@@ -178,6 +179,12 @@ def in_words(ranks: Iterable[int]) -> str:
             runs.append([rank])
     texts = [f"{run[0]} to {run[-1]}" if len(run) > 3 else ", ".join(map(str, run)) for run in runs]
     return f"rank{'s' if sum(map(len, runs)) > 1 else ''} {', '.join(texts)}"
+
+
+def since_earlier(text: str) -> str:
+    """The error of a call after the one in which the channel broke."""
+    prefix = "the workers' channel is broken since an earlier call: "
+    return text if text.startswith(prefix) else prefix + text
 
 
 def late_text(ranks: Sequence[int], how: str, timeout: float, label: str) -> str:

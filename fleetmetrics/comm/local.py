@@ -8,8 +8,7 @@ import numpy as np
 
 from fleetmetrics.comm.communicator import Communicator
 from fleetmetrics.comm.deadline import Deadline
-from fleetmetrics.comm.descriptions import Block, Decide, Letter, RowKeys
-from fleetmetrics.comm.frames import joined
+from fleetmetrics.comm.descriptions import Block, Decide, Letter, RowKeys, joined
 from fleetmetrics.errors import CommunicatorError
 
 __all__ = ["LocalCommunicator"]

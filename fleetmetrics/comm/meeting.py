@@ -1,57 +1,68 @@
-"""One exchange while rank 0 is in it: the arrivals, and the time until which it waits."""
+"""One exchange at rank 0: who has arrived, with what, and until when the others may."""
 
 from __future__ import annotations
 
-import time
+from fleetmetrics.comm.deadline import margin
+from fleetmetrics.comm.failures import in_words
+from fleetmetrics.comm.job import Job
+from fleetmetrics.comm.letters import Arrival
+from fleetmetrics.comm.message import Message, Place
 
-from fleetmetrics.comm.deadline import Deadline, margin
-from fleetmetrics.comm.frames import TROUBLE, Frame, Place
-from fleetmetrics.comm.peers import Peer
-from fleetmetrics.comm.star import Channel
-
-__all__ = ["Meeting"]
+__all__ = ["Meeting", "label_of", "source_of"]
 
 
 class Meeting:
-    """One exchange while rank 0 is in it."""
+    """One exchange at rank 0.
 
-    call: int
-    channel: Channel
-    end: float
-    frames: dict[int, Frame]
-    label: str
-    last_moment: float
-    place: Place
-    timeout: float
-    troubled: bool
+    Args:
+        place: its channel and numbers.
+        first: the letter that has arrived first.
+        world_size: the number of workers of the job.
+    """
 
-    def __init__(self, channel: Channel, own: Frame, label: str, deadline: Deadline, number: int) -> None:
-        self.channel, self.label, self.call, self.place = channel, label, own.call, own.place
-        self.number = number  # among the exchanges of all channels
-        self.made = 0  # the last exchange with a result that all workers are known to have
-        self.timeout = deadline.timeout
-        self.frames = {0: own}
-        spare = margin(deadline.timeout)
+    def __init__(self, place: Place, first: Arrival, world_size: int) -> None:
+        self.place, self.group, self.title = place, first.ranks, first.title
+        self.ranks: tuple[int, ...] = first.ranks or tuple(range(world_size))
+        self.label = label_of(place[1], first.call, first.ranks)
+        self.arrivals: dict[int, Arrival] = {}
         #: The time until which rank 0 waits for the others, and the time by which the answer must be sent.
-        self.end, self.last_moment = deadline.end - 2 * spare, deadline.end - spare
-        self.acknowledged = False
-        self.lost: dict[int, str] = {}  # by rank: why a worker could not get the answer
-        self.left = ""  # the interrupted worker, and the cause
-        self.away: set[int] = set()  # the ranks that were interrupted
-        self.troubled = own.kind == TROUBLE  # whether a worker has arrived with an error
-        self.shunned = False  # whether a worker gave up without arriving; it gives the reason
+        self.end = self.last_moment = float("inf")
+        self.timeout = 0.0
+        self.deciding = False  # whether the first rank's program has the letters
+        self.answer: Message | None = None  # for rank 0's own program, once it is sent to all others
 
-    def arrive(self, peer: Peer, frame: Frame) -> None:
+    def arrive(self, rank: int, arrival: Arrival, round_trip: float) -> None:
         """Record a worker's arrival; the earliest deadline decides how long rank 0 waits."""
-        self.frames[peer.rank] = frame
-        self.troubled |= frame.kind == TROUBLE
-        frame.made = frame.made or peer.since
-        spare = margin(frame.timeout, peer.round_trip)
-        theirs = time.monotonic() + frame.remaining - peer.round_trip / 2
-        if theirs - 2 * spare < self.end:
-            self.end, self.timeout = theirs - 2 * spare, frame.timeout
-        self.last_moment = min(self.last_moment, theirs - spare)
+        self.arrivals[rank] = arrival
+        message = arrival.message
+        spare = margin(message.timeout, round_trip)
+        if message.end - 2 * spare < self.end:
+            self.end, self.timeout = message.end - 2 * spare, message.timeout
+        self.last_moment = min(self.last_moment, message.end - spare)
 
-    def absent(self, world_size: int) -> list[int]:
+    @property
+    def missing(self) -> list[int]:
         """The ranks that have not arrived."""
-        return [rank for rank in range(world_size) if rank not in self.frames]
+        if self.answer is not None or len(self.arrivals) == len(self.ranks):
+            return []
+        return [rank for rank in self.ranks if rank not in self.arrivals]
+
+    @property
+    def in_order(self) -> list[Arrival]:
+        """The letters by rank."""
+        return [self.arrivals[rank] for rank in self.ranks]
+
+    @property
+    def next_moment(self) -> float:
+        """When to look at it again if nothing happens."""
+        return self.last_moment if self.deciding or self.answer is not None else self.end
+
+
+def label_of(number: int, call: str, group: tuple[int, ...]) -> str:
+    """The name of an exchange in errors."""
+    return f"exchange {number} ({call})" + (f" in the group of {in_words(group)}" if group else "")
+
+
+def source_of(job: Job) -> str:
+    """Where the number of workers comes from."""
+    return f"their number is that of {job.variables[0]}"

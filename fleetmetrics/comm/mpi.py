@@ -21,12 +21,12 @@ import numpy as np
 
 from fleetmetrics.comm.blocks import LETTER_UNIT as UNIT
 from fleetmetrics.comm.blocks import letter_in, written
+from fleetmetrics.comm.channel import SocketCommunicator, making
 from fleetmetrics.comm.communicator import Communicator, Letter
 from fleetmetrics.comm.deadline import Deadline, began, margin, run_until
 from fleetmetrics.comm.failures import Caught, described, late_text, named_error
 from fleetmetrics.comm.job import split_endpoint
 from fleetmetrics.comm.slabs import Slab
-from fleetmetrics.comm.sockets import SocketCommunicator, making
 from fleetmetrics.errors import CommunicatorError, DeadlineError, InvalidInputError, NoChannelError
 from fleetmetrics.launcher import LAUNCHERS
 

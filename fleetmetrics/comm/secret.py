@@ -11,8 +11,8 @@ import tempfile
 from pathlib import Path
 from typing import Iterator, NamedTuple
 
-from fleetmetrics.comm.frames import Key
 from fleetmetrics.comm.job import Job
+from fleetmetrics.comm.message import Key
 from fleetmetrics.errors import AuthenticationError, UnauthenticatedWarning
 from fleetmetrics.warning import warn
 

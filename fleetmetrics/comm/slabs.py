@@ -14,7 +14,7 @@ from typing import Iterator, NamedTuple, Sequence
 import numpy as np
 
 from fleetmetrics.comm.blocks import combined, packed, read_each, read_packed
-from fleetmetrics.comm.frames import Buffer
+from fleetmetrics.comm.descriptions import Buffer
 from fleetmetrics.errors import IntegerOverflowError
 from fleetmetrics.moments import WIDTHS
 from fleetmetrics.numbers import combine, identity

@@ -20,7 +20,7 @@ import numpy as np
 from fleetmetrics.comm import Communicator
 from fleetmetrics.comm.blocks import read_each
 from fleetmetrics.comm.deadline import Deadline
-from fleetmetrics.comm.descriptions import Letter
+from fleetmetrics.comm.descriptions import Letter, joined
 from fleetmetrics.comm.failures import (
     Caught,
     described,
@@ -30,7 +30,6 @@ from fleetmetrics.comm.failures import (
     readable,
     readable_lines,
 )
-from fleetmetrics.comm.frames import joined
 from fleetmetrics.errors import AgreementError, FleetMetricsError, InvalidInputError, RecordError, SizeWarning
 from fleetmetrics.logs import progress
 from fleetmetrics.records.arrangement import Positions, arrange, kept_count

@@ -28,7 +28,7 @@ from fleetmetrics.comm.blocks import (
     written,
 )
 from fleetmetrics.comm.communicator import Communicator, Decide
-from fleetmetrics.comm.frames import joined
+from fleetmetrics.comm.descriptions import joined
 from fleetmetrics.errors import (
     AgreementError,
     CommunicatorError,

@@ -12,11 +12,11 @@ import contextlib
 import os
 import random
 import socket
-import struct
 import time
 from collections import Counter
 from typing import Any, Sequence
 
+from fleetmetrics.comm import handshake
 from tests.distributed.cluster import free_ports
 from tests.distributed.forks import BEFORE, crew, member, results, timed
 from tests.distributed.proxy import Message, Proxy
@@ -24,7 +24,6 @@ from tests.distributed.proxy import Message, Proxy
 WORLD, CALLS = 3, 6
 #: Seconds: of each exchange, and beyond them for a busy machine.
 TIMEOUT, SLACK = 2.0, 5.0
-MAGIC = b"fleetmetrics 3\r\n"
 
 
 class Relay:
@@ -59,11 +58,11 @@ class Relay:
 def words(chance: random.Random, heard: Sequence[bytes]) -> bytes:
     """What a stranger says."""
     rank, world = chance.choice([0, 1, 2, 3, 2**32 - 1]), chance.choice([2, 3, 999])
-    hello = struct.pack("!16sII32s32s", MAGIC, rank, world, os.urandom(32), os.urandom(32)) + os.urandom(32)
-    return chance.choice(
-        [b"", b"GET / HTTP/1.1\r\n\r\n", os.urandom(chance.randrange(1, 4096)), MAGIC, hello, hello[:50], bytes(120)]
-        + [b"".join(heard[: chance.randrange(1, 9)])] * 3
-    )
+    sizes = 32, 32, 16, 16, 100, 32
+    hello = handshake._HELLO.pack(handshake._MAGIC, rank, world, chance.random() < 0.5, *map(os.urandom, sizes))
+    noise = [b"", b"GET / HTTP/1.1\r\n\r\n", os.urandom(chance.randrange(1, 4096)), bytes(120)]
+    words = [handshake._MAGIC, hello, hello[:50]]
+    return chance.choice(noise + words + [b"".join(heard[: chance.randrange(1, 9)])] * 3)
 
 
 def campaign(what: str, cases: int, seed: int) -> Counter[str]:

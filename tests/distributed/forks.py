@@ -59,7 +59,7 @@ def member(
         channel: of the communicator.
         options: of the `Job`.
     """
-    options.setdefault("secret", SECRET)
+    options = {"secret": SECRET, "run": f"of the test at port {port}", **options}
     return SocketCommunicator(Detour(rank, world, endpoint=f"127.0.0.1:{port}", via=host, **options), channel=channel)
 
 

@@ -14,22 +14,23 @@ import time
 from collections import deque
 from typing import Any, Callable, NamedTuple, Sequence
 
-from fleetmetrics.comm import frames
+from fleetmetrics.comm import handshake
+from fleetmetrics.comm.message import _ALIGNMENT, _HEAD, _SEAL
 
-_HEAD = frames._HEAD
-_HANDSHAKE = {False: (49, 35), True: (120,)}  # sizes, by whether they go to rank 0
+#: Sizes, by whether they go to rank 0.
+_HANDSHAKE = {False: (handshake._GREETING.size, handshake._WELCOME.size), True: (handshake._HELLO.size,)}
 
 
 class Message(NamedTuple):
-    """A part of the handshake, or a frame.
+    """A part of the handshake, or a message of the channel.
 
     Args:
         link: number of the connection, from 0.
         rank: of the worker; -1 before its hello.
         inward: whether it goes to rank 0.
         number: counts the messages of this direction, from 0.
-        kind: of the frame; 0 in the handshake.
-        call: number of the exchange; 0 in the handshake.
+        kind: of the message; 0 in the handshake.
+        call: its number on its channel; 0 in the handshake.
         data: all of it.
     """
 
@@ -238,9 +239,9 @@ class Proxy:
             return None
         else:
             head: Any = _HEAD.unpack_from(data)
-            kind, call, header, payload = head[1], head[4], head[-3], head[-2]
-            size = _HEAD.size + frames._SEAL + header + payload
-            size += -header % frames._ALIGNMENT if payload else 0
+            kind, call, header, payload = head[1], head[5], head[-3], head[-2]
+            size = _HEAD.size + _SEAL + header + payload
+            size += -header % _ALIGNMENT if payload else 0
         if len(data) < size:
             return None
         if not way.inward and way.number == 1:  # why a worker is refused

@@ -208,14 +208,14 @@ def stopped() -> dict[Any, list[dict[str, Any]]]:
 def test_a_stopped_worker_is_an_error_by_the_deadline(
     stopped: dict[Any, list[dict[str, Any]]], who: int, size: int
 ) -> None:
-    reports = stopped[who, size]
-    assert f"DeadlineError: rank {who} did not arrive within 2 s" in the_same(reports, "text")
+    reports, how = stopped[who, size], "arrive" if who else "answer"
+    assert f"DeadlineError: rank {who} did not {how} within 2 s" in the_same(reports, "text")
     assert all(report["seconds"] < 2 + SLACK for report in reports)
 
 
 def test_strangers_do_no_harm() -> None:
     reports = start("strangers", 3)
-    assert reports[1]["heard"] == ["fleetmetrics 3\r\n"] * 3
+    assert reports[1]["heard"] == ["fleetmetrics 4\r\n"] * 3
     assert the_same(reports, "total").tolist() == [3]
 
 

@@ -1,0 +1,391 @@
+"""The communicator of a launched job: its calls are exchanges through rank 0."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import hashlib
+import itertools
+import json
+import math
+import os
+import sys
+import threading
+import time
+import weakref
+from collections import Counter
+from typing import Any, Iterator
+
+from fleetmetrics.comm import letters
+from fleetmetrics.comm.client import Client
+from fleetmetrics.comm.communicator import Call, Communicator, Decide, Letter
+from fleetmetrics.comm.deadline import DEFAULT_TIMEOUT, FIRST_TIMEOUT, INTERACTIVE_TIMEOUT, Deadline, margin
+from fleetmetrics.comm.descriptions import joined
+from fleetmetrics.comm.failures import (
+    by_a_handler,
+    calling,
+    described,
+    in_words,
+    late_text,
+    named_error,
+    ranks_text,
+    readable,
+)
+from fleetmetrics.comm.inbox import Inbox
+from fleetmetrics.comm.job import Hidden, Job, job_of
+from fleetmetrics.comm.meeting import label_of, source_of
+from fleetmetrics.comm.message import ARRIVAL, CLOSED, ERROR, GAVE_UP, LEFT, LETTERS, STATUS, TROUBLE, Message
+from fleetmetrics.comm.server import Server
+from fleetmetrics.comm.worker import leave_mark, started_by_worker
+from fleetmetrics.errors import CommunicatorError, DeadlineError, FleetMetricsError, InvalidInputError
+from fleetmetrics.logs import logger, watch
+
+__all__ = ["SocketCommunicator", "making"]
+
+#: Seconds after which a waiting worker says whom it waits for: the first times, and then again and again.
+_LINES = (10.0, 60.0, 300.0)
+#: Seconds after its deadline in which rank 0's program waits for the verdict of its own thread.
+_OWN_SECONDS = 1.0
+#: If the report of an interruption is interrupted in turn, it is tried again.
+_TRIES = range(20)
+
+
+class SocketCommunicator(Communicator):
+    """The workers of one job, connected by sockets, with or without Paddle.
+
+    It connects in the background. All communicators of a process that belong to one job share its port and its
+    connections. Without arguments it takes its place from the launcher's environment; with ``rank``,
+    ``world_size`` and ``endpoint`` it works in any job, such as Spark's barrier tasks or Ray's actors.
+
+    Args:
+        job: the place of this process; None: from the environment or the arguments below.
+        rank: number of this worker, from 0.
+        world_size: the number of workers.
+        endpoint: "host:port" of rank 0, where it listens; the same on all workers.
+        secret: a string that only the workers know; None: FLEETMETRICS_SECRET; without it, see the docs on security.
+        channel: the name that distinguishes several communicators of one job; None if every worker creates them in the
+            same order.
+
+    Raises:
+        InvalidInputError, NoChannelError, ServerProcessError: as `Job.from_environment`; also if rank, world_size or
+            endpoint is missing or invalid.
+
+    Examples:
+        >>> SocketCommunicator(rank=1, world_size=4, endpoint="127.0.0.1:8500", secret="of this job").rank
+        1
+    """
+
+    authenticated: bool
+    rank: int
+    world_size: int
+
+    def __init__(
+        self,
+        job: Job | None = None,
+        *,
+        rank: int | None = None,
+        world_size: int | None = None,
+        endpoint: str | None = None,
+        secret: str | None = None,
+        channel: str | None = None,
+    ) -> None:
+        secret = None if secret is None else _checked(secret)
+        if channel is not None and not (isinstance(channel, str) and channel.isprintable()):
+            raise InvalidInputError(f"channel must be a printable string or None, not {channel!r:.80}")
+        if any(argument is not None for argument in (rank, world_size, endpoint)):
+            job = Job.placed(rank, world_size, endpoint)
+        job = Job.from_environment() if job is None else job_of(job)
+        self._job = job if secret is None else job.with_secret(secret)
+        with making:
+            self._end = _end_of(self._job)
+            if channel is None:
+                _unnamed[self._job] += 1
+                channel = f"own {_unnamed[self._job]}"
+            self._open(channel, ())
+
+    def _open(self, name: str, ranks: tuple[int, ...]) -> None:
+        """Begin to count calls on a channel, of the whole job or of a group."""
+        self._name, self._ranks = name, ranks
+        self.rank = ranks.index(self._job.rank) if ranks else self._job.rank
+        self.world_size = len(ranks) or self._job.world_size
+        self.authenticated = self._end.secret.known
+        self._title = f"channel {name!r}"
+        digest = hashlib.sha256(json.dumps([name, ranks]).encode()).digest()
+        self._number = int.from_bytes(digest[:8], "big") or 1
+        self._calls = itertools.count(1)
+        self._groups: dict[tuple[int, ...], SocketCommunicator] = {}
+        self._closed = False
+        self._end.opened += 1
+        self._active = threading.local()  # the call that this thread is in
+        self._watch = watch(self._job.rank, ranks)
+        if isinstance(self._end, Server):
+            self._end.watch = self._end.watch or self._watch
+
+    # -- calls
+
+    def _enter(self, call: Call) -> Call | None:
+        """Begin a call, with the next number of this channel; return the call around it, if there is one."""
+        around: Call | None = getattr(self._active, "call", None)
+        if getattr(_exchanging, "label", ""):
+            raise CommunicatorError(
+                f"{_exchanging.label} is not over: code that runs inside it, such as compute_metric, runs only on "
+                f"{ranks_text([0])} and cannot call the other workers."
+            )
+        if around is not None:
+            return around
+        self._check()
+        call.numbers.extend(itertools.islice(self._calls, 1))  # in one step: a signal finds it done, or not begun
+        self._active.call = call
+        return None
+
+    def _default_timeout(self) -> float:
+        if hasattr(sys, "ps1") or "ipykernel" in sys.modules:
+            return INTERACTIVE_TIMEOUT
+        return DEFAULT_TIMEOUT if self._end.met else FIRST_TIMEOUT
+
+    def _check(self) -> None:
+        if self._end.process != os.getpid():
+            raise CommunicatorError(
+                f"the workers' channel belongs to process {self._end.process}, and this is its forked child"
+                f" {os.getpid()}; compute global metrics in the worker's main process only."
+            )
+        if self._closed:
+            raise CommunicatorError("the workers' channel is closed; make a new communicator on every worker.")
+        starter = "" if self._end.met else started_by_worker(self._job)
+        if starter:
+            raise CommunicatorError(starter)
+        if not self._end.met:
+            leave_mark(self._job)
+
+    def _leave(self, call: Call, error: BaseException | None) -> None:
+        """End a call; the others learn of an error unless they know it."""
+        self._active.call = None
+        if error is None or getattr(error, "told", False) or self._end.process != os.getpid() or self._closed:
+            return
+        if isinstance(error, FleetMetricsError):
+            told = error
+        else:
+            label = label_of(call.number, call.name, self._ranks)
+            told = CommunicatorError(
+                f"{in_words([self._job.rank])} was interrupted ({type(error).__name__}) at {label}."
+            )
+        place = (self._number, call.number, max(1, call.step))
+        message = Message(LEFT, *place, header=json.dumps(described(told)).encode())
+        last: BaseException | None = None
+        for _ in _TRIES:
+            try:
+                self._end.ask(message)
+                break
+            except BaseException as again:
+                last = again
+        if last is not None:
+            raise last from error
+
+    def _consult(
+        self, name: str, decide: Decide, mine: Letter, deadline: Deadline, trouble: BaseException | None
+    ) -> Letter:
+        """Take part in one exchange of the current call."""
+        call: Call = self._active.call
+        place = (self._number, call.number, call.step)
+        label = label_of(call.number, name, self._ranks)
+        kind, note = ARRIVAL, mine.note
+        if trouble is not None:
+            kind, note = TROUBLE, list(described(trouble))
+        header = letters.header_of(letters.name_of(decide), self._ranks, self._title, name, note)
+        payload = b"" if trouble is not None else joined(mine.payload)
+        message = Message(kind, *place, header, payload, deadline.end, deadline.timeout, self._end.busy)
+        try:
+            _exchanging.label = label
+            reply = self._exchanged(message, label, deadline)
+            if reply.kind == LETTERS:
+                reply = self._decided(decide, reply, call.number, label, deadline)
+        finally:
+            _exchanging.label = ""
+            self._end.forget(place)
+        if self._watch is not None:
+            answer = None if reply.kind == ERROR else reply.payload
+            self._watch.over(label, payload, answer, deadline.timeout - deadline.remaining)
+        if reply.kind == ERROR:
+            raise self._error_in(reply, trouble)
+        body = reply.header.decode("utf-8", "surrogatepass")
+        return Letter(letters.note_in(body) if body else None, reply.payload)
+
+    def _error_in(self, reply: Message, trouble: BaseException | None) -> BaseException:
+        """The error of an exchange, which all workers get."""
+        if trouble is not None and by_a_handler(trouble):  # the others get it as this worker's error
+            error: BaseException = trouble
+        else:
+            error = named_error(*json.loads(reply.header)[:2])
+            error.__cause__ = trouble
+        _mark(error)
+        return error
+
+    def _exchanged(self, message: Message, label: str, deadline: Deadline) -> Message:
+        """Send a message to rank 0, and wait for its reply to the letters of all."""
+        end, place, spare = self._end, message.place, margin(deadline.timeout, self._end.round_trip)
+        lines = _times_of_lines()
+        says_at, gives_up_at, leaves_at = next(lines), deadline.end - spare, math.inf
+        end.expect(place)
+        end.ask(message)
+        while True:
+            reply = end.reply(place, min(says_at, gives_up_at, leaves_at))
+            now = time.monotonic()
+            if reply is not None and reply.kind != STATUS:
+                return reply
+            if reply is not None:
+                _say(label, reply.header.decode(errors="replace"))
+            elif now >= leaves_at:
+                raise DeadlineError(self._late(label, deadline))
+            elif now >= gives_up_at:
+                end.ask(Message(GAVE_UP, *place, header=self._late(label, deadline).encode(errors="replace")))
+                # A process that was not scheduled says so late. It must still wait for rank 0's earlier answer, or
+                # rank 0 has a number and this worker an error.
+                # On rank 0 only this process's own thread can be late.
+                gives_up_at, leaves_at = math.inf, max(deadline.end, now + (spare if self._job.rank else _OWN_SECONDS))
+            elif now >= says_at:
+                says_at = next(lines)
+                if end.missing():
+                    _say(label, f"rank 0 is not connected. {end.missing()} {source_of(self._job)}")
+                else:
+                    end.ask(Message(STATUS, *place))
+
+    def _late(self, label: str, deadline: Deadline) -> str:
+        """The error of a worker that gets no reply."""
+        missing = self._end.missing()
+        if not missing:
+            return late_text([0], "answer", deadline.timeout, label)
+        return f"{late_text([0], 'connect', deadline.timeout, label)} {missing}"
+
+    def _decided(self, decide: Decide, reply: Message, number: int, label: str, deadline: Deadline) -> Message:
+        """Decide on the letters of all, as the first rank, and send the answer."""
+        place = reply.place
+        with calling(self._ranks):
+            try:
+                answer = letters.decided(decide, letters.arrivals_in(reply), number)
+            except FleetMetricsError as error:
+                self._end.ask(Message(LEFT, *place, header=json.dumps(described(error)).encode()))
+                _mark(error)
+                raise
+            except Exception as error:
+                if by_a_handler(error):
+                    raise
+                text = f"{ranks_text([0])} failed to combine: {type(error).__name__}: {error}"
+                told = CommunicatorError(readable(text))
+                self._end.ask(Message(LEFT, *place, header=json.dumps(described(told)).encode()))
+                _mark(told)
+                raise told from error
+        message = letters.written(place, answer)
+        return self._exchanged(message, label, deadline)
+
+    # -- groups, and the end
+
+    def listen(self) -> None:
+        """Let rank 0 listen now, before the first call; raises `NoChannelError` if it cannot."""
+        assert isinstance(self._end, Server)
+        self._end.listen()
+
+    def connect(self) -> None:
+        """Connect in the background, before the first call."""
+        self._end.start()
+
+    def among(self, group: Any) -> Communicator:
+        """The channel of some of the job's workers; see `Communicator.among`."""
+        if group is not None and self._ranks:
+            raise InvalidInputError(
+                f"communicator already belongs to the group of {in_words(self._ranks)}; leave group out, or give the "
+                "communicator of the whole job."
+            )
+        return super().among(group)
+
+    def _among(self, ranks: tuple[int, ...]) -> Communicator:
+        with making:
+            group = self._groups.get(ranks)
+            if group is None or group._closed:
+                group = self._groups[ranks] = SocketCommunicator.__new__(SocketCommunicator)
+                group._job, group._end = self._job, self._end
+                group._open(self._name, ranks)
+            return group
+
+    def close(self) -> None:
+        """Close the channel and those of its groups; a second call, or one in a forked child, does nothing."""
+        for group in self._groups.values():
+            group.close()
+        if self._closed or self._end.process != os.getpid():
+            return
+        self._closed = True
+        self._end.ask(Message(CLOSED, self._number))
+        self._end.opened -= 1
+        if not self._end.opened:
+            self._end.close()
+
+
+class _Exchanging(threading.local):
+    """The exchange that this thread is in, in words."""
+
+    label = ""
+
+
+_exchanging = _Exchanging()
+_ends: weakref.WeakValueDictionary[Job, Inbox] = weakref.WeakValueDictionary()
+#: Held while a thread creates what all threads of this process share: two ends of one worker would be rivals. A
+#: thread that forks holds it, so that it is free in the child.
+making: threading.RLock = threading.RLock()
+#: The number of unnamed channels that a job's communicators have opened in this process.
+_unnamed: Counter[Job] = Counter()
+
+
+def _end_of(job: Job) -> Inbox:
+    end = _ends.get(job)
+    if end is None or end.process != os.getpid() or end.closed:
+        job.warn_if_unnamed()
+        end = _ends[job] = Server(job) if job.rank == 0 else Client(job)
+    return end
+
+
+def _forget() -> None:
+    """Drop the connections in a forked child: it may outlive its parent, and they must end with the parent."""
+    for end in _ends.values():
+        end.drop()
+
+
+@atexit.register
+def _see_off() -> None:
+    for end in list(_ends.values()):
+        if end.process == os.getpid() and not end.closed:
+            end.see_off()
+
+
+os.register_at_fork(before=making.acquire, after_in_parent=making.release, after_in_child=making.release)
+os.register_at_fork(after_in_child=_forget)
+
+
+def _mark(error: BaseException) -> None:
+    """Note that the other workers know of this error."""
+    with contextlib.suppress(AttributeError, TypeError):
+        error.told = True  # type: ignore[attr-defined]
+
+
+def _times_of_lines() -> Iterator[float]:
+    began = time.monotonic()
+    yield from (began + seconds for seconds in _LINES)
+    for number in itertools.count(2):
+        yield began + number * _LINES[-1]
+
+
+def _say(label: str, text: str) -> None:
+    """Print a line about a wait; through the logger where the program has one."""
+    line = f"fleetmetrics: {label} waits. {text}"
+    if logger.hasHandlers():
+        logger.warning(line)
+    else:
+        print(line, file=sys.stderr, flush=True)
+
+
+def _checked(secret: Any) -> Hidden:
+    if not isinstance(secret, str) or not secret:
+        raise InvalidInputError(f"secret is {type(secret).__name__}; it must be a non-empty string.")
+    try:
+        secret.encode(errors="surrogateescape")
+    except UnicodeEncodeError:
+        raise InvalidInputError("secret has a lone surrogate; it must be a string that UTF-8 can hold.") from None
+    return Hidden(secret)

@@ -1,0 +1,253 @@
+"""A worker's end of the channel: its thread looks for rank 0, proves who this is, and carries messages."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import json
+import secrets
+import socket
+import time
+
+from fleetmetrics.comm.addresses import addresses_of
+from fleetmetrics.comm.door import ENOUGH_REFUSALS, REFUSAL_SECONDS
+from fleetmetrics.comm.failures import described, in_words, since_earlier
+from fleetmetrics.comm.handshake import (
+    GUEST_SECONDS,
+    NONE,
+    Found,
+    OtherRun,
+    Refused,
+    Unproven,
+    greet,
+    other_run_text,
+    unproven_text,
+)
+from fleetmetrics.comm.inbox import Inbox
+from fleetmetrics.comm.job import Job
+from fleetmetrics.comm.message import ANSWER, ARRIVAL, CLOSED, ERROR, TROUBLE, Connection, Garbled, Lost, Message
+from fleetmetrics.errors import AuthenticationError, CommunicatorError, FleetMetricsError
+
+__all__ = ["Client"]
+
+#: The number of errors that are kept for calls which have not begun here.
+_KEPT = 1024
+#: A refused worker continues for this much longer, so that rank 0 sees it fail for long enough.
+_LONGER_SECONDS = 0.3
+#: Seconds in which a worker looks again for a rank 0 that has welcomed it and was lost before it said anything.
+_LOST_SECONDS = 1.0
+#: The first wait for each step of the greeting, doubled from round to round.
+_STEP_SECONDS = (1.0, GUEST_SECONDS)
+#: Seconds between rounds: at first, at most while a call waits, and at most while none does.
+_PAUSE_SECONDS = (0.005, 0.1, 1.0)
+
+
+class Client(Inbox):
+    """A worker's end; see `Inbox`."""
+
+    def __init__(self, job: Job) -> None:
+        super().__init__(job)
+        self.session = secrets.token_bytes(16)  # rank 0 tells by it whether this is another process
+        self.rank_0 = NONE  # the number of the rank 0 that this worker has met
+        self.broken = b""  # the error of every later call
+        self._connection: Connection | None = None
+        self._why_broken = ""  # why a worker cannot come back, as rank 0 has said
+        self._verdicts: dict[tuple[int, int], bytes] = {}  # errors of calls that have not begun here
+        self._lost_since = 0.0  # when a first connection was lost
+        self._tried: dict[str, str] = {}  # by address: the last answer
+        self._looks_up = ""  # the name that is being looked up
+
+    def missing(self) -> str:
+        """Why there is no connection to rank 0; see `Inbox`."""
+        if self._connection is not None:
+            return ""
+        if self._looks_up:
+            return f"The name {self._looks_up!r} of its address is still being looked up; does the name server answer?"
+        return "Tried: " + ", ".join(f"{where} ({why})" for where, why in list(self._tried.items())) + "."
+
+    # -- its thread
+
+    def _run(self) -> None:
+        while not self.closed:
+            try:
+                self._find()
+                self._converse()
+            except FleetMetricsError as error:
+                self._give_up(error)
+            self._disconnect()
+        self._shut()
+
+    def _give_up(self, error: FleetMetricsError) -> None:
+        """Every call that waits gets the error; the next call tries again."""
+        header = json.dumps([*described(error), False]).encode()
+        self._put_error(header)
+        self._take_asked(lambda message: self._put(Message(ERROR, *message.place, header=header)))
+        while not self._asked and not self.closed:
+            self._poll.wait(time.monotonic() + 60)
+            self._read_wake()
+
+    def _converse(self) -> None:
+        """Carry messages until the connection ends."""
+        connection = self._connection
+        while connection is not None and not self.closed:
+            try:
+                self._read_wake()
+                self._take_asked(functools.partial(self._send, connection))
+                self._poll.follow(connection)
+                self._poll.wait(float("inf"))
+                if connection.sending:
+                    connection.flush()
+                while (message := connection.receive()) is not None:
+                    self._lost_since = 0.0
+                    if message.kind == CLOSED:  # rank 0 has a new connection for new communicators
+                        self.rank_0 = NONE
+                        self._break_calls(_gone_text("it closed the channel."))
+                        return
+                    self._receive(message)
+            except Garbled as error:
+                self._break(f"messages from rank 0 to {in_words([self.job.rank])} cannot be trusted: {error}.")
+            except Lost:
+                if connection.heard:
+                    self._break(_gone_text("its process ended, or it closed the channel."))
+                self._lost_since = self._lost_since or time.monotonic()
+                return  # lost before the first message: look again
+
+    def _receive(self, message: Message) -> None:
+        """Take a message to the thread that waits for it; keep the error of a call that has not begun here."""
+        if message.kind == ANSWER:
+            self.met = True
+        elif message.kind == ERROR:
+            _, text, broken = json.loads(message.header)
+            self._why_broken = text if broken else ""
+        if message.kind == ERROR and message.place not in self._replies:
+            self._verdicts[message.place[:2]] = message.header
+            if len(self._verdicts) > _KEPT:
+                self._verdicts.pop(next(iter(self._verdicts)))
+        self._put(message)
+
+    def _is_failed(self, message: Message) -> bool:
+        """Whether a call has failed on the others before it began here; it gets their error."""
+        header = self._verdicts.get(message.place[:2]) if message.kind in (ARRIVAL, TROUBLE) else None
+        if header is not None:
+            self._put(Message(ERROR, *message.place, header=header))
+        return header is not None
+
+    def _send(self, connection: Connection, message: Message) -> None:
+        if not self._is_failed(message):
+            connection.send(message)
+
+    def _break(self, text: str) -> None:
+        """The channel cannot continue: this and every later call raises."""
+        text = self._why_broken or text
+        error = CommunicatorError(text)
+        self._put_error(json.dumps([*described(error), False]).encode())
+        self.broken = json.dumps(["CommunicatorError", since_earlier(text), True]).encode()
+        self._disconnect()
+        while not self.closed:
+            self._poll.wait(time.monotonic() + 60)
+            self._read_wake()
+            self._take_asked(self._refuse)
+
+    def _refuse(self, message: Message) -> None:
+        if not self._is_failed(message):
+            self._put(Message(ERROR, *message.place, header=self.broken))
+
+    def _break_calls(self, text: str) -> None:
+        self._put_error(json.dumps(["CommunicatorError", text, False]).encode())
+
+    def _disconnect(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            self._poll.unregister(connection)
+            connection.close()
+
+    # -- looking for rank 0
+
+    def _find(self) -> None:
+        """Try the candidates until a listener has proved that it is rank 0 of this run.
+
+        Raises:
+            AuthenticationError: rank 0 of this run has another secret.
+            CommunicatorError: rank 0 refuses this worker, or its only address belongs to another run.
+        """
+        pause, step = _PAUSE_SECONDS[0], _STEP_SECONDS[0]
+        unproven_since, unproven = 0.0, 0
+        other_since = 0.0
+        while not self.closed:
+            places, silent = self._places(), False
+            for where in places:
+                try:
+                    self._welcome(greet(
+                        self.job, self.secret.key, self.session, self.rank_0, bool(self._asked), where, step
+                    ))  # fmt: skip
+                    return
+                except Unproven:
+                    unproven, unproven_since = unproven + 1, unproven_since or time.monotonic()
+                    self._note(where, "it has another secret")
+                except OtherRun as error:
+                    other_since = other_since or time.monotonic()
+                    text = self._other_run(where, str(error))
+                    self._note(where, text)
+                    if len(places) == 1 and time.monotonic() - other_since > REFUSAL_SECONDS:
+                        raise CommunicatorError(text) from None
+                except Refused as error:
+                    raise CommunicatorError(str(error)) from None
+                except OSError as error:
+                    silent |= isinstance(error, (TimeoutError, socket.timeout))
+                    self._note(where, error.strerror or str(error) or type(error).__name__)
+            if silent:  # a busy rank 0, a slow network, or a silent listener
+                step = min(2 * step, _STEP_SECONDS[1])
+            if self._lost_since and time.monotonic() - self._lost_since > _LOST_SECONDS + 5 * self.round_trip:
+                self._lost_since = 0.0
+                raise CommunicatorError(_gone_text("its process ended, or it closed the channel."))
+            # rank 0 may have given up a moment before, and ended
+            if unproven >= ENOUGH_REFUSALS and time.monotonic() - unproven_since > REFUSAL_SECONDS + _LONGER_SECONDS:
+                raise AuthenticationError(unproven_text([self.job.rank]))
+            self._poll.wait(time.monotonic() + pause)
+            self._read_wake()
+            pause = min(2 * pause, _PAUSE_SECONDS[1] if self._asked else _PAUSE_SECONDS[2])
+
+    def _welcome(self, found: Found) -> None:
+        self._connection, self.round_trip, self.rank_0 = found
+        self._poll.register(self._connection)
+        self._tried.clear()
+
+    def _other_run(self, where: tuple[str, int], theirs: str) -> str:
+        place = f"{where[0]}:{where[1]}"
+        return theirs if " runs " in theirs else other_run_text(place, theirs, self.job.title)
+
+    def _places(self) -> list[tuple[str, int]]:
+        """The possible addresses of rank 0, as numbers; an empty list if a name is not known."""
+        places = []
+        for host, port in self.job.candidates():
+            self._looks_up = host
+            try:
+                places += [(address, port) for address in addresses_of(host)]
+            except socket.gaierror as error:  # the name may appear together with rank 0's machine
+                self._note((host, port), f"the name {host!r} is not known, {error.strerror}")
+            finally:
+                self._looks_up = ""
+        return places
+
+    def _note(self, where: tuple[str, int], why: str) -> None:
+        host, port = where
+        self._tried[f"[{host}]:{port}" if ":" in host else f"{host}:{port}"] = why
+
+    # -- the end
+
+    def _shut(self) -> None:
+        if self._connection is not None:
+            with contextlib.suppress(Lost):
+                self._take_asked(self._connection.send)
+                self._connection.send(Message(CLOSED))
+        self.drop()
+
+    def drop(self) -> None:
+        """Close the descriptors; see `Inbox`."""
+        if self._connection is not None:
+            self._connection.close()
+        super().drop()
+
+
+def _gone_text(why: str) -> str:
+    return f"rank 0 has gone away: {why} Look at its log. Other ranks may have a result of this exchange."

@@ -1,0 +1,141 @@
+"""Where a process's threads meet its end of the channel: they leave messages, and wait for the replies.
+
+The thread of that end is the only one that touches sockets, so no signal interrupts one. A signal interrupts the
+program's threads only here: in an append to a deque, a write to a pipe, or a wait for a `SimpleQueue`, which all leave
+what they touch whole.
+"""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import os
+import queue
+import threading
+import time
+from typing import Callable
+
+from fleetmetrics.comm.job import Job
+from fleetmetrics.comm.message import ERROR, Message, Place, Poll, pipe
+from fleetmetrics.comm.secret import secret_of
+
+__all__ = ["Inbox"]
+
+
+class Inbox:
+    """A process's end of the channel: the base of rank 0's, and of the others'.
+
+    Args:
+        job: the place of this process.
+    """
+
+    def __init__(self, job: Job) -> None:
+        self.job = job
+        self.secret = secret_of(job)
+        self.process = os.getpid()
+        self.closed = False
+        self.opened = 0  # the number of open channels
+        self.met = False  # whether an exchange has ended with a result
+        self.round_trip = 0.0  # seconds to rank 0 and back
+        self._asked: collections.deque[Message] = collections.deque()
+        self._replies: dict[Place, queue.SimpleQueue[Message]] = {}
+        self._callers: set[int] = set()  # the threads that have called
+        self._waiting: set[int] = set()  # those that wait now
+        self._poll = Poll()
+        self._woken, self._wakes = pipe()
+        self._poll.register(self._woken)
+        self._thread: threading.Thread | None = None
+
+    # The program's threads
+
+    def start(self) -> None:
+        """Start the thread of this end."""
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, daemon=True, name="fleetmetrics")
+            self._thread.start()
+
+    def ask(self, message: Message) -> None:
+        """Leave a message for the thread of this end."""
+        self._asked.append(message)
+        self._wake()
+        if self._thread is None:
+            self.start()
+
+    def expect(self, place: Place) -> None:
+        """Begin to wait for replies about an exchange."""
+        self._callers.add(threading.get_ident())
+        self._waiting.add(threading.get_ident())
+        self._replies[place] = queue.SimpleQueue()
+
+    def reply(self, place: Place, end: float) -> Message | None:
+        """The next reply; None: none by then."""
+        try:
+            return self._replies[place].get(timeout=max(0.0, min(end - time.monotonic(), threading.TIMEOUT_MAX)))
+        except queue.Empty:
+            return None
+
+    def forget(self, place: Place) -> None:
+        """End waiting."""
+        self._waiting.discard(threading.get_ident())
+        self._replies.pop(place, None)
+
+    @property
+    def busy(self) -> bool:
+        """Whether another thread that has called may still do so: it lives, and does not wait."""
+        if len(self._callers) < 2:
+            return False
+        alive = {thread.ident for thread in threading.enumerate()}
+        return bool(self._callers & alive - self._waiting - {threading.get_ident()})
+
+    def missing(self) -> str:
+        """Why there is no connection to rank 0, in words; "" with one."""
+        return ""
+
+    def _wake(self) -> None:
+        with contextlib.suppress(BlockingIOError):  # it is full, so the thread will wake
+            os.write(self._wakes, b".")
+
+    # The thread of this end
+
+    def _run(self) -> None:
+        raise NotImplementedError
+
+    def _read_wake(self) -> None:
+        """Forget that this thread was woken; call it before `_take_asked`."""
+        with contextlib.suppress(BlockingIOError):
+            os.read(self._woken, 4096)
+
+    def _take_asked(self, handle: Callable[[Message], None]) -> None:
+        """Handle what the program's threads have left."""
+        while self._asked:
+            handle(self._asked.popleft())
+
+    def _put(self, message: Message) -> None:
+        """Reply to the program's thread that waits at this place; nothing happens if none waits."""
+        replies = self._replies.get(message.place)
+        if replies is not None:
+            replies.put(message)
+
+    def _put_error(self, header: bytes) -> None:
+        """Reply with an error to every waiting thread."""
+        for place in list(self._replies):
+            self._put(Message(ERROR, *place, header=header))
+
+    # At the end
+
+    def see_off(self) -> None:
+        """Let the thread of this end finish, before the process ends."""
+
+    def close(self) -> None:
+        """End the channel; the others learn that it was closed."""
+        self.closed = True
+        self._wake()
+        if self._thread is not None:
+            self._thread.join(1.0)
+
+    def drop(self) -> None:
+        """Close the descriptors without a word, as in a forked child: connections must end with the parent."""
+        self._poll.close()
+        for descriptor in (self._woken, self._wakes):
+            with contextlib.suppress(OSError):
+                os.close(descriptor)

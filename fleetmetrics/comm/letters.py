@@ -1,0 +1,148 @@
+"""The workers' letters of one exchange: how a message holds one, and the answer to all of them."""
+
+from __future__ import annotations
+
+import functools
+import json
+import re
+from typing import Any, Callable, NamedTuple, Sequence
+
+from fleetmetrics.comm.blocks import Letter, agreement, answered, read_each, reduction
+from fleetmetrics.comm.descriptions import joined
+from fleetmetrics.comm.failures import Trouble, raise_trouble
+from fleetmetrics.comm.message import ANSWER, ARRIVAL, LETTERS, TROUBLE, Message, Place
+from fleetmetrics.errors import FleetMetricsError
+
+__all__ = [
+    "FOLDS",
+    "Arrival",
+    "arrivals_in",
+    "bundled",
+    "decided",
+    "folded",
+    "header_of",
+    "name_of",
+    "note_in",
+    "read",
+    "written",
+]
+
+#: The decisions that rank 0's thread makes by itself, by name: pure functions of the workers' letters.
+FOLDS: dict[str, Callable[[Sequence[Letter]], Letter]] = {"states": reduction, "agreement": agreement}
+
+_LINE_BREAKS = re.compile(r"[\r\n]")
+
+
+class Arrival(NamedTuple):
+    """A worker's letter, as it has arrived."""
+
+    message: Message
+    fold: str  #: the name of the decision, if it is one of `FOLDS`
+    ranks: tuple[int, ...]  #: of the group; (): the whole job
+    title: str  #: the channel in words
+    call: str
+    note: Any
+    trouble: Trouble | None
+
+
+def name_of(decide: Callable[[Sequence[Letter]], Letter]) -> str:
+    """The name of a decision among `FOLDS`, or ""."""
+    return next((name for name, fold in FOLDS.items() if fold is decide), "")
+
+
+def header_of(fold: str, ranks: Sequence[int], title: str, call: str, note: Any) -> bytes:
+    """The header of a message with a letter: four lines, then the note as JSON, or unchanged if it is a string."""
+    if note is None or isinstance(note, str):
+        return _text_header(fold, tuple(ranks), title, call, note)
+    return _lines(fold, ranks, title, call) + f"json {json.dumps(note)}".encode("utf-8", "surrogatepass")
+
+
+@functools.lru_cache(maxsize=256)
+def _text_header(fold: str, ranks: tuple[int, ...], title: str, call: str, note: str | None) -> bytes:
+    body = "" if note is None else f"text {note}"
+    return _lines(fold, ranks, title, call) + body.encode("utf-8", "surrogatepass")
+
+
+def _lines(fold: str, ranks: Sequence[int], title: str, call: str) -> bytes:
+    lines = fold, json.dumps(list(ranks)), title, call
+    return "".join(f"{_LINE_BREAKS.sub(' ', line)}\n" for line in lines).encode("utf-8", "surrogatepass")
+
+
+@functools.lru_cache(maxsize=256)
+def _read_header(header: bytes) -> tuple[str, tuple[int, ...], str, str, str]:
+    fold, ranks, title, call, body = header.decode("utf-8", "surrogatepass").split("\n", 4)
+    members = tuple(json.loads(ranks))
+    if any(type(rank) is not int for rank in members):
+        raise ValueError(f"no ranks are {ranks}")
+    return fold, members, title, call, body
+
+
+def read(message: Message, rank: int) -> Arrival:
+    """The letter in a message, or the trouble; an error names the worker whose message cannot be read."""
+
+    def parsed(message: Message) -> Arrival:
+        fold, ranks, title, call, body = _read_header(message.header)
+        if message.kind == TROUBLE:
+            name, text = json.loads(body[5:])
+            return Arrival(message, fold, ranks, title, call, None, (str(name), str(text)))
+        return Arrival(message, fold, ranks, title, call, note_in(body), None)
+
+    return read_each([message], parsed, rank)[0]
+
+
+def note_in(body: str) -> Any:
+    """The note, as `header_of` has written it."""
+    if not body:
+        return None
+    return body[5:] if body.startswith("text ") else json.loads(body[5:])
+
+
+def written(place: Place, letter: Letter) -> Message:
+    """The message with an answer."""
+    note = letter.note
+    body = "" if note is None else f"text {note}" if isinstance(note, str) else f"json {json.dumps(note)}"
+    return Message(ANSWER, *place, header=body.encode("utf-8", "surrogatepass"), payload=joined(letter.payload))
+
+
+def folded(arrivals: Sequence[Arrival], number: int) -> Letter | None:
+    """The answer, if rank 0's thread can give it by itself; None: the first rank's program must.
+
+    Raises:
+        FleetMetricsError: a worker is in trouble, or the workers disagree on the call.
+    """
+    raise_trouble([arrival.trouble for arrival in arrivals])
+    first = arrivals[0]
+    same = all(arrival.call == first.call and arrival.fold == first.fold for arrival in arrivals)
+    if not same:
+        return decided(_differ, arrivals, number)
+    return decided(FOLDS[first.fold], arrivals, number) if first.fold in FOLDS else None
+
+
+def _differ(letters: Sequence[Letter]) -> Letter:
+    raise FleetMetricsError("the workers make the same call with different versions of fleetmetrics.")
+
+
+def decided(decide: Callable[[Sequence[Letter]], Letter], arrivals: Sequence[Arrival], number: int) -> Letter:
+    """The answer of a decision to the letters."""
+    letters = [Letter(arrival.note, arrival.message.payload) for arrival in arrivals]
+    return answered(decide, number, [arrival.call for arrival in arrivals], letters)
+
+
+def bundled(place: Place, arrivals: Sequence[Arrival]) -> Message:
+    """All letters in one message, for the first rank of a group."""
+    sizes = [[len(arrival.message.header), len(arrival.message.payload)] for arrival in arrivals]
+    parts = [part for arrival in arrivals for part in (arrival.message.header, arrival.message.payload)]
+    return Message(LETTERS, *place, header=json.dumps(sizes).encode(), payload=b"".join(parts))
+
+
+def arrivals_in(message: Message) -> list[Arrival]:
+    """The letters in a message of `bundled`; those for rank 0's own program are not written out."""
+    if isinstance(message.payload, list):
+        return message.payload
+    arrivals, start, data = [], 0, memoryview(message.payload)
+    for rank, (header, payload) in enumerate(json.loads(message.header)):
+        middle, end = start + header, start + header + payload
+        one = Message(ARRIVAL, *message.place, header=bytes(data[start:middle]), payload=data[middle:end])
+        arrivals.append(read(one, rank))
+        start = end
+    return arrivals

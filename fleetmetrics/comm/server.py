@@ -1,0 +1,677 @@
+"""Rank 0's end of the channel: it lets the workers in, keeps who waits where, watches the clock, and answers.
+
+Only its thread touches what is here. It answers also while rank 0's program is elsewhere: it refuses, tells and warns.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import secrets
+import sys
+import termios
+import time
+from typing import Any, Mapping, Sequence
+
+from fleetmetrics.comm import letters
+from fleetmetrics.comm.door import Door
+from fleetmetrics.comm.failures import (
+    calling,
+    described,
+    in_words,
+    late_text,
+    named_error,
+    ranks_text,
+    readable,
+    since_earlier,
+)
+from fleetmetrics.comm.handshake import OTHER_RUN, Guest, unproven_text
+from fleetmetrics.comm.inbox import Inbox
+from fleetmetrics.comm.job import Job
+from fleetmetrics.comm.letters import Arrival
+from fleetmetrics.comm.meeting import Meeting, source_of
+from fleetmetrics.comm.message import (
+    ANSWER,
+    ARRIVAL,
+    CLOSED,
+    ERROR,
+    GAVE_UP,
+    LEFT,
+    LETTERS,
+    STATUS,
+    TROUBLE,
+    Connection,
+    Garbled,
+    Lost,
+    Message,
+    Place,
+)
+from fleetmetrics.errors import (
+    AgreementError,
+    AuthenticationError,
+    CommunicatorError,
+    DeadlineError,
+    FleetMetricsError,
+)
+
+__all__ = ["Server"]
+
+#: The number of failed calls whose errors are kept for workers that come later, and of exchanges whose end is known.
+_KEPT = 1024
+#: Seconds that a worker which has ended before it called has to come back: its launcher may restart it.
+_GRACE_SECONDS = 1.0
+#: Seconds that rank 0's process, before it ends, waits for late workers to connect.
+_SEE_OFF_SECONDS = 1.0
+#: At the deadline, how often the server reads what has arrived before it decides.
+_LAST_TURNS = 64
+
+
+class Worker:
+    """A connected worker."""
+
+    def __init__(self, connection: Connection, rank: int, session: bytes, round_trip: float) -> None:
+        self.connection, self.rank, self.session, self.round_trip = connection, rank, session, round_trip
+        self.called = False  # whether it has arrived anywhere
+        self.answered: Meeting | None = None  # the last exchange that was answered, if nothing has come since
+
+
+class Split:
+    """An exchange that ended with a result on some workers, and with an error on others."""
+
+    def __init__(self, meeting: Meeting) -> None:
+        self.label = meeting.label
+        self.with_result = set(meeting.ranks)
+        self.with_error: set[int] = set()
+        self.untold = set(meeting.ranks)
+
+    @property
+    def text(self) -> str:
+        """The error that tells all."""
+        return (
+            f"the workers diverged at {self.label}: it ended with a result on {in_words(self.with_result)}, and with "
+            f"an error on {in_words(self.with_error)}. Compute it again on all workers; they are in step again."
+        )
+
+
+class Server(Inbox):
+    """Rank 0's end; see `Inbox`."""
+
+    def __init__(self, job: Job) -> None:
+        super().__init__(job)
+        self.number = secrets.token_bytes(16)  # other workers tell by it whether rank 0 was restarted
+        self._door = Door(job, self.secret.key, self._poll)
+        self._workers: dict[int, Worker] = {}  # by rank
+        self._by_descriptor: dict[int, Worker] = {}
+        self._sending: set[Worker] = set()  # those whose sockets have not taken all yet
+        self._meetings: dict[Place, Meeting] = {}
+        self._failed: dict[tuple[int, int], bytes] = {}  # by channel and call: the error of a call that has failed
+        self._answered: dict[Place, Meeting] = {}  # the last exchanges that have ended with a result
+        self._splits: dict[Place, Split] = {}
+        self._gone: dict[int, str] = {}  # by rank: why it can never come back
+        self._told_gone: set[int] = set()  # the ranks that have had the error of a worker that is gone
+        self._ended: dict[int, float] = {}  # by rank: when a worker ended that had not called
+        self._closed: dict[int, set[int]] = {}  # by channel: the ranks that have closed it
+        self._listen_error: FleetMetricsError | None = None
+        self._strange = set(range(1, job.world_size))  # the ranks that have never connected
+        self._other_runs: set[int] = set()  # ranks of workers of other runs that were here
+        self._called = False  # whether rank 0's program has called
+        self.watch: Any = None
+
+    # -- the loop
+
+    def _run(self) -> None:
+        self._open_door(calls=bool(self._asked))
+        turns = 0
+        while not self.closed:
+            events = self._poll.wait(0.0 if turns else self._wakes_at())
+            for descriptor, _ in events:
+                self._handle(descriptor)
+            self._take_asked(lambda message: self._hear(0, message))
+            self._flush()
+            # A process that was stopped, or has come late, first reads what has arrived: a worker may have given up.
+            turns = turns + 1 if events and turns < _LAST_TURNS else 0
+            if not turns:
+                self._look_at_clock()
+        self._shut()
+
+    def _wakes_at(self) -> float:
+        moments = [self._moment_of(meeting) for meeting in self._meetings.values()]
+        return min([*moments, self._door.next_look])
+
+    def _moment_of(self, meeting: Meeting) -> float:
+        """When to look at an exchange again if nothing happens."""
+        ended = [self._ended[rank] + _GRACE_SECONDS for rank in self._ended if rank in meeting.missing]
+        return min([meeting.next_moment, *ended])
+
+    def _handle(self, descriptor: int) -> None:
+        worker = self._by_descriptor.get(descriptor)
+        if worker is not None:
+            self._read(worker)
+            return
+        if descriptor == self._woken:
+            self._read_wake()
+            return
+        guest = self._door.handle(descriptor)
+        if guest is not None:
+            self._admit(guest)
+
+    def _read(self, worker: Worker) -> None:
+        try:
+            if worker.connection.sending:
+                worker.connection.flush()
+            while (message := worker.connection.receive()) is not None:
+                self._hear(worker.rank, message)
+                if worker.rank not in self._workers:
+                    return
+        except Garbled as error:
+            self._lose(worker, f"messages from {in_words([worker.rank])} to rank 0 cannot be trusted: {error}.")
+        except Lost:
+            self._lose(worker, _gone_text(worker.rank))
+
+    def _flush(self) -> None:
+        """Send what the sockets accept, and give rank 0's program the answers that all others have been sent."""
+        for worker in list(self._sending):
+            self._poll.follow(worker.connection)
+            if not worker.connection.sending:
+                self._sending.discard(worker)
+        for meeting in [meeting for meeting in self._meetings.values() if meeting.answer is not None]:
+            if not any(worker.rank in meeting.ranks for worker in self._sending):
+                self._deliver(meeting)
+
+    def _deliver(self, meeting: Meeting) -> None:
+        """Give rank 0's program its answer: the system has all others', so the process may end."""
+        assert meeting.answer is not None
+        self._meetings.pop(meeting.place, None)
+        self._put(meeting.answer)
+
+    def _look_at_clock(self) -> None:
+        now = time.monotonic()
+        for meeting in list(self._meetings.values()):
+            if now >= meeting.next_moment:
+                self._expire(meeting)
+            elif now >= self._moment_of(meeting):
+                ended = [rank for rank in meeting.missing if self._ended.get(rank, now) <= now - _GRACE_SECONDS]
+                self._fail(meeting, CommunicatorError(_ended_text(ended, meeting)))
+        self._door.look(now)
+        refused = self._door.ranks_unproven()
+        for meeting in list(self._meetings.values()) if refused else ():
+            missing = meeting.missing
+            if missing and set(missing) <= refused:
+                self._door.forgive(missing)
+                self._fail(meeting, AuthenticationError(unproven_text(missing)))
+
+    def _expire(self, meeting: Meeting) -> None:
+        if meeting.answer is not None:  # it stays: whoever could not take it in time has stopped
+            for worker in [worker for worker in self._sending if worker.rank in meeting.ranks]:
+                self._lose(worker, f"{in_words([worker.rank])} stopped in the middle of an answer.")
+            self._deliver(meeting)
+        elif meeting.missing:
+            self._fail(meeting, DeadlineError(self._late(meeting)))
+        else:
+            self._fail(meeting, self._took_too_long(meeting))
+
+    def _took_too_long(self, meeting: Meeting) -> DeadlineError:
+        with calling(meeting.group):
+            first = ranks_text([0])
+        return DeadlineError(f"{first} needed more than the {meeting.timeout:g} s that it has at {meeting.label}.")
+
+    # -- who is who
+
+    def _admit(self, guest: Guest) -> None:
+        """Let in a worker that has proved itself, or refuse it with the reason."""
+        rank, job, program = guest.rank, self.job, self.job.program
+        if guest.run != job.name:
+            self._other_runs.add(rank)
+            self._door.refuse(guest, job.title, OTHER_RUN)
+        elif guest.world_size != job.world_size or rank >= job.world_size:
+            text = (
+                f"a worker says that it is rank {rank} of {guest.world_size}, but rank 0 has different values; "
+                "PADDLE_TRAINERS_NUM must be the same on all workers."
+            )
+            self._door.refuse(guest, text)
+            self._fail_everything(text)
+        elif guest.program and program and guest.program != program:
+            self._door.refuse(guest, _other_program_text(rank, guest.program, program), OTHER_RUN)
+        elif self._is_taken(guest):
+            self._refuse_second(guest)
+        else:
+            earlier = self._workers.get(rank)
+            if earlier is not None:  # its first connection was lost
+                self._dismiss(earlier)
+            with contextlib.suppress(OSError):  # it connects again
+                connection = self._door.admit(guest, self.number)
+                worker = Worker(connection, rank, guest.session, time.monotonic() - guest.since)
+                self._workers[rank] = self._by_descriptor[connection.fileno()] = worker
+                self._ended.pop(rank, None)
+                self._strange.discard(rank)
+                for (channel, call), header in self._failed.items():  # this process may end before the worker comes
+                    connection.send(Message(ERROR, channel, call, header=header))
+
+    def _is_taken(self, guest: Guest) -> bool:
+        earlier = self._workers.get(guest.rank)
+        taken = guest.rank == 0 or (earlier is not None and earlier.session != guest.session)
+        return taken or guest.rank in self._gone or 0 in self._gone or guest.rank_0 not in (bytes(16), self.number)
+
+    def _refuse_second(self, guest: Guest) -> None:
+        """Refuse a second process of a rank; before the workers have met, nobody knows which of them belongs here."""
+        rank, who = guest.rank, in_words([guest.rank])
+        if guest.rank_0 not in (bytes(16), self.number):
+            text = (
+                "rank 0 was restarted, and this worker has met the one before; a restarted process cannot join the "
+                "others: start all workers again."
+            )
+        elif 0 in self._gone:
+            text = self._gone[0]
+        elif rank in self._gone:
+            text = f"{self._gone[rank]} A restarted {who} cannot join the others: start all workers again."
+        elif self.met:
+            text = (
+                f"another process is {who} of this run, and has met the others; this one is a second process, or was "
+                f"restarted. {_APART}"
+            )
+        else:
+            text = f"two processes say that they are {who}, in two runs with the same endpoints or in one run. {_APART}"
+            if guest.calls:
+                self._fail_everything(text)
+        self._door.refuse(guest, text)
+
+    def _fail_everything(self, text: str) -> None:
+        """Before the workers have met: every exchange that waits, and every later one, fails."""
+        if not self.met:
+            self._lose_rank(0, text)
+
+    def _lose(self, worker: Worker, why: str) -> None:
+        """A connection has ended."""
+        self._dismiss(worker)
+        if worker.called:
+            if worker.answered is not None:  # nothing has come since
+                others = [rank for rank in worker.answered.ranks if rank != worker.rank]
+                why += (
+                    f" The previous exchange, {worker.answered.label}, ended with a result on {in_words(others)}; "
+                    f"{in_words([worker.rank])} may have an error instead."
+                )
+            self._lose_rank(worker.rank, why)
+        else:  # it has ended without calling, or its first connection was lost
+            self._ended[worker.rank] = time.monotonic()
+
+    def _lose_rank(self, rank: int, why: str) -> None:
+        self._gone.setdefault(rank, why)
+        for meeting in list(self._meetings.values()):
+            if meeting.answer is None and (rank in meeting.ranks or rank == 0):
+                self._fail(meeting, self._error_of_gone(meeting.ranks))
+
+    def _error_of_gone(self, ranks: Sequence[int]) -> CommunicatorError:
+        return CommunicatorError(next(text for rank, text in self._gone.items() if rank in ranks or rank == 0))
+
+    def _dismiss(self, worker: Worker) -> None:
+        """Close a worker's connection."""
+        self._sending.discard(worker)
+        self._poll.unregister(worker.connection)
+        self._by_descriptor.pop(worker.connection.fileno(), None)
+        if self._workers.get(worker.rank) is worker:
+            del self._workers[worker.rank]
+        worker.connection.close()
+
+    # -- what they say
+
+    def _hear(self, rank: int, message: Message) -> None:
+        kind = message.kind
+        if kind in (ARRIVAL, TROUBLE):
+            self._arrive(rank, message)
+        elif kind == ANSWER:
+            meeting = self._meetings.get(message.place)
+            if meeting is not None and meeting.deciding and meeting.ranks[0] == rank:
+                self._answer(meeting, message)
+        elif kind == LEFT:
+            self._leave(rank, message)
+        elif kind == GAVE_UP:
+            meeting = self._meetings.get(message.place)
+            if meeting is not None and meeting.answer is None:
+                self._fail(meeting, named_error("DeadlineError", _text_in(message)))
+        elif kind == STATUS:
+            meeting = self._meetings.get(message.place)
+            if meeting is not None and meeting.missing:
+                self._say(rank, Message(STATUS, *message.place, header=self._status(meeting).encode()))
+        elif kind == CLOSED:
+            self._close_channel(rank, message)
+
+    def _arrive(self, rank: int, message: Message) -> None:
+        if rank:
+            worker = self._workers[rank]
+            worker.called, worker.answered = True, None
+            message.end -= worker.round_trip / 2
+        else:
+            self._called = True
+            self._open_door(calls=True)
+        try:
+            arrival = letters.read(message, rank)
+        except FleetMetricsError as error:
+            self._say_error(rank, message, error)
+            return
+        meeting = self._meetings.get(message.place)
+        if meeting is None:
+            meeting = Meeting(message.place, arrival, self.job.world_size)
+        if not self._welcomes(rank, message, arrival, meeting):
+            return
+        self._meetings[message.place] = meeting
+        meeting.arrive(rank, arrival, 0.0 if not rank else self._workers[rank].round_trip)
+        if self.watch is not None:
+            self._note_arrival(rank, message, meeting)
+        if not meeting.missing:
+            if time.monotonic() < meeting.end:
+                self._decide(meeting)
+        elif len(self._meetings) > 1:
+            self._fail_deadlocked()
+
+    def _note_arrival(self, rank: int, message: Message, meeting: Meeting) -> None:
+        if rank:
+            self.watch.arrived(rank, message.payload)
+        elif meeting.missing:
+            self.watch.waits()
+
+    def _welcomes(self, rank: int, message: Message, arrival: Arrival, meeting: Meeting) -> bool:
+        """Whether an exchange may still succeed; otherwise the worker that has arrived gets the error."""
+        error: bytes | FleetMetricsError | None = self._failed.get(message.place[:2])
+        ranks = arrival.ranks or range(self.job.world_size)
+        if error is None and rank == 0 and self._listen_error is not None:
+            error = self._listen_error
+        if error is None and any(gone in ranks or gone == 0 for gone in self._gone):
+            error = self._error_of_gone(ranks)
+            if rank in self._told_gone:
+                error = CommunicatorError(since_earlier(str(error)))
+        if error is None:
+            closed = self._closed.get(message.channel, set()).intersection(ranks).difference(meeting.arrivals)
+            if closed:
+                error = CommunicatorError(f"{in_words(closed)} has gone away: it closed the channel.")
+        if error is None and rank not in ranks:
+            error = CommunicatorError(f"{in_words([rank])} is not one of {in_words(ranks)}, whose exchange it joins.")
+        if error is None:
+            return True
+        for place, split in self._splits.items():  # it learns that the call has failed on others: no split for it
+            if place[:2] == message.place[:2]:
+                split.with_result.discard(rank)
+        self._say_error(rank, message, error)
+        return False
+
+    def _leave(self, rank: int, message: Message) -> None:
+        """A worker has ended a call with an error."""
+        call = message.place[:2]
+        error = _error_in(message)
+        for meeting in [meeting for place, meeting in self._meetings.items() if place[:2] == call]:
+            if meeting.answer is None:
+                self._fail(meeting, error)
+        self._keep_failed(call, _header_of(error))
+        answered = self._answered.get(message.place)
+        if answered is not None and rank in answered.ranks:
+            split = self._splits.setdefault(message.place, Split(answered))
+            split.with_error.add(rank)
+            split.with_result.discard(rank)
+
+    def _close_channel(self, rank: int, message: Message) -> None:
+        if not message.channel:  # all channels of this worker
+            if rank:
+                worker = self._workers[rank]
+                worker.called = False
+                self._dismiss(worker)
+            return
+        self._closed.setdefault(message.channel, set()).add(rank)
+        for meeting in list(self._meetings.values()):
+            if meeting.place[0] == message.channel and rank in meeting.missing:
+                self._fail(meeting, CommunicatorError(f"{in_words([rank])} has gone away: it closed the channel."))
+
+    # -- the decision
+
+    def _decide(self, meeting: Meeting) -> None:
+        arrivals = meeting.in_order
+        try:
+            with calling(meeting.group):
+                self._tell_of_splits(meeting)
+                answer = letters.folded(arrivals, meeting.place[1])
+        except FleetMetricsError as error:
+            self._fail(meeting, error)
+            return
+        except Exception as error:
+            text = f"rank 0 failed to combine: {type(error).__name__}: {error}"
+            self._fail(meeting, CommunicatorError(readable(text)))
+            return
+        if answer is not None:
+            self._answer(meeting, letters.written(meeting.place, answer))
+            return
+        meeting.deciding = True
+        if meeting.ranks[0] == 0:  # its program needs no bytes
+            self._put(Message(LETTERS, *meeting.place, payload=arrivals))
+        else:
+            self._say(meeting.ranks[0], letters.bundled(meeting.place, arrivals))
+
+    def _tell_of_splits(self, meeting: Meeting) -> None:
+        """Raise if an earlier exchange ended with a result on some workers only, and these do not know it yet."""
+        for place, split in list(self._splits.items()):
+            if not split.with_result or not split.untold:
+                del self._splits[place]
+            elif split.untold.intersection(meeting.ranks):
+                split.untold.difference_update(meeting.ranks)
+                raise AgreementError(split.text)
+
+    def _answer(self, meeting: Meeting, answer: Message) -> None:
+        if time.monotonic() > meeting.last_moment:  # a worker has given up, so all must
+            self._fail(meeting, self._took_too_long(meeting))
+            return
+        answer = Message(ANSWER, *meeting.place, header=answer.header, payload=answer.payload)
+        self.met = self.met or not meeting.group
+        self._keep_answered(meeting)
+        for rank in meeting.ranks:
+            if rank in self._workers:
+                self._workers[rank].answered = meeting
+                self._say(rank, answer)
+        if 0 in meeting.ranks:
+            meeting.answer = answer
+            meeting.deciding = False
+            meeting.end = meeting.last_moment
+        else:
+            del self._meetings[meeting.place]
+
+    def _keep_answered(self, meeting: Meeting) -> None:
+        meeting.arrivals.clear()  # their payloads may be large
+        self._answered[meeting.place] = meeting
+        if len(self._answered) > _KEPT:
+            self._answered.pop(next(iter(self._answered)))
+
+    def _fail(self, meeting: Meeting, error: FleetMetricsError) -> None:
+        """End a call with an error: for the workers that wait, and for those that come later."""
+        broken = any(rank in self._gone for rank in meeting.ranks)
+        header = _header_of(error, broken)
+        self._keep_failed(meeting.place[:2], header)
+        self._meetings.pop(meeting.place, None)
+        if broken:
+            self._told_gone.update(meeting.ranks)
+        verdict = Message(ERROR, *meeting.place, header=header)
+        for rank in meeting.ranks:  # late ones, too: this process may end before they come
+            self._say(rank, verdict)
+
+    def _keep_failed(self, call: tuple[int, int], header: bytes) -> None:
+        self._failed.setdefault(call, header)
+        if len(self._failed) > _KEPT:
+            self._failed.pop(next(iter(self._failed)))
+
+    def _say_error(self, rank: int, message: Message, error: FleetMetricsError | bytes) -> None:
+        if self._gone:
+            self._told_gone.add(rank)
+        header = error if isinstance(error, bytes) else _header_of(error, bool(self._gone))
+        self._say(rank, Message(ERROR, *message.place, header=header))
+
+    def _say(self, rank: int, message: Message) -> None:
+        if rank == 0:
+            self._put(message)
+        elif rank in self._workers:
+            worker = self._workers[rank]
+            with contextlib.suppress(Lost):  # reading finds that it has gone, after its last messages
+                worker.connection.send(message)
+                if worker.connection.sending:
+                    self._sending.add(worker)
+
+    def _fail_deadlocked(self) -> None:
+        """End exchanges that wait for each other, however many: no worker in them can come to another one."""
+        stuck = {place: meeting for place, meeting in self._meetings.items() if meeting.missing}
+        waits: dict[int, list[Place]] = {}
+        for place, meeting in stuck.items():
+            for rank, arrival in meeting.arrivals.items():
+                waits.setdefault(rank, []).append(place)
+                if arrival.message.busy:
+                    waits[rank].append((0, 0, 0))  # another thread may free it
+        while True:
+            free = [
+                place
+                for place, meeting in stuck.items()
+                if any(_may_come(rank, waits, stuck) for rank in meeting.missing)
+            ]
+            for place in free:
+                del stuck[place]
+            if not free:
+                break
+        if len(stuck) > 1:
+            error = AgreementError(_deadlock_text(list(stuck.values())))
+            for meeting in stuck.values():
+                self._fail(meeting, error)
+
+    # -- words
+
+    def _late(self, meeting: Meeting) -> str:
+        missing = meeting.missing
+        connected = [rank for rank in missing if rank in self._workers or rank == 0]
+        how = "arrive" if connected else "connect"
+        text = late_text(missing, how, meeting.timeout, meeting.label)
+        strangers = self._other_runs.intersection(missing)
+        if strangers:
+            text += f" Rank 0 refused {in_words(strangers)} of another run; this run is {self.job.title}."
+        if self._door.deaf_until:
+            text += " Rank 0 has no file descriptor left to accept a worker: close files, or raise ulimit -n."
+        if self._door.other_versions:
+            text += f" A process that tried to connect cannot: {self._door.other_versions}."
+        return f"{text} {self._status(meeting)}"
+
+    def _status(self, meeting: Meeting) -> str:
+        """Who is missing at an exchange, and where rank 0 listens."""
+        by_state: dict[str, list[int]] = {}
+        for rank in meeting.missing:
+            by_state.setdefault(self._state_of(rank), []).append(rank)
+        states = ", ".join(f"{in_words(ranks)} {state}" for state, ranks in by_state.items())
+        where = f"rank 0 listens at {self._door.address}" if self._door.address else "rank 0 does not listen"
+        return f"Of the job's {self.job.world_size} workers ({source_of(self.job)}), {states}; {where}."
+
+    def _state_of(self, rank: int) -> str:
+        if rank in self._ended:
+            return "ended"
+        if rank and rank not in self._workers:
+            return "never connected"
+        where = [meeting.label for meeting in self._meetings.values() if rank in meeting.arrivals]
+        if where:
+            return f"waits at {where[-1]}"
+        calls = self._called if not rank else self._workers[rank].called
+        return "is connected, and has not come to this call" if calls else "is connected, and has called nothing yet"
+
+    # -- the beginning and the end
+
+    def see_off(self) -> None:
+        """Before this process ends, give late workers the errors of failed calls, and let all bytes arrive."""
+        end = time.monotonic() + _SEE_OFF_SECONDS
+        while time.monotonic() < end and ((self._failed and self._strange) or any(map(_is_on_its_way, self._all()))):
+            time.sleep(0.002)
+
+    def _all(self) -> list[Connection]:
+        return [worker.connection for worker in list(self._workers.values())]
+
+    def listen(self) -> None:
+        """Open the port now, in the calling thread; raises `NoChannelError` if it cannot."""
+        self._door.open(calls=True)
+        self.start()
+
+    def _open_door(self, calls: bool) -> None:
+        self._listen_error = None
+        try:
+            self._door.open(calls)
+        except FleetMetricsError as error:  # the next call tries again
+            self._listen_error = error
+
+    def _shut(self) -> None:
+        self._take_asked(lambda message: self._hear(0, message))
+        for worker in list(self._workers.values()):
+            with contextlib.suppress(Lost):
+                worker.connection.send(Message(CLOSED))
+        self.drop()
+
+    def drop(self) -> None:
+        """Close the descriptors; see `Inbox`."""
+        for worker in list(self._workers.values()):
+            worker.connection.close()
+        self._door.close()
+        super().drop()
+
+
+_APART = (
+    "Each worker needs its own PADDLE_TRAINER_ID, and each run needs its own name, FLEETMETRICS_RUN, or its own "
+    "endpoints."
+)
+
+
+def _may_come(rank: int, waits: Mapping[int, Sequence[Place]], stuck: Mapping[Place, Meeting]) -> bool:
+    """Whether a worker may still come to an exchange: it waits nowhere, or also where others may come."""
+    return not waits.get(rank) or any(place not in stuck for place in waits[rank])
+
+
+def _ended_text(ranks: Sequence[int], meeting: Meeting) -> str:
+    return (
+        f"{in_words(ranks)} has ended without calling {meeting.label}: every worker must make the same calls. Look at "
+        "its log; or does only some ranks' code call this, as in `if rank == 0:`?"
+    )
+
+
+def _is_on_its_way(connection: Connection) -> bool:
+    """Whether the other end has not confirmed all bytes: the system drops them if a process ends with bytes unread."""
+    with contextlib.suppress(OSError):
+        unconfirmed = fcntl.ioctl(connection.fileno(), termios.TIOCOUTQ, bytes(4))
+        return connection.sending or int.from_bytes(unconfirmed, sys.byteorder) > 0
+    return False
+
+
+def _gone_text(rank: int) -> str:
+    return f"{in_words([rank])} has gone away: its process ended, or it closed the channel. Look at its log."
+
+
+def _other_program_text(rank: int, theirs: str, ours: str) -> str:
+    return (
+        f"rank 0 of this run runs {ours}, but this process, which says that it is rank {rank}, runs {theirs}. If it is "
+        "a helper of the worker, compute in the worker itself, or call compute_local(); if it is the worker, give both "
+        "programs the same run, FLEETMETRICS_RUN."
+    )
+
+
+def _header_of(error: FleetMetricsError, broken: bool = False) -> bytes:
+    """The error in words, and whether a worker is gone for good."""
+    return json.dumps([*described(error), broken]).encode()
+
+
+def _error_in(message: Message) -> FleetMetricsError:
+    with contextlib.suppress(ValueError, TypeError, RecursionError):
+        name, text, *_ = json.loads(message.header)
+        return named_error(str(name), str(text))
+    return CommunicatorError("a worker has left the call, and its last message cannot be read.")
+
+
+def _text_in(message: Message) -> str:
+    return message.header.decode(errors="replace")
+
+
+def _deadlock_text(meetings: Sequence[Meeting]) -> str:
+    where: dict[int, str] = {}
+    several = len({meeting.title for meeting in meetings}) > 1
+    for meeting in meetings:
+        label = f"{meeting.label} on {meeting.title}" if several and not meeting.group else meeting.label
+        for rank in meeting.arrivals:
+            where.setdefault(rank, label)
+    at = dict.fromkeys(where.values())
+    words = ", ".join(f"{label} on {in_words([rank for rank in where if where[rank] == label])}" for label in at)
+    return (
+        f"the workers disagree: {words}, and these wait for each other; name the same ranks on every worker of a "
+        "group, and call groups and communicators in the same order on all workers."
+    )
