@@ -22,7 +22,7 @@ import numpy as np
 
 from fleetmetrics._version import __version__
 from fleetmetrics.accumulator import Accumulator
-from fleetmetrics.comm import Communicator, LocalCommunicator, choose, get_communicator, handshake, rivals
+from fleetmetrics.comm import Communicator, LocalCommunicator, choose, get_communicator, handshake, worker
 from fleetmetrics.comm.deadline import resolve_timeout
 from fleetmetrics.comm.failures import by_rank, readable
 from fleetmetrics.comm.job import Job
@@ -48,7 +48,7 @@ _SETTINGS: dict[str, Callable[[], Any] | None] = {
     "FLEETMETRICS_RUN": None,
     "FLEETMETRICS_SECRET": None,
     "FLEETMETRICS_TIMEOUT": resolve_timeout,
-    "FLEETMETRICS_WORKER": rivals.is_the_worker,
+    "FLEETMETRICS_WORKER": worker.is_the_worker,
 }
 
 

@@ -91,19 +91,24 @@ class Client(Inbox):
         connection = self._connection
         while connection is not None and not self.closed:
             try:
-                self._read_wake()
                 self._take_asked(functools.partial(self._send, connection))
                 self._poll.follow(connection)
-                self._poll.wait(float("inf"))
+                descriptors = [descriptor for descriptor, _ in self._poll.wait(float("inf"))]
+                if self._woken in descriptors:
+                    self._read_wake()
+                if connection.fileno() not in descriptors:
+                    continue
                 if connection.sending:
                     connection.flush()
-                while (message := connection.receive()) is not None:
-                    self._lost_since = 0.0
-                    if message.kind == CLOSED:  # rank 0 has a new connection for new communicators
-                        self.rank_0 = NONE
-                        self._break_calls(_gone_text("it closed the channel."))
-                        return
-                    self._receive(message)
+                message = connection.receive()
+                if message is None:
+                    continue
+                self._lost_since = 0.0
+                if message.kind == CLOSED:  # rank 0 has a new connection for new communicators
+                    self.rank_0 = NONE
+                    self._break_calls(_gone_text("it closed the channel."))
+                    return
+                self._receive(message)
             except Garbled as error:
                 self._break(f"messages from rank 0 to {in_words([self.job.rank])} cannot be trusted: {error}.")
             except Lost:

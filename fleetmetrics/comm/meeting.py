@@ -43,7 +43,7 @@ class Meeting:
     @property
     def missing(self) -> list[int]:
         """The ranks that have not arrived."""
-        if self.answer is not None or len(self.arrivals) == len(self.ranks):
+        if len(self.arrivals) == len(self.ranks):
             return []
         return [rank for rank in self.ranks if rank not in self.arrivals]
 
@@ -55,7 +55,7 @@ class Meeting:
     @property
     def next_moment(self) -> float:
         """When to look at it again if nothing happens."""
-        return self.last_moment if self.deciding or self.answer is not None else self.end
+        return self.last_moment if self.deciding else self.end
 
 
 def label_of(number: int, call: str, group: tuple[int, ...]) -> str:

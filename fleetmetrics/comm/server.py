@@ -105,6 +105,7 @@ class Server(Inbox):
         self._by_descriptor: dict[int, Worker] = {}
         self._sending: set[Worker] = set()  # those whose sockets have not taken all yet
         self._meetings: dict[Place, Meeting] = {}
+        self._undelivered: list[Meeting] = []  # whose answers are not sent to all others yet, so rank 0 waits
         self._failed: dict[tuple[int, int], bytes] = {}  # by channel and call: the error of a call that has failed
         self._answered: dict[Place, Meeting] = {}  # the last exchanges that have ended with a result
         self._splits: dict[Place, Split] = {}
@@ -122,21 +123,30 @@ class Server(Inbox):
 
     def _run(self) -> None:
         self._open_door(calls=bool(self._asked))
-        turns = 0
         while not self.closed:
-            events = self._poll.wait(0.0 if turns else self._wakes_at())
-            for descriptor, _ in events:
-                self._handle(descriptor)
-            self._take_asked(lambda message: self._hear(0, message))
-            self._flush()
-            # A process that was stopped, or has come late, first reads what has arrived: a worker may have given up.
-            turns = turns + 1 if events and turns < _LAST_TURNS else 0
-            if not turns:
+            wakes_at = self._wakes_at()
+            self._turn(wakes_at)
+            if time.monotonic() >= wakes_at:
+                # A process that was stopped, or is late, first reads what has arrived: a worker may have given up.
+                for _ in range(_LAST_TURNS):
+                    if not self._turn(0.0):
+                        break
                 self._look_at_clock()
         self._shut()
 
+    def _turn(self, until: float) -> bool:
+        """Wait for events, and handle them; False if there were none."""
+        events = self._poll.wait(until)
+        for descriptor, _ in events:
+            self._handle(descriptor)
+        while self._asked:
+            self._hear(0, self._asked.popleft())
+        self._flush()
+        return bool(events)
+
     def _wakes_at(self) -> float:
         moments = [self._moment_of(meeting) for meeting in self._meetings.values()]
+        moments += [meeting.last_moment for meeting in self._undelivered]
         return min([*moments, self._door.next_look])
 
     def _moment_of(self, meeting: Meeting) -> float:
@@ -160,10 +170,9 @@ class Server(Inbox):
         try:
             if worker.connection.sending:
                 worker.connection.flush()
-            while (message := worker.connection.receive()) is not None:
+            message = worker.connection.receive()
+            if message is not None:
                 self._hear(worker.rank, message)
-                if worker.rank not in self._workers:
-                    return
         except Garbled as error:
             self._lose(worker, f"messages from {in_words([worker.rank])} to rank 0 cannot be trusted: {error}.")
         except Lost:
@@ -175,18 +184,20 @@ class Server(Inbox):
             self._poll.follow(worker.connection)
             if not worker.connection.sending:
                 self._sending.discard(worker)
-        for meeting in [meeting for meeting in self._meetings.values() if meeting.answer is not None]:
+        for meeting in list(self._undelivered):
             if not any(worker.rank in meeting.ranks for worker in self._sending):
                 self._deliver(meeting)
 
     def _deliver(self, meeting: Meeting) -> None:
         """Give rank 0's program its answer: the system has all others', so the process may end."""
         assert meeting.answer is not None
-        self._meetings.pop(meeting.place, None)
+        self._undelivered.remove(meeting)
         self._put(meeting.answer)
 
     def _look_at_clock(self) -> None:
         now = time.monotonic()
+        for meeting in [meeting for meeting in self._undelivered if now >= meeting.last_moment]:
+            self._deliver_late(meeting)
         for meeting in list(self._meetings.values()):
             if now >= meeting.next_moment:
                 self._expire(meeting)
@@ -201,12 +212,14 @@ class Server(Inbox):
                 self._door.forgive(missing)
                 self._fail(meeting, AuthenticationError(unproven_text(missing)))
 
+    def _deliver_late(self, meeting: Meeting) -> None:
+        """The answer stays: whoever could not take it in time has stopped."""
+        for worker in [worker for worker in self._sending if worker.rank in meeting.ranks]:
+            self._lose(worker, f"{in_words([worker.rank])} stopped in the middle of an answer.")
+        self._deliver(meeting)
+
     def _expire(self, meeting: Meeting) -> None:
-        if meeting.answer is not None:  # it stays: whoever could not take it in time has stopped
-            for worker in [worker for worker in self._sending if worker.rank in meeting.ranks]:
-                self._lose(worker, f"{in_words([worker.rank])} stopped in the middle of an answer.")
-            self._deliver(meeting)
-        elif meeting.missing:
+        if meeting.missing:
             self._fail(meeting, DeadlineError(self._late(meeting)))
         else:
             self._fail(meeting, self._took_too_long(meeting))
@@ -298,7 +311,7 @@ class Server(Inbox):
     def _lose_rank(self, rank: int, why: str) -> None:
         self._gone.setdefault(rank, why)
         for meeting in list(self._meetings.values()):
-            if meeting.answer is None and (rank in meeting.ranks or rank == 0):
+            if rank in meeting.ranks or rank == 0:
                 self._fail(meeting, self._error_of_gone(meeting.ranks))
 
     def _error_of_gone(self, ranks: Sequence[int]) -> CommunicatorError:
@@ -327,7 +340,7 @@ class Server(Inbox):
             self._leave(rank, message)
         elif kind == GAVE_UP:
             meeting = self._meetings.get(message.place)
-            if meeting is not None and meeting.answer is None:
+            if meeting is not None:
                 self._fail(meeting, named_error("DeadlineError", _text_in(message)))
         elif kind == STATUS:
             meeting = self._meetings.get(message.place)
@@ -399,8 +412,7 @@ class Server(Inbox):
         call = message.place[:2]
         error = _error_in(message)
         for meeting in [meeting for place, meeting in self._meetings.items() if place[:2] == call]:
-            if meeting.answer is None:
-                self._fail(meeting, error)
+            self._fail(meeting, error)
         self._keep_failed(call, _header_of(error))
         answered = self._answered.get(message.place)
         if answered is not None and rank in answered.ranks:
@@ -460,16 +472,14 @@ class Server(Inbox):
         answer = Message(ANSWER, *meeting.place, header=answer.header, payload=answer.payload)
         self.met = self.met or not meeting.group
         self._keep_answered(meeting)
+        del self._meetings[meeting.place]
         for rank in meeting.ranks:
             if rank in self._workers:
                 self._workers[rank].answered = meeting
                 self._say(rank, answer)
         if 0 in meeting.ranks:
             meeting.answer = answer
-            meeting.deciding = False
-            meeting.end = meeting.last_moment
-        else:
-            del self._meetings[meeting.place]
+            self._undelivered.append(meeting)
 
     def _keep_answered(self, meeting: Meeting) -> None:
         meeting.arrivals.clear()  # their payloads may be large
