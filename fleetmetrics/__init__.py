@@ -17,22 +17,9 @@ Each name is imported at its first use. Only ``fleetmetrics.static`` imports Pad
 from __future__ import annotations
 
 import importlib
-import os
-import re
 from typing import Any
 
 from fleetmetrics import _names
-
-
-def _stake() -> None:
-    """Leave a worker's marks before the program starts helpers, which inherit its environment and are not it."""
-    if any(re.search("TRAINER_ID$|RANK$|RANKID$|PROCID$", name) for name in os.environ):
-        importlib.import_module("fleetmetrics.identity").stake()
-
-
-_stake()
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_stake)  # the program may have set its place since
 
 _modules = _names.MODULES
 __all__ = sorted({*_modules}.difference(_names.NOT_STARRED))

@@ -26,7 +26,7 @@ from fleetmetrics.errors import (
     StaticProgramError,
 )
 from fleetmetrics.hints import hint_of_argument, hint_of_method
-from fleetmetrics.identity import notice
+from fleetmetrics.launcher import notice
 from fleetmetrics.partial import Partial
 from fleetmetrics.records.folding import Folding, Folds
 from fleetmetrics.records.table import Table

@@ -11,7 +11,7 @@ from fleetmetrics.comm import Communicator, LocalCommunicator
 from fleetmetrics.comm.backends import backend_of, check_backend
 from fleetmetrics.comm.choose import checked_communicator, resolve
 from fleetmetrics.errors import InvalidInputError
-from fleetmetrics.identity import notice
+from fleetmetrics.launcher import notice
 from fleetmetrics.records.batches import RECORDS, Columns
 from fleetmetrics.records.gather import gather
 from fleetmetrics.records.ledger import Ledger, samples_added

@@ -25,10 +25,16 @@ from fleetmetrics.accumulator import Accumulator
 from fleetmetrics.comm import Communicator, LocalCommunicator, choose, get_communicator, handshake, worker
 from fleetmetrics.comm.deadline import resolve_timeout
 from fleetmetrics.comm.failures import by_rank, readable
-from fleetmetrics.comm.job import Job
+from fleetmetrics.comm.job import UNNAMED, Job
 from fleetmetrics.comm.launchers import VARIABLES, place_of
 from fleetmetrics.dealing import Dealing, epoch_under_way
-from fleetmetrics.errors import DeadlineError, FleetMetricsError, ServerProcessError, UnauthenticatedWarning
+from fleetmetrics.errors import (
+    DeadlineError,
+    FleetMetricsError,
+    ServerProcessError,
+    UnauthenticatedWarning,
+    UnnamedRunWarning,
+)
 from fleetmetrics.launcher import other_role
 from fleetmetrics.logs import level_asked
 from fleetmetrics.vocabulary import counted
@@ -81,7 +87,7 @@ def doctor(*, timeout: float = 30.0) -> bool:
     _look_at_settings(to_fix)
     end = "nothing to fix"
     try:
-        with muted(UnauthenticatedWarning):
+        with muted(UnauthenticatedWarning, UnnamedRunWarning):
             channel = get_communicator()
             where = f"{type(channel).__name__}, rank {channel.rank} of {channel.world_size}"
             print(f"channel: {where}: {_why(channel, to_fix)}", flush=True)
@@ -184,11 +190,16 @@ def _why(channel: Communicator, to_fix: list[str]) -> str:
         )
     if choose.engine_asked():
         return f"FLEETMETRICS_ENGINE is {choose.engine_asked()}"
-    host, port = Job.from_environment().candidates()[0]
+    job = Job.from_environment()
+    if not job.named:
+        to_fix.append(f"nothing names this run: {UNNAMED}")
+    host, port = job.candidates()[0]
     proved = "all prove that they know the job's secret" if channel.authenticated else "no proof of identity"
     launcher = place_of(os.environ).launcher
     by = f", of {launcher.name}" if launcher is not None else ""
-    return f"several workers in the environment{by}; engine: sockets, rank 0 listens on {host}:{port}; {proved}"
+    run = f"the run is {job.run_name or 'named by its endpoints'}" if job.named else "nothing names the run"
+    where = f"rank 0 listens on {host}:{port}"
+    return f"several workers in the environment{by}; {run}; engine: sockets, {where}; {proved}"
 
 
 def _lost(channel: Communicator, timeout: float, to_fix: list[str]) -> bool:

@@ -24,7 +24,6 @@ import zlib  # noqa: F401  # before Paddle, or SciPy crashes where zlib is a sha
 from typing import Sequence
 
 from fleetmetrics.errors import FleetMetricsError
-from fleetmetrics.identity import withdraw
 from fleetmetrics.launcher import LAUNCHERS
 from fleetmetrics.patch import patch_fleet
 
@@ -47,7 +46,6 @@ def main(arguments: Sequence[str]) -> None:
         is_module, name = True, _COMMANDS[os.path.basename(name)]
     if is_module and name in _MODULES:
         given = _with_this_file(given, util)
-        withdraw()  # this process starts workers, and is not one itself
     elif is_module or os.path.exists(name):
         try:
             patch_fleet(util=util)

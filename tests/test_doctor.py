@@ -182,6 +182,18 @@ def test_a_worker_whose_peers_are_missing_gets_an_error_by_the_deadline(
     assert lines[-2].startswith("to fix: DeadlineError: rank 1 did not connect within 0.5 s")
 
 
+def test_a_run_that_nothing_names_is_to_be_fixed(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    place = {"PADDLE_TRAINERS_NUM": "2", "PADDLE_TRAINER_ID": "0", "PADDLE_TRAINER_ENDPOINTS": "no.such.invalid:80,a:1"}
+    for name, text in {**place, "FLEETMETRICS_SECRET": "x"}.items():
+        monkeypatch.setenv(name, text)
+    _, lines = seen(capsys)
+    assert "; nothing names the run; " in lines[2]
+    assert any(line.startswith("to fix: nothing names this run: ") and "FLEETMETRICS_RUN" in line for line in lines)
+    monkeypatch.setenv("FLEETMETRICS_RUN", "nightly")
+    _, lines = seen(capsys)
+    assert "; the run is FLEETMETRICS_RUN=nightly; " in lines[2] and not any("nothing names" in line for line in lines)
+
+
 def test_no_secret_is_printed(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
     for name in ("FLEETMETRICS_SECRET", "PADDLE_JOB_TOKEN", "POD_PASSWORD"):
         monkeypatch.setenv(name, "hunter2")
@@ -244,6 +256,7 @@ def test_the_doctor_tells_three_workers_about_the_channel_and_their_differences(
                 "PADDLE_TRAINER_ENDPOINTS": ",".join(f"127.0.0.1:{port}" for port in ports),
                 "PYTHONPATH": str(ROOT),
                 "FLEETMETRICS_SECRET": "hunter2",
+                "POD_NAME": "qkxvcb",
             }
             out = tmp_path / f"{rank}.out"
             workers.append((nursery.start(["-c", code], tmp_path, out, out, env), out))
@@ -252,7 +265,7 @@ def test_the_doctor_tells_three_workers_about_the_channel_and_their_differences(
         assert each.status == 0 and "hunter2" not in each.out, each.out
         assert (
             f"channel: SocketCommunicator, rank {rank} of 3: several workers in the environment, of Paddle's launcher;"
-            " engine: sockets" in each.out
+            " the run is POD_NAME=qkxvcb; engine: sockets" in each.out
         )
         assert "all prove that they know the job's secret" in each.out and "exchange: 3 workers, " in each.out
         shown = [re.sub(r"[\d.]+", "0", line.partition(", Paddle")[0]) for line in each.out.splitlines()]

@@ -15,16 +15,21 @@ from typing import Any, Mapping, Sequence
 from fleetmetrics.comm.failures import in_words
 from fleetmetrics.comm.launchers import is_host, parts_of, place_of, refuse_groups
 from fleetmetrics.errors import InvalidInputError, NoChannelError, ServerProcessError, UnnamedRunWarning
-from fleetmetrics.identity import GIVEN, Claim, claim_of
 from fleetmetrics.launcher import draws_ports, launch_of, other_role
 from fleetmetrics.warning import warn
 
-__all__ = ["Hidden", "Job", "job_of", "program", "refuse_other_roles", "split_endpoint"]
+__all__ = ["UNNAMED", "Hidden", "Job", "job_of", "program", "refuse_other_roles", "split_endpoint"]
 
 # Each 4 bytes of the digest of the job's name give a port where rank 0 may listen.
 _EIGHT_WORDS = struct.Struct("!8I")
 # Below the range that Linux assigns to outgoing connections (32768 and up).
 _FIRST_PORT, _PORTS = 20000, 12000
+#: What may happen to a run without a name, and the way out.
+UNNAMED = (
+    "until all of its workers have met, rank 0 can take a worker of another run with the same addresses for its own, "
+    "such as one that is left over, and the number is then one of both runs' data. If two processes claim one rank in "
+    "that time, all raise an error. Set FLEETMETRICS_RUN to a new name for each run, the same on all of its workers"
+)
 
 
 def split_endpoint(endpoint: str, variable: str) -> tuple[str, int]:
@@ -71,7 +76,6 @@ class Job:
             taken for it.
         program: the script or module that this process runs; "": unknown, or any is allowed.
         variables: the variables that give the number of workers and the rank; or the program's arguments.
-        named_by: the variables of the rank, if the name of the run is the process that has started all workers.
         reserved: ports that the environment promises to others.
         claimed: whether the place comes from the environment, which other processes of this machine may share.
         ranks: the ranks in the job of a group's workers; `rank` and `world_size` are then the place in the group and
@@ -95,7 +99,6 @@ class Job:
     named: bool = field(default=False, compare=False)
     program: str = field(default="", compare=False)
     variables: tuple[str, str] = field(default=("world_size=", "rank="), compare=False)
-    named_by: tuple[str, ...] = field(default=(), compare=False)
     reserved: frozenset[int] = frozenset()
     claimed: bool = field(default=False, compare=False)
     ranks: tuple[int, ...] = ()
@@ -138,7 +141,6 @@ class Job:
             named=place.named or bool(launch) or draws_ports(env),
             program=program() if claimed and not env.get("FLEETMETRICS_RUN", "").strip() else "",
             variables=place.variables,
-            named_by=place.named_by,
             reserved=_ports_in(env) if place.size > 1 else frozenset(),
             claimed=claimed,
         )
@@ -184,14 +186,7 @@ class Job:
     def warn_if_unnamed(self) -> None:
         """Warn on rank 0 if nothing names this run."""
         if not self.named and self.rank == 0 and self.world_size > 1 and not self.ranks:
-            warn(
-                f"nothing names this run ({self.title}). If another run with the same addresses starts, or a worker of "
-                "an earlier one is left over, rank 0 can take that worker for its own before all have met, and the "
-                "number is then one of the data of both runs. Where two processes claim one rank in that time, all "
-                "workers raise an error. Set FLEETMETRICS_RUN to a name that is new for each run, the same on all of "
-                "its workers.",
-                UnnamedRunWarning,
-            )
+            warn(f"nothing names this run ({self.title}). {UNNAMED[0].upper()}{UNNAMED[1:]}.", UnnamedRunWarning)
 
     def among(self, ranks: Sequence[int]) -> Job:
         """A group of this job's workers as a separate job, with another name and other ports.
@@ -214,23 +209,10 @@ class Job:
         """A different group of the same job, by its name only; (): the whole job."""
         return replace(self, ranks=ranks)
 
-    def board_of(self, rank: int) -> Job:
-        """The board of a worker of the whole job, as a job of two: this worker, and the one that asks."""
-        return replace(self, rank=int(self.rank_in_job != rank), world_size=2, claimed=False, ranks=(rank,))
-
     @property
     def rank_in_job(self) -> int:
         """The rank in the whole job, also for a group."""
         return self.ranks[self.rank] if self.ranks else self.rank
-
-    @cached_property
-    def claim(self) -> Claim:
-        """This process's worker and run, for the other processes of its machine."""
-        found = claim_of(os.environ) if self.claimed else None
-        if found is not None:
-            return found
-        secret = hashlib.sha256(b"claim" + self.secret.encode(errors="surrogateescape")).hexdigest()
-        return Claim(str(self.rank_in_job), (GIVEN, self.with_ranks(()).name.hex(), secret))
 
     @cached_property
     def name(self) -> bytes:
@@ -256,7 +238,12 @@ class Job:
             ("the host", self.host),
         )
         where = [f"{name} {textwrap.shorten(value.replace(',', ', '), 200)}" for name, value in said if value]
-        return ", ".join([*self.run.split("|")[1:], *where, *filter(None, [self.group])])
+        return ", ".join(filter(None, [self.run_name, *where, self.group]))
+
+    @property
+    def run_name(self) -> str:
+        """The names that a launcher and FLEETMETRICS_RUN give this run, in words."""
+        return ", ".join(self.run.split("|")[1:])
 
     @property
     def group(self) -> str:

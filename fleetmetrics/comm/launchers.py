@@ -21,13 +21,13 @@ from fleetmetrics.launcher import LAUNCHERS, OTHERS, PADDLE, Launcher, Said
 __all__ = [
     "VARIABLES",
     "Place",
+    "has_ended",
     "is_host",
     "parts_of",
     "place_of",
     "rank_told",
     "refuse_groups",
     "starter",
-    "starter_of",
 ]
 
 #: The address of rank 0 if all workers are on one machine.
@@ -54,7 +54,6 @@ class Place(NamedTuple):
     launcher: Launcher | None = None  # None if no variable mentions workers
     host: str = ""  # of rank 0, if Paddle's own variables do not name it
     run: str = ""  # what distinguishes this run
-    named_by: tuple[str, ...] = ()  # the variables of the rank, if `run` is the process that has started all workers
     named: bool = False  # whether `run` is a name, so that no other run has it
     variables: tuple[str, str] = ("", "")  # of the number of workers, and of the rank
 
@@ -103,11 +102,10 @@ def place_of(env: Mapping[str, str]) -> Place:
     named = not _ADDRESSES.issuperset(names.keys() & said.keys())
     if not host and row is not PADDLE and _ENDPOINT not in said:
         raise _nowhere(row, said)
-    named_by = row.rank if not run and host == _LOOPBACK else ()
-    if named_by:
+    if not run and host == _LOOPBACK:
         by, named = starter()
         run = [by]
-    return Place(rank, size, row, host, "|".join([row.name, *run]), named_by, named, variables)
+    return Place(rank, size, row, host, "|".join([row.name, *run]), named, variables)
 
 
 def _set_in(env: Mapping[str, str]) -> frozenset[str]:
@@ -396,19 +394,13 @@ def starter() -> tuple[str, bool]:
     return f"started by {parent}", False
 
 
-def starter_of(worker: int, variables: tuple[str, ...]) -> str:
-    """The process that has started all workers of this machine: the nearest ancestor that is not a worker."""
-    process = worker
+def has_ended(process: int) -> bool:
+    """Whether a process has ended, even if its parent has not taken note of it."""
     try:
-        process = int(_status(worker)[1][1])
-        while process > 1:
-            told = Path(f"/proc/{process}/environ").read_bytes().split(b"\0")
-            if not any(entry.startswith(f"{name}=".encode()) for entry in told for name in variables):
-                break
-            process = int(_status(process)[1][1])
-        return f"started by {process} at {_status(process)[1][19]}"
-    except (OSError, IndexError):  # it belongs to another user, or /proc is missing
-        return f"started by {process}"
+        os.kill(process, 0)
+        return _status(process)[1][0] in "ZX"
+    except (OSError, IndexError) as error:
+        return isinstance(error, ProcessLookupError)
 
 
 def _status(process: int) -> tuple[str, list[str]]:

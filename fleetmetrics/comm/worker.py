@@ -7,6 +7,7 @@ import hashlib
 import os
 
 from fleetmetrics.comm.job import Job
+from fleetmetrics.comm.launchers import has_ended
 from fleetmetrics.errors import FleetMetricsError, InvalidInputError
 
 __all__ = ["MARK", "is_the_worker", "leave_mark", "mark_if_placed", "started_by_worker"]
@@ -40,11 +41,11 @@ def started_by_worker(job: Job) -> str:
     digest, _, process = os.environ.get(MARK, "").partition(" ")
     if not job.claimed or digest != _digest(job) or process == str(os.getpid()) or is_the_worker():
         return ""
-    if process == str(_marked) and _has_ended(_marked):  # the worker forks, and goes on as its child
+    if process == str(_marked) and has_ended(_marked):  # the worker forks, and goes on as its child
         return ""
     return (
         f"this process, {os.getpid()}, was started by process {process}, which is rank {job.rank_in_job} of {job.title}"
-        ". Compute in the worker itself, give this process its own rank (PADDLE_TRAINER_ID and so on), or call "
+        f". Compute in the worker itself, give this process its own rank ({job.variables[1]}), or call "
         f"compute_local(). If it is the worker after all, set {_SETTING}=this in its environment."
     )
 
@@ -57,11 +58,3 @@ def mark_if_placed() -> None:
 
 def _digest(job: Job) -> str:
     return hashlib.sha256(b"%d %b" % (job.rank_in_job, job.with_ranks(()).name)).hexdigest()[:16]
-
-
-def _has_ended(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except OSError as error:
-        return isinstance(error, ProcessLookupError)
-    return False

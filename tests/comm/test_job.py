@@ -15,6 +15,7 @@ from fleetmetrics.comm.job import Job
 from fleetmetrics.errors import InvalidInputError, UnnamedRunWarning
 
 FAR = "10.0.0.1:8500,10.0.0.2:8500"
+SECOND = {"PADDLE_TRAINER_ID": "1", "PADDLE_TRAINERS_NUM": "2", "PADDLE_TRAINER_ENDPOINTS": "a:1,b:2"}
 
 
 @pytest.mark.parametrize(
@@ -42,6 +43,54 @@ def test_the_name_of_a_run_has_every_variable_that_distinguishes_it() -> None:
     ]
     assert len({job.name for job in jobs}) == len({job.title for job in jobs}) == len(jobs)
     assert jobs[0].name == Job(1, 2, endpoints=FAR, secret="of another").name
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"HOME": "/"},
+        {"WORLD_SIZE": "1", "RANK": "0", "LOCAL_RANK": "0", "MASTER_ADDR": "c", "MASTER_PORT": "29501"},
+        {"MASTER_ADDR": "c", "MASTER_PORT": "29501"},
+        {"WORLD_SIZE": "2", "RANK": "0"},
+        {"SLURM_JOB_ID": "17", "SLURM_PROCID": "1", "SLURM_NTASKS": "1"},
+        {"OMPI_COMM_WORLD_SIZE": "1", "OMPI_COMM_WORLD_RANK": "0", "PMIX_NAMESPACE": "n"},
+        {"PADDLE_TRAINERS": "a,b"},
+        {"PADDLE_NNODES": "1"},
+        {"PADDLE_TRAINER_ID": " 01 "},
+        {"PADDLE_TRAINERS_NUM": "2 "},
+        {"PADDLE_TRAINER_ENDPOINTS": "a:1; b:2"},
+        {"PADDLE_TRAINER_ENDPOINTS": " a:1 b:2,"},
+    ],
+    ids=repr,
+)
+def test_variables_that_do_not_place_a_worker_change_neither_its_rank_nor_its_run(changed: dict[str, str]) -> None:
+    """So a helper that gets them for its own purpose is still known as what its worker has started."""
+    jobs = [Job.from_environment({**SECOND, **each}) for each in ({}, changed)]
+    assert jobs[0].rank == jobs[1].rank and jobs[0].name == jobs[1].name
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"PADDLE_TRAINER_ID": "0"},
+        {"PADDLE_JOB_ID": "j"},
+        {"PADDLE_MASTER": "c:1"},
+        {"PADDLE_TRAINERS_NUM": "3", "PADDLE_TRAINER_ENDPOINTS": "a:1,b:2,c:3"},
+        {"PADDLE_TRAINER_ENDPOINTS": "a:1,b:3"},
+        {"FLEETMETRICS_ENDPOINT": "c:1"},
+        {"WORLD_SIZE": "2", "RANK": "1", "MASTER_PORT": "29501"},
+        {"SLURM_STEP_NUM_TASKS": "2", "SLURM_PROCID": "1", "SLURM_STEP_ID": "0"},
+    ],
+    ids=repr,
+)
+def test_another_place_or_run_has_another_rank_or_name(changed: dict[str, str]) -> None:
+    jobs = [Job.from_environment({**SECOND, **each}) for each in ({}, changed)]
+    assert (jobs[0].rank, jobs[0].name) != (jobs[1].rank, jobs[1].name)
+    assert (jobs[0].name == jobs[1].name) == (set(changed) == {"PADDLE_TRAINER_ID"})
+
+
+def test_a_name_of_a_run_may_be_bytes_that_are_not_text() -> None:
+    assert len(Job.from_environment({**SECOND, "PADDLE_JOB_ID": os.fsdecode(b"\xff")}).name) == 32
 
 
 def test_no_repr_shows_the_secret(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -130,7 +179,10 @@ def test_rank_0_warns_that_nothing_names_the_run(recwarn: pytest.WarningsRecorde
     for job in (Job(1, 2, endpoints=FAR), Job(0, 2, endpoints=FAR, named=True), Job(), Job(0, 3).with_ranks((0, 1))):
         job.warn_if_unnamed()
     assert not recwarn.list
-    with pytest.warns(UnnamedRunWarning, match=r"nothing names this run \(PADDLE_TRAINER_ENDPOINTS 10.0.0.1.*_RUN"):
+    with pytest.warns(
+        UnnamedRunWarning,
+        match=r"run \(PADDLE_TRAINER_ENDPOINTS 10.*\)\. Until .* Set FLEETMETRICS_RUN to a new name for each run",
+    ):
         Job(0, 2, endpoints=FAR).warn_if_unnamed()
 
 
