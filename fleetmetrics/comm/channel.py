@@ -115,7 +115,9 @@ class SocketCommunicator(Communicator):
         self._calls = itertools.count(1)
         self._groups: dict[tuple[int, ...], SocketCommunicator] = {}
         self._closed = False
-        self._end.opened += 1
+        if (name, ranks) in self._end.channels:
+            raise InvalidInputError(f"channel is {name!r}, which is open already; close it first, or give another name")
+        self._end.channels.add((name, ranks))
         self._active = threading.local()  # the call that this thread is in
         self._watch = watch(self._job.rank, ranks)
         if isinstance(self._end, Server):
@@ -314,8 +316,8 @@ class SocketCommunicator(Communicator):
             return
         self._closed = True
         self._end.ask(Message(CLOSED, self._number))
-        self._end.opened -= 1
-        if not self._end.opened:
+        self._end.channels.discard((self._name, self._ranks))
+        if not self._end.channels:
             self._end.close()
 
 

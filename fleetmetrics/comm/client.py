@@ -32,6 +32,8 @@ __all__ = ["Client"]
 
 #: The number of errors that are kept for calls which have not begun here.
 _KEPT = 1024
+#: Seconds that a process waits, before it ends, until its last messages have arrived.
+_SEE_OFF_SECONDS = 1.0
 #: A refused worker continues for this much longer, so that rank 0 sees it fail for long enough.
 _LONGER_SECONDS = 0.3
 #: Seconds in which a worker looks again for a rank 0 that has welcomed it and was lost before it said anything.
@@ -239,6 +241,12 @@ class Client(Inbox):
         self._tried[f"[{host}]:{port}" if ":" in host else f"{host}:{port}"] = why
 
     # -- the end
+
+    def see_off(self) -> None:
+        """Before this process ends, let its last messages arrive; see `Inbox`."""
+        end, connection = time.monotonic() + _SEE_OFF_SECONDS, self._connection
+        while connection is not None and (self._asked or connection.on_its_way) and time.monotonic() < end:
+            time.sleep(0.002)
 
     def _shut(self) -> None:
         if self._connection is not None:

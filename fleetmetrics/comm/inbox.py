@@ -34,7 +34,7 @@ class Inbox:
         self.secret = secret_of(job)
         self.process = os.getpid()
         self.closed = False
-        self.opened = 0  # the number of open channels
+        self.channels: set[tuple[str, tuple[int, ...]]] = set()  # the open ones, by name and group
         self.met = False  # whether an exchange has ended with a result
         self.round_trip = 0.0  # seconds to rank 0 and back
         self._asked: collections.deque[Message] = collections.deque()
@@ -65,7 +65,7 @@ class Inbox:
         """Begin to wait for replies about an exchange."""
         self._callers.add(threading.get_ident())
         self._waiting.add(threading.get_ident())
-        self._replies[place] = queue.SimpleQueue()
+        self._replies.setdefault(place, queue.SimpleQueue())
 
     def reply(self, place: Place, end: float) -> Message | None:
         """The next reply; None: none by then."""

@@ -9,6 +9,7 @@ or reorder messages unnoticed; and an answer to a thousand workers is hashed onc
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import hashlib
 import hmac
 import math
@@ -16,6 +17,8 @@ import os
 import select
 import socket
 import struct
+import sys
+import termios
 import time
 from dataclasses import dataclass, field
 from typing import Any, Callable, NamedTuple, Sequence, Tuple
@@ -177,6 +180,14 @@ class Connection:
     def sending(self) -> bool:
         """True while bytes wait to be sent."""
         return bool(self._unsent)
+
+    @property
+    def on_its_way(self) -> bool:
+        """Whether the other end has not confirmed all bytes: the system drops them if a process ends too soon."""
+        with contextlib.suppress(OSError, ValueError):
+            unconfirmed = fcntl.ioctl(self.sock, termios.TIOCOUTQ, bytes(4))
+            return self.sending or int.from_bytes(unconfirmed, sys.byteorder) > 0
+        return False
 
     @property
     def heard(self) -> bool:

@@ -6,11 +6,8 @@ Only its thread touches what is here. It answers also while rank 0's program is 
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import secrets
-import sys
-import termios
 import time
 from typing import Any, Mapping, Sequence
 
@@ -427,10 +424,21 @@ class Server(Inbox):
                 worker.called = False
                 self._dismiss(worker)
             return
-        self._closed.setdefault(message.channel, set()).add(rank)
+        closed = self._closed.setdefault(message.channel, set())
+        closed.add(rank)
+        if len(closed) == self.job.world_size:
+            self._forget_channel(message.channel)
         for meeting in list(self._meetings.values()):
             if meeting.place[0] == message.channel and rank in meeting.missing:
                 self._fail(meeting, CommunicatorError(f"{in_words([rank])} has gone away: it closed the channel."))
+
+    def _forget_channel(self, channel: int) -> None:
+        """Forget a channel that all workers have closed: they may open it anew."""
+        del self._closed[channel]
+        kept: dict[Any, Any]
+        for kept in (self._failed, self._answered, self._splits):
+            for place in [place for place in kept if place[0] == channel]:
+                del kept[place]
 
     # -- the decision
 
@@ -585,7 +593,9 @@ class Server(Inbox):
     def see_off(self) -> None:
         """Before this process ends, give late workers the errors of failed calls, and let all bytes arrive."""
         end = time.monotonic() + _SEE_OFF_SECONDS
-        while time.monotonic() < end and ((self._failed and self._strange) or any(map(_is_on_its_way, self._all()))):
+        while time.monotonic() < end and (
+            (self._failed and self._strange) or any(connection.on_its_way for connection in self._all())
+        ):
             time.sleep(0.002)
 
     def _all(self) -> list[Connection]:
@@ -634,14 +644,6 @@ def _ended_text(ranks: Sequence[int], meeting: Meeting) -> str:
         f"{in_words(ranks)} has ended without calling {meeting.label}: every worker must make the same calls. Look at "
         "its log; or does only some ranks' code call this, as in `if rank == 0:`?"
     )
-
-
-def _is_on_its_way(connection: Connection) -> bool:
-    """Whether the other end has not confirmed all bytes: the system drops them if a process ends with bytes unread."""
-    with contextlib.suppress(OSError):
-        unconfirmed = fcntl.ioctl(connection.fileno(), termios.TIOCOUTQ, bytes(4))
-        return connection.sending or int.from_bytes(unconfirmed, sys.byteorder) > 0
-    return False
 
 
 def _gone_text(rank: int) -> str:
