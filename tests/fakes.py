@@ -11,8 +11,8 @@ from fleetmetrics import Communicator, LocalCommunicator
 from fleetmetrics.comm import Block
 from fleetmetrics.comm.communicator import Decide, Letter
 from fleetmetrics.comm.deadline import resolve_timeout
-from fleetmetrics.comm.failures import described, named_error, raise_trouble
 from fleetmetrics.comm.descriptions import joined
+from fleetmetrics.comm.failures import described, named_error, raise_trouble
 from fleetmetrics.errors import FleetMetricsError
 from fleetmetrics.numbers import combine
 

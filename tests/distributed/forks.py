@@ -59,7 +59,7 @@ def member(
         channel: of the communicator.
         options: of the `Job`.
     """
-    options = {"secret": SECRET, "run": f"of the test at port {port}", **options}
+    options = {"secret": SECRET, "named": True, **options}
     return SocketCommunicator(Detour(rank, world, endpoint=f"127.0.0.1:{port}", via=host, **options), channel=channel)
 
 
