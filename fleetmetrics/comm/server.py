@@ -435,8 +435,8 @@ class Server(Inbox):
     def _forget_channel(self, channel: int) -> None:
         """Forget a channel that all workers have closed: they may open it anew."""
         del self._closed[channel]
-        kept: dict[Any, Any]
-        for kept in (self._failed, self._answered, self._splits):
+        everything: tuple[dict[Any, Any], ...] = self._failed, self._answered, self._splits
+        for kept in everything:
             for place in [place for place in kept if place[0] == channel]:
                 del kept[place]
 
