@@ -2,29 +2,27 @@
 
 All exchanges, of states, arrays, records and objects, run like this::
 
-       worker 1            rank 0            worker 2
-          |    arrival       |     arrival      |
-          | ---------------> | <--------------- |     what is called, a note, a payload, the sender's deadline,
-          |                  |                  |     and how its last exchange ended
-          |            decides, alone           |
-          |     answer       |      answer      |
-          | <--------------- | ---------------> |     the same to all: a result, or an error
-          |       ack        |                  |
-          | ---------------> |                  |     if no worker has the answer, rank 0 takes it back
+      worker 1                      rank 0                      worker 2
+    program  thread             thread  program             thread  program
+       | ask    |    arrival      |      ask |    arrival      |   ask |
+       |------->|---------------->|<---------|<----------------|<------|    what is called, a letter, the deadline
+       |        |              decides       |                 |       |
+       |        |     answer      |          |     answer      |       |
+       |<-------|<----------------|--------->|---------------->|------>|    the same to all: a result, or an error
 
-`Communicator.consult` is the interface of that exchange, and `descriptions` has what travels; metrics import nothing
-else before they compute. `job` reads the place of this process, from the table in `launchers`; `rivals` looks for other
-processes that claim the same place. `finding` decides where rank 0 listens and
-looks for it, `handshake` lets rank 0 and each worker prove themselves, `door` keeps the connections that have not yet
-done so, and `frames` carries their sealed messages. `hub` is rank 0's side of the star, with its `peers` and its
-`meeting`, `star` the other workers', `turns` the queue of a worker's threads, and `sockets` the communicator on top.
-Rank 0 gives up early enough for its verdict to reach every worker before the first deadline, and names the missing
-ranks. It has no threads: it coordinates inside its own call. `blocks` puts many states into one payload, `slabs` cuts
-those that are too large for one, and `unions` finds the rows of all workers' keys. `groups` finds the workers of a
-group, which has its own star; `boards` lets workers detect that they wait in different groups. `local` is the
-communicator of one worker, `util` goes through an object with ``all_reduce`` where no launcher's variables name the
-workers, and `mpi` sends large arrays over MPI. `choose` has the one function that picks among them, and `backends` the
-names that MMEval gives them.
+A program's thread only leaves a message in its `inbox` and waits for the reply; the channel's own thread touches the
+sockets. Rank 0's is the `server`: it keeps the `door`, knows from a `meeting` who waits where, watches the clock, and
+answers, also while the program is elsewhere. The other workers' is a `client`, which looks for rank 0. A decision that
+is a pure function of the workers' `letters` is made by the server; another one, such as a user's formula, by the program
+of the first rank. Rank 0 gives up early enough for its verdict to reach every worker before the first deadline, and
+says who is missing.
+
+`job` reads the place of this process from the table in `launchers`, and `worker` marks it, so that a process which it
+starts is not taken for it. `secret` has what only the workers know, `handshake` lets both sides prove it, `message`
+seals what follows, and `addresses` says where rank 0 listens. `descriptions` has what travels, and `blocks` its bytes.
+`channel` is the communicator on top, and `groups` finds the workers of a group. `local` is the communicator of one
+worker, `util` goes through an object with ``all_reduce`` where no launcher's variables name the workers, and `mpi` sends
+records over MPI. `choose` has the one function that picks among them, and `backends` the names that MMEval gives them.
 """
 
 from __future__ import annotations
