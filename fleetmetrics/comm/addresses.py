@@ -23,7 +23,10 @@ _NEIGHBOUR_SECONDS, _LONGER_SECONDS = 0.3, 3.0
 
 def addresses_of(host: str) -> list[str]:
     """The addresses of a host; socket.gaierror: the name does not exist."""
-    places = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    try:
+        places = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    except UnicodeError:  # such as a label of more than 63 letters
+        raise socket.gaierror(socket.EAI_NONAME, "it cannot be a host's name") from None
     return list(dict.fromkeys(str(place[4][0]) for place in places))
 
 

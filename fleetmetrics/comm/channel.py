@@ -25,9 +25,9 @@ from fleetmetrics.comm.failures import (
     by_a_handler,
     calling,
     described,
+    error_in,
     in_words,
     late_text,
-    named_error,
     ranks_text,
     readable,
 )
@@ -209,15 +209,14 @@ class SocketCommunicator(Communicator):
             self._watch.over(label, payload, answer, deadline.timeout - deadline.remaining)
         if reply.kind == ERROR:
             raise self._error_in(reply, trouble)
-        body = reply.header.decode("utf-8", "surrogatepass")
-        return Letter(letters.note_in(body) if body else None, reply.payload)
+        return letters.answer_in(reply)
 
     def _error_in(self, reply: Message, trouble: BaseException | None) -> BaseException:
         """The error of an exchange, which all workers get."""
         if trouble is not None and by_a_handler(trouble):  # the others get it as this worker's error
             error: BaseException = trouble
         else:
-            error = named_error(*json.loads(reply.header)[:2])
+            error, _ = error_in(reply.header)
             error.__cause__ = trouble
         _mark(error)
         return error

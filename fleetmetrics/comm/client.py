@@ -11,7 +11,7 @@ import time
 
 from fleetmetrics.comm.addresses import addresses_of
 from fleetmetrics.comm.door import ENOUGH_REFUSALS, REFUSAL_SECONDS
-from fleetmetrics.comm.failures import described, in_words, since_earlier
+from fleetmetrics.comm.failures import described, error_in, in_words, since_earlier
 from fleetmetrics.comm.handshake import (
     GUEST_SECONDS,
     NONE,
@@ -25,7 +25,19 @@ from fleetmetrics.comm.handshake import (
 )
 from fleetmetrics.comm.inbox import Inbox
 from fleetmetrics.comm.job import Job
-from fleetmetrics.comm.message import ANSWER, ARRIVAL, CLOSED, ERROR, TROUBLE, Connection, Garbled, Lost, Message
+from fleetmetrics.comm.message import (
+    ANSWER,
+    ARRIVAL,
+    CLOSED,
+    ERROR,
+    LETTERS,
+    STATUS,
+    TROUBLE,
+    Connection,
+    Garbled,
+    Lost,
+    Message,
+)
 from fleetmetrics.errors import AuthenticationError, CommunicatorError, FleetMetricsError
 
 __all__ = ["Client"]
@@ -56,6 +68,7 @@ class Client(Inbox):
         self._why_broken = ""  # why a worker cannot come back, as rank 0 has said
         self._verdicts: dict[tuple[int, int], bytes] = {}  # errors of calls that have not begun here
         self._lost_since = 0.0  # when a first connection was lost
+        self._unheard: list[Message] = []  # sent on a connection on which rank 0 has said nothing yet
         self._tried: dict[str, str] = {}  # by address: the last answer
         self._looks_up = ""  # the name that is being looked up
 
@@ -76,8 +89,9 @@ class Client(Inbox):
                 self._converse()
             except FleetMetricsError as error:
                 self._give_up(error)
+            except Exception as error:
+                self._break(self._failed_text(error))
             self._disconnect()
-        self._shut()
 
     def _give_up(self, error: FleetMetricsError) -> None:
         """Every call that waits gets the error; the next call tries again."""
@@ -106,6 +120,7 @@ class Client(Inbox):
                 if message is None:
                     continue
                 self._lost_since = 0.0
+                self._unheard.clear()
                 if message.kind == CLOSED:  # rank 0 has a new connection for new communicators
                     self.rank_0 = NONE
                     self._break_calls(_gone_text("it closed the channel."))
@@ -117,15 +132,19 @@ class Client(Inbox):
                 if connection.heard:
                     self._break(_gone_text("its process ended, or it closed the channel."))
                 self._lost_since = self._lost_since or time.monotonic()
+                self._asked.extendleft(reversed(self._unheard))
+                self._unheard.clear()
                 return  # lost before the first message: look again
 
     def _receive(self, message: Message) -> None:
         """Take a message to the thread that waits for it; keep the error of a call that has not begun here."""
+        if message.kind not in (ANSWER, ERROR, LETTERS, STATUS):
+            raise Garbled(f"rank 0 sent a message of kind {message.kind}")
         if message.kind == ANSWER:
             self.met = True
         elif message.kind == ERROR:
-            _, text, broken = json.loads(message.header)
-            self._why_broken = text if broken else ""
+            error, broken = error_in(message.header)
+            self._why_broken = str(error) if broken else ""
         if message.kind == ERROR and message.place not in self._replies:
             self._verdicts[message.place[:2]] = message.header
             if len(self._verdicts) > _KEPT:
@@ -141,6 +160,8 @@ class Client(Inbox):
 
     def _send(self, connection: Connection, message: Message) -> None:
         if not self._is_failed(message):
+            if not connection.heard:
+                self._unheard.append(message)
             connection.send(message)
 
     def _break(self, text: str) -> None:
@@ -205,7 +226,6 @@ class Client(Inbox):
             if silent:  # a busy rank 0, a slow network, or a silent listener
                 step = min(2 * step, _STEP_SECONDS[1])
             if self._lost_since and time.monotonic() - self._lost_since > _LOST_SECONDS + 5 * self.round_trip:
-                self._lost_since = 0.0
                 raise CommunicatorError(_gone_text("its process ended, or it closed the channel."))
             # rank 0 may have given up a moment before, and ended
             if unproven >= ENOUGH_REFUSALS and time.monotonic() - unproven_since > REFUSAL_SECONDS + _LONGER_SECONDS:
@@ -253,7 +273,6 @@ class Client(Inbox):
             with contextlib.suppress(Lost):
                 self._take_asked(self._connection.send)
                 self._connection.send(Message(CLOSED))
-        self.drop()
 
     def drop(self) -> None:
         """Close the descriptors; see `Inbox`."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import re
 import signal
 from contextvars import ContextVar
@@ -18,6 +20,7 @@ __all__ = [
     "called",
     "calling",
     "described",
+    "error_in",
     "fit_cause",
     "in_words",
     "late_text",
@@ -126,6 +129,14 @@ def named_error(name: str, text: str) -> FleetMetricsError:
     if isinstance(kind, type) and issubclass(kind, FleetMetricsError):
         return kind(text)
     return CommunicatorError(text)
+
+
+def error_in(header: bytes, rank: int = 0) -> tuple[FleetMetricsError, bool]:
+    """The error in the header of a message from this rank, and whether a worker is gone for good."""
+    with contextlib.suppress(ValueError, TypeError, RecursionError):
+        name, text, *broken = json.loads(header)
+        return named_error(str(name), str(text)), broken == [True]
+    return CommunicatorError(f"{in_words([rank])} reports an error in a message that cannot be read."), False
 
 
 def raise_trouble(troubles: Sequence[Trouble | None]) -> None:

@@ -195,7 +195,11 @@ def greet(
     try:
         if sock.getsockname() == sock.getpeername():
             raise ConnectionRefusedError("TCP connected the socket to itself")
-        greeting = _received(sock, _GREETING.size, seconds, _MAGIC)
+        try:
+            greeting = _received(sock, _GREETING.size, seconds, _MAGIC)
+        except OtherVersion:
+            sock.sendall(_MAGIC)  # so that both ends can name both versions
+            raise
         program = job.program.encode(errors="replace")[:_PROGRAM_BYTES]
         hello = _HELLO.pack(
             _MAGIC, job.rank, job.world_size, calls, secrets.token_bytes(32), job.name, session, rank_0, program,

@@ -9,15 +9,19 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import json
 import os
 import queue
 import threading
 import time
 from typing import Callable
 
+from fleetmetrics.comm.failures import in_words, readable
 from fleetmetrics.comm.job import Job
 from fleetmetrics.comm.message import ERROR, Message, Place, Poll, pipe
 from fleetmetrics.comm.secret import secret_of
+from fleetmetrics.errors import CommunicatorError
+from fleetmetrics.logs import logger
 
 __all__ = ["Inbox"]
 
@@ -41,18 +45,31 @@ class Inbox:
         self._replies: dict[Place, queue.SimpleQueue[Message]] = {}
         self._callers: set[int] = set()  # the threads that have called
         self._waiting: set[int] = set()  # those that wait now
+        self._over = b""  # once the thread has ended: the error of every call
         self._poll = Poll()
-        self._woken, self._wakes = pipe()
+        try:
+            self._woken, self._wakes = pipe()
+        except OSError as error:
+            raise CommunicatorError(
+                f"the workers' channel cannot open a pipe ({error.strerror}): close files, or raise ulimit -n."
+            ) from None
         self._poll.register(self._woken)
         self._thread: threading.Thread | None = None
+        self._starting = threading.Lock()
 
     # The program's threads
 
     def start(self) -> None:
         """Start the thread of this end."""
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._run, daemon=True, name="fleetmetrics")
-            self._thread.start()
+        with self._starting:
+            if self._thread is not None:
+                return
+            thread = threading.Thread(target=self._main, daemon=True, name="fleetmetrics")
+            try:
+                thread.start()
+            except RuntimeError as error:
+                raise CommunicatorError(f"the workers' channel cannot start its thread: {error}.") from None
+            self._thread = thread
 
     def ask(self, message: Message) -> None:
         """Leave a message for the thread of this end."""
@@ -60,6 +77,8 @@ class Inbox:
         self._wake()
         if self._thread is None:
             self.start()
+        if self._over:
+            self._put(Message(ERROR, *message.place, header=self._over))
 
     def expect(self, place: Place) -> None:
         """Begin to wait for replies about an exchange."""
@@ -92,13 +111,36 @@ class Inbox:
         return ""
 
     def _wake(self) -> None:
-        with contextlib.suppress(BlockingIOError):  # it is full, so the thread will wake
+        with contextlib.suppress(OSError):  # it is full, so the thread will wake; or closed
             os.write(self._wakes, b".")
 
     # The thread of this end
 
+    def _main(self) -> None:
+        """Run; whatever ends this thread is an error of every call that waits, and of later ones."""
+        why = "the workers' channel was closed while this call waited; make a new communicator on every worker."
+        try:
+            self._run()
+        except Exception as error:
+            why = self._failed_text(error)
+        finally:
+            self._over = json.dumps(["CommunicatorError", why, True]).encode()
+            self._put_error(self._over)
+            with contextlib.suppress(Exception):
+                self._shut()
+            self.drop()
+
     def _run(self) -> None:
         raise NotImplementedError
+
+    def _shut(self) -> None:
+        """Take leave of the other ends."""
+
+    def _failed_text(self, error: Exception) -> str:
+        """The text for an error in this thread that nothing explains; its traceback is logged."""
+        logger.error("fleetmetrics: the thread of the workers' channel failed", exc_info=error)
+        who, what = in_words([self.job.rank]), readable(f"{type(error).__name__}: {error}")
+        return f"the channel of {who} failed ({what}). Look at its log, and start all workers again."
 
     def _read_wake(self) -> None:
         """Forget that this thread was woken; call it before `_take_asked`."""
@@ -136,6 +178,7 @@ class Inbox:
     def drop(self) -> None:
         """Close the descriptors without a word, as in a forked child: connections must end with the parent."""
         self._poll.close()
-        for descriptor in (self._woken, self._wakes):
+        descriptors, self._woken, self._wakes = (self._woken, self._wakes), -1, -1  # another file may get the numbers
+        for descriptor in descriptors:
             with contextlib.suppress(OSError):
                 os.close(descriptor)

@@ -16,6 +16,7 @@ from fleetmetrics.errors import FleetMetricsError
 __all__ = [
     "FOLDS",
     "Arrival",
+    "answer_in",
     "arrivals_in",
     "bundled",
     "decided",
@@ -72,7 +73,7 @@ def _lines(fold: str, ranks: Sequence[int], title: str, call: str) -> bytes:
 def _read_header(header: bytes) -> tuple[str, tuple[int, ...], str, str, str]:
     fold, ranks, title, call, body = header.decode("utf-8", "surrogatepass").split("\n", 4)
     members = tuple(json.loads(ranks))
-    if any(type(rank) is not int for rank in members):
+    if len(set(members)) < len(members) or any(type(rank) is not int or rank < 0 for rank in members):
         raise ValueError(f"no ranks are {ranks}")
     return fold, members, title, call, body
 
@@ -102,6 +103,17 @@ def written(place: Place, letter: Letter) -> Message:
     note = letter.note
     body = "" if note is None else f"text {note}" if isinstance(note, str) else f"json {json.dumps(note)}"
     return Message(ANSWER, *place, header=body.encode("utf-8", "surrogatepass"), payload=joined(letter.payload))
+
+
+def answer_in(message: Message) -> Letter:
+    """The answer in a message of `written`; an error if it cannot be read."""
+
+    def parsed(message: Message) -> Letter:
+        if message.kind != ANSWER:
+            raise ValueError(f"its kind is {message.kind}")
+        return Letter(note_in(message.header.decode("utf-8", "surrogatepass")), message.payload)
+
+    return read_each([message], parsed)[0]
 
 
 def folded(arrivals: Sequence[Arrival], number: int) -> Letter | None:

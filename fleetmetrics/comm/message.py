@@ -70,6 +70,7 @@ _PAYLOAD_LIMIT = 2**40
 # A larger buffer grows as its bytes arrive: the head alone reserves no memory.
 _AT_ONCE = 2**26
 _ALIGNMENT = 16
+_TURN_BYTES = 2**24
 _LONG_SECONDS = 1e6  # poll takes no more
 _NOTHING = memoryview(b"")
 _OF_NOTHING = hashlib.sha256().digest()
@@ -190,6 +191,11 @@ class Connection:
         return False
 
     @property
+    def waiting(self) -> int:
+        """The number of buffers that wait to be sent."""
+        return len(self._unsent)
+
+    @property
     def heard(self) -> bool:
         """True once a message has arrived."""
         return self._received > 0
@@ -219,9 +225,12 @@ class Connection:
                 self._unsent[0] = memoryview(self._unsent[0])[sent:]
 
     def receive(self) -> Message | None:
-        """Read the available bytes, up to the end of a message."""
+        """Read the available bytes, up to the end of a message, or enough for one turn."""
+        budget = _TURN_BYTES
         while True:
             while self._filled < self._size:
+                if budget <= 0:  # other workers wait, too
+                    return None
                 if self._filled == len(self._target):
                     self._grow()
                 try:
@@ -233,6 +242,7 @@ class Connection:
                 if not count:
                     raise Lost("end of file")
                 self._filled += count
+                budget -= count
             if self._head is not None:
                 return self._complete(self._head)
             self._read_head(bytes(self._target))
@@ -252,8 +262,7 @@ class Connection:
         size, target = header, _NOTHING
         if payload:
             size += -header % _ALIGNMENT + payload
-            # np.empty: aligned for any dtype, and not filled with zeros first
-            target = np.empty(min(size, _AT_ONCE), np.uint8).data
+            target = _room(min(size, _AT_ONCE), size)
         elif header:
             target = memoryview(bytearray(header))
         self._received += 1
@@ -261,10 +270,7 @@ class Connection:
 
     def _grow(self) -> None:
         """Continue in a larger buffer."""
-        try:
-            larger = np.empty(min(self._size, 2 * self._filled), np.uint8).data
-        except MemoryError:
-            raise Garbled(f"this end has no memory for a message of {self._size} bytes") from None
+        larger = _room(min(self._size, 2 * self._filled), self._size)
         larger[: self._filled] = self._target
         self._target = larger
 
@@ -282,6 +288,14 @@ class Connection:
         """Close the socket."""
         with contextlib.suppress(OSError):
             self.sock.close()
+
+
+def _room(size: int, of: int) -> memoryview:
+    """Memory for the first bytes of a message; aligned for any dtype, and not filled with zeros first."""
+    try:
+        return np.empty(size, np.uint8).data
+    except MemoryError:
+        raise Garbled(f"this end has no memory for a message of {of} bytes") from None
 
 
 def _keep_alive(sock: socket.socket) -> None:

@@ -12,10 +12,12 @@ import time
 from typing import Any, Mapping, Sequence
 
 from fleetmetrics.comm import letters
+from fleetmetrics.comm.descriptions import Letter
 from fleetmetrics.comm.door import Door
 from fleetmetrics.comm.failures import (
     calling,
     described,
+    error_in,
     in_words,
     late_text,
     named_error,
@@ -114,6 +116,7 @@ class Server(Inbox):
         self._strange = set(range(1, job.world_size))  # the ranks that have never connected
         self._other_runs: set[int] = set()  # ranks of workers of other runs that were here
         self._called = False  # whether rank 0's program has called
+        self._busy: set[int] = set()  # ranks of which some thread does not wait
         self.watch: Any = None
 
     # -- the loop
@@ -121,15 +124,23 @@ class Server(Inbox):
     def _run(self) -> None:
         self._open_door(calls=bool(self._asked))
         while not self.closed:
-            wakes_at = self._wakes_at()
-            self._turn(wakes_at)
-            if time.monotonic() >= wakes_at:
-                # A process that was stopped, or is late, first reads what has arrived: a worker may have given up.
-                for _ in range(_LAST_TURNS):
-                    if not self._turn(0.0):
-                        break
-                self._look_at_clock()
-        self._shut()
+            try:
+                self._serve()
+            except Exception as error:
+                if 0 in self._gone:  # it cannot even say so
+                    raise
+                self._lose_rank(0, self._failed_text(error))
+
+    def _serve(self) -> None:
+        """Handle what comes, and look at the clock when it is due."""
+        wakes_at = self._wakes_at()
+        self._turn(wakes_at)
+        if time.monotonic() >= wakes_at:
+            # A process that was stopped, or is late, first reads what has arrived: a worker may have given up.
+            for _ in range(_LAST_TURNS):
+                if not self._turn(0.0):
+                    break
+            self._look_at_clock()
 
     def _turn(self, until: float) -> bool:
         """Wait for events, and handle them; False if there were none."""
@@ -190,6 +201,7 @@ class Server(Inbox):
         assert meeting.answer is not None
         self._undelivered.remove(meeting)
         self._put(meeting.answer)
+        meeting.answer = None  # it may be large, and the meeting is kept
 
     def _look_at_clock(self) -> None:
         now = time.monotonic()
@@ -256,7 +268,7 @@ class Server(Inbox):
                 self._ended.pop(rank, None)
                 self._strange.discard(rank)
                 for (channel, call), header in self._failed.items():  # this process may end before the worker comes
-                    connection.send(Message(ERROR, channel, call, header=header))
+                    self._say(rank, Message(ERROR, channel, call, header=header))
 
     def _is_taken(self, guest: Guest) -> bool:
         earlier = self._workers.get(guest.rank)
@@ -337,11 +349,12 @@ class Server(Inbox):
             self._leave(rank, message)
         elif kind == GAVE_UP:
             meeting = self._meetings.get(message.place)
-            if meeting is not None:
+            if meeting is not None and rank in meeting.arrivals:
                 self._fail(meeting, named_error("DeadlineError", _text_in(message)))
         elif kind == STATUS:
             meeting = self._meetings.get(message.place)
-            if meeting is not None and meeting.missing:
+            reads = rank not in self._workers or not self._workers[rank].connection.sending
+            if meeting is not None and meeting.missing and reads:
                 self._say(rank, Message(STATUS, *message.place, header=self._status(meeting).encode()))
         elif kind == CLOSED:
             self._close_channel(rank, message)
@@ -362,9 +375,10 @@ class Server(Inbox):
         meeting = self._meetings.get(message.place)
         if meeting is None:
             meeting = Meeting(message.place, arrival, self.job.world_size)
-        if not self._welcomes(rank, message, arrival, meeting):
+        if self._is_out_of_turn(rank, arrival, meeting) or not self._welcomes(rank, message, arrival, meeting):
             return
         self._meetings[message.place] = meeting
+        (self._busy.add if message.busy else self._busy.discard)(rank)
         meeting.arrive(rank, arrival, 0.0 if not rank else self._workers[rank].round_trip)
         if self.watch is not None:
             self._note_arrival(rank, message, meeting)
@@ -373,6 +387,21 @@ class Server(Inbox):
                 self._decide(meeting)
         elif len(self._meetings) > 1:
             self._fail_deadlocked()
+
+    def _is_out_of_turn(self, rank: int, arrival: Arrival, meeting: Meeting) -> bool:
+        """Whether a worker does what none does: it is lost, or the exchange fails; so what is kept here has bounds."""
+        if rank in meeting.arrivals or arrival.message.place in self._answered:
+            raise Garbled(f"it comes twice to {meeting.label}")
+        if sum(rank in other.arrivals for other in self._meetings.values()) >= _KEPT:
+            raise Garbled(f"it waits at {_KEPT} exchanges at once")
+        if arrival.ranks == meeting.group:
+            return False
+        theirs, its = [in_words(ranks or range(self.job.world_size)) for ranks in (meeting.group, arrival.ranks)]
+        error = AgreementError(f"the workers disagree at {meeting.label} of {theirs}: {in_words([rank])} says {its}.")
+        self._fail(meeting, error)
+        if rank not in meeting.ranks:
+            self._say_error(rank, arrival.message, error)
+        return True
 
     def _note_arrival(self, rank: int, message: Message, meeting: Meeting) -> None:
         if rank:
@@ -394,6 +423,8 @@ class Server(Inbox):
             closed = self._closed.get(message.channel, set()).intersection(ranks).difference(meeting.arrivals)
             if closed:
                 error = CommunicatorError(f"{in_words(closed)} has gone away: it closed the channel.")
+        if error is None and max(ranks) >= self.job.world_size:
+            error = CommunicatorError(f"{in_words(ranks)} are not all among the job's {self.job.world_size} workers.")
         if error is None and rank not in ranks:
             error = CommunicatorError(f"{in_words([rank])} is not one of {in_words(ranks)}, whose exchange it joins.")
         if error is None:
@@ -407,9 +438,10 @@ class Server(Inbox):
     def _leave(self, rank: int, message: Message) -> None:
         """A worker has ended a call with an error."""
         call = message.place[:2]
-        error = _error_in(message)
+        error, _ = error_in(message.header, rank)
         for meeting in [meeting for place, meeting in self._meetings.items() if place[:2] == call]:
-            self._fail(meeting, error)
+            if rank in meeting.ranks:
+                self._fail(meeting, error)
         self._keep_failed(call, _header_of(error))
         answered = self._answered.get(message.place)
         if answered is not None and rank in answered.ranks:
@@ -428,6 +460,8 @@ class Server(Inbox):
         closed.add(rank)
         if len(closed) == self.job.world_size:
             self._forget_channel(message.channel)
+        elif len(self._closed) > _KEPT:
+            self._closed.pop(next(iter(self._closed)))
         for meeting in list(self._meetings.values()):
             if meeting.place[0] == message.channel and rank in meeting.missing:
                 self._fail(meeting, CommunicatorError(f"{in_words([rank])} has gone away: it closed the channel."))
@@ -448,6 +482,7 @@ class Server(Inbox):
             with calling(meeting.group):
                 self._tell_of_splits(meeting)
                 answer = letters.folded(arrivals, meeting.place[1])
+                message = self._decided(meeting, arrivals, answer)
         except FleetMetricsError as error:
             self._fail(meeting, error)
             return
@@ -456,13 +491,18 @@ class Server(Inbox):
             self._fail(meeting, CommunicatorError(readable(text)))
             return
         if answer is not None:
-            self._answer(meeting, letters.written(meeting.place, answer))
-            return
-        meeting.deciding = True
-        if meeting.ranks[0] == 0:  # its program needs no bytes
-            self._put(Message(LETTERS, *meeting.place, payload=arrivals))
+            self._answer(meeting, message)
         else:
-            self._say(meeting.ranks[0], letters.bundled(meeting.place, arrivals))
+            meeting.deciding = True
+            self._say(meeting.ranks[0], message)
+
+    def _decided(self, meeting: Meeting, arrivals: list[Arrival], answer: Letter | None) -> Message:
+        """The message with the answer, or with the letters, for the program that decides."""
+        if answer is not None:
+            return letters.written(meeting.place, answer)
+        if meeting.ranks[0] == 0:  # it needs no bytes
+            return Message(LETTERS, *meeting.place, payload=arrivals)
+        return letters.bundled(meeting.place, arrivals)
 
     def _tell_of_splits(self, meeting: Meeting) -> None:
         """Raise if an earlier exchange ended with a result on some workers only, and these do not know it yet."""
@@ -480,7 +520,7 @@ class Server(Inbox):
         answer = Message(ANSWER, *meeting.place, header=answer.header, payload=answer.payload)
         self.met = self.met or not meeting.group
         self._keep_answered(meeting)
-        del self._meetings[meeting.place]
+        self._release(meeting)
         for rank in meeting.ranks:
             if rank in self._workers:
                 self._workers[rank].answered = meeting
@@ -500,12 +540,18 @@ class Server(Inbox):
         broken = any(rank in self._gone for rank in meeting.ranks)
         header = _header_of(error, broken)
         self._keep_failed(meeting.place[:2], header)
-        self._meetings.pop(meeting.place, None)
+        self._release(meeting)
         if broken:
             self._told_gone.update(meeting.ranks)
         verdict = Message(ERROR, *meeting.place, header=header)
         for rank in meeting.ranks:  # late ones, too: this process may end before they come
             self._say(rank, verdict)
+
+    def _release(self, meeting: Meeting) -> None:
+        """Forget an exchange that has ended; the threads that have waited there may come to others."""
+        self._meetings.pop(meeting.place, None)
+        if self._meetings:
+            self._busy.update(meeting.ranks)
 
     def _keep_failed(self, call: tuple[int, int], header: bytes) -> None:
         self._failed.setdefault(call, header)
@@ -523,6 +569,8 @@ class Server(Inbox):
             self._put(message)
         elif rank in self._workers:
             worker = self._workers[rank]
+            if message.kind == ERROR and worker.connection.waiting > _KEPT:  # it does not read, and gets it if it comes
+                return
             with contextlib.suppress(Lost):  # reading finds that it has gone, after its last messages
                 worker.connection.send(message)
                 if worker.connection.sending:
@@ -532,11 +580,11 @@ class Server(Inbox):
         """End exchanges that wait for each other, however many: no worker in them can come to another one."""
         stuck = {place: meeting for place, meeting in self._meetings.items() if meeting.missing}
         waits: dict[int, list[Place]] = {}
-        for place, meeting in stuck.items():
-            for rank, arrival in meeting.arrivals.items():
+        for place, meeting in self._meetings.items():
+            for rank in meeting.arrivals:
                 waits.setdefault(rank, []).append(place)
-                if arrival.message.busy:
-                    waits[rank].append((0, 0, 0))  # another thread may free it
+        for rank in self._busy:
+            waits.setdefault(rank, []).append((0, 0, 0))  # another thread may come
         while True:
             free = [
                 place
@@ -618,7 +666,6 @@ class Server(Inbox):
         for worker in list(self._workers.values()):
             with contextlib.suppress(Lost):
                 worker.connection.send(Message(CLOSED))
-        self.drop()
 
     def drop(self) -> None:
         """Close the descriptors; see `Inbox`."""
@@ -661,13 +708,6 @@ def _other_program_text(rank: int, theirs: str, ours: str) -> str:
 def _header_of(error: FleetMetricsError, broken: bool = False) -> bytes:
     """The error in words, and whether a worker is gone for good."""
     return json.dumps([*described(error), broken]).encode()
-
-
-def _error_in(message: Message) -> FleetMetricsError:
-    with contextlib.suppress(ValueError, TypeError, RecursionError):
-        name, text, *_ = json.loads(message.header)
-        return named_error(str(name), str(text))
-    return CommunicatorError("a worker has left the call, and its last message cannot be read.")
 
 
 def _text_in(message: Message) -> str:
