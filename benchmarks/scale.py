@@ -25,8 +25,8 @@ import numpy as np
 from _report import arguments, machine, save_chart, seconds, table, write
 
 import fleetmetrics
-from fleetmetrics.comm.blocks import describe, pack
 from fleetmetrics.comm.job import Job
+from fleetmetrics.comm.states import describe, pack
 
 WORKERS = (2, 4, 8, 32, 128, 512, 1024)
 DIGESTS = ("heads", "all")

@@ -9,12 +9,12 @@ import numpy as np
 
 from fleetmetrics.checkpoint import named_metrics
 from fleetmetrics.comm import Communicator
-from fleetmetrics.comm.blocks import read_each
 from fleetmetrics.comm.choose import channel_of
 from fleetmetrics.comm.deadline import began
 from fleetmetrics.comm.descriptions import Letter
 from fleetmetrics.comm.failures import Caught, by_rank
 from fleetmetrics.comm.groups import copies_of
+from fleetmetrics.comm.parcels import read_each
 from fleetmetrics.errors import AgreementError, InvalidInputError
 
 __all__ = ["check_copies"]

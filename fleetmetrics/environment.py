@@ -11,7 +11,7 @@ SETTINGS = {
     "FLEETMETRICS_DIGESTS": "`all` (the default): every message carries a digest of its numbers; `heads`: only of its "
     "head. Rank 0's setting applies to all workers",
     "FLEETMETRICS_ENDPOINT": "`host:port` where rank 0 must listen instead; the same on all workers",
-    "FLEETMETRICS_ENGINE": "`mpi`: MPI finds the workers and sends large data; unset: sockets",
+    "FLEETMETRICS_ENGINE": "`mpi`: MPI finds the workers and sends records; unset: sockets",
     "FLEETMETRICS_LOG": "`info` or `warning`: the level of the log of exchanges; unset: the level of Python's logging",
     "FLEETMETRICS_RUN": "the name of this run, different for each run and the same on all its workers; needed if no "
     "launcher names it",

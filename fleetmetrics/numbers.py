@@ -7,8 +7,6 @@ array([1., 3.])
 
 from __future__ import annotations
 
-import math
-import operator
 from typing import Any, Sequence
 
 import numpy as np
@@ -28,7 +26,6 @@ __all__ = [
     "combine",
     "combine_alike",
     "combine_exactly",
-    "combine_few",
     "declared_shape",
     "distinct_of",
     "held_of",
@@ -46,8 +43,6 @@ REST = ":rest"
 OF_BATCHES = "the batches of this worker"
 _LEAST, _MOST = -(2**63), 2**63 - 1
 _WIDE = frozenset([np.dtype(np.int64), np.dtype(np.float64)])
-#: Up to this number of elements, Python is faster than NumPy.
-_VERY_FEW = 4
 #: How many arrays are summed at a time.
 _AT_ONCE = 64
 _LOW_32_BITS = np.int64(0xFFFFFFFF)
@@ -128,8 +123,6 @@ def combine_alike(reduction: str, same: Sequence[np.ndarray], over: str = "") ->
         return merged_exactly(reduction, same, [None] * len(same), keep=False)[0]
     if same[0].dtype == np.int64:
         return sum_integers(same, over) if reduction == "sum" else _extreme(reduction, same)
-    if reduction != "sum" and same[0].size <= _VERY_FEW:
-        return np.array(_extremes([array.ravel().tolist() for array in same], reduction)).reshape(same[0].shape)
     if reduction == "sum":
         result = sum_floats(same)
     else:
@@ -138,20 +131,6 @@ def combine_alike(reduction: str, same: Sequence[np.ndarray], over: str = "") ->
     # The bits of a nan that IEEE leaves open would otherwise tell the order of the ranks.
     np.copyto(result, np.nan, where=np.isnan(result))
     return result
-
-
-def combine_few(reduction: str, columns: Sequence[list[Any]]) -> list[Any]:
-    """`combine` for a few numbers of each worker, all ints or all floats, as lists of equal length, at least one."""
-    if reduction in ("max", "min"):
-        return _extremes(columns, reduction)
-    if reduction == "sum" and type(columns[0][0]) is int:
-        totals = [*map(sum, zip(*columns))]
-        if min(totals) >= _LEAST and max(totals) <= _MOST:
-            return totals
-    elif reduction == "sum" and len(columns) == 2:
-        return [math.nan if x != x else x for x in map(operator.add, *columns)]  # rounded once; see `combine_alike`
-    found: list[Any] = combine_alike(reduction, [np.array(column) for column in columns]).tolist()
-    return found
 
 
 def combine_exactly(
@@ -279,21 +258,6 @@ def _extreme(reduction: str, arrays: Sequence[np.ndarray]) -> np.ndarray:
     for array in arrays[1:]:
         function(result, array, out=result)
     return result
-
-
-def _extremes(columns: Sequence[list[Any]], reduction: str) -> list[Any]:
-    """The extremes of few numbers of each worker, in Python: half of the time."""
-    pick, both = (max, all) if reduction == "max" else (min, any)
-    found = []
-    for column in zip(*columns):
-        value = pick(column)
-        if type(value) is float:
-            if any([x != x for x in column]):
-                value = math.nan
-            elif not value:
-                value = -0.0 if both([math.copysign(1.0, x) < 0 for x in column]) else 0.0
-        found.append(value)
-    return found
 
 
 def position_dtype(total: int) -> np.dtype:

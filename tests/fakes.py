@@ -8,8 +8,8 @@ from typing import Any, Callable, Sequence
 import numpy as np
 
 from fleetmetrics import Communicator, LocalCommunicator
-from fleetmetrics.comm import Block
-from fleetmetrics.comm.communicator import Decide, Letter
+from fleetmetrics.comm import Block, RowKeys
+from fleetmetrics.comm.communicator import Call, Decide, Letter
 from fleetmetrics.comm.deadline import resolve_timeout
 from fleetmetrics.comm.descriptions import joined
 from fleetmetrics.comm.failures import described, named_error, raise_trouble
@@ -27,20 +27,15 @@ class Listener(LocalCommunicator):
         self.timeouts: list[float | None] = []
         self.troubles: list[BaseException | None] = []
 
-    def reduce(
-        self,
-        call: str,
-        blocks: Sequence[Block],
-        *,
-        settings: str = "",
-        timeout: Any = None,
-        trouble: Any = None,
-    ) -> list[np.ndarray]:
-        self.calls.append(call)
+    def _reduce(self, call: Call, blocks: Sequence[Block | RowKeys], settings: str) -> list[np.ndarray]:
+        self.calls.append(call.name)
         self.blocks.append(list(blocks))
-        self.timeouts.append(timeout)
+        self.timeouts.append(call.deadline.timeout)
+        return super()._reduce(call, blocks, settings)
+
+    def _consult(self, call: str, decide: Decide, mine: Letter, deadline: Any, trouble: BaseException | None) -> Letter:
         self.troubles.append(trouble)
-        return super().reduce(call, blocks, timeout=timeout, trouble=trouble)
+        return super()._consult(call, decide, mine, deadline, trouble)
 
 
 class Absent(LocalCommunicator):
@@ -54,15 +49,7 @@ class Absent(LocalCommunicator):
         super().__init__()
         self.theirs = others.blocks[-1]
 
-    def reduce(
-        self,
-        call: str,
-        blocks: Sequence[Block],
-        *,
-        settings: str = "",
-        timeout: Any = None,
-        trouble: Any = None,
-    ) -> list[np.ndarray]:
+    def _reduce(self, call: Call, blocks: Sequence[Block | RowKeys], settings: str) -> list[np.ndarray]:
         assert [(b.name, b.reduction, b.array.shape) for b in blocks] == [
             (b.name, b.reduction, b.array.shape) for b in self.theirs
         ]
@@ -83,17 +70,12 @@ class Recorder(Communicator):
         self.exchanges = 0
         self.consultations = 0
 
-    def reduce(
-        self,
-        call: str,
-        blocks: Sequence[Block],
-        *,
-        settings: str = "",
-        timeout: Any = None,
-        trouble: Any = None,
-    ) -> list[np.ndarray]:
+    def _reduce(self, call: Call, blocks: Sequence[Block | RowKeys], settings: str) -> list[np.ndarray]:
         self.exchanges += 1
-        self.arrays = self.channel.reduce(call, blocks, settings=settings, timeout=timeout, trouble=trouble)
+        call.step += 1
+        self.arrays = self.channel.reduce(
+            call.name, blocks, settings=settings, timeout=call.deadline.left, trouble=call.trouble
+        )
         return self.arrays
 
     def consult(self, call: str, *args: Any, **settings: Any) -> Any:

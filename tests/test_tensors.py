@@ -13,7 +13,7 @@ import pytest
 
 import fleetmetrics as fm
 from fleetmetrics.batch.keys import keys_of
-from fleetmetrics.comm.blocks import as_column
+from fleetmetrics.comm.columns import as_column
 from fleetmetrics.tensors import as_array, without_tensors
 from tests.contract import CASES, arguments, draw, same
 from tests.paddle_version import on_pir

@@ -8,28 +8,21 @@ from typing import Any, Callable, Iterator, Sequence, TypeVar
 
 import numpy as np
 
-from fleetmetrics.comm import blocks as wire
-from fleetmetrics.comm.blocks import Block, Decide, Letter, RowKeys, divided, read_each
+from fleetmetrics.comm import folds, rows, states
+from fleetmetrics.comm.columns import array_of, as_column, gather, gather_chunks, parts_in
 from fleetmetrics.comm.deadline import DEFAULT_TIMEOUT, Deadline, began
-from fleetmetrics.comm.descriptions import Payload, joined
-from fleetmetrics.comm.failures import Caught, by_a_handler, by_rank
+from fleetmetrics.comm.descriptions import Block, Decide, Letter, Payload, RowKeys, joined
+from fleetmetrics.comm.failures import by_a_handler
 from fleetmetrics.comm.groups import ranks_of
-from fleetmetrics.comm.slabs import Piece, Slab, letters_of, put, reduced, written
-from fleetmetrics.comm.unions import ByKey
-from fleetmetrics.errors import AgreementError, InvalidInputError
+from fleetmetrics.comm.parcels import divided, read_each, split
+from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.numbers import widen
 
-__all__ = ["CHUNK_BYTES", "Communicator", "Decide", "Letter"]
+__all__ = ["Communicator", "Decide", "Letter"]
 
-# Measured: larger chunks exceed the sockets' buffers and the cache, and take longer per byte.
-CHUNK_BYTES = 2**19
 _Self = TypeVar("_Self", bound="Communicator")
 _T = TypeVar("_T")
 _Found = TypeVar("_Found")
-
-
-def _all_here(letters: Sequence[Letter]) -> Letter:
-    return Letter(None)
 
 
 class Call:
@@ -70,19 +63,23 @@ class Call:
         trouble, self.trouble = self.trouble or outermost.trouble, None
         outermost.trouble = None
         outermost.step += 1
+        self.step += outermost is not self
         return self._channel._consult(name or self.name, decide, Letter(note, payload), self.deadline, trouble)
 
+    def reduce(self, blocks: Sequence[Block | RowKeys], settings: str = "") -> list[np.ndarray]:
+        """Reduce many states in one exchange; large ones follow piece by piece; see `Communicator.reduce`."""
+        return self._channel._reduce(self, blocks, settings)
+
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
-        if self._around is not None:
-            return
         common: BaseException | None = None
         try:
             if isinstance(error, Exception) and not self.step and not by_a_handler(error):
                 self.trouble = self.trouble or error
-                self.consult(_all_here)
+                self.consult(folds.barrier)
         except BaseException as raised:
             common = raised
-        self._channel._leave(self, common or error)
+        if self._around is None:
+            self._channel._leave(self, common or error)
         if common is not None and common is not error:
             raise common from error
 
@@ -143,7 +140,9 @@ class Communicator:
     def _consult(
         self, call: str, decide: Decide, mine: Letter, deadline: Deadline, trouble: BaseException | None
     ) -> Letter:
-        raise NotImplementedError(f"{type(self).__name__} has no consult, which connects the workers")
+        if type(self).consult is Communicator.consult:
+            raise NotImplementedError(f"{type(self).__name__} has no consult, which connects the workers")
+        return self.consult(call, decide, *mine, timeout=deadline.left, trouble=trouble)
 
     def among(self, group: Any) -> Communicator:
         """Return the channel of some of the workers, independent of the others.
@@ -272,76 +271,19 @@ class Communicator:
             AgreementError: also if some workers' keys are integers, and others' are strings.
             IntegerOverflowError: if a sum of integers does not fit into 64 bits.
         """
-        exchanged = functools.partial(self._reduced, call, blocks, settings)
-        return self.together(call, exchanged, timeout, trouble)
+        with self.call(call, timeout, trouble) as begun:
+            return begun.reduce(blocks, settings)
 
-    def _reduced(
-        self,
-        call: str,
-        blocks: Sequence[Block | RowKeys],
-        settings: str,
-        deadline: Deadline,
-        trouble: BaseException | None,
-    ) -> list[np.ndarray]:
-        try:
-            layout, arrays = wire.describe(call, blocks, settings), [block.array for block in blocks]
-        except Exception as error:  # the others must get any error
-            layout, arrays, trouble = wire.describe(call, ()), [], trouble or error
-        if layout.by_key:
-            by_key = ByKey(call, layout, blocks, CHUNK_BYTES)
-            return self._reduce_by_key(call, by_key, settings, deadline, trouble)
-        large = layout.nbytes > CHUNK_BYTES
-        payload = b"" if large else wire.pack(layout, arrays)
-        # the shapes agree, so all workers have large states or none
-        decide = wire.agreement if large else wire.reduction
-        told = self._told_of_states(call, decide, Letter(layout.text, payload), settings, deadline, trouble)
-        agreed = layout if told.note is None else read_each([told.note], wire.layout_of)[0]
-        if not large:
-            return read_each([joined(told.payload)], lambda payload: wire.unpack(agreed, payload))[0]
-        typed = [array.astype(dtype, copy=False) for array, dtype in zip(arrays, agreed.dtypes)]
-        slabs = [Slab.of(*each) for each in zip(agreed.names, agreed.reductions, typed)]
-        self._reduce_large(call, slabs, deadline)
-        return [slab.found.reshape(shape) for slab, shape in zip(slabs, agreed.shapes)]
-
-    def _told_of_states(
-        self,
-        call: str,
-        decide: Decide,
-        mine: Letter,
-        settings: str,
-        deadline: Deadline,
-        trouble: BaseException | None,
-    ) -> Letter:
-        """The answer to a letter with a layout; if only settings differ, the error that names them on all workers."""
-        told = self.consult(call, decide, *mine, timeout=deadline.left, trouble=trouble)
-        if told.note == wire.SETTINGS_DIFFER:
-
-            def compare(letters: Sequence[Letter]) -> Letter:
-                wire.check_settings(call, read_each(letters, lambda letter: str(letter.note)))
-                return Letter(None)
-
-            self.consult(call, compare, settings, timeout=deadline.left)
-        return told
-
-    def _reduce_by_key(
-        self, call: str, by_key: ByKey, settings: str, deadline: Deadline, trouble: BaseException | None
-    ) -> list[np.ndarray]:
-        """Reduce states, some with rows by key; keys go first, and all states go in one exchange if none is large."""
-        told = self._told_of_states(call, by_key.decide, by_key.letter(), settings, deadline, trouble)
-        [(states, slabs)] = read_each([told], by_key.hear)
-        if slabs:
-            self._reduce_large(call, slabs, deadline)
-        return by_key.result(states or [slab.found for slab in slabs])
-
-    def _reduce_large(self, call: str, slabs: Sequence[Slab], deadline: Deadline) -> None:
-        """Reduce states piece by piece, after all have agreed."""
-        for pieces in letters_of(slabs, CHUNK_BYTES):
-
-            def decide(letters: Sequence[Letter], pieces: Sequence[Piece] = pieces) -> Letter:
-                return Letter(None, reduced(call, pieces, [joined(letter.payload) for letter in letters]))
-
-            told = self.consult(call, decide, payload=written(pieces), timeout=deadline.left)
-            read_each([joined(told.payload)], functools.partial(put, pieces))
+    def _reduce(self, call: Call, blocks: Sequence[Block | RowKeys], settings: str) -> list[np.ndarray]:
+        layout = states.describe(call.name, blocks, settings)
+        told = call.consult(rows.reduce_states, *rows.letter_of(layout, blocks))
+        if told.note == states.SETTINGS_DIFFER:
+            call.consult(folds.settings, [call.name, settings])
+        [(arrays, slabs)] = read_each([told], functools.partial(rows.result_of, layout, blocks))
+        for pieces, letter in rows.letters_of_pieces(call.name, slabs):
+            told = call.consult(rows.reduce_pieces, *letter)
+            read_each([joined(told.payload)], functools.partial(rows.put, pieces))
+        return arrays
 
     def all_gather(
         self, array: Any, *, timeout: float | None = None, trouble: BaseException | None = None
@@ -380,64 +322,29 @@ class Communicator:
 
     def _gather(
         self,
-        call: str,
+        name: str,
         array: Any,
         source: int | None,
         timeout: float | None,
         trouble: BaseException | None = None,
     ) -> list[np.ndarray]:
         """Give the arrays of all workers, or that of the source, to every worker."""
-        return self.together(call, functools.partial(self._gathered, call, array, source), timeout, trouble)
-
-    def _gathered(
-        self, call: str, array: Any, source: int | None, deadline: Deadline, trouble: BaseException | None
-    ) -> list[np.ndarray]:
-        column = np.empty(0)
-        with Caught(trouble) as caught:
+        with self.call(name, timeout, trouble) as call:
             if source is not None and source not in range(self.world_size):
                 raise InvalidInputError(f"source is {source!r}; it must be a rank from 0 to {self.world_size - 1}.")
-            if source in (None, self.rank):
-                column = wire.as_column(array)
-        data = memoryview(column.tobytes())
-
-        def decide(letters: Sequence[Letter]) -> Letter:
-            sources, *parts = zip(*read_each(letters, lambda each: wire.column_in(each, CHUNK_BYTES)))
-            if len(set(sources)) > 1:
-                calls = by_rank(f"{call} from rank {each}" for each in sources)
-                raise AgreementError(f"the workers disagree: {calls}.")
-            large = max(wire.join(source, list(zip(*parts)))[1]) > CHUNK_BYTES
-            return Letter(list(zip(*parts)), b"" if large else [letter.payload for letter in letters])
-
-        def read(letter: Letter) -> tuple[str, list[int], list[np.ndarray]]:
-            common, sizes = wire.join(source, letter.note)
-            return common, sizes, [] if max(sizes) > CHUNK_BYTES else wire.split(joined(letter.payload), sizes)
-
-        note, small = [source, column.dtype.str, column.shape], b"" if len(data) > CHUNK_BYTES else data
-        told = self.consult(call, decide, note, small, timeout=deadline.left, trouble=caught.error)
-        common, sizes, parts = read_each([told], read)[0]
-        parts = parts or self._gather_large(call, data, sizes, deadline)
-
-        def array_of(part: np.ndarray, dtype: str, shape: Sequence[int]) -> np.ndarray:
-            return np.frombuffer(bytes(part.data), dtype).reshape(shape).astype(common)
-
-        return read_each(zip(parts, told.note), lambda each: array_of(each[0], *each[1]))
-
-    def _gather_large(self, call: str, data: Any, sizes: Sequence[int], deadline: Deadline) -> list[np.ndarray]:
-        """Return every worker's bytes, gathered chunk by chunk."""
-
-        def cut(payload: Any, *sizes: int) -> list[np.ndarray]:
-            return wire.split(joined(payload), [min(CHUNK_BYTES, max(0, size - start)) for size in sizes])
-
-        def decide(letters: Sequence[Letter]) -> Letter:
-            parts = read_each(zip(letters, sizes), lambda each: cut(each[0].payload, each[1])[0])
-            return Letter(None, [part.data for part in parts])
-
-        results = [bytearray() for _ in sizes]  # buffers grow with the arriving bytes: an announced size may be wrong
-        for start in range(0, max(sizes), CHUNK_BYTES):
-            told = self.consult(call, decide, payload=data[start : start + CHUNK_BYTES], timeout=deadline.left)
-            for result, part in zip(results, read_each([told], lambda told: cut(told.payload, *sizes))[0]):
-                result += part.data
-        return [np.frombuffer(result, np.uint8) for result in results]
+            column = as_column(array) if source in (None, self.rank) else np.empty(0)
+            data, size = memoryview(column.tobytes()), states.CHUNK_BYTES
+            note = [source, column.dtype.str, column.shape]
+            told = call.consult(gather, note, b"" if len(data) > size else data)
+            [(common, sizes, parts)] = read_each([told], functools.partial(parts_in, source))
+            chunks = []  # an announced size may be wrong: memory grows with the bytes that arrive
+            for start in range(0, 0 if parts else max(sizes), size):
+                due = [min(size, max(0, each - start)) for each in sizes]
+                mine = data[start : start + size]
+                chunk = call.consult(gather_chunks, len(mine), mine)
+                chunks += read_each([joined(chunk.payload)], lambda payload: split(payload, due))  # noqa: B023
+            parts = parts or list(map(np.concatenate, zip(*chunks)))
+            return read_each(zip(parts, told.note), lambda each: array_of(each[0], *each[1]).astype(common))
 
     def shuffle(
         self,
@@ -463,31 +370,11 @@ class Communicator:
             >>> [letter.note for letter in LocalCommunicator().shuffle("records", [Letter("for rank 0")])]
             ['for rank 0']
         """
-        return self.together(call, functools.partial(self._shuffled, call, letters), timeout, trouble)
-
-    def _shuffled(
-        self, call: str, letters: Sequence[Letter], deadline: Deadline, trouble: BaseException | None
-    ) -> list[Letter]:
-        sent = [joined(letter.payload) for letter in letters]
-        note = [[letter.note, len(data)] for letter, data in zip(letters, sent)]
-
-        def decide(brought: Sequence[Letter]) -> Letter:
-            self._check_numbers(read_each(brought, lambda each: len(each.note)))
-            read_each(brought, lambda each: divided(each, self.world_size))
-            return Letter([letter.note for letter in brought], [joined(letter.payload) for letter in brought])
-
-        def mine(told: Letter) -> list[Letter]:
-            notes = [[row, sum(size for _, size in row)] for row in told.note]
-            rows = divided(Letter(notes, told.payload), len(notes))
-            return [divided(row, self.world_size)[self.rank] for row in rows]
-
-        told = self.consult(call, decide, note, sent, timeout=deadline.left, trouble=trouble)
-        return read_each([told], mine)[0]
-
-    def _check_numbers(self, numbers: Sequence[int]) -> None:
-        if set(numbers) != {self.world_size}:
-            texts = by_rank(map(str, numbers))
-            raise InvalidInputError(f"letters must hold one for each of {self.world_size} workers, not {texts}.")
+        with self.call(call, timeout, trouble) as begun:
+            sent = [joined(letter.payload) for letter in letters]
+            note = [[letter.note, len(data)] for letter, data in zip(letters, sent)]
+            told = begun.consult(folds.shuffle, note, sent)
+        return read_each([told], functools.partial(folds.mine, self.rank))[0]
 
     def all_reduce(self, array: Any, reduction: str = "sum", *, timeout: float | None = None) -> np.ndarray:
         """Reduce one array over the workers.
@@ -531,17 +418,8 @@ class Communicator:
             timeout: seconds to wait.
             trouble: an earlier error on this worker; ``make`` is then not called, and every worker raises it.
         """
-
-        def exchanged(deadline: Deadline, trouble: BaseException | None) -> list[np.ndarray]:
-            blocks: Sequence[Block | RowKeys] = []
-            try:
-                if trouble is None:
-                    blocks = make()
-            except Exception as error:  # the others must get any error
-                trouble = error
-            return self.reduce(call, blocks, settings=settings, timeout=deadline.left, trouble=trouble)
-
-        return self.together(call, exchanged, timeout, trouble)
+        with self.call(call, timeout, trouble) as begun:
+            return begun.reduce([] if begun.trouble else make(), settings)
 
     @property
     def is_initialized(self) -> bool:
@@ -596,44 +474,26 @@ class Communicator:
         """Give the objects of these ranks to every worker."""
         if allow_pickle:
             call += " with pickles"  # if the workers differ, some could not read the others' letters
-        exchanged = functools.partial(self._objects_exchanged, call, obj, ranks, allow_pickle and self.authenticated)
-        return self.together(call, exchanged, timeout)
+        from fleetmetrics.serial.serializer import pack, unpack
 
-    def _objects_exchanged(
-        self,
-        call: str,
-        obj: Any,
-        ranks: Sequence[int],
-        pickles: bool,
-        deadline: Deadline,
-        trouble: BaseException | None,
-    ) -> list[Any]:
-        from fleetmetrics.serial.serializer import pack as packed
-        from fleetmetrics.serial.serializer import unpack as unpacked
-
-        note: Any = None
-        data: Any = b""
-        with Caught(trouble) as caught:
+        pickles = allow_pickle and self.authenticated
+        with self.call(call, timeout) as begun:
             if not set(ranks) <= set(range(self.world_size)):
                 raise InvalidInputError(f"src is {ranks[0]!r}; it must be a rank from 0 to {self.world_size - 1}.")
+            letter = Letter(None)
             if self.rank in ranks:
-                made = packed([obj], pickles, "the object")
-                note, data = made.layout, joined(made.buffers)
-
-        def decide(letters: Sequence[Letter]) -> Letter:
-            sent = [letters[rank] for rank in ranks]
-            return Letter([[each.note, len(each.payload)] for each in sent], [each.payload for each in sent])
-
-        told = self.consult(call, decide, note, data, timeout=deadline.left, trouble=caught.error)
+                layout, buffers = pack([obj], pickles, "the object")
+                letter = Letter(layout, joined(buffers))
+            told = begun.consult(folds.objects, *letter)
 
         def read(told: Letter) -> list[Any]:
-            return [unpacked(layout, data, pickles)[0] for layout, data in divided(told, len(ranks))]
+            return [unpack(layout, data, pickles)[0] for layout, data in divided(told, len(ranks))]
 
         return read_each([told], read)[0]
 
     def barrier(self, *, timeout: float | None = None) -> None:
         """Wait until every worker has arrived."""
-        self.consult("barrier", _all_here, timeout=timeout)
+        self.consult("barrier", folds.barrier, timeout=timeout)
 
     def close(self) -> None:
         """Close the channel; further calls do nothing."""

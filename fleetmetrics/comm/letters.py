@@ -7,14 +7,14 @@ import json
 import re
 from typing import Any, Callable, NamedTuple, Sequence
 
-from fleetmetrics.comm.blocks import Letter, agreement, answered, read_each, reduction
-from fleetmetrics.comm.descriptions import joined
+from fleetmetrics.comm.descriptions import Letter, joined
 from fleetmetrics.comm.failures import Trouble, raise_trouble
+from fleetmetrics.comm.folds import FOLDS, answered
 from fleetmetrics.comm.message import ANSWER, ARRIVAL, LETTERS, TROUBLE, Message, Place
+from fleetmetrics.comm.parcels import read_each
 from fleetmetrics.errors import FleetMetricsError
 
 __all__ = [
-    "FOLDS",
     "Arrival",
     "answer_in",
     "arrivals_in",
@@ -28,9 +28,7 @@ __all__ = [
     "written",
 ]
 
-#: The decisions that rank 0's thread makes by itself, by name: pure functions of the workers' letters.
-FOLDS: dict[str, Callable[[Sequence[Letter]], Letter]] = {"states": reduction, "agreement": agreement}
-
+_NAMES = {fold: name for name, fold in FOLDS.items()}
 _LINE_BREAKS = re.compile(r"[\r\n]")
 
 
@@ -48,7 +46,7 @@ class Arrival(NamedTuple):
 
 def name_of(decide: Callable[[Sequence[Letter]], Letter]) -> str:
     """The name of a decision among `FOLDS`, or ""."""
-    return next((name for name, fold in FOLDS.items() if fold is decide), "")
+    return _NAMES.get(decide, "")
 
 
 def header_of(fold: str, ranks: Sequence[int], title: str, call: str, note: Any) -> bytes:

@@ -6,7 +6,8 @@ from typing import Sequence
 
 import numpy as np
 
-from fleetmetrics.comm.communicator import Communicator
+from fleetmetrics.comm import folds
+from fleetmetrics.comm.communicator import Call, Communicator
 from fleetmetrics.comm.deadline import Deadline
 from fleetmetrics.comm.descriptions import Block, Decide, Letter, RowKeys, joined
 from fleetmetrics.errors import CommunicatorError
@@ -40,17 +41,9 @@ class LocalCommunicator(Communicator):
         answer = decide([Letter(mine.note, joined(mine.payload))])
         return Letter(answer.note, joined(answer.payload))
 
-    def reduce(
-        self,
-        call: str,
-        blocks: Sequence[Block | RowKeys],
-        *,
-        settings: str = "",
-        timeout: float | None = None,
-        trouble: BaseException | None = None,
-    ) -> list[np.ndarray]:
-        """Return copies of the blocks' arrays; see `Communicator`."""
-        self.consult(call, lambda letters: Letter(None), timeout=timeout, trouble=trouble)
+    def _reduce(self, call: Call, blocks: Sequence[Block | RowKeys], settings: str) -> list[np.ndarray]:
+        """Return copies of the blocks' arrays."""
+        call.consult(folds.barrier)
         return [block.array if isinstance(block, Block) and block.fresh else block.array.copy() for block in blocks]
 
     def close(self) -> None:

@@ -1,8 +1,8 @@
 """The communicator of a job that ``mpirun`` has started: the extra ``fleetmetrics[mpi]``.
 
-MPI carries large data: the letters of a shuffle, and sums of large integer states. Its operations have no deadline, so
-the star around rank 0 stays: all workers arrive there before one enters an operation, and learn its outcome there. If a
-worker does not leave an operation in time, MPI may still write into its buffers, so this job no longer uses it.
+MPI carries the letters of a shuffle. Its operations have no deadline, so the star around rank 0 stays: all workers
+arrive there before one enters an operation, and learn its outcome there. If a worker does not leave an operation in
+time, MPI may still write into its buffers, so this job no longer uses it.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from typing import Any, Callable, Sequence, TypeVar, cast
 
 import numpy as np
 
-from fleetmetrics.comm.blocks import LETTER_UNIT as UNIT
-from fleetmetrics.comm.blocks import letter_in, written
 from fleetmetrics.comm.channel import SocketCommunicator, making
 from fleetmetrics.comm.communicator import Communicator, Letter
 from fleetmetrics.comm.deadline import Deadline, began, margin, run_until
 from fleetmetrics.comm.failures import Caught, described, late_text, named_error
+from fleetmetrics.comm.folds import check_numbers
 from fleetmetrics.comm.job import split_endpoint
-from fleetmetrics.comm.slabs import Slab
+from fleetmetrics.comm.parcels import LETTER_UNIT as UNIT
+from fleetmetrics.comm.parcels import letter_in, written
 from fleetmetrics.errors import CommunicatorError, DeadlineError, InvalidInputError, NoChannelError
 from fleetmetrics.launcher import LAUNCHERS
 
@@ -37,8 +37,6 @@ _SAID, _TAG = 4096, 0x666D
 _ROWS = [row for row in LAUNCHERS if row.mpi]
 #: Variables in which an mpirun gives the number of processes that it has started.
 _SIZES = tuple(dict.fromkeys(name for row in _ROWS for name in row.size))
-#: States of fewer bytes go through the star, together.
-_WORTH_MPI = 2**16
 _T = TypeVar("_T")
 #: Operations that may never end, with their buffers.
 _abandoned: list[Any] = []
@@ -123,7 +121,7 @@ class MPICommunicator(SocketCommunicator):
             parts = [written(letter) for letter in letters]
 
         def decide(brought: Sequence[Letter]) -> Letter:
-            self._check_numbers([letter.note for letter in brought])
+            check_numbers([letter.note for letter in brought])
             return Letter(None)
 
         def exchange() -> list[Letter]:
@@ -140,29 +138,6 @@ class MPICommunicator(SocketCommunicator):
         trouble = caught.error or self._broken
         self.consult(call, decide, len(letters), timeout=deadline.left, trouble=trouble)
         return self._inside(call, exchange, deadline)
-
-    def _reduce_large(self, call: str, slabs: Sequence[Slab], deadline: Deadline) -> None:
-        """Reduce integers by MPI; floats, and sums that may overflow, go through the star, which rounds once."""
-        able = [slab for slab in slabs if slab.found.nbytes >= _WORTH_MPI and slab.rows.dtype == np.int64]
-        largest = [slab.largest if slab.reduction == "sum" else 0 for slab in able]
-
-        def decide(letters: Sequence[Letter]) -> Letter:
-            sizes, ready = zip(*[letter.note for letter in letters])
-            return Letter([all(ready) and sum(each) < 2**63 for each in zip(*sizes)])
-
-        def exchange() -> None:
-            for slab in chosen:
-                given, operation = np.ascontiguousarray(slab.whole()), getattr(self._mpi, slab.reduction.upper())
-                self._finish(self._shared().Iallreduce(given, slab.found, operation), given, slab.found)
-
-        chosen: list[Slab] = []
-        if able:
-            note = [largest, self.spreads and self._broken is None]
-            told = self.consult(call, decide, note, timeout=deadline.left).note
-            chosen = [slab for slab, fits in zip(able, told) if fits]
-        if chosen:
-            self._inside(call, exchange, deadline)
-        super()._reduce_large(call, [slab for slab in slabs if slab not in chosen], deadline)
 
     def _inside(self, call: str, exchange: Callable[[], _T], deadline: Deadline) -> _T:
         """Run the agreed operation, and learn its outcome on all workers."""

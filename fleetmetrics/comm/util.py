@@ -14,12 +14,13 @@ from typing import Any, Sequence
 
 import numpy as np
 
-from fleetmetrics.comm.blocks import answered, letter_in, read_each, written
 from fleetmetrics.comm.communicator import Communicator
 from fleetmetrics.comm.deadline import Deadline, margin, resolve_timeout, run_until
 from fleetmetrics.comm.descriptions import Decide, Letter
 from fleetmetrics.comm.failures import described, named_error, raise_trouble
+from fleetmetrics.comm.folds import answered
 from fleetmetrics.comm.job import Job
+from fleetmetrics.comm.parcels import letter_in, read_each, written
 from fleetmetrics.errors import CommunicatorError, DeadlineError, InvalidInputError, NoChannelError
 from fleetmetrics.vocabulary import counted
 

@@ -18,7 +18,6 @@ from typing import Any, Callable, Iterator, Sequence, Tuple, cast
 import numpy as np
 
 from fleetmetrics.comm import Communicator
-from fleetmetrics.comm.blocks import read_each
 from fleetmetrics.comm.deadline import Deadline
 from fleetmetrics.comm.descriptions import Letter, joined
 from fleetmetrics.comm.failures import (
@@ -30,6 +29,7 @@ from fleetmetrics.comm.failures import (
     readable,
     readable_lines,
 )
+from fleetmetrics.comm.parcels import read_each
 from fleetmetrics.errors import AgreementError, FleetMetricsError, InvalidInputError, RecordError, SizeWarning
 from fleetmetrics.logs import progress
 from fleetmetrics.records.arrangement import Positions, arrange, kept_count

@@ -9,8 +9,9 @@ from itertools import groupby
 from typing import Any, Mapping, Sequence
 
 from fleetmetrics.arguments import is_whole
-from fleetmetrics.comm.blocks import check_settings, read_each
 from fleetmetrics.comm.failures import by_rank
+from fleetmetrics.comm.parcels import read_each
+from fleetmetrics.comm.states import check_settings
 from fleetmetrics.errors import AgreementError, InvalidInputError, RecordError, UnknownNameError
 from fleetmetrics.records.arrangement import MODES
 from fleetmetrics.records.batches import Columns, Kind

@@ -1,6 +1,6 @@
 """Keys of slices, and the states with a row for each key: a worker finds keys, and evicts the largest.
 
-`fleetmetrics.comm.unions` merges the keys and rows of several workers.
+`fleetmetrics.comm.rows` merges the keys and rows of several workers.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from fleetmetrics.vocabulary import counted
 from fleetmetrics.xp import Directed, Scattered, numpy_ops, to_host
 
 if TYPE_CHECKING:
-    from fleetmetrics.comm.unions import Union
+    from fleetmetrics.comm.rows import Union
 
 __all__ = ["KeyKindError", "KeyTable", "Known", "Plan", "Rows", "TooManyKeys", "check_kind", "found_in", "host_keys"]
 
@@ -249,7 +249,7 @@ class KeyTable(State):
 
     def union(self, saved: Sequence[Mapping[str, np.ndarray]]) -> Union:
         """The union of keys that were saved."""
-        from fleetmetrics.comm.unions import Union
+        from fleetmetrics.comm.rows import Union
 
         keys = of_one_kind([each.get("", _NOTHING.keys) for each in saved])
         for each in keys:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import fleetmetrics as fm
-from fleetmetrics.comm.blocks import check_settings
+from fleetmetrics.comm.states import check_settings
 from tests.distributed.cluster import free_ports
 from tests.fakes import together
 

@@ -18,7 +18,7 @@ from typing import Any, Iterator, Sequence
 import numpy as np
 import pytest
 
-from fleetmetrics.comm import SocketCommunicator, blocks, get_communicator
+from fleetmetrics.comm import SocketCommunicator, get_communicator, rows, states
 from fleetmetrics.comm.job import Job
 from fleetmetrics.errors import FleetMetricsError, NoChannelError
 from tests.distributed.cluster import AT_ONCE, SLACK, free_ports
@@ -305,7 +305,8 @@ def test_the_error_of_a_signal_handler_is_the_users_own_whatever_it_interrupts(
     port: int, who: int, inside: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Any other error in there is the trouble of a worker, or of a letter that cannot be read."""
-    packed_or_read, hits = getattr(blocks, inside), []
+    module = rows if inside == "unpack" else states
+    packed_or_read, hits = getattr(module, inside), []
 
     def work(rank: int) -> Any:
         def handler(*_: object) -> None:
@@ -320,7 +321,7 @@ def test_the_error_of_a_signal_handler_is_the_users_own_whatever_it_interrupts(
         comm = member(rank, 2, port)
         comm.all_reduce([1], timeout=20)
         signal.signal(signal.SIGUSR2, handler)
-        monkeypatch.setattr(blocks, inside, interrupted)
+        monkeypatch.setattr(module, inside, interrupted)
         found = outcome(lambda: comm.all_reduce([1], timeout=20).tolist())
         return found, total(comm), total(comm), len(hits)
 

@@ -55,7 +55,7 @@ def test_metrics_are_global_and_the_same_on_every_rank(workers: int) -> None:
         assert report["same"]
 
 
-def test_groups_overlap_need_no_rank_0_and_reduce_over_mpi_to_the_bits_of_the_star() -> None:
+def test_groups_overlap_need_no_rank_0_and_fold_over_mpi_to_the_bits_of_the_star() -> None:
     reports = run(WORKER, 4, "mpi", args={"case": "groups"}, env=ENGINE)
     for rank, report in enumerate(reports):
         assert report["total"] == 4
@@ -92,18 +92,6 @@ def test_a_shuffle_over_mpi_delivers_to_each_worker_its_rows_from_every_worker()
         assert report["wrong"] == reports[0]["wrong"]
         assert report["wrong"].startswith("CommunicatorError: on ranks 1, 2: TypeError: Object of type object")
         assert report["after"] == 3
-
-
-def test_large_integers_are_reduced_by_mpi_and_all_else_by_the_star_to_the_same_bits() -> None:
-    """The rows of slices, too: those of other keys are at the identity, and those beyond the limit are one."""
-    reports = run(WORKER, 3, "mpi", args={"case": "reducing"}, env=ENGINE)
-    for report in reports:
-        for name, (by_mpi, same) in report["found"].items():
-            assert same, name
-            of_slices = {"slices": 2, "slices of one set": 2, "slices of floats": 1}
-            assert by_mpi == of_slices.get(name, "floats" not in name and name != "sum of large"), name
-        assert report["overflow"].startswith("IntegerOverflowError: all_reduce, state 'array': the sum over 3 workers")
-        assert report == reports[0]
 
 
 def test_without_the_backend_the_workers_of_one_machine_use_sockets() -> None:

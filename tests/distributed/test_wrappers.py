@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import fleetmetrics as fm
-from fleetmetrics.comm.communicator import CHUNK_BYTES
+from fleetmetrics.comm.states import CHUNK_BYTES
 from tests.contract import plain, same
 from tests.distributed.cluster import run
 

@@ -18,12 +18,13 @@ from typing import Any, Iterator, Sequence
 from unittest import mock
 
 import numpy as np
+from fleetmetrics.comm.frames import Frame, Keys, Stream
 
-from fleetmetrics.comm import RowKeys, frames, handshake, sockets, star
-from fleetmetrics.comm.blocks import Block, read_each
+from fleetmetrics.comm import Block, RowKeys, frames, handshake, sockets, star
 from fleetmetrics.comm.communicator import Communicator, Decide, Letter
-from fleetmetrics.comm.frames import Frame, Keys, Stream, joined
+from fleetmetrics.comm.descriptions import joined
 from fleetmetrics.comm.job import Job
+from fleetmetrics.comm.parcels import read_each
 from fleetmetrics.errors import CommunicatorError, FleetMetricsError
 
 KEY, NONCE = b"k" * 32, b"n" * 32

@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 from cluster import arguments, error_text, report, touch, wait_for_file
+from fleetmetrics.comm.star import Spoke
 
 import fleetmetrics as fm
-from fleetmetrics.comm import Block, Letter, RowKeys
+from fleetmetrics.comm import Letter
 from fleetmetrics.comm.mpi import MPICommunicator
-from fleetmetrics.comm.star import Spoke
 from fleetmetrics.records import fold
 from tests.distributed.test_mpi import RECORD_METRICS, dealt
 
@@ -76,38 +76,6 @@ def groups() -> None:
         found[str(ranks)] = [type(channel).__name__, *results, wrong]
     outside = error_text(lambda: whole.among([(rank + 1) % 4]))
     report(rank=rank, found=found, outside=outside, total=int(fm.sum(1)))
-
-
-def reducing() -> None:
-    """Large states over MPI and over the star, and how often MPI did it."""
-    channel: Any = fm.get_communicator()
-    rng, found, done = np.random.default_rng(channel.rank), {}, []
-    finish = channel._finish
-    channel._finish = lambda *given: (done.append(1), finish(*given))
-    integers, floats = rng.integers(-(2**40), 2**40, (300, 500)), rng.normal(size=(300, 500))
-    large = integers.copy()
-    large.flat[channel.rank] = 2**62  # the sums fit, which only the star can tell
-    for how in ("sum", "max", "min"):
-        for name, array in (("integers", integers), ("floats", floats), ("large", large)):
-            results = []
-            for channel.spreads in (True, False):
-                results.append(channel.all_reduce(array, how))
-            found[f"{how} of {name}"] = len(done), results[0].tobytes() == results[1].tobytes()
-            done.clear()
-    for name, dtype, start in (("slices", int, 0), ("slices of one set", int, None), ("slices of floats", float, 0)):
-        keys = np.arange(5) + (7 if start is None else 3 * channel.rank)
-        rows = np.where(keys[:, None] < 10, integers[:5], 1).astype(dtype)
-        keyed = [RowKeys("keys", keys, 9), Block("rows", "sum", np.repeat([*rows, rows[0]], 80, axis=1), "keys")]
-        keyed.append(Block("all rows", "max", integers))
-        results = []
-        for channel.spreads in (True, False):
-            results.append(channel.reduce("by key", keyed))
-        same = all(one.tobytes() == two.tobytes() for one, two in zip(*results))
-        found[name] = len(done), same and len(results[0][0]) == (5 if start is None else 9)
-        done.clear()
-    channel.spreads = True
-    overflow = error_text(lambda: channel.all_reduce(np.full(2**17, 2**62), "sum"))
-    report(found=found, overflow=overflow, digest=int(channel.all_reduce(integers, "sum").sum()))
 
 
 def not_chosen() -> None:
@@ -218,7 +186,6 @@ if __name__ == "__main__":
         "metrics": metrics,
         "folding": folding,
         "groups": groups,
-        "reducing": reducing,
         "not_chosen": not_chosen,
         "late_to_the_start": late_to_the_start,
         "port": port,

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import fleetmetrics as fm
-from fleetmetrics.comm import Block, Letter, RowKeys, communicator
+from fleetmetrics.comm import Block, Letter, RowKeys, states
 from fleetmetrics.numbers import combine, identity
 from tests.fakes import Together, together
 
@@ -99,7 +99,7 @@ def dealt(seed: int, kind: str) -> tuple[list[list[Any]], int]:
 @pytest.mark.parametrize("most", [2**19, 2048, 128], ids=["at once", "in pieces", "in small pieces"])
 @pytest.mark.parametrize("kind", ["same", "apart", "any"])
 def test_rows_of_all_workers_are_summed_by_key_and_rounded_once(kind: str, most: int, monkeypatch: Any) -> None:
-    monkeypatch.setattr(communicator, "CHUNK_BYTES", most)
+    monkeypatch.setattr(states, "CHUNK_BYTES", most)
     for seed in range(12):
         workers, limit = dealt(seed, kind)
         wanted = reference(workers, limit)
@@ -134,7 +134,7 @@ def test_large_rows_cross_in_letters_of_bounded_size_and_only_those_that_a_worke
 
     for sizes in together([work] * workers, Weighed):
         sent, told = zip(*sizes)
-        assert max(sent) <= max(told) <= communicator.CHUNK_BYTES + 256
+        assert max(sent) <= max(told) <= states.CHUNK_BYTES + 256
         assert sum(sent) < 1.01 * 8 * 9 * row  # and not the 33 rows of all
 
 
@@ -148,7 +148,7 @@ def test_keys_beyond_the_limit_share_the_last_place_in_letters_of_bounded_size()
         return channel.bytes
 
     for sizes in together([work] * 3, Weighed):
-        assert max(map(max, sizes)) <= communicator.CHUNK_BYTES + 256
+        assert max(map(max, sizes)) <= states.CHUNK_BYTES + 256
 
 
 def test_metrics_without_slices_beside_one_with_cost_what_they_cost_alone() -> None:
@@ -171,7 +171,7 @@ def test_metrics_without_slices_beside_one_with_cost_what_they_cost_alone() -> N
     alone, beside = sizes(False), sizes(True)
     for one, two in zip(zip(*alone), zip(*beside)):
         assert sum(two) <= 1.01 * sum(one)
-        assert max(two) <= communicator.CHUNK_BYTES + 256
+        assert max(two) <= states.CHUNK_BYTES + 256
     assert len(beside) <= len(alone) + 1
 
 
@@ -188,7 +188,7 @@ def test_a_large_state_adds_no_exchange_for_each_small_one() -> None:
 
 def test_an_overflow_of_rows_names_the_state_at_once_and_in_pieces(monkeypatch: Any) -> None:
     for most in (2**19, 64):
-        monkeypatch.setattr(communicator, "CHUNK_BYTES", most)
+        monkeypatch.setattr(states, "CHUNK_BYTES", most)
 
         def work(channel: Together) -> Any:
             rows = np.full((3, 70), 2**62)

@@ -1,41 +1,21 @@
-"""Arrays as bytes, and what peers say of them."""
+"""States as bytes, their reduction, and what peers say of them."""
 
 from __future__ import annotations
 
 import json
-from typing import Any, Sequence
+from typing import Any
 
 import numpy as np
 import pytest
 
-from fleetmetrics.comm.blocks import (
-    LETTER_UNIT,
-    Block,
-    Letter,
-    answered,
-    column_in,
-    describe,
-    divided,
-    layout_of,
-    letter_in,
-    pack,
-    packed,
-    read_each,
-    read_packed,
-    reduced,
-    split,
-    unpack,
-    written,
-)
+from fleetmetrics.comm import Block, Letter
 from fleetmetrics.comm.communicator import Communicator, Decide
 from fleetmetrics.comm.descriptions import joined
+from fleetmetrics.comm.parcels import read_each
+from fleetmetrics.comm.states import describe, layout_of, pack, packed, read_packed, reduced, unpack
 from fleetmetrics.errors import (
-    AgreementError,
     CommunicatorError,
-    FleetMetricsError,
     IntegerOverflowError,
-    InvalidInputError,
-    RecordError,
 )
 from fleetmetrics.numbers import combine
 
@@ -64,7 +44,7 @@ LOW = [
 def test_integers_are_sent_in_the_narrowest_type_that_holds_them(extreme: int, name: str) -> None:
     array = np.zeros(64, np.int64)
     array[5] = extreme
-    data = b"".join(packed([array]))
+    data = b"".join(packed([[array]]))
     assert data[:1] == name.encode()
     assert len(data) == 8 + 64 * int(name)
     [again] = read_packed(((64, array.dtype),), data)
@@ -122,7 +102,7 @@ def test_states_of_a_few_numbers_have_the_bits_of_each_alone(workers: int, state
     found = unpack(layout, joined(reduced([layout], layout, payloads)))
     for (name, how, _), array, parts in zip(kinds, found, zip(*held)):
         assert array.tobytes() == combine(how, list(parts)).tobytes(), (name, how)
-    assert len(layout.groups) <= 2  # one for each dtype
+    assert len(layout.groups) <= 7  # one for each reduction and dtype
 
 
 @pytest.mark.parametrize("beside", [[], [("a", "sum", np.array([2, 3])), ("b", "max", np.array(0.5))]])
@@ -218,75 +198,3 @@ def test_narrow_numbers_are_integers(tag: str) -> None:
     layout = describe("auc", [Block("a", "sum", np.array([0.5]))])
     with pytest.raises(ValueError, match=f"{tag!r} numbers, but the state is float64"):
         unpack(layout, tag.encode().ljust(16, b"\0"))
-
-
-@pytest.mark.parametrize(
-    "note",
-    [
-        [None, "<f8", [3]],
-        [None, "O", [2]],
-        [None, "S0", [2]],
-        [None, "(9,)f8", []],
-        [None, "<f8", [-2]],
-        [None, 5, [2]],
-    ],
-)
-def test_an_array_is_as_large_as_its_note_says(note: Any) -> None:
-    assert column_in(Letter([None, "<f8", [2]], bytes(16)), 100) == (None, "<f8", [2])
-    with pytest.raises((ValueError, TypeError)):
-        column_in(Letter(note, bytes(16)), 100)
-
-
-@pytest.mark.parametrize("payload", [b"", b"xyz", [b"ab", b"", bytes(range(40))]])
-def test_a_letter_comes_back_from_its_bytes_and_from_no_others(payload: Any) -> None:
-    data = b"".join(written(Letter(["a", {"b": "ä"}], payload)))
-    found = letter_in(data)
-    assert found.note == ["a", {"b": "ä"}] and bytes(found.payload) == joined(payload)
-    assert len(data) % LETTER_UNIT == 0
-    for bad in data[:-LETTER_UNIT], data + bytes(LETTER_UNIT), b"", data[:5], b"\xff" * len(data):
-        with pytest.raises(ValueError):
-            letter_in(bad)
-
-
-def test_the_number_and_lengths_of_parts_are_those_announced() -> None:
-    assert [bytes(each.payload) for each in divided(Letter([["a", 1], ["b", 2]], b"xyz"), 2)] == [b"x", b"yz"]
-    for note, number in ([["a", 1]], 1), ([["a", 3]], 2), ([["a", -1], ["b", 4]], 2):
-        with pytest.raises(ValueError):
-            divided(Letter(note, b"xyz"), number)
-    with pytest.raises(ValueError, match="3 bytes, but there are 4"):
-        split(b"xyz", [1, 3])
-
-
-def test_an_unreadable_letter_is_quoted_escaped_and_cut() -> None:
-    def unreadable(letter: str) -> None:
-        raise RecordError(f"a layout of {letter}")
-
-    with pytest.raises(RecordError) as caught:
-        read_each(["\x1b]0;owned\x07\nrank 0 is well" + "x" * 2_000_000], unreadable)
-    said = str(caught.value)
-    assert said.startswith(r"the message from rank 0 cannot be read: a layout of \x1b]0;owned\x07\nrank 0 is well")
-    assert said.isprintable() and len(said) < 11_000
-    assert caught.value.__cause__ is None, "the traceback would show the text as it came"
-
-
-@pytest.mark.parametrize("kind", [AgreementError, InvalidInputError, RecordError])
-def test_an_error_of_rank_0_that_quotes_a_worker_is_escaped_and_cut(kind: type[FleetMetricsError]) -> None:
-    def decide(letters: Sequence[Letter]) -> Letter:
-        raise kind(f"the workers disagree: {letters[0].note}")
-
-    with pytest.raises(kind) as caught:
-        answered(decide, 3, ["call"] * 2, [Letter("\x1b[2J\n" + "x" * 2_000_000)] * 2)
-    said, where = str(caught.value), " at exchange 3" if kind is AgreementError else ""
-    assert said.startswith(rf"the workers disagree{where}: \x1b[2J\nxxx") and len(said) < 11_000
-    assert caught.value.__cause__ is None and caught.value.__suppress_context__
-
-
-def test_an_error_of_rank_0_that_needs_nothing_is_raised_as_it_is() -> None:
-    error = InvalidInputError("no")
-
-    def decide(letters: Sequence[Letter]) -> Letter:
-        raise error
-
-    with pytest.raises(InvalidInputError) as caught:
-        answered(decide, 1, ["call"], [Letter(None)])
-    assert caught.value is error
