@@ -9,7 +9,7 @@ import secrets
 import socket
 
 from fleetmetrics.comm.failures import ranks_text
-from fleetmetrics.comm.handshake import NONE, OtherRun, Refused, Unproven, greet
+from fleetmetrics.comm.handshake import NONE, OtherRun, Refused, Unproven, greet, other_run_text
 from fleetmetrics.comm.job import Job
 from fleetmetrics.comm.message import Key
 from fleetmetrics.errors import CommunicatorError, InvalidInputError, NoChannelError
@@ -109,7 +109,7 @@ def _who_listens(job: Job, key: Key, calls: bool, host: str, port: int) -> str:
     except Refused as error:
         raise CommunicatorError(str(error)) from None
     except OtherRun as error:
-        return str(error)
+        return other_run_text(f"{host}:{port}", str(error), job.title)
     except Unproven:
         return "a rank 0 of this run with another secret listens there"
     except OSError:  # an unrelated process

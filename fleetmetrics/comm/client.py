@@ -214,7 +214,7 @@ class Client(Inbox):
                     self._note(where, "it has another secret")
                 except OtherRun as error:
                     other_since = other_since or time.monotonic()
-                    text = self._other_run(where, str(error))
+                    text = other_run_text(f"{where[0]}:{where[1]}", str(error), self.job.title)
                     self._note(where, text)
                     if len(places) == 1 and time.monotonic() - other_since > REFUSAL_SECONDS:
                         raise CommunicatorError(text) from None
@@ -238,10 +238,6 @@ class Client(Inbox):
         self._connection, self.round_trip, self.rank_0 = found
         self._poll.register(self._connection)
         self._tried.clear()
-
-    def _other_run(self, where: tuple[str, int], theirs: str) -> str:
-        place = f"{where[0]}:{where[1]}"
-        return theirs if " runs " in theirs else other_run_text(place, theirs, self.job.title)
 
     def _places(self) -> list[tuple[str, int]]:
         """The possible addresses of rank 0, as numbers; an empty list if a name is not known."""

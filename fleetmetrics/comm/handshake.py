@@ -225,7 +225,9 @@ def greet(
 
 
 def other_run_text(where: str, theirs: str, ours: str) -> str:
-    """The error that names the other run which a worker, or rank 0, has met."""
+    """The error that names the other run, or program, which a worker, or rank 0, has met."""
+    if theirs.startswith("rank 0 of this run runs "):  # another program of this run
+        return theirs
     return (
         f"{ranks_text([0])} of another run ({theirs}) listens at {where}, but this worker belongs to {ours}. The "
         "variables that identify a run must be the same on all its workers, and concurrent runs must have different "

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import resource
 import socket
 import threading
 import time
@@ -11,13 +13,20 @@ from typing import Any, Iterator
 
 import pytest
 
-from fleetmetrics.comm import door, finding, handshake
-from fleetmetrics.comm.frames import Key, Poll
+from fleetmetrics.comm import addresses, door, handshake
 from fleetmetrics.comm.job import Job
-from fleetmetrics.errors import AuthenticationError, NoChannelError
+from fleetmetrics.comm.message import Key, Poll
+from fleetmetrics.errors import NoChannelError
 from tests.distributed.cluster import SLACK, free_ports
 
 pytestmark = pytest.mark.numpy_only
+
+
+KEY = Key(b"k")
+
+
+def greeted(job: Job, where: tuple[str, int], key: Key = KEY) -> handshake.Found:
+    return handshake.greet(job, key, bytes(16), handshake.NONE, True, where, 5.0)
 
 
 class Entry:
@@ -25,9 +34,9 @@ class Entry:
 
     def __init__(self, size: int = 3, **settings: Any) -> None:
         self.job = Job(0, size, endpoint=f"127.0.0.1:{free_ports(1)[0]}", **settings)
-        self.poll = Poll(many=True, workers=size)
-        self.door = door.Door(self.job, Key(b"k"), self.poll)
-        self.door.open(time.monotonic() + 10)
+        self.poll = Poll()
+        self.door = door.Door(self.job, KEY, self.poll)
+        self.door.open(calls=True)
         self.clients: list[socket.socket] = []
         self.errors: list[Exception] = []
 
@@ -42,7 +51,7 @@ class Entry:
         """Do what there is to do; return who has proved itself."""
         found, end = [], time.monotonic() + seconds
         while time.monotonic() < end:
-            self.door.look(end)
+            self.door.look(time.monotonic())
             for descriptor, _ in self.poll.wait(time.monotonic() + 0.01):
                 guest = self.door.handle(descriptor)
                 if guest is not None:
@@ -56,8 +65,7 @@ class Entry:
         def come() -> None:
             job = replace(self.job, **{"rank": 1, **changed})
             try:
-                stream, _ = handshake.greet(job, Key(key), *self.place, 5.0, time.monotonic() + 5)
-                stream.close()
+                greeted(job, self.place, Key(key)).connection.close()
             except Exception as error:
                 self.errors.append(error)
 
@@ -110,8 +118,8 @@ def test_a_silent_guest_is_sent_away_after_its_time_and_later_guests_are_not(ent
     clients = [entry.knock() for _ in range(3)]
     entry.turns()
     first, second, third = entry.door.guests.values()
-    first.came, second.came = (each.came - handshake.GUEST_SECONDS for each in (first, second))
-    third.came -= handshake.GUEST_SECONDS - 5
+    first.since, second.since = (each.since - handshake.GUEST_SECONDS for each in (first, second))
+    third.since -= handshake.GUEST_SECONDS - 5
     entry.door.look(time.monotonic())
     assert [is_sent_away(each) for each in clients] == [True, True, False]
 
@@ -125,27 +133,14 @@ def test_of_too_many_guests_the_oldest_is_sent_away_for_another(entry: Entry, mo
     assert [is_sent_away(each) for each in clients] == [True] * 2 + [False] * 5  # as many as workers, and two
 
 
-def test_guests_are_new_for_a_moment(entry: Entry, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(door, "_LOOK_SECONDS", 0.4)
-    assert not entry.door.has_new_guests()
-    entry.knock()
-    entry.turns(0.05)
-    assert entry.door.has_new_guests()
-    entry.turns(0.5)
-    assert entry.door.guests and not entry.door.has_new_guests()
-    entry.knock()
-    entry.turns(0.05)
-    assert entry.door.has_new_guests()
-
-
 def test_only_workers_of_this_run_that_cannot_prove_themselves_are_counted(entry: Entry) -> None:
     assert entry.meet(b"another secret", rank=0) == entry.meet(b"another secret", rank=3) == []
-    assert entry.meet(b"another secret", run="of yesterday") == [] and entry.door.unproven == {}
+    assert entry.meet(b"another secret", run="of yesterday") == [] and entry.door._unproven == {}
     for number in (1, 2):
         assert entry.meet(b"another secret") == []
-        assert {rank: times for rank, (_, _, times) in entry.door.unproven.items()} == {1: number}
-        assert isinstance(entry.errors[-1], handshake.Refused)  # the error comes from a process that knows this run
-    first, last, _ = entry.door.unproven[1]
+        assert {rank: times for rank, (_, _, times) in entry.door._unproven.items()} == {1: number}
+        assert isinstance(entry.errors[-1], handshake.Unproven)  # the error comes from a process that knows this run
+    first, last, _ = entry.door._unproven[1]
     assert 0.1 < last - first < SLACK
     (guest,) = entry.meet(rank=2)
     assert (guest.rank, guest.world_size, guest.run) == (2, 3, entry.job.name)
@@ -153,48 +148,47 @@ def test_only_workers_of_this_run_that_cannot_prove_themselves_are_counted(entry
 
 def test_a_worker_that_proves_itself_late_is_no_longer_counted(entry: Entry) -> None:
     entry.meet(b"another secret")
-    thread = threading.Thread(
-        target=lambda: handshake.greet(replace(entry.job, rank=1), Key(b"k"), *entry.place, 5.0, time.monotonic() + 5)
-    )
+    thread = threading.Thread(target=lambda: greeted(replace(entry.job, rank=1), entry.place))
     thread.start()
     (guest,) = entry.turns(0.3)
-    stream = entry.door.admit(guest)
+    connection = entry.door.admit(guest, bytes(16))
     thread.join()
-    assert entry.door.unproven == entry.door.guests == {}
-    stream.close()
+    assert entry.door._unproven == entry.door.guests == {}
+    connection.close()
 
 
-@pytest.mark.parametrize(
-    ("times", "refused"),
-    [
-        ({1: (4.0, 0.1, 5), 2: (4.0, 0.1, 9)}, True),
-        ({1: (4.0, 0.1, 5)}, False),  # rank 2 may be about to come
-        ({1: (4.0, 0.1, 5), 2: (4.0, 0.1, 4)}, False),  # too seldom
-        ({1: (4.0, 0.1, 5), 2: (2.9, 0.1, 9)}, False),  # not for long enough
-        ({1: (4.0, 0.1, 5), 2: (90.0, 80.0, 9)}, True),  # it has had its error, and has ended
-    ],
-)
-def test_workers_with_another_secret_are_an_error_where_all_that_are_missing_have_one(
-    entry: Entry, times: dict[int, tuple[float, float, int]], refused: bool
-) -> None:
-    now = time.monotonic()
-    entry.door.unproven = {rank: (now - first, now - last, number) for rank, (first, last, number) in times.items()}
-    if refused:
-        with pytest.raises(AuthenticationError, match=r"^ranks 1, 2 could not prove to rank 0 that they know"):
-            entry.door.check_unproven([1, 2])
-        left = {rank: (round(last - first, 6), number) for rank, (first, last, number) in entry.door.unproven.items()}
-        assert left == {rank: (round(f - t - 3.0, 6), number - 5) for rank, (f, t, number) in times.items()}
-    else:
-        entry.door.check_unproven([1, 2])
-        assert len(entry.door.unproven) == len(times)
+def test_a_rank_counts_as_refused_once_it_failed_often_enough_for_long_enough(entry: Entry) -> None:
+    entry.door._unproven = {1: (0.0, 4.0, 5), 2: (0.0, 4.0, 4), 3: (0.0, 2.9, 9), 4: (0.0, 90.0, 9)}
+    assert entry.door.ranks_unproven() == {1, 4}
 
 
 def test_two_calls_of_a_worker_with_another_secret_are_enough_for_two_of_rank_0(entry: Entry) -> None:
-    entry.door.unproven = {1: (0.0, 6.6, 10)}
+    entry.door._unproven = {1: (0.0, 6.6, 10)}
     for _ in range(2):
-        with pytest.raises(AuthenticationError, match="rank 1"):
-            entry.door.check_unproven([1])
-    entry.door.check_unproven([1])
+        assert entry.door.ranks_unproven() == {1}
+        entry.door.forgive([1])
+    assert not entry.door.ranks_unproven()
+
+
+def test_without_a_descriptor_rank_0_waits_and_then_accepts_again(entry: Entry) -> None:
+    client = entry.knock()
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    next_one = os.dup(0)
+    os.close(next_one)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (next_one, hard))
+    try:
+        entry.turns(0.3)
+        assert entry.door.deaf_until and not entry.door.guests
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    entry.turns(0.2)
+    assert len(entry.door.guests) == 1 and not entry.door.deaf_until and not is_sent_away(client)
+
+
+def test_a_guest_with_another_version_is_named_later(entry: Entry) -> None:
+    entry.knock(b"fleetmetrics 3\r\n")
+    entry.turns()
+    assert "speaks version 3" in entry.door.other_versions and not entry.door.guests
 
 
 def test_what_rank_0_says_of_another_run_is_escaped_and_cut(entry: Entry) -> None:
@@ -202,16 +196,16 @@ def test_what_rank_0_says_of_another_run_is_escaped_and_cut(entry: Entry) -> Non
 
     def come() -> None:
         try:
-            handshake.greet(replace(entry.job, rank=1, run="b"), Key(b"k"), *entry.place, 5.0, time.monotonic() + 5)
+            greeted(replace(entry.job, rank=1, run="b"), entry.place)
         except handshake.OtherRun as error:
             found.append(str(error))
 
     thread = threading.Thread(target=come)
     thread.start()
     (guest,) = entry.turns(0.3)
-    entry.door.refuse(guest, handshake.OTHER_RUN, "\n\u202e" + "o" * 5000)
+    entry.door.refuse(guest, "\n\u202e" + "o" * 5000, handshake.OTHER_RUN)
     thread.join()
-    assert found and r"(\n\u202eooo" in found[0] and found[0].isprintable()
+    assert found and found[0].startswith(r"\n\u202eooo") and found[0].isprintable()
     assert found[0].count("ooo") < handshake._TEXT_BYTES / 3 and not entry.door.guests
 
 
@@ -221,15 +215,15 @@ def test_rank_0_names_the_run_that_listens_in_its_place() -> None:
 
     def come() -> None:
         try:
-            finding.listen(replace(entry.job, run="two"), Key(b"k"))
+            addresses.listen(replace(entry.job, run="two"), KEY)
         except NoChannelError as error:
             found.append(str(error))
 
     thread = threading.Thread(target=come)
     thread.start()
     for guest in entry.turns(0.3):
-        entry.door.refuse(guest, handshake.OTHER_RUN, entry.job.title)
+        entry.door.refuse(guest, entry.job.title, handshake.OTHER_RUN)
     thread.join()
     entry.door.close()
     entry.poll.close()
-    assert found and "rank 0 of another run" in found[0]
+    assert found and f"rank 0 of another run ({entry.job.title}) listens" in found[0]

@@ -176,10 +176,10 @@ def test_no_repr_shows_the_secret_nor_a_key(places: Places) -> None:
     def work(rank: int) -> Any:
         comm = SocketCommunicator(rank=rank, world_size=2, endpoint=f"127.0.0.1:{port}", secret="of the test")
         comm.barrier(timeout=20)
-        star = comm._star
-        key = star.secret.key
-        shown = [repr(vars(each)) for each in (comm, star, getattr(star, "_door", star))]
-        shown += [f"{star.secret!r} {star.secret!s} {key!r} {key!s} {key}"]
+        end = comm._end
+        key = end.secret.key
+        shown = [repr(vars(each)) for each in (comm, end, getattr(end, "_door", end))]
+        shown += [f"{end.secret!r} {end.secret!s} {key!r} {key!s} {key}"]
         return [text for text in shown if "of the test" in text or repr(bytes(key)) in text or bytes(key).hex() in text]
 
     assert run(2, work) == [[], []]
