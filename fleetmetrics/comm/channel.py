@@ -255,7 +255,8 @@ class SocketCommunicator(Communicator):
         missing = self._end.missing()
         if not missing:
             return late_text([0], "answer", deadline.timeout, label)
-        return f"{late_text([0], 'connect', deadline.timeout, label)} {missing}"
+        how = "connect" if self._job.rank else "listen"
+        return f"{late_text([0], how, deadline.timeout, label)} {missing}"
 
     def _decided(self, decide: Decide, reply: Message, number: int, label: str, deadline: Deadline) -> Message:
         """Decide on the letters of all, as the first rank, and send the answer."""

@@ -167,18 +167,20 @@ class Client(Inbox):
     def _break(self, text: str) -> None:
         """The channel cannot continue: this and every later call raises."""
         text = self._why_broken or text
-        error = CommunicatorError(text)
-        self._put_error(json.dumps([*described(error), False]).encode())
-        self.broken = json.dumps(["CommunicatorError", since_earlier(text), True]).encode()
+        first = json.dumps(["CommunicatorError", text, False]).encode()
+        later = json.dumps(["CommunicatorError", since_earlier(text), True]).encode()
+        self.broken = later if self._replies else first
+        self._put_error(first)
         self._disconnect()
         while not self.closed:
             self._poll.wait(time.monotonic() + 60)
             self._read_wake()
-            self._take_asked(self._refuse)
+            self._take_asked(functools.partial(self._refuse, later))
 
-    def _refuse(self, message: Message) -> None:
+    def _refuse(self, later: bytes, message: Message) -> None:
         if not self._is_failed(message):
             self._put(Message(ERROR, *message.place, header=self.broken))
+            self.broken = later
 
     def _break_calls(self, text: str) -> None:
         self._put_error(json.dumps(["CommunicatorError", text, False]).encode())
@@ -241,15 +243,19 @@ class Client(Inbox):
 
     def _places(self) -> list[tuple[str, int]]:
         """The possible addresses of rank 0, as numbers; an empty list if a name is not known."""
-        places = []
+        places: list[tuple[str, int]] = []
+        known: dict[str, list[str]] = {}
         for host, port in self.job.candidates():
-            self._looks_up = host
-            try:
-                places += [(address, port) for address in addresses_of(host)]
-            except socket.gaierror as error:  # the name may appear together with rank 0's machine
-                self._note((host, port), f"the name {host!r} is not known, {error.strerror}")
-            finally:
-                self._looks_up = ""
+            if host not in known:
+                self._looks_up = host
+                try:
+                    known[host] = addresses_of(host)
+                except socket.gaierror as error:  # the name may appear together with rank 0's machine
+                    known[host] = []
+                    self._note((host, port), f"the name {host!r} is not known, {error.strerror}")
+                finally:
+                    self._looks_up = ""
+            places += [(address, port) for address in known[host]]
         return places
 
     def _note(self, where: tuple[str, int], why: str) -> None:

@@ -113,6 +113,7 @@ class Server(Inbox):
         self._ended: dict[int, float] = {}  # by rank: when a worker ended that had not called
         self._closed: dict[int, set[int]] = {}  # by channel: the ranks that have closed it
         self._listen_error: FleetMetricsError | None = None
+        self._opens = "", 0  # the address at which it tries to listen
         self._strange = set(range(1, job.world_size))  # the ranks that have never connected
         self._other_runs: set[int] = set()  # ranks of workers of other runs that were here
         self._called = False  # whether rank 0's program has called
@@ -654,12 +655,20 @@ class Server(Inbox):
         self._door.open(calls=True)
         self.start()
 
+    def missing(self) -> str:
+        """Why it does not listen yet; see `Inbox`."""
+        host, port = self._opens
+        return f"It waits for {host}:{port}: the name is being looked up, or another listens there." if host else ""
+
     def _open_door(self, calls: bool) -> None:
         self._listen_error = None
         try:
+            self._opens = self.job.candidates()[0]
             self._door.open(calls)
         except FleetMetricsError as error:  # the next call tries again
             self._listen_error = error
+        finally:
+            self._opens = "", 0
 
     def _shut(self) -> None:
         self._take_asked(lambda message: self._hear(0, message))
