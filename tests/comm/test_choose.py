@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from fleetmetrics import comm as fc
-from fleetmetrics.comm import choose, sockets
+from fleetmetrics.comm import channel, choose
 from fleetmetrics.comm.backends import get_dist_backend, list_all_backends
 from fleetmetrics.comm.choose import resolve
 from fleetmetrics.comm.deadline import resolve_timeout
@@ -44,22 +44,23 @@ def test_no_launcher_is_one_worker() -> None:
     [fc.get_communicator, fc.SocketCommunicator, lambda: fc.get_communicator().among([0, 1])],
     ids=["automatic", "explicit", "of a group"],
 )
-def test_threads_whose_first_calls_run_at_once_share_one_star(
+def test_threads_whose_first_calls_run_at_once_share_one_end(
     monkeypatch: pytest.MonkeyPatch, first: Callable[[], Any]
 ) -> None:
-    """The second star of one process would be a second process that claims its rank."""
+    """The second end of one process would be a second process that claims its rank."""
     made = []
 
-    class SlowHub(sockets.Hub):
+    class SlowServer(channel.Server):
         def __init__(self, job: Job) -> None:
             made.append(job)
             time.sleep(0.2)
             super().__init__(job)
 
-    monkeypatch.setattr(sockets, "Hub", SlowHub)
+    monkeypatch.setattr(channel, "Server", SlowServer)
     monkeypatch.setattr(choose, "_automatic", None)
     endpoint = f"127.0.0.1:{free_ports(1)[0]}"
     environment = {"PADDLE_TRAINERS_NUM": "3", "PADDLE_TRAINER_ID": "0", "FLEETMETRICS_ENDPOINT": endpoint}
+    environment["FLEETMETRICS_RUN"] = "a test's"
     for name, text in environment.items():
         monkeypatch.setenv(name, text)
     found: list[Any] = []
@@ -68,7 +69,7 @@ def test_threads_whose_first_calls_run_at_once_share_one_star(
         thread.start()
     for thread in threads:
         thread.join()
-    assert found[0]._star is found[1]._star and len(made) == len(set(made))
+    assert found[0]._end is found[1]._end and len(made) == len(set(made))
 
 
 def test_a_parameter_server_job_uses_the_first_endpoint_first() -> None:
@@ -217,7 +218,7 @@ class Util:
 def of_two(monkeypatch: pytest.MonkeyPatch) -> fc.Communicator:
     """The channel of a launched job of two workers."""
     monkeypatch.setattr(choose, "_automatic", None)
-    environment = {**TWO, "FLEETMETRICS_ENDPOINT": f"127.0.0.1:{free_ports(1)[0]}"}
+    environment = {**TWO, "FLEETMETRICS_ENDPOINT": f"127.0.0.1:{free_ports(1)[0]}", "FLEETMETRICS_RUN": "a test's"}
     for name, text in environment.items():
         monkeypatch.setenv(name, text)
     return fc.get_communicator()

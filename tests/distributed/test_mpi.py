@@ -55,18 +55,16 @@ def test_metrics_are_global_and_the_same_on_every_rank(workers: int) -> None:
         assert report["same"]
 
 
-def test_groups_overlap_need_no_rank_0_and_fold_over_mpi_to_the_bits_of_the_star() -> None:
+def test_groups_overlap_and_need_no_rank_0() -> None:
     reports = run(WORKER, 4, "mpi", args={"case": "groups"}, env=ENGINE)
     for rank, report in enumerate(reports):
         assert report["total"] == 4
         assert "which is not in it" in report["outside"]
-        for ranks, (kind, over_mpi, times, over_star, as_many, wrong) in report["found"].items():
+        for ranks, (total, value, wrong) in report["found"].items():
             members = [int(each) for each in re.findall(r"\d", ranks)]
-            assert rank in members and kind == "_GroupOfMPI"
-            assert over_mpi[0] == sum(199_999 + each for each in members)
-            assert over_mpi == over_star and times == as_many > 0
+            assert rank in members and total == sum(members)
             assert wrong.startswith("InvalidInputError: on rank 2: ")
-            assert report["found"][ranks] == reports[2]["found"][ranks]
+            assert [total, value, wrong] == reports[2]["found"][ranks]
 
 
 @pytest.mark.parametrize("workers", [2, 4])
@@ -102,11 +100,14 @@ def test_without_the_backend_the_workers_of_one_machine_use_sockets() -> None:
 @pytest.mark.parametrize("late", [0, 2])
 def test_a_rank_that_is_late_to_the_start_is_named_and_the_next_try_works(late: int) -> None:
     reports = run(WORKER, 3, "mpi", args={"case": "late_to_the_start", "late": late})
+    expected = f"DeadlineError: rank {late} did not connect within 1 s at "
     for rank, report in enumerate(reports):
-        expected = f"DeadlineError: rank {late} did not connect within 1 s at "
-        assert report["error"].startswith(expected) and "MPICommunicator" in report["error"], report["error"]
+        if rank == late == 0:  # the others have not met it in their first try, and meet it in its own
+            assert report["error"].startswith("no error")
+        else:
+            assert report["error"].startswith(expected) and "MPICommunicator" in report["error"], report["error"]
         assert rank == late or report["seconds"] < 1 + SLACK
-        assert (report["total"], report["second"]) == (6, 6)
+        assert report["totals"] == [6]
 
 
 def test_rank_0_listens_from_the_start_so_that_no_process_takes_its_port() -> None:
@@ -178,12 +179,13 @@ def test_a_rank_stopped_inside_mpi_is_named_and_mpi_counts_as_broken() -> None:
         assert report["total"] == 3  # what needs no records goes on
 
 
-def test_rank_0_does_not_enter_mpi_if_the_other_worker_leaves_before() -> None:
-    zero, one = run(WORKER, 2, "mpi", args={"case": "leaving"}, env=ENGINE)
+def test_an_interruption_inside_mpi_reaches_the_others_by_the_deadline() -> None:
+    zero, one = run(WORKER, 2, "mpi", args={"case": "interrupted"}, env=ENGINE)
     assert one["error"] == "KeyboardInterrupt"
-    assert zero["error"].startswith("CommunicatorError: rank 1 was interrupted (KeyboardInterrupt) at "), zero["error"]
-    assert zero["seconds"] < SLACK
-    assert zero["parted"] == one["parted"] and zero["broken"] == "None"
+    assert "rank 1" in zero["error"] and "KeyboardInterrupt" in zero["error"], zero["error"]
+    assert zero["seconds"] < 4 + SLACK
+    assert zero["after"] == one["after"] and "this job can no longer use MPI" in zero["after"]
+    assert zero["total"] == one["total"] == 2
 
 
 def test_a_rank_killed_inside_mpi_ends_the_job() -> None:

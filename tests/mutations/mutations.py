@@ -3998,11 +3998,18 @@ MUTATIONS = [
         "tests/distributed/test_mpi.py -k an_mpirun",
     ),
     Mutation(
-        "mpi: rank 0 enters an operation before another worker has its answer",
-        "comm/mpi.py::MPICommunicator._inside",
-        "self._star.settle()",
-        "pass",
-        "tests/distributed/test_mpi.py -k leaves_before",
+        "mpi: a worker keeps to itself that it has left an operation",
+        "comm/mpi.py::MPICommunicator.shuffle",
+        "timeout=begun.deadline.left, trouble=error)",
+        "timeout=begun.deadline.left)",
+        "tests/distributed/test_mpi.py -k interruption_inside",
+    ),
+    Mutation(
+        "mpi: after a failed operation it is used again",
+        "comm/mpi.py::MPICommunicator.shuffle",
+        "trouble or self._broken",
+        "trouble",
+        "tests/distributed/test_mpi.py -k stopped_inside",
     ),
     Mutation(
         "threads: a slow formula keeps another thread from its exchange",
@@ -4063,15 +4070,15 @@ MUTATIONS = [
     Mutation(
         "mpi: rank 0 listens at its first exchange only",
         "comm/mpi.py::_Start._listen",
-        "                meeting.listen()",
+        "                channel.listen()",
         "                pass",
         "tests/distributed/test_mpi.py -k listens_where",
     ),
     Mutation(
-        "mpi: tries that failed before rank 0 was found are not counted",
+        "mpi: a worker that gave up forgets the message that it waits for",
         "comm/mpi.py::_Start._hear",
-        "self._failures[number - 1 :]",
-        "self._failures[:0]",
+        "if self._request is None:",
+        "if True:",
         "tests/distributed/test_mpi.py -k late_to_the_start",
     ),
     Mutation(
@@ -4280,11 +4287,11 @@ MUTATIONS = [
         "tests/comm/test_finding.py -k promised",
     ),
     Mutation(
-        "two threads make a star each",
-        "comm/sockets.py::SocketCommunicator.__init__",
+        "two threads make an end each",
+        "comm/channel.py::SocketCommunicator.__init__",
         "        with making:",
         "        if True:",
-        "tests/comm/test_choose.py -k share_one_star",
+        "tests/comm/test_choose.py -k share_one_end",
     ),
     Mutation(
         "the secret is in the repr of a job's variables",
