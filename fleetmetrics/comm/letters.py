@@ -8,11 +8,11 @@ import re
 from typing import Any, Callable, NamedTuple, Sequence
 
 from fleetmetrics.comm.descriptions import Letter, joined
-from fleetmetrics.comm.failures import Trouble, raise_trouble
+from fleetmetrics.comm.failures import Trouble, by_rank, raise_trouble
 from fleetmetrics.comm.folds import FOLDS, answered
 from fleetmetrics.comm.message import ANSWER, ARRIVAL, LETTERS, TROUBLE, Message, Place
 from fleetmetrics.comm.parcels import read_each
-from fleetmetrics.errors import FleetMetricsError
+from fleetmetrics.errors import AgreementError
 
 __all__ = [
     "Arrival",
@@ -124,12 +124,13 @@ def folded(arrivals: Sequence[Arrival], number: int) -> Letter | None:
     first = arrivals[0]
     same = all(arrival.call == first.call and arrival.fold == first.fold for arrival in arrivals)
     if not same:
-        return decided(_differ, arrivals, number)
+        return decided(lambda _: _differ(arrivals), arrivals, number)
     return decided(FOLDS[first.fold], arrivals, number) if first.fold in FOLDS else None
 
 
-def _differ(letters: Sequence[Letter]) -> Letter:
-    raise FleetMetricsError("the workers make the same call with different versions of fleetmetrics.")
+def _differ(arrivals: Sequence[Arrival]) -> Letter:
+    kinds = by_rank(arrival.fold or "code of the program" for arrival in arrivals)
+    raise AgreementError(f"the workers disagree: they decide {arrivals[0].call} by {kinds}; do all run one version?")
 
 
 def decided(decide: Callable[[Sequence[Letter]], Letter], arrivals: Sequence[Arrival], number: int) -> Letter:

@@ -215,7 +215,7 @@ class Server(Inbox):
                 ended = [rank for rank in meeting.missing if self._ended.get(rank, now) <= now - _GRACE_SECONDS]
                 self._fail(meeting, CommunicatorError(_ended_text(ended, meeting)))
         self._door.look(now)
-        refused = self._door.ranks_unproven()
+        refused = self._door.ranks_unproven().difference(self._workers)
         for meeting in list(self._meetings.values()) if refused else ():
             missing = meeting.missing
             if missing and set(missing) <= refused:
@@ -440,9 +440,11 @@ class Server(Inbox):
         """A worker has ended a call with an error."""
         call = message.place[:2]
         error, _ = error_in(message.header, rank)
-        for meeting in [meeting for place, meeting in self._meetings.items() if place[:2] == call]:
-            if rank in meeting.ranks:
-                self._fail(meeting, error)
+        meetings = [meeting for place, meeting in self._meetings.items() if place[:2] == call]
+        if any(rank not in meeting.ranks for meeting in meetings):
+            return
+        for meeting in meetings:
+            self._fail(meeting, error)
         self._keep_failed(call, _header_of(error))
         answered = self._answered.get(message.place)
         if answered is not None and rank in answered.ranks:

@@ -1,0 +1,643 @@
+"""Rank 0's end of the channel, which decides alone: the test plays the other workers, over real connections."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import socket
+import threading
+import time
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
+from typing import Any, Callable, Iterator, Sequence
+
+import pytest
+
+from fleetmetrics.comm import SocketCommunicator, handshake, server
+from fleetmetrics.comm.communicator import Letter
+from fleetmetrics.comm.job import Job
+from fleetmetrics.comm.letters import header_of
+from fleetmetrics.comm.message import (
+    ANSWER,
+    ARRIVAL,
+    CLOSED,
+    ERROR,
+    GAVE_UP,
+    LEFT,
+    LETTERS,
+    STATUS,
+    TROUBLE,
+    Connection,
+    Lost,
+    Message,
+)
+from fleetmetrics.errors import AgreementError, AuthenticationError, CommunicatorError, DeadlineError
+from tests.comm.test_message import heard
+from tests.distributed.cluster import AT_ONCE, SLACK
+from tests.distributed.forks import wait_until
+
+pytestmark = pytest.mark.numpy_only
+
+
+def notes_of(letters: Sequence[Letter]) -> Letter:
+    return Letter([letter.note for letter in letters])
+
+
+class Hall:
+    """Rank 0, whose calls run in threads."""
+
+    def __init__(self, world_size: int) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            endpoint = f"127.0.0.1:{listener.getsockname()[1]}"
+        job = Job(0, world_size, endpoint=endpoint, secret="of the test", named=True, program="evaluate.py")
+        self.rank_0 = SocketCommunicator(job, channel="test")
+        self.server: Any = self.rank_0._end
+        self.rank_0.listen()
+        self.threads = ThreadPoolExecutor(4)
+        self.guests = [Guest(self, rank) for rank in range(1, world_size)]
+
+    def begin(self, decide: Callable[..., Letter] = notes_of, timeout: float = 5.0) -> Future[Any]:
+        return self.threads.submit(lambda: self.rank_0.consult("auc", decide, "of rank 0", timeout=timeout).note)
+
+    def meet(self) -> None:
+        """Bring the next exchange to a good end."""
+        call = self.begin()
+        for guest in self.guests:
+            guest.arrive()
+        for guest in self.guests:
+            assert guest.hear().kind == ANSWER
+        call.result(10)
+
+    def waits(self, *ranks: int) -> None:
+        """Wait until these ranks have arrived."""
+        wait_until(lambda: any(set(ranks) <= set(each.arrivals) for each in list(self.server._meetings.values())))
+
+    def close(self) -> None:
+        self.rank_0.close()
+        self.threads.shutdown()
+        for guest in self.guests:
+            guest.leave()
+
+
+class Guest:
+    """The words of one worker."""
+
+    def __init__(self, hall: Hall, rank: int) -> None:
+        self.hall, self.rank, self.session, self.calls = hall, rank, bytes([rank]) * 16, 0
+        self.connection: Connection | None = None
+
+    def connect(self, calls: bool = True, session: bytes = b"", **changed: Any) -> Connection:
+        job = replace(self.hall.rank_0._job, **{"rank": self.rank, **changed})
+        host, port = job.endpoint.split(":")
+        key = self.hall.server.secret.key
+        return handshake.greet(
+            job, key, session or self.session, handshake.NONE, calls, (host, int(port)), 5.0
+        ).connection
+
+    def say(self, kind: int, call: int, header: bytes = b"", **settings: Any) -> None:
+        if self.connection is None:
+            self.connection = self.connect()
+        settings = {"channel": self.hall.rank_0._number, "end": time.monotonic() + 60, "timeout": 60.0, **settings}
+        self.connection.send(Message(kind, call=call, header=header, **settings))
+
+    def arrive(self, call: int = 0, ranks: Sequence[int] = (), twice: bool = False, **settings: Any) -> None:
+        self.calls = call or self.calls + 1
+        header = header_of("", ranks, "channel 'test'", "auc", f"of rank {self.rank}")
+        for _ in range(1 + twice):
+            self.say(ARRIVAL, self.calls, header, **settings)
+
+    def hear(self, *skipping: int) -> Message:
+        assert self.connection is not None
+        while True:
+            message = heard(self.connection)
+            if message.kind not in skipping:
+                return message
+
+    def leave(self) -> None:
+        if self.connection is not None:
+            self.connection.close()
+            self.connection = None
+
+
+@pytest.fixture
+def two() -> Iterator[Hall]:
+    made = Hall(2)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def three() -> Iterator[Hall]:
+    made = Hall(3)
+    yield made
+    made.close()
+
+
+def error_in(message: Message) -> str:
+    assert message.kind == ERROR
+    name, text, _ = json.loads(message.header)
+    return f"{name}: {text}"
+
+
+# An exchange
+
+
+def test_letters_are_in_the_order_of_ranks(three: Hall) -> None:
+    call = three.begin()
+    for guest in reversed(three.guests):
+        guest.arrive()
+    assert call.result(10) == ["of rank 0", "of rank 1", "of rank 2"]
+    assert {guest.hear().header for guest in three.guests} == {b'json ["of rank 0", "of rank 1", "of rank 2"]'}
+
+
+def test_the_first_rank_of_a_group_decides_and_rank_0_passes_its_answer_on(three: Hall) -> None:
+    first, second = three.guests
+    second.arrive(1, ranks=[2, 1], channel=7)
+    first.arrive(1, ranks=[2, 1], channel=7)
+    assert second.hear().kind == LETTERS
+    first.say(ANSWER, 1, b"text not its place", channel=7)
+    second.say(ANSWER, 1, b"text a number", channel=7)
+    assert [guest.hear().header for guest in three.guests] == [b"text a number"] * 2
+
+
+def test_a_worker_that_does_not_come_is_named_in_time_with_its_state(three: Hall) -> None:
+    call = three.begin(timeout=0.5)
+    three.guests[0].connection = three.guests[0].connect(calls=False)
+    with pytest.raises(DeadlineError, match=r"ranks 1, 2 did not .* within 0.5 s at exchange 1 \(auc\)") as caught:
+        call.result(10)
+    assert "rank 1 is connected, and has called nothing yet, rank 2 never connected; rank 0 listens at 127" in str(
+        caught.value
+    )
+
+
+def test_the_first_deadline_of_all_workers_counts(three: Hall) -> None:
+    start = time.monotonic()
+    call = three.begin(timeout=60)
+    three.guests[0].arrive(end=time.monotonic() + 0.4, timeout=0.4)
+    with pytest.raises(DeadlineError, match=r"rank 2 did not connect within 0\.4 s"):
+        call.result(15)
+    assert "rank 2 did not connect within 0.4 s" in error_in(three.guests[0].hear())
+    assert time.monotonic() - start < 0.4 + SLACK
+
+
+def test_an_answer_that_would_be_too_late_for_a_worker_is_an_error_on_all(two: Hall) -> None:
+    def decide(letters: Sequence[Letter]) -> Letter:
+        time.sleep(0.6)
+        return Letter("a number")
+
+    call = two.begin(decide, timeout=60)
+    two.guests[0].arrive(end=time.monotonic() + 0.4, timeout=0.4)
+    text = r"rank 0 needed more than the 0\.4 s that it has at exchange 1"
+    assert re.search(text, error_in(two.guests[0].hear()))
+    with pytest.raises(DeadlineError, match=text):
+        call.result(15)
+
+
+def test_a_worker_that_gives_up_before_the_verdict_makes_it_an_error(two: Hall) -> None:
+    over = threading.Event()
+
+    def decide(letters: Sequence[Letter]) -> Letter:
+        over.wait(10)
+        return Letter("a number")
+
+    call = two.begin(decide)
+    two.guests[0].arrive()
+    two.guests[0].say(GAVE_UP, 1, b"rank 0 did not answer")
+    assert error_in(two.guests[0].hear()) == "DeadlineError: rank 0 did not answer"
+    over.set()
+    with pytest.raises(DeadlineError, match=r"^rank 0 did not answer$"):
+        call.result(10)
+
+
+@pytest.mark.parametrize("when", ["before", "while"])
+def test_a_worker_that_leaves_a_call_ends_it_for_all_at_once(three: Hall, when: str) -> None:
+    left = json.dumps(["CommunicatorError", "rank 1 was interrupted (KeyboardInterrupt) at exchange 1 (auc)."]).encode()
+    if when == "before":
+        three.guests[0].say(LEFT, 1, left)
+        wait_until(lambda: bool(three.server._failed))
+    start = time.monotonic()
+    call = three.begin(timeout=60)
+    if when == "while":
+        three.guests[1].arrive()
+        three.waits(0, 2)
+        three.guests[0].say(LEFT, 1, left)
+        assert "rank 1 was interrupted" in error_in(three.guests[1].hear())
+    with pytest.raises(CommunicatorError, match="rank 1 was interrupted"):
+        call.result(30)
+    assert time.monotonic() - start < AT_ONCE
+
+
+def test_a_worker_that_comes_after_the_error_gets_it_too_even_if_it_connects_later(three: Hall) -> None:
+    with pytest.raises(DeadlineError):
+        three.begin(timeout=0.3).result(10)
+    late = three.guests[0]
+    late.connection = late.connect(calls=False)
+    assert "ranks 1, 2 did not connect within 0.3 s" in error_in(late.hear())
+    late.arrive()
+    assert "ranks 1, 2 did not connect within 0.3 s" in error_in(late.hear())
+
+
+def test_the_trouble_of_a_worker_is_an_error_on_all(two: Hall) -> None:
+    call = two.begin()
+    header = header_of("", (), "channel 'test'", "auc", ["AgreementError", "no"])
+    two.guests[0].say(TROUBLE, 1, header)
+    with pytest.raises(AgreementError, match="on rank 1: no"):
+        call.result(10)
+
+
+@pytest.mark.parametrize("kind", [TROUBLE, LEFT, GAVE_UP])
+def test_the_text_of_a_worker_is_escaped_and_cut(three: Hall, kind: int) -> None:
+    text = "one\ntwo\r\x1b]0;owned\x07\u202e" + "x" * 2_000_000
+    call, guest = three.begin(), three.guests[0]
+    words = ["AgreementError", text]
+    if kind == GAVE_UP:
+        guest.arrive()
+    elif kind == TROUBLE:
+        three.guests[1].arrive()
+    whole = header_of("", (), "channel 'test'", "auc", words) if kind == TROUBLE else json.dumps(words).encode()
+    guest.say(kind, 1, text.encode() if kind == GAVE_UP else whole)
+    with pytest.raises((AgreementError, DeadlineError)) as caught:
+        call.result(10)
+    said = str(caught.value)
+    assert said.isprintable() and len(said) < 11_000
+    assert "one\\ntwo\\r\\x1b]0;owned\\x07\\u202e" in said and re.search(r"\(cut: \d{7} characters\)$", said)
+
+
+def test_the_text_of_an_error_of_the_decision_is_escaped_and_cut(two: Hall) -> None:
+    """It may quote what a worker has sent."""
+
+    def fail(_: Sequence[Letter]) -> Letter:
+        raise ValueError("one\x1b]0;owned\x07" + "x" * 2_000_000)
+
+    call = two.begin(fail)
+    two.guests[0].arrive()
+    with pytest.raises(CommunicatorError, match=r"^rank 0 failed to combine: ValueError: one\\x1b\]0;owned") as caught:
+        call.result(10)
+    assert str(caught.value).isprintable() and len(str(caught.value)) < 11_000
+
+
+# Who comes, and who goes
+
+
+def test_a_worker_lost_in_an_exchange_is_an_error_for_all_who_need_it_now_and_later(three: Hall) -> None:
+    first, second = three.guests
+    call = three.begin(timeout=60)
+    first.arrive()
+    three.waits(0, 1)
+    second.say(STATUS, 1)
+    second.arrive()
+    call.result(10)
+    second.leave()
+    start = time.monotonic()
+    for earlier in ("", "the workers' channel is broken since an earlier call: "):
+        with pytest.raises(CommunicatorError, match=f"^{earlier}rank 2 has gone away"):
+            three.begin(timeout=60).result(30)
+    first.arrive()
+    assert "ended with a result on ranks 0, 1; rank 2 may have an error instead" in error_in(first.hear(ANSWER, STATUS))
+    with pytest.raises(handshake.Refused, match="A restarted rank 2 cannot join the others: start all workers again"):
+        second.connect(session=b"of another one  ")
+    assert time.monotonic() - start < AT_ONCE
+
+
+def test_a_worker_whose_first_connection_is_lost_comes_in_again(two: Hall) -> None:
+    call, [guest] = two.begin(timeout=60), two.guests
+    for _ in range(3):
+        guest.connect().close()
+    guest.arrive()
+    assert call.result(10) == ["of rank 0", "of rank 1"]
+
+
+def test_a_worker_that_has_ended_without_calling_is_an_error_within_seconds(two: Hall) -> None:
+    call = two.begin(timeout=60)
+    two.waits(0)
+    two.guests[0].connect(calls=False).close()
+    start = time.monotonic()
+    with pytest.raises(CommunicatorError, match=r"rank 1 has ended without calling exchange 1 \(auc\)"):
+        call.result(30)
+    assert time.monotonic() - start < 2 + SLACK
+
+
+@pytest.mark.parametrize("when", ["before", "while"])
+def test_a_channel_that_a_worker_has_closed_is_an_error_at_once(two: Hall, when: str) -> None:
+    two.meet()
+    start = time.monotonic()
+    if when == "before":
+        two.guests[0].say(CLOSED, 0)
+        wait_until(lambda: bool(two.server._closed))
+    call = two.begin(timeout=60)
+    if when == "while":
+        two.waits(0)
+        two.guests[0].say(CLOSED, 0)
+    with pytest.raises(CommunicatorError, match="rank 1 has gone away: it closed the channel"):
+        call.result(30)
+    assert time.monotonic() - start < AT_ONCE
+
+
+def test_a_worker_that_has_closed_all_it_had_comes_in_again(two: Hall) -> None:
+    two.meet()
+    two.guests[0].say(CLOSED, 0, channel=0)
+    two.guests[0].leave()
+    two.meet()
+
+
+def test_before_all_have_met_a_second_process_of_a_rank_is_an_error_on_all(two: Hall) -> None:
+    call, [guest] = two.begin(timeout=60), two.guests
+    guest.connection = guest.connect()
+    with pytest.raises(handshake.Refused, match="two processes say that they are rank 1"):
+        guest.connect(session=b"of another one  ")
+    with pytest.raises(CommunicatorError, match="two processes say that they are rank 1"):
+        call.result(10)
+
+
+def test_later_a_second_process_of_a_rank_is_refused_by_itself(two: Hall) -> None:
+    two.meet()
+    for session, why in ((b"of another one  ", "another process is rank 1 of this run, and has met the others"),):
+        with pytest.raises(handshake.Refused, match=why):
+            two.guests[0].connect(session=session)
+    two.meet()
+
+
+@pytest.mark.parametrize(
+    ("changed", "why"),
+    [
+        ({"rank": 0}, "two processes say that they are rank 0"),
+        ({"rank": 2}, "a worker says that it is rank 2 of 2, but rank 0 has different values"),
+        ({"world_size": 3}, "a worker says that it is rank 1 of 3, but rank 0 has different values"),
+        ({"rank": 2**32 - 1}, "a worker says that it is rank 4294967295 of 2"),
+    ],
+)
+def test_a_place_that_there_is_not_is_an_error_on_both_sides(two: Hall, changed: dict[str, int], why: str) -> None:
+    call = two.begin(timeout=60)
+    with pytest.raises(handshake.Refused, match=why):
+        two.guests[0].connect(**changed)
+    with pytest.raises(CommunicatorError, match=why):
+        call.result(10)
+
+
+def test_a_worker_of_another_run_or_program_is_sent_away_and_does_no_harm(two: Hall) -> None:
+    call = two.begin(timeout=1.5)
+    with pytest.raises(handshake.OtherRun, match=re.escape(two.rank_0._job.title)):
+        two.guests[0].connect(run="of yesterday")
+    with pytest.raises(handshake.OtherRun, match=r"rank 0 of this run runs evaluate.py, but this process.* runs other"):
+        two.guests[0].connect(program="other.py")
+    with pytest.raises(DeadlineError, match=r"rank 1 did not connect .* Rank 0 refused rank 1 of another run"):
+        call.result(10)
+    [guest] = two.guests
+    guest.connection, guest.calls = guest.connect(), 1
+    assert "of another run" in error_in(guest.hear())
+    two.meet()
+
+
+def test_rank_0_names_another_version_of_the_protocol(two: Hall) -> None:
+    call = two.begin(timeout=1.0)
+    host, port = two.rank_0._job.endpoint.split(":")
+    with socket.create_connection((host, int(port)), 5) as other:
+        other.sendall(b"fleetmetrics 3\r\n")
+        with pytest.raises(DeadlineError, match=r"rank 1 did not connect .*it speaks version 3 of the protocol"):
+            call.result(10)
+
+
+def test_strangers_in_the_name_of_a_worker_that_is_connected_change_nothing(two: Hall) -> None:
+    two.meet()
+    two.server._door._unproven = {1: (0.0, 90.0, 99)}
+    with pytest.raises(DeadlineError, match="rank 1 did not arrive"):
+        two.begin(timeout=0.6).result(10)
+
+
+def test_an_error_needs_every_missing_rank_to_have_another_secret(three: Hall) -> None:
+    call = three.begin(timeout=60)
+    three.waits(0)
+    three.server._door._unproven = {1: (0.0, 4.0, 9)}
+    three.guests[1].arrive()
+    with pytest.raises(AuthenticationError, match="rank 1 could not prove to rank 0"):
+        call.result(20)
+
+
+# What a faulty worker that knows the secret sends
+
+
+NONSENSE: dict[str, Callable[[Guest], None]] = {
+    "it comes twice": lambda guest: guest.arrive(1, twice=True),
+    "it speaks of another group": lambda guest: guest.arrive(1, ranks=[1, 2]),
+    "it speaks of a group without itself": lambda guest: guest.arrive(1, ranks=[0, 2]),
+    "it speaks of ranks that there are not": lambda guest: guest.arrive(1, ranks=[0, 1, 7]),
+    "it speaks of a rank twice": lambda guest: guest.arrive(1, ranks=[1, 1, 0]),
+    "it speaks of a negative rank": lambda guest: guest.arrive(1, ranks=[0, 1, -1]),
+    "its ranks are no list": lambda guest: guest.say(ARRIVAL, 1, b"\n5\nx\nauc\n"),
+    "its letter is no UTF-8": lambda guest: guest.say(ARRIVAL, 1, b"\xff\n\xff"),
+    "its note is too deep": lambda guest: guest.say(ARRIVAL, 1, b"\n[]\nx\nauc\njson " + b"[" * 200_000),
+    "its trouble is none": lambda guest: guest.say(TROUBLE, 1, b"\n[]\nx\nauc\njson 5"),
+    "it makes another call": lambda guest: guest.say(ARRIVAL, 1, b"\n[]\nx\nacc\ntext x"),
+    "it names another fold": lambda guest: guest.say(ARRIVAL, 1, b"states\n[]\nx\nauc\ntext x"),
+    "it left, in no words": lambda guest: guest.say(LEFT, 1, b"\xff"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("fault", NONSENSE)
+def test_nonsense_of_a_worker_is_the_same_error_on_the_others_and_names_it(three: Hall, fault: str) -> None:
+    faulty, other = three.guests
+    call = three.begin(timeout=2.0)
+    other.arrive()
+    three.waits(0, 2)
+    NONSENSE[fault](faulty)
+    text = error_in(other.hear())
+    with pytest.raises((CommunicatorError, AgreementError, DeadlineError)) as caught:
+        call.result(10)
+    assert text == f"{type(caught.value).__name__}: {caught.value}" and re.search(r"rank 1\b", text), text
+
+
+OTHERS: dict[str, Callable[[Guest], None]] = {
+    "leaves": lambda guest: guest.say(LEFT, 1, json.dumps(["CommunicatorError", "it left"]).encode(), channel=7),
+    "gives up": lambda guest: guest.say(GAVE_UP, 1, b"it gave up", channel=7),
+    "answers": lambda guest: guest.say(ANSWER, 1, b"text wrong", channel=7),
+    "closes": lambda guest: guest.say(CLOSED, 0, channel=7),
+    "asks": lambda guest: guest.say(STATUS, 1, channel=7),
+}
+
+
+@pytest.mark.parametrize("what", OTHERS)
+def test_what_a_worker_says_of_a_call_in_which_it_has_no_part_changes_nothing(what: str) -> None:
+    hall = Hall(4)
+    outsider, first, second = hall.guests
+    first.arrive(1, ranks=[2, 3], channel=7)
+    hall.waits(2)
+    OTHERS[what](outsider)
+    outsider.arrive(1)
+    hall.waits(1)  # so rank 0 has heard both
+    second.arrive(1, ranks=[2, 3], channel=7)
+    assert first.hear().kind == LETTERS
+    first.say(ANSWER, 1, b"text a number", channel=7)
+    assert [guest.hear().header for guest in (first, second)] == [b"text a number"] * 2
+    hall.close()
+
+
+def flood(guest: Guest, say: Callable[[int], None], seconds: float = 30.0) -> threading.Event:
+    """Let a worker speak until it is stopped, or lost, and read nothing."""
+    over = threading.Event()
+
+    def speak() -> None:
+        assert guest.connection is not None
+        guest.connection.sock.setblocking(True)
+        number, end = 0, time.monotonic() + seconds
+        try:
+            while not over.is_set() and time.monotonic() < end:
+                say(number)
+                number += 1
+        except Lost:
+            pass
+
+    threading.Thread(target=speak, daemon=True).start()
+    return over
+
+
+#: What a worker says without end.
+FLOODS: dict[str, Callable[[Guest, int], None]] = {
+    "channels": lambda guest, number: guest.arrive(1, channel=number + 10),
+    "calls": lambda guest, number: guest.arrive(number + 10),
+    "steps": lambda guest, number: guest.arrive(1, step=number + 1),
+    "groups": lambda guest, number: guest.arrive(1, channel=number + 10, ranks=[1, 2]),
+    "failed calls": lambda guest, number: guest.arrive(1),
+    "questions": lambda guest, number: guest.say(STATUS, 2),
+    "departures": lambda guest, number: guest.say(LEFT, number + 10, b'["CommunicatorError", "x"]'),
+    "closings": lambda guest, number: guest.say(CLOSED, 0, channel=number + 10),
+    "answers": lambda guest, number: guest.say(ANSWER, 2, b"text wrong"),
+    "unknown calls": lambda guest, number: guest.say(GAVE_UP, number + 10),
+}
+
+
+@pytest.mark.parametrize("what", FLOODS)
+def test_a_worker_that_keeps_speaking_delays_nobody_and_fills_no_memory(three: Hall, what: str) -> None:
+    """Its words go on while the others wait for another one."""
+    faulty, other = three.guests
+    faulty.connection = faulty.connect()
+    with pytest.raises(DeadlineError):
+        three.begin(timeout=0.2).result(10)  # the first call fails
+    over = flood(faulty, lambda number: FLOODS[what](faulty, number))
+    start = time.monotonic()
+    call = three.begin(timeout=1.0)
+    other.arrive(2)
+    with pytest.raises((DeadlineError, CommunicatorError, AgreementError)):
+        call.result(20)
+    assert time.monotonic() - start < 1.0 + AT_ONCE
+    kept = three.server
+    assert len(kept._meetings) <= server._KEPT + 2
+    assert max(len(kept._failed), len(kept._closed), len(kept._answered)) <= server._KEPT
+    assert sum(worker.connection.waiting for worker in list(kept._workers.values())) <= 2 * server._KEPT + 20
+    over.set()
+    assert three.server._thread.is_alive()
+
+
+def test_a_worker_that_stops_reading_an_answer_is_lost_by_the_deadline_and_the_others_have_it(three: Hall) -> None:
+    _, other = three.guests
+    call = three.begin(lambda letters: Letter("a number", bytes(2**25)), timeout=2.0)
+    for guest in three.guests:
+        guest.arrive()
+    assert other.hear().header == b"text a number"
+    start = time.monotonic()
+    assert call.result(10) == "a number"
+    assert time.monotonic() - start < 2.0 + SLACK
+    with pytest.raises(CommunicatorError, match="rank 1 stopped in the middle of an answer"):
+        three.begin(timeout=60).result(30)
+
+
+def test_answers_are_not_kept(two: Hall) -> None:
+    for _ in range(5):
+        call = two.begin(lambda letters: Letter("a number", bytes(2**20)))
+        two.guests[0].arrive()
+        assert two.guests[0].hear().kind == ANSWER
+        call.result(10)
+    wait_until(lambda: all(meeting.answer is None for meeting in two.server._answered.values()))
+    assert not any(meeting.arrivals for meeting in two.server._answered.values())
+
+
+# Threads
+
+
+def test_a_worker_of_which_an_answer_has_just_released_a_thread_may_come_to_another_call(three: Hall) -> None:
+    """Its other thread waits since before the answer; that both wait is no deadlock."""
+    first, second = three.guests
+    pair = {"ranks": [1, 2], "busy": False}
+    first.arrive(1, channel=7, **pair)
+    first.arrive(1, channel=8, **pair)
+    three.waits(1)
+    second.arrive(1, channel=8, **pair)
+    assert first.hear().kind == LETTERS
+    first.say(ANSWER, 1, b"text a number", channel=8)
+    assert second.hear().kind == ANSWER and first.hear().kind == ANSWER
+    second.arrive(1, channel=9, **pair)  # the other waits in channel 7, and may come
+    wait_until(lambda: len(three.server._meetings) == 2)
+    first.arrive(1, channel=9, **pair)
+    assert first.hear().kind == LETTERS
+
+
+def test_workers_that_wait_for_each_other_get_the_error_at_once(three: Hall) -> None:
+    first, second = three.guests
+    first.arrive(1, ranks=[1, 2], channel=7)
+    second.arrive(1, ranks=[1, 2], channel=8)
+    assert {error_in(guest.hear()).partition(":")[0] for guest in three.guests} == {"AgreementError"}
+
+
+# The thread of this end
+
+
+@pytest.mark.parametrize("where", ["_arrive", "_look_at_clock", "_wakes_at", "_admit"])
+def test_a_failure_of_the_thread_is_an_error_on_all_workers_now_and_later(
+    three: Hall, where: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    first, second = three.guests
+    call = three.begin(timeout=2.0 if where == "_look_at_clock" else 60)
+    first.arrive()
+    three.waits(0, 1)
+    do, failed = getattr(three.server, where), []
+
+    def fails(*arguments: Any) -> Any:
+        if not failed:
+            failed.append(1)
+            raise ZeroDivisionError("of the test")
+        return do(*arguments)
+
+    monkeypatch.setattr(three.server, where, fails)
+    if where != "_look_at_clock":
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(second, "connection", None)
+            threading.Thread(target=lambda: _ignoring(second.arrive), daemon=True).start()
+    text = "the channel of rank 0 failed (ZeroDivisionError: of the test)"
+    assert text in error_in(first.hear())
+    for again in (call, None):
+        with pytest.raises(CommunicatorError, match=re.escape(text)):
+            (again or three.begin(timeout=60)).result(30)
+    first.arrive()
+    assert text in error_in(first.hear())
+    assert "ZeroDivisionError" in caplog.text
+
+
+def _ignoring(work: Callable[[], Any]) -> None:
+    with contextlib.suppress(Exception):
+        work()
+
+
+def test_a_thread_that_cannot_even_say_so_leaves_nobody_waiting(two: Hall, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: Any) -> Any:
+        raise ZeroDivisionError("of the test")
+
+    call, [guest] = two.begin(timeout=60), two.guests
+    two.waits(0)
+    guest.connection = guest.connect()
+    for name in ("_hear", "_fail"):
+        monkeypatch.setattr(two.server, name, fails)
+    guest.arrive()
+    for again in (call, None):
+        with pytest.raises(CommunicatorError, match=r"the channel of rank 0 failed \(ZeroDivisionError: of the test\)"):
+            (again or two.begin(timeout=60)).result(30)
+    with pytest.raises(Lost):
+        for _ in range(3):
+            guest.hear()  # at most that it is closed
+
+
+def test_a_channel_that_another_thread_closes_leaves_nobody_waiting(two: Hall) -> None:
+    call = two.begin(timeout=60)
+    two.waits(0)
+    two.rank_0.close()
+    with pytest.raises(CommunicatorError, match="closed"):
+        call.result(30)
