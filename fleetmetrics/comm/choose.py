@@ -13,7 +13,6 @@ from fleetmetrics.comm.communicator import Communicator
 from fleetmetrics.comm.job import Job, refuse_other_roles
 from fleetmetrics.comm.local import LocalCommunicator
 from fleetmetrics.errors import FleetMetricsError, InvalidInputError, NoChannelError
-from fleetmetrics.vocabulary import counted
 
 __all__ = [
     "channel_of",
@@ -122,7 +121,7 @@ def checked_communicator(communicator: Any) -> Communicator:
 
 def _by_util(util: Any) -> Communicator:
     """The job's communicator if there are several workers, otherwise one through the object itself."""
-    from fleetmetrics.comm.util import check_util, through, workers_told_by
+    from fleetmetrics.comm.util import check_util, check_workers, through
 
     check_util(util)
     # without the check of process groups: util may reach a group that no variable names
@@ -130,12 +129,7 @@ def _by_util(util: Any) -> Communicator:
     channel = resolve() if launched else None
     if channel is None or channel.world_size == 1:
         return through(util)
-    workers = workers_told_by(util)
-    if workers not in (0, channel.world_size):
-        raise NoChannelError(
-            f"util has {counted(workers, 'workers')} by its role maker, but this job has {channel.world_size}: leave "
-            "util out for the number over the job, or give fleetmetrics.comm.UtilCommunicator(util)."
-        )
+    check_workers(util, channel.world_size)
     return channel
 
 

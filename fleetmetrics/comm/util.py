@@ -24,7 +24,7 @@ from fleetmetrics.comm.parcels import letter_in, read_each, written
 from fleetmetrics.errors import CommunicatorError, DeadlineError, InvalidInputError, NoChannelError
 from fleetmetrics.vocabulary import counted
 
-__all__ = ["UtilCommunicator", "check_util", "through", "workers_told_by"]
+__all__ = ["UtilCommunicator", "check_util", "check_workers", "through"]
 
 # Each worker draws a slot of a table; workers that share a slot draw again, at most this number of times.
 _SLOTS, _DRAWS = 2**13, 32
@@ -59,7 +59,7 @@ class UtilCommunicator(Communicator):
     def __init__(self, util: Any) -> None:
         check_util(util)
         self.util = util
-        self._workers = max(workers_told_by(util), Job.from_environment(os.environ).world_size)
+        self._workers = max(_told_by(util, "_worker_num", 0), Job.from_environment(os.environ).world_size)
         self._place: tuple[int, int] | None = None  # rank and number of workers
         self._mirrored = False
         self._calls = 0
@@ -231,9 +231,14 @@ def check_util(util: Any) -> None:
         )
 
 
-def workers_told_by(util: Any) -> int:
-    """The number of workers according to the role maker of Paddle's util; 0 without one."""
-    return _told_by(util, "_worker_num", 0)
+def check_workers(util: Any, workers: int) -> None:
+    """Raise `NoChannelError` if the role maker of Paddle's util knows another number of workers than the job has."""
+    told = _told_by(util, "_worker_num", 0)
+    if told not in (0, workers):
+        raise NoChannelError(
+            f"util has {counted(told, 'workers')} by its role maker, but this job has {workers}: leave util out for "
+            "the number over the job, or give fleetmetrics.comm.UtilCommunicator(util)."
+        )
 
 
 def _told_by(util: Any, name: str, otherwise: int) -> int:

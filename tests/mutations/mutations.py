@@ -1818,8 +1818,8 @@ MUTATIONS = [
     ),
     Mutation(
         "a util of other workers than the job's means the job",
-        "comm/choose.py::_by_util",
-        "if workers not in (0, channel.world_size):",
+        "comm/util.py::check_workers",
+        "if told not in (0, workers):",
         "if False:",
         "tests/comm/test_choose.py -k other_workers",
     ),
