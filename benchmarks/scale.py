@@ -202,7 +202,7 @@ def model(runs: list[Run]) -> Model:
     processor = np.array([np.median(one.processor) for one in runs])
     b, _ = np.polyfit([one.workers - 1 for one in runs], processor, 1, w=1 / processor)
     blocks = [state.block() for state in collection()._states()]
-    message = pack(describe("", blocks), [block.array for block in blocks])
+    message = pack([block.array for block in blocks], describe("", blocks).members)
     return Model(float(np.median(runs[0].compute)), float(b), sum(map(len, message)))
 
 

@@ -280,9 +280,9 @@ class Communicator:
         if told.note == states.SETTINGS_DIFFER:
             call.consult(folds.settings, [call.name, settings])
         [(arrays, slabs)] = read_each([told], functools.partial(rows.result_of, layout, blocks))
-        for pieces, letter in rows.letters_of_pieces(call.name, slabs):
+        for pieces, letter in rows.letters_of_pieces(call.name, slabs) if slabs else ():
             told = call.consult(rows.reduce_pieces, *letter)
-            read_each([joined(told.payload)], functools.partial(rows.put, pieces))
+            read_each([told.payload], functools.partial(rows.put, pieces))
         return arrays
 
     def all_gather(

@@ -23,12 +23,12 @@ import numpy as np
 from fleetmetrics.comm import states
 from fleetmetrics.comm.descriptions import BY, KEYS, Block, Buffer, Entry, Letter, RowKeys, joined
 from fleetmetrics.comm.failures import by_rank
-from fleetmetrics.comm.parcels import read_each, split
-from fleetmetrics.comm.states import Layout, combined, pack, packed, read_packed, unpack, with_rows
-from fleetmetrics.errors import AgreementError, IntegerOverflowError, RecordError
+from fleetmetrics.comm.parcels import read_each
+from fleetmetrics.comm.states import Layout, combined, pack, read_packed, unpack, with_rows
+from fleetmetrics.errors import AgreementError, IntegerOverflowError
 from fleetmetrics.moments import WIDTHS
 from fleetmetrics.numbers import combine, combine_exactly, distinct_of, identity
-from fleetmetrics.serial import pack_arrays, size_of, unpack_arrays
+from fleetmetrics.serial import described_array, size_of
 
 __all__ = ["Slab", "Union", "letter_of", "letters_of_pieces", "put", "reduce_pieces", "reduce_states", "result_of"]
 
@@ -36,6 +36,8 @@ __all__ = ["Slab", "Union", "letter_of", "letters_of_pieces", "put", "reduce_pie
 _AT_ONCE = 32 << 20
 #: Rows are cut at multiples of this number: moments, whose numbers belong together, have this number or half of it.
 _UNIT = 8
+_ALIGNMENT = 16
+_array = operator.attrgetter("array")
 
 
 def spread(reduction: str, rows: np.ndarray, places: np.ndarray, start: int, stop: int) -> np.ndarray:
@@ -144,13 +146,14 @@ class Union:
 
 def letter_of(layout: Layout, blocks: Sequence[Block | RowKeys]) -> Letter:
     """What a worker sends: the description of its states, its keys if there are any, and its states unless large."""
-    arrays = [block.array for block in blocks if isinstance(block, Block)]
     if not layout.by_key:
-        return Letter(layout.text, b"" if layout.nbytes > states.CHUNK_BYTES else pack(layout, arrays))
+        large = layout.nbytes > states.CHUNK_BYTES
+        return Letter(layout.text, b"" if large else pack([*map(_array, blocks)], layout.members))
+    arrays = [block.array for block in blocks if isinstance(block, Block)]
     keys = {block.name: block.array for block in blocks if isinstance(block, RowKeys)}
-    whole = _with(layout, keys)
+    whole = with_rows(layout, keys)
     large = whole.nbytes > states.CHUNK_BYTES
-    return _letter_with(layout, list(keys.values()), large, [] if large else pack(whole, arrays))
+    return _letter_with(layout, keys, large, [] if large else pack(arrays, whole.members))
 
 
 def reduce_states(letters: Sequence[Letter]) -> Letter:
@@ -181,7 +184,7 @@ def result_of(layout: Layout, blocks: Sequence[Block | RowKeys], told: Letter) -
         return _result_by_key(blocks, told)
     whole = layout if told.note is None else states.layout_of(told.note)
     if whole.nbytes <= states.CHUNK_BYTES:
-        return unpack(whole, joined(told.payload)), []
+        return unpack(whole, told.payload), []
     slabs = [_slab(block, entry) for block, entry in zip(blocks, whole.entries)]
     return [slab.found.reshape(shape) for slab, (*_, shape) in zip(slabs, whole.entries)], slabs
 
@@ -189,7 +192,7 @@ def result_of(layout: Layout, blocks: Sequence[Block | RowKeys], told: Letter) -
 def _result_by_key(blocks: Sequence[Block | RowKeys], told: Letter) -> tuple[list[np.ndarray], list[Slab]]:
     layout, kept, (large, sharing), payload = _read(told)
     size_of(list(sharing.values()))
-    whole, slabs = _with(layout, kept), []
+    whole, slabs = with_rows(layout, kept), []
     own = [block for block in blocks if isinstance(block, Block)]
     if large:
         keys = {block.name: block.array for block in blocks if isinstance(block, RowKeys)}
@@ -212,51 +215,53 @@ def _reduce_by_key(letters: Sequence[Letter]) -> Letter:
         name: Union(f"{agreed.call}, {name}", [keys[name] for keys in columns], limit)
         for name, limit in _limits_of(agreed).items()
     }
-    mine = [_with(layout, keys) for layout, keys in zip(layouts, columns)]
+    mine = [with_rows(layout, keys) for layout, keys in zip(layouts, columns)]
     body = [] if any(large) else _reduced(agreed, unions, mine, payloads)
     sharing = {name: union.sharing for name, union in unions.items()}
-    return _letter_with(agreed, [union.kept for union in unions.values()], [any(large), sharing], body)
+    kept = {name: union.kept for name, union in unions.items()}
+    return _letter_with(agreed, kept, [any(large), sharing], body)
 
 
-def _letter_with(layout: Layout, keys: Sequence[np.ndarray], note: Any, body: Sequence[Buffer]) -> Letter:
+def _letter_with(layout: Layout, keys: Mapping[str, np.ndarray], note: Any, body: Sequence[Buffer]) -> Letter:
     """Keys and states in one, for `_read`."""
-    head = pack_arrays(keys)
-    return Letter([layout.text, head.layout, head.nbytes, note], [*head.buffers, *body])
+    kinds, parts = [], []
+    for array in keys.values():
+        kinds.append([array.dtype.str, array.shape])
+        parts += [array.tobytes(), bytes(-array.nbytes % _ALIGNMENT)]
+    return Letter([layout.text, kinds, note], [*parts, *body])
 
 
 def _read(letter: Letter) -> tuple[Layout, dict[str, np.ndarray], Any, Buffer]:
     """A worker's layout, its keys by name, its note, and its states; ValueError for anything that none sends."""
-    text, kinds, size, note = letter.note
-    layout, payload = states.layout_of(text), joined(letter.payload)
-    head, body = split(payload, [size, len(payload) - size])
-    try:
-        arrays = unpack_arrays(kinds, head.data)
-    except RecordError as error:
-        raise ValueError(str(error)) from None
-    limits = _limits_of(layout)
-    if len(arrays) != len(limits):
-        raise ValueError(f"{len(arrays)} arrays of keys, but there are {len(limits)}")
-    for array, (name, limit) in zip(arrays, limits.items()):
-        fits = array.ndim == 1 and len(array) <= limit and (array.dtype == np.int64 or array.dtype.kind == "U")
+    text, kinds, note = letter.note
+    layout, payload, start = states.layout_of(text), memoryview(joined(letter.payload)), 0
+    limits, keys = _limits_of(layout), {}
+    if len(kinds) != len(limits):
+        raise ValueError(f"{len(kinds)} arrays of keys, but there are {len(limits)}")
+    for (dtype, shape), (name, limit) in zip(kinds, limits.items()):
+        kind, size = described_array(dtype, shape)
+        keys[name] = array = np.frombuffer(payload[start : start + size], kind).copy()
+        fits = (kind == np.int64 or kind.kind == "U") and [*shape] == [len(array)] and len(array) <= limit
         if not fits or not (array[1:] > array[:-1]).all():
             raise ValueError(f"{name} must hold increasing integers or strings, at most {limit}")
-    return layout, dict(zip(limits, arrays)), note, body.data
+        start += size + -size % _ALIGNMENT
+    return layout, keys, note, payload[start:]
 
 
 def _limits_of(layout: Layout) -> dict[str, int]:
     """How many keys of each name are kept."""
-    return {name: limit for name, how, _, (limit,) in [entry for entry in layout.entries if entry[1] == KEYS]}
-
-
-def _with(layout: Layout, keys: Mapping[str, np.ndarray]) -> Layout:
-    return with_rows(layout, {name: len(each) for name, each in keys.items()})
+    limits = {}
+    for name, how, _, shape in layout.entries:
+        if how == KEYS:
+            [limits[name]] = shape
+    return limits
 
 
 def _reduced(
     agreed: Layout, unions: Mapping[str, Union], layouts: Sequence[Layout], payloads: Sequence[Buffer]
 ) -> list[Buffer]:
     """Reduce the states of all workers, some with rows by key."""
-    whole = with_rows(agreed, {name: len(union.kept) for name, union in unions.items()})
+    whole = with_rows(agreed, {name: union.kept for name, union in unions.items()})
     if not any(union.sharing for union in unions.values()):
         return states.reduced(layouts, whole, payloads)
     columns = zip(*read_each(zip(layouts, payloads), lambda both: unpack(*both)))
@@ -268,7 +273,7 @@ def _reduced(
             found.append(unions[by].reduced(how, arrays)[0] if by else combine(how, arrays))
         except IntegerOverflowError as error:
             raise IntegerOverflowError(f"{agreed.call}, state {name!r}: {error}") from None
-    return pack(whole, found)
+    return pack(found, whole.members)
 
 
 # Large states, piece by piece
@@ -359,9 +364,9 @@ def _letter_of(call: str, pieces: Sequence[Piece]) -> Letter:
             has = np.zeros(cut.slots, bool)
             has[range(rows.stop - rows.start) if cut.shared else slab.places[rows] - first] = True
             marks += np.packbits(has).tobytes()
-        numbers.append([slab.rows[rows, left : left + cut.width].reshape(-1)])
+        numbers.append(slab.rows[rows, left : left + cut.width].reshape(-1))
     text = json.dumps([call, [piece.cut for piece in pieces]])
-    return Letter(text, [marks + bytes(-len(marks) % _UNIT), *packed(numbers)])
+    return Letter(text, [marks + bytes(-len(marks) % _UNIT), *pack(numbers)])
 
 
 @functools.lru_cache(maxsize=256)
@@ -383,10 +388,10 @@ def reduce_pieces(letters: Sequence[Letter]) -> Letter:
     found = []
     for cut, column in zip(cuts, zip(*read_each(letters, functools.partial(_parts_in, cuts)))):
         try:
-            found.append([combined(cut.reduction, _terms(cut, column)).reshape(-1)])
+            found.append(combined(cut.reduction, _terms(cut, column)).reshape(-1))
         except IntegerOverflowError as error:
             raise IntegerOverflowError(f"{call}, state {cut.name!r}: {error}") from None
-    return Letter(None, packed(found))
+    return Letter(None, pack(found))
 
 
 def _parts_in(cuts: Sequence[Cut], letter: Letter) -> list[tuple[np.ndarray, np.ndarray | None]]:

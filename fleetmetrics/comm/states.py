@@ -10,8 +10,9 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
+import operator
 from dataclasses import dataclass
-from typing import Any, Mapping, NamedTuple, Sequence
+from typing import Any, Iterable, Mapping, NamedTuple, Sequence
 
 import numpy as np
 
@@ -42,6 +43,7 @@ _WORTH_NARROWING = 64
 _TYPES: dict[str, np.dtype[Any]] = {**{str(size): np.dtype(f"i{size}") for size in (1, 2, 4, 8)}, "d": np.dtype("f8")}
 _NAMES = {dtype: name.encode() for name, dtype in _TYPES.items()}
 _ALIGNMENT = 8
+_entry, _size = operator.attrgetter("entry"), operator.attrgetter("size")
 #: From this number of workers on, NumPy reads all small payloads at once; the bytes of a small payload.
 _MANY, _SMALL = 64, 2**16
 #: Hexadecimal digits of a digest of settings: 64 bits.
@@ -56,7 +58,6 @@ class Group(NamedTuple):
     reduction: str
     dtype: str
     size: int  #: their number of elements
-    members: tuple[int, ...]  #: the states, by their places among all
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,6 +69,7 @@ class Layout:
     settings: str  #: the digest of what it is computed with; see `_digest_of`
     entries: tuple[Entry, ...]  #: of the blocks, in the caller's order
     groups: tuple[Group, ...]
+    members: tuple[tuple[int, ...], ...]  #: of each group: the blocks, by their places among all
     kinds: tuple[tuple[int, str], ...]  #: of each group: number of elements, dtype
     places: tuple[tuple[int, int, int, tuple[int, ...]], ...]  #: of each block: group, first element, end, shape
     by_key: bool  #: whether some blocks may have rows by key
@@ -86,13 +88,14 @@ def _make_layout(call: str, entries: tuple[Entry, ...], settings: str = "") -> L
         for i in members:
             places[i] = number, end, end + sizes[i], entries[i][3]
             end += sizes[i]
-        groups.append(Group(how, dtype, end, tuple(members)))
+        groups.append(Group(how, dtype, end))
     return Layout(
         text=json.dumps([call, entries, settings], separators=(",", ":")),
         call=call,
         settings=settings,
         entries=entries,
         groups=tuple(groups),
+        members=tuple(tuple(alike[kind]) for kind in sorted(alike)),
         kinds=tuple((group.size, group.dtype) for group in groups),
         places=tuple(places[i] for i in range(len(entries))),
         by_key=any(how == KEYS for _, how, *_ in entries),
@@ -115,7 +118,7 @@ def layout_of(text: str) -> Layout:
 
 def describe(call: str, blocks: Sequence[Block | RowKeys], settings: str = "") -> Layout:
     """Return the layout of a caller's blocks; a block with rows by key is described by one row."""
-    return _make_layout(call, tuple([block.entry for block in blocks]), settings and _digest_of(settings))
+    return _make_layout(call, tuple(map(_entry, blocks)), settings and _digest_of(settings))
 
 
 @functools.lru_cache(maxsize=256)
@@ -124,34 +127,33 @@ def _digest_of(settings: str) -> str:
     return hashlib.sha256(settings.encode()).hexdigest()[:_DIGITS]
 
 
-def with_rows(layout: Layout, keys: Mapping[str, int]) -> Layout:
-    """The layout without its keys, and the number of keys: a block with rows by key has one more row."""
+def with_rows(layout: Layout, keys: Mapping[str, np.ndarray]) -> Layout:
+    """The layout of the states with these keys: a block with rows by key has one row more than keys."""
     entries = []
     for name, how, dtype, shape in layout.entries:
         reduction, by, of = how.partition(BY)
         if how != KEYS:
-            entries.append((name, reduction, dtype, (keys[of] + 1, *shape) if by else shape))
+            entries.append((name, reduction, dtype, (len(keys[of]) + 1, *shape) if by else shape))
     return _make_layout(layout.call, tuple(entries))
 
 
 # Bytes
 
 
-def pack(layout: Layout, arrays: Sequence[np.ndarray]) -> list[Buffer]:
-    """Return the bytes of the blocks' arrays."""
-    return packed([[arrays[i] for i in group.members] for group in layout.groups])
+def pack(arrays: Sequence[np.ndarray], groups: Iterable[Sequence[int]] = ()) -> list[Buffer]:
+    """The bytes of arrays, for `read_packed`, after the names of their types; integers are narrow.
 
-
-def packed(groups: Sequence[Sequence[np.ndarray]]) -> list[Buffer]:
-    """The bytes of groups of arrays, for `read_packed`, after the names of their types; integers are narrow."""
+    Args:
+        arrays: int64 or float64, or narrower.
+        groups: the places of those that lie side by side; (): each lies alone.
+    """
     names = b""
     parts: list[Buffer] = [b""]
-    for members in groups:
-        size = members[0].size
-        if len(members) > 1:
-            size = sum([array.size for array in members])
-            # large ones are cast one by one, without joining them first
-            members = members if size >= _WORTH_NARROWING * len(members) else [np.concatenate(members, axis=None)]
+    for places in groups or zip(range(len(arrays))):
+        members = [arrays[place] for place in places]
+        size = sum(map(_size, members))
+        if len(members) > 1 and size < _WORTH_NARROWING * len(members):  # large ones are cast without joining them
+            members = [np.concatenate(members, axis=None)]
         dtype = members[0].dtype
         if size >= _WORTH_NARROWING and dtype.kind == "i":
             dtype = narrowest_of(members)
@@ -169,8 +171,9 @@ def packed(groups: Sequence[Sequence[np.ndarray]]) -> list[Buffer]:
 def unpack(layout: Layout, payload: Buffer) -> list[np.ndarray]:
     """Return the arrays of the blocks in the caller's order."""
     groups = read_packed(layout.kinds, payload)
-    wide = [group.astype(dtype, copy=False) for group, (_, dtype) in zip(groups, layout.kinds)]
-    return [wide[group][start:end].reshape(shape) for group, start, end, shape in layout.places]
+    for place, (_, dtype) in enumerate(layout.kinds):
+        groups[place] = groups[place].astype(dtype, copy=False)
+    return [groups[group][start:end].reshape(shape) for group, start, end, shape in layout.places]
 
 
 def read_packed(kinds: tuple[tuple[int, Any], ...], payload: Buffer) -> list[np.ndarray]:
@@ -206,7 +209,7 @@ def reduced(layouts: Sequence[Layout], agreed: Layout, payloads: Sequence[Any]) 
     if layouts.count(agreed) == len(layouts):
         groups = zip(agreed.groups, _columns(agreed, payloads))
         try:
-            return packed([[combined(group.reduction, arrays)] for group, arrays in groups])
+            return pack([combined(group.reduction, arrays) for group, arrays in groups])
         except IntegerOverflowError:
             layouts = [agreed] * len(payloads)  # to name the state
     columns = zip(*read_each(zip(layouts, payloads), lambda both: unpack(*both)))
@@ -216,16 +219,18 @@ def reduced(layouts: Sequence[Layout], agreed: Layout, payloads: Sequence[Any]) 
             arrays.append(combine(reduction, column).astype(dtype, copy=False))
         except IntegerOverflowError as error:
             raise IntegerOverflowError(f"{agreed.call}, state {name!r}: {error}") from None
-    return pack(agreed, arrays)
+    return pack(arrays, agreed.members)
 
 
-def _columns(layout: Layout, payloads: Sequence[Buffer]) -> list[list[np.ndarray]]:
+def _columns(layout: Layout, payloads: Sequence[Buffer]) -> Iterable[Sequence[np.ndarray]]:
     """For each group the arrays of the workers; of many workers, some are already sums or extremes of several."""
+    read = functools.partial(read_packed, layout.kinds)
+    if len(payloads) < _MANY:
+        return zip(*read_each(payloads, read))
     found: list[list[np.ndarray]] = [[] for _ in layout.groups]
-    read, few = functools.partial(read_packed, layout.kinds), len(payloads) < _MANY
     for start in range(0, len(payloads), _MANY):
         some = payloads[start : start + _MANY]
-        for column, part in zip(found, (not few and _side_by_side(layout, some)) or zip(*read_each(some, read, start))):
+        for column, part in zip(found, _side_by_side(layout, some) or zip(*read_each(some, read, start))):
             column += part
     return found
 
@@ -246,7 +251,7 @@ def _side_by_side(layout: Layout, payloads: Sequence[Buffer]) -> list[list[np.nd
     for group, (dtype, count, start) in zip(layout.groups, places):
         rows = np.ndarray((len(payloads), count), dtype, table, start, (size, dtype.itemsize))
         if dtype.kind == "f" or (dtype.itemsize == 8 and group.reduction == "sum"):
-            found.append(list(rows.copy()))  # or the table would stay, and each of the next needs memory anew
+            found.append(list(rows.copy()))  # or the table would stay, and the next one needs new memory
         elif group.reduction == "sum":  # no sum of these is too large
             found.append([rows.sum(axis=0, dtype=np.int32 if dtype.itemsize <= 2 else np.int64)])
         else:

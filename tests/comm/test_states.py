@@ -12,7 +12,7 @@ from fleetmetrics.comm import Block, Letter
 from fleetmetrics.comm.communicator import Communicator, Decide
 from fleetmetrics.comm.descriptions import joined
 from fleetmetrics.comm.parcels import read_each
-from fleetmetrics.comm.states import describe, layout_of, pack, packed, read_packed, reduced, unpack
+from fleetmetrics.comm.states import describe, layout_of, pack, read_packed, reduced, unpack
 from fleetmetrics.errors import (
     CommunicatorError,
     IntegerOverflowError,
@@ -44,7 +44,7 @@ LOW = [
 def test_integers_are_sent_in_the_narrowest_type_that_holds_them(extreme: int, name: str) -> None:
     array = np.zeros(64, np.int64)
     array[5] = extreme
-    data = b"".join(packed([[array]]))
+    data = b"".join(pack([array]))
     assert data[:1] == name.encode()
     assert len(data) == 8 + 64 * int(name)
     [again] = read_packed(((64, array.dtype),), data)
@@ -54,7 +54,7 @@ def test_integers_are_sent_in_the_narrowest_type_that_holds_them(extreme: int, n
 def test_sums_of_narrow_integers_are_wide() -> None:
     array = np.full(64, 2**15 - 1)
     layout = describe("auc", [Block("a", "sum", array), Block("b", "max", np.array([0.5]))])
-    payload = b"".join(pack(layout, [array, np.array([0.5])]))
+    payload = b"".join(pack([array, np.array([0.5])], layout.members))
     first, second = unpack(layout, b"".join(reduced([layout] * 3, layout, [payload] * 3)))
     assert (first.tolist(), second.tolist()) == ([3 * (2**15 - 1)] * 64, [0.5])
 
@@ -70,7 +70,7 @@ def test_many_workers_are_reduced_as_few_are(largest: int, other: int | None) ->
         workers.append([*whole, random.normal(size=5) * 10.0 ** random.integers(-20, 20, 5), random.normal(size=2)])
     names = [*[(name, how) for name, how, _ in kinds], ("e", "sum"), ("f", "max")]
     layout = describe("auc", [Block(*name, array) for name, array in zip(names, workers[0])])
-    payloads = [b"".join(pack(layout, arrays)) for arrays in workers]
+    payloads = [b"".join(pack(arrays, layout.members)) for arrays in workers]
     found = unpack(layout, b"".join(reduced([layout] * 200, layout, payloads)))
     for (_, how), one, column in zip(names, found, zip(*workers)):
         alone = combine(how, list(column))
@@ -98,7 +98,7 @@ def test_states_of_a_few_numbers_have_the_bits_of_each_alone(workers: int, state
     dtypes = [how == "moments" or bool(random.integers(2)) for _, how, _ in kinds]
     held = [[drawn(how, size, floats) for (_, how, size), floats in zip(kinds, dtypes)] for _ in range(workers)]
     layout = describe("call", [Block(name, how, array) for (name, how, _), array in zip(kinds, held[0])])
-    payloads = [joined(pack(layout, arrays)) for arrays in held]
+    payloads = [joined(pack(arrays, layout.members)) for arrays in held]
     found = unpack(layout, joined(reduced([layout], layout, payloads)))
     for (name, how, _), array, parts in zip(kinds, found, zip(*held)):
         assert array.tobytes() == combine(how, list(parts)).tobytes(), (name, how)
@@ -109,7 +109,7 @@ def test_states_of_a_few_numbers_have_the_bits_of_each_alone(workers: int, state
 def test_states_without_numbers_stay_so_beside_others(beside: list[tuple[str, str, np.ndarray]]) -> None:
     states = [("none", "sum", np.empty(0, np.int64)), *beside, ("nor here", "max", np.empty((3, 0)))]
     layout = describe("call", [Block(*state) for state in states])
-    payload = joined(pack(layout, [array for *_, array in states]))
+    payload = joined(pack([array for *_, array in states], layout.members))
     found = unpack(layout, joined(reduced([layout], layout, [payload] * 3)))
     assert [each.shape for each in found] == [array.shape for *_, array in states]
     assert [each.tolist() for each in found[1:-1]] == [[6, 9], 0.5][: len(beside)]
@@ -117,7 +117,7 @@ def test_states_without_numbers_stay_so_beside_others(beside: list[tuple[str, st
 
 def test_a_sum_of_a_few_numbers_that_is_too_large_names_its_state() -> None:
     layout = describe("n", [Block("least", "min", np.array(5)), Block("total", "sum", np.array(1))])
-    payload = joined(pack(layout, [np.array(5), np.array(2**62)]))
+    payload = joined(pack([np.array(5), np.array(2**62)], layout.members))
     with pytest.raises(IntegerOverflowError, match="n, state 'total': the sum over 2 workers"):
         reduced([layout], layout, [payload, payload])
 
@@ -126,7 +126,7 @@ def test_many_payloads_of_one_size_and_other_types_are_told_apart() -> None:
     narrow, wide = np.full(64, 100), np.full(64, 1000)
     layout = describe("auc", [Block("a", "sum", narrow), Block("b", "max", narrow)])
     workers = [[narrow, wide], [wide, narrow]] * 40
-    payloads = [b"".join(pack(layout, arrays)) for arrays in workers]
+    payloads = [b"".join(pack(arrays, layout.members)) for arrays in workers]
     assert len(set(map(len, payloads))) == 1
     found = unpack(layout, b"".join(reduced([layout] * 80, layout, payloads)))
     assert [each.tolist() for each in found] == [[44000] * 64, [1000] * 64]
@@ -135,7 +135,7 @@ def test_many_payloads_of_one_size_and_other_types_are_told_apart() -> None:
 def test_a_sum_of_many_workers_that_is_too_large_names_the_state_and_an_unreadable_one_its_rank() -> None:
     array = np.full(2, 2**57)
     layout = describe("auc", [Block("a", "sum", array)])
-    payloads = [b"".join(pack(layout, [array]))] * 64
+    payloads = [b"".join(pack([array], layout.members))] * 64
     with pytest.raises(
         IntegerOverflowError, match=r"auc, state 'a': the sum over 64 workers .* is 9223372036854775808"
     ):
