@@ -138,6 +138,14 @@ def test_a_run_has_a_name_if_a_launcher_or_the_setting_gives_one(environment: di
     assert Job.from_environment({**environment, "FLEETMETRICS_RUN": "mine"}).named
 
 
+def test_the_ports_that_paddles_spawn_draws_name_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    spawned = {**PLACE, "PADDLE_DISTRI_BACKEND": "gloo"}
+    assert not Job.from_environment(spawned).named
+    monkeypatch.setattr("multiprocessing.process.parent_process", lambda: "the one that spawned this")
+    assert Job.from_environment(spawned).named and not Job.from_environment(PLACE).named
+    assert not Job.from_environment({**spawned, "FLAGS_START_PORT": "6170"}).named
+
+
 def test_a_secret_of_its_own_names_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FLEETMETRICS_SECRET", "of the team")
     monkeypatch.delenv("FLEETMETRICS_RUN", raising=False)
