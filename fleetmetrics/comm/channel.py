@@ -14,6 +14,7 @@ import threading
 import time
 import weakref
 from collections import Counter
+from types import FrameType
 from typing import Any, Iterator
 
 from fleetmetrics.comm import letters
@@ -99,24 +100,25 @@ class SocketCommunicator(Communicator):
         with making:
             self._end = _end_of(self._job)
             if channel is None:
-                _unnamed[self._job] += 1
-                channel = f"own {_unnamed[self._job]}"
+                _opened[self._job] += 1
+                channel = f"own {_opened[self._job]}"
             self._open(channel, ())
 
     def _open(self, name: str, ranks: tuple[int, ...]) -> None:
         """Begin to count calls on a channel, of the whole job or of a group."""
+        if (name, ranks) in self._end.channels:
+            raise InvalidInputError(f"channel is {name!r}, which is open already; close it first, or give another name")
         self._name, self._ranks = name, ranks
         self.rank = ranks.index(self._job.rank) if ranks else self._job.rank
         self.world_size = len(ranks) or self._job.world_size
         self.authenticated = self._end.secret.known
         self._title = f"channel {name!r}"
-        digest = hashlib.sha256(json.dumps([name, ranks]).encode()).digest()
+        digest = hashlib.sha256(json.dumps([name, ranks, _opened[self._job, name, ranks]]).encode()).digest()
+        _opened[self._job, name, ranks] += 1  # one that was closed had another number
         self._number = int.from_bytes(digest[:8], "big") or 1
         self._calls = itertools.count(1)
         self._groups: dict[tuple[int, ...], SocketCommunicator] = {}
         self._closed = False
-        if (name, ranks) in self._end.channels:
-            raise InvalidInputError(f"channel is {name!r}, which is open already; close it first, or give another name")
         self._end.channels.add((name, ranks))
         self._active = threading.local()  # the call that this thread is in
         self._watch = watch(self._job.rank, ranks)
@@ -133,9 +135,12 @@ class SocketCommunicator(Communicator):
                 f"{_exchanging.label} is not over: code that runs inside it, such as compute_metric, runs only on "
                 f"{ranks_text([0])} and cannot call the other workers."
             )
-        if around is not None:
+        if around is not None and _is_running(around.frame):
             return around
+        if around is not None:  # an interruption at the very end of its block has kept `__exit__` from its work
+            self._leave(around, KeyboardInterrupt())
         self._check()
+        call.frame = sys._getframe(2)
         call.numbers.extend(itertools.islice(self._calls, 1))  # in one step: a signal finds it done, or not begun
         self._active.call = call
         return None
@@ -161,9 +166,14 @@ class SocketCommunicator(Communicator):
 
     def _leave(self, call: Call, error: BaseException | None) -> None:
         """End a call; the others learn of an error unless they know it."""
-        self._active.call = None
-        if error is None or getattr(error, "told", False) or self._end.process != os.getpid() or self._closed:
-            return
+        try:
+            if not (error is None or getattr(error, "told", False) or self._closed or self._end.process != os.getpid()):
+                self._tell(call, error)
+        finally:
+            self._active.call = call.frame = None
+
+    def _tell(self, call: Call, error: BaseException) -> None:
+        """Tell the others of the error that has ended a call."""
         if isinstance(error, FleetMetricsError):
             told = error
         else:
@@ -173,10 +183,12 @@ class SocketCommunicator(Communicator):
             )
         place = (self._number, call.number, max(1, call.step))
         message = Message(LEFT, *place, header=json.dumps(described(told)).encode())
+        end = time.monotonic() + _OWN_SECONDS
+        end = min(end, call.deadline.end) if hasattr(call, "deadline") else end
         last: BaseException | None = None
         for _ in _TRIES:
             try:
-                self._end.ask(message)
+                self._end.tell(message, end)
                 break
             except BaseException as again:
                 last = again
@@ -332,8 +344,8 @@ _ends: weakref.WeakValueDictionary[Job, Inbox] = weakref.WeakValueDictionary()
 #: Held while a thread creates what all threads of this process share: two ends of one worker would be rivals. A
 #: thread that forks holds it, so that it is free in the child.
 making: threading.RLock = threading.RLock()
-#: The number of unnamed channels that a job's communicators have opened in this process.
-_unnamed: Counter[Job] = Counter()
+#: How often this process has opened channels of a job: those without a name, and each of the others.
+_opened: Counter[Any] = Counter()
 
 
 def _end_of(job: Job) -> Inbox:
@@ -365,6 +377,14 @@ def _mark(error: BaseException) -> None:
     """Note that the other workers know of this error."""
     with contextlib.suppress(AttributeError, TypeError):
         error.told = True  # type: ignore[attr-defined]
+
+
+def _is_running(block: FrameType | None) -> bool:
+    """Whether the function with a call's block is running in this thread; an `ExitStack` may end the call later."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not block and frame is not None:
+        frame = frame.f_back
+    return frame is not None or (block is not None and block.f_globals is contextlib.__dict__)
 
 
 def _times_of_lines() -> Iterator[float]:

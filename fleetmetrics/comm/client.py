@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import functools
 import json
 import secrets
@@ -30,6 +31,7 @@ from fleetmetrics.comm.message import (
     ARRIVAL,
     CLOSED,
     ERROR,
+    LEFT,
     LETTERS,
     STATUS,
     TROUBLE,
@@ -115,7 +117,8 @@ class Client(Inbox):
                 if connection.fileno() not in descriptors:
                     continue
                 if connection.sending:
-                    connection.flush()
+                    with contextlib.suppress(Lost):  # rank 0 may have said something before
+                        connection.flush()
                 message = connection.receive()
                 if message is None:
                     continue
@@ -138,7 +141,7 @@ class Client(Inbox):
 
     def _receive(self, message: Message) -> None:
         """Take a message to the thread that waits for it; keep the error of a call that has not begun here."""
-        if message.kind not in (ANSWER, ERROR, LETTERS, STATUS):
+        if message.kind not in (ANSWER, ERROR, LEFT, LETTERS, STATUS):
             raise Garbled(f"rank 0 sent a message of kind {message.kind}")
         if message.kind == ANSWER:
             self.met = True
@@ -159,14 +162,16 @@ class Client(Inbox):
         return header is not None
 
     def _send(self, connection: Connection, message: Message) -> None:
-        if not self._is_failed(message):
-            if not connection.heard:
-                self._unheard.append(message)
+        if self._is_failed(message):
+            return
+        if not connection.heard:
+            self._unheard.append(dataclasses.replace(message))
+        with contextlib.suppress(Lost):  # reading finds that it has gone, after its last messages
             connection.send(message)
 
     def _break(self, text: str) -> None:
         """The channel cannot continue: this and every later call raises."""
-        text = self._why_broken or text
+        text = since_earlier(self._why_broken) if self._why_broken else text
         first = json.dumps(["CommunicatorError", text, False]).encode()
         later = json.dumps(["CommunicatorError", since_earlier(text), True]).encode()
         self.broken = later if self._replies else first
@@ -240,6 +245,8 @@ class Client(Inbox):
         self._connection, self.round_trip, self.rank_0 = found
         self._poll.register(self._connection)
         self._tried.clear()
+        with contextlib.suppress(Lost):  # the conversation finds it
+            self._connection.send(Message(STATUS))  # rank 0 learns that its welcome has arrived
 
     def _places(self) -> list[tuple[str, int]]:
         """The possible addresses of rank 0, as numbers; an empty list if a name is not known."""

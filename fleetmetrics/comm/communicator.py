@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+from types import FrameType
 from typing import Any, Callable, Iterator, Sequence, TypeVar
 
 import numpy as np
@@ -38,6 +39,7 @@ class Call:
         self.numbers: list[int] = []  # its number among the channel's calls, once it has begun
         self.step = 0  # the number of its exchanges so far
         self._around: Call | None = None
+        self.frame: FrameType | None = None  # of the function with its block, on a channel that counts
 
     @property
     def number(self) -> int:

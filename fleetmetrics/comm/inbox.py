@@ -98,6 +98,18 @@ class Inbox:
         self._waiting.discard(threading.get_ident())
         self._replies.pop(place, None)
 
+    def tell(self, message: Message, end: float) -> None:
+        """Leave a message, and wait until rank 0 has heard it; at most until ``end``, and only if it is connected."""
+        try:
+            self.expect(message.place)
+            self.ask(message)
+            while not self.missing():
+                reply = self.reply(message.place, end)
+                if reply is None or reply.kind in (message.kind, ERROR):
+                    break
+        finally:
+            self.forget(message.place)
+
     @property
     def busy(self) -> bool:
         """Whether another thread that has called may still do so: it lives, and does not wait."""

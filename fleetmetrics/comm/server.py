@@ -110,7 +110,7 @@ class Server(Inbox):
         self._splits: dict[Place, Split] = {}
         self._gone: dict[int, str] = {}  # by rank: why it can never come back
         self._told_gone: set[int] = set()  # the ranks that have had the error of a worker that is gone
-        self._ended: dict[int, float] = {}  # by rank: when a worker ended that had not called
+        self._ended: dict[int, float] = {}  # by rank: until when a worker may come back that ended before it called
         self._closed: dict[int, set[int]] = {}  # by channel: the ranks that have closed it
         self._listen_error: FleetMetricsError | None = None
         self._opens = "", 0  # the address at which it tries to listen
@@ -160,8 +160,7 @@ class Server(Inbox):
 
     def _moment_of(self, meeting: Meeting) -> float:
         """When to look at an exchange again if nothing happens."""
-        ended = [self._ended[rank] + _GRACE_SECONDS for rank in self._ended if rank in meeting.missing]
-        return min([meeting.next_moment, *ended])
+        return min([meeting.next_moment, *(until for rank, until in self._ended.items() if rank in meeting.missing)])
 
     def _handle(self, descriptor: int) -> None:
         worker = self._by_descriptor.get(descriptor)
@@ -178,7 +177,8 @@ class Server(Inbox):
     def _read(self, worker: Worker) -> None:
         try:
             if worker.connection.sending:
-                worker.connection.flush()
+                with contextlib.suppress(Lost):  # it may have said something before
+                    worker.connection.flush()
             message = worker.connection.receive()
             if message is not None:
                 self._hear(worker.rank, message)
@@ -212,7 +212,7 @@ class Server(Inbox):
             if now >= meeting.next_moment:
                 self._expire(meeting)
             elif now >= self._moment_of(meeting):
-                ended = [rank for rank in meeting.missing if self._ended.get(rank, now) <= now - _GRACE_SECONDS]
+                ended = [rank for rank in meeting.missing if self._ended.get(rank, now + 1) <= now]
                 self._fail(meeting, CommunicatorError(_ended_text(ended, meeting)))
         self._door.look(now)
         refused = self._door.ranks_unproven().difference(self._workers)
@@ -244,6 +244,9 @@ class Server(Inbox):
     def _admit(self, guest: Guest) -> None:
         """Let in a worker that has proved itself, or refuse it with the reason."""
         rank, job, program = guest.rank, self.job, self.job.program
+        earlier = self._workers.get(rank)
+        if earlier is not None and earlier.session == guest.session:  # its first connection is lost
+            self._lose(earlier, _gone_text(rank))
         if guest.run != job.name:
             self._other_runs.add(rank)
             self._door.refuse(guest, job.title, OTHER_RUN)
@@ -259,9 +262,6 @@ class Server(Inbox):
         elif self._is_taken(guest):
             self._refuse_second(guest)
         else:
-            earlier = self._workers.get(rank)
-            if earlier is not None:  # its first connection was lost
-                self._dismiss(earlier)
             with contextlib.suppress(OSError):  # it connects again
                 connection = self._door.admit(guest, self.number)
                 worker = Worker(connection, rank, guest.session, time.monotonic() - guest.since)
@@ -315,8 +315,8 @@ class Server(Inbox):
                     f"{in_words([worker.rank])} may have an error instead."
                 )
             self._lose_rank(worker.rank, why)
-        else:  # it has ended without calling, or its first connection was lost
-            self._ended[worker.rank] = time.monotonic()
+        elif worker.connection.heard:  # it has ended without calling, or its first connection was lost
+            self._ended[worker.rank] = time.monotonic() + _GRACE_SECONDS + 5 * worker.round_trip
 
     def _lose_rank(self, rank: int, why: str) -> None:
         self._gone.setdefault(rank, why)
@@ -354,8 +354,7 @@ class Server(Inbox):
                 self._fail(meeting, named_error("DeadlineError", _text_in(message)))
         elif kind == STATUS:
             meeting = self._meetings.get(message.place)
-            reads = rank not in self._workers or not self._workers[rank].connection.sending
-            if meeting is not None and meeting.missing and reads:
+            if meeting is not None and meeting.missing and self._reads(rank):
                 self._say(rank, Message(STATUS, *message.place, header=self._status(meeting).encode()))
         elif kind == CLOSED:
             self._close_channel(rank, message)
@@ -439,18 +438,21 @@ class Server(Inbox):
     def _leave(self, rank: int, message: Message) -> None:
         """A worker has ended a call with an error."""
         call = message.place[:2]
-        error, _ = error_in(message.header, rank)
+        (error, _), with_error = error_in(message.header, rank), {rank}
         meetings = [meeting for place, meeting in self._meetings.items() if place[:2] == call]
         if any(rank not in meeting.ranks for meeting in meetings):
             return
         for meeting in meetings:
+            with_error.update(meeting.arrivals)
             self._fail(meeting, error)
         self._keep_failed(call, _header_of(error))
         answered = self._answered.get(message.place)
         if answered is not None and rank in answered.ranks:
             split = self._splits.setdefault(message.place, Split(answered))
             split.with_error.add(rank)
-            split.with_result.discard(rank)
+            split.with_result -= with_error
+        if self._reads(rank):
+            self._say(rank, Message(LEFT, *message.place))  # it waits for that before it goes on
 
     def _close_channel(self, rank: int, message: Message) -> None:
         if not message.channel:  # all channels of this worker
@@ -547,7 +549,7 @@ class Server(Inbox):
         if broken:
             self._told_gone.update(meeting.ranks)
         verdict = Message(ERROR, *meeting.place, header=header)
-        for rank in meeting.ranks:  # late ones, too: this process may end before they come
+        for rank in reversed(meeting.ranks):  # late ones, too; rank 0's program is the last: its process may end
             self._say(rank, verdict)
 
     def _release(self, meeting: Meeting) -> None:
@@ -566,6 +568,10 @@ class Server(Inbox):
             self._told_gone.add(rank)
         header = error if isinstance(error, bytes) else _header_of(error, bool(self._gone))
         self._say(rank, Message(ERROR, *message.place, header=header))
+
+    def _reads(self, rank: int) -> bool:
+        """Whether a worker has taken what it was sent: only then it gets replies, so they have bounds."""
+        return rank not in self._workers or not self._workers[rank].connection.sending
 
     def _say(self, rank: int, message: Message) -> None:
         if rank == 0:
@@ -732,7 +738,7 @@ def _deadlock_text(meetings: Sequence[Meeting]) -> str:
         label = f"{meeting.label} on {meeting.title}" if several and not meeting.group else meeting.label
         for rank in meeting.arrivals:
             where.setdefault(rank, label)
-    at = dict.fromkeys(where.values())
+    at = dict.fromkeys(where[rank] for rank in sorted(where))
     words = ", ".join(f"{label} on {in_words([rank for rank in where if where[rank] == label])}" for label in at)
     return (
         f"the workers disagree: {words}, and these wait for each other; name the same ranks on every worker of a "

@@ -168,7 +168,9 @@ def test_rank_0_that_ends_in_the_first_exchange_is_gone_at_once(port: int) -> No
 
 
 @pytest.mark.parametrize("given", ["endpoints", "FLEETMETRICS_ENDPOINT"])
-def test_all_communicators_of_a_process_share_a_port(port: int, monkeypatch: pytest.MonkeyPatch, given: str) -> None:
+def test_all_communicators_of_a_process_share_a_port(
+    port: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: str
+) -> None:
     for name in [name for name in os.environ if name.startswith(("PADDLE_", "FLEETMETRICS_"))]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("FLEETMETRICS_SECRET", SECRET)
@@ -182,6 +184,9 @@ def test_all_communicators_of_a_process_share_a_port(port: int, monkeypatch: pyt
         three = [get_communicator(), SocketCommunicator(), SocketCommunicator()]
         found = [total(comm, 5) for comm in [*three, *reversed(three)]]
         opened = [os.readlink(f"/proc/self/fd/{each}") for each in os.listdir("/proc/self/fd") if _is_open(each)]
+        (tmp_path / str(rank)).touch()
+        for other in range(3):
+            wait_for(tmp_path / str(other))
         return found, sum(each.startswith("socket:") for each in opened)
 
     found = run(3, work)
@@ -193,25 +198,39 @@ def _is_open(descriptor: str) -> bool:
     return os.path.lexists(f"/proc/self/fd/{descriptor}")
 
 
-def test_communicators_in_another_order_miss_the_deadline_and_work_again(port: int) -> None:
+def test_communicators_in_another_order_are_told_at_once_and_work_again(port: int) -> None:
     def work(rank: int) -> Any:
         one, other = member(rank, 3, port), member(rank, 3, port)
         one.barrier(timeout=20)
         order = (one, other) if rank < 2 else (other, one)
-        return [timed(lambda: comm.all_reduce([rank + 1], timeout=1).tolist()) for comm in order], [  # noqa: B023
-            total(one),
-            total(other),
-        ]
+        found = [timed(lambda: comm.all_reduce([rank + 1], timeout=60).tolist()) for comm in order]  # noqa: B023
+        return found if rank < 2 else found[::-1], [total(one), total(other)]
 
-    found = [(each if rank < 2 else each[::-1], after) for rank, (each, after) in enumerate(run(3, work))]
-    assert len({text for ((text, _), _), _ in found}) == 1 and found[0][0][0][0].startswith("DeadlineError: rank"), (
-        found
-    )
-    for (_, (value, _)), _ in found:  # which the others may have reached while the last one waited there
-        assert value == [6] or value.startswith("DeadlineError: rank"), found
-    assert len({type(value) for (_, (value, _)), _ in found}) == 1, found
-    assert all(seconds < 1 + SLACK for each, _ in found for _, seconds in each)
+    found = run(3, work)
+    for place in range(2):
+        [text] = {each[place][0] for each, _ in found}
+        assert text.startswith(
+            "AgreementError: the workers disagree: exchange 2 (all_reduce) on channel 'own 1' on ranks 0, 1, "
+            "exchange 1 (all_reduce) on channel 'own 2' on rank 2, and these wait for each other"
+        )
+    assert all(seconds < AT_ONCE for each, _ in found for _, seconds in each)
     assert [after for _, after in found] == [[[6], [6]]] * 3
+
+
+def test_the_name_of_a_closed_channel_is_free_again(port: int) -> None:
+    def work(rank: int) -> Any:
+        member(rank, 2, port).barrier(timeout=20)  # which keeps rank 0 listening
+        found = []
+        for _ in range(3):
+            with member(rank, 2, port, channel="a") as comm:
+                found.append(total(comm))
+                if rank == 1:
+                    found.append(outcome(lambda: comm.barrier(timeout=0.2)))
+        return found
+
+    zero, one = run(2, work)
+    assert zero == [[3]] * 3
+    assert one[::2] == [[3]] * 3 and all("rank 0 has gone away" in text for text in one[1::2])
 
 
 @pytest.mark.parametrize("number", [None, "", "1"])
@@ -298,9 +317,8 @@ def test_the_error_of_a_signal_handler_inside_a_call_is_not_changed(
         assert after == [6], found
 
 
-@pytest.mark.parametrize(
-    ("who", "inside"), [(0, "describe"), (1, "describe"), (0, "reduced"), (0, "unpack"), (1, "unpack")]
-)
+@pytest.mark.parametrize("who", [0, 1])
+@pytest.mark.parametrize("inside", ["describe", "unpack"])
 def test_the_error_of_a_signal_handler_is_the_users_own_whatever_it_interrupts(
     port: int, who: int, inside: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -332,17 +350,13 @@ def test_the_error_of_a_signal_handler_is_the_users_own_whatever_it_interrupts(
     assert own[2:] == ([3], 1) and other[2:] == ([3], 0)
     assert "the workers diverged at exchange 2" in str(own[1]) if parted else own[1] == [3], own
     assert other[1] == own[1]
-    told = {
-        "describe": f"CommunicatorError: on rank {who}: TimeoutError: too long",
-        "reduced": "CommunicatorError: rank 0 was interrupted (TimeoutError) at exchange 2 (all_reduce).",
-        "unpack": [2],  # the exchange is over
-    }
-    assert other[0] == told[inside]
+    told = f"CommunicatorError: rank {who} was interrupted (TimeoutError) at exchange 2 (all_reduce)."
+    assert other[0] == ([2] if parted else told), other
 
 
 @pytest.mark.parametrize("who", [0, 1])
 def test_ctrl_c_at_any_moment_of_many_calls_is_reported_as_one_and_the_next_call_works(port: int, who: int) -> None:
-    """In a tight loop it hits every part of a call; what was half sent or half read then is completed by the next."""
+    """In a tight loop it hits every part of a call."""
 
     def work(rank: int) -> Any:
         random.seed(7)
@@ -443,7 +457,7 @@ def test_a_stopped_rank_0_is_blamed_by_all(port: int, tmp_path: Path) -> None:
         (tmp_path / "continued").touch()
         found = results(workers)
     assert len({text for text, *_ in found}) == 1, found
-    assert found[0][0].startswith("DeadlineError: rank 0 did not arrive within 2 s at exchange 2 (barrier)")
+    assert found[0][0].startswith("DeadlineError: rank 0 did not answer within 2 s at exchange 2 (barrier)")
     assert all(seconds < 2 + SLACK for _, seconds, _ in found[1:])
     assert [after for *_, after in found] == [[10]] * 4
 
