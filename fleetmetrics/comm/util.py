@@ -31,7 +31,6 @@ _SLOTS, _DRAWS = 2**13, 32
 # Each worker adds this number: a util that rounds to float32 loses the 1, and the sum over 8,191 workers stays below
 # 2**53.
 _ONE = 2**40 + 1
-_BYTES_PER_INTEGER = 6
 #: The attribute of util that has its communicator.
 _KEPT = "_fleetmetrics_communicator"
 
@@ -60,20 +59,21 @@ class UtilCommunicator(Communicator):
         check_util(util)
         self.util = util
         self._workers = max(_told_by(util, "_worker_num", 0), Job.from_environment(os.environ).world_size)
-        self._place: tuple[int, int] | None = None  # rank and number of workers
-        self._mirrored = False
+        self._rank, self._mirrored = -1, False  # not known yet
         self._calls = 0
         self._busy = self._broken = ""
 
     @property
     def rank(self) -> int:  # type: ignore[override]
         """The rank of this worker; the first use is an exchange."""
-        return (self._place or self._meet(Deadline(resolve_timeout())))[0]
+        self._meet(Deadline(resolve_timeout()))
+        return self._rank
 
     @property
     def world_size(self) -> int:  # type: ignore[override]
         """The number of workers; the first use is an exchange."""
-        return (self._place or self._meet(Deadline(resolve_timeout())))[1]
+        self._meet(Deadline(resolve_timeout()))
+        return self._workers
 
     @property
     def authenticated(self) -> bool:  # type: ignore[override]
@@ -102,10 +102,10 @@ class UtilCommunicator(Communicator):
         self._busy = f"exchange {self._calls} ({call})"
         answer, interruption = b"", None
         try:
-            rank, _ = self._place or self._meet(deadline)
+            self._meet(deadline)
             note = [call, mine.note, trouble and described(trouble)]
             letters = self._bytes_of_all(_packed(note, mine.payload), deadline)
-            if rank == 0:
+            if self._rank == 0:
                 answer, interruption = self._answer(letters, decide)
             answer = self._bytes_of_all(answer, deadline)[0]
         finally:
@@ -121,8 +121,10 @@ class UtilCommunicator(Communicator):
         """Refuse all further calls; util itself stays usable."""
         self._broken = "this communicator is closed; make a new one on every worker."
 
-    def _meet(self, deadline: Deadline) -> tuple[int, int]:
-        """Find the number of workers and this one's rank; each draws a slot of a table."""
+    def _meet(self, deadline: Deadline) -> None:
+        """Find the number of workers and this one's rank, once; each draws a slot of a table."""
+        if self._rank >= 0:
+            return
         draw = np.random.default_rng()
         slot, counts = _told_by(self.util, "_worker_index", -1), np.zeros(_SLOTS)
         for _ in range(_DRAWS):
@@ -136,8 +138,7 @@ class UtilCommunicator(Communicator):
             raise CommunicatorError(f"the {workers} workers of util cannot be distinguished; leave util out.")
         # equal draws every time mean that there is no other worker: util is a mock that multiplies
         self._mirrored = bool(counts[slot] > 1)
-        self._place = int(np.count_nonzero(counts[:slot])), workers
-        return self._place
+        self._rank, self._workers = int(np.count_nonzero(counts[:slot])), workers
 
     def _answer(self, letters: Sequence[bytes], decide: Decide) -> tuple[bytes, BaseException | None]:
         """Rank 0's answer to the letters, and the interruption that it must raise once the others have it."""
@@ -155,21 +156,15 @@ class UtilCommunicator(Communicator):
 
     def _bytes_of_all(self, mine: bytes, deadline: Deadline) -> list[bytes]:
         """The bytes of all workers, by two sums: of their sizes, and of a table in which each has a place."""
-        assert self._place is not None
-        rank, workers = self._place
         if self._mirrored:
-            return [mine] * workers
-        own = np.zeros(workers, np.int64)
-        own[rank] = len(mine)
-        sizes = self._sum(own, deadline)
-        ends = np.cumsum(-(-sizes // _BYTES_PER_INTEGER))
-        table = np.zeros((ends[-1], 8), np.uint8)
-        padded = mine + b"\0" * (-len(mine) % _BYTES_PER_INTEGER)
-        rows = np.frombuffer(padded, np.uint8).reshape(-1, _BYTES_PER_INTEGER)
-        table[ends[rank] - len(rows) : ends[rank], :_BYTES_PER_INTEGER] = rows
-        sums = self._sum(table.view("<i8").reshape(-1), deadline).astype("<i8").view(np.uint8)
-        parts = np.split(sums.reshape(-1, 8)[:, :_BYTES_PER_INTEGER], ends[:-1])
-        return [part.tobytes()[:size] for part, size in zip(parts, sizes.tolist())]
+            return [mine] * self._workers
+        words = np.frombuffer(mine, "<u4")  # a letter's bytes are a multiple of 16
+        own = np.zeros(self._workers, np.int64)
+        own[self._rank] = len(words)
+        ends = np.cumsum(self._sum(own, deadline))
+        table = np.zeros(ends[-1], np.int64)
+        table[ends[self._rank] - len(words) : ends[self._rank]] = words
+        return [part.tobytes() for part in np.split(self._sum(table, deadline).astype("<u4"), ends[:-1])]
 
     def _sum(self, numbers: np.ndarray, deadline: Deadline) -> np.ndarray:
         """One call of util, which has no deadline."""
@@ -198,18 +193,14 @@ class UtilCommunicator(Communicator):
         except Exception as error:
             raise CommunicatorError(broken(f"failed ({type(error).__name__}: {error})")) from error
         self._broken = ""
-        self._check_number(int(sums[0]) // _ONE)
-        return sums[1:]
-
-    def _check_number(self, workers: int) -> None:
-        """Refuse a util that reaches other workers than the role maker and the launcher's variables name."""
-        expected = self._place[1] if self._place else self._workers
+        workers, expected = int(sums[0]) // _ONE, self._workers
         if expected > 1 and workers != expected:
             raise NoChannelError(
                 f"util.all_reduce covers {counted(workers, 'workers')}, but there are {expected}: the number would be "
                 "local. fleetrun turns Paddle's Gloo off; leave util out, and fleetmetrics connects the workers "
                 "itself, or start them with PADDLE_WITH_GLOO=1."
             )
+        return sums[1:]
 
 
 def through(util: Any) -> UtilCommunicator:

@@ -1769,8 +1769,8 @@ MUTATIONS = [
     Mutation(
         "util: every worker puts its letter at the beginning of the table",
         "comm/util.py::UtilCommunicator._bytes_of_all",
-        "table[ends[rank] - len(rows) : ends[rank], ",
-        "table[: len(rows), ",
+        "table[ends[self._rank] - len(words) : ends[self._rank]]",
+        "table[: len(words)]",
         "tests/comm/test_util.py -k to_the_byte",
     ),
     Mutation(
@@ -1825,7 +1825,7 @@ MUTATIONS = [
     ),
     Mutation(
         "a util that covers one worker of two gives the local number",
-        "comm/util.py::UtilCommunicator._check_number",
+        "comm/util.py::UtilCommunicator._sum",
         "if expected > 1 and workers != expected:",
         "if False:",
         "tests/comm/test_util.py -k silently_local",
