@@ -17,8 +17,8 @@ SETTINGS = {
     "launcher names it",
     "FLEETMETRICS_SECRET": "a long random string that only the workers of the job know; jobs over several machines "
     "need it",
-    "FLEETMETRICS_TIMEOUT": "the longest wait for the other workers, in seconds; by default 300 until all have met, then "
-    "1,800, and 60 in an interactive session",
+    "FLEETMETRICS_TIMEOUT": "the longest wait for the other workers, in seconds; by default 300 until all have met, "
+    "then 1,800, and 60 in an interactive session",
     "FLEETMETRICS_WORKER": "`this`: this process is the worker, although a process with the same environment "
     "started it",
 }

@@ -12,7 +12,7 @@ from typing import Any, Generator, Iterable, Sequence, TypeVar
 
 from fleetmetrics.errors import InvalidInputError
 
-__all__ = ["Watch", "level_asked", "logger", "progress", "watch"]
+__all__ = ["Watch", "level_asked", "logger", "progress", "say", "watch"]
 
 logger: logging.Logger = logging.getLogger("fleetmetrics")
 #: A worker that arrives this long after the median keeps the others waiting.
@@ -48,6 +48,14 @@ def watch(rank: int, ranks: Sequence[int] = ()) -> Watch | None:
         handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
         logger.addHandler(handler)
     return Watch(rank, ranks) if level or _asked() else None
+
+
+def say(text: str) -> None:
+    """Print a line that nobody has asked for: through the logger if the program has one, else on the standard error."""
+    if logger.hasHandlers():
+        logger.warning(f"fleetmetrics: {text}")
+    else:
+        print(f"fleetmetrics: {text}", file=sys.stderr, flush=True)
 
 
 def _asked() -> bool:

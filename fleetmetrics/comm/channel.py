@@ -39,7 +39,7 @@ from fleetmetrics.comm.message import ARRIVAL, CLOSED, ERROR, GAVE_UP, LEFT, LET
 from fleetmetrics.comm.server import Server
 from fleetmetrics.comm.worker import leave_mark, started_by_worker
 from fleetmetrics.errors import CommunicatorError, DeadlineError, FleetMetricsError, InvalidInputError
-from fleetmetrics.logs import logger, watch
+from fleetmetrics.logs import say, watch
 
 __all__ = ["SocketCommunicator", "making"]
 
@@ -246,7 +246,7 @@ class SocketCommunicator(Communicator):
             if reply is not None and reply.kind != STATUS:
                 return reply
             if reply is not None:
-                _say(label, reply.header.decode(errors="replace"))
+                say(f"{label} waits. {reply.header.decode(errors='replace')}")
             elif now >= leaves_at:
                 raise DeadlineError(self._late(label, deadline))
             elif now >= gives_up_at:
@@ -258,7 +258,7 @@ class SocketCommunicator(Communicator):
             elif now >= says_at:
                 says_at = next(lines)
                 if end.missing():
-                    _say(label, f"rank 0 is not connected. {end.missing()} {source_of(self._job)}")
+                    say(f"{label} waits. rank 0 is not connected. {end.missing()} {source_of(self._job)}")
                 else:
                     end.ask(Message(STATUS, *place))
 
@@ -392,15 +392,6 @@ def _times_of_lines() -> Iterator[float]:
     yield from (began + seconds for seconds in _LINES)
     for number in itertools.count(2):
         yield began + number * _LINES[-1]
-
-
-def _say(label: str, text: str) -> None:
-    """Print a line about a wait; through the logger where the program has one."""
-    line = f"fleetmetrics: {label} waits. {text}"
-    if logger.hasHandlers():
-        logger.warning(line)
-    else:
-        print(line, file=sys.stderr, flush=True)
 
 
 def _checked(secret: Any) -> Hidden:

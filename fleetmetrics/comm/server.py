@@ -53,6 +53,7 @@ from fleetmetrics.errors import (
     DeadlineError,
     FleetMetricsError,
 )
+from fleetmetrics.logs import say
 
 __all__ = ["Server"]
 
@@ -116,6 +117,7 @@ class Server(Inbox):
         self._opens = "", 0  # the address at which it tries to listen
         self._strange = set(range(1, job.world_size))  # the ranks that have never connected
         self._other_runs: set[int] = set()  # ranks of workers of other runs that were here
+        self._refused: set[bytes] = set()  # second processes that were reported
         self._called = False  # whether rank 0's program has called
         self._busy: set[int] = set()  # ranks of which some thread does not wait
         self.watch: Any = None
@@ -293,6 +295,12 @@ class Server(Inbox):
                 f"another process is {who} of this run, and has met the others; this one is a second process, or was "
                 f"restarted. {_APART}"
             )
+            if guest.calls and guest.session not in self._refused:
+                self._refused.add(guest.session)
+                say(
+                    f"a second process of {who} was refused. If it is the worker, and the process that came first a "
+                    "helper of it, the numbers so far include the helper's data instead of the worker's."
+                )
         else:
             text = f"two processes say that they are {who}, in two runs with the same endpoints or in one run. {_APART}"
             if guest.calls:
