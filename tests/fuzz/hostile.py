@@ -13,18 +13,17 @@ import hmac
 import json
 import socket
 import struct
-import time
 from typing import Any, Iterator, Sequence
 from unittest import mock
 
 import numpy as np
-from fleetmetrics.comm.frames import Frame, Keys, Stream
 
-from fleetmetrics.comm import Block, RowKeys, frames, handshake, sockets, star
+from fleetmetrics.comm import Block, RowKeys, handshake, letters, message
 from fleetmetrics.comm.communicator import Communicator, Decide, Letter
 from fleetmetrics.comm.descriptions import joined
+from fleetmetrics.comm.failures import error_in
 from fleetmetrics.comm.job import Job
-from fleetmetrics.comm.parcels import read_each
+from fleetmetrics.comm.message import Connection, Keys, Message
 from fleetmetrics.errors import CommunicatorError, FleetMetricsError
 
 KEY, NONCE = b"k" * 32, b"n" * 32
@@ -81,7 +80,7 @@ class Wire:
 
 
 def _sealed(choices: Choices) -> bytes:
-    """Frames with heads of any content: sealed with the right key, most of them with the right digest."""
+    """Messages with heads of any content: sealed with the right key, most of them with the right digest."""
     found = []
     for number in range(1 + choices.below(3)):
         kinds, wrong = choices.below(10), choices.below(8)
@@ -94,35 +93,39 @@ def _sealed(choices: Choices) -> bytes:
             sizes[choices.below(2)] = 2 ** choices.below(64)
         seconds = struct.unpack("!dd", choices.taken(16).ljust(16, b"\0")) if wrong == 3 else (1.0, 2.0)
         digest = hashlib.sha256(body).digest() if wrong != 4 else choices.taken(32)
-        magic, whole = (b"flt3", True) if wrong != 5 else (choices.taken(4), False)
-        numbers = [int.from_bytes(choices.taken(2), "big") for _ in range(4)]
-        head = frames._HEAD.pack(magic, kinds, whole, *numbers, *seconds, *sizes, digest)
+        magic, whole = (message._MAGIC, True) if wrong != 5 else (choices.taken(4), False)
+        numbers = [int.from_bytes(choices.taken(2), "big") for _ in range(3)]
+        head = message._HEAD.pack(magic, kinds, whole, False, *numbers, *seconds, *sizes, digest)
         found += [head, hmac.digest(KEY, struct.pack("!Q", number) + head, "sha256"), body]
     return b"".join(found)
 
 
-def frames_of_a_peer(data: bytes) -> None:
-    """Any bytes, or sealed frames of any content, are read as frames, and their headers as what they may be."""
+def messages_of_a_peer(data: bytes) -> None:
+    """Any bytes, or sealed messages of any content, are read as messages, and their headers as what they may be."""
     choices = Choices(data)
     known, step = choices.below(4), 1 + choices.below(300)
     sent = _sealed(choices) if known else choices.data
     if known == 1 and sent:
         place = choices.below(len(sent))
         sent = sent[:place] + bytes([sent[place] ^ (1 + choices.below(255))]) + sent[place + 1 :]
-    stream = Stream(Wire(sent, step), Keys(b"", KEY))  # type: ignore[arg-type]
+    connection = Connection(Wire(sent, step), Keys(b"", KEY))  # type: ignore[arg-type]
     with contextlib.suppress(OSError):
         for _ in range(5):
-            frame = stream.receive()
-            assert known and frame is not None
-            headers_of_a_peer(frame.header)
+            one = connection.receive()
+            assert known and one is not None
+            headers_of_a_peer(one.header)
 
 
 def headers_of_a_peer(data: bytes) -> None:
-    """Any header is a call and a note, trouble, or an error; or it is refused with the rank that sent it."""
-    with contextlib.suppress(FleetMetricsError):
-        read_each([data], sockets._read)
-    name, text, _ = star.error_in(Frame(frames.ERROR, 1, data))
-    assert isinstance(star.named_error(name, text), FleetMetricsError)
+    """Any header is a letter's, trouble, an answer's or an error; or it is refused with the rank that sent it."""
+    for kind, read in (
+        (message.ARRIVAL, lambda one: letters.read(one, 1)),
+        (message.TROUBLE, lambda one: letters.read(one, 1)),
+        (message.ANSWER, letters.answer_in),
+    ):
+        with contextlib.suppress(FleetMetricsError):
+            read(Message(kind, header=data))
+    assert isinstance(error_in(data)[0], FleetMetricsError)
 
 
 def guests_of_rank_0(data: bytes) -> None:
@@ -131,7 +134,8 @@ def guests_of_rank_0(data: bytes) -> None:
     knows, step = choices.below(2), 1 + choices.below(100)
     with mock.patch.object(handshake.secrets, "token_bytes", lambda size: NONCE):
         guest = handshake.Guest(Wire(b""), KEY, b"mark")  # type: ignore[arg-type]
-    said = choices.taken(88) if choices.below(2) else handshake._MAGIC + choices.taken(72).ljust(72, b"\0")
+    size = handshake._HELLO.size - handshake._PROOF_BYTES
+    said = choices.taken(size) if choices.below(2) else (handshake._MAGIC + choices.taken(72)).ljust(size, b"\0")
     proof = hmac.digest(KEY, b"worker" + guest._greeting + said, "sha256")
     guest.sock = Wire(said + (proof if knows else choices.taken(32).ljust(32, b"\0")), step)  # type: ignore[assignment]
     with contextlib.suppress(OSError):
@@ -146,17 +150,20 @@ def greetings_of_rank_0(data: bytes) -> None:
     choices = Choices(data)
     knows, step = choices.below(2), 1 + choices.below(100)
     greeting = choices.taken(49) if choices.below(2) else handshake._MAGIC + choices.taken(33).ljust(33, b"\0")
-    job, end = Job(1, 2, endpoint="127.0.0.1:1"), time.monotonic() + 5
-    said = handshake._HELLO.pack(handshake._MAGIC, 1, 2, NONCE, job.name, b"")[:-32]
-    code = [b"w", b"s", b"n", b"t", b"r", choices.taken(1) or b"x"][choices.below(6)]
+    job = Job(1, 2, endpoint="127.0.0.1:1")
+    program = job.program.encode()[: handshake._PROGRAM_BYTES]
+    said = handshake._HELLO.pack(
+        handshake._MAGIC, 1, 2, True, NONCE, job.name, NONCE[:16], handshake.NONE, program, b""
+    )[: -handshake._PROOF_BYTES]
+    code = [b"w", b"s", b"n", b"r", b"x", choices.taken(1) or b"x"][choices.below(6)]
     why = choices.taken(choices.below(2000))
     proved = b"rank 0" + code + why + greeting + said
     proof = hmac.digest(KEY, proved, "sha256") if knows else choices.taken(32).ljust(32, b"\0")
     wire = Wire(greeting + handshake._WELCOME.pack(code, len(why), proof) + why, step)
     with mock.patch.object(handshake.secrets, "token_bytes", lambda size: NONCE), mock.patch.object(
         socket, "create_connection", lambda *arguments: wire
-    ), contextlib.suppress(OSError, handshake.Refused, handshake.OtherRun, CommunicatorError):
-        handshake.greet(job, KEY, "127.0.0.1", 1, 1.0, end)
+    ), contextlib.suppress(OSError, handshake.Refused, handshake.OtherRun, handshake.Unproven):
+        handshake.greet(job, KEY, NONCE[:16], handshake.NONE, True, ("127.0.0.1", 1), 1.0)  # type: ignore[arg-type]
         assert knows
 
 
@@ -236,4 +243,4 @@ def letters_of_a_peer(data: bytes) -> None:
         work[choices.below(len(work))]()
 
 
-TARGETS = [frames_of_a_peer, headers_of_a_peer, guests_of_rank_0, greetings_of_rank_0, letters_of_a_peer]
+TARGETS = [messages_of_a_peer, headers_of_a_peer, guests_of_rank_0, greetings_of_rank_0, letters_of_a_peer]
