@@ -7,7 +7,7 @@ import functools
 import inspect
 import itertools
 import re
-from typing import TYPE_CHECKING, Any, ClassVar, Dict, Generic, Iterable, Iterator, Mapping, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -42,8 +42,6 @@ from fleetmetrics.typed import Self
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
 
-    from fleetmetrics.comm.deadline import Deadline
-
     Value = TypeVar("Value", default=Any, covariant=True)
 else:
     from typing import TypeVar
@@ -72,8 +70,8 @@ FOR_USERS: tuple[str, ...] = (
 )
 
 _ordinals: dict[str, Iterator[int]] = {}
-#: Whether the data are whole, the global states, the carries of the records, and whether all added the same samples.
-_Exchanged = Tuple[bool, Dict[State, np.ndarray], Mapping[Any, Any], bool]
+#: Seconds to wait for no one: a single worker reads no setting.
+_NO_WAIT = 1.0
 
 
 def _default_name(kind: type) -> str:
@@ -539,71 +537,48 @@ class Accumulator(Partial, Generic[Value]):
         Raises:
             FleetMetricsError: the same error on every worker, by the deadline.
         """
-        from fleetmetrics.comm.choose import on_channel
-
-        def computed(channel: comm.Communicator, trouble: BaseException | None) -> Value:
-            return self._computed(channel, scope, timeout, trouble, partial)
-
-        return on_channel(f"{type(self).__name__} {self.name}", computed, communicator, util, group)
-
-    def _computed(
-        self,
-        channel: comm.Communicator,
-        scope: Any,
-        timeout: float | None,
-        trouble: Any = None,
-        partial: bool | None = None,
-    ) -> Any:
-        """The value over the samples of a channel's workers, which must agree; ``partial``: None without a pass."""
-        from fleetmetrics.comm.failures import Caught
+        from fleetmetrics.comm.choose import call_of
 
         raise_if_traced(f"compute of {self.name}")
-        call = f"{type(self).__name__} {self.name}"
+        call = call_of(f"{type(self).__name__} {self.name}", communicator, util, group, timeout)
+        return self._computed(call, scope, partial)
 
-        def exchanged(deadline: Deadline, trouble: BaseException | None) -> _Exchanged:
-            said, whole, repeats = "", False, None
-            blocks: list[comm.Block | comm.RowKeys] = []
-            with Caught(trouble) as caught:
-                if partial is not None:
-                    whole = not flag_of("partial", partial)
-                    said = self._check_pass(channel, whole)
-                    repeats = self._repeats(channel) if whole else None
-            states, tables, error = self._states(), self._folds(), caught.error
-            full, check = call + said, self._check
-
-            def collect() -> list[comm.Block | comm.RowKeys]:
-                with self._adding:
-                    blocks.extend(blocks_of(states, scope))
-                if repeats is not None:
-                    place = states.index(check.seen)
-                    blocks[place] = check.flagged(blocks[place])
-                return blocks
-
-            made = channel.reduce_made(full, collect, settings=self._terms(), timeout=deadline.left, trouble=error)
-            values = dict(zip(states, made))
-            everyone = check.seen in values and check.flags_in(values) == channel.world_size
-            if repeats is not None and everyone and self._pass.once():
-                repeats.warn(self._called(), type(self).__name__)
-            self._raise_if_invalid(values)
+    def _computed(self, call: comm.Call, scope: Any, partial: bool | None) -> Any:
+        """The value over the samples of a call's workers, which must agree; ``partial``: None without a pass."""
+        channel, check = call.channel, self._check
+        carries: Mapping[Any, Any] = {}
+        with call:
+            several = channel.world_size > 1
+            whole = partial is not None and not flag_of("partial", partial)
+            call.name += "" if partial is None else self._check_pass(channel, whole)
+            repeats = self._repeats(channel) if whole and several else None
+            states, tables = self._states(), self._folds()
+            with self._adding:
+                blocks = blocks_of(states, scope)
+            if repeats is not None:
+                place = states.index(check.seen)
+                blocks[place] = check.flagged(blocks[place])
+            totals = call.reduce(blocks, self._terms())
+            values = dict(zip(states, totals))
             if tables:
                 from fleetmetrics.records.fold import fold_in_order
 
-                return whole, values, *fold_in_order(full, channel, tables, values, deadline)
-            several, first = channel.world_size > 1, sum(len(each.states) for each in self._checks())
-            return whole, values, {}, several and sums_are_equal(blocks[first:], made[first:], channel.world_size)
-
-        def evaluated(found: _Exchanged) -> Any:
-            whole, values, carries, same = found
-            if same:
-                warn_of_same_samples(self._called(), channel.world_size)
-            if whole and self._data_size is not None:
-                self._data_size.warn_unless_met(self._called(), values)
-            try:
-                return self._evaluate(values, carries)
-            except InvalidInputError as error:
-                raise self._told(error) from None
-
-        return channel.evaluated(call, exchanged, evaluated, timeout, trouble)
+                self._raise_if_invalid(values)
+                carries, same = fold_in_order(call, tables, values)
+        if repeats is not None and check.flags_in(values) == channel.world_size and self._pass.once():
+            repeats.warn(self._called(), type(self).__name__)
+        if not tables:
+            self._raise_if_invalid(values)
+            first = sum(len(each.states) for each in self._checks())
+            same = several and sums_are_equal(blocks[first:], totals[first:], channel.world_size)
+        if same:
+            warn_of_same_samples(self._called(), channel.world_size)
+        if whole and self._data_size is not None:
+            self._data_size.warn_unless_met(self._called(), values)
+        try:
+            return self._evaluate(values, carries)
+        except InvalidInputError as error:
+            raise self._told(error) from None
 
     def compute_local(self, scope: Any = None) -> Value:
         """The value over this worker's samples only; no communication.
@@ -611,9 +586,9 @@ class Accumulator(Partial, Generic[Value]):
         Args:
             scope: the scope of a static program's variables; None: the global scope.
         """
-        from fleetmetrics.comm.deadline import DEFAULT_TIMEOUT
-
-        return self._computed(comm.LocalCommunicator(), scope, DEFAULT_TIMEOUT)
+        raise_if_traced(f"compute of {self.name}")
+        call = comm.LocalCommunicator().call(f"{type(self).__name__} {self.name}", _NO_WAIT)
+        return self._computed(call, scope, None)
 
     def _check_pass(self, channel: comm.Communicator, whole: bool) -> str:
         """The note on pass and data, on which all workers must agree; `InvalidInputError` if its pass is incomplete."""
@@ -633,7 +608,7 @@ class Accumulator(Partial, Generic[Value]):
 
     def _repeats(self, channel: comm.Communicator) -> Repeats | None:
         """For a metric without a sampler: one of this process that dealt all of its samples, and repeated some."""
-        alone = channel.world_size == 1 or self._check not in self._checks()
+        alone = self._check not in self._checks()
         return None if alone or self._data_size is not None else self._pass.repeats(channel.rank, channel.world_size)
 
     def _added_through(self) -> Iterable[Accumulator]:

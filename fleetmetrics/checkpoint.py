@@ -6,7 +6,6 @@ A file has the state dicts of one worker's metrics, see `fleetmetrics.state_dict
 from __future__ import annotations
 
 import contextlib
-import functools
 import json
 import os
 import re
@@ -18,8 +17,8 @@ import numpy as np
 
 from fleetmetrics.arguments import flag_of, path_of, whole_number_of
 from fleetmetrics.comm import Communicator
-from fleetmetrics.comm.choose import on_channel
-from fleetmetrics.comm.deadline import Deadline
+from fleetmetrics.comm.choose import call_of
+from fleetmetrics.comm.communicator import Call
 from fleetmetrics.comm.descriptions import Letter
 from fleetmetrics.comm.failures import Caught, by_rank, ranks_text
 from fleetmetrics.errors import AgreementError, CorruptFileError, FileAccessError, InvalidInputError
@@ -125,16 +124,10 @@ def save(
         >>> again.compute()
         0.6666666666666666
     """
-
-    def saved(channel: Communicator, deadline: Deadline, trouble: BaseException | None) -> None:
-        share, target, alone = _Share({}, [""], None, None, None), "", False
-        with Caught(trouble) as caught:
-            target = os.path.abspath(path_of("path", path))
-            alone = channel.world_size == 1 and not os.path.isdir(target)
-            share = _share_of(metrics, sampler, batches, scope)
-        _write(target, share, channel, alone, caught, deadline)
-
-    _together("save", saved, communicator, group, timeout)
+    with call_of("save", communicator, group=group, timeout=timeout) as call:
+        target = os.path.abspath(path_of("path", path))
+        alone = call.channel.world_size == 1 and not os.path.isdir(target)
+        _write(target, _share_of(metrics, sampler, batches, scope), call, alone)
 
 
 class _Share(NamedTuple):
@@ -174,17 +167,16 @@ def _share_of(metrics: Any, sampler: Any, batches: int | None, scope: Any) -> _S
     return _Share(arrays, sorted(named), settings, indices, done)
 
 
-def _write(path: str, share: _Share, channel: Communicator, alone: bool, caught: Caught, deadline: Deadline) -> None:
+def _write(path: str, share: _Share, call: Call, alone: bool) -> None:
     """Write this worker's part between two exchanges: all save alike, and all have written.
 
     Args:
         path: the file if this worker is alone, else the folder.
         share: the part to write.
-        channel: to the others.
+        call: of all workers.
         alone: whether there are no others, nor were any.
-        caught: an earlier error.
-        deadline: the end of the call.
     """
+    channel = call.channel
 
     def begin(letters: Sequence[Letter]) -> Letter:
         _check_equal([letter.note[:2] for letter in letters])
@@ -195,12 +187,11 @@ def _write(path: str, share: _Share, channel: Communicator, alone: bool, caught:
 
     same = [share.sampler, None if share.indices is None else zlib.crc32(share.indices.data)]
     mine = [share.names, same, share.batches]
-    told = channel.consult("save", begin, mine, timeout=deadline.left, trouble=caught.error)
-    token, by_worker = told.note
+    token, by_worker = call.consult(begin, mine).note
     note = {"workers": channel.world_size, "rank": channel.rank, "token": token, "sampler": share.sampler}
     note["batches"] = None if None in by_worker else by_worker
     size = 0
-    with caught, _told_of(path):
+    with Caught() as caught, _told_of(path):
         part = path if alone else _part(path, token, channel.rank)
         size = write_arrays(part, {**share.arrays, **share.dealt} if alone else share.arrays, note)
 
@@ -218,7 +209,7 @@ def _write(path: str, share: _Share, channel: Communicator, alone: bool, caught:
                 _tidy(path, token)
         return Letter(None)
 
-    channel.consult("save, parts", finish, size, timeout=deadline.left, trouble=caught.error)
+    call.consult(finish, size, name="save, parts", trouble=caught.error)
 
 
 def load(
@@ -261,35 +252,16 @@ def load(
         _check_equal([letter.note for letter in letters])
         return Letter(None)
 
-    def loaded(channel: Communicator, deadline: Deadline, trouble: BaseException | None) -> Resumed:
-        ready: list[Callable[[], None]] = []
-        resumed, token = Resumed(1, None, None, None), None
-        with Caught(trouble) as caught, _told_of(path):
+    with call_of("load", communicator, group=group, timeout=timeout) as call:
+        with _told_of(path):
             files, note, resumed = _opened(os.path.abspath(path_of("path", path)))
             token = [note["token"], flag_of("strict", strict)]
             named = named_metrics(metrics)
-            ready, resumed.missing, resumed.unexpected = _ready(files, note, named, channel, scope, strict)
-        channel.consult("load", decide, token, timeout=deadline.left, trouble=caught.error)
-        for apply in ready:
-            apply()
-        return resumed
-
-    return _together("load", loaded, communicator, group, timeout)
-
-
-def _together(
-    call: str,
-    work: Callable[[Communicator, Deadline, BaseException | None], _T],
-    communicator: Communicator | None,
-    group: Any,
-    timeout: float | None,
-) -> _T:
-    """Run a call of all workers with its communicator, deadline and trouble."""
-
-    def called(channel: Communicator, trouble: BaseException | None) -> _T:
-        return channel.together(call, functools.partial(work, channel), timeout, trouble)
-
-    return on_channel(call, called, communicator, group=group)
+            ready, resumed.missing, resumed.unexpected = _ready(files, note, named, call.channel, scope, strict)
+        call.consult(decide, token)
+    for apply in ready:
+        apply()
+    return resumed
 
 
 def _ready(

@@ -10,9 +10,8 @@ import numpy as np
 from fleetmetrics.checkpoint import named_metrics
 from fleetmetrics.comm import Communicator
 from fleetmetrics.comm.choose import channel_of
-from fleetmetrics.comm.deadline import began
 from fleetmetrics.comm.descriptions import Letter
-from fleetmetrics.comm.failures import Caught, by_rank
+from fleetmetrics.comm.failures import by_rank
 from fleetmetrics.comm.groups import copies_of
 from fleetmetrics.comm.parcels import read_each
 from fleetmetrics.errors import AgreementError, InvalidInputError
@@ -55,19 +54,13 @@ def check_copies(
         >>> from fleetmetrics import Accuracy
         >>> check_copies(Accuracy(), [0])
     """
-    deadline, trouble = began(timeout)
-    whole, trouble = channel_of(communicator, trouble=trouble)
+    whole, trouble = channel_of(communicator)
     if group is None:
         raise InvalidInputError(
             "group is None; it must say which workers hold copies: fleet.get_hybrid_communicate_group(), a Group of"
             " paddle.distributed.new_group, or a list of ranks"
         )
     channel = whole.among(copies_of(group, whole.rank, whole.world_size))
-    digests: dict[str, str] = {}
-    with channel.leaving(_CALL), Caught(trouble) as caught:
-        for name, metric in named_metrics(metrics).items():
-            for key, array in metric.state_dict(scope).items():
-                digests[f"{name}.{key}" if name else key] = _digest(array)
 
     def decide(letters: Sequence[Letter]) -> Letter:
         held = read_each(letters, lambda letter: dict(letter.note))
@@ -83,7 +76,13 @@ def check_copies(
             )
         return Letter(None)
 
-    channel.consult(_CALL, decide, digests, timeout=deadline.left, trouble=caught.error)
+    with channel.call(_CALL, timeout, trouble) as call:
+        digests = {
+            f"{name}.{key}" if name else key: _digest(array)
+            for name, metric in named_metrics(metrics).items()
+            for key, array in metric.state_dict(scope).items()
+        }
+        call.consult(decide, digests)
 
 
 def _digest(array: np.ndarray) -> str:

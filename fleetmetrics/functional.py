@@ -29,7 +29,7 @@ import gc
 import re
 import sys
 import weakref
-from typing import TYPE_CHECKING, Any, Callable, Iterator, Sequence, TypeVar
+from typing import Any, Callable, Iterator, Sequence, TypeVar
 
 import numpy as np
 
@@ -42,10 +42,6 @@ from fleetmetrics.state import name_of, read
 from fleetmetrics.vocabulary import counted
 from fleetmetrics.warning import warn
 from fleetmetrics.xp import is_static
-
-if TYPE_CHECKING:
-    from fleetmetrics.comm import Communicator
-    from fleetmetrics.comm.deadline import Deadline
 
 __all__ = ["acc", "auc", "mae", "max", "min", "mse", "rmse", "sum"]
 
@@ -338,17 +334,11 @@ def _computed(
     timeout: float | None,
 ) -> _Result:
     """The formula of the states over all workers."""
-    from fleetmetrics.comm.choose import on_channel
+    from fleetmetrics.comm.choose import call_of
 
-    def computed(channel: Communicator, trouble: BaseException | None) -> _Result:
-        call = _call(function, *inputs)
-
-        def exchanged(deadline: Deadline, trouble: BaseException | None) -> list[np.ndarray]:
-            return channel.reduce_made(call, collect, timeout=deadline.left, trouble=trouble)
-
-        return channel.evaluated(call, exchanged, lambda found: formula(*found), timeout, trouble)
-
-    return on_channel(function, computed, util=util, group=group)
+    with call_of(_call(function, *inputs), util=util, group=group, timeout=timeout) as call:
+        totals = call.reduce(collect())
+    return formula(*totals)
 
 
 def _one_number(argument: str, value: Any, scope: Any) -> np.ndarray:

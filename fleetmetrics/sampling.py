@@ -326,6 +326,8 @@ class Pass:
         Returns:
             The settings that must be equal on every worker; None without a sampler, and right after a checkpoint.
         """
+        if self.sampler is None and self._begun is None and not self._held:
+            return None
         mark = self.mark()
         try:
             if self.sampler is not None and (not self._resumed or self._goes_on(self.dealing)):

@@ -16,7 +16,8 @@ def blocks():
 
 def test_all_states_go_in_one_call_and_come_back_in_their_order():
     listener = Listener()
-    arrays = listener.reduce_made("call", blocks, timeout=3)
+    with listener.call("call", 3) as call:
+        arrays = call.reduce(blocks())
     assert [array.tolist() for array in arrays] == [[1, 2], [0.5]]
     assert listener.calls == ["call"] and listener.timeouts == [3]
     assert [block.name for block in listener.blocks[0]] == ["b", "a"]
@@ -28,8 +29,8 @@ def test_a_worker_that_cannot_read_its_states_takes_part_with_its_error(error):
         raise error
 
     listener = Listener()
-    with pytest.raises(type(error)):
-        listener.reduce_made("call", collect)
+    with pytest.raises(type(error)), listener.call("call") as call:
+        call.reduce(collect())
     assert listener.troubles == [error] and listener.blocks == []
 
 

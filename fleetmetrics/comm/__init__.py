@@ -36,13 +36,14 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from fleetmetrics.comm.channel import SocketCommunicator
     from fleetmetrics.comm.choose import communicator_for, get_communicator, set_communicator
-    from fleetmetrics.comm.communicator import Communicator
+    from fleetmetrics.comm.communicator import Call, Communicator
     from fleetmetrics.comm.descriptions import Block, Letter, RowKeys
     from fleetmetrics.comm.local import LocalCommunicator
     from fleetmetrics.comm.util import UtilCommunicator
 
 __all__ = [
     "Block",
+    "Call",
     "Communicator",
     "Letter",
     "LocalCommunicator",
@@ -55,7 +56,7 @@ __all__ = [
 ]
 _MODULES = {
     **dict.fromkeys(("Block", "Letter", "RowKeys"), "descriptions"),
-    "Communicator": "communicator",
+    **dict.fromkeys(("Call", "Communicator"), "communicator"),
     "LocalCommunicator": "local",
     "SocketCommunicator": "channel",
     "UtilCommunicator": "util",

@@ -6,21 +6,22 @@ import contextlib
 import functools
 import os
 import threading
-from typing import Any, Callable, TypeVar
+from typing import Any, TypeVar
 
 from fleetmetrics.comm.channel import SocketCommunicator
-from fleetmetrics.comm.communicator import Communicator
+from fleetmetrics.comm.communicator import Call, Communicator
+from fleetmetrics.comm.deadline import Deadline
 from fleetmetrics.comm.job import Job, refuse_other_roles
 from fleetmetrics.comm.local import LocalCommunicator
 from fleetmetrics.errors import FleetMetricsError, InvalidInputError, NoChannelError
 
 __all__ = [
+    "call_of",
     "channel_of",
     "checked_communicator",
     "communicator_for",
     "engine_asked",
     "get_communicator",
-    "on_channel",
     "resolve",
     "set_communicator",
 ]
@@ -81,32 +82,18 @@ def channel_of(
     return channel if group is None else channel.among(group), trouble
 
 
-def on_channel(
-    call: str,
-    work: Callable[[Communicator, BaseException | None], _T],
-    communicator: Any = None,
-    util: Any = None,
-    group: Any = None,
-) -> _T:
-    """Make a call with its communicator and its trouble, see `channel_of`; even an interrupted call counts.
-
-    Args:
-        call: the name of the call; errors quote it.
-        work: makes the exchanges.
-        communicator: as for `channel_of`.
-        util: as for `channel_of`.
-        group: as for `channel_of`.
-
-    Returns:
-        The result of the function.
-    """
+def call_of(
+    name: str, communicator: Any = None, util: Any = None, group: Any = None, timeout: float | Deadline | None = None
+) -> Call:
+    """A call on its communicator, with its trouble; see `channel_of` and `Communicator.call`."""
     try:
-        return work(*channel_of(communicator, util, group=group))
+        channel, trouble = channel_of(communicator, util, group=group)
+        return channel.call(name, timeout, trouble)
     except FleetMetricsError:
         raise
-    except BaseException as error:
-        with contextlib.suppress(FleetMetricsError):
-            channel_of(communicator, util, group=group)[0].left(call, error)
+    except BaseException as error:  # the others get the error of this one, too
+        with contextlib.suppress(BaseException), channel_of(communicator, util, group=group)[0].call(name):
+            raise error
         raise
 
 

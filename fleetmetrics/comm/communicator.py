@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 from types import FrameType
-from typing import Any, Callable, Iterator, Sequence, TypeVar
+from typing import Any, Sequence, TypeVar
 
 import numpy as np
 
@@ -29,13 +28,14 @@ _Found = TypeVar("_Found")
 class Call:
     """A call while it runs; see `Communicator.call`."""
 
+    channel: Communicator
     deadline: Deadline
     trouble: BaseException | None
 
     def __init__(
         self, channel: Communicator, name: str, timeout: float | Deadline | None, trouble: BaseException | None
     ) -> None:
-        self.name, self._channel, self._timeout, self.trouble = name, channel, timeout, trouble
+        self.name, self.channel, self._timeout, self.trouble = name, channel, timeout, trouble
         self.numbers: list[int] = []  # its number among the channel's calls, once it has begun
         self.step = 0  # the number of its exchanges so far
         self._around: Call | None = None
@@ -48,29 +48,47 @@ class Call:
 
     def __enter__(self) -> Call:
         try:
-            self._around = self._channel._enter(self)
+            self._around = self.channel._enter(self)
             if self._around is not None:
                 self.deadline = self._around.deadline
             else:
-                self.deadline, self.trouble = began(self._timeout, self.trouble, self._channel._default_timeout())
+                self.deadline, self.trouble = began(self._timeout, self.trouble, self.channel._default_timeout())
         except BaseException as error:
             if self.numbers:
-                self._channel._leave(self, error)
+                self.channel._leave(self, error)
             raise
         return self
 
-    def consult(self, decide: Decide, note: Any = None, payload: Payload = b"", *, name: str = "") -> Letter:
-        """Take part in the next exchange; see `Communicator.consult`."""
+    def consult(
+        self,
+        decide: Decide,
+        note: Any = None,
+        payload: Payload = b"",
+        *,
+        name: str = "",
+        trouble: BaseException | None = None,
+    ) -> Letter:
+        """Take part in the next exchange; see `Communicator.consult`. ``name``: of the exchange; "": the call's."""
         outermost = self._around or self
-        trouble, self.trouble = self.trouble or outermost.trouble, None
-        outermost.trouble = None
+        trouble = self.trouble or outermost.trouble or trouble
+        self.trouble = outermost.trouble = None
         outermost.step += 1
         self.step += outermost is not self
-        return self._channel._consult(name or self.name, decide, Letter(note, payload), self.deadline, trouble)
+        return self.channel._consult(name or self.name, decide, Letter(note, payload), self.deadline, trouble)
 
     def reduce(self, blocks: Sequence[Block | RowKeys], settings: str = "") -> list[np.ndarray]:
         """Reduce many states in one exchange; large ones follow piece by piece; see `Communicator.reduce`."""
-        return self._channel._reduce(self, blocks, settings)
+        return self.channel._reduce(self, blocks, settings)
+
+    def shuffle(
+        self, letters: Sequence[Letter], *, name: str = "", trouble: BaseException | None = None
+    ) -> list[Letter]:
+        """Send each worker its letters from every worker; see `Communicator.shuffle`."""
+        return self.channel._shuffle(self, letters, name or self.name, trouble)
+
+    def prepared(self) -> None:
+        """Let the seconds to wait for the others begin now, after a preparation that may take long."""
+        self.deadline = Deadline(self.deadline.timeout)
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
         common: BaseException | None = None
@@ -81,7 +99,7 @@ class Call:
         except BaseException as raised:
             common = raised
         if self._around is None:
-            self._channel._leave(self, common or error)
+            self.channel._leave(self, common or error)
         if common is not None and common is not error:
             raise common from error
 
@@ -206,46 +224,6 @@ class Communicator:
     def _default_timeout(self) -> float:
         """Seconds that a call waits if nothing else is asked."""
         return DEFAULT_TIMEOUT
-
-    def together(
-        self,
-        call: str,
-        work: Callable[[Deadline, BaseException | None], _T],
-        timeout: float | Deadline | None = None,
-        trouble: BaseException | None = None,
-    ) -> _T:
-        """Run a whole call: its preparation, and its exchanges."""
-        with self.call(call, timeout, trouble) as begun:
-            return work(begun.deadline, begun.trouble)
-
-    def evaluated(
-        self,
-        call: str,
-        exchanges: Callable[[Deadline, BaseException | None], _Found],
-        formula: Callable[[_Found], _T],
-        timeout: float | Deadline | None = None,
-        trouble: BaseException | None = None,
-    ) -> _T:
-        """Run the exchanges of a call, and then a function of their outcome."""
-        return formula(self.together(call, exchanges, timeout, trouble))
-
-    def left(self, call: str, error: BaseException) -> None:
-        """Count a call that an error, such as an interruption, ended before its first exchange; all get the error."""
-        if getattr(error, "told", False):
-            return
-        with contextlib.suppress(BaseException), self.call(call):
-            raise error
-
-    @contextlib.contextmanager
-    def leaving(self, call: str) -> Iterator[None]:
-        """What a worker prepares for a call: an interruption counts as the call, see `left`."""
-        try:
-            yield
-        except Exception:  # the caller's, who may send it as its trouble
-            raise
-        except BaseException as error:
-            self.left(call, error)
-            raise
 
     def reduce(
         self,
@@ -373,9 +351,12 @@ class Communicator:
             ['for rank 0']
         """
         with self.call(call, timeout, trouble) as begun:
-            sent = [joined(letter.payload) for letter in letters]
-            note = [[letter.note, len(data)] for letter, data in zip(letters, sent)]
-            told = begun.consult(folds.shuffle, note, sent)
+            return begun.shuffle(letters)
+
+    def _shuffle(self, call: Call, letters: Sequence[Letter], name: str, trouble: BaseException | None) -> list[Letter]:
+        sent = [joined(letter.payload) for letter in letters]
+        note = [[letter.note, len(data)] for letter, data in zip(letters, sent)]
+        told = call.consult(folds.shuffle, note, sent, name=name, trouble=trouble)
         return read_each([told], functools.partial(folds.mine, self.rank))[0]
 
     def all_reduce(self, array: Any, reduction: str = "sum", *, timeout: float | None = None) -> np.ndarray:
@@ -398,30 +379,8 @@ class Communicator:
             >>> LocalCommunicator().all_reduce([1, 2, 3])
             array([1, 2, 3])
         """
-        return self.reduce_made(
-            "all_reduce", lambda: [Block("array", reduction, widen(array, "array"))], timeout=timeout
-        )[0]
-
-    def reduce_made(
-        self,
-        call: str,
-        make: Callable[[], Sequence[Block | RowKeys]],
-        *,
-        settings: str = "",
-        timeout: float | None = None,
-        trouble: BaseException | None = None,
-    ) -> list[np.ndarray]:
-        """Reduce the states that a function returns; a worker whose function fails still takes part, with its error.
-
-        Args:
-            call: as in ``reduce``, which also describes the result and the errors.
-            make: returns the states; every worker raises its error.
-            settings: as in ``reduce``.
-            timeout: seconds to wait.
-            trouble: an earlier error on this worker; ``make`` is then not called, and every worker raises it.
-        """
-        with self.call(call, timeout, trouble) as begun:
-            return begun.reduce([] if begun.trouble else make(), settings)
+        with self.call("all_reduce", timeout) as call:
+            return call.reduce([Block("array", reduction, widen(array, "array"))])[0]
 
     @property
     def is_initialized(self) -> bool:

@@ -18,6 +18,7 @@ from typing import Any, Sequence, cast
 import numpy as np
 
 from fleetmetrics.comm.channel import SocketCommunicator
+from fleetmetrics.comm.communicator import Call
 from fleetmetrics.comm.deadline import Deadline, began, margin
 from fleetmetrics.comm.descriptions import Letter
 from fleetmetrics.comm.failures import described, late_text, named_error
@@ -77,34 +78,26 @@ class MPICommunicator(SocketCommunicator):
         self._unit = MPI.BYTE.Create_contiguous(UNIT).Commit()  # MPI counts up to 2**31 - 1
         self._broken: CommunicatorError | None = None
 
-    def shuffle(
-        self,
-        call: str,
-        letters: Sequence[Letter],
-        *,
-        timeout: float | None = None,
-        trouble: BaseException | None = None,
-    ) -> list[Letter]:
+    def _shuffle(self, call: Call, letters: Sequence[Letter], name: str, trouble: BaseException | None) -> list[Letter]:
         """Send each worker its letters directly, once all have agreed to; see `Communicator.shuffle`."""
-        with self.call(call, timeout, trouble or self._broken) as begun:
-            parts = [b"".join(written(letter)) for letter in letters]
-            begun.consult(_agree, len(parts))
-            error: BaseException | None = None
-            received: list[Letter] = []
-            try:
-                received = self._exchanged_by_mpi(parts, begun.deadline)
-            except BaseException as failure:  # the others are waiting for the verdict
-                error = failure
-            try:
-                self.consult(f"{call}, verdict", barrier, timeout=begun.deadline.left, trouble=error)
-            except Exception as failure:
-                self._broken = CommunicatorError(
-                    f"this job can no longer use MPI, because {call} failed: {failure} Restart the job, or remove "
-                    "FLEETMETRICS_ENGINE and the backend mpi4py."
-                )
-                if error is not None and not isinstance(error, Exception):  # Ctrl-C, or the end of the process
-                    raise error from None
-                raise
+        parts = [b"".join(written(letter)) for letter in letters]
+        call.consult(_agree, len(parts), name=name, trouble=trouble or self._broken)
+        error: BaseException | None = None
+        received: list[Letter] = []
+        try:
+            received = self._exchanged_by_mpi(parts, call.deadline)
+        except BaseException as failure:  # the others are waiting for the verdict
+            error = failure
+        try:
+            call.consult(barrier, name=f"{name}, verdict", trouble=error)
+        except Exception as failure:
+            self._broken = CommunicatorError(
+                f"this job can no longer use MPI, because {name} failed: {failure} Restart the job, or remove "
+                "FLEETMETRICS_ENGINE and the backend mpi4py."
+            )
+            if error is not None and not isinstance(error, Exception):  # Ctrl-C, or the end of the process
+                raise error from None
+            raise
         return received
 
     def _exchanged_by_mpi(self, parts: Sequence[bytes], deadline: Deadline) -> list[Letter]:

@@ -12,7 +12,6 @@ from fleetmetrics.batch.hashing import words
 from fleetmetrics.batch.keys import Coded
 from fleetmetrics.comm import Communicator, LocalCommunicator
 from fleetmetrics.comm.descriptions import Letter
-from fleetmetrics.comm.failures import Caught
 from fleetmetrics.dataframes import Columns
 from fleetmetrics.errors import DataError, InvalidInputError
 from fleetmetrics.evaluation.asked import OTHER, Asked
@@ -78,16 +77,16 @@ def common_ids(
 
     if channel.world_size == 1 and trouble is None:
         return _common(make(), asked[0])
-    letter, call = Letter(None), "evaluate: the ids of both sides"
-    with channel.leaving(call), Caught(trouble) as caught:
-        letter = Letter(*pack([list(each) for each in make()], False, "the ids of a worker"))
 
     def decide(letters: Sequence[Letter]) -> Letter:
         workers = [[Ids(*ids) for ids in unpack(*letter)] for letter in letters]
         found = _common([together(parts) for parts in zip(*workers)], asked[0])
         return Letter(*pack([found.ids], False, "the ids of both sides"))
 
-    (ids,) = unpack(*channel.consult(call, decide, *letter, timeout=timeout, trouble=caught.error))
+    with channel.call("evaluate: the ids of both sides", timeout, trouble) as call:
+        letter = pack([list(each) for each in make()], False, "the ids of a worker")
+        call.prepared()
+        (ids,) = unpack(*call.consult(decide, *letter))
     return CommonIds(ids)
 
 

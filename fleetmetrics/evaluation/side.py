@@ -15,7 +15,6 @@ from fleetmetrics.arguments import listed, path_of
 from fleetmetrics.collection import MetricCollection
 from fleetmetrics.comm import Communicator
 from fleetmetrics.comm.descriptions import Letter
-from fleetmetrics.comm.failures import Caught
 from fleetmetrics.dataframes import Columns, table_of
 from fleetmetrics.errors import ConditionError, CorruptFileError, DataError, FleetMetricsError, InvalidInputError
 from fleetmetrics.evaluation.asked import Asked
@@ -529,11 +528,6 @@ def of_workers(
     if channel.world_size == 1 and trouble is None:
         return finish(list(make()[1]))
     sides: Sequence[Side] = ()
-    letter = Letter(None)
-    with channel.leaving(_CALL), Caught(trouble) as caught:
-        seen, sides = make()
-        asked = [side.asked.plain() for side in sides]
-        letter = Letter(*pack([seen, asked, _packed(sides)], False, "a worker's result"))
 
     def decide(letters: Sequence[Letter]) -> Letter:
         saw, were_asked, made = zip(*(unpack(*letter) for letter in letters))
@@ -547,7 +541,12 @@ def of_workers(
         done = finish([_together(side, parts) for side, parts in zip(sides, zip(*made))])
         return Letter(*pack(done, False, "the result of all workers"))
 
-    return unpack(*channel.consult(_CALL, decide, *letter, timeout=timeout, trouble=caught.error))
+    with channel.call(_CALL, timeout, trouble) as call:
+        seen, sides = make()
+        asked = [side.asked.plain() for side in sides]
+        letter = pack([seen, asked, _packed(sides)], False, "a worker's result")
+        call.prepared()
+        return unpack(*call.consult(decide, *letter))
 
 
 def of_all_workers(

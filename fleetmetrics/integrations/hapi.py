@@ -31,7 +31,8 @@ from fleetmetrics.arguments import flag_of
 from fleetmetrics.base_metric import BaseMetric
 from fleetmetrics.collection import MetricCollection
 from fleetmetrics.comm import Communicator, Letter, get_communicator
-from fleetmetrics.comm.failures import Caught, by_rank
+from fleetmetrics.comm.communicator import Call
+from fleetmetrics.comm.failures import by_rank
 from fleetmetrics.comm.groups import ranks_of
 from fleetmetrics.comm.launchers import paddles_place
 from fleetmetrics.errors import (
@@ -167,9 +168,8 @@ class ModelMetric(paddle.metric.Metric):
             return {}
         group = self._pass.group
         channel = get_communicator().among(group)
-        call = f"ModelMetric {self.metric.name}"
-        with channel.leaving(call):
-            channel.consult(call, lambda _: Letter(None), timeout=timeout, trouble=self._trouble)
+        with channel.call(f"ModelMetric {self.metric.name}", timeout, self._trouble) as call:
+            call.consult(lambda _: Letter(None))
             return self._by_name(self.metric.compute(group=group, timeout=timeout))
 
 
@@ -234,11 +234,12 @@ class GlobalValues(paddle.callbacks.Callback):
                 f"metrics: two would be logged under the same name, among {', '.join(names)}; rename one"
             )
         try:
-            with get_communicator().leaving(_CALL), Caught() as caught:
-                for metric in metrics:
-                    skipped = mode == "train" and not metric.training
-                    metric._enter(_Pass(model, loader, mode, self.group, skipped))
-            _agree(model, mode, metrics[0]._pass, caught.error, self.timeout)
+            if _gathers(model, mode):
+                with get_communicator().call(_CALL, self.timeout) as call:
+                    self._enter(model, loader, mode, metrics)
+                    _agree(call, metrics[0]._pass)
+            else:
+                self._enter(model, loader, mode, metrics)
             logs = run()
             values = {name: value for metric in metrics for name, value in metric._values(self.timeout).items()}
         finally:
@@ -254,6 +255,11 @@ class GlobalValues(paddle.callbacks.Callback):
         if self.report is not None:
             self.report(mode, values)
         return logs
+
+    def _enter(self, model: Any, loader: Any, mode: str, metrics: Sequence[ModelMetric]) -> None:
+        for metric in metrics:
+            skipped = mode == "train" and not metric.training
+            metric._enter(_Pass(model, loader, mode, self.group, skipped))
 
 
 def _shown(value: Any) -> Any:
@@ -342,12 +348,8 @@ def _placed(group: Any) -> tuple[int, int, Communicator]:
     return place, everyone, channel.among(group)
 
 
-def _agree(model: Any, mode: str, its: _Pass | None, trouble: BaseException | None, timeout: float | None) -> None:
-    """Raise errors, on all workers if Paddle gathers; and raise if they evaluate different numbers of rows."""
-    if not _gathers(model, mode):
-        if trouble is not None:
-            raise trouble
-        return
+def _agree(call: Call, its: _Pass | None) -> None:
+    """Raise if the workers, whose rows Paddle gathers, evaluate different numbers of them."""
 
     def decide(letters: Sequence[Letter]) -> Letter:
         said = ["{:,} samples in batches of {}".format(*letter.note) for letter in letters]
@@ -359,7 +361,7 @@ def _agree(model: Any, mode: str, its: _Pass | None, trouble: BaseException | No
         return Letter(None)
 
     note = [0, 0] if its is None else [its.due, its.batch or 0]
-    get_communicator().consult(_CALL, decide, note, timeout=timeout, trouble=trouble)
+    call.consult(decide, note)
 
 
 def _dealing(loader: Any, epoch: int, workers: int) -> tuple[bool, Dealing]:

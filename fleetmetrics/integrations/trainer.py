@@ -155,8 +155,8 @@ class EvaluationMetrics:
 
     def _values(self) -> dict[str, float]:
         channel = get_communicator().among(self.group)
-        with channel.leaving("Trainer.evaluate"):
-            channel.consult("Trainer.evaluate", lambda _: Letter(None), timeout=self.timeout, trouble=self._trouble)
+        with channel.call("Trainer.evaluate", self.timeout, self._trouble) as call:
+            call.consult(lambda _: Letter(None))
             values = self.metrics.compute(group=self.group, timeout=self.timeout)
         return flatten(values)
 

@@ -15,8 +15,7 @@ from typing import Any, Mapping, Sequence
 
 import numpy as np
 
-from fleetmetrics.comm import Communicator
-from fleetmetrics.comm.deadline import Deadline
+from fleetmetrics.comm.communicator import Call
 from fleetmetrics.comm.descriptions import Letter
 from fleetmetrics.comm.failures import Caught, by_rank
 from fleetmetrics.errors import AgreementError
@@ -37,13 +36,9 @@ SKETCH = 4096
 
 
 def fold_in_order(
-    call: str,
-    channel: Communicator,
-    tables: Sequence[Folds],
-    states: Mapping[Any, np.ndarray],
-    deadline: Deadline,
+    call: Call, tables: Sequence[Folds], states: Mapping[Any, np.ndarray]
 ) -> tuple[dict[Folding, Any], bool]:
-    """Let the metrics of each table fold the records of all workers.
+    """Let the metrics of each table fold the records of all workers, in a call.
 
     Returns:
         Their carries, and whether all workers have added the same samples; the same on every worker.
@@ -53,8 +48,8 @@ def fold_in_order(
     for folds in tables:
         under_way, made = _UnderWay(folds, folds.known(states)), folds.table.closed
         carried: Sequence[Any] = under_way.carries
-        if channel.world_size > 1:
-            found, alike = _fold_together(f"{call}, records", channel, under_way, deadline)
+        if call.channel.world_size > 1:
+            found, alike = _fold_together(call, under_way)
             same = same or alike
             made, carried = (found, ()) if isinstance(found, Closed) else (None, found)
         elif made is None:
@@ -92,10 +87,8 @@ class _UnderWay:
         ]
 
 
-def _fold_together(
-    call: str, channel: Communicator, folds: _UnderWay, deadline: Deadline
-) -> tuple[list[Any] | Closed, bool]:
-    table = folds.table
+def _fold_together(call: Call, folds: _UnderWay) -> tuple[list[Any] | Closed, bool]:
+    channel, table, name = call.channel, folds.table, _named(call)
     records, letter = Records({}), Letter(None)
     with Caught() as caught:
         records = table.prepared()
@@ -114,7 +107,7 @@ def _fold_together(
         _check_kinds(table, told)
         return Letter(*pack(["cuts", _cuts(told), all_equal([digest for *_, digest in told])]))
 
-    kind, *made = unpack(*channel.consult(call, plan, *letter, timeout=deadline.left, trouble=caught.error))
+    kind, *made = unpack(*call.consult(plan, *letter, name=name, trouble=caught.error))
     if kind == "closed":
         return Closed(*made), False
     cuts, same = made
@@ -122,13 +115,13 @@ def _fold_together(
     edges = [0, *np.searchsorted(column, cuts, "right").tolist(), records.length]
     mine = [records.taken(slice(*each)) for each in zip(edges, edges[1:])]
     if channel.spreads and all(metric.spreads for metric in folds.metrics):
-        return _fold_spread(call, channel, folds, mine, deadline), same
-    for number, piece in enumerate(progress(mine, call, channel, len(mine))):
-        answer = _round(call, channel, folds, piece, number == len(mine) - 1, deadline)
+        return _fold_spread(call, folds, mine), same
+    for number, piece in enumerate(progress(mine, name, channel, len(mine))):
+        answer = _round(call, folds, piece, number == len(mine) - 1)
     return unpack(*answer), same
 
 
-def _round(call: str, channel: Communicator, folds: _UnderWay, mine: Records, last: bool, deadline: Deadline) -> Letter:
+def _round(call: Call, folds: _UnderWay, mine: Records, last: bool) -> Letter:
     """Send the records of one piece; rank 0 folds it, and answers after the last one."""
 
     def decide(letters: Sequence[Letter]) -> Letter:
@@ -137,14 +130,12 @@ def _round(call: str, channel: Communicator, folds: _UnderWay, mine: Records, la
             folds.fold(piece)
         return Letter(*pack(folds.carries)) if last else Letter(None)
 
-    return channel.consult(call, decide, *_written(mine), timeout=deadline.left)
+    return call.consult(decide, *_written(mine), name=_named(call))
 
 
-def _fold_spread(
-    call: str, channel: Communicator, folds: _UnderWay, mine: Sequence[Records], deadline: Deadline
-) -> list[Any]:
+def _fold_spread(call: Call, folds: _UnderWay, mine: Sequence[Records]) -> list[Any]:
     """Each worker folds every n-th piece, of n workers; rank 0 joins the results in the order of the pieces."""
-    rank, size = channel.rank, channel.world_size
+    rank, size, name = call.channel.rank, call.channel.world_size, _named(call)
     before = _UnderWay(folds.folds, folds.states)  # used on rank 0 only
     made: list[Any] = []
     caught = Caught()
@@ -162,22 +153,27 @@ def _fold_spread(
             folds.join(by_worker[number % size][number // size])
         return Letter(*pack(folds.carries))
 
-    for start in progress(range(0, len(mine), size), call, channel, -(-len(mine) // size)):
+    for start in progress(range(0, len(mine), size), name, call.channel, -(-len(mine) // size)):
         given = [_written(piece) for piece in mine[start : start + size]]
         given += [Letter(None)] * (size - len(given))
-        letters = channel.shuffle(call, given, timeout=deadline.left, trouble=caught.error)
+        letters = call.shuffle(given, name=name, trouble=caught.error)
         piece, letter = Records({}), Letter(None)
         nothing = [None] * len(folds.metrics)
         with caught:
             piece = _together(folds.table, letters)
             letter = Letter(*pack(folds.ahead(piece) if piece.length else nothing))
-        told = channel.consult(call, look_ahead, *letter, timeout=deadline.left, trouble=caught.error)
+        told = call.consult(look_ahead, *letter, name=name, trouble=caught.error)
         with caught:
             made.append(folds.piece(unpack(*told)[rank], piece) if piece.length else nothing)
     letter = Letter(None)
     with caught:
         letter = Letter(*pack(made))
-    return unpack(*channel.consult(call, finish, *letter, timeout=deadline.left, trouble=caught.error))
+    return unpack(*call.consult(finish, *letter, name=name, trouble=caught.error))
+
+
+def _named(call: Call) -> str:
+    """The name of the exchanges of records."""
+    return f"{call.name}, records"
 
 
 def _written(records: Records) -> Letter:

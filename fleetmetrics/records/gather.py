@@ -18,10 +18,9 @@ from typing import Any, Callable, Iterator, Sequence, Tuple, cast
 import numpy as np
 
 from fleetmetrics.comm import Communicator
-from fleetmetrics.comm.deadline import Deadline
+from fleetmetrics.comm.communicator import Call
 from fleetmetrics.comm.descriptions import Letter, joined
 from fleetmetrics.comm.failures import (
-    Caught,
     described,
     fit_cause,
     named_error,
@@ -58,28 +57,17 @@ def gather(
     """Gather the records of all workers on rank 0; return each share's value, or raise an error, on all workers."""
     raise_if_traced(f"compute of {call}")
 
-    def gathered(deadline: Deadline, trouble: BaseException | None) -> list[Any]:
-        shares: Sequence[Share] = []
-        with Caught(trouble) as caught:  # any error, because the other workers are waiting
-            shares = describe()
-            for place, share in enumerate(shares):
-                share.check(channel.rank, channel.world_size)
-                share.look_for_repeats(channel.rank, channel.world_size, look=place == 0)
-        with contextlib.ExitStack() as stack:  # it removes temporary files
-            return _exchanged(call, shares, channel, deadline, caught.error, stack)
-
-    return channel.together(call, gathered, timeout)
+    with channel.call(call, timeout) as begun, contextlib.ExitStack() as stack:  # the latter removes temporary files
+        shares = describe()
+        for place, share in enumerate(shares):
+            share.check(channel.rank, channel.world_size)
+            share.look_for_repeats(channel.rank, channel.world_size, look=place == 0)
+        return _exchanged(begun, shares, stack)
 
 
-def _exchanged(
-    call: str,
-    shares: Sequence[Share],
-    channel: Communicator,
-    deadline: Deadline,
-    trouble: BaseException | None,
-    stack: contextlib.ExitStack,
-) -> list[Any]:
+def _exchanged(call: Call, shares: Sequence[Share], stack: contextlib.ExitStack) -> list[Any]:
     """Take the first step and, with several workers, the second; return the values of the shares."""
+    channel = call.channel
 
     def spools(token: str) -> list[Spool | None]:
         metrics = [share.metric for share in shares]
@@ -100,18 +88,17 @@ def _exchanged(
                 spool.make()
         return Letter([token, list(zip(*notes))])
 
-    notes = [share.note() for share in shares] if trouble is None else []
-    token, by_share = channel.consult(call, decide, notes, timeout=deadline.left, trouble=trouble).note
+    token, by_share = call.consult(decide, [share.note() for share in shares]).note
     parts = zip(shares, by_share, spools(token))
     found = [_Collected(share, notes, channel, spool) for share, notes, spool in parts]
     if channel.world_size > 1:
-        return _sent(call, found, channel, deadline)
+        return _sent(call, found)
     for each in found:
         each.put_own()
     return _values(found)
 
 
-def _sent(call: str, found: Sequence[_Collected], channel: Communicator, deadline: Deadline) -> list[Any]:
+def _sent(call: Call, found: Sequence[_Collected]) -> list[Any]:
     """Take the second step; return the values, or raise the error, from rank 0's answer."""
     allow_pickle = all(each.allow_pickle for each in found)
 
@@ -125,15 +112,15 @@ def _sent(call: str, found: Sequence[_Collected], channel: Communicator, deadlin
             return _error_letter(error, allow_pickle)
         return Letter({"done": True, "values": packed.layout}, packed.buffers)
 
-    parcels = _parcels(found, channel.rank)
-    for _ in progress(itertools.count(), f"{call}, records", channel):
+    parcels, name, rank = _parcels(found, call.channel.rank), f"{call.name}, records", call.channel.rank
+    for _ in progress(itertools.count(), name, call.channel):
         note, payload, trouble = _next_letter(parcels)
-        told = channel.consult(f"{call}, records", decide, note, payload, timeout=deadline.left, trouble=trouble)
+        told = call.consult(decide, note, payload, name=name, trouble=trouble)
         del payload  # before the next letter is packed
         if told.note["done"]:
             break
     values = _outcome(told, allow_pickle)
-    if channel.rank:  # rank 0 warned before its answer, so that a warning turned into an error reaches every worker
+    if rank:  # rank 0 warned before its answer, so that a warning turned into an error reaches every worker
         _warn(found)
     return values
 

@@ -247,9 +247,9 @@ class Noting(fm.LocalCommunicator):
         self.rank, self.world_size = 1, 3
         self.said: dict[str, Any] = {}
 
-    def consult(self, call: str, decide: Any, note: Any = None, *rest: Any, **named: Any) -> Any:
-        self.said[call] = note
-        return super().consult(call, decide, note, *rest, **named)
+    def _consult(self, call: str, decide: Any, mine: Any, *rest: Any) -> Any:
+        self.said[call] = mine.note
+        return super()._consult(call, decide, mine, *rest)
 
     def _among(self, ranks: Any) -> Any:
         return alone(ranks.index(1), len(ranks))
