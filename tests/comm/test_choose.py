@@ -341,9 +341,7 @@ OTHERS = [True, np.True_, np.timedelta64(5, "ms"), 5 + 0j, np.array("5"), np.arr
 NOT_POSITIVE = [float("inf"), float("nan"), np.float32("nan"), 10**400, -1, 0, np.array(0.0)]
 
 
-@pytest.mark.parametrize(
-    "given", [*TEXTS, *OTHERS, *NOT_POSITIVE], ids=lambda each: f"{type(each).__name__}{each!r:.20}"
-)
+@pytest.mark.parametrize("given", [*TEXTS, *OTHERS, *NOT_POSITIVE], ids=lambda each: type(each).__name__)
 def test_an_invalid_timeout_is_an_error_that_names_it(given: Any) -> None:
     with pytest.raises(
         InvalidInputError, match=r"timeout is .*it must be a finite number of seconds greater than 0"
