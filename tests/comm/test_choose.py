@@ -240,6 +240,7 @@ def test_arguments_count_before_settings_and_the_nearest_setting_first(of_two: f
 def test_in_a_launched_job_util_means_the_channel_of_the_job(of_two: fc.Communicator, workers: int) -> None:
     assert fc.communicator_for(Util(workers)) is of_two
     assert choose.channel_of(None, Util(workers)) == (of_two, None)
+    assert choose.channel_of(None, Util(workers), group=[0])[0].world_size == 1
     with fc.set_communicator(fc.LocalCommunicator()), pytest.raises(NoChannelError, match="covers 1 worker, but there"):
         fc.communicator_for(Util(workers)).all_reduce([1])
 
