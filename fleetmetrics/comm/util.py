@@ -205,6 +205,8 @@ class UtilCommunicator(Communicator):
 
 def through(util: Any) -> UtilCommunicator:
     """The communicator through an object's ``all_reduce``, the same one at every call if the object can keep it."""
+    if getattr(util, "role_maker", util) is None:
+        raise InvalidInputError("util is fleet.util before fleet.init(); call that first, or leave util out.")
     kept: UtilCommunicator | None = getattr(util, _KEPT, None)
     if kept is None or kept.util is not util:  # a copy has the attributes of its original
         kept = UtilCommunicator(util)

@@ -206,6 +206,8 @@ def test_set_communicator_takes_effect_at_once_and_ends_with_the_block() -> None
 class Util:
     """What ``fleet.util`` is without Gloo: each worker gets its own numbers back."""
 
+    role_maker: Any
+
     def __init__(self, workers: int = 0) -> None:
         if workers:
             self.role_maker = type("RoleMaker", (), {"_worker_num": lambda _: workers})()
@@ -250,6 +252,15 @@ def test_a_util_of_other_workers_than_the_jobs_is_the_trouble_of_the_call(of_two
         fc.communicator_for(Util(3))
     channel, trouble = choose.channel_of(None, Util(3))
     assert channel is of_two and isinstance(trouble, NoChannelError)
+
+
+def test_fleets_util_before_fleet_was_initialized_is_refused_and_works_afterwards() -> None:
+    given = Util(1)
+    role_maker, given.role_maker = given.role_maker, None
+    with pytest.raises(InvalidInputError, match=r"util is fleet.util before fleet.init\(\)"):
+        fc.communicator_for(given)
+    given.role_maker = role_maker
+    assert fc.communicator_for(given).all_reduce([2]).tolist() == [2]
 
 
 def test_without_a_job_the_numbers_go_through_the_object_itself() -> None:

@@ -1831,6 +1831,13 @@ MUTATIONS = [
         "tests/comm/test_util.py -k silently_local",
     ),
     Mutation(
+        "fleet.util before fleet.init fails for good",
+        "comm/util.py::through",
+        'if getattr(util, "role_maker", util) is None:',
+        "if False:",
+        "tests/comm/test_choose.py -k before_fleet",
+    ),
+    Mutation(
         "a copy of a util has the communicator of its original",
         "comm/util.py::through",
         "if kept is None or kept.util is not util:",
