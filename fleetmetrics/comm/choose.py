@@ -66,19 +66,20 @@ def resolve(communicator: Any = None, util: Any = None, backend: str = "auto") -
 
 
 def channel_of(
-    communicator: Any = None, util: Any = None, trouble: BaseException | None = None, group: Any = None
+    communicator: Any = None, util: Any = None, group: Any = None
 ) -> tuple[Communicator, BaseException | None]:
     """The communicator of a call, see `resolve`, and any trouble of the call.
 
     A wrong ``communicator`` or ``util`` becomes the call's trouble, since the other workers wait on the job's channel
     and must get the error. A wrong ``group`` raises at once: the waiting workers are unknown.
     """
+    trouble: BaseException | None = None
     try:
         channel = resolve(communicator, util)
     except (InvalidInputError, NoChannelError) as error:
         if communicator is util is None:
             raise
-        channel, trouble = resolve(), trouble or error
+        channel, trouble = resolve(), error
     return channel if group is None else channel.among(group), trouble
 
 
