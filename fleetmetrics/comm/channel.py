@@ -14,7 +14,6 @@ import threading
 import time
 import weakref
 from collections import Counter
-from types import FrameType
 from typing import Any, Iterator
 
 from fleetmetrics.comm import letters
@@ -120,30 +119,21 @@ class SocketCommunicator(Communicator):
         self._groups: dict[tuple[int, ...], SocketCommunicator] = {}
         self._closed = False
         self._end.channels.add((name, ranks))
-        self._active = threading.local()  # the call that this thread is in
         self._watch = watch(self._job.rank, ranks)
         if isinstance(self._end, Server):
             self._end.watch = self._end.watch or self._watch
 
     # -- calls
 
-    def _enter(self, call: Call) -> Call | None:
-        """Begin a call, with the next number of this channel; return the call around it, if there is one."""
-        around: Call | None = getattr(self._active, "call", None)
-        if getattr(_exchanging, "label", ""):
+    def _enter(self, call: Call) -> None:
+        """Begin a call, with the next number of this channel."""
+        if _exchanging.label:
             raise CommunicatorError(
                 f"{_exchanging.label} is not over: code that runs inside it, such as compute_metric, runs only on "
                 f"{ranks_text([0])} and cannot call the other workers."
             )
-        if around is not None and _is_running(around.frame):
-            return around
-        if around is not None:  # an interruption at the very end of its block has kept `__exit__` from its work
-            self._leave(around, KeyboardInterrupt())
         self._check()
-        call.frame = sys._getframe(2)
         call.numbers.extend(itertools.islice(self._calls, 1))  # in one step: a signal finds it done, or not begun
-        self._active.call = call
-        return None
 
     def _default_timeout(self) -> float:
         if hasattr(sys, "ps1") or "ipykernel" in sys.modules:
@@ -166,11 +156,8 @@ class SocketCommunicator(Communicator):
 
     def _leave(self, call: Call, error: BaseException | None) -> None:
         """End a call; the others learn of an error unless they know it."""
-        try:
-            if not (error is None or getattr(error, "told", False) or self._closed or self._end.process != os.getpid()):
-                self._tell(call, error)
-        finally:
-            self._active.call = call.frame = None
+        if not (error is None or getattr(error, "told", False) or self._closed or self._end.process != os.getpid()):
+            self._tell(call, error)
 
     def _tell(self, call: Call, error: BaseException) -> None:
         """Tell the others of the error that has ended a call."""
@@ -195,11 +182,9 @@ class SocketCommunicator(Communicator):
         if last is not None:
             raise last from error
 
-    def _consult(
-        self, name: str, decide: Decide, mine: Letter, deadline: Deadline, trouble: BaseException | None
-    ) -> Letter:
-        """Take part in one exchange of the current call."""
-        call: Call = self._active.call
+    def _exchange(self, call: Call, name: str, decide: Decide, mine: Letter, trouble: BaseException | None) -> Letter:
+        """Take part in the next exchange of a call."""
+        deadline = call.deadline
         place = (self._number, call.number, call.step)
         label = label_of(call.number, name, self._ranks)
         kind, note = ARRIVAL, mine.note
@@ -377,14 +362,6 @@ def _mark(error: BaseException) -> None:
     """Note that the other workers know of this error."""
     with contextlib.suppress(AttributeError, TypeError):
         error.told = True  # type: ignore[attr-defined]
-
-
-def _is_running(block: FrameType | None) -> bool:
-    """Whether the function with a call's block is running in this thread; an `ExitStack` may end the call later."""
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not block and frame is not None:
-        frame = frame.f_back
-    return frame is not None or (block is not None and block.f_globals is contextlib.__dict__)
 
 
 def _times_of_lines() -> Iterator[float]:

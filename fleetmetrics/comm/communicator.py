@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-from types import FrameType
 from typing import Any, Sequence, TypeVar
 
 import numpy as np
@@ -38,8 +37,6 @@ class Call:
         self.name, self.channel, self._timeout, self.trouble = name, channel, timeout, trouble
         self.numbers: list[int] = []  # its number among the channel's calls, once it has begun
         self.step = 0  # the number of its exchanges so far
-        self._around: Call | None = None
-        self.frame: FrameType | None = None  # of the function with its block, on a channel that counts
 
     @property
     def number(self) -> int:
@@ -48,11 +45,8 @@ class Call:
 
     def __enter__(self) -> Call:
         try:
-            self._around = self.channel._enter(self)
-            if self._around is not None:
-                self.deadline = self._around.deadline
-            else:
-                self.deadline, self.trouble = began(self._timeout, self.trouble, self.channel._default_timeout())
+            self.channel._enter(self)
+            self.deadline, self.trouble = began(self._timeout, self.trouble, self.channel._default_timeout())
         except BaseException as error:
             if self.numbers:
                 self.channel._leave(self, error)
@@ -69,12 +63,9 @@ class Call:
         trouble: BaseException | None = None,
     ) -> Letter:
         """Take part in the next exchange; see `Communicator.consult`. ``name``: of the exchange; "": the call's."""
-        outermost = self._around or self
-        trouble = self.trouble or outermost.trouble or trouble
-        self.trouble = outermost.trouble = None
-        outermost.step += 1
-        self.step += outermost is not self
-        return self.channel._consult(name or self.name, decide, Letter(note, payload), self.deadline, trouble)
+        trouble, self.trouble = self.trouble or trouble, None
+        self.step += 1
+        return self.channel._exchange(self, name or self.name, decide, Letter(note, payload), trouble)
 
     def reduce(self, blocks: Sequence[Block | RowKeys], settings: str = "") -> list[np.ndarray]:
         """Reduce many states in one exchange; large ones follow piece by piece; see `Communicator.reduce`."""
@@ -93,13 +84,13 @@ class Call:
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
         common: BaseException | None = None
         try:
-            if isinstance(error, Exception) and not self.step and not by_a_handler(error):
+            untold = isinstance(error, Exception) and not getattr(error, "told", False)
+            if untold and not self.step and not by_a_handler(error):
                 self.trouble = self.trouble or error
                 self.consult(folds.barrier)
         except BaseException as raised:
             common = raised
-        if self._around is None:
-            self.channel._leave(self, common or error)
+        self.channel._leave(self, common or error)
         if common is not None and common is not error:
             raise common from error
 
@@ -110,8 +101,8 @@ class Communicator:
     Every operation is collective: each worker of the job calls the same one in the same order. All of them get
     the same result, or all raise the same error before the deadline: `AgreementError` if the workers' calls differ,
     `DeadlineError` if a worker does not arrive in time, `CommunicatorError` if the channel is broken. ``timeout`` is in
-    seconds; None: FLEETMETRICS_TIMEOUT, else half an hour. Threads of a worker take turns in the order of their
-    arrival; if the workers' orders differ, their calls differ, too.
+    seconds; None: FLEETMETRICS_TIMEOUT, else 1,800, or 300 until all have met, or 60 in an interactive session. The
+    calls of a worker's threads do not wait for each other; they are numbered in the order in which they begin.
     """
 
     rank: int
@@ -214,9 +205,12 @@ class Communicator:
         """
         return Call(self, name, timeout, trouble)
 
-    def _enter(self, call: Call) -> Call | None:
-        """Begin a call; return the call around it, of the same thread, if there is one."""
-        return None
+    def _enter(self, call: Call) -> None:
+        """Begin a call."""
+
+    def _exchange(self, call: Call, name: str, decide: Decide, mine: Letter, trouble: BaseException | None) -> Letter:
+        """Take part in the next exchange of a call."""
+        return self._consult(name, decide, mine, call.deadline, trouble)
 
     def _leave(self, call: Call, error: BaseException | None) -> None:
         """End a call, with the error that ends it."""
