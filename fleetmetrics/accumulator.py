@@ -280,7 +280,7 @@ class Accumulator(Partial, Generic[Value]):
         tables: dict[Table, list[Folding]] = {}
         for metric in self._record_metrics():
             tables.setdefault(metric.table, []).append(metric)
-        return [Folds(*each) for each in tables.items()]
+        return list(itertools.starmap(Folds, tables.items()))
 
     def _read(self) -> Mapping[State, np.ndarray]:
         values = {state: state.read() for state in self._states()}

@@ -50,29 +50,26 @@ def sums_are_equal(blocks: Sequence[Any], totals: Sequence[np.ndarray], workers:
         totals: the sum over all workers for each block.
         workers: how many there are.
     """
-    with np.errstate(over="ignore"):  # of sums near the largest float64: they are then no evidence
-        return _are_equal(blocks, totals, workers)
-
-
-def _are_equal(blocks: Sequence[Any], totals: Sequence[np.ndarray], workers: int) -> bool:
     pairs = []
-    for block, total in zip(blocks, totals):
-        if type(block) is not Block or block.reduction != "sum":
-            continue
-        mine = block.array
-        if mine.shape != total.shape:  # of the keys of all workers, which this one does not have
-            return False
-        if mine.size == 1:
-            if mine.item() * workers != total.item():
+    with np.errstate(over="ignore"):  # of sums near the largest float64: they are then no evidence
+        for block, total in zip(blocks, totals):
+            if type(block) is not Block or block.reduction != "sum":
+                continue
+            mine = block.array
+            if mine.shape != total.shape:  # of the keys of all workers, which this one does not have
                 return False
-        elif mine.size:  # those of other samples differ in the middle already
-            mine, total = mine.reshape(-1), total.reshape(-1)
-            start = mine.size // 2
-            if (mine[start : start + _FIRST] * workers).tobytes() != total[start : start + _FIRST].tobytes():
+            if mine.size == 1:
+                if mine.item() * workers != total.item():
+                    return False
+            elif mine.size:  # those of other samples differ in the middle already
+                mine, total = mine.reshape(-1), total.reshape(-1)
+                start = mine.size // 2
+                if (mine[start : start + _FIRST] * workers).tobytes() != total[start : start + _FIRST].tobytes():
+                    return False
+            pairs.append((mine, total))
+        for mine, total in pairs:
+            if not np.array_equal(mine * workers, total):
                 return False
-        pairs.append((mine, total))
-    if not all(np.array_equal(mine * workers, total) for mine, total in pairs):
-        return False
     return sum(_evidence(mine.reshape(-1)) for mine, _ in pairs) >= _ENOUGH
 
 

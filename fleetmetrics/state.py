@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+import operator
 import weakref
 from typing import Any, Callable, ClassVar, List, Mapping, NamedTuple, Sequence, Tuple
 
@@ -281,12 +282,13 @@ class State:
 
 def blocks_of(states: Sequence[State], scope: Any = None) -> list[Block | RowKeys]:
     """The blocks of the states for the exchange; states on a device come to the host together."""
-    if any([state.static is not None for state in states]):
+    if any(map(operator.attrgetter("static"), states)):
         from fleetmetrics.static.scopes import Glance
 
         scope = Glance(scope)
-    held = [state.value for state in states]
-    if all(issubclass(kind, tuple) for kind in set(map(type, held)) - _ON_HOST):  # a tuple is of keys
+    held = list(map(operator.attrgetter("value"), states))
+    elsewhere = set(map(type, held)) - _ON_HOST
+    if not elsewhere or all(issubclass(kind, tuple) for kind in elsewhere):  # a tuple is of keys
         return [state.block(scope) for state in states]
     try:
         for state, value in zip(states, *together_to_host([held])):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any, ClassVar, Dict, Iterable, Mapping, Sequence
 
 import numpy as np
@@ -183,7 +184,7 @@ class Sliced(Wrapper[Dict[Any, Value]]):
         result = {}
         warnings: dict[type[Warning], dict[Any, str]] = {UndefinedMetricWarning: {}, BucketWarning: {}}
         states = {state: values[entry][: len(names)] for state, entry in self._entries.items()}
-        quick = self.metric._evaluate_many(states) if _knows_many(self.metric) else None
+        quick = self.metric._evaluate_many(states) if _knows_many(type(self.metric)) else None
         for place, key in enumerate(names):
             if quick is not None and quick[place] is not None:
                 result[key] = quick[place]
@@ -225,9 +226,10 @@ def _by_cell(batch: Batch, state: State, increment: Any) -> Any:
     return Scattered((lane, memo[key][1]), increment.amount)
 
 
-def _knows_many(metric: Metric[Any]) -> bool:
-    """Whether `_evaluate_many` belongs to the formula: a subclass may define another formula."""
-    classes = type(metric).__mro__
+@functools.lru_cache(maxsize=256)
+def _knows_many(kind: Any) -> bool:
+    """Whether `_evaluate_many` belongs to the formula of a class: a subclass may define another formula."""
+    classes = kind.__mro__
     place = {name: next(at for at, each in enumerate(classes) if name in vars(each)) for name in _EVALUATED_BY}
     return place["_evaluate_many"] == min(place.values())
 

@@ -6012,7 +6012,7 @@ MUTATIONS = [
     ),
     Mutation(
         "states of other slices are the very same samples",
-        "same_samples.py::_are_equal",
+        "same_samples.py::sums_are_equal",
         "if mine.shape != total.shape:",
         "if False:",
         "tests/distributed/test_same_samples.py -k with_slices",
