@@ -34,9 +34,9 @@ def as_column(array: Any) -> np.ndarray:
 def column_in(letter: Letter) -> tuple[int | None, str, list[int]]:
     """The source, dtype and shape of a peer's array; the letter holds its bytes unless there are too many."""
     source, dtype, shape = letter.note
-    size, found = described_array(dtype, shape)[1], len(joined(letter.payload))
-    if found != (size if size <= states.CHUNK_BYTES else 0):
-        raise ValueError(f"{found} bytes, but {dtype} of shape {list(shape)} was announced")
+    size, brought = described_array(dtype, shape)[1], len(joined(letter.payload))
+    if brought != (size if size <= states.CHUNK_BYTES else 0):
+        raise ValueError(f"{brought} bytes, but {dtype} of shape {list(shape)} was announced")
     return source, dtype, shape
 
 

@@ -21,10 +21,10 @@ _Given = TypeVar("_Given")
 
 def read_each(given: Iterable[_Given], read: Callable[[_Given], _Read], first: int = 0) -> list[_Read]:
     """Read the letters of the workers, from this rank on, and name the worker whose letter cannot be read."""
-    found = []
+    letters = []
     for rank, one in enumerate(given, first):
         try:
-            found.append(read(one))
+            letters.append(read(one))
         except RecordError as error:
             text = f"the message from {ranks_text([rank])} cannot be read: {readable(str(error))}"
             raise RecordError(text) from fit_cause(error)
@@ -38,7 +38,7 @@ def read_each(given: Iterable[_Given], read: Callable[[_Given], _Read], first: i
                 f"the message from {ranks_text([rank])} cannot be read ({why}); do all workers run the same version "
                 "of fleetmetrics?"
             ) from fit_cause(error)
-    return found
+    return letters
 
 
 def split(data: Buffer, sizes: Sequence[int]) -> list[np.ndarray]:

@@ -46,21 +46,21 @@ def spread(reduction: str, rows: np.ndarray, places: np.ndarray, start: int, sto
     if last - first == stop - start:  # the usual case
         return rows[first:last]
     if reduction == "sum":
-        found = np.zeros((stop - start, *rows.shape[1:]), rows.dtype)
+        whole = np.zeros((stop - start, *rows.shape[1:]), rows.dtype)
     else:  # their identity is not narrow
         dtype = np.float64 if rows.dtype.kind == "f" else np.int64
-        found = np.full((stop - start, *rows.shape[1:]), identity(reduction, dtype))
-    found[places[first:last] - start] = rows[first:last]
-    return found
+        whole = np.full((stop - start, *rows.shape[1:]), identity(reduction, dtype))
+    whole[places[first:last] - start] = rows[first:last]
+    return whole
 
 
 def places_of(keys: np.ndarray, kept: np.ndarray) -> np.ndarray:
     """The places of a worker's rows among those of all: of its sorted keys, then of the row for all other keys."""
-    found = np.full(len(keys) + 1, len(kept))
+    places = np.full(len(keys) + 1, len(kept))
     if len(keys) and len(kept):
-        place = np.searchsorted(kept, keys)
-        found[:-1] = np.where(kept[np.minimum(place, len(kept) - 1)] == keys, place, len(kept))
-    return found
+        nearest = np.searchsorted(kept, keys)
+        places[:-1] = np.where(kept[np.minimum(nearest, len(kept) - 1)] == keys, nearest, len(kept))
+    return places
 
 
 class Union:
@@ -186,7 +186,7 @@ def result_of(layout: Layout, blocks: Sequence[Block | RowKeys], told: Letter) -
     if whole.nbytes <= states.CHUNK_BYTES:
         return unpack(whole, told.payload), []
     slabs = [_slab(block, entry) for block, entry in zip(blocks, whole.entries)]
-    return [slab.found.reshape(shape) for slab, (*_, shape) in zip(slabs, whole.entries)], slabs
+    return [slab.total.reshape(shape) for slab, (*_, shape) in zip(slabs, whole.entries)], slabs
 
 
 def _result_by_key(blocks: Sequence[Block | RowKeys], told: Letter) -> tuple[list[np.ndarray], list[Slab]]:
@@ -201,7 +201,7 @@ def _result_by_key(blocks: Sequence[Block | RowKeys], told: Letter) -> tuple[lis
             _slab(block, entry, places.get(block.keys), sharing.get(block.keys, 0))
             for block, entry in zip(own, whole.entries)
         ]
-    arrays = [slab.found for slab in slabs] if large else unpack(whole, payload)
+    arrays = [slab.total for slab in slabs] if large else unpack(whole, payload)
     shaped = iter([array.reshape(shape) for array, (*_, shape) in zip(arrays, whole.entries)])
     return [kept[block.name] if isinstance(block, RowKeys) else next(shaped) for block in blocks], slabs
 
@@ -266,14 +266,14 @@ def _reduced(
         return states.reduced(layouts, whole, payloads)
     columns = zip(*read_each(zip(layouts, payloads), lambda both: unpack(*both)))
     keys = [how.partition(BY)[2] for _, how, *_ in agreed.entries if how != KEYS]
-    found = []
+    totals = []
     for (name, how, dtype, _), by, column in zip(whole.entries, keys, columns):
         arrays = [array.astype(dtype, copy=False) for array in column]
         try:
-            found.append(unions[by].reduced(how, arrays)[0] if by else combine(how, arrays))
+            totals.append(unions[by].reduced(how, arrays)[0] if by else combine(how, arrays))
         except IntegerOverflowError as error:
             raise IntegerOverflowError(f"{agreed.call}, state {name!r}: {error}") from None
-    return pack(found, whole.members)
+    return pack(totals, whole.members)
 
 
 # Large states, piece by piece
@@ -286,7 +286,7 @@ class Slab:
     name: str
     reduction: str
     rows: np.ndarray  #: this worker's, int64 or float64, ``[rows, width]``
-    found: np.ndarray  #: the reduced rows of all workers together, once all pieces have arrived
+    total: np.ndarray  #: the reduced rows of all workers together, once all pieces have arrived
     places: np.ndarray | None  #: the places of this worker's rows, rising; None: it has all rows
     sharing: int  #: the most rows of one worker with the last place
 
@@ -341,7 +341,7 @@ def letters_of_pieces(call: str, slabs: Sequence[Slab]) -> Iterator[tuple[list[P
 
 def _cut(slab: Slab, most: int) -> Iterator[tuple[Piece, int]]:
     """The pieces of a slab, each with the largest count of numbers that a worker has in it."""
-    (size, width), dtype = slab.found.shape, str(slab.found.dtype)
+    (size, width), dtype = slab.total.shape, str(slab.total.dtype)
     last = size - (slab.places is not None)
     for start, stop, sharing in ((0, last, 1), (last, size, slab.sharing)):
         longest = max(_UNIT, most // sharing // _UNIT * _UNIT)
@@ -373,10 +373,10 @@ def _letter_of(call: str, pieces: Sequence[Piece]) -> Letter:
 def _cuts_in(text: str) -> tuple[str, list[Cut]]:
     """The call and the pieces of a letter; ValueError or TypeError for invalid text."""
     call, cuts = json.loads(text)
-    found = [Cut(*cut) for cut in cuts]
-    for cut in found:
+    read = [Cut(*cut) for cut in cuts]
+    for cut in read:
         size_of([cut.rows, cut.width, cut.slots or 1])
-    return call, found
+    return call, read
 
 
 def reduce_pieces(letters: Sequence[Letter]) -> Letter:
@@ -385,13 +385,13 @@ def reduce_pieces(letters: Sequence[Letter]) -> Letter:
     if texts.count(texts[0]) < len(texts):
         raise AgreementError(f"the workers disagree: pieces {by_rank(map(str, texts))}.")
     [(call, cuts)] = read_each(texts[:1], _cuts_in)
-    found = []
+    numbers = []
     for cut, column in zip(cuts, zip(*read_each(letters, functools.partial(_parts_in, cuts)))):
         try:
-            found.append(combined(cut.reduction, _terms(cut, column)).reshape(-1))
+            numbers.append(combined(cut.reduction, _terms(cut, column)).reshape(-1))
         except IntegerOverflowError as error:
             raise IntegerOverflowError(f"{call}, state {cut.name!r}: {error}") from None
-    return Letter(None, pack(found))
+    return Letter(None, pack(numbers))
 
 
 def _parts_in(cuts: Sequence[Cut], letter: Letter) -> list[tuple[np.ndarray, np.ndarray | None]]:
@@ -422,4 +422,4 @@ def put(pieces: Sequence[Piece], payload: Buffer) -> None:
     """Store the reduced numbers of the pieces of a letter, as rank 0 sends them."""
     kinds = tuple((cut.rows * cut.width, cut.dtype) for *_, cut in pieces)
     for (slab, first, left, cut), numbers in zip(pieces, read_packed(kinds, payload)):
-        slab.found[first : first + cut.rows, left : left + cut.width] = numbers.reshape(cut.rows, cut.width)
+        slab.total[first : first + cut.rows, left : left + cut.width] = numbers.reshape(cut.rows, cut.width)

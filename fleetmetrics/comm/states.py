@@ -189,16 +189,16 @@ def read_packed(kinds: tuple[tuple[int, Any], ...], payload: Buffer) -> list[np.
 @functools.lru_cache(maxsize=256)
 def _places(kinds: tuple[tuple[int, Any], ...], types: bytes) -> tuple[tuple[tuple[np.dtype[Any], int, int], ...], int]:
     """For each flat array with these type names: dtype, size, first byte; and the number of all bytes."""
-    start, found = len(kinds) + -len(kinds) % _ALIGNMENT, []
+    start, places = len(kinds) + -len(kinds) % _ALIGNMENT, []
     for name, (count, kind) in zip(types.decode(), kinds):
         dtype = _TYPES[name]
         if (dtype.kind == "f") != (kind == "float64"):  # a cast would change numbers
             raise ValueError(f"{name!r} numbers, but the state is {kind}")
-        found.append((dtype, count, start))
+        places.append((dtype, count, start))
         start += count * dtype.itemsize + -count * dtype.itemsize % _ALIGNMENT
-    if len(found) < len(kinds):
-        raise ValueError(f"{len(found)} arrays, but there are {len(kinds)} states")
-    return tuple(found), start
+    if len(places) < len(kinds):
+        raise ValueError(f"{len(places)} arrays, but there are {len(kinds)} states")
+    return tuple(places), start
 
 
 # The reduction, on rank 0
@@ -227,12 +227,12 @@ def _columns(layout: Layout, payloads: Sequence[Buffer]) -> Iterable[Sequence[np
     read = functools.partial(read_packed, layout.kinds)
     if len(payloads) < _MANY:
         return zip(*read_each(payloads, read))
-    found: list[list[np.ndarray]] = [[] for _ in layout.groups]
+    columns: list[list[np.ndarray]] = [[] for _ in layout.groups]
     for start in range(0, len(payloads), _MANY):
         some = payloads[start : start + _MANY]
-        for column, part in zip(found, _side_by_side(layout, some) or zip(*read_each(some, read, start))):
+        for column, part in zip(columns, _side_by_side(layout, some) or zip(*read_each(some, read, start))):
             column += part
-    return found
+    return columns
 
 
 def _side_by_side(layout: Layout, payloads: Sequence[Buffer]) -> list[list[np.ndarray]]:
@@ -247,16 +247,16 @@ def _side_by_side(layout: Layout, payloads: Sequence[Buffer]) -> list[list[np.nd
     places, whole = _places(layout.kinds, types)
     if whole != size:
         return []
-    table, found = b"".join(payloads), []
+    table, columns = b"".join(payloads), []
     for group, (dtype, count, start) in zip(layout.groups, places):
         rows = np.ndarray((len(payloads), count), dtype, table, start, (size, dtype.itemsize))
         if dtype.kind == "f" or (dtype.itemsize == 8 and group.reduction == "sum"):
-            found.append(list(rows.copy()))  # or the table would stay, and the next one needs new memory
+            columns.append(list(rows.copy()))  # or the table would stay, and the next one needs new memory
         elif group.reduction == "sum":  # no sum of these is too large
-            found.append([rows.sum(axis=0, dtype=np.int32 if dtype.itemsize <= 2 else np.int64)])
+            columns.append([rows.sum(axis=0, dtype=np.int32 if dtype.itemsize <= 2 else np.int64)])
         else:
-            found.append([rows.max(axis=0) if group.reduction == "max" else rows.min(axis=0)])
-    return found
+            columns.append([rows.max(axis=0) if group.reduction == "max" else rows.min(axis=0)])
+    return columns
 
 
 def combined(reduction: str, parts: Sequence[np.ndarray]) -> np.ndarray:
@@ -306,9 +306,9 @@ def check_settings(name: str, settings: Sequence[str]) -> None:
         return
     first, its = read_each([settings[0], settings[other]], json.loads)
     ranks = [rank for rank, text in enumerate(settings) if text == settings[other]]
-    found = difference(first, its, here=f"on {ranks_text([0])}") or "they are written differently"
+    words = difference(first, its, here=f"on {ranks_text([0])}") or "they are written differently"
     raise AgreementError(
-        f"{name}: the workers disagree on its settings: on {ranks_text(ranks)}, {found}. Give all workers the same; a"
+        f"{name}: the workers disagree on its settings: on {ranks_text(ranks)}, {words}. Give all workers the same; a"
         " custom class may list in `incidental` the arguments that cannot change the result."
     )
 
