@@ -192,18 +192,21 @@ def result_of(layout: Layout, blocks: Sequence[Block | RowKeys], told: Letter) -
 def _result_by_key(blocks: Sequence[Block | RowKeys], told: Letter) -> tuple[list[np.ndarray], list[Slab]]:
     layout, kept, (large, sharing), payload = _read(told)
     size_of(list(sharing.values()))
-    whole, slabs = with_rows(layout, kept), []
-    own = [block for block in blocks if isinstance(block, Block)]
-    if large:
-        keys = {block.name: block.array for block in blocks if isinstance(block, RowKeys)}
-        places = {name: places_of(keys[name], kept[name]) for name in kept}
-        slabs = [
-            _slab(block, entry, places.get(block.keys), sharing.get(block.keys, 0))
-            for block, entry in zip(own, whole.entries)
-        ]
-    arrays = [slab.total for slab in slabs] if large else unpack(whole, payload)
-    shaped = iter([array.reshape(shape) for array, (*_, shape) in zip(arrays, whole.entries)])
-    return [kept[block.name] if isinstance(block, RowKeys) else next(shaped) for block in blocks], slabs
+    whole = with_rows(layout, kept)
+    totals, entries = iter([] if large else unpack(whole, payload)), iter(whole.entries)
+    arrays, slabs, places = [], [], {}
+    for block in blocks if large else ():
+        if isinstance(block, RowKeys) and sharing[block.name]:
+            places[block.name] = places_of(block.array, kept[block.name])
+    for block in blocks:
+        if isinstance(block, RowKeys):
+            arrays.append(kept[block.name])
+            continue
+        entry = next(entries)
+        if large:
+            slabs.append(_slab(block, entry, places.get(block.keys), sharing.get(block.keys, 0)))
+        arrays.append((slabs[-1].total if large else next(totals)).reshape(entry[-1]))
+    return arrays, slabs
 
 
 def _reduce_by_key(letters: Sequence[Letter]) -> Letter:
@@ -295,11 +298,8 @@ def _slab(block: Any, entry: Entry, places: np.ndarray | None = None, sharing: i
     """The slab of a block; without sharing, all workers have all rows."""
     name, reduction, dtype, shape = entry
     array = block.array.astype(dtype, copy=False)
-    if sharing:
-        rows, size = array.reshape(len(array), math.prod(shape[1:])), shape[0]
-    else:
-        rows = array.reshape(-1, WIDTHS.get(reduction, 1))
-        places, size = None, len(rows)
+    rows = array.reshape(len(array) if sharing else -1, math.prod(shape[1:]) if sharing else WIDTHS.get(reduction, 1))
+    size = shape[0] if sharing else len(rows)
     return Slab(name, reduction, rows, np.empty((size, rows.shape[1]), rows.dtype), places, max(1, sharing))
 
 

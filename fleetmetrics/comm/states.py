@@ -150,7 +150,7 @@ def pack(arrays: Sequence[np.ndarray], groups: Iterable[Sequence[int]] = ()) -> 
     names = b""
     parts: list[Buffer] = [b""]
     for places in groups or zip(range(len(arrays))):
-        members = [arrays[place] for place in places]
+        members = list(map(arrays.__getitem__, places))
         size = sum(map(_size, members))
         if len(members) > 1 and size < _WORTH_NARROWING * len(members):  # large ones are cast without joining them
             members = [np.concatenate(members, axis=None)]
@@ -158,10 +158,9 @@ def pack(arrays: Sequence[np.ndarray], groups: Iterable[Sequence[int]] = ()) -> 
         if size >= _WORTH_NARROWING and dtype.kind == "i":
             dtype = narrowest_of(members)
         names += _NAMES[dtype]
-        if size < _WORTH_NARROWING:
-            parts.append(members[0].tobytes())
-        else:
-            parts += [np.ascontiguousarray(array, dtype).data.cast("B") for array in members]
+        for array in members:
+            small = size < _WORTH_NARROWING
+            parts.append(array.tobytes() if small else np.ascontiguousarray(array, dtype).data.cast("B"))
         if size * dtype.itemsize % _ALIGNMENT:
             parts.append(bytes(-size * dtype.itemsize % _ALIGNMENT))
     parts[0] = names + bytes(-len(names) % _ALIGNMENT)

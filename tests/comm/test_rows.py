@@ -20,6 +20,7 @@ STATES = {
     "minima": ("min", "int64", (2, 2)),
     "spread": ("moments", "float64", (2, 4)),
     "histogram": ("sum", "int64", (100,)),
+    "nothing": ("sum", "int64", (3, 0)),
 }
 
 
