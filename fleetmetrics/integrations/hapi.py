@@ -33,6 +33,7 @@ from fleetmetrics.collection import MetricCollection
 from fleetmetrics.comm import Communicator, Letter, get_communicator
 from fleetmetrics.comm.communicator import Call
 from fleetmetrics.comm.failures import by_rank
+from fleetmetrics.comm.folds import barrier
 from fleetmetrics.comm.groups import ranks_of
 from fleetmetrics.comm.launchers import paddles_place
 from fleetmetrics.errors import (
@@ -169,8 +170,8 @@ class ModelMetric(paddle.metric.Metric):
         group = self._pass.group
         channel = get_communicator().among(group)
         with channel.call(f"ModelMetric {self.metric.name}", timeout, self._trouble) as call:
-            call.consult(lambda _: Letter(None))
-            return self._by_name(self.metric.compute(group=group, timeout=timeout))
+            call.consult(barrier)
+        return self._by_name(self.metric.compute(group=group, timeout=timeout))
 
 
 class GlobalValues(paddle.callbacks.Callback):

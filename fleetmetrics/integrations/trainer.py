@@ -18,7 +18,8 @@ from typing import Any, Iterator, Literal, Mapping, Sequence
 from fleetmetrics.accumulator import Accumulator
 from fleetmetrics.arguments import choice_of
 from fleetmetrics.collection import MetricCollection
-from fleetmetrics.comm import Letter, get_communicator
+from fleetmetrics.comm import get_communicator
+from fleetmetrics.comm.folds import barrier
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.metrics.tokens import Perplexity, TokenLoss
 from fleetmetrics.sampling import Dealing, Part, Pass
@@ -156,9 +157,8 @@ class EvaluationMetrics:
     def _values(self) -> dict[str, float]:
         channel = get_communicator().among(self.group)
         with channel.call("Trainer.evaluate", self.timeout, self._trouble) as call:
-            call.consult(lambda _: Letter(None))
-            values = self.metrics.compute(group=self.group, timeout=self.timeout)
-        return flatten(values)
+            call.consult(barrier)
+        return flatten(self.metrics.compute(group=self.group, timeout=self.timeout))
 
     def _warn_of(self, its: Pass, most: int) -> None:
         """Warn of samples that the pass lacks, or counts twice; ``most``: the number of steps, 0: all."""

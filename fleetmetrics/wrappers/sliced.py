@@ -184,7 +184,8 @@ class Sliced(Wrapper[Dict[Any, Value]]):
         result = {}
         warnings: dict[type[Warning], dict[Any, str]] = {UndefinedMetricWarning: {}, BucketWarning: {}}
         states = {state: values[entry][: len(names)] for state, entry in self._entries.items()}
-        quick = self.metric._evaluate_many(states) if _knows_many(type(self.metric)) else None
+        kind: Any = type(self.metric)
+        quick = self.metric._evaluate_many(states) if _knows_many(kind) else None
         for place, key in enumerate(names):
             if quick is not None and quick[place] is not None:
                 result[key] = quick[place]
