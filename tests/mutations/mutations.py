@@ -3998,13 +3998,6 @@ MUTATIONS = [
         "tests/distributed/test_mpi.py -k interruption_inside",
     ),
     Mutation(
-        "mpi: after a failed operation it is used again",
-        "comm/mpi.py::MPICommunicator._shuffle",
-        "trouble or self._broken",
-        "trouble",
-        "tests/distributed/test_mpi.py -k stopped_inside",
-    ),
-    Mutation(
         "threads: a slow formula keeps another thread from its exchange",
         "comm/sockets.py::SocketCommunicator.evaluated",
         "if self.rank or threading.active_count() > 1:",
