@@ -14,7 +14,7 @@ import threading
 import time
 import weakref
 from collections import Counter
-from typing import Any, Iterator
+from typing import Any
 
 from fleetmetrics.comm import letters
 from fleetmetrics.comm.client import Client
@@ -33,7 +33,8 @@ from fleetmetrics.comm.failures import (
 )
 from fleetmetrics.comm.inbox import Inbox
 from fleetmetrics.comm.job import Hidden, Job, job_of
-from fleetmetrics.comm.meeting import label_of, source_of
+from fleetmetrics.comm.letters import label_of
+from fleetmetrics.comm.meeting import source_of
 from fleetmetrics.comm.message import ARRIVAL, CLOSED, ERROR, GAVE_UP, LEFT, LETTERS, STATUS, TROUBLE, Message
 from fleetmetrics.comm.server import Server
 from fleetmetrics.comm.worker import leave_mark, started_by_worker
@@ -154,9 +155,9 @@ class SocketCommunicator(Communicator):
         if not self._end.met:
             leave_mark(self._job)
 
-    def _leave(self, call: Call, error: BaseException | None) -> None:
-        """End a call; the others learn of an error unless they know it."""
-        if not (error is None or getattr(error, "told", False) or self._closed or self._end.process != os.getpid()):
+    def _leave(self, call: Call, error: BaseException) -> None:
+        """End a call with an error, of which the others learn unless they know it."""
+        if not (getattr(error, "told", False) or self._closed or self._end.process != os.getpid()):
             self._tell(call, error)
 
     def _tell(self, call: Call, error: BaseException) -> None:
@@ -184,9 +185,9 @@ class SocketCommunicator(Communicator):
 
     def _exchange(self, call: Call, name: str, decide: Decide, mine: Letter, trouble: BaseException | None) -> Letter:
         """Take part in the next exchange of a call."""
-        deadline = call.deadline
-        place = (self._number, call.number, call.step)
-        label = label_of(call.number, name, self._ranks)
+        [number], deadline = call.numbers, call.deadline
+        place = (self._number, number, call.step)
+        label = label_of(number, name, self._ranks)
         kind, note = ARRIVAL, mine.note
         if trouble is not None:
             kind, note = TROUBLE, list(described(trouble))
@@ -195,9 +196,9 @@ class SocketCommunicator(Communicator):
         message = Message(kind, *place, header, payload, deadline.end, deadline.timeout, self._end.busy)
         try:
             _exchanging.label = label
-            reply = self._exchanged(message, label, deadline)
+            reply = self._exchanged(message, place, label, deadline)
             if reply.kind == LETTERS:
-                reply = self._decided(decide, reply, call.number, label, deadline)
+                reply = self._decided(decide, reply, label, deadline)
         finally:
             _exchanging.label = ""
             self._end.forget(place)
@@ -218,11 +219,10 @@ class SocketCommunicator(Communicator):
         _mark(error)
         return error
 
-    def _exchanged(self, message: Message, label: str, deadline: Deadline) -> Message:
+    def _exchanged(self, message: Message, place: Place, label: str, deadline: Deadline) -> Message:
         """Send a message to rank 0, and wait for its reply to the letters of all."""
-        end, place, spare = self._end, message.place, margin(deadline.timeout, self._end.round_trip)
-        lines = _times_of_lines()
-        says_at, gives_up_at, leaves_at = next(lines), deadline.end - spare, math.inf
+        end, began, spare = self._end, time.monotonic(), margin(deadline.timeout, self._end.round_trip)
+        says_at, gives_up_at, leaves_at = began + _LINES[0], deadline.end - spare, math.inf
         end.expect(place)
         end.ask(message)
         while True:
@@ -241,7 +241,8 @@ class SocketCommunicator(Communicator):
                 # On rank 0 only this process's own thread can be late.
                 gives_up_at, leaves_at = math.inf, max(deadline.end, now + (spare if self._job.rank else _OWN_SECONDS))
             elif now >= says_at:
-                says_at = next(lines)
+                waited = now - began
+                says_at = began + next((line for line in _LINES if line > waited), waited + _LINES[-1])
                 if end.missing():
                     say(f"{label} waits. rank 0 is not connected. {end.missing()} {source_of(self._job)}")
                 else:
@@ -255,12 +256,12 @@ class SocketCommunicator(Communicator):
         how = "connect" if self._job.rank else "listen"
         return f"{late_text([0], how, deadline.timeout, label)} {missing}"
 
-    def _decided(self, decide: Decide, reply: Message, number: int, label: str, deadline: Deadline) -> Message:
+    def _decided(self, decide: Decide, reply: Message, label: str, deadline: Deadline) -> Message:
         """Decide on the letters of all, as the first rank, and send the answer."""
         place = reply.place
         with calling(self._ranks):
             try:
-                answer = letters.decided(decide, letters.arrivals_in(reply), number)
+                answer = letters.decided(decide, letters.arrivals_in(reply), reply.call)
             except FleetMetricsError as error:
                 self._end.ask(Message(LEFT, *place, header=json.dumps(described(error)).encode()))
                 _mark(error)
@@ -274,7 +275,7 @@ class SocketCommunicator(Communicator):
                 _mark(told)
                 raise told from error
         message = letters.written(place, answer)
-        return self._exchanged(message, label, deadline)
+        return self._exchanged(message, place, label, deadline)
 
     # -- groups, and the end
 
@@ -362,13 +363,6 @@ def _mark(error: BaseException) -> None:
     """Note that the other workers know of this error."""
     with contextlib.suppress(AttributeError, TypeError):
         error.told = True  # type: ignore[attr-defined]
-
-
-def _times_of_lines() -> Iterator[float]:
-    began = time.monotonic()
-    yield from (began + seconds for seconds in _LINES)
-    for number in itertools.count(2):
-        yield began + number * _LINES[-1]
 
 
 def _checked(secret: Any) -> Hidden:

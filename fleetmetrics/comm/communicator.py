@@ -90,7 +90,8 @@ class Call:
                 self.consult(folds.barrier)
         except BaseException as raised:
             common = raised
-        self.channel._leave(self, common or error)
+        if error is not None:
+            self.channel._leave(self, common or error)
         if common is not None and common is not error:
             raise common from error
 
@@ -212,8 +213,8 @@ class Communicator:
         """Take part in the next exchange of a call."""
         return self._consult(name, decide, mine, call.deadline, trouble)
 
-    def _leave(self, call: Call, error: BaseException | None) -> None:
-        """End a call, with the error that ends it."""
+    def _leave(self, call: Call, error: BaseException) -> None:
+        """End a call with an error."""
 
     def _default_timeout(self) -> float:
         """Seconds that a call waits if nothing else is asked."""

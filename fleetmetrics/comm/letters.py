@@ -8,7 +8,7 @@ import re
 from typing import Any, Callable, NamedTuple, Sequence
 
 from fleetmetrics.comm.descriptions import Letter, joined
-from fleetmetrics.comm.failures import Trouble, by_rank, raise_trouble
+from fleetmetrics.comm.failures import Trouble, by_rank, in_words, raise_trouble
 from fleetmetrics.comm.folds import FOLDS, answered
 from fleetmetrics.comm.message import ANSWER, ARRIVAL, LETTERS, TROUBLE, Message, Place
 from fleetmetrics.comm.parcels import read_each
@@ -22,6 +22,7 @@ __all__ = [
     "decided",
     "folded",
     "header_of",
+    "label_of",
     "name_of",
     "note_in",
     "read",
@@ -157,3 +158,8 @@ def arrivals_in(message: Message) -> list[Arrival]:
         arrivals.append(read(one, rank))
         start = end
     return arrivals
+
+
+def label_of(number: int, call: str, group: tuple[int, ...]) -> str:
+    """The name of an exchange in errors."""
+    return f"exchange {number} ({call})" + (f" in the group of {in_words(group)}" if group else "")

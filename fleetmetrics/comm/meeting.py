@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from fleetmetrics.comm.deadline import margin
-from fleetmetrics.comm.failures import in_words
 from fleetmetrics.comm.job import Job
-from fleetmetrics.comm.letters import Arrival
+from fleetmetrics.comm.letters import Arrival, label_of
 from fleetmetrics.comm.message import Message, Place
 
-__all__ = ["Meeting", "label_of", "source_of"]
+__all__ = ["Meeting", "source_of"]
 
 
 class Meeting:
@@ -56,11 +55,6 @@ class Meeting:
     def next_moment(self) -> float:
         """When to look at it again if nothing happens."""
         return self.last_moment if self.deciding else self.end
-
-
-def label_of(number: int, call: str, group: tuple[int, ...]) -> str:
-    """The name of an exchange in errors."""
-    return f"exchange {number} ({call})" + (f" in the group of {in_words(group)}" if group else "")
 
 
 def source_of(job: Job) -> str:
