@@ -129,7 +129,7 @@ SUMMARY := import sys, xml.etree.ElementTree as tree; s = tree.parse(sys.argv[1]
 	print("%d failed, %d passed, %d skipped, %d errors in %.0fs" % (n["failures"], \
 	n["tests"] - n["failures"] - n["errors"] - n["skipped"], n["skipped"], n["errors"], float(s["time"])))
 
-.PHONY: help demo test test-ps test-cpu test-numpy test-engines fuzz mutations lint types package format docs look compare evaluate names modes exactness bench-sync bench-gather bench-scale bench-files kills attacks bench-metrics bench-engines bench gpu \
+.PHONY: help demo test test-ps test-cpu test-numpy test-engines fuzz mutations lint types package format docs look compare evaluate names modes exactness bench-sync bench-gather bench-scale bench-reading bench-files kills attacks bench-metrics bench-engines bench gpu \
 	clean clean-all
 
 help:  ## list the tasks
@@ -254,6 +254,9 @@ bench-gather: $(PS)/.ready  ## time and weigh the gathering of records
 
 bench-scale: $(BENCH)/.ready  ## let the workers' channel grow from 2 to 1,024 workers
 	@$(BENCH)/bin/python benchmarks/scale.py $(ARGS)
+
+bench-reading: $(ALONE)/.ready  ## count the functions and lines that a reader of one call meets
+	@$(ALONE)/bin/python benchmarks/reading.py $(ARGS)
 
 bench-files: $(CPU)/.ready  ## time and weigh metrics of files beside bare reading, pandas and scikit-learn
 	@$(CPU)/bin/python benchmarks/files.py $(ARGS)
