@@ -1,14 +1,15 @@
-"""An exchange is as much Python as it needs: rank 0's calls of functions are counted, its seconds depend on the day."""
+"""An exchange is as much Python as it needs: what rank 0 calls is counted, its seconds depend on the day."""
 
 from __future__ import annotations
 
+import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import fleetmetrics as fm
-from fleetmetrics.comm import frames
 from tests.distributed.cluster import free_ports
 from tests.distributed.forks import member, run
 
@@ -34,9 +35,8 @@ METRICS = {
 
 
 @pytest.mark.parametrize("what", METRICS)
-def test_one_exchange_calls_few_functions(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_exchange_calls_few_functions(what: str) -> None:
     port = free_ports(1)[0]
-    monkeypatch.setattr(frames, "_LOOKS", 0)  # how often rank 0 looks is a matter of time
 
     def work(rank: int) -> list[int]:
         communicator, metric = member(rank, 2, port), METRICS[what]()
@@ -58,3 +58,11 @@ def test_one_exchange_calls_few_functions(what: str, monkeypatch: pytest.MonkeyP
         return counts
 
     assert min(run(2, work)[0][5:]) <= MOST[what]
+
+
+def test_a_reader_of_one_call_meets_no_more_functions_lines_and_modules_than_the_benchmark_allows() -> None:
+    script = Path(__file__).resolve().parents[2] / "benchmarks" / "reading.py"
+
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=120, check=False)
+
+    assert not done.returncode, done.stdout + done.stderr
