@@ -35,7 +35,7 @@ from fleetmetrics.comm.inbox import Inbox
 from fleetmetrics.comm.job import Hidden, Job, job_of
 from fleetmetrics.comm.letters import label_of
 from fleetmetrics.comm.meeting import source_of
-from fleetmetrics.comm.message import ARRIVAL, CLOSED, ERROR, GAVE_UP, LEFT, LETTERS, STATUS, TROUBLE, Message
+from fleetmetrics.comm.message import ARRIVAL, CLOSED, ERROR, GAVE_UP, LEFT, LETTERS, STATUS, TROUBLE, Message, Place
 from fleetmetrics.comm.server import Server
 from fleetmetrics.comm.worker import leave_mark, started_by_worker
 from fleetmetrics.errors import CommunicatorError, DeadlineError, FleetMetricsError, InvalidInputError
