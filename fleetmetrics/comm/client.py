@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import dataclasses
 import functools
@@ -70,6 +71,7 @@ class Client(Inbox):
         self._why_broken = ""  # why a worker cannot come back, as rank 0 has said
         self._verdicts: dict[tuple[int, int], bytes] = {}  # errors of calls that have not begun here
         self._lost_since = 0.0  # when a first connection was lost
+        self._owed: collections.deque[Message] = collections.deque(maxlen=_KEPT)  # of calls that failed without rank 0
         self._unheard: list[Message] = []  # sent on a connection on which rank 0 has said nothing yet
         self._tried: dict[str, str] = {}  # by address: the last answer
         self._looks_up = ""  # the name that is being looked up
@@ -98,6 +100,9 @@ class Client(Inbox):
     def _give_up(self, error: FleetMetricsError) -> None:
         """Every call that waits gets the error; the next call tries again."""
         header = json.dumps([*described(error), False]).encode()
+        for message in list(self._asked):
+            if message.kind in (ARRIVAL, TROUBLE):  # rank 0 learns it from the next connection
+                self._owed.append(Message(LEFT, *message.place, header=header))
         self._put_error(header)
         self._take_asked(lambda message: self._put(Message(ERROR, *message.place, header=header)))
         while not self._asked and not self.closed:
@@ -247,6 +252,8 @@ class Client(Inbox):
         self._tried.clear()
         with contextlib.suppress(Lost):  # the conversation finds it
             self._connection.send(Message(STATUS))  # rank 0 learns that its welcome has arrived
+        self._asked.extendleft(reversed(self._owed))
+        self._owed.clear()
 
     def _places(self) -> list[tuple[str, int]]:
         """The possible addresses of rank 0, as numbers; an empty list if a name is not known."""

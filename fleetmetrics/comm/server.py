@@ -557,7 +557,7 @@ class Server(Inbox):
         if broken:
             self._told_gone.update(meeting.ranks)
         verdict = Message(ERROR, *meeting.place, header=header)
-        for rank in reversed(meeting.ranks):  # late ones, too; rank 0's program is the last: its process may end
+        for rank in sorted(meeting.ranks, reverse=True):  # late ones, too; rank 0 last, whose process may end then
             self._say(rank, verdict)
 
     def _release(self, meeting: Meeting) -> None:

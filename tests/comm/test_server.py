@@ -472,28 +472,29 @@ def test_what_a_worker_says_of_a_call_in_which_it_has_no_part_changes_nothing(wh
     hall.close()
 
 
-def flood(guest: Guest, say: Callable[[int], None], seconds: float = 30.0) -> threading.Event:
-    """Let a worker speak until it is stopped, or lost, and read nothing."""
-    over = threading.Event()
+#: The call that a worker leaves when it has said enough.
+LAST = 10**6
+
+
+def flood(guest: Guest, say: Callable[[int], None]) -> threading.Thread:
+    """Let a worker say thousands of things, unless it is lost, and read nothing."""
 
     def speak() -> None:
         assert guest.connection is not None
         guest.connection.sock.setblocking(True)
-        number, end = 0, time.monotonic() + seconds
-        try:
-            while not over.is_set() and time.monotonic() < end:
+        with contextlib.suppress(Lost):
+            for number in range(3 * server._KEPT):
                 say(number)
-                number += 1
-        except Lost:
-            pass
+            guest.say(LEFT, LAST, b'["CommunicatorError", "x"]')
 
-    threading.Thread(target=speak, daemon=True).start()
-    return over
+    thread = threading.Thread(target=speak, daemon=True)
+    thread.start()
+    return thread
 
 
 #: What a worker says without end.
 FLOODS: dict[str, Callable[[Guest, int], None]] = {
-    "channels": lambda guest, number: guest.arrive(1, channel=number + 10),
+    "channels": lambda guest, number: guest.arrive(1, channel=number + 10, busy=True),
     "calls": lambda guest, number: guest.arrive(number + 10),
     "steps": lambda guest, number: guest.arrive(1, step=number + 1),
     "groups": lambda guest, number: guest.arrive(1, channel=number + 10, ranks=[1, 2]),
@@ -513,7 +514,9 @@ def test_a_worker_that_keeps_speaking_delays_nobody_and_fills_no_memory(three: H
     faulty.connection = faulty.connect()
     with pytest.raises(DeadlineError):
         three.begin(timeout=0.2).result(10)  # the first call fails
-    over = flood(faulty, lambda number: FLOODS[what](faulty, number))
+    wait_until(lambda: 1 in three.server._workers)
+    three.server._workers[1].connection.sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 2**12)
+    speaking = flood(faulty, lambda number: FLOODS[what](faulty, number))
     start = time.monotonic()
     call = three.begin(timeout=1.0)
     other.arrive(2)
@@ -521,11 +524,12 @@ def test_a_worker_that_keeps_speaking_delays_nobody_and_fills_no_memory(three: H
         call.result(20)
     assert time.monotonic() - start < 1.0 + AT_ONCE
     kept = three.server
+    wait_until(lambda: (three.rank_0._number, LAST) in kept._failed or 1 not in kept._workers)
     assert len(kept._meetings) <= server._KEPT + 2
     assert max(len(kept._failed), len(kept._closed), len(kept._answered)) <= server._KEPT
     assert sum(worker.connection.waiting for worker in list(kept._workers.values())) <= 2 * server._KEPT + 20
-    over.set()
-    assert three.server._thread.is_alive()
+    speaking.join(10)
+    assert not speaking.is_alive() and three.server._thread.is_alive()
 
 
 def test_a_worker_that_stops_reading_an_answer_is_lost_by_the_deadline_and_the_others_have_it(three: Hall) -> None:

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any, Callable, Iterator, Sequence
 
 from fleetmetrics.comm import SocketCommunicator
+from fleetmetrics.comm.channel import _see_off
 from fleetmetrics.comm.job import Job
 from fleetmetrics.errors import FleetMetricsError
 
@@ -159,6 +160,7 @@ def _become(work: Callable[[], Any], writer: int) -> None:
             data = pickle.dumps((True, work()))
         except BaseException:
             data = pickle.dumps((False, traceback.format_exc()))
+        _see_off()  # as any process does at its end
         while data:
             data = data[os.write(3, data) :]
     finally:
