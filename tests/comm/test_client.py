@@ -263,8 +263,8 @@ def test_the_last_words_of_a_rank_0_that_has_ended_count(
     with contextlib.nullcontext() if found else pytest.raises(DeadlineError, match="rank 1 did not arrive"):
         assert call.result(10) == found
     start = time.monotonic()
-    for earlier in ("", "the workers' channel is broken since an earlier call: "):
-        with pytest.raises(CommunicatorError, match=f"^{earlier}rank 0 has gone away"):
+    for _ in range(2):
+        with pytest.raises(CommunicatorError, match="rank 0 has gone away"):
             rank_0.begin(timeout=20).result(15)
         assert time.monotonic() - start < SLACK
 
