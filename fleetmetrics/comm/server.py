@@ -59,6 +59,8 @@ __all__ = ["Server"]
 
 #: The number of failed calls whose errors are kept for workers that come later, and of exchanges whose end is known.
 _KEPT = 1024
+#: The number of splits that are kept once all have been told: a worker may not have waited for that error.
+_KEPT_TOLD = 8
 #: Seconds that a worker which has ended before it called has to come back: its launcher may restart it.
 _GRACE_SECONDS = 1.0
 #: Seconds that rank 0's process, before it ends, waits for late workers to connect.
@@ -84,6 +86,7 @@ class Split:
         self.with_result = set(meeting.ranks)
         self.with_error: set[int] = set()
         self.untold = set(meeting.ranks)
+        self.told_at = meeting.place  # the exchange whose error has told of it
 
     @property
     def text(self) -> str:
@@ -419,29 +422,38 @@ class Server(Inbox):
 
     def _welcomes(self, rank: int, message: Message, arrival: Arrival, meeting: Meeting) -> bool:
         """Whether an exchange may still succeed; otherwise the worker that has arrived gets the error."""
-        error: bytes | FleetMetricsError | None = self._failed.get(message.place[:2])
         ranks = arrival.ranks or range(self.job.world_size)
-        if error is None and rank == 0 and self._listen_error is not None:
-            error = self._listen_error
-        if error is None and any(gone in ranks or gone == 0 for gone in self._gone):
-            error = self._error_of_gone(ranks)
-            if rank in self._told_gone:
-                error = CommunicatorError(since_earlier(str(error)))
-        if error is None:
-            closed = self._closed.get(message.channel, set()).intersection(ranks).difference(meeting.arrivals)
-            if closed:
-                error = CommunicatorError(f"{in_words(closed)} has gone away: it closed the channel.")
-        if error is None and max(ranks) >= self.job.world_size:
-            error = CommunicatorError(f"{in_words(ranks)} are not all among the job's {self.job.world_size} workers.")
-        if error is None and rank not in ranks:
-            error = CommunicatorError(f"{in_words([rank])} is not one of {in_words(ranks)}, whose exchange it joins.")
+        error = self._failed.get(message.place[:2]) or self._why_not(rank, message, ranks, meeting)
         if error is None:
             return True
         for place, split in self._splits.items():  # it learns that the call has failed on others: no split for it
             if place[:2] == message.place[:2]:
                 split.with_result.discard(rank)
-        self._say_error(rank, message, error)
+        if isinstance(error, bytes) or rank not in ranks:
+            self._say_error(rank, message, error)
+        else:
+            self._fail(meeting, error)  # the others may come when this process has ended
         return False
+
+    def _why_not(self, rank: int, message: Message, ranks: Sequence[int], meeting: Meeting) -> FleetMetricsError | None:
+        """The error of an exchange that cannot succeed."""
+        if rank == 0 and self._listen_error is not None:
+            return self._listen_error
+        if self._is_broken(ranks):
+            error = self._error_of_gone(ranks)
+            new = set(ranks).difference(self._told_gone, self._gone)
+            return error if new else CommunicatorError(since_earlier(str(error)))
+        closed = self._closed.get(message.channel, set()).intersection(ranks).difference(meeting.arrivals)
+        if closed:
+            return CommunicatorError(f"{in_words(closed)} has gone away: it closed the channel.")
+        if max(ranks) >= self.job.world_size:
+            return CommunicatorError(f"{in_words(ranks)} are not all among the job's {self.job.world_size} workers.")
+        if rank not in ranks:
+            return CommunicatorError(f"{in_words([rank])} is not one of {in_words(ranks)}, whose exchange it joins.")
+        return None
+
+    def _is_broken(self, ranks: Sequence[int]) -> bool:
+        return 0 in self._gone or any(rank in self._gone for rank in ranks)
 
     def _leave(self, rank: int, message: Message) -> None:
         """A worker has ended a call with an error."""
@@ -459,6 +471,9 @@ class Server(Inbox):
             split = self._splits.setdefault(message.place, Split(answered))
             split.with_error.add(rank)
             split.with_result -= with_error
+        for split in self._splits.values():
+            if split.told_at == message.place:  # it has not waited for that error
+                split.untold.add(rank)
         if self._reads(rank):
             self._say(rank, Message(LEFT, *message.place))  # it waits for that before it goes on
 
@@ -520,10 +535,11 @@ class Server(Inbox):
     def _tell_of_splits(self, meeting: Meeting) -> None:
         """Raise if an earlier exchange ended with a result on some workers only, and these do not know it yet."""
         for place, split in list(self._splits.items()):
-            if not split.with_result or not split.untold:
+            if not split.with_result or len(self._splits) > (_KEPT if split.untold else _KEPT_TOLD):
                 del self._splits[place]
             elif split.untold.intersection(meeting.ranks):
                 split.untold.difference_update(meeting.ranks)
+                split.told_at = meeting.place
                 raise AgreementError(split.text)
 
     def _answer(self, meeting: Meeting, answer: Message) -> None:
@@ -550,7 +566,7 @@ class Server(Inbox):
 
     def _fail(self, meeting: Meeting, error: FleetMetricsError) -> None:
         """End a call with an error: for the workers that wait, and for those that come later."""
-        broken = any(rank in self._gone for rank in meeting.ranks)
+        broken = self._is_broken(meeting.ranks)
         header = _header_of(error, broken)
         self._keep_failed(meeting.place[:2], header)
         self._release(meeting)

@@ -311,7 +311,9 @@ def test_a_worker_whose_first_connection_is_lost_comes_in_again(two: Hall) -> No
 def test_a_worker_that_has_ended_without_calling_is_an_error_within_seconds(two: Hall) -> None:
     call = two.begin(timeout=60)
     two.waits(0)
-    two.guests[0].connect(calls=False).close()
+    connection = two.guests[0].connect(calls=False)
+    connection.send(Message(STATUS))  # which says that the welcome has arrived
+    connection.close()
     start = time.monotonic()
     with pytest.raises(CommunicatorError, match=r"rank 1 has ended without calling exchange 1 \(auc\)"):
         call.result(30)
