@@ -258,7 +258,7 @@ class Server(Inbox):
         elif guest.world_size != job.world_size or rank >= job.world_size:
             text = (
                 f"a worker says that it is rank {rank} of {guest.world_size}, but rank 0 has different values; "
-                "PADDLE_TRAINERS_NUM must be the same on all workers."
+                f"{job.variables[0]} must be the same on all workers."
             )
             self._door.refuse(guest, text)
             self._fail_everything(text)
@@ -296,7 +296,7 @@ class Server(Inbox):
         elif self.met:
             text = (
                 f"another process is {who} of this run, and has met the others; this one is a second process, or was "
-                f"restarted. {_APART}"
+                f"restarted. {_apart(self.job)}"
             )
             if guest.calls and guest.session not in self._refused:
                 self._refused.add(guest.session)
@@ -305,7 +305,7 @@ class Server(Inbox):
                     "helper of it, the numbers so far include the helper's data instead of the worker's."
                 )
         else:
-            text = f"two processes say that they are {who}, in two runs with the same endpoints or in one run. {_APART}"
+            text = f"two processes say that they are {who}, in two runs with the same endpoints or in one run. {_apart(self.job)}"
             if guest.calls:
                 self._fail_everything(text)
         self._door.refuse(guest, text)
@@ -716,10 +716,11 @@ class Server(Inbox):
         super().drop()
 
 
-_APART = (
-    "Each worker needs its own PADDLE_TRAINER_ID, and each run needs its own name, FLEETMETRICS_RUN, or its own "
-    "endpoints."
-)
+def _apart(job: Job) -> str:
+    return (
+        f"Each worker needs its own {job.variables[1]}, and each run needs its own name, FLEETMETRICS_RUN, or its own "
+        "endpoints."
+    )
 
 
 def _may_come(rank: int, waits: Mapping[int, Sequence[Place]], stuck: Mapping[Place, Meeting]) -> bool:

@@ -50,7 +50,8 @@ class Hall:
     def __init__(self, world_size: int) -> None:
         with socket.create_server(("127.0.0.1", 0)) as listener:
             endpoint = f"127.0.0.1:{listener.getsockname()[1]}"
-        job = Job(0, world_size, endpoint=endpoint, secret="of the test", named=True, program="evaluate.py")
+        settings: Any = {"named": True, "program": "evaluate.py", "variables": ("WORLD_SIZE", "RANK")}
+        job = Job(0, world_size, endpoint=endpoint, secret="of the test", **settings)
         self.rank_0 = SocketCommunicator(job, channel="test")
         self.server: Any = self.rank_0._end
         self.rank_0.listen()
@@ -363,9 +364,9 @@ def test_later_a_second_process_of_a_rank_is_refused_by_itself(two: Hall) -> Non
 @pytest.mark.parametrize(
     ("changed", "why"),
     [
-        ({"rank": 0}, "two processes say that they are rank 0"),
+        ({"rank": 0}, "two processes say that they are rank 0.* Each worker needs its own RANK, and"),
         ({"rank": 2}, "a worker says that it is rank 2 of 2, but rank 0 has different values"),
-        ({"world_size": 3}, "a worker says that it is rank 1 of 3, but rank 0 has different values"),
+        ({"world_size": 3}, "is rank 1 of 3, but rank 0 has different values; WORLD_SIZE must be the same on all"),
         ({"rank": 2**32 - 1}, "a worker says that it is rank 4294967295 of 2"),
     ],
 )
