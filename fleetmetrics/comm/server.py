@@ -305,7 +305,8 @@ class Server(Inbox):
                     "helper of it, the numbers so far include the helper's data instead of the worker's."
                 )
         else:
-            text = f"two processes say that they are {who}, in two runs with the same endpoints or in one run. {_apart(self.job)}"
+            text = f"two processes say that they are {who}, in two runs with the same endpoints or in one run. "
+            text += _apart(self.job)
             if guest.calls:
                 self._fail_everything(text)
         self._door.refuse(guest, text)
