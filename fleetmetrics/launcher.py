@@ -279,13 +279,13 @@ def draws_ports(environment: Mapping[str, str]) -> bool:
 
 
 def notice() -> None:
-    """Mark this process as the worker that its environment names, if any; every new metric calls this."""
+    """Let the worker that the environment places, if any, leave its mark and connect; every new metric calls this."""
     kept = getattr(os.environ, "_data", {})
     if not kept.keys().isdisjoint(_RANKS):
-        _mark(os.getpid(), len(kept), *map(kept.get, _RANKS))
+        _begin(os.getpid(), len(kept), *map(kept.get, _RANKS))
 
 
 @functools.lru_cache(maxsize=1)
-def _mark(*place: object) -> None:
-    """Leave the mark, again only for another process or place."""
-    importlib.import_module("fleetmetrics.comm.worker").mark_if_placed()
+def _begin(*place: object) -> None:
+    """Begin as a worker, again only for another process or place."""
+    importlib.import_module("fleetmetrics.comm.worker").begin()

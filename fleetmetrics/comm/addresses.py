@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import encodings.idna  # noqa: F401  # here: a child forked while a thread imports it would wait for ever
 import errno
 import os
 import resource
@@ -16,9 +17,8 @@ from fleetmetrics.errors import CommunicatorError, InvalidInputError, NoChannelE
 
 __all__ = ["addresses_of", "check_descriptors", "listen"]
 
-#: Seconds that rank 0 waits for an answer of a process that listens at its address: if there are other addresses, and
-#: if this one is the only one.
-_NEIGHBOUR_SECONDS, _LONGER_SECONDS = 0.3, 3.0
+#: Seconds that rank 0 waits for an answer of a process that listens at its address.
+_NEIGHBOUR_SECONDS = 3.0
 
 
 def addresses_of(host: str) -> list[str]:
@@ -103,9 +103,8 @@ def _listen_at(job: Job, key: Key, calls: bool, host: str, port: int) -> socket.
 
 def _who_listens(job: Job, key: Key, calls: bool, host: str, port: int) -> str:
     """Greet the process that listens at rank 0's address; raises if it is another rank 0 of this run."""
-    seconds = _LONGER_SECONDS if job.endpoint else _NEIGHBOUR_SECONDS
     try:
-        greet(job, key, secrets.token_bytes(16), NONE, calls, (host, port), seconds).connection.close()
+        greet(job, key, secrets.token_bytes(16), NONE, calls, (host, port), _NEIGHBOUR_SECONDS).connection.close()
     except Refused as error:
         raise CommunicatorError(str(error)) from None
     except OtherRun as error:

@@ -19,7 +19,14 @@ from typing import Any
 from fleetmetrics.comm import letters
 from fleetmetrics.comm.client import Client
 from fleetmetrics.comm.communicator import Call, Communicator, Decide, Letter
-from fleetmetrics.comm.deadline import DEFAULT_TIMEOUT, FIRST_TIMEOUT, INTERACTIVE_TIMEOUT, Deadline, margin
+from fleetmetrics.comm.deadline import (
+    DEFAULT_TIMEOUT,
+    FIRST_TIMEOUT,
+    INTERACTIVE_TIMEOUT,
+    SCRIPT_TIMEOUT,
+    Deadline,
+    margin,
+)
 from fleetmetrics.comm.descriptions import joined
 from fleetmetrics.comm.failures import (
     by_a_handler,
@@ -37,7 +44,7 @@ from fleetmetrics.comm.letters import label_of
 from fleetmetrics.comm.meeting import source_of
 from fleetmetrics.comm.message import ARRIVAL, CLOSED, ERROR, GAVE_UP, LEFT, LETTERS, STATUS, TROUBLE, Message, Place
 from fleetmetrics.comm.server import Server
-from fleetmetrics.comm.worker import leave_mark, started_by_worker
+from fleetmetrics.comm.worker import is_script_of_worker, leave_mark, started_by_worker
 from fleetmetrics.errors import CommunicatorError, DeadlineError, FleetMetricsError, InvalidInputError
 from fleetmetrics.logs import say, watch
 
@@ -139,7 +146,9 @@ class SocketCommunicator(Communicator):
     def _default_timeout(self) -> float:
         if hasattr(sys, "ps1") or "ipykernel" in sys.modules:
             return INTERACTIVE_TIMEOUT
-        return DEFAULT_TIMEOUT if self._end.met else FIRST_TIMEOUT
+        if self._end.met:
+            return DEFAULT_TIMEOUT
+        return SCRIPT_TIMEOUT if is_script_of_worker(self._job) else FIRST_TIMEOUT
 
     def _check(self) -> None:
         if self._end.process != os.getpid():
@@ -154,6 +163,7 @@ class SocketCommunicator(Communicator):
             raise CommunicatorError(starter)
         if not self._end.met:
             leave_mark(self._job)
+            self._end.warn_once()
 
     def _leave(self, call: Call, error: BaseException) -> None:
         """End a call with an error, of which the others learn unless they know it."""
@@ -244,7 +254,8 @@ class SocketCommunicator(Communicator):
                 waited = now - began
                 says_at = began + next((line for line in _LINES if line > waited), waited + _LINES[-1])
                 if end.missing():
-                    say(f"{label} waits. rank 0 is not connected. {end.missing()} {source_of(self._job)}")
+                    of = f"rank 0 of {self._job.world_size} workers ({source_of(self._job)})"
+                    say(f"{label} waits: {of} is not connected. {end.missing()}")
                 else:
                     end.ask(Message(STATUS, *place))
 
@@ -283,6 +294,11 @@ class SocketCommunicator(Communicator):
         """Let rank 0 listen now, before the first call; raises `NoChannelError` if it cannot."""
         assert isinstance(self._end, Server)
         self._end.listen()
+
+    @property
+    def job(self) -> Job:
+        """The place of this process."""
+        return self._job
 
     def connect(self) -> None:
         """Connect in the background, before the first call."""
@@ -337,7 +353,6 @@ _opened: Counter[Any] = Counter()
 def _end_of(job: Job) -> Inbox:
     end = _ends.get(job)
     if end is None or end.process != os.getpid() or end.closed:
-        job.warn_if_unnamed()
         end = _ends[job] = Server(job) if job.rank == 0 else Client(job)
     return end
 
@@ -346,6 +361,7 @@ def _forget() -> None:
     """Drop the connections in a forked child: it may outlive its parent, and they must end with the parent."""
     for end in _ends.values():
         end.drop()
+    _opened.clear()  # the child may go on as the worker
 
 
 @atexit.register

@@ -20,6 +20,7 @@ __all__ = [
     "channel_of",
     "checked_communicator",
     "communicator_for",
+    "connect",
     "engine_asked",
     "get_communicator",
     "resolve",
@@ -29,7 +30,8 @@ __all__ = [
 _T = TypeVar("_T")
 
 _chosen: Communicator | None = None  # by set_communicator
-_automatic: Communicator | None = None  # of a launched job of several workers
+_automatic: Communicator | None = None  # of a launched job of several workers, since its first call
+_ready: SocketCommunicator | None = None  # the one for that call, which connects in the background
 _making = threading.Lock()
 
 
@@ -136,16 +138,35 @@ def _of_the_job() -> Communicator:
             return _alone()
         with _making:
             if _automatic is None:
-                _automatic = SocketCommunicator(job, channel="automatic")
+                _automatic = _made_ready(job)
     return _automatic
 
 
-def _renew_lock() -> None:
-    global _making
+def connect(job: Job) -> None:
+    """Connect to the other workers in the background, before the first call."""
+    if _chosen is None and _automatic is None and not engine_asked():
+        with _making:
+            _made_ready(job).connect()
+
+
+def _made_ready(job: Job) -> SocketCommunicator:
+    """The communicator of the job as it is now: variables may have changed since the first metric."""
+    global _ready
+    if _ready is None or _ready.job != job:
+        if _ready is not None:
+            _ready.close()
+        _ready = SocketCommunicator(job, channel="automatic")
+    return _ready
+
+
+def _begin_anew() -> None:
+    """In a forked child, which may be another worker: forget the parent's channel."""
+    global _automatic, _making, _ready
+    _automatic = _ready = None
     _making = threading.Lock()  # another thread of the parent may have held it
 
 
-os.register_at_fork(after_in_child=_renew_lock)
+os.register_at_fork(after_in_child=_begin_anew)
 
 
 def engine_asked() -> str:

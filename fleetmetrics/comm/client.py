@@ -74,6 +74,7 @@ class Client(Inbox):
         self._owed: collections.deque[Message] = collections.deque(maxlen=_KEPT)  # of calls that failed without rank 0
         self._unheard: list[Message] = []  # sent on a connection on which rank 0 has said nothing yet
         self._tried: dict[str, str] = {}  # by address: the last answer
+        self._known: set[str] = set()  # the addresses at which there was a rank 0
         self._looks_up = ""  # the name that is being looked up
 
     def missing(self) -> str:
@@ -185,7 +186,18 @@ class Client(Inbox):
         while not self.closed:
             self._poll.wait(time.monotonic() + 60)
             self._read_wake()
+            calls = any(message.kind in (ARRIVAL, TROUBLE) for message in self._asked)
             self._take_asked(functools.partial(self._refuse, later))
+            if calls:
+                self._tell_successor()
+
+    def _tell_successor(self) -> None:
+        """If rank 0 was started again, let it know that the others have met the one before, and go on."""
+        for where in self._places():
+            with contextlib.suppress(OSError, Unproven, OtherRun, Refused):
+                greet(
+                    self.job, self.secret.key, self.session, self.rank_0, True, where, _STEP_SECONDS[0]
+                ).connection.close()
 
     def _refuse(self, later: bytes, message: Message) -> None:
         if not self._is_failed(message):
@@ -223,11 +235,11 @@ class Client(Inbox):
                     return
                 except Unproven:
                     unproven, unproven_since = unproven + 1, unproven_since or time.monotonic()
-                    self._note(where, "it has another secret")
+                    self._note(where, "it has another secret", known=True)
                 except OtherRun as error:
                     other_since = other_since or time.monotonic()
                     text = other_run_text(f"{where[0]}:{where[1]}", str(error), self.job.title)
-                    self._note(where, text)
+                    self._note(where, text, known=True)
                     if len(places) == 1 and time.monotonic() - other_since > REFUSAL_SECONDS:
                         raise CommunicatorError(text) from None
                 except Refused as error:
@@ -250,6 +262,7 @@ class Client(Inbox):
         self._connection, self.round_trip, self.rank_0 = found
         self._poll.register(self._connection)
         self._tried.clear()
+        self._known.clear()
         with contextlib.suppress(Lost):  # the conversation finds it
             self._connection.send(Message(STATUS))  # rank 0 learns that its welcome has arrived
         self._asked.extendleft(reversed(self._owed))
@@ -272,9 +285,13 @@ class Client(Inbox):
             places += [(address, port) for address in known[host]]
         return places
 
-    def _note(self, where: tuple[str, int], why: str) -> None:
-        host, port = where
-        self._tried[f"[{host}]:{port}" if ":" in host else f"{host}:{port}"] = why
+    def _note(self, where: tuple[str, int], why: str, known: bool = False) -> None:
+        """Note the answer of an address; a rank 0 that was there says more than that nobody is there now."""
+        name = f"[{where[0]}]:{where[1]}" if ":" in where[0] else f"{where[0]}:{where[1]}"
+        if known:
+            self._known.add(name)
+        if known or name not in self._known:
+            self._tried[name] = why
 
     # -- the end
 

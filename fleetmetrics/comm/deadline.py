@@ -19,6 +19,7 @@ __all__ = [
     "FIRST_TIMEOUT",
     "INTERACTIVE_TIMEOUT",
     "LONGEST",
+    "SCRIPT_TIMEOUT",
     "Deadline",
     "began",
     "begun",
@@ -28,8 +29,9 @@ __all__ = [
 ]
 
 #: Seconds that a call waits by default: once all workers have met, the default of torch.distributed, longer than any
-#: skew of evaluations and shorter than a night; at their first meeting; and in an interactive session.
-DEFAULT_TIMEOUT, FIRST_TIMEOUT, INTERACTIVE_TIMEOUT = 1800.0, 300.0, 60.0
+#: skew of evaluations and shorter than a night; at their first meeting; in an interactive session; and at the
+#: first meeting of scripts that workers have started: if only one has, it waits in vain.
+DEFAULT_TIMEOUT, FIRST_TIMEOUT, INTERACTIVE_TIMEOUT, SCRIPT_TIMEOUT = 1800.0, 300.0, 60.0, 60.0
 #: Seconds, 31 years; Python's locks and polls accept no number that is much larger.
 LONGEST = 1e9
 #: Seconds that a worker without a valid timeout waits until the others have its error.

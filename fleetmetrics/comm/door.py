@@ -144,6 +144,13 @@ class Door:
             first, last, number = self._unproven[rank]
             self._unproven[rank] = first + REFUSAL_SECONDS, last, number - ENOUGH_REFUSALS
 
+    def stop_listening(self) -> None:
+        """Free the address; see `open`."""
+        if self._listener is not None:
+            self._poll.unregister(self._listener)
+            self._listener.close()
+            self._listener = None
+
     def close(self) -> None:
         """Close all sockets."""
         for guest in self.guests.values():

@@ -18,8 +18,8 @@ from typing import Callable
 
 from fleetmetrics.comm.failures import in_words, readable
 from fleetmetrics.comm.job import Job
-from fleetmetrics.comm.message import ERROR, Message, Place, Poll, pipe
-from fleetmetrics.comm.secret import secret_of
+from fleetmetrics.comm.message import ERROR, MAY_CALL, NEVER_CALLED, Message, Place, Poll, pipe
+from fleetmetrics.comm.secret import secret_of, warn_if_unauthenticated
 from fleetmetrics.errors import CommunicatorError
 from fleetmetrics.logs import logger
 
@@ -39,6 +39,7 @@ class Inbox:
         self.process = os.getpid()
         self.closed = False
         self.channels: set[tuple[str, tuple[int, ...]]] = set()  # the open ones, by name and group
+        self._has_warned = False
         self.met = False  # whether an exchange has ended with a result
         self.round_trip = 0.0  # seconds to rank 0 and back
         self._asked: collections.deque[Message] = collections.deque()
@@ -70,6 +71,13 @@ class Inbox:
             except RuntimeError as error:
                 raise CommunicatorError(f"the workers' channel cannot start its thread: {error}.") from None
             self._thread = thread
+
+    def warn_once(self) -> None:
+        """Warn at the first call if the run has no name, or no secret."""
+        if not self._has_warned:
+            self._has_warned = True
+            self.job.warn_if_unnamed()
+            warn_if_unauthenticated(self.job, self.secret)
 
     def ask(self, message: Message) -> None:
         """Leave a message for the thread of this end."""
@@ -111,12 +119,11 @@ class Inbox:
             self.forget(message.place)
 
     @property
-    def busy(self) -> bool:
-        """Whether another thread that has called may still do so: it lives, and does not wait."""
-        if len(self._callers) < 2:
-            return False
-        alive = {thread.ident for thread in threading.enumerate()}
-        return bool(self._callers & alive - self._waiting - {threading.get_ident()})
+    def busy(self) -> int:
+        """Whether another thread lives that does not wait here: `MAY_CALL` if one has called, `NEVER_CALLED` if not."""
+        own = self._thread.ident if self._thread is not None else 0
+        others = {thread.ident for thread in threading.enumerate()} - self._waiting - {threading.get_ident(), own}
+        return 0 if not others else MAY_CALL if others & self._callers else NEVER_CALLED
 
     def missing(self) -> str:
         """Why there is no connection to rank 0, in words; "" with one."""

@@ -10,9 +10,8 @@ import sys
 import textwrap
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Mapping, Sequence
+from typing import Any, Mapping
 
-from fleetmetrics.comm.failures import in_words
 from fleetmetrics.comm.launchers import is_host, parts_of, place_of, refuse_groups
 from fleetmetrics.errors import InvalidInputError, NoChannelError, ServerProcessError, UnnamedRunWarning
 from fleetmetrics.launcher import draws_ports, launch_of, other_role
@@ -78,8 +77,6 @@ class Job:
         variables: the variables that give the number of workers and the rank; or the program's arguments.
         reserved: ports that the environment promises to others.
         claimed: whether the place comes from the environment, which other processes of this machine may share.
-        ranks: the ranks in the job of a group's workers; `rank` and `world_size` are then the place in the group and
-            its size. (): the whole job.
 
     Examples:
         >>> Job.from_environment({"PADDLE_TRAINERS_NUM": "1"}).world_size
@@ -101,7 +98,6 @@ class Job:
     variables: tuple[str, str] = field(default=("world_size=", "rank="), compare=False)
     reserved: frozenset[int] = frozenset()
     claimed: bool = field(default=False, compare=False)
-    ranks: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "secret", Hidden(self.secret))
@@ -185,34 +181,8 @@ class Job:
 
     def warn_if_unnamed(self) -> None:
         """Warn on rank 0 if nothing names this run."""
-        if not self.named and self.rank == 0 and self.world_size > 1 and not self.ranks:
+        if not self.named and self.rank == 0 and self.world_size > 1:
             warn(f"nothing names this run ({self.title}). {UNNAMED[0].upper()}{UNNAMED[1:]}.", UnnamedRunWarning)
-
-    def among(self, ranks: Sequence[int]) -> Job:
-        """A group of this job's workers as a separate job, with another name and other ports.
-
-        Args:
-            ranks: unique ranks of this job, this process's included; the first one acts as rank 0.
-
-        Raises:
-            NoChannelError: the machine of the first one is unknown.
-        """
-        if tuple(ranks) == tuple(range(self.world_size)):
-            return self
-        bind = self.bind if ranks[0] == 0 or self.bind in ("0.0.0.0", "::") else ""  # it belongs to rank 0's machine
-        place = ranks.index(self.rank)
-        group = replace(self, rank=place, world_size=len(ranks), bind=bind, ranks=tuple(ranks))
-        group.candidates()
-        return group
-
-    def with_ranks(self, ranks: tuple[int, ...]) -> Job:
-        """A different group of the same job, by its name only; (): the whole job."""
-        return replace(self, ranks=ranks)
-
-    @property
-    def rank_in_job(self) -> int:
-        """The rank in the whole job, also for a group."""
-        return self.ranks[self.rank] if self.ranks else self.rank
 
     @cached_property
     def name(self) -> bytes:
@@ -226,7 +196,7 @@ class Job:
 
     def _written(self) -> bytes:
         whole = (self.endpoint, self.endpoints, self.master, self.host, self.run)
-        return json.dumps((*whole, self.ranks) if self.ranks else whole).encode()
+        return json.dumps(whole).encode()
 
     @property
     def title(self) -> str:
@@ -238,17 +208,12 @@ class Job:
             ("the host", self.host),
         )
         where = [f"{name} {textwrap.shorten(value.replace(',', ', '), 200)}" for name, value in said if value]
-        return ", ".join(filter(None, [self.run_name, *where, self.group]))
+        return ", ".join(filter(None, [self.run_name, *where]))
 
     @property
     def run_name(self) -> str:
         """The names that a launcher and FLEETMETRICS_RUN give this run, in words."""
         return ", ".join(self.run.split("|")[1:])
-
-    @property
-    def group(self) -> str:
-        """The group in words, for errors; "" for the whole job."""
-        return f"the group of {in_words(self.ranks)}" if self.ranks else ""
 
     @property
     def on_one_machine(self) -> bool:
@@ -258,8 +223,6 @@ class Job:
 
     def candidates(self) -> list[tuple[str, int]]:
         """Return the addresses where rank 0 may listen, best first, the same list on every rank."""
-        if self.ranks:
-            return self._derived(self._machine_of(self.ranks[0]))
         if self.endpoint:
             return [split_endpoint(self.endpoint, "FLEETMETRICS_ENDPOINT")]
         parts = parts_of(self.endpoints)
@@ -283,20 +246,6 @@ class Job:
 
     def _derived(self, host: str) -> list[tuple[str, int]]:
         return [(host, _FIRST_PORT + word % _PORTS) for word in _EIGHT_WORDS.unpack(self.name)]
-
-    def _machine_of(self, rank: int) -> str:
-        """The machine of a worker of the whole job."""
-        parts = parts_of(self.endpoints)
-        if parts and (rank or not self.endpoint):
-            return split_endpoint(parts[rank], "PADDLE_TRAINER_ENDPOINTS")[0]
-        said = ((self.endpoint, "FLEETMETRICS_ENDPOINT"), (self.master, "PADDLE_MASTER"))
-        first = next((split_endpoint(*each)[0] for each in said if each[0]), self.host)
-        if rank and not _is_loopback(first):
-            raise NoChannelError(
-                f"rank {rank} is the first of {self.group}, but its machine is unknown. Set PADDLE_TRAINER_ENDPOINTS "
-                "to host:port of every worker, separated by commas, on all of them; or include rank 0 in the group"
-            )
-        return first
 
 
 def program() -> str:

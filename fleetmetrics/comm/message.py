@@ -35,6 +35,8 @@ __all__ = [
     "GAVE_UP",
     "LEFT",
     "LETTERS",
+    "MAY_CALL",
+    "NEVER_CALLED",
     "STATUS",
     "TROUBLE",
     "Connection",
@@ -57,11 +59,13 @@ STATUS = 8
 #: From either: this channel, or with channel 0 the connection, is closed intentionally.
 CLOSED = 9
 _KINDS = range(1, 10)
+#: Other threads of a worker: one has called, and may call again; or none has called, as tqdm's monitor never does.
+MAY_CALL, NEVER_CALLED = 1, 2
 
-# Magic, kind, whether the digest covers the payload, whether another thread of the worker may still call, channel,
+# Magic, kind, whether the digest covers the payload, what other threads of the worker may do, channel,
 # number of the call and of the exchange in it, seconds until the sender's deadline, seconds it began with, header and
 # payload bytes, their SHA-256.
-_HEAD = struct.Struct("!4sB??xQQIddQQ32s")
+_HEAD = struct.Struct("!4sB?BxQQIddQQ32s")
 _NUMBER = struct.Struct("!Q")
 _SEAL = 32
 _MAGIC = b"flt4"
@@ -121,7 +125,7 @@ class Message:
     payload: Any = b""  #: one buffer; what has arrived is aligned for NumPy
     end: float = 0.0  #: the sender's deadline, by the clock of this process
     timeout: float = 0.0  #: the sender's whole timeout in seconds
-    busy: bool = False  #: whether another thread of the sender may still call
+    busy: int = 0  #: `MAY_CALL` or `NEVER_CALLED`, if the sender has other threads that do not wait
     _ready: tuple[bool, bytes, list[Buffer]] | None = field(default=None, init=False, repr=False, compare=False)
 
     @property

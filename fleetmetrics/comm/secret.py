@@ -16,7 +16,7 @@ from fleetmetrics.comm.message import Key
 from fleetmetrics.errors import AuthenticationError, UnauthenticatedWarning
 from fleetmetrics.warning import warn
 
-__all__ = ["Secret", "secret_of", "secret_path"]
+__all__ = ["Secret", "secret_of", "secret_path", "warn_if_unauthenticated"]
 
 _FILE = "secret"
 #: The most bytes of that file.
@@ -38,14 +38,18 @@ def secret_of(job: Job) -> Secret:
     """
     # bytes that are not UTF-8 come from the environment, where Python has escaped them
     secret = Key(job.secret.encode(errors="surrogateescape") or (_user_secret() if job.on_one_machine else b""))
-    if not secret and job.rank == 0:
+    return Secret(Key(hmac.digest(secret, b"fleetmetrics", "sha256")), bool(secret))
+
+
+def warn_if_unauthenticated(job: Job, secret: Secret) -> None:
+    """Warn on rank 0 if its workers share no secret."""
+    if not secret.known and job.rank == 0:
         warn(
             "the workers' channel is not authenticated: any process that reaches rank 0's port can pass for a "
             "worker. Set FLEETMETRICS_SECRET to the same long random string on all workers; until then only numbers "
             "are exchanged, never pickles.",
             UnauthenticatedWarning,
         )
-    return Secret(Key(hmac.digest(secret, b"fleetmetrics", "sha256")), bool(secret))
 
 
 def secret_path(user: object) -> Path:

@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import secrets
+import sys
 import time
 from typing import Any, Mapping, Sequence
 
 from fleetmetrics.comm import letters
+from fleetmetrics.comm.deadline import DEFAULT_TIMEOUT
 from fleetmetrics.comm.descriptions import Letter
 from fleetmetrics.comm.door import Door
 from fleetmetrics.comm.failures import (
@@ -38,6 +41,8 @@ from fleetmetrics.comm.message import (
     GAVE_UP,
     LEFT,
     LETTERS,
+    MAY_CALL,
+    NEVER_CALLED,
     STATUS,
     TROUBLE,
     Connection,
@@ -63,6 +68,8 @@ _KEPT = 1024
 _KEPT_TOLD = 8
 #: Seconds that a worker which has ended before it called has to come back: its launcher may restart it.
 _GRACE_SECONDS = 1.0
+#: Seconds in which a thread that lives and has never called may call, before waiting for it is an error.
+_FIRST_CALL_SECONDS = 1.5
 #: Seconds that rank 0's process, before it ends, waits for late workers to connect.
 _SEE_OFF_SECONDS = 1.0
 #: At the deadline, how often the server reads what has arrived before it decides.
@@ -121,7 +128,11 @@ class Server(Inbox):
         self._strange = set(range(1, job.world_size))  # the ranks that have never connected
         self._other_runs: set[int] = set()  # ranks of workers of other runs that were here
         self._refused: set[bytes] = set()  # second processes that were reported
+        self._other_programs: dict[int, str] = {}  # by rank: what a process that was refused for it runs
+        self._led: set[int] = set()  # the ranks that have called in groups without rank 0
         self._called = False  # whether rank 0's program has called
+        #: Exchanges that wait for each other, and when this is an error although some threads have never called.
+        self._stuck: tuple[frozenset[Place], float] = frozenset(), math.inf
         self._busy: set[int] = set()  # ranks of which some thread does not wait
         self.watch: Any = None
 
@@ -161,7 +172,7 @@ class Server(Inbox):
     def _wakes_at(self) -> float:
         moments = [self._moment_of(meeting) for meeting in self._meetings.values()]
         moments += [meeting.last_moment for meeting in self._undelivered]
-        return min([*moments, self._door.next_look])
+        return min([*moments, self._door.next_look, self._stuck[1]])
 
     def _moment_of(self, meeting: Meeting) -> float:
         """When to look at an exchange again if nothing happens."""
@@ -219,6 +230,9 @@ class Server(Inbox):
             elif now >= self._moment_of(meeting):
                 ended = [rank for rank in meeting.missing if self._ended.get(rank, now + 1) <= now]
                 self._fail(meeting, CommunicatorError(_ended_text(ended, meeting)))
+        if now >= self._stuck[1]:
+            self._fail_deadlocked()
+            self._stuck = frozenset(), math.inf
         self._door.look(now)
         refused = self._door.ranks_unproven().difference(self._workers)
         for meeting in list(self._meetings.values()) if refused else ():
@@ -262,10 +276,15 @@ class Server(Inbox):
             )
             self._door.refuse(guest, text)
             self._fail_everything(text)
-        elif guest.program and program and guest.program != program:
+        elif rank == 0 and guest.calls and self._is_idle:
+            self._give_way(guest)
+        elif guest.program and guest.program != program:  # perhaps a run of its own, such as an evaluation
+            self._other_programs[rank] = guest.program
             self._door.refuse(guest, _other_program_text(rank, guest.program, program), OTHER_RUN)
         elif self._is_taken(guest):
             self._refuse_second(guest)
+        elif guest.program != program:
+            self._door.refuse(guest, _other_program_text(rank, "", program))
         else:
             with contextlib.suppress(OSError):  # it connects again
                 connection = self._door.admit(guest, self.number)
@@ -275,6 +294,20 @@ class Server(Inbox):
                 self._strange.discard(rank)
                 for (channel, call), header in self._failed.items():  # this process may end before the worker comes
                     self._say(rank, Message(ERROR, channel, call, header=header))
+
+    @property
+    def _is_idle(self) -> bool:
+        """Whether nobody has called this rank 0, its own program included."""
+        return not self._called and not self.met and not any(worker.called for worker in self._workers.values())
+
+    def _give_way(self, guest: Guest) -> None:
+        """Let a process that calls as rank 0 listen in place of this one, which only has a metric."""
+        for worker in list(self._workers.values()):
+            with contextlib.suppress(Lost):
+                worker.connection.send(Message(CLOSED))
+            self._dismiss(worker)
+        self._door.stop_listening()
+        self._door.drop(guest)
 
     def _is_taken(self, guest: Guest) -> bool:
         earlier = self._workers.get(guest.rank)
@@ -289,6 +322,8 @@ class Server(Inbox):
                 "rank 0 was restarted, and this worker has met the one before; a restarted process cannot join the "
                 "others: start all workers again."
             )
+            if guest.calls:
+                self._fail_everything(text)
         elif 0 in self._gone:
             text = self._gone[0]
         elif rank in self._gone:
@@ -390,7 +425,9 @@ class Server(Inbox):
         if self._is_out_of_turn(rank, arrival, meeting) or not self._welcomes(rank, message, arrival, meeting):
             return
         self._meetings[message.place] = meeting
-        (self._busy.add if message.busy else self._busy.discard)(rank)
+        if 0 not in meeting.ranks:
+            self._led.add(rank)
+        (self._busy.add if message.busy == MAY_CALL else self._busy.discard)(rank)
         meeting.arrive(rank, arrival, 0.0 if not rank else self._workers[rank].round_trip)
         if self.watch is not None:
             self._note_arrival(rank, message, meeting)
@@ -629,10 +666,21 @@ class Server(Inbox):
                 del stuck[place]
             if not free:
                 break
-        if len(stuck) > 1:
+        _keep_circles(stuck)
+        if len(stuck) > 1 and not self._may_be_too_soon(stuck):
             error = AgreementError(_deadlock_text(list(stuck.values())))
             for meeting in stuck.values():
                 self._fail(meeting, error)
+
+    def _may_be_too_soon(self, stuck: Mapping[Place, Meeting]) -> bool:
+        """Whether a thread that has never called may come yet, because the exchanges do not wait for long."""
+        arrivals = [arrival for meeting in stuck.values() for arrival in meeting.arrivals.values()]
+        if not any(arrival.message.busy == NEVER_CALLED for arrival in arrivals):
+            return False
+        now, places = time.monotonic(), frozenset(stuck)
+        if self._stuck[0] != places:
+            self._stuck = places, now + _FIRST_CALL_SECONDS
+        return now < self._stuck[1]
 
     # -- words
 
@@ -663,7 +711,8 @@ class Server(Inbox):
         if rank in self._ended:
             return "ended"
         if rank and rank not in self._workers:
-            return "never connected"
+            other = self._other_programs.get(rank)
+            return f"only tried to connect from {other}, not {self.job.program}" if other else "never connected"
         where = [meeting.label for meeting in self._meetings.values() if rank in meeting.arrivals]
         if where:
             return f"waits at {where[-1]}"
@@ -673,7 +722,13 @@ class Server(Inbox):
     # -- the beginning and the end
 
     def see_off(self) -> None:
-        """Before this process ends, give late workers the errors of failed calls, and let all bytes arrive."""
+        """Before this process ends, wait for the groups that meet here, and for the last messages to arrive.
+
+        Late workers get the errors of failed calls. An error that ends the program waits for no group.
+        """
+        end = time.monotonic() + DEFAULT_TIMEOUT
+        while self._led.intersection(list(self._workers)) and time.monotonic() < end and not hasattr(sys, "last_value"):
+            time.sleep(0.01)
         end = time.monotonic() + _SEE_OFF_SECONDS
         while time.monotonic() < end and (
             (self._failed and self._strange) or any(connection.on_its_way for connection in self._all())
@@ -724,6 +779,17 @@ def _apart(job: Job) -> str:
     )
 
 
+def _keep_circles(stuck: dict[Place, Meeting]) -> None:
+    """Remove exchanges for whose workers no other one waits: they may succeed once the others have failed."""
+    while True:
+        missing = {rank for meeting in stuck.values() for rank in meeting.missing}
+        ends = [place for place, meeting in stuck.items() if missing.isdisjoint(meeting.arrivals)]
+        for place in ends:
+            del stuck[place]
+        if not ends:
+            return
+
+
 def _may_come(rank: int, waits: Mapping[int, Sequence[Place]], stuck: Mapping[Place, Meeting]) -> bool:
     """Whether a worker may still come to an exchange: it waits nowhere, or also where others may come."""
     return not waits.get(rank) or any(place not in stuck for place in waits[rank])
@@ -741,6 +807,7 @@ def _gone_text(rank: int) -> str:
 
 
 def _other_program_text(rank: int, theirs: str, ours: str) -> str:
+    ours, theirs = ours or "no script", theirs or "no script"
     return (
         f"rank 0 of this run runs {ours}, but this process, which says that it is rank {rank}, runs {theirs}. If it is "
         "a helper of the worker, compute in the worker itself, or call compute_local(); if it is the worker, give both "

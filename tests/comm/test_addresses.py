@@ -135,7 +135,7 @@ def test_rank_0_does_not_listen_where_no_other_machine_reaches_it(monkeypatch: p
 def test_a_silent_listener_in_rank_0s_place_is_an_error_that_names_the_address(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(addresses, "_LONGER_SECONDS", 1.0)
+    monkeypatch.setattr(addresses, "_NEIGHBOUR_SECONDS", 1.0)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         endpoint = f"127.0.0.1:{silent.getsockname()[1]}"
         comm = SocketCommunicator(rank=0, world_size=2, endpoint=endpoint, secret="of the test")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,11 +10,9 @@ import pytest
 
 import fleetmetrics as fm
 from fleetmetrics.comm import SocketCommunicator
-from fleetmetrics.comm.finding import listen
 from fleetmetrics.comm.groups import copies_of, ranks_of
 from fleetmetrics.comm.job import Job
-from fleetmetrics.errors import InvalidInputError, NoChannelError
-from tests.distributed.cluster import free_ports
+from fleetmetrics.errors import InvalidInputError
 
 pytestmark = pytest.mark.numpy_only
 
@@ -138,55 +135,3 @@ def test_a_communicator_without_groups_says_so() -> None:
         Own().among([0, 2])
     with pytest.raises(InvalidInputError, match="util reaches all workers; leave one of them out"):
         fm.sum([1], util=Util(), group=[0])
-
-
-# -- where the workers of a group meet --------------------------------------------------------------------
-
-
-def test_groups_have_names_and_ports_of_their_own_on_the_machine_of_their_first_rank() -> None:
-    whole = Job(2, 4, endpoints=ALL, bind="10.0.0.1")
-    groups = [whole.among(ranks) for ranks in ([2, 3], [0, 2], [1, 2], [0, 2, 3])]
-    assert len({whole.name, *(group.name for group in groups)}) == 5
-    assert [group.candidates()[0][0] for group in groups] == ["10.0.0.3", "10.0.0.1", "10.0.0.2", "10.0.0.1"]
-    assert [(group.rank, group.world_size) for group in groups] == [(0, 2), (1, 2), (1, 2), (1, 3)]
-    assert [group.bind for group in groups] == ["", "10.0.0.1", "", "10.0.0.1"]
-    assert "the group of ranks 2, 3" in groups[0].title
-    assert not any(group.claimed for group in groups)
-
-
-def test_the_members_of_a_group_agree_where_it_meets() -> None:
-    one, two = (Job(rank, 4, endpoints=ALL).among([1, 3]) for rank in (1, 3))
-    assert one.name == two.name and one.candidates() == two.candidates() and one.mark == two.mark
-
-
-def test_the_name_of_a_whole_job_does_not_change() -> None:
-    """Workers of an earlier version meet those of this one."""
-    job = Job(0, 2, endpoints="10.0.0.1:8500,10.0.0.2:8500")
-    assert job.name.hex().startswith("77409735d010b18b")
-
-
-@pytest.mark.parametrize("where", [{"endpoint": "10.0.0.1:9"}, {"master": "10.0.0.1:9"}, {"host": "node1"}])
-def test_a_group_whose_first_rank_is_on_an_unknown_machine_says_what_to_set(where: dict[str, str]) -> None:
-    job = Job(2, 4, **where)
-    assert job.among([0, 2]).candidates()[0][0] == job.candidates()[0][0]
-    with pytest.raises(
-        NoChannelError, match=r"rank 1 is the first of the group of ranks 1, 2, .* PADDLE_TRAINER_ENDPOIN"
-    ):
-        job.among([1, 2])
-
-
-@pytest.mark.parametrize("where", [{"endpoint": "127.0.0.1:9"}, {"master": "localhost:9"}, {"host": "127.0.0.1"}])
-def test_on_one_machine_every_rank_may_come_first(where: dict[str, str]) -> None:
-    job = Job(2, 4, **where)
-    assert job.among([1, 2]).candidates()[0][0] == job.candidates()[0][0]
-
-
-def test_a_group_takes_no_port_that_the_environment_promises_to_others() -> None:
-    """Also where the whole job may: with parameter servers its first place is its own endpoint."""
-    port = free_ports(1)[0]
-    whole = Job(0, 3, endpoints="127.0.0.1:1,127.0.0.1:2,127.0.0.1:3", collective=False, secret="of this test")
-    group = whole.among([0, 2])
-    promised = replace(whole, reserved=frozenset({group.candidates()[0][1], port})).among([0, 2])
-    listener = listen(promised)
-    assert listener.getsockname()[1] == group.candidates()[1][1]
-    listener.close()

@@ -105,7 +105,7 @@ def test_no_repr_shows_the_secret(monkeypatch: pytest.MonkeyPatch) -> None:
         SocketCommunicator(rank=0, world_size=2, endpoint=endpoint, secret="of the arguments")._job,
     ):
         assert job.secret.startswith("of the")
-        assert "of the" not in f"{job!r} {vars(job)!r} {vars(job.among([0]))!r}"
+        assert "of the" not in f"{job!r} {vars(job)!r}"
 
 
 PLACE = {"PADDLE_TRAINERS_NUM": "2", "PADDLE_TRAINER_ID": "0", "PADDLE_TRAINER_ENDPOINTS": FAR}
@@ -184,7 +184,7 @@ def test_a_wrong_place_in_the_arguments_is_named(arguments: tuple[Any, ...], tex
 
 
 def test_rank_0_warns_that_nothing_names_the_run(recwarn: pytest.WarningsRecorder) -> None:
-    for job in (Job(1, 2, endpoints=FAR), Job(0, 2, endpoints=FAR, named=True), Job(), Job(0, 3).with_ranks((0, 1))):
+    for job in (Job(1, 2, endpoints=FAR), Job(0, 2, endpoints=FAR, named=True), Job()):
         job.warn_if_unnamed()
     assert not recwarn.list
     with pytest.warns(
@@ -256,3 +256,9 @@ def test_a_spawned_worker_has_the_program_of_its_parent(program: Callable[..., s
 
 def test_a_run_that_the_user_names_may_have_several_programs(program: Callable[..., set[str]]) -> None:
     assert program("train.py", FLEETMETRICS_RUN="mine") == {""}
+
+
+def test_the_name_of_a_whole_job_does_not_change() -> None:
+    """Workers of an earlier version meet those of this one."""
+    job = Job(0, 2, endpoints="10.0.0.1:8500,10.0.0.2:8500")
+    assert job.name.hex().startswith("77409735d010b18b")

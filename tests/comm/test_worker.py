@@ -34,9 +34,9 @@ def unmarked(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     for name in (*VARIABLES, "POD_NAME", "FLEETMETRICS_WORKER"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv(MARK, "")
-    launcher._mark.cache_clear()
+    launcher._begin.cache_clear()
     yield
-    launcher._mark.cache_clear()
+    launcher._begin.cache_clear()
 
 
 def placed(monkeypatch: pytest.MonkeyPatch, **changed: str) -> Job:
@@ -114,7 +114,7 @@ def test_a_worker_marks_itself_when_it_makes(monkeypatch: pytest.MonkeyPatch, wh
         fleetmetrics.Sum()
     else:
         type("Own", (fleetmetrics.BaseMetric,), {"compute_metric": lambda self, results: {}})()
-    assert os.environ[MARK].endswith(f" {os.getpid()}") and not started_by_worker(job)
+    assert f" {os.getpid()} " in os.environ[MARK] and not started_by_worker(job)
 
 
 def test_a_place_that_the_program_sets_later_is_marked(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -148,14 +148,6 @@ def test_a_helper_leaves_the_mark_of_its_worker(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setenv(MARK, mark)
     leave_mark(job)
     assert os.environ[MARK] == mark and "process 17," in started_by_worker(job)
-
-
-def test_a_member_of_a_group_is_the_worker_of_its_job(monkeypatch: pytest.MonkeyPatch) -> None:
-    job = placed(monkeypatch, PADDLE_TRAINER_ID="2", PADDLE_TRAINERS_NUM="3", PADDLE_TRAINER_ENDPOINTS="a:1,b:2,c:3")
-    leave_mark(job)
-    mark = os.environ[MARK]
-    leave_mark(job.among([1, 2]))
-    assert os.environ[MARK] == mark
 
 
 def test_a_place_given_as_arguments_leaves_no_mark() -> None:

@@ -158,6 +158,7 @@ def _become(work: Callable[[], Any], writer: int) -> None:
             signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
         try:
             data = pickle.dumps((True, work()))
+            _see_off()  # as a process that ends by itself
         except BaseException:
             data = pickle.dumps((False, traceback.format_exc()))
         _see_off()  # as any process does at its end

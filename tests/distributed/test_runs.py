@@ -1,192 +1,124 @@
-"""Which run a worker belongs to: runs that have names never mix, and what a worker starts is not that worker.
+"""Which run a worker belongs to, and which process is the worker.
 
-All are new processes, as a launcher or a shell starts them.
+All are new processes, as a launcher or a shell starts them: their programs and environments are part of what is tested.
 """
 
 from __future__ import annotations
 
-import contextlib
-import os
-import signal
-import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Callable, Iterator
 
 import pytest
 
-from tests.distributed.cluster import ROOT, free_ports
-from tests.distributed.forks import SECRET, wait_for
+from tests.distributed.cluster import AT_ONCE, free_ports
+from tests.distributed.forks import SECRET
+from tests.distributed.programs import WORKER, Runs, Worker, places
 from tests.distributed.proxy import Proxy
 
 pytestmark = [pytest.mark.distributed, pytest.mark.numpy_only]
 
-#: A worker: what it does before it imports the package, and before each compute, is given by the test.
-WORKER = """
-import os, sys, time
-from pathlib import Path
-def touch(name): Path(os.environ["PLACE"], name).touch()
-def wait_for(name):
-    end = time.monotonic() + 60
-    while not Path(os.environ["PLACE"], name).exists():
-        assert time.monotonic() < end, name
-        time.sleep(0.005)
-exec(os.environ.get("AT_START", ""))
-import fleetmetrics as fm
-exec(os.environ.get("WHEN_IMPORTED", ""))
-metric = fm.Sum()
-metric.add([float(os.environ["OWN"])])
-for call in range(int(os.environ.get("CALLS", "1"))):
-    exec(os.environ.get("BEFORE_EACH", ""))
-    try:
-        print("value", metric.compute(timeout=float(os.environ.get("SECONDS", "20"))), flush=True)
-    except fm.FleetMetricsError as error:
-        print(f"{type(error).__name__}: {error}", flush=True)
-exec(os.environ.get("AT_END", ""))
-"""
-#: A script beside the worker's, which inherits its environment, and computes over all workers.
-HELPER = """
-import os
-import fleetmetrics as fm
-metric = fm.Sum()
-metric.add([1000.0])
-try:
-    print("value", metric.compute(timeout=float(os.environ.get("HELPER_SECONDS", "3"))), flush=True)
-except fm.FleetMetricsError as error:
-    print(f"{type(error).__name__}: {error}", flush=True)
-"""
-
-
-class Worker:
-    """One worker's process, and what it prints."""
-
-    def __init__(self, command: list[str], environment: dict[str, str]) -> None:
-        self.process = subprocess.Popen(
-            command,
-            env=environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            start_new_session=True,
-        )
-
-    def said(self) -> list[str]:
-        """The lines that it printed until its end."""
-        return self.process.communicate(timeout=90)[0].splitlines()
-
-
-class Runs:
-    """Starts workers, and ends those that are left."""
-
-    def __init__(self, place: Path) -> None:
-        self.place = place
-        self.train = self.script("train.py", WORKER)
-        self.workers: list[Worker] = []
-        self.environment = {
-            **{name: text for name, text in os.environ.items() if not name.startswith(("PADDLE_", "FLEETMETRICS_"))},
-            "PYTHONPATH": str(ROOT),
-            "PLACE": str(place),
-            "TMPDIR": str(place),
-            # Rank 0 warns of runs without a name, which most of these tests are about.
-            "PYTHONWARNINGS": "ignore::UserWarning",
-            # Unbuffered, print() writes a line and its end apart, and the lines of two processes on one pipe mix.
-            "PYTHONUNBUFFERED": "",
-        }
-
-    def start(self, own: float, command: list[str] | None = None, **environment: str) -> Worker:
-        """Start a worker that brings a value of its own."""
-        said = {**self.environment, "OWN": str(own), **environment}
-        self.workers.append(Worker(command or [sys.executable, str(self.train)], said))
-        return self.workers[-1]
-
-    def script(self, name: str, code: str) -> Path:
-        """Write a script beside those of the other workers."""
-        path = self.place / name
-        path.write_text(code)
-        return path
-
-    def end(self) -> None:
-        """End what is left, and what they have started."""
-        for worker in self.workers:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(worker.process.pid, signal.SIGKILL)
-            worker.process.wait()
-            if worker.process.stdout is not None:
-                worker.process.stdout.close()
-
 
 @pytest.fixture
 def runs(tmp_path: Path) -> Iterator[Runs]:
-    found = Runs(tmp_path)
-    try:
+    with Runs(tmp_path) as found:
         yield found
-    finally:
-        found.end()
 
 
-def places(size: int, kind: str) -> list[dict[str, str]]:
-    """The environments of the workers of one run, by rank.
-
-    Args:
-        size: how many.
-        kind: "servers", "collective", or "endpoint" with a secret.
-    """
-    ports = free_ports(size + 1)
-    endpoints = ",".join(f"127.0.0.1:{port}" for port in ports[:size])
-    common = {"PADDLE_TRAINERS_NUM": str(size), "PADDLE_TRAINER_ENDPOINTS": endpoints}
-    if kind == "servers":
-        common.update(TRAINING_ROLE="TRAINER", PADDLE_PSERVERS_IP_PORT_LIST=f"127.0.0.1:{ports[size]}")
-    if kind == "endpoint":
-        common.update(FLEETMETRICS_ENDPOINT=f"127.0.0.1:{ports[size]}", FLEETMETRICS_SECRET=SECRET)
-    return [{**common, "PADDLE_TRAINER_ID": str(rank)} for rank in range(size)]
+def said_by(workers: list[Worker]) -> list[list[str]]:
+    return [worker.said() for worker in workers]
 
 
-def test_rank_0_warns_once_that_nothing_names_its_run(runs: Runs) -> None:
-    same = places(2, "collective")
-    for name in ("", "mine"):
-        options = {"PYTHONWARNINGS": "", "FLEETMETRICS_RUN": name, "CALLS": "2"}
-        said = [worker.said() for worker in [runs.start(1, **place, **options) for place in same]]
-        warned = [[line for line in lines if "UnnamedRunWarning" in line] for lines in said]
-        assert [line for line in said[1] if "UserWarning" not in line] == ["value 2.0"] * 2, said
-        assert [len(lines) for lines in warned] == ([0, 0] if name else [1, 0])
-        assert all("Set FLEETMETRICS_RUN to a new name for each run" in line for line in warned[0])
+# -- two runs with the same addresses
 
 
-def test_two_runs_of_two_shells_without_an_address_never_mix(runs: Runs) -> None:
-    """Each shell's is its own."""
-    shell = 'for rank in 0 1; do OWN=$((OWN + rank)) RANK=$rank "$PYTHON" -c "$WORKER" & done; wait'
-    torch = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "PYTHON": sys.executable, "WORKER": WORKER}
-    shells = [runs.start(own, ["/bin/bash", "-c", shell], **torch) for own in (100, 200)]
-    assert [worker.said() for worker in shells] == [["value 201.0"] * 2, ["value 401.0"] * 2]
+@pytest.mark.parametrize(("kind", "size"), [("servers", 3), ("collective", 2), ("endpoint", 3)])
+def test_rank_0_warns_once_that_nothing_names_its_run(runs: Runs, kind: str, size: int) -> None:
+    """Two runs with the same addresses start at once: numbers may be of both, or all have errors, within the deadline."""
+    same = places(size, kind)
+    first = [runs.start(100 + rank, **place, PYTHONWARNINGS="") for rank, place in enumerate(same)]
+    second = [runs.start(200 + rank, **place, PYTHONWARNINGS="") for rank, place in enumerate(same)]
+    start = time.monotonic()
+    said = said_by([*first, *second])
+    assert time.monotonic() - start < 20 + AT_ONCE
+    for lines in (said[0], said[size]):
+        [warned] = [line for line in lines if "UnnamedRunWarning: nothing names this run" in line]
+        assert "Set FLEETMETRICS_RUN to a new name for each run" in warned
+    assert all(lines[-1].startswith("value") or "Error: " in lines[-1] for lines in said), said
 
 
 @pytest.mark.parametrize(
     ("kind", "name"),
     [
         ("servers", "PADDLE_JOB_ID"),
-        ("collective", "FLEETMETRICS_RUN"),
-        ("endpoint", "FLEETMETRICS_RUN"),
+        ("collective", "PADDLE_JOB_ID"),
+        ("endpoint", "PADDLE_JOB_ID"),
         ("collective", "POD_NAME"),
+        ("collective", "FLEETMETRICS_RUN"),
     ],
 )
 def test_the_name_of_a_run_keeps_it_apart(runs: Runs, kind: str, name: str) -> None:
     same = places(2, kind)
-    left = runs.start(901, **same[1], **{name: "dead"}, WHEN_IMPORTED="touch('left')", SECONDS="4")
-    wait_for(runs.place / "left")
+    left = runs.start(901, **same[1], **{name: "dead"}, WHEN_IMPORTED="touch('left')", SECONDS="6")
+    runs.wait_for("left")
     named = {
-        run: [runs.start(own + rank, **place, **{name: run}, SECONDS="8") for rank, place in enumerate(same)]
+        run: [runs.start(own + rank, **place, **{name: run}) for rank, place in enumerate(same)]
         for run, own in (("one", 100), ("two", 200))
     }
-    found = {run: [worker.said() for worker in workers] for run, workers in named.items()}
+    found = {run: said_by(workers) for run, workers in named.items()}
     right = {"one": [["value 201.0"]] * 2, "two": [["value 401.0"]] * 2}
     if kind != "endpoint":  # there rank 0 has other places to listen at
         assert found == right
     for run, said in found.items():
         if said != right[run]:
+            # Rank 0 names both runs; rank 1 does, too, unless the other run had ended when it came.
             assert all("Error: " in line for lines in said for line in lines), said
+            assert all("one" in line and "two" in line for line in said[0]), said
     assert right["one"] in found.values() or right["two"] in found.values()
     [line] = left.said()
     assert ("another run" in line and f"{name}=dead" in line) or "did not connect" in line, line
+
+
+def test_a_secret_for_each_run_keeps_it_apart(runs: Runs) -> None:
+    """Two runs with one endpoint: only one can have it, and no worker changes sides."""
+    same = places(2, "endpoint")
+    named = [
+        [runs.start(own + rank, **{**place, "FLEETMETRICS_SECRET": f"of {own}"}) for rank, place in enumerate(same)]
+        for own in (100, 200)
+    ]
+    found = [said_by(workers) for workers in named]
+    for said, value in zip(found, ("value 201.0", "value 401.0")):
+        assert said == [[value]] * 2 or all("Error: " in line for lines in said for line in lines), found
+    assert any("value" in said[0][0] for said in found), found
+
+
+def test_two_runs_of_two_shells_without_an_address_never_mix(runs: Runs) -> None:
+    shell = 'for rank in 0 1; do OWN=$((OWN + rank)) RANK=$rank "$PYTHON" "$TRAIN" & done; wait'
+    torch = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "PYTHON": sys.executable, "TRAIN": runs.script("train.py")}
+    shells = [runs.start(own, ["/bin/bash", "-c", shell], **torch) for own in (100, 200)]
+    assert said_by(shells) == [["value 201.0"] * 2, ["value 401.0"] * 2]
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_a_worker_that_was_left_over_changes_no_named_run_and_an_unnamed_one_says_what_may_happen(
+    runs: Runs, named: bool
+) -> None:
+    same = places(2, "endpoint")
+    old, new = ({"FLEETMETRICS_RUN": name} if named else {} for name in ("old", "new"))
+    left = runs.start(101, **same[1], **old, WHEN_IMPORTED="touch('left')", SECONDS="8")
+    runs.wait_for("left")
+    first = runs.start(200, **same[0], **new, PYTHONWARNINGS="")
+    second = runs.start(201, **same[1], **new, BEFORE_EACH="" if named else "wait_for('go')")
+    if named:
+        assert [first.said(), second.said()] == [["value 401.0"]] * 2
+        [line] = left.said()
+        assert "another run" in line and "FLEETMETRICS_RUN=old" in line and "FLEETMETRICS_RUN=new" in line, line
+        return
+    warned = [line for line in first.said() if "nothing names this run" in line]
+    assert warned and "such as one that is left over" in warned[0]
+    runs.touch("go")
+    assert "Error: " in second.said()[0]
 
 
 def test_a_relay_to_another_job_causes_errors_and_no_number(runs: Runs) -> None:
@@ -201,77 +133,219 @@ def test_a_relay_to_another_job_causes_errors_and_no_number(runs: Runs) -> None:
         jobs.append([{**common, "PADDLE_TRAINER_ID": str(rank)} for rank in range(2)])
     with Proxy(("127.0.0.3", port), ("127.0.0.6", port), patience=10), Proxy(("127.0.0.4", port), ("127.0.0.6", port)):
         workers = [runs.start(1, **jobs[0][0]), runs.start(2, **jobs[0][1]), runs.start(10, **jobs[1][0])]
-        [first], [astray], [other] = [worker.said() for worker in workers]
+        [first], [astray], [other] = said_by(workers)
         assert "DeadlineError" in first and "DeadlineError" in other, (first, other)
         assert "another run" in other and "rank 1" in other
         assert "CommunicatorError" in astray and "127.0.0.3" in astray and "127.0.0.4" in astray, astray
 
 
-def test_a_second_process_of_a_rank_is_an_error_on_all_before_they_have_met(runs: Runs) -> None:
-    same = places(3, "endpoint")
-    workers = [runs.start(rank, **same[rank]) for rank in (0, 1)]
-    workers.append(runs.start(500, **same[1]))
-    said = [worker.said() for worker in workers]
-    assert [len(lines) for lines in said] == [1, 1, 1], said
-    for [line] in said:
-        assert line.startswith("CommunicatorError: two processes say that they are rank 1, in two runs"), said
-        assert "FLEETMETRICS_RUN" in line
+# -- a second process of a rank
 
 
 @pytest.mark.parametrize("who", [0, 1])
-def test_a_second_process_of_a_rank_is_refused_when_the_workers_have_met(runs: Runs, who: int) -> None:
+def test_a_second_process_of_a_rank_is_an_error_on_all_before_they_have_met(runs: Runs, who: int) -> None:
     same = places(3, "endpoint")
-    each = "touch(f'{call}'); call == 1 and wait_for('refused')"
-    workers = [runs.start(rank, **place, CALLS="3", BEFORE_EACH=each) for rank, place in enumerate(same)]
-    wait_for(runs.place / "1")
-    [line] = runs.start(500, **same[who], SECONDS="3").said()
-    (runs.place / "refused").touch()
-    assert f"another process is rank {who} of this run, and has met the others; this one is a second" in line, line
-    assert [worker.said() for worker in workers] == [["value 3.0"] * 3] * 3
+    late = {"BEFORE_EACH": "wait_for('go')"}
+    workers = [runs.start(rank, **place, **(late if rank == 2 else {})) for rank, place in enumerate(same)]
+    time.sleep(0.5)  # the others wait for rank 2
+    [line] = runs.start(500, **same[who]).said()
+    runs.touch("go")
+    claimed = f"two processes say that they are rank {who}"
+    assert "CommunicatorError" in line and claimed in line and "FLEETMETRICS_RUN" in line, line
+    for lines in said_by(workers):
+        assert len(lines) == 1 and "CommunicatorError" in lines[0] and claimed in lines[0], lines
 
 
-#: How the worker of rank 1 starts a process that runs a helper.
-HELPERS = {
-    "a script": "import subprocess; subprocess.run([sys.executable, os.environ['HELPER']])",
-    "a shell around it": "import subprocess; subprocess.run(sys.executable + ' $HELPER; true', shell=True)",
-    "a forked process": "import multiprocessing as mp; context = mp.get_context('fork');"
-    " child = context.Process(target=exec, args=(Path(os.environ['HELPER']).read_text(), {}));"
-    " child.start(); child.join()",
-    "a script with the environment of torch's only worker": "import subprocess;"
-    " told = {'WORLD_SIZE': '1', 'RANK': '0', 'MASTER_ADDR': 'a', 'MASTER_PORT': '1'};"
-    " subprocess.run([sys.executable, os.environ['HELPER']], env={**os.environ, **told})",
-    "a process that outlives the one between": "import subprocess;"
-    " subprocess.run(sys.executable + ' $HELPER > $PLACE/out; mv $PLACE/out $PLACE/helped &', shell=True);"
-    " wait_for('helped'); print(Path(os.environ['PLACE'], 'helped').read_text(), end='', flush=True)",
-}
+@pytest.mark.parametrize("who", [0, 1, 2])
+def test_a_second_process_that_does_not_call_harms_no_job(runs: Runs, who: int) -> None:
+    """It has a metric of its own, and only the local value of it."""
+    same = places(3, "endpoint")
+    late = {"BEFORE_EACH": "wait_for('go')"}
+    workers = [runs.start(rank, **place, **late) for rank, place in enumerate(same)]
+    bystander = runs.start(500, **same[who], CALLS="0", AT_END="print(metric.compute_local(), flush=True)")
+    assert bystander.said() == ["500.0"]
+    runs.touch("go")
+    assert said_by(workers) == [["value 3.0"]] * 3
 
 
-@pytest.mark.parametrize(
-    ("how", "when"),
-    [
-        *((how, "BEFORE_EACH") for how in HELPERS),
-        ("a script", "AT_START"),
-        ("a script", "WHEN_IMPORTED"),
-        ("a process that outlives the one between", "AT_START"),
-    ],
-)
-def test_a_process_that_a_worker_has_started_is_not_that_worker(runs: Runs, how: str, when: str) -> None:
-    """Before the worker imports anything, when it has, and when it has made a metric."""
-    helper = str(runs.script("helper.py", HELPER))
-    helps = [{when: HELPERS[how]} if rank == 1 else {} for rank in range(3)]
+@pytest.mark.parametrize("program", ["train.py", "python -c", "debug.py"])
+@pytest.mark.parametrize("who", [0, 1])
+def test_a_second_process_of_a_rank_is_refused_when_the_workers_have_met(runs: Runs, who: int, program: str) -> None:
+    """As a debug shell with a worker's environment beside a job that computes again and again."""
     same = places(3, "collective")
-    workers = [runs.start(rank, **same[rank], **helps[rank], HELPER=helper) for rank in range(3)]
-    said = [worker.said() for worker in workers]
-    assert said[0] == said[2] == ["value 3.0"] and said[1][1:] == ["value 3.0"], said
-    assert "Error: " in said[1][0] and ("was started by process" in said[1][0] or "helper.py" in said[1][0]), said
+    options = {"CALLS": "60", "BEFORE_EACH": "touch(f'{call}'); time.sleep(0.02); call == 40 and wait_for('refused')"}
+    workers = [runs.start(rank, **place, **options) for rank, place in enumerate(same)]
+    runs.wait_for("3")
+    commands = {"python -c": [sys.executable, "-c", WORKER], "debug.py": [sys.executable, runs.script("debug.py")]}
+    shell = runs.start(500, commands.get(program), **same[who], SECONDS="2" if program == "debug.py" else "20")
+    [line] = shell.said()
+    runs.touch("refused")
+    if program != "debug.py":
+        assert f"another process is rank {who} of this run, and has met the others" in line, line
+    elif who:  # it may be an evaluation, whose rank 0 is late
+        assert "rank 0 of this run runs train.py, but this process" in line and "runs debug.py" in line, line
+    else:
+        assert "ranks 1, 2 did not connect" in line, line
+    assert said_by(workers) == [["value 3.0"] * 60] * 3
 
 
-@pytest.mark.parametrize("when", ["AT_START", "WHEN_IMPORTED"])
+@pytest.mark.parametrize("who", [0, 1])
+@pytest.mark.parametrize("kind", ["collective", "endpoint"])
+def test_a_worker_that_is_started_again_while_the_others_go_on_is_told_at_once_and_so_are_they(
+    runs: Runs, kind: str, who: int
+) -> None:
+    same = places(3, kind)
+    options = {"CALLS": "30", "BEFORE_EACH": "call and (wait_for('go'), time.sleep(0.1))"}
+    workers = [runs.start(rank, **place, **options) for rank, place in enumerate(same)]
+    assert [worker.line() for worker in workers] == ["value 3.0"] * 3
+    workers[who].kill()
+    start = time.monotonic()
+    again = runs.start(500, **same[who], SECONDS="60", WHEN_MADE="touch('made')")
+    runs.wait_for("made")
+    if who:  # otherwise the others tell it
+        [line] = again.said()
+        assert "A restarted rank 1 cannot join the others: start all workers again" in line, line
+        assert "rank 1 has gone away" in line, line
+    runs.touch("go")
+    for rank in {0, 1, 2} - {who}:
+        first, *rest = workers[rank].said()
+        assert first.startswith(f"CommunicatorError: rank {who} has gone away"), first
+        assert len(rest) == 28 and all("CommunicatorError" in line for line in rest), rest
+    if not who:
+        [line] = again.said()
+        assert "CommunicatorError" in line and "start all workers again" in line, line
+    assert time.monotonic() - start < 30
+
+
+def test_a_worker_that_is_started_again_before_it_called_is_that_worker(runs: Runs) -> None:
+    same = places(3, "collective")
+    late = {"BEFORE_EACH": "touch('late'); wait_for('go')"}
+    workers = [runs.start(rank, **place, **(late if rank == 1 else {})) for rank, place in enumerate(same)]
+    runs.wait_for("late")
+    workers[1].kill()
+    again = runs.start(1, **same[1])
+    assert [worker.said() for worker in (workers[0], again, workers[2])] == [["value 3.0"]] * 3
+
+
+# -- what a worker starts, and what is beside it
+
+HELPERS: dict[str, str] = {
+    "a subprocess": "import subprocess; subprocess.run([sys.executable, '-c', os.environ['HELPER']])",
+    "a shell around it": "import subprocess; subprocess.run([sys.executable + ' -c \"$HELPER\"; true'], shell=True)",
+    "a spawned process": (
+        "import multiprocessing as mp; context = mp.get_context('spawn')\n"
+        "child = context.Process(target=exec, args=(os.environ['HELPER'], {})); child.start(); child.join()"
+    ),
+    "a forked process": (
+        "import multiprocessing as mp; context = mp.get_context('fork')\n"
+        "child = context.Process(target=exec, args=(os.environ['HELPER'], {})); child.start(); child.join()"
+    ),
+    "a subprocess with the environment of torch's only worker": (
+        "import subprocess; told = {'WORLD_SIZE': '1', 'RANK': '0', 'MASTER_ADDR': 'a', 'MASTER_PORT': '1'};"
+        " subprocess.run([sys.executable, '-c', os.environ['HELPER']], env={**os.environ, **told})"
+    ),
+    "a process that outlives the one between": (
+        "import subprocess; subprocess.run([sys.executable + ' -c \"$HELPER\" & true'], shell=True); wait_for('helped')"
+    ),
+}
+#: A helper with a thousand of its own, which runs none of the worker's hooks.
+HELPER = WORKER.replace('os.environ["OWN"]', '"1000"').replace("exec(os.environ.get(", "str(os.environ.get(")
+HELPER += "touch('helped')\n"
+
+
+@pytest.mark.parametrize("placed", [False, True])
+@pytest.mark.parametrize("how", HELPERS)
+def test_a_process_that_a_worker_has_started_is_not_that_worker(runs: Runs, how: str, placed: bool) -> None:
+    """Also if the program has set the place, as `paddle.distributed.spawn` does."""
+    workers = []
+    for rank, place in enumerate(places(3, "collective")):
+        given = {"AT_START": f"os.environ.update({place!r})"} if placed else place
+        helps = HELPERS[how] if rank == 1 else ""
+        # a spawned process runs the script of its parent again
+        command = [sys.executable, "-c", WORKER] if "spawn" in how else None
+        workers.append(runs.start(rank, command, **given, WHEN_MADE=helps, HELPER=HELPER))
+    said = said_by(workers)
+    assert said[0] == said[2] == ["value 3.0"], said
+    assert said[1][-1] == "value 3.0" and len(said[1]) == 2, said
+    assert "CommunicatorError" in said[1][0] and f"was started by process {workers[1].process.pid}" in said[1][0], said
+
+
+@pytest.mark.parametrize("who", [0, 1])
+def test_a_helper_that_computes_before_its_worker_has_a_metric_is_a_named_disagreement(runs: Runs, who: int) -> None:
+    """Another program than the others'; the number is that of the workers."""
+    helps = "import subprocess; subprocess.run([sys.executable, os.environ['HELPER']], env={**os.environ, **TOLD})"
+    told = "TOLD = {'OWN': '1000', 'SECONDS': '3', 'AT_START': ''}\n"
+    helper = runs.script("helper.py")
+    workers = [
+        runs.start(rank, **place, AT_START=told + helps if rank == who else "", HELPER=helper)
+        for rank, place in enumerate(places(3, "collective"))
+    ]
+    said = said_by(workers)
+    assert said[1 - who] == said[2] == ["value 3.0"], said
+    assert said[who][-1] == "value 3.0" and len(said[who]) == 2, said
+    if who:
+        assert "rank 0 of this run runs train.py, but this process" in said[1][0], said
+        assert "which says that it is rank 1, runs helper.py" in said[1][0] and "compute_local()" in said[1][0], said
+    else:
+        assert "DeadlineError: ranks 1, 2 did not connect" in said[0][0], said
+
+
+def test_a_helper_without_a_script_is_refused_at_once(runs: Runs) -> None:
+    helps = "import subprocess; subprocess.run([sys.executable, '-c', os.environ['HELPER']])"
+    workers = [
+        runs.start(rank, **place, AT_START=helps if rank == 1 else "", HELPER=HELPER)
+        for rank, place in enumerate(places(3, "collective"))
+    ]
+    said = said_by(workers)
+    assert said[0] == said[2] == ["value 3.0"] == said[1][1:], said
+    assert "CommunicatorError: rank 0 of this run runs train.py" in said[1][0] and "runs no script" in said[1][0], said
+
+
+def test_the_line_of_a_waiting_worker_names_the_program_that_tried_to_connect_in_place_of_the_missing_one(
+    runs: Runs,
+) -> None:
+    same = places(2, "collective")
+    [line, _] = [
+        worker.said()[0]
+        for worker in (
+            runs.start(0, **same[0], SECONDS="3"),
+            runs.start(1, [sys.executable, runs.script("helper.py")], **same[1], SECONDS="2"),
+        )
+    ]
+    assert "rank 1 only tried to connect from helper.py, not train.py" in line, line
+
+
+@pytest.mark.parametrize("when", ["WHEN_IMPORTED", "WHEN_MADE", "BEFORE_EACH", "AT_END"])
 def test_a_script_that_every_rank_starts_computes_over_all_of_them(runs: Runs, when: str) -> None:
-    helper = str(runs.script("helper.py", HELPER))
-    options = {when: HELPERS["a script"], "HELPER": helper, "HELPER_SECONDS": "20"}
-    workers = [runs.start(rank, **place, **options) for rank, place in enumerate(places(3, "collective"))]
-    assert [worker.said() for worker in workers] == [["value 3000.0", "value 3.0"]] * 3
+    """Whether the trainer has only imported the package, has metrics, or has computed."""
+    evaluate = runs.script("evaluate.py")
+    starts = (
+        "import subprocess; subprocess.run([sys.executable, os.environ['EVALUATE']],"
+        " env={**os.environ, 'OWN': '10' + os.environ['OWN'], **dict.fromkeys(HOOKS, '')})"
+    )
+    hooks = "HOOKS = ('WHEN_IMPORTED', 'WHEN_MADE', 'BEFORE_EACH', 'AT_END')\n"
+    workers = [
+        runs.start(rank, **place, **{when: hooks + starts}, EVALUATE=evaluate)
+        for rank, place in enumerate(places(3, "collective"))
+    ]
+    first, second = ("value 303.0", "value 3.0") if when != "AT_END" else ("value 3.0", "value 303.0")
+    assert said_by(workers) == [[first, second]] * 3
+
+
+@pytest.mark.parametrize("does", ["", "import fleetmetrics", "import fleetmetrics; fleetmetrics.Sum()"])
+@pytest.mark.parametrize("kind", ["collective", "endpoint"])
+def test_a_side_process_of_the_entrypoint_delays_and_harms_nothing(runs: Runs, kind: str, does: str) -> None:
+    """As a log uploader: `export PADDLE_...; python side.py & python train.py`."""
+    side = runs.script("side.py", f"import os, time\n{does}\nopen(os.environ['READY'], 'w'); time.sleep(30)")
+    shell = (
+        '"$PYTHON" "$SIDE" >/dev/null 2>&1 & while [ ! -e "$READY" ]; do sleep 0.05; done; "$PYTHON" "$TRAIN"; kill %1'
+    )
+    names = {"PYTHON": sys.executable, "SIDE": side, "TRAIN": runs.script("train.py")}
+    workers = [
+        runs.start(rank, ["/bin/bash", "-c", shell], **place, **names, READY=str(runs.place / f"side {rank}"))
+        for rank, place in enumerate(places(3, kind))
+    ]
+    assert said_by(workers) == [["value 3.0"]] * 3
 
 
 #: Programs that set the place of each worker, and start it.
@@ -282,13 +356,17 @@ STARTERS = {
 
 
 @pytest.mark.parametrize("how", STARTERS)
-@pytest.mark.parametrize("imported", [False, True])
+@pytest.mark.parametrize("before", ["", "import fleetmetrics", "import fleetmetrics; fleetmetrics.Sum()"])
+@pytest.mark.parametrize("prefork", [False, True])
 def test_a_program_that_places_and_starts_one_worker_after_another_is_none_of_them(
-    runs: Runs, how: str, imported: bool
+    runs: Runs, how: str, before: str, prefork: bool
 ) -> None:
-    code = f"{'import fleetmetrics' if imported else 'import os'}\n{STARTERS[how]}\n"
+    """Preforked workers have all but their numbers from the program that has started them."""
+    given = places(3, "collective")
+    common = {name: text for name, text in given[0].items() if name != "PADDLE_TRAINER_ID"} if prefork else {}
+    code = f"import os; os.environ.update({common!r})\n{before}\n{STARTERS[how]}\n"
     code += (
-        f"import os; started = []\nfor place in {places(3, 'collective')!r}:\n"
+        f"started = []\nfor place in {given!r}:\n"
         "    os.environ.update(place, OWN=place['PADDLE_TRAINER_ID'])\n"
         "    started.append(context.Process(target=exec, args=(os.environ['WORKER'], {})))\n"
         "    started[-1].start()\n"
@@ -299,40 +377,41 @@ def test_a_program_that_places_and_starts_one_worker_after_another_is_none_of_th
 
 
 WRAPPERS: dict[str, Callable[[], list[str]]] = {
-    "a shell": lambda: ["/bin/bash", "-c", f'{sys.executable} -c "$WORKER"; true'],
-    "a shell that goes on as it": lambda: ["/bin/bash", "-c", f'exec {sys.executable} -c "$WORKER"'],
-    "env and nice": lambda: ["/usr/bin/env", "nice", sys.executable, "-c", WORKER],
+    "a shell": lambda: ["/bin/bash", "-c", '"$PYTHON" "$TRAIN"; true'],
+    "a shell that goes on as it": lambda: ["/bin/bash", "-c", 'exec "$PYTHON" "$TRAIN"'],
+    "env and nice": lambda: ["/bin/bash", "-c", '/usr/bin/env nice "$PYTHON" "$TRAIN"'],
     "a supervisor in Python": lambda: [
         sys.executable,
         "-c",
-        "import os, subprocess, sys; subprocess.run([sys.executable, '-c', os.environ['WORKER']])",
+        "import os, subprocess, sys, fleetmetrics; subprocess.run([sys.executable, os.environ['TRAIN']])",
     ],
     "a supervisor that says so": lambda: [
         sys.executable,
         "-c",
-        "import os, subprocess, sys, fleetmetrics; os.environ['FLEETMETRICS_WORKER'] = 'this';"
-        " subprocess.run([sys.executable, '-c', os.environ['WORKER']])",
+        "import os, subprocess, sys, fleetmetrics; fleetmetrics.Sum(); os.environ['FLEETMETRICS_WORKER'] = 'this';"
+        " subprocess.run([sys.executable, os.environ['TRAIN']])",
     ],
     "a worker that goes on as its child": lambda: [
         sys.executable,
         "-c",
-        "import os, fleetmetrics\nchild = os.fork()\nif child: os._exit(0)\n"
-        "import time; time.sleep(0.3)\nexec(os.environ['WORKER'])",
+        "import os, runpy, fleetmetrics; fleetmetrics.Sum()\nchild = os.fork()\nif child: os._exit(0)\n"
+        "import time; time.sleep(0.3)\nrunpy.run_path(os.environ['TRAIN'], run_name='__main__')",
     ],
 }
 
 
 @pytest.mark.parametrize("wrapper", WRAPPERS)
 def test_processes_between_a_launcher_and_a_worker_change_nothing(runs: Runs, wrapper: str) -> None:
+    names = {"PYTHON": sys.executable, "TRAIN": runs.script("train.py")}
     workers = [
-        runs.start(rank, WRAPPERS[wrapper]() if rank else None, **place, WORKER=WORKER)
+        runs.start(rank, WRAPPERS[wrapper]() if rank else None, **place, **names)
         for rank, place in enumerate(places(3, "collective"))
     ]
-    assert [worker.said() for worker in workers] == [["value 3.0"]] * 3
+    assert said_by(workers) == [["value 3.0"]] * 3
 
 
 def test_children_that_say_another_place_are_workers(runs: Runs) -> None:
-    """As what paddle.distributed.spawn and a program of one's own start."""
+    """As what a program of one's own starts."""
     same = places(2, "collective")
     code = (
         f"import subprocess, fleetmetrics; places = {same!r}\n"
@@ -344,39 +423,38 @@ def test_children_that_say_another_place_are_workers(runs: Runs) -> None:
     assert worker.said() == ["value 1.0"] * 2
 
 
-@pytest.mark.parametrize("how", ["subprocess", *STARTERS])
-def test_a_worker_that_starts_the_others_is_another_one(runs: Runs, how: str) -> None:
+@pytest.mark.parametrize("how", ["subprocess", "fork"])
+@pytest.mark.parametrize("when", ["WHEN_IMPORTED", "WHEN_MADE"])
+def test_a_worker_that_starts_the_others_is_another_one(runs: Runs, how: str, when: str) -> None:
     """It sets their places, or passes them on, and then its own."""
     first, second = places(2, "collective")
+    told = {"OWN": "1", when: ""}
     if how == "subprocess":
         starts = (
-            f"import subprocess; told = {{**os.environ, **{second!r}, 'OWN': '1', 'WHEN_IMPORTED': ''}}\n"
-            "other = subprocess.Popen([sys.executable, '-c', os.environ['WORKER']], env=told)\n"
+            f"import subprocess; told = {{**os.environ, **{second!r}, **{told!r}}}\n"
+            "other = subprocess.Popen([sys.executable, os.environ['TRAIN']], env=told)\n"
         )
     else:
         starts = (
-            f"{STARTERS[how]}; own = dict(os.environ); os.environ.update({second!r}, OWN='1', WHEN_IMPORTED='')\n"
-            "other = context.Process(target=exec, args=(os.environ['WORKER'], {})); other.start()\n"
+            f"{STARTERS[how]}; os.environ.update({second!r}, **{told!r})\n"
+            "other = context.Process(target=exec, args=(open(os.environ['TRAIN']).read(), {})); other.start()\n"
             "os.environ.update(OWN='0')\n"
         )
-    begin = f"{starts}os.environ.update({first!r})"
-    worker = runs.start(0, [sys.executable, "-c", WORKER], WHEN_IMPORTED=begin, WORKER=WORKER)
+    code = f"{starts}os.environ.update({first!r}); time.sleep(1.0)"
+    worker = runs.start(0, **{when: code}, TRAIN=runs.script("train.py"))
     assert worker.said() == ["value 1.0"] * 2
 
 
-@pytest.mark.parametrize("named", [True, False])
-def test_a_run_that_begins_while_rank_0_of_the_last_goes_on_needs_a_name(runs: Runs, named: bool) -> None:
-    """As in a shell's loop that waits for one of the two."""
-    names: list[dict[str, str]] = [{"FLEETMETRICS_RUN": run} if named else {} for run in ("one", "two")]
+def test_a_run_that_begins_while_rank_0_of_the_last_goes_on_needs_a_name(runs: Runs) -> None:
+    """As in a shell's loop that waits for one of the two; without a name it cannot be told from a bystander."""
     same = places(2, "servers")
-    lasting = runs.start(100, **same[0], **names[0], AT_END="touch('done'); wait_for('over')")
-    assert runs.start(101, **same[1], **names[0]).said() == ["value 201.0"]
-    wait_for(runs.place / "done")
-    second = [runs.start(200 + rank, **place, **names[1], SECONDS="10") for rank, place in enumerate(same)]
-    said = [worker.said() for worker in second]
-    if named:
-        assert said == [["value 401.0"]] * 2
-    else:
-        assert all(line.startswith("CommunicatorError: ") for [line] in said) and "FLEETMETRICS_RUN" in said[0][0], said
-    (runs.place / "over").touch()
+    lasting = runs.start(100, **same[0], AT_END="touch('done'); wait_for('over')")
+    assert runs.start(101, **same[1]).said() == ["value 201.0"]
+    runs.wait_for("done")
+    unnamed = [runs.start(200 + rank, **place) for rank, place in enumerate(same)]
+    for lines in said_by(unnamed):
+        assert "has met the others" in lines[0] or "cannot join the others" in lines[0], lines
+    named = [runs.start(200 + rank, **place, FLEETMETRICS_RUN="next") for rank, place in enumerate(same)]
+    assert said_by(named) == [["value 401.0"]] * 2
+    runs.touch("over")
     assert lasting.said() == ["value 201.0"]
