@@ -163,7 +163,7 @@ test-engines: $(ENGINES)/.ready  ## run those of fleetmetrics.engines, on Spark,
 fuzz: $(CPU)/.ready $(FUZZER)/.ready  ## try FUZZ=5000 other bytes from a peer in each test of tests/fuzz, then atheris, FUZZ_SECONDS=60 each
 	@FUZZ=$(FUZZ) $(CPU)/bin/python -m pytest -n $(WORKERS) --timeout 0 tests/fuzz $(ARGS)
 	@mkdir -p build/fuzz
-	@for target in messages_of_a_peer headers_of_a_peer guests_of_rank_0 greetings_of_rank_0 letters_of_a_peer; do \
+	@for target in messages_of_a_peer headers_of_a_peer guests_of_rank_0 greetings_of_rank_0 letters_of_a_peer words_of_workers; do \
 		echo "atheris: $$target"; PYTHONPATH=. $(FUZZER)/bin/python tests/fuzz/atheris_frames.py $$target -max_len=600 \
 		-timeout=20 -rss_limit_mb=2048 -max_total_time=$(FUZZ_SECONDS) -artifact_prefix=build/fuzz/ \
 		>build/fuzz/$$target.log 2>&1 || { tail -40 build/fuzz/$$target.log >&2; exit 1; }; \

@@ -241,7 +241,7 @@ class SocketCommunicator(Communicator):
             if reply is not None and reply.kind != STATUS:
                 return reply
             if reply is not None:
-                say(f"{label} waits. {reply.header.decode(errors='replace')}")
+                say(f"{label} waits. {readable(reply.header.decode(errors='replace'))}")
             elif now >= leaves_at:
                 raise DeadlineError(self._late(label, deadline))
             elif now >= gives_up_at:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fleetmetrics.comm.deadline import margin
+from fleetmetrics.comm.failures import readable
 from fleetmetrics.comm.job import Job
 from fleetmetrics.comm.letters import Arrival, label_of
 from fleetmetrics.comm.message import Message, Place
@@ -20,9 +21,9 @@ class Meeting:
     """
 
     def __init__(self, place: Place, first: Arrival, world_size: int) -> None:
-        self.place, self.group, self.title = place, first.ranks, first.title
+        self.place, self.group, self.title = place, first.ranks, readable(first.title)
         self.ranks: tuple[int, ...] = first.ranks or tuple(range(world_size))
-        self.label = label_of(place[1], first.call, first.ranks)
+        self.label = label_of(place[1], readable(first.call), first.ranks)
         self.arrivals: dict[int, Arrival] = {}
         #: The time until which rank 0 waits for the others, and the time by which the answer must be sent.
         self.end = self.last_moment = float("inf")

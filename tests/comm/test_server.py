@@ -450,6 +450,16 @@ def test_nonsense_of_a_worker_is_the_same_error_on_the_others_and_names_it(three
     assert text == f"{type(caught.value).__name__}: {caught.value}" and re.search(r"rank 1\b", text), text
 
 
+def test_a_name_that_no_terminal_can_show_is_escaped_where_the_others_ask_who_is_missing(three: Hall) -> None:
+    faulty, other = three.guests
+    faulty.say(ARRIVAL, 1, header_of("", (), "title", "\x1b[2J\ud800", None), channel=7, busy=True)
+    other.arrive()
+    three.waits(2)
+    other.say(STATUS, 1)
+    status = other.hear()
+    assert status.kind == STATUS and rb"rank 1 waits at exchange 1 (\x1b[2J\ud800)" in status.header
+
+
 OTHERS: dict[str, Callable[[Guest], None]] = {
     "leaves": lambda guest: guest.say(LEFT, 1, json.dumps(["CommunicatorError", "it left"]).encode(), channel=7),
     "gives up": lambda guest: guest.say(GAVE_UP, 1, b"it gave up", channel=7),

@@ -23,7 +23,8 @@ from fleetmetrics.comm.communicator import Communicator, Decide, Letter
 from fleetmetrics.comm.descriptions import joined
 from fleetmetrics.comm.failures import error_in
 from fleetmetrics.comm.job import Job
-from fleetmetrics.comm.message import Connection, Keys, Message
+from fleetmetrics.comm.message import Connection, Garbled, Keys, Message
+from fleetmetrics.comm.server import Server, Worker
 from fleetmetrics.errors import CommunicatorError, FleetMetricsError
 
 KEY, NONCE = b"k" * 32, b"n" * 32
@@ -243,4 +244,61 @@ def letters_of_a_peer(data: bytes) -> None:
         work[choices.below(len(work))]()
 
 
-TARGETS = [messages_of_a_peer, headers_of_a_peer, guests_of_rank_0, greetings_of_rank_0, letters_of_a_peer]
+class Quiet(Connection):
+    """A connection whose other end takes everything."""
+
+    def __init__(self) -> None:
+        self.sock, self._unsent, self._received = Wire(b""), [], 1  # type: ignore[assignment]
+
+    def fileno(self) -> int:
+        return -1
+
+    def send(self, message: Message) -> None:
+        message.ready(True)
+
+
+def _said(choices: Choices) -> Message:
+    """What a worker may say of a few exchanges."""
+    kind = [message.ARRIVAL] * 9 + [*range(1, 10)]
+    kind, place = kind[choices.below(18)], (choices.below(3), choices.below(3), 1 + choices.below(2))
+    fold = [*letters.FOLDS, "", "a"][choices.below(len(letters.FOLDS) + 2)]
+    ranks: Any = [[], [1, 2], [2, 1, 0]][place[0]]
+    if choices.below(8) == 0:
+        ranks = [[0, 1], [1, 1], [7, 1], [-1], [True], "12"][choices.below(6)]
+    note = [WORDS[choices.below(len(WORDS))], ["DeadlineError", "late"], "text", choices.data.hex()][choices.below(4)]
+    call = ["auc", "auc", "\x1b[2J", "\ud800"][choices.below(4)]
+    header = f"{fold}\n{json.dumps(ranks)}\ntitle\n{call}\njson {json.dumps(note)}".encode("utf-8", "surrogatepass")
+    if choices.below(4) == 0:
+        header = [json.dumps(note).encode(), choices.taken(50), header[: choices.below(100)]][choices.below(3)]
+    seconds, end = [0.0, 1.0, 1e300, 1e9][choices.below(4)], [0.0, 1e300, 1e9, 1e9, 1e9][choices.below(5)]
+    payload = memoryview(choices.taken(choices.below(40)))
+    return Message(kind, *place, header, payload, end, seconds, choices.below(4) > 0)
+
+
+def words_of_workers(data: bytes) -> None:
+    """Whatever workers say, rank 0's thread loses one of them at most, and its records stay consistent."""
+    choices = Choices(data)
+    server = Server(Job(0, 3, endpoint="127.0.0.1:1", secret="known", named=True))
+    mine = letters.header_of("", [], "title", "auc", "mine")
+    try:
+        for step in range(1, 31):
+            rank = choices.below(4)
+            if rank == 3:
+                with mock.patch.object(server, "_open_door", lambda calls: None):
+                    server._arrive(0, Message(message.ARRIVAL, choices.below(3), 9, step, mine, b"", 1e9, 1e9))
+            elif rank:
+                if rank not in server._workers:
+                    server._workers[rank] = Worker(Quiet(), rank, NONCE[:16], 0.0)
+                with contextlib.suppress(Garbled):
+                    server._hear(rank, _said(choices))
+            server._flush()
+            server._wakes_at()
+            server._look_at_clock()
+            assert all(set(meeting.arrivals) <= set(meeting.ranks) for meeting in server._meetings.values())
+    finally:
+        server.drop()
+
+
+TARGETS = [
+    messages_of_a_peer, headers_of_a_peer, guests_of_rank_0, greetings_of_rank_0, letters_of_a_peer, words_of_workers,
+]  # fmt: skip
