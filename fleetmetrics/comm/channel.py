@@ -201,7 +201,13 @@ class SocketCommunicator(Communicator):
         kind, note = ARRIVAL, mine.note
         if trouble is not None:
             kind, note = TROUBLE, list(described(trouble))
-        header = letters.header_of(letters.name_of(decide), self._ranks, self._title, name, note)
+        fold = letters.name_of(decide)
+        header = letters.header_of(fold, self._ranks, self._title, name, note)
+        try:
+            letters.check_size(header)
+        except CommunicatorError as error:
+            kind, trouble = TROUBLE, error
+            header = letters.header_of(fold, self._ranks, self._title, name, list(described(error)))
         payload = b"" if trouble is not None else joined(mine.payload)
         message = Message(kind, *place, header, payload, deadline.end, deadline.timeout, self._end.busy)
         try:

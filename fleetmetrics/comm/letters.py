@@ -10,15 +10,16 @@ from typing import Any, Callable, NamedTuple, Sequence
 from fleetmetrics.comm.descriptions import Letter, joined
 from fleetmetrics.comm.failures import Trouble, by_rank, in_words, raise_trouble
 from fleetmetrics.comm.folds import FOLDS, answered
-from fleetmetrics.comm.message import ANSWER, ARRIVAL, LETTERS, TROUBLE, Message, Place
+from fleetmetrics.comm.message import ANSWER, ARRIVAL, HEADER_LIMIT, LETTERS, TROUBLE, Message, Place
 from fleetmetrics.comm.parcels import read_each
-from fleetmetrics.errors import AgreementError
+from fleetmetrics.errors import AgreementError, CommunicatorError
 
 __all__ = [
     "Arrival",
     "answer_in",
     "arrivals_in",
     "bundled",
+    "check_size",
     "decided",
     "folded",
     "header_of",
@@ -101,7 +102,18 @@ def written(place: Place, letter: Letter) -> Message:
     """The message with an answer."""
     note = letter.note
     body = "" if note is None else f"text {note}" if isinstance(note, str) else f"json {json.dumps(note)}"
-    return Message(ANSWER, *place, header=body.encode("utf-8", "surrogatepass"), payload=joined(letter.payload))
+    header = body.encode("utf-8", "surrogatepass")
+    check_size(header)
+    return Message(ANSWER, *place, header=header, payload=joined(letter.payload))
+
+
+def check_size(header: bytes) -> None:
+    """Raise if nobody would read such a header."""
+    if len(header) > HEADER_LIMIT:
+        raise CommunicatorError(
+            f"what describes the call's data has {len(header):,} bytes, and may have {HEADER_LIMIT:,}; pass large data "
+            "as arrays, or in several calls."
+        )
 
 
 def answer_in(message: Message) -> Letter:

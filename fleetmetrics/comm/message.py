@@ -33,6 +33,7 @@ __all__ = [
     "CLOSED",
     "ERROR",
     "GAVE_UP",
+    "HEADER_LIMIT",
     "LEFT",
     "LETTERS",
     "MAY_CALL",
@@ -69,7 +70,7 @@ _HEAD = struct.Struct("!4sB?BxQQIddQQ32s")
 _NUMBER = struct.Struct("!Q")
 _SEAL = 32
 _MAGIC = b"flt4"
-_HEADER_LIMIT = 2**26
+HEADER_LIMIT = 2**26
 _PAYLOAD_LIMIT = 2**40
 # A larger buffer grows as its bytes arrive: the head alone reserves no memory.
 _AT_ONCE = 2**26
@@ -259,7 +260,7 @@ class Connection:
             raise Garbled("the message is not sealed with this connection's key")
         head = _HEAD.unpack_from(data)
         magic, kind, whole, *_, remaining, timeout, header, payload, _ = head
-        if magic != _MAGIC or kind not in _KINDS or header > _HEADER_LIMIT or payload > _PAYLOAD_LIMIT:
+        if magic != _MAGIC or kind not in _KINDS or header > HEADER_LIMIT or payload > _PAYLOAD_LIMIT:
             raise Garbled("the message's head is malformed")
         if not (0 <= remaining < math.inf and 0 <= timeout < math.inf) or (self._whole and not whole):
             raise Garbled("the message's head is malformed")

@@ -14,7 +14,7 @@ from typing import Any, Callable, Iterator, Sequence
 
 import pytest
 
-from fleetmetrics.comm import SocketCommunicator, handshake, server
+from fleetmetrics.comm import SocketCommunicator, handshake, letters, server
 from fleetmetrics.comm.communicator import Letter
 from fleetmetrics.comm.job import Job
 from fleetmetrics.comm.letters import header_of
@@ -276,6 +276,21 @@ def test_the_text_of_an_error_of_the_decision_is_escaped_and_cut(two: Hall) -> N
     with pytest.raises(CommunicatorError, match=r"^rank 0 failed to combine: ValueError: one\\x1b\]0;owned") as caught:
         call.result(10)
     assert str(caught.value).isprintable() and len(str(caught.value)) < 11_000
+
+
+@pytest.mark.parametrize("where", ["a worker", "the answer"])
+def test_what_is_too_long_for_a_header_is_an_error_of_the_call_on_all(
+    two: Hall, where: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(letters, "HEADER_LIMIT", 1000)
+    note = "x" * (900 if where == "the answer" else 1100)
+    call = two.threads.submit(lambda: two.rank_0.consult("auc", lambda found: Letter([note] * 2), note, timeout=5))
+    two.guests[0].arrive()
+    text = r"what describes the call's data has 1,\d{3} bytes, and may have 1,000"
+    assert re.search(text, error_in(two.guests[0].hear()))
+    with pytest.raises(CommunicatorError, match=text):
+        call.result(10)
+    two.meet()
 
 
 # Who comes, and who goes
