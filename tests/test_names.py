@@ -122,11 +122,11 @@ def test_import_loads_one_module_and_a_metric_none_that_it_does_not_need():
 
 
 #: The modules by which a process speaks to others.
-SPEAKING = {"_socket", "_ssl", "concurrent.futures", "hmac", "logging", "secrets", "select", "tempfile"}
+SPEAKING = {"_socket", "_ssl", "concurrent.futures", "hmac", "secrets", "select", "tempfile"}
 
 
 @pytest.mark.numpy_only
-def test_metrics_load_nothing_of_the_channel_but_what_describes_their_states_before_they_compute():
+def test_metrics_load_nothing_of_the_channel_before_they_compute_and_no_sockets_in_a_process_alone():
     of_metrics = ("collection", "functional", "metric", "metrics", "partial", "record_metric", "sampling", "wrappers")
     names = [name for name, module in fm._modules.items() if module.split(".")[1] in of_metrics]
     code = f"""
@@ -137,13 +137,14 @@ for name in {names}:
     getattr(fm, name)
 metric = fm.MetricCollection([fm.AUC(), fm.GAUC(), fm.ExactAUC()])
 metric.add([0.1, 0.9], [0, 1], user=[1, 1])
-metric.reset()
+print(*{{*sys.modules}} - numpys, "|")
+metric.compute()
 print(*{{*sys.modules}} - numpys)
 """
-    after = {*run(code)}
+    before, after = ({*part.split()} for part in " ".join(run(code)).split("|"))
     assert "AUC" in names and "Sliced" in names
-    assert {name for name in after if name.startswith("fleetmetrics.comm.")} == {"fleetmetrics.comm.descriptions"}
-    assert not after & SPEAKING
+    assert {name for name in before if name.startswith("fleetmetrics.comm.")} == {"fleetmetrics.comm.descriptions"}
+    assert not (before | after) & SPEAKING
 
 
 @pytest.mark.numpy_only

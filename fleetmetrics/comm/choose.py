@@ -8,7 +8,6 @@ import os
 import threading
 from typing import Any, TypeVar
 
-from fleetmetrics.comm.channel import SocketCommunicator
 from fleetmetrics.comm.communicator import Call, Communicator
 from fleetmetrics.comm.deadline import Deadline
 from fleetmetrics.comm.job import Job, refuse_other_roles
@@ -136,6 +135,8 @@ def _of_the_job() -> Communicator:
         job = Job.from_environment()  # a single worker asks at every call: fleet may have been initialized since
         if job.world_size == 1:
             return _alone()
+        from fleetmetrics.comm.channel import SocketCommunicator  # a process alone needs no sockets
+
         with _making:
             if _automatic is None:
                 _automatic = _made_ready(job)

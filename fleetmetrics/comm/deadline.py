@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import math
 import os
-import threading
 import time
-from concurrent import futures
 from numbers import Number
-from typing import Any, Callable
+from typing import Any
 
 import numpy as np
 
-from fleetmetrics.errors import DeadlineError, InvalidInputError
+from fleetmetrics.errors import InvalidInputError
 
 __all__ = [
     "DEFAULT_TIMEOUT",
@@ -22,10 +20,8 @@ __all__ = [
     "SCRIPT_TIMEOUT",
     "Deadline",
     "began",
-    "begun",
     "margin",
     "resolve_timeout",
-    "run_until",
 ]
 
 #: Seconds that a call waits by default: once all workers have met, the default of torch.distributed, longer than any
@@ -123,29 +119,3 @@ def began(
 def margin(timeout: float, round_trip: float = 0.0) -> float:
     """The seconds that a verdict needs to reach every worker, from the timeout and the measured round trips."""
     return min(max(min(1.0, 0.1 * timeout), 2 * round_trip), 0.2 * timeout)
-
-
-def begun(work: Callable[[], Any]) -> futures.Future[Any]:
-    """Run a function in a separate thread; the process does not wait for it at exit."""
-    outcome: futures.Future[Any] = futures.Future()
-
-    def target() -> None:
-        try:
-            outcome.set_result(work())
-        except BaseException as error:
-            outcome.set_exception(error)
-
-    threading.Thread(target=target, daemon=True, name="fleetmetrics").start()
-    return outcome
-
-
-def run_until(work: Callable[[], Any], deadline: Deadline, spare: float, label: str) -> Any:
-    """Run a function that has no deadline in a separate thread; stop waiting some seconds before the deadline.
-
-    Raises a `DeadlineError` with the label of the work, or the error of the function.
-    """
-    outcome = begun(work)
-    if not futures.wait([outcome], max(0.0, deadline.remaining - spare)).done:
-        seconds = float(f"{deadline.timeout:.3g}")
-        raise DeadlineError(f"the workers' collective was not ready within {seconds:g} s at {label}.")
-    return outcome.result()

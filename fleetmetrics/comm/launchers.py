@@ -10,7 +10,6 @@ import contextlib
 import json
 import os
 import re
-import socket
 import sys
 from pathlib import Path
 from typing import Any, Callable, Iterator, Mapping, NamedTuple
@@ -140,6 +139,8 @@ def is_host(text: str) -> bool:
     """Whether a string may be a name, or is an address."""
     if ":" not in text:
         return bool(re.fullmatch(r"[\w.-]+", text))
+    import socket  # which a process alone does not need
+
     try:
         socket.inet_pton(socket.AF_INET6, text.partition("%")[0])
     except OSError:

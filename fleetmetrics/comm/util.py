@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import contextlib
 import os
+import threading
 import warnings
-from typing import Any, Sequence
+from concurrent import futures
+from typing import Any, Callable, Sequence
 
 import numpy as np
 
 from fleetmetrics.comm.communicator import Communicator
-from fleetmetrics.comm.deadline import Deadline, margin, resolve_timeout, run_until
+from fleetmetrics.comm.deadline import Deadline, margin, resolve_timeout
 from fleetmetrics.comm.descriptions import Decide, Letter
 from fleetmetrics.comm.failures import described, named_error, raise_trouble
 from fleetmetrics.comm.folds import answered
@@ -187,7 +189,7 @@ class UtilCommunicator(Communicator):
 
         broken("was interrupted")
         try:
-            sums: np.ndarray = run_until(work, deadline, margin(deadline.timeout), where)
+            sums: np.ndarray = _run_until(work, max(0.0, deadline.remaining - margin(deadline.timeout)))
         except DeadlineError:
             raise DeadlineError(broken(f"was not ready within {float(f'{deadline.timeout:.3g}'):g} s")) from None
         except Exception as error:
@@ -201,6 +203,22 @@ class UtilCommunicator(Communicator):
                 "itself, or start them with PADDLE_WITH_GLOO=1."
             )
         return sums[1:]
+
+
+def _run_until(work: Callable[[], Any], seconds: float) -> Any:
+    """Run a function that has no deadline in a thread for which the process does not wait at its end."""
+    outcome: futures.Future[Any] = futures.Future()
+
+    def target() -> None:
+        try:
+            outcome.set_result(work())
+        except BaseException as error:
+            outcome.set_exception(error)
+
+    threading.Thread(target=target, daemon=True, name="fleetmetrics").start()
+    if not futures.wait([outcome], seconds).done:
+        raise DeadlineError(f"it was not ready within {seconds:g} s")
+    return outcome.result()
 
 
 def through(util: Any) -> UtilCommunicator:

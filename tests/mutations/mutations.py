@@ -1881,8 +1881,8 @@ MUTATIONS = [
     ),
     Mutation(
         "a util that hangs is waited for",
-        "comm/deadline.py::run_until",
-        "futures.wait([outcome], max(0.0, deadline.remaining - spare))",
+        "comm/util.py::_run_until",
+        "futures.wait([outcome], seconds)",
         "futures.wait([outcome])",
         "tests/comm/test_util.py -k hangs",
     ),
