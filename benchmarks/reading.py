@@ -211,7 +211,7 @@ HEADER = [
 
 
 def show(ways: list[dict[str, Way]]) -> str:
-    """A table with a line for each call on each rank; where rank 0 has a limit, it stands beside its count."""
+    """A table with a line for each call on each rank; where rank 0 has a limit, its count names it."""
     lines = []
     for name, limits in LIMITS.items():
         for rank, found in enumerate(ways):

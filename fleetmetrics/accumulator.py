@@ -531,7 +531,8 @@ class Accumulator(Partial, Generic[Value]):
                 job's workers, as None does, and otherwise the numbers go through it.
             communicator: None: the one that was set or is chosen automatically.
             group: the workers to compute over; only these call it, see `fleetmetrics.Communicator.among`. None: all.
-            timeout: seconds to wait for the others; None: ``FLEETMETRICS_TIMEOUT``, else 1,800.
+            timeout: seconds to wait for the others; None: ``FLEETMETRICS_TIMEOUT``, else 1,800, or
+                300 until all have met.
             partial: True if the job leaves a sampler's pass early: workers may then lack samples of the pass.
 
         Raises:

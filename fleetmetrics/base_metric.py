@@ -181,7 +181,8 @@ class BaseMetric(Recorder, Resumable):
             size: the number of samples in the whole data set. Further ones, in the order of the collect mode, are
                 dropped as padding. None: only samples that the sampler or the ids identify as repeated are dropped.
             group: the workers to compute over; only these call it, see `fleetmetrics.Communicator.among`. None: all.
-            timeout: seconds to wait for the others; None: ``FLEETMETRICS_TIMEOUT``, else 1,800.
+            timeout: seconds to wait for the others; None: ``FLEETMETRICS_TIMEOUT``, else 1,800, or
+                300 until all have met.
 
         Returns:
             The result of ``compute_metric``.

@@ -108,7 +108,7 @@ def save(
         communicator: None: the one that was set or is chosen automatically.
         group: the workers that save; each group needs its own path; see `fleetmetrics.Communicator.among`.
             None: all.
-        timeout: seconds to wait for the others; None: ``FLEETMETRICS_TIMEOUT``, else 1,800.
+        timeout: seconds to wait for the others; None: ``FLEETMETRICS_TIMEOUT``, else 1,800, or 300 until all have met.
 
     Raises:
         FleetMetricsError: the same error on every worker, by the deadline; also if one of them could not write.
@@ -236,7 +236,7 @@ def load(
         scope: the scope of a static program's variables; None: the global scope.
         communicator: None: the one that was set or is chosen automatically.
         group: the workers that load, as for `save`; None: all.
-        timeout: seconds to wait for the others; None: ``FLEETMETRICS_TIMEOUT``, else 1,800.
+        timeout: seconds to wait for the others; None: ``FLEETMETRICS_TIMEOUT``, else 1,800, or 300 until all have met.
 
     Returns:
         The number of workers that saved, the rest of the sampler's pass, and the metrics that only one side has.

@@ -43,7 +43,7 @@ def check_copies(
             data axis nor its sharding axis; or a ``Group`` of Paddle's or a list of ranks that hold copies.
         scope: the scope of a static program's variables; None: the global scope.
         communicator: None: the one that was set or is chosen automatically.
-        timeout: seconds to wait for the others; None: ``FLEETMETRICS_TIMEOUT``, else 1,800.
+        timeout: seconds to wait for the others; None: ``FLEETMETRICS_TIMEOUT``, else 1,800, or 300 until all have met.
 
     Raises:
         AgreementError: the states differ; the message names the entries and the ranks.

@@ -31,5 +31,7 @@ PADDLES = {
     "PADDLE_PSERVERS_IP_PORT_LIST": "the servers: with `TRAINING_ROLE`, the job has parameter servers",
     "PADDLE_GLOO_RENDEZVOUS": "`3`: Gloo's workers meet in a folder, which distinguishes runs",
     "PADDLE_GLOO_FS_PATH": "that folder",
+    "PADDLE_DISTRI_BACKEND": "set by `paddle.distributed.spawn`, which draws free ports: no other run has the same "
+    "endpoints",
     "POD_NAME": "the machine's name in Paddle's launcher",
 }

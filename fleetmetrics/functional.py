@@ -14,7 +14,7 @@ of floats is correctly rounded.
 object with ``all_reduce(input, mode)``, such as ``fleet.util``: in a launched job it means the job's workers, as None
 does, and otherwise the numbers go through it. ``group`` names the workers that call the function: see
 `fleetmetrics.Communicator.among` (None: all). ``timeout`` is the number of seconds to wait for the others (None:
-``FLEETMETRICS_TIMEOUT``, else 1,800).
+``FLEETMETRICS_TIMEOUT``, else 1,800, or 300 until all have met).
 
 `acc`, `mae`, `mse` and `rmse` take a sum over this worker's samples and their number, each one number in any shape; as
 in Paddle, they take the first entry of a longer array, with a warning. If no worker has samples, the result is nan,

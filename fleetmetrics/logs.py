@@ -51,7 +51,7 @@ def watch(rank: int, ranks: Sequence[int] = ()) -> Watch | None:
 
 
 def say(text: str) -> None:
-    """Print a line that nobody has asked for: through the logger if the program has one, else on the standard error."""
+    """Print a line unasked: through the logger if the program has one, else on the standard error."""
     if logger.hasHandlers():
         logger.warning(f"fleetmetrics: {text}")
     else:

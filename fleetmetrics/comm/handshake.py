@@ -180,7 +180,7 @@ class Found(NamedTuple):
 def greet(
     job: Job, key: Key, session: bytes, rank_0: bytes, calls: bool, where: tuple[str, int], seconds: float
 ) -> Found:
-    """Connect and exchange greetings, within so many seconds a step even if the other side sends slowly.
+    """Connect and exchange greetings, with a limit of seconds for each step, even if the other side sends slowly.
 
     Args:
         job: the place of this process.

@@ -195,7 +195,7 @@ class Inbox:
             self._thread.join(1.0)
 
     def drop(self) -> None:
-        """Close the descriptors without a word, as in a forked child: connections must end with the parent."""
+        """Close the descriptors and send nothing, as in a forked child: connections must end with the parent."""
         self._poll.close()
         descriptors, self._woken, self._wakes = (self._woken, self._wakes), -1, -1  # another file may get the numbers
         for descriptor in descriptors:

@@ -45,7 +45,7 @@ class MPICommunicator(SocketCommunicator):
 
     Args:
         comm: an mpi4py communicator; None for ``MPI.COMM_WORLD``.
-        timeout: seconds to wait for the others; None for FLEETMETRICS_TIMEOUT or half an hour.
+        timeout: seconds to wait for the others; None: FLEETMETRICS_TIMEOUT, else 1,800.
 
     Raises:
         ImportError: mpi4py, or MPI, is not installed.

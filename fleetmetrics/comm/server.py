@@ -64,7 +64,7 @@ __all__ = ["Server"]
 
 #: The number of failed calls whose errors are kept for workers that come later, and of exchanges whose end is known.
 _KEPT = 1024
-#: The number of splits that are kept once all have been told: a worker may not have waited for that error.
+#: The number of splits that are kept once all workers know them: a worker may not have waited for that error.
 _KEPT_TOLD = 8
 #: Seconds that a worker which has ended before it called has to come back: its launcher may restart it.
 _GRACE_SECONDS = 1.0
@@ -160,7 +160,7 @@ class Server(Inbox):
             self._look_at_clock()
 
     def _turn(self, until: float) -> bool:
-        """Wait for events, and handle them; False if there were none."""
+        """Wait for events, and handle them; False if nothing happened."""
         events = self._poll.wait(until)
         for descriptor, _ in events:
             self._handle(descriptor)
@@ -242,7 +242,7 @@ class Server(Inbox):
                 self._fail(meeting, AuthenticationError(unproven_text(missing)))
 
     def _deliver_late(self, meeting: Meeting) -> None:
-        """The answer stays: whoever could not take it in time has stopped."""
+        """The answer stays: a worker that could not take it in time has stopped."""
         for worker in [worker for worker in self._sending if worker.rank in meeting.ranks]:
             self._lose(worker, f"{in_words([worker.rank])} stopped in the middle of an answer.")
         self._deliver(meeting)
@@ -315,7 +315,7 @@ class Server(Inbox):
         return taken or guest.rank in self._gone or 0 in self._gone or guest.rank_0 not in (bytes(16), self.number)
 
     def _refuse_second(self, guest: Guest) -> None:
-        """Refuse a second process of a rank; before the workers have met, nobody knows which of them belongs here."""
+        """Refuse a second process of a rank; before the workers have met, which one belongs here is unknown."""
         rank, who = guest.rank, in_words([guest.rank])
         if guest.rank_0 not in (bytes(16), self.number):
             text = (
@@ -533,7 +533,7 @@ class Server(Inbox):
                 self._fail(meeting, CommunicatorError(f"{in_words([rank])} has gone away: it closed the channel."))
 
     def _forget_channel(self, channel: int) -> None:
-        """Forget a channel that all workers have closed: they may open it anew."""
+        """Forget a channel that all workers have closed: they may open it again."""
         del self._closed[channel]
         everything: tuple[dict[Any, Any], ...] = self._failed, self._answered, self._splits
         for kept in everything:
@@ -648,7 +648,7 @@ class Server(Inbox):
                     self._sending.add(worker)
 
     def _fail_deadlocked(self) -> None:
-        """End exchanges that wait for each other, however many: no worker in them can come to another one."""
+        """End all exchanges that wait for each other: no worker in them can come to another one."""
         stuck = {place: meeting for place, meeting in self._meetings.items() if meeting.missing}
         waits: dict[int, list[Place]] = {}
         for place, meeting in self._meetings.items():

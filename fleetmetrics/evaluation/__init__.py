@@ -112,7 +112,7 @@ def evaluate(
             as data grow from day to day, if this number stays the same. None: they hold at one look.
         communicator: the workers' channel; None: the one that was set or is chosen automatically.
         timeout: seconds that a worker waits for the others once it has read its part; None: ``FLEETMETRICS_TIMEOUT``,
-            else 1,800.
+            else 1,800, or 300 until all have met.
 
     Returns:
         The result; it prints as on the command line; see `EvaluationResult`.

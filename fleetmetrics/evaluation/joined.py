@@ -160,7 +160,8 @@ def check_joined(new: Side, old: Side, channel: Communicator | None = None, time
         new: the new side.
         old: the other side.
         channel: of the workers that all check the same sides, and share their files; None: this process alone.
-        timeout: seconds to wait for the other workers; None: FLEETMETRICS_TIMEOUT.
+        timeout: seconds to wait for the other workers; None: FLEETMETRICS_TIMEOUT, else 1,800, or
+            300 until all have met.
     """
     sides = new, old
     one, other = (side.members.joined.compute_local().tolist() for side in sides)  # type: ignore[union-attr]

@@ -143,7 +143,8 @@ class BaseMetric(Recorder):
                 are padding. With `paddle.io.DistributedBatchSampler`, evaluate through an `Evaluator`, which knows
                 the batches.
             group: the workers to compute over; only these call it, see `fleetmetrics.Communicator.among`. None: all.
-            timeout: seconds to wait for the others; None: ``FLEETMETRICS_TIMEOUT``, else 1,800.
+            timeout: seconds to wait for the others; None: ``FLEETMETRICS_TIMEOUT``, else 1,800, or
+                300 until all have met.
 
         Returns:
             Values by name, the same on every worker.

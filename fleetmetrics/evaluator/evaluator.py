@@ -109,7 +109,8 @@ class Evaluator(Resumable):
         Args:
             size: the number of samples in the whole data set; any further ones are padding.
             group: the workers to compute over; only these call it, see `fleetmetrics.Communicator.among`. None: all.
-            timeout: seconds to wait for the others; None: ``FLEETMETRICS_TIMEOUT``, else 1,800.
+            timeout: seconds to wait for the others; None: ``FLEETMETRICS_TIMEOUT``, else 1,800, or
+                300 until all have met.
 
         Returns:
             Values by name, the same on every worker.

@@ -185,7 +185,8 @@ class GlobalValues(paddle.callbacks.Callback):
         report: called on every worker at the end of each pass, with "train" or "eval" and the values by name.
         group: the workers that the values cover and to which the loaders deal, see `fleetmetrics.Communicator.among`;
             None: all.
-        timeout: seconds to wait for the others at the end of a pass; None: ``FLEETMETRICS_TIMEOUT``, else 1,800.
+        timeout: seconds to wait for the others at the end of a pass; None: ``FLEETMETRICS_TIMEOUT``, else 1,800, or
+            300 until all have met.
 
     Raises:
         InvalidInputError: from ``fit`` and ``evaluate``: a loader does not deal the samples to the workers.

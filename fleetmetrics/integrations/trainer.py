@@ -55,7 +55,8 @@ def follow(
         ignore_index: the label of tokens that are not in a mean loss, for their number.
         group: the workers that the values cover, see `fleetmetrics.Communicator.among`; None: all. Copies under tensor
             parallelism do not change a mean, and the stages of a pipeline belong together.
-        timeout: seconds to wait for the others after the last batch; None: ``FLEETMETRICS_TIMEOUT``, else 1,800.
+        timeout: seconds to wait for the others after the last batch; None: ``FLEETMETRICS_TIMEOUT``, else 1,800, or
+            300 until all have met.
 
     Returns:
         An object whose ``leave`` ends this.

@@ -1,4 +1,4 @@
-"""A worker's end of the channel: how it finds rank 0, and what it makes of rank 0's words, which the test says."""
+"""A worker's end of the channel: how it finds rank 0, and how it takes rank 0's words, which the test says."""
 
 from __future__ import annotations
 
@@ -321,7 +321,7 @@ FAULTS: dict[str, dict[str, Any]] = {
     "an error that is no UTF-8": {"kind": ERROR, "header": b"\xff"},
     "an arrival": {"kind": ARRIVAL, "header": b"\xff"},
     "a departure": {"kind": GAVE_UP, "header": b""},
-    "letters that are none": {"kind": 7, "header": b"[[1, 2]]"},
+    "letters without their fields": {"kind": 7, "header": b"[[1, 2]]"},
     "letters without an end": {"kind": 7, "header": b"[" * 200_000},
 }
 
