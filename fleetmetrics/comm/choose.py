@@ -135,7 +135,6 @@ def _of_the_job() -> Communicator:
         job = Job.from_environment()  # a single worker asks at every call: fleet may have been initialized since
         if job.world_size == 1:
             return _alone()
-        from fleetmetrics.comm.channel import SocketCommunicator  # a process alone needs no sockets
 
         with _making:
             if _automatic is None:

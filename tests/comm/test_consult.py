@@ -86,3 +86,43 @@ def test_a_closed_channel_is_an_error() -> None:
     channel.close()
     with pytest.raises(CommunicatorError, match="closed"):
         channel.consult("auc", echo)
+
+
+class Noting(LocalCommunicator):
+    """Notes the deadlines of its exchanges."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ends: list[float] = []
+
+    def _consult(self, call: str, decide: Any, mine: Letter, deadline: Any, trouble: Any) -> Letter:
+        self.ends.append(deadline.end)
+        return super()._consult(call, decide, mine, deadline, trouble)
+
+
+def test_the_seconds_to_wait_begin_anew_after_a_long_preparation(monkeypatch: pytest.MonkeyPatch) -> None:
+    channel, now = Noting(), [100.0]
+    monkeypatch.setattr("time.monotonic", lambda: now[0])
+    for prepared, end in ((False, 105.0), (True, 3705.0)):
+        now[0] = 100.0
+        with channel.call("evaluate", 5) as call:
+            now[0] = 3700.0  # all files are read
+            if prepared:
+                call.prepared()
+            call.consult(lambda letters: Letter(None))
+        assert channel.ends.pop() == end
+
+
+def test_evaluate_waits_for_the_others_once_this_worker_has_its_part(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("pyarrow")
+    from fleetmetrics.evaluation import side
+
+    channel, now = Noting(), [100.0]
+    channel.world_size = 2
+    monkeypatch.setattr("time.monotonic", lambda: now[0])
+
+    def make() -> Any:
+        now[0] = 3700.0
+        return ["a file"], []
+
+    assert side.of_workers(channel, make, list, timeout=5) == [] and channel.ends == [3705.0]

@@ -5783,6 +5783,20 @@ MUTATIONS = [
         "tests/distributed/test_same_samples.py -k exact",
     ),
     Mutation(
+        "an interruption before a call has begun is not told to the others",
+        "comm/choose.py::call_of",
+        "            raise error\n",
+        "            pass\n",
+        "tests/comm/test_interruptions.py -k before_the_first",
+    ),
+    Mutation(
+        "a worker that reads its files for long does not wait for the others",
+        "evaluation/side.py::of_workers",
+        "        call.prepared()\n",
+        "",
+        "tests/comm/test_consult.py -k once_this_worker",
+    ),
+    Mutation(
         "an interruption of what a call prepares does not count as the call",
         "comm/communicator.py::Call.__exit__",
         "self.channel._leave(self, common or error)",
