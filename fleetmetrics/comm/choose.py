@@ -6,13 +6,16 @@ import contextlib
 import functools
 import os
 import threading
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from fleetmetrics.comm.communicator import Call, Communicator
 from fleetmetrics.comm.deadline import Deadline
 from fleetmetrics.comm.job import Job, refuse_other_roles
 from fleetmetrics.comm.local import LocalCommunicator
 from fleetmetrics.errors import FleetMetricsError, InvalidInputError, NoChannelError
+
+if TYPE_CHECKING:
+    from fleetmetrics.comm.channel import SocketCommunicator
 
 __all__ = [
     "call_of",
@@ -135,7 +138,6 @@ def _of_the_job() -> Communicator:
         job = Job.from_environment()  # a single worker asks at every call: fleet may have been initialized since
         if job.world_size == 1:
             return _alone()
-
         with _making:
             if _automatic is None:
                 _automatic = _made_ready(job)
@@ -152,6 +154,8 @@ def connect(job: Job) -> None:
 def _made_ready(job: Job) -> SocketCommunicator:
     """The communicator of the job as it is now: variables may have changed since the first metric."""
     global _ready
+    from fleetmetrics.comm.channel import SocketCommunicator  # a process alone needs no sockets
+
     if _ready is None or _ready.job != job:
         if _ready is not None:
             _ready.close()
