@@ -141,6 +141,7 @@ class SocketCommunicator(Communicator):
                 f"{ranks_text([0])} and cannot call the other workers."
             )
         self._check()
+        self._end.callers.add(threading.get_ident())
         call.numbers.extend(itertools.islice(self._calls, 1))  # in one step: a signal finds it done, or not begun
 
     def _default_timeout(self) -> float:
@@ -209,7 +210,7 @@ class SocketCommunicator(Communicator):
             kind, trouble = TROUBLE, error
             header = letters.header_of(fold, self._ranks, self._title, name, list(described(error)))
         payload = b"" if trouble is not None else joined(mine.payload)
-        message = Message(kind, *place, header, payload, deadline.end, deadline.timeout, self._end.busy)
+        message = Message(kind, *place, header, payload, deadline.end, deadline.timeout, self._end.threads)
         try:
             _exchanging.label = label
             reply = self._exchanged(message, place, label, deadline)

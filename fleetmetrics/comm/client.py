@@ -181,7 +181,8 @@ class Client(Inbox):
         first = json.dumps(["CommunicatorError", text, False]).encode()
         later = json.dumps(["CommunicatorError", since_earlier(text), True]).encode()
         self.broken = later if self._replies else first
-        self._put_error(first)
+        for place in list(self._replies):
+            self._put(Message(ERROR, *place, header=self._verdicts.get(place[:2], first)))
         self._disconnect()
         while not self.closed:
             self._poll.wait(time.monotonic() + 60)

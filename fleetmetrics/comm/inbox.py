@@ -18,7 +18,7 @@ from typing import Callable
 
 from fleetmetrics.comm.failures import in_words, readable
 from fleetmetrics.comm.job import Job
-from fleetmetrics.comm.message import ERROR, MAY_CALL, NEVER_CALLED, Message, Place, Poll, pipe
+from fleetmetrics.comm.message import ERROR, Message, Place, Poll, pipe
 from fleetmetrics.comm.secret import secret_of, warn_if_unauthenticated
 from fleetmetrics.errors import CommunicatorError
 from fleetmetrics.logs import logger
@@ -44,8 +44,7 @@ class Inbox:
         self.round_trip = 0.0  # seconds to rank 0 and back
         self._asked: collections.deque[Message] = collections.deque()
         self._replies: dict[Place, queue.SimpleQueue[Message]] = {}
-        self._callers: set[int] = set()  # the threads that have called
-        self._waiting: set[int] = set()  # those that wait now
+        self.callers: set[int] = set()  # the threads that have called
         self._over = b""  # once the thread has ended: the error of every call
         self._poll = Poll()
         try:
@@ -90,8 +89,6 @@ class Inbox:
 
     def expect(self, place: Place) -> None:
         """Begin to wait for replies about an exchange."""
-        self._callers.add(threading.get_ident())
-        self._waiting.add(threading.get_ident())
         self._replies.setdefault(place, queue.SimpleQueue())
 
     def reply(self, place: Place, end: float) -> Message | None:
@@ -103,7 +100,6 @@ class Inbox:
 
     def forget(self, place: Place) -> None:
         """End waiting."""
-        self._waiting.discard(threading.get_ident())
         self._replies.pop(place, None)
 
     def tell(self, message: Message, end: float) -> None:
@@ -119,11 +115,12 @@ class Inbox:
             self.forget(message.place)
 
     @property
-    def busy(self) -> int:
-        """Whether another thread lives that does not wait here: `MAY_CALL` if one has called, `NEVER_CALLED` if not."""
+    def threads(self) -> tuple[int, bool]:
+        """The number of threads that have called, this one included, and live; and whether others live, too."""
         own = self._thread.ident if self._thread is not None else 0
-        others = {thread.ident for thread in threading.enumerate()} - self._waiting - {threading.get_ident(), own}
-        return 0 if not others else MAY_CALL if others & self._callers else NEVER_CALLED
+        alive = {thread.ident for thread in threading.enumerate()} - {own}
+        callers = len(alive & self.callers)
+        return min(callers, 255), callers < len(alive)
 
     def missing(self) -> str:
         """Why there is no connection to rank 0, in words; "" with one."""

@@ -36,8 +36,6 @@ __all__ = [
     "HEADER_LIMIT",
     "LEFT",
     "LETTERS",
-    "MAY_CALL",
-    "NEVER_CALLED",
     "STATUS",
     "TROUBLE",
     "Connection",
@@ -60,13 +58,11 @@ STATUS = 8
 #: From either: this channel, or with channel 0 the connection, is closed intentionally.
 CLOSED = 9
 _KINDS = range(1, 10)
-#: Other threads of a worker: one has called, and may call again; or none has called, as tqdm's monitor never does.
-MAY_CALL, NEVER_CALLED = 1, 2
 
-# Magic, kind, whether the digest covers the payload, what other threads of the worker may do, channel,
+# Magic, kind, whether the digest covers the payload, number of threads that call, whether there are others, channel,
 # number of the call and of the exchange in it, seconds until the sender's deadline, seconds it began with, header and
 # payload bytes, their SHA-256.
-_HEAD = struct.Struct("!4sB?BxQQIddQQ32s")
+_HEAD = struct.Struct("!4sB?B?QQIddQQ32s")
 _NUMBER = struct.Struct("!Q")
 _SEAL = 32
 _MAGIC = b"flt4"
@@ -126,7 +122,7 @@ class Message:
     payload: Any = b""  #: one buffer; what has arrived is aligned for NumPy
     end: float = 0.0  #: the sender's deadline, by the clock of this process
     timeout: float = 0.0  #: the sender's whole timeout in seconds
-    busy: int = 0  #: `MAY_CALL` or `NEVER_CALLED`, if the sender has other threads that do not wait
+    threads: tuple[int, bool] = (1, False)  #: how many of the sender have called and live; whether others live
     _ready: tuple[bool, bytes, list[Buffer]] | None = field(default=None, init=False, repr=False, compare=False)
 
     @property
@@ -146,7 +142,7 @@ class Message:
             covered = body if whole else body[: bool(self.header)]
             remaining = max(0.0, self.end - time.monotonic()) if self.end else 0.0
             head = _HEAD.pack(
-                _MAGIC, self.kind, whole, self.busy, self.channel, self.call, self.step, remaining, self.timeout,
+                _MAGIC, self.kind, whole, *self.threads, self.channel, self.call, self.step, remaining, self.timeout,
                 len(self.header), size, _digest(covered),
             )  # fmt: skip
             self._ready = whole, head, [b"".join(body)] if 0 < size <= _JOINED else body
@@ -280,14 +276,14 @@ class Connection:
         self._target = larger
 
     def _complete(self, head: tuple[Any, ...]) -> Message:
-        _, kind, whole, busy, channel, call, step, remaining, timeout, header, payload, digest = head
+        _, kind, whole, callers, others, channel, call, step, remaining, timeout, header, payload, digest = head
         body, size = self._target, self._size
         start = size - payload
         if (hashlib.sha256(body if whole else body[:start]).digest() if size else _OF_NOTHING) != digest:
             raise Garbled("the message's contents do not match its head")
         self._expect(None, self._begin, len(self._begin))
         end = time.monotonic() + remaining
-        return Message(kind, channel, call, step, bytes(body[:header]), body[start:], end, timeout, busy)
+        return Message(kind, channel, call, step, bytes(body[:header]), body[start:], end, timeout, (callers, others))
 
     def close(self) -> None:
         """Close the socket."""

@@ -11,6 +11,7 @@ import math
 import secrets
 import sys
 import time
+from collections import Counter
 from typing import Any, Mapping, Sequence
 
 from fleetmetrics.comm import letters
@@ -41,8 +42,6 @@ from fleetmetrics.comm.message import (
     GAVE_UP,
     LEFT,
     LETTERS,
-    MAY_CALL,
-    NEVER_CALLED,
     STATUS,
     TROUBLE,
     Connection,
@@ -133,7 +132,7 @@ class Server(Inbox):
         self._called = False  # whether rank 0's program has called
         #: Exchanges that wait for each other, and when this is an error although some threads have never called.
         self._stuck: tuple[frozenset[Place], float] = frozenset(), math.inf
-        self._busy: set[int] = set()  # ranks of which some thread does not wait
+        self._threads: dict[int, int] = {}  # by rank: how many of its threads call
         self.watch: Any = None
 
     # -- the loop
@@ -427,7 +426,7 @@ class Server(Inbox):
         self._meetings[message.place] = meeting
         if 0 not in meeting.ranks:
             self._led.add(rank)
-        (self._busy.add if message.busy == MAY_CALL else self._busy.discard)(rank)
+        self._threads[rank] = message.threads[0]
         meeting.arrive(rank, arrival, 0.0 if not rank else self._workers[rank].round_trip)
         if self.watch is not None:
             self._note_arrival(rank, message, meeting)
@@ -587,7 +586,7 @@ class Server(Inbox):
         answer = Message(ANSWER, *meeting.place, header=answer.header, payload=answer.payload)
         self.met = self.met or not meeting.group
         self._keep_answered(meeting)
-        self._release(meeting)
+        self._meetings.pop(meeting.place, None)
         for rank in meeting.ranks:
             if rank in self._workers:
                 self._workers[rank].answered = meeting
@@ -607,18 +606,12 @@ class Server(Inbox):
         broken = self._is_broken(meeting.ranks)
         header = _header_of(error, broken)
         self._keep_failed(meeting.place[:2], header)
-        self._release(meeting)
+        self._meetings.pop(meeting.place, None)
         if broken:
             self._told_gone.update(meeting.ranks)
         verdict = Message(ERROR, *meeting.place, header=header)
         for rank in sorted(meeting.ranks, reverse=True):  # late ones, too; rank 0 last, whose process may end then
             self._say(rank, verdict)
-
-    def _release(self, meeting: Meeting) -> None:
-        """Forget an exchange that has ended; the threads that have waited there may come to others."""
-        self._meetings.pop(meeting.place, None)
-        if self._meetings:
-            self._busy.update(meeting.ranks)
 
     def _keep_failed(self, call: tuple[int, int], header: bytes) -> None:
         self._failed.setdefault(call, header)
@@ -650,22 +643,13 @@ class Server(Inbox):
     def _fail_deadlocked(self) -> None:
         """End all exchanges that wait for each other: no worker in them can come to another one."""
         stuck = {place: meeting for place, meeting in self._meetings.items() if meeting.missing}
-        waits: dict[int, list[Place]] = {}
-        for place, meeting in self._meetings.items():
-            for rank in meeting.arrivals:
-                waits.setdefault(rank, []).append(place)
-        for rank in self._busy:
-            waits.setdefault(rank, []).append((0, 0, 0))  # another thread may come
-        while True:
-            free = [
-                place
-                for place, meeting in stuck.items()
-                if any(_may_come(rank, waits, stuck) for rank in meeting.missing)
-            ]
+        free = list(stuck)
+        while free:
+            waits = Counter(rank for meeting in stuck.values() for rank in meeting.arrivals)
+            may_come = {rank for rank in range(self.job.world_size) if waits[rank] < self._threads.get(rank, 1)}
+            free = [place for place, meeting in stuck.items() if may_come.intersection(meeting.missing)]
             for place in free:
                 del stuck[place]
-            if not free:
-                break
         _keep_circles(stuck)
         if len(stuck) > 1 and not self._may_be_too_soon(stuck):
             error = AgreementError(_deadlock_text(list(stuck.values())))
@@ -675,7 +659,7 @@ class Server(Inbox):
     def _may_be_too_soon(self, stuck: Mapping[Place, Meeting]) -> bool:
         """Whether a thread that has never called may come yet, because the exchanges do not wait for long."""
         arrivals = [arrival for meeting in stuck.values() for arrival in meeting.arrivals.values()]
-        if not any(arrival.message.busy == NEVER_CALLED for arrival in arrivals):
+        if not any(arrival.message.threads[1] for arrival in arrivals):
             return False
         now, places = time.monotonic(), frozenset(stuck)
         if self._stuck[0] != places:
@@ -788,11 +772,6 @@ def _keep_circles(stuck: dict[Place, Meeting]) -> None:
             del stuck[place]
         if not ends:
             return
-
-
-def _may_come(rank: int, waits: Mapping[int, Sequence[Place]], stuck: Mapping[Place, Meeting]) -> bool:
-    """Whether a worker may still come to an exchange: it waits nowhere, or also where others may come."""
-    return not waits.get(rank) or any(place not in stuck for place in waits[rank])
 
 
 def _ended_text(ranks: Sequence[int], meeting: Meeting) -> str:

@@ -39,7 +39,7 @@ def sealed(head: bytes, number: int = 0, key: bytes = KEYS.sending) -> bytes:
 
 def head_of(header: int = 0, payload: int = 0, whole: bool = True, **changed: Any) -> bytes:
     values = {"magic": b"flt4", "kind": ARRIVAL, "seconds": 1.0, "digest": hashlib.sha256(b"").digest(), **changed}
-    numbers = False, 1, 2, 1, values["seconds"], 5.0, header, payload
+    numbers = 1, False, 1, 2, 1, values["seconds"], 5.0, header, payload
     return message._HEAD.pack(values["magic"], values["kind"], whole, *numbers, values["digest"])
 
 
@@ -58,11 +58,11 @@ def test_sent_messages_arrive(ends: tuple[socket.socket, Connection]) -> None:
     there, here = ends
     sender = Connection(there, KEYS)
     end = time.monotonic() + 2.5
-    sender.send(Message(ANSWER, 3, 7, header=b"auc", payload=b"abc", end=end, timeout=9.0, busy=True))
+    sender.send(Message(ANSWER, 3, 7, header=b"auc", payload=b"abc", end=end, timeout=9.0, threads=(2, True)))
     sender.send(Message(ARRIVAL, 3, 8, step=3))
     first, second = heard(here), heard(here)
-    assert (first.kind, first.header, bytes(first.payload), first.busy) == (ANSWER, b"auc", b"abc", True)
-    assert (first.place, first.timeout, second.place, second.busy) == ((3, 7, 1), 9.0, (3, 8, 3), False)
+    assert (first.kind, first.header, bytes(first.payload), first.threads) == (ANSWER, b"auc", b"abc", (2, True))
+    assert (first.place, first.timeout, second.place, second.threads) == ((3, 7, 1), 9.0, (3, 8, 3), (1, False))
     assert end <= first.end < end + SLACK  # by the clock of who reads it
 
 

@@ -522,7 +522,7 @@ def flood(guest: Guest, say: Callable[[int], None]) -> threading.Thread:
 
 #: What a worker says without end.
 FLOODS: dict[str, Callable[[Guest, int], None]] = {
-    "channels": lambda guest, number: guest.arrive(1, channel=number + 10, busy=True),
+    "channels": lambda guest, number: guest.arrive(1, channel=number + 10, threads=(255, False)),
     "calls": lambda guest, number: guest.arrive(number + 10),
     "steps": lambda guest, number: guest.arrive(1, step=number + 1),
     "groups": lambda guest, number: guest.arrive(1, channel=number + 10, ranks=[1, 2]),
@@ -589,7 +589,7 @@ def test_answers_are_not_kept(two: Hall) -> None:
 def test_a_worker_of_which_an_answer_has_just_released_a_thread_may_come_to_another_call(three: Hall) -> None:
     """Its other thread waits since before the answer; that both wait is no deadlock."""
     first, second = three.guests
-    pair = {"ranks": [1, 2], "busy": False}
+    pair = {"ranks": [1, 2], "threads": (2, False)}
     first.arrive(1, channel=7, **pair)
     first.arrive(1, channel=8, **pair)
     three.waits(1)

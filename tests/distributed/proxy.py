@@ -239,7 +239,7 @@ class Proxy:
             return None
         else:
             head: Any = _HEAD.unpack_from(data)
-            kind, call, header, payload = head[1], head[5], head[-3], head[-2]
+            kind, call, header, payload = head[1], head[6], head[-3], head[-2]
             size = _HEAD.size + _SEAL + header + payload
             size += -header % _ALIGNMENT if payload else 0
         if len(data) < size:

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any, Callable, Sequence
 
 import pytest
+from fleetmetrics.comm.frames import ACK
 
 import fleetmetrics as fm
-from fleetmetrics.comm.frames import ACK
 from tests.distributed.cluster import AT_ONCE, free_ports
 from tests.distributed.forks import BEFORE, crew, member, outcome, results, run, timed, wait_for, wait_until
 from tests.distributed.proxy import Cut, Edit, Hold, Message, Proxy

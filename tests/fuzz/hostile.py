@@ -96,7 +96,7 @@ def _sealed(choices: Choices) -> bytes:
         digest = hashlib.sha256(body).digest() if wrong != 4 else choices.taken(32)
         magic, whole = (message._MAGIC, True) if wrong != 5 else (choices.taken(4), False)
         numbers = [int.from_bytes(choices.taken(2), "big") for _ in range(3)]
-        head = message._HEAD.pack(magic, kinds, whole, False, *numbers, *seconds, *sizes, digest)
+        head = message._HEAD.pack(magic, kinds, whole, 1, False, *numbers, *seconds, *sizes, digest)
         found += [head, hmac.digest(KEY, struct.pack("!Q", number) + head, "sha256"), body]
     return b"".join(found)
 
