@@ -18,6 +18,7 @@ from fleetmetrics.comm.job import Job
 from fleetmetrics.comm.message import Key
 from fleetmetrics.errors import CommunicatorError, DeadlineError, InvalidInputError, NoChannelError
 from tests.distributed.cluster import AT_ONCE, SLACK, free_ports
+from tests.distributed.forks import outcome, wait_until
 
 pytestmark = pytest.mark.numpy_only
 
@@ -148,15 +149,15 @@ def test_a_silent_listener_in_rank_0s_place_is_an_error_that_names_the_address(
         comm.close()
 
 
-def test_another_rank_0_of_this_run_is_an_error_at_once() -> None:
+def test_another_rank_0_of_this_run_that_has_called_is_an_error_at_once() -> None:
     job = Job(0, 2, endpoint=f"127.0.0.1:{free_ports(1)[0]}", secret="of the test", named=True)
     with SocketCommunicator(job) as first:
-        first.connect()
-        deadline = time.monotonic() + AT_ONCE
-        while not first._end._door.is_open and time.monotonic() < deadline:
-            time.sleep(0.01)
+        call = threading.Thread(target=lambda: outcome(lambda: first.barrier(timeout=60)))
+        call.start()
+        wait_until(lambda: first._end._called and first._end._door.is_open)
         with pytest.raises(CommunicatorError, match="two processes say that they are rank 0"):
             listen(job, first._end.secret.key)
+    call.join()
 
 
 def test_a_place_that_another_has_just_left_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
