@@ -41,7 +41,7 @@ from fleetmetrics.comm.failures import (
 from fleetmetrics.comm.inbox import Inbox
 from fleetmetrics.comm.job import Hidden, Job, job_of
 from fleetmetrics.comm.letters import label_of
-from fleetmetrics.comm.meeting import source_of
+from fleetmetrics.comm.meeting import source_of, way_out
 from fleetmetrics.comm.message import ARRIVAL, CLOSED, ERROR, GAVE_UP, LEFT, LETTERS, STATUS, TROUBLE, Message, Place
 from fleetmetrics.comm.server import Server
 from fleetmetrics.comm.worker import is_script_of_worker, leave_mark, started_by_worker
@@ -262,7 +262,7 @@ class SocketCommunicator(Communicator):
                 says_at = began + next((line for line in _LINES if line > waited), waited + _LINES[-1])
                 if end.missing():
                     of = f"rank 0 of {self._job.world_size} workers ({source_of(self._job)})"
-                    say(f"{label} waits: {of} is not connected. {end.missing()}")
+                    say(f"{label} waits: {of} is not connected. {end.missing()}{way_out(self._job)}")
                 else:
                     end.ask(Message(STATUS, *place))
 
@@ -272,7 +272,7 @@ class SocketCommunicator(Communicator):
         if not missing:
             return late_text([0], "answer", deadline.timeout, label)
         how = "connect" if self._job.rank else "listen"
-        return f"{late_text([0], how, deadline.timeout, label)} {missing}"
+        return f"{late_text([0], how, deadline.timeout, label)} {missing}{way_out(self._job)}"
 
     def _decided(self, decide: Decide, reply: Message, label: str, deadline: Deadline) -> Message:
         """Decide on the letters of all, as the first rank, and send the answer."""

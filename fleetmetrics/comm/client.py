@@ -246,8 +246,10 @@ class Client(Inbox):
                 except Refused as error:
                     raise CommunicatorError(str(error)) from None
                 except OSError as error:
-                    silent |= isinstance(error, (TimeoutError, socket.timeout))
-                    self._note(where, error.strerror or str(error) or type(error).__name__)
+                    is_late = isinstance(error, (TimeoutError, socket.timeout))
+                    silent |= is_late
+                    why = "it did not answer in time" if is_late else error.strerror or str(error)
+                    self._note(where, why or type(error).__name__)
             if silent:  # a busy rank 0, a slow network, or a silent listener
                 step = min(2 * step, _STEP_SECONDS[1])
             if self._lost_since and time.monotonic() - self._lost_since > _LOST_SECONDS + 5 * self.round_trip:

@@ -10,6 +10,7 @@ from contextvars import ContextVar
 from typing import Any, Callable, Iterable, Sequence, Tuple
 
 from fleetmetrics import errors
+from fleetmetrics.comm.deadline import DEFAULT_TIMEOUT, FIRST_TIMEOUT, INTERACTIVE_TIMEOUT
 from fleetmetrics.errors import CommunicatorError, FleetMetricsError
 
 __all__ = [
@@ -203,5 +204,7 @@ def late_text(ranks: Sequence[int], how: str, timeout: float, label: str) -> str
     return (
         f"{ranks_text(ranks)} did not {how} within {float(f'{timeout:.3g}'):g} s at {label}. Look at the log of"
         f" {'those workers' if len(ranks) > 1 else 'that worker'}: every worker must call the same metrics in the same"
-        " order. If it is only slow, give more seconds: timeout=, or FLEETMETRICS_TIMEOUT."
+        " order. If it is only slow, give more seconds: timeout=, or FLEETMETRICS_TIMEOUT; the default is"
+        f" {FIRST_TIMEOUT:g} s until all workers have met, then {DEFAULT_TIMEOUT:,g} s, and in an interactive session"
+        f" {INTERACTIVE_TIMEOUT:g} s."
     )

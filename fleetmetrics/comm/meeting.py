@@ -8,7 +8,7 @@ from fleetmetrics.comm.job import Job
 from fleetmetrics.comm.letters import Arrival, label_of
 from fleetmetrics.comm.message import Message, Place
 
-__all__ = ["Meeting", "source_of"]
+__all__ = ["Meeting", "source_of", "way_out"]
 
 
 class Meeting:
@@ -61,3 +61,11 @@ class Meeting:
 def source_of(job: Job) -> str:
     """Where the number of workers comes from."""
     return f"their number is that of {job.variables[0]}"
+
+
+def way_out(job: Job) -> str:
+    """What to do if there is no such job, as where a shell or a notebook still has the variables of an earlier one."""
+    if not job.claimed:
+        return ""
+    names = " and ".join(dict.fromkeys(job.variables))
+    return f" If this process belongs to no job of {job.world_size} workers, unset {names}, or call compute_local()."

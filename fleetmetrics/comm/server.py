@@ -33,7 +33,7 @@ from fleetmetrics.comm.handshake import OTHER_RUN, Guest, unproven_text
 from fleetmetrics.comm.inbox import Inbox
 from fleetmetrics.comm.job import Job
 from fleetmetrics.comm.letters import Arrival
-from fleetmetrics.comm.meeting import Meeting, source_of
+from fleetmetrics.comm.meeting import Meeting, source_of, way_out
 from fleetmetrics.comm.message import (
     ANSWER,
     ARRIVAL,
@@ -689,7 +689,9 @@ class Server(Inbox):
             by_state.setdefault(self._state_of(rank), []).append(rank)
         states = ", ".join(f"{in_words(ranks)} {state}" for state, ranks in by_state.items())
         where = f"rank 0 listens at {self._door.address}" if self._door.address else "rank 0 does not listen"
-        return f"Of the job's {self.job.world_size} workers ({source_of(self.job)}), {states}; {where}."
+        alone = not self.met and len(self._strange) == self.job.world_size - 1
+        text = f"Of the job's {self.job.world_size} workers ({source_of(self.job)}), {states}; {where}."
+        return text + way_out(self.job) if alone else text
 
     def _state_of(self, rank: int) -> str:
         if rank in self._ended:

@@ -35,7 +35,7 @@ def said_by(workers: list[Worker]) -> list[list[str]]:
 
 @pytest.mark.parametrize(("kind", "size"), [("servers", 3), ("collective", 2), ("endpoint", 3)])
 def test_rank_0_warns_once_that_nothing_names_its_run(runs: Runs, kind: str, size: int) -> None:
-    """Two runs with the same addresses start at once: numbers may be of both, or all have errors, within the deadline."""
+    """Two runs with the same addresses start at once: their numbers may be of both, or all have errors in time."""
     same = places(size, kind)
     first = [runs.start(100 + rank, **place, PYTHONWARNINGS="") for rank, place in enumerate(same)]
     second = [runs.start(200 + rank, **place, PYTHONWARNINGS="") for rank, place in enumerate(same)]
