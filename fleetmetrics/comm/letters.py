@@ -108,7 +108,7 @@ def written(place: Place, letter: Letter) -> Message:
 
 
 def check_size(header: bytes) -> None:
-    """Raise if nobody would read such a header."""
+    """Raise if the other workers would refuse such a header."""
     if len(header) > HEADER_LIMIT:
         raise CommunicatorError(
             f"what describes the call's data has {len(header):,} bytes, and may have {HEADER_LIMIT:,}; pass large data "
