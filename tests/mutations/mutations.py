@@ -1854,7 +1854,7 @@ MUTATIONS = [
     Mutation(
         "a worker that cannot read its states does not tell the others",
         "comm/communicator.py::Call.__exit__",
-        "if isinstance(error, Exception) and not self.step and not by_a_handler(error):",
+        "if untold and not self.step and not by_a_handler(error):",
         "if False:",
         "tests/test_metric.py -k cannot_read",
     ),
