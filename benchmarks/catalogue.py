@@ -200,10 +200,15 @@ def exchange(here: Place, rounds: int) -> None:
     words = rng.integers(0, 2**15, size // 8)  # which cross the wire in two bytes each, as the histogram's counts do
     gate = Gate(here.rank, here.workers)
     group = channel._among(tuple(reversed(range(here.workers))))
+
+    def exchanged() -> Any:
+        with channel.call("twenty") as call:
+            return call.reduce([state.block() for state in metrics._states()])
+
     variants = {
         "compute": metrics.compute,
         "group": lambda: metrics.compute(communicator=group),
-        "exchange": lambda: channel.reduce_made("twenty", lambda: [state.block() for state in metrics._states()]),
+        "exchange": exchanged,
         "bare": lambda: channel.all_reduce(words),
     }
     names = list(variants)

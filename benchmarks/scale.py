@@ -25,6 +25,7 @@ import numpy as np
 from _report import arguments, machine, save_chart, seconds, table, write
 
 import fleetmetrics
+from fleetmetrics.comm.channel import SocketCommunicator  # before the forks: a child would import it for itself
 from fleetmetrics.comm.job import Job
 from fleetmetrics.comm.states import describe, pack
 
@@ -74,9 +75,7 @@ def collection() -> fleetmetrics.MetricCollection:
     return metrics
 
 
-def work(
-    metrics: fleetmetrics.MetricCollection, job: Job, times: np.ndarray, own: np.ndarray
-) -> fleetmetrics.SocketCommunicator:
+def work(metrics: fleetmetrics.MetricCollection, job: Job, times: np.ndarray, own: np.ndarray) -> SocketCommunicator:
     """Take part in a run.
 
     Args:
@@ -88,7 +87,7 @@ def work(
     Returns:
         The communicator, still open.
     """
-    channel = fleetmetrics.SocketCommunicator(job)
+    channel = SocketCommunicator(job)
 
     def compute() -> Any:
         return metrics.compute(communicator=channel)
