@@ -81,7 +81,7 @@ class Client(Inbox):
         """Why there is no connection to rank 0; see `Inbox`."""
         if self._connection is not None:
             return ""
-        if self._looks_up:
+        if self._looks_up and not self._tried:
             return f"The name {self._looks_up!r} of its address is still being looked up; does the name server answer?"
         return "Tried: " + ", ".join(f"{where} ({why})" for where, why in list(self._tried.items())) + "."
 
