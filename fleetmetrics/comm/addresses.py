@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import encodings.idna  # noqa: F401  # here: a child forked while a thread imports it would wait for ever
+import encodings.idna  # noqa: F401  # here: a child forked while a thread imports it would never end its wait
 import errno
 import os
 import resource

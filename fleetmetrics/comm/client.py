@@ -289,7 +289,7 @@ class Client(Inbox):
         return places
 
     def _note(self, where: tuple[str, int], why: str, known: bool = False) -> None:
-        """Note the answer of an address; a rank 0 that was there says more than that nobody is there now."""
+        """Note the answer of an address; a rank 0 that was there says more than that none is there now."""
         name = f"[{where[0]}]:{where[1]}" if ":" in where[0] else f"{where[0]}:{where[1]}"
         if known:
             self._known.add(name)

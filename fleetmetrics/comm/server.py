@@ -296,7 +296,7 @@ class Server(Inbox):
 
     @property
     def _is_idle(self) -> bool:
-        """Whether nobody has called this rank 0, its own program included."""
+        """Whether no worker has called this rank 0, its own program included."""
         return not self._called and not self.met and not any(worker.called for worker in self._workers.values())
 
     def _give_way(self, guest: Guest) -> None:

@@ -75,7 +75,7 @@ def begin() -> None:
         job = Job.from_environment()
         leave_mark(job)
         if job.claimed and not started_by_worker(job):
-            # The thread imports nothing: a child forked in the meantime would wait for its import for ever.
+            # The thread imports nothing: a child forked in the meantime would never see the end of that import.
             importlib.import_module("fleetmetrics.comm.choose").connect(job)
 
 

@@ -446,7 +446,7 @@ def test_a_worker_that_starts_the_others_is_another_one(runs: Runs, how: str, wh
 
 
 def test_a_run_that_begins_while_rank_0_of_the_last_goes_on_needs_a_name(runs: Runs) -> None:
-    """As in a shell's loop that waits for one of the two; without a name it cannot be told from a bystander."""
+    """As in a shell's loop that waits for one of the two; without a name nothing distinguishes it from a bystander."""
     same = places(2, "servers")
     lasting = runs.start(100, **same[0], AT_END="touch('done'); wait_for('over')")
     assert runs.start(101, **same[1]).said() == ["value 201.0"]

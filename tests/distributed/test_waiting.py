@@ -136,7 +136,7 @@ def test_each_default_deadline_holds_and_is_said(runs: Runs, default: str, befor
 
 @contextlib.contextmanager
 def listener(says: bytes) -> Iterator[str]:
-    """A process that is no rank 0 of this run, and says something to whoever connects."""
+    """A process that is no rank 0 of this run, and says something to all that connect."""
     server = socket.create_server(("127.0.0.1", free_ports(1)[0]))
     kept = []
 
@@ -249,7 +249,7 @@ def test_a_process_of_another_user_harms_no_job(runs: Runs, tmp_path: Path) -> N
 
 
 def test_connections_ask_for_a_sign_of_life(runs: Runs) -> None:
-    """Firewalls forget idle connections, and hosts lose their power without a word."""
+    """Firewalls forget idle connections, and hosts lose their power."""
     show = "from fleetmetrics.comm import channel\n"
     show += "import socket\n"
     show += "[end] = channel._ends.values()\n"
