@@ -100,3 +100,27 @@ def test_a_formula_may_close_the_channel(port: int) -> None:
     for number, after in run(2, work):
         assert number == 3.0
         assert after.startswith("CommunicatorError: the workers' channel is closed"), after
+
+
+@pytest.mark.parametrize("who", [0, 1])
+def test_an_interruption_in_a_formula_is_an_error_of_that_worker_alone(port: int, who: int) -> None:
+    """The exchange is over: the others have the number, and the next call works."""
+
+    def work(rank: int) -> Any:
+        comm, found = member(rank, 3, port), []
+
+        def interrupted(value: Any) -> Any:
+            if rank == who and not found:
+                signal.raise_signal(signal.SIGINT)
+            return value
+
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        metric = summed(rank, then=interrupted)
+        for _ in range(2):
+            try:
+                found.append(metric.compute(communicator=comm, timeout=20))
+            except KeyboardInterrupt:
+                found.append("interrupted")
+        return found
+
+    assert run(3, work) == [["interrupted" if rank == who else 6.0, 6.0] for rank in range(3)]
