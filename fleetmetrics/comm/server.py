@@ -672,18 +672,10 @@ class Server(Inbox):
         missing = meeting.missing
         connected = [rank for rank in missing if rank in self._workers or rank == 0]
         how = "arrive" if connected else "connect"
-        text = late_text(missing, how, meeting.timeout, meeting.label)
-        strangers = self._other_runs.intersection(missing)
-        if strangers:
-            text += f" Rank 0 refused {in_words(strangers)} of another run; this run is {self.job.title}."
-        if self._door.deaf_until:
-            text += " Rank 0 has no file descriptor left to accept a worker: close files, or raise ulimit -n."
-        if self._door.other_versions:
-            text += f" A process that tried to connect cannot: {self._door.other_versions}."
-        return f"{text} {self._status(meeting)}"
+        return f"{late_text(missing, how, meeting.timeout, meeting.label)} {self._status(meeting)}"
 
     def _status(self, meeting: Meeting) -> str:
-        """Who is missing at an exchange, and where rank 0 listens."""
+        """Who is missing at an exchange, where rank 0 listens, and whom it refused."""
         by_state: dict[str, list[int]] = {}
         for rank in meeting.missing:
             by_state.setdefault(self._state_of(rank), []).append(rank)
@@ -691,7 +683,20 @@ class Server(Inbox):
         where = f"rank 0 listens at {self._door.address}" if self._door.address else "rank 0 does not listen"
         alone = not self.met and len(self._strange) == self.job.world_size - 1
         text = f"Of the job's {self.job.world_size} workers ({source_of(self.job)}), {states}; {where}."
-        return text + way_out(self.job) if alone else text
+        return text + self._refusals(meeting) + (way_out(self.job) if alone else "")
+
+    def _refusals(self, meeting: Meeting) -> str:
+        text, strangers = "", self._other_runs.intersection(meeting.missing)
+        unproven = self._door.ranks_unproven().intersection(meeting.missing).difference(self._workers)
+        if strangers:
+            text += f" Rank 0 refused {in_words(strangers)} of another run; this run is {self.job.title}."
+        if unproven:
+            text += f" A process that says that it is {in_words(unproven)} does not know the job's secret."
+        if self._door.deaf_until:
+            text += " Rank 0 has no file descriptor left to accept a worker: close files, or raise ulimit -n."
+        if self._door.other_versions:
+            text += f" A process that tried to connect cannot: {self._door.other_versions}."
+        return text
 
     def _state_of(self, rank: int) -> str:
         if rank in self._ended:

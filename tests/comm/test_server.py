@@ -412,7 +412,11 @@ def test_rank_0_names_another_version_of_the_protocol(two: Hall) -> None:
     host, port = two.rank_0._job.endpoint.split(":")
     with socket.create_connection((host, int(port)), 5) as other:
         other.sendall(b"fleetmetrics 3\r\n")
-        with pytest.raises(DeadlineError, match=r"rank 1 did not connect .*it speaks version 3 of the protocol"):
+        wait_until(lambda: bool(two.server._door.other_versions))
+        two.guests[0].say(ARRIVAL, 1, header_of("", (), "title", "other", None), channel=7, threads=(2, False))
+        two.guests[0].say(STATUS, 1, channel=7)
+        assert b"it speaks version 3 of the protocol" in two.guests[0].hear().header  # also while they wait
+        with pytest.raises(DeadlineError, match=r"rank 1 did not arrive .*it speaks version 3 of the protocol"):
             call.result(10)
 
 
@@ -427,6 +431,8 @@ def test_an_error_needs_every_missing_rank_to_have_another_secret(three: Hall) -
     call = three.begin(timeout=60)
     three.waits(0)
     three.server._door._unproven = {1: (0.0, 4.0, 9)}
+    three.guests[1].say(STATUS, 1)
+    assert b"A process that says that it is rank 1 does not know the job's secret" in three.guests[1].hear().header
     three.guests[1].arrive()
     with pytest.raises(AuthenticationError, match="rank 1 could not prove to rank 0"):
         call.result(20)
@@ -467,7 +473,7 @@ def test_nonsense_of_a_worker_is_the_same_error_on_the_others_and_names_it(three
 
 def test_a_name_that_no_terminal_can_show_is_escaped_where_the_others_ask_who_is_missing(three: Hall) -> None:
     faulty, other = three.guests
-    faulty.say(ARRIVAL, 1, header_of("", (), "title", "\x1b[2J\ud800", None), channel=7, busy=True)
+    faulty.say(ARRIVAL, 1, header_of("", (), "title", "\x1b[2J\ud800", None), channel=7, threads=(2, False))
     other.arrive()
     three.waits(2)
     other.say(STATUS, 1)

@@ -272,7 +272,7 @@ def _said(choices: Choices) -> Message:
         header = [json.dumps(note).encode(), choices.taken(50), header[: choices.below(100)]][choices.below(3)]
     seconds, end = [0.0, 1.0, 1e300, 1e9][choices.below(4)], [0.0, 1e300, 1e9, 1e9, 1e9][choices.below(5)]
     payload = memoryview(choices.taken(choices.below(40)))
-    return Message(kind, *place, header, payload, end, seconds, choices.below(4) > 0)
+    return Message(kind, *place, header, payload, end, seconds, (choices.below(4), choices.below(2) > 0))
 
 
 def words_of_workers(data: bytes) -> None:
