@@ -94,6 +94,7 @@ SEEN = re.compile(r"rank \d, after (?P<seconds>[\d.]+) s: (?:(?P<kind>\w+): )?(?
 def spoken(text: str) -> str:
     """An error's text without line breaks, and without what differs from run to run."""
     text = re.sub(r"\d+ (file descriptors|are open)|(process|child|-Hn) \d+", r"\1\2", " ".join(text.split()))
+    text = re.sub(r"process, \d+|(127\.0\.0\.1):\d+", r"\1", text)
     return text.replace(tempfile.gettempdir(), "/tmp")
 
 

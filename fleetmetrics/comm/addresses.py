@@ -18,7 +18,7 @@ from fleetmetrics.errors import CommunicatorError, InvalidInputError, NoChannelE
 __all__ = ["addresses_of", "check_descriptors", "listen"]
 
 #: Seconds that rank 0 waits for an answer of a process that listens at its address.
-_NEIGHBOUR_SECONDS = 3.0
+_NEIGHBOUR_SECONDS = 1.0
 
 
 def addresses_of(host: str) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import hmac
 import os
 import secrets
@@ -13,7 +14,7 @@ from typing import Iterator, NamedTuple
 
 from fleetmetrics.comm.job import Job
 from fleetmetrics.comm.message import Key
-from fleetmetrics.errors import AuthenticationError, UnauthenticatedWarning
+from fleetmetrics.errors import AuthenticationError, NoChannelError, UnauthenticatedWarning
 from fleetmetrics.warning import warn
 
 __all__ = ["Secret", "secret_of", "secret_path", "warn_if_unauthenticated"]
@@ -35,6 +36,7 @@ def secret_of(job: Job) -> Secret:
 
     Raises:
         AuthenticationError: on one machine, no folder is safe for the user's secret.
+        NoChannelError: no file descriptor is left to read it.
     """
     # bytes that are not UTF-8 come from the environment, where Python has escaped them
     secret = Key(job.secret.encode(errors="surrogateescape") or (_user_secret() if job.on_one_machine else b""))
@@ -67,6 +69,10 @@ def _user_secret() -> Key:
         try:
             return _secret_in(_private(folder))
         except OSError as error:
+            if error.errno in (errno.EMFILE, errno.ENFILE):
+                raise NoChannelError(
+                    f"this process cannot read {folder / _FILE} ({error.strerror}): close files, or raise ulimit -n."
+                ) from None
             failures.append(f"{folder} ({error.strerror or error})")
     raise AuthenticationError(
         "no folder is safe for the secret that the workers of one machine share, so any process could pass for one. "
