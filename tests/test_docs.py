@@ -162,7 +162,7 @@ def test_every_test_and_figure_that_these_pages_name_is_there() -> None:
         assert len(row.findall(texts[1])) == len(faults) > 6
         names = [set(re.findall(r"`(FLEETMETRICS_\w+)`", text)) for text in texts]
         assert names[0] == names[1]
-        assert f"{handshake.REFUSAL_SECONDS:g} s" in GUIDES[0].read_text("utf-8")
+        assert f"{door.REFUSAL_SECONDS:g} s" in GUIDES[0].read_text("utf-8")
     for figure in (f"after {handshake.GUEST_SECONDS:g} s", f"more than {door._GUESTS} "):
         assert figure in GUIDES[1].read_text("utf-8")
 
