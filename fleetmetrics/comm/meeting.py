@@ -41,10 +41,13 @@ class Meeting:
         self.last_moment = min(self.last_moment, message.end - spare)
 
     @property
+    def complete(self) -> bool:
+        """Whether all have arrived."""
+        return len(self.arrivals) == len(self.ranks)
+
+    @property
     def missing(self) -> list[int]:
         """The ranks that have not arrived."""
-        if len(self.arrivals) == len(self.ranks):
-            return []
         return [rank for rank in self.ranks if rank not in self.arrivals]
 
     @property

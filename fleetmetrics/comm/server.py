@@ -430,7 +430,7 @@ class Server(Inbox):
         meeting.arrive(rank, arrival, 0.0 if not rank else self._workers[rank].round_trip)
         if self.watch is not None:
             self._note_arrival(rank, message, meeting)
-        if not meeting.missing:
+        if meeting.complete:
             if time.monotonic() < meeting.end:
                 self._decide(meeting)
         elif len(self._meetings) > 1:
@@ -454,7 +454,7 @@ class Server(Inbox):
     def _note_arrival(self, rank: int, message: Message, meeting: Meeting) -> None:
         if rank:
             self.watch.arrived(rank, message.payload)
-        elif meeting.missing:
+        elif not meeting.complete:
             self.watch.waits()
 
     def _welcomes(self, rank: int, message: Message, arrival: Arrival, meeting: Meeting) -> bool:
@@ -480,17 +480,17 @@ class Server(Inbox):
             error = self._error_of_gone(ranks)
             new = set(ranks).difference(self._told_gone, self._gone)
             return error if new else CommunicatorError(since_earlier(str(error)))
-        closed = self._closed.get(message.channel, set()).intersection(ranks).difference(meeting.arrivals)
+        closed = {one for one in self._closed.get(message.channel, ()) if one in ranks and one not in meeting.arrivals}
         if closed:
             return CommunicatorError(f"{in_words(closed)} has gone away: it closed the channel.")
-        if max(ranks) >= self.job.world_size:
+        if isinstance(ranks, tuple) and max(ranks) >= self.job.world_size:
             return CommunicatorError(f"{in_words(ranks)} are not all among the job's {self.job.world_size} workers.")
         if rank not in ranks:
             return CommunicatorError(f"{in_words([rank])} is not one of {in_words(ranks)}, whose exchange it joins.")
         return None
 
     def _is_broken(self, ranks: Sequence[int]) -> bool:
-        return 0 in self._gone or any(rank in self._gone for rank in ranks)
+        return any(gone == 0 or gone in ranks for gone in self._gone)
 
     def _leave(self, rank: int, message: Message) -> None:
         """A worker has ended a call with an error."""
