@@ -706,9 +706,9 @@ class Server(Inbox):
             return f"only tried to connect from {other}, not {self.job.program}" if other else "never connected"
         where = [meeting.label for meeting in self._meetings.values() if rank in meeting.arrivals]
         if where:
-            return f"waits at {where[-1]}"
+            return f"came to {where[-1]} instead"
         calls = self._called if not rank else self._workers[rank].called
-        return "is connected, and has not come to this call" if calls else "is connected, and has called nothing yet"
+        return "connected, but did not come to this call yet" if calls else "connected, but called nothing yet"
 
     # -- the beginning and the end
 

@@ -167,7 +167,7 @@ def test_a_worker_that_does_not_come_is_named_in_time_with_its_state(three: Hall
     three.guests[0].connection = three.guests[0].connect(calls=False)
     with pytest.raises(DeadlineError, match=r"ranks 1, 2 did not .* within 0.5 s at exchange 1 \(auc\)") as caught:
         call.result(10)
-    assert "rank 1 is connected, and has called nothing yet, rank 2 never connected; rank 0 listens at 127" in str(
+    assert "rank 1 connected, but called nothing yet, rank 2 never connected; rank 0 listens at 127" in str(
         caught.value
     )
 
@@ -478,7 +478,7 @@ def test_a_name_that_no_terminal_can_show_is_escaped_where_the_others_ask_who_is
     three.waits(2)
     other.say(STATUS, 1)
     status = other.hear()
-    assert status.kind == STATUS and rb"rank 1 waits at exchange 1 (\x1b[2J\ud800)" in status.header
+    assert status.kind == STATUS and rb"rank 1 came to exchange 1 (\x1b[2J\ud800)" in status.header
 
 
 OTHERS: dict[str, Callable[[Guest], None]] = {

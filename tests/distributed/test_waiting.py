@@ -74,7 +74,7 @@ def test_every_waiting_worker_says_who_is_missing_and_why(runs: Runs) -> None:
         line = lines[-1]
         assert line.startswith("fleetmetrics: exchange 1 (Sum sum) waits. "), lines
         assert "Of the job's 4 workers (their number is that of PADDLE_TRAINERS_NUM)" in line, lines
-        assert "rank 2 is connected, and has called nothing yet" in line, lines
+        assert "rank 2 connected, but called nothing yet" in line, lines
         assert "rank 3 never connected; rank 0 listens at 127.0.0.1:" in line, lines
     assert [worker.said()[-1] for worker in workers] == ["value 6.0"] * 4
 
@@ -84,7 +84,7 @@ def test_a_worker_that_has_computed_less_is_named(runs: Runs) -> None:
     first = runs.start(0, **same[0], WHEN_IMPORTED=SOON, CALLS="2")
     second = runs.start(1, **same[1], CALLS="2", BEFORE_EACH="call and wait_for('go')")
     assert first.line() == "value 1.0"
-    assert "rank 1 is connected, and has not come to this call" in (first.line() or "")
+    assert "rank 1 connected, but did not come to this call yet" in (first.line() or "")
     runs.touch("go")
     assert [first.said()[-1], second.said()[-1]] == ["value 1.0"] * 2
 
