@@ -337,7 +337,11 @@ def test_a_relay_between_the_workers_cannot_change_a_number(what: str, inward: b
 
     def work(rank: int) -> Any:
         comm = SocketCommunicator(Job(rank, 2, endpoints, secret=SECRET))
-        return [outcome(lambda: comm.all_reduce([rank + 1, step], timeout=1).tolist()) for step in range(4)]  # noqa: B023
+        # rank 0 first waits for the answer of who listens in its place
+        return [
+            outcome(lambda: comm.all_reduce([rank + 1, step], timeout=1 if step else 20).tolist())  # noqa: B023
+            for step in range(4)
+        ]
 
     with Proxy(("127.0.0.1", first), ("127.0.0.1", second), edit=relaying(what, inward), patience=10):
         found = run(2, work)
@@ -383,7 +387,7 @@ def raw(
         "header_size": len(header), "payload_size": len(payload), "digest": hashlib.sha256(body).digest(), **head,
     }  # fmt: skip
     data = message._HEAD.pack(
-        values["magic"], kind, values["whole"], False, values["channel"], call, values["step"], values["remaining"],
+        values["magic"], kind, values["whole"], 1, False, values["channel"], call, values["step"], values["remaining"],
         values["timeout"], values["header_size"], values["payload_size"], values["digest"],
     )  # fmt: skip
     seal = message._seal(connection._seals[0], connection._sent, data)
@@ -473,9 +477,14 @@ def greeted(comm: SocketCommunicator) -> Connection:
 def _header_of_all_reduce() -> bytes:
     """The header of all_reduce over one whole number, as this version writes it."""
     seen: list[message.Message] = []
+
+    def ask(asked: message.Message) -> None:
+        seen.append(asked)
+        raise RuntimeError("it is seen")
+
     comm = member(0, 2, free_ports(1)[0])
-    comm._end.ask = seen.append  # type: ignore[method-assign]
-    outcome(lambda: comm.all_reduce([1], timeout=0.1))
+    comm._end.ask = ask  # type: ignore[method-assign]
+    outcome(lambda: comm.all_reduce([1], timeout=1))
     return seen[0].header
 
 
