@@ -70,6 +70,7 @@ class Client(Inbox):
         self._connection: Connection | None = None
         self._why_broken = ""  # why a worker cannot come back, as rank 0 has said
         self._verdicts: dict[tuple[int, int], bytes] = {}  # errors of calls that have not begun here
+        self._answered = 0  # the number of the last call with a result
         self._lost_since = 0.0  # when a first connection was lost
         self._owed: collections.deque[Message] = collections.deque(maxlen=_KEPT)  # of calls that failed without rank 0
         self._unheard: list[Message] = []  # sent on a connection on which rank 0 has said nothing yet
@@ -139,7 +140,7 @@ class Client(Inbox):
                 self._break(f"messages from rank 0 to {in_words([self.job.rank])} cannot be trusted: {error}.")
             except Lost:
                 if connection.heard:
-                    self._break(_gone_text("its process ended, or it closed the channel."))
+                    self._break(_gone_text("its process ended, or it closed the channel.") + self._last_result())
                 self._lost_since = self._lost_since or time.monotonic()
                 self._asked.extendleft(reversed(self._unheard))
                 self._unheard.clear()
@@ -150,7 +151,7 @@ class Client(Inbox):
         if message.kind not in (ANSWER, ERROR, LEFT, LETTERS, STATUS):
             raise Garbled(f"rank 0 sent a message of kind {message.kind}")
         if message.kind == ANSWER:
-            self.met = True
+            self.met, self._answered = True, message.call
         elif message.kind == ERROR:
             error, broken = error_in(message.header)
             self._why_broken = str(error) if broken else ""
@@ -159,6 +160,14 @@ class Client(Inbox):
             if len(self._verdicts) > _KEPT:
                 self._verdicts.pop(next(iter(self._verdicts)))
         self._put(message)
+
+    def _last_result(self) -> str:
+        """Which exchange may have ended otherwise on other workers, in words."""
+        if not self._answered:
+            return ""
+        return (
+            f" Exchange {self._answered}, the last with a result on this rank, may have ended with an error on others."
+        )
 
     def _is_failed(self, message: Message) -> bool:
         """Whether a call has failed on the others before it began here; it gets their error."""

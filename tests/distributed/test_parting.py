@@ -14,7 +14,7 @@ import pytest
 
 from fleetmetrics.comm.message import ANSWER, ARRIVAL, ERROR
 from tests.distributed.cluster import free_ports
-from tests.distributed.forks import BEFORE, crew, member, outcome, results, wait_for
+from tests.distributed.forks import BEFORE, crew, member, outcome, results, run, wait_for
 from tests.distributed.kills import campaign
 from tests.distributed.proxy import Cut, Edit, Hold, Message, Proxy
 
@@ -106,6 +106,26 @@ def test_after_a_cut_whoever_has_a_number_hears_who_may_have_an_error(
             "error instead."
         )
     assert all(outcomes[1] == others[0][1] for outcomes in others), found
+
+
+def test_a_worker_hears_that_its_number_may_be_the_only_one_if_rank_0_has_ended(tmp_path: Path) -> None:
+    port = free_ports(1)[0]
+
+    def work(rank: int) -> Any:
+        comm = member(rank, 2, port)
+        found = [comm.all_reduce([rank + 1, 1], timeout=20).tolist()]
+        if rank:
+            (tmp_path / "has it").touch()
+            found += [outcome(lambda: comm.barrier(timeout=20)) for _ in range(2)]
+        else:
+            wait_for(tmp_path / "has it")
+        return found
+
+    _, (number, *texts) = run(2, work)
+    assert number == right(2, 1)
+    for text in texts:
+        assert "rank 0 has gone away" in text
+        assert text.endswith("Exchange 1, the last with a result on this rank, may have ended with an error on others.")
 
 
 @pytest.mark.parametrize("moment", ["the arrival passed", "the answer did not pass"])
