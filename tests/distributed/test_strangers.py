@@ -20,7 +20,7 @@ from typing import Any, Callable, Iterator, Sequence
 
 import pytest
 
-from fleetmetrics.comm import SocketCommunicator, client, door, handshake, message
+from fleetmetrics.comm import SocketCommunicator, addresses, client, door, handshake, message
 from fleetmetrics.comm.addresses import listen
 from fleetmetrics.comm.job import Job
 from fleetmetrics.comm.message import ANSWER, ARRIVAL, CLOSED, ERROR, GAVE_UP, LEFT, LETTERS, TROUBLE, Connection, Key
@@ -34,6 +34,12 @@ pytestmark = [pytest.mark.distributed, pytest.mark.numpy_only]
 
 HTTP = b"GET / HTTP/1.1\r\nHost: rank-0\r\n\r\n"
 MAGIC = handshake._MAGIC
+
+
+@pytest.fixture(autouse=True)
+def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rank 0 waits less for those who listen in its place."""
+    monkeypatch.setattr(addresses, "_NEIGHBOUR_SECONDS", 0.3)
 
 
 @pytest.fixture
@@ -337,13 +343,12 @@ def test_a_relay_between_the_workers_cannot_change_a_number(what: str, inward: b
 
     def work(rank: int) -> Any:
         comm = SocketCommunicator(Job(rank, 2, endpoints, secret=SECRET))
-        # rank 0 first waits for the answer of who listens in its place
         return [
             outcome(lambda: comm.all_reduce([rank + 1, step], timeout=1 if step else 20).tolist())  # noqa: B023
             for step in range(4)
         ]
 
-    with Proxy(("127.0.0.1", first), ("127.0.0.1", second), edit=relaying(what, inward), patience=10):
+    with Proxy(("127.0.0.1", first), ("127.0.0.1", second), edit=relaying(what, inward), patience=3):
         found = run(2, work)
     for outcomes in found:
         assert outcomes[0] == [3, 0]
