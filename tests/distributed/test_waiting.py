@@ -136,7 +136,7 @@ def test_each_default_deadline_holds_and_is_said(runs: Runs, default: str, befor
 
 @contextlib.contextmanager
 def listener(says: bytes) -> Iterator[str]:
-    """A process that is no rank 0 of this run, and says something to all that connect."""
+    """A process that is no rank 0 of this run, and greets each connection."""
     server = socket.create_server(("127.0.0.1", free_ports(1)[0]))
     kept = []
 
