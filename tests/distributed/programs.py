@@ -118,7 +118,8 @@ class Runs:
     def script(self, name: str, code: str = WORKER) -> str:
         """Write a program; return its path."""
         path = self.place / name
-        path.write_text(code)
+        if not path.exists() or path.read_text() != code:  # a process that has just started may be reading it
+            path.write_text(code)
         return str(path)
 
     def start(self, own: float, command: list[str] | None = None, **environment: str) -> Worker:
