@@ -370,7 +370,7 @@ def test_two_lists_for_one_group_are_an_error_at_once_that_names_both(port: int,
         [[0, 1], [1, 2], [0, 2]],
         [[0, 1], [1, 2], [2, 3], [0, 3]],
         [[0], [1, 2], [2, 3], [1, 3]],
-        [[0, 1, 2, 3, 4], [1, 2], [0, 2], [3, 4], [0, 4]],
+        [[0, 1, 2, 3, 4], [1, 2], [0, 2], [3, 4], [0, 4], [5]],
     ],
 )
 def test_circles_of_groups_are_an_error_at_once_on_all_of_their_workers(
@@ -385,13 +385,13 @@ def test_circles_of_groups_are_an_error_at_once_on_all_of_their_workers(
             threading.Thread(target=over.wait, args=(60,), daemon=True).start()
         found = timed(lambda: total(comm, groups[rank], rank, 30))
         over.set()
-        rest(comm)
-        return found
+        return (*found, outcome(lambda: comm.barrier(timeout=30)))
 
     found = run(len(groups), work)
-    texts = {text for rank, (text, _) in enumerate(found) if rank not in alone}
+    texts = {text for rank, (text, *_) in enumerate(found) if rank not in alone}
     assert len(texts) == 1 and texts.pop().startswith("AgreementError: the workers disagree: exchange 1"), found
-    assert max(seconds for _, seconds in found) < AT_ONCE
+    assert max(seconds for _, seconds, _ in found) < AT_ONCE
+    assert [last for *_, last in found] == [None] * len(groups)  # whoever waited outside of the circle still does
 
 
 def test_a_program_whose_other_thread_comes_is_no_false_alarm(port: int) -> None:
