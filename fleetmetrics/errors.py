@@ -113,7 +113,7 @@ class IntegerOverflowError(FleetMetricsError, OverflowError):
 
 
 class CommunicatorError(FleetMetricsError, RuntimeError):
-    """The workers' channel is broken, closed, or used from the wrong process."""
+    """A worker has gone, was interrupted or is refused; or the channel is closed, or used from the wrong process."""
 
 
 class NoChannelError(CommunicatorError):
@@ -125,7 +125,7 @@ class ServerProcessError(CommunicatorError):
 
 
 class AgreementError(CommunicatorError):
-    """The workers called different metrics, or with different states; the message names the ranks."""
+    """The workers' calls differ or wait for each other, or one ended with a result on some only; it names the ranks."""
 
 
 class AuthenticationError(CommunicatorError):
