@@ -98,6 +98,13 @@ def exits(rank: int) -> None:
     auc.compute()
 
 
+def never_calls(rank: int) -> None:
+    if rank == 0:
+        auc.compute()
+    fleetmetrics.AUC()  # with its first metric, a worker connects
+    time.sleep(1)
+
+
 def different_metrics(rank: int) -> None:
     fleetmetrics.acc(1, 2) if rank == 0 else fleetmetrics.mae(1.0, 2)
 
@@ -301,7 +308,7 @@ def forked(rank: int) -> None:
 
 
 CASES: list[Callable[[int], None]] = [
-    never_comes, late, killed, stopped, interrupted, exits, closed, different_metrics, different_shapes,
+    never_comes, never_calls, late, killed, stopped, interrupted, exits, closed, different_metrics, different_shapes,
     different_settings, different_secrets, bad_input, overflow, in_compute_metric, forked, no_descriptors,
     ports_taken, dead_name_server, unknown_name, silent_address, unsafe_folders, malformed, no_group, no_communicator,
     no_array_form, other_util, local_util, hanging_util, server, no_endpoints, no_trainers_num, no_number, mpi,
