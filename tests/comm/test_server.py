@@ -442,7 +442,6 @@ def test_an_error_needs_every_missing_rank_to_have_another_secret(three: Hall) -
 
 
 NONSENSE: dict[str, Callable[[Guest], None]] = {
-    "it comes twice": lambda guest: guest.arrive(1, twice=True),
     "it speaks of another group": lambda guest: guest.arrive(1, ranks=[1, 2]),
     "it speaks of a group without itself": lambda guest: guest.arrive(1, ranks=[0, 2]),
     "it speaks of ranks that there are not": lambda guest: guest.arrive(1, ranks=[0, 1, 7]),
@@ -469,6 +468,17 @@ def test_nonsense_of_a_worker_is_the_same_error_on_the_others_and_names_it(three
     with pytest.raises((CommunicatorError, AgreementError, DeadlineError)) as caught:
         call.result(10)
     assert text == f"{type(caught.value).__name__}: {caught.value}" and re.search(r"rank 1\b", text), text
+
+
+def test_a_worker_that_comes_twice_is_the_same_error_on_the_others_and_is_named(three: Hall) -> None:
+    faulty, other = three.guests
+    call = three.begin(timeout=10.0)
+    faulty.arrive(1, twice=True)
+    other.arrive()
+    text = error_in(other.hear())
+    with pytest.raises(CommunicatorError) as caught:
+        call.result(10)
+    assert text == f"CommunicatorError: {caught.value}" and "rank 1" in text and "comes twice" in text, text
 
 
 def test_a_name_that_no_terminal_can_show_is_escaped_where_the_others_ask_who_is_missing(three: Hall) -> None:

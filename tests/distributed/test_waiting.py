@@ -66,7 +66,7 @@ def test_every_waiting_worker_says_who_is_missing_and_why(runs: Runs) -> None:
     said: list[list[str]] = []
     for worker in workers[:2]:
         lines = [worker.line() or ""]
-        while "rank 2 is connected" not in lines[-1]:
+        while "rank 2 connected" not in lines[-1]:
             lines.append(worker.line() or "")
         said.append(lines)
     runs.touch("go")
