@@ -148,6 +148,11 @@ def answer(name: str, given: tuple[Any, ...], named: dict[str, Any]) -> Any:
     return function(*call.args, **call.kwargs)
 
 
+def answers_util() -> bool:
+    """Whether the methods of ``fleet.util`` are replaced at the moment."""
+    return _UTIL in _originals
+
+
 # -- fleet.util --------------------------------------------------------------------------------------------
 
 

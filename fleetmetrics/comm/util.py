@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sys
 import threading
 import warnings
 from concurrent import futures
@@ -223,7 +224,9 @@ def _run_until(work: Callable[[], Any], seconds: float) -> Any:
 
 def through(util: Any) -> UtilCommunicator:
     """The communicator through an object's ``all_reduce``, the same one at every call if the object can keep it."""
-    if getattr(util, "role_maker", util) is None:
+    patch = sys.modules.get("fleetmetrics.patch")
+    patched = patch is not None and patch.answers_util()
+    if getattr(util, "role_maker", util) is None and not patched:
         raise InvalidInputError("util is fleet.util before fleet.init(); call that first, or leave util out.")
     kept: UtilCommunicator | None = getattr(util, _KEPT, None)
     if kept is None or kept.util is not util:  # a copy has the attributes of its original

@@ -293,6 +293,7 @@ class Job:
                 "PADDLE_TRAINER_ID": str(rank),
                 "PADDLE_TRAINER_ENDPOINTS": endpoints,
                 "PADDLE_CURRENT_ENDPOINT": endpoints.split(",")[rank],
+                "FLEETMETRICS_RUN": self.directory.name,
             }
             self._start([sys.executable, str(script)], {**place, **self._environment}, f"worker {rank}.log")
 

@@ -104,7 +104,7 @@ def test_a_value_that_a_few_users_moved_in_both_directions_gets_no_interval() ->
 def test_a_variance_that_few_users_make_has_few_degrees_of_freedom() -> None:
     even = np.resize([1.0, -1.0], 200)
     assert intervals.of_groups(even).freedom == 199
-    normal = RNG.normal(size=4000)
+    normal = np.random.default_rng(0).normal(size=4000)
     assert intervals.of_groups(normal).freedom == pytest.approx(3999, rel=0.1)
     uneven = normal[:200] * np.where(np.arange(200) < 20, 5, 1)  # 20 of 200 users make three quarters of the variance
     square = 20 * 25 + 180
