@@ -399,6 +399,23 @@ def test_threads_that_call_first_at_the_same_time_start_one_thread(rank_0: Rank0
     assert sum(thread.name == "fleetmetrics" for thread in threading.enumerate()) == before + 1
 
 
+def test_a_process_ends_once_rank_0_has_its_last_words(rank_0: Rank0, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client, "_SEE_OFF_SECONDS", 30.0)
+    rank_0.worker.connect()
+    rank_0.welcome()
+    worker: Any = rank_0.worker._end
+    wait_until(lambda: worker._connection is not None)
+    worker.ask(Message(ARRIVAL, payload=bytes(2**26)))
+    wait_until(lambda: worker._connection.sending)
+    ending = threading.Thread(target=worker.see_off)
+    ending.start()
+    ending.join(0.2)
+    assert ending.is_alive()
+    rank_0.hear(ARRIVAL)
+    ending.join(10)
+    assert not ending.is_alive()
+
+
 def test_a_closed_end_writes_to_no_descriptor_that_another_file_has_got(rank_0: Rank0) -> None:
     end = rank_0.worker._end
     numbers = {end._woken, end._wakes}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import re
+import signal
 import socket
 import threading
 import time
@@ -16,6 +17,7 @@ import pytest
 
 from fleetmetrics.comm import SocketCommunicator, handshake, letters, server
 from fleetmetrics.comm.communicator import Letter
+from fleetmetrics.comm.folds import FOLDS
 from fleetmetrics.comm.job import Job
 from fleetmetrics.comm.letters import header_of
 from fleetmetrics.comm.message import (
@@ -195,6 +197,36 @@ def test_an_answer_that_would_be_too_late_for_a_worker_is_an_error_on_all(two: H
         call.result(15)
 
 
+def test_an_answer_that_rank_0_itself_has_too_late_is_an_error_on_all(
+    two: Hall, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def slow(letters: Sequence[Letter]) -> Letter:
+        time.sleep(0.6)
+        return Letter("a number")
+
+    monkeypatch.setitem(FOLDS, "barrier", slow)
+    call = two.threads.submit(lambda: two.rank_0.barrier(timeout=60))
+    two.guests[0].say(
+        ARRIVAL, 1, header_of("barrier", (), "channel 'test'", "barrier", None), end=time.monotonic() + 0.4, timeout=0.4
+    )
+    text = r"rank 0 needed more than the 0\.4 s that it has at exchange 1"
+    assert re.search(text, error_in(two.guests[0].hear()))
+    with pytest.raises(DeadlineError, match=text):
+        call.result(15)
+
+
+def test_the_way_of_a_message_counts_among_the_seconds_of_its_worker(two: Hall) -> None:
+    [guest] = two.guests
+    guest.connection = guest.connect(calls=False)
+    wait_until(lambda: 1 in two.server._workers)
+    two.server._workers[1].round_trip = 8.0
+    end = time.monotonic() + 30
+    guest.arrive(end=end, timeout=30.0)
+    two.waits(1)
+    [meeting] = two.server._meetings.values()
+    assert meeting.arrivals[1].message.end < end - 3
+
+
 def test_a_worker_that_gives_up_before_the_verdict_makes_it_an_error(two: Hall) -> None:
     over = threading.Event()
 
@@ -237,6 +269,30 @@ def test_a_worker_that_comes_after_the_error_gets_it_too_even_if_it_connects_lat
     assert "ranks 1, 2 did not connect within 0.3 s" in error_in(late.hear())
     late.arrive()
     assert "ranks 1, 2 did not connect within 0.3 s" in error_in(late.hear())
+
+
+def test_a_worker_that_has_not_come_hears_the_error_at_once(three: Hall) -> None:
+    late = three.guests[0]
+    late.connection = late.connect(calls=False)
+    wait_until(lambda: 1 in three.server._workers)
+    with pytest.raises(DeadlineError):
+        three.begin(timeout=0.3).result(10)
+    assert "ranks 1, 2 did not arrive within 0.3 s" in error_in(late.hear())
+
+
+def test_rank_0_ends_once_late_workers_have_the_error(three: Hall, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "_SEE_OFF_SECONDS", 30.0)
+    with pytest.raises(DeadlineError):
+        three.begin(timeout=0.3).result(10)
+    ending = threading.Thread(target=three.server.see_off)
+    ending.start()
+    for guest in three.guests:
+        ending.join(0.2)
+        assert ending.is_alive()
+        guest.connection = guest.connect(calls=False)
+        assert "ranks 1, 2 did not connect within 0.3 s" in error_in(guest.hear())
+    ending.join(10)
+    assert not ending.is_alive()
 
 
 def test_the_trouble_of_a_worker_is_an_error_on_all(two: Hall) -> None:
@@ -427,12 +483,17 @@ def test_strangers_in_the_name_of_a_worker_that_is_connected_change_nothing(two:
         two.begin(timeout=0.6).result(10)
 
 
-def test_an_error_needs_every_missing_rank_to_have_another_secret(three: Hall) -> None:
+def test_an_error_needs_every_missing_rank_to_have_another_secret(three: Hall, monkeypatch: pytest.MonkeyPatch) -> None:
+    door, looks = three.server._door, []  # type: Any, list[float]
+    look = door.look
+    monkeypatch.setattr(door, "look", lambda now: looks.append(now) or look(now))
     call = three.begin(timeout=60)
     three.waits(0)
     three.server._door._unproven = {1: (0.0, 4.0, 9)}
     three.guests[1].say(STATUS, 1)
     assert b"A process that says that it is rank 1 does not know the job's secret" in three.guests[1].hear().header
+    earlier = len(looks)
+    wait_until(lambda: len(looks) > earlier + 1)
     three.guests[1].arrive()
     with pytest.raises(AuthenticationError, match="rank 1 could not prove to rank 0"):
         call.result(20)
@@ -624,6 +685,45 @@ def test_workers_that_wait_for_each_other_get_the_error_at_once(three: Hall) -> 
     first.arrive(1, ranks=[1, 2], channel=7)
     second.arrive(1, ranks=[1, 2], channel=8)
     assert {error_in(guest.hear()).partition(":")[0] for guest in three.guests} == {"AgreementError"}
+
+
+# Signals
+
+
+@contextlib.contextmanager
+def handled() -> Iterator[None]:
+    """With a handler of SIGUSR2 that raises."""
+
+    def handler(*_: object) -> None:
+        raise TimeoutError("too long")
+
+    before = signal.signal(signal.SIGUSR2, handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGUSR2, before)
+
+
+def test_the_error_of_a_signal_handler_in_a_decision_is_the_programs_own(two: Hall) -> None:
+    def decide(_: Sequence[Letter]) -> Letter:
+        signal.raise_signal(signal.SIGUSR2)
+        raise AssertionError("the handler raises")
+
+    [guest] = two.guests
+    guest.arrive()
+    with handled(), pytest.raises(TimeoutError, match=r"^too long$"):
+        two.rank_0.consult("auc", decide, "of rank 0", timeout=5)
+    assert "rank 0 was interrupted (TimeoutError) at exchange 1 (auc)" in error_in(guest.hear())
+
+
+def test_the_error_of_a_signal_handler_before_an_exchange_is_the_programs_own(two: Hall) -> None:
+    [guest] = two.guests
+    guest.arrive()
+    with handled(), pytest.raises(TimeoutError, match=r"^too long$") as caught:
+        signal.raise_signal(signal.SIGUSR2)
+    with handled(), pytest.raises(TimeoutError, match=r"^too long$"):
+        two.rank_0.consult("auc", notes_of, timeout=5, trouble=caught.value)
+    assert error_in(guest.hear()).endswith("on rank 0: TimeoutError: too long")
 
 
 # The thread of this end

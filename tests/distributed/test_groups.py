@@ -391,7 +391,7 @@ def test_circles_of_groups_are_an_error_at_once_on_all_of_their_workers(
     texts = {text for rank, (text, *_) in enumerate(found) if rank not in alone}
     assert len(texts) == 1 and texts.pop().startswith("AgreementError: the workers disagree: exchange 1"), found
     assert max(seconds for _, seconds, _ in found) < AT_ONCE
-    assert [last for *_, last in found] == [None] * len(groups)  # whoever waited outside of the circle still does
+    assert [last for *_, last in found] == [None] * len(groups)  # a rank outside of the circle still waits
 
 
 def test_a_program_whose_other_thread_comes_is_no_false_alarm(port: int) -> None:
