@@ -1791,7 +1791,7 @@ MUTATIONS = [
     Mutation(
         "fleet.util before fleet.init fails for good",
         "comm/util.py::through",
-        'if getattr(util, "role_maker", util) is None:',
+        'if getattr(util, "role_maker", util) is None and not patched:',
         "if False:",
         "tests/comm/test_choose.py -k before_fleet",
     ),
