@@ -498,7 +498,7 @@ MUTATIONS = [
         "comm/handshake.py::Guest.answer",
         'b"" if self.proven else self._mark',
         'b""',
-        "tests/comm/test_handshake.py -k tells_another",
+        "tests/comm/test_handshake.py -k tells_refusals",
     ),
     Mutation(
         "a worker reads as much of a reason as a stranger says",
@@ -519,7 +519,7 @@ MUTATIONS = [
         "comm/handshake.py::greet",
         "        sock.close()\n        raise",
         "        raise",
-        "tests/comm/test_handshake.py -k tells_another",
+        "tests/comm/test_handshake.py -k tells_refusals",
     ),
     Mutation(
         "the proof of rank 0 does not cover its reason",
@@ -1928,7 +1928,7 @@ MUTATIONS = [
         "comm/handshake.py::Guest.read",
         '        if not data:\n            raise ConnectionResetError("end of file")\n',
         "",
-        "tests/comm/test_handshake.py -k one_that_ends",
+        "tests/comm/test_handshake.py -k no_worker_or_ends",
     ),
     Mutation(
         "frames behind a hello are lost",
@@ -1966,11 +1966,11 @@ MUTATIONS = [
         "tests/comm/test_handshake.py -k is_silent",
     ),
     Mutation(
-        "a worker of another world size comes in",
+        "a worker takes a refusal for a welcome",
         "comm/handshake.py::greet",
         "if code != WELCOME:",
-        "if code == TAKEN:",
-        "tests/comm/test_handshake.py -k says_why",
+        "if code == OTHER_RUN:",
+        "tests/comm/test_handshake.py -k tells_refusals",
     ),
     Mutation(
         "frames behind an answer in pieces are lost",
