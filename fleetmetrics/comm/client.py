@@ -31,6 +31,7 @@ from fleetmetrics.comm.message import (
     ANSWER,
     ARRIVAL,
     CLOSED,
+    ENDS,
     ERROR,
     LEFT,
     LETTERS,
@@ -310,6 +311,8 @@ class Client(Inbox):
     def see_off(self) -> None:
         """Before this process ends, let its last messages arrive; see `Inbox`."""
         end, connection = time.monotonic() + _SEE_OFF_SECONDS, self._connection
+        if connection is not None:  # rank 0 may wait for this process, and this one for rank 0, as in MPI's finalizing
+            self.ask(Message(CLOSED, header=ENDS))
         while connection is not None and (self._asked or connection.on_its_way) and time.monotonic() < end:
             time.sleep(0.002)
 

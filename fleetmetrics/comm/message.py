@@ -31,6 +31,7 @@ __all__ = [
     "ANSWER",
     "ARRIVAL",
     "CLOSED",
+    "ENDS",
     "ERROR",
     "GAVE_UP",
     "HEADER_LIMIT",
@@ -57,6 +58,8 @@ ANSWER, ERROR, LETTERS = 5, 6, 7
 STATUS = 8
 #: From either: this channel, or with channel 0 the connection, is closed intentionally.
 CLOSED = 9
+#: The header of the last one of a process that ends.
+ENDS = b"ends"
 _KINDS = range(1, 10)
 
 # Magic, kind, whether the digest covers the payload, number of threads that call, whether there are others, channel,

@@ -38,6 +38,7 @@ from fleetmetrics.comm.message import (
     ANSWER,
     ARRIVAL,
     CLOSED,
+    ENDS,
     ERROR,
     GAVE_UP,
     LEFT,
@@ -515,6 +516,9 @@ class Server(Inbox):
             self._say(rank, Message(LEFT, *message.place))  # it waits for that before it goes on
 
     def _close_channel(self, rank: int, message: Message) -> None:
+        if message.header == ENDS:  # rank 0's process need not stay for this one
+            self._led.discard(rank)
+            return
         if not message.channel:  # all channels of this worker
             if rank:
                 worker = self._workers[rank]
