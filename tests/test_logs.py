@@ -74,7 +74,7 @@ def test_each_exchange_logs_its_call_size_time_and_last_worker(tmp_path: Path, m
 
 def test_without_a_reader_of_the_log_nothing_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("FLEETMETRICS_LOG", raising=False)
-    assert logs.watch(0) is None and member(0, 2, free_ports(1)[0])._star.watch is None
+    assert logs.watch(0) is None and member(0, 2, free_ports(1)[0])._watch is None
     monkeypatch.setattr(logging.root, "level", logging.INFO)  # as Paddle does
     assert logs.watch(0) is None
     monkeypatch.setattr(logs.logger, "level", logging.INFO)

@@ -14,6 +14,7 @@ import os
 import queue
 import threading
 import time
+import weakref
 from typing import Callable
 
 from fleetmetrics.comm.failures import in_words, readable
@@ -53,6 +54,8 @@ class Inbox:
             raise CommunicatorError(
                 f"the workers' channel cannot open a pipe ({error.strerror}): close files, or raise ulimit -n."
             ) from None
+        self._close_pipe = weakref.finalize(self, _close, self._woken, self._wakes)  # if no thread was ever started
+        self._close_pipe.atexit = False
         self._poll.register(self._woken)
         self._thread: threading.Thread | None = None
         self._starting = threading.Lock()
@@ -194,7 +197,11 @@ class Inbox:
     def drop(self) -> None:
         """Close the descriptors and send nothing, as in a forked child: connections must end with the parent."""
         self._poll.close()
-        descriptors, self._woken, self._wakes = (self._woken, self._wakes), -1, -1  # another file may get the numbers
-        for descriptor in descriptors:
-            with contextlib.suppress(OSError):
-                os.close(descriptor)
+        self._woken = self._wakes = -1  # another file may get the numbers
+        self._close_pipe()
+
+
+def _close(*descriptors: int) -> None:
+    for descriptor in descriptors:
+        with contextlib.suppress(OSError):
+            os.close(descriptor)

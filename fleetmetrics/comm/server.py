@@ -125,7 +125,7 @@ class Server(Inbox):
         self._closed: dict[int, set[int]] = {}  # by channel: the ranks that have closed it
         self._listen_error: FleetMetricsError | None = None
         self._opens = "", 0  # the address at which it tries to listen
-        self._strange = set(range(1, job.world_size))  # the ranks that have never connected
+        self._seen: set[int] = set()  # the ranks that have connected
         self._other_runs: set[int] = set()  # ranks of workers of other runs that were here
         self._refused: set[bytes] = set()  # second processes that were reported
         self._other_programs: dict[int, str] = {}  # by rank: what a process that was refused for it runs
@@ -291,7 +291,7 @@ class Server(Inbox):
                 worker = Worker(connection, rank, guest.session, time.monotonic() - guest.since)
                 self._workers[rank] = self._by_descriptor[connection.fileno()] = worker
                 self._ended.pop(rank, None)
-                self._strange.discard(rank)
+                self._seen.add(rank)
                 for (channel, call), header in self._failed.items():  # this process may end before the worker comes
                     self._say(rank, Message(ERROR, channel, call, header=header))
 
@@ -685,7 +685,7 @@ class Server(Inbox):
             by_state.setdefault(self._state_of(rank), []).append(rank)
         states = ", ".join(f"{in_words(ranks)} {state}" for state, ranks in by_state.items())
         where = f"rank 0 listens at {self._door.address}" if self._door.address else "rank 0 does not listen"
-        alone = not self.met and len(self._strange) == self.job.world_size - 1
+        alone = not self.met and not self._seen
         text = f"Of the job's {self.job.world_size} workers ({source_of(self.job)}), {states}; {where}."
         return text + self._refusals(meeting) + (way_out(self.job) if alone else "")
 
@@ -725,10 +725,13 @@ class Server(Inbox):
         while self._led.intersection(list(self._workers)) and time.monotonic() < end and not hasattr(sys, "last_value"):
             time.sleep(0.01)
         end = time.monotonic() + _SEE_OFF_SECONDS
-        while time.monotonic() < end and (
-            (self._failed and self._strange) or any(connection.on_its_way for connection in self._all())
-        ):
+        while time.monotonic() < end and (self._is_owed or any(connection.on_its_way for connection in self._all())):
             time.sleep(0.002)
+
+    @property
+    def _is_owed(self) -> bool:
+        """Whether a worker that has never connected lacks the error of a failed call."""
+        return bool(self._failed) and len(self._seen) < self.job.world_size - 1
 
     def _all(self) -> list[Connection]:
         return [worker.connection for worker in list(self._workers.values())]
