@@ -78,6 +78,8 @@ class Client(Inbox):
         self._tried: dict[str, str] = {}  # by address: the last answer
         self._known: set[str] = set()  # the addresses at which there was a rank 0
         self._looks_up = ""  # the name that is being looked up
+        self._has_tried = False  # whether rank 0 has let it in, or a search has ended with an error
+        self._ends = False  # whether this process is about to end
 
     def missing(self) -> str:
         """Why there is no connection to rank 0; see `Inbox`."""
@@ -102,6 +104,7 @@ class Client(Inbox):
 
     def _give_up(self, error: FleetMetricsError) -> None:
         """Every call that waits gets the error; the next call tries again."""
+        self._has_tried = True
         header = json.dumps([*described(error), False]).encode()
         for message in list(self._asked):
             if message.kind in (ARRIVAL, TROUBLE):  # rank 0 learns it from the next connection
@@ -269,7 +272,7 @@ class Client(Inbox):
                 raise AuthenticationError(unproven_text([self.job.rank]))
             self._poll.wait(time.monotonic() + pause)
             self._read_wake()
-            pause = min(2 * pause, _PAUSE_SECONDS[1] if self._asked else _PAUSE_SECONDS[2])
+            pause = min(2 * pause, _PAUSE_SECONDS[1] if self._asked or self._ends else _PAUSE_SECONDS[2])
 
     def _welcome(self, found: Found) -> None:
         self._connection, self.round_trip, self.rank_0 = found
@@ -278,6 +281,7 @@ class Client(Inbox):
         self._known.clear()
         with contextlib.suppress(Lost):  # the conversation finds it
             self._connection.send(Message(STATUS))  # rank 0 learns that its welcome has arrived
+        self._has_tried = True
         self._asked.extendleft(reversed(self._owed))
         self._owed.clear()
 
@@ -310,7 +314,11 @@ class Client(Inbox):
 
     def see_off(self) -> None:
         """Before this process ends, let its last messages arrive; see `Inbox`."""
-        end, connection = time.monotonic() + _SEE_OFF_SECONDS, self._connection
+        end, self._ends = time.monotonic() + _SEE_OFF_SECONDS, True
+        self._wake()
+        while self._thread is not None and not (self._has_tried or self._over) and time.monotonic() < end:
+            time.sleep(0.002)  # rank 0, which may start a little later, would wait for a rank that never connected
+        connection = self._connection
         if connection is not None:  # rank 0 may wait for this process, and this one for rank 0, as in MPI's finalizing
             self.ask(Message(CLOSED, header=ENDS))
         while connection is not None and (self._asked or connection.on_its_way) and time.monotonic() < end:

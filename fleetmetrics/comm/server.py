@@ -72,6 +72,8 @@ _GRACE_SECONDS = 1.0
 _FIRST_CALL_SECONDS = 1.5
 #: Seconds that rank 0's process, before it ends, waits for late workers to connect.
 _SEE_OFF_SECONDS = 1.0
+#: A wait of more than these seconds may have been one in which the process was stopped.
+_AWAKE_SECONDS = 0.1
 #: At the deadline, how often the server reads what has arrived before it decides.
 _LAST_TURNS = 64
 
@@ -115,6 +117,8 @@ class Server(Inbox):
         self._by_descriptor: dict[int, Worker] = {}
         self._sending: set[Worker] = set()  # those whose sockets have not taken all yet
         self._meetings: dict[Place, Meeting] = {}
+        self._complete: list[Meeting] = []  # on which to decide
+        self._drains = False  # whether to read all that has arrived before that: the process may have been stopped
         self._undelivered: list[Meeting] = []  # whose answers are not sent to all others yet, so rank 0 waits
         self._failed: dict[tuple[int, int], bytes] = {}  # by channel and call: the error of a call that has failed
         self._answered: dict[Place, Meeting] = {}  # the last exchanges that have ended with a result
@@ -161,11 +165,17 @@ class Server(Inbox):
 
     def _turn(self, until: float) -> bool:
         """Wait for events, and handle them; False if nothing happened."""
-        events = self._poll.wait(until)
+        before = time.monotonic()
+        events = self._poll.wait(0.0 if self._complete else until)
+        self._drains = bool(events) and (self._drains or time.monotonic() - before > _AWAKE_SECONDS)
         for descriptor, _ in events:
             self._handle(descriptor)
         while self._asked:
             self._hear(0, self._asked.popleft())
+        while self._complete and not self._drains:
+            meeting = self._complete.pop()
+            if meeting.place in self._meetings and time.monotonic() < meeting.end:
+                self._decide(meeting)
         self._flush()
         return bool(events)
 
@@ -432,8 +442,7 @@ class Server(Inbox):
         if self.watch is not None:
             self._note_arrival(rank, message, meeting)
         if meeting.complete:
-            if time.monotonic() < meeting.end:
-                self._decide(meeting)
+            self._complete.append(meeting)
         elif len(self._meetings) > 1:
             self._fail_deadlocked()
 

@@ -243,6 +243,32 @@ def test_a_worker_that_gives_up_before_the_verdict_makes_it_an_error(two: Hall) 
         call.result(10)
 
 
+def test_rank_0_that_was_stopped_reads_that_a_worker_gave_up_before_it_decides(
+    two: Hall, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    two.meet()
+    [guest], stopped, goes_on = two.guests, threading.Event(), threading.Event()
+    wait = two.server._poll.wait
+
+    def wait_late(until: float) -> Any:
+        stopped.set()
+        goes_on.wait(10)
+        return wait(until)
+
+    monkeypatch.setattr(two.server._poll, "wait", wait_late)
+    monkeypatch.setattr(server, "_AWAKE_SECONDS", -1.0)  # any wait counts as one in which the process was stopped
+    two.server._wake()
+    assert stopped.wait(10)
+    guest.say(ARRIVAL, 2, header_of("barrier", (), "channel 'test'", "auc", None))
+    guest.say(GAVE_UP, 2, b"rank 0 did not answer")
+    call = two.begin(FOLDS["barrier"])
+    wait_until(lambda: bool(two.server._asked))
+    goes_on.set()
+    assert error_in(guest.hear()) == "DeadlineError: rank 0 did not answer"
+    with pytest.raises(DeadlineError, match=r"^rank 0 did not answer$"):
+        call.result(10)
+
+
 @pytest.mark.parametrize("when", ["before", "while"])
 def test_a_worker_that_leaves_a_call_ends_it_for_all_at_once(three: Hall, when: str) -> None:
     left = json.dumps(["CommunicatorError", "rank 1 was interrupted (KeyboardInterrupt) at exchange 1 (auc)."]).encode()

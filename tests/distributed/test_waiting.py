@@ -54,6 +54,17 @@ def test_a_rank_that_ends_without_calling_is_an_error_on_the_others_within_two_s
     assert "does only some ranks' code call this, as in `if rank == 0:`?" in line, line
 
 
+def test_a_rank_that_ends_before_rank_0_listens_is_told_of_as_well(runs: Runs) -> None:
+    same = places(2, "collective")
+    first = runs.start(0, **same[0], WHEN_IMPORTED="touch('here'); wait_for('ends'); time.sleep(0.3)", SECONDS="60")
+    second = runs.start(1, **same[1], CALLS="0", WHEN_IMPORTED="wait_for('here')", AT_END="touch('ends')")
+    assert second.said() == []
+    start = time.monotonic()
+    [line] = first.said()
+    assert time.monotonic() - start < 2 + SLACK
+    assert "ended without calling exchange 1 (Sum sum): every worker must make the same calls" in line, line
+
+
 def test_every_waiting_worker_says_who_is_missing_and_why(runs: Runs) -> None:
     same = places(4, "collective")
     late = "touch(os.environ['OWN']); wait_for('go')"
