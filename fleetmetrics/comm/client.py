@@ -63,6 +63,12 @@ _PAUSE_SECONDS = (0.005, 0.1, 1.0)
 class Client(Inbox):
     """A worker's end; see `Inbox`."""
 
+    broken: bytes
+    met: bool
+    rank_0: bytes
+    round_trip: float
+    session: bytes
+
     def __init__(self, job: Job) -> None:
         super().__init__(job)
         self.session = secrets.token_bytes(16)  # rank 0 tells by it whether this is another process

@@ -27,6 +27,8 @@ _Found = TypeVar("_Found")
 class Call:
     """A call while it runs; see `Communicator.call`."""
 
+    name: str
+    step: int
     channel: Communicator
     deadline: Deadline
     trouble: BaseException | None

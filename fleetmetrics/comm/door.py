@@ -40,6 +40,9 @@ class Door:
         poll: waits for the sockets.
     """
 
+    deaf_until: float
+    other_versions: str
+
     def __init__(self, job: Job, key: Key, poll: Poll) -> None:
         self._job, self._key, self._poll = job, key, poll
         self._whole = whole_digests()

@@ -107,6 +107,16 @@ class _Talk:
 class Guest:
     """A connection to rank 0 that has proved nothing yet."""
 
+    calls: bool
+    program: str
+    proven: bool
+    rank: int
+    rank_0: bytes
+    run: bytes
+    session: bytes
+    since: float
+    world_size: int
+
     def __init__(self, sock: socket.socket, key: Key, mark: bytes, whole: bool = True) -> None:
         self.sock = sock
         self.since = time.monotonic()

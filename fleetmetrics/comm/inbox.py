@@ -20,7 +20,7 @@ from typing import Callable
 from fleetmetrics.comm.failures import in_words, readable
 from fleetmetrics.comm.job import Job
 from fleetmetrics.comm.message import ERROR, Message, Place, Poll, pipe
-from fleetmetrics.comm.secret import secret_of, warn_if_unauthenticated
+from fleetmetrics.comm.secret import Secret, secret_of, warn_if_unauthenticated
 from fleetmetrics.errors import CommunicatorError
 from fleetmetrics.logs import logger
 
@@ -33,6 +33,11 @@ class Inbox:
     Args:
         job: the place of this process.
     """
+
+    closed: bool
+    process: int
+    round_trip: float
+    secret: Secret
 
     def __init__(self, job: Job) -> None:
         self.job = job

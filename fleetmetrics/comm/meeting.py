@@ -20,6 +20,14 @@ class Meeting:
         world_size: the number of workers of the job.
     """
 
+    end: float
+    group: tuple[int, ...]
+    label: str
+    last_moment: float
+    place: Place
+    timeout: float
+    title: str
+
     def __init__(self, place: Place, first: Arrival, world_size: int) -> None:
         self.place, self.group, self.title = place, first.ranks, readable(first.title)
         self.ranks: tuple[int, ...] = first.ranks or tuple(range(world_size))

@@ -81,6 +81,11 @@ _LAST_TURNS = 64
 class Worker:
     """A connected worker."""
 
+    connection: Connection
+    rank: int
+    round_trip: float
+    session: bytes
+
     def __init__(self, connection: Connection, rank: int, session: bytes, round_trip: float) -> None:
         self.connection, self.rank, self.session, self.round_trip = connection, rank, session, round_trip
         self.called = False  # whether it has arrived anywhere
@@ -89,6 +94,11 @@ class Worker:
 
 class Split:
     """An exchange that ended with a result on some workers, and with an error on others."""
+
+    label: str
+    told_at: Place
+    untold: set[int]
+    with_result: set[int]
 
     def __init__(self, meeting: Meeting) -> None:
         self.label = meeting.label
@@ -109,6 +119,9 @@ class Split:
 class Server(Inbox):
     """Rank 0's end; see `Inbox`."""
 
+    met: bool
+    number: bytes
+
     def __init__(self, job: Job) -> None:
         super().__init__(job)
         self.number = secrets.token_bytes(16)  # other workers tell by it whether rank 0 was restarted
@@ -118,7 +131,7 @@ class Server(Inbox):
         self._sending: set[Worker] = set()  # those whose sockets have not taken all yet
         self._meetings: dict[Place, Meeting] = {}
         self._complete: list[Meeting] = []  # on which to decide
-        self._drains = False  # whether to read all that has arrived before that: the process may have been stopped
+        self._drains = False  # whether to read what has arrived before that: the process may have been stopped
         self._undelivered: list[Meeting] = []  # whose answers are not sent to all others yet, so rank 0 waits
         self._failed: dict[tuple[int, int], bytes] = {}  # by channel and call: the error of a call that has failed
         self._answered: dict[Place, Meeting] = {}  # the last exchanges that have ended with a result
