@@ -106,7 +106,7 @@ def test_a_worker_that_was_left_over_changes_no_named_run_and_an_unnamed_one_say
 ) -> None:
     same = places(2, "endpoint")
     old, new = ({"FLEETMETRICS_RUN": name} if named else {} for name in ("old", "new"))
-    left = runs.start(101, **same[1], **old, WHEN_IMPORTED="touch('left')", SECONDS="8")
+    left = runs.start(101, **same[1], **old, WHEN_IMPORTED="touch('left')")
     runs.wait_for("left")
     first = runs.start(200, **same[0], **new, PYTHONWARNINGS="")
     second = runs.start(201, **same[1], **new, BEFORE_EACH="" if named else "wait_for('go')")
