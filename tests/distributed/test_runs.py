@@ -108,11 +108,13 @@ def test_a_worker_that_was_left_over_changes_no_named_run_and_an_unnamed_one_say
     old, new = ({"FLEETMETRICS_RUN": name} if named else {} for name in ("old", "new"))
     left = runs.start(101, **same[1], **old, WHEN_IMPORTED="touch('left')")
     runs.wait_for("left")
-    first = runs.start(200, **same[0], **new, PYTHONWARNINGS="")
+    stays = "wait_for('told')" if named else ""
+    first = runs.start(200, **same[0], **new, PYTHONWARNINGS="", AT_END=stays)
     second = runs.start(201, **same[1], **new, BEFORE_EACH="" if named else "wait_for('go')")
     if named:
-        assert [first.said(), second.said()] == [["value 401.0"]] * 2
         [line] = left.said()
+        runs.touch("told")
+        assert [first.said(), second.said()] == [["value 401.0"]] * 2
         assert "another run" in line and "FLEETMETRICS_RUN=old" in line and "FLEETMETRICS_RUN=new" in line, line
         return
     warned = [line for line in first.said() if "nothing names this run" in line]
