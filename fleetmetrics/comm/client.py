@@ -80,6 +80,7 @@ class Client(Inbox):
         self._answered = 0  # the number of the last call with a result
         self._lost_since = 0.0  # when a first connection was lost
         self._owed: collections.deque[Message] = collections.deque(maxlen=_KEPT)  # of calls that failed without rank 0
+        self._called = False  # whether it has said anything to a rank 0, which is then the one that it has met
         self._unheard: list[Message] = []  # sent on a connection on which rank 0 has said nothing yet
         self._tried: dict[str, str] = {}  # by address: the last answer
         self._known: set[str] = set()  # the addresses at which there was a rank 0
@@ -189,6 +190,7 @@ class Client(Inbox):
     def _send(self, connection: Connection, message: Message) -> None:
         if self._is_failed(message):
             return
+        self._called = True
         if not connection.heard:
             self._unheard.append(dataclasses.replace(message))
         with contextlib.suppress(Lost):  # reading finds that it has gone, after its last messages
@@ -248,9 +250,11 @@ class Client(Inbox):
         while not self.closed:
             places, silent = self._places(), False
             for where in places:
+                calls = bool(self._asked)
                 try:
                     self._welcome(greet(
-                        self.job, self.secret.key, self.session, self.rank_0, bool(self._asked), where, step
+                        self.job, self.secret.key, self.session, self.rank_0 if self._called else NONE, calls,
+                        where, step,
                     ))  # fmt: skip
                     return
                 except Unproven:
@@ -263,7 +267,8 @@ class Client(Inbox):
                     if len(places) == 1 and time.monotonic() - other_since > REFUSAL_SECONDS:
                         raise CommunicatorError(text) from None
                 except Refused as error:
-                    raise CommunicatorError(str(error)) from None
+                    if calls or not self._asked:  # otherwise it has called meanwhile, of which rank 0 tells the others
+                        raise CommunicatorError(str(error)) from None
                 except OSError as error:
                     is_late = isinstance(error, (TimeoutError, socket.timeout))
                     silent |= is_late
