@@ -32,6 +32,7 @@ from fleetmetrics.comm.failures import (
     by_a_handler,
     calling,
     described,
+    error_header,
     error_in,
     in_words,
     late_text,
@@ -181,7 +182,7 @@ class SocketCommunicator(Communicator):
                 f"{in_words([self._job.rank])} was interrupted ({type(error).__name__}) at {label}."
             )
         place = (self._number, call.number, max(1, call.step))
-        message = Message(LEFT, *place, header=json.dumps(described(told)).encode())
+        message = Message(LEFT, *place, header=error_header(told))
         end = time.monotonic() + _OWN_SECONDS
         end = min(end, call.deadline.end) if hasattr(call, "deadline") else end
         last: BaseException | None = None
@@ -280,17 +281,19 @@ class SocketCommunicator(Communicator):
         with calling(self._ranks):
             try:
                 answer = letters.decided(decide, letters.arrivals_in(reply), reply.call)
-            except FleetMetricsError as error:
-                self._end.ask(Message(LEFT, *place, header=json.dumps(described(error)).encode()))
-                _mark(error)
-                raise
             except Exception as error:
-                if by_a_handler(error):
+                told: FleetMetricsError
+                if isinstance(error, FleetMetricsError):
+                    told = error
+                elif by_a_handler(error):
                     raise
-                text = f"{ranks_text([0])} failed to combine: {type(error).__name__}: {error}"
-                told = CommunicatorError(readable(text))
-                self._end.ask(Message(LEFT, *place, header=json.dumps(described(told)).encode()))
+                else:
+                    text = f"{ranks_text([0])} failed to combine: {type(error).__name__}: {error}"
+                    told = CommunicatorError(readable(text))
+                self._end.ask(Message(LEFT, *place, header=error_header(told)))
                 _mark(told)
+                if told is error:
+                    raise
                 raise told from error
         message = letters.written(place, answer)
         return self._exchanged(message, place, label, deadline)

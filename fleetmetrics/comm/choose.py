@@ -6,7 +6,7 @@ import contextlib
 import functools
 import os
 import threading
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from fleetmetrics.comm.communicator import Call, Communicator
 from fleetmetrics.comm.deadline import Deadline
@@ -29,7 +29,6 @@ __all__ = [
     "set_communicator",
 ]
 
-_T = TypeVar("_T")
 
 _chosen: Communicator | None = None  # by set_communicator
 _automatic: Communicator | None = None  # of a launched job of several workers, since its first call

@@ -6,14 +6,13 @@ import collections
 import contextlib
 import dataclasses
 import functools
-import json
 import secrets
 import socket
 import time
 
 from fleetmetrics.comm.addresses import addresses_of
 from fleetmetrics.comm.door import ENOUGH_REFUSALS, REFUSAL_SECONDS
-from fleetmetrics.comm.failures import described, error_in, in_words, since_earlier
+from fleetmetrics.comm.failures import error_header, error_in, in_words, since_earlier
 from fleetmetrics.comm.handshake import (
     GUEST_SECONDS,
     NONE,
@@ -112,7 +111,7 @@ class Client(Inbox):
     def _give_up(self, error: FleetMetricsError) -> None:
         """Every call that waits gets the error; the next call tries again."""
         self._has_tried = True
-        header = json.dumps([*described(error), False]).encode()
+        header = error_header(error)
         for message in list(self._asked):
             if message.kind in (ARRIVAL, TROUBLE):  # rank 0 learns it from the next connection
                 self._owed.append(Message(LEFT, *message.place, header=header))
@@ -199,8 +198,8 @@ class Client(Inbox):
     def _break(self, text: str) -> None:
         """The channel cannot continue: this and every later call raises."""
         text = since_earlier(self._why_broken) if self._why_broken else text
-        first = json.dumps(["CommunicatorError", text, False]).encode()
-        later = json.dumps(["CommunicatorError", since_earlier(text), True]).encode()
+        first = error_header(CommunicatorError(text))
+        later = error_header(CommunicatorError(since_earlier(text)), broken=True)
         self.broken = later if self._replies else first
         for place in list(self._replies):
             self._put(Message(ERROR, *place, header=self._verdicts.get(place[:2], first)))
@@ -227,7 +226,7 @@ class Client(Inbox):
             self.broken = later
 
     def _break_calls(self, text: str) -> None:
-        self._put_error(json.dumps(["CommunicatorError", text, False]).encode())
+        self._put_error(error_header(CommunicatorError(text)))
 
     def _disconnect(self) -> None:
         connection, self._connection = self._connection, None

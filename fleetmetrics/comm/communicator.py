@@ -20,8 +20,6 @@ from fleetmetrics.numbers import widen
 __all__ = ["Communicator", "Decide", "Letter"]
 
 _Self = TypeVar("_Self", bound="Communicator")
-_T = TypeVar("_T")
-_Found = TypeVar("_Found")
 
 
 class Call:

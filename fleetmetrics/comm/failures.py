@@ -21,6 +21,7 @@ __all__ = [
     "called",
     "calling",
     "described",
+    "error_header",
     "error_in",
     "fit_cause",
     "in_words",
@@ -130,6 +131,11 @@ def named_error(name: str, text: str) -> FleetMetricsError:
     if isinstance(kind, type) and issubclass(kind, FleetMetricsError):
         return kind(text)
     return CommunicatorError(text)
+
+
+def error_header(error: BaseException, broken: bool = False) -> bytes:
+    """The header of a message with an error, and whether a worker is gone for good; `error_in` reads it."""
+    return json.dumps([*described(error), broken]).encode()
 
 
 def error_in(header: bytes, rank: int = 0) -> tuple[FleetMetricsError, bool]:

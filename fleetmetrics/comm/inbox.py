@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import collections
 import contextlib
-import json
 import os
 import queue
 import threading
@@ -17,7 +16,7 @@ import time
 import weakref
 from typing import Callable
 
-from fleetmetrics.comm.failures import in_words, readable
+from fleetmetrics.comm.failures import error_header, in_words, readable
 from fleetmetrics.comm.job import Job
 from fleetmetrics.comm.message import ERROR, Message, Place, Poll, pipe
 from fleetmetrics.comm.secret import Secret, secret_of, warn_if_unauthenticated
@@ -148,7 +147,7 @@ class Inbox:
         except Exception as error:
             why = self._failed_text(error)
         finally:
-            self._over = json.dumps(["CommunicatorError", why, True]).encode()
+            self._over = error_header(CommunicatorError(why), broken=True)
             self._put_error(self._over)
             with contextlib.suppress(Exception):
                 self._shut()

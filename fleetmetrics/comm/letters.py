@@ -55,13 +55,18 @@ def header_of(fold: str, ranks: Sequence[int], title: str, call: str, note: Any)
     """The header of a message with a letter: four lines, then the note as JSON, or unchanged if it is a string."""
     if note is None or isinstance(note, str):
         return _text_header(fold, tuple(ranks), title, call, note)
-    return _lines(fold, ranks, title, call) + f"json {json.dumps(note)}".encode("utf-8", "surrogatepass")
+    return _lines(fold, ranks, title, call) + _body_of(note)
 
 
 @functools.lru_cache(maxsize=256)
 def _text_header(fold: str, ranks: tuple[int, ...], title: str, call: str, note: str | None) -> bytes:
-    body = "" if note is None else f"text {note}"
-    return _lines(fold, ranks, title, call) + body.encode("utf-8", "surrogatepass")
+    return _lines(fold, ranks, title, call) + _body_of(note)
+
+
+def _body_of(note: Any) -> bytes:
+    """The note as `note_in` reads it."""
+    body = "" if note is None else f"text {note}" if isinstance(note, str) else f"json {json.dumps(note)}"
+    return body.encode("utf-8", "surrogatepass")
 
 
 def _lines(fold: str, ranks: Sequence[int], title: str, call: str) -> bytes:
@@ -100,9 +105,7 @@ def note_in(body: str) -> Any:
 
 def written(place: Place, letter: Letter) -> Message:
     """The message with an answer."""
-    note = letter.note
-    body = "" if note is None else f"text {note}" if isinstance(note, str) else f"json {json.dumps(note)}"
-    header = body.encode("utf-8", "surrogatepass")
+    header = _body_of(letter.note)
     check_size(header)
     return Message(ANSWER, *place, header=header, payload=joined(letter.payload))
 

@@ -6,7 +6,6 @@ Only its thread touches what is here. It answers also while rank 0's program is 
 from __future__ import annotations
 
 import contextlib
-import json
 import math
 import secrets
 import sys
@@ -20,7 +19,7 @@ from fleetmetrics.comm.descriptions import Letter
 from fleetmetrics.comm.door import Door
 from fleetmetrics.comm.failures import (
     calling,
-    described,
+    error_header,
     error_in,
     in_words,
     late_text,
@@ -525,7 +524,7 @@ class Server(Inbox):
         for meeting in meetings:
             with_error.update(meeting.arrivals)
             self._fail(meeting, error)
-        self._keep_failed(call, _header_of(error))
+        self._keep_failed(call, error_header(error))
         answered = self._answered.get(message.place)
         if answered is not None and rank in answered.ranks:
             split = self._splits.setdefault(message.place, Split(answered))
@@ -630,7 +629,7 @@ class Server(Inbox):
     def _fail(self, meeting: Meeting, error: FleetMetricsError) -> None:
         """End a call with an error: for the workers that wait, and for those that come later."""
         broken = self._is_broken(meeting.ranks)
-        header = _header_of(error, broken)
+        header = error_header(error, broken)
         self._keep_failed(meeting.place[:2], header)
         self._meetings.pop(meeting.place, None)
         if broken:
@@ -647,7 +646,7 @@ class Server(Inbox):
     def _say_error(self, rank: int, message: Message, error: FleetMetricsError | bytes) -> None:
         if self._gone:
             self._told_gone.add(rank)
-        header = error if isinstance(error, bytes) else _header_of(error, bool(self._gone))
+        header = error if isinstance(error, bytes) else error_header(error, bool(self._gone))
         self._say(rank, Message(ERROR, *message.place, header=header))
 
     def _reads(self, rank: int) -> bool:
@@ -828,11 +827,6 @@ def _other_program_text(rank: int, theirs: str, ours: str) -> str:
         "a helper of the worker, compute in the worker itself, or call compute_local(); if it is the worker, give both "
         "programs the same run, FLEETMETRICS_RUN."
     )
-
-
-def _header_of(error: FleetMetricsError, broken: bool = False) -> bytes:
-    """The error in words, and whether a worker is gone for good."""
-    return json.dumps([*described(error), broken]).encode()
 
 
 def _text_in(message: Message) -> str:

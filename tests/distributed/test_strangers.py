@@ -403,7 +403,7 @@ def raw(
     connection.sock.setblocking(False)
 
 
-#: What comes before the note in the header of a call by this version.
+#: The lines above the note in the header of a call.
 LINES = b"states\n[]\nchannel 'own 1'\nall_reduce\n"
 FAULTS: dict[str, dict[str, Any]] = {
     "no UTF-8": {"header": b"\xff\xfe\n\xff"},

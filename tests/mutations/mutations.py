@@ -2094,7 +2094,7 @@ MUTATIONS = [
     Mutation(
         "rank 0 forgets who has left a call that has not begun",
         "comm/server.py::Server._leave",
-        "self._keep_failed(call, _header_of(error))",
+        "self._keep_failed(call, error_header(error))",
         "pass",
         "tests/comm/test_server.py -k 'leaves_a_call and before'",
     ),
@@ -3894,8 +3894,8 @@ MUTATIONS = [
     Mutation(
         "the error of a signal handler is taken for one of rank 0's decision",
         "comm/channel.py::SocketCommunicator._decided",
-        "if by_a_handler(error):",
-        "if False:",
+        "elif by_a_handler(error):",
+        "elif False:",
         "tests/comm/test_server.py -k handler_in_a_decision",
     ),
     Mutation(
