@@ -8,11 +8,11 @@ import os
 import sys
 import time
 from collections import Counter
-from typing import Any, Generator, Iterable, Sequence, TypeVar
+from typing import Any, Generator, Iterable, Mapping, Sized, TypeVar
 
 from fleetmetrics.errors import InvalidInputError
 
-__all__ = ["Watch", "level_asked", "logger", "progress", "say", "watch"]
+__all__ = ["Attendance", "Watch", "level_asked", "logger", "progress", "say", "watch"]
 
 logger: logging.Logger = logging.getLogger("fleetmetrics")
 #: A worker that arrives this long after the median keeps the others waiting.
@@ -33,12 +33,11 @@ def level_asked() -> str:
     raise InvalidInputError(text)
 
 
-def watch(rank: int, ranks: Sequence[int] = ()) -> Watch | None:
-    """The logger of a worker's exchanges; None if logging is off. Raises if FLEETMETRICS_LOG is not a level.
+def watch(rank: int) -> Watch | None:
+    """The logger of the exchanges of the worker with this rank; None if logging is off.
 
-    Args:
-        rank: this worker's rank; in a group its place.
-        ranks: the group's ranks in the job; () for the whole job.
+    Raises:
+        InvalidInputError: FLEETMETRICS_LOG is not a level.
     """
     level = level_asked()
     if level:
@@ -47,7 +46,7 @@ def watch(rank: int, ranks: Sequence[int] = ()) -> Watch | None:
         handler = logging.StreamHandler()
         handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
         logger.addHandler(handler)
-    return Watch(rank, ranks) if level or _asked() else None
+    return Watch(rank) if level or _asked() else None
 
 
 def say(text: str) -> None:
@@ -63,60 +62,88 @@ def _asked() -> bool:
     return logging.NOTSET < logger.level <= logging.INFO
 
 
+class Attendance:
+    """When the workers came to one exchange, as rank 0 has seen it.
+
+    Attributes:
+        times: by rank, in the order of arrival.
+        received: the bytes that rank 0 got from the others.
+    """
+
+    received: int
+    times: dict[int, float]
+
+    __slots__ = ("received", "times")
+
+    def __init__(self) -> None:
+        self.times, self.received = {}, 0
+
+    def note(self, rank: int, payload: Sized) -> None:
+        """A worker comes now, with this payload."""
+        self.times[rank] = time.monotonic()
+        if rank:
+            self.received += len(payload)
+
+
 class Watch:
-    """Logs the exchanges of one worker; rank 0's also records when the others arrive."""
+    """Logs the exchanges of one worker.
 
-    def __init__(self, rank: int, ranks: Sequence[int] = ()) -> None:
-        self.rank = rank
-        self._names = ranks or range(sys.maxsize)  # the workers' ranks in the job
-        self._last: list[tuple[int, float]] = []  # in exchanges with a late worker: the last rank, and its delay
-        self._came: dict[int, float] = {}
-        self._waits = self._received = 0.0
+    Args:
+        rank: of this worker in the job.
+    """
 
-    def arrived(self, rank: int, payload: Any) -> None:
-        """Record that a worker has arrived at rank 0, and its payload."""
-        self._came[rank] = time.monotonic()
-        self._received += _size(payload)
+    def __init__(self, rank: int) -> None:
+        self._rank = rank
+        self._late: list[tuple[int, float]] = []  # of exchanges with a late worker: the last rank, and its delay
 
-    def waits(self) -> None:
-        """Record that rank 0 has read the first arrivals, and begins to wait."""
-        self._waits = self._waits or time.monotonic()
+    def over(
+        self, label: str, sent: Sized, received: Sized | None, seconds: float, attendance: Attendance | None
+    ) -> None:
+        """Log an exchange that has ended.
 
-    def over(self, label: str, sent: Any, answer: Any, seconds: float) -> None:
-        """Log an exchange: its label, this worker's payload, rank 0's (None: an error), and its duration."""
-        told = "an error" if answer is None else f"{_size(answer)} bytes"
-        sizes = f"{_size(sent)} bytes out, {told} in" if self.rank else f"{self._received:.0f} bytes in, {told} to each"
-        text = f"fleetmetrics: rank {self._names[self.rank]}, {label}: {sizes}, {1000 * seconds:.1f} ms"
-        if self._came and not self._waits:
-            text += f"; rank {self._names[0]} came last"  # the others log the delay
-        elif self._came:
-            order = sorted([(self._waits, 0), *((when, rank) for rank, when in self._came.items())])
-            (when, last), (middle, _) = order[-1], order[(len(order) - 1) // 2]
-            text += f"; rank {self._names[last]} came last, {1000 * (when - middle):.1f} ms after the middle one"
-            self._count(last, when - middle)
-        self._came, self._waits, self._received = {}, 0.0, 0.0
+        Args:
+            label: its name.
+            sent: this worker's payload.
+            received: rank 0's payload; None: an error.
+            seconds: that it took.
+            attendance: who came when; on rank 0 only, and None there if the exchange could not begin.
+        """
+        answer = "an error" if received is None else f"{len(received)} bytes"
+        if self._rank:
+            sizes = f"{len(sent)} bytes out, {answer} in"
+        else:
+            sizes = f"{attendance.received if attendance else 0} bytes in, {answer} to each"
+        text = f"fleetmetrics: rank {self._rank}, {label}: {sizes}, {1000 * seconds:.1f} ms"
+        if attendance is not None and len(attendance.times) > 1:
+            text += self._last_of(attendance.times)
         logger.info(text)
 
-    def _count(self, rank: int, late: float) -> None:
+    def _last_of(self, times: Mapping[int, float]) -> str:
+        """Which worker came last, in words."""
+        ranks = list(times)
+        last, middle = ranks[-1], ranks[(len(ranks) - 1) // 2]
+        if last == 0:
+            return "; rank 0 came last"  # the others log the delay
+        delay = times[last] - times[middle]
+        if delay >= LATE_SECONDS:
+            self._count(last, delay)
+        return f"; rank {last} came last, {1000 * delay:.1f} ms after the middle one"
+
+    def _count(self, rank: int, delay: float) -> None:
         """Warn of a rank that keeps the others waiting regularly."""
-        if late >= LATE_SECONDS:
-            self._last.append((rank, late))
-        if len(self._last) < LATE_EXCHANGES:
+        self._late.append((rank, delay))
+        late = self._late.copy()  # another thread may be here, too
+        if len(late) < LATE_EXCHANGES:
             return
-        [(rank, times)] = Counter(each for each, _ in self._last).most_common(1)
-        seconds = sum(late for each, late in self._last if each == rank)
+        self._late.clear()
+        [(rank, times)] = Counter(rank for rank, _ in late).most_common(1)
+        seconds = sum(delay for other, delay in late if other == rank)
         if times >= 0.8 * LATE_EXCHANGES:
             logger.warning(
-                f"fleetmetrics: rank {self._names[rank]} came last at {times} of the last {LATE_EXCHANGES} exchanges "
-                f"at which a worker was late, by {seconds:.1f} s in all: check what else it does, and how its samples "
-                "and its machine differ"
+                f"fleetmetrics: rank {rank} came last at {times} of the last {len(late)} exchanges at which a worker "
+                f"was late, by {seconds:.1f} s in all: check what else it does, and how its samples and its machine "
+                "differ"
             )
-        self._last.clear()
-
-
-def _size(payload: Any) -> int:
-    """The bytes of a payload, in one buffer or several."""
-    return sum(memoryview(part).nbytes for part in (payload if isinstance(payload, (list, tuple)) else [payload]))
 
 
 def progress(items: Iterable[_T], what: str, channel: Any, total: int | None = None) -> Generator[_T, None, None]:

@@ -6,6 +6,7 @@ import io
 import logging
 import re
 import sys
+import threading
 import time
 import types
 from pathlib import Path
@@ -42,18 +43,20 @@ def said(work: Any, level: str, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def test_each_exchange_logs_its_call_size_time_and_last_worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     port = free_ports(1)[0]
 
+    def tell_when_two_wait(server: Any) -> None:
+        while not any(len(meeting.arrivals) == 2 for meeting in list(server._meetings.values())):
+            time.sleep(0.001)
+        (tmp_path / "the others wait").touch()
+
     def work(rank: int) -> Any:
         def calls() -> None:
             channel = member(rank, 3, port)
             channel.barrier(timeout=30)
             if rank == 2:
-                wait_for(tmp_path / "the others have called")
+                wait_for(tmp_path / "the others wait")
                 time.sleep(0.1)
-            else:
-                (tmp_path / f"{rank} calls").touch()
-            if rank == 1:
-                wait_for(tmp_path / "0 calls")
-                (tmp_path / "the others have called").touch()
+            elif rank == 0:
+                threading.Thread(target=tell_when_two_wait, args=(channel._end,)).start()
             channel.all_reduce([1.0] * 1000, timeout=30)
             outcome(lambda: channel.broadcast([1], source=rank, timeout=30))
 
@@ -70,6 +73,55 @@ def test_each_exchange_logs_its_call_size_time_and_last_worker(tmp_path: Path, m
     assert "INFO fleetmetrics: rank 0" in first[0]
     assert float(re.search(r"([\d.]+) ms", second[1])[1]) > 50
     assert wrong["told"] == "an error" and ", an error in, " in third[2]
+
+
+def test_a_letter_that_comes_before_an_exchange_is_logged_is_the_next_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    port = free_ports(1)[0]
+
+    def work(rank: int) -> Any:
+        def calls() -> None:
+            channel = member(rank, 2, port)
+            if rank == 0:
+                end, reply = channel._end, channel._end.reply
+
+                def slow(*arguments: Any) -> Any:
+                    """The program's thread gets the answer when rank 1 has already come to the next exchange."""
+                    message = reply(*arguments)
+                    while message.call == 1 and not any(place[1] == 2 for place in end._meetings):
+                        time.sleep(0.001)
+                    return message
+
+                end.reply = slow
+            channel.barrier(timeout=30)
+            channel.all_reduce([1.0] * 1000, timeout=30)
+
+        return said(calls, "info", monkeypatch)
+
+    with crew(2, work) as workers:
+        (barrier, reduce), (_, sent) = results(workers)
+    assert " 0 bytes in," in barrier
+    assert LINE.search(reduce)["bytes"] == re.search(r"(\d+) bytes out", sent)[1]
+
+
+def test_exchanges_of_a_group_are_logged_by_the_ranks_of_the_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    port = free_ports(1)[0]
+
+    def work(rank: int) -> Any:
+        def calls() -> None:
+            channel = member(rank, 4, port)
+            channel.barrier(timeout=30)
+            channel.among([0, 2] if rank % 2 == 0 else [1, 3]).all_reduce([1], timeout=30)
+            channel.barrier(timeout=30)  # rank 0's process stays so long
+
+        return said(calls, "info", monkeypatch)
+
+    with crew(4, work) as workers:
+        lines = [lines[1] for lines in results(workers)]
+    assert [re.search(r"rank \d, .*in the group of ranks \d, \d", line)[0] for line in lines] == [
+        f"rank {rank}, exchange 1 (all_reduce) in the group of ranks {rank % 2}, {rank % 2 + 2}" for rank in range(4)
+    ]
+    assert re.search("rank [02] came last", lines[0])
+    assert not re.search("came last", "".join(lines[1:]))
 
 
 def test_without_a_reader_of_the_log_nothing_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -94,14 +146,12 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Any:
     return now
 
 
-def meet(watch: logs.Watch, clock: Any, delays: dict[int, float], waits: bool = True) -> None:
-    if waits:
-        watch.waits()
-    start = clock.time
-    for rank, delay in sorted(delays.items(), key=lambda each: each[1]):
+def meet(watch: logs.Watch, clock: Any, delays: dict[int, float]) -> None:
+    start, attendance = clock.time, logs.Attendance()
+    for rank, delay in sorted({0: 0.0, **delays}.items(), key=lambda each: each[1]):
         clock.time = start + delay
-        watch.arrived(rank, b"12345678")
-    watch.over("exchange 1 (AUC auc)", b"", b"1234", clock.time - start)
+        attendance.note(rank, b"12345678")
+    watch.over("exchange 1 (AUC auc)", b"", b"1234", clock.time - start, attendance)
     clock.time += 1
 
 
@@ -126,7 +176,7 @@ def test_ranks_that_take_turns_in_being_late_are_not_named(clock: Any, caplog: A
 
 def test_rank_0_is_called_last_where_all_waited_for_it(clock: Any, caplog: Any) -> None:
     with caplog.at_level(logging.INFO, "fleetmetrics"):
-        meet(logs.Watch(0), clock, {1: 0.0, 2: 0.0}, waits=False)
+        meet(logs.Watch(0), clock, {1: 0.0, 2: 0.0, 0: 0.25})
         meet(logs.Watch(0), clock, {1: 0.25, 2: 0.5})
     late, early = (LINE.fullmatch(record.getMessage()) for record in caplog.records)
     assert (late["last"], late["behind"]) == ("0", None) and (early["last"], early["behind"]) == ("2", "250.0")

@@ -128,9 +128,7 @@ class SocketCommunicator(Communicator):
         self._groups: dict[tuple[int, ...], SocketCommunicator] = {}
         self._closed = False
         self._end.channels.add((name, ranks))
-        self._watch = watch(self._job.rank, ranks)
-        if isinstance(self._end, Server):
-            self._end.watch = self._end.watch or self._watch
+        self._watch = watch(self._job.rank)
 
     # -- calls
 
@@ -222,7 +220,7 @@ class SocketCommunicator(Communicator):
             self._end.forget(place)
         if self._watch is not None:
             answer = None if reply.kind == ERROR else reply.payload
-            self._watch.over(label, payload, answer, deadline.timeout - deadline.remaining)
+            self._watch.over(label, payload, answer, deadline.timeout - deadline.remaining, reply.attendance)
         if reply.kind == ERROR:
             raise self._error_in(reply, trouble)
         return letters.answer_in(reply)

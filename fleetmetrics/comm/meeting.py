@@ -7,6 +7,7 @@ from fleetmetrics.comm.failures import readable
 from fleetmetrics.comm.job import Job
 from fleetmetrics.comm.letters import Arrival, label_of
 from fleetmetrics.comm.message import Message, Place
+from fleetmetrics.logs import Attendance
 
 __all__ = ["Meeting", "source_of", "way_out"]
 
@@ -33,6 +34,7 @@ class Meeting:
         self.ranks: tuple[int, ...] = first.ranks or tuple(range(world_size))
         self.label = label_of(place[1], readable(first.call), first.ranks)
         self.arrivals: dict[int, Arrival] = {}
+        self.attendance = Attendance()
         #: The time until which rank 0 waits for the others, and the time by which the answer must be sent.
         self.end = self.last_moment = float("inf")
         self.timeout = 0.0
@@ -43,6 +45,7 @@ class Meeting:
         """Record a worker's arrival; the earliest deadline decides how long rank 0 waits."""
         self.arrivals[rank] = arrival
         message = arrival.message
+        self.attendance.note(rank, message.payload)
         spare = margin(message.timeout, round_trip)
         if message.end - 2 * spare < self.end:
             self.end, self.timeout = message.end - 2 * spare, message.timeout

@@ -26,6 +26,7 @@ from typing import Any, Callable, NamedTuple, Sequence, Tuple
 import numpy as np
 
 from fleetmetrics.comm.descriptions import Buffer
+from fleetmetrics.logs import Attendance
 
 __all__ = [
     "ANSWER",
@@ -126,6 +127,7 @@ class Message:
     end: float = 0.0  #: the sender's deadline, by the clock of this process
     timeout: float = 0.0  #: the sender's whole timeout in seconds
     threads: tuple[int, bool] = (1, False)  #: how many of the sender have called and live; whether others live
+    attendance: Attendance | None = field(default=None, init=False, repr=False, compare=False)
     _ready: tuple[bool, bytes, list[Buffer]] | None = field(default=None, init=False, repr=False, compare=False)
 
     @property

@@ -57,7 +57,7 @@ from fleetmetrics.errors import (
     DeadlineError,
     FleetMetricsError,
 )
-from fleetmetrics.logs import say
+from fleetmetrics.logs import Attendance, say
 
 __all__ = ["Server"]
 
@@ -150,7 +150,6 @@ class Server(Inbox):
         #: Exchanges that wait for each other, and when this is an error although some threads have never called.
         self._stuck: tuple[frozenset[Place], float] = frozenset(), math.inf
         self._threads: dict[int, int] = {}  # by rank: how many of its threads call
-        self.watch: Any = None
 
     # -- the loop
 
@@ -451,8 +450,6 @@ class Server(Inbox):
             self._led.add(rank)
         self._threads[rank] = message.threads[0]
         meeting.arrive(rank, arrival, 0.0 if not rank else self._workers[rank].round_trip)
-        if self.watch is not None:
-            self._note_arrival(rank, message, meeting)
         if meeting.complete:
             self._complete.append(meeting)
         elif len(self._meetings) > 1:
@@ -472,12 +469,6 @@ class Server(Inbox):
         if rank not in meeting.ranks:
             self._say_error(rank, arrival.message, error)
         return True
-
-    def _note_arrival(self, rank: int, message: Message, meeting: Meeting) -> None:
-        if rank:
-            self.watch.arrived(rank, message.payload)
-        elif not meeting.complete:
-            self.watch.waits()
 
     def _welcomes(self, rank: int, message: Message, arrival: Arrival, meeting: Meeting) -> bool:
         """Whether an exchange may still succeed; otherwise the worker that has arrived gets the error."""
@@ -609,6 +600,7 @@ class Server(Inbox):
             self._fail(meeting, self._took_too_long(meeting))
             return
         answer = Message(ANSWER, *meeting.place, header=answer.header, payload=answer.payload)
+        answer.attendance = meeting.attendance
         self.met = self.met or not meeting.group
         self._keep_answered(meeting)
         self._meetings.pop(meeting.place, None)
@@ -622,6 +614,7 @@ class Server(Inbox):
 
     def _keep_answered(self, meeting: Meeting) -> None:
         meeting.arrivals.clear()  # their payloads may be large
+        meeting.attendance = Attendance()
         self._answered[meeting.place] = meeting
         if len(self._answered) > _KEPT:
             self._answered.pop(next(iter(self._answered)))
@@ -635,6 +628,7 @@ class Server(Inbox):
         if broken:
             self._told_gone.update(meeting.ranks)
         verdict = Message(ERROR, *meeting.place, header=header)
+        verdict.attendance = meeting.attendance
         for rank in sorted(meeting.ranks, reverse=True):  # late ones, too; rank 0 last, whose process may end then
             self._say(rank, verdict)
 
