@@ -92,16 +92,16 @@ endef
 
 # Leaves out the tests that never touch Paddle: `make test` runs them on one version, which is not that of Paddle 2.6,
 # whose NumPy the newest pyarrow does not take.
-WITH_PADDLE := --ignore=tests/formulas --ignore=tests/fuzz --ignore=tests/files --ignore=tests/test_dataframes.py \
-	--ignore=fleetmetrics/files --deselect=fleetmetrics/accumulator.py::fleetmetrics.accumulator.Accumulator.add_frame \
+WITH_PADDLE := --ignore=tests/formulas --ignore=tests/fuzz --ignore=tests/files --ignore=tests/columns/test_frames.py \
+	--ignore=fleetmetrics/files --deselect=fleetmetrics/base/accumulator.py::fleetmetrics.base.accumulator.Accumulator.add_frame \
 	-m 'not numpy_only'
 
 # What `make test-numpy` runs: what imports neither Paddle nor an optional library.
 WITHOUT_PADDLE := fleetmetrics tests/formulas tests/comm tests/fuzz tests/serial/test_container.py tests/test_package.py \
 	--ignore=tests/fuzz/test_files.py \
-	$(addprefix --ignore=fleetmetrics/,static plot report files integrations patch.py reading.py where.py \
+	$(addprefix --ignore=fleetmetrics/,static plot report files integrations columns/reading.py columns/where.py \
 	xp/paddle_ops.py xp/paddle_values.py) \
-	--deselect=fleetmetrics/accumulator.py::fleetmetrics.accumulator.Accumulator.add_frame \
+	--deselect=fleetmetrics/base/accumulator.py::fleetmetrics.base.accumulator.Accumulator.add_frame \
 	--deselect=fleetmetrics/evaluation/__init__.py::fleetmetrics.evaluation.evaluate \
 	--deselect=fleetmetrics/evaluation/streams.py::fleetmetrics.evaluation.streams.consistency
 

@@ -10,6 +10,33 @@ Examples:
         >>> auc.compute()                           # over all workers, wherever it runs
         0.75
 
+The folders, each of which imports only those above it:
+
+    support       what everything stands on: checks of arguments, settings, warnings, logs, foreign tensors
+    numbers       merges that give the same bits in any order: sums, extremes, moments
+    xp            one namespace for arrays of NumPy and tensors of Paddle
+    formulas      from global statistics to values, in plain NumPy
+    serial        arrays as bytes
+    comm          the workers' channel: who is in the job, and one exchange among them
+    samplers      which samples count, and which are padding
+    static        variables inside a static program
+    state         a named, typed array with a reduction
+    batch         what one call of add brings: flat, checked, weighted
+    records       one entry for each sample, where a metric cannot be summed
+    columns       columns of files, frames and tables, as arguments of add
+    saving        contents as checkpoints and partial results
+    plot          curves and charts
+    base          what accumulates, exchanges once and evaluates
+    metrics       the catalogue
+    wrappers      slices, windows and intervals around any metric
+    files         metrics of files of any size
+    engines       metrics on Spark, Ray and Dask
+    evaluator     evaluation with MMEngine's interface
+    report        a result as a page
+    evaluation    from data to a conclusion
+    integrations  the loops and tools of others: Paddle's fleet.metrics and Model, trainers, loggers
+    cli           the command line
+
 Each name is imported at its first use. Only ``fleetmetrics.static`` imports Paddle; without Paddle
 ``hasattr(fleetmetrics, "static")`` is False, and ``import fleetmetrics.static`` says what to install.
 """
@@ -36,7 +63,7 @@ def __getattr__(name: str) -> Any:
         except ImportError as error:
             if error.name != f"{__name__}.{name}":  # `hasattr` takes only an AttributeError for a no
                 raise AttributeError(f"module {__name__!r} has no attribute {name!r} here: {error}") from error
-            from fleetmetrics.hints import hint_of_name
+            from fleetmetrics.support.hints import hint_of_name
 
             hint = hint_of_name(name, {each: each for each in _modules})
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}{hint}") from None

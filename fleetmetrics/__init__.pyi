@@ -1,11 +1,11 @@
 # Written by `make names`.
 from fleetmetrics._version import __version__ as __version__
-from fleetmetrics.base_metric import BaseMetric as BaseMetric
+from fleetmetrics.base.collection import MetricCollection as MetricCollection
+from fleetmetrics.base.metric import Declared as Declared
+from fleetmetrics.base.metric import Metric as Metric
+from fleetmetrics.base.record_metric import GroupedMetric as GroupedMetric
+from fleetmetrics.base.record_metric import RecordMetric as RecordMetric
 from fleetmetrics.batch import Batch as Batch
-from fleetmetrics.checkpoint import Resumed as Resumed
-from fleetmetrics.checkpoint import load as load
-from fleetmetrics.checkpoint import save as save
-from fleetmetrics.collection import MetricCollection as MetricCollection
 from fleetmetrics.comm import Communicator as Communicator
 from fleetmetrics.comm import LocalCommunicator as LocalCommunicator
 from fleetmetrics.comm import SocketCommunicator as SocketCommunicator
@@ -15,7 +15,6 @@ from fleetmetrics.comm import set_communicator as set_communicator
 from fleetmetrics.comm.backends import get_dist_backend as get_dist_backend
 from fleetmetrics.comm.backends import list_all_backends as list_all_backends
 from fleetmetrics.comm.backends import set_default_dist_backend as set_default_dist_backend
-from fleetmetrics.copies import check_copies as check_copies
 from fleetmetrics.doctor import doctor as doctor
 from fleetmetrics.errors import AgreementError as AgreementError
 from fleetmetrics.errors import AssertedInputError as AssertedInputError
@@ -61,8 +60,8 @@ from fleetmetrics.functional import min as min
 from fleetmetrics.functional import mse as mse
 from fleetmetrics.functional import rmse as rmse
 from fleetmetrics.functional import sum as sum
-from fleetmetrics.metric import Declared as Declared
-from fleetmetrics.metric import Metric as Metric
+from fleetmetrics.integrations.patch import patch_fleet as patch_fleet
+from fleetmetrics.integrations.scalars import flatten as flatten
 from fleetmetrics.metrics.aggregation import Count as Count
 from fleetmetrics.metrics.aggregation import Max as Max
 from fleetmetrics.metrics.aggregation import Min as Min
@@ -147,13 +146,14 @@ from fleetmetrics.metrics.regression.relative import WeightedMeanAbsolutePercent
 from fleetmetrics.metrics.tokens import BitsPerByte as BitsPerByte
 from fleetmetrics.metrics.tokens import Perplexity as Perplexity
 from fleetmetrics.metrics.tokens import TokenLoss as TokenLoss
-from fleetmetrics.partial import merge_all as merge_all
-from fleetmetrics.patch import patch_fleet as patch_fleet
-from fleetmetrics.record_metric import GroupedMetric as GroupedMetric
-from fleetmetrics.record_metric import RecordMetric as RecordMetric
-from fleetmetrics.sampling import padding_mask as padding_mask
-from fleetmetrics.sampling import remaining_indices as remaining_indices
-from fleetmetrics.scalars import flatten as flatten
+from fleetmetrics.records.base_metric import BaseMetric as BaseMetric
+from fleetmetrics.samplers.sampling import padding_mask as padding_mask
+from fleetmetrics.samplers.sampling import remaining_indices as remaining_indices
+from fleetmetrics.saving.checkpoint import Resumed as Resumed
+from fleetmetrics.saving.checkpoint import load as load
+from fleetmetrics.saving.checkpoint import save as save
+from fleetmetrics.saving.copies import check_copies as check_copies
+from fleetmetrics.saving.merging import merge_all as merge_all
 from fleetmetrics.wrappers.bootstrap import Bootstrap as Bootstrap
 from fleetmetrics.wrappers.interval import Interval as Interval
 from fleetmetrics.wrappers.sliced import Sliced as Sliced

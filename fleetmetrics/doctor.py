@@ -21,13 +21,12 @@ from typing import Any, Callable, Iterator
 import numpy as np
 
 from fleetmetrics._version import __version__
-from fleetmetrics.accumulator import Accumulator
+from fleetmetrics.base.accumulator import Accumulator
 from fleetmetrics.comm import Communicator, LocalCommunicator, choose, get_communicator, handshake, worker
 from fleetmetrics.comm.deadline import resolve_timeout
 from fleetmetrics.comm.failures import by_rank, readable
 from fleetmetrics.comm.job import UNNAMED, Job
 from fleetmetrics.comm.launchers import VARIABLES, place_of
-from fleetmetrics.dealing import Dealing, epoch_under_way
 from fleetmetrics.errors import (
     DeadlineError,
     FleetMetricsError,
@@ -35,10 +34,11 @@ from fleetmetrics.errors import (
     UnauthenticatedWarning,
     UnnamedRunWarning,
 )
-from fleetmetrics.launcher import other_role
-from fleetmetrics.logs import level_asked
+from fleetmetrics.samplers.dealing import Dealing, epoch_under_way
+from fleetmetrics.support.launcher import other_role
+from fleetmetrics.support.logs import level_asked
+from fleetmetrics.support.warning import muted
 from fleetmetrics.vocabulary import counted
-from fleetmetrics.warning import muted
 
 __all__ = ["doctor"]
 

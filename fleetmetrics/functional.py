@@ -34,13 +34,13 @@ from typing import Any, Callable, Iterator, Sequence, TypeVar
 import numpy as np
 
 from fleetmetrics import formulas
-from fleetmetrics.arguments import whole_number_of
 from fleetmetrics.comm.descriptions import Block
 from fleetmetrics.errors import InvalidInputError
-from fleetmetrics.given import amount, check_part
-from fleetmetrics.state import name_of, read
+from fleetmetrics.state.state import name_of, read
+from fleetmetrics.support.arguments import whole_number_of
+from fleetmetrics.support.given import amount, check_part
+from fleetmetrics.support.warning import warn
 from fleetmetrics.vocabulary import counted
-from fleetmetrics.warning import warn
 from fleetmetrics.xp import is_static
 
 __all__ = ["acc", "auc", "mae", "max", "min", "mse", "rmse", "sum"]

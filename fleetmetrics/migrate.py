@@ -16,9 +16,9 @@ import sys
 import tokenize
 from typing import Any, Sequence
 
-from fleetmetrics.arguments import texts_of
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.serial.container import whole_file
+from fleetmetrics.support.arguments import texts_of
 
 __all__ = ["main", "migrated"]
 

@@ -24,8 +24,8 @@ import zlib  # noqa: F401  # before Paddle, or SciPy crashes where zlib is a sha
 from typing import Sequence
 
 from fleetmetrics.errors import FleetMetricsError
-from fleetmetrics.launcher import LAUNCHERS
-from fleetmetrics.patch import patch_fleet
+from fleetmetrics.integrations.patch import patch_fleet
+from fleetmetrics.support.launcher import LAUNCHERS
 
 _COMMANDS = {row.command: row.modules[0] for row in LAUNCHERS if row.command}
 _MODULES = {name for row in LAUNCHERS for name in row.modules}

@@ -14,7 +14,7 @@ from fleetmetrics.comm.deadline import resolve_timeout
 from fleetmetrics.comm.descriptions import joined
 from fleetmetrics.comm.failures import described, named_error, raise_trouble
 from fleetmetrics.errors import FleetMetricsError
-from fleetmetrics.numbers import combine
+from fleetmetrics.numbers.reductions import combine
 
 
 class Listener(LocalCommunicator):

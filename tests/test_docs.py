@@ -63,7 +63,7 @@ def cases() -> list[Any]:
 @pytest.fixture(scope="module")
 def nurseries() -> Iterator[dict[bool, Nursery]]:
     """Processes that have imported what the programs need: with Paddle, and without."""
-    most = [f"fleetmetrics.{name}" for name in ("metrics", "wrappers", "collection", "comm")]
+    most = [f"fleetmetrics.{name}" for name in ("metrics", "wrappers", "base.collection", "comm")]
     with Nursery(*most) as plain, Nursery(*most, "paddle") as paddle:
         yield {False: plain, True: paddle}
 
@@ -276,14 +276,14 @@ def test_the_references_of_commands_and_of_the_environment_match_the_code() -> N
 @pytest.mark.numpy_only
 def test_every_variable_that_the_package_reads_is_in_the_reference_of_the_environment() -> None:
     from fleetmetrics.doctor import _SETTINGS
-    from fleetmetrics.environment import SETTINGS
+    from fleetmetrics.support.environment import SETTINGS
 
     assert list(_SETTINGS) == list(SETTINGS)
     page = (ROOT / "docs" / "reference" / "environment.md").read_text(encoding="utf-8")
     sources = "".join(path.read_text("utf-8") for path in (ROOT / "fleetmetrics").rglob("*.py"))
     names = set(re.findall(r"[\"'](FLEETMETRICS_[A-Z]+|PADDLE_[A-Z_]+|TRAINING_ROLE|POD_NAME)[\"']", sources))
     assert len(names) > 15
-    assert not [name for name in sorted(names) if f"`{name}`" not in page], "say it in fleetmetrics/environment.py"
+    assert not [name for name in sorted(names) if f"`{name}`" not in page], "say it in support/environment.py"
 
 
 # -- names where a program keeps them --------------------------------------------------------------------

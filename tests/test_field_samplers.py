@@ -9,7 +9,7 @@ import paddle
 import pytest
 
 import fleetmetrics as fm
-from fleetmetrics.sampling import Part, Pass, dealt_indices
+from fleetmetrics.samplers.sampling import Part, Pass, dealt_indices
 from tests.fakes import Together, together
 from tests.field_samplers import KINDS, DistributedBatchSampler, MappingDistributedBatchSampler
 

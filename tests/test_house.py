@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections import Counter
 from pathlib import Path
 from typing import Iterator
@@ -17,31 +18,8 @@ MODULES = {
     ".".join(("fleetmetrics", *path.relative_to(PACKAGE).with_suffix("").parts)).replace(".__init__", ""): path
     for path in sorted(PACKAGE.rglob("*.py"))
 }
-#: What a module of the first kind may not know of.
-BELOW = {
-    "errors": {name.split(".")[1] for name in MODULES if "." in name},  # all
-    "warning": {"arguments", "numbers", "formulas", "sampling", "batch", "xp", "state", "comm", "metric", "metrics"},
-    "optional": {"arguments", "numbers", "formulas", "sampling", "batch", "xp", "state", "comm", "metric", "metrics"},
-    "arguments": {"numbers", "formulas", "sampling", "batch", "xp", "state", "comm", "metric", "metrics"},
-    "exact_sums": {"arguments", "numbers", "formulas", "sampling", "batch", "xp", "state", "comm", "metric", "metrics"},
-    "numbers": {"formulas", "sampling", "batch", "xp", "state", "comm", "metric", "metrics"},
-    "formulas": {"sampling", "batch", "xp", "state", "comm", "static", "metric", "metrics", "records"},
-    "dealing": {"sampling", "batch", "xp", "state", "comm", "static", "metric", "metrics", "records"},
-    "sampling": {"batch", "xp", "state", "comm", "static", "metric", "metrics", "records"},
-    "xp": {"batch", "state", "static", "metric", "metrics", "records", "comm", "serial"},
-    "serial": {"arguments", "numbers", "batch", "state", "static", "comm", "metric", "metrics", "records", "wrappers"},
-    "comm": {"batch", "xp", "state", "static", "metric", "metrics", "records", "wrappers"},
-    "batch": {"accumulator", "metric", "metrics", "wrappers", "records", "evaluator", "static"},
-    "state": {"accumulator", "metric", "metrics", "wrappers", "evaluator"},
-    "records": {"accumulator", "metric", "metrics", "wrappers", "evaluator", "record_metric", "base_metric"},
-    "plot": {"batch", "state", "static", "accumulator", "metric", "metrics", "wrappers", "records", "evaluator"},
-    "vocabulary": {name.split(".")[1] for name in MODULES if "." in name},  # all
-    "report": {"evaluation", "cli"},
-    "evaluation": {"cli"},
-    "metric": {"metrics", "wrappers", "collection", "evaluator", "record_metric"},
-    "metrics": {"wrappers", "collection", "evaluator"},
-    "wrappers": {"evaluator"},
-}
+#: The folders, in the order of the package's docstring.
+FOLDERS = re.findall(r"^    (\w+)  +\S", ast.get_docstring(ast.parse((PACKAGE / "__init__.py").read_text())), re.M)
 
 
 def imported(tree: ast.AST) -> Iterator[str]:
@@ -68,11 +46,16 @@ def test_no_imports_go_in_a_circle(imports):
     TopologicalSorter({name: found - {"fleetmetrics"} for name, found in imports.items()}).prepare()
 
 
-def test_imports_point_down_the_way_of_the_data(imports):
-    for name, found in imports.items():
-        room = name.split(".")[1] if "." in name else ""
-        up = {each for each in found if "." in each and each.split(".")[1] in BELOW.get(room, ())}
+def test_the_docstring_lists_the_folders_in_an_order_in_which_imports_point_one_way(imports):
+    assert sorted(FOLDERS) == sorted(path.parent.name for path in PACKAGE.glob("*/__init__.py"))
+    height = {folder: number for number, folder in enumerate(FOLDERS)}
+    for name, used in imports.items():
+        folder = name.split(".")[1] if "." in name else ""
+        below = {module.split(".")[1] for module in used if "." in module}.intersection(height)
+        up = {other for other in below if height[other] > height.get(folder, len(height))}
         assert not up, f"{name} imports {sorted(up)}"
+    # What any folder may use stands on nothing.
+    assert imports["fleetmetrics.errors"] == set()
 
 
 def test_each_module_has_a_name_of_its_own():

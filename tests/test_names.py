@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import fleetmetrics as fm
-from fleetmetrics.accumulator import FOR_USERS
+from fleetmetrics.base.accumulator import FOR_USERS
 from tests.contract import CASES
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -127,7 +127,7 @@ SPEAKING = {"_socket", "_ssl", "concurrent.futures", "hmac", "secrets", "select"
 
 @pytest.mark.numpy_only
 def test_metrics_load_nothing_of_the_channel_before_they_compute_and_no_sockets_in_a_process_alone():
-    of_metrics = ("collection", "functional", "metric", "metrics", "partial", "record_metric", "sampling", "wrappers")
+    of_metrics = ("base", "functional", "metrics", "samplers", "wrappers")
     names = [name for name, module in fm._modules.items() if module.split(".")[1] in of_metrics]
     code = f"""
 import numpy, sys

@@ -10,8 +10,8 @@ import sys
 from _catalogue import DOCS, PAGES, catalogue, table, write_between
 from _site import headings
 
+from fleetmetrics.base.record_metric import RecordMetric
 from fleetmetrics.entries import ENTRIES
-from fleetmetrics.record_metric import RecordMetric
 from fleetmetrics.report.definitions import CHINESE
 
 #: The lines of what no report shows, beside those of the report.

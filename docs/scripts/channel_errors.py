@@ -30,7 +30,7 @@ from _ports import free_ports  # noqa: E402
 
 import fleetmetrics  # noqa: E402
 
-for name in ("functional", "metrics", "base_metric", "records.gather", "comm.channel"):  # before the clock runs
+for name in ("functional", "metrics", "records.base_metric", "records.gather", "comm.channel"):  # before the clock runs
     importlib.import_module(f"fleetmetrics.{name}")
 
 #: The deadline of those cases that last until it; the others have PLENTY, and say at once what is wrong.

@@ -14,9 +14,9 @@ from _catalogue import DOCS, table, write_between
 sys.path.insert(0, str(DOCS.parent))
 
 from fleetmetrics.cli import _parsers
-from fleetmetrics.environment import PADDLES, SETTINGS
 from fleetmetrics.files.formats import FORMATS, known_formats
-from fleetmetrics.launcher import LAUNCHERS, OTHERS
+from fleetmetrics.support.environment import PADDLES, SETTINGS
+from fleetmetrics.support.launcher import LAUNCHERS, OTHERS
 
 
 def commands() -> str:

@@ -21,9 +21,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent))
 
 import fleetmetrics
 from docs.scripts.mathematics import NotMathematics, is_mathematics, mathml
-from fleetmetrics.accumulator import FOR_USERS
+from fleetmetrics.base.accumulator import FOR_USERS
 from fleetmetrics.entries import ENTRIES
-from fleetmetrics.settings import signature_of
+from fleetmetrics.support.settings import signature_of
 
 log = logging.getLogger("mkdocs.hooks.reference")
 ROOT = Path(fleetmetrics.__file__).resolve().parent.parent

@@ -8,7 +8,7 @@ from typing import Any, Sequence
 import numpy as np
 
 from fleetmetrics.errors import InvalidInputError
-from fleetmetrics.tensors import native, without_tensors
+from fleetmetrics.support.tensors import native, without_tensors
 from fleetmetrics.vocabulary import with_article
 
 __all__ = ["NULL", "Coded", "coded_of", "crossed", "distinct", "joined_arrays", "keys_of", "of_one_kind"]

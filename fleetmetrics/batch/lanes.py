@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 from typing import Any, Sequence
 
-from fleetmetrics.moments import two_sum
+from fleetmetrics.numbers.moments import two_sum
 from fleetmetrics.xp import Scattered
 
 __all__ = ["Each", "Groups", "Nested", "Replicates", "Whole"]
@@ -37,7 +37,7 @@ class Whole:
         return self.floats(values if weight is None else self.xp.multiply(weight, values))
 
     def moments(self, weight: Any, total: Any, variables: Sequence[Any]) -> list[Any]:
-        """The moments after the weight, see `fleetmetrics.moments`, of float64 variables x, or x and y.
+        """The moments after the weight, see `fleetmetrics.numbers.moments`, of float64 variables x, or x and y.
 
         ``weight`` is a float64 ``[n]``, or None for 1 each without lanes; ``total`` is its sum by lane.
         """

@@ -9,7 +9,7 @@ from typing import Any, Callable, Iterable, Mapping, NamedTuple
 import numpy as np
 
 from fleetmetrics.errors import InvalidInputError
-from fleetmetrics.state import State
+from fleetmetrics.state.state import State
 from fleetmetrics.vocabulary import agreeing, counted
 
 __all__ = [

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Callable, Iterator, NamedTuple, Sequence
 
 from fleetmetrics._version import __version__
 from fleetmetrics.errors import ConditionError, DataError, FleetMetricsError, InvalidInputError, MissingLibraryError
-from fleetmetrics.optional import library
+from fleetmetrics.support.optional import library
 from fleetmetrics.vocabulary import as_options, names_in, separated
 
 if TYPE_CHECKING:
@@ -499,10 +499,10 @@ def _history(args: argparse.Namespace) -> _Outcome:
 
 def _consistency(args: argparse.Namespace) -> _Outcome:
     from fleetmetrics.cli.terminal import show
+    from fleetmetrics.columns.reading import ON_FILES
     from fleetmetrics.evaluation.conditions import failed
     from fleetmetrics.evaluation.steps import ConsistencyResult
     from fleetmetrics.evaluation.streams import consistency
-    from fleetmetrics.reading import ON_FILES
 
     streams: dict[str, str] = {}
     for each in args.streams:

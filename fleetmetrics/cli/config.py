@@ -8,7 +8,7 @@ import sys
 from typing import Any, Mapping
 
 from fleetmetrics.errors import InvalidInputError, MissingLibraryError
-from fleetmetrics.optional import library
+from fleetmetrics.support.optional import library
 
 __all__ = ["tokens_of"]
 

@@ -47,7 +47,7 @@ from fleetmetrics.comm.message import ARRIVAL, CLOSED, ERROR, GAVE_UP, LEFT, LET
 from fleetmetrics.comm.server import Server
 from fleetmetrics.comm.worker import is_script_of_worker, leave_mark, started_by_worker
 from fleetmetrics.errors import CommunicatorError, DeadlineError, FleetMetricsError, InvalidInputError
-from fleetmetrics.logs import say, watch
+from fleetmetrics.support.logs import say, watch
 
 __all__ = ["SocketCommunicator", "making"]
 

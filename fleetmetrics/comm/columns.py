@@ -13,7 +13,7 @@ from fleetmetrics.comm.failures import by_rank
 from fleetmetrics.comm.parcels import read_each, split
 from fleetmetrics.errors import AgreementError, InvalidInputError
 from fleetmetrics.serial import WIDEST, described_array, is_plain
-from fleetmetrics.tensors import as_array
+from fleetmetrics.support.tensors import as_array
 
 __all__ = ["array_of", "as_column", "column_in", "gather", "gather_chunks", "join", "parts_in"]
 

@@ -15,7 +15,7 @@ from fleetmetrics.comm.failures import by_a_handler
 from fleetmetrics.comm.groups import ranks_of
 from fleetmetrics.comm.parcels import divided, read_each, split
 from fleetmetrics.errors import InvalidInputError
-from fleetmetrics.numbers import widen
+from fleetmetrics.numbers.reductions import widen
 
 __all__ = ["Communicator", "Decide", "Letter"]
 

@@ -11,7 +11,7 @@ from typing import Any, Callable, NamedTuple, Sequence, Tuple, Union
 import numpy as np
 
 from fleetmetrics.errors import InvalidInputError
-from fleetmetrics.numbers import REDUCTIONS
+from fleetmetrics.numbers.reductions import REDUCTIONS
 
 __all__ = ["BY", "KEYS", "STATE_DTYPES", "Block", "Buffer", "Decide", "Entry", "Letter", "Payload", "RowKeys", "joined"]
 

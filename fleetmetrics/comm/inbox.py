@@ -21,7 +21,7 @@ from fleetmetrics.comm.job import Job
 from fleetmetrics.comm.message import ERROR, Message, Place, Poll, pipe
 from fleetmetrics.comm.secret import Secret, secret_of, warn_if_unauthenticated
 from fleetmetrics.errors import CommunicatorError
-from fleetmetrics.logs import logger
+from fleetmetrics.support.logs import logger
 
 __all__ = ["Inbox"]
 

@@ -14,8 +14,8 @@ from typing import Any, Mapping
 
 from fleetmetrics.comm.launchers import is_host, parts_of, place_of, refuse_groups
 from fleetmetrics.errors import InvalidInputError, NoChannelError, ServerProcessError, UnnamedRunWarning
-from fleetmetrics.launcher import draws_ports, launch_of, other_role
-from fleetmetrics.warning import warn
+from fleetmetrics.support.launcher import draws_ports, launch_of, other_role
+from fleetmetrics.support.warning import warn
 
 __all__ = ["UNNAMED", "Hidden", "Job", "job_of", "program", "refuse_other_roles", "split_endpoint"]
 

@@ -1,4 +1,4 @@
-"""The place of a process in its job, according to its launcher: the table is in `fleetmetrics.launcher`.
+"""The place of a process in its job, according to its launcher: the table is in `fleetmetrics.support.launcher`.
 
 `place_of` finds the row whose variables give the number of workers. It also checks all other variables. One that names
 more workers than that row is a contradiction; one that is unusable is an error, never a job of one worker.
@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Callable, Iterator, Mapping, NamedTuple
 
 from fleetmetrics.errors import InvalidInputError, NoChannelError
-from fleetmetrics.launcher import LAUNCHERS, OTHERS, PADDLE, Launcher, Said
+from fleetmetrics.support.launcher import LAUNCHERS, OTHERS, PADDLE, Launcher, Said
 
 __all__ = [
     "VARIABLES",

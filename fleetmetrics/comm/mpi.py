@@ -27,7 +27,7 @@ from fleetmetrics.comm.job import split_endpoint
 from fleetmetrics.comm.parcels import LETTER_UNIT as UNIT
 from fleetmetrics.comm.parcels import letter_in, written
 from fleetmetrics.errors import CommunicatorError, DeadlineError, InvalidInputError, NoChannelError
-from fleetmetrics.launcher import LAUNCHERS
+from fleetmetrics.support.launcher import LAUNCHERS
 
 __all__ = ["MPICommunicator"]
 

@@ -26,8 +26,8 @@ from fleetmetrics.comm.failures import by_rank
 from fleetmetrics.comm.parcels import read_each
 from fleetmetrics.comm.states import Layout, combined, pack, read_packed, unpack, with_rows
 from fleetmetrics.errors import AgreementError, IntegerOverflowError
-from fleetmetrics.moments import WIDTHS
-from fleetmetrics.numbers import combine, combine_exactly, distinct_of, identity
+from fleetmetrics.numbers.moments import WIDTHS
+from fleetmetrics.numbers.reductions import combine, combine_exactly, distinct_of, identity
 from fleetmetrics.serial import described_array, size_of
 
 __all__ = ["Slab", "Union", "letter_of", "letters_of_pieces", "put", "reduce_pieces", "reduce_states", "result_of"]

@@ -15,7 +15,7 @@ from typing import Iterator, NamedTuple
 from fleetmetrics.comm.job import Job
 from fleetmetrics.comm.message import Key
 from fleetmetrics.errors import AuthenticationError, NoChannelError, UnauthenticatedWarning
-from fleetmetrics.warning import warn
+from fleetmetrics.support.warning import warn
 
 __all__ = ["Secret", "secret_of", "secret_path", "warn_if_unauthenticated"]
 

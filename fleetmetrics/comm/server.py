@@ -57,7 +57,7 @@ from fleetmetrics.errors import (
     DeadlineError,
     FleetMetricsError,
 )
-from fleetmetrics.logs import Attendance, say
+from fleetmetrics.support.logs import Attendance, say
 
 __all__ = ["Server"]
 

@@ -20,9 +20,9 @@ from fleetmetrics.comm.descriptions import BY, KEYS, STATE_DTYPES, Block, Buffer
 from fleetmetrics.comm.failures import by_rank, ranks_text
 from fleetmetrics.comm.parcels import read_each
 from fleetmetrics.errors import AgreementError, IntegerOverflowError
-from fleetmetrics.numbers import combine, combine_alike
+from fleetmetrics.numbers.reductions import combine, combine_alike
 from fleetmetrics.serial import narrowest_of, size_of
-from fleetmetrics.settings import difference
+from fleetmetrics.support.settings import difference
 
 __all__ = [
     "CHUNK_BYTES",

@@ -224,7 +224,7 @@ def _run_until(work: Callable[[], Any], seconds: float) -> Any:
 
 def through(util: Any) -> UtilCommunicator:
     """The communicator through an object's ``all_reduce``, the same one at every call if the object can keep it."""
-    patch = sys.modules.get("fleetmetrics.patch")
+    patch = sys.modules.get("fleetmetrics.integrations.patch")
     patched = patch is not None and patch.answers_util()
     if getattr(util, "role_maker", util) is None and not patched:
         raise InvalidInputError("util is fleet.util before fleet.init(); call that first, or leave util out.")

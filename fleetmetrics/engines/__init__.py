@@ -11,15 +11,15 @@ from typing import Any, Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 
-from fleetmetrics.dataframes import Columns, arrow
+from fleetmetrics.columns.frames import Columns, arrow
+from fleetmetrics.columns.reading import Reading
 from fleetmetrics.errors import FleetMetricsError, InvalidInputError
 from fleetmetrics.files import Evaluated, evaluate_file, find, together
 from fleetmetrics.files.one_file import of_tables, reading_given
 from fleetmetrics.files.parts import Part, as_one
 from fleetmetrics.files.places import whole_path
 from fleetmetrics.files.row_pieces import gathered
-from fleetmetrics.partial import closed_by
-from fleetmetrics.reading import Reading
+from fleetmetrics.saving.merging import closed_by
 
 __all__ = ["WAY", "Part", "Plan", "joined", "paths_of", "tree"]
 

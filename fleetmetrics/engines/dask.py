@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any, Callable, Mapping
 
-from fleetmetrics.dataframes import table_of
+from fleetmetrics.columns.frames import table_of
 from fleetmetrics.engines import Plan, joined, paths_of, tree
 from fleetmetrics.files import Evaluated, Reading
 from fleetmetrics.files.parts import Made
-from fleetmetrics.optional import library
+from fleetmetrics.support.optional import library
 
 __all__ = ["evaluate"]
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pickle
 from typing import Any, Callable, Mapping
 
-from fleetmetrics.dataframes import arrow
+from fleetmetrics.columns.frames import arrow
 from fleetmetrics.engines import Plan, joined, paths_of, tree
 from fleetmetrics.files import Evaluated, Reading
 from fleetmetrics.files.parts import Made
-from fleetmetrics.optional import library
+from fleetmetrics.support.optional import library
 
 __all__ = ["evaluate"]
 

@@ -8,7 +8,10 @@ import re
 from dataclasses import dataclass
 from typing import Any, Callable, Mapping, Sequence
 
-from fleetmetrics.arguments import MOST_EDGES, choice_of, flag_of, number_of, whole_number_of
+from fleetmetrics.base.metric import Metric
+from fleetmetrics.base.record_metric import GroupedMetric
+from fleetmetrics.columns.joining import CommonIds
+from fleetmetrics.columns.reading import ON_FILES, JoinedReading, Reading
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.evaluation.counted import Actual, Errors, Joined, Positives, Rows
 from fleetmetrics.evaluation.evidence import Evidence, GroupCount, evidence_of
@@ -17,10 +20,7 @@ from fleetmetrics.evaluation.probe import Probe, Slices
 from fleetmetrics.evaluation.versus import compared_metric, overall_metric
 from fleetmetrics.files import ROW
 from fleetmetrics.files.formats import FORMATS
-from fleetmetrics.joining import CommonIds
-from fleetmetrics.metric import Metric
-from fleetmetrics.reading import ON_FILES, JoinedReading, Reading
-from fleetmetrics.record_metric import GroupedMetric
+from fleetmetrics.support.arguments import MOST_EDGES, choice_of, flag_of, number_of, whole_number_of
 from fleetmetrics.vocabulary import argument, counted, described, names_in
 from fleetmetrics.wrappers.bootstrap import Bootstrap
 from fleetmetrics.wrappers.sliced import Sliced

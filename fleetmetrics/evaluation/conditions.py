@@ -10,11 +10,11 @@ import re
 from collections import Counter
 from typing import Any, Iterator, Mapping, NamedTuple, Sequence
 
-from fleetmetrics.arguments import listed
 from fleetmetrics.errors import InvalidInputError, UndefinedMetricWarning
 from fleetmetrics.evaluation.tasks import task_and_rest
+from fleetmetrics.support.arguments import listed
+from fleetmetrics.support.warning import warn
 from fleetmetrics.vocabulary import SIZES, agreeing, argument, in_shell, needed
-from fleetmetrics.warning import warn
 
 __all__ = ["Checked", "ConditionError", "checked", "failed"]
 

@@ -7,16 +7,16 @@ from typing import Any, Mapping, Sequence
 
 import numpy as np
 
+from fleetmetrics.base.metric import Common, Declared, Metric
 from fleetmetrics.batch import Batch
 from fleetmetrics.batch.hashing import integer_ids, words
 from fleetmetrics.batch.rules import Requirement
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.formulas import histogram_counts
-from fleetmetrics.metric import Common, Declared, Metric
 from fleetmetrics.metrics.aggregation import Count
 from fleetmetrics.metrics.regression.differences import signed_error
-from fleetmetrics.state import State
-from fleetmetrics.typed import Unpack
+from fleetmetrics.state.state import State
+from fleetmetrics.support.typed import Unpack
 from fleetmetrics.vocabulary import argument
 from fleetmetrics.xp.score_buckets import log_odds, odds_bounds
 

@@ -12,6 +12,9 @@ from typing import Any, ClassVar, Iterable, Mapping, NamedTuple, Sequence
 
 import numpy as np
 
+from fleetmetrics.base.metric import Linear, Metric
+from fleetmetrics.base.record_metric import GroupedMetric
+from fleetmetrics.base.shared import Shared
 from fleetmetrics.batch import Batch
 from fleetmetrics.batch.hashing import integer_ids, words
 from fleetmetrics.batch.keys import keys_of
@@ -24,12 +27,9 @@ from fleetmetrics.formulas.slices import (
     inflation_of_areas,
     quotients_against_whole,
 )
-from fleetmetrics.metric import Linear, Metric
 from fleetmetrics.metrics.auc import AUC
-from fleetmetrics.record_metric import GroupedMetric
 from fleetmetrics.records.table import Records
-from fleetmetrics.shared import Shared
-from fleetmetrics.state import State
+from fleetmetrics.state.state import State
 from fleetmetrics.wrappers.spreads import sums_in, terms_of, terms_of_groups, without_weight
 from fleetmetrics.wrappers.wrapper import Wrapper
 from fleetmetrics.xp import numpy_ops

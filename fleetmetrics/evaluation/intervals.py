@@ -6,7 +6,6 @@ import math
 from dataclasses import dataclass, field
 from typing import Any, Iterator, Mapping, Sequence
 
-from fleetmetrics.arguments import is_number
 from fleetmetrics.errors import UndefinedMetricWarning
 from fleetmetrics.evaluation.asked import Asked
 from fleetmetrics.evaluation.probe import Probe
@@ -15,7 +14,8 @@ from fleetmetrics.evaluation.versus import Part, Weighing, difference_of
 from fleetmetrics.formulas import intervals
 from fleetmetrics.formulas.bootstrap import BootstrapResult, bootstrap_result
 from fleetmetrics.formulas.intervals import LEAST
-from fleetmetrics.warning import muted
+from fleetmetrics.support.arguments import is_number
+from fleetmetrics.support.warning import muted
 
 __all__ = ["Delta", "Interval", "deltas_of", "intervals_of"]
 

@@ -8,11 +8,13 @@ from typing import Any, Callable, Collection, Iterable, Sequence
 
 import numpy as np
 
+from fleetmetrics.base.metric import Metric
 from fleetmetrics.batch.hashing import words
 from fleetmetrics.batch.keys import Coded
+from fleetmetrics.columns.frames import Columns
+from fleetmetrics.columns.joining import CommonIds
 from fleetmetrics.comm import Communicator, LocalCommunicator
 from fleetmetrics.comm.descriptions import Letter
-from fleetmetrics.dataframes import Columns
 from fleetmetrics.errors import DataError, InvalidInputError
 from fleetmetrics.evaluation.asked import OTHER, Asked
 from fleetmetrics.evaluation.counted import Joined, ids_with_labels
@@ -20,8 +22,6 @@ from fleetmetrics.evaluation.probe import Probe
 from fleetmetrics.evaluation.side import Side, are_files, framed, shared_files
 from fleetmetrics.files import ROW, evaluate_file
 from fleetmetrics.files.ids import Ids, ids_of, together
-from fleetmetrics.joining import CommonIds
-from fleetmetrics.metric import Metric
 from fleetmetrics.serial.serializer import pack, unpack
 from fleetmetrics.vocabulary import argument, counted
 from fleetmetrics.xp import numpy_ops

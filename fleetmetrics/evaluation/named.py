@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Sequence
 import fleetmetrics
 from fleetmetrics.entries import ENTRIES, owners
 from fleetmetrics.errors import InvalidInputError
-from fleetmetrics.hints import hint_of_name
+from fleetmetrics.support.hints import hint_of_name
 from fleetmetrics.vocabulary import argument
 
 __all__ = ["TASKS", "Named", "described", "kinds", "listed", "named", "separated"]

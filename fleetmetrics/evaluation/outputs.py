@@ -7,9 +7,9 @@ import fnmatch
 import os
 from typing import Any, Hashable, Iterable, Mapping
 
-from fleetmetrics.arguments import path_of
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.files.places import is_remote, local_path
+from fleetmetrics.support.arguments import path_of
 
 __all__ = ["check_apart", "check_outputs", "output_of"]
 

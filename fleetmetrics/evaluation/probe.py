@@ -6,7 +6,7 @@ import dataclasses
 from dataclasses import dataclass, field
 from typing import Any, Callable, Generic, Mapping, TypeVar
 
-from fleetmetrics.collection import MetricCollection
+from fleetmetrics.base.collection import MetricCollection
 from fleetmetrics.evaluation.tasks import OfRows, OfTasks
 
 __all__ = ["Probe", "Slices"]

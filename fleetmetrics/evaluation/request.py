@@ -6,7 +6,7 @@ import contextlib
 from dataclasses import dataclass, replace
 from typing import Any, Mapping, Sequence
 
-from fleetmetrics.arguments import flag_of, listed, path_of, whole_number_of
+from fleetmetrics.columns.joining import CommonIds
 from fleetmetrics.comm import Communicator
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.evaluation.asked import Asked, names_by_names
@@ -15,7 +15,7 @@ from fleetmetrics.evaluation.joined import common_ids
 from fleetmetrics.evaluation.result import check_keys, result_of
 from fleetmetrics.evaluation.side import Side, are_files, of_files, of_frame, of_share, shared_files
 from fleetmetrics.files.processes import processes_kept
-from fleetmetrics.joining import CommonIds
+from fleetmetrics.support.arguments import flag_of, listed, path_of, whole_number_of
 from fleetmetrics.vocabulary import argument, in_shell
 
 __all__ = ["Request", "data_of"]

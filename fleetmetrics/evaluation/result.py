@@ -7,7 +7,7 @@ from datetime import datetime, timezone
 from typing import Any, Callable, Iterator, Mapping, Sequence
 
 from fleetmetrics._version import __version__
-from fleetmetrics.arguments import choice_of, is_number
+from fleetmetrics.columns.understood import facts_of
 from fleetmetrics.comm import Communicator
 from fleetmetrics.errors import DataError, InvalidInputError
 from fleetmetrics.evaluation.asked import Asked
@@ -20,9 +20,9 @@ from fleetmetrics.evaluation.probe import Probe
 from fleetmetrics.evaluation.side import Side, save
 from fleetmetrics.evaluation.slices import Judged, SliceResult, judged
 from fleetmetrics.evaluation.versus import ColumnDelta, Halves, SliceDelta, Weighing, Whole, versus
-from fleetmetrics.optional import library
-from fleetmetrics.typed import Axes
-from fleetmetrics.understood import facts_of
+from fleetmetrics.support.arguments import choice_of, is_number
+from fleetmetrics.support.optional import library
+from fleetmetrics.support.typed import Axes
 from fleetmetrics.vocabulary import ENTRIES, SIZES, argument
 
 __all__ = ["DataRead", "Delta", "EvaluationResult", "Interval", "SideResult", "check_keys", "result_of"]

@@ -11,11 +11,13 @@ from dataclasses import dataclass, replace
 from typing import Any, Callable, Iterator, Mapping, Sequence
 
 from fleetmetrics._version import __version__
-from fleetmetrics.arguments import listed, path_of
-from fleetmetrics.collection import MetricCollection
+from fleetmetrics.base.collection import MetricCollection
+from fleetmetrics.base.metric import Metric
+from fleetmetrics.columns.frames import Columns, table_of
+from fleetmetrics.columns.partitions import FilePath, with_types
+from fleetmetrics.columns.reading import ON_FILES, Reading
 from fleetmetrics.comm import Communicator
 from fleetmetrics.comm.descriptions import Letter
-from fleetmetrics.dataframes import Columns, table_of
 from fleetmetrics.errors import ConditionError, CorruptFileError, DataError, FleetMetricsError, InvalidInputError
 from fleetmetrics.evaluation.asked import Asked
 from fleetmetrics.evaluation.counted import Joined
@@ -27,13 +29,11 @@ from fleetmetrics.files.largest import choose_largest
 from fleetmetrics.files.one_file import of_tables
 from fleetmetrics.files.parts import read_of
 from fleetmetrics.files.places import local_path
-from fleetmetrics.metric import Metric
-from fleetmetrics.partitions import FilePath, with_types
-from fleetmetrics.reading import ON_FILES, Reading
 from fleetmetrics.serial import MISFITS
 from fleetmetrics.serial.container import Arrays, read_arrays, write_arrays
 from fleetmetrics.serial.serializer import pack, unpack
-from fleetmetrics.settings import difference
+from fleetmetrics.support.arguments import listed, path_of
+from fleetmetrics.support.settings import difference
 from fleetmetrics.vocabulary import argument, counted
 from fleetmetrics.wrappers.bootstrap import Bootstrap
 from fleetmetrics.wrappers.sliced import Sliced

@@ -13,11 +13,11 @@ from typing import Any, Mapping, NamedTuple, Sequence
 
 import numpy as np
 
-from fleetmetrics.arguments import is_number
 from fleetmetrics.evaluation.asked import Asked
 from fleetmetrics.evaluation.probe import Probe, Slices
 from fleetmetrics.evaluation.scarce import counts_of
 from fleetmetrics.formulas.slices import false_discovery_rates
+from fleetmetrics.support.arguments import is_number
 from fleetmetrics.vocabulary import VERDICTS
 
 __all__ = ["Judged", "SliceResult", "judged"]

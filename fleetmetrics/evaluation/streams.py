@@ -8,23 +8,23 @@ from typing import Any, Iterator, Mapping, NamedTuple, Sequence
 
 import numpy as np
 
-from fleetmetrics.arguments import choice_of, flag_of, number_of, texts_of
+from fleetmetrics.base.collection import MetricCollection
+from fleetmetrics.base.metric import Metric
 from fleetmetrics.batch.hashing import integer_ids
 from fleetmetrics.batch.keys import NULL, Coded, distinct
-from fleetmetrics.collection import MetricCollection
+from fleetmetrics.columns.reading import LackingReading, Reading
+from fleetmetrics.columns.understood import facts_of, joined
 from fleetmetrics.errors import DataError, InvalidInputError, UndefinedMetricWarning
 from fleetmetrics.evaluation.steps import DIGITS, ODDS, ConsistencyResult, Step, StepSlice, Stream
 from fleetmetrics.files import Read, evaluate_file, find, memory_of
 from fleetmetrics.files.formats import FORMATS, rows_of
 from fleetmetrics.files.passes import Share
 from fleetmetrics.files.places import whole_path
-from fleetmetrics.metric import Metric
 from fleetmetrics.metrics.auc import AUC
 from fleetmetrics.metrics.click_through import Calibration
-from fleetmetrics.reading import LackingReading, Reading
-from fleetmetrics.understood import facts_of, joined
+from fleetmetrics.support.arguments import choice_of, flag_of, number_of, texts_of
+from fleetmetrics.support.warning import muted
 from fleetmetrics.vocabulary import agreeing, argument, counted
-from fleetmetrics.warning import muted
 
 __all__ = ["consistency"]
 

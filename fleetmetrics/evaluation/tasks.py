@@ -7,14 +7,14 @@ from typing import Any, ClassVar, Mapping
 
 import numpy as np
 
-from fleetmetrics.accumulator import Accumulator
+from fleetmetrics.base.accumulator import Accumulator
+from fleetmetrics.base.collection import MetricCollection
+from fleetmetrics.base.composite import statistics_of
+from fleetmetrics.base.metric import Metric
+from fleetmetrics.base.shared import Shared
 from fleetmetrics.batch import Batch
 from fleetmetrics.batch.one_hot import LABELS, Meaning, meaning_for_all
-from fleetmetrics.collection import MetricCollection
-from fleetmetrics.composite import statistics_of
 from fleetmetrics.errors import IntegerOverflowError, InvalidInputError
-from fleetmetrics.metric import Metric
-from fleetmetrics.shared import Shared
 from fleetmetrics.vocabulary import argument
 
 __all__ = ["OfRows", "OfTasks", "task_and_rest"]

@@ -14,6 +14,8 @@ from typing import Any, Mapping, NamedTuple, Sequence
 
 import numpy as np
 
+from fleetmetrics.base.metric import Metric
+from fleetmetrics.base.record_metric import GroupedMetric
 from fleetmetrics.errors import BucketWarning, UndefinedMetricWarning
 from fleetmetrics.evaluation.scarce import Scarce, at_least, counts_of, scarce_of
 from fleetmetrics.formulas import contributions
@@ -22,10 +24,8 @@ from fleetmetrics.formulas.differences import Difference, even_around, spread_ap
 from fleetmetrics.formulas.intervals import Largest, Spread, alike
 from fleetmetrics.formulas.sequences import always_valid
 from fleetmetrics.formulas.slices import false_discovery_rates
-from fleetmetrics.metric import Metric
-from fleetmetrics.record_metric import GroupedMetric
-from fleetmetrics.state import State
-from fleetmetrics.warning import muted
+from fleetmetrics.state.state import State
+from fleetmetrics.support.warning import muted
 from fleetmetrics.wrappers.interval import Interval
 
 __all__ = [

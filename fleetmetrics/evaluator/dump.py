@@ -11,17 +11,17 @@ from typing import Any, BinaryIO, Iterator, Mapping, NamedTuple, Sequence
 
 import numpy as np
 
-from fleetmetrics.dataframes import Columns, array_of, arrow, nulls_of, unnested
+from fleetmetrics.columns.frames import Columns, array_of, arrow, nulls_of, unnested
+from fleetmetrics.columns.reading import Reading
 from fleetmetrics.errors import DataError, InvalidInputError
 from fleetmetrics.evaluator.engine_metric import BaseMetric, logger, to_cpu
 from fleetmetrics.evaluator.registry import ENGINE
 from fleetmetrics.files import find
 from fleetmetrics.files.formats import pieces_of
 from fleetmetrics.files.row_pieces import Piece
-from fleetmetrics.reading import Reading
 from fleetmetrics.records.batches import are_alike
 from fleetmetrics.serial.container import whole_file
-from fleetmetrics.tensors import as_array
+from fleetmetrics.support.tensors import as_array
 from fleetmetrics.xp import is_eager_tensor, namespace
 
 __all__ = ["DumpResults", "samples_in"]

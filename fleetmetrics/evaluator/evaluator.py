@@ -7,18 +7,18 @@ from dataclasses import replace
 from itertools import chain
 from typing import Any, Callable, Dict, Iterable, Iterator, Mapping, Sequence, Sized
 
-from fleetmetrics.arguments import whole_number_of
 from fleetmetrics.comm import Communicator, LocalCommunicator, get_communicator
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.evaluator.dump import samples_in
 from fleetmetrics.evaluator.engine_metric import Arrangement, BaseMetric, as_dicts, to_cpu
 from fleetmetrics.evaluator.feeding import FedMetric, paired_chunks, pseudo_collate, rows, swap_noticed
 from fleetmetrics.evaluator.registry import METRICS
-from fleetmetrics.logs import progress
 from fleetmetrics.records.batches import Columns
 from fleetmetrics.records.gather import gather
 from fleetmetrics.records.resumable import PassOfRecords, Resumable, plain_settings
 from fleetmetrics.records.share import Share, check_mode
+from fleetmetrics.support.arguments import whole_number_of
+from fleetmetrics.support.logs import progress
 
 __all__ = ["Evaluator", "Evaluators", "get_metric_value"]
 

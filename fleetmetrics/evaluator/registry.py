@@ -8,8 +8,8 @@ import re
 from typing import Any, Callable, Mapping, Sequence
 
 from fleetmetrics.errors import UnknownArgumentError, UnknownNameError
-from fleetmetrics.hints import hint_of_argument
-from fleetmetrics.warning import warn
+from fleetmetrics.support.hints import hint_of_argument
+from fleetmetrics.support.warning import warn
 
 __all__ = ["ENGINE", "EVAL", "METRICS", "PRETRAIN", "Registry"]
 

@@ -11,8 +11,8 @@ from typing import Any, Callable, Mapping, Sequence
 
 import numpy as np
 
-from fleetmetrics.arguments import choice_of, flag_of, whole_number_of
-from fleetmetrics.dataframes import Columns
+from fleetmetrics.columns.frames import Columns
+from fleetmetrics.columns.reading import Reading
 from fleetmetrics.errors import ConditionError, DataError, InvalidInputError
 from fleetmetrics.files.formats import FORMATS, pieces_of, rows_of
 from fleetmetrics.files.found import find, look
@@ -21,10 +21,10 @@ from fleetmetrics.files.one_file import ROW, columns_given, evaluate_file, made_
 from fleetmetrics.files.parts import Evaluated, Made, Part, Read, as_one, together
 from fleetmetrics.files.passes import Share, score_of
 from fleetmetrics.files.processes import results_of
-from fleetmetrics.logs import progress as shown
-from fleetmetrics.partial import closed_by
-from fleetmetrics.reading import Reading
 from fleetmetrics.records import folding
+from fleetmetrics.saving.merging import closed_by
+from fleetmetrics.support.arguments import choice_of, flag_of, whole_number_of
+from fleetmetrics.support.logs import progress as shown
 from fleetmetrics.vocabulary import as_options, in_shell
 from fleetmetrics.wrappers.keyed import TooManyKeys
 

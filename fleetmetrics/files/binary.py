@@ -10,11 +10,11 @@ from typing import Any, ClassVar, Iterator
 
 import numpy as np
 
-from fleetmetrics.dataframes import Columns, array_of, arrow
+from fleetmetrics.columns.frames import Columns, array_of, arrow
+from fleetmetrics.columns.nested import is_nested
 from fleetmetrics.errors import DataError
 from fleetmetrics.files.places import is_remote, opened
 from fleetmetrics.files.row_pieces import FEW, Bad, Format, Piece, Source, gathered, rows_at_once
-from fleetmetrics.nested import is_nested
 
 __all__ = ["NPZ", "Arrow", "Parquet"]
 

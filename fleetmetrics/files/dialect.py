@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from typing import Any, NamedTuple, Sequence
 
-from fleetmetrics.dataframes import Columns, arrow
+from fleetmetrics.columns.frames import Columns, arrow
+from fleetmetrics.columns.reading import BLANKS, Reading
 from fleetmetrics.errors import DataError
-from fleetmetrics.reading import BLANKS, Reading
 from fleetmetrics.vocabulary import argument
 
 __all__ = ["Dialect"]

@@ -13,7 +13,7 @@ import zipfile
 import zlib
 from typing import Any, Callable, Generator
 
-from fleetmetrics.dataframes import Columns, arrow
+from fleetmetrics.columns.frames import Columns, arrow
 from fleetmetrics.errors import DataError, FleetMetricsError
 from fleetmetrics.files.binary import NPZ, Arrow, Parquet
 from fleetmetrics.files.encodings import Decoded, encoding_of

@@ -9,11 +9,11 @@ from typing import Any, NamedTuple, Sequence
 import numpy as np
 
 from fleetmetrics.batch.hashing import integer_ids
-from fleetmetrics.dataframes import Columns, nulls_of
+from fleetmetrics.columns.frames import Columns, nulls_of
+from fleetmetrics.columns.joining import distinct_ids
 from fleetmetrics.errors import DataError, InvalidInputError
 from fleetmetrics.files.formats import THREADS, read_ahead
 from fleetmetrics.files.processes import results_of
-from fleetmetrics.joining import distinct_ids
 
 __all__ = ["Ids", "ids_of"]
 

@@ -16,9 +16,9 @@ import re
 from typing import Any, Iterable, Iterator, NamedTuple, Sequence
 from urllib.parse import unquote
 
+from fleetmetrics.columns.partitions import FilePath
 from fleetmetrics.errors import DataError, MissingLibraryError
 from fleetmetrics.files.places import local_path
-from fleetmetrics.partitions import FilePath
 
 __all__ = ["Table", "TableFile", "Tables"]
 

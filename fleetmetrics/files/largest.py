@@ -14,11 +14,11 @@ from typing import Any, Mapping, Sequence
 import numpy as np
 
 from fleetmetrics.batch.keys import NULL, Coded, distinct
-from fleetmetrics.dataframes import Columns
+from fleetmetrics.columns.frames import Columns
+from fleetmetrics.columns.reading import Reading
 from fleetmetrics.errors import DataError, InvalidInputError
 from fleetmetrics.files.formats import THREADS, read_ahead
 from fleetmetrics.files.processes import results_of
-from fleetmetrics.reading import Reading
 from fleetmetrics.wrappers.keyed import KeyTable
 
 __all__ = ["choose_largest", "expect_any", "expect_few"]

@@ -10,13 +10,13 @@ from typing import Any, Callable, ClassVar, Iterator, Mapping, NamedTuple, Seque
 
 import numpy as np
 
-from fleetmetrics.dataframes import Columns, arrow
+from fleetmetrics.columns.frames import Columns, arrow
+from fleetmetrics.columns.nested import pruned, type_inside
 from fleetmetrics.errors import DataError
 from fleetmetrics.files.cells import beside_fractions, integer_type, misfit, not_text, nulls_of_numbers, typed
 from fleetmetrics.files.dialect import Dialect
 from fleetmetrics.files.quotes import Quotes, lines_in, stays_open, unclosed_in_header
 from fleetmetrics.files.row_pieces import Bad, Format, Piece, Source
-from fleetmetrics.nested import pruned, type_inside
 from fleetmetrics.vocabulary import argument
 
 __all__ = ["CSV", "HEAD", "JSONLines", "blocks_of", "head_of"]

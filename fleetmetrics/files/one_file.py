@@ -11,9 +11,10 @@ from typing import Any, Callable, Generator, Iterable, Mapping
 
 import numpy as np
 
-from fleetmetrics.accumulator import Accumulator
-from fleetmetrics.arguments import choice_of, flag_of, path_of
-from fleetmetrics.dataframes import Columns, nulls_of
+from fleetmetrics.base.accumulator import Accumulator
+from fleetmetrics.columns.frames import Columns, nulls_of
+from fleetmetrics.columns.reading import Reading
+from fleetmetrics.columns.understood import joined
 from fleetmetrics.errors import ConditionError, DataError, InvalidInputError
 from fleetmetrics.files.formats import FORMATS, piece_of, pieces_of
 from fleetmetrics.files.found import one
@@ -21,9 +22,8 @@ from fleetmetrics.files.parts import EXAMPLES, Evaluated, Made, Read, Source, wo
 from fleetmetrics.files.passes import Share
 from fleetmetrics.files.places import end_of, local_path, opened, stamp_of, whole_path
 from fleetmetrics.files.row_pieces import Piece
-from fleetmetrics.logs import progress as shown
-from fleetmetrics.reading import Reading
-from fleetmetrics.understood import joined
+from fleetmetrics.support.arguments import choice_of, flag_of, path_of
+from fleetmetrics.support.logs import progress as shown
 from fleetmetrics.vocabulary import argument as called
 
 __all__ = ["ROW", "columns_given", "evaluate_file", "made_by", "of_tables"]

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any, Generic, Iterable, Mapping, NamedTuple, Sequence, TypeVar
 
-from fleetmetrics.arguments import listed
+from fleetmetrics.columns.understood import joined
 from fleetmetrics.errors import DataError, FleetMetricsError, InvalidInputError
-from fleetmetrics.understood import joined
+from fleetmetrics.support.arguments import listed
 from fleetmetrics.vocabulary import argument
 from fleetmetrics.wrappers.keyed import KeyKindError
 

@@ -22,7 +22,7 @@ import sys
 import threading
 from typing import Any, Callable, Generator, Iterator, NamedTuple, Sequence
 
-from fleetmetrics.warning import warn
+from fleetmetrics.support.warning import warn
 
 __all__ = ["processes_kept", "results_of", "serve"]
 

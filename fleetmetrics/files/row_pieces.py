@@ -6,7 +6,7 @@ from typing import Any, Callable, ClassVar, Iterable, Iterator, NamedTuple
 
 import numpy as np
 
-from fleetmetrics.dataframes import Columns, arrow
+from fleetmetrics.columns.frames import Columns, arrow
 
 __all__ = ["FEW", "Bad", "Format", "Piece", "Source", "gathered", "rows_at_once"]
 

@@ -14,7 +14,7 @@ import numpy as np
 from fleetmetrics.errors import UndefinedMetricWarning
 from fleetmetrics.formulas.ratio import LIGHT, SMALLEST, ratio, stand_in, undefined
 from fleetmetrics.formulas.sums import as_number, root
-from fleetmetrics.given import (
+from fleetmetrics.support.given import (
     amount,
     given,
     highest,
@@ -26,7 +26,7 @@ from fleetmetrics.given import (
     text,
     weights,
 )
-from fleetmetrics.warning import part_now, warn
+from fleetmetrics.support.warning import part_now, warn
 
 __all__ = ["HistogramCounts", "histogram_counts", "mean", "standard_deviation", "throughput", "variance"]
 

@@ -14,7 +14,7 @@ import numpy as np
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.formulas.ratio import one_class, stand_in, undefined
 from fleetmetrics.formulas.sums import are_counts, as_integers, exact_sum, partial_sums, sums_before
-from fleetmetrics.given import given, optional, stand_in_value, weights
+from fleetmetrics.support.given import given, optional, stand_in_value, weights
 
 __all__ = [
     "BoundedArea",

@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fleetmetrics.arguments import is_whole
 from fleetmetrics.errors import InvalidInputError, UndefinedMetricWarning
-from fleetmetrics.given import array_of, between, given, numbers, optional, text, weights
-from fleetmetrics.warning import warn
+from fleetmetrics.support.arguments import is_whole
+from fleetmetrics.support.given import array_of, between, given, numbers, optional, text, weights
+from fleetmetrics.support.warning import warn
 
 __all__ = ["CONFIDENCE", "BootstrapResult", "bootstrap_result", "summary"]
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from fleetmetrics.formulas.ratio import ratio, stand_in, undefined
 from fleetmetrics.formulas.sums import root
-from fleetmetrics.given import given, numbers, one_of, part, stand_in_value, total_of_part, weights
+from fleetmetrics.support.given import given, numbers, one_of, part, stand_in_value, total_of_part, weights
 
 __all__ = [
     "BrierParts",

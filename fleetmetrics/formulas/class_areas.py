@@ -19,7 +19,7 @@ from fleetmetrics.formulas.auc import (
 )
 from fleetmetrics.formulas.ratio import left_out, stand_in, undefined
 from fleetmetrics.formulas.sums import exact_sum, exact_total
-from fleetmetrics.given import flag, given, one_of, stand_in_value, text, weights
+from fleetmetrics.support.given import flag, given, one_of, stand_in_value, text, weights
 
 __all__ = ["auc_of_classes", "average_precision_of_classes"]
 

@@ -17,7 +17,7 @@ from fleetmetrics.errors import UndefinedMetricWarning
 from fleetmetrics.formulas.confusion import AVERAGES, averaged, counts_of
 from fleetmetrics.formulas.ratio import ratio, ratios, stand_in, undefined
 from fleetmetrics.formulas.sums import as_integers, as_number, unknown
-from fleetmetrics.given import (
+from fleetmetrics.support.given import (
     amount,
     array_of,
     at_most_0,
@@ -32,7 +32,7 @@ from fleetmetrics.given import (
     total_of_part,
     weights,
 )
-from fleetmetrics.warning import part_now, warn
+from fleetmetrics.support.warning import part_now, warn
 
 __all__ = [
     "accuracy",

@@ -12,7 +12,17 @@ from typing import Any
 
 from fleetmetrics.formulas.ratio import NO_SAMPLES, ratio, stand_in
 from fleetmetrics.formulas.sums import as_number, unknown
-from fleetmetrics.given import above_0, amount, at_most_0, given, optional, part, stand_in_value, total_of_part, weights
+from fleetmetrics.support.given import (
+    above_0,
+    amount,
+    at_most_0,
+    given,
+    optional,
+    part,
+    stand_in_value,
+    total_of_part,
+    weights,
+)
 
 __all__ = [
     "bucket_error",

@@ -16,7 +16,18 @@ import numpy as np
 from fleetmetrics.formulas.aggregation import spread, warn_if_small
 from fleetmetrics.formulas.ratio import NO_SAMPLES, stand_in
 from fleetmetrics.formulas.sums import as_number, root, sums_before
-from fleetmetrics.given import amount, at_least, given, moments, numbers, optional, stand_in_value, text, weights, whole
+from fleetmetrics.support.given import (
+    amount,
+    at_least,
+    given,
+    moments,
+    numbers,
+    optional,
+    stand_in_value,
+    text,
+    weights,
+    whole,
+)
 from fleetmetrics.vocabulary import agreeing, counted
 
 __all__ = ["explained_variance", "pearson_correlation", "r2_score", "rank_comoments", "spearman_correlation"]

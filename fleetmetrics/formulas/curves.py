@@ -19,7 +19,7 @@ from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.formulas.auc import HISTOGRAM
 from fleetmetrics.formulas.ratio import one_class, stand_in
 from fleetmetrics.formulas.sums import are_counts, as_integers, partial_sums, sums_before, unknown
-from fleetmetrics.given import given, numbers, stand_in_value, weights
+from fleetmetrics.support.given import given, numbers, stand_in_value, weights
 
 __all__ = [
     "ROC",

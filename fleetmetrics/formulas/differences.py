@@ -10,8 +10,8 @@ import numpy as np
 from fleetmetrics.errors import InvalidInputError, UndefinedMetricWarning
 from fleetmetrics.formulas.bootstrap import CONFIDENCE, BootstrapResult, summary
 from fleetmetrics.formulas.intervals import IntervalResult, Spread, of_groups, quantile, two_sided
-from fleetmetrics.given import anything, given
-from fleetmetrics.warning import warn
+from fleetmetrics.support.given import anything, given
+from fleetmetrics.support.warning import warn
 
 __all__ = ["Difference", "paired_difference", "unpaired_difference"]
 

@@ -16,7 +16,7 @@ from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.formulas.auc import area_fraction, fraction
 from fleetmetrics.formulas.ratio import one_class, stand_in
 from fleetmetrics.formulas.sums import sums_before
-from fleetmetrics.given import array_of, flags, given, one_of, optional, stand_in_value, weights
+from fleetmetrics.support.given import array_of, flags, given, one_of, optional, stand_in_value, weights
 
 __all__ = ["exact_auc"]
 

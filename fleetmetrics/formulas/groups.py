@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from fleetmetrics.given import flags, given, keys, numbers, optional, weights
+from fleetmetrics.support.given import flags, given, keys, numbers, optional, weights
 
 __all__ = ["auc_by_group"]
 

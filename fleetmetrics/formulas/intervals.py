@@ -13,7 +13,7 @@ import numpy as np
 
 from fleetmetrics.errors import UndefinedMetricWarning
 from fleetmetrics.formulas.slices import placements
-from fleetmetrics.warning import part_now, warn
+from fleetmetrics.support.warning import part_now, warn
 
 __all__ = ["IntervalResult", "Spread", "interval", "of_area", "of_area_groups", "of_groups", "of_samples"]
 

@@ -16,7 +16,7 @@ import numpy as np
 from fleetmetrics.formulas.auc import HISTOGRAM
 from fleetmetrics.formulas.curves import THRESHOLDS, Points, points
 from fleetmetrics.formulas.ratio import stand_in, undefined
-from fleetmetrics.given import above_0, between, given, numbers, stand_in_value, weights
+from fleetmetrics.support.given import above_0, between, given, numbers, stand_in_value, weights
 
 __all__ = [
     "OperatingPoint",

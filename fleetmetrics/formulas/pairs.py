@@ -15,7 +15,7 @@ from fleetmetrics.formulas.correlation import SCORES, WEIGHTS, root_of_product
 from fleetmetrics.formulas.groups import starts_of, sums_of
 from fleetmetrics.formulas.ratio import NO_SAMPLES, stand_in
 from fleetmetrics.formulas.sums import sums_before
-from fleetmetrics.given import amount, given, made_by, optional, stand_in_value
+from fleetmetrics.support.given import amount, given, made_by, optional, stand_in_value
 
 __all__ = ["PairCounts", "kendall_correlation", "pair_counts", "xauc"]
 

@@ -13,8 +13,8 @@ import numpy as np
 
 from fleetmetrics.errors import UndefinedMetricWarning
 from fleetmetrics.formulas.sums import as_number, root
-from fleetmetrics.given import amount, given, number, stand_in_value, text
-from fleetmetrics.warning import part_now, warn
+from fleetmetrics.support.given import amount, given, number, stand_in_value, text
+from fleetmetrics.support.warning import part_now, warn
 
 __all__ = ["ratio"]
 

@@ -13,7 +13,7 @@ from typing import Any
 from fleetmetrics.formulas.aggregation import warn_if_small
 from fleetmetrics.formulas.ratio import NO_SAMPLES, ratio, root_of_ratio, stand_in
 from fleetmetrics.formulas.sums import as_number
-from fleetmetrics.given import amount, between, given, highest, number, stand_in_value
+from fleetmetrics.support.given import amount, between, given, highest, number, stand_in_value
 
 __all__ = [
     "log_cosh_error",

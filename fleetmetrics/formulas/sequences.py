@@ -6,7 +6,7 @@ import math
 
 from fleetmetrics.formulas.bootstrap import CONFIDENCE
 from fleetmetrics.formulas.differences import Difference
-from fleetmetrics.given import anything, between, given
+from fleetmetrics.support.given import anything, between, given
 
 __all__ = ["always_valid"]
 

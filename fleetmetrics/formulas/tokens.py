@@ -10,7 +10,7 @@ import math
 from typing import Any
 
 from fleetmetrics.formulas.ratio import ratio
-from fleetmetrics.given import amount, given, number, stand_in_value
+from fleetmetrics.support.given import amount, given, number, stand_in_value
 
 __all__ = ["bits_per_byte", "perplexity", "token_loss"]
 

@@ -26,10 +26,8 @@ from typing import Any, Callable, Mapping, Sequence
 import numpy as np
 import paddle
 
-from fleetmetrics.accumulator import Accumulator
-from fleetmetrics.arguments import flag_of
-from fleetmetrics.base_metric import BaseMetric
-from fleetmetrics.collection import MetricCollection
+from fleetmetrics.base.accumulator import Accumulator
+from fleetmetrics.base.collection import MetricCollection
 from fleetmetrics.comm import Communicator, Letter, get_communicator
 from fleetmetrics.comm.communicator import Call
 from fleetmetrics.comm.failures import by_rank
@@ -43,9 +41,11 @@ from fleetmetrics.errors import (
     InvalidInputError,
     UndefinedMetricWarning,
 )
-from fleetmetrics.sampling import Dealing, Pass, epoch_under_way
+from fleetmetrics.records.base_metric import BaseMetric
+from fleetmetrics.samplers.sampling import Dealing, Pass, epoch_under_way
+from fleetmetrics.support.arguments import flag_of
+from fleetmetrics.support.warning import muted
 from fleetmetrics.vocabulary import with_article
-from fleetmetrics.warning import muted
 
 __all__ = ["GlobalValues", "ModelMetric", "own_predictions"]
 

@@ -15,11 +15,11 @@ from fleetmetrics.comm import get_communicator
 from fleetmetrics.errors import InvalidInputError, MissingLibraryError
 from fleetmetrics.formulas import ROC, CalibrationPoints, HistogramCounts, PrecisionRecall, Sweep
 from fleetmetrics.formulas.bootstrap import BootstrapResult
+from fleetmetrics.integrations.scalars import flatten, is_matrix, parts
 from fleetmetrics.metrics.curves import Shares
-from fleetmetrics.optional import library
 from fleetmetrics.plot import confusion_matrix, draw
-from fleetmetrics.scalars import flatten, is_matrix, parts
-from fleetmetrics.warning import warn
+from fleetmetrics.support.optional import library
+from fleetmetrics.support.warning import warn
 
 __all__ = ["LogCallback", "log"]
 

@@ -15,17 +15,17 @@ import contextlib
 import inspect
 from typing import Any, Iterator, Literal, Mapping, Sequence
 
-from fleetmetrics.accumulator import Accumulator
-from fleetmetrics.arguments import choice_of
-from fleetmetrics.collection import MetricCollection
+from fleetmetrics.base.accumulator import Accumulator
+from fleetmetrics.base.collection import MetricCollection
 from fleetmetrics.comm import get_communicator
 from fleetmetrics.comm.folds import barrier
 from fleetmetrics.errors import InvalidInputError
+from fleetmetrics.integrations.scalars import flatten
 from fleetmetrics.metrics.tokens import Perplexity, TokenLoss
-from fleetmetrics.sampling import Dealing, Part, Pass
-from fleetmetrics.scalars import flatten
+from fleetmetrics.samplers.sampling import Dealing, Part, Pass
+from fleetmetrics.support.arguments import choice_of
+from fleetmetrics.support.warning import warn
 from fleetmetrics.vocabulary import counted, with_article
-from fleetmetrics.warning import warn
 
 __all__ = ["EvaluationMetrics", "follow"]
 

@@ -7,15 +7,15 @@ from typing import Any, Mapping, Sequence
 import numpy as np
 
 from fleetmetrics import formulas
-from fleetmetrics.accumulator import Value
+from fleetmetrics.base.accumulator import Value
+from fleetmetrics.base.metric import TOTAL, Declared, Metric, NoColumns, Settings, Undefinable, WithoutColumns
 from fleetmetrics.batch import Batch, statistic
 from fleetmetrics.batch.rules import Requirement
 from fleetmetrics.errors import IntegerOverflowError, StaticProgramError
 from fleetmetrics.formulas.ratio import stand_in
-from fleetmetrics.metric import TOTAL, Declared, Metric, NoColumns, Settings, Undefinable, WithoutColumns
 from fleetmetrics.metrics.regression.differences import number_above
-from fleetmetrics.state import State
-from fleetmetrics.typed import Unpack
+from fleetmetrics.state.state import State
+from fleetmetrics.support.typed import Unpack
 from fleetmetrics.xp import is_static
 
 __all__ = ["Count", "Max", "Min", "Sum", "Throughput"]

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Mapping, Sequence, ove
 import numpy as np
 
 from fleetmetrics import formulas
-from fleetmetrics.accumulator import Value
-from fleetmetrics.arguments import choice_of, flag_of
+from fleetmetrics.base.accumulator import Value
 from fleetmetrics.errors import BucketWarning, InvalidInputError, UndefinedMetricWarning
 from fleetmetrics.formulas.auc import area_fraction, areas_of_many, average_precision_near
 from fleetmetrics.formulas.class_areas import average_precision_of_classes_near
@@ -21,10 +20,11 @@ from fleetmetrics.metrics.buckets import (
     HistogramSettings,
     tolerance_of,
 )
-from fleetmetrics.state import State
-from fleetmetrics.typed import Required, Unpack
+from fleetmetrics.state.state import State
+from fleetmetrics.support.arguments import choice_of, flag_of
+from fleetmetrics.support.typed import Required, Unpack
+from fleetmetrics.support.warning import muted, muted_now, warn
 from fleetmetrics.vocabulary import in_shell
-from fleetmetrics.warning import muted, muted_now, warn
 
 __all__ = ["AUC", "AveragePrecision"]
 

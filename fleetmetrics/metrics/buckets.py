@@ -9,20 +9,20 @@ from typing import Any, Callable, ClassVar, Literal, Sequence, TypedDict
 
 import numpy as np
 
-from fleetmetrics.accumulator import Value
-from fleetmetrics.arguments import MOST_ENTRIES, choice_of, flag_of, number_of, whole_number_of
+from fleetmetrics.base.accumulator import Value
+from fleetmetrics.base.metric import Settings, Undefinable, WithoutColumns
 from fleetmetrics.batch import Batch, statistic
 from fleetmetrics.batch.rules import Requirement
 from fleetmetrics.errors import BucketWarning, InvalidInputError, UndefinedMetricWarning
-from fleetmetrics.given import bare
-from fleetmetrics.metric import Settings, Undefinable, WithoutColumns
 from fleetmetrics.metrics.classification import task as tasks
 from fleetmetrics.metrics.classification.losses import DISTRIBUTION, check_scores
 from fleetmetrics.metrics.classification.task import Task
-from fleetmetrics.state import Lanes, count_at
-from fleetmetrics.typed import Unpack
+from fleetmetrics.state.state import Lanes, count_at
+from fleetmetrics.support.arguments import MOST_ENTRIES, choice_of, flag_of, number_of, whole_number_of
+from fleetmetrics.support.given import bare
+from fleetmetrics.support.typed import Unpack
+from fleetmetrics.support.warning import muted, muted_now, warn
 from fleetmetrics.vocabulary import in_shell
-from fleetmetrics.warning import muted, muted_now, warn
 from fleetmetrics.xp import numpy_ops
 from fleetmetrics.xp.score_buckets import LOG_ODDS_MAX, lowest_scores
 

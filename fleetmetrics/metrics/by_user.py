@@ -6,15 +6,15 @@ from typing import Any, Literal, Mapping
 
 import numpy as np
 
-from fleetmetrics.arguments import choice_of, column_of
+from fleetmetrics.base.metric import Quotient, Settings, Undefinable
+from fleetmetrics.base.record_metric import GroupedMetric
 from fleetmetrics.batch import Batch
 from fleetmetrics.batch.rules import Requirement
 from fleetmetrics.formulas.groups import auc_by_group, scaled
 from fleetmetrics.formulas.ratio import ratio
-from fleetmetrics.metric import Quotient, Settings, Undefinable
-from fleetmetrics.record_metric import GroupedMetric
 from fleetmetrics.records.table import Records
-from fleetmetrics.typed import Unpack
+from fleetmetrics.support.arguments import choice_of, column_of
+from fleetmetrics.support.typed import Unpack
 
 __all__ = ["GAUC", "UAUC", "WuAUC"]
 

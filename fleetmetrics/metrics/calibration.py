@@ -8,16 +8,16 @@ from typing import Any, Literal, Sequence
 import numpy as np
 
 from fleetmetrics import formulas
-from fleetmetrics.accumulator import Value
-from fleetmetrics.arguments import choice_of, edges_of, flag_of, zero_division_of
+from fleetmetrics.base.accumulator import Value
+from fleetmetrics.base.metric import TOTAL, Common, Declared, Quotient, WithoutColumns, formula_of
 from fleetmetrics.batch import Batch, per_sample, statistic
 from fleetmetrics.batch.rules import Requirement
 from fleetmetrics.errors import InvalidInputError
-from fleetmetrics.metric import TOTAL, Common, Declared, Quotient, WithoutColumns, formula_of
 from fleetmetrics.metrics.buckets import OfProbabilities, probability_rules
 from fleetmetrics.metrics.classification.losses import DISTRIBUTION, check_scores, probability_rules_of
 from fleetmetrics.metrics.classification.task import Task, class_axis_of, task_of
-from fleetmetrics.typed import Unpack
+from fleetmetrics.support.arguments import choice_of, edges_of, flag_of, zero_division_of
+from fleetmetrics.support.typed import Unpack
 
 __all__ = ["BrierDecomposition", "BrierScore", "CalibrationCurve", "ExpectedCalibrationError"]
 

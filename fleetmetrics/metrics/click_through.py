@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 
 from fleetmetrics import formulas
-from fleetmetrics.arguments import MOST_ENTRIES, positive_of, whole_number_of
+from fleetmetrics.base.metric import TOTAL, Declared, Linear, Quotient, Undefinable, WithoutColumns, formula_of
 from fleetmetrics.batch import Batch, statistic
 from fleetmetrics.batch.rules import Requirement
-from fleetmetrics.metric import TOTAL, Declared, Linear, Quotient, Undefinable, WithoutColumns, formula_of
 from fleetmetrics.metrics.buckets import BUCKETS, BucketHistogram, LogitSettings, OfProbabilities
 from fleetmetrics.metrics.classification.losses import LOG_LIKELIHOOD, LOWEST, log_sigmoid
-from fleetmetrics.typed import Unpack
+from fleetmetrics.support.arguments import MOST_ENTRIES, positive_of, whole_number_of
+from fleetmetrics.support.typed import Unpack
 
 __all__ = [
     "COPC",

@@ -7,7 +7,6 @@ from typing import Any, NamedTuple, Sequence
 import numpy as np
 
 from fleetmetrics import formulas
-from fleetmetrics.arguments import MOST_EDGES, array_of, whole_number_of
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.metrics.buckets import (
     BoundedHistogram,
@@ -17,7 +16,8 @@ from fleetmetrics.metrics.buckets import (
     of_classes,
     split_buckets,
 )
-from fleetmetrics.typed import Unpack
+from fleetmetrics.support.arguments import MOST_EDGES, array_of, whole_number_of
+from fleetmetrics.support.typed import Unpack
 
 __all__ = ["CumulativeGain", "KolmogorovSmirnov", "Lift", "PrecisionRecallCurve", "ROCCurve"]
 

@@ -7,13 +7,13 @@ from typing import Any, Sequence
 import numpy as np
 
 from fleetmetrics import formulas
-from fleetmetrics.arguments import edges_of, number_of
+from fleetmetrics.base.metric import TOTAL, Common, Declared, Settings, Undefinable, formula_of
 from fleetmetrics.batch import Batch, statistic
 from fleetmetrics.batch.rules import Requirement
 from fleetmetrics.errors import InvalidInputError
-from fleetmetrics.metric import TOTAL, Common, Declared, Settings, Undefinable, formula_of
 from fleetmetrics.metrics.aggregation import Values
-from fleetmetrics.typed import Unpack
+from fleetmetrics.support.arguments import edges_of, number_of
+from fleetmetrics.support.typed import Unpack
 
 __all__ = ["Histogram", "Mean", "StandardDeviation", "Variance"]
 

@@ -8,6 +8,8 @@ from typing import Any, Literal, Mapping, Sequence
 
 import numpy as np
 
+from fleetmetrics.base.metric import Declared, Settings, Undefinable, WithoutColumns
+from fleetmetrics.base.record_metric import RecordMetric
 from fleetmetrics.batch import Batch
 from fleetmetrics.batch.rules import Requirement
 from fleetmetrics.errors import InvalidInputError
@@ -24,12 +26,10 @@ from fleetmetrics.formulas.exact_auc import (
     start_exact_auc,
     unpacked,
 )
-from fleetmetrics.metric import Declared, Settings, Undefinable, WithoutColumns
 from fleetmetrics.metrics.auc import curve_of
 from fleetmetrics.metrics.click_through import clicks, others
-from fleetmetrics.record_metric import RecordMetric
 from fleetmetrics.records.table import Kept, Records, Table
-from fleetmetrics.typed import Unpack
+from fleetmetrics.support.typed import Unpack
 from fleetmetrics.xp import numpy_ops
 
 __all__ = ["ExactAUC"]

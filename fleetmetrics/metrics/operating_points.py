@@ -7,7 +7,6 @@ from typing import Any, ClassVar, Sequence
 import numpy as np
 
 from fleetmetrics import formulas
-from fleetmetrics.arguments import MOST_EDGES, array_of, number_of, positive_of, whole_number_of
 from fleetmetrics.batch import Batch, statistic
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.metrics.buckets import (
@@ -19,7 +18,8 @@ from fleetmetrics.metrics.buckets import (
     of_classes,
     split_buckets,
 )
-from fleetmetrics.typed import Unpack
+from fleetmetrics.support.arguments import MOST_EDGES, array_of, number_of, positive_of, whole_number_of
+from fleetmetrics.support.typed import Unpack
 
 __all__ = [
     "PrecisionAtFixedRecall",

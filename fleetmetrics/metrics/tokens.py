@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Sequence
 import numpy as np
 
 from fleetmetrics import formulas
-from fleetmetrics.arguments import choice_of
+from fleetmetrics.base.metric import NoColumns, Settings, Undefinable, formula_of
 from fleetmetrics.batch import Batch, statistic
 from fleetmetrics.batch.rules import Requirement
 from fleetmetrics.errors import InvalidInputError
-from fleetmetrics.metric import NoColumns, Settings, Undefinable, formula_of
 from fleetmetrics.metrics.classification import task as tasks
 from fleetmetrics.metrics.classification.losses import adds_up, log_softmax
 from fleetmetrics.metrics.classification.task import Task
-from fleetmetrics.typed import Unpack
+from fleetmetrics.support.arguments import choice_of
+from fleetmetrics.support.typed import Unpack
 
 __all__ = ["BitsPerByte", "Perplexity", "TokenLoss"]
 

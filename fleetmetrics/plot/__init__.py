@@ -16,10 +16,8 @@ from typing import Any, Callable, Iterator, Mapping, Sequence
 import numpy as np
 
 from fleetmetrics import formulas
-from fleetmetrics.arguments import array_of, is_number, whole_number_of
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.formulas.curves import points
-from fleetmetrics.optional import library
 from fleetmetrics.plot.canvas import (
     band,
     canvas,
@@ -36,7 +34,9 @@ from fleetmetrics.plot.canvas import (
 )
 from fleetmetrics.plot.canvas import style as style
 from fleetmetrics.plot.canvas import svg as svg
-from fleetmetrics.typed import Axes
+from fleetmetrics.support.arguments import array_of, is_number, whole_number_of
+from fleetmetrics.support.optional import library
+from fleetmetrics.support.typed import Axes
 from fleetmetrics.xp.score_buckets import lowest_scores
 
 #: More classes than this are drawn only in combination; more bins are drawn as about fifty.

@@ -12,11 +12,11 @@ from typing import Any, Iterator, Mapping
 
 import numpy as np
 
-from fleetmetrics.arguments import flag_of, listed
 from fleetmetrics.errors import InvalidInputError
-from fleetmetrics.given import text
-from fleetmetrics.optional import library
-from fleetmetrics.typed import Figure
+from fleetmetrics.support.arguments import flag_of, listed
+from fleetmetrics.support.given import text
+from fleetmetrics.support.optional import library
+from fleetmetrics.support.typed import Figure
 
 __all__ = ["style", "svg"]
 

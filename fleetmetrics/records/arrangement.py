@@ -6,10 +6,10 @@ from typing import Any, Sequence, Union
 
 import numpy as np
 
-from fleetmetrics.arguments import counts_of, whole_number_of
 from fleetmetrics.errors import InvalidInputError, UnknownNameError
-from fleetmetrics.given import at_least, given, optional
-from fleetmetrics.numbers import position_dtype
+from fleetmetrics.numbers.reductions import position_dtype
+from fleetmetrics.support.arguments import counts_of, whole_number_of
+from fleetmetrics.support.given import at_least, given, optional
 
 __all__ = ["MODES", "Positions", "arrange", "kept_count"]
 

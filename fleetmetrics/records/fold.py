@@ -19,11 +19,11 @@ from fleetmetrics.comm.communicator import Call
 from fleetmetrics.comm.descriptions import Letter
 from fleetmetrics.comm.failures import Caught, by_rank
 from fleetmetrics.errors import AgreementError
-from fleetmetrics.logs import progress
 from fleetmetrics.records.folding import Carry, Folding, Folds
 from fleetmetrics.records.table import Closed, Records, Table, joined_records
-from fleetmetrics.same_samples import all_equal, digest_of
+from fleetmetrics.samplers.same_samples import all_equal, digest_of
 from fleetmetrics.serial.serializer import pack, unpack
+from fleetmetrics.support.logs import progress
 
 __all__ = ["fold_in_order"]
 

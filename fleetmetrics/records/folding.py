@@ -13,11 +13,11 @@ import numpy as np
 from fleetmetrics.batch.hashing import integer_ids
 from fleetmetrics.errors import InvalidInputError, RecordError
 from fleetmetrics.formulas.groups import starts_of
-from fleetmetrics.numbers import distinct_of
+from fleetmetrics.numbers.reductions import distinct_of
 from fleetmetrics.records.table import Closed, Kept, Records, Table
 from fleetmetrics.serial import MISFITS
 from fleetmetrics.serial.serializer import pack, unpack
-from fleetmetrics.state import State
+from fleetmetrics.state.state import State
 
 __all__ = ["Carry", "Folding", "Folds"]
 
@@ -85,7 +85,7 @@ class Folding(ABC):
 class Folds:
     """A table and everything that folds it; checkpoints save it, and merging joins it.
 
-    It is a holder, like a `fleetmetrics.state.State`. Two with the same table are equal while both have the same
+    It is a holder, like a `fleetmetrics.state.state.State`. Two with the same table are equal while both have the same
     metrics, because a closed table has a carry of each metric.
     """
 
@@ -115,7 +115,7 @@ class Folds:
     # -- closing
 
     def close(self, values: Mapping[Any, np.ndarray], totals: Any) -> Closed:
-        """Return the carries of everything kept, and change nothing; see `fleetmetrics.partial.Partial.close`."""
+        """Return the carries of everything kept, and change nothing; see `saving.merging.Partial.close`."""
         table = self.table
         if table.closed is not None:
             return table.closed
@@ -181,7 +181,7 @@ class Folds:
             )
         return [kept for each in filled for kept in each.batches], self.join_closed(closed) if closed else None
 
-    # -- checkpoints: the methods of `fleetmetrics.state.State`
+    # -- checkpoints: the methods of `fleetmetrics.state.state.State`
 
     def saved(self, scope: Any = None) -> dict[str, np.ndarray]:
         """Copies of the table's columns, except for columns of ones; empty without samples."""

@@ -30,20 +30,20 @@ from fleetmetrics.comm.failures import (
 )
 from fleetmetrics.comm.parcels import read_each
 from fleetmetrics.errors import AgreementError, FleetMetricsError, InvalidInputError, RecordError, SizeWarning
-from fleetmetrics.logs import progress
 from fleetmetrics.records.arrangement import Positions, arrange, kept_count
 from fleetmetrics.records.batches import Columns, InOrder, Kind, as_results, joint_kind, number_of, one_per_id, part_of
 from fleetmetrics.records.ledger import kept_records
 from fleetmetrics.records.pieces import PIECE_BYTES, Spool, pieces, read_piece
 from fleetmetrics.records.recorder import States
 from fleetmetrics.records.share import Share, check_notes, counts_samples, doubt_of_size, kinds_in
-from fleetmetrics.repeats import Repeats
-from fleetmetrics.same_samples import all_equal, warn_of_same_samples
+from fleetmetrics.samplers.repeats import Repeats
+from fleetmetrics.samplers.same_samples import all_equal, warn_of_same_samples
 from fleetmetrics.serial import Packed, pack_arrays, unpack_arrays
 from fleetmetrics.serial.serializer import pack, unpack
-from fleetmetrics.traced import raise_if_traced
+from fleetmetrics.support.logs import progress
+from fleetmetrics.support.traced import raise_if_traced
+from fleetmetrics.support.warning import warn
 from fleetmetrics.vocabulary import agreeing, counted
-from fleetmetrics.warning import warn
 
 __all__ = ["gather"]
 

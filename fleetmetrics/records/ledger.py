@@ -10,7 +10,7 @@ from typing import Any, Callable, Protocol, Sequence
 
 import numpy as np
 
-from fleetmetrics.traced import raise_if_traced
+from fleetmetrics.support.traced import raise_if_traced
 
 __all__ = ["Ledger", "counted", "kept_records", "samples_added", "samples_processed"]
 

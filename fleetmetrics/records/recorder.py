@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any, Callable, ClassVar, Mapping, Sequence
 
 import numpy as np
 
-from fleetmetrics.arguments import choice_of, flag_of, path_of
 from fleetmetrics.comm.failures import by_rank
 from fleetmetrics.errors import AgreementError, IntegerOverflowError, InvalidInputError
-from fleetmetrics.numbers import REDUCTIONS, combine, widen
+from fleetmetrics.numbers.reductions import REDUCTIONS, combine, widen
 from fleetmetrics.records.batches import Columns
 from fleetmetrics.records.ledger import Ledger, counted
 from fleetmetrics.serial.serializer import pack, unpack
-from fleetmetrics.settings import Told, raise_if_missing, raise_if_unknown
-from fleetmetrics.traced import keep_out_of_programs
+from fleetmetrics.support.arguments import choice_of, flag_of, path_of
+from fleetmetrics.support.settings import Told, raise_if_missing, raise_if_unknown
+from fleetmetrics.support.traced import keep_out_of_programs
 
 __all__ = ["Recorder", "States", "checked_states", "combine_states"]
 

@@ -14,10 +14,10 @@ from fleetmetrics.records.batches import Columns
 from fleetmetrics.records.ledger import Ledger
 from fleetmetrics.records.recorder import Recorder
 from fleetmetrics.records.share import Share
-from fleetmetrics.sampling import Part, Pass, dataset_indices
+from fleetmetrics.samplers.sampling import Part, Pass, dataset_indices
 from fleetmetrics.serial.serializer import pack, unpack
-from fleetmetrics.settings import Told
-from fleetmetrics.state_dicts import Checkpointed, Holder, PackedHolder
+from fleetmetrics.state.state_dicts import Checkpointed, Holder, PackedHolder
+from fleetmetrics.support.settings import Told
 from fleetmetrics.vocabulary import counted
 
 __all__ = ["PassOfRecords", "Resumable", "plain_settings"]
@@ -125,7 +125,7 @@ class _Content(NamedTuple):
 
 
 class HeldRecords(PackedHolder):
-    """The records of its owner as a holder; see `fleetmetrics.state_dicts`."""
+    """The records of its owner as a holder; see `fleetmetrics.state.state_dicts`."""
 
     dealt = True
     name = kind = "records"

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, Mapping, Sequence
 
-from fleetmetrics.arguments import is_whole
 from fleetmetrics.comm.failures import by_rank
 from fleetmetrics.comm.parcels import read_each
 from fleetmetrics.comm.states import check_settings
@@ -16,12 +15,13 @@ from fleetmetrics.errors import AgreementError, InvalidInputError, RecordError, 
 from fleetmetrics.records.arrangement import MODES
 from fleetmetrics.records.batches import Columns, Kind
 from fleetmetrics.records.recorder import Recorder, States, checked_states, combine_states
-from fleetmetrics.repeats import Repeats, repeats_of
-from fleetmetrics.same_samples import digest_of
-from fleetmetrics.sampling import Dealing
+from fleetmetrics.samplers.repeats import Repeats, repeats_of
+from fleetmetrics.samplers.same_samples import digest_of
+from fleetmetrics.samplers.sampling import Dealing
 from fleetmetrics.serial import described_array, is_plain
+from fleetmetrics.support.arguments import is_whole
+from fleetmetrics.support.warning import warn
 from fleetmetrics.vocabulary import agreeing, counted
-from fleetmetrics.warning import warn
 
 __all__ = ["Share", "check_mode", "check_notes", "counts_samples", "doubt_of_size", "kinds_in"]
 

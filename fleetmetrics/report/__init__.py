@@ -14,18 +14,18 @@ from typing import Any, Iterator, Mapping, Sequence
 import numpy as np
 
 from fleetmetrics import plot
-from fleetmetrics.accumulator import Accumulator
-from fleetmetrics.arguments import path_of
+from fleetmetrics.base.accumulator import Accumulator
 from fleetmetrics.comm import LocalCommunicator, set_communicator
 from fleetmetrics.errors import BucketWarning, InvalidInputError, UndefinedMetricWarning
-from fleetmetrics.optional import library
 from fleetmetrics.plot.canvas import plain
 from fleetmetrics.report.definitions import CHINESE
 from fleetmetrics.report.headline import change_of, headline
 from fleetmetrics.report.words import LEGEND, Words, digits_of
 from fleetmetrics.serial.container import whole_file
+from fleetmetrics.support.arguments import path_of
+from fleetmetrics.support.optional import library
+from fleetmetrics.support.warning import muted
 from fleetmetrics.vocabulary import ENTRIES, SIZES, VERDICTS, described, parts_of
-from fleetmetrics.warning import muted
 
 __all__ = ["PICTURES", "drawn", "html", "page", "written"]
 

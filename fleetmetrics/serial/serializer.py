@@ -30,7 +30,7 @@ import numpy as np
 from fleetmetrics.errors import RecordError
 from fleetmetrics.serial import PICKLE_TERMS, Packed, bytes_of, is_plain, misfits_named, padded
 from fleetmetrics.serial.reader import FREE, Reader
-from fleetmetrics.tensors import as_array, native
+from fleetmetrics.support.tensors import as_array, native
 from fleetmetrics.xp import is_eager_tensor
 
 __all__ = ["pack", "portable", "unpack"]

@@ -7,7 +7,7 @@ reduced over the workers by `fleetmetrics.sum`, ``max`` and ``min``, or by a met
 Importing this module imports Paddle.
 """
 
-from fleetmetrics.optional import library
+from fleetmetrics.support.optional import library
 
 library("paddle", "cpu")  # its error says what to install
 

@@ -18,9 +18,9 @@ import numpy as np
 import paddle
 
 from fleetmetrics.errors import StaticProgramError
-from fleetmetrics.numbers import identity
+from fleetmetrics.numbers.reductions import identity
 from fleetmetrics.static.programs import kind_under_construction
-from fleetmetrics.warning import warn
+from fleetmetrics.support.warning import warn
 from fleetmetrics.xp import paddle_ops
 
 __all__ = ["BY_COUNTER", "Claim", "array_in", "check_reading", "claim", "claims_of", "global_scope", "renew"]

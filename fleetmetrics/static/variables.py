@@ -12,14 +12,14 @@ import numpy as np
 import paddle
 
 from fleetmetrics.errors import DuplicateStateError, InvalidInputError, StateNotFoundError, StaticProgramError
-from fleetmetrics.numbers import declared_shape, identity
+from fleetmetrics.numbers.reductions import declared_shape, identity
 from fleetmetrics.static.claims import BY_COUNTER, Claim, claims_of, renew
 from fleetmetrics.static.programs import Legacy, kind_of, kind_under_construction
 from fleetmetrics.static.scopes import Glance
 from fleetmetrics.static.threads import counters_beside, locked
-from fleetmetrics.tensors import as_array
+from fleetmetrics.support.tensors import as_array
+from fleetmetrics.support.warning import warn
 from fleetmetrics.vocabulary import with_article
-from fleetmetrics.warning import warn
 from fleetmetrics.xp import Scattered, is_static, paddle_ops
 
 __all__ = ["StaticState", "accumulate", "create_state", "current_program", "load", "states"]

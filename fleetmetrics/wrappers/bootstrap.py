@@ -7,21 +7,21 @@ from typing import Any, ClassVar, Iterable, Iterator, Mapping, NamedTuple, Seque
 
 import numpy as np
 
-from fleetmetrics.accumulator import Value
-from fleetmetrics.arguments import MOST_EDGES, is_whole, number_of, raise_if_too_large, whole_number_of
+from fleetmetrics.base.accumulator import Value
+from fleetmetrics.base.metric import Common, Metric
+from fleetmetrics.base.record_metric import Draws, GroupedMetric
+from fleetmetrics.base.shared import Shared
 from fleetmetrics.batch import Batch
 from fleetmetrics.batch.hashing import poisson, salts, words_of_column
 from fleetmetrics.batch.lanes import Groups, Nested, Replicates
 from fleetmetrics.errors import BucketWarning, InvalidInputError, UndefinedMetricWarning
 from fleetmetrics.formulas.bootstrap import BootstrapResult, bootstrap_result
 from fleetmetrics.formulas.intervals import LEAST
-from fleetmetrics.metric import Common, Metric
-from fleetmetrics.record_metric import Draws, GroupedMetric
-from fleetmetrics.shared import Shared
-from fleetmetrics.state import Lanes, State
-from fleetmetrics.typed import Unpack
+from fleetmetrics.state.state import Lanes, State
+from fleetmetrics.support.arguments import MOST_EDGES, is_whole, number_of, raise_if_too_large, whole_number_of
+from fleetmetrics.support.typed import Unpack
+from fleetmetrics.support.warning import muted, part_now, warn
 from fleetmetrics.vocabulary import counted
-from fleetmetrics.warning import muted, part_now, warn
 from fleetmetrics.wrappers.wrapper import Wrapper, names_of
 from fleetmetrics.xp import is_static, numpy_ops, without_strays
 

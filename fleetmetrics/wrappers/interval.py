@@ -8,17 +8,17 @@ from typing import Any, ClassVar, Iterable, Mapping
 
 import numpy as np
 
-from fleetmetrics.arguments import number_of, whole_number_of
+from fleetmetrics.base.metric import Common, Metric
+from fleetmetrics.base.record_metric import GroupedMetric
+from fleetmetrics.base.shared import Shared
 from fleetmetrics.batch import Batch
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.formulas import intervals
 from fleetmetrics.formulas.intervals import IntervalResult, Largest, Spread
-from fleetmetrics.metric import Common, Metric
-from fleetmetrics.record_metric import GroupedMetric
 from fleetmetrics.records.folding import Folding
-from fleetmetrics.shared import Shared
-from fleetmetrics.state import State
-from fleetmetrics.typed import Unpack
+from fleetmetrics.state.state import State
+from fleetmetrics.support.arguments import number_of, whole_number_of
+from fleetmetrics.support.typed import Unpack
 from fleetmetrics.wrappers.spreads import way_of
 from fleetmetrics.wrappers.wrapper import Wrapper
 

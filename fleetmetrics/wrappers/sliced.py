@@ -7,18 +7,18 @@ from typing import Any, ClassVar, Dict, Iterable, Mapping, Sequence
 
 import numpy as np
 
-from fleetmetrics.accumulator import Value
-from fleetmetrics.arguments import whole_number_of
+from fleetmetrics.base.accumulator import Value
+from fleetmetrics.base.metric import Common, Metric
+from fleetmetrics.base.shared import Shared
 from fleetmetrics.batch import Batch
 from fleetmetrics.errors import BucketWarning, InvalidInputError, UndefinedMetricWarning
 from fleetmetrics.formulas.ratio import undefined
-from fleetmetrics.metric import Common, Metric
 from fleetmetrics.records.folding import Folding
 from fleetmetrics.records.table import Table
-from fleetmetrics.shared import Shared
-from fleetmetrics.state import State
-from fleetmetrics.typed import Unpack
-from fleetmetrics.warning import gathered, part_named, warn
+from fleetmetrics.state.state import State
+from fleetmetrics.support.arguments import whole_number_of
+from fleetmetrics.support.typed import Unpack
+from fleetmetrics.support.warning import gathered, part_named, warn
 from fleetmetrics.wrappers.keyed import host_keys
 from fleetmetrics.wrappers.slicing import KEY, FixedSlicing, GrowingSlicing, SlicedRecords, Slicing
 from fleetmetrics.wrappers.wrapper import Wrapper

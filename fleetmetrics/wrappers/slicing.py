@@ -12,16 +12,16 @@ from typing import Any, Callable, Mapping
 
 import numpy as np
 
-from fleetmetrics.arguments import raise_if_too_large
+from fleetmetrics.base.shared import Shared
 from fleetmetrics.batch import Batch
 from fleetmetrics.batch.keys import NULL, Coded
 from fleetmetrics.batch.lanes import Groups
 from fleetmetrics.errors import InvalidInputError, StaticProgramError
 from fleetmetrics.records.folding import Folding
 from fleetmetrics.records.table import Records, Table, joined_records
-from fleetmetrics.shared import Shared
-from fleetmetrics.state import Lanes, State
-from fleetmetrics.warning import warn
+from fleetmetrics.state.state import Lanes, State
+from fleetmetrics.support.arguments import raise_if_too_large
+from fleetmetrics.support.warning import warn
 from fleetmetrics.wrappers.keyed import KeyTable, Known, Plan, Rows, check_kind, found_in, host_keys
 from fleetmetrics.xp import Directed, is_paddle, is_static, namespace, numpy_ops, to_host
 

@@ -9,7 +9,9 @@ from typing import Any, Iterable, Mapping, Sequence
 
 import numpy as np
 
-from fleetmetrics.arguments import raise_if_too_large
+from fleetmetrics.base.metric import Linear, Metric
+from fleetmetrics.base.record_metric import GroupedMetric, words_of
+from fleetmetrics.base.shared import Shared
 from fleetmetrics.batch import Batch
 from fleetmetrics.batch.hashing import integer_ids, words, words_of_column
 from fleetmetrics.batch.lanes import Each
@@ -18,11 +20,9 @@ from fleetmetrics.formulas import intervals
 from fleetmetrics.formulas.groups import exact_parts, scaled, starts_of, sums_of
 from fleetmetrics.formulas.intervals import Largest, Spread
 from fleetmetrics.formulas.slices import placements
-from fleetmetrics.metric import Linear, Metric
-from fleetmetrics.record_metric import GroupedMetric, words_of
 from fleetmetrics.records.table import Kept, Records
-from fleetmetrics.shared import Shared
-from fleetmetrics.state import Lanes, State
+from fleetmetrics.state.state import Lanes, State
+from fleetmetrics.support.arguments import raise_if_too_large
 from fleetmetrics.xp import numpy_ops, without_strays
 
 __all__ = ["Way", "sums_in", "terms_of", "terms_of_groups", "way_of", "without_weight"]

@@ -8,15 +8,15 @@ from typing import Any, ClassVar, Iterable, Literal, Mapping, NamedTuple, Sequen
 
 import numpy as np
 
-from fleetmetrics.accumulator import Value
-from fleetmetrics.arguments import flag_of, raise_if_too_large, whole_number_of
+from fleetmetrics.base.accumulator import Value
+from fleetmetrics.base.metric import Common, Metric
+from fleetmetrics.base.shared import Shared
 from fleetmetrics.batch import Batch
-from fleetmetrics.metric import Common, Metric
-from fleetmetrics.numbers import REST, combine_exactly, identity, widen
-from fleetmetrics.shared import Shared
-from fleetmetrics.state import InPlace, State, read, spread
-from fleetmetrics.typed import Unpack
-from fleetmetrics.warning import part_named
+from fleetmetrics.numbers.reductions import REST, combine_exactly, identity, widen
+from fleetmetrics.state.state import InPlace, State, read, spread
+from fleetmetrics.support.arguments import flag_of, raise_if_too_large, whole_number_of
+from fleetmetrics.support.typed import Unpack
+from fleetmetrics.support.warning import part_named
 from fleetmetrics.wrappers.wrapper import Wrapper, names_of
 from fleetmetrics.xp import Directed, Scattered, is_paddle, is_static, namespace
 

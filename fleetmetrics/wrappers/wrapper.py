@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, Iterable
 
-from fleetmetrics.accumulator import Accumulator, Value
+from fleetmetrics.base.accumulator import Accumulator, Value
+from fleetmetrics.base.metric import Common, Metric
+from fleetmetrics.base.shared import Shared
 from fleetmetrics.batch import Batch
 from fleetmetrics.batch.one_hot import Meaning
 from fleetmetrics.batch.rules import Requirement
 from fleetmetrics.errors import InvalidInputError
-from fleetmetrics.metric import Common, Metric
 from fleetmetrics.records.folding import Folding
-from fleetmetrics.shared import Shared
-from fleetmetrics.state import State
-from fleetmetrics.typed import Unpack
+from fleetmetrics.state.state import State
+from fleetmetrics.support.typed import Unpack
 
 __all__ = ["Wrapper", "names_of"]
 

@@ -11,7 +11,7 @@ from typing import Any, Iterable, Sequence
 
 import numpy as np
 
-from fleetmetrics.tensors import is_torch, of_paddle, of_torch
+from fleetmetrics.support.tensors import is_torch, of_paddle, of_torch
 from fleetmetrics.xp import numpy_ops
 from fleetmetrics.xp.kinds import Directed, Scattered, is_eager_tensor, is_paddle, is_static, without_strays
 

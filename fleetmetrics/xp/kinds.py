@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from fleetmetrics.tensors import is_eager_tensor, is_static
+from fleetmetrics.support.tensors import is_eager_tensor, is_static
 
 __all__ = ["Directed", "Scattered", "is_eager_tensor", "is_paddle", "is_static", "without_strays"]
 

@@ -17,10 +17,10 @@ from numpy import sinh, square, subtract, where, zeros_like
 # isort: on
 
 from fleetmetrics.errors import InvalidInputError
-from fleetmetrics.moments import WIDTHS, merged, merged_floats, two_sum
-from fleetmetrics.numbers import OF_BATCHES as _OF_BATCHES
-from fleetmetrics.numbers import combine, identity, sum_of_numbers, widen
-from fleetmetrics.tensors import as_array
+from fleetmetrics.numbers.moments import WIDTHS, merged, merged_floats, two_sum
+from fleetmetrics.numbers.reductions import OF_BATCHES as _OF_BATCHES
+from fleetmetrics.numbers.reductions import combine, identity, sum_of_numbers, widen
+from fleetmetrics.support.tensors import as_array
 from fleetmetrics.xp.kinds import Scattered
 from fleetmetrics.xp.score_buckets import log_odds
 
@@ -182,7 +182,7 @@ def dot(one: np.ndarray, other: np.ndarray) -> Any:
 
 
 def moments(x: np.ndarray, y: np.ndarray | None) -> list[float]:
-    """Moments without weights, see `fleetmetrics.moments`: as from `Whole.moments`, but faster."""
+    """Moments without weights, see `fleetmetrics.numbers.moments`: as from `Whole.moments`, but faster."""
     size = float(x.size)
     middle, step, a = _about_mean(x)
     mean, rest = two_sum(middle, step)

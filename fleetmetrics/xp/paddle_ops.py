@@ -32,7 +32,7 @@ from paddle import (
 from paddle import minimum, multiply, ones_like, sinh, square, subtract, where, zeros_like
 # isort: on
 
-from fleetmetrics.moments import WIDTHS, merged
+from fleetmetrics.numbers.moments import WIDTHS, merged
 from fleetmetrics.xp import numpy_ops
 from fleetmetrics.xp.kinds import Directed, Scattered, is_eager_tensor
 from fleetmetrics.xp.paddle_values import *

@@ -8,9 +8,9 @@ from typing import Any, Sequence
 import numpy as np
 import paddle
 
-from fleetmetrics import numbers
 from fleetmetrics.errors import InvalidInputError
-from fleetmetrics.tensors import check_dense
+from fleetmetrics.numbers import reductions
+from fleetmetrics.support.tensors import check_dense
 from fleetmetrics.xp import numpy_ops
 from fleetmetrics.xp.kinds import is_eager_tensor, is_static
 
@@ -115,7 +115,7 @@ def reshape(tensor: Any, shape: list[int]) -> Any:
 
 def identity(shape: Any, dtype: str, reduction: str) -> Any:
     """A tensor of the reduction's identity."""
-    return filled(shape, numbers.identity(reduction, dtype))
+    return filled(shape, reductions.identity(reduction, dtype))
 
 
 def filled(shape: Any, value: Any) -> Any:

@@ -13,8 +13,8 @@ import pytest
 from fleetmetrics import InvalidInputError
 from fleetmetrics.batch import Batch
 from fleetmetrics.batch.lanes import Groups, Replicates
-from fleetmetrics.numbers import identity
-from fleetmetrics.state import Lanes
+from fleetmetrics.numbers.reductions import identity
+from fleetmetrics.state.state import Lanes
 from fleetmetrics.xp import Scattered, namespace, numpy_ops
 from tests.contract import new_programs
 

@@ -22,8 +22,8 @@ from fleetmetrics.comm.launchers import (
     starter,
 )
 from fleetmetrics.errors import FleetMetricsError, InvalidInputError, NoChannelError
-from fleetmetrics.launcher import LAUNCHERS, OTHERS, Launcher, launch_of, other_role
-from fleetmetrics.launcher import PADDLE as PADDLE_ROW
+from fleetmetrics.support.launcher import LAUNCHERS, OTHERS, Launcher, launch_of, other_role
+from fleetmetrics.support.launcher import PADDLE as PADDLE_ROW
 
 pytestmark = pytest.mark.numpy_only
 

@@ -9,7 +9,7 @@ import pytest
 
 import fleetmetrics as fm
 from fleetmetrics.comm import Block, Letter, RowKeys, states
-from fleetmetrics.numbers import combine, identity
+from fleetmetrics.numbers.reductions import combine, identity
 from tests.fakes import Together, together
 
 pytestmark = pytest.mark.numpy_only

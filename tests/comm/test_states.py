@@ -17,7 +17,7 @@ from fleetmetrics.errors import (
     CommunicatorError,
     IntegerOverflowError,
 )
-from fleetmetrics.numbers import combine
+from fleetmetrics.numbers.reductions import combine
 
 EDGES = [
     (0, "1"),

@@ -22,7 +22,7 @@ from fleetmetrics.errors import (
     InvalidInputError,
     NoChannelError,
 )
-from fleetmetrics.numbers import combine
+from fleetmetrics.numbers.reductions import combine
 
 pytestmark = pytest.mark.numpy_only
 

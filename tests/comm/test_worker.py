@@ -10,11 +10,11 @@ from typing import Iterator
 import pytest
 
 import fleetmetrics
-from fleetmetrics import launcher
 from fleetmetrics.comm.job import Job
 from fleetmetrics.comm.launchers import VARIABLES
 from fleetmetrics.comm.worker import MARK, is_the_worker, leave_mark, started_by_worker
 from fleetmetrics.errors import InvalidInputError
+from fleetmetrics.support import launcher
 
 pytestmark = pytest.mark.numpy_only
 

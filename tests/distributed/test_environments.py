@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from fleetmetrics.comm.launchers import place_of
-from fleetmetrics.launcher import LAUNCHERS
+from fleetmetrics.support.launcher import LAUNCHERS
 from tests.distributed.cluster import ROOT, Job, free_ports
 from tests.pages import both
 

@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 
 import fleetmetrics as fm
+from fleetmetrics.base.record_metric import GroupedMetric
 from fleetmetrics.cli import main
 from fleetmetrics.evaluation import compare, merge
 from fleetmetrics.evaluation.asked import Asked
 from fleetmetrics.evaluation.named import Named, kinds
 from fleetmetrics.evaluation.printed import _far
-from fleetmetrics.record_metric import GroupedMetric
 from fleetmetrics.vocabulary import as_options
 from tests.distributed.cluster import free_ports
 from tests.fakes import together

@@ -9,10 +9,10 @@ import pytest
 
 import fleetmetrics as fm
 from fleetmetrics.cli import main
+from fleetmetrics.columns.joining import CommonIds
 from fleetmetrics.evaluation import compare, joined
 from fleetmetrics.evaluation.joined import _Chosen
 from fleetmetrics.evaluation.request import Request
-from fleetmetrics.joining import CommonIds
 from tests.fakes import together
 
 pytestmark = [

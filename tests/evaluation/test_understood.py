@@ -9,10 +9,10 @@ import pytest
 
 import fleetmetrics as fm
 from fleetmetrics.cli import main
-from fleetmetrics.dataframes import Columns
+from fleetmetrics.columns.frames import Columns
+from fleetmetrics.columns.understood import facts_of
 from fleetmetrics.evaluation import compare, merge
 from fleetmetrics.files.parts import Read, together
-from fleetmetrics.understood import facts_of
 
 pytestmark = [pytest.mark.numpy_only, pytest.mark.filterwarnings("ignore::fleetmetrics.errors.UndefinedMetricWarning")]
 pa = pytest.importorskip("pyarrow")

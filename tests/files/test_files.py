@@ -241,7 +241,7 @@ def test_numbers_of_csv_may_look_like_integers_at_first(tmp_path):
 
 
 def test_a_long_job_shows_how_far_it_is(table, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr("fleetmetrics.logs.LONG_SECONDS", 0.0)
+    monkeypatch.setattr("fleetmetrics.support.logs.LONG_SECONDS", 0.0)
     for place in range(2):
         write(table, tmp_path / f"{place}.parquet")
     files.evaluate(tmp_path, fm.AUC, {"prediction": "p", "label": "y"}, processes=1)

@@ -7,11 +7,11 @@ import pytest
 
 import fleetmetrics as fm
 from fleetmetrics import files
+from fleetmetrics.columns.joining import CommonIds
+from fleetmetrics.columns.reading import JoinedReading
 from fleetmetrics.errors import DataError
 from fleetmetrics.files import row_pieces
 from fleetmetrics.files.one_file import of_tables
-from fleetmetrics.joining import CommonIds
-from fleetmetrics.reading import JoinedReading
 
 pytestmark = pytest.mark.numpy_only
 pa = pytest.importorskip("pyarrow")

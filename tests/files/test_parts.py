@@ -11,7 +11,7 @@ import fleetmetrics as fm
 from fleetmetrics.errors import DataError, InvalidInputError
 from fleetmetrics.files import parts as parts_of_files
 from fleetmetrics.files.parts import EXAMPLES, Part, Read, Source, as_one, read_of, together
-from fleetmetrics.partial import Partial
+from fleetmetrics.saving.merging import Partial
 
 pytestmark = pytest.mark.numpy_only
 

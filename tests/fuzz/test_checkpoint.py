@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 import fleetmetrics as fm
 from fleetmetrics.serial.container import _HEAD, _MAGIC, read_arrays
-from fleetmetrics.state_dicts import ABOUT
+from fleetmetrics.state.state_dicts import ABOUT
 from tests.fuzz.test_serial import DTYPES, JSON, SHAPES, SIZES, WORDS, fuzz, little_memory, nodes
 
 pytestmark = pytest.mark.numpy_only

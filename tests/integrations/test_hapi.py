@@ -12,7 +12,7 @@ paddle = pytest.importorskip("paddle", reason="Paddle is not installed")
 
 import fleetmetrics as fm  # noqa: E402
 from fleetmetrics.integrations.hapi import GlobalValues, ModelMetric, own_predictions  # noqa: E402
-from fleetmetrics.warning import warn  # noqa: E402
+from fleetmetrics.support.warning import warn  # noqa: E402
 
 SCORES, CLICKS = np.float32([[0.9], [0.2], [0.6], [0.4], [0.3]]), np.int64([[1], [0], [0], [1], [0]])
 

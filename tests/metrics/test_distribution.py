@@ -13,7 +13,7 @@ import fleetmetrics as fm
 from fleetmetrics import formulas
 from fleetmetrics.batch import Batch
 from fleetmetrics.batch.lanes import Groups, Replicates
-from fleetmetrics.numbers import combine
+from fleetmetrics.numbers.reductions import combine
 from tests.contract import MODES, Data, batches, feed, new_scope
 
 RNG = np.random.default_rng(8)

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import fleetmetrics as fm
+from fleetmetrics.base.record_metric import RecordMetric
 from fleetmetrics.comm.communicator import Letter
-from fleetmetrics.record_metric import RecordMetric
 from fleetmetrics.records import fold
 from fleetmetrics.records.table import Records
 from tests.contract import CASES, batches, draw, feed, first_dtypes, plain

@@ -13,7 +13,7 @@ import pytest
 
 import fleetmetrics as fm
 from fleetmetrics.evaluator import BaseMetric, Evaluator
-from fleetmetrics.sampling import dealt_indices
+from fleetmetrics.samplers.sampling import dealt_indices
 from fleetmetrics.serial.serializer import pack, unpack
 
 pytestmark = pytest.mark.numpy_only

@@ -11,7 +11,7 @@ import pytest
 
 import fleetmetrics as fm
 from fleetmetrics import static
-from fleetmetrics.numbers import identity
+from fleetmetrics.numbers.reductions import identity
 from tests import contract
 from tests.contract import Data, StaticFeed, new_programs, static_mode
 from tests.paddle_version import PIR, on_legacy_graph, on_pir

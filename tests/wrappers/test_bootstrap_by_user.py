@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import fleetmetrics as fm
+from fleetmetrics.base.record_metric import RecordMetric
 from fleetmetrics.batch.hashing import integer_ids, poisson, salts, words
-from fleetmetrics.record_metric import RecordMetric
 from fleetmetrics.records import fold
 from fleetmetrics.xp import numpy_ops
 from tests.contract import same
@@ -188,7 +188,7 @@ def test_without_samples_every_replicate_is_undefined() -> None:
 
 
 def test_a_metric_of_your_own_that_adds_up_users_has_an_interval() -> None:
-    class Silent(fm.record_metric.GroupedMetric):
+    class Silent(fm.GroupedMetric):
         """Share of the users that never click."""
 
         columns = ("user",)

@@ -12,7 +12,7 @@ import pytest
 import fleetmetrics as fm
 from fleetmetrics.batch.keys import Coded
 from fleetmetrics.errors import InvalidInputError
-from fleetmetrics.state import State
+from fleetmetrics.state.state import State
 from fleetmetrics.wrappers import keyed
 from fleetmetrics.wrappers.keyed import KeyTable, Rows, check_kind, found_in, host_keys
 from fleetmetrics.xp import Directed, Scattered, numpy_ops

@@ -306,7 +306,7 @@ def test_windows_of_slices_by_other_columns_are_not_one() -> None:
 class Seldom(fm.Metric):
     """Counts samples, and adds up the values of a batch only if there is one of 1."""
 
-    declared = (fm.metric.Declared("sum", dtype="float64"), fm.metric.Declared("count", dtype="int64"))
+    declared = (fm.Declared("sum", dtype="float64"), fm.Declared("count", dtype="int64"))
 
     def batch_statistics(self, batch: Any) -> Any:
         return {"count": batch.total, "sum": batch.weighted_sum(batch.values) if 1 in batch.prediction else None}

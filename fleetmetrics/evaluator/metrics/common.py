@@ -9,9 +9,9 @@ from typing import Any, Callable, Iterable, Sequence, TypeVar, cast
 
 import numpy as np
 
-from fleetmetrics.arguments import number_of, whole_number_of
 from fleetmetrics.errors import AssertedInputError, InvalidInputError, UnknownArgumentError
-from fleetmetrics.hints import hint_of_argument
+from fleetmetrics.support.arguments import number_of, whole_number_of
+from fleetmetrics.support.hints import hint_of_argument
 
 AVERAGES = ("micro", "macro", None)
 ITEMS = ("precision", "recall", "f1-score", "support")

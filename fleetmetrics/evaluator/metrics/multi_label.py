@@ -8,12 +8,12 @@ from typing import Any, Mapping, Sequence
 import numpy as np
 
 from fleetmetrics import formulas
-from fleetmetrics.arguments import whole_number_of
 from fleetmetrics.errors import AssertedInputError, InvalidInputError
 from fleetmetrics.evaluator.engine_metric import BaseMetric, as_dicts
 from fleetmetrics.evaluator.metrics import common, inputs
 from fleetmetrics.evaluator.registry import PRETRAIN
-from fleetmetrics.warning import warn
+from fleetmetrics.support.arguments import whole_number_of
+from fleetmetrics.support.warning import warn
 
 __all__ = ["AveragePrecision", "MultiLabelMetric"]
 

@@ -11,7 +11,7 @@ from fleetmetrics.errors import AssertedInputError, InvalidInputError
 from fleetmetrics.evaluator.engine_metric import BaseMetric, as_dicts
 from fleetmetrics.evaluator.metrics import common, inputs
 from fleetmetrics.evaluator.registry import PRETRAIN
-from fleetmetrics.warning import warn
+from fleetmetrics.support.warning import warn
 from fleetmetrics.xp import numpy_ops
 
 __all__ = ["Accuracy", "ConfusionMatrix", "SingleLabelMetric"]

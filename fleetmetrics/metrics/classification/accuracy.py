@@ -7,17 +7,17 @@ from typing import Any, ClassVar, Literal, Sequence, overload
 import numpy as np
 
 from fleetmetrics import formulas
-from fleetmetrics.accumulator import Value
-from fleetmetrics.arguments import choice_of
+from fleetmetrics.base.accumulator import Value
+from fleetmetrics.base.metric import Quotient, Settings
 from fleetmetrics.batch import Batch, statistic
 from fleetmetrics.batch.rules import FROM_LOGITS, PROBABILITY, REQUIREMENTS, Requirement
 from fleetmetrics.errors import InvalidInputError
-from fleetmetrics.metric import Quotient, Settings
 from fleetmetrics.metrics.classification import task as tasks
 from fleetmetrics.metrics.classification.averaged import OfTask
 from fleetmetrics.metrics.classification.losses import LossSettings
 from fleetmetrics.metrics.classification.task import Task
-from fleetmetrics.typed import Unpack
+from fleetmetrics.support.arguments import choice_of
+from fleetmetrics.support.typed import Unpack
 
 __all__ = ["Accuracy", "ExactMatch"]
 

@@ -7,10 +7,10 @@ from typing import Any, Literal
 import numpy as np
 
 from fleetmetrics import formulas
-from fleetmetrics.arguments import choice_of, flag_of
-from fleetmetrics.metric import formula_of
+from fleetmetrics.base.metric import formula_of
 from fleetmetrics.metrics.classification.averaged import ConfusionMetric, TaskSettings
-from fleetmetrics.typed import Unpack
+from fleetmetrics.support.arguments import choice_of, flag_of
+from fleetmetrics.support.typed import Unpack
 
 __all__ = ["BalancedAccuracy", "CohenKappa", "ConfusionMatrix", "HammingLoss", "MatthewsCorrelation"]
 

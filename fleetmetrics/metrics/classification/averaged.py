@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Any, Literal, Sequence, overload
 import numpy as np
 
 from fleetmetrics import formulas
-from fleetmetrics.accumulator import Value
-from fleetmetrics.arguments import choice_of
+from fleetmetrics.base.accumulator import Value
+from fleetmetrics.base.metric import Quotient, Settings, Undefinable, WithoutColumns, formula_of
 from fleetmetrics.batch import Batch
 from fleetmetrics.batch.rules import Requirement
 from fleetmetrics.errors import InvalidInputError
-from fleetmetrics.metric import Quotient, Settings, Undefinable, WithoutColumns, formula_of
 from fleetmetrics.metrics.classification.task import (
     TASKS,
     Cells,
@@ -26,7 +25,8 @@ from fleetmetrics.metrics.classification.task import (
     sum_of_shares,
     task_of,
 )
-from fleetmetrics.typed import Required, Unpack
+from fleetmetrics.support.arguments import choice_of
+from fleetmetrics.support.typed import Required, Unpack
 
 __all__ = ["F1", "FBeta", "Jaccard", "Precision", "Recall", "Specificity", "StatScores"]
 

@@ -8,15 +8,15 @@ from typing import Any, Literal, Sequence, overload
 import numpy as np
 
 from fleetmetrics import formulas
-from fleetmetrics.accumulator import Value
-from fleetmetrics.arguments import choice_of, flag_of
+from fleetmetrics.base.accumulator import Value
+from fleetmetrics.base.metric import Declared, Quotient, Settings, Undefinable, WithoutColumns, formula_of
 from fleetmetrics.batch import Batch, per_sample, statistic
 from fleetmetrics.batch.rules import FROM_LOGITS, Requirement
 from fleetmetrics.errors import InvalidInputError
-from fleetmetrics.metric import Declared, Quotient, Settings, Undefinable, WithoutColumns, formula_of
 from fleetmetrics.metrics.classification import task as tasks
 from fleetmetrics.metrics.classification.task import Task
-from fleetmetrics.typed import Unpack
+from fleetmetrics.support.arguments import choice_of, flag_of
+from fleetmetrics.support.typed import Unpack
 
 __all__ = ["HingeLoss", "LogLoss"]
 

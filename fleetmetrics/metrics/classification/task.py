@@ -7,7 +7,10 @@ from typing import Any, Callable, NamedTuple, Sequence, Tuple, Union
 
 import numpy as np
 
-from fleetmetrics.arguments import (
+from fleetmetrics.batch import Batch, per_sample, statistic
+from fleetmetrics.batch.rules import REQUIREMENTS, Requirement
+from fleetmetrics.errors import InvalidInputError
+from fleetmetrics.support.arguments import (
     MOST_ENTRIES,
     choice_of,
     flag_of,
@@ -16,9 +19,6 @@ from fleetmetrics.arguments import (
     raise_if_too_large,
     whole_number_of,
 )  # fmt: skip
-from fleetmetrics.batch import Batch, per_sample, statistic
-from fleetmetrics.batch.rules import REQUIREMENTS, Requirement
-from fleetmetrics.errors import InvalidInputError
 
 TASKS = ("binary", "multiclass", "multilabel")
 #: The labels that do not count.

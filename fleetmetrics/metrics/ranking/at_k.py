@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any, Sequence, overload
 
 import numpy as np
 
-from fleetmetrics.accumulator import Value
-from fleetmetrics.arguments import positive_of
+from fleetmetrics.base.accumulator import Value
 from fleetmetrics.formulas import ranking
 from fleetmetrics.formulas.ranking import RankedQueries
 from fleetmetrics.metrics.ranking.queries import AtEach, QueryMetric, QuerySettings, RankingMetric, where_relevant
-from fleetmetrics.typed import Unpack
+from fleetmetrics.support.arguments import positive_of
+from fleetmetrics.support.typed import Unpack
 
 __all__ = ["FBetaAtK", "FallOutAtK", "HitRate", "PrecisionAtK", "RPrecision", "RecallAtK"]
 

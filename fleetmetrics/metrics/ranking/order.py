@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any, Literal, Sequence, overload
 
 import numpy as np
 
-from fleetmetrics.accumulator import Value
-from fleetmetrics.arguments import choice_of
+from fleetmetrics.base.accumulator import Value
 from fleetmetrics.batch import Batch
 from fleetmetrics.batch.rules import Requirement
 from fleetmetrics.formulas import ranking
 from fleetmetrics.formulas.ranking import RankedQueries
 from fleetmetrics.metrics.ranking.queries import AtEach, QuerySettings, RankingMetric, where_relevant
-from fleetmetrics.typed import Unpack
+from fleetmetrics.support.arguments import choice_of
+from fleetmetrics.support.typed import Unpack
 
 __all__ = ["DCG", "MAP", "MRR", "NDCG"]
 

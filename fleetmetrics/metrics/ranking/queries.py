@@ -7,8 +7,9 @@ from typing import Any, Dict, Mapping, Sequence
 
 import numpy as np
 
-from fleetmetrics.accumulator import Value
-from fleetmetrics.arguments import column_of, is_whole
+from fleetmetrics.base.accumulator import Value
+from fleetmetrics.base.metric import Quotient, Settings, Undefinable
+from fleetmetrics.base.record_metric import GroupedMetric
 from fleetmetrics.batch import Batch
 from fleetmetrics.batch.rules import Requirement
 from fleetmetrics.errors import InvalidInputError, UndefinedMetricWarning
@@ -16,12 +17,11 @@ from fleetmetrics.formulas import ranking
 from fleetmetrics.formulas.groups import scaled
 from fleetmetrics.formulas.ranking import RankedQueries
 from fleetmetrics.formulas.ratio import stand_in
-from fleetmetrics.metric import Quotient, Settings, Undefinable
-from fleetmetrics.record_metric import GroupedMetric
 from fleetmetrics.records.table import Records
-from fleetmetrics.typed import Unpack
+from fleetmetrics.support.arguments import column_of, is_whole
+from fleetmetrics.support.typed import Unpack
+from fleetmetrics.support.warning import warn
 from fleetmetrics.vocabulary import in_shell
-from fleetmetrics.warning import warn
 
 
 def _is_relevance(batch: Batch) -> Any:

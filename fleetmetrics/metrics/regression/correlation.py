@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 
 from fleetmetrics import formulas
-from fleetmetrics.arguments import whole_number_of
+from fleetmetrics.base.metric import Declared, Settings, formula_of
 from fleetmetrics.batch import Batch, statistic
 from fleetmetrics.batch.rules import Requirement
-from fleetmetrics.metric import Declared, Settings, formula_of
 from fleetmetrics.metrics.regression.differences import EXACT, SQUARED_ERROR, OfNumbers, signed_error
-from fleetmetrics.typed import Unpack
+from fleetmetrics.support.arguments import whole_number_of
+from fleetmetrics.support.typed import Unpack
 
 __all__ = ["ExplainedVariance", "PearsonCorrelation", "R2Score"]
 

@@ -7,12 +7,11 @@ from typing import Any, Sequence, overload
 import numpy as np
 
 from fleetmetrics import formulas
-from fleetmetrics.accumulator import Value
-from fleetmetrics.arguments import array_of, number_of
+from fleetmetrics.base.accumulator import Value
+from fleetmetrics.base.metric import TOTAL, Quotient, Settings, formula_of
 from fleetmetrics.batch import Batch, statistic
 from fleetmetrics.batch.rules import Requirement
 from fleetmetrics.errors import InvalidInputError
-from fleetmetrics.metric import TOTAL, Quotient, Settings, formula_of
 from fleetmetrics.metrics.regression.differences import (
     EXACT_IN_DOMAIN,
     OfNumbers,
@@ -21,7 +20,8 @@ from fleetmetrics.metrics.regression.differences import (
     number_above,
     signed_error,
 )
-from fleetmetrics.typed import Unpack
+from fleetmetrics.support.arguments import array_of, number_of
+from fleetmetrics.support.typed import Unpack
 
 __all__ = ["QuantileLoss", "TweedieDeviance"]
 

@@ -6,10 +6,10 @@ import math
 from typing import Any, NamedTuple
 
 from fleetmetrics import formulas
-from fleetmetrics.accumulator import Value
+from fleetmetrics.base.accumulator import Value
+from fleetmetrics.base.metric import TOTAL, Declared, Quotient, Undefinable, WithoutColumns, formula_of
 from fleetmetrics.batch import Batch, per_sample, statistic
 from fleetmetrics.batch.rules import REQUIREMENTS, Requirement, beyond_floats
-from fleetmetrics.metric import TOTAL, Declared, Quotient, Undefinable, WithoutColumns, formula_of
 
 __all__ = [
     "LogCoshError",

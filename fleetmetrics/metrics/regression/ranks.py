@@ -7,14 +7,14 @@ from typing import Any, Mapping
 import numpy as np
 
 from fleetmetrics import formulas
+from fleetmetrics.base.metric import Settings
+from fleetmetrics.base.record_metric import RecordMetric
 from fleetmetrics.batch import Batch
 from fleetmetrics.formulas import PairCounts
-from fleetmetrics.given import bare
-from fleetmetrics.metric import Settings
 from fleetmetrics.metrics.regression.differences import OfNumbers
-from fleetmetrics.record_metric import RecordMetric
 from fleetmetrics.records.table import Records
-from fleetmetrics.typed import Unpack
+from fleetmetrics.support.given import bare
+from fleetmetrics.support.typed import Unpack
 
 __all__ = ["XAUC", "KendallCorrelation", "SpearmanCorrelation"]
 

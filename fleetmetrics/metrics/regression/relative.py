@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from fleetmetrics import formulas
+from fleetmetrics.base.metric import TOTAL, Declared, Quotient, formula_of
 from fleetmetrics.batch import Batch, statistic
-from fleetmetrics.metric import TOTAL, Declared, Quotient, formula_of
 from fleetmetrics.metrics.regression.differences import ABSOLUTE_ERROR, OfNumbers, absolute_errors
 
 __all__ = ["MeanAbsolutePercentageError", "SymmetricMeanAbsolutePercentageError", "WeightedMeanAbsolutePercentageError"]

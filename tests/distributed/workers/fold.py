@@ -9,7 +9,7 @@ import numpy as np
 from cluster import arguments, error_text, report
 
 import fleetmetrics as fm
-from fleetmetrics.record_metric import RecordMetric
+from fleetmetrics.base.record_metric import RecordMetric
 from fleetmetrics.records import fold
 from tests.distributed.test_fold import SAMPLES, samples
 

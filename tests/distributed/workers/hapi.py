@@ -140,11 +140,11 @@ def passes(size: int, batch: int) -> dict[str, Any]:
     model.fit(shuffled, loader(size, batch), epochs=2, verbose=0, callbacks=callbacks)
     found["shuffled"] = first.ends[6:]
     begun = loader(size, batch, shuffle=True)
-    dealt = [fm.sampling.dealt_indices(begun, rank)[:batch] for rank in range(WORKERS)]
+    dealt = [fm.samplers.sampling.dealt_indices(begun, rank)[:batch] for rank in range(WORKERS)]
     model.fit(begun, verbose=0, num_iters=1, callbacks=callbacks)
     found["begun"], expected = first.ends[-1:], kept(local(np.unique(np.concatenate(dealt))))
     found["heard"] = [first.ends, last.ends]
-    dealt = [fm.sampling.dealt_indices(loader(size, batch, drop_last=True), rank) for rank in range(WORKERS)]
+    dealt = [fm.samplers.sampling.dealt_indices(loader(size, batch, drop_last=True), rank) for rank in range(WORKERS)]
     found["local"] = {
         "whole": kept(local(range(size))),
         "begun": expected,

@@ -13,7 +13,7 @@ import pytest
 from sklearn.datasets import load_digits
 
 from fleetmetrics.errors import UndefinedMetricWarning
-from fleetmetrics.numbers import combine
+from fleetmetrics.numbers.reductions import combine
 
 Samples = Sequence["dict[str, Any]"]
 

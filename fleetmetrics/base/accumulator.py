@@ -1,0 +1,689 @@
+"""The base of metrics and of collections: add batches, exchange once, evaluate."""
+
+from __future__ import annotations
+
+import _thread
+import functools
+import inspect
+import itertools
+import re
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Iterable, Iterator, Mapping, Sequence
+
+import numpy as np
+
+from fleetmetrics import comm
+from fleetmetrics import xp as namespaces
+from fleetmetrics.base.data_size import DataSize
+from fleetmetrics.batch import Batch
+from fleetmetrics.batch.one_hot import CLASSES, ENTRIES, LABELS, REFUSED, Earlier, Meaning, meaning_for_all
+from fleetmetrics.batch.rules import Check, Requirement, applicable, asks_for_classes
+from fleetmetrics.errors import (
+    DuplicateStateError,
+    FleetMetricsError,
+    IntegerOverflowError,
+    InvalidInputError,
+    StaticProgramError,
+)
+from fleetmetrics.records.folding import Folding, Folds
+from fleetmetrics.records.table import Table
+from fleetmetrics.samplers.repeats import Repeats
+from fleetmetrics.samplers.same_samples import sums_are_equal, warn_of_same_samples
+from fleetmetrics.samplers.sampling import Pass
+from fleetmetrics.saving.merging import Partial
+from fleetmetrics.state.state import State, add_numbers, blocks_of
+from fleetmetrics.state.state_dicts import HeldPass, Holder
+from fleetmetrics.support.arguments import flag_of
+from fleetmetrics.support.hints import hint_of_argument, hint_of_method
+from fleetmetrics.support.launcher import notice
+from fleetmetrics.support.settings import (
+    AllArguments,
+    described,
+    raise_if_missing,
+    raise_if_positional,
+    raise_if_unknown,
+)
+from fleetmetrics.support.traced import keep_out_of_programs, raise_if_traced
+from fleetmetrics.support.typed import Self
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
+    Value = TypeVar("Value", default=Any, covariant=True)
+else:
+    from typing import TypeVar
+
+    Value = TypeVar("Value", covariant=True)
+
+__all__ = ["FOR_USERS", "Accumulator", "Value"]
+
+#: The members for users, in the order in which they need them; `dir` of a metric lists these and its settings, and the
+#: reference documents them. `dir` of a class lists the rest, for authors of metrics.
+FOR_USERS: tuple[str, ...] = (
+    "add",
+    "add_frame",
+    "compute",
+    "compute_local",
+    "reset",
+    "merge",
+    "fresh",
+    "rename",
+    "close",
+    "state_dict",
+    "set_state_dict",
+    "settings",
+    "plot",
+    "sampler",
+)
+
+_ordinals: dict[str, Iterator[int]] = {}
+#: Seconds to wait for no one: a single worker reads no setting.
+_NO_WAIT = 1.0
+
+
+def _default_name(kind: type) -> str:
+    """``accuracy_0``, ``accuracy_1``, ...: the same on every worker that runs the same script."""
+    stem = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", kind.__name__).lower()
+    return f"{stem}_{next(_ordinals.setdefault(stem, itertools.count()))}"
+
+
+class _Adding(_thread.RLock):  # type: ignore[misc]  # which can be derived from
+    """The lock of threads that add to one metric; a copy of the metric has its own."""
+
+    def __reduce__(self) -> Any:
+        return _Adding, ()
+
+
+class Accumulator(Partial, Generic[Value]):
+    """The base of a metric and of several: add batches, exchange once, evaluate; for the arguments see `Metric`."""
+
+    _name_made_up: bool
+    share: bool
+    validate: bool
+
+    #: Whether ``add`` takes a label; None: it accepts one and ignores it. False: a label is an error,
+    #: because the metric's own ``add`` takes weights in its place.
+    takes_label: bool | None = True
+    #: The positional arguments of ``add``; the first is the prediction.
+    arguments: tuple[str, ...] = ("prediction", "label", "weight", "mask")
+    #: Keys of `fleetmetrics.batch.rules.REQUIREMENTS` that every sample must meet, or the class's own requirements.
+    requirements: tuple[str | Requirement, ...] = ()
+    #: Names of the further arguments that `add` takes, one value per sample.
+    columns: tuple[str, ...] = ()
+    #: The arguments for which a row of a file or a data frame may lack a value.
+    nullable: tuple[str, ...] = ()
+    #: The axis of the classes among the scores; None: the last.
+    class_axis: int | None = None
+    #: Whether it takes one-hot rows of labels as their classes, as `paddle.metric.Accuracy` does.
+    takes_one_hot: ClassVar[bool] = False
+    #: Whether each label of a row is a task of its own, of which a row of a file or a data frame may lack some.
+    labels_apart: ClassVar[bool] = False
+    #: What rows of labels of the scores' shape were taken as since the last reset.
+    earlier: Earlier = Earlier()
+    _data_size: DataSize | None = None
+    incidental: ClassVar[tuple[str, ...]] = ("name", "validate", "share", "sampler", "class_axis")
+
+    __signature__: AllArguments = AllArguments()
+
+    if not TYPE_CHECKING:  # which should take the signature from __init__
+
+        def __new__(cls, *given: Any, **settings: Any) -> Any:
+            """Raise an error that names the missing keyword, where Python would only count the positional arguments."""
+            if given:
+                raise_if_positional(cls, given)
+            raise_if_missing(cls, given, settings)
+            settings.pop("sampler", None)  # it may be set and removed: see `sampler`
+            return super().__new__(cls, *given, **settings)
+
+    def __init__(
+        self,
+        *,
+        name: str | None = None,
+        validate: bool = True,
+        share: bool = False,
+        sampler: Any = None,
+        size: int | None = None,
+        **unknown: Any,
+    ) -> None:
+        raise_if_unknown(type(self), unknown)
+        notice()
+        keep_out_of_programs(type(self), "add", "compute", "compute_local")
+        name = vars(self).pop("_called_anew", name)
+        self._set_name(_default_name(type(self)) if name is None else name)
+        self._name_made_up = name is None
+        self._data_size = None if size is None else DataSize(self.name, size)
+        self.validate, self.share = flag_of("validate", validate), flag_of("share", share)
+        self._adding = _Adding()
+        self.program: Any = None  # the static program that add was called in
+        self.states: dict[str, State] = {}
+        self._pass = Pass(sampler)
+        self._held_pass = HeldPass(self._pass)
+
+    if not TYPE_CHECKING:  # otherwise every attribute would seem to exist
+
+        def __getattr__(self, name: str) -> Any:
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{hint_of_method(name)}")
+
+    def __dir__(self) -> list[str]:
+        """List the members for users, and those that a class outside this package adds, for completion."""
+        package = [kind for kind in type(self).__mro__ if kind.__module__.startswith("fleetmetrics.")]
+        internal = {name for kind in package for name in (*vars(kind), *vars(kind).get("__annotations__", ()))}
+        internal |= set() if type(self) not in package else {*vars(self)}
+        internal -= {"name", *FOR_USERS, *inspect.signature(type(self)).parameters}
+        return [name for name in super().__dir__() if name.startswith("_") or name not in internal]
+
+    def _set_name(self, name: str) -> None:
+        if not isinstance(name, str) or not name:
+            raise InvalidInputError(f"name must be a non-empty string or None, not {name!r}")
+        self.name = name
+        self._check = Check(name)
+        if self._data_size is not None:
+            self._data_size = DataSize(name, self._data_size.size)
+
+    def settings(self) -> dict[str, Any]:
+        """The constructor's arguments by name, defaults included; ``size`` only if given."""
+        return {name: value for name, value in super().settings().items() if name != "size" or value is not None}
+
+    @property
+    def sampler(self) -> Any:
+        """The sampler that deals the samples; setting it begins a new pass, and keeps the accumulated samples."""
+        return self._pass.sampler
+
+    @sampler.setter
+    def sampler(self, sampler: Any) -> None:
+        self._check_is_free()
+        self._pass.follow(sampler)
+
+    # -- its parts; collections, expressions and wrappers override these -------------------------------------
+
+    def _leaves(self) -> Sequence[Accumulator]:
+        """The metrics inside it, each once."""
+        return (self,)
+
+    def _own_states(self) -> Iterable[State]:
+        """The states, in the order of their declaration."""
+        return self.states.values()
+
+    def _record_metrics(self) -> Iterable[Folding]:
+        """The metrics that keep records."""
+        return ()
+
+    def requirements_of(self, batch: Batch) -> tuple[str | Requirement, ...]:
+        """The requirements for this batch; they may depend on its shapes."""
+        return self.requirements
+
+    @property
+    def one_hot(self) -> Meaning:
+        """What one-hot rows of labels, beside scores of the same shape, mean to this metric."""
+        if self.columns or not asks_for_classes(self.requirements):
+            return Meaning(ENTRIES)
+        task = getattr(self, "task", None)
+        kind = getattr(task, "kind", "")
+        of = LABELS if kind == "multilabel" else CLASSES if self.takes_one_hot and kind != "binary" else REFUSED
+        logits = getattr(task, "from_logits", False) or getattr(self, "from_logits", False)
+        return Meaning(of, logits, kind == "multiclass", (self.kind_name(),) if of == REFUSED else ())
+
+    @functools.cached_property
+    def meaning(self) -> Meaning:
+        """What such rows mean to all metrics inside it."""
+        return meaning_for_all([leaf.one_hot for leaf in self._leaves()])
+
+    def _statistics(self, batch: Batch) -> Iterable[tuple[Any, Any]]:
+        """The increment of each state and table from a batch."""
+        raise NotImplementedError
+
+    def _evaluate(self, values: Mapping[State, np.ndarray], carries: Mapping[Any, Any]) -> Any:
+        """The value, from the global states and the carries of all records."""
+        return self.formula(**{name: values[state] for name, state in self.states.items()})
+
+    def _evaluate_many(self, values: Mapping[State, np.ndarray]) -> Sequence[Any] | None:
+        """The values of states that each have an additional first axis, with an entry for each value.
+
+        None instead of one value or all: `evaluate` must compute it, by the same formula, with its warnings.
+        """
+        return None
+
+    def formula(self, *args: Any, **states: Any) -> Any:
+        """The value from the global states, given by name; pure NumPy."""
+        raise NotImplementedError(f"{type(self).__name__} must define formula")
+
+    def _called(self, of: Any = None) -> str:
+        """The name in errors of this object, or of a metric inside it."""
+        return f"{self.name} ({self.kind_name()})"
+
+    def kind_name(self) -> str:
+        """The name of the class; a wrapper's includes the class inside: ``Sliced(AUC)``."""
+        return type(self).__name__
+
+    def _told(self, error: FleetMetricsError, batch: Any = None) -> FleetMetricsError:
+        """The error, with its subject as a prefix."""
+        about, error.about = error.about, None
+        if isinstance(about, Requirement):
+            shared = about.argument in ("weight", "mask")
+            asked = ((leaf, applicable(tuple(leaf.requirements_of(batch)), batch.classes)) for leaf in self._leaves())
+            about = None if shared else next((leaf for leaf, rules in asked if about in rules), None)
+        text = str(error)
+        for common, own in zip(("prediction", "label"), self.arguments):  # the metric may have a different name there
+            if text.startswith(common):
+                text = own + text[len(common) :]
+        error.args = (f"{self._called(about)}: {text}",)
+        return error
+
+    def _checks(self) -> list[Check]:
+        """The checks of the batches added here, or to the metrics inside."""
+        return [self._check]
+
+    def _states(self) -> list[State]:
+        """All states, each once, those of the checks first."""
+        checks = [state for check in self._checks() for state in check.states]
+        return list(dict.fromkeys([*checks, *self._own_states(), *self._counted()]))
+
+    def _counted(self) -> Sequence[State]:
+        """The state that counts samples, if the size of the data set is given."""
+        return () if self._data_size is None else (self._data_size.added,)
+
+    def _folds(self) -> list[Folds]:
+        """The tables of records, each with all its folds."""
+        tables: dict[Table, list[Folding]] = {}
+        for metric in self._record_metrics():
+            tables.setdefault(metric.table, []).append(metric)
+        return list(itertools.starmap(Folds, tables.items()))
+
+    def _read(self) -> Mapping[State, np.ndarray]:
+        values = {state: state.read() for state in self._states()}
+        self._raise_if_invalid(values)
+        return values
+
+    def _called_of(self, metric: Folding) -> str:
+        return self._called(next(leaf for leaf in self._leaves() if metric in leaf._record_metrics()))
+
+    # -- add -----------------------------------------------------------------------------------------------
+
+    def add(
+        self, prediction: Any = None, label: Any = None, weight: Any = None, mask: Any = None, **columns: Any
+    ) -> None:
+        """Accumulate one batch; inside a static program, append the operations that do so at every run.
+
+        Args:
+            prediction: the model's output; see the class for shapes. NumPy arrays, numbers, lists, dynamic
+                tensors (the states then stay on their device) or static variables.
+            label: the truth.
+            weight: one number of at least 0 per sample, or one for all; None: 1.
+            mask: one flag per sample; a sample masked by False leaves no trace. None: all count.
+            **columns: further arguments of the metric, such as ``user=`` or ``query=``: an integer or string a sample.
+
+        Raises:
+            InvalidInputError: shapes or values are invalid; the batch was not added.
+                In a static program, and on a device other than the CPU, values are checked as the batches run, and
+                ``compute`` raises the error.
+            StaticProgramError: called twice for one static program, or with arrays after static variables.
+        """
+        self._check_is_free()
+        if label is not None and self.takes_label is False:
+            raise InvalidInputError(
+                f"{self.name} got a label, but its metrics take only values; pass weights by keyword: add(values, "
+                "weight=...)"
+            )
+        if columns or self.columns:
+            self._check_columns(columns)
+        if prediction is None:
+            raise InvalidInputError(f"{type(self).__name__}.add: {self.arguments[0]} is missing")
+        with self._adding:  # threads add one after the other
+            its = self._pass
+            alone = weight is mask is self._data_size is None and not columns and not its.counts
+            if alone and self._add_plain(prediction, label):
+                its.done += len(prediction)
+                return
+            try:
+                batch = Batch(prediction, label, weight, mask, columns, self.class_axis, self)
+            except (InvalidInputError, IntegerOverflowError) as error:
+                raise self._told(error) from None
+            if not its.counts or (batch.xp is namespaces.numpy_ops and its.all_count(batch.rows)):
+                self._add(batch)
+                its.done += batch.rows
+                if (mask is not None or weight is not None) and not its.counts and not its.handled:
+                    its.handled = batch.left_some_out
+                return
+            mark = its.mark()
+            try:
+                self._leave_padding_out(batch)
+                self._add(batch)
+            except BaseException:
+                its.back_to(mark)
+                raise
+
+    def _add_plain(self, prediction: Any, label: Any) -> bool:
+        """Overridden if plain arrays have a fast path; False: they take the usual path, which finds their errors."""
+        return False
+
+    def _leave_padding_out(self, batch: Batch) -> None:
+        if batch.xp is not namespaces.numpy_ops and namespaces.is_static(batch.each):
+            raise StaticProgramError(
+                f"{self.name} has a sampler, but a static program calls add once, not for every batch. Create it "
+                "without a sampler, and feed flags of the samples that count: add(..., mask=flags); "
+                "fleetmetrics.padding_mask(sampler) tells which of this worker's samples are padding"
+            )
+        try:
+            flags = self._pass.take(batch.rows)
+        except InvalidInputError as error:
+            raise self._told(error) from None
+        if flags is not None:
+            batch.leave_out(flags)
+
+    def _add(self, batch: Batch) -> None:
+        """Accumulate a batch, whole or not at all."""
+        if batch.empty:
+            return
+        static = batch.xp is not namespaces.numpy_ops and namespaces.is_static(batch.each)
+        if static:
+            program = self._enter_program()
+        elif self.program is not None:
+            raise StaticProgramError(
+                f"{self.name} accumulates inside a static program and was given {type(batch.each).__name__}; use a "
+                "separate metric for arrays"
+            )
+        with batch.xp.quiet():
+            try:
+                batch.check(self.requirements_of(batch), self.validate)
+                increments = dict(self._statistics(batch))
+                counted = self._counted()
+                if counted:
+                    increments.update({state: batch.added for state in counted})
+            except InvalidInputError as error:
+                raise self._told(error, batch) from None
+            if not self.validate:
+                increments = {each: namespaces.without_strays(batch.xp, by, each) for each, by in increments.items()}
+            if not static:
+                if batch.valid is not None:
+                    increments.update(self._check.statistics(batch))
+                self._accumulate(increments, look=self.validate and batch.xp is namespaces.numpy_ops)
+                if batch.earlier is not None:
+                    self.earlier = batch.earlier
+        if static:
+            dtypes = {state: batch.xp.state_dtype(increment) for state, increment in increments.items()}
+            self._enter_states({**dict.fromkeys(self._check.states, "int64"), **dtypes})
+            increments.update(self._check.statistics(batch))
+            for state, increment in increments.items():
+                state.accumulate(increment)
+            self.program = program  # not earlier: a caller may correct and repeat a failed add
+
+    def add_frame(self, frame: Any, **columns: Any) -> None:
+        """Accumulate a data frame, as one batch.
+
+        Args:
+            frame: of pandas, polars or pyarrow, or anything with ``__arrow_c_stream__``.
+            **columns: the column of the frame for each argument of ``add``, ``prediction="p", label="y", user="uid"``;
+                a list of columns, or a column of lists, gives several predictions or labels per sample. Keys
+                (users, slots) may be integers, strings, categories, bools, dates and times; the latter become strings
+                in ISO's form.
+
+        Raises:
+            InvalidInputError: a column is missing, has the wrong type or nulls; or as for `add`. Nothing was added.
+
+        Examples:
+            >>> import pyarrow
+            >>> from fleetmetrics import Accuracy, Sliced
+            >>> frame = pyarrow.table({"p": [0.9, 0.2, 0.7], "y": [1, 0, 0], "slot": ["a", "a", "b"]})
+            >>> metric = Sliced(Accuracy(), by="slot")
+            >>> metric.add_frame(frame, prediction="p", label="y", slot="slot")
+            >>> metric.compute()
+            {'a': 1.0, 'b': 0.0}
+        """
+        from fleetmetrics.columns.frames import arguments_of
+
+        self.add(**arguments_of(self, frame, columns))
+
+    def _accumulate(self, increments: Mapping[Any, Any], look: bool) -> None:
+        """Merge a batch's increments into all states, or into none.
+
+        Args:
+            increments: by state.
+            look: whether to check for overflowed sums.
+        """
+        if add_numbers(increments):  # like most metrics' states
+            return
+        marks = [(state, state.mark()) for state in increments]
+        try:
+            for state, increment in increments.items():
+                state.accumulate(increment)
+                if look:
+                    state.raise_if_overflown()
+        except Exception as error:
+            for each, mark in marks:
+                each.back_to(mark)
+            if isinstance(error, IntegerOverflowError):
+                raise IntegerOverflowError(f"{state.name}: {error}") from None
+            raise
+
+    def _check_columns(self, given: Mapping[str, Any]) -> None:
+        wanted = sorted({name for leaf in self._leaves() for name in leaf.columns})
+        for name in given:
+            if name not in wanted:
+                raise self._unknown(name, wanted)
+        for leaf in self._leaves():
+            for name in leaf.columns:
+                if given.get(name) is None:
+                    raise InvalidInputError(
+                        f"{self._called(leaf)}: {name} is missing; pass add(..., {name}=), one entry per sample"
+                    )
+
+    def _unknown(self, argument: str, columns: Iterable[str] = ()) -> InvalidInputError:
+        allowed = [*self.arguments, *columns]
+        return InvalidInputError(
+            f"{type(self).__name__}.add has no argument {argument!r}{hint_of_argument(argument, allowed)} Allowed are "
+            f"{', '.join(allowed)}"
+        )
+
+    def holds_samples(self) -> bool:
+        """Whether batches of arrays or tensors have been added since the last reset."""
+        tables = [folds.table for folds in self._folds()]
+        return any(state.value is not None for state in self._states()) or any(map(len, tables))
+
+    def _check_is_free(self) -> None:
+        """Overridden where adding could change the states of others."""
+
+    def _enter_program(self) -> Any:
+        from fleetmetrics import static
+
+        raise_if_traced(f"add of {self.name}")
+        for folds in self._folds():
+            metric, columns = folds.metrics[0], ", ".join(folds.table.columns)
+            raise StaticProgramError(
+                f"{metric.name} ({type(metric).__name__}) keeps every sample, but a static program has only variables "
+                f"of a fixed size; fetch {columns} with exe.run(fetch_list=...) and pass the arrays to add after each "
+                "run"
+            )
+        if any(state.value is not None for state in self._states()):
+            raise StaticProgramError(f"{self.name} already holds arrays; create a separate metric for a static program")
+        if self.program is not None:
+            raise StaticProgramError(
+                f"add of {self.name} was already called in a static program; its operations run with every batch of "
+                "that program, so call it only once. For a second program or a second input, create a second metric "
+                "(the same name with share=True accumulates into the same variables)"
+            )
+        return static.current_program()
+
+    def _enter_states(self, dtypes: Mapping[State, str]) -> None:
+        for state, dtype in dtypes.items():
+            try:
+                state.enter_program(dtype, self.share)
+            except DuplicateStateError as error:
+                raise DuplicateStateError(f"{self.name}: {error}") from None
+        from fleetmetrics import static
+
+        made_up = {each.name for each in (self, *self._leaves()) if each._name_made_up}
+        counted = any(state.name.startswith(f"{name}.") for state in dtypes for name in made_up)
+        held = [state.static for state in dtypes]
+        static.claim(self.name, described(self, short=True), counted, held, static.current_program())
+
+    # -- compute -------------------------------------------------------------------------------------------
+
+    def compute(
+        self,
+        scope: Any = None,
+        *,
+        util: Any = None,
+        communicator: comm.Communicator | None = None,
+        group: Any = None,
+        timeout: float | None = None,
+        partial: bool = False,
+    ) -> Value:
+        """The value over the samples of all workers, the same on every worker; of a collection, a dict of values.
+
+        Every worker must call it; the accumulated samples stay.
+
+        Args:
+            scope: the scope of a static program's variables; None: the global scope.
+            util: an object with ``all_reduce(input, mode)``, such as ``fleet.util``: in a launched job it means the
+                job's workers, as None does, and otherwise the numbers go through it.
+            communicator: None: the one that was set or is chosen automatically.
+            group: the workers to compute over; only these call it, see `fleetmetrics.Communicator.among`. None: all.
+            timeout: seconds to wait for the others; None: ``FLEETMETRICS_TIMEOUT``, else 1,800, or
+                300 until all have met.
+            partial: True if the job leaves a sampler's pass early: workers may then lack samples of the pass.
+
+        Raises:
+            FleetMetricsError: the same error on every worker, by the deadline.
+        """
+        from fleetmetrics.comm.choose import call_of
+
+        raise_if_traced(f"compute of {self.name}")
+        call = call_of(f"{type(self).__name__} {self.name}", communicator, util, group, timeout)
+        return self._computed(call, scope, partial)
+
+    def _computed(self, call: comm.Call, scope: Any, partial: bool | None) -> Any:
+        """The value over the samples of a call's workers, which must agree; ``partial``: None without a pass."""
+        channel, check = call.channel, self._check
+        carries: Mapping[Any, Any] = {}
+        with call:
+            several = channel.world_size > 1
+            whole = partial is not None and not flag_of("partial", partial)
+            call.name += "" if partial is None else self._check_pass(channel, whole)
+            repeats = self._repeats(channel) if whole and several else None
+            states, tables = self._states(), self._folds()
+            with self._adding:
+                blocks = blocks_of(states, scope)
+            if repeats is not None:
+                place = states.index(check.seen)
+                blocks[place] = check.flagged(blocks[place])
+            totals = call.reduce(blocks, self._terms())
+            values = dict(zip(states, totals))
+            if tables:
+                from fleetmetrics.records.fold import fold_in_order
+
+                self._raise_if_invalid(values)
+                carries, same = fold_in_order(call, tables, values)
+        if repeats is not None and check.flags_in(values) == channel.world_size and self._pass.once():
+            repeats.warn(self._called(), type(self).__name__)
+        if not tables:
+            self._raise_if_invalid(values)
+            first = sum(len(each.states) for each in self._checks())
+            same = several and sums_are_equal(blocks[first:], totals[first:], channel.world_size)
+        if same:
+            warn_of_same_samples(self._called(), channel.world_size)
+        if whole and self._data_size is not None:
+            self._data_size.warn_unless_met(self._called(), values)
+        try:
+            return self._evaluate(values, carries)
+        except InvalidInputError as error:
+            raise self._told(error) from None
+
+    def compute_local(self, scope: Any = None) -> Value:
+        """The value over this worker's samples only; no communication.
+
+        Args:
+            scope: the scope of a static program's variables; None: the global scope.
+        """
+        raise_if_traced(f"compute of {self.name}")
+        call = comm.LocalCommunicator().call(f"{type(self).__name__} {self.name}", _NO_WAIT)
+        return self._computed(call, scope, None)
+
+    def _check_pass(self, channel: comm.Communicator, whole: bool) -> str:
+        """The note on pass and data, on which all workers must agree; `InvalidInputError` if its pass is incomplete."""
+        for part in self._added_through():
+            if part._pass.sampler is not None:
+                raise InvalidInputError(
+                    f"{self._called(part)}: its sampler is ignored when {self.name} adds to it; set the sampler of "
+                    f"{self.name} instead"
+                )
+        try:
+            settings = self._pass.check(channel.rank, channel.world_size, whole)
+        except InvalidInputError as error:
+            raise self._told(error) from None
+        told = ", ".join(f"{name} {value}" for name, value in settings.items()) if settings else ""
+        size = f" of {self._data_size.size:,} samples" if self._data_size is not None else ""
+        return size + (f" (a pass of a sampler with {told})" if told else "")
+
+    def _repeats(self, channel: comm.Communicator) -> Repeats | None:
+        """For a metric without a sampler: one of this process that dealt all of its samples, and repeated some."""
+        alone = self._check not in self._checks()
+        return None if alone or self._data_size is not None else self._pass.repeats(channel.rank, channel.world_size)
+
+    def _added_through(self) -> Iterable[Accumulator]:
+        """The metrics to which it passes its batches."""
+        return ()
+
+    def _raise_if_invalid(self, values: Mapping[State, np.ndarray]) -> None:
+        """Raise if a worker met an invalid sample, or a sum has overflowed."""
+        if not self.validate:
+            return
+        for state, value in values.items():
+            if value.dtype.kind == "f":
+                state.raise_if_overflown(value)
+        for check in self._checks():
+            if values[check.invalid]:
+                owner = self._called() if check is self._check else check.owner
+                rules = {self._called(leaf): leaf.requirements for leaf in self._leaves()}
+                check.raise_if_invalid(values, owner, rules, self.meaning.of in (CLASSES, REFUSED))
+
+    # -- reset -----------------------------------------------------------------------------------------
+
+    def reset(self, scope: Any = None) -> None:
+        """Forget everything accumulated on this worker.
+
+        Args:
+            scope: the scope of a static program's variables; None: the global scope.
+        """
+        for state in self._states():
+            state.reset(scope)
+        for folds in self._folds():
+            folds.table.reset()
+        self._pass.reset()
+        self.earlier = Earlier()
+
+    def fresh(self, name: str | None = None) -> Self:
+        """Return an empty copy with the same arguments; you may set its ``sampler`` to a different one.
+
+        Args:
+            name: the copy's name; None: the class name and a number, in the order of creation.
+        """
+        return self._made_anew(name, {})
+
+    def _made_anew(self, name: str | None, made: dict[Accumulator, Accumulator]) -> Any:
+        """`fresh`; ``made`` maps each metric to its fresh one, so that a metric used twice stays one."""
+        given, settings = (self._anew(each, name, made) for each in self._made_with)
+        new: Any = type(self).__new__(type(self), *given, **settings)
+        new._called_anew = name  # under any name from its class
+        new.__init__(*given, **settings)
+        new.validate, new.share = self.validate, self.share
+        new._pass.follow(self.sampler)
+        new._pass.counts = self._pass.counts
+        return new
+
+    def _anew(self, given: Any, name: str | None, made: dict[Accumulator, Accumulator]) -> Any:
+        """The arguments, with each metric replaced by a fresh one."""
+        if isinstance(given, Accumulator):
+            if given not in made:
+                made[given] = given._made_anew(self._part_name(given, name), made)
+            return made[given]
+        if type(given) in (list, tuple, set):
+            return type(given)(self._anew(each, name, made) for each in given)
+        if type(given) is dict:
+            return {key: self._anew(each, name, made) for key, each in given.items()}
+        return given
+
+    def _part_name(self, part: Accumulator, name: str | None) -> str | None:
+        """The name of the fresh metric for one of the arguments; ``name`` is that of the whole."""
+        return None
+
+    def _holders(self) -> Sequence[Holder]:
+        return [*self._states(), *self._folds(), self._held_pass]

@@ -1,0 +1,247 @@
+"""``MetricCollection``: several metrics over the same batches."""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Dict, Iterable, Mapping, Sequence
+
+import numpy as np
+
+from fleetmetrics.base.accumulator import Accumulator
+from fleetmetrics.base.composite import Composite, about, axis_taken, label_taken
+from fleetmetrics.base.metric import Common, Metric
+from fleetmetrics.base.shared import Shared
+from fleetmetrics.errors import InvalidInputError
+from fleetmetrics.records.folding import Folding, Folds
+from fleetmetrics.records.table import Table
+from fleetmetrics.state.state import State
+from fleetmetrics.state.state_dicts import Holder
+from fleetmetrics.support.arguments import listed
+from fleetmetrics.support.typed import Unpack
+
+__all__ = ["MetricCollection"]
+
+
+class MetricCollection(Composite[Dict[str, Any]]):
+    """Several metrics over the same batches: one add, one exchange, a dict of values.
+
+    States that members declare under the same key (the number of samples, say) are kept once.
+
+    ``add(prediction, label, weight=None, mask=None)`` is that of `Metric`, even if the members' own differ: `Mean` and
+    similar metrics take the predictions as their values. If all members do so, a label is an error: pass weights by
+    keyword, ``add(values, weight=...)``.
+
+    Args:
+        metrics: metrics by their keys in the result; or a sequence of metrics, each keyed by its
+            name. They must be new, and belong to the collection from then on.
+        prefix: the prefix of the keys in the result.
+        postfix: their postfix.
+        **common: ``name``, ``validate``, ``share``, ``sampler`` and ``size`` of `Metric`. A sample that breaks a
+            requirement of one member counts for no member.
+
+    Raises:
+        InvalidInputError: an entry is not a metric or already in use, or a key is repeated.
+
+    Examples:
+        >>> import fleetmetrics
+        >>> metrics = fleetmetrics.MetricCollection(
+        ...     {"accuracy": fleetmetrics.Accuracy(), "mae": fleetmetrics.MeanAbsoluteError()})
+        >>> metrics.add([0.75, 0.5, 0.25], [1, 1, 0])
+        >>> metrics.compute()
+        {'accuracy': 0.6666666666666666, 'mae': 0.3333333333333333}
+    """
+
+    class_axis: int | None
+    columns: tuple[str, ...]
+    postfix: str
+    prefix: str
+    takes_label: bool | None
+
+    def __init__(
+        self,
+        metrics: Mapping[str, Metric] | Iterable[Metric],
+        *,
+        prefix: str = "",
+        postfix: str = "",
+        **common: Unpack[Common],
+    ) -> None:
+        super().__init__(**common)
+        for argument, text in (("prefix", prefix), ("postfix", postfix)):
+            if not isinstance(text, str):
+                raise InvalidInputError(f"{argument} must be a string, not {text!r}")
+        self.prefix, self.postfix = prefix, postfix
+        entries = (
+            list(metrics.items())
+            if isinstance(metrics, Mapping)
+            else [(_key(m), m) for m in listed("metrics", metrics, "metrics, or a dict of them by key")]
+        )
+        self.metrics: dict[str, Metric] = {}
+        self._known: dict[str, Any] = {}  # these do not change after the members are set
+        shared = Shared()
+        for key, metric in entries:
+            self._take(key, metric, shared)
+        self._replace(metrics, dict(self.metrics))
+        self.takes_label = label_taken(self.metrics.values())
+        self.columns = tuple(dict.fromkeys(name for each in self.metrics.values() for name in each.columns))
+        self.class_axis = axis_taken(self.metrics.values())
+
+    def __getitem__(self, key: str) -> Metric:
+        """Return the metric of a key, without prefix and postfix; InvalidInputError names the keys that there are."""
+        if key not in self.metrics:
+            keys = ", ".join(map(repr, self.metrics))
+            raise InvalidInputError(f"the collection has no metric {key!r}; it has {keys}")
+        return self.metrics[key]
+
+    # It has no __iter__: paddle.save refuses iterables of other types than its own.
+    def __contains__(self, key: object) -> bool:
+        return key in self.metrics
+
+    def __len__(self) -> int:
+        return len(self.metrics)
+
+    def __bool__(self) -> bool:
+        return True  # also without metrics: `metrics or default` asks whether there is a collection
+
+    def _take(self, key: str, metric: Metric, shared: Shared) -> None:
+        if not isinstance(metric, Metric):
+            raise InvalidInputError(f"metrics[{key!r}] must be a Metric, not {type(metric).__name__}")
+        operand = metric.collection == self.name and metric not in self.metrics.values()
+        if metric.collection is not None and not operand:
+            raise InvalidInputError(f"metrics[{key!r}] already belongs to {metric.collection}; create a new metric")
+        if key in self.metrics:
+            raise InvalidInputError(f"metrics has two entries {key!r}; give each its own key or name")
+        if metric.program is not None or metric.holds_samples():
+            raise InvalidInputError(f"metrics[{key!r}] already holds samples; a collection takes new metrics")
+        if metric.sampler is not None:
+            raise InvalidInputError(
+                f"metrics[{key!r}] has a sampler; create it without one, and give the sampler to the collection: "
+                "MetricCollection(..., sampler=sampler)"
+            )
+        if metric._data_size is not None:
+            raise InvalidInputError(
+                f"metrics[{key!r}] has a size; create it without one, and give the size to the collection: "
+                "MetricCollection(..., size=size)"
+            )
+        self.metrics[key] = metric
+        if not operand:  # of an expression that contains it
+            metric.collection = self.name
+            metric._adopt(f"{self.name}.{key}", shared)
+
+    def rename(self, keys: Mapping[str, str]) -> MetricCollection:
+        """Give members other keys in the result; they keep their samples.
+
+        Args:
+            keys: new keys by old keys, both without prefix and postfix.
+
+        Returns:
+            The collection.
+
+        Raises:
+            InvalidInputError: if a key is unknown, or two would be equal.
+        """
+        for key in keys:
+            if key not in self.metrics:
+                raise InvalidInputError(f"keys names {key!r}; the collection has {', '.join(map(repr, self.metrics))}")
+        new = [keys.get(key, key) for key in self.metrics]
+        if len(set(new)) < len(new):
+            raise InvalidInputError(f"keys gives two members the same key: {', '.join(map(repr, new))}")
+        self.metrics = dict(zip(new, self.metrics.values()))
+        return self
+
+    def fresh(
+        self, name: str | None = None, *, prefix: str | None = None, postfix: str | None = None
+    ) -> MetricCollection:
+        """Return an empty collection of the same metrics, for example for a different data set.
+
+        Args:
+            name: the new collection's name; None: generated in the order of creation.
+            prefix: None: this collection's.
+            postfix: None: this collection's.
+        """
+        new: MetricCollection = super().fresh(name)
+        new.prefix = self.prefix if prefix is None else prefix
+        new.postfix = self.postfix if postfix is None else postfix
+        return new.rename(dict(zip(new.metrics, self.metrics)))
+
+    def _named_leaves(self) -> dict[str, Accumulator]:
+        """The metrics with states, each once; those in an expression by its key and their places."""
+        named: dict[str, Accumulator] = {}
+        for key, member in self.metrics.items():
+            leaves = member._leaves()
+            own = {key: leaves[0]} if leaves[0] is member else {f"{key}.{n}": each for n, each in enumerate(leaves)}
+            named.update({name: leaf for name, leaf in own.items() if leaf not in named.values()})
+        return named
+
+    def _parts(self) -> dict[str, tuple[Any, Sequence[Holder]]]:
+        folds = {each.table: each for each in self._folds()}
+        leaves = {name: (leaf, _holders_of(leaf, folds)) for name, leaf in self._named_leaves().items()}
+        return {"": (None, [*self._check.states, *self._counted(), self._held_pass]), **leaves}
+
+    def _apart(self, name: str) -> tuple[Sequence[Holder], Callable[[], None]]:
+        leaf = self._named_leaves()[name]
+        if self.program is not None:
+            raise InvalidInputError(
+                f"{self._called(leaf)}: the checkpoint lacks this metric, or does not share its states with the other "
+                "metrics, as the static program does; put it into a separate collection"
+            )
+        alone: Any = leaf.fresh(leaf.name)
+        alone.collection = self.name
+        alone._adopt(f"{self.name}.{name}", Shared())
+
+        def attach() -> None:
+            vars(leaf).update(vars(alone), _name_made_up=leaf._name_made_up)
+            self._known.clear()
+
+        return _holders_of(alone, {each.table: each for each in alone._folds()}), attach
+
+    def parts(self) -> Iterable[Metric]:
+        """The members."""
+        return self.metrics.values()
+
+    def settings(self) -> dict[str, Any]:
+        """The members, the order of their keys, which is that of their states, and the size of the data set."""
+        size = {} if self._data_size is None else {"size": self._data_size.size}
+        return {"keys": ", ".join(self.metrics), "metrics": self.metrics, **size}
+
+    def _once(self, what: str, ask: Callable[[], Iterable[Any]]) -> Any:
+        if what not in self._known:
+            self._known[what] = list(ask())
+        return self._known[what]
+
+    def _leaves(self) -> Sequence[Accumulator]:
+        return self._once("leaves", super()._leaves)
+
+    def _record_metrics(self) -> Iterable[Folding]:
+        return self._once("record metrics", super()._record_metrics)
+
+    def _added_through(self) -> Iterable[Accumulator]:
+        return self._once("added through", super()._added_through)
+
+    def _states(self) -> list[State]:
+        return self._once("states", super()._states)
+
+    def _evaluate(self, values: Mapping[State, np.ndarray], carries: Mapping[Any, Any]) -> dict[str, Any]:
+        """Every member's value."""
+        found = {}
+        for key, metric in self.metrics.items():
+            try:
+                found[f"{self.prefix}{key}{self.postfix}"] = metric._evaluate(values, carries)
+            except InvalidInputError as error:
+                raise about(error, metric) from None
+        return found
+
+    def _called(self, of: Any = None) -> str:
+        for key, metric in self.metrics.items():
+            if of is metric or of in metric._leaves():
+                return f"{self.name}[{key!r}] ({of.kind_name()})"
+        return super()._called()
+
+
+def _holders_of(leaf: Accumulator, folds: Mapping[Table, Folds]) -> Sequence[Holder]:
+    """The holders of a metric, except for the checks of samples."""
+    return [*leaf._own_states(), *dict.fromkeys(folds[metric.table] for metric in leaf._record_metrics())]
+
+
+def _key(metric: Any) -> str:
+    if not isinstance(metric, Metric):
+        raise InvalidInputError(f"metrics must hold Metric objects, not {type(metric).__name__}")
+    return metric.name

@@ -1,0 +1,547 @@
+"""Metrics with states: accumulate batch by batch, exchange once, evaluate a formula.
+
+Metrics of the catalogue derive from ``Metric``. A class defines three things, and inherits the rest:
+
+    class MeanAbsoluteError(Metric):
+        requirements = ("finite_prediction", "finite_label")
+
+        # its states, each with a function that computes its increment from a batch
+        declared = (Declared("absolute_error", dtype="float64", statistic=absolute_error), TOTAL)
+
+        def formula(self, absolute_error, total):                      # global states in, number out
+            return mean_absolute_error(absolute_error, total)
+
+To fill several states from one pass over a batch, define ``batch_statistics`` instead.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from typing import TYPE_CHECKING, Any, Callable, ClassVar, Iterable, Mapping, NamedTuple, Sequence, TypedDict
+
+import numpy as np
+
+from fleetmetrics.base.accumulator import Accumulator, Value
+from fleetmetrics.base.composite import Composite, axis_taken, label_taken
+from fleetmetrics.base.shared import Shared
+from fleetmetrics.batch import Batch
+from fleetmetrics.batch.rules import Check, Requirement
+from fleetmetrics.errors import InvalidInputError
+from fleetmetrics.formulas.ratio import undefined
+from fleetmetrics.numbers.reductions import declared_shape
+from fleetmetrics.state.state import State
+from fleetmetrics.support.arguments import raise_if_too_large, zero_division_of
+from fleetmetrics.support.given import bare
+from fleetmetrics.support.typed import Axes, Unpack
+from fleetmetrics.vocabulary import agreeing, with_article
+
+__all__ = [
+    "TOTAL",
+    "Common",
+    "Declared",
+    "Expression",
+    "Linear",
+    "Metric",
+    "NoColumns",
+    "Quotient",
+    "Settings",
+    "Undefinable",
+    "WithoutColumns",
+    "formula_of",
+]
+
+_Operator = Callable[["Metric", Any], "Expression"]
+
+
+class Common(TypedDict, total=False):
+    """The settings of every metric; see `Metric`."""
+
+    name: str | None
+    validate: bool
+    share: bool
+    sampler: Any
+    size: int | None
+
+
+class Settings(Common, total=False):
+    """The settings of every `Undefinable` metric."""
+
+    zero_division: float
+
+
+class NoColumns(TypedDict):
+    """The further arguments of an ``add`` that takes none: type checkers then find the misspelt ones."""
+
+
+class Declared(NamedTuple):
+    """A state that all metrics of a class have; see `Metric.declare`."""
+
+    name: str
+    shape: tuple[int, ...] = ()
+    dtype: str = "int64"
+    reduction: str = "sum"
+    key: Any = None
+    statistic: Callable[..., Any] | None = None
+    settings: tuple[str, ...] = ()
+
+
+class Linear(NamedTuple):
+    """The change of a metric's value with its sums, for the delta method of `Interval`.
+
+    Args:
+        terms: for each sum, the factors of its entries, by the name of a state or of a sum over groups.
+        slopes: a function of the sums: the derivative of the value by each. Doubling all sums must not change the
+            value.
+        lowest: the lowest value.
+        highest: the highest value.
+    """
+
+    terms: Sequence[Mapping[str, Any]]
+    slopes: Callable[..., Sequence[float]]
+    lowest: float = 0.0
+    highest: float = math.inf
+
+
+def _one(_: float) -> float:
+    return 1.0
+
+
+class Quotient(NamedTuple):
+    """Two sums: a metric's value is their quotient, or a function of it.
+
+    Args:
+        numerator: the factors of the entries, by the name of a state or of a sum over groups.
+        denominator: the same; never negative, and a measure of the evidence.
+        highest: the highest quotient.
+        lowest: 0; or negative if the quotient has no bounds.
+        value: the metric's value as a function of the quotient, rising or falling.
+        slope: its derivative.
+    """
+
+    numerator: Mapping[str, Any]
+    denominator: Mapping[str, Any] = {"total": 1}
+    highest: float = math.inf
+    lowest: float = 0.0
+    value: Callable[[float], float] = float
+    slope: Callable[[float], float] = _one
+
+    @property
+    def linear(self) -> Linear:
+        """The change of the metric's value with the two sums."""
+        highest = self.highest if self.value is float else math.inf
+        return Linear((self.numerator, self.denominator), self._slopes, self.lowest, highest)
+
+    @property
+    def counts_samples(self) -> bool:
+        """Whether the denominator is the number, or weight, of all samples."""
+        return self.denominator == {"total": 1}
+
+    def _slopes(self, numerator: float, denominator: float) -> tuple[float, float]:
+        quotient = numerator / denominator
+        slope = self.slope(quotient) / denominator
+        return slope, -slope * quotient
+
+
+def _total(batch: Batch) -> Any:
+    return batch.total
+
+
+#: The number, or weight, of all samples.
+TOTAL = Declared("total", key="total", statistic=_total)
+
+
+def formula_of(function: Callable[..., Any], *settings: str) -> Any:
+    """A metric's ``formula``: a function of the states and of these settings, all by name.
+
+    It skips the formula's checks of arguments: the states come from the package.
+    """
+    evaluated = bare(function)
+
+    def formula(self: Metric, **states: np.ndarray) -> Any:
+        return evaluated(**states, **{name: getattr(self, name) for name in settings})
+
+    return formula
+
+
+def _quotient(one: Any, other: Any) -> Any:
+    if np.ndim(one) == np.ndim(other) == 0:
+        return one / other if other else undefined("a quotient of metrics", "the divisor is 0")
+    below = np.asarray(other)
+    if (below == 0).any():
+        undefined("a quotient of metrics", f"{np.count_nonzero(below == 0)} of {below.size} divisors are 0")
+    return np.where(below == 0, np.nan, one / np.where(below == 0, 1, below))
+
+
+def _power(one: Any, other: Any) -> Any:
+    base, exponent = np.asarray(one, np.float64), np.asarray(other, np.float64)
+    with np.errstate(all="ignore"):
+        value = np.power(base, exponent)
+    none = ~np.isfinite(value) & ~np.isnan(base) & ~np.isnan(exponent)
+    if none.any():
+        number = int(np.count_nonzero(none))
+        undefined("a power of metrics", f"{number} of {none.size} {agreeing(number, 'are')} not finite")
+        value = np.where(none, np.nan, value)
+    return value if value.ndim else value.item()
+
+
+def _both_ways(symbol: str, function: Callable[[Any, Any], Any]) -> tuple[_Operator, _Operator]:
+    """The methods for an operation with the metric on its left, and on its right."""
+
+    def with_other(self: Metric, other: Any) -> Expression:
+        return Expression(symbol, function, self, other)
+
+    def to_other(self: Metric, other: Any) -> Expression:
+        return Expression(symbol, function, other, self)
+
+    return with_other, to_other
+
+
+class Metric(Accumulator[Value]):
+    """A metric with states: the base class of the catalogue, and of your metrics.
+
+    A metric takes its settings by keyword; all metrics take those below. Its name must be the same on every worker.
+
+    Args:
+        name: the prefix of the states' names, also used in errors; None: the class name and a number, in the order of
+            creation.
+        validate: False skips the check of `add`'s arguments: that predictions are finite, or probabilities, labels are
+            classes, and weights at least 0. The effect of an invalid sample is then undefined; states with an entry for
+            each class, bucket or bin omit a sample without one.
+        share: in a static program, use the existing variables of a metric with the same name, instead of raising
+            `DuplicateStateError`. It has no effect outside static programs.
+        sampler: the `paddle.io.DistributedBatchSampler` that deals the samples, or a `paddle.io.DataLoader` with one:
+            each sample then counts once, even if the sampler deals it to two workers. Add every batch of a pass once,
+            and `reset` before the next pass; see `fleetmetrics.padding_mask`. Not for static programs. A metric inside
+            a collection, a wrapper or an expression takes no sampler: give it to the outermost object.
+        size: the number of samples of the data set. If all workers together have added more or fewer unmasked samples,
+            ``compute`` warns on every worker, with `SizeWarning`; ``compute(partial=True)`` does not. Give it to the
+            outermost metric, like ``sampler``.
+
+    Raises:
+        InvalidInputError: a setting is invalid, unknown, or given without its keyword.
+    """
+
+    #: The states that do not depend on a setting; `declare` makes the others.
+    declared: tuple[Declared, ...] = ()
+    #: The better direction of the value, "higher" or "lower"; "": neither, or the value is not a single number.
+    better: ClassVar[str] = ""
+    #: The kind of value that `compute` returns: a "number" (or one for each class or k), a "curve", a "point" of one,
+    #: "counts", "parts" or "slices".
+    gives: ClassVar[str] = "number"
+    #: The functions of `fleetmetrics.plot` that draw it; `plot` takes the first.
+    pictures: tuple[str, ...] = ()
+    #: Whether few samples bias the value, like a maximum or a sum of absolute values. Resampling adds the same bias
+    #: again, and its interval is not one of the true value.
+    biased: ClassVar[bool] = False
+
+    def __init__(self, **common: Unpack[Common]) -> None:
+        super().__init__(**common)
+        self.collection: str | None = None  # the name of the collection that has taken this metric over
+        self._filled_by: dict[str, tuple[Callable[..., Any], Sequence[Any]]] = {}
+        for each in self.declared:
+            self.declare(*each)
+
+    def declare(
+        self,
+        name: str,
+        shape: tuple[int, ...] = (),
+        dtype: str = "int64",
+        reduction: str = "sum",
+        key: Any = None,
+        statistic: Callable[..., Any] | None = None,
+        settings: Sequence[str] = (),
+    ) -> None:
+        """Declare a state; merge, reset, exchange and the identity element follow from it.
+
+        Args:
+            name: the keyword under which `formula` gets it.
+            shape: its shape.
+            dtype: ``"int64"`` (becomes float64 when floats, such as weighted counts, are added) or ``"float64"``.
+            reduction: ``"sum"``, ``"max"`` or ``"min"``; or ``"moments"`` of shape ``[..., 4]`` and ``"comoments"`` of
+                shape ``[..., 8]``, float64, see `fleetmetrics.numbers.moments`.
+            key: identifies the counted quantity, so that metrics of a collection can share the state; None: the
+                statistic and its settings; a state without a statistic is then never shared.
+            statistic: the batch's increment, as a function of the `Batch` and the settings; None: see
+                `batch_statistics`.
+            settings: names of the metric's settings that the statistic takes.
+        """
+        if statistic is not None:
+            given = [getattr(self, each) for each in settings]
+            self._filled_by[name] = statistic, given
+            key = (statistic.__module__, statistic.__qualname__, *given) if key is None else key
+        shape = declared_shape(name, shape, dtype, reduction)
+        raise_if_too_large(f"{self.name}: one of the settings", shape, f"the state {name!r}")
+        self.states[name] = State(f"{self.name}.{name}", shape, dtype, reduction, key)
+
+    def _check_is_free(self) -> None:
+        if self.collection is not None:
+            raise InvalidInputError(
+                f"{self.name} belongs to {self.collection}, whose members share states; add to the collection"
+            )
+
+    def rename(self, name: str) -> Metric:
+        """Rename the metric and its states; possible while it holds nothing.
+
+        Args:
+            name: the same on every worker.
+
+        Returns:
+            The metric.
+
+        Raises:
+            InvalidInputError: the metric holds samples or belongs to a collection or a static program, or the name is
+                not a string.
+        """
+        self._check_is_free()
+        if self.program is not None or self.holds_samples():
+            raise InvalidInputError(f"{self.name} already holds samples; rename a metric before the first add")
+        self._set_name(name)
+        self._name_made_up = False
+        self._adopt(self.name, Shared())
+        return self
+
+    @property
+    def _cells(self) -> tuple[str, ...]:
+        """For `Bootstrap`: the state in which each sample adds 1 to one entry, if there is no other.
+
+        A second state may count all samples, if some are in no entry of the first.
+        """
+        return ()
+
+    @property
+    def quotient(self) -> Quotient | None:
+        """The sums whose quotient is the value; None if the value is not a quotient, or not a single number."""
+        return None
+
+    @property
+    def linear(self) -> Linear | None:
+        """For `Interval`: the change of the value with sums over samples or groups; None if it has no such sums."""
+        return None if self.quotient is None else self.quotient.linear
+
+    @property
+    def ranked(self) -> str:
+        """For `Interval`: the histogram of classes 0 and 1 whose area under the ROC curve is the value; "": none."""
+        return ""
+
+    def _statistics(self, batch: Batch) -> Iterable[tuple[Any, Any]]:
+        """Return the batch's increment of each state.
+
+        Raises:
+            InvalidInputError: `batch_statistics` leaves out a state, or fills one that was not declared.
+        """
+        states, increments = self.states, []
+        if type(self).batch_statistics is Metric.batch_statistics and 0 < len(self._filled_by) == len(states):
+            for name, (function, settings) in self._filled_by.items():  # as in most metrics: nothing can be left out
+                increment = function(batch, *settings)
+                if increment is not None:
+                    increments.append((states[name], increment))
+            return increments
+        found = self.batch_statistics(batch)
+        if found.keys() != states.keys():
+            self._raise_not_declared(found)
+        return [(states[name], increment) for name, increment in found.items() if increment is not None]
+
+    def _raise_not_declared(self, found: Mapping[str, Any]) -> None:
+        missing = [name for name in self.states if name not in found]
+        unknown = [name for name in found if name not in self.states]
+        what = f"leaves out {', '.join(missing)}" if missing else f"returns {', '.join(unknown)}, not declared"
+        raise InvalidInputError(
+            f"batch_statistics of {type(self).__name__} {what}; it must return an increment for each "
+            f"declared state: {', '.join(self.states) or 'none'}"
+        )
+
+    def _adopt(self, prefix: str, shared: Shared) -> None:
+        """Become part of a collection: take its names, and share its states.
+
+        Args:
+            prefix: the beginning of the states' names.
+            shared: the states that the members share.
+        """
+        for name, state in self.states.items():
+            state.name = f"{prefix}.{name}"
+            if state.key is not None:
+                self.states[name] = shared.first(state.kind, state)
+
+    def batch_statistics(self, batch: Batch) -> dict[str, Any]:
+        """Return a batch's increment of each state; written with ``batch.xp``, for all three modes.
+
+        Define it if states are declared without a statistic.
+
+        Args:
+            batch: flat, checked, without masked samples.
+
+        Returns:
+            For each declared state an array of its shape, or `Scattered`; None if the batch adds nothing to it.
+        """
+        if not self._filled_by:
+            raise NotImplementedError(f"{type(self).__name__} must define batch_statistics")
+        return {name: function(batch, *settings) for name, (function, settings) in self._filled_by.items()}
+
+    def plot(self, ax: Axes | None = None, **options: Any) -> Axes:
+        """Plot the metric over the samples of all workers; every worker must call it, like ``compute``.
+
+        Args:
+            ax: matplotlib's axes; None: a new figure, 80 mm wide.
+            **options: options of the plot, such as ``label``; see `fleetmetrics.plot`.
+
+        Returns:
+            The axes; ``axes.figure.savefig("roc.png")`` writes a file.
+
+        Raises:
+            InvalidInputError: the metric has no plot; the message names the metrics that have one.
+            MissingLibraryError: matplotlib is not installed.
+        """
+        from fleetmetrics.plot import draw
+
+        return draw(self, ax, **options)
+
+    # -- arithmetic: a formula over the values
+
+    __array_ufunc__ = None  # otherwise an array times a metric would be an array of objects
+
+    __add__: ClassVar[_Operator]
+    __radd__: ClassVar[_Operator]
+    __add__, __radd__ = _both_ways("+", operator.add)
+    __sub__: ClassVar[_Operator]
+    __rsub__: ClassVar[_Operator]
+    __sub__, __rsub__ = _both_ways("-", operator.sub)
+    __mul__: ClassVar[_Operator]
+    __rmul__: ClassVar[_Operator]
+    __mul__, __rmul__ = _both_ways("*", operator.mul)
+    __truediv__: ClassVar[_Operator]
+    __rtruediv__: ClassVar[_Operator]
+    __truediv__, __rtruediv__ = _both_ways("/", _quotient)
+    __pow__: ClassVar[_Operator]
+    __rpow__: ClassVar[_Operator]
+    __pow__, __rpow__ = _both_ways("**", _power)
+
+    def __neg__(self) -> Expression:
+        return Expression("-", operator.neg, self)
+
+    def __abs__(self) -> Expression:
+        return Expression("abs", operator.abs, self)
+
+
+class Undefinable(Metric[Value]):
+    """A metric that may be undefined, for example without samples; it takes the settings of every `Metric`.
+
+    Args:
+        zero_division: the value if the metric is undefined, without a warning; nan: nan, with `UndefinedMetricWarning`.
+    """
+
+    zero_division: float
+
+    def __init__(self, *, zero_division: float = math.nan, **common: Unpack[Common]) -> None:
+        super().__init__(**common)
+        self.zero_division = zero_division_of(zero_division)
+
+
+class WithoutColumns(Metric[Value]):
+    """A metric whose ``add`` takes what it says here: type checkers find a misspelt argument before ``add`` does.
+
+    `Metric` itself takes any column, since it stands for metrics that need one.
+    """
+
+    if TYPE_CHECKING:
+
+        def add(  # type: ignore[override]  # noqa: D102  # it takes less than `Metric`
+            self, prediction: Any = None, label: Any = None, weight: Any = None, mask: Any = None
+        ) -> None: ...
+
+
+class Expression(Composite[Any], Metric[Any]):
+    """The result of arithmetic on metrics: a metric whose value is computed from theirs.
+
+    ``2 * p * r / (p + r)`` is an expression; it uses the states of ``p`` and ``r``, and exchanges all of them at once.
+    Adding to the expression adds to its metrics: add to the expression or to them, not to both. In a `MetricCollection`
+    an expression may be a member like any metric, and shares states with the others.
+
+    Formula: ``function(values of the operands)``, in float64. A quotient by 0, and a power that is not finite,
+    are undefined: nan with `UndefinedMetricWarning`.
+
+    Args:
+        symbol: the operation's symbol.
+        function: the operation on the operands' values.
+        *operands: metrics whose values are numbers or arrays; or numbers.
+
+    Raises:
+        InvalidInputError: an operand is something else.
+
+    Examples:
+        >>> from fleetmetrics import MeanAbsoluteError, MeanSquaredError
+        >>> spread = MeanSquaredError() - MeanAbsoluteError() ** 2
+        >>> spread.add([1.0, 3.0], [0.0, 0.0])
+        >>> spread.compute()
+        1.0
+    """
+
+    requirements: tuple[str | Requirement, ...]
+
+    class_axis: int | None
+    columns: tuple[str, ...]
+    operands: tuple[Any, ...]
+    symbol: str
+    takes_label: bool | None
+
+    def __init__(self, symbol: str, function: Callable[..., Any], *operands: Any) -> None:
+        for operand in operands:
+            number = isinstance(operand, (int, float, np.number)) and not isinstance(operand, bool)
+            if not number and not isinstance(operand, Metric):
+                raise InvalidInputError(f"{symbol} takes metrics and numbers, not {type(operand).__name__} {operand!r}")
+            if not number and operand.sampler is not None:
+                raise InvalidInputError(
+                    f"{symbol} takes metrics without a sampler, but {operand.name} has one; create them without one, "
+                    "and set expression.sampler = sampler, or give the sampler to a MetricCollection"
+                )
+            if not number and operand._data_size is not None:
+                raise InvalidInputError(
+                    f"{symbol} takes metrics without a size, but {operand.name} has one; create them without one, and "
+                    "give the size to a collection: MetricCollection({...: expression}, size=size)"
+                )
+        self.function: Callable[..., Any]
+        self.symbol, self.function, self.operands = symbol, function, operands
+        self._metrics = [operand for operand in operands if isinstance(operand, Metric)]
+        self.takes_label = label_taken(self._metrics)
+        self.class_axis = axis_taken(self._metrics)
+        super().__init__()
+        self.requirements = tuple(dict.fromkeys(rule for each in self._metrics for rule in each.requirements))
+        self.columns = tuple(dict.fromkeys(name for each in self._metrics for name in each.columns))
+
+    def __str__(self) -> str:
+        texts = [
+            str(each) if isinstance(each, Expression) else getattr(each, "name", repr(each)) for each in self.operands
+        ]
+        return f"{self.symbol}({texts[0]})" if len(texts) == 1 else f"({f' {self.symbol} '.join(texts)})"
+
+    def parts(self) -> Iterable[Metric]:
+        """The operands that are metrics."""
+        return self._metrics
+
+    def _checks(self) -> list[Check]:
+        return list(dict.fromkeys([*super()._checks(), *[check for each in self._metrics for check in each._checks()]]))
+
+    def _evaluate(self, values: Mapping[State, np.ndarray], carries: Mapping[Any, Any]) -> Any:
+        operands = []
+        for each in self.operands:
+            value = each._evaluate(values, carries) if isinstance(each, Metric) else each
+            if isinstance(value, (dict, tuple)):
+                raise InvalidInputError(
+                    f"{self}: the value of {each.name} is {with_article(type(value).__name__)}; "
+                    "arithmetic takes numbers and arrays"
+                )
+            operands.append(value)
+        with np.errstate(over="ignore"):
+            value = self.function(*operands)
+        if np.isinf(value).any() and not any(np.isinf(each).any() for each in operands):
+            return undefined(f"{self}", "the result is beyond float64, whose largest number is 1.8e308")
+        return value
+
+    def _adopt(self, prefix: str, shared: Shared) -> None:
+        for place, each in enumerate(self.operands):
+            if isinstance(each, Metric) and each.collection is None:
+                each.collection = self.collection
+                each._adopt(f"{prefix}.{place}", shared)
+
+    def _part_name(self, part: Accumulator, name: str | None) -> str | None:
+        return None if name is None else f"{name}.{self.operands.index(part)}"

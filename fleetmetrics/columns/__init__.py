@@ -1,0 +1,1 @@
+"""Columns of files, frames and Arrow tables, and what they become: the arguments of ``add``."""

@@ -1,0 +1,1 @@
+"""What everything stands on: checks of arguments, settings, warnings, logs, optional libraries, foreign tensors."""

@@ -1,0 +1,427 @@
+"""Checks of arguments of public functions: each function declares its arguments once, and this module checks them.
+
+    @given(correct=amount, total=amount, zero_division=stand_in_value)
+    def accuracy(correct, total, *, zero_division=math.nan): ...
+
+``accuracy(3, 4)`` checks its arguments. ``accuracy.bare(3, 4)`` does not: the package calls it with its own
+statistics. A kind of argument also converts: the function gets a number, or an array.
+
+>>> @given(number=amount, shares=weights("n"))
+... def scaled(number, shares):
+...     return (number * shares).tolist()
+>>> scaled(2, [0.25, 0.5])
+[0.5, 1.0]
+>>> scaled(-2, [0.25, 0.5])
+Traceback (most recent call last):
+    ...
+fleetmetrics.errors.InvalidInputError: number must be a finite number of at least 0, not -2
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import math
+import sys
+from typing import TYPE_CHECKING, Any, Callable, Dict, Sequence, TypeVar, Union
+
+import numpy as np
+
+from fleetmetrics.errors import InvalidInputError
+from fleetmetrics.support.arguments import (
+    choice_of,
+    flag_of,
+    is_number,
+    number_of,
+    positive_of,
+    whole_number_of,
+    zero_division_of,
+)
+from fleetmetrics.support.tensors import as_array
+from fleetmetrics.vocabulary import counted
+
+if TYPE_CHECKING:
+    from typing_extensions import ParamSpec, Protocol
+
+    P = ParamSpec("P")
+    R = TypeVar("R")
+
+    class Checked(Protocol[P, R]):
+        """A function that checks its arguments, and the ``bare`` one that does not."""
+
+        __name__: str
+        bare: Callable[P, R]
+
+        def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+            """Check the arguments, and call the function."""
+
+
+#: The named sizes of one call, such as "bins", each with the first argument that has it.
+Sizes = Dict[str, "tuple[Any, str]"]
+#: Among the sizes: the last `part`.
+_PART = "part"
+#: A kind of argument: from its name, its value and the sizes so far, the converted value; or `InvalidInputError`.
+Kind = Callable[[str, Any, Sizes], Any]
+#: Sizes of an array: a number, a name that several arguments share, as in ``"bins"`` and ``"bins+1"``; None: any.
+Shape = Sequence[Union[int, str, None]]
+
+
+def given(**kinds: Kind) -> Callable[[Callable[P, R]], Checked[P, R]]:
+    """Declare the kinds of a function's arguments by name, in the order of the checks.
+
+    Omitted arguments are not checked; Python itself raises `TypeError` for unknown ones.
+    """
+
+    def decorate(function: Callable[P, R]) -> Checked[P, R]:
+        signature = inspect.signature(function)
+        names = list(signature.parameters)
+        if sorted(names) != sorted(kinds):
+            raise TypeError(f"given declares {sorted(kinds)}, and {function.__qualname__} takes {sorted(names)}")
+
+        @functools.wraps(function)
+        def checked(*args: Any, **named: Any) -> Any:
+            try:
+                arguments = signature.bind(*args, **named)
+            except TypeError:
+                return function(*args, **named)  # whose error names the function
+            values, sizes = arguments.arguments, {}  # type: ignore[var-annotated]
+            for name, kind in kinds.items():
+                if name in values:
+                    values[name] = kind(name, values[name], sizes)
+            return function(*arguments.args, **arguments.kwargs)
+
+        checked.bare = function  # type: ignore[attr-defined]
+        return checked  # type: ignore[return-value]
+
+    return decorate
+
+
+def bare(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function without its checks; a function without checks, such as a user's, unchanged."""
+    return getattr(function, "bare", function)
+
+
+# -- numbers and settings --------------------------------------------------------------------------------
+
+
+def number(argument: str, value: Any, _: Any = None, least: float = -math.inf) -> Any:
+    """A number of at least ``least``, as a Python number; also in an array or list. nan is valid, infinity is not."""
+    if type(value) not in (int, float):
+        array = array_of(argument, value)
+        if array.size != 1:
+            raise InvalidInputError(f"{argument} must be one number, not an array of shape {list(array.shape)}")
+        value = array.item()
+        value = int(value) if isinstance(value, int) else float(value)
+    # nan is neither below nor above; integers above all floats have no float
+    if value < least or value > sys.float_info.max or value < -sys.float_info.max:
+        allowed = "a finite number" + (f" of at least {least:g}" if least > -math.inf else "")
+        raise InvalidInputError(f"{argument} must be {allowed}, not {value!r:.60}")
+    return value
+
+
+def whole(argument: str, value: Any, _: Any = None) -> int:
+    """A number of samples."""
+    value = amount(argument, value)
+    if not (math.isfinite(value) and value == int(value)):
+        raise InvalidInputError(f"{argument} must be a whole number of at least 0, not {value!r}")
+    return int(value)
+
+
+def amount(argument: str, value: Any, _: Any = None) -> Any:
+    """A count, a weight, or a sum of numbers that are never negative."""
+    return number(argument, value, least=0)
+
+
+def part(argument: str, value: Any, sizes: Sizes) -> Any:
+    """An `amount` of some samples; declare the total next, as `total_of_part`."""
+    value = amount(argument, value)
+    sizes[_PART] = value, argument
+    return value
+
+
+def total_of_part(argument: str, value: Any, sizes: Sizes) -> Any:
+    """An `amount` of all samples, no less than that of the `part`."""
+    value = amount(argument, value)
+    some, name = sizes[_PART]
+    check_part(name, some, argument, value)
+    return value
+
+
+def check_part(part: str, some: float, total: str, all_of_them: float) -> None:
+    """Raise `InvalidInputError` for a part larger than the total, beyond the rounding of sums of weights."""
+    if some > all_of_them * (1 if isinstance(some, int) else 1 + 1e-6):
+        raise InvalidInputError(f"{part} must be at most {total}, but {part} is {some!r} and {total} {all_of_them!r}")
+
+
+def highest(argument: str, value: Any, _: Any = None) -> Any:
+    """The highest of numbers of at least 0; minus infinity if there are no samples."""
+    array = array_of(argument, value)
+    return -math.inf if array.size == 1 and array.item() == -math.inf else amount(argument, array)
+
+
+def at_most_0(argument: str, value: Any, _: Any = None) -> Any:
+    """A sum of numbers that are never positive, such as logarithms of probabilities."""
+    value = number(argument, value)
+    if value > 0:
+        raise InvalidInputError(f"{argument} must be at most 0, not {value!r}")
+    return value
+
+
+def between(low: float, high: float, ends: bool = True) -> Kind:
+    """A setting from ``low`` to ``high``, which may be infinite; ``ends``: whether the ends are valid, too."""
+
+    def kind(argument: str, value: Any, _: Any = None) -> float:
+        if is_number(value) and (low <= value <= high if ends else low < value < high):
+            return float(value) if value <= sys.float_info.max else math.inf
+        allowed = f"from {low:g} to {high:g}" if ends else f"between {low:g} and {high:g}"
+        raise InvalidInputError(f"{argument} must be a number {allowed}, not {value!r:.60}")
+
+    return kind
+
+
+def not_negative(argument: str, value: Any, _: Any = None) -> float:
+    """A finite setting of at least 0."""
+    return number_of(argument, value, 0)
+
+
+def above_0(argument: str, value: Any, _: Any = None) -> float:
+    """A finite setting above 0."""
+    return positive_of(argument, value)
+
+
+def at_least(least: int) -> Kind:
+    """An integer of at least ``least``, and below 2**63."""
+
+    def kind(argument: str, value: Any, _: Any = None) -> int:
+        return whole_number_of(argument, value, least, 2**63 - 1)
+
+    return kind
+
+
+def one_of(*allowed: str | None) -> Kind:
+    """One of several strings, or None if it is among them."""
+
+    def kind(argument: str, value: Any, _: Any = None) -> Any:
+        return choice_of(argument, value, allowed)
+
+    return kind
+
+
+def made_by(function: str, kind: type) -> Kind:
+    """The result of another function."""
+
+    def check(argument: str, value: Any, _: Any = None) -> Any:
+        if not isinstance(value, kind):
+            raise InvalidInputError(f"{argument} must be a result of {function}, not {value!r:.60}")
+        return value
+
+    return check
+
+
+def optional(kind: Kind) -> Kind:
+    """The given kind of value, or None."""
+    return lambda argument, value, sizes: None if value is None else kind(argument, value, sizes)
+
+
+def text(argument: str, value: Any, _: Any = None) -> str:
+    """A string."""
+    if not isinstance(value, str):
+        raise InvalidInputError(f"{argument} must be a string, not {value!r:.60}")
+    return value
+
+
+def flag(argument: str, value: Any, _: Any = None) -> bool:
+    """True or False."""
+    return flag_of(argument, value)
+
+
+def anything(argument: str, value: Any, _: Any = None) -> Any:
+    """Any value, passed on unchanged."""
+    return value
+
+
+def stand_in_value(argument: str, value: Any, _: Any = None) -> float:
+    """``zero_division``: nan, or the finite number to return without a warning."""
+    return zero_division_of(value)
+
+
+# -- arrays ----------------------------------------------------------------------------------------------
+
+
+def array_of(argument: str, value: Any) -> np.ndarray:
+    """An array of bools, integers or floats, or of Python's integers as objects; else `InvalidInputError`."""
+    if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
+        raise InvalidInputError(f"{argument} is a masked array; remove its masked entries, as array.compressed() does")
+    try:
+        array = as_array(value, argument)
+    except InvalidInputError:
+        raise
+    except Exception:  # ragged lists, integers beyond float64 among floats, and whatever an object's __array__ raises
+        raise InvalidInputError(f"{argument} must be an array of numbers, not {value!r:.60}") from None
+    if array.dtype.kind not in "biuf" and not _are_integers(array):
+        raise InvalidInputError(f"{argument} must be an array of numbers, not {_shown(array, value)}")
+    return array
+
+
+def _are_integers(array: np.ndarray) -> bool:
+    return array.dtype == object and all(type(each) is int for each in array.flat)
+
+
+def _shown(array: np.ndarray, value: Any) -> str:
+    return f"{array.dtype} {list(array.shape)}" if array.size else f"{value!r:.60}"
+
+
+def numbers(
+    *shape: int | str | None,
+    flat: bool = False,
+    rising: bool = False,
+    infinite: bool = False,
+    most: float = math.inf,
+) -> Kind:
+    """An array of finite numbers; no shape: any.
+
+    Args:
+        *shape: the sizes of its axes.
+        flat: flattens an array of any shape with that number of entries.
+        rising: no entry may be below the one before it.
+        infinite: infinity is allowed.
+        most: the largest number allowed.
+    """
+
+    def kind(argument: str, value: Any, sizes: Sizes) -> np.ndarray:
+        array = _shaped(argument, value, shape, flat, sizes)
+        low, high = _extremes(array)
+        finite = low >= -sys.float_info.max and high <= sys.float_info.max
+        if not finite and not (infinite and array.dtype.kind == "f" and low == low):
+            some = "infinite" if low == low else "nan"
+            raise InvalidInputError(f"{argument} must hold {'' if infinite else 'finite '}numbers, but some are {some}")
+        if high > most:
+            raise InvalidInputError(f"{argument} must hold numbers of at most {most:g}, not {high!r:.60}")
+        if rising and (array[1:] < array[:-1]).any():
+            place = int(np.argmax(array[1:] < array[:-1]))
+            raise InvalidInputError(
+                f"{argument} must not decrease: entry {place + 1} ({array[place + 1]}) is below entry {place} "
+                f"({array[place]})"
+            )
+        return array
+
+    return kind
+
+
+def weights(*shape: int | str | None, flat: bool = False, most: float = sys.float_info.max) -> Kind:
+    """An array of counts or weights: finite numbers of at least 0, and at most ``most``; for the rest see `numbers`."""
+
+    def kind(argument: str, value: Any, sizes: Sizes) -> np.ndarray:
+        array = _shaped(argument, value, shape, flat, sizes)
+        low, high = _extremes(array)
+        if not (low >= 0 and high <= most):
+            wrong = high if low >= 0 else low
+            allowed = "hold counts or weights, finite and at least 0" if most > 1 else "be shares, in [0, 1]"
+            raise InvalidInputError(f"{argument} must {allowed}, not {wrong!r:.60}")
+        return array
+
+    return kind
+
+
+def flags(*shape: int | str | None, flat: bool = False) -> Kind:
+    """An array of bools, or of 0 and 1, as bools."""
+
+    def kind(argument: str, value: Any, sizes: Sizes) -> np.ndarray:
+        array = _shaped(argument, value, shape, flat, sizes)
+        low, high = _extremes(array)
+        whole = array.dtype.kind != "f" or bool((array == np.floor(array)).all())
+        if not (low >= 0 and high <= 1 and whole):
+            wrong = low if not low >= 0 else high if not high <= 1 else array[array != np.floor(array)].flat[0].item()
+            raise InvalidInputError(f"{argument} must hold 0 and 1, or False and True, not {wrong!r:.60}")
+        return array.astype(np.bool_, copy=False)
+
+    return kind
+
+
+def keys(size: str) -> Kind:
+    """Which group each sample is in: integers or strings ``[n]``, sorted."""
+
+    def kind(argument: str, value: Any, sizes: Sizes) -> np.ndarray:
+        try:
+            array = as_array(value, argument)
+        except InvalidInputError:
+            raise
+        except Exception:  # ragged lists, and whatever an object's __array__ raises
+            array = np.empty(0, object)
+        known = array.dtype.kind in "biufSU" and not (array.dtype.kind == "f" and np.isnan(array).any())
+        if array.ndim != 1 or not (known or not array.size) or np.ma.is_masked(value):
+            raise InvalidInputError(f"{argument} must be integers or strings [n], sorted, not {_shown(array, value)}")
+        sizes[size] = len(array), argument
+        if (array[1:] < array[:-1]).any():
+            place = int(np.argmax(array[1:] < array[:-1]))
+            raise InvalidInputError(
+                f"{argument} must be sorted: entry {place + 1} ({array[place + 1]}) is below entry {place} "
+                f"({array[place]})"
+            )
+        return array
+
+    return kind
+
+
+def _extremes(array: np.ndarray) -> tuple[Any, Any]:
+    """The smallest and the largest number, or nan twice; 0 without any."""
+    if not array.size:
+        return 0, 0
+    low, high = array.min(), array.max()
+    return (low, high) if array.dtype == object else (low.item(), high.item())
+
+
+def matrix(labels: bool) -> Kind:
+    """A confusion matrix ``[classes, classes]``, or where ``labels`` allows it one per label, ``[labels, 2, 2]``."""
+
+    def kind(argument: str, value: Any, sizes: Sizes) -> np.ndarray:
+        array = weights()(argument, value, sizes)
+        array = array.astype(np.int64) if array.dtype == np.bool_ else array
+        square = array.ndim == 2 and array.shape[0] == array.shape[1] > 0
+        if not square and not (labels and array.ndim == 3 and array.shape[1:] == (2, 2)):
+            allowed = "[classes, classes]" + (" or [labels, 2, 2]" if labels else "")
+            raise InvalidInputError(f"{argument} must have the shape {allowed}, not {list(array.shape)}")
+        return array
+
+    return kind
+
+
+def moments(*sizes: int) -> Kind:
+    """Weight, means and sums of products in an array of one of the ``sizes``; weight and squares are at least 0."""
+
+    def kind(argument: str, value: Any, _: Any = None) -> np.ndarray:
+        array = numbers()(argument, value, {})
+        if array.shape not in [(size,) for size in sizes]:
+            raise InvalidInputError(f"{argument} must have the shape [{sizes[0]}], not {list(array.shape)}")
+        least = array[[0, 2] if sizes[0] == 3 else [0, 3, 5]].min()
+        if least < 0:
+            raise InvalidInputError(f"{argument} must hold a weight and sums of squares, at least 0, not {least}")
+        return array
+
+    return kind
+
+
+def _shaped(argument: str, value: Any, shape: Shape, flat: bool, sizes: Sizes) -> np.ndarray:
+    array = array_of(argument, value)
+    array = array.reshape(-1) if flat else array
+    if not shape:
+        return array
+    wanted: list[int | str | None] = list(shape)
+    fits = array.ndim == len(shape)
+    for axis, (size, there) in enumerate(zip(shape, array.shape)):
+        if isinstance(size, str):
+            name, _, more = size.partition("+")
+            known, by = sizes.setdefault(name, (there - int(more or 0), argument))
+            size = known + int(more or 0)
+            wanted[axis] = wanted[axis] if by == argument else size
+            fits = fits and known >= 0
+        fits = fits and size in (None, there)
+    if fits:
+        return array
+    name, _, more = str(shape[0]).partition("+")
+    if flat and name in sizes:
+        rest = f"it must have {more} more" if more else "give the same number of both"
+        known, by = sizes[name]
+        raise InvalidInputError(f"{argument} has {counted(array.size, 'entries')} and {by} {known:,}; {rest}")
+    written = ", ".join("n" if size is None else str(size) for size in wanted)
+    raise InvalidInputError(f"{argument} must be an array of numbers of shape [{written}], not {_shown(array, value)}")

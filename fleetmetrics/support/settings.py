@@ -1,0 +1,434 @@
+"""Settings: the constructor's arguments, kept as given, and compared by value.
+
+>>> class Scaled(Told):
+...     def __init__(self, scale, *, shift=0.0):
+...         self.batches = 0  # not an argument, hence not a setting
+>>> Scaled(2).settings(), difference(described(Scaled(2)), described(Scaled(2, shift=1.5)))
+({'scale': 2, 'shift': 0.0}, 'shift is 1.5, here 0.0')
+"""
+
+from __future__ import annotations
+
+import enum
+import functools
+import hashlib
+import inspect
+import json
+import types
+import weakref
+from typing import TYPE_CHECKING, Any, Callable, ClassVar, Iterable, Iterator, Mapping, NamedTuple, Sequence
+
+import numpy as np
+
+from fleetmetrics.errors import InvalidInputError, MissingArgumentError, UnknownArgumentError
+from fleetmetrics.support.hints import hint_of_argument
+from fleetmetrics.support.tensors import as_array
+from fleetmetrics.vocabulary import with_article
+
+__all__ = [
+    "AllArguments",
+    "Told",
+    "class_of",
+    "described",
+    "difference",
+    "raise_if_missing",
+    "raise_if_positional",
+    "raise_if_unknown",
+]
+
+#: Short descriptions replace longer sequences by a digest.
+_LONG = 64
+#: The depth of inspection of objects other than metrics and containers.
+_DEEPEST = 8
+#: The key of the class in the description of an object; no argument has this name.
+_CLASS = ""
+_MISSING = object()
+_NESTED = "a setting holds itself, or is nested too deeply; give lists and dicts that end"
+
+_signatures: weakref.WeakKeyDictionary[type, inspect.Signature] = weakref.WeakKeyDictionary()
+
+
+class Told:
+    """A class that keeps its constructor's arguments. Attributes are not settings: a class may store anything."""
+
+    #: Arguments that cannot change the result.
+    incidental: ClassVar[tuple[str, ...]] = ()
+
+    _made_with: tuple[tuple[Any, ...], dict[str, Any]]
+    _settled: dict[str, Any]
+    _terms_found: str = ""
+
+    if not TYPE_CHECKING:  # their signature is that of __init__
+
+        def __new__(cls, *given: Any, **settings: Any) -> Any:
+            """Keep the arguments; copies and pickles pass none, because they carry theirs."""
+            made = super().__new__(cls)
+            try:
+                made._made_with = _kept(given), _kept(settings)
+            except RecursionError:
+                raise InvalidInputError(f"{cls.__name__}: {_NESTED}") from None
+            made._settled = {}
+            return made
+
+    def settings(self) -> dict[str, Any]:
+        """The constructor's arguments by name, defaults included."""
+        found = {**_bound(type(self), *self._made_with), **self._settled}
+        return {name: value for name, value in found.items() if name not in self.incidental}
+
+    def settle(self, **values: Any) -> None:
+        """Normalize arguments that can be written in several ways, so that equal settings compare equal.
+
+        Args:
+            **values: values by the arguments' names; unknown names are ignored.
+        """
+        known = signature_of(type(self)).parameters
+        self._settled.update({name: value for name, value in values.items() if name in known})
+        self._terms_found = ""
+
+    def _replace(self, given: Any, own: Any) -> None:
+        """Keep another object in place of an argument."""
+        arguments, settings = self._made_with
+        self._made_with = (
+            tuple(own if each is given else each for each in arguments),
+            {name: own if each is given else each for name, each in settings.items()},
+        )
+        self._terms_found = ""
+
+    def _terms(self) -> str:
+        """The settings on which all workers must agree, as JSON; foreign objects count by their class.
+
+        Foreign objects, such as a logger or a data set, may differ by worker.
+        """
+        if not self._terms_found:
+            self._terms_found = json.dumps(_comparable(self), sort_keys=True)
+        return self._terms_found
+
+
+def _kept(value: Any) -> Any:
+    """An argument with copied containers, since the caller may change the originals."""
+    if type(value) in (list, tuple, set):
+        return type(value)(map(_kept, value))
+    return {name: _kept(each) for name, each in value.items()} if type(value) is dict else value
+
+
+def signature_of(kind: type) -> inspect.Signature:
+    """The arguments of a class's ``__init__``, and those of the bases to which ``**`` passes."""
+    if kind not in _signatures:
+        _signatures[kind] = _signature(kind)
+    return _signatures[kind]
+
+
+def _signature(kind: type) -> inspect.Signature:
+    found: dict[str, inspect.Parameter] = {}
+    for init in [vars(each)["__init__"] for each in kind.__mro__[:-1] if "__init__" in vars(each)]:
+        own = list(inspect.signature(init).parameters.values())[1:]
+        if found:  # a derived class passes them on by keyword
+            own = [each.replace(kind=each.KEYWORD_ONLY) if each.kind < each.VAR_POSITIONAL else each for each in own]
+        named = [each for each in own if each.kind is not each.VAR_KEYWORD]
+        found.update({each.name: each for each in named if each.name not in found})
+        if named == own:
+            break
+    return inspect.Signature(sorted(found.values(), key=lambda each: each.kind))
+
+
+class AllArguments:
+    """A class's ``__signature__``, as `signature_of` has it."""
+
+    def __get__(self, _: Any, owner: type) -> inspect.Signature:
+        return signature_of(owner)
+
+
+def _bound(kind: type, given: Sequence[Any], settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Arguments by name, with the defaults of those that were not given, in the order of the signature."""
+    order, names, rest, defaults = _parameters_of(kind)
+    found = {**defaults, **dict(zip(names, given))}
+    if rest is not None:
+        found[rest] = given[len(names) :]
+    found.update(settings)
+    return {**{name: found[name] for name in order if name in found}, **found}
+
+
+class _Parameters(NamedTuple):
+    """The parameters of a class: all names, the positional ones, the name of ``*args``, and the defaults."""
+
+    order: Sequence[str]
+    names: Sequence[str]
+    rest: str | None
+    defaults: Mapping[str, Any]
+
+
+@functools.lru_cache(maxsize=512)
+def _parameters_of(kind: type) -> _Parameters:
+    parameters = list(signature_of(kind).parameters.values())
+    return _Parameters(
+        [each.name for each in parameters],
+        [each.name for each in parameters if each.kind < each.VAR_POSITIONAL],
+        next((each.name for each in parameters if each.kind is each.VAR_POSITIONAL), None),
+        {each.name: each.default for each in parameters if each.default is not each.empty},
+    )
+
+
+def raise_if_positional(kind: type, given: Sequence[Any]) -> None:
+    """Raise for a positional argument that the class takes by keyword; the message suggests the keyword."""
+    parameters = signature_of(kind).parameters.values()
+    taken = [each.name for each in parameters if each.kind is each.POSITIONAL_OR_KEYWORD]
+    if len(given) <= len(taken) or any(each.kind is each.VAR_POSITIONAL for each in parameters):
+        return
+    value = given[len(taken)]
+    fits = [each.name for each in parameters if isinstance(value, str) and repr(value) in str(each.annotation)]
+    named = [each.name for each in parameters if each.kind is each.KEYWORD_ONLY]
+    if not fits and isinstance(value, str) and "name" in named:
+        fits = ["name"]
+    raise InvalidInputError(
+        f"{kind.__name__} takes {', '.join(named)} by keyword, and was given {value!r} without"
+        + (f"; did you mean {fits[0]}={value!r}?" if fits else "")
+    )
+
+
+def raise_if_missing(kind: type, given: Sequence[Any], settings: Mapping[str, Any]) -> None:
+    """Raise for an argument that the class needs; without any argument, since a copy passes none, Python does."""
+    by_place, by_name = _needed(kind.__init__)  # type: ignore[misc]
+    if not by_place and not by_name:  # as most metrics
+        return
+    missing = [name for name in (*by_place[len(given) :], *by_name) if name not in settings]
+    if missing and (given or settings):
+        raise MissingArgumentError(
+            f"{kind.__name__} needs {', '.join(missing)}: {kind.__name__}({missing[0]}=..., ...)"
+        )
+
+
+@functools.lru_cache(maxsize=512)
+def _needed(init: Callable[..., Any]) -> tuple[list[str], list[str]]:
+    """The names without a default: of positional arguments, and of those by keyword."""
+    parameters = [each for each in inspect.signature(init).parameters.values()][1:]
+    needed = [each for each in parameters if each.default is each.empty]
+    by_name = [each.name for each in needed if each.kind is each.KEYWORD_ONLY]
+    return [each.name for each in needed if each.kind < each.VAR_POSITIONAL], by_name
+
+
+def raise_if_unknown(kind: type, given: Iterable[str]) -> None:
+    """Raise for unknown settings."""
+    for name in given:
+        known = list(signature_of(kind).parameters)
+        raise UnknownArgumentError(
+            f"{kind.__name__} has no setting {name!r}{hint_of_argument(name, known)} It takes {', '.join(known)}"
+        )
+
+
+def described(value: Any, short: bool = False) -> Any:
+    """Describe a setting as JSON; equal settings have equal descriptions in any process.
+
+    Args:
+        value: anything.
+        short: whether to replace long sequences and arrays by a digest.
+
+    Raises:
+        InvalidInputError: the setting cannot be described, for example an iterator, which cannot be read twice.
+    """
+    return _described_safely("a setting", value, short, 0)
+
+
+def _comparable(value: Any) -> Any:
+    """A short description in which equal numbers are alike; an object that cannot be described counts by its class."""
+    if isinstance(value, Told):
+        settings = {name: _comparable(each) for name, each in value.settings().items()}
+        return {_CLASS: type(value).__qualname__, **settings}
+    if type(value) in (list, tuple) and len(value) <= _LONG:
+        return [_comparable(each) for each in value]
+    if type(value) is dict:
+        return {name if isinstance(name, str) else repr(name): _comparable(each) for name, each in value.items()}
+    try:
+        return _with_equal_numbers(_described(value, short=True, depth=_DEEPEST))
+    except Exception:
+        return type(value).__qualname__
+
+
+def _with_equal_numbers(description: Any) -> Any:
+    """A description in which True and 1.0 are 1, as `difference` compares them."""
+    if isinstance(description, dict):
+        return {name: _with_equal_numbers(each) for name, each in description.items()}
+    if isinstance(description, list):
+        return [_with_equal_numbers(each) for each in description]
+    whole = isinstance(description, (bool, float)) and description == description // 1
+    return int(description) if whole else description
+
+
+def _described_safely(what: str, value: Any, short: bool, depth: int) -> Any:
+    """The description; an error from a user's object becomes an `InvalidInputError` that names the setting."""
+    try:
+        return _described(value, short, depth)
+    except InvalidInputError:
+        raise
+    except RecursionError:
+        raise InvalidInputError(_NESTED) from None
+    except Exception as error:
+        raise InvalidInputError(
+            f"{what}, of type {type(value).__name__}, cannot be compared with others, so that nothing can be saved or "
+            f"merged: {type(error).__name__}: {error}"
+        ) from error
+
+
+def _described(value: Any, short: bool, depth: int) -> Any:
+    if value is None or (isinstance(value, (bool, int, float, str)) and not isinstance(value, enum.Enum)):
+        return value
+    if isinstance(value, np.generic):
+        return value.item() if value.dtype.kind in "biuf" else str(value)
+    if isinstance(value, enum.Enum):
+        return [type(value).__qualname__, value.name]
+    if isinstance(value, (bytes, memoryview)):
+        return value.hex()
+    if isinstance(value, Told):
+        found = {
+            name: _described_safely(f"{type(value).__name__}'s setting {name!r}", each, short, depth)
+            for name, each in value.settings().items()
+        }
+        return {_CLASS: type(value).__qualname__, **found}
+    if hasattr(value, "_fields"):  # a named tuple
+        return _described(value._asdict(), short, depth)
+    if isinstance(value, Mapping):
+        texts = {name if isinstance(name, str) else repr(name): each for name, each in value.items()}
+        return {name: _described(each, short, depth) for name, each in texts.items()}
+    if isinstance(value, Iterator):
+        raise InvalidInputError(
+            f"a setting is {with_article(type(value).__name__)}, which can be read only once, so it can be "
+            "neither compared nor copied; give a list"
+        )
+    if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
+        return [_of_numbers(value.filled(), short), _of_numbers(np.ma.getmaskarray(value), short)]
+    if hasattr(value, "__array__") and not isinstance(value, type):
+        return _of_numbers(as_array(value, "a setting"), short)
+    if isinstance(value, (list, tuple, range, set, frozenset)):
+        return _of_sequence(value, short, depth)
+    return _of_object(value, short, depth)
+
+
+def _of_numbers(array: np.ndarray, short: bool) -> Any:
+    """An array as lists, or its digest, the same for integers and for floats that are whole."""
+    if not short or array.size <= _LONG or array.dtype.kind not in "biuf":
+        return _described(array.tolist(), short, 0)
+    if array.dtype.kind == "f" and (np.abs(array) < 2.0**53).all() and (array == np.floor(array)).all():
+        array = array.astype(np.int64)
+    array = array.astype(np.float64 if array.dtype.kind == "f" else np.uint64 if array.dtype == np.uint64 else np.int64)
+    return [list(array.shape), hashlib.sha256(np.ascontiguousarray(array).tobytes()).hexdigest()]
+
+
+def _of_sequence(value: Any, short: bool, depth: int) -> Any:
+    if short and len(value) > _LONG and all(type(each) in (int, float) for each in value):
+        array = np.asarray(list(value))
+        if array.dtype.kind in "if":
+            return _of_numbers(array, short)
+    entries = [_described(each, short, depth) for each in value]
+    if isinstance(value, (set, frozenset)):
+        entries.sort(key=repr)
+    if not short or len(entries) <= _LONG:
+        return entries
+    return [len(entries), hashlib.sha256(json.dumps(entries, sort_keys=True).encode()).hexdigest()]
+
+
+def _of_object(value: Any, short: bool, depth: int) -> Any:
+    """A function by its name, or by its code if it has no name; any other object by its attributes."""
+    if isinstance(value, functools.partial):
+        return [_described(each, short, depth) for each in (value.func, value.args, value.keywords)]
+    named = getattr(value, "__qualname__", None) or type(value).__qualname__
+    if depth >= _DEEPEST:
+        return named
+    if callable(value) and hasattr(value, "__qualname__"):
+        owner = getattr(value, "__self__", None)
+        if owner is not None and not isinstance(owner, (types.ModuleType, type)):
+            return [named, _described(owner, short, depth + 1)]
+        function = getattr(value, "__func__", value)
+        return [named, _of_code(function, short, depth + 1)] if "<" in named else named
+    return {_CLASS: named, **_described(_attributes(value), short, depth + 1)}
+
+
+def _attributes(value: Any) -> Mapping[str, Any]:
+    """An object's attributes; if it has none, its text, unless that is an address."""
+    if type(value).__module__.startswith("numpy.random"):
+        return _seed_of(value)
+    kind: type = type(value)
+    slots = {name: getattr(value, name) for name in _slots_of(kind) if hasattr(value, name)}
+    own = getattr(value, "__dict__", {})
+    text = "" if own else repr(value)
+    return {"value": text} if text and " at 0x" not in text else {**slots, **own}
+
+
+@functools.lru_cache(maxsize=512)
+def _slots_of(kind: type) -> Sequence[str]:
+    """The attributes that a class and its bases keep in slots, by their full names."""
+    found = []
+    for each in kind.__mro__:
+        slots = vars(each).get("__slots__", ())
+        names = [slots] if isinstance(slots, str) else list(slots)
+        private = f"_{each.__name__.lstrip('_')}"
+        found += [private + name if name[:2] == "__" and name[-2:] != "__" else name for name in names]
+    return [name for name in found if name not in ("__dict__", "__weakref__")]
+
+
+def _seed_of(generator: Any) -> Mapping[str, Any]:
+    """The seed of a random generator of NumPy, which stays the same while numbers are drawn."""
+    bits = getattr(generator, "bit_generator", generator)
+    seed = getattr(bits, "_seed_seq", None) or getattr(bits, "seed_seq", None) or bits
+    if not hasattr(seed, "entropy"):
+        raise InvalidInputError(
+            f"a setting, of type {type(generator).__name__}, has no seed that can be read, and its state changes with "
+            "each draw, so that it cannot be compared with others; give a seed, or numpy.random.default_rng(seed)"
+        )
+    return {"generator": type(bits).__qualname__, "entropy": seed.entropy, "spawn_key": seed.spawn_key}
+
+
+def _of_code(function: Any, short: bool, depth: int) -> Any:
+    """The difference between functions defined in one place: their code and their closures."""
+    code = getattr(function, "__code__", None)
+    if code is None:
+        return None
+    cells = [cell.cell_contents for cell in function.__closure__ or () if cell.cell_contents is not function]
+    around = _described([cells, function.__defaults__, function.__kwdefaults__], short, depth)
+    return [hashlib.sha256(_bytecode(code)).hexdigest(), around]
+
+
+def _bytecode(code: types.CodeType) -> bytes:
+    inside = [_bytecode(each) if isinstance(each, types.CodeType) else _text(each) for each in code.co_consts]
+    return b"\0".join([code.co_code, repr(code.co_names).encode(), *inside])
+
+
+def _text(constant: Any) -> bytes:
+    return repr(sorted(constant, key=repr) if isinstance(constant, frozenset) else constant).encode()
+
+
+def class_of(description: Any) -> Any:
+    """The name of the class in a description; None if it does not describe an object."""
+    return description.get(_CLASS) if isinstance(description, dict) else None
+
+
+def difference(
+    one: Any, other: Any, name: Callable[[str], str] = str, where: str = "", at: str = "", here: str = "here"
+) -> str:
+    """The first difference between two descriptions, in words; "" if they are equal.
+
+    Args:
+        one: the description here.
+        other: the other description.
+        name: formats the name of a setting.
+        where: the setting of both.
+        at: the objects that enclose this setting.
+        here: the name of the place of the first description.
+    """
+    if isinstance(one, dict) and isinstance(other, dict):
+        if one.get(_CLASS) != other.get(_CLASS):
+            its, mine = (with_article(str(each.get(_CLASS))) for each in (other, one))
+            return f"{_inside(at, where)}it is {its}, {here} {mine}"
+        inside = ".".join(filter(None, (at, where)))
+        pairs = [(key, one.get(key, _MISSING), other.get(key, _MISSING)) for key in {**one, **other}]
+        return next(filter(None, (difference(mine, its, name, key, inside, here) for key, mine, its in pairs)), "")
+    if isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
+        return next(filter(None, (difference(mine, its, name, where, at, here) for mine, its in zip(one, other))), "")
+    alike = type(one) is type(other) or (isinstance(one, (int, float)) and isinstance(other, (int, float)))
+    if alike and (one == other or (one != one and other != other)):  # nan is equal to nan here
+        return ""
+    mine, its = ("missing" if each is _MISSING else f"{each!r:.80}" for each in (one, other))
+    return f"{_inside(at)}{name(where)} is {its}, {here} {mine}" if where else f"it is {its}, {here} {mine}"
+
+
+def _inside(*names: str) -> str:
+    path = ".".join(filter(None, names))
+    return f"in {path!r}: " if path else ""

@@ -1,0 +1,54 @@
+"""The error for a missing library names the extra that brings it."""
+
+from __future__ import annotations
+
+import re
+import sys
+import types
+from pathlib import Path
+
+import pytest
+
+import fleetmetrics as fm
+from fleetmetrics.support.optional import library
+
+pytestmark = pytest.mark.numpy_only
+
+
+def test_a_library_that_is_not_installed_is_an_error_that_says_which_extra_brings_it():
+    with pytest.raises(fm.MissingLibraryError, match=r"no_such_library.*pip install 'fleetmetrics\[files\]'") as caught:
+        library("no_such_library", "files")
+    assert isinstance(caught.value, (ImportError, fm.FleetMetricsError))
+
+
+def test_a_library_is_looked_for_once_until_it_is_replaced(monkeypatch):
+    found = library("numpy", "files")
+    monkeypatch.setattr("importlib.import_module", None)
+    assert library("numpy", "files") is found
+    monkeypatch.undo()
+    monkeypatch.setitem(sys.modules, "numpy", None)
+    with pytest.raises(fm.MissingLibraryError, match="numpy cannot be imported"):
+        library("numpy", "files")
+
+
+def test_a_pyarrow_that_is_too_old_is_named_with_the_first_that_works(monkeypatch):
+    old = types.ModuleType("pyarrow")
+    old.__version__, old.compute = "17.0.0", types.ModuleType("pyarrow.compute")
+    for name, module in (("pyarrow", old), ("pyarrow.compute", old.compute)):
+        monkeypatch.setitem(sys.modules, name, module)
+    for name in ("pyarrow", "pyarrow.compute"):
+        told = r"pyarrow 17.0.0 is too old, 18 or later is needed; .*pip install 'fleetmetrics\[files\]'"
+        with pytest.raises(fm.MissingLibraryError, match=told):
+            library(name, "files")
+    text = (Path(__file__).resolve().parents[2] / "pyproject.toml").read_text("utf-8")
+    assert set(re.findall(r"pyarrow>=(\d+)", text)) == {"18"}
+
+
+def test_a_pyarrow_that_needs_numpy_2_is_named_with_the_version_that_does_not(monkeypatch):
+    def refuses(name):
+        raise ImportError("pyarrow requires NumPy 2.0 or newer, found 1.26.4")  # what pyarrow 26 says
+
+    monkeypatch.setattr("fleetmetrics.support.optional._FOUND", {})
+    monkeypatch.setattr("importlib.import_module", refuses)
+    with pytest.raises(fm.MissingLibraryError, match=r"fleetmetrics\[files\].*pip install 'pyarrow<26'"):
+        library("pyarrow.parquet", "files")
