@@ -7,7 +7,7 @@ from fleetmetrics.comm.failures import readable
 from fleetmetrics.comm.job import Job
 from fleetmetrics.comm.letters import Arrival, label_of
 from fleetmetrics.comm.message import Message, Place
-from fleetmetrics.logs import Attendance
+from fleetmetrics.support.logs import Attendance
 
 __all__ = ["Meeting", "source_of", "way_out"]
 

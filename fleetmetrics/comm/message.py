@@ -26,7 +26,7 @@ from typing import Any, Callable, NamedTuple, Sequence, Tuple
 import numpy as np
 
 from fleetmetrics.comm.descriptions import Buffer
-from fleetmetrics.logs import Attendance
+from fleetmetrics.support.logs import Attendance
 
 __all__ = [
     "ANSWER",
