@@ -88,11 +88,11 @@ class Inbox:
     def ask(self, message: Message) -> None:
         """Leave a message for the thread of this end."""
         self._asked.append(message)
-        self._wake()
         if self._thread is None:
             self.start()
         if self._over:
             self._put(Message(ERROR, *message.place, header=self._over))
+        self._wake()
 
     def expect(self, place: Place) -> None:
         """Begin to wait for replies about an exchange."""
@@ -134,8 +134,10 @@ class Inbox:
         return ""
 
     def _wake(self) -> None:
-        with contextlib.suppress(OSError):  # it is full, so the thread will wake; or closed
+        try:
             os.write(self._wakes, b".")
+        except OSError:  # it is full, so the thread will wake; or closed
+            pass
 
     # The thread of this end
 

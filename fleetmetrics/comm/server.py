@@ -763,6 +763,8 @@ class Server(Inbox):
 
     def _open_door(self, calls: bool) -> None:
         self._listen_error = None
+        if self._door.is_open:
+            return
         try:
             self._opens = self.job.candidates()[0]
             self._door.open(calls)
