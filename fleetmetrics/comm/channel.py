@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import functools
 import hashlib
 import itertools
 import json
@@ -14,7 +15,7 @@ import threading
 import time
 import weakref
 from collections import Counter
-from typing import Any
+from typing import Any, Callable
 
 from fleetmetrics.comm import letters
 from fleetmetrics.comm.client import Client
@@ -27,7 +28,7 @@ from fleetmetrics.comm.deadline import (
     Deadline,
     margin,
 )
-from fleetmetrics.comm.descriptions import joined
+from fleetmetrics.comm.descriptions import Buffer, joined
 from fleetmetrics.comm.failures import (
     by_a_handler,
     calling,
@@ -167,6 +168,8 @@ class SocketCommunicator(Communicator):
 
     def _leave(self, call: Call, error: BaseException) -> None:
         """End a call with an error, of which the others learn unless they know it."""
+        for step in range(1, call.step + 1):  # some may have begun without waiting for the answer
+            self._end.forget((self._number, call.number, step))
         if not (getattr(error, "told", False) or self._closed or self._end.process != os.getpid()):
             self._tell(call, error)
 
@@ -193,8 +196,10 @@ class SocketCommunicator(Communicator):
         if last is not None:
             raise last from error
 
-    def _exchange(self, call: Call, name: str, decide: Decide, mine: Letter, trouble: BaseException | None) -> Letter:
-        """Take part in the next exchange of a call."""
+    def _begin(
+        self, call: Call, name: str, decide: Decide, mine: Letter, trouble: BaseException | None
+    ) -> Callable[[], Letter]:
+        """Send the letter of the next exchange of a call; the result waits for the answer."""
         [number], deadline = call.numbers, call.deadline
         place = (self._number, number, call.step)
         label = label_of(number, name, self._ranks)
@@ -210,9 +215,23 @@ class SocketCommunicator(Communicator):
             header = letters.header_of(fold, self._ranks, self._title, name, list(described(error)))
         payload = b"" if trouble is not None else joined(mine.payload)
         message = Message(kind, *place, header, payload, deadline.end, deadline.timeout, self._end.threads)
+        self._end.expect(place)
+        self._end.ask(message)
+        return functools.partial(self._answer, place, label, deadline, decide, payload, trouble)
+
+    def _answer(
+        self,
+        place: Place,
+        label: str,
+        deadline: Deadline,
+        decide: Decide,
+        payload: Buffer,
+        trouble: BaseException | None,
+    ) -> Letter:
+        """Wait for the answer of an exchange."""
         try:
             _exchanging.label = label
-            reply = self._exchanged(message, place, label, deadline)
+            reply = self._reply(place, label, deadline)
             if reply.kind == LETTERS:
                 reply = self._decided(decide, reply, label, deadline)
         finally:
@@ -235,12 +254,10 @@ class SocketCommunicator(Communicator):
         _mark(error)
         return error
 
-    def _exchanged(self, message: Message, place: Place, label: str, deadline: Deadline) -> Message:
-        """Send a message to rank 0, and wait for its reply to the letters of all."""
+    def _reply(self, place: Place, label: str, deadline: Deadline) -> Message:
+        """Wait for rank 0's reply to the letters of all."""
         end, began, spare = self._end, time.monotonic(), margin(deadline.timeout, self._end.round_trip)
         says_at, gives_up_at, leaves_at = began + _LINES[0], deadline.end - spare, math.inf
-        end.expect(place)
-        end.ask(message)
         while True:
             reply = end.reply(place, min(says_at, gives_up_at, leaves_at))
             now = time.monotonic()
@@ -293,8 +310,8 @@ class SocketCommunicator(Communicator):
                 if told is error:
                     raise
                 raise told from error
-        message = letters.written(place, answer)
-        return self._exchanged(message, place, label, deadline)
+        self._end.ask(letters.written(place, answer))
+        return self._reply(place, label, deadline)
 
     # -- groups, and the end
 

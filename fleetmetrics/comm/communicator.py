@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import collections
 import functools
-from typing import Any, Sequence, TypeVar
+from typing import Any, Callable, Iterable, Iterator, Sequence, TypeVar
 
 import numpy as np
 
@@ -63,9 +64,23 @@ class Call:
         trouble: BaseException | None = None,
     ) -> Letter:
         """Take part in the next exchange; see `Communicator.consult`. ``name``: of the exchange; "": the call's."""
+        return self._begin(decide, Letter(note, payload), name, trouble)()
+
+    def consult_each(self, decide: Decide, letters: Iterable[Letter]) -> Iterator[Letter]:
+        """Take part in an exchange for each letter; a letter is on its way before the answer to the last has come."""
+        begun: collections.deque[Callable[[], Letter]] = collections.deque()
+        for letter in letters:
+            begun.append(self._begin(decide, letter))
+            if len(begun) > 1:
+                yield begun.popleft()()
+        yield from (answer() for answer in begun)
+
+    def _begin(
+        self, decide: Decide, mine: Letter, name: str = "", trouble: BaseException | None = None
+    ) -> Callable[[], Letter]:
         trouble, self.trouble = self.trouble or trouble, None
         self.step += 1
-        return self.channel._exchange(self, name or self.name, decide, Letter(note, payload), trouble)
+        return self.channel._begin(self, name or self.name, decide, mine, trouble)
 
     def reduce(self, blocks: Sequence[Block | RowKeys], settings: str = "") -> list[np.ndarray]:
         """Reduce many states in one exchange; large ones follow piece by piece; see `Communicator.reduce`."""
@@ -209,9 +224,12 @@ class Communicator:
     def _enter(self, call: Call) -> None:
         """Begin a call."""
 
-    def _exchange(self, call: Call, name: str, decide: Decide, mine: Letter, trouble: BaseException | None) -> Letter:
-        """Take part in the next exchange of a call."""
-        return self._consult(name, decide, mine, call.deadline, trouble)
+    def _begin(
+        self, call: Call, name: str, decide: Decide, mine: Letter, trouble: BaseException | None
+    ) -> Callable[[], Letter]:
+        """Begin the next exchange of a call; the result waits for the answer."""
+        answer = self._consult(name, decide, mine, call.deadline, trouble)
+        return lambda: answer
 
     def _leave(self, call: Call, error: BaseException) -> None:
         """End a call with an error."""
@@ -255,9 +273,11 @@ class Communicator:
         if told.note == states.SETTINGS_DIFFER:
             call.consult(folds.settings, [call.name, settings])
         [(arrays, slabs)] = read_each([told], functools.partial(rows.result_of, layout, blocks))
-        for pieces, letter in rows.letters_of_pieces(call.name, slabs) if slabs else ():
-            told = call.consult(rows.reduce_pieces, *letter)
-            read_each([told.payload], functools.partial(rows.put, pieces))
+        if slabs:
+            parts = list(rows.parts_of(slabs))
+            answers = call.consult_each(rows.reduce_pieces, (rows.letter_of_part(call.name, part) for part in parts))
+            for part, told in zip(parts, answers):
+                read_each([told.payload], functools.partial(rows.put, part))
         return arrays
 
     def all_gather(
@@ -312,11 +332,13 @@ class Communicator:
             note = [source, column.dtype.str, column.shape]
             told = call.consult(gather, note, b"" if len(data) > size else data)
             [(common, sizes, parts)] = read_each([told], functools.partial(parts_in, source))
+            starts = range(0, 0 if parts else max(sizes), size)
+            mine = [data[start : start + size] for start in starts]
             chunks = []  # an announced size may be wrong: memory grows with the bytes that arrive
-            for start in range(0, 0 if parts else max(sizes), size):
+            for start, chunk in zip(
+                starts, call.consult_each(gather_chunks, [Letter(len(part), part) for part in mine])
+            ):
                 due = [min(size, max(0, each - start)) for each in sizes]
-                mine = data[start : start + size]
-                chunk = call.consult(gather_chunks, len(mine), mine)
                 chunks += read_each([joined(chunk.payload)], lambda payload: split(payload, due))  # noqa: B023
             parts = parts or list(map(np.concatenate, zip(*chunks)))
             return read_each(zip(parts, told.note), lambda each: array_of(each[0], *each[1]).astype(common))

@@ -134,10 +134,8 @@ class Inbox:
         return ""
 
     def _wake(self) -> None:
-        try:
+        with contextlib.suppress(OSError):  # it is full, so the thread will wake; or closed
             os.write(self._wakes, b".")
-        except OSError:  # it is full, so the thread will wake; or closed
-            pass
 
     # The thread of this end
 

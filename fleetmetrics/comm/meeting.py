@@ -38,6 +38,7 @@ class Meeting:
         #: The time until which rank 0 waits for the others, and the time by which the answer must be sent.
         self.end = self.last_moment = float("inf")
         self.timeout = 0.0
+        self.failed = False  # whether the workers have an error
         self.deciding = False  # whether the first rank's program has the letters
         self.answer: Message | None = None  # for rank 0's own program, once it is sent to all others
 

@@ -30,7 +30,17 @@ from fleetmetrics.numbers.moments import WIDTHS
 from fleetmetrics.numbers.reductions import combine, combine_exactly, distinct_of, identity
 from fleetmetrics.serial import described_array, size_of
 
-__all__ = ["Slab", "Union", "letter_of", "letters_of_pieces", "put", "reduce_pieces", "reduce_states", "result_of"]
+__all__ = [
+    "Slab",
+    "Union",
+    "letter_of",
+    "letter_of_part",
+    "parts_of",
+    "put",
+    "reduce_pieces",
+    "reduce_states",
+    "result_of",
+]
 
 #: The number of bytes of rows, over all workers, to reduce at a time once all have arrived.
 _AT_ONCE = 32 << 20
@@ -324,19 +334,19 @@ class Piece(NamedTuple):
     cut: Cut
 
 
-def letters_of_pieces(call: str, slabs: Sequence[Slab]) -> Iterator[tuple[list[Piece], Letter]]:
+def parts_of(slabs: Sequence[Slab]) -> Iterator[list[Piece]]:
     """The pieces of all slabs, by letter: a letter has at most `CHUNK_BYTES` per worker, and some bits."""
     room = most = states.CHUNK_BYTES // 8
     pieces: list[Piece] = []
     every = [piece for slab in slabs for piece in _cut(slab, most)]
     for piece, size in sorted(every, key=operator.itemgetter(1), reverse=True):  # the small ones fill the last letters
         if size > room and pieces:
-            yield pieces, _letter_of(call, pieces)
+            yield pieces
             pieces, room = [], most
         pieces.append(piece)
         room -= size
     if pieces:
-        yield pieces, _letter_of(call, pieces)
+        yield pieces
 
 
 def _cut(slab: Slab, most: int) -> Iterator[tuple[Piece, int]]:
@@ -354,7 +364,7 @@ def _cut(slab: Slab, most: int) -> Iterator[tuple[Piece, int]]:
                 yield Piece(slab, first, left, cut), rows * cut.width * sharing
 
 
-def _letter_of(call: str, pieces: Sequence[Piece]) -> Letter:
+def letter_of_part(call: str, pieces: Sequence[Piece]) -> Letter:
     """This worker's rows of some pieces: which of the rows it has, a bit for each, and their numbers."""
     marks, numbers = b"", []
     for slab, first, left, cut in pieces:

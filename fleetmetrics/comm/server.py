@@ -184,7 +184,7 @@ class Server(Inbox):
         while self._asked:
             self._hear(0, self._asked.popleft())
         while self._complete and not self._drains:
-            meeting = self._complete.pop()
+            meeting = self._complete.pop(0)
             if meeting.place in self._meetings and time.monotonic() < meeting.end:
                 self._decide(meeting)
         self._flush()
@@ -452,7 +452,7 @@ class Server(Inbox):
         meeting.arrive(rank, arrival, 0.0 if not rank else self._workers[rank].round_trip)
         if meeting.complete:
             self._complete.append(meeting)
-        elif len(self._meetings) > 1:
+        elif any(place[:2] != meeting.place[:2] for place in self._meetings):
             self._fail_deadlocked()
 
     def _is_out_of_turn(self, rank: int, arrival: Arrival, meeting: Meeting) -> bool:
@@ -522,7 +522,7 @@ class Server(Inbox):
             split.with_error.add(rank)
             split.with_result -= with_error
         for split in self._splits.values():
-            if split.told_at == message.place:  # it has not waited for that error
+            if split.told_at[:2] == call:  # it has not waited for that error
                 split.untold.add(rank)
         if self._reads(rank):
             self._say(rank, Message(LEFT, *message.place))  # it waits for that before it goes on
@@ -621,13 +621,18 @@ class Server(Inbox):
 
     def _fail(self, meeting: Meeting, error: FleetMetricsError) -> None:
         """End a call with an error: for the workers that wait, and for those that come later."""
+        if meeting.failed:
+            return
         broken = self._is_broken(meeting.ranks)
         header = error_header(error, broken)
         self._keep_failed(meeting.place[:2], header)
-        self._meetings.pop(meeting.place, None)
+        first = meeting.place
+        for place in [place for place in self._meetings if place[:2] == meeting.place[:2]]:
+            self._meetings.pop(place).failed = True
+            first = min(first, place)  # the workers wait there
         if broken:
             self._told_gone.update(meeting.ranks)
-        verdict = Message(ERROR, *meeting.place, header=header)
+        verdict = Message(ERROR, *first, header=header)
         verdict.attendance = meeting.attendance
         for rank in sorted(meeting.ranks, reverse=True):  # late ones, too; rank 0 last, whose process may end then
             self._say(rank, verdict)
@@ -664,7 +669,9 @@ class Server(Inbox):
         stuck = {place: meeting for place, meeting in self._meetings.items() if meeting.missing}
         free = list(stuck)
         while free:
-            waits = Counter(rank for meeting in stuck.values() for rank in meeting.arrivals)
+            waits = Counter(
+                rank for rank, _ in {(rank, place[:2]) for place in stuck for rank in stuck[place].arrivals}
+            )
             may_come = {rank for rank in range(self.job.world_size) if waits[rank] < self._threads.get(rank, 1)}
             free = [place for place, meeting in stuck.items() if may_come.intersection(meeting.missing)]
             for place in free:

@@ -117,7 +117,7 @@ def test_rows_of_all_workers_are_summed_by_key_and_rounded_once(kind: str, most:
 
 
 def test_large_rows_cross_in_letters_of_bounded_size_and_only_those_that_a_worker_has() -> None:
-    """Rank 0 has a letter of each worker in memory, and no more: not all states of all workers."""
+    """Rank 0 has two letters of each worker in memory, and no more: not all states of all workers."""
     row, workers = 40_000, 4
 
     def work(channel: Weighed) -> Any:

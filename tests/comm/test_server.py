@@ -713,6 +713,63 @@ def test_workers_that_wait_for_each_other_get_the_error_at_once(three: Hall) -> 
     assert {error_in(guest.hear()).partition(":")[0] for guest in three.guests} == {"AgreementError"}
 
 
+# Letters ahead: large states are many letters, and the next is on its way before the answer to the last has come
+
+
+def test_a_call_sends_one_letter_ahead_and_gets_the_answers_in_order(two: Hall) -> None:
+    def work() -> list[Any]:
+        with two.rank_0.call("auc", 5.0) as call:
+            return [told.note[0] for told in call.consult_each(notes_of, map(Letter, "abc"))]
+
+    call = two.threads.submit(work)
+    wait_until(lambda: len(two.server._meetings) == 2)
+    for step in (1, 2, 3):
+        two.guests[0].arrive(1, step=step)
+    assert [two.guests[0].hear().place[2] for _ in range(3)] == [1, 2, 3]
+    assert call.result(10) == ["a", "b", "c"]
+
+
+def test_after_an_error_no_thread_waits_for_the_answer_to_a_letter_ahead(two: Hall) -> None:
+    def work() -> None:
+        with two.rank_0.call("auc", 5.0) as call:
+            list(call.consult_each(notes_of, map(Letter, "abc")))
+
+    call = two.threads.submit(work)
+    two.waits(0)
+    two.guests[0].say(LEFT, 1, json.dumps(["AgreementError", "it has left", False]).encode())
+    with pytest.raises(AgreementError, match="it has left"):
+        call.result(10)
+    assert not two.server._replies and not two.server._meetings
+    two.guests[0].hear(), two.guests[0].hear()
+    two.guests[0].calls = 1
+    two.meet()
+
+
+@pytest.mark.parametrize("fails_at", [1, 2])
+def test_an_error_ends_a_call_with_all_its_letters_where_its_workers_wait(three: Hall, fails_at: int) -> None:
+    first, second = three.guests
+    for step in (1, 2):
+        first.arrive(1, ranks=[1, 2], channel=7, step=step)
+    wait_until(lambda: len(three.server._meetings) == 2)
+    second.arrive(1, ranks=[2, 1], channel=7, step=fails_at)  # its ranks are in another order
+    assert [guest.hear().place for guest in three.guests] == [(7, 1, 1)] * 2
+    assert not three.server._meetings
+    first.arrive(2, ranks=[1, 2], channel=7)
+    second.arrive(2, ranks=[1, 2], channel=7)
+    assert first.hear().kind == LETTERS
+
+
+def test_a_thread_waits_once_however_many_letters_it_has_sent(three: Hall) -> None:
+    first, second = three.guests
+    for step in (1, 2):
+        first.arrive(1, ranks=[1, 2], threads=(2, False), channel=7, step=step)
+    wait_until(lambda: len(three.server._meetings) == 2)
+    second.arrive(1, ranks=[1, 2], channel=8)  # the other thread of the first may come there
+    wait_until(lambda: len(three.server._meetings) == 3)
+    first.arrive(1, ranks=[1, 2], threads=(2, False), channel=8)
+    assert first.hear().kind == LETTERS
+
+
 # Signals
 
 

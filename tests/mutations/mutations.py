@@ -1832,7 +1832,7 @@ MUTATIONS = [
     ),
     Mutation(
         "a worker never looks at its deadline",
-        "comm/channel.py::SocketCommunicator._exchanged",
+        "comm/channel.py::SocketCommunicator._reply",
         "elif now >= leaves_at:",
         "elif False:",
         "tests/comm/test_client.py -k without_an_answer",
@@ -1846,7 +1846,7 @@ MUTATIONS = [
     ),
     Mutation(
         "an answer that is there is thrown away since the worker looks late",
-        "comm/channel.py::SocketCommunicator._exchanged",
+        "comm/channel.py::SocketCommunicator._reply",
         "max(deadline.end, now + (spare if self._job.rank else _OWN_SECONDS))",
         "now",
         "tests/comm/test_client.py -k read_late",
@@ -2107,7 +2107,7 @@ MUTATIONS = [
     ),
     Mutation(
         "the exchanges of a call are not numbered",
-        "comm/communicator.py::Call.consult",
+        "comm/communicator.py::Call._begin",
         "self.step += 1",
         "self.step = 1",
         "tests/comm/test_interruptions.py -k an_error_between",
@@ -4209,6 +4209,34 @@ MUTATIONS = [
         "tests/comm/test_client.py -k has_not_begun",
     ),
     Mutation(
+        "a thread with two letters on their way waits twice",
+        "comm/server.py::Server._fail_deadlocked",
+        "for rank, _ in {(rank, place[:2])",
+        "for rank, _ in {(rank, place)",
+        "tests/comm/test_server.py -k waits_once",
+    ),
+    Mutation(
+        "an error comes where no worker waits yet",
+        "comm/server.py::Server._fail",
+        "first = min(first, place)",
+        "pass",
+        "tests/comm/test_server.py -k where_its_workers_wait",
+    ),
+    Mutation(
+        "a letter waits for the answer to the last",
+        "comm/communicator.py::Call.consult_each",
+        "len(begun) > 1",
+        "len(begun) > 0",
+        "tests/comm/test_server.py -k one_letter_ahead",
+    ),
+    Mutation(
+        "after an error a letter ahead still has a place for its answer",
+        "comm/channel.py::SocketCommunicator._leave",
+        "range(1, call.step + 1)",
+        "()",
+        "tests/comm/test_server.py -k no_thread_waits",
+    ),
+    Mutation(
         "what a first connection has lost is not said again",
         "comm/client.py::Client._converse",
         "self._asked.extendleft(reversed(self._unheard))",
@@ -4217,7 +4245,7 @@ MUTATIONS = [
     ),
     Mutation(
         "a payload of several buffers is left to the thread as they are",
-        "comm/channel.py::SocketCommunicator._exchange",
+        "comm/channel.py::SocketCommunicator._begin",
         "joined(mine.payload)",
         "mine.payload",
         "tests/distributed/test_channel.py -k 'what_one_process_would and 2'",
