@@ -11,8 +11,9 @@ All exchanges, of states, arrays, records and objects, run like this::
        |<-------|<----------------|--------->|---------------->|------>|    the same to all: a result, or an error
 
 A program's thread only leaves a message in its `inbox` and waits for the reply; the channel's own thread touches the
-sockets. Rank 0's is the `server`: it keeps the `door`, knows from a `meeting` who waits where, watches the clock, and
-answers, also while the program is elsewhere. The other workers' is a `client`, which looks for rank 0. A decision that
+sockets. Rank 0's is the `server`: it keeps the `door`, knows from the `roster` who is who, from a `meeting` who waits
+where, and from the `past` what is over, watches the clock, and answers, also while the program is elsewhere; `status`
+has its words. The other workers' is a `client`, which looks for rank 0. A decision that
 is a pure function of the workers' `letters` is made by the server; another one, such as a user's formula, by the
 program of the first rank. Rank 0 gives up early enough for its verdict to reach every worker before the first deadline,
 and says who is missing.

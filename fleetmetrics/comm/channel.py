@@ -43,9 +43,9 @@ from fleetmetrics.comm.failures import (
 from fleetmetrics.comm.inbox import Inbox
 from fleetmetrics.comm.job import Hidden, Job, job_of
 from fleetmetrics.comm.letters import label_of
-from fleetmetrics.comm.meeting import source_of, way_out
 from fleetmetrics.comm.message import ARRIVAL, CLOSED, ERROR, GAVE_UP, LEFT, LETTERS, STATUS, TROUBLE, Message, Place
 from fleetmetrics.comm.server import Server
+from fleetmetrics.comm.status import source_of, way_out
 from fleetmetrics.comm.worker import is_script_of_worker, leave_mark, started_by_worker
 from fleetmetrics.errors import CommunicatorError, DeadlineError, FleetMetricsError, InvalidInputError
 from fleetmetrics.support.logs import say, watch

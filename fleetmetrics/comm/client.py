@@ -41,12 +41,11 @@ from fleetmetrics.comm.message import (
     Lost,
     Message,
 )
+from fleetmetrics.comm.past import KEPT, Latest
 from fleetmetrics.errors import AuthenticationError, CommunicatorError, FleetMetricsError
 
 __all__ = ["Client"]
 
-#: The number of errors that are kept for calls which have not begun here.
-_KEPT = 1024
 #: Seconds that a process waits, before it ends, until its last messages have arrived.
 _SEE_OFF_SECONDS = 1.0
 #: A refused worker continues for this much longer, so that rank 0 sees it fail for long enough.
@@ -75,10 +74,10 @@ class Client(Inbox):
         self.broken = b""  # the error of every later call
         self._connection: Connection | None = None
         self._why_broken = ""  # why a worker cannot come back, as rank 0 has said
-        self._verdicts: dict[tuple[int, int], bytes] = {}  # errors of calls that have not begun here
+        self._verdicts: Latest[tuple[int, int], bytes] = Latest()  # errors of calls that have not begun here
         self._answered = 0  # the number of the last call with a result
         self._lost_since = 0.0  # when a first connection was lost
-        self._owed: collections.deque[Message] = collections.deque(maxlen=_KEPT)  # of calls that failed without rank 0
+        self._owed: collections.deque[Message] = collections.deque(maxlen=KEPT)  # of calls that failed without rank 0
         self._called = False  # whether it has said anything to a rank 0, which is then the one that it has met
         self._unheard: list[Message] = []  # sent on a connection on which rank 0 has said nothing yet
         self._tried: dict[str, str] = {}  # by address: the last answer
@@ -167,8 +166,6 @@ class Client(Inbox):
             self._why_broken = str(error) if broken else ""
         if message.kind == ERROR and message.place not in self._replies:
             self._verdicts[message.place[:2]] = message.header
-            if len(self._verdicts) > _KEPT:
-                self._verdicts.pop(next(iter(self._verdicts)))
         self._put(message)
 
     def _last_result(self) -> str:

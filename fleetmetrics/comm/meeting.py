@@ -1,15 +1,17 @@
-"""One exchange at rank 0: who has arrived, with what, and until when the others may."""
+"""One exchange at rank 0: who has arrived, with what, and until when the others may; which exchanges are stuck."""
 
 from __future__ import annotations
 
+from collections import Counter
+from typing import Mapping, Sequence
+
 from fleetmetrics.comm.deadline import margin
-from fleetmetrics.comm.failures import readable
-from fleetmetrics.comm.job import Job
+from fleetmetrics.comm.failures import in_words, readable
 from fleetmetrics.comm.letters import Arrival, label_of
-from fleetmetrics.comm.message import Message, Place
+from fleetmetrics.comm.message import Place
 from fleetmetrics.support.logs import Attendance
 
-__all__ = ["Meeting", "source_of", "way_out"]
+__all__ = ["Meeting", "stuck_in", "stuck_text"]
 
 
 class Meeting:
@@ -40,7 +42,6 @@ class Meeting:
         self.timeout = 0.0
         self.failed = False  # whether the workers have an error
         self.deciding = False  # whether the first rank's program has the letters
-        self.answer: Message | None = None  # for rank 0's own program, once it is sent to all others
 
     def arrive(self, rank: int, arrival: Arrival, round_trip: float) -> None:
         """Record a worker's arrival; the earliest deadline decides how long rank 0 waits."""
@@ -73,14 +74,48 @@ class Meeting:
         return self.last_moment if self.deciding else self.end
 
 
-def source_of(job: Job) -> str:
-    """Where the number of workers comes from."""
-    return f"their number is that of {job.variables[0]}"
+def stuck_in(meetings: Mapping[Place, Meeting], threads: Mapping[int, int], world_size: int) -> list[Meeting]:
+    """The exchanges that wait for each other: no missing worker can come, because all its threads wait in others.
+
+    Args:
+        meetings: the exchanges that wait, by place.
+        threads: by rank: the number of threads that call.
+        world_size: the number of workers of the job.
+    """
+    stuck = {place: meeting for place, meeting in meetings.items() if meeting.missing}
+    free = list(stuck)
+    while free:
+        waits = Counter(rank for rank, _ in {(rank, place[:2]) for place in stuck for rank in stuck[place].arrivals})
+        may_come = {rank for rank in range(world_size) if waits[rank] < threads.get(rank, 1)}
+        free = [place for place, meeting in stuck.items() if may_come.intersection(meeting.missing)]
+        for place in free:
+            del stuck[place]
+    return _circles(list(stuck.values()))
 
 
-def way_out(job: Job) -> str:
-    """What to do if there is no such job, as where a shell or a notebook still has the variables of an earlier one."""
-    if not job.claimed:
-        return ""
-    names = " and ".join(dict.fromkeys(job.variables))
-    return f" If this process belongs to no job of {job.world_size} workers, unset {names}, or call compute_local()."
+def _circles(stuck: list[Meeting]) -> list[Meeting]:
+    """Without exchanges for whose workers no other one waits: they may succeed once the others have failed."""
+    while True:
+        missing = {rank for meeting in stuck for rank in meeting.missing}
+        kept = [meeting for meeting in stuck if not missing.isdisjoint(meeting.arrivals)]
+        if len(kept) == len(stuck):
+            return stuck
+        stuck = kept
+
+
+def stuck_text(meetings: Sequence[Meeting]) -> str:
+    """The error of exchanges that wait for each other."""
+    label_by_rank: dict[int, str] = {}
+    several = len({meeting.title for meeting in meetings}) > 1
+    for meeting in meetings:
+        label = f"{meeting.label} on {meeting.title}" if several and not meeting.group else meeting.label
+        for rank in meeting.arrivals:
+            label_by_rank.setdefault(rank, label)
+    labels = dict.fromkeys(label for _, label in sorted(label_by_rank.items()))
+    words = ", ".join(
+        f"{label} on {in_words([rank for rank, its in label_by_rank.items() if its == label])}" for label in labels
+    )
+    return (
+        f"the workers disagree: {words}, and these wait for each other; name the same ranks on every worker of a "
+        "group, and call groups and communicators in the same order on all workers."
+    )

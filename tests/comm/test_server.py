@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import json
 import re
 import signal
@@ -15,7 +16,7 @@ from typing import Any, Callable, Iterator, Sequence
 
 import pytest
 
-from fleetmetrics.comm import SocketCommunicator, handshake, letters, server
+from fleetmetrics.comm import SocketCommunicator, handshake, letters, past, server
 from fleetmetrics.comm.communicator import Letter
 from fleetmetrics.comm.folds import FOLDS
 from fleetmetrics.comm.job import Job
@@ -218,8 +219,8 @@ def test_an_answer_that_rank_0_itself_has_too_late_is_an_error_on_all(
 def test_the_way_of_a_message_counts_among_the_seconds_of_its_worker(two: Hall) -> None:
     [guest] = two.guests
     guest.connection = guest.connect(calls=False)
-    wait_until(lambda: 1 in two.server._workers)
-    two.server._workers[1].round_trip = 8.0
+    wait_until(lambda: 1 in two.server._roster.workers)
+    two.server._roster.workers[1].round_trip = 8.0
     end = time.monotonic() + 30
     guest.arrive(end=end, timeout=30.0)
     two.waits(1)
@@ -274,7 +275,7 @@ def test_a_worker_that_leaves_a_call_ends_it_for_all_at_once(three: Hall, when: 
     left = json.dumps(["CommunicatorError", "rank 1 was interrupted (KeyboardInterrupt) at exchange 1 (auc)."]).encode()
     if when == "before":
         three.guests[0].say(LEFT, 1, left)
-        wait_until(lambda: bool(three.server._failed))
+        wait_until(lambda: bool(three.server._past.failed))
     start = time.monotonic()
     call = three.begin(timeout=60)
     if when == "while":
@@ -300,7 +301,7 @@ def test_a_worker_that_comes_after_the_error_gets_it_too_even_if_it_connects_lat
 def test_a_worker_that_has_not_come_hears_the_error_at_once(three: Hall) -> None:
     late = three.guests[0]
     late.connection = late.connect(calls=False)
-    wait_until(lambda: 1 in three.server._workers)
+    wait_until(lambda: 1 in three.server._roster.workers)
     with pytest.raises(DeadlineError):
         three.begin(timeout=0.3).result(10)
     assert "ranks 1, 2 did not arrive within 0.3 s" in error_in(late.hear())
@@ -424,7 +425,7 @@ def test_a_channel_that_a_worker_has_closed_is_an_error_at_once(two: Hall, when:
     start = time.monotonic()
     if when == "before":
         two.guests[0].say(CLOSED, 0)
-        wait_until(lambda: bool(two.server._closed))
+        wait_until(lambda: bool(two.server._past.closed))
     call = two.begin(timeout=60)
     if when == "while":
         two.waits(0)
@@ -614,7 +615,7 @@ def flood(guest: Guest, say: Callable[[int], None]) -> threading.Thread:
         assert guest.connection is not None
         guest.connection.sock.setblocking(True)
         with contextlib.suppress(Lost):
-            for number in range(3 * server._KEPT):
+            for number in range(3 * past.KEPT):
                 say(number)
             guest.say(LEFT, LAST, b'["CommunicatorError", "x"]')
 
@@ -645,8 +646,8 @@ def test_a_worker_that_keeps_speaking_delays_nobody_and_fills_no_memory(three: H
     faulty.connection = faulty.connect()
     with pytest.raises(DeadlineError):
         three.begin(timeout=0.2).result(10)  # the first call fails
-    wait_until(lambda: 1 in three.server._workers)
-    three.server._workers[1].connection.sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 2**12)
+    wait_until(lambda: 1 in three.server._roster.workers)
+    three.server._roster.workers[1].connection.sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 2**12)
     speaking = flood(faulty, lambda number: FLOODS[what](faulty, number))
     start = time.monotonic()
     call = three.begin(timeout=1.0)
@@ -655,10 +656,10 @@ def test_a_worker_that_keeps_speaking_delays_nobody_and_fills_no_memory(three: H
         call.result(20)
     assert time.monotonic() - start < 1.0 + AT_ONCE
     kept = three.server
-    wait_until(lambda: (three.rank_0._number, LAST) in kept._failed or 1 not in kept._workers)
-    assert len(kept._meetings) <= server._KEPT + 2
-    assert max(len(kept._failed), len(kept._closed), len(kept._answered)) <= server._KEPT
-    assert sum(worker.connection.waiting for worker in list(kept._workers.values())) <= 2 * server._KEPT + 20
+    wait_until(lambda: (three.rank_0._number, LAST) in kept._past.failed or 1 not in kept._roster.workers)
+    assert len(kept._meetings) <= past.KEPT + 2
+    assert max(len(kept._past.failed), len(kept._past.closed), len(kept._past.ended)) <= past.KEPT
+    assert sum(worker.connection.waiting for worker in list(kept._roster.workers.values())) <= 2 * past.KEPT + 20
     speaking.join(10)
     assert not speaking.is_alive() and three.server._thread.is_alive()
 
@@ -682,8 +683,10 @@ def test_answers_are_not_kept(two: Hall) -> None:
         two.guests[0].arrive()
         assert two.guests[0].hear().kind == ANSWER
         call.result(10)
-    wait_until(lambda: all(meeting.answer is None for meeting in two.server._answered.values()))
-    assert not any(meeting.arrivals for meeting in two.server._answered.values())
+    server = two.server
+    wait_until(lambda: not server._undelivered)
+    held = list(gc.get_objects())
+    assert not any(isinstance(each, Message) and len(each.payload) == 2**20 for each in held)
 
 
 # Threads

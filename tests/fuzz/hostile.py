@@ -24,7 +24,8 @@ from fleetmetrics.comm.descriptions import joined
 from fleetmetrics.comm.failures import error_in
 from fleetmetrics.comm.job import Job
 from fleetmetrics.comm.message import Connection, Garbled, Keys, Message
-from fleetmetrics.comm.server import Server, Worker
+from fleetmetrics.comm.roster import Worker
+from fleetmetrics.comm.server import Server
 from fleetmetrics.errors import CommunicatorError, FleetMetricsError
 
 KEY, NONCE = b"k" * 32, b"n" * 32
@@ -287,8 +288,8 @@ def words_of_workers(data: bytes) -> None:
                 with mock.patch.object(server, "_open_door", lambda calls: None):
                     server._arrive(0, Message(message.ARRIVAL, choices.below(3), 9, step, mine, b"", 1e9, 1e9))
             elif rank:
-                if rank not in server._workers:
-                    server._workers[rank] = Worker(Quiet(), rank, NONCE[:16], 0.0)
+                if rank not in server._roster.workers:
+                    server._roster.workers[rank] = Worker(Quiet(), rank, NONCE[:16], 0.0)
                 with contextlib.suppress(Garbled):
                     server._hear(rank, _said(choices))
             server._flush()
