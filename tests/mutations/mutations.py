@@ -4203,7 +4203,7 @@ MUTATIONS = [
     ),
     Mutation(
         "a thread with two letters on their way waits twice",
-        "comm/server.py::Server._fail_deadlocked",
+        "comm/meeting.py::stuck_in",
         "for rank, _ in {(rank, place[:2])",
         "for rank, _ in {(rank, place)",
         "tests/comm/test_server.py -k waits_once",
@@ -4211,7 +4211,7 @@ MUTATIONS = [
     Mutation(
         "an error comes where no worker waits yet",
         "comm/server.py::Server._fail",
-        "first = min(first, place)",
+        "first = other if place < first.place else first",
         "pass",
         "tests/comm/test_server.py -k where_its_workers_wait",
     ),
