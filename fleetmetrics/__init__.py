@@ -12,6 +12,7 @@ Examples:
 
 The folders, each of which imports only those above it:
 
+    words         texts of reports and facts about metrics, in two languages
     support       what everything stands on: checks of arguments, settings, warnings, logs, foreign tensors
     numbers       merges that give the same bits in any order: sums, extremes, moments
     xp            one namespace for arrays of NumPy and tensors of Paddle

@@ -21,9 +21,7 @@ __all__ = [
     "described",
     "in_shell",
     "names_in",
-    "needed",
     "parts_of",
-    "reason",
     "separated",
     "with_article",
 ]
@@ -102,42 +100,6 @@ def counted(number: int, what: str, verb: str = "") -> str:
     """
     one = f"{what[:-3]}y" if what.endswith("ies") else what[:-2] if what.endswith("sses") else what[:-1]
     return f"{number:,} {one if number == 1 else what}{verb and f' {agreeing(number, verb)}'}"
-
-
-def needed(needs: Mapping[str, int], because: Mapping[str, Any] | None = None) -> str:
-    """What an interval or a verdict needs, in words, and why.
-
-    Args:
-        needs: the numbers, by what they are of.
-        because: the reason, as the result's JSON has it; empty or None: none.
-
-    Examples:
-        >>> needed({"users": 9000}, {"unit": "users", "share": 0.25, "of": "rows"})
-        'needs 9,000 users, as one user has 25% of the rows'
-    """
-    text = "needs " + " and ".join(counted(number, name) for name, number in needs.items())
-    return f"{text}, as {reason(because)}" if because else text
-
-
-def reason(*because: Mapping[str, Any]) -> str:
-    """The reason for a need, in words.
-
-    Args:
-        *because: as the result's JSON has it; several that differ in their numbers only.
-
-    Examples:
-        >>> reason({"unit": "queries", "like": 16})
-        'the queries count like 16 of equal size'
-        >>> reason(*({"unit": "users", "share": share, "of": "rows"} for share in (0.25, 0.3)))
-        'one user has 25 to 30% of the rows'
-    """
-    unit, of = because[0]["unit"], because[0].get("of", "")
-    numbers = sorted(each["like"] if "like" in each else 100 * each["share"] for each in because)
-    number = " to ".join(dict.fromkeys(f"{each:,.0f}" for each in (numbers[0], numbers[-1])))
-    if not of:
-        return f"the {unit} count like {number} of equal size"
-    what = of if of.startswith("all ") else f"the {of}"
-    return f"one {counted(1, unit).partition(' ')[2]} has {number}% of {what}"
 
 
 def agreeing(number: int, verb: str) -> str:

@@ -130,7 +130,7 @@ def of_file(path: Path) -> Iterator[Hit]:
 
 
 #: The files with prose, and the folders that git does not have: an unpacked sdist has no git.
-KINDS = ("*.md", "*.py", "Makefile", "*.toml", "*.yml", "*.yaml")
+KINDS = ("*.md", "*.py", "Makefile", "*.toml", "*.yml", "*.yaml", "*.ini")
 MADE = re.compile(r"(?:.*/)?(?:\.(?!github/|ci/|pre-commit)[^/]*|build|dist|site|__pycache__|[^/]*\.egg-info)(?:/.*)?")
 
 

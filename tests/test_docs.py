@@ -178,14 +178,14 @@ def scripts(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("scripts")
 def test_every_metric_is_on_its_page_and_in_the_reference() -> None:
     from _catalogue import DOCS, between, catalogue
-    from catalogue import entries
+    from catalogue import references
 
     for page, kinds in catalogue().items():
         text = (DOCS / "metrics" / f"{page}.md").read_text(encoding="utf-8")
         reference = (DOCS / "reference" / "metrics" / f"{page}.md").read_text(encoding="utf-8")
         unnamed = [kind.__name__ for kind in kinds if not re.search(rf"\b{kind.__name__}\b", text)]
         assert not unnamed, f"write a paragraph on {unnamed} into docs/metrics/{page}.md, and into {page}.zh.md"
-        assert kinds and between(reference, "entries") == entries(kinds), "run `make names`"
+        assert kinds and between(reference, "entries") == references(kinds), "run `make names`"
     formulas = (DOCS / "reference" / "formulas.md").read_text(encoding="utf-8")
     public = [name for name, value in vars(fm.formulas).items() if name[0] != "_" and not inspect.ismodule(value)]
     assert len(public) > 60
@@ -198,8 +198,8 @@ def test_every_metric_is_on_its_page_and_in_the_reference() -> None:
 def test_make_names_says_what_a_new_metric_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
     import catalogue
 
-    monkeypatch.setattr(catalogue, "ENTRIES", {})
-    told = r"error: fleetmetrics/entries.py has no entry of AUC: write its Entry\(.*then run `make names`"
+    monkeypatch.setattr(catalogue, "entries", dict)
+    told = r"error: fleetmetrics/words lacks \[AUC\]: write its range.* into en.ini, .* then run `make names`"
     with pytest.raises(SystemExit, match=told):
         catalogue.main()
 
@@ -294,13 +294,13 @@ KEEPS = re.compile(r"enable_static|static\.data\(|paddle\.Model\(|program_guard|
 
 def unnamed(code: str) -> list[str]:
     """The metrics of a program that are not within another one, and are made without a name."""
-    from fleetmetrics.entries import ENTRIES
+    from fleetmetrics.words.catalogue import entries
 
     tree = ast.parse(code)
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
     static = [call.lineno for call in calls if ast.unparse(call) == "paddle.enable_static()"]
     calls = [call for call in calls if not static or call.lineno > static[0]]  # what is before it keeps no names
-    made = [call for call in calls if ast.unparse(call.func).rpartition(".")[2] in {*ENTRIES, *own_metrics()}]
+    made = [call for call in calls if ast.unparse(call.func).rpartition(".")[2] in {*entries(), *own_metrics()}]
     made += [call for call in calls if ast.unparse(call.func).endswith(".fresh") and not call.args]
     within = {inner for call in made for inner in ast.walk(call) if inner is not call}
     within |= {

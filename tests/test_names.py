@@ -199,8 +199,8 @@ def test_type_checkers_read_the_same_list():
 def test_a_metric_has_a_module_a_case_a_page_rows_in_six_tables_and_a_chinese_line(case):
     name = type(CASES[case].make()).__name__
     files = [*ROOT.glob("docs/**/*.md")]  # CONTRIBUTING shows one metric as a diff
-    files += [path for folder in ("fleetmetrics", "tests", "examples") for path in (ROOT / folder).rglob("*.py*")]
-    texts = [path for path in files if path.suffix in (".md", ".py", ".pyi")]
+    files += [path for folder in ("fleetmetrics", "tests", "examples") for path in (ROOT / folder).rglob("*")]
+    texts = [path for path in files if path.suffix in (".md", ".py", ".pyi", ".ini")]
     found = [path for path in texts if re.search(rf"\b{name}\b", path.read_text(encoding="utf-8"))]
     # A table of simulations, and tests of what several metrics have in common, name some of them.
     extra = {"uncertainty.md", "test_regression.py", "test_interval.py", "test_large_integers.py"}

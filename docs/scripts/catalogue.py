@@ -11,18 +11,7 @@ from _catalogue import DOCS, PAGES, catalogue, table, write_between
 from _site import headings
 
 from fleetmetrics.base.record_metric import RecordMetric
-from fleetmetrics.entries import ENTRIES
-from fleetmetrics.report.definitions import CHINESE
-
-#: The lines of what no report shows, beside those of the report.
-_CHINESE = {
-    **CHINESE,
-    "Bootstrap": "带有标准误和置信区间的指标：对所有 worker 的样本重抽样。",
-    "Interval": "带有标准误和置信区间的指标，无需重抽样：DeLong 方法或 delta 方法。",
-    "Sliced": "同时为某一列（slot、渠道、国家、人群）的每个键各计算一个指标。",
-    "Throughput": "所有 worker 并行运行时，每秒处理的样本总数。",
-    "Windowed": "每个 worker 最近 ``last`` 次 ``add`` 上的指标，以及全部 ``add`` 上的指标。",
-}
+from fleetmetrics.words.catalogue import Entry, entries
 
 
 def rows() -> str:
@@ -53,7 +42,7 @@ def _by_name(header: list[str], found: list[list[str]]) -> str:
     return table(header, sorted(found, key=lambda row: row[0].lower()))
 
 
-def entries(kinds: list[type]) -> str:
+def references(kinds: list[type]) -> str:
     """The entries of the reference, in the order of the names."""
     options = "    options:\n      members: false\n      show_root_heading: true\n      show_root_toc_entry: true\n"
     return "\n" + "\n".join(f"::: fleetmetrics.{kind.__name__}\n{options}" for kind in kinds) + "\n"
@@ -69,21 +58,22 @@ def _summary(kind: type) -> str:
 
 
 def _in_chinese(kind: type) -> str:
-    if kind.__name__ not in _CHINESE:
+    return _entry(kind).definition + ("*保存每个样本。*" if issubclass(kind, RecordMetric) else "")
+
+
+def _entry(kind: type) -> Entry:
+    entry = entries().get(kind.__name__)
+    if entry is None or not entry.definition:
         raise LookupError(
-            f"write a line of {kind.__name__} in Chinese into fleetmetrics/report/definitions.py, then run `make names`"
+            f"fleetmetrics/words lacks [{kind.__name__}]: write its range, undefined, source and names elsewhere into"
+            " en.ini, and its names and definition into zh.ini, then run `make names`"
         )
-    return _CHINESE[kind.__name__] + ("*保存每个样本。*" if issubclass(kind, RecordMetric) else "")
+    return entry
 
 
 def _elsewhere(kind: type) -> dict[str, list[str]]:
     """The names by library."""
-    if kind.__name__ not in ENTRIES:
-        raise LookupError(
-            f"fleetmetrics/entries.py has no entry of {kind.__name__}: write its Entry(range, undefined, source,"
-            " names), then run `make names`"
-        )
-    found = ENTRIES[kind.__name__].elsewhere
+    found = _entry(kind).elsewhere
     return {library: [name for name in names if name != kind.__name__] for library, names in found.items()}
 
 
@@ -100,7 +90,7 @@ def main() -> None:
     except LookupError as error:
         sys.exit(f"error: {error}")
     for page, kinds in catalogue().items():
-        write_between(DOCS / "reference" / "metrics" / f"{page}.md", "entries", entries(kinds))
+        write_between(DOCS / "reference" / "metrics" / f"{page}.md", "entries", references(kinds))
 
 
 if __name__ == "__main__":

@@ -23,11 +23,11 @@ sys.path.insert(0, str(DOCS.parent))
 import fleetmetrics as fm  # noqa: E402
 from fleetmetrics import plot  # noqa: E402
 from fleetmetrics.plot.canvas import said  # noqa: E402
-from fleetmetrics.report.words import PICTURE_WORDS  # noqa: E402
+from fleetmetrics.words import Words  # noqa: E402
 
 #: The words of the Chinese pictures: those of the report, and the names that these scripts give.
 CHINESE = {
-    **PICTURE_WORDS,
+    **(Words("zh").of_charts or {}),
     "new": "新模型",
     "old": "旧模型",
     "AUC, new": "AUC，新模型",

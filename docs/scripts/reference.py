@@ -1,7 +1,7 @@
 """What the reference shows beside the docstrings: an extension of griffe, which mkdocs.yml names.
 
 Signatures have every argument with its type and default, also what ``Unpack[...]`` stands for. A metric's entry has a
-table from fleetmetrics/entries.py, its formulas are mathematics, and names between single backticks are links.
+table of its section in fleetmetrics/words, its formulas are mathematics, and names between single backticks are links.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent))
 import fleetmetrics
 from docs.scripts.mathematics import NotMathematics, is_mathematics, mathml
 from fleetmetrics.base.accumulator import FOR_USERS
-from fleetmetrics.entries import ENTRIES
 from fleetmetrics.support.settings import signature_of
+from fleetmetrics.words.catalogue import entries
 
 log = logging.getLogger("mkdocs.hooks.reference")
 ROOT = Path(fleetmetrics.__file__).resolve().parent.parent
@@ -53,7 +53,7 @@ class Reference(griffe.Extension):
         wrong += without_mathematics(kinds)
         for line in wrong:
             log.warning(line)
-        for name, entry in ENTRIES.items():
+        for name, entry in entries().items():
             _add_facts(kinds[name], getattr(fleetmetrics, name), entry, links)
 
 
@@ -67,14 +67,14 @@ def _place(each: griffe.Object, root: Path = ROOT) -> str:
 def unlisted(kinds: dict[str, Any], folder: Path = ROOT / "docs" / "reference") -> Iterator[str]:
     """The metrics that no page of the reference has."""
     pages = "".join(path.read_text(encoding="utf-8") for path in folder.rglob("*.md"))
-    for name in ENTRIES:
+    for name in entries():
         if name in kinds and not re.search(rf"^::: fleetmetrics\.{name}$", pages, re.MULTILINE):
             yield f"{_place(kinds[name])}: {name} is on no page of docs/reference; run `make names`"
 
 
 def without_mathematics(kinds: dict[str, Any]) -> Iterator[str]:
     """The metrics whose entries show no formula; what wraps a metric has that of the metric."""
-    for name in ENTRIES:
+    for name in entries():
         kind = kinds[name]
         if fleetmetrics._modules[name].startswith("fleetmetrics.metrics.") and "<math" not in kind.docstring.value:
             yield f"{_place(kind)}: {name} shows no formula; write `Formula: ``sum(w * x)``` in its docstring"

@@ -14,7 +14,8 @@ from fleetmetrics.errors import InvalidInputError, UndefinedMetricWarning
 from fleetmetrics.evaluation.tasks import task_and_rest
 from fleetmetrics.support.arguments import listed
 from fleetmetrics.support.warning import warn
-from fleetmetrics.vocabulary import SIZES, agreeing, argument, in_shell, needed
+from fleetmetrics.vocabulary import SIZES, agreeing, argument, in_shell
+from fleetmetrics.words import Words
 
 __all__ = ["Checked", "ConditionError", "checked", "failed"]
 
@@ -100,7 +101,7 @@ def checked(texts: Sequence[str], result: Mapping[str, Any], unfilled: Sequence[
         elif value is None:
             start = path.rpartition(".")[0]
             needs, because = (_below(f"{start}.{entry}.", there) for entry in ("needs", "because"))
-            why = f": too few to tell, {needed(needs, because)}" if needs else ""
+            why = f": too few to tell, {Words('en').needed(needs, because)}" if needs else ""
             found.append(Checked(text, path, None, True, f"{name} fails: {path} is undefined{why}"))
         elif _is_number(value):
             fails = getattr(operator, _SIGNS[sign])(value, number)
@@ -261,7 +262,7 @@ def _of_values(text: str, path: str, wanted: _Wanted, sign: str, number: float, 
     if not told:
         whose = f"{what} of every slice by {column}" if key is None else f"slices.{column}[{key}].{what}"
         one = slices[0] if key is not None else {}
-        few = one.get("needs") and needed(one["needs"], one.get("because"))
+        few = one.get("needs") and Words("en").needed(one["needs"], one.get("because"))
         why = f": too few to tell, {few}" if few else ", or there are too few to tell"
         return Checked(text, path, None, True, f"{name} fails: {whose} is undefined{why}")
     first, value = (held or told)[0]

@@ -15,7 +15,7 @@ from fleetmetrics.evaluation.printed import Printed, Table, clean, filled, numbe
 from fleetmetrics.evaluation.result import EvaluationResult, result_of
 from fleetmetrics.evaluation.side import load, states_of
 from fleetmetrics.report.headline import change_of
-from fleetmetrics.report.words import Words
+from fleetmetrics.words import Words
 
 __all__ = ["HistoryResult", "history"]
 
@@ -76,22 +76,22 @@ class HistoryResult(Printed):
 
     def _tables(self, result: Mapping[str, Any], words: Words) -> Iterator[Table]:
         states, about = result["states"], result["about"]
-        there = [size for size in words.sizes if size in states[0]]
-        rows = [[words("state", "状态"), *(words.sizes[size] for size in there), *self.metrics]]
+        sizes = {size: text for size, text in words.section("sizes").items() if size in states[0]}
+        rows = [[words("history.state"), *sizes.values(), *self.metrics]]
         for each in states:
-            counts = [f"{each.get(size, 0):,}" for size in there]
+            counts = [f"{each.get(size, 0):,}" for size in sizes]
             rows.append([clean(each["state"]), *counts, *(number(each[metric]) for metric in self.metrics)])
         yield Table("", rows, [self._said(result, words)])
         for metric in self.metrics:
             if any(f"{metric}_interval" in each for each in states):
                 yield self._of(metric, states, about[metric]["better"], words)
         if self.warnings:
-            yield Table(words("warnings", "警告"), [], [clean(each) for each in self.warnings])
+            yield Table(words("history.warnings"), [], [clean(each) for each in self.warnings])
 
     def _of(self, metric: str, states: Sequence[Mapping[str, Any]], better: str, words: Words) -> Table:
         percent = f"{100 * next(iter(self.points.values())).confidence:g}%"
-        rows = [[words("state", "状态"), metric, percent, words("change", "变化"), percent, ""]]
-        form = words("{} to {}", "{} 至 {}")
+        rows = [[words("history.state"), metric, percent, words("history.change"), percent, ""]]
+        form = words("numbers.span")
         for each in states:
             change = each.get(f"{metric}_change", _UNKNOWN)
             cells = [number(change["value"], "+"), span(change, "+", form=form)]
@@ -99,21 +99,17 @@ class HistoryResult(Printed):
             interval = words.ends(ends) if ends.get("needs") else span(ends, form=form)
             what = _said_of(change_of(change, better), words)
             rows.append([clean(each["state"]), number(each[metric]), interval, *cells, what])
-        note = words(
-            "changes are from the previous state; intervals treat the states as independent",
-            "变化是相对前一个状态的；其区间把各状态看作独立的",
-        )
-        return Table(metric, filled(rows), [note])
+        return Table(metric, filled(rows), [words("history.changes")])
 
     def _said(self, result: Mapping[str, Any], words: Words) -> str:
         """The first metric from the first state to the last."""
         if not self.metrics:
-            return words("no metric has a single number", "没有单一数值的指标")
+            return words("history.no_metric")
         metric, states = self.metrics[0], result["states"]
         first, last = states[0], states[-1]
         said = f"{metric}: {number(first[metric])} ({first['state']})"
         if len(states) > 1:
-            said += words(" to ", " 至 ") + f"{number(last[metric])} ({last['state']})"
+            said = words("numbers.span", low=said, high=f"{number(last[metric])} ({last['state']})")
             what = _said_of(change_of(_change(first, last, metric), result["about"][metric]["better"]), words)
             said += f", {what}" if what else ""
         return clean(said)
@@ -160,7 +156,7 @@ class HistoryResult(Printed):
                 for each in result["states"]
             }
             pictures.append(points(values, escape(metric), place))
-        title = words("History", "历史")
+        title = words("history.title")
         first, *others = self._tables(result, words)
         tables = [first._replace(notes=[]), *others]  # its note is the first sentence
         page = page_of(title, self._said(result, words), tables, result, pictures, lang)
@@ -223,10 +219,5 @@ def _change(before: Mapping[str, Any], after: Mapping[str, Any], metric: str) ->
 
 
 def _said_of(change: str, words: Words) -> str:
-    return {
-        "better": words("better", "更好"),
-        "worse": words("worse", "更差"),
-        "higher": words("higher", "更高"),
-        "lower": words("lower", "更低"),
-        "chance": words("within chance", "偶然范围内"),
-    }.get(change, "")
+    """A change in words, if its direction is known or it is within chance."""
+    return words(f"changes.{change}") if change in ("better", "worse", "higher", "lower", "chance") else ""

@@ -9,10 +9,10 @@ import re
 from typing import Any, NamedTuple, Sequence
 
 import fleetmetrics
-from fleetmetrics.entries import ENTRIES, owners
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.support.hints import hint_of_name
 from fleetmetrics.vocabulary import argument
+from fleetmetrics.words.catalogue import entries, owners
 
 __all__ = ["TASKS", "Named", "described", "kinds", "listed", "named", "separated"]
 
@@ -141,7 +141,7 @@ def described(name: str) -> list[str]:
     called = next(each for each, its in kinds().items() if its == kind.__name__)
     lines = [f"{called}: {_plain(parts[0])}", ""]
     lines += [_plain(each) for each in parts[1:] if each.startswith(("Formula", "With", "By "))]
-    entry = ENTRIES[kind.__name__]
+    entry = entries()[kind.__name__]
     lines += [f"Range: {entry.range}", f"Better: {entry.better(kind)}", f"Undefined: {entry.undefined}"]
     lines += [f"Source: {entry.source}", f"Elsewhere: {entry.names}"]
     settings = _settings(text)

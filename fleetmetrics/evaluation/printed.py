@@ -11,7 +11,8 @@ from typing import Any, Iterable, Iterator, Mapping, NamedTuple, Sequence
 
 import numpy as np
 
-from fleetmetrics.vocabulary import SIZES, VERDICTS, argument, counted, in_shell, needed, parts_of, reason
+from fleetmetrics.vocabulary import SIZES, VERDICTS, argument, counted, in_shell, parts_of
+from fleetmetrics.words import Words
 
 __all__ = [
     "Printed",
@@ -278,7 +279,12 @@ def _whole(together: float | None) -> str:
 
 def verdict(entry: Mapping[str, Any]) -> str:
     """The words of a verdict on a slice, with the needs of one that is too small."""
-    return f"too few: {needed(entry['needs'])}" if entry["verdict"] == "too few" else entry["verdict"] or "-"
+    return _few(entry) if entry["verdict"] == "too few" else entry["verdict"] or "-"
+
+
+def _few(entry: Mapping[str, Any]) -> str:
+    """What an interval or a verdict needs, without the reason."""
+    return Words("en").few({"needs": entry["needs"]})
 
 
 def _reasons(entries: Iterable[tuple[str, Mapping[str, Any]]], few: str) -> Iterator[str]:
@@ -289,7 +295,8 @@ def _reasons(entries: Iterable[tuple[str, Mapping[str, Any]]], few: str) -> Iter
             alike.setdefault((because["unit"], because.get("of")), []).append((name, because))
     for its in alike.values():
         more = f" and {len(its) - _FEW} more" if len(its) > _FEW else ""
-        yield f"{few} {', '.join(name for name, _ in its[:_FEW])}{more}: {reason(*(each for _, each in its))}"
+        reason = Words("en").reason(*(because for _, because in its))
+        yield f"{few} {', '.join(name for name, _ in its[:_FEW])}{more}: {reason}"
 
 
 def facts_in_line(facts: Mapping[str, str]) -> str:
@@ -325,15 +332,15 @@ def number(value: Any, sign: str = "", digits: int = 6) -> str:
     return f"{value:{sign},}" if isinstance(value, int) else f"{value:{sign}.{digits}g}"
 
 
-def span(ends: Mapping[str, Any], sign: str = "", digits: int = 6, form: str = "{} to {}") -> str:
+def span(ends: Mapping[str, Any], sign: str = "", digits: int = 6, form: str = "{low} to {high}") -> str:
     """An interval, if it is known."""
     known = ends.get("low") is not None and ends.get("high") is not None
-    return form.format(*(number(ends[end], sign, digits) for end in ("low", "high"))) if known else "-"
+    return form.format(**{end: number(ends[end], sign, digits) for end in ("low", "high")}) if known else "-"
 
 
 def _ends(ends: Mapping[str, Any], sign: str = "") -> str:
     """An interval, or the kind of data that is too scarce."""
-    return f"too few: {needed(ends['needs'])}" if ends.get("needs") else span(ends, sign)
+    return _few(ends) if ends.get("needs") else span(ends, sign)
 
 
 def filled(rows: Sequence[Sequence[str]]) -> list[Sequence[str]]:

@@ -274,7 +274,7 @@ class EvaluationResult(Printed):
         """
         from fleetmetrics.report import PICTURES, drawn
 
-        choice_of("kind", kind, tuple(PICTURES))
+        choice_of("kind", kind, PICTURES)
         if self.tasks:
             task = next(iter(self.tasks))
             raise InvalidInputError(f"there are several tasks; plot one of them: result.tasks[{task!r}].plot({kind!r})")

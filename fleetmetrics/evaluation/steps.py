@@ -9,8 +9,8 @@ from typing import Any, Iterator, Mapping, Sequence
 from fleetmetrics.evaluation.conditions import checked
 from fleetmetrics.evaluation.outputs import output_of
 from fleetmetrics.evaluation.printed import Printed, Table, clean, facts_in_line, filled, plain
-from fleetmetrics.report.words import Words
 from fleetmetrics.vocabulary import counted
+from fleetmetrics.words import Words
 
 __all__ = ["DIGITS", "ODDS", "ConsistencyResult", "Step", "StepSlice", "Stream"]
 
@@ -217,7 +217,7 @@ class ConsistencyResult(Printed):
         from fleetmetrics.report.tables import page_of
 
         words = Words(lang)
-        title, said = words("Consistency of streams", "各路数据的一致性"), self._said(words)
+        title, said = words("streams.title"), self._said(words)
         page = page_of(title, said, self.tables(lang), self.to_dict(), lang=lang)
         return written(page, None if path is None else output_of(path, self._files))
 
@@ -230,8 +230,8 @@ class ConsistencyResult(Printed):
         words = Words(lang)
         some = any(stream.left_out for stream in self.streams.values())
         bad = any(stream.skipped for stream in self.streams.values())
-        counts = words("files,rows,left out,skipped,missing,added", "文件,行,条件排除,跳过,缺少,新增").split(",")
-        rows = [["", *counts, "auc", words("calibration", "校准")]]
+        counts = [words(f"streams.{name}") for name in ("files", "rows", "left_out", "skipped", "missing", "added")]
+        rows = [["", *counts, "auc", words("streams.calibration")]]
         steps = {step.after: step for step in self.steps}
         for name, stream in self.streams.items():
             step = steps.get(name)
@@ -239,18 +239,15 @@ class ConsistencyResult(Printed):
             numbers = ["-" if each is None else f"{each:.6g}" for each in (stream.auc, stream.calibration)]
             left_out = [f"{stream.left_out:,}" if some else "", f"{stream.skipped:,}" if bad else ""]
             rows.append([clean(name), f"{stream.files:,}", f"{stream.rows:,}", *left_out, *gaps, *numbers])
-        common = words(
-            f"{counted(self.common, 'ids', 'are')} in all streams",
-            f"{self.common:,} 个 id 在所有各路中",
-        )
+        common = words("streams.common", number=self.common)
         yield Table("", filled(rows), [common, *self._understood()])
         head = [
-            words("rows whose scores differ by", "分数相差达到下列值的行"),
-            words(f"more than {self.tolerance:g}", f"超过 {self.tolerance:g}"),
+            words("streams.differ_by"),
+            words("streams.more_than", tolerance=self.tolerance),
             *(f"1e-{each}" for each in _DIGITS),
-            *(words(f"{each:g} in log-odds", f"对数几率 {each:g}") for each in _ODDS),
+            *(words("streams.odds", difference=difference) for difference in _ODDS),
         ]
-        rows = [[*head, words("largest", "最大")]]
+        rows = [[*head, words("streams.largest")]]
         for step in self.steps:
             shares = [step.differ, *(step.digits[each] for each in _DIGITS)]
             odds = [_percent(step.odds[each], step.rows) if step.odds else "-" for each in _ODDS]
@@ -261,7 +258,7 @@ class ConsistencyResult(Printed):
         if self._shown:
             yield from _where(self._shown, self.streams, words)
         if self.warnings:
-            yield Table(words("warnings", "警告"), [], [clean(each) for each in self.warnings])
+            yield Table(words("history.warnings"), [], [clean(each) for each in self.warnings])
 
     def _understood(self) -> Iterator[str]:
         """A line of what was understood of each stream; one for all if it was the same."""
@@ -274,50 +271,40 @@ class ConsistencyResult(Printed):
         step, skipped = self._departing, sum(stream.skipped for stream in self.streams.values())
         rest = ""
         if skipped:
-            rows = counted(skipped, "skipped rows", "were")
-            rest = words(f"; {rows} not compared", f"；跳过的 {skipped:,} 行没有比较")
+            rest = words("streams.not_compared", number=skipped)
         if step is None:
             apart = self._shown
             if apart is not None:
                 names = ", ".join(clean(name) for name, number in apart.features.items() if number)
-                rest = (
-                    words(f", but not {names} of {clean(apart.after)}", f"，但 {clean(apart.after)} 的 {names} 不同")
-                    + rest
-                )
-            said = words(f"all scores agree within {self.tolerance:g}", f"所有分数一致，误差不超过 {self.tolerance:g}")
-            return f"{said}{rest}"
-        before, after, share = clean(step.before), clean(step.after), _percent(step.differ, step.rows)
-        said = words(
-            f"{after} diverges first: {share} of its scores differ from {before}, most at id {clean(step.example)}",
-            f"{after} 最先出现差异：{share} 的分数与 {before} 不同，差异最大的 id 是 {clean(step.example)}",
-        )
-        return f"{said}{rest}"
+                rest = words("streams.differing_features", features=names, stream=clean(apart.after)) + rest
+            return words("streams.agree", tolerance=self.tolerance) + rest
+        streams = {"before": clean(step.before), "after": clean(step.after)}
+        share = _percent(step.differ, step.rows)
+        return words("streams.diverges", share=share, id=clean(step.example), **streams) + rest
 
 
 def _named(step: Step, words: Words) -> str:
-    return words("{} to {}", "{} 至 {}").format(clean(step.before), clean(step.after))
+    return words("streams.step", before=clean(step.before), after=clean(step.after))
 
 
 def _where(step: Step, streams: Mapping[str, Stream], words: Words) -> Iterator[Table]:
     """The features and slices in which the rows of a step differ."""
     if step.features:
         both = [(name, streams[name].nulls) for name in (step.before, step.after)]
-        nulls = [words("nulls in {}", "{} 中的空值").format(clean(name)) for name, _ in both]
-        rows = [[words("feature", "特征"), words("values that differ", "不同的值"), *nulls]]
+        nulls = [words("streams.nulls", stream=clean(name)) for name, _ in both]
+        rows = [[words("streams.feature"), words("streams.differing_values"), *nulls]]
         for feature, number in step.features.items():
             lacking = [f"{found[feature]:,}" if found.get(feature) else "-" for _, found in both]
             rows.append([clean(feature), _percent(number, step.rows), *lacking])
         yield Table(_named(step, words), filled(rows), [])
     for by, slices in step.slices.items():
-        rows = [[clean(by), words("rows", "行"), words("scores that differ", "不同的分数")]]
+        rows = [[clean(by), words("streams.rows"), words("streams.differing_scores")]]
         for each in slices[:_SLICES]:
             key = "(null)" if each.key is None else clean(each.key)
             rows.append([key, f"{each.rows:,}", _percent(each.differ, each.rows)])
         rest = len(slices) - _SLICES
-        more = [words(f"and {counted(rest, 'more slices')}", f"以及差异更小的 {rest:,} 个切片")] if rest > 0 else []
-        yield Table(
-            words(f"{_named(step, words)}, by {clean(by)}", f"{_named(step, words)}，按 {clean(by)}"), rows, more
-        )
+        more = [words("streams.more_slices", number=rest)] if rest > 0 else []
+        yield Table(words("streams.step_by", step=_named(step, words), column=clean(by)), rows, more)
 
 
 def _percent(number: int, of: int) -> str:

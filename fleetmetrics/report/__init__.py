@@ -18,14 +18,14 @@ from fleetmetrics.base.accumulator import Accumulator
 from fleetmetrics.comm import LocalCommunicator, set_communicator
 from fleetmetrics.errors import BucketWarning, InvalidInputError, UndefinedMetricWarning
 from fleetmetrics.plot.canvas import plain
-from fleetmetrics.report.definitions import CHINESE
 from fleetmetrics.report.headline import change_of, headline
-from fleetmetrics.report.words import LEGEND, Words, digits_of
 from fleetmetrics.serial.container import whole_file
 from fleetmetrics.support.arguments import path_of
 from fleetmetrics.support.optional import library
 from fleetmetrics.support.warning import muted
 from fleetmetrics.vocabulary import ENTRIES, SIZES, VERDICTS, described, parts_of
+from fleetmetrics.words import Words, digits_of
+from fleetmetrics.words.catalogue import entries
 
 __all__ = ["PICTURES", "drawn", "html", "page", "written"]
 
@@ -33,36 +33,20 @@ __all__ = ["PICTURES", "drawn", "html", "page", "written"]
 _FILES, _CLASSES, _CLASS_ROWS = 100, 20, 100
 #: More warnings than these are counted and folded.
 _WARNINGS = 5
-#: The charts of the metrics, with captions.
-PICTURES = {
-    "roc": (
-        "ROC curve. The number in brackets is the largest error due to buckets, not an interval; the table has the "
-        "interval",
-        "ROC 曲线。图例括号中是分桶造成的最大偏差，不是置信区间；区间见表",
-    ),
-    "precision_recall": (
-        "Precision and recall at each threshold; the number in brackets is the largest error due to buckets",
-        "各阈值下的精确率与召回率；括号中是分桶造成的最大偏差，不是区间",
-    ),
-    "calibration": (
-        "Calibration: mean label against mean prediction, with 95% intervals; above, the number of rows",
-        "校准：预测与实际，带 95% 区间；上方为行数",
-    ),
-    "score_histogram": ("Scores of each class", "各类别的得分"),
-    "gain": ("Gain: the share of all positives among the highest scores", "增益：得分最高的样本中含有多少正样本"),
-    "lift": ("Lift: that share as a multiple of chance", "提升度：是随机选取的多少倍"),
-    "threshold_sweep": (
-        "Metrics at each threshold; the dotted line marks the highest F1",
-        "各阈值的效果；虚线处 F1 最高",
-    ),
-    "confusion_matrix": ("Confusion matrix, with shares of each true class", "混淆矩阵，及各真实类别中的占比"),
-    "predicted_actual": (
-        "Mean label against mean prediction, with 95% intervals",
-        "预测值与实际均值，带 95% 区间",
-    ),
-    "residuals": ("Errors of the predictions", "预测误差"),
-    "at_k": ("Metrics of the first k answers", "前 k 个结果的指标"),
-}
+#: The charts of the metrics, in the order of the page.
+PICTURES = (
+    "roc",
+    "precision_recall",
+    "calibration",
+    "score_histogram",
+    "gain",
+    "lift",
+    "threshold_sweep",
+    "confusion_matrix",
+    "predicted_actual",
+    "residuals",
+    "at_k",
+)
 #: What a result without them has.
 _EMPTY: Mapping[str, Any] = {"data": {}, "asked": {}, "slices": {}, "baseline": None, "warnings": []}
 #: Charts without room for two sides.
@@ -108,7 +92,7 @@ def html(result: Mapping[str, Any], metrics: Any = None, baseline: Any = None, l
     about = given.get("about") or {name: described(each) for name, each in _members(metrics).items()}
     told = {**given, "about": about}
     parts = [(task, {**_EMPTY, "about": {}, **part}) for task, part in parts_of(told)]
-    sides = {task: _sides(part, _of_task(metrics, task), _of_task(baseline, task), lang) for task, part in parts}
+    sides = {task: _sides(part, _of_task(metrics, task), _of_task(baseline, task), words) for task, part in parts}
     return page(
         words,
         "report.html",
@@ -143,8 +127,9 @@ def _of_task(metrics: Any, task: str) -> Any:
 
 def _lead(parts: Sequence[tuple[str, Mapping[str, Any]]], words: Words) -> str:
     """The first sentence; of several tasks, one for each."""
+    sentences = ((task[:-1], headline(part, words)) for task, part in parts)
     return " ".join(
-        words(f"{task[:-1]}: ", f"{task[:-1]}：") * bool(task) + headline(part, words) for task, part in parts
+        words("headline.task", task=task, sentence=sentence) if task else sentence for task, sentence in sentences
     )
 
 
@@ -209,7 +194,8 @@ def _rows(result: Mapping[str, Any], words: Words) -> Iterator[dict[str, Any]]:
         about = result["about"].get(name) or {}
         better, line = about.get("better", ""), about.get("definition", "")
         if words.lang == "zh":
-            line = CHINESE.get(about.get("kind", ""), "")
+            entry = entries().get(about.get("kind", ""))
+            line = entry.definition if entry else ""
         old = dict(_leaves(name, (result["baseline"] or {}).get(name)))
         interval, delta = (result.get(f"{name}{more}") or {} for more in ("_interval", "_delta"))
         leaves = _leaves(name, value)
@@ -340,14 +326,14 @@ def _side(metrics: Any, values: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def _sides(result: Mapping[str, Any], metrics: Any, baseline: Any, lang: str = "en") -> dict[str, dict[str, Any]]:
+def _sides(result: Mapping[str, Any], metrics: Any, baseline: Any, words: Words) -> dict[str, dict[str, Any]]:
     """The drawable parts of each side, by its name in a legend."""
     if metrics is None:
         return {}
     if baseline is None:
         return {"": _side(metrics, result)}
-    one, other = LEGEND[lang]
-    return {one: _side(metrics, result), other: _side(baseline, result["baseline"] or {})}
+    new, old = words("legend.new"), words("legend.baseline")
+    return {new: _side(metrics, result), old: _side(baseline, result["baseline"] or {})}
 
 
 def drawn(kind: str, result: Mapping[str, Any], metrics: Any, baseline: Any = None, ax: Any = None) -> Any:
@@ -360,7 +346,7 @@ def drawn(kind: str, result: Mapping[str, Any], metrics: Any, baseline: Any = No
         baseline: of the other side, or None.
         ax: the axes to draw on; None: new ones.
     """
-    return _of_sides(kind, _sides(result, metrics, baseline), ax)
+    return _of_sides(kind, _sides(result, metrics, baseline, Words("en")), ax)
 
 
 def _of_sides(kind: str, sides: Mapping[str, Any], ax: Any = None) -> Any:
@@ -375,13 +361,14 @@ def _of_sides(kind: str, sides: Mapping[str, Any], ax: Any = None) -> Any:
 
 def _pictures(sides: Mapping[str, Any], words: Words) -> Iterator[tuple[str, str]]:
     """The charts that the metrics have, as SVG, with their captions."""
-    for kind, captions in PICTURES.items():
-        with plot.style(words=words.of_pictures), muted(UndefinedMetricWarning, BucketWarning):  # the page tells
+    for kind in PICTURES:
+        with plot.style(words=words.of_charts), muted(UndefinedMetricWarning, BucketWarning):  # the page tells
             axes = _of_sides(kind, sides)
         if axes:
             svg = plot.svg(axes.figure, kind)
-            title = escape("; ".join([words(*captions), *axes.get_legend_handles_labels()[1]]))
-            yield svg.replace(">", f' role="img"><title>{title}</title>', 1), words(*captions)
+            caption = words(f"captions.{kind}")
+            title = escape("; ".join([caption, *axes.get_legend_handles_labels()[1]]))
+            yield svg.replace(">", f' role="img"><title>{title}</title>', 1), caption
 
 
 def _drawn(kind: str, side: Mapping[str, Any], axes: Any, label: str) -> Any:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Iterator, Mapping
 
-from fleetmetrics.report.words import Words, digits_of
 from fleetmetrics.vocabulary import ENTRIES
+from fleetmetrics.words import Words, digits_of
 
 __all__ = ["change_of", "headline", "worst_slice"]
 
@@ -22,10 +22,10 @@ def headline(result: Mapping[str, Any], words: Words) -> str:
         return ""
     name = (numbers or undefined)[0]
     parts = [_against(result, name, words) if result["baseline"] else _alone(result, name, words)]
-    missing = words(", ", "、").join(each for each in undefined if each != name)
-    parts += [words(f"undefined: {missing}", f"无定义：{missing}")] if missing else []
+    missing = words.listed(metric for metric in undefined if metric != name)
+    parts += [words("headline.also_undefined", metrics=missing)] if missing else []
     parts += [*_others(result, name, words), *_lost(result, words), *_where(result, words), *_may_go(result, words)]
-    return words("; ", "；").join(parts) + words(".", "。")
+    return words("punctuation.semicolon").join(parts) + words("punctuation.stop")
 
 
 def _metrics(result: Mapping[str, Any]) -> tuple[list[str], list[str]]:
@@ -63,42 +63,20 @@ def _interval(
     result: Mapping[str, Any], ends: Mapping[str, Any], digits: int, words: Words, *, sign: bool = False
 ) -> str:
     """An interval in brackets with its confidence, or the kind of data that is too scarce; empty without one."""
-    span, percent = words.span(ends, digits, sign=sign), f"{100 * (result['asked'].get('ci') or 0.95):g}%"
     if ends.get("needs") and not ends.get("verdict"):  # slices have verdicts instead
-        return words(f" ({words.few(ends)})", f"（{words.few(ends)}）")
-    return words(f" ({percent}: {span})", f"（{percent}：{span}）") if span else ""
+        return words("headline.too_few", needs=words.few(ends))
+    span, percent = words.span(ends, digits, sign=sign), 100 * (result["asked"].get("ci") or 0.95)
+    return words("headline.interval", percent=percent, span=span) if span else ""
 
 
 def _against(result: Mapping[str, Any], name: str, words: Words) -> str:
     """The change of the first metric."""
     delta = result.get(f"{name}_delta") or {}
-    said = change_of(delta, _better(result, name))
+    change = change_of(delta, _better(result, name)) or "undecided"
     digits = digits_of([], [delta.get("value"), *_width(delta)])
     value = words.signed(delta.get("value"), digits)
     amount = f"{name} {value}{_interval(result, delta, digits, words, sign=True)}"
-    return {
-        "better": words(f"Better than the baseline: {amount}", f"优于基线：{amount}"),
-        "worse": words(f"Worse than the baseline: {amount}", f"劣于基线：{amount}"),
-        "higher": words(f"Higher than the baseline: {amount}", f"高于基线：{amount}"),
-        "lower": words(f"Lower than the baseline: {amount}", f"低于基线：{amount}"),
-        "chance": words(f"Within chance of the baseline: {amount}", f"与基线之差在偶然范围内：{amount}"),
-        "few": words(f"Too few to tell from the baseline: {amount}", f"数据太少，无法与基线比较：{amount}"),
-        "same": words(f"Same as the baseline: {name} is unchanged", f"与基线相同：{name} 不变"),
-        "": words(f"Undecided: {name} is undefined", f"无法判断：{name} 无定义"),
-    }.get(said) or {
-        "seems better": words(
-            f"It looks better than the baseline: {amount}, without an interval", f"似乎优于基线：{amount}，没有区间"
-        ),
-        "seems worse": words(
-            f"It looks worse than the baseline: {amount}, without an interval", f"似乎劣于基线：{amount}，没有区间"
-        ),
-        "seems higher": words(
-            f"It looks higher than the baseline: {amount}, without an interval", f"似乎高于基线：{amount}，没有区间"
-        ),
-        "seems lower": words(
-            f"It looks lower than the baseline: {amount}, without an interval", f"似乎低于基线：{amount}，没有区间"
-        ),
-    }[said]
+    return words(f"against.{change}", metric=name, amount=amount)
 
 
 def _width(ends: Mapping[str, Any]) -> list[float]:
@@ -109,13 +87,13 @@ def _width(ends: Mapping[str, Any]) -> list[float]:
 def _alone(result: Mapping[str, Any], name: str, words: Words) -> str:
     """The sentence on a model without a baseline."""
     if result[name] is None:
-        return words(f"{name} is undefined", f"{name} 无定义") + _why(result, words)
+        return words("headline.undefined", metric=name, why=_why(result, words))
     ends = result.get(f"{name}_interval") or {}
     digits = digits_of([result[name]], _width(ends))
     value, interval = words.number(result[name], digits), _interval(result, ends, digits, words)
     score = result["asked"].get("columns", {}).get("prediction")
     model = f" {score}" if isinstance(score, str) else ""
-    return words(f"The model{model} has {name} {value}{interval}", f"模型{model} 的 {name} 为 {value}{interval}")
+    return words("headline.alone", model=model, metric=name, value=value, interval=interval)
 
 
 def _why(result: Mapping[str, Any], words: Words) -> str:
@@ -123,10 +101,10 @@ def _why(result: Mapping[str, Any], words: Words) -> str:
     data = result.get("data") or {}
     rows, positives = result.get("rows", data.get("rows")), data.get("positives")
     if rows == 0:
-        return words(": there are no rows", "：没有行")
+        return words("headline.no_rows")
     if positives == 0:
-        return words(": no row is positive", "：没有正样本")
-    return words(": all rows are positive", "：全部行都是正样本") if positives is not None and positives == rows else ""
+        return words("headline.no_positives")
+    return words("headline.only_positives") if positives is not None and positives == rows else ""
 
 
 def _others(result: Mapping[str, Any], name: str, words: Words) -> Iterator[str]:
@@ -137,8 +115,7 @@ def _others(result: Mapping[str, Any], name: str, words: Words) -> Iterator[str]
         if each != name and change_of(result.get(f"{each}_delta") or {}, _better(result, each)) == "worse"
     ]
     if worse:
-        names = words(", ", "、").join(worse)
-        yield words(f"worse in {names}", f"{names} 变差")
+        yield words("headline.worse_in", metrics=words.listed(worse))
 
 
 def _lost(result: Mapping[str, Any], words: Words) -> Iterator[str]:
@@ -150,16 +127,11 @@ def _lost(result: Mapping[str, Any], words: Words) -> Iterator[str]:
         key, digits = words.key(row["key"]), digits_of([], [row["delta"], *_width(row)])
         value = words.signed(row["delta"], digits)
         interval = _interval(result, row, digits, words, sign=True)
-        yield words(
-            f"it loses most in {by} {key}: {row['metric']} {value}{interval}",
-            f"损失最大的是 {by} {key}：{row['metric']} {value}{interval}",
-        )
+        metric = row["metric"]
+        yield words("headline.loses_most", column=by, key=key, metric=metric, value=value, interval=interval)
     tested = sum(each.get("verdict") not in (None, "too few", "different") for _, each in rows)
     if tested and not lost:
-        yield words(
-            f"no slice got worse by more than chance ({tested:,} tested)",
-            f"检验了 {tested:,} 个切片，变差均未超出偶然范围",
-        )
+        yield words("headline.no_loss", number=tested)
 
 
 def worst_slice(result: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]] | None:
@@ -184,42 +156,32 @@ def _where(result: Mapping[str, Any], words: Words) -> Iterator[str]:
     worst = worst_slice(result)
     if worst is None:
         if tested:
-            yield words(
-                f"no slice is worse than the whole by more than chance ({len(tested):,} tested)",
-                f"检验了 {len(tested):,} 个切片，没有一个超出偶然范围地差于整体",
-            )
+            yield words("headline.no_worse_slice", number=len(tested))
         return
     by, row = worst
     digits = digits_of([row["value"]])
-    key = words.key(row["key"])
-    value = words.number(row["value"], digits)
-    whole = words.number(row["value"] - row["difference"], digits)
-    share = f"{100 * row['share']:.3g}%"
-    against = words(f"against {whole}", f"整体 {whole}")
-    if by in result.get("references", {}):
-        against = words(f"against {whole} of all slices together", f"全部切片合起来 {whole}")
+    against = "headline.against_all_slices" if by in result.get("references", {}) else "headline.against"
+    texts = {
+        "column": by,
+        "key": words.key(row["key"]),
+        "metric": row["metric"],
+        "value": words.number(row["value"], digits),
+        "against": words(against, value=words.number(row["value"] - row["difference"], digits)),
+        "percent": 100 * row["share"],
+    }
     if row["verdict"] == "different":
-        yield words(
-            f"it differs most in {by} {key}: {row['metric']} {value} {against}, {share} of the rows",
-            f"差异最大的切片是 {by} {key}：{row['metric']} {value}，{against}，占 {share} 的行",
-        )
+        yield words("headline.differs_most", **texts)
         return
     number = sum(each.get("verdict") == "worse" for each in tested)
-    more = words(f" (of {number:,} that are worse)", f"（{number:,} 个更差切片之首）") if number > 1 else ""
-    yield words(
-        f"worst in {by} {key}{more}: {row['metric']} {value} {against}, {share} of the rows",
-        f"在 {by} {key}{more} 上最差：{row['metric']} {value}，{against}，占 {share} 的行",
-    )
+    others = words("headline.others_that_are_worse", number=number) if number > 1 else ""
+    yield words("headline.worst_slice", others=others, **texts)
 
 
 def _may_go(result: Mapping[str, Any], words: Words) -> Iterator[str]:
     """The outcome of the conditions."""
-    given = result.get("conditions") or []
-    held = [each for each in given if each["fails"]]
+    conditions = result.get("conditions") or []
+    held = [each["condition"] for each in conditions if each["fails"]]
     if held:
-        names = words(", ", "、").join(each["condition"] for each in held)
-        yield words(f"do not release: {names}", f"不可上线：{names}")
-    elif given:
-        number = len(given)
-        said = "the condition does not hold" if number == 1 else f"none of {number} conditions holds"
-        yield words(f"ready for release: {said}", f"可以上线：{number} 个拦截条件均不成立")
+        yield words("headline.do_not_release", conditions=words.listed(held))
+    elif conditions:
+        yield words("headline.ready", number=len(conditions))

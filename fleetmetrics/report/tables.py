@@ -6,7 +6,7 @@ from typing import Any, Iterable, Mapping, Sequence
 
 from fleetmetrics import plot
 from fleetmetrics.report import page
-from fleetmetrics.report.words import Words
+from fleetmetrics.words import Words
 
 __all__ = ["page_of", "points"]
 

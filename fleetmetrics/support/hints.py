@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from typing import Iterable, Mapping, Sequence
 
@@ -70,11 +71,13 @@ def hint_of_name(name: str, known: Mapping[str, str]) -> str:
     """
     if name.startswith("_"):
         return ""
-    from fleetmetrics.entries import owners
+    from fleetmetrics.errors import FileAccessError
+    from fleetmetrics.words.catalogue import owners
 
     told = {public: each for each, public in known.items()}
     names = {_plain(each): each for each in known}
-    names.update((_plain(other), told[ours]) for other, ours in owners().items() if ours in told)
+    with contextlib.suppress(FileAccessError):  # a zip of Python files alone
+        names.update((_plain(other), told[ours]) for other, ours in owners().items() if ours in told)
     names.update((_plain(each), each) for each, ours in known.items() if ours[0].isupper())  # rather than a function
     plain = _plain(name)
     task = next((each for each in _TASKS if plain.startswith(each)), "")

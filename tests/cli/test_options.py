@@ -11,9 +11,9 @@ import pytest
 
 import fleetmetrics as fm
 from fleetmetrics.cli import _parsed, main
-from fleetmetrics.entries import ENTRIES
 from fleetmetrics.evaluation.named import kinds
 from fleetmetrics.files import one_file
+from fleetmetrics.words.catalogue import entries
 from tests.fakes import together
 
 pytestmark = [pytest.mark.numpy_only, pytest.mark.filterwarnings("ignore::fleetmetrics.errors.UndefinedMetricWarning")]
@@ -394,7 +394,7 @@ def test_values_are_in_the_stated_range():
         except fm.InvalidInputError:  # it needs a setting, or other labels
             continue
         if isinstance(found, float):
-            low, high = bounds[ENTRIES[kind].range]
+            low, high = bounds[entries()[kind].range]
             assert low <= found <= high, (name, found)
             tried += 1
     assert tried > 40

@@ -14,7 +14,7 @@ import fleetmetrics as fm
 from fleetmetrics.cli import main
 from fleetmetrics.evaluation.history import _change, _said_of, history
 from fleetmetrics.report.headline import change_of
-from fleetmetrics.report.words import Words
+from fleetmetrics.words import Words
 
 pytestmark = pytest.mark.numpy_only
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import fleetmetrics as fm
-from fleetmetrics.entries import ENTRIES
+from fleetmetrics.words.catalogue import entries
 from tests.contract import MODES, Data, feed, same
 
 RNG = np.random.default_rng(1)
@@ -37,7 +37,7 @@ def made(name: str, **settings: object) -> fm.Metric:
 
 
 @pytest.mark.numpy_only
-@pytest.mark.parametrize("name", sorted(set(ENTRIES) - TAKE_ANY_SCORE - WRAPPERS))
+@pytest.mark.parametrize("name", sorted(set(entries()) - TAKE_ANY_SCORE - WRAPPERS))
 def test_a_metric_that_needs_probabilities_refuses_logits_and_says_how_to_give_them(name):
     settings = inspect.signature(getattr(fm, name)).parameters
     data = (np.stack([LOGITS] * 2, 1), np.stack([LABEL] * 2, 1)) if name == "ExactMatch" else (LOGITS, LABEL)

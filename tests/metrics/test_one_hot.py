@@ -9,7 +9,7 @@ import pytest
 
 import fleetmetrics as fm
 from fleetmetrics.batch import Batch
-from fleetmetrics.entries import ENTRIES
+from fleetmetrics.words.catalogue import entries
 from tests.contract import MODES, Data, feed
 
 RNG = np.random.default_rng(1)
@@ -131,7 +131,7 @@ def test_wrappers_and_collections_read_them_as_their_metrics_do():
 #: The metrics whose labels are classes, other than Accuracy.
 OF_CLASSES = [
     name
-    for name in sorted(set(ENTRIES) - {"Accuracy", "Sliced", "Windowed", "Interval", "Bootstrap", "MetricCollection"})
+    for name in sorted(set(entries()) - {"Accuracy", "Sliced", "Windowed", "Interval", "Bootstrap", "MetricCollection"})
     if "class_label" in str(getattr(fm, name).requirements)
     or {"num_classes", "from_logits"}.intersection(inspect.signature(getattr(fm, name)).parameters)
 ]  # fmt: skip

@@ -277,8 +277,8 @@ MUTATIONS = [
     Mutation(
         "values by k of the baseline are those of the new side",
         "report/__init__.py::_sides",
-        'other: _side(baseline, result["baseline"] or {})',
-        "other: _side(baseline, result)",
+        'old: _side(baseline, result["baseline"] or {})',
+        "old: _side(baseline, result)",
         "tests/report/test_report.py -k of_the_baseline_are_its_own",
     ),
     Mutation(
@@ -325,7 +325,7 @@ MUTATIONS = [
     ),
     Mutation(
         "no difference is shown as +0",
-        "report/words.py::Words.signed",
+        "words/__init__.py::Words.signed",
         '"+" if value > 0 else',
         '"+" if value >= 0 else',
         "tests/report/test_headline.py -k no_sign",
@@ -5488,8 +5488,8 @@ MUTATIONS = [
     Mutation(
         "what is lower is called higher in a history",
         "evaluation/history.py::_said_of",
-        'words("lower", "更低")',
-        'words("higher", "更高")',
+        'words(f"changes.{change}")',
+        'words(f"changes.{change}".replace("lower", "higher"))',
         "tests/evaluation/test_history.py -k without_a_direction",
     ),
     Mutation(

@@ -13,7 +13,7 @@ from sklearn.metrics import precision_recall_curve, roc_curve
 
 import fleetmetrics as fm
 from fleetmetrics import plot
-from fleetmetrics.report.words import PICTURE_WORDS
+from fleetmetrics.words import Words
 from tests.distributed.cluster import free_ports
 from tests.distributed.forks import member, run
 
@@ -283,7 +283,7 @@ def test_a_slice_without_a_verdict_is_neither_different_nor_within_chance() -> N
     assert marks(rows[3:]) == ([[0]], [])  # a metric without a test
     assert marks(rows[2:]) == ([[1], [0]], ["too few to tell"])
     assert marks(rows[::2]) == ([[0], [1]], ["differs", "too few to tell"])
-    with plot.style(words=PICTURE_WORDS):
+    with plot.style(words=Words("zh").of_charts):
         assert texts(plot.slices(rows)) == ["有差异", "在偶然范围内", "数据太少"]
 
 

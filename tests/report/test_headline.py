@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from fleetmetrics.report.headline import change_of, headline, worst_slice
-from fleetmetrics.report.words import Words
+from fleetmetrics.words import Words
 
 pytestmark = pytest.mark.numpy_only
 

@@ -24,7 +24,7 @@ from matplotlib.colors import to_rgb
 import fleetmetrics as fm
 from fleetmetrics import report
 from fleetmetrics.report.headline import headline
-from fleetmetrics.report.words import Words
+from fleetmetrics.words import Words
 from tests.plot.test_canvas import SEEN, contrast, lab, linear
 from tests.report.sample import HOSTILE, collection, result
 
@@ -159,17 +159,6 @@ def test_each_metric_says_in_a_line_what_it_is_and_which_values_are_better(page:
     assert "ROC" in auc.all("small")[0].text and "↑" in auc.text and "↓" in loss.text
     assert not calibration.all("span") and {"en": "predicts too many", "zh": "偏高"}[lang] in calibration.text
     assert not heads["f1.1"].all("small")  # once is enough
-
-
-def test_every_metric_has_a_line_in_chinese() -> None:
-    from fleetmetrics.evaluation.named import kinds
-    from fleetmetrics.report.definitions import CHINESE
-
-    missing, gone = set(kinds().values()) - set(CHINESE), set(CHINESE) - set(kinds().values())
-    assert not missing, f"write a line of {missing} into fleetmetrics/report/definitions.py, in Chinese"
-    assert not gone, f"remove {gone} from fleetmetrics/report/definitions.py"
-    assert list(CHINESE) == sorted(CHINESE), "sort fleetmetrics/report/definitions.py by name"
-    assert all(re.search("[\u4e00-\u9fff]", each) and each.endswith("。") for each in CHINESE.values())
 
 
 def test_slices_are_sorted_by_harm_and_chance_is_put_in_words(page: Element, lang: str) -> None:
@@ -497,7 +486,7 @@ def test_the_scale_of_bars_marks_the_value_that_the_slices_are_compared_with() -
 def test_values_by_k_of_the_baseline_are_its_own() -> None:
     none = SimpleNamespace(metrics={})
     given = {"at_k": {"recall": {"1": 0.25, "10": 0.5}}, "baseline": {"at_k": {"recall": {"1": 0.125, "10": 0.75}}}}
-    sides = report._sides(given, none, none)
+    sides = report._sides(given, none, none, Words("en"))
     assert [side["recall"] for side in sides.values()] == [{1: 0.25, 10: 0.5}, {1: 0.125, 10: 0.75}]
     assert list(report._sides({**given, "baseline": None}, none, none).values())[1] == {}
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+import re
 import warnings
 
 import pytest
 
 import fleetmetrics as fm
-from fleetmetrics.entries import ENTRIES, owners
+from fleetmetrics.words.catalogue import entries, owners
 from tests.contract import CASES
 
 pytestmark = pytest.mark.numpy_only
@@ -25,29 +26,30 @@ def metrics() -> list[str]:
 
 @pytest.mark.parametrize("name", metrics())
 def test_the_entry_of_a_metric_has_every_fact_of_its_page(name):
-    assert name in ENTRIES, f"{name}: write its entry into fleetmetrics/entries.py, then run `make names`"
-    entry = ENTRIES[name]
-    missing = [field for field in ("range", "undefined", "source", "names") if not getattr(entry, field)]
-    assert not missing, f"{name} in fleetmetrics/entries.py lacks {missing}"
-    assert "中文" in entry.elsewhere, f"{name} in fleetmetrics/entries.py has no Chinese name: 中文: ..."
+    assert name in entries(), f"write [{name}] into fleetmetrics/words/en.ini and zh.ini, then run `make names`"
+    entry = entries()[name]
+    missing = [field for field in ("range", "undefined", "source", "definition") if not getattr(entry, field)]
+    assert not missing, f"[{name}] in fleetmetrics/words/*.ini lacks {missing}"
+    assert "中文" in entry.elsewhere, f"[{name}] in fleetmetrics/words/zh.ini lacks names"
+    assert entry.definition.endswith("。") and re.search("[\u4e00-\u9fff]", entry.definition)
     assert all(name.strip() == name != "" for names in entry.elsewhere.values() for name in names), entry.names
 
 
 def test_no_entry_is_of_a_metric_that_there_is_not_and_every_library_is_there():
-    gone = set(ENTRIES) - set(metrics())
-    assert not gone, f"fleetmetrics/entries.py has entries of {gone}, which are no metrics; remove them"
-    libraries = {library for entry in ENTRIES.values() for library in entry.elsewhere}
+    gone = set(entries()) - set(metrics())
+    assert not gone, f"fleetmetrics/words/en.ini has entries of {gone}, which are no metrics; remove them"
+    libraries = {library for entry in entries().values() for library in entry.elsewhere}
     assert libraries == {*LIBRARIES.split(), "torchmetrics", "others", "中文"}
 
 
 def test_where_neither_direction_is_better_a_number_says_what_is_best_or_none_is():
-    for name, entry in ENTRIES.items():
+    for name, entry in entries().items():
         kind = getattr(fm, name)
         if entry.best:
             assert not kind.better and entry.better(kind) == f"the closer to {entry.best}"
-    assert ENTRIES["AUC"].better(fm.AUC) == "higher values"
-    assert ENTRIES["ROCCurve"].better(fm.ROCCurve) == "the value is not a single number"
-    assert ENTRIES["ClickThroughRate"].better(fm.ClickThroughRate) == "neither higher nor lower values"
+    assert entries()["AUC"].better(fm.AUC) == "higher values"
+    assert entries()["ROCCurve"].better(fm.ROCCurve) == "the value is not a single number"
+    assert entries()["ClickThroughRate"].better(fm.ClickThroughRate) == "neither higher nor lower values"
 
 
 def test_a_name_that_several_metrics_have_is_the_first_ones():
@@ -59,7 +61,7 @@ def test_a_name_that_several_metrics_have_is_the_first_ones():
 @pytest.mark.parametrize("case", sorted(CASES))
 def test_without_samples_a_metric_is_defined_where_its_entry_says_never(case):
     metric = CASES[case].make()
-    entry = ENTRIES[type(metric).__name__]
+    entry = entries()[type(metric).__name__]
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         value = metric.compute_local()
