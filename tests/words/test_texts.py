@@ -111,7 +111,7 @@ def test_each_text_is_used_and_each_text_that_the_program_asks_for_is_there() ->
 
 
 def test_what_the_program_puts_into_a_text_is_what_the_text_has() -> None:
-    """The names in the call are those in braces: nobody has to read the report to see one that is missing."""
+    """The names in the call are those in braces, so that no call of a rare text fails."""
     english, checked = rooms("en"), 0
     for path, source in SOURCES.items():
         if path.suffix != ".py":
