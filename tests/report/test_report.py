@@ -488,7 +488,7 @@ def test_values_by_k_of_the_baseline_are_its_own() -> None:
     given = {"at_k": {"recall": {"1": 0.25, "10": 0.5}}, "baseline": {"at_k": {"recall": {"1": 0.125, "10": 0.75}}}}
     sides = report._sides(given, none, none, Words("en"))
     assert [side["recall"] for side in sides.values()] == [{1: 0.25, 10: 0.5}, {1: 0.125, 10: 0.75}]
-    assert list(report._sides({**given, "baseline": None}, none, none).values())[1] == {}
+    assert list(report._sides({**given, "baseline": None}, none, none, Words("en")).values())[1] == {}
 
 
 def test_sides_of_different_classes_have_no_table_of_both() -> None:
