@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, Iterable, Mapping, Sequence
+from typing import Any, Callable, Dict, ItemsView, Iterable, KeysView, Mapping, Sequence, ValuesView, overload
 
 import numpy as np
 
@@ -84,14 +84,19 @@ class MetricCollection(Composite[Dict[str, Any]]):
         self.columns = tuple(dict.fromkeys(name for each in self.metrics.values() for name in each.columns))
         self.class_axis = axis_taken(self.metrics.values())
 
-    def __getitem__(self, key: str) -> Metric:
+    @overload
+    def __getitem__(self, key: str) -> Metric: ...
+    @overload
+    def __getitem__(self, key: int) -> str: ...
+    def __getitem__(self, key: str | int) -> Metric | str:
         """Return the metric of a key, without prefix and postfix; InvalidInputError names the keys that there are."""
+        if isinstance(key, int):  # Python iterates so. With __iter__, paddle.save would refuse the collection.
+            return [*self.metrics][key]
         if key not in self.metrics:
             keys = ", ".join(map(repr, self.metrics))
             raise InvalidInputError(f"the collection has no metric {key!r}; it has {keys}")
         return self.metrics[key]
 
-    # It has no __iter__: paddle.save refuses iterables of other types than its own.
     def __contains__(self, key: object) -> bool:
         return key in self.metrics
 
@@ -100,6 +105,18 @@ class MetricCollection(Composite[Dict[str, Any]]):
 
     def __bool__(self) -> bool:
         return True  # also without metrics: `metrics or default` asks whether there is a collection
+
+    def keys(self) -> KeysView[str]:
+        """Return the keys, without prefix and postfix."""
+        return self.metrics.keys()
+
+    def values(self) -> ValuesView[Metric]:
+        """Return the metrics."""
+        return self.metrics.values()
+
+    def items(self) -> ItemsView[str, Metric]:
+        """Return the keys with their metrics."""
+        return self.metrics.items()
 
     def _take(self, key: str, metric: Metric, shared: Shared) -> None:
         if not isinstance(metric, Metric):

@@ -514,6 +514,10 @@ class Expression(Composite[Any], Metric[Any]):
         ]
         return f"{self.symbol}({texts[0]})" if len(texts) == 1 else f"({f' {self.symbol} '.join(texts)})"
 
+    def __repr__(self) -> str:
+        texts = [repr(operand) for operand in self.operands]
+        return f"{self.symbol}({texts[0]})" if len(texts) == 1 else f"({f' {self.symbol} '.join(texts)})"
+
     def parts(self) -> Iterable[Metric]:
         """The operands that are metrics."""
         return self._metrics

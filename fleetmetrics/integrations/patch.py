@@ -68,6 +68,9 @@ class patch_fleet:
         if self._awaited:
             sys.meta_path.insert(0, self)
 
+    def __repr__(self) -> str:
+        return "patch_fleet(util=True)" if _UTIL in self.modules else "patch_fleet()"
+
     def undo(self) -> None:
         """Restore Paddle's functions; further calls do nothing."""
         if self in _active:

@@ -43,6 +43,8 @@ _DEEPEST = 8
 #: The key of the class in the description of an object; no argument has this name.
 _CLASS = ""
 _MISSING = object()
+#: Types whose values compare as a whole.
+_PLAIN = (bool, int, float, str, tuple, list, dict)
 _NESTED = "a setting holds itself, or is nested too deeply; give lists and dicts that end"
 
 _signatures: weakref.WeakKeyDictionary[type, inspect.Signature] = weakref.WeakKeyDictionary()
@@ -74,6 +76,21 @@ class Told:
         """The constructor's arguments by name, defaults included."""
         found = {**_bound(type(self), *self._made_with), **self._settled}
         return {name: value for name, value in found.items() if name not in self.incidental}
+
+    def __repr__(self) -> str:
+        """The class and the arguments that differ from their defaults, as in the constructor's call."""
+        if not hasattr(self, "_made_with"):  # a copy in the making
+            return f"<{type(self).__name__}>"
+        parameters = signature_of(type(self)).parameters
+        arguments: list[str] = []
+        for name, value in _bound(type(self), *self._made_with).items():
+            parameter = parameters.get(name)
+            if parameter is not None and parameter.kind is parameter.VAR_POSITIONAL:
+                arguments += map(_shown, value)
+            elif parameter is None or not _is_default(value, parameter.default):
+                bare = parameter is not None and parameter.default is parameter.empty and not _by_keyword(parameter)
+                arguments.append(_shown(value) if bare else f"{name}={_shown(value)}")
+        return f"{type(self).__name__}({', '.join(arguments)})"
 
     def settle(self, **values: Any) -> None:
         """Normalize arguments that can be written in several ways, so that equal settings compare equal.
@@ -109,6 +126,29 @@ def _kept(value: Any) -> Any:
     if type(value) in (list, tuple, set):
         return type(value)(map(_kept, value))
     return {name: _kept(each) for name, each in value.items()} if type(value) is dict else value
+
+
+def _by_keyword(parameter: inspect.Parameter) -> bool:
+    return parameter.kind is parameter.KEYWORD_ONLY
+
+
+def _is_default(value: Any, default: Any) -> bool:
+    """Whether an argument is the parameter's default; arrays, which compare entry by entry, are none."""
+    return value is default or (type(value) is type(default) and type(value) in _PLAIN and value == default)
+
+
+def _shown(value: Any) -> str:
+    """The repr of an argument; of an object that has none the class, since an address says nothing."""
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{_shown(key)}: {_shown(entry)}" for key, entry in value.items()) + "}"
+    if type(value) is list:
+        return f"[{', '.join(map(_shown, value))}]"
+    if type(value) is tuple:
+        return f"({', '.join(map(_shown, value))}{',' if len(value) == 1 else ''})"
+    if isinstance(value, (type, types.FunctionType, types.BuiltinFunctionType)):
+        return value.__qualname__
+    text = repr(value)
+    return f"<{type(value).__name__}>" if " at 0x" in text else text
 
 
 def signature_of(kind: type) -> inspect.Signature:

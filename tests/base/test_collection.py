@@ -128,6 +128,14 @@ def test_members_are_found_by_their_keys_as_in_a_dict():
     assert fm.MetricCollection([])
 
 
+def test_iteration_is_over_the_keys_as_in_a_dict():
+    metrics = fm.MetricCollection({"auc": fm.AUC(), "mae": fm.MeanAbsoluteError()}, prefix="val_")
+    assert list(metrics) == list(metrics.keys()) == ["auc", "mae"]
+    assert dict(metrics.items()) == {key: metrics[key] for key in metrics}
+    assert list(metrics.values()) == [metrics["auc"], metrics["mae"]]
+    assert list(fm.MetricCollection([])) == []
+
+
 def test_one_key_twice_is_an_error_that_names_it():
     with pytest.raises(fm.InvalidInputError, match="two entries 'same'; give each its own key or name"):
         fm.MetricCollection([fm.Count(name="same"), fm.Sum(name="same")])

@@ -121,3 +121,38 @@ def test_states_that_depend_on_no_setting_are_declared_by_the_class():
     one.add([1.0, 2.0]), other.add([1.0], mask=np.array([True]))
     assert one.states["total"] is not other.states["total"] and one.states["total"].name == "one.total"
     assert (one.compute(), other.compute()) == (1.0, 0.5)
+
+
+@pytest.mark.parametrize(
+    "value, text",
+    [
+        (fm.AUC(), "AUC()"),
+        (fm.AUC(curve="PR", buckets=64), "AUC(curve='PR', buckets=64)"),
+        (fm.AUC(curve="ROC"), "AUC()"),  # the default
+        (fm.NDCG(5), "NDCG(k=5)"),
+        (fm.FBeta(2), "FBeta(beta=2)"),
+        (fm.Sliced(fm.AUC(), "country"), "Sliced(AUC(), by='country')"),
+        (fm.Windowed(fm.Accuracy(threshold=0.3), 10), "Windowed(Accuracy(threshold=0.3), 10)"),
+        (fm.MetricCollection({"a": fm.Count()}, prefix="p/"), "MetricCollection({'a': Count()}, prefix='p/')"),
+        (fm.MetricCollection([fm.Count()]), "MetricCollection([Count()])"),
+        (fm.MeanSquaredError() - 2 * fm.MeanBias(), "(MeanSquaredError() - (2 * MeanBias()))"),
+        (-fm.AUC(), "-(AUC())"),
+    ],
+)
+def test_a_repr_is_the_call_that_makes_its_like(value, text):
+    assert repr(value) == text
+
+
+def test_no_repr_shows_an_address():
+    class Sampler:
+        pass
+
+    class Owned(fm.Count):
+        def __init__(self, data, fill=len, **common):
+            super().__init__(**common)
+
+    assert repr(Owned([Sampler()], sum)) == "Owned([<Sampler>], fill=sum)"
+    assert repr(Owned(Sampler, lambda x: x)).endswith("<lambda>)")
+    for kind in CATALOGUE:
+        metric = kind.__new__(kind)
+        assert " at 0x" not in repr(metric)
