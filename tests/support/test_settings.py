@@ -135,7 +135,7 @@ def test_states_that_depend_on_no_setting_are_declared_by_the_class():
         (fm.Windowed(fm.Accuracy(threshold=0.3), 10), "Windowed(Accuracy(threshold=0.3), 10)"),
         (fm.MetricCollection({"a": fm.Count()}, prefix="p/"), "MetricCollection({'a': Count()}, prefix='p/')"),
         (fm.MetricCollection([fm.Count()]), "MetricCollection([Count()])"),
-        (fm.MeanSquaredError() - 2 * fm.MeanBias(), "(MeanSquaredError() - (2 * MeanBias()))"),
+        (fm.MeanSquaredError() - 2 * fm.COPC(), "(MeanSquaredError() - (2 * COPC()))"),
         (-fm.AUC(), "-(AUC())"),
     ],
 )
