@@ -93,8 +93,7 @@ endef
 # Leaves out the tests that never touch Paddle: `make test` runs them on one version, which is not that of Paddle 2.6,
 # whose NumPy the newest pyarrow does not take.
 WITH_PADDLE := --ignore=tests/formulas --ignore=tests/fuzz --ignore=tests/files --ignore=tests/columns/test_frames.py \
-	--ignore=fleetmetrics/files --deselect=fleetmetrics/base/accumulator.py::fleetmetrics.base.accumulator.Accumulator.add_frame \
-	-m 'not numpy_only'
+	--ignore=fleetmetrics/files --deselect=fleetmetrics/base/accumulator.py::fleetmetrics.base.accumulator.Accumulator.add_frame
 
 # What `make test-numpy` runs: what imports neither Paddle nor an optional library.
 WITHOUT_PADDLE := fleetmetrics tests/formulas tests/comm tests/fuzz tests/serial/test_container.py tests/test_package.py \
@@ -129,7 +128,7 @@ SUMMARY := import sys, xml.etree.ElementTree as tree; s = tree.parse(sys.argv[1]
 	print("%d failed, %d passed, %d skipped, %d errors in %.0fs" % (n["failures"], \
 	n["tests"] - n["failures"] - n["errors"] - n["skipped"], n["skipped"], n["errors"], float(s["time"])))
 
-.PHONY: help demo test test-ps test-cpu test-numpy test-engines fuzz mutations lint types package format docs look compare evaluate names modes exactness bench-sync bench-gather bench-scale bench-reading bench-files kills attacks bench-metrics bench-engines bench gpu \
+.PHONY: help demo test test-all test-ps test-cpu test-numpy test-engines fuzz mutations lint types package format docs look compare evaluate names modes exactness bench-sync bench-gather bench-scale bench-reading bench-files kills attacks bench-metrics bench-engines bench gpu \
 	clean clean-all
 
 help:  ## list the tasks
@@ -138,20 +137,28 @@ help:  ## list the tasks
 demo: $(PS)/.ready  ## train wide-and-deep on 2 servers and 2 workers; the workers print global metrics
 	@$(PS)/bin/python examples/wide_and_deep/demo.py $(ARGS)
 
-test:  ## run the tests and doctests on both Paddle versions
+# $(call run-both,which tests): both runs happen even if the first one fails; a line for each ends the output
+define run-both
 	@rm -f build/tests-*.xml; failed=0; \
-	$(MAKE) test-ps CHOSEN="$(WITH_PADDLE)" || failed=1; \
-	$(MAKE) test-cpu || failed=1; \
+	$(MAKE) test-ps CHOSEN="$(WITH_PADDLE) -m 'not numpy_only$(if $(1), and $(1))'" || failed=1; \
+	$(MAKE) test-cpu $(if $(1),CHOSEN="-m '$(1)'") || failed=1; \
 	for version in $(PS_PADDLE) $(CPU_PADDLE); do \
 		printf 'paddlepaddle %s: ' $$version; \
 		"$(PYTHON)" -c '$(SUMMARY)' build/tests-$$version.xml 2>/dev/null || echo "no report, the run did not finish"; \
 	done; \
 	exit $$failed
+endef
 
-test-ps: $(PS)/.ready  ## run them on Paddle 2.6.2, which has parameter servers
+test:  ## test every promise on both Paddle versions, in five minutes on two processors
+	$(call run-both,not thorough)
+
+test-all:  ## run all tests and doctests on both Paddle versions, in a quarter of an hour
+	$(call run-both)
+
+test-ps: $(PS)/.ready  ## run all on Paddle 2.6.2, which has parameter servers
 	$(call run-tests,$(PS),$(PS_PADDLE))
 
-test-cpu: $(CPU)/.ready  ## run them on Paddle 3.3.1
+test-cpu: $(CPU)/.ready  ## run all on Paddle 3.3.1
 	$(call run-tests,$(CPU),$(CPU_PADDLE))
 
 test-numpy: $(ALONE)/.ready  ## run those that need nothing but NumPy: the first run of a new developer, under two minutes

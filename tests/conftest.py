@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from tests import cover
+
 if "PYTEST_XDIST_WORKER" in os.environ:
     # There are more workers than processors: threads of theirs would only wait for each other.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -31,10 +33,23 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """Modules of which no test is wanted, with the older Paddle, are not imported: each process would."""
-    if config.option.markexpr != "not numpy_only" or collection_path.suffix != ".py":
+    unwanted = [mark for mark in ("numpy_only", "thorough") if f"not {mark}" in config.option.markexpr]
+    if not unwanted or collection_path.suffix != ".py":
         return None
     text = collection_path.read_text(encoding="utf-8")
-    return True if re.search(r"^pytestmark = .*\bnumpy_only\b", text, re.MULTILINE) else None
+    return True if re.search(rf"^pytestmark = .*\b({'|'.join(unwanted)})\b", text, re.MULTILINE) else None
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Combinations that no entry of a list needs are thorough; the older Paddle gets other ones than the newer."""
+    if "thorough" not in config.option.markexpr:
+        return
+    older = "not numpy_only" in config.option.markexpr
+    unwanted = ("thorough", "numpy_only") if older else ("thorough",)
+    wanted = [item for item in items if not any(map(item.get_closest_marker, unwanted))]
+    for item in cover.left_out(wanted[::-1] if older else wanted):
+        item.add_marker("thorough")
 
 
 def pytest_collection_finish() -> None:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.cover import thorough
 from tests.distributed.cluster import AT_ONCE, SLACK, Job, run, run_at_once
 
 WORKER = Path(__file__).parent / "workers" / "channel.py"
@@ -31,7 +32,7 @@ def the_same(reports: list[dict[str, Any]], name: str) -> Any:
     return values[0]
 
 
-@pytest.mark.parametrize("workers", [1, 2, 3, 4])
+@pytest.mark.parametrize("workers", [3, *thorough(1, 2, 4)])
 def test_every_worker_gets_what_one_process_would(workers: int) -> None:
     reports = start("everything", workers)
     ranks = range(workers)
@@ -52,7 +53,7 @@ def test_every_worker_gets_what_one_process_would(workers: int) -> None:
     assert all(report["unchanged"] for report in reports)
 
 
-@pytest.mark.parametrize("workers", [2, 3])
+@pytest.mark.parametrize("workers", [3, *thorough(2)])
 def test_large_and_uneven_arrays_arrive_whole(workers: int) -> None:
     reports = start("everything", workers, large=300_000)
     ranks = range(workers)
@@ -85,7 +86,7 @@ def test_an_invalid_communicator_on_one_rank_is_an_error_on_all_at_once(tmp_path
     assert max(report["seconds"] for report in reports) < AT_ONCE
 
 
-@pytest.mark.parametrize("workers", [2, 3])
+@pytest.mark.parametrize("workers", [3, *thorough(2)])
 def test_an_error_is_the_same_on_every_rank_and_the_next_call_works(workers: int) -> None:
     texts = the_same(start("errors", workers), "texts")
     last = workers - 1
@@ -132,7 +133,7 @@ def test_a_late_worker_is_named_by_all_and_the_next_call_works(
         assert report["seconds"] < (AT_ONCE if rank == who else 2 + SLACK)
 
 
-@pytest.mark.parametrize("workers", [2, 3])
+@pytest.mark.parametrize("workers", [3, *thorough(2)])
 def test_a_worker_that_never_connected_is_named(workers: int) -> None:
     reports = start("late_to_connect", workers, who=workers - 1)
     text = the_same(reports, "late")

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.cover import thorough
 from tests.distributed.cluster import run
 
 pytestmark = pytest.mark.distributed
@@ -17,7 +18,7 @@ WORKER = Path(__file__).parent / "workers" / "fewer_records.py"
 PASSES = list(product((1, 2, 5, 8, 10, 13, 16), (1, 2, 3), (False, True)))
 
 
-@pytest.fixture(scope="module", params=[1, 3])
+@pytest.fixture(scope="module", params=[3, *thorough(1)])
 def reports(request: Any) -> list[dict[str, Any]]:
     return run(WORKER, request.param, args={"passes": PASSES})
 

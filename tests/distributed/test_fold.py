@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.cover import thorough
 from tests.distributed.cluster import AT_ONCE, run
 
 pytestmark = [pytest.mark.distributed, pytest.mark.numpy_only]
@@ -25,7 +26,7 @@ def samples(kind: str) -> dict[str, Any]:
     return {"user": users, "score": rng.integers(0, 40, SAMPLES) / 8, "label": rng.integers(0, 2, SAMPLES)}
 
 
-@pytest.fixture(scope="module", params=[1, 2, 3, 4])
+@pytest.fixture(scope="module", params=[3, *thorough(1, 2, 4)])
 def reports(request: Any) -> list[dict[str, Any]]:
     return run(WORKER, request.param, args={"round_bytes": ROUND_BYTES})
 

@@ -17,6 +17,7 @@ import fleetmetrics as fm
 from fleetmetrics.comm import SocketCommunicator
 from tests import contract
 from tests.contract import CASES
+from tests.cover import thorough
 from tests.distributed import forks
 from tests.distributed.cluster import AT_ONCE, SLACK, free_ports
 from tests.distributed.forks import crew, outcome, run, timed, wait_for
@@ -69,7 +70,7 @@ def test_groups_overlap_and_need_not_have_rank_0(port: int) -> None:
     assert run(4, work) == [[], [110, 1110], [1100, 110, 1110], [1100, 1110, 1000]]
 
 
-@pytest.mark.parametrize("world", [3, 4])
+@pytest.mark.parametrize("world", [3, *thorough(4)])
 def test_groups_at_the_same_time_come_to_their_numbers_in_any_order(port: int, world: int) -> None:
     """Threads of each worker call two groups and the whole job, each worker in another order."""
     groups = [[0, 1], list(range(1, world)), None]
@@ -351,7 +352,7 @@ ONE_MORE = {
 
 
 @pytest.mark.parametrize("threads", [0, 2])
-@pytest.mark.parametrize("world", [3, 4])
+@pytest.mark.parametrize("world", [3, *thorough(4)])
 def test_two_lists_for_one_group_are_an_error_at_once_that_names_both(port: int, world: int, threads: int) -> None:
     """Whatever other threads live, as long as they have called nothing."""
     groups, theirs = ONE_MORE[world]

@@ -6,7 +6,7 @@ import importlib.util
 import math
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, Dict, List, Tuple
 
 import pytest
 
@@ -26,18 +26,39 @@ def has_pir() -> bool:
     return int(version("paddlepaddle").partition(".")[0]) > 2
 
 
-SIZES = [(10, 2), (13, 2), (7, 3), (2, 4)]
+MODES = ("dynamic", "static")
+#: Samples and batch size; of the last, the third worker has nothing.
+SIZE, OTHER_SIZES = (7, 3), [(10, 2), (13, 2), (2, 4)]
+Jobs = Tuple[Dict[str, Any], List[Dict[str, Any]]]
 
 
-@pytest.fixture(scope="module", params=["dynamic", "static"])
-def jobs(request: pytest.FixtureRequest) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+def jobs_of(mode: str, sizes: list[tuple[int, int]], what: str) -> Jobs:
     """The reports of one process, and of three workers."""
-    args = {"static": request.param == "static", "sizes": SIZES, "gloo": f"127.0.0.1:{free_ports(1)[0]}"}
+    args = {"static": mode == "static", "sizes": sizes, "what": what, "gloo": f"127.0.0.1:{free_ports(1)[0]}"}
     return run(WORKER, 1, args=args)[0], run(WORKER, 3, "collective", args=args)
 
 
-@pytest.mark.parametrize("number", range(len(SIZES)), ids=[f"{size} by {batch}" for size, batch in SIZES])
-def test_every_pass_gives_what_one_process_gives(jobs, number) -> None:
+@pytest.fixture(scope="module", params=MODES)
+def jobs(request: pytest.FixtureRequest) -> Jobs:
+    return jobs_of(request.param, [SIZE], "everything")
+
+
+@pytest.fixture(scope="module", params=MODES)
+def further_jobs(request: pytest.FixtureRequest) -> Jobs:
+    return jobs_of(request.param, OTHER_SIZES, "passes")
+
+
+def test_every_pass_gives_what_one_process_gives(jobs: Jobs) -> None:
+    _check_passes(jobs, 0, SIZE)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("number", range(len(OTHER_SIZES)), ids=[f"{size} by {batch}" for size, batch in OTHER_SIZES])
+def test_every_pass_over_other_sizes_does(further_jobs: Jobs, number: int) -> None:
+    _check_passes(further_jobs, number, OTHER_SIZES[number])
+
+
+def _check_passes(jobs: Jobs, number: int, size: tuple[int, int]) -> None:
     alone, workers = jobs
     whole = alone["passes"][number]["local"]["whole"]
     for report in [alone, *workers]:
@@ -51,7 +72,7 @@ def test_every_pass_gives_what_one_process_gives(jobs, number) -> None:
         begun = [*found["fit partly"], *found["begun"]]
         expected = [found["local"]["partly"], whole, found["local"]["begun"]]
         assert [{key: end[key] for key in whole} for end in begun] == expected
-        if SIZES[number] != (2, 4):  # of which nothing is left
+        if size != (2, 4):  # of which nothing is left
             assert found["dropped"] == found["local"]["dropped"]
         first, last = found["heard"]
         assert first == last

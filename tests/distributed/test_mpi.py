@@ -15,6 +15,7 @@ import pytest
 
 import fleetmetrics as fm
 from fleetmetrics.comm.mpi import _own_address
+from tests.cover import thorough
 from tests.distributed.cluster import AT_ONCE, SLACK, Job, free_ports, run
 
 pytestmark = [pytest.mark.distributed, pytest.mark.numpy_only]
@@ -43,7 +44,7 @@ def dealt(metric: Any, rank: int, workers: int) -> Any:
     return metric
 
 
-@pytest.mark.parametrize("workers", [1, 3])
+@pytest.mark.parametrize("workers", [3, *thorough(1)])
 def test_metrics_are_global_and_the_same_on_every_rank(workers: int) -> None:
     reports = run(WORKER, workers, "mpi", args={"case": "metrics"})
     ranks = range(workers)
@@ -67,7 +68,7 @@ def test_groups_overlap_and_need_no_rank_0() -> None:
             assert [total, value, wrong] == reports[2]["found"][ranks]
 
 
-@pytest.mark.parametrize("workers", [2, 4])
+@pytest.mark.parametrize("workers", [2, *thorough(4)])
 def test_records_fold_on_all_workers_to_the_bits_of_the_star_and_of_one_process(workers: int) -> None:
     sizes = [2000, 2**24]
     reports = run(WORKER, workers, "mpi", args={"case": "folding", "round_bytes": sizes}, env=ENGINE)

@@ -13,6 +13,7 @@ from typing import Any, Sequence
 import pytest
 
 from fleetmetrics.comm.message import ANSWER, ARRIVAL, ERROR
+from tests.cover import thorough
 from tests.distributed.cluster import free_ports
 from tests.distributed.forks import BEFORE, crew, member, outcome, results, run, wait_for
 from tests.distributed.kills import campaign
@@ -87,7 +88,7 @@ def right(world: int, call: int) -> list[int]:
 
 @pytest.mark.parametrize("how", ["reset", "ended"])
 @pytest.mark.parametrize("moment", ["the arrival passed", "the answer did not pass", "the answer passed"])
-@pytest.mark.parametrize("world", [2, 3])
+@pytest.mark.parametrize("world", [3, *thorough(2)])
 def test_after_a_cut_whoever_has_a_number_hears_who_may_have_an_error(
     tmp_path: Path, world: int, moment: str, how: str
 ) -> None:
@@ -152,7 +153,8 @@ def test_a_link_that_heals_before_the_deadline_costs_time_and_nothing_else(momen
 
 
 #: Who has a result if the answer to rank 1 is held back.
-PARTED = pytest.mark.parametrize(("world", "results_on"), [(2, "rank 0"), (3, "ranks 0, 2")])
+RESULTS_ON = {2: "rank 0", 3: "ranks 0, 2"}
+PARTED = pytest.mark.parametrize("world", [3, *thorough(2)])
 
 
 def diverged(results_on: str) -> str:
@@ -165,7 +167,7 @@ def diverged(results_on: str) -> str:
 @PARTED
 @pytest.mark.parametrize("healed_at", [3, 4])
 def test_a_link_that_recovers_shows_which_workers_have_a_number_and_the_next_call_works(
-    tmp_path: Path, world: int, results_on: str, healed_at: int
+    tmp_path: Path, world: int, healed_at: int
 ) -> None:
     """Also when a deadline comes between: the error names the parted workers, not only the deadline."""
     found = together(world, breaking("the answer did not pass", "held"), tmp_path, [healed_at], calls=healed_at + 1)
@@ -175,14 +177,12 @@ def test_a_link_that_recovers_shows_which_workers_have_a_number_and_the_next_cal
         else:
             assert outcomes[1] == right(world, 2)
         assert healed_at == 3 or outcomes[2].startswith("DeadlineError: rank"), outcomes
-        assert outcomes[healed_at - 1].startswith(diverged(results_on)), outcomes
+        assert outcomes[healed_at - 1].startswith(diverged(RESULTS_ON[world])), outcomes
         assert outcomes[healed_at] == right(world, healed_at + 1)
 
 
 @PARTED
-def test_if_the_link_stalls_again_during_the_report_all_get_it_at_the_next_exchange(
-    tmp_path: Path, world: int, results_on: str
-) -> None:
+def test_if_the_link_stalls_again_during_the_report_all_get_it_at_the_next_exchange(tmp_path: Path, world: int) -> None:
     """Rank 1 has missed its word, and so all hear it again."""
     first, again = (
         breaking("the answer did not pass", "held"),
@@ -194,27 +194,25 @@ def test_if_the_link_stalls_again_during_the_report_all_get_it_at_the_next_excha
 
     found = together(world, edit, tmp_path, [3, 4], calls=5)
     for rank, outcomes in enumerate(found):
-        assert outcomes[2].startswith("DeadlineError: rank 0" if rank == 1 else diverged(results_on)), outcomes
-        assert outcomes[3].startswith(diverged(results_on)), outcomes
+        assert outcomes[2].startswith("DeadlineError: rank 0" if rank == 1 else diverged(RESULTS_ON[world])), outcomes
+        assert outcomes[3].startswith(diverged(RESULTS_ON[world])), outcomes
         assert outcomes[4] == right(world, 5)
 
 
 @PARTED
-def test_a_worker_that_gives_up_before_its_message_arrives_makes_it_an_error_on_all(
-    tmp_path: Path, world: int, results_on: str
-) -> None:
+def test_a_worker_that_gives_up_before_its_message_arrives_makes_it_an_error_on_all(tmp_path: Path, world: int) -> None:
     found = together(world, breaking("the answer did not pass", "held"), tmp_path, [4], calls=5, patient=[0, 2])
     for rank, outcomes in enumerate(found):
         late = ("DeadlineError: rank 0",)  # what the link brings together, rank 0 reads before it decides
-        assert outcomes[2].startswith(late if rank == 1 else (*late, diverged(results_on))), outcomes
-        assert outcomes[3].startswith(diverged(results_on)), outcomes
+        assert outcomes[2].startswith(late if rank == 1 else (*late, diverged(RESULTS_ON[world]))), outcomes
+        assert outcomes[3].startswith(diverged(RESULTS_ON[world])), outcomes
         assert outcomes[4] == right(world, 5)
 
 
 @PARTED
 @pytest.mark.parametrize("channels", ["aabba", "aabbab"])
 def test_a_worker_that_has_parted_gets_the_error_on_the_next_channel_in_use(
-    tmp_path: Path, world: int, results_on: str, channels: str
+    tmp_path: Path, world: int, channels: str
 ) -> None:
     """Also when a deadline on that channel comes between."""
     healed_at = len(channels) - 2
@@ -223,7 +221,7 @@ def test_a_worker_that_has_parted_gets_the_error_on_the_next_channel_in_use(
     for rank, outcomes in enumerate(found):
         assert (outcomes[1] == right(world, 2)) is (rank != 1), outcomes
         assert healed_at == 3 or outcomes[2].startswith("DeadlineError: rank"), outcomes
-        assert outcomes[healed_at - 1].startswith(diverged(results_on)), outcomes
+        assert outcomes[healed_at - 1].startswith(diverged(RESULTS_ON[world])), outcomes
         assert outcomes[healed_at:] == [right(world, healed_at + 1), right(world, healed_at + 2)]
 
 
@@ -235,6 +233,7 @@ def test_a_broken_link_is_an_error_on_the_next_channel_in_use(tmp_path: Path, ho
     assert "exchange 2 (all_reduce), ended with a result on ranks 0, 2; rank 1 may have an error instead." in first[2]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("what", ["kill", "cut"])
 def test_random_kills_and_cuts_give_every_worker_a_named_error(what: str) -> None:
     """At full length: `make kills`."""

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.cover import thorough
 from tests.distributed.cluster import run
 from tests.paddle_version import on_legacy_graph
 
@@ -15,7 +16,7 @@ SAMPLES = 32 * 40
 
 
 @on_legacy_graph
-@pytest.mark.parametrize("workers", [1, 3])
+@pytest.mark.parametrize("workers", [3, *thorough(1)])
 def test_every_epoch_counts_each_sample_once_on_any_number_of_workers(workers):
     reports = run(WORKER, workers, "ps", args={"theirs": False})
     for report in reports:

@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 
+from tests.cover import thorough
 from tests.distributed.cluster import run
 
 pytestmark = pytest.mark.distributed
 WORKER = Path(__file__).parent / "workers" / "records.py"
-LAUNCHES = [("bare", 1), ("collective", 2), ("ps", 3), ("bare", 4), ("ps_gloo", 2)]
+QUICK, OTHERS = [("ps", 3)], [("bare", 1), ("collective", 2), ("bare", 4), ("ps_gloo", 2)]
 #: Batch size, samples, shuffle, drop_last, epoch.
 PASSES = [
     (batch_size, samples, shuffle, drop_last, (batch_size + samples) % 4)
@@ -34,10 +35,10 @@ SPLITS = {
 }
 
 
-@pytest.fixture(scope="module", params=LAUNCHES, ids=lambda launch: f"{launch[0]}-{launch[1]}")
+@pytest.fixture(scope="module", params=[*QUICK, *thorough(*OTHERS)], ids=lambda launch: f"{launch[0]}-{launch[1]}")
 def reports(request: Any) -> list[dict[str, Any]]:
     launch, workers = request.param
-    passes = PASSES[::7] if launch == "ps_gloo" else PASSES
+    passes = PASSES if launch in ("bare", "collective") else PASSES[::7]
     splits = {name: [*counts[: workers - 1], counts[-1]] for name, counts in SPLITS.items()}
     args = {"launch": launch, "passes": passes, "modes": MODES, "splits": splits, "large": request.param == ("ps", 3)}
     return [{**report, "passes": passes, "splits": splits} for report in run(WORKER, workers, launch, args=args)]

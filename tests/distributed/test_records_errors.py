@@ -9,13 +9,14 @@ from typing import Any
 import pytest
 
 import fleetmetrics as fm
+from tests.cover import thorough
 from tests.distributed.cluster import AT_ONCE, SLACK, run, run_at_once
 
 pytestmark = [pytest.mark.distributed, pytest.mark.numpy_only]
 WORKER = Path(__file__).parent / "workers" / "records_errors.py"
 
 
-@pytest.fixture(scope="module", params=[2, 3])
+@pytest.fixture(scope="module", params=[3, *thorough(2)])
 def reports(request: Any) -> list[dict[str, Any]]:
     return run(WORKER, request.param, args={"case": "everything"})
 

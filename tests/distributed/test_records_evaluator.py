@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.cover import thorough
 from tests.distributed.cluster import AT_ONCE, run
 
 pytestmark = pytest.mark.distributed
@@ -20,7 +21,7 @@ PASSES = list(product((1, 2, 5, 10, 13, 16), (1, 2, 3), (False, True)))
 ENDINGS = [".npz", *[".parquet"] * (not np.__version__.startswith("1."))]
 
 
-@pytest.fixture(scope="module", params=[1, 2, 3])
+@pytest.fixture(scope="module", params=[3, *thorough(1, 2)])
 def reports(request: Any) -> list[dict[str, Any]]:
     return run(WORKER, request.param, args={"passes": PASSES, "endings": ENDINGS})
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.cover import thorough
 from tests.distributed.cluster import run
 
 pytestmark = pytest.mark.distributed
@@ -15,7 +16,7 @@ RECORDS = {"records": ("InOrder", "compute"), "an evaluator": ("Seen", "evaluate
 RECORDS["an evaluator's metric"] = RECORDS["an evaluator"]
 
 
-@pytest.fixture(scope="module", params=[1, 2, 3])
+@pytest.fixture(scope="module", params=[3, *thorough(1, 2)])
 def reports(request: Any) -> list[dict[str, Any]]:
     return run(WORKER, request.param, args={})
 

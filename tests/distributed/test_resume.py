@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests.cover import thorough
 from tests.distributed.cluster import run
 
 pytestmark = pytest.mark.distributed
@@ -31,7 +32,7 @@ def broken_off(folder: str) -> dict[str, Any]:
     return run(WORKER, 4, args={"folder": folder, "phase": "is broken off"})[0]
 
 
-@pytest.mark.parametrize("workers", [1, 2, 3, 4, 7])
+@pytest.mark.parametrize("workers", [3, *thorough(1, 2, 4, 7)])
 def test_the_final_value_is_that_without_the_break(
     workers: int, folder: str, whole: dict[str, Any], broken_off: dict[str, Any]
 ) -> None:
@@ -44,7 +45,7 @@ def test_the_final_value_is_that_without_the_break(
     assert all(report["evaluated"] == whole["evaluated"] for report in reports)
 
 
-@pytest.mark.parametrize("workers", [2, 4])
+@pytest.mark.parametrize("workers", [2, *thorough(4)])
 def test_without_strict_workers_take_what_both_sides_have(
     workers: int, folder: str, broken_off: dict[str, Any]
 ) -> None:

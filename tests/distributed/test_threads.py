@@ -13,6 +13,7 @@ import pytest
 
 import fleetmetrics as fm
 from fleetmetrics.comm import Block, SocketCommunicator
+from tests.cover import thorough
 from tests.distributed.cluster import free_ports
 from tests.distributed.forks import member, outcome, run, wait_for
 
@@ -54,7 +55,7 @@ def metric(kind: Any, name: str, rank: int, times: int) -> Any:
     return found
 
 
-@pytest.mark.parametrize("world", [2, 3])
+@pytest.mark.parametrize("world", [3, *thorough(2)])
 def test_a_thread_never_gets_the_number_of_another(port: int, world: int) -> None:
     """In whatever order they come on each worker: the number is the right one, or all hear that the calls differ."""
 

@@ -11,6 +11,7 @@ import pytest
 import fleetmetrics as fm
 from fleetmetrics.comm.states import CHUNK_BYTES
 from tests.contract import plain, same
+from tests.cover import thorough
 from tests.distributed.cluster import run
 
 pytestmark = pytest.mark.distributed
@@ -70,7 +71,7 @@ def fed(metric: Any, share: dict[str, Any], size: int = 37) -> Any:
     return metric
 
 
-@pytest.fixture(scope="module", params=[1, 2, 3])
+@pytest.fixture(scope="module", params=[3, *thorough(1, 2)])
 def reports(request: Any) -> list[dict[str, Any]]:
     return run(WORKER, request.param)
 

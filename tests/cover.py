@@ -1,0 +1,78 @@
+"""Which combinations of a test's arguments `make test` leaves to `make test-all`.
+
+A test has lists of arguments: those of each `parametrize` and of each fixture with parameters. `make test` runs every
+entry of every list at least once; `make test-all` runs every combination. A test that is marked `product` has a table
+that is itself a product: each of its arguments is such a list.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable, Iterator, Sequence
+
+import pytest
+
+#: A list of arguments, and one of its entries.
+Entry = tuple[str, Hashable]
+
+
+def left_out(items: Sequence[pytest.Item]) -> list[pytest.Item]:
+    """Return the tests that are not needed to run every entry of every list."""
+    tests: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        if hasattr(item, "callspec"):
+            tests.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    return [item for combinations in tests.values() for item in _beyond(combinations)]
+
+
+def _beyond(combinations: Sequence[pytest.Item]) -> Iterator[pytest.Item]:
+    """The combinations of one test without those that have an entry first; each entry is used about equally often."""
+    entries = [_entries(item) for item in combinations]
+    longest = max(zip(*entries), key=lambda column: len(set(column)))
+    used: Counter[Entry] = Counter()
+    kept: set[int] = set()
+    for rows in _by(longest).values():
+        row = min(rows, key=lambda row: sum(used[entry] for entry in entries[row]))
+        kept.add(row)
+        used.update(entries[row])
+    for row, item in enumerate(combinations):
+        if row not in kept and not all(used[entry] for entry in entries[row]):
+            used.update(entries[row])
+        elif row not in kept:
+            yield item
+
+
+def _by(column: Sequence[Entry]) -> dict[Entry, list[int]]:
+    rows: dict[Entry, list[int]] = {}
+    for row, entry in enumerate(column):
+        rows.setdefault(entry, []).append(row)
+    return rows
+
+
+def _entries(item: pytest.Item) -> list[Entry]:
+    """The entry that a test has of each of its lists."""
+    params = item.callspec.params  # type: ignore[attr-defined]
+    split = item.get_closest_marker("product") is not None
+    lists, seen = [], set()
+    for mark in item.iter_markers("parametrize"):
+        names = mark.kwargs.get("argnames", mark.args[0] if mark.args else ())
+        names = [name.strip() for name in names.split(",")] if isinstance(names, str) else list(names)
+        names = [name for name in names if name in params]
+        seen.update(names)
+        lists += [[name] for name in names] if split else [names]
+    lists += [[name] for name in params if name not in seen]
+    return [(",".join(names), tuple(_key(params[name]) for name in names)) for names in lists]
+
+
+def _key(value: object) -> Hashable:
+    """What tells values apart: 1 is not True, and what cannot be hashed is itself alone."""
+    try:
+        hash(value)
+    except TypeError:
+        return id(value)
+    return type(value), value
+
+
+def thorough(*values: object) -> list[object]:
+    """Values of one argument that `make test` leaves to `make test-all`: `[3, *thorough(1, 2, 4)]`."""
+    return [pytest.param(value, marks=pytest.mark.thorough) for value in values]
