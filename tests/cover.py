@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Iterator, Sequence
+from importlib.metadata import version
+from importlib.util import find_spec
 
 import pytest
 
@@ -76,3 +78,13 @@ def _key(value: object) -> Hashable:
 def thorough(*values: object) -> list[object]:
     """Values of one argument that `make test` leaves to `make test-all`: `[3, *thorough(1, 2, 4)]`."""
     return [pytest.param(value, marks=pytest.mark.thorough) for value in values]
+
+
+def quick_on(paddle: int) -> pytest.MarkDecorator:
+    """Mark a test that starts jobs for seconds: `make test` runs it on this Paddle, `make test-all` on both.
+
+    Args:
+        paddle: the major version; without Paddle the test is quick.
+    """
+    others = find_spec("paddle") is not None and int(version("paddlepaddle").partition(".")[0]) != paddle
+    return pytest.mark.thorough if others else pytest.mark.quick

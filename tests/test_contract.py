@@ -105,6 +105,7 @@ INPUTS = sorted(
 )
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("name, dtypes, weight, mask, mode", INPUTS, ids=identify)
 def test_value_equals_scikit_learn_or_numpy_over_the_samples_that_count(name, dtypes, weight, mask, mode):
     data = draw(name, dtypes, weight, mask)
@@ -116,6 +117,7 @@ def test_value_equals_scikit_learn_or_numpy_over_the_samples_that_count(name, dt
     assert CASES[name].brief or type(value) is type(reference)
 
 
+@pytest.mark.product
 @pytest.mark.parametrize(
     "name, shape, weight, mode",
     [
@@ -168,6 +170,7 @@ def test_a_large_batch_keeps_float_sums_to_1e_12(mode):
 CUTS = [0, 7, 7, 40, 53]  # four workers, the second one empty
 
 
+@pytest.mark.product
 @pytest.mark.parametrize(
     "name, weight, mode",
     [
@@ -215,6 +218,7 @@ def test_splitting_among_any_workers_gives_what_one_process_would(name):
         assert same(total.compute(), reference, name in ("max", "min", "count"), CASES[name].tolerance)
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("name, mode", in_modes(["dynamic", "static"], ["dynamic", "static"]))
 def test_states_merge_from_one_mode_into_another_and_adding_goes_on(name, mode):
     """Of a brief case's static program, which is built once for all this, the value with weights and a mask, too."""
@@ -230,6 +234,7 @@ def test_states_merge_from_one_mode_into_another_and_adding_goes_on(name, mode):
     assert same(theirs.compute(scope), reference, exact, CASES[name].tolerance)
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("name, weight", [*itertools.product(THOROUGH, WEIGHTS), *[(name, "real") for name in BRIEF]])
 def test_arrays_and_tensors_mix_in_one_metric(name, weight):
     plain, given = (draw(name, first_dtypes(name), kind, mask=True, seed=n) for n, kind in enumerate((None, weight)))
@@ -256,6 +261,7 @@ def test_merging_another_metric_is_an_error_and_changes_nothing(name):
 # -- reset and compute -----------------------------------------------------------------------------------
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("name, mode", in_modes(brief=["numpy"]))
 def test_reset_forgets_everything_and_the_next_pass_starts_anew(name, mode):
     metric, again = CASES[name].make(), CASES[name].make()
@@ -278,6 +284,7 @@ def test_reset_forgets_everything_and_the_next_pass_starts_anew(name, mode):
     assert same(metric.compute(scope), again.compute(scope_again), exact=True)
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("name, mode", in_modes(brief=["numpy"]))
 def test_compute_changes_nothing_and_adding_goes_on(name, mode):
     data = draw(name, first_dtypes(name))
@@ -296,6 +303,7 @@ def test_compute_changes_nothing_and_adding_goes_on(name, mode):
 # -- no samples ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("name, mode", in_modes(brief=["numpy", "dynamic"]))
 def test_no_samples_are_undefined_with_a_warning(name, mode):
     data = draw(name, first_dtypes(name), mask=True)
@@ -311,6 +319,7 @@ def test_no_samples_are_undefined_with_a_warning(name, mode):
         assert len(told) == CASES[name].warnings, told
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("name, mode", in_modes(["numpy", "dynamic"], ["numpy", "dynamic"]))
 def test_an_empty_batch_and_a_masked_batch_leave_no_trace(name, mode):
     data = draw(name, first_dtypes(name), mask=True)
@@ -325,6 +334,7 @@ def test_an_empty_batch_and_a_masked_batch_leave_no_trace(name, mode):
 # -- what a mask and a weight may look like --------------------------------------------------------------
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("name, mode", in_modes(brief=["numpy"]))
 def test_one_weight_for_all_samples_is_that_weight_for_each(name, mode):
     data = draw(name, first_dtypes(name))

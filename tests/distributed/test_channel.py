@@ -160,7 +160,7 @@ def test_random_lateness_never_gives_a_number_to_one_and_an_error_to_another() -
             late += 1
         else:
             assert set(texts) == {f"no error, but [{3 * call}]"}
-    assert 0 < late < len(columns)
+    assert late and not columns[-1][0].startswith("DeadlineError")  # for the last call all have time
 
 
 KILLED = [(2, 1), (3, 1), (3, 0)]

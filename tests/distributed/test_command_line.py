@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.cover import quick_on
 from tests.distributed.cluster import unless_paddles_own
 from tests.test_docs_scripts import Command, run
 
@@ -71,6 +72,7 @@ def test_two_workers_print_once_what_one_process_prints(tmp_path: Path) -> None:
     unless_paddles_own(check)
 
 
+@quick_on(paddle=3)
 def test_two_workers_print_what_one_process_prints_of_several_tasks(tmp_path: Path) -> None:
     def check() -> None:
         options = f"'new*.npz' --baseline 'old*.npz' {OPTIONS.replace('y --score p', 'y,like --score p,q')}"
@@ -83,6 +85,7 @@ def test_two_workers_print_what_one_process_prints_of_several_tasks(tmp_path: Pa
     unless_paddles_own(check)
 
 
+@quick_on(paddle=2)
 def test_a_bad_file_of_one_worker_ends_all_alike_and_the_rest_is_kept(tmp_path: Path) -> None:
     def check() -> None:
         folder = made(tmp_path)

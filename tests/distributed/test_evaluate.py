@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import fleetmetrics as fm
+from tests.cover import quick_on
 from tests.distributed.cluster import run
 
 pytestmark = [
@@ -43,6 +44,7 @@ def alone(**given: Any) -> dict[str, Any]:
     return found
 
 
+@quick_on(paddle=3)
 def test_every_worker_gets_the_result_of_one_process(tmp_path: Path) -> None:
     written(tmp_path)
     asked: dict[str, Any] = {"data": f"{tmp_path}/new*", "baseline": f"{tmp_path}/old*", "label": "y", "score": "p"}

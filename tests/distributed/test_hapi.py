@@ -10,6 +10,7 @@ from typing import Any, Dict, List, Tuple
 
 import pytest
 
+from tests.cover import quick_on
 from tests.distributed.cluster import free_ports, run, run_page
 from tests.pages import both
 
@@ -38,7 +39,7 @@ def jobs_of(mode: str, sizes: list[tuple[int, int]], what: str) -> Jobs:
     return run(WORKER, 1, args=args)[0], run(WORKER, 3, "collective", args=args)
 
 
-@pytest.fixture(scope="module", params=MODES)
+@pytest.fixture(scope="module", params=[pytest.param("dynamic", marks=quick_on(paddle=3)), "static"])
 def jobs(request: pytest.FixtureRequest) -> Jobs:
     return jobs_of(request.param, [SIZE], "everything")
 
@@ -159,6 +160,7 @@ def test_an_evaluation_that_a_group_cannot_do_is_the_same_error_on_every_worker(
 ERRORS = ("not for the group", "other sizes", "no group", "theirs", "theirs, shuffled")
 
 
+@quick_on(paddle=3)
 def test_the_script_of_the_page_prints_the_same_on_three_workers(tmp_path: Path) -> None:
     """What one process prints, tests/test_docs.py looks at."""
     expected, printed = run_page(PAGE, "train.py", tmp_path)

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from tests.cover import quick_on
 from tests.distributed.cluster import ROOT, Job, attempt, free_ports
 
 pytestmark = [
@@ -44,6 +45,7 @@ def test_collective_before_and_after_paddles_own_start() -> None:
         assert report["dynamic"] and report["same"] and report["still_static"]
 
 
+@quick_on(paddle=3)
 def test_collective_in_static_mode() -> None:
     for report in start("static_first", "collective")[0]:
         check(report["before"])
@@ -51,6 +53,7 @@ def test_collective_in_static_mode() -> None:
         assert report["still_static"]
 
 
+@quick_on(paddle=2)
 def test_parameter_servers_with_gloo_off_as_by_default() -> None:
     reports, servers = start("parameter_server", "ps")
     for report in reports:
@@ -62,6 +65,7 @@ def test_parameter_servers_with_gloo_off_as_by_default() -> None:
     assert all(text.startswith("ServerProcessError") for text in servers) and len(servers) == 1
 
 
+@quick_on(paddle=2)
 def test_parameter_servers_with_gloo_on() -> None:
     reports, _ = start("parameter_server", "ps_gloo", gloo=True)
     for rank, report in enumerate(reports):

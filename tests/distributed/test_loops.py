@@ -10,12 +10,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.cover import quick_on
 from tests.distributed.cluster import run, run_page
 from tests.pages import both
 
 pytestmark = [
     pytest.mark.distributed,
     pytest.mark.skipif(importlib.util.find_spec("paddle") is None, reason="Paddle is not installed"),
+    quick_on(paddle=3),
 ]
 WORKERS = Path(__file__).parent / "workers"
 PAGE, CHINESE = both("howto/loops")

@@ -10,14 +10,14 @@ import pytest
 
 import fleetmetrics as fm
 from tests.contract import CASES, MODES, batches, digest, draw, expected, feed, first_dtypes, is_exact, plain, same
-from tests.cover import thorough
+from tests.cover import quick_on, thorough
 from tests.distributed.cluster import run
 
 pytestmark = pytest.mark.distributed
 WORKER = Path(__file__).parent / "workers" / "metrics.py"
 #: How the samples are dealt, and their weights. Of an "empty" split the last worker has none.
 SPLITS = {"uneven": None, "empty": "real"}
-QUICK, OTHERS = [("ps", 2), ("collective", 3)], [("ps", 4), ("ps_gloo", 1), ("ps_gloo", 3)]
+OTHERS = [("ps", 4), ("ps_gloo", 1), ("ps_gloo", 3)]
 #: With this one every case is computed on arrays and tensors, and every class in static programs, too, where the last
 #: worker has nothing.
 EVERY_MODE = ("collective", 3)
@@ -39,7 +39,15 @@ def modes_of(name: str, launch: Any, split: str) -> list[str]:
     return modes if split == "uneven" else [mode for mode in modes if mode != "static"]
 
 
-@pytest.fixture(scope="module", params=[*QUICK, *thorough(*OTHERS)], ids=lambda launch: f"{launch[0]}-{launch[1]}")
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param(("ps", 2), marks=quick_on(2)),
+        pytest.param(("collective", 3), marks=quick_on(3)),
+        *thorough(*OTHERS),
+    ],
+    ids=lambda launch: f"{launch[0]}-{launch[1]}",
+)
 def reports(request: Any) -> list[dict[str, Any]]:
     launch, workers = request.param
     modes = {split: {name: modes_of(name, request.param, split) for name in CASES} for split in SPLITS}

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tests.contract import CASES, draw, expected, first_dtypes, is_exact_value, plain, same
-from tests.cover import thorough
+from tests.cover import quick_on
 from tests.distributed.cluster import run
 from tests.exactness import taken
 from tests.field_samplers import KINDS
@@ -30,7 +30,7 @@ def read(value: str) -> Any:
 
 
 def kinds_of(workers: int) -> dict[str, list[str]]:
-    """The cases by kind of sampler: each of them is computed on two of WORKERS, of them 2 or 3, by other kinds."""
+    """The cases by kind of sampler: each of them is computed on two numbers of workers, by other kinds."""
     kinds: dict[str, list[str]] = {kind: [] for kind in KINDS}
     for place, name in enumerate(NAMES):
         if (place + WORKERS.index(workers)) % 2:
@@ -38,7 +38,7 @@ def kinds_of(workers: int) -> dict[str, list[str]]:
     return kinds
 
 
-@pytest.fixture(scope="module", params=[2, 3, *thorough(1, 5)])
+@pytest.fixture(scope="module", params=[pytest.param(number, marks=quick_on(number)) for number in WORKERS])
 def reports(request: Any) -> list[dict[str, Any]]:
     kinds = kinds_of(request.param)
     return [{**report, "kinds": kinds} for report in run(WORKER, request.param, args={"kinds": kinds}, timeout=280)]

@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import pytest
 
+from tests.cover import quick_on
 from tests.distributed.cluster import ROOT, Job
 from tests.nursery import Nursery
 
@@ -185,6 +186,7 @@ def test_on_three_workers_interleaving_counts_other_samples_and_gives_other_valu
         assert float(each.interleaved_off["AUC"]) > 1e-6
 
 
+@pytest.mark.thorough
 def test_on_two_workers_interleaving_is_right_as_long_as_nothing_is_shuffled(two: Run, alone: Run) -> None:
     check_exact(two)
     in_order, shuffled = (two.passes[name] for name in PASSES)
@@ -199,6 +201,7 @@ def test_the_readme_quotes_it(three: Run) -> None:
     assert f"```text\n{three.text}```\n" in (EXAMPLE / "README.md").read_text()
 
 
+@quick_on(paddle=3)
 def test_values_that_are_not_those_of_one_process_fail_the_job(tmp_path: Path, forked: dict[str, str]) -> None:
     script = tmp_path / "evaluate.py"
     exact = EVALUATE.read_text()

@@ -294,6 +294,7 @@ def test_by_default_every_worker_says_that_it_is_done_without_warnings(default: 
 
 
 @with_servers
+@pytest.mark.thorough
 def test_beside_paddle_s_own_gloo_other_numbers_of_processes_and_other_data_do_as_well(
     example: Path, nursery: Nursery, tmp_path: Path
 ) -> None:
@@ -328,6 +329,7 @@ def test_a_worker_that_is_killed_while_it_trains_is_named_with_the_end_of_its_lo
 
 
 @with_servers
+@pytest.mark.thorough
 def test_a_server_that_is_killed_while_the_workers_train_is_named(
     example: Path, nursery: Nursery, tmp_path: Path
 ) -> None:
@@ -342,6 +344,7 @@ def test_a_server_that_is_killed_while_the_workers_train_is_named(
 
 
 @with_servers
+@pytest.mark.thorough
 def test_every_worker_names_the_fault_in_a_bad_data_file_and_what_is_allowed(
     example: Path, nursery: Nursery, tmp_path: Path
 ) -> None:
@@ -363,6 +366,7 @@ def test_every_worker_names_the_fault_in_a_bad_data_file_and_what_is_allowed(
 
 
 @with_servers
+@pytest.mark.thorough
 def test_a_value_that_is_not_scikit_learn_s_fails_the_job(example: Path, nursery: Nursery, tmp_path: Path) -> None:
     comparison = example / "comparison.py"
     exact = comparison.read_text()

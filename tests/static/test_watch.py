@@ -15,6 +15,7 @@ import pytest
 import fleetmetrics as fm
 from fleetmetrics import static
 from tests.contract import new_programs
+from tests.cover import thorough
 from tests.nursery import Nursery
 from tests.paddle_version import on_legacy_graph, on_pir
 from tests.static.test_variables import Program, fresh
@@ -230,6 +231,7 @@ def test_metrics_and_the_drop_in_auc_count_what_one_thread_would_in_any_scope_an
     assert histogram % 4800 == 0 and histogram > 0
 
 
+@pytest.mark.thorough
 @on_legacy_graph
 def test_without_the_lock_samples_are_lost(nursery, tmp_path):
     """The reason: sooner or later two threads meet: sooner in long files."""
@@ -304,7 +306,7 @@ def test_paddle_3_takes_no_program_with_states_from_a_dataset_and_that_is_said()
 
 
 @on_legacy_graph
-@pytest.mark.parametrize("threads", [2, 8])
+@pytest.mark.parametrize("threads", [2, *thorough(8)])
 def test_stat_var_names_are_too_large_by_a_power_of_two_and_the_functions_warn(threads, nursery, tmp_path):
     then = """
     import warnings
