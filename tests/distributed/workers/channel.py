@@ -153,7 +153,7 @@ def late_to_connect() -> None:
 
 def lagging() -> None:
     """Rank 0 has given up five calls, two of them before rank 1 connected, and ended, when rank 1 comes to them."""
-    texts, timeouts = [], [0.05, 0.05, 3, 0.05, 0.05] if rank == 0 else [30.0] * 5
+    texts, timeouts = [], [5.0, 1.0, 3.0, 1.0, 1.0] if rank == 0 else [30.0] * 5
     start = time.monotonic()
     for call, timeout in enumerate(timeouts):
         if rank == 1 and call == 0:
