@@ -14,7 +14,7 @@ pytestmark = pytest.mark.numpy_only
 
 
 def combinations(marks: list[Any], **fixtures: list[Any]) -> list[Any]:
-    """The items that pytest makes of a test with these marks and fixtures."""
+    """The items of a test with these marks and fixtures."""
     lists: list[list[dict[str, Any]]] = [[{name: value} for value in values] for name, values in fixtures.items()]
     for mark in marks:
         if mark.name == "parametrize":
