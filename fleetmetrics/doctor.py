@@ -37,8 +37,8 @@ from fleetmetrics.errors import (
 from fleetmetrics.samplers.dealing import Dealing, epoch_under_way
 from fleetmetrics.support.launcher import other_role
 from fleetmetrics.support.logs import level_asked
+from fleetmetrics.support.vocabulary import counted
 from fleetmetrics.support.warning import muted
-from fleetmetrics.vocabulary import counted
 
 __all__ = ["doctor"]
 

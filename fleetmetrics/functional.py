@@ -39,8 +39,8 @@ from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.state.state import name_of, read
 from fleetmetrics.support.arguments import whole_number_of
 from fleetmetrics.support.given import amount, check_part
+from fleetmetrics.support.vocabulary import counted
 from fleetmetrics.support.warning import warn
-from fleetmetrics.vocabulary import counted
 from fleetmetrics.xp import is_static
 
 __all__ = ["acc", "auc", "mae", "max", "min", "mse", "rmse", "sum"]

@@ -14,7 +14,7 @@ import pytest
 import sklearn
 
 import fleetmetrics as fm
-from fleetmetrics.vocabulary import with_article
+from fleetmetrics.support.vocabulary import with_article
 from tests import contract
 from tests.contract import CASES, MODES, WEIGHTS, Data, batches, draw, feed, first_dtypes, same, state_bytes
 

@@ -19,7 +19,7 @@ import numpy as np
 import fleetmetrics as fm
 from fleetmetrics.evaluation import compare, merge
 from fleetmetrics.evaluation.named import kinds
-from fleetmetrics.vocabulary import VERDICTS
+from fleetmetrics.support.vocabulary import VERDICTS
 
 #: The settings that some metrics need.
 NEEDED = {

@@ -34,7 +34,7 @@ from fleetmetrics.state.state import State
 from fleetmetrics.support.arguments import raise_if_too_large, zero_division_of
 from fleetmetrics.support.given import bare
 from fleetmetrics.support.typed import Axes, Unpack
-from fleetmetrics.vocabulary import agreeing, with_article
+from fleetmetrics.support.vocabulary import agreeing, with_article
 
 __all__ = [
     "TOTAL",

@@ -9,7 +9,7 @@ import numpy as np
 
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.support.tensors import native, without_tensors
-from fleetmetrics.vocabulary import with_article
+from fleetmetrics.support.vocabulary import with_article
 
 __all__ = ["NULL", "Coded", "coded_of", "crossed", "distinct", "joined_arrays", "keys_of", "of_one_kind"]
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, Sequence
 import numpy as np
 
 from fleetmetrics.errors import InvalidInputError
-from fleetmetrics.vocabulary import agreeing, counted
+from fleetmetrics.support.vocabulary import agreeing, counted
 
 __all__ = [
     "CLASSES",

@@ -10,7 +10,7 @@ import numpy as np
 
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.state.state import State
-from fleetmetrics.vocabulary import agreeing, counted
+from fleetmetrics.support.vocabulary import agreeing, counted
 
 __all__ = [
     "FLAGS",

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Callable, Iterator, NamedTuple, Sequence
 from fleetmetrics._version import __version__
 from fleetmetrics.errors import ConditionError, DataError, FleetMetricsError, InvalidInputError, MissingLibraryError
 from fleetmetrics.support.optional import library
-from fleetmetrics.vocabulary import as_options, names_in, separated
+from fleetmetrics.support.vocabulary import as_options, names_in, separated
 
 if TYPE_CHECKING:
     from fleetmetrics.evaluation.result import EvaluationResult

@@ -26,8 +26,8 @@ from fleetmetrics.columns.reading import Reading
 from fleetmetrics.columns.understood import label_in_words, score_in_words
 from fleetmetrics.errors import DataError, InvalidInputError
 from fleetmetrics.support.optional import library
-from fleetmetrics.vocabulary import agreeing, counted, in_shell
-from fleetmetrics.vocabulary import argument as called
+from fleetmetrics.support.vocabulary import agreeing, counted, in_shell
+from fleetmetrics.support.vocabulary import argument as called
 
 __all__ = ["Columns", "arguments_of", "array_of", "arrow", "decoded", "nulls_of", "table_of", "unnested"]
 

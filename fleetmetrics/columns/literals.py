@@ -13,7 +13,7 @@ import numpy as np
 from fleetmetrics.columns.partitions import FOLDERS, NUMERAL
 from fleetmetrics.errors import ConditionError
 from fleetmetrics.support.optional import library
-from fleetmetrics.vocabulary import argument
+from fleetmetrics.support.vocabulary import argument
 
 __all__ = ["Literal", "compared", "shown", "type_in_words"]
 

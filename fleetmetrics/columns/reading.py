@@ -16,7 +16,7 @@ from fleetmetrics.columns.where import Condition
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.support.arguments import choice_of, flag_of, positive_of
 from fleetmetrics.support.optional import library
-from fleetmetrics.vocabulary import argument, names_in
+from fleetmetrics.support.vocabulary import argument, names_in
 
 __all__ = ["BLANKS", "ON_FILES", "JoinedReading", "LackingReading", "Reading"]
 

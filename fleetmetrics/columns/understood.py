@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 from typing import Any, Iterable, Mapping, Sequence
 
-from fleetmetrics.vocabulary import argument
+from fleetmetrics.support.vocabulary import argument
 
 __all__ = ["facts_of", "joined", "label_in_words", "score_in_words"]
 

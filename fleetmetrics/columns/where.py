@@ -15,7 +15,7 @@ import numpy as np
 from fleetmetrics.columns.literals import Literal, compared
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.support.optional import library
-from fleetmetrics.vocabulary import argument
+from fleetmetrics.support.vocabulary import argument
 
 __all__ = ["Condition"]
 

@@ -25,7 +25,7 @@ from fleetmetrics.comm.folds import answered
 from fleetmetrics.comm.job import Job
 from fleetmetrics.comm.parcels import letter_in, read_each, written
 from fleetmetrics.errors import CommunicatorError, DeadlineError, InvalidInputError, NoChannelError
-from fleetmetrics.vocabulary import counted
+from fleetmetrics.support.vocabulary import counted
 
 __all__ = ["UtilCommunicator", "check_util", "check_workers", "through"]
 

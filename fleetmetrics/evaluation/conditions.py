@@ -13,8 +13,8 @@ from typing import Any, Iterator, Mapping, NamedTuple, Sequence
 from fleetmetrics.errors import InvalidInputError, UndefinedMetricWarning
 from fleetmetrics.evaluation.tasks import task_and_rest
 from fleetmetrics.support.arguments import listed
+from fleetmetrics.support.vocabulary import SIZES, agreeing, argument, in_shell
 from fleetmetrics.support.warning import warn
-from fleetmetrics.vocabulary import SIZES, agreeing, argument, in_shell
 from fleetmetrics.words import Words
 
 __all__ = ["Checked", "ConditionError", "checked", "failed"]

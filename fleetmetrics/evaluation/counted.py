@@ -17,7 +17,7 @@ from fleetmetrics.metrics.aggregation import Count
 from fleetmetrics.metrics.regression.differences import signed_error
 from fleetmetrics.state.state import State
 from fleetmetrics.support.typed import Unpack
-from fleetmetrics.vocabulary import argument
+from fleetmetrics.support.vocabulary import argument
 from fleetmetrics.xp.score_buckets import log_odds, odds_bounds
 
 __all__ = ["Actual", "Errors", "Joined", "Positives", "Rows"]

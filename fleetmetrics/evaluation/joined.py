@@ -23,7 +23,7 @@ from fleetmetrics.evaluation.side import Side, are_files, framed, shared_files
 from fleetmetrics.files import ROW, evaluate_file
 from fleetmetrics.files.ids import Ids, ids_of, together
 from fleetmetrics.serial.serializer import pack, unpack
-from fleetmetrics.vocabulary import argument, counted
+from fleetmetrics.support.vocabulary import argument, counted
 from fleetmetrics.xp import numpy_ops
 
 __all__ = ["check_joined", "check_kinds", "common_ids"]

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Sequence
 import fleetmetrics
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.support.hints import hint_of_name
-from fleetmetrics.vocabulary import argument
+from fleetmetrics.support.vocabulary import argument
 from fleetmetrics.words.catalogue import entries, owners
 
 __all__ = ["TASKS", "Named", "described", "kinds", "listed", "named", "separated"]

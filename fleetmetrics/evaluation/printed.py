@@ -11,7 +11,7 @@ from typing import Any, Iterable, Iterator, Mapping, NamedTuple, Sequence
 
 import numpy as np
 
-from fleetmetrics.vocabulary import SIZES, VERDICTS, argument, counted, in_shell, parts_of
+from fleetmetrics.support.vocabulary import SIZES, VERDICTS, argument, counted, in_shell, parts_of
 from fleetmetrics.words import Words
 
 __all__ = [

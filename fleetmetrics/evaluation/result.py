@@ -23,7 +23,7 @@ from fleetmetrics.evaluation.versus import ColumnDelta, Halves, SliceDelta, Weig
 from fleetmetrics.support.arguments import choice_of, is_number
 from fleetmetrics.support.optional import library
 from fleetmetrics.support.typed import Axes
-from fleetmetrics.vocabulary import ENTRIES, SIZES, argument
+from fleetmetrics.support.vocabulary import RESULT_KEYS, SIZES, argument
 
 __all__ = ["DataRead", "Delta", "EvaluationResult", "Interval", "SideResult", "check_keys", "result_of"]
 
@@ -328,7 +328,7 @@ def check_keys(asked: Asked) -> None:
     """Raise InvalidInputError if the key of a metric is also that of another number of the result, or of its slices."""
     kinds = (EvaluationResult, SideResult, Judged, SliceResult, SliceDelta, Delta, Interval)
     properties = (name for kind in kinds for name, each in vars(kind).items() if isinstance(each, property))
-    taken = {*ENTRIES, *SIZES, *(each.name for kind in kinds for each in fields(kind)), *properties, "any", "state"}
+    taken = {*RESULT_KEYS, *SIZES, *(each.name for kind in kinds for each in fields(kind)), *properties, "any", "state"}
     for key, metric in asked.named.items():
         why = ""
         if key in taken or key.endswith(_ENDINGS):

@@ -34,7 +34,7 @@ from fleetmetrics.serial.container import Arrays, read_arrays, write_arrays
 from fleetmetrics.serial.serializer import pack, unpack
 from fleetmetrics.support.arguments import listed, path_of
 from fleetmetrics.support.settings import difference
-from fleetmetrics.vocabulary import argument, counted
+from fleetmetrics.support.vocabulary import argument, counted
 from fleetmetrics.wrappers.bootstrap import Bootstrap
 from fleetmetrics.wrappers.sliced import Sliced
 

@@ -9,7 +9,7 @@ from typing import Any, Iterator, Mapping, Sequence
 from fleetmetrics.evaluation.conditions import checked
 from fleetmetrics.evaluation.outputs import output_of
 from fleetmetrics.evaluation.printed import Printed, Table, clean, facts_in_line, filled, plain
-from fleetmetrics.vocabulary import counted
+from fleetmetrics.support.vocabulary import counted
 from fleetmetrics.words import Words
 
 __all__ = ["DIGITS", "ODDS", "ConsistencyResult", "Step", "StepSlice", "Stream"]

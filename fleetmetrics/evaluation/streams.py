@@ -23,8 +23,8 @@ from fleetmetrics.files.places import whole_path
 from fleetmetrics.metrics.auc import AUC
 from fleetmetrics.metrics.click_through import Calibration
 from fleetmetrics.support.arguments import choice_of, flag_of, number_of, texts_of
+from fleetmetrics.support.vocabulary import agreeing, argument, counted
 from fleetmetrics.support.warning import muted
-from fleetmetrics.vocabulary import agreeing, argument, counted
 
 __all__ = ["consistency"]
 

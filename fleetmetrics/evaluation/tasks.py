@@ -15,7 +15,7 @@ from fleetmetrics.base.shared import Shared
 from fleetmetrics.batch import Batch
 from fleetmetrics.batch.one_hot import LABELS, Meaning, meaning_for_all
 from fleetmetrics.errors import IntegerOverflowError, InvalidInputError
-from fleetmetrics.vocabulary import argument
+from fleetmetrics.support.vocabulary import argument
 
 __all__ = ["OfRows", "OfTasks", "task_and_rest"]
 

@@ -11,7 +11,7 @@ from fleetmetrics.comm import LocalCommunicator, get_communicator, set_communica
 from fleetmetrics.errors import AssertedInputError, InvalidInputError
 from fleetmetrics.evaluator.engine_metric import Arrangement, BaseMetric, arrangement, as_dicts
 from fleetmetrics.records.batches import Columns
-from fleetmetrics.vocabulary import with_article
+from fleetmetrics.support.vocabulary import with_article
 from fleetmetrics.xp import together_to_host
 
 __all__ = ["FedMetric", "paired_chunks", "pseudo_collate", "rows", "swap_noticed"]

@@ -25,7 +25,7 @@ from fleetmetrics.records import folding
 from fleetmetrics.saving.merging import closed_by
 from fleetmetrics.support.arguments import choice_of, flag_of, whole_number_of
 from fleetmetrics.support.logs import progress as shown
-from fleetmetrics.vocabulary import as_options, in_shell
+from fleetmetrics.support.vocabulary import as_options, in_shell
 from fleetmetrics.wrappers.keyed import TooManyKeys
 
 __all__ = ["ROW", "DataError", "Evaluated", "Read", "Reading", "evaluate", "evaluate_file", "find", "together"]

@@ -12,7 +12,7 @@ from fleetmetrics.columns.frames import arrow
 from fleetmetrics.errors import DataError
 from fleetmetrics.files.encodings import likely_encoding
 from fleetmetrics.files.row_pieces import Bad, Piece
-from fleetmetrics.vocabulary import argument, in_shell
+from fleetmetrics.support.vocabulary import argument, in_shell
 
 __all__ = ["beside_fractions", "integer_type", "misfit", "not_text", "nulls_of_numbers", "typed"]
 

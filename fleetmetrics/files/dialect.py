@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, Sequence
 from fleetmetrics.columns.frames import Columns, arrow
 from fleetmetrics.columns.reading import BLANKS, Reading
 from fleetmetrics.errors import DataError
-from fleetmetrics.vocabulary import argument
+from fleetmetrics.support.vocabulary import argument
 
 __all__ = ["Dialect"]
 

@@ -7,7 +7,7 @@ import io
 from typing import Any
 
 from fleetmetrics.errors import DataError
-from fleetmetrics.vocabulary import argument
+from fleetmetrics.support.vocabulary import argument
 
 __all__ = ["Decoded", "encoding_of", "likely_encoding"]
 

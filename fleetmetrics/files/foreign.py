@@ -6,7 +6,7 @@ import re
 import struct
 
 from fleetmetrics.errors import DataError
-from fleetmetrics.vocabulary import argument
+from fleetmetrics.support.vocabulary import argument
 
 __all__ = ["check_binary", "check_text"]
 

@@ -23,7 +23,7 @@ from fleetmetrics.files.libsvm import LibSVM
 from fleetmetrics.files.lines import CSV, HEAD, JSONLines
 from fleetmetrics.files.places import end_of, opened
 from fleetmetrics.files.row_pieces import Bad, Format, Piece, Source, gathered
-from fleetmetrics.vocabulary import argument
+from fleetmetrics.support.vocabulary import argument
 
 __all__ = ["FORMATS", "THREADS", "known_formats", "piece_of", "pieces_of", "read_ahead", "rows_of"]
 

@@ -17,7 +17,7 @@ from fleetmetrics.files.cells import beside_fractions, integer_type, misfit, not
 from fleetmetrics.files.dialect import Dialect
 from fleetmetrics.files.quotes import Quotes, lines_in, stays_open, unclosed_in_header
 from fleetmetrics.files.row_pieces import Bad, Format, Piece, Source
-from fleetmetrics.vocabulary import argument
+from fleetmetrics.support.vocabulary import argument
 
 __all__ = ["CSV", "HEAD", "JSONLines", "blocks_of", "head_of"]
 

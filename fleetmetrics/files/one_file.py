@@ -24,7 +24,7 @@ from fleetmetrics.files.places import end_of, local_path, opened, stamp_of, whol
 from fleetmetrics.files.row_pieces import Piece
 from fleetmetrics.support.arguments import choice_of, flag_of, path_of
 from fleetmetrics.support.logs import progress as shown
-from fleetmetrics.vocabulary import argument as called
+from fleetmetrics.support.vocabulary import argument as called
 
 __all__ = ["ROW", "columns_given", "evaluate_file", "made_by", "of_tables"]
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Generic, Iterable, Mapping, NamedTuple, S
 from fleetmetrics.columns.understood import joined
 from fleetmetrics.errors import DataError, FleetMetricsError, InvalidInputError
 from fleetmetrics.support.arguments import listed
-from fleetmetrics.vocabulary import argument
+from fleetmetrics.support.vocabulary import argument
 from fleetmetrics.wrappers.keyed import KeyKindError
 
 __all__ = ["EXAMPLES", "Evaluated", "Made", "Part", "Read", "Source", "as_one", "read_of", "together", "words_of"]

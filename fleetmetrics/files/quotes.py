@@ -13,7 +13,7 @@ from typing import NamedTuple, Sequence
 
 import numpy as np
 
-from fleetmetrics.vocabulary import argument
+from fleetmetrics.support.vocabulary import argument
 
 __all__ = ["Quotes", "Settled", "lines_in", "stays_open", "unclosed_in_header"]
 

@@ -26,7 +26,7 @@ from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.formulas.ratio import left_out, stand_in, undefined
 from fleetmetrics.formulas.sums import as_number
 from fleetmetrics.support.given import amount, between, given, matrix, one_of, stand_in_value, weights
-from fleetmetrics.vocabulary import agreeing
+from fleetmetrics.support.vocabulary import agreeing
 
 __all__ = [
     "f_beta",

@@ -28,7 +28,7 @@ from fleetmetrics.support.given import (
     weights,
     whole,
 )
-from fleetmetrics.vocabulary import agreeing, counted
+from fleetmetrics.support.vocabulary import agreeing, counted
 
 __all__ = ["explained_variance", "pearson_correlation", "r2_score", "rank_comoments", "spearman_correlation"]
 

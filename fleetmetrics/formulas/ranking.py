@@ -19,7 +19,7 @@ from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.formulas.groups import best_first, starts_of, sums_of
 from fleetmetrics.formulas.ratio import undefined
 from fleetmetrics.support.given import at_least, flag, flags, given, keys, made_by, numbers, one_of, optional, weights
-from fleetmetrics.vocabulary import agreeing, counted
+from fleetmetrics.support.vocabulary import agreeing, counted
 
 __all__ = ["average_precision", "average_precision_of_ranking"]
 

@@ -44,8 +44,8 @@ from fleetmetrics.errors import (
 from fleetmetrics.records.base_metric import BaseMetric
 from fleetmetrics.samplers.sampling import Dealing, Pass, epoch_under_way
 from fleetmetrics.support.arguments import flag_of
+from fleetmetrics.support.vocabulary import with_article
 from fleetmetrics.support.warning import muted
-from fleetmetrics.vocabulary import with_article
 
 __all__ = ["GlobalValues", "ModelMetric", "own_predictions"]
 

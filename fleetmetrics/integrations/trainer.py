@@ -24,8 +24,8 @@ from fleetmetrics.integrations.scalars import flatten
 from fleetmetrics.metrics.tokens import Perplexity, TokenLoss
 from fleetmetrics.samplers.sampling import Dealing, Part, Pass
 from fleetmetrics.support.arguments import choice_of
+from fleetmetrics.support.vocabulary import counted, with_article
 from fleetmetrics.support.warning import warn
-from fleetmetrics.vocabulary import counted, with_article
 
 __all__ = ["EvaluationMetrics", "follow"]
 

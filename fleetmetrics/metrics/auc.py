@@ -23,8 +23,8 @@ from fleetmetrics.metrics.buckets import (
 from fleetmetrics.state.state import State
 from fleetmetrics.support.arguments import choice_of, flag_of
 from fleetmetrics.support.typed import Required, Unpack
+from fleetmetrics.support.vocabulary import in_shell
 from fleetmetrics.support.warning import muted, muted_now, warn
-from fleetmetrics.vocabulary import in_shell
 
 __all__ = ["AUC", "AveragePrecision"]
 

@@ -21,8 +21,8 @@ from fleetmetrics.state.state import Lanes, count_at
 from fleetmetrics.support.arguments import MOST_ENTRIES, choice_of, flag_of, number_of, whole_number_of
 from fleetmetrics.support.given import bare
 from fleetmetrics.support.typed import Unpack
+from fleetmetrics.support.vocabulary import in_shell
 from fleetmetrics.support.warning import muted, muted_now, warn
-from fleetmetrics.vocabulary import in_shell
 from fleetmetrics.xp import numpy_ops
 from fleetmetrics.xp.score_buckets import LOG_ODDS_MAX, lowest_scores
 

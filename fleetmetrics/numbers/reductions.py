@@ -16,7 +16,7 @@ from fleetmetrics.numbers.exact_sums import sign_zeros, sum_floats, sum_in_words
 from fleetmetrics.numbers.moments import RESTS, WIDTHS, merged_exactly
 from fleetmetrics.support.arguments import choice_of, shape_of
 from fleetmetrics.support.tensors import as_array
-from fleetmetrics.vocabulary import with_article
+from fleetmetrics.support.vocabulary import with_article
 
 __all__ = [
     "OF_BATCHES",

@@ -14,7 +14,7 @@ from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.records.arrangement import Positions
 from fleetmetrics.serial.serializer import portable
 from fleetmetrics.support.traced import raise_if_traced
-from fleetmetrics.vocabulary import counted
+from fleetmetrics.support.vocabulary import counted
 from fleetmetrics.xp import is_eager_tensor, is_on_device, to_host
 
 __all__ = [

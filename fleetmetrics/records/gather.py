@@ -42,8 +42,8 @@ from fleetmetrics.serial import Packed, pack_arrays, unpack_arrays
 from fleetmetrics.serial.serializer import pack, unpack
 from fleetmetrics.support.logs import progress
 from fleetmetrics.support.traced import raise_if_traced
+from fleetmetrics.support.vocabulary import agreeing, counted
 from fleetmetrics.support.warning import warn
-from fleetmetrics.vocabulary import agreeing, counted
 
 __all__ = ["gather"]
 

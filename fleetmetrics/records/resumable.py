@@ -18,7 +18,7 @@ from fleetmetrics.samplers.sampling import Part, Pass, dataset_indices
 from fleetmetrics.serial.serializer import pack, unpack
 from fleetmetrics.state.state_dicts import Checkpointed, Holder, PackedHolder
 from fleetmetrics.support.settings import Told
-from fleetmetrics.vocabulary import counted
+from fleetmetrics.support.vocabulary import counted
 
 __all__ = ["PassOfRecords", "Resumable", "plain_settings"]
 

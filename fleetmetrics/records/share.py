@@ -20,8 +20,8 @@ from fleetmetrics.samplers.same_samples import digest_of
 from fleetmetrics.samplers.sampling import Dealing
 from fleetmetrics.serial import described_array, is_plain
 from fleetmetrics.support.arguments import is_whole
+from fleetmetrics.support.vocabulary import agreeing, counted
 from fleetmetrics.support.warning import warn
-from fleetmetrics.vocabulary import agreeing, counted
 
 __all__ = ["Share", "check_mode", "check_notes", "counts_samples", "doubt_of_size", "kinds_in"]
 

@@ -22,8 +22,8 @@ from fleetmetrics.report.headline import change_of, headline
 from fleetmetrics.serial.container import whole_file
 from fleetmetrics.support.arguments import path_of
 from fleetmetrics.support.optional import library
+from fleetmetrics.support.vocabulary import RESULT_KEYS, SIZES, VERDICTS, described, parts_of
 from fleetmetrics.support.warning import muted
-from fleetmetrics.vocabulary import ENTRIES, SIZES, VERDICTS, described, parts_of
 from fleetmetrics.words import Words, digits_of
 from fleetmetrics.words.catalogue import entries
 
@@ -189,7 +189,7 @@ def _rows(result: Mapping[str, Any], words: Words) -> Iterator[dict[str, Any]]:
     """A row for each number of each metric, by its name in ``--fail-if``."""
     beside = [f"{name}{more}" for name in result for more in ("_interval", "_delta")]
     for name, value in result.items():
-        if name in ENTRIES or name in beside:
+        if name in RESULT_KEYS or name in beside:
             continue
         about = result["about"].get(name) or {}
         better, line = about.get("better", ""), about.get("definition", "")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Iterator, Mapping
 
-from fleetmetrics.vocabulary import ENTRIES
+from fleetmetrics.support.vocabulary import RESULT_KEYS
 from fleetmetrics.words import Words, digits_of
 
 __all__ = ["change_of", "headline", "worst_slice"]
@@ -32,7 +32,7 @@ def _metrics(result: Mapping[str, Any]) -> tuple[list[str], list[str]]:
     """The metrics with a single number, defined or not."""
     beside = ("_interval", "_delta")
     names = result["asked"].get("metrics") or [
-        name for name in result if name not in ENTRIES and not name.endswith(beside)
+        name for name in result if name not in RESULT_KEYS and not name.endswith(beside)
     ]
     numbers = [name for name in names if isinstance(result.get(name), (int, float))]
     return numbers, [name for name in names if name in result and result[name] is None]

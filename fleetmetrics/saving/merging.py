@@ -18,7 +18,7 @@ from fleetmetrics.state.state import InPlace, State
 from fleetmetrics.state.state_dicts import Checkpointed
 from fleetmetrics.support.arguments import listed
 from fleetmetrics.support.settings import described, difference
-from fleetmetrics.vocabulary import with_article
+from fleetmetrics.support.vocabulary import with_article
 
 __all__ = ["merge_all"]
 

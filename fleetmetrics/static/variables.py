@@ -18,8 +18,8 @@ from fleetmetrics.static.programs import Legacy, kind_of, kind_under_constructio
 from fleetmetrics.static.scopes import Glance
 from fleetmetrics.static.threads import counters_beside, locked
 from fleetmetrics.support.tensors import as_array
+from fleetmetrics.support.vocabulary import with_article
 from fleetmetrics.support.warning import warn
-from fleetmetrics.vocabulary import with_article
 from fleetmetrics.xp import Scattered, is_static, paddle_ops
 
 __all__ = ["StaticState", "accumulate", "create_state", "current_program", "load", "states"]

@@ -38,7 +38,7 @@ from fleetmetrics.support.arguments import (
     zero_division_of,
 )
 from fleetmetrics.support.tensors import as_array
-from fleetmetrics.vocabulary import counted
+from fleetmetrics.support.vocabulary import counted
 
 if TYPE_CHECKING:
     from typing_extensions import ParamSpec, Protocol

@@ -23,7 +23,7 @@ import numpy as np
 from fleetmetrics.errors import InvalidInputError, MissingArgumentError, UnknownArgumentError
 from fleetmetrics.support.hints import hint_of_argument
 from fleetmetrics.support.tensors import as_array
-from fleetmetrics.vocabulary import with_article
+from fleetmetrics.support.vocabulary import with_article
 
 __all__ = [
     "AllArguments",

@@ -20,8 +20,8 @@ from fleetmetrics.formulas.intervals import LEAST
 from fleetmetrics.state.state import Lanes, State
 from fleetmetrics.support.arguments import MOST_EDGES, is_whole, number_of, raise_if_too_large, whole_number_of
 from fleetmetrics.support.typed import Unpack
+from fleetmetrics.support.vocabulary import counted
 from fleetmetrics.support.warning import muted, part_now, warn
-from fleetmetrics.vocabulary import counted
 from fleetmetrics.wrappers.wrapper import Wrapper, names_of
 from fleetmetrics.xp import is_static, numpy_ops, without_strays
 

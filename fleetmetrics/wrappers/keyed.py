@@ -19,7 +19,7 @@ from fleetmetrics.errors import IntegerOverflowError, InvalidInputError
 from fleetmetrics.numbers.reductions import REST, combine, distinct_of, held_of, identity
 from fleetmetrics.serial import small
 from fleetmetrics.state.state import InPlace, State, most_at_once, read
-from fleetmetrics.vocabulary import counted
+from fleetmetrics.support.vocabulary import counted
 from fleetmetrics.xp import Directed, Scattered, numpy_ops, to_host
 
 if TYPE_CHECKING:

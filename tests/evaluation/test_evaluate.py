@@ -17,7 +17,7 @@ from fleetmetrics.evaluation import compare, merge
 from fleetmetrics.evaluation.asked import Asked
 from fleetmetrics.evaluation.named import Named, kinds
 from fleetmetrics.evaluation.printed import _far
-from fleetmetrics.vocabulary import as_options
+from fleetmetrics.support.vocabulary import as_options
 from tests.distributed.cluster import free_ports
 from tests.fakes import together
 

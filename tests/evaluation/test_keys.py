@@ -13,7 +13,7 @@ from fleetmetrics.evaluation.conditions import ConditionError
 from fleetmetrics.evaluation.history import history
 from fleetmetrics.evaluation.named import kinds
 from fleetmetrics.evaluation.result import check_keys
-from fleetmetrics.vocabulary import ENTRIES
+from fleetmetrics.support.vocabulary import RESULT_KEYS
 
 pytestmark = [pytest.mark.numpy_only, pytest.mark.filterwarnings("ignore::fleetmetrics.errors.UndefinedMetricWarning")]
 pytest.importorskip("pyarrow")
@@ -66,7 +66,7 @@ def test_every_name_of_a_full_result_is_taken(tmp_path):
         with pytest.raises(fm.InvalidInputError, match=f"'{name}' is taken"):
             check_keys(Asked.of(**ASKED, metrics=f"{name}=auc"))
     top = {name for name in result.to_dict() if not name.startswith(tuple(result.values))}
-    assert top | {"at_k", "conditions", "tasks"} == set(ENTRIES)
+    assert top | {"at_k", "conditions", "tasks"} == set(RESULT_KEYS)
     for name in kinds():
         check_keys(Asked.of(**ASKED, metrics=name))
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import fleetmetrics as fm
-from fleetmetrics.vocabulary import as_options
+from fleetmetrics.support.vocabulary import as_options
 
 pytestmark = pytest.mark.numpy_only
 

@@ -3563,17 +3563,17 @@ MUTATIONS = [
     ),
     Mutation(
         "a class whose name is spelled out has the article of its letter",
-        "vocabulary.py",
+        "support/vocabulary.py",
         "[AEFHILMNORSX](?![a-z])|",
         "",
-        "tests/test_vocabulary.py",
+        "tests/support/test_vocabulary.py",
     ),
     Mutation(
         "one thing is said to be several",
-        "vocabulary.py::counted",
+        "support/vocabulary.py::counted",
         "if number == 1 else what",
         "if number == 0 else what",
-        "tests/test_vocabulary.py",
+        "tests/support/test_vocabulary.py",
     ),
     Mutation(
         "one number as a prediction beside a list of one label is a raw error",

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 import fleetmetrics as fm
-from fleetmetrics.vocabulary import described
+from fleetmetrics.support.vocabulary import described
 
 #: What data may contain and a page must only show.
 HOSTILE = [

@@ -14,7 +14,7 @@ import pytest
 
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.report import PICTURES
-from fleetmetrics.vocabulary import VERDICTS
+from fleetmetrics.support.vocabulary import VERDICTS
 from fleetmetrics.words import Words
 from fleetmetrics.words.texts import LANGUAGES, texts
 

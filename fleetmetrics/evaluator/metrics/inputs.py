@@ -8,7 +8,7 @@ import numpy as np
 
 from fleetmetrics.errors import AssertedInputError, InvalidInputError
 from fleetmetrics.evaluator.metrics import common
-from fleetmetrics.vocabulary import counted
+from fleetmetrics.support.vocabulary import counted
 from fleetmetrics.xp import is_eager_tensor, numpy_ops, to_host
 
 #: A softmax in float32 may exceed 1 by rounding.

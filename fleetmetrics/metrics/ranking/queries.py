@@ -20,8 +20,8 @@ from fleetmetrics.formulas.ratio import stand_in
 from fleetmetrics.records.table import Records
 from fleetmetrics.support.arguments import column_of, is_whole
 from fleetmetrics.support.typed import Unpack
+from fleetmetrics.support.vocabulary import in_shell
 from fleetmetrics.support.warning import warn
-from fleetmetrics.vocabulary import in_shell
 
 
 def _is_relevance(batch: Batch) -> Any:

@@ -11,7 +11,7 @@ import re
 from typing import Any, Iterator, Mapping
 
 __all__ = [
-    "ENTRIES",
+    "RESULT_KEYS",
     "SIZES",
     "VERDICTS",
     "agreeing",
@@ -31,7 +31,7 @@ VERDICTS = ("worse", "different", "better", "within chance", "too few")
 #: What is counted of a slice, and of the whole, beside rows.
 SIZES = ("positives", "users", "queries")
 #: What a result has beside the values of metrics, in JSON.
-ENTRIES = (
+RESULT_KEYS = (
     "about",
     "asked",
     "at_k",

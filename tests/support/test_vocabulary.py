@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import fleetmetrics as fm
-from fleetmetrics.vocabulary import agreeing, counted, with_article
+from fleetmetrics.support.vocabulary import agreeing, counted, with_article
 
 pytestmark = pytest.mark.numpy_only
 
