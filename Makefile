@@ -128,7 +128,7 @@ SUMMARY := import sys, xml.etree.ElementTree as tree; s = tree.parse(sys.argv[1]
 	print("%d failed, %d passed, %d skipped, %d errors in %.0fs" % (n["failures"], \
 	n["tests"] - n["failures"] - n["errors"] - n["skipped"], n["skipped"], n["errors"], float(s["time"])))
 
-.PHONY: help demo test test-all test-ps test-cpu test-numpy test-engines fuzz mutations lint types package format docs look compare evaluate names modes exactness bench-sync bench-gather bench-scale bench-reading bench-files kills attacks bench-metrics bench-engines bench gpu \
+.PHONY: help demo test test-all test-ps test-cpu test-numpy test-engines fuzz mutations lint types package format docs look compare evaluate names modes exactness bench-sync bench-gather bench-scale bench-reading bench-files kills attacks hosts bench-metrics bench-engines bench gpu \
 	clean clean-all
 
 help:  ## list the tasks
@@ -273,6 +273,9 @@ kills: $(CPU)/.ready  ## kill a worker 1,000 times, cut a connection 1,000 times
 
 attacks: $(CPU)/.ready  ## attack 300 jobs without their secret, and count numbers that are wrong
 	@$(CPU)/bin/python -m tests.distributed.attacks $(ARGS)
+
+hosts: $(CPU)/.ready  ## run jobs on three hosts with delays, losses and firewalls between them
+	@$(CPU)/bin/python -m tests.distributed.hosts $(ARGS)
 
 bench-metrics: $(BENCH)/.ready  ## time the metrics beside NumPy, scikit-learn, torchmetrics and torcheval
 	@for script in metrics catalogue dense; do $(BENCH)/bin/python benchmarks/$$script.py $(ARGS) || exit 1; done

@@ -40,6 +40,8 @@ from fleetmetrics.comm.message import (
     Garbled,
     Lost,
     Message,
+    Silent,
+    silence,
 )
 from fleetmetrics.comm.past import KEPT, Latest
 from fleetmetrics.errors import AuthenticationError, CommunicatorError, FleetMetricsError
@@ -52,6 +54,12 @@ _SEE_OFF_SECONDS = 1.0
 _LONGER_SECONDS = 0.3
 #: Seconds in which a worker looks again for a rank 0 that has welcomed it and was lost before it said anything.
 _LOST_SECONDS = 1.0
+#: What an address did that did nothing, and what to do if all are so.
+_NO_ANSWER = "it did not answer in time"
+_FIREWALL = (
+    " If a firewall lets in only certain ports, set FLEETMETRICS_ENDPOINT=host:port on all workers to a port that it "
+    "lets in, on rank 0's machine."
+)
 #: The first wait for each step of the greeting, doubled from round to round.
 _STEP_SECONDS = (1.0, GUEST_SECONDS)
 #: Seconds between rounds: at first, at most while a call waits, and at most while none does.
@@ -92,7 +100,9 @@ class Client(Inbox):
             return ""
         if self._looks_up and not self._tried:
             return f"The name {self._looks_up!r} of its address is still being looked up; does the name server answer?"
-        return "Tried: " + ", ".join(f"{where} ({why})" for where, why in list(self._tried.items())) + "."
+        tried = dict(self._tried)
+        hint = _FIREWALL if tried and set(tried.values()) == {_NO_ANSWER} else ""
+        return "Tried: " + ", ".join(f"{where} ({why})" for where, why in tried.items()) + "." + hint
 
     # -- its thread
 
@@ -127,10 +137,12 @@ class Client(Inbox):
             try:
                 self._take_asked(functools.partial(self._send, connection))
                 self._poll.follow(connection)
-                descriptors = [descriptor for descriptor, _ in self._poll.wait(float("inf"))]
+                descriptors = [descriptor for descriptor, _ in self._poll.wait(time.monotonic() + silence() / 2)]
                 if self._woken in descriptors:
                     self._read_wake()
                 if connection.fileno() not in descriptors:
+                    if connection.silent:
+                        raise Silent
                     continue
                 if connection.sending:
                     with contextlib.suppress(Lost):  # rank 0 may have said something before
@@ -147,9 +159,9 @@ class Client(Inbox):
                 self._receive(message)
             except Garbled as error:
                 self._break(f"messages from rank 0 to {in_words([self.job.rank])} cannot be trusted: {error}.")
-            except Lost:
+            except Lost as error:
                 if connection.heard:
-                    self._break(_gone_text("its process ended, or it closed the channel.") + self._last_result())
+                    self._break(_gone_text(error.why) + self._last_result())
                 self._lost_since = self._lost_since or time.monotonic()
                 self._asked.extendleft(reversed(self._unheard))
                 self._unheard.clear()
@@ -268,12 +280,12 @@ class Client(Inbox):
                 except OSError as error:
                     is_late = isinstance(error, (TimeoutError, socket.timeout))
                     silent |= is_late
-                    why = "it did not answer in time" if is_late else error.strerror or str(error)
+                    why = _NO_ANSWER if is_late else error.strerror or str(error)
                     self._note(where, why or type(error).__name__)
             if silent:  # a busy rank 0, a slow network, or a silent listener
                 step = min(2 * step, _STEP_SECONDS[1])
             if self._lost_since and time.monotonic() - self._lost_since > _LOST_SECONDS + 5 * self.round_trip:
-                raise CommunicatorError(_gone_text("its process ended, or it closed the channel."))
+                raise CommunicatorError(_gone_text(Lost.why))
             # rank 0 may have given up a moment before, and ended
             if unproven >= ENOUGH_REFUSALS and time.monotonic() - unproven_since > REFUSAL_SECONDS + _LONGER_SECONDS:
                 raise AuthenticationError(unproven_text([self.job.rank]))

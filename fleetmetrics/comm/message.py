@@ -9,6 +9,7 @@ or reorder messages unnoticed; and an answer to a thousand workers is hashed onc
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import hashlib
 import hmac
@@ -48,6 +49,8 @@ __all__ = [
     "Message",
     "Place",
     "Poll",
+    "Silent",
+    "silence",
 ]
 
 #: From a worker: its letter of an exchange; with an error instead of a letter; its deadline is near, so it asks for the
@@ -84,6 +87,10 @@ _PARTS_AT_ONCE = 64  # Linux takes up to 1,024
 #: Seconds without a sign of life until the system asks whether the other end lives, and between such questions; and
 #: the number of unanswered questions that end a connection. Firewalls forget idle connections after five minutes.
 _KEEPALIVE = (60, 10, 6)
+#: What the system says of a connection whose other end's machine cannot be reached any more.
+_UNREACHABLE = (errno.ETIMEDOUT, errno.EHOSTUNREACH, errno.ENETUNREACH)
+# Of Linux's tcp_info: the packets that are not confirmed, and the milliseconds since the last confirmation.
+_TCP_INFO = struct.Struct("=24xI28xI")
 
 #: An exchange: its channel, the number of its call there, and its number in that call.
 Place = Tuple[int, int, int]
@@ -91,6 +98,15 @@ Place = Tuple[int, int, int]
 
 class Lost(ConnectionResetError):
     """The connection is lost."""
+
+    #: Where the other end has gone, for people.
+    why = "its process ended, or it closed the channel."
+
+
+class Silent(Lost):
+    """The other end's machine does not answer any more."""
+
+    why = "its machine has not answered for two minutes, or a firewall has forgotten the connection."
 
 
 class Garbled(Lost):
@@ -197,6 +213,19 @@ class Connection:
         return False
 
     @property
+    def silent(self) -> bool:
+        """Whether the other end's machine has confirmed none of what was sent for two minutes.
+
+        The system itself asks for signs of life only while nothing is on its way, and sends again for a quarter of an
+        hour. A machine whose process has stopped still confirms.
+        """
+        with contextlib.suppress(OSError, AttributeError, struct.error):  # another system knows less
+            info = self.sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO.size)
+            unconfirmed, milliseconds = _TCP_INFO.unpack(info)
+            return bool(unconfirmed) and milliseconds > 1000 * silence()
+        return False
+
+    @property
     def waiting(self) -> int:
         """The number of buffers that wait to be sent."""
         return len(self._unsent)
@@ -221,7 +250,7 @@ class Connection:
             except (BlockingIOError, InterruptedError):
                 return
             except OSError as error:
-                raise Lost(str(error)) from None
+                raise _lost(error) from None
             complete = 0
             while complete < len(self._unsent) and sent >= len(self._unsent[complete]):
                 sent -= len(self._unsent[complete])
@@ -244,7 +273,7 @@ class Connection:
                 except (BlockingIOError, InterruptedError):
                     return None
                 except OSError as error:
-                    raise Lost(str(error)) from None
+                    raise _lost(error) from None
                 if not count:
                     raise Lost("end of file")
                 self._filled += count
@@ -310,6 +339,16 @@ def _keep_alive(sock: socket.socket) -> None:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         for option, value in zip((socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT), _KEEPALIVE):
             sock.setsockopt(socket.IPPROTO_TCP, option, value)
+
+
+def silence() -> float:
+    """Seconds without any answer of the other end's machine after which a connection is lost."""
+    idle, between, questions = _KEEPALIVE
+    return idle + between * questions
+
+
+def _lost(error: OSError) -> Lost:
+    return (Silent if error.errno in _UNREACHABLE else Lost)(str(error))
 
 
 def _keyed(key: bytes) -> Any:

@@ -37,6 +37,8 @@ from fleetmetrics.comm.message import (
     Lost,
     Message,
     Place,
+    Silent,
+    silence,
 )
 from fleetmetrics.comm.past import KEPT, Ended, Past
 from fleetmetrics.comm.roster import Roster, Worker
@@ -93,6 +95,7 @@ class Server(Inbox):
         #: Exchanges that wait for each other, and when this is an error although some threads have never called.
         self._stuck: tuple[set[Place], float] = set(), math.inf
         self._threads: dict[int, int] = {}  # by rank: how many of its threads call
+        self._listens_at = time.monotonic() + silence() / 2  # when to look whose machines have not answered
 
     # -- the loop
 
@@ -136,7 +139,7 @@ class Server(Inbox):
     def _wakes_at(self) -> float:
         moments = [self._moment_of(meeting) for meeting in self._meetings.values()]
         moments += [delivery.last_moment for delivery in self._undelivered]
-        return min([*moments, self._door.next_look, self._stuck[1]])
+        return min([*moments, self._door.next_look, self._stuck[1], self._listens_at])
 
     def _moment_of(self, meeting: Meeting) -> float:
         """When to look at an exchange again if nothing happens."""
@@ -166,8 +169,8 @@ class Server(Inbox):
                 self._hear(worker.rank, message)
         except Garbled as error:
             self._lose(worker, f"messages from {in_words([worker.rank])} to rank 0 cannot be trusted: {error}.")
-        except Lost:
-            self._lose(worker, gone_text(worker.rank))
+        except Lost as error:
+            self._lose(worker, gone_text(worker.rank, error.why))
 
     def _flush(self) -> None:
         """Send what the sockets accept, and give rank 0's program the answers that all others have been sent."""
@@ -196,6 +199,10 @@ class Server(Inbox):
         if now >= self._stuck[1]:
             self._fail_stuck()
             self._stuck = set(), math.inf
+        if now >= self._listens_at:
+            self._listens_at = now + silence() / 2
+            for worker in [worker for worker in self._roster.workers.values() if worker.connection.silent]:
+                self._lose(worker, gone_text(worker.rank, Silent.why))
         self._door.look(now)
         self._fail_unproven()
 

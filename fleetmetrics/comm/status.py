@@ -8,6 +8,7 @@ from fleetmetrics.comm.door import Door
 from fleetmetrics.comm.failures import calling, in_words, late_text, ranks_text
 from fleetmetrics.comm.job import Job
 from fleetmetrics.comm.meeting import Meeting
+from fleetmetrics.comm.message import Lost
 from fleetmetrics.comm.roster import Roster
 
 __all__ = ["ended_text", "gone_text", "late_status", "slow_text", "source_of", "status_of", "way_out"]
@@ -81,9 +82,9 @@ def ended_text(ranks: Sequence[int], meeting: Meeting) -> str:
     )
 
 
-def gone_text(rank: int) -> str:
+def gone_text(rank: int, why: str = Lost.why) -> str:
     """A worker's connection has ended."""
-    return f"{in_words([rank])} has gone away: its process ended, or it closed the channel. Look at its log."
+    return f"{in_words([rank])} has gone away: {why} Look at its log."
 
 
 def source_of(job: Job) -> str:

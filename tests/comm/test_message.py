@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import hmac
 import select
@@ -9,13 +10,25 @@ import socket
 import struct
 import time
 import tracemalloc
+from types import SimpleNamespace
 from typing import Any, Iterator
 
 import numpy as np
 import pytest
 
 from fleetmetrics.comm import message
-from fleetmetrics.comm.message import ANSWER, ARRIVAL, Connection, Garbled, Key, Keys, Lost, Message, Poll
+from fleetmetrics.comm.message import (
+    ANSWER,
+    ARRIVAL,
+    Connection,
+    Garbled,
+    Key,
+    Keys,
+    Lost,
+    Message,
+    Poll,
+    Silent,
+)
 from tests.distributed.cluster import SLACK
 
 pytestmark = pytest.mark.numpy_only
@@ -204,3 +217,46 @@ def test_a_connection_is_waited_for_with_room_to_send_only_while_it_has_bytes_to
         poll.follow(here)
         assert poll.wait() == []
     poll.close()
+
+
+# -- a machine that answers no more
+
+
+@pytest.mark.parametrize(
+    ("unconfirmed", "seconds", "silent"),
+    [(1, 121, True), (1, 119, False), (0, 500, False)],  # the last: as of a worker that trains
+)
+def test_a_connection_whose_other_machine_confirms_nothing_for_two_minutes_is_silent(
+    ends: tuple[socket.socket, Connection], unconfirmed: int, seconds: int, silent: bool
+) -> None:
+    _, here = ends
+    with here.sock:
+        here.sock = SimpleNamespace(  # type: ignore[assignment]
+            getsockopt=lambda *_: struct.pack("=24xI28xI", unconfirmed, 1000 * seconds), close=lambda: None
+        )
+    assert here.silent is silent
+
+
+def test_the_system_itself_knows_what_the_other_machine_has_confirmed(ends: tuple[socket.socket, Connection]) -> None:
+    there, here = ends
+    here.send(Message(ARRIVAL, 1, 1))
+    assert there.recv(1)
+    info = here.sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, message._TCP_INFO.size)
+    unconfirmed, milliseconds = message._TCP_INFO.unpack(info)
+    assert unconfirmed == 0 and milliseconds < 1000 * SLACK
+
+
+@pytest.mark.parametrize(("number", "kind"), [(errno.ETIMEDOUT, Silent), (errno.ECONNRESET, Lost)])
+def test_a_machine_that_does_not_answer_is_told_from_a_process_that_has_ended(
+    ends: tuple[socket.socket, Connection], number: int, kind: type[Lost]
+) -> None:
+    def fail(*_: Any) -> None:
+        raise OSError(number, "it is so")
+
+    _, here = ends
+    with here.sock:
+        here.sock = SimpleNamespace(recv_into=fail, sendmsg=fail, close=lambda: None)  # type: ignore[assignment]
+    for call in (here.receive, lambda: here.send(Message(ARRIVAL, 1, 1))):
+        with pytest.raises(Lost) as caught:
+            call()
+        assert type(caught.value) is kind

@@ -91,6 +91,8 @@ def _count(found: list[Any], world: int) -> Counter[str]:
             counts["wrong numbers"] += not isinstance(value, str) and value != [world * (world + 1) // 2, world * call]
             counts["raw errors"] += isinstance(value, str) and value.startswith("RAW")
             counts["too late"] += seconds > TIMEOUT + SLACK
+            if seconds > TIMEOUT + SLACK:
+                print(f"after {seconds:.1f} s: {value}")
     for call in range(1, CALLS):  # the last one has no next exchange
         seen = {rank: outcomes[call - 1][0] for rank, outcomes in alive.items() if len(outcomes) >= call}
         failed = {rank for rank, value in seen.items() if isinstance(value, str)}
@@ -100,7 +102,7 @@ def _count(found: list[Any], world: int) -> Counter[str]:
         told = all(texts and "Error: " in texts[0] for texts in after)
         counts["splits"] += 1
         counts["splits told by name"] += all(
-            any(re.search(rf"exchange {call}\b", text) for text in texts) for texts in after
+            any(re.search(rf"(?i)exchange {call}\b", text) for text in texts) for texts in after
         )
         counts["splits not told"] += not told
         if not told:

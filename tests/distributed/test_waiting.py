@@ -15,7 +15,7 @@ import pytest
 
 from tests.distributed.cluster import AT_ONCE, SLACK, free_ports
 from tests.distributed.forks import SECRET
-from tests.distributed.programs import WORKER, Runs, places
+from tests.distributed.programs import WORKER, Runs, Worker, places
 
 pytestmark = [pytest.mark.distributed, pytest.mark.numpy_only]
 
@@ -27,6 +27,10 @@ SOON = "from fleetmetrics.comm import channel; channel._LINES = (0.5, 1.0, 60.0)
 def runs(tmp_path: Path) -> Iterator[Runs]:
     with Runs(tmp_path) as found:
         yield found
+
+
+def said_by(workers: list[Worker]) -> list[list[str]]:
+    return [worker.said() for worker in workers]
 
 
 def waits(lines: list[str]) -> list[str]:
@@ -166,7 +170,7 @@ def listener(says: bytes) -> Iterator[str]:
 @pytest.mark.parametrize(
     ("says", "text"),
     [
-        (b"", "it did not answer in time"),  # as behind a firewall that drops
+        (b"", "it did not answer in time)."),  # as behind a firewall that drops
         (b"fleetmetrics 3\r\n" + bytes(100), "it speaks version 3 of the protocol, and this process version 4"),
         (b"HTTP/1.1 400 Bad Request\r\n", "it is not rank 0 of this job"),
     ],
@@ -176,6 +180,7 @@ def test_the_error_says_what_each_address_answered(runs: Runs, says: bytes, text
         place = {**places(2, "endpoint")[1], "FLEETMETRICS_ENDPOINT": where}
         [line] = runs.start(1, **place, SECONDS="4").said()
     assert f"Tried: {where} ({text}" in line, line
+    assert ("FLEETMETRICS_ENDPOINT=host:port on all workers to a port that it lets in" in line) == (not says), line
 
 
 def test_all_addresses_that_were_tried_are_named(runs: Runs) -> None:
@@ -275,6 +280,23 @@ def test_connections_ask_for_a_sign_of_life(runs: Runs) -> None:
         runs.wait_for(f"{rank}")
     runs.touch("over")
     assert [worker.said() for worker in workers] == [["value 1.0", "[1, 60, 10, 6]"]] * 2
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_machine_that_does_not_answer_is_an_error_though_data_are_on_their_way(runs: Runs, rank: int) -> None:
+    """As after a firewall has forgotten the connection, and a call has begun: the system sends again for long."""
+    often = "from fleetmetrics.comm import message; message._KEEPALIVE = (1, 1, 1)"
+    deaf = "\nif call == 1: message.Connection.silent = property(lambda self: True)"
+    same = places(2, "collective")
+    workers = [
+        runs.start(own, **same[own], CALLS="2", SECONDS="60", WHEN_IMPORTED=often, **extra)
+        for own in range(2)
+        for extra in [{"BEFORE_EACH": deaf} if own == rank else {"BEFORE_EACH": "time.sleep(4 * call)"}]
+    ]
+    said = said_by(workers)
+    assert [lines[0] for lines in said] == ["value 1.0"] * 2
+    assert f"rank {1 - rank} has gone away: its machine has not answered for two minutes" in said[rank][1], said
+    assert "has gone away" in said[1 - rank][1], said
 
 
 # -- what the background connection costs
