@@ -170,20 +170,20 @@ class SocketCommunicator(Communicator):
         """End a call with an error, of which the others learn unless they know it."""
         for step in range(1, call.step + 1):  # some may have begun without waiting for the answer
             self._end.forget((self._number, call.number, step))
-        if not (getattr(error, "told", False) or self._closed or self._end.process != os.getpid()):
+        if not (getattr(error, "known_to_all", False) or self._closed or self._end.process != os.getpid()):
             self._tell(call, error)
 
     def _tell(self, call: Call, error: BaseException) -> None:
         """Tell the others of the error that has ended a call."""
         if isinstance(error, FleetMetricsError):
-            told = error
+            shared = error
         else:
             label = label_of(call.number, call.name, self._ranks)
-            told = CommunicatorError(
+            shared = CommunicatorError(
                 f"{in_words([self._job.rank])} was interrupted ({type(error).__name__}) at {label}."
             )
         place = (self._number, call.number, max(1, call.step))
-        message = Message(LEFT, *place, header=error_header(told))
+        message = Message(LEFT, *place, header=error_header(shared))
         end = time.monotonic() + _OWN_SECONDS
         end = min(end, call.deadline.end) if hasattr(call, "deadline") else end
         last: BaseException | None = None
@@ -297,19 +297,19 @@ class SocketCommunicator(Communicator):
             try:
                 answer = letters.decided(decide, letters.arrivals_in(reply), reply.call)
             except Exception as error:
-                told: FleetMetricsError
+                shared: FleetMetricsError
                 if isinstance(error, FleetMetricsError):
-                    told = error
+                    shared = error
                 elif by_a_handler(error):
                     raise
                 else:
                     text = f"{ranks_text([0])} failed to combine: {type(error).__name__}: {error}"
-                    told = CommunicatorError(readable(text))
-                self._end.ask(Message(LEFT, *place, header=error_header(told)))
-                _mark(told)
-                if told is error:
+                    shared = CommunicatorError(readable(text))
+                self._end.ask(Message(LEFT, *place, header=error_header(shared)))
+                _mark(shared)
+                if shared is error:
                     raise
-                raise told from error
+                raise shared from error
         self._end.ask(letters.written(place, answer))
         return self._reply(place, label, deadline)
 
@@ -403,7 +403,7 @@ os.register_at_fork(after_in_child=_forget)
 def _mark(error: BaseException) -> None:
     """Note that the other workers know of this error."""
     with contextlib.suppress(AttributeError, TypeError):
-        error.told = True  # type: ignore[attr-defined]
+        error.known_to_all = True  # type: ignore[attr-defined]
 
 
 def _checked(secret: Any) -> Hidden:

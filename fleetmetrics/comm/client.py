@@ -293,8 +293,8 @@ class Client(Inbox):
             self._read_wake()
             pause = min(2 * pause, _PAUSE_SECONDS[1] if self._asked or self._ends else _PAUSE_SECONDS[2])
 
-    def _welcome(self, found: Found) -> None:
-        self._connection, self.round_trip, self.rank_0 = found
+    def _welcome(self, rank_0: Found) -> None:
+        self._connection, self.round_trip, self.rank_0 = rank_0
         self._poll.register(self._connection)
         self._tried.clear()
         self._known.clear()

@@ -71,11 +71,11 @@ def gather(letters: Sequence[Letter]) -> Letter:
     return Letter(list(zip(*parts)), b"" if large else [letter.payload for letter in letters])
 
 
-def parts_in(source: int | None, told: Letter) -> tuple[str, list[int], list[np.ndarray]]:
+def parts_in(source: int | None, answer: Letter) -> tuple[str, list[int], list[np.ndarray]]:
     """The common dtype, the sizes and, unless one is large, the bytes of all arrays in rank 0's answer."""
-    common, sizes = join(source, told.note)
+    common, sizes = join(source, answer.note)
     large = max(sizes) > states.CHUNK_BYTES
-    return common, sizes, [] if large else split(joined(told.payload), sizes)
+    return common, sizes, [] if large else split(joined(answer.payload), sizes)
 
 
 def gather_chunks(letters: Sequence[Letter]) -> Letter:

@@ -99,8 +99,8 @@ class Call:
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
         common: BaseException | None = None
         try:
-            untold = isinstance(error, Exception) and not getattr(error, "told", False)
-            if untold and not self.step and not by_a_handler(error):
+            is_news = isinstance(error, Exception) and not getattr(error, "known_to_all", False)
+            if is_news and not self.step and not by_a_handler(error):
                 self.trouble = self.trouble or error
                 self.consult(folds.barrier)
         except BaseException as raised:
@@ -269,15 +269,18 @@ class Communicator:
 
     def _reduce(self, call: Call, blocks: Sequence[Block | RowKeys], settings: str) -> list[np.ndarray]:
         layout = states.describe(call.name, blocks, settings)
-        told = call.consult(rows.reduce_states, *rows.letter_of(layout, blocks))
-        if told.note == states.SETTINGS_DIFFER:
+        whole = layout.is_whole
+        letter_of = states.letter_of if whole else rows.letter_of
+        answer = call.consult(rows.reduce_states, *letter_of(layout, blocks))
+        if answer.note == states.SETTINGS_DIFFER:
             call.consult(folds.settings, [call.name, settings])
-        [(arrays, slabs)] = read_each([told], functools.partial(rows.result_of, layout, blocks))
-        if slabs:
-            parts = list(rows.parts_of(slabs))
-            answers = call.consult_each(rows.reduce_pieces, (rows.letter_of_part(call.name, part) for part in parts))
-            for part, told in zip(parts, answers):
-                read_each([told.payload], functools.partial(rows.put, part))
+        if whole:
+            return read_each([answer], functools.partial(states.result_of, layout))[0]
+        [(arrays, slabs)] = read_each([answer], functools.partial(rows.result_of, layout, blocks))
+        parts = list(rows.parts_of(slabs))
+        answers = call.consult_each(rows.reduce_pieces, (rows.letter_of_part(call.name, part) for part in parts))
+        for part, answer in zip(parts, answers):
+            read_each([answer.payload], functools.partial(rows.put, part))
         return arrays
 
     def all_gather(
@@ -330,8 +333,8 @@ class Communicator:
             column = as_column(array) if source in (None, self.rank) else np.empty(0)
             data, size = memoryview(column.tobytes()), states.CHUNK_BYTES
             note = [source, column.dtype.str, column.shape]
-            told = call.consult(gather, note, b"" if len(data) > size else data)
-            [(common, sizes, parts)] = read_each([told], functools.partial(parts_in, source))
+            answer = call.consult(gather, note, b"" if len(data) > size else data)
+            [(common, sizes, parts)] = read_each([answer], functools.partial(parts_in, source))
             starts = range(0, 0 if parts else max(sizes), size)
             mine = [data[start : start + size] for start in starts]
             chunks = []  # an announced size may be wrong: memory grows with the bytes that arrive
@@ -341,7 +344,7 @@ class Communicator:
                 due = [min(size, max(0, each - start)) for each in sizes]
                 chunks += read_each([joined(chunk.payload)], lambda payload: split(payload, due))  # noqa: B023
             parts = parts or list(map(np.concatenate, zip(*chunks)))
-            return read_each(zip(parts, told.note), lambda each: array_of(each[0], *each[1]).astype(common))
+            return read_each(zip(parts, answer.note), lambda each: array_of(each[0], *each[1]).astype(common))
 
     def shuffle(
         self,
@@ -373,8 +376,8 @@ class Communicator:
     def _shuffle(self, call: Call, letters: Sequence[Letter], name: str, trouble: BaseException | None) -> list[Letter]:
         sent = [joined(letter.payload) for letter in letters]
         note = [[letter.note, len(data)] for letter, data in zip(letters, sent)]
-        told = call.consult(folds.shuffle, note, sent, name=name, trouble=trouble)
-        return read_each([told], functools.partial(folds.mine, self.rank))[0]
+        answer = call.consult(folds.shuffle, note, sent, name=name, trouble=trouble)
+        return read_each([answer], functools.partial(folds.mine, self.rank))[0]
 
     def all_reduce(self, array: Any, reduction: str = "sum", *, timeout: float | None = None) -> np.ndarray:
         """Reduce one array over the workers.
@@ -462,12 +465,12 @@ class Communicator:
             if self.rank in ranks:
                 layout, buffers = pack([obj], pickles, "the object")
                 letter = Letter(layout, joined(buffers))
-            told = begun.consult(folds.objects, *letter)
+            answer = begun.consult(folds.objects, *letter)
 
-        def read(told: Letter) -> list[Any]:
-            return [unpack(layout, data, pickles)[0] for layout, data in divided(told, len(ranks))]
+        def read(answer: Letter) -> list[Any]:
+            return [unpack(layout, data, pickles)[0] for layout, data in divided(answer, len(ranks))]
 
-        return read_each([told], read)[0]
+        return read_each([answer], read)[0]
 
     def barrier(self, *, timeout: float | None = None) -> None:
         """Wait until every worker has arrived."""

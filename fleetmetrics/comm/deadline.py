@@ -58,20 +58,8 @@ class Deadline:
 
     @property
     def left(self) -> float:
-        """Seconds left for one more exchange with this deadline; positive, like every timeout."""
-        return _Left(self)
-
-
-class _Left(float):
-    """Seconds left of a deadline that several exchanges share: their errors name the whole timeout."""
-
-    __slots__ = ("deadline",)
-    deadline: Deadline
-
-    def __new__(cls, deadline: Deadline) -> _Left:
-        found = super().__new__(cls, max(deadline.remaining, 1e-3))
-        found.deadline = deadline
-        return found
+        """Seconds left for one more exchange; positive, like every timeout."""
+        return max(self.remaining, 1e-3)
 
 
 def resolve_timeout(timeout: float | None = None, default: float = DEFAULT_TIMEOUT) -> float:
@@ -82,20 +70,20 @@ def resolve_timeout(timeout: float | None = None, default: float = DEFAULT_TIMEO
     return _seconds("the environment variable FLEETMETRICS_TIMEOUT", text, text) if text else default
 
 
-def _number_in(given: Any) -> Any:
+def _number_in(timeout: Any) -> Any:
     """A number, also one in an array without axes; nan for anything else, such as a text, a flag or a duration."""
-    number = given[()] if isinstance(given, np.ndarray) and not given.ndim else given
+    number = timeout[()] if isinstance(timeout, np.ndarray) and not timeout.ndim else timeout
     return number if isinstance(number, Number) and not isinstance(number, (bool, np.timedelta64)) else math.nan
 
 
-def _seconds(source: str, given: Any, number: Any) -> float:
-    """The seconds, from what was given in this place as a number."""
+def _seconds(source: str, value: Any, number: Any) -> float:
+    """The seconds in a number; an error names where it comes from, and the value there."""
     try:
         seconds = float(number)
     except Exception:  # no number, one beyond float64, and whatever an object's __float__ raises
         seconds = math.nan
     if not 0 < seconds < math.inf:
-        raise InvalidInputError(f"{source} is {given!r:.80}; it must be a finite number of seconds greater than 0.")
+        raise InvalidInputError(f"{source} is {value!r:.80}; it must be a finite number of seconds greater than 0.")
     return min(seconds, LONGEST)
 
 
@@ -106,8 +94,6 @@ def began(
 
     Even an invalid timeout must reach the waiting workers, so it becomes the call's trouble like any earlier error.
     """
-    if isinstance(timeout, _Left):
-        return timeout.deadline, trouble
     if isinstance(timeout, Deadline):
         return timeout, trouble
     try:

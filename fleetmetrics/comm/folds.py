@@ -42,10 +42,10 @@ def shuffle(letters: Sequence[Letter]) -> Letter:
     return Letter([letter.note for letter in letters], [joined(letter.payload) for letter in letters])
 
 
-def mine(rank: int, told: Letter) -> list[Letter]:
+def mine(rank: int, answer: Letter) -> list[Letter]:
     """A worker's letters in rank 0's answer to `shuffle`."""
-    notes = [[row, sum(size for _, size in row)] for row in told.note]
-    by_sender = divided(Letter(notes, told.payload), len(notes))
+    notes = [[row, sum(size for _, size in row)] for row in answer.note]
+    by_sender = divided(Letter(notes, answer.payload), len(notes))
     return [divided(row, len(notes))[rank] for row in by_sender]
 
 

@@ -62,8 +62,8 @@ def _along(group: Any, axes: Any, rank: int, world_size: int) -> tuple[int, ...]
             "fleet.get_hybrid_communicate_group() after fleet.init"
         )
     known = [name for name in axes if name in topology.get_hybrid_group_names()]
-    found = next(ranks for ranks in topology.get_fused_ranks(known) if rank in ranks)
-    return tuple(map(int, found))
+    ranks_along = next(ranks for ranks in topology.get_fused_ranks(known) if rank in ranks)
+    return tuple(map(int, ranks_along))
 
 
 def _checked(group: Any, rank: int, world_size: int) -> tuple[int, ...]:

@@ -201,13 +201,13 @@ class Job:
     @property
     def title(self) -> str:
         """The identity of this run, in words."""
-        said = (
+        values = (
             ("FLEETMETRICS_ENDPOINT", self.endpoint),
             ("PADDLE_TRAINER_ENDPOINTS", self.endpoints),
             ("PADDLE_MASTER", self.master),
             ("the host", self.host),
         )
-        where = [f"{name} {textwrap.shorten(value.replace(',', ', '), 200)}" for name, value in said if value]
+        where = [f"{name} {textwrap.shorten(value.replace(',', ', '), 200)}" for name, value in values if value]
         return ", ".join(filter(None, [self.run_name, *where]))
 
     @property
@@ -283,8 +283,8 @@ def refuse_other_roles(env: Mapping[str, str]) -> None:
 
 def _endpoints_in(env: Mapping[str, str]) -> list[str]:
     """The workers' endpoints, checked even in a job of one: an unknown separator would hide the other workers."""
-    told = env.get("PADDLE_TRAINER_ENDPOINTS")
-    endpoints = parts_of(told) if told else []
+    listed = env.get("PADDLE_TRAINER_ENDPOINTS")
+    endpoints = parts_of(listed) if listed else []
     for each in endpoints:
         split_endpoint(each, "PADDLE_TRAINER_ENDPOINTS")
     return endpoints

@@ -353,8 +353,8 @@ def _lost(error: OSError) -> Lost:
 
 def _keyed(key: bytes) -> Any:
     """An HMAC that has begun with a key."""
-    made = hmac.new(key, digestmod="sha256")
-    return getattr(made, "_hmac", None) or made  # that of OpenSSL: its copy takes half of the time
+    keyed = hmac.new(key, digestmod="sha256")
+    return getattr(keyed, "_hmac", None) or keyed  # that of OpenSSL: its copy takes half of the time
 
 
 def _seal(keyed: Any, number: int, head: bytes) -> bytes:

@@ -69,11 +69,10 @@ class MPICommunicator(SocketCommunicator):
             _refuse_alone()
         deadline, trouble = began(timeout)
         start = _start_of(MPI, self._world)
-        start.meet(deadline).consult(
-            "MPICommunicator", _check_places, _place(comm), timeout=deadline.left, trouble=trouble
-        )
-        start.made += 1
-        super().__init__(**start.place, channel=f"mpi {start.made}")
+        with start.meet(deadline).call("MPICommunicator", deadline, trouble) as call:
+            call.consult(_check_places, _place(comm))
+        start.communicators += 1
+        super().__init__(**start.place, channel=f"mpi {start.communicators}")
         self._comm: Any = None  # a duplicate of the world, whose messages no others disturb
         self._unit = MPI.BYTE.Create_contiguous(UNIT).Commit()  # MPI counts up to 2**31 - 1
         self._broken: CommunicatorError | None = None
@@ -140,13 +139,13 @@ def _finish(deadline: Deadline, request: Any, *buffers: Any) -> None:
 
 def _refuse_alone() -> None:
     """Raise if MPI has only this process, unless mpirun started one process."""
-    told = {name: os.environ[name] for name in _SIZES if os.environ.get(name)}
-    if not told:
+    sizes = {name: os.environ[name] for name in _SIZES if os.environ.get(name)}
+    if not sizes:
         raise NoChannelError(
             f"the engine mpi needs workers that mpirun started, but none of {', '.join(_SIZES)} is set: start the "
             "program with mpirun -n <workers>, or do not select the engine"
         )
-    for name, number in told.items():
+    for name, number in sizes.items():
         if number != "1":
             raise NoChannelError(
                 f"{name} is {number}, but mpi4py's MPI sees 1 process: mpirun belongs to a different MPI from the one "
@@ -162,7 +161,7 @@ class _Start:
 
     def __init__(self, world: Any, whole: bool) -> None:
         self.place: dict[str, Any] = {}  # the arguments of `SocketCommunicator`, once rank 0 listens
-        self.made = 0  # the number of communicators
+        self.communicators = 0  # how many were made
         self._world, self._whole = world, whole
         self._channel: SocketCommunicator | None = None
         self._heard = np.zeros(_SAID, np.uint8)
@@ -195,8 +194,8 @@ class _Start:
         self._tell([endpoint, self.place["secret"]])
         return channel
 
-    def _tell(self, told: list[str]) -> None:
-        data = np.frombuffer(json.dumps(told).encode()[:_SAID].ljust(_SAID), np.uint8)
+    def _tell(self, words: list[str]) -> None:
+        data = np.frombuffer(json.dumps(words).encode()[:_SAID].ljust(_SAID), np.uint8)
         for rank in range(1, self._world.Get_size()):
             _abandoned.append((self._world.Isend(data, rank, _TAG), data))
 
@@ -253,8 +252,8 @@ def _own_address(size: int) -> str:
     if size == 1 or any(number and number in local for sizes, local in numbers for number in sizes):
         return "127.0.0.1"
     with contextlib.suppress(OSError):
-        for found in socket.getaddrinfo(socket.gethostname(), None, socket.AF_INET):
-            address = str(found[4][0])
+        for *_, place in socket.getaddrinfo(socket.gethostname(), None, socket.AF_INET):
+            address = str(place[0])
             if not address.startswith("127."):  # a stock Debian's name for itself
                 return address
     with contextlib.suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:

@@ -47,7 +47,6 @@ _AT_ONCE = 32 << 20
 #: Rows are cut at multiples of this number: moments, whose numbers belong together, have this number or half of it.
 _UNIT = 8
 _ALIGNMENT = 16
-_array = operator.attrgetter("array")
 
 
 def spread(reduction: str, rows: np.ndarray, places: np.ndarray, start: int, stop: int) -> np.ndarray:
@@ -136,13 +135,13 @@ class Union:
             stop = min(start + step, size)
             parts = [spread(reduction, array, places, start, stop) for array, places in zip(arrays, self.places)]
             more = [w if w is None else spread("sum", w, at, start, stop) for w, at in zip(words, self.places)]
-            result[start:stop], found = merged(parts, [w if w is None else w.swapaxes(0, 1) for w in more])
-            left += [] if found is None else [(start, found)]
+            result[start:stop], rest = merged(parts, [w if w is None else w.swapaxes(0, 1) for w in more])
+            left += [] if rest is None else [(start, rest)]
         others = [(rank, row) for rank, end in enumerate(self._ends) for row in range(end, len(arrays[rank]))]
         parts = [arrays[rank][row, ...] for rank, row in others]
         more = [None if words[rank] is None else words[rank][row] for rank, row in others]
-        result[size], found = merged(parts, more)
-        left += [] if found is None else [(size, found[:, None])]
+        result[size], rest = merged(parts, more)
+        left += [] if rest is None else [(size, rest[:, None])]
         if not left:
             return result, None
         whole = np.zeros((max(len(each) for _, each in left), size + 1, *left[0][1].shape[2:]))
@@ -155,10 +154,12 @@ class Union:
 
 
 def letter_of(layout: Layout, blocks: Sequence[Block | RowKeys]) -> Letter:
-    """What a worker sends: the description of its states, its keys if there are any, and its states unless large."""
+    """What a worker sends: the description of its states, its keys if there are any, and its states unless large.
+
+    See `states.letter_of` where the layout is whole.
+    """
     if not layout.by_key:
-        large = layout.nbytes > states.CHUNK_BYTES
-        return Letter(layout.text, b"" if large else pack([*map(_array, blocks)], layout.members))
+        return Letter(layout.text)
     arrays = [block.array for block in blocks if isinstance(block, Block)]
     keys = {block.name: block.array for block in blocks if isinstance(block, RowKeys)}
     whole = with_rows(layout, keys)
@@ -174,33 +175,31 @@ def reduce_states(letters: Sequence[Letter]) -> Letter:
     agreed = states.agree(layouts)
     if agreed is None:
         return Letter(states.SETTINGS_DIFFER)
-    large = agreed.nbytes > states.CHUNK_BYTES  # the shapes agree, so all workers have large states or none
-    body = b"" if large else states.reduced(layouts, agreed, [letter.payload for letter in letters])
+    whole = agreed.is_whole  # the shapes agree, so all workers have sent their states, or none has
+    body = states.reduced(layouts, agreed, [letter.payload for letter in letters]) if whole else b""
     return Letter(None if len(layouts) == 1 else agreed.text, body)
 
 
-def result_of(layout: Layout, blocks: Sequence[Block | RowKeys], told: Letter) -> tuple[list[np.ndarray], list[Slab]]:
+def result_of(layout: Layout, blocks: Sequence[Block | RowKeys], answer: Letter) -> tuple[list[np.ndarray], list[Slab]]:
     """The states and keys in rank 0's answer, in the order of the blocks; large ones are empty until `put` fills them.
 
     Args:
         layout: this worker's.
         blocks: this worker's.
-        told: the answer of `reduce_states`.
+        answer: of `reduce_states`.
 
     Returns:
         The arrays, and the slabs that are still to be reduced.
     """
     if layout.by_key:
-        return _result_by_key(blocks, told)
-    whole = layout if told.note is None else states.layout_of(told.note)
-    if whole.nbytes <= states.CHUNK_BYTES:
-        return unpack(whole, told.payload), []
+        return _result_by_key(blocks, answer)
+    whole = layout if answer.note is None else states.layout_of(answer.note)
     slabs = [_slab(block, entry) for block, entry in zip(blocks, whole.entries)]
     return [slab.total.reshape(shape) for slab, (*_, shape) in zip(slabs, whole.entries)], slabs
 
 
-def _result_by_key(blocks: Sequence[Block | RowKeys], told: Letter) -> tuple[list[np.ndarray], list[Slab]]:
-    layout, kept, (large, sharing), payload = _read(told)
+def _result_by_key(blocks: Sequence[Block | RowKeys], answer: Letter) -> tuple[list[np.ndarray], list[Slab]]:
+    layout, kept, (large, sharing), payload = _read(answer)
     size_of(list(sharing.values()))
     whole = with_rows(layout, kept)
     totals, entries = iter([] if large else unpack(whole, payload)), iter(whole.entries)

@@ -105,25 +105,25 @@ def _secret_in(folder: Path) -> Key:
     path = folder / _FILE
     if not path.exists():
         draft = folder / f"draft {os.getpid()} {secrets.token_hex(4)}"
-        with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as made:
-            made.write(secrets.token_hex(32))
+        with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+            file.write(secrets.token_hex(32))
         with contextlib.suppress(FileExistsError):  # atomically; the first file counts
             os.link(draft, path)
         draft.unlink()
     # a plain open would wait on a pipe without a writer
     with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:
         _check(os.fstat(file.fileno()), stat.S_IFREG)
-        found = Key(file.read(_LARGEST + 1))
-    if not 0 < len(found) <= _LARGEST:
-        raise OSError(f"its file {_FILE} is {f'larger than {_LARGEST} bytes' if found else 'empty'}")
-    return found
+        key = Key(file.read(_LARGEST + 1))
+    if not 0 < len(key) <= _LARGEST:
+        raise OSError(f"its file {_FILE} is {f'larger than {_LARGEST} bytes' if key else 'empty'}")
+    return key
 
 
-def _check(found: os.stat_result, kind: int) -> None:
+def _check(status: os.stat_result, kind: int) -> None:
     what = "its file" if kind == stat.S_IFREG else "it"
-    if stat.S_IFMT(found.st_mode) != kind:
+    if stat.S_IFMT(status.st_mode) != kind:
         raise OSError(f"{what} is not a plain {'file' if kind == stat.S_IFREG else 'folder'}")
-    if found.st_uid != os.geteuid():
-        raise OSError(f"{what} belongs to user {found.st_uid}")
-    if found.st_mode & 0o077:
-        raise OSError(f"{what} is open to others, mode {stat.S_IMODE(found.st_mode):o}")
+    if status.st_uid != os.geteuid():
+        raise OSError(f"{what} belongs to user {status.st_uid}")
+    if status.st_mode & 0o077:
+        raise OSError(f"{what} is open to others, mode {stat.S_IMODE(status.st_mode):o}")

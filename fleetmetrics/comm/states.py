@@ -16,7 +16,7 @@ from typing import Any, Iterable, Mapping, NamedTuple, Sequence
 
 import numpy as np
 
-from fleetmetrics.comm.descriptions import BY, KEYS, STATE_DTYPES, Block, Buffer, Entry, RowKeys
+from fleetmetrics.comm.descriptions import BY, KEYS, STATE_DTYPES, Block, Buffer, Entry, Letter, RowKeys
 from fleetmetrics.comm.failures import by_rank, ranks_text
 from fleetmetrics.comm.parcels import read_each
 from fleetmetrics.errors import AgreementError, IntegerOverflowError
@@ -31,8 +31,10 @@ __all__ = [
     "agree",
     "check_settings",
     "describe",
+    "letter_of",
     "pack",
     "reduced",
+    "result_of",
     "unpack",
 ]
 
@@ -43,7 +45,7 @@ _WORTH_NARROWING = 64
 _TYPES: dict[str, np.dtype[Any]] = {**{str(size): np.dtype(f"i{size}") for size in (1, 2, 4, 8)}, "d": np.dtype("f8")}
 _NAMES = {dtype: name.encode() for name, dtype in _TYPES.items()}
 _ALIGNMENT = 8
-_entry, _size = operator.attrgetter("entry"), operator.attrgetter("size")
+_array, _entry, _size = map(operator.attrgetter, ("array", "entry", "size"))
 #: From this number of workers on, NumPy reads all small payloads at once; the bytes of a small payload.
 _MANY, _SMALL = 64, 2**16
 #: Hexadecimal digits of a digest of settings: 64 bits.
@@ -74,6 +76,11 @@ class Layout:
     places: tuple[tuple[int, int, int, tuple[int, ...]], ...]  #: of each block: group, first element, end, shape
     by_key: bool  #: whether some blocks may have rows by key
     nbytes: int  #: the size of the blocks in bytes
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether a letter has all states: none has rows by key, and they are small together. See `rows` for others."""
+        return not self.by_key and self.nbytes <= CHUNK_BYTES
 
 
 @functools.lru_cache(maxsize=256)
@@ -135,6 +142,19 @@ def with_rows(layout: Layout, keys: Mapping[str, np.ndarray]) -> Layout:
         if how != KEYS:
             entries.append((name, reduction, dtype, (len(keys[of]) + 1, *shape) if by else shape))
     return _make_layout(layout.call, tuple(entries))
+
+
+# Whole states in a letter, and in the answer
+
+
+def letter_of(layout: Layout, blocks: Sequence[Block | RowKeys]) -> Letter:
+    """What a worker sends: the description of its states, and the states."""
+    return Letter(layout.text, pack([*map(_array, blocks)], layout.members))
+
+
+def result_of(layout: Layout, answer: Letter) -> list[np.ndarray]:
+    """The reduced states in rank 0's answer, in the order of the blocks; ``layout``: this worker's."""
+    return unpack(layout if answer.note is None else layout_of(answer.note), answer.payload)
 
 
 # Bytes

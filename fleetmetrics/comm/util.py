@@ -154,8 +154,8 @@ class UtilCommunicator(Communicator):
         except Exception as error:
             return _packed([None, described(error)]), None
         except BaseException as error:  # Ctrl-C, sys.exit
-            told = CommunicatorError(f"rank 0 was interrupted ({type(error).__name__}) at {self._busy}.")
-            return _packed([None, described(told)]), error
+            shared = CommunicatorError(f"rank 0 was interrupted ({type(error).__name__}) at {self._busy}.")
+            return _packed([None, described(shared)]), error
 
     def _bytes_of_all(self, mine: bytes, deadline: Deadline) -> list[bytes]:
         """The bytes of all workers, by two sums: of their sizes, and of a table in which each has a place."""
@@ -247,10 +247,10 @@ def check_util(util: Any) -> None:
 
 def check_workers(util: Any, workers: int) -> None:
     """Raise `NoChannelError` if the role maker of Paddle's util knows another number of workers than the job has."""
-    told = _told_by(util, "_worker_num", 0)
-    if told not in (0, workers):
+    known = _told_by(util, "_worker_num", 0)
+    if known not in (0, workers):
         raise NoChannelError(
-            f"util has {counted(told, 'workers')} by its role maker, but this job has {workers}: leave util out for "
+            f"util has {counted(known, 'workers')} by its role maker, but this job has {workers}: leave util out for "
             "the number over the job, or give fleetmetrics.comm.UtilCommunicator(util)."
         )
 

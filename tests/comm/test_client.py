@@ -430,3 +430,12 @@ def test_a_closed_end_writes_to_no_descriptor_that_another_file_has_got(rank_0: 
         for file in files:
             os.close(file)
     assert end._wakes == -1
+
+
+def test_what_a_thread_is_sending_is_still_left_to_send(rank_0: Rank0) -> None:
+    """Or a process might end between taking its last message and sealing it: `see_off` waits until nothing is left."""
+    end = rank_0.worker._end
+    message, left = Message(CLOSED, 7), []
+    end._asked.append(message)
+    end._take_asked(lambda taken: left.append((taken is message, list(end._asked))))
+    assert left == [(True, [message])] and not end._asked

@@ -1777,7 +1777,7 @@ MUTATIONS = [
     Mutation(
         "a util of other workers than the job's means the job",
         "comm/util.py::check_workers",
-        "if told not in (0, workers):",
+        "if known not in (0, workers):",
         "if False:",
         "tests/comm/test_choose.py -k other_workers",
     ),
@@ -1812,7 +1812,7 @@ MUTATIONS = [
     Mutation(
         "a worker that cannot read its states does not tell the others",
         "comm/communicator.py::Call.__exit__",
-        "if untold and not self.step and not by_a_handler(error):",
+        "if is_news and not self.step and not by_a_handler(error):",
         "if False:",
         "tests/base/test_metric.py -k cannot_read",
     ),
@@ -2276,7 +2276,7 @@ MUTATIONS = [
     Mutation(
         "a secret that others can read is used",
         "comm/secret.py::_check",
-        "found.st_mode & 0o077",
+        "status.st_mode & 0o077",
         "found.st_mode & 0o007",
         "tests/comm/test_secret.py -k all_workers",
     ),
