@@ -16,13 +16,13 @@ import threading
 import time
 import types
 from importlib.metadata import distributions
-from typing import Any, Callable, Iterator
+from typing import Iterator
 
 import numpy as np
 
 from fleetmetrics._version import __version__
 from fleetmetrics.base.accumulator import Accumulator
-from fleetmetrics.comm import Communicator, LocalCommunicator, choose, get_communicator, handshake, worker
+from fleetmetrics.comm import Communicator, LocalCommunicator, choose, get_communicator
 from fleetmetrics.comm.deadline import resolve_timeout
 from fleetmetrics.comm.failures import by_rank, readable
 from fleetmetrics.comm.job import UNNAMED, Job
@@ -35,8 +35,8 @@ from fleetmetrics.errors import (
     UnnamedRunWarning,
 )
 from fleetmetrics.samplers.dealing import Dealing, epoch_under_way
+from fleetmetrics.support.environment import SETTINGS, setting
 from fleetmetrics.support.launcher import other_role
-from fleetmetrics.support.logs import level_asked
 from fleetmetrics.support.vocabulary import counted
 from fleetmetrics.support.warning import muted
 
@@ -44,18 +44,6 @@ __all__ = ["doctor"]
 
 _SHOWN = re.compile(rf"PADDLE_|TRAINING_ROLE$|POD_|FLEETMETRICS_|FLAGS_enable_pir|({'|'.join(sorted(VARIABLES))})$")
 _HIDDEN = re.compile("SECRET|TOKEN|PASS|KEY|CREDENTIAL")
-#: Every setting, with its reader if it can be invalid by itself.
-_SETTINGS: dict[str, Callable[[], Any] | None] = {
-    "FLEETMETRICS_BIND": None,
-    "FLEETMETRICS_DIGESTS": handshake.whole_digests,
-    "FLEETMETRICS_ENDPOINT": None,
-    "FLEETMETRICS_ENGINE": choose.engine_asked,
-    "FLEETMETRICS_LOG": level_asked,
-    "FLEETMETRICS_RUN": None,
-    "FLEETMETRICS_SECRET": None,
-    "FLEETMETRICS_TIMEOUT": resolve_timeout,
-    "FLEETMETRICS_WORKER": worker.is_the_worker,
-}
 
 
 def doctor(*, timeout: float = 30.0) -> bool:
@@ -140,13 +128,12 @@ def _add(to_fix: list[str], error: Exception) -> None:
 def _look_at_settings(to_fix: list[str]) -> None:
     """Read every setting as the package does, and look for unknown names."""
     for name in sorted(name for name in os.environ if name.upper().startswith("FLEETMETRICS")):
-        if name not in _SETTINGS:
-            near = difflib.get_close_matches(name.upper(), _SETTINGS, 1, 0)[0]
+        if name not in SETTINGS:
+            near = difflib.get_close_matches(name.upper(), SETTINGS, 1, 0)[0]
             to_fix.append(f"there is no setting {name}; did you mean {near}?")
-    for read in _SETTINGS.values():
+    for name in SETTINGS:
         try:
-            if read is not None:
-                read()
+            resolve_timeout() if name == "FLEETMETRICS_TIMEOUT" else setting(name)
         except FleetMetricsError as error:
             _add(to_fix, error)
 
@@ -188,8 +175,8 @@ def _why(channel: Communicator, to_fix: list[str]) -> str:
         to_fix.append(
             "any process that reaches rank 0's port can pass for a worker: set the same FLEETMETRICS_SECRET on all"
         )
-    if choose.engine_asked():
-        return f"FLEETMETRICS_ENGINE is {choose.engine_asked()}"
+    if setting("FLEETMETRICS_ENGINE"):
+        return "FLEETMETRICS_ENGINE is mpi"
     job = Job.from_environment()
     if not job.named:
         to_fix.append(f"nothing names this run: {UNNAMED}")
@@ -204,7 +191,7 @@ def _why(channel: Communicator, to_fix: list[str]) -> str:
 
 def _lost(channel: Communicator, timeout: float, to_fix: list[str]) -> bool:
     """Whether rank 0 has no address here, so that no worker would reach an exchange."""
-    if choose._chosen is not None or isinstance(channel, LocalCommunicator) or choose.engine_asked():
+    if choose._chosen is not None or isinstance(channel, LocalCommunicator) or setting("FLEETMETRICS_ENGINE"):
         return False
     job = Job.from_environment()
     binds = bool(job.rank == 0 and job.bind)

@@ -14,6 +14,7 @@ import pytest
 
 import fleetmetrics as fm
 from fleetmetrics import errors
+from fleetmetrics.support.environment import SETTINGS
 from tests.distributed.cluster import free_ports
 from tests.nursery import Ended, Nursery
 from tests.pages import both
@@ -124,12 +125,11 @@ def test_a_setting_that_there_is_not_is_named_with_the_nearest(
 
 
 def test_every_setting_that_the_package_reads_is_known() -> None:
-    module = importlib.import_module("fleetmetrics.doctor")
     text = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "fleetmetrics").rglob("*.py"))
-    read = set(re.findall(r"(?:environ|env|said)[^\n]{0,8}[\[(]\"(FLEETMETRICS_[A-Z]+)", text))
-    assert len(read) > 5 and read <= set(module._SETTINGS)
+    read = set(re.findall(r"(?:environ|env|setting)[^\n]{0,8}[\[(]\"(FLEETMETRICS_[A-Z]+)", text))
+    assert len(read) > 5 and read <= set(SETTINGS)
     for page in both("reference/environment"):
-        assert all(f"`{name}`" in page.read_text("utf-8") for name in module._SETTINGS)
+        assert all(f"`{name}`" in page.read_text("utf-8") for name in SETTINGS)
 
 
 @pytest.mark.parametrize(

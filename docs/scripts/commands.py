@@ -69,7 +69,8 @@ def _plain(text: str) -> str:
 
 def settings() -> str:
     """The settings of this package."""
-    return "\n" + table(["variable", "what it is"], [[f"`{name}`", what] for name, what in SETTINGS.items()]) + "\n"
+    rows = [[f"`{name}`", one.meaning] for name, one in SETTINGS.items()]
+    return "\n" + table(["variable", "what it is"], rows) + "\n"
 
 
 def launchers() -> str:

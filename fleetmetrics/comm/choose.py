@@ -13,6 +13,7 @@ from fleetmetrics.comm.deadline import Deadline
 from fleetmetrics.comm.job import Job, refuse_other_roles
 from fleetmetrics.comm.local import LocalCommunicator
 from fleetmetrics.errors import FleetMetricsError, InvalidInputError, NoChannelError
+from fleetmetrics.support.environment import setting
 
 if TYPE_CHECKING:
     from fleetmetrics.comm.channel import SocketCommunicator
@@ -23,7 +24,6 @@ __all__ = [
     "checked_communicator",
     "communicator_for",
     "connect",
-    "engine_asked",
     "get_communicator",
     "resolve",
     "set_communicator",
@@ -116,7 +116,9 @@ def _by_util(util: Any) -> Communicator:
 
     check_util(util)
     # without the check of process groups: util may reach a group that no variable names
-    launched = _chosen or _automatic or engine_asked() or Job.from_environment(os.environ).world_size > 1
+    launched = (
+        _chosen or _automatic or setting("FLEETMETRICS_ENGINE") or Job.from_environment(os.environ).world_size > 1
+    )
     channel = resolve() if launched else None
     if channel is None or channel.world_size == 1:
         return through(util)
@@ -127,7 +129,7 @@ def _by_util(util: Any) -> Communicator:
 def _of_the_job() -> Communicator:
     """The communicator of the launcher's job, or of the engine that a variable names."""
     global _automatic
-    if engine_asked():
+    if setting("FLEETMETRICS_ENGINE"):
         refuse_other_roles(os.environ)
         try:
             return _mpi4py()
@@ -145,7 +147,7 @@ def _of_the_job() -> Communicator:
 
 def connect(job: Job) -> None:
     """Connect to the other workers in the background, before the first call."""
-    if _chosen is None and _automatic is None and not engine_asked():
+    if _chosen is None and _automatic is None and not setting("FLEETMETRICS_ENGINE"):
         with _making:
             _made_ready(job).connect()
 
@@ -170,17 +172,6 @@ def _begin_anew() -> None:
 
 
 os.register_at_fork(after_in_child=_begin_anew)
-
-
-def engine_asked() -> str:
-    """The engine that FLEETMETRICS_ENGINE names, or ""; raises `InvalidInputError` for an unknown name."""
-    name = os.environ.get("FLEETMETRICS_ENGINE", "").strip()
-    if name in ("", "mpi"):
-        return name
-    raise InvalidInputError(
-        f"the environment variable FLEETMETRICS_ENGINE holds {name!r}; it must be mpi, for workers that mpirun "
-        "started, or unset: the workers then use their own sockets."
-    )
 
 
 @functools.lru_cache(maxsize=None)

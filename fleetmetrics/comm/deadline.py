@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import time
 from numbers import Number
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from fleetmetrics.errors import InvalidInputError
+from fleetmetrics.support.environment import setting
 
 __all__ = [
     "DEFAULT_TIMEOUT",
@@ -66,7 +66,7 @@ def resolve_timeout(timeout: float | None = None, default: float = DEFAULT_TIMEO
     """The seconds to wait, up to 1e9: the argument, otherwise FLEETMETRICS_TIMEOUT, otherwise the default."""
     if timeout is not None:
         return _seconds("timeout", timeout, _number_in(timeout))
-    text = os.environ.get("FLEETMETRICS_TIMEOUT", "").strip()
+    text = setting("FLEETMETRICS_TIMEOUT")
     return _seconds("the environment variable FLEETMETRICS_TIMEOUT", text, text) if text else default
 
 

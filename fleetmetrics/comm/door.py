@@ -16,10 +16,10 @@ from fleetmetrics.comm.handshake import (
     WELCOME,
     Guest,
     OtherVersion,
-    whole_digests,
 )
 from fleetmetrics.comm.job import Job
 from fleetmetrics.comm.message import Connection, Key, Poll
+from fleetmetrics.support.environment import setting
 
 __all__ = ["ENOUGH_REFUSALS", "REFUSAL_SECONDS", "Door"]
 
@@ -45,7 +45,7 @@ class Door:
 
     def __init__(self, job: Job, key: Key, poll: Poll) -> None:
         self._job, self._key, self._poll = job, key, poll
-        self._whole = whole_digests()
+        self._whole = setting("FLEETMETRICS_DIGESTS") != "heads"
         self._listener: socket.socket | None = None
         self.guests: dict[int, Guest] = {}  # by descriptor, in the order of arrival
         #: The time until which rank 0 accepts no connection because it has no file descriptor left; 0 if it has one.

@@ -17,7 +17,6 @@ error that says so, and no run accepts a message of another.
 from __future__ import annotations
 
 import hmac
-import os
 import re
 import secrets
 import socket
@@ -29,7 +28,6 @@ from fleetmetrics.comm.failures import ranks_text, readable
 from fleetmetrics.comm.job import Job
 from fleetmetrics.comm.message import Connection, Key, Keys
 from fleetmetrics.comm.secret import secret_path
-from fleetmetrics.errors import InvalidInputError
 
 __all__ = [
     "GUEST_SECONDS",
@@ -48,7 +46,6 @@ __all__ = [
     "greet",
     "other_run_text",
     "unproven_text",
-    "whole_digests",
 ]
 
 #: Seconds until a guest without a proof is dropped; links with a delay of one second each way need seven.
@@ -77,16 +74,6 @@ def unproven_text(ranks: list[int]) -> str:
         "string on all workers; without it, workers of one user on one machine share the file "
         f"{secret_path('<uid>')}."
     )
-
-
-def whole_digests() -> bool:
-    """Whether FLEETMETRICS_DIGESTS lets digests cover payloads, too; raises `InvalidInputError`."""
-    value = os.environ.get("FLEETMETRICS_DIGESTS", "").strip() or "all"
-    if value not in ("all", "heads"):
-        raise InvalidInputError(
-            f"the environment variable FLEETMETRICS_DIGESTS holds {value!r}; allowed are 'all' and 'heads'."
-        )
-    return value == "all"
 
 
 class _Talk:

@@ -9,24 +9,13 @@ import os
 
 from fleetmetrics.comm.job import Job
 from fleetmetrics.comm.launchers import has_ended
-from fleetmetrics.errors import InvalidInputError
+from fleetmetrics.support.environment import setting
 
-__all__ = ["MARK", "begin", "is_script_of_worker", "is_the_worker", "leave_mark", "started_by_worker"]
+__all__ = ["MARK", "begin", "is_script_of_worker", "leave_mark", "started_by_worker"]
 
 #: The mark: a digest of the rank and the run, the number of the process, and its program. And what overrides it.
 MARK, _SETTING = "_FLEETMETRICS_WORKER", "FLEETMETRICS_WORKER"
 _marked = 0  # the process that this one was when it left the mark: another one in a forked child
-
-
-def is_the_worker() -> bool:
-    """Whether FLEETMETRICS_WORKER says that this process is the worker; raises `InvalidInputError` for other values."""
-    value = os.environ.get(_SETTING, "").strip()
-    if value not in ("", "this"):
-        raise InvalidInputError(
-            f"the environment variable {_SETTING} holds {value!r}; allowed is 'this', for a process that is the worker "
-            "although a process with the same environment started it."
-        )
-    return bool(value)
 
 
 def leave_mark(job: Job) -> None:
@@ -58,7 +47,7 @@ def is_script_of_worker(job: Job) -> bool:
 def _starter(job: Job) -> tuple[str, str]:
     """The process of the worker that has started this one, and its program; empty without one."""
     digest, process, program = [*os.environ.get(MARK, "").split(" ", 2), "", "", ""][:3]
-    if not job.claimed or digest != _digest(job) or process == str(os.getpid()) or is_the_worker():
+    if not job.claimed or digest != _digest(job) or process == str(os.getpid()) or setting(_SETTING) == "this":
         return "", ""
     if process == str(_marked) and has_ended(_marked):  # the worker forks, and goes on as its child
         return "", ""

@@ -2,25 +2,66 @@
 
 from __future__ import annotations
 
-__all__ = ["PADDLES", "SETTINGS"]
+import os
+from typing import NamedTuple
 
-#: The variables that users of this package set, by name; the doctor checks each as its reader does.
-SETTINGS = {
-    "FLEETMETRICS_BIND": "the address on which rank 0 listens, without a port, if it is not the host of its "
-    "endpoint: behind a different address, or `0.0.0.0` for all addresses",
-    "FLEETMETRICS_DIGESTS": "`all` (the default): every message carries a digest of its numbers; `heads`: only of its "
-    "head. Rank 0's setting applies to all workers",
-    "FLEETMETRICS_ENDPOINT": "`host:port` where rank 0 must listen instead; the same on all workers",
-    "FLEETMETRICS_ENGINE": "`mpi`: MPI finds the workers and sends records; unset: sockets",
-    "FLEETMETRICS_LOG": "`info` or `warning`: the level of the log of exchanges; unset: the level of Python's logging",
-    "FLEETMETRICS_RUN": "the name of this run, different for each run and the same on all its workers; needed if no "
-    "launcher names it",
-    "FLEETMETRICS_SECRET": "a long random string that only the workers of the job know; jobs over several machines "
-    "need it",
-    "FLEETMETRICS_TIMEOUT": "the longest wait for the other workers, in seconds; by default 300 until all have met, "
-    "then 1,800, and 60 in an interactive session",
-    "FLEETMETRICS_WORKER": "`this`: this process is the worker, although a process with the same environment "
-    "started it",
+from fleetmetrics.errors import InvalidInputError
+
+__all__ = ["PADDLES", "SETTINGS", "Setting", "setting"]
+
+
+class Setting(NamedTuple):
+    """A variable that users set.
+
+    Args:
+        meaning: a line of the reference.
+        allowed: its values; () for any text.
+        rule: the end of the error for another value.
+    """
+
+    meaning: str
+    allowed: tuple[str, ...] = ()
+    rule: str = ""
+
+
+#: The variables that users of this package set, by name.
+SETTINGS: dict[str, Setting] = {
+    "FLEETMETRICS_BIND": Setting(
+        "the address on which rank 0 listens, without a port, if it is not the host of its endpoint: behind a "
+        "different address, or `0.0.0.0` for all addresses"
+    ),
+    "FLEETMETRICS_DIGESTS": Setting(
+        "`all` (the default): every message carries a digest of its numbers; `heads`: only of its head. Rank 0's "
+        "setting applies to all workers",
+        ("all", "heads"),
+        "allowed are 'all' and 'heads'.",
+    ),
+    "FLEETMETRICS_ENDPOINT": Setting("`host:port` where rank 0 must listen instead; the same on all workers"),
+    "FLEETMETRICS_ENGINE": Setting(
+        "`mpi`: MPI finds the workers and sends records; unset: sockets",
+        ("mpi",),
+        "it must be mpi, for workers that mpirun started, or unset: the workers then use their own sockets.",
+    ),
+    "FLEETMETRICS_LOG": Setting(
+        "`info` or `warning`: the level of the log of exchanges; unset: the level of Python's logging",
+        ("info", "warning"),
+        "it must be info, warning, or unset.",
+    ),
+    "FLEETMETRICS_RUN": Setting(
+        "the name of this run, different for each run and the same on all its workers; needed if no launcher names it"
+    ),
+    "FLEETMETRICS_SECRET": Setting(
+        "a long random string that only the workers of the job know; jobs over several machines need it"
+    ),
+    "FLEETMETRICS_TIMEOUT": Setting(
+        "the longest wait for the other workers, in seconds; by default 300 until all have met, then 1,800, and 60 in "
+        "an interactive session"
+    ),
+    "FLEETMETRICS_WORKER": Setting(
+        "`this`: this process is the worker, although a process with the same environment started it",
+        ("this",),
+        "allowed is 'this', for a process that is the worker although a process with the same environment started it.",
+    ),
 }
 
 #: The variables of Paddle that its launcher does not use to number workers.
@@ -35,3 +76,21 @@ PADDLES = {
     "endpoints",
     "POD_NAME": "the machine's name in Paddle's launcher",
 }
+
+
+def setting(name: str) -> str:
+    """Return the value of a setting without spaces around it, one of few in lower case; "" if it is not set.
+
+    Args:
+        name: one of `SETTINGS`.
+
+    Raises:
+        InvalidInputError: the value is not allowed.
+    """
+    value = os.environ.get(name, "").strip()
+    _, allowed, rule = SETTINGS[name]
+    if not value or not allowed:
+        return value
+    if value.lower() not in allowed:
+        raise InvalidInputError(f"the environment variable {name} holds {value!r}; {rule}")
+    return value.lower()

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import os
 import sys
 import time
 from collections import Counter
 from typing import Any, Generator, Iterable, Mapping, Sized, TypeVar
 
-from fleetmetrics.errors import InvalidInputError
+from fleetmetrics.support.environment import setting
 
-__all__ = ["Attendance", "Watch", "level_asked", "logger", "progress", "say", "watch"]
+__all__ = ["Attendance", "Watch", "logger", "progress", "say", "watch"]
 
 logger: logging.Logger = logging.getLogger("fleetmetrics")
 #: A worker that arrives this long after the median keeps the others waiting.
@@ -24,22 +23,13 @@ LONG_SECONDS = 10.0
 _T = TypeVar("_T")
 
 
-def level_asked() -> str:
-    """The level in FLEETMETRICS_LOG, or ""; raises `InvalidInputError` if it is invalid."""
-    level = os.environ.get("FLEETMETRICS_LOG", "").strip().upper()
-    if level in ("", "INFO", "WARNING"):
-        return level
-    text = f"the environment variable FLEETMETRICS_LOG holds {level.lower()!r}; it must be info, warning, or unset."
-    raise InvalidInputError(text)
-
-
 def watch(rank: int) -> Watch | None:
     """The logger of the exchanges of the worker with this rank; None if logging is off.
 
     Raises:
         InvalidInputError: FLEETMETRICS_LOG is not a level.
     """
-    level = level_asked()
+    level = setting("FLEETMETRICS_LOG").upper()
     if level:
         logger.setLevel(level)
     if level and not logger.hasHandlers():
@@ -156,7 +146,7 @@ def progress(items: Iterable[_T], what: str, channel: Any, total: int | None = N
         total: the number of items, if known.
     """
     together = channel is not None and channel.world_size > 1
-    quiet = (together and channel.rank != 0) or level_asked() == "WARNING"
+    quiet = (together and channel.rank != 0) or setting("FLEETMETRICS_LOG") == "warning"
     whose = f"rank {channel.rank}, " if together else ""
     began, pause, bar = time.monotonic(), LONG_SECONDS, None
     then = began + pause

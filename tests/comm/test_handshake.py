@@ -14,7 +14,6 @@ import pytest
 from fleetmetrics.comm import handshake
 from fleetmetrics.comm.job import Job
 from fleetmetrics.comm.message import Connection, Key
-from fleetmetrics.errors import InvalidInputError
 from tests.distributed.cluster import SLACK, free_ports
 
 pytestmark = pytest.mark.numpy_only
@@ -312,14 +311,3 @@ def test_a_listener_that_is_silent_is_left_after_a_step_and_another_service_at_o
         assert time.monotonic() - start < SLACK
         thread.join()
         held[0].close()
-
-
-@pytest.mark.parametrize(("value", "whole"), [("", True), (" ", True), (" heads ", False), ("all", True)])
-def test_digests_cover_everything_unless_told_otherwise(
-    value: str, whole: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("FLEETMETRICS_DIGESTS", value)
-    assert handshake.whole_digests() is whole
-    monkeypatch.setenv("FLEETMETRICS_DIGESTS", "tails")
-    with pytest.raises(InvalidInputError, match="holds 'tails'; allowed are 'all' and 'heads'"):
-        handshake.whole_digests()

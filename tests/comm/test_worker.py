@@ -12,8 +12,7 @@ import pytest
 import fleetmetrics
 from fleetmetrics.comm.job import Job
 from fleetmetrics.comm.launchers import VARIABLES
-from fleetmetrics.comm.worker import MARK, is_the_worker, leave_mark, started_by_worker
-from fleetmetrics.errors import InvalidInputError
+from fleetmetrics.comm.worker import MARK, leave_mark, started_by_worker
 from fleetmetrics.support import launcher
 
 pytestmark = pytest.mark.numpy_only
@@ -153,12 +152,3 @@ def test_a_helper_leaves_the_mark_of_its_worker(monkeypatch: pytest.MonkeyPatch)
 def test_a_place_given_as_arguments_leaves_no_mark() -> None:
     leave_mark(Job.placed(1, 2, "127.0.0.1:8500"))
     assert not os.environ[MARK]
-
-
-def test_the_setting_says_only_this(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert not is_the_worker()
-    monkeypatch.setenv("FLEETMETRICS_WORKER", " this ")
-    assert is_the_worker()
-    monkeypatch.setenv("FLEETMETRICS_WORKER", "that")
-    with pytest.raises(InvalidInputError, match="FLEETMETRICS_WORKER holds 'that'; allowed is 'this'"):
-        is_the_worker()

@@ -3950,8 +3950,8 @@ MUTATIONS = [
     Mutation(
         "the doctor reads no settings",
         "doctor.py::_look_at_settings",
-        "            if read is not None:\n                read()\n",
-        "            pass\n",
+        'resolve_timeout() if name == "FLEETMETRICS_TIMEOUT" else setting(name)',
+        "pass",
         "tests/test_doctor.py -k broken_environment",
     ),
     # -- what is dealt, read and put together in parts --------------------------------------------------------
