@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any, Iterable, Mapping
 
 from fleetmetrics.errors import InvalidInputError
-from fleetmetrics.words.texts import LANGUAGES, texts
+from fleetmetrics.words.texts import LANGUAGES, texts_of
 
 __all__ = ["Words", "digits_of"]
 
@@ -24,7 +24,7 @@ class Words:
         if not isinstance(lang, str) or lang not in LANGUAGES:
             raise InvalidInputError(f"lang must be 'en' or 'zh', not {lang!r:.80}")
         self.lang = lang
-        self._texts = texts(lang)
+        self._texts = texts_of(lang)
 
     def __call__(self, name: str, /, **values: Any) -> str:
         """A text with values in it.
@@ -56,7 +56,7 @@ class Words:
     @property
     def of_charts(self) -> Mapping[str, str] | None:
         """The texts of charts that replace the English ones; None: they are English."""
-        english, own = texts("en")["charts"], self.section("charts")
+        english, own = texts_of("en")["charts"], self.section("charts")
         return None if own is english else {english[key]: text for key, text in own.items()}
 
     def number(self, value: Any, digits: int | None = None) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 from typing import Any, Mapping, NamedTuple
 
-from fleetmetrics.words.texts import texts
+from fleetmetrics.words.texts import texts_of
 
 __all__ = ["Entry", "entries", "owners"]
 
@@ -49,7 +49,7 @@ class Entry(NamedTuple):
 @functools.lru_cache(maxsize=None)
 def entries() -> Mapping[str, Entry]:
     """The entries of all metrics by the names of their classes, in the order of the files."""
-    english, chinese = texts("en"), texts("zh")
+    english, chinese = texts_of("en"), texts_of("zh")
     return {name: _entry(english[name], chinese.get(name, {})) for name in english if name[0].isupper()}
 
 

@@ -11,13 +11,13 @@ from typing import Mapping
 
 from fleetmetrics.errors import FileAccessError
 
-__all__ = ["LANGUAGES", "texts"]
+__all__ = ["LANGUAGES", "texts_of"]
 
 LANGUAGES = ("en", "zh")
 
 
 @functools.lru_cache(maxsize=None)
-def texts(language: str) -> Mapping[str, Mapping[str, str]]:
+def texts_of(language: str) -> Mapping[str, Mapping[str, str]]:
     """The sections of a language's file, each with its texts by key.
 
     Args:

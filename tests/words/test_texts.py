@@ -16,7 +16,7 @@ from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.report import PICTURES
 from fleetmetrics.support.vocabulary import VERDICTS
 from fleetmetrics.words import Words
-from fleetmetrics.words.texts import LANGUAGES, texts
+from fleetmetrics.words.texts import LANGUAGES, texts_of
 
 pytestmark = pytest.mark.numpy_only
 
@@ -37,7 +37,7 @@ CHOSEN["against"] = CHOSEN["changes"] | {"undecided"}
 
 def rooms(language: str) -> dict[str, dict[str, str]]:
     """The sections of reports and tables; the others are of metrics."""
-    return {name: dict(section) for name, section in texts(language).items() if name.islower()}
+    return {name: dict(section) for name, section in texts_of(language).items() if name.islower()}
 
 
 def keys(language: str) -> dict[str, list[str]]:
@@ -51,13 +51,13 @@ def placeholders(text: str) -> set[str]:
 
 
 def test_both_languages_have_the_same_sections_and_keys_in_the_same_order() -> None:
-    assert list(texts("en")) == list(texts("zh")), "write each section into fleetmetrics/words/en.ini and zh.ini"
+    assert list(texts_of("en")) == list(texts_of("zh")), "write each section into fleetmetrics/words/en.ini and zh.ini"
     assert keys("en") == keys("zh"), "write each key into fleetmetrics/words/en.ini and zh.ini"
 
 
 def test_a_metric_has_its_chinese_names_and_definition_and_nothing_else() -> None:
     wrong = [
-        name for name, section in texts("zh").items() if name[0].isupper() and {*section} != {"names", "definition"}
+        name for name, section in texts_of("zh").items() if name[0].isupper() and {*section} != {"names", "definition"}
     ]
     assert not wrong, f"{wrong} in fleetmetrics/words/zh.ini must have names and definition"
 
@@ -78,10 +78,10 @@ def test_the_placeholders_of_a_text_are_the_same_in_both_languages() -> None:
 
 def test_no_text_is_empty_or_in_the_other_language() -> None:
     for language in LANGUAGES:
-        for name, section in texts(language).items():
+        for name, section in texts_of(language).items():
             assert all(section.values()), (language, name)
     letters = re.compile("[\u4e00-\u9fff]")
-    assert not [name for name, section in texts("en").items() if letters.search("".join(section.values()))]
+    assert not [name for name, section in texts_of("en").items() if letters.search("".join(section.values()))]
     exempt = {"numbers.span", "punctuation.names", "needs.size", "report.language"}
     untranslated = [
         f"{name}.{key}"
@@ -133,7 +133,7 @@ def test_the_charts_texts_are_those_that_plots_write_in_english() -> None:
     quoted = ('"{}"', "'{}'")
     unknown = [
         text
-        for text in texts("en")["charts"].values()
+        for text in texts_of("en")["charts"].values()
         if not any(form.replace("{}", text) in sources for form in quoted)
     ]
     assert not unknown, f"no chart has {unknown}"
@@ -150,8 +150,8 @@ def test_a_number_of_one_has_its_own_form_where_the_language_has_one() -> None:
 
 def test_spaces_at_the_ends_of_a_text_stay_and_a_long_text_is_one_line() -> None:
     assert Words("en")("needs.and") == " and " and Words("en")("tables.intervals", interval="x").startswith(" The x")
-    assert not [text for section in texts("en").values() for text in section.values() if "\n" in text or "  " in text]
-    assert 'operating characteristic (ROC) curve", Radiology' in texts("en")["ExactAUC"]["source"]
+    assert not [text for section in texts_of("en").values() for text in section.values() if "\n" in text or "  " in text]
+    assert 'operating characteristic (ROC) curve", Radiology' in texts_of("en")["ExactAUC"]["source"]
 
 
 @pytest.mark.parametrize("lang", ["de", None, ["en"]])
