@@ -17,6 +17,7 @@ from fleetmetrics._version import __version__
 from fleetmetrics.errors import ConditionError, DataError, FleetMetricsError, InvalidInputError, MissingLibraryError
 from fleetmetrics.support.optional import library
 from fleetmetrics.support.vocabulary import as_options, names_in, separated
+from fleetmetrics.words.texts import LANGUAGES
 
 if TYPE_CHECKING:
     from fleetmetrics.evaluation.result import EvaluationResult
@@ -180,7 +181,7 @@ def _parsers(formats: str, names: str) -> tuple[argparse.ArgumentParser, argpars
     for each in (one, some, two):
         _add_forms(each)
         each.add_argument("--html", metavar="FILE", help="write a report that opens in any browser")
-        each.add_argument("--lang", choices=["en", "zh"], default="en", help="the report's language")
+        each.add_argument("--lang", choices=LANGUAGES, default="en", help="the report's language")
         each.add_argument(
             "--fail-if",
             metavar="'auc<0.77'",
@@ -246,7 +247,7 @@ def _parsers(formats: str, names: str) -> tuple[argparse.ArgumentParser, argpars
     )
     over.add_argument("states", nargs="+", metavar="STATE", help="files from --save-state")
     for each in (same, over):
-        each.add_argument("--lang", choices=["en", "zh"], default="en", help="the page's language")
+        each.add_argument("--lang", choices=LANGUAGES, default="en", help="the page's language")
         _add_forms(each)
         each.add_argument("--html", metavar="FILE", help="write a page that opens in any browser")
     same.add_argument(

@@ -85,23 +85,23 @@ def html(result: Mapping[str, Any], metrics: Any = None, baseline: Any = None, l
     words = Words(lang)
     if not isinstance(result, Mapping):
         raise InvalidInputError(f"result must be a dict, as fleetmetrics evaluate --json prints it, not {result!r:.80}")
-    for argument, given in (("metrics", metrics), ("baseline", baseline)):
-        if given is not None and not isinstance(getattr(given, "metrics", given), (Accumulator, Mapping)):
-            raise InvalidInputError(f"{argument} must be a metric, a MetricCollection or None, not {given!r:.80}")
-    given = {**_EMPTY, **_plain(result)}
-    about = given.get("about") or {name: described(each) for name, each in _members(metrics).items()}
-    told = {**given, "about": about}
-    parts = [(task, {**_EMPTY, "about": {}, **part}) for task, part in parts_of(told)]
+    for argument, drawn_of in (("metrics", metrics), ("baseline", baseline)):
+        if drawn_of is not None and not isinstance(getattr(drawn_of, "metrics", drawn_of), (Accumulator, Mapping)):
+            raise InvalidInputError(f"{argument} must be a metric, a MetricCollection or None, not {drawn_of!r:.80}")
+    kept = {**_EMPTY, **_plain(result)}
+    about = kept.get("about") or {name: described(metric) for name, metric in _members(metrics).items()}
+    shown = {**kept, "about": about}
+    parts = [(task, {**_EMPTY, "about": {}, **part}) for task, part in parts_of(shown)]
     sides = {task: _sides(part, _of_task(metrics, task), _of_task(baseline, task), words) for task, part in parts}
     return page(
         words,
         "report.html",
-        result=told,
-        kept=given,
+        result=shown,
+        kept=kept,
         lead=_lead(parts, words),
         tasks=[(task[:-1], part) for task, part in parts if task],
         rows=[{**row, "name": f"{task}{row['name']}"} for task, part in parts for row in _rows(part, words)],
-        versus=[(task[:-1], *each) for task, part in parts for each in (part.get("versus") or {}).items()],
+        versus=[(task[:-1], *column) for task, part in parts for column in (part.get("versus") or {}).items()],
         tables=[
             {**_table(by, slices, part), "task": task[:-1]}
             for task, part in parts
@@ -178,11 +178,11 @@ def _plain(result: Mapping[str, Any]) -> dict[str, Any]:
         raise InvalidInputError(
             f"result must hold what JSON holds: numbers, strings, lists and dicts: {error}"
         ) from None
-    found = json.loads(text, parse_constant=lambda _: None)
-    for data in (found.get("data", {}), (found.get("baseline") or {}).get("data", {})):
+    parsed = json.loads(text, parse_constant=lambda _: None)
+    for data in (parsed.get("data", {}), (parsed.get("baseline") or {}).get("data", {})):
         if len(data.get("files", [])) > _FILES:
             data.update(files_left_out=len(data["files"]) - _FILES, files=data["files"][:_FILES])
-    return found
+    return parsed
 
 
 def _rows(result: Mapping[str, Any], words: Words) -> Iterator[dict[str, Any]]:
@@ -201,9 +201,9 @@ def _rows(result: Mapping[str, Any], words: Words) -> Iterator[dict[str, Any]]:
         leaves = _leaves(name, value)
         for place, (path, leaf) in enumerate(leaves):
             numbers, widths = [leaf, old.get(path)], [delta.get("value")]
-            widths += [each["high"] - each["low"] for each in (interval, delta) if _has_ends(each)]
-            sized = [each for each in numbers if isinstance(each, float) and each]
-            tiny = bool(sized) and max(map(abs, sized)) < 1e-6
+            widths += [ends["high"] - ends["low"] for ends in (interval, delta) if _has_ends(ends)]
+            sizes = [abs(number) for number in numbers if isinstance(number, float) and number]
+            tiny = bool(sizes) and max(sizes) < 1e-6
             yield {
                 "name": path,
                 "value": leaf,
@@ -225,10 +225,10 @@ def _has_ends(ends: Mapping[str, Any]) -> bool:
 def _leaves(name: str, value: Any) -> list[tuple[str, Any]]:
     """The numbers of a value, by their paths: of classes one by one; a longer array as a whole; none of a curve."""
     if isinstance(value, dict):
-        numbers = [(f"{name}.{key}", each) for key, each in value.items() if not isinstance(each, list)]
-        return [leaf for each in numbers for leaf in _leaves(*each)]
-    if isinstance(value, list) and len(value) <= _CLASSES and not any(isinstance(each, (list, dict)) for each in value):
-        return [(f"{name}.{place}", each) for place, each in enumerate(value)]
+        parts = [(f"{name}.{key}", part) for key, part in value.items() if not isinstance(part, list)]
+        return [leaf for path, part in parts for leaf in _leaves(path, part)]
+    if isinstance(value, list) and len(value) <= _CLASSES and not any(isinstance(part, (list, dict)) for part in value):
+        return [(f"{name}.{place}", number) for place, number in enumerate(value)]
     return [(name, value)]
 
 
@@ -238,7 +238,7 @@ def _table(by: str, slices: list[dict[str, Any]], result: Mapping[str, Any]) -> 
     together = result.get("references", {}).get(by)
     whole = whole if together is None else together
     sure = [row["value"] for row in slices if not row.get("within_chance")]  # other values may be outside
-    values = [each for each in (whole, *sure) if each is not None] or [0]
+    values = [value for value in (whole, *sure) if value is not None] or [0]
     wide = [row["high"] - row["low"] for row in slices if row.get("low") is not None and row.get("high") is not None]
     room = max((max(values) - min(values)) / 6, statistics.median(wide or [0])) or 1
     scale = {"least": min(values) - room, "width": max(values) - min(values) + 2 * room, "whole": whole}
@@ -258,26 +258,25 @@ def _table(by: str, slices: list[dict[str, Any]], result: Mapping[str, Any]) -> 
         "sizes": sizes,
         "counts": ordered,
         "digits": _digits_of_column([whole, *(row["value"] for row in slices)]),
-        "digits_of": {name: _digits_of_column(each) for name, each in numbers.items()},
+        "digits_of": {name: _digits_of_column(column) for name, column in numbers.items()},
         "has": {name for name in ("low", "q", "harm") if any(row.get(name) is not None for row in slices)},
     }
 
 
 def _digits_of_column(values: list[Any]) -> int:
     """The digits of a medium-sized value."""
-    sizes = [abs(each) for each in values if isinstance(each, (int, float)) and each]
+    sizes = [abs(value) for value in values if isinstance(value, (int, float)) and value]
     return min(9, digits_of([statistics.median(sizes)] if sizes else []))
 
 
 def _classes(sides: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Precision, recall and F1 of each class, by the first confusion matrix of each side."""
-    found = [matrix for matrix in map(_matrix, sides.values()) if matrix is not None]
-    if not found or any(each.shape != found[0].shape for each in found):
+    matrices = [matrix for matrix in map(_matrix, sides.values()) if matrix is not None]
+    if not matrices or any(matrix.shape != matrices[0].shape for matrix in matrices):
         return []
-    hits, true, predicted = (
-        each.tolist() for each in (found[0].diagonal(), found[0].sum(axis=1), found[0].sum(axis=0))
-    )
-    old = _f1(found[1]) if found[1:] else []
+    new = matrices[0]
+    hits, true, predicted = (counts.tolist() for counts in (new.diagonal(), new.sum(axis=1), new.sum(axis=0)))
+    old = _f1(matrices[1]) if matrices[1:] else []
     rows = [
         {
             "class": place,
@@ -287,7 +286,7 @@ def _classes(sides: Mapping[str, Any]) -> list[dict[str, Any]]:
             "f1": f1,
             **({"old": old[place]} if old else {}),
         }
-        for place, f1 in enumerate(_f1(found[0]))
+        for place, f1 in enumerate(_f1(new))
     ]
     if len(rows) > _CLASS_ROWS:
         rows = sorted(rows, key=lambda row: (row["f1"] is None, row["f1"]))[:_CLASS_ROWS]
@@ -318,12 +317,12 @@ def _members(metrics: Any) -> dict[str, Any]:
 
 def _side(metrics: Any, values: Mapping[str, Any]) -> dict[str, Any]:
     """The drawable parts, by name: the metrics, and values by k."""
-    found = {name: metric for name, metric in _members(metrics).items() if metric is not None}
-    by_k = {name: values.get(name) for name, metric in found.items() if "at_k" in getattr(metric, "pictures", ())}
+    parts = {name: metric for name, metric in _members(metrics).items() if metric is not None}
+    by_k = {name: values.get(name) for name, metric in parts.items() if "at_k" in getattr(metric, "pictures", ())}
     for name, value in {**by_k, **values.get("at_k", {})}.items():
         if isinstance(value, dict) and value and all(map(str.isdecimal, value)):
-            found[name] = {int(k): each for k, each in value.items()}
-    return found
+            parts[name] = {int(k): number for k, number in value.items()}
+    return parts
 
 
 def _sides(result: Mapping[str, Any], metrics: Any, baseline: Any, words: Words) -> dict[str, dict[str, Any]]:
@@ -374,11 +373,11 @@ def _pictures(sides: Mapping[str, Any], words: Words) -> Iterator[tuple[str, str
 def _drawn(kind: str, side: Mapping[str, Any], axes: Any, label: str) -> Any:
     """The axes with the first metric that has such a chart, or with all values by k; None without one."""
     if kind == "at_k":
-        found = None
+        drawn_on = None
         for name, values in side.items():
             if isinstance(values, dict):
-                found = plot.at_k(values, found or axes, f"{label} {plain(name)}".strip())
-        return found
+                drawn_on = plot.at_k(values, drawn_on or axes, f"{label} {plain(name)}".strip())
+        return drawn_on
     for name, metric in side.items():
         if kind in getattr(metric, "pictures", ()) and (kind != "residuals" or name == _ERRORS):
             return getattr(plot, kind)(metric, axes, label)

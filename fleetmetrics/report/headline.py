@@ -40,7 +40,7 @@ def _metrics(result: Mapping[str, Any]) -> tuple[list[str], list[str]]:
 
 def change_of(delta: Mapping[str, Any], better: str) -> str:
     """The kind of a difference: "better", "higher", "chance", "few" (too few rows), ...; "seems ...": no interval."""
-    value, low, high = (delta.get(each) for each in ("value", "low", "high"))
+    value, low, high = (delta.get(end) for end in ("value", "low", "high"))
     if value is None:
         return ""
     if delta.get("needs"):
@@ -49,10 +49,10 @@ def change_of(delta: Mapping[str, Any], better: str) -> str:
         return "chance"
     if not value:
         return "same"
-    said = "higher" if value > 0 else "lower"
+    change = "higher" if value > 0 else "lower"
     if better:
-        said = "better" if said == better else "worse"
-    return f"seems {said}" if low is None or high is None else said
+        change = "better" if change == better else "worse"
+    return f"seems {change}" if low is None or high is None else change
 
 
 def _better(result: Mapping[str, Any], name: str) -> str:
@@ -110,9 +110,9 @@ def _why(result: Mapping[str, Any], words: Words) -> str:
 def _others(result: Mapping[str, Any], name: str, words: Words) -> Iterator[str]:
     """The other metrics that are worse; one of them may decide."""
     worse = [
-        each
-        for each in result["about"]
-        if each != name and change_of(result.get(f"{each}_delta") or {}, _better(result, each)) == "worse"
+        metric
+        for metric in result["about"]
+        if metric != name and change_of(result.get(f"{metric}_delta") or {}, _better(result, metric)) == "worse"
     ]
     if worse:
         yield words("headline.worse_in", metrics=words.listed(worse))
@@ -121,15 +121,15 @@ def _others(result: Mapping[str, Any], name: str, words: Words) -> Iterator[str]
 def _lost(result: Mapping[str, Any], words: Words) -> Iterator[str]:
     """The slice with the largest loss against the baseline, or the statement that no slice has lost."""
     rows = [(by, row) for by, column in (result.get("versus") or {}).items() for row in column["slices"]]
-    lost = [each for each in rows if each[1].get("verdict") == "worse"]
+    lost = [(by, row) for by, row in rows if row.get("verdict") == "worse"]
     if lost:
-        by, row = max(lost, key=lambda each: each[1]["rows"] * abs(each[1]["delta"]))
+        by, row = max(lost, key=lambda place: place[1]["rows"] * abs(place[1]["delta"]))
         key, digits = words.key(row["key"]), digits_of([], [row["delta"], *_width(row)])
         value = words.signed(row["delta"], digits)
         interval = _interval(result, row, digits, words, sign=True)
         metric = row["metric"]
         yield words("headline.loses_most", column=by, key=key, metric=metric, value=value, interval=interval)
-    tested = sum(each.get("verdict") not in (None, "too few", "different") for _, each in rows)
+    tested = sum(row.get("verdict") not in (None, "too few", "different") for _, row in rows)
     if tested and not lost:
         yield words("headline.no_loss", number=tested)
 
@@ -139,15 +139,15 @@ def worst_slice(result: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]] | No
 
     For a metric without a better direction, it is the slice that differs most.
     """
-    called = [
+    judged = [
         (by, row)
         for by, rows in result["slices"].items()
         for row in rows
         if row.get("verdict") in ("worse", "different")
     ]
-    if not called:
+    if not judged:
         return None
-    return max(called, key=lambda each: each[1].get("harm") or each[1]["share"] * abs(each[1]["difference"]))
+    return max(judged, key=lambda place: place[1].get("harm") or place[1]["share"] * abs(place[1]["difference"]))
 
 
 def _where(result: Mapping[str, Any], words: Words) -> Iterator[str]:
@@ -172,7 +172,7 @@ def _where(result: Mapping[str, Any], words: Words) -> Iterator[str]:
     if row["verdict"] == "different":
         yield words("headline.differs_most", **texts)
         return
-    number = sum(each.get("verdict") == "worse" for each in tested)
+    number = sum(row.get("verdict") == "worse" for row in tested)
     others = words("headline.others_that_are_worse", number=number) if number > 1 else ""
     yield words("headline.worst_slice", others=others, **texts)
 
@@ -180,7 +180,7 @@ def _where(result: Mapping[str, Any], words: Words) -> Iterator[str]:
 def _may_go(result: Mapping[str, Any], words: Words) -> Iterator[str]:
     """The outcome of the conditions."""
     conditions = result.get("conditions") or []
-    held = [each["condition"] for each in conditions if each["fails"]]
+    held = [condition["condition"] for condition in conditions if condition["fails"]]
     if held:
         yield words("headline.do_not_release", conditions=words.listed(held))
     elif conditions:

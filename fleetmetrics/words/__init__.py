@@ -22,7 +22,7 @@ class Words:
 
     def __init__(self, lang: str) -> None:
         if not isinstance(lang, str) or lang not in LANGUAGES:
-            raise InvalidInputError(f"lang must be 'en' or 'zh', not {lang!r:.80}")
+            raise InvalidInputError(f"lang must be {' or '.join(map(repr, LANGUAGES))}, not {lang!r:.80}")
         self.lang = lang
         self._texts = texts_of(lang)
 
@@ -88,8 +88,8 @@ class Words:
         low, high = ends.get("low"), ends.get("high")
         if low is None or high is None:
             return ""
-        one, other = ((self.signed if sign else self.number)(each, digits) for each in (low, high))
-        return self("numbers.span", low=one, high=other)
+        written = self.signed if sign else self.number
+        return self("numbers.span", low=written(low, digits), high=written(high, digits))
 
     def ends(self, ends: Mapping[str, Any], digits: int | None = None, *, sign: bool = False) -> str:
         """An interval, or the kind of data that is too scarce for one."""
@@ -129,7 +129,7 @@ class Words:
             'one user has 25 to 30% of the rows'
         """
         unit, whole = because[0]["unit"], because[0].get("of", "")
-        numbers = sorted(each["like"] if "like" in each else 100 * each["share"] for each in because)
+        numbers = sorted(reason["like"] if "like" in reason else 100 * reason["share"] for reason in because)
         low, high = (f"{number:,.0f}" for number in (numbers[0], numbers[-1]))
         number = low if low == high else self("numbers.span", low=low, high=high)
         if not whole:
@@ -154,11 +154,11 @@ def digits_of(values: Iterable[Any], widths: Iterable[Any] = ()) -> int:
     The largest number gets five significant digits from 0.1 on, otherwise four; the width of every interval, and every
     difference, gets two.
     """
-    sizes = [abs(each) for each in values if isinstance(each, (int, float)) and each]
+    sizes = [abs(value) for value in values if isinstance(value, (int, float)) and value]
     wanted = []
     if sizes:
         size = max(sizes)
         wanted.append((4 if size >= 0.1 else 3) - math.floor(math.log10(size)))
-    narrow = [abs(each) for each in widths if isinstance(each, (int, float)) and each]
-    wanted += [1 - math.floor(math.log10(each)) for each in narrow]
+    narrow = [abs(width) for width in widths if isinstance(width, (int, float)) and width]
+    wanted += [1 - math.floor(math.log10(width)) for width in narrow]
     return max(0, *wanted) if wanted else 0

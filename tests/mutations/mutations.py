@@ -291,8 +291,8 @@ MUTATIONS = [
     Mutation(
         "two confusion matrices of different classes are one table",
         "report/__init__.py::_classes",
-        "if not found or any(each.shape != found[0].shape for each in found):",
-        "if not found:",
+        "if not matrices or any(matrix.shape != matrices[0].shape for matrix in matrices):",
+        "if not matrices:",
         "tests/report/test_report.py -k different_classes",
     ),
     Mutation(
@@ -4925,7 +4925,7 @@ MUTATIONS = [
     Mutation(
         "the slice with the most rows is reported as the one that lost most",
         "report/headline.py::_lost",
-        '["rows"] * abs(each[1]["delta"])',
+        '["rows"] * abs(place[1]["delta"])',
         '["rows"]',
         "tests/report/test_headline.py",
     ),

@@ -150,7 +150,9 @@ def test_a_number_of_one_has_its_own_form_where_the_language_has_one() -> None:
 
 def test_spaces_at_the_ends_of_a_text_stay_and_a_long_text_is_one_line() -> None:
     assert Words("en")("needs.and") == " and " and Words("en")("tables.intervals", interval="x").startswith(" The x")
-    assert not [text for section in texts_of("en").values() for text in section.values() if "\n" in text or "  " in text]
+    assert not [
+        text for section in texts_of("en").values() for text in section.values() if "\n" in text or "  " in text
+    ]
     assert 'operating characteristic (ROC) curve", Radiology' in texts_of("en")["ExactAUC"]["source"]
 
 
