@@ -149,10 +149,10 @@ define run-both
 	exit $$failed
 endef
 
-test:  ## test every promise on both Paddle versions, in five minutes on two processors
+test:  ## test every promise on both Paddle versions, in minutes
 	$(call run-both,not thorough)
 
-test-all:  ## run all tests and doctests on both Paddle versions, in a quarter of an hour
+test-all:  ## run all tests and doctests on both Paddle versions, too
 	$(call run-both)
 
 test-ps: $(PS)/.ready  ## run all on Paddle 2.6.2, which has parameter servers

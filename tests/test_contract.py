@@ -203,11 +203,12 @@ def test_merging_workers_in_any_order_gives_what_one_process_would(name, weight,
 
 
 @pytest.mark.numpy_only
+@pytest.mark.parametrize("seeds", [range(2), range(2, 4), range(4, 6), range(6, 8)], ids=repr)
 @pytest.mark.parametrize("name", CASES)
-def test_splitting_among_any_workers_gives_what_one_process_would(name):
+def test_splitting_among_any_workers_gives_what_one_process_would(name, seeds):
     data = draw(name, first_dtypes(name), "eighths", mask=True)
     reference = expected(name, data)
-    for seed in range(8):
+    for seed in seeds:
         rng = np.random.default_rng(seed)
         total = CASES[name].make()
         cuts = [0, *np.sort(rng.integers(0, 54, rng.integers(0, 7))), 53]

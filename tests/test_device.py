@@ -93,12 +93,12 @@ def test_the_stand_in_leaves_paddle_as_it_was():
 # -- add -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("settings", [{}, {"weight": "real", "mask": True}, {"validate": False}], ids=repr)
 @pytest.mark.parametrize("name", IN_MEMORY)
-def test_add_waits_for_nothing(name):
-    for settings in ({}, {"weight": "real", "mask": True}, {"validate": False}):
-        _, device = fed(name, **settings)
-        assert set(device.waits) == WAITS.get(name, set()), device.places
-        assert not set(device.operations) - LOOKED_AT
+def test_add_waits_for_nothing(name, settings):
+    _, device = fed(name, **settings)
+    assert set(device.waits) == WAITS.get(name, set()), device.places
+    assert not set(device.operations) - LOOKED_AT
 
 
 def collection() -> fm.MetricCollection:

@@ -43,6 +43,14 @@ def plain(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.numpy_only
+def test_no_environment_of_every_eighth_is_silently_local(plain: None) -> None:
+    lines = printed("--every", "8")
+    assert len(lines) == 1, "\n".join(lines)
+    assert "0 silently local, 0 mixed" in lines[0]
+
+
+@pytest.mark.thorough
+@pytest.mark.numpy_only
 def test_no_environment_is_silently_local_and_the_page_has_the_counts(plain: None) -> None:
     lines = printed()
     assert len(lines) == 1, "\n".join(lines)

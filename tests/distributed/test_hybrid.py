@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import fleetmetrics as fm
+from tests.cover import thorough
 from tests.distributed.cluster import run
 
 pytestmark = pytest.mark.distributed
@@ -20,7 +21,9 @@ WORKER = Path(__file__).parent / "workers" / "hybrid.py"
 SAMPLES = 42
 
 
-@pytest.fixture(scope="module", params=[(2, 1, 1, 1, 2), (2, 1, 2, 1, 2)], ids=["dp 2, mp 2", "dp 2, sharding 2, mp 2"])
+@pytest.fixture(
+    scope="module", params=[(2, 1, 1, 1, 2), *thorough((2, 1, 2, 1, 2))], ids=["dp 2, mp 2", "dp 2, sharding 2, mp 2"]
+)
 def job(request: Any) -> tuple[tuple[int, ...], list[dict[str, Any]]]:
     workers = int(np.prod(request.param))
     return request.param, run(WORKER, workers, args={"dims": request.param, "samples": SAMPLES, "odd": 3})

@@ -164,6 +164,7 @@ def test_the_lines_of_the_page_are_those_that_ran(name):
         assert line.strip() in ran, line
 
 
+@quick_on(paddle=3)
 def test_the_whole_loop_of_the_page_prints_the_same_on_three_workers(tmp_path: Path) -> None:
     """What one process prints, tests/test_docs.py looks at."""
     expected, printed = run_page(PAGE, "evaluate.py", tmp_path)

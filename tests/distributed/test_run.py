@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.cover import quick_on
 from tests.distributed.cluster import unless_paddles_own
 from tests.nursery import Nursery
 from tests.test_docs_scripts import Command, run
@@ -61,7 +62,9 @@ def forked() -> Iterator[dict[str, str]]:
         yield nursery.environment("fleetmetrics.run", "run.py")
 
 
-@pytest.mark.parametrize("launch", LAUNCHES)
+@pytest.mark.parametrize(
+    "launch", [pytest.param(launch, marks=quick_on(paddle=3 if launch == "fleetrun" else 2)) for launch in LAUNCHES]
+)
 def test_each_launcher_lets_it_through_and_all_workers_have_the_global_numbers(
     launch: str, forked: dict[str, str], tmp_path: Path
 ) -> None:

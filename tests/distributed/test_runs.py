@@ -12,6 +12,7 @@ from typing import Callable, Iterator
 
 import pytest
 
+from tests.cover import thorough
 from tests.distributed.cluster import AT_ONCE, free_ports
 from tests.distributed.forks import SECRET
 from tests.distributed.programs import WORKER, Runs, Worker, places
@@ -52,10 +53,10 @@ def test_rank_0_warns_once_that_nothing_names_its_run(runs: Runs, kind: str, siz
     ("kind", "name"),
     [
         ("servers", "PADDLE_JOB_ID"),
-        ("collective", "PADDLE_JOB_ID"),
-        ("endpoint", "PADDLE_JOB_ID"),
-        ("collective", "POD_NAME"),
         ("collective", "FLEETMETRICS_RUN"),
+        pytest.param("collective", "PADDLE_JOB_ID", marks=pytest.mark.thorough),
+        pytest.param("endpoint", "PADDLE_JOB_ID", marks=pytest.mark.thorough),
+        pytest.param("collective", "POD_NAME", marks=pytest.mark.thorough),
     ],
 )
 def test_the_name_of_a_run_keeps_it_apart(runs: Runs, kind: str, name: str) -> None:
@@ -158,7 +159,7 @@ def test_a_second_process_of_a_rank_is_an_error_on_all_before_they_have_met(runs
         assert len(lines) == 1 and "CommunicatorError" in lines[0] and claimed in lines[0], lines
 
 
-@pytest.mark.parametrize("who", [0, 1, 2])
+@pytest.mark.parametrize("who", [0, 1, *thorough(2)])
 def test_a_second_process_that_does_not_call_harms_no_job(runs: Runs, who: int) -> None:
     """It has a metric of its own, and only the local value of it."""
     same = places(3, "endpoint")

@@ -96,7 +96,9 @@ def kept_and_summed():
     return fm.MetricCollection({**kept, **summed})
 
 
-@pytest.mark.parametrize("weighted", [False, True], ids=["without weights", "with weights"])
+@pytest.mark.parametrize(
+    "weighted", [pytest.param(False, marks=pytest.mark.thorough), True], ids=["without weights", "with weights"]
+)
 def test_only_weighted_metrics_by_query_and_rank_correlations_may_differ_in_the_last_digit(tmp_path, weighted):
     """As docs/howto/files.md says."""
     random = np.random.default_rng(3)

@@ -262,6 +262,7 @@ def test_a_pair_agrees_with_paired_draws() -> None:
     assert analytic.std < 0.5 * math.hypot(*(each.std for each in pair))  # what they have in common cancels
 
 
+@pytest.mark.thorough
 @pytest.mark.numpy_only
 def test_coverage_is_that_of_the_table_in_the_docs() -> None:
     path = Path(__file__).parents[2] / "docs" / "scripts" / "intervals.py"
