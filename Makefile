@@ -152,7 +152,7 @@ endef
 test:  ## test every promise on both Paddle versions, in minutes
 	$(call run-both,not thorough)
 
-test-all:  ## run all tests and doctests on both Paddle versions, too
+test-all:  ## run all tests and doctests on both Paddle versions
 	$(call run-both)
 
 test-ps: $(PS)/.ready  ## run all on Paddle 2.6.2, which has parameter servers
