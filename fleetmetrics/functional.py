@@ -36,6 +36,9 @@ import numpy as np
 from fleetmetrics import formulas
 from fleetmetrics.comm.descriptions import Block
 from fleetmetrics.errors import InvalidInputError
+from fleetmetrics.formulas.aggregation import warn_if_small
+from fleetmetrics.formulas.ratio import ratio
+from fleetmetrics.formulas.sums import root
 from fleetmetrics.state.state import name_of, read
 from fleetmetrics.support.arguments import whole_number_of
 from fleetmetrics.support.given import amount, check_part
@@ -109,7 +112,7 @@ def acc(
 
     def formula(right: np.ndarray, number: np.ndarray) -> float:
         check_part("correct", right.item(), "total", number.item())
-        return formulas.accuracy.bare(right, number)
+        return ratio.bare(right, number, "accuracy")
 
     return _of_totals("acc", formula, scope, util, group, timeout, correct=correct, total=total)
 
@@ -129,7 +132,10 @@ def mae(
         >>> mae(6.0, 4)
         1.5
     """
-    formula = formulas.mean_absolute_error.bare
+
+    def formula(error: np.ndarray, number: np.ndarray) -> float:
+        return ratio.bare(error, number, "mean_absolute_error")
+
     return _of_totals("mae", formula, scope, util, group, timeout, abserr=abserr, total_ins_num=total_ins_num)
 
 
@@ -148,7 +154,10 @@ def mse(
         >>> mse(16.0, 4)
         4.0
     """
-    formula = formulas.mean_squared_error.bare
+
+    def formula(error: np.ndarray, number: np.ndarray) -> float:
+        return _mean_of_squares(error, number, "mean_squared_error")
+
     return _of_totals("mse", formula, scope, util, group, timeout, sqrerr=sqrerr, total_ins_num=total_ins_num)
 
 
@@ -167,7 +176,10 @@ def rmse(
         >>> rmse(16.0, 4)
         2.0
     """
-    formula = formulas.root_mean_squared_error.bare
+
+    def formula(error: np.ndarray, number: np.ndarray) -> float:
+        return root(_mean_of_squares(error, number, "root_mean_squared_error"))
+
     return _of_totals("rmse", formula, scope, util, group, timeout, sqrerr=sqrerr, total_ins_num=total_ins_num)
 
 
@@ -313,6 +325,11 @@ def _reduce(reduction: str, value: Any, scope: Any, util: Any, group: Any, timeo
         return found
 
     return _computed(reduction, [value], collect, itself, util, group, timeout)
+
+
+def _mean_of_squares(error: np.ndarray, number: np.ndarray, name: str) -> float:
+    warn_if_small(name, "errors", number.item(), 0.0, error.item())
+    return ratio.bare(error, number, name)
 
 
 def _of_totals(

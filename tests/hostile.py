@@ -28,7 +28,7 @@ MODULES = [
     *[f"formulas.{name}" for name in ("aggregation", "auc", "bootstrap", "calibration", "class_areas")],
     *[f"formulas.{name}" for name in ("classification", "click_through", "confusion", "correlation", "curves")],
     *[f"formulas.{name}" for name in ("exact_auc", "groups", "operating_points", "pairs", "ranking", "ratio")],
-    *("formulas.regression", "functional", "numbers.reductions", "samplers.sampling"),
+    *("functional", "numbers.reductions", "samplers.sampling"),
 ]
 
 

@@ -54,7 +54,7 @@ def test_an_error_names_the_argument_that_is_wrong(module: str) -> None:
         (lambda: formulas.accuracy(-1, 4), "correct"),
         (lambda: formulas.accuracy(1, math.inf), "total"),
         (lambda: formulas.ratio(math.inf, 1, "metric"), "numerator"),
-        (lambda: formulas.root_mean_squared_error(-16.0, 4), "squared_error"),
+        (lambda: formulas.ratio(1, -4, "metric"), "denominator"),
         (lambda: formulas.normalized_entropy(math.inf, 2, 4), "log_likelihood"),
         (lambda: formulas.normalized_entropy(1.0, 2, 4), "log_likelihood"),
         (lambda: formulas.average_precision_of_ranking([[True]], [1], mode="anything"), "mode"),

@@ -6,7 +6,6 @@ import _thread
 import functools
 import inspect
 import itertools
-import re
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
@@ -44,6 +43,7 @@ from fleetmetrics.support.settings import (
 )
 from fleetmetrics.support.traced import keep_out_of_programs, raise_if_traced
 from fleetmetrics.support.typed import Self
+from fleetmetrics.support.vocabulary import snake_case
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
@@ -82,7 +82,7 @@ _NO_WAIT = 1.0
 
 def _default_name(kind: type) -> str:
     """``accuracy_0``, ``accuracy_1``, ...: the same on every worker that runs the same script."""
-    stem = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", kind.__name__).lower()
+    stem = snake_case(kind.__name__)
     return f"{stem}_{next(_ordinals.setdefault(stem, itertools.count()))}"
 
 

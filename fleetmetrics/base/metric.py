@@ -2,16 +2,16 @@
 
 Metrics of the catalogue derive from ``Metric``. A class defines three things, and inherits the rest:
 
-    class MeanAbsoluteError(Metric):
+    class MeanAbsoluteError(Undefinable):
         requirements = ("finite_prediction", "finite_label")
 
         # its states, each with a function that computes its increment from a batch
         declared = (Declared("absolute_error", dtype="float64", statistic=absolute_error), TOTAL)
 
-        def formula(self, absolute_error, total):                      # global states in, number out
-            return mean_absolute_error(absolute_error, total)
+        quotient = Quotient({"absolute_error": 1})                     # over the total
 
-To fill several states from one pass over a batch, define ``batch_statistics`` instead.
+A metric that is not the quotient of two sums defines ``formula`` instead: global states in, number out. To fill several
+states from one pass over a batch, define ``batch_statistics``.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from fleetmetrics.base.shared import Shared
 from fleetmetrics.batch import Batch
 from fleetmetrics.batch.rules import Check, Requirement
 from fleetmetrics.errors import InvalidInputError
-from fleetmetrics.formulas.ratio import undefined
+from fleetmetrics.formulas.ratio import NO_SAMPLES, ratio, undefined
 from fleetmetrics.numbers.reductions import declared_shape
 from fleetmetrics.state.state import State
 from fleetmetrics.support.arguments import raise_if_too_large, zero_division_of
 from fleetmetrics.support.given import bare
 from fleetmetrics.support.typed import Axes, Unpack
-from fleetmetrics.support.vocabulary import agreeing, with_article
+from fleetmetrics.support.vocabulary import agreeing, snake_case, with_article
 
 __all__ = [
     "TOTAL",
@@ -51,6 +51,7 @@ __all__ = [
     "formula_of",
 ]
 
+_divide = ratio.bare
 _Operator = Callable[["Metric", Any], "Expression"]
 
 
@@ -108,7 +109,7 @@ def _one(_: float) -> float:
 
 
 class Quotient(NamedTuple):
-    """Two sums: a metric's value is their quotient, or a function of it.
+    """Two sums: a metric's value is their quotient, or a function of it; see `Undefinable.formula`.
 
     Args:
         numerator: the factors of the entries, by the name of a state or of a sum over groups.
@@ -117,6 +118,7 @@ class Quotient(NamedTuple):
         lowest: 0; or negative if the quotient has no bounds.
         value: the metric's value as a function of the quotient, rising or falling.
         slope: its derivative.
+        reason: why the denominator may be 0 although there are samples, for the warning.
     """
 
     numerator: Mapping[str, Any]
@@ -125,6 +127,7 @@ class Quotient(NamedTuple):
     lowest: float = 0.0
     value: Callable[[float], float] = float
     slope: Callable[[float], float] = _one
+    reason: str = ""
 
     @property
     def linear(self) -> Linear:
@@ -431,10 +434,40 @@ class Undefinable(Metric[Value]):
     """
 
     zero_division: float
+    #: Its name in warnings: "mean_absolute_error".
+    _title: ClassVar[str] = ""
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        cls._title = snake_case(cls.__name__)
 
     def __init__(self, *, zero_division: float = math.nan, **common: Unpack[Common]) -> None:
         super().__init__(**common)
         self.zero_division = zero_division_of(zero_division)
+
+    def formula(self, *args: Any, **states: Any) -> Any:
+        """The function of the `quotient` of the global states, given by name."""
+        quotient = self.quotient
+        if quotient is None:
+            return super().formula(*args, **states)
+        numerator, denominator = _weighted(quotient.numerator, states), _weighted(quotient.denominator, states)
+        if denominator:
+            value = _divide(numerator, denominator, self._title)
+            return value if quotient.value is float else quotient.value(value)
+        return self._ratio(0, 0, quotient.reason if quotient.reason and states["total"] else NO_SAMPLES)
+
+    def _ratio(self, numerator: Any, denominator: Any, reason: str = NO_SAMPLES) -> float:
+        """The quotient of two numbers, or ``zero_division``, where the warning tells the ``reason``."""
+        return _divide(numerator, denominator, self._title, self.zero_division, reason)
+
+
+def _weighted(factors: Mapping[str, Any], states: Mapping[str, np.ndarray]) -> Any:
+    """The sum of the states' entries times their factors; exact for a state that is one number."""
+    if len(factors) == 1:
+        [(name, factor)] = factors.items()
+        if type(factor) is int and factor == 1:
+            return states[name].item()
+    return 0 + sum(np.sum(states[name] * factor).item() for name, factor in factors.items())  # never -0.0
 
 
 class WithoutColumns(Metric[Value]):

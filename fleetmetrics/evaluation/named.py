@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Sequence
 import fleetmetrics
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.support.hints import hint_of_name
-from fleetmetrics.support.vocabulary import argument
+from fleetmetrics.support.vocabulary import argument, snake_case
 from fleetmetrics.words.catalogue import entries, owners
 
 __all__ = ["TASKS", "Named", "described", "kinds", "listed", "named", "separated"]
@@ -96,7 +96,7 @@ def kinds() -> dict[str, str]:
     found = {}
     for kind, module in fleetmetrics._modules.items():
         if module.startswith("fleetmetrics.metrics.") and kind != "Throughput":
-            found[re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", kind).lower()] = kind
+            found[snake_case(kind)] = kind
     return found
 
 

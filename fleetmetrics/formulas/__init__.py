@@ -14,5 +14,4 @@ from fleetmetrics.formulas.operating_points import *
 from fleetmetrics.formulas.pairs import *
 from fleetmetrics.formulas.ranking import *
 from fleetmetrics.formulas.ratio import *
-from fleetmetrics.formulas.regression import *
 from fleetmetrics.formulas.tokens import *

@@ -75,10 +75,12 @@ def warn_if_small(name: str, what: str, weight: float, mean: float, squares: flo
         squares: their sum.
     """
     weight, squares = as_number(weight), as_number(squares)
+    if not squares < SMALLEST * max(1.0, weight):  # nan, too
+        return
     lost = squares > 0 or (mean != 0 and min(weight, 1.0) * mean * mean < SMALLEST)
     of_errors = what in ("errors", "logarithms")
     told = of_errors and weight < LIGHT  # `ratio` warns of it
-    if lost and not told and squares < SMALLEST * max(1.0, weight):
+    if lost and not told:
         inexact, squared, do = "inexact", "squared errors", "Multiply predictions and labels, by 1e160 or so"
         if what == "logarithms":
             squared = "squared errors of the logarithms"

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import contextvars
+import functools
 import re
 from typing import Any, Iterator, Mapping
 
@@ -23,6 +24,7 @@ __all__ = [
     "names_in",
     "parts_of",
     "separated",
+    "snake_case",
     "with_article",
 ]
 
@@ -124,6 +126,12 @@ def with_article(name: str) -> str:
         ('an AUC', 'an F1', 'a Sliced', 'an int')
     """
     return f"{'an' if _SPOKEN_VOWEL.match(name) else 'a'} {name}"
+
+
+@functools.lru_cache(maxsize=1024)
+def snake_case(name: str) -> str:
+    """The name of a class as the command line and warnings write it: ``log_loss``."""
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower()
 
 
 def separated(text: str, separator: str = ",") -> list[str]:

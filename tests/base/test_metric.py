@@ -11,6 +11,7 @@ import paddle
 import pytest
 
 import fleetmetrics as fm
+from fleetmetrics.base.metric import TOTAL, Declared, Quotient, Undefinable
 from fleetmetrics.batch import statistic
 from fleetmetrics.comm import RowKeys
 from fleetmetrics.comm.deadline import DEFAULT_TIMEOUT
@@ -357,3 +358,41 @@ def test_metrics_of_other_settings_do_not_merge_and_the_error_says_what_differs(
 )
 def test_metrics_of_equal_settings_merge(make):
     make().merge(make())
+
+
+@statistic
+def _twice_the_samples(batch):
+    return 2 * batch.total
+
+
+class Odds(Undefinable):
+    """A metric with a quotient needs no formula."""
+
+    declared = (TOTAL, Declared("twice", statistic=_twice_the_samples))
+    quotient = Quotient({"total": 3, "twice": 1}, {"twice": 1}, value=lambda odds: odds**2, reason="none is odd")
+
+
+def test_a_quotient_of_states_is_the_formula_exact_for_counts_of_any_size():
+    metric = Odds()
+    metric.add([1.0, 2.0], [1.0, 2.0])
+    assert metric.compute() == 2.5**2
+    large = np.array(2**53 + 1)
+    assert metric.formula(total=large, twice=large) == 16.0
+    single = Odds.__new__(Odds)
+    single.zero_division = np.nan
+    single.quotient = Quotient({"twice": 1})
+    assert single.formula(twice=np.array(2**53 + 1), total=np.array(2**53 + 3)) == (2**53 + 1) / (2**53 + 3)
+
+
+def test_the_quotient_says_why_it_is_undefined_although_there_are_samples():
+    for total, reason in ((3, "none is odd"), (0, "there are no samples")):
+        with pytest.warns(fm.UndefinedMetricWarning, match=f"^odds is undefined: {reason}"):
+            assert np.isnan(Odds().formula(total=np.array(total), twice=np.array(0)))
+    assert Odds(zero_division=0.5).formula(total=np.array(3), twice=np.array(0)) == 0.5
+
+
+def test_the_entries_of_a_state_are_weighted_by_the_factors_of_the_quotient():
+    class Diagonal(Odds):
+        quotient = Quotient({"cells": np.eye(2)}, {"cells": np.ones((2, 2))})
+
+    assert Diagonal().formula(cells=np.array([[3, 1], [2, 4]])) == 0.7

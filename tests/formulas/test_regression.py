@@ -29,34 +29,6 @@ def comoments(weight):
 
 
 @WEIGHTS
-@pytest.mark.parametrize("power, name", [(1, "mean_absolute_error"), (2, "mean_squared_error")])
-def test_mean_error_equals_scikit_learn(name, power, weight):
-    expected = getattr(metrics, name)(LABEL, PREDICTION, sample_weight=weight)
-    value = getattr(formulas, name)(np.sum(weight * ERROR**power), weight.sum())
-    assert value == pytest.approx(expected, rel=1e-12, abs=0)
-
-
-def test_root_mean_squared_error_is_the_root_of_the_mean_and_no_mean_of_roots():
-    squared = np.array([9.0, 16.0])
-    assert formulas.root_mean_squared_error(squared.sum(), 2) == np.sqrt(12.5) != np.mean(np.sqrt(squared))
-    assert formulas.root_mean_squared_log_error(squared.sum(), 2) == np.sqrt(12.5)
-
-
-def test_errors_of_zero_are_zero():
-    for formula in (formulas.mean_absolute_error, formulas.mean_squared_error, formulas.root_mean_squared_error):
-        assert formula(np.zeros([1, 1]), np.array([3])) == 0.0
-
-
-@WEIGHTS
-@pytest.mark.parametrize("quantile", [0.0, 0.1, 0.5, 0.9, 1.0])
-def test_quantile_loss_equals_scikit_learn(quantile, weight):
-    under = np.sum(weight * np.maximum(LABEL - PREDICTION, 0))
-    over = np.sum(weight * np.maximum(PREDICTION - LABEL, 0))
-    expected = metrics.mean_pinball_loss(LABEL, PREDICTION, alpha=quantile, sample_weight=weight)
-    assert formulas.quantile_loss(under, over, weight.sum(), quantile) == pytest.approx(expected, rel=1e-12, abs=0)
-
-
-@WEIGHTS
 def test_r2_and_explained_variance_equal_scikit_learn(weight):
     squared_error, of_label = np.sum(weight * ERROR**2), moments(LABEL, weight)
     expected = metrics.r2_score(LABEL, PREDICTION, sample_weight=weight)
@@ -125,16 +97,6 @@ CONSTANT = [4.0, 0.1, 4 * (1e-17) ** 2]
         (lambda **k: formulas.pearson_correlation(np.zeros(6), **k), "pearson_correlation", "there are no samples"),
         (lambda **k: formulas.spearman_correlation([1, 1], [1, 2], **k), "spearman_correlation", "all predictions are"),
         (lambda **k: formulas.spearman_correlation([], [], **k), "spearman_correlation", "there are no samples"),
-        (
-            lambda **k: formulas.weighted_mean_absolute_percentage_error(1.0, 0.0, 3, **k),
-            "weighted_mean_absolute_percentage_error",
-            "all labels are 0",
-        ),
-        (
-            lambda **k: formulas.weighted_mean_absolute_percentage_error(0.0, 0.0, 0, **k),
-            "weighted_mean_absolute_percentage_error",
-            "there are no samples",
-        ),
     ],
 )
 def test_undefined_is_nan_with_a_warning_that_says_why_or_what_was_asked_for(value, name, reason, recwarn):
@@ -152,9 +114,3 @@ def test_constants_of_all_kinds_are_distinguished_from_a_small_spread():
             with pytest.warns(UndefinedMetricWarning, match="all labels are equal"):
                 assert math.isnan(formulas.r2_score(0.0, moments(values, RNG.random(number))))
     assert formulas.r2_score(0.0, moments(1e8 + RNG.normal(size=100) * 1e-5, np.ones(100))) == 1.0
-
-
-def test_the_largest_error_of_no_samples_is_undefined():
-    assert formulas.max_error(np.array(2.5)) == 2.5
-    with pytest.warns(UndefinedMetricWarning, match="max_error is undefined: there are no samples"):
-        assert math.isnan(formulas.max_error(-np.inf))

@@ -489,3 +489,33 @@ def test_a_collection_keeps_one_state_of_a_kind():
     # total, number, absolute, squared, signed, relative (2), log, log-cosh, label, largest, pinball (2), deviance,
     # moments of labels and errors, comoments
     assert len(states) == 17
+
+
+@pytest.mark.parametrize(
+    "make, arguments, warning",
+    [
+        (fm.MeanAbsoluteError, ([], []), "mean_absolute_error is undefined: there are no samples (their total weight "),
+        (fm.RootMeanSquaredError, ([], []), "root_mean_squared_error is undefined: there are no samples"),
+        (fm.QuantileLoss, ([], []), "quantile_loss is undefined: there are no samples"),
+        (fm.MaxError, ([], []), "max_error is undefined: there are no samples"),
+        (
+            fm.WeightedMeanAbsolutePercentageError,
+            ([1.0, 2.0], [0.0, 0.0]),
+            "weighted_mean_absolute_percentage_error is undefined: all labels are 0;",
+        ),
+        (
+            fm.WeightedMeanAbsolutePercentageError,
+            ([], []),
+            "weighted_mean_absolute_percentage_error is undefined: there are no samples",
+        ),
+    ],
+)
+def test_an_undefined_mean_names_the_metric_and_the_reason_or_is_what_was_asked_for(make, arguments, warning, recwarn):
+    metric = make()
+    metric.add(*map(np.array, arguments))
+    with pytest.warns(fm.UndefinedMetricWarning, match="^" + re.escape(warning)):
+        assert np.isnan(metric.compute())
+    recwarn.clear()
+    metric = make(zero_division=-0.25)  # not its root
+    metric.add(*map(np.array, arguments))
+    assert metric.compute() == -0.25 and not recwarn.list

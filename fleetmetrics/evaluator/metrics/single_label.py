@@ -157,7 +157,8 @@ def _accuracies(states: dict[str, np.ndarray], thrs: Sequence[float | None]) -> 
     """Percent: ``[k, threshold]``, or 0-d for predicted labels."""
     if "dropped" in states:
         _warn_of_dropped("Accuracy", "correct predictions", states["dropped"], thrs)
-    values = [formulas.accuracy.bare(100 * count, states["total"]) for count in states["correct"].reshape(-1).tolist()]
+    counts, total = states["correct"].reshape(-1).tolist(), states["total"]
+    values = [formulas.ratio.bare(100 * count, total, "accuracy") for count in counts]
     return np.reshape(values, states["correct"].shape)
 
 

@@ -6,12 +6,12 @@ from typing import Any, Sequence, overload
 
 import numpy as np
 
-from fleetmetrics import formulas
 from fleetmetrics.base.accumulator import Value
-from fleetmetrics.base.metric import TOTAL, Quotient, Settings, formula_of
+from fleetmetrics.base.metric import TOTAL, Quotient, Settings
 from fleetmetrics.batch import Batch, statistic
 from fleetmetrics.batch.rules import Requirement
 from fleetmetrics.errors import InvalidInputError
+from fleetmetrics.formulas.sums import as_number
 from fleetmetrics.metrics.regression.differences import (
     EXACT_IN_DOMAIN,
     OfNumbers,
@@ -103,15 +103,11 @@ class QuantileLoss(OfNumbers[Value]):
 
     def formula(self, total: np.ndarray, **sums: np.ndarray) -> Any:
         if self.quantile is None and not total.item():
-            return np.full(
-                len(self.quantiles), formulas.quantile_loss.bare(0, 0, total, zero_division=self.zero_division)
-            )
-        losses = [
-            formulas.quantile_loss.bare(
-                sums[f"under{suffix}"], sums[f"over{suffix}"], total, quantile, self.zero_division
-            )
-            for suffix, quantile in zip(self._suffixes, self.quantiles)
-        ]
+            return np.full(len(self.quantiles), self._ratio(0, total))
+        losses = []
+        for suffix, quantile in zip(self._suffixes, self.quantiles):
+            under, over = as_number(sums[f"under{suffix}"]), as_number(sums[f"over{suffix}"])
+            losses.append(self._ratio(quantile * under + (1 - quantile) * over, total))
         return np.array(losses) if self.quantile is None else losses[0]
 
 
@@ -169,8 +165,14 @@ def _deviance(batch: Batch, power: float) -> Any:
 class TweedieDeviance(OfNumbers[float]):
     """Mean Tweedie deviance: for counts, amounts and claims, whose variance grows with their mean to a power.
 
-    Formula: ``sum(w * d(y, p)) / sum(w)`` with the unit deviance d of `fleetmetrics.formulas.tweedie_deviance`. Power 0
-    is the normal distribution (`MeanSquaredError`), 1 Poisson, 2 gamma, 3 inverse Gaussian.
+    Formula: ``sum(w * d(y, p)) / sum(w)``, where the unit deviance of power k is
+
+        k = 0: (y - p)**2
+        k = 1: 2 * (y * ln(y / p) - y + p)
+        k = 2: 2 * (ln(p / y) + y / p - 1)
+        else:  2 * (max(y, 0)**(2 - k) / ((1 - k) * (2 - k)) - y * p**(1 - k) / (1 - k) + p**(2 - k) / (2 - k))
+
+    Power 0 is the normal distribution (`MeanSquaredError`), 1 Poisson, 2 gamma, 3 inverse Gaussian.
 
     Inputs as for `MeanAbsoluteError`, within these ranges:
 
@@ -196,7 +198,6 @@ class TweedieDeviance(OfNumbers[float]):
 
     better = "lower"
     quotient: Quotient | None = Quotient({"deviance": 1})
-    formula: Any = formula_of(formulas.tweedie_deviance, "zero_division")
 
     def __init__(self, *, power: float = 0, **settings: Unpack[Settings]) -> None:
         super().__init__(**settings)

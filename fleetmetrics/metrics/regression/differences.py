@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 from typing import Any, NamedTuple
 
-from fleetmetrics import formulas
 from fleetmetrics.base.accumulator import Value
-from fleetmetrics.base.metric import TOTAL, Declared, Quotient, Undefinable, WithoutColumns, formula_of
+from fleetmetrics.base.metric import TOTAL, Declared, Quotient, Undefinable, WithoutColumns
 from fleetmetrics.batch import Batch, per_sample, statistic
 from fleetmetrics.batch.rules import REQUIREMENTS, Requirement, beyond_floats
+from fleetmetrics.formulas.aggregation import warn_if_small
+from fleetmetrics.formulas.ratio import stand_in
+from fleetmetrics.formulas.sums import as_number, root
 
 __all__ = [
     "LogCoshError",
@@ -160,7 +162,6 @@ class MeanAbsoluteError(OfNumbers[float]):
     better = "lower"
     quotient: Quotient | None = Quotient({"absolute_error": 1})
     declared: tuple[Declared, ...] = (ABSOLUTE_ERROR, TOTAL)
-    formula: Any = formula_of(formulas.mean_absolute_error, "zero_division")
 
 
 class MeanSquaredError(OfNumbers[float]):
@@ -179,7 +180,10 @@ class MeanSquaredError(OfNumbers[float]):
     better = "lower"
     quotient: Quotient | None = Quotient({"squared_error": 1})
     declared: tuple[Declared, ...] = (SQUARED_ERROR, TOTAL)
-    formula: Any = formula_of(formulas.mean_squared_error, "zero_division")
+
+    def formula(self, squared_error: Any, total: Any) -> float:
+        warn_if_small(self._title, "errors", total, 0.0, squared_error)
+        return super().formula(squared_error=squared_error, total=total)
 
 
 class RootMeanSquaredError(MeanSquaredError):
@@ -195,8 +199,7 @@ class RootMeanSquaredError(MeanSquaredError):
         3.5355339059327378
     """
 
-    quotient: Quotient = Quotient({"squared_error": 1}, value=math.sqrt, slope=_slope_of_root)
-    formula: Any = formula_of(formulas.root_mean_squared_error, "zero_division")
+    quotient: Quotient = Quotient({"squared_error": 1}, value=root, slope=_slope_of_root)
 
 
 class MeanSquaredLogError(OfNumbers[float]):
@@ -222,7 +225,10 @@ class MeanSquaredLogError(OfNumbers[float]):
         Declared("squared_log_error", dtype="float64", statistic=_squared_log_error),
         TOTAL,
     )
-    formula: Any = formula_of(formulas.mean_squared_log_error, "zero_division")
+
+    def formula(self, squared_log_error: Any, total: Any) -> float:
+        warn_if_small(self._title, "logarithms", total, 0.0, squared_log_error)
+        return super().formula(squared_log_error=squared_log_error, total=total)
 
 
 class RootMeanSquaredLogError(MeanSquaredLogError):
@@ -238,8 +244,7 @@ class RootMeanSquaredLogError(MeanSquaredLogError):
         0.490129071734
     """
 
-    quotient: Quotient = Quotient({"squared_log_error": 1}, value=math.sqrt, slope=_slope_of_root)
-    formula: Any = formula_of(formulas.root_mean_squared_log_error, "zero_division")
+    quotient: Quotient = Quotient({"squared_log_error": 1}, value=root, slope=_slope_of_root)
 
 
 class MeanBias(OfNumbers[float]):
@@ -256,7 +261,6 @@ class MeanBias(OfNumbers[float]):
 
     quotient: Quotient | None = Quotient({"error": 1}, lowest=-math.inf)
     declared: tuple[Declared, ...] = (Declared("error", dtype="float64", statistic=_sum_of_errors), TOTAL)
-    formula: Any = formula_of(formulas.mean_bias, "zero_division")
 
 
 class LogCoshError(OfNumbers[float]):
@@ -274,7 +278,6 @@ class LogCoshError(OfNumbers[float]):
     better = "lower"
     quotient: Quotient | None = Quotient({"log_cosh": 1})
     declared: tuple[Declared, ...] = (Declared("log_cosh", dtype="float64", statistic=_log_cosh), TOTAL)
-    formula: Any = formula_of(formulas.log_cosh_error, "zero_division")
 
 
 class MaxError(OfNumbers[float]):
@@ -295,4 +298,5 @@ class MaxError(OfNumbers[float]):
     declared: tuple[Declared, ...] = (Declared("largest_error", dtype="float64", reduction="max", statistic=_largest),)
 
     def formula(self, largest_error: Any) -> float:
-        return formulas.max_error.bare(largest_error, self.zero_division)
+        largest = as_number(largest_error)
+        return stand_in(self._title, "there are no samples", self.zero_division) if largest == -math.inf else largest

@@ -6,8 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from fleetmetrics import formulas
-from fleetmetrics.base.metric import TOTAL, Declared, Quotient, formula_of
+from fleetmetrics.base.metric import TOTAL, Declared, Quotient
 from fleetmetrics.batch import Batch, statistic
 from fleetmetrics.metrics.regression.differences import ABSOLUTE_ERROR, OfNumbers, absolute_errors
 
@@ -54,7 +53,6 @@ class MeanAbsolutePercentageError(OfNumbers[float]):
         Declared("absolute_percentage_error", dtype="float64", statistic=_percentage_error),
         TOTAL,
     )
-    formula: Any = formula_of(formulas.mean_absolute_percentage_error, "zero_division")
 
 
 class SymmetricMeanAbsolutePercentageError(OfNumbers[float]):
@@ -73,7 +71,6 @@ class SymmetricMeanAbsolutePercentageError(OfNumbers[float]):
     better = "lower"
     quotient: Quotient | None = Quotient({"symmetric_error": 1})
     declared: tuple[Declared, ...] = (Declared("symmetric_error", dtype="float64", statistic=_symmetric_error), TOTAL)
-    formula: Any = formula_of(formulas.symmetric_mean_absolute_percentage_error, "zero_division")
 
 
 class WeightedMeanAbsolutePercentageError(OfNumbers[float]):
@@ -90,10 +87,9 @@ class WeightedMeanAbsolutePercentageError(OfNumbers[float]):
     """
 
     better = "lower"
-    quotient: Quotient | None = Quotient({"absolute_error": 1}, {"absolute_label": 1})
+    quotient: Quotient | None = Quotient({"absolute_error": 1}, {"absolute_label": 1}, reason="all labels are 0")
     declared: tuple[Declared, ...] = (
         ABSOLUTE_ERROR,
         Declared("absolute_label", dtype="float64", statistic=_absolute_label),
         TOTAL,
     )
-    formula: Any = formula_of(formulas.weighted_mean_absolute_percentage_error, "zero_division")
