@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 from itertools import chain
 from pathlib import Path
 from typing import Any, Iterable, Iterator, Sequence
@@ -18,35 +19,33 @@ __all__ = ["PIECE_BYTES", "Spool", "pieces", "read_piece"]
 
 #: The approximate size of a piece of packed records; sending it takes a second copy.
 PIECE_BYTES = 2**23
-#: The most records in a piece: objects take more memory than their bytes.
+#: The most records in a piece unless all are arrays: objects take more memory than their bytes.
 _MOST = 2**15
 #: The number of records to measure, and the depth, because some records contain themselves.
 _WEIGHED, _DEEP = 8, 4
 
 
 def pieces(columns: Columns, allow_pickle: bool, narrow: Sequence[bool]) -> Iterator[Packed]:
-    """Pack a worker's records: arrays at once, anything else piece by piece.
+    """Pack a worker's records piece by piece, arrays from where they lie.
 
     ``narrow`` says for each column whether its whole numbers may take fewer bytes: rank 0 puts them into an array.
     """
     rows = columns.rows()
     if not rows:
         return
-    if all(columns.kinds()):
-        yield _packed(rows, allow_pickle, narrow)
-        return
+    most = sys.maxsize if all(columns.kinds()) else _MOST
     group: list[tuple[Any, ...]] = []
     count, size = 0, 0.0
     for row in rows:
         start = 0
         while start < len(row[0]):
-            part = tuple(column[start : start + _MOST - count] for column in row)
+            part = tuple(column[start : start + most - count] for column in row)
             each = sum(map(_weight_of_each, part))
             fitting = max(1, int((PIECE_BYTES - size) / each))
             group.append(tuple(column[:fitting] for column in part) if fitting < len(part[0]) else part)
             added = len(group[-1][0])
             start, count, size = start + added, count + added, size + added * each
-            if count >= _MOST or size + each > PIECE_BYTES:
+            if count >= most or size + each > PIECE_BYTES:
                 yield _packed(group, allow_pickle, narrow)
                 group, count, size = [], 0, 0.0
     if group:

@@ -24,7 +24,7 @@ def sent(columns: Columns, narrow: bool = False) -> list[list[Any]]:
     return found
 
 
-def test_arrays_are_sent_at_once_from_where_they_lie() -> None:
+def test_small_arrays_are_sent_at_once_from_where_they_lie() -> None:
     columns = Columns()
     score, label = np.arange(500_000.0), np.arange(500_000)
     for start in range(0, len(score), 1000):
@@ -33,6 +33,19 @@ def test_arrays_are_sent_at_once_from_where_they_lie() -> None:
     assert np.shares_memory(np.frombuffer(piece.buffers[0], np.uint8), columns.batches[0][0])
     ((one, other),) = sent(columns)
     assert np.array_equal(one, score) and np.array_equal(other, label)
+
+
+def test_large_arrays_are_sent_in_pieces_from_where_they_lie() -> None:
+    """The channel copies a letter, so that it may be sent while the program goes on."""
+    columns = Columns()
+    for start in range(3):
+        columns.append((np.arange(start, start + 700_000.0), np.full((700_000, 2), start, np.float32)), {})
+    found = list(pieces(columns, allow_pickle=False, narrow=[False] * 2))
+    assert len(found) == 5 and all(piece.nbytes <= PIECE_BYTES + 100 for piece in found)
+    assert all(np.shares_memory(np.frombuffer(piece.buffers[0], np.uint8), columns.rows()[0][0]) for piece in found[:1])
+    one, other = (np.concatenate(parts) for parts in zip(*sent(columns)))
+    assert np.array_equal(one, np.concatenate([row[0] for row in columns.rows()]))
+    assert np.array_equal(other, np.concatenate([row[1] for row in columns.rows()]))
 
 
 @pytest.mark.parametrize("large_from", [0, 300, 10_000])
