@@ -34,7 +34,14 @@ def said_by(workers: list[Worker]) -> list[list[str]]:
 # -- two runs with the same addresses
 
 
-@pytest.mark.parametrize(("kind", "size"), [("servers", 3), ("collective", 2), ("endpoint", 3)])
+@pytest.mark.parametrize(
+    ("kind", "size"),
+    [
+        ("collective", 2),
+        pytest.param("servers", 3, marks=pytest.mark.thorough),
+        pytest.param("endpoint", 3, marks=pytest.mark.thorough),
+    ],
+)
 def test_rank_0_warns_once_that_nothing_names_its_run(runs: Runs, kind: str, size: int) -> None:
     """Two runs with the same addresses start at once: their numbers may be of both, or all have errors in time."""
     same = places(size, kind)
@@ -257,7 +264,7 @@ HELPER += "touch('helped')\n"
 
 
 @pytest.mark.parametrize("placed", [False, True])
-@pytest.mark.parametrize("how", HELPERS)
+@pytest.mark.parametrize("how", [*[*HELPERS][::2], *thorough(*[*HELPERS][1::2])])
 def test_a_process_that_a_worker_has_started_is_not_that_worker(runs: Runs, how: str, placed: bool) -> None:
     """Also if the program has set the place, as `paddle.distributed.spawn` does."""
     workers = []
@@ -318,7 +325,7 @@ def test_the_line_of_a_waiting_worker_names_the_program_that_tried_to_connect_in
     assert "rank 1 only tried to connect from helper.py, not train.py" in line, line
 
 
-@pytest.mark.parametrize("when", ["WHEN_IMPORTED", "WHEN_MADE", "BEFORE_EACH", "AT_END"])
+@pytest.mark.parametrize("when", ["WHEN_IMPORTED", "AT_END", *thorough("WHEN_MADE", "BEFORE_EACH")])
 def test_a_script_that_every_rank_starts_computes_over_all_of_them(runs: Runs, when: str) -> None:
     """Whether the trainer has only imported the package, has metrics, or has computed."""
     evaluate = runs.script("evaluate.py")
@@ -403,7 +410,7 @@ WRAPPERS: dict[str, Callable[[], list[str]]] = {
 }
 
 
-@pytest.mark.parametrize("wrapper", WRAPPERS)
+@pytest.mark.parametrize("wrapper", [*[*WRAPPERS][::2], *thorough(*[*WRAPPERS][1::2])])
 def test_processes_between_a_launcher_and_a_worker_change_nothing(runs: Runs, wrapper: str) -> None:
     names = {"PYTHON": sys.executable, "TRAIN": runs.script("train.py")}
     workers = [

@@ -88,7 +88,7 @@ ASKED = {
 
 
 @pytest.mark.parametrize(
-    ("name", "kind"), [*((name, "arrow") for name in ASKED), ("users", "dict"), ("users", "file"), ("users", "pandas")]
+    ("name", "kind"), [*((name, "arrow") for name in ASKED), ("plain", "dict"), ("plain", "file"), ("plain", "pandas")]
 )
 def test_each_task_has_the_result_that_it_has_alone(tmp_path, name, kind):
     asked, data = ASKED[name], NEW
@@ -330,10 +330,13 @@ def test_the_status_of_a_gate_is_that_of_its_task(there, capsys):
     assert "'click.auc<0.99' holds: click.auc is" in capsys.readouterr().err
 
 
-def test_processes_states_merge_compare_and_history_keep_the_tasks(there):
+@pytest.mark.parametrize(
+    "more", [{}, pytest.param({"user": "uid", "ci": 0.9}, marks=pytest.mark.thorough)], ids=["rows", "users"]
+)
+def test_processes_states_merge_compare_and_history_keep_the_tasks(there, more):
     pq.write_table(NEW.slice(0, 250), "one.parquet")
     pq.write_table(NEW.slice(250), "two.parquet")
-    asked = {**SEVERAL, "metrics": "auc,log_loss,gauc", "user": "uid", "by": "slot", "ci": 0.9}
+    asked = {**SEVERAL, "metrics": "auc,log_loss,gauc" if more else "auc,log_loss", "by": "slot", **more}
     wanted = fm.evaluate("new.parquet", **asked)
     for processes in (1, 2):
         found = fm.evaluate(["one.parquet", "two.parquet"], **asked, processes=processes)

@@ -22,6 +22,7 @@ from typing import Any, Callable
 
 import pytest
 
+from tests.cover import thorough
 from tests.nursery import Nursery
 from tests.paddle_version import on_legacy_graph
 
@@ -32,6 +33,8 @@ with_servers = on_legacy_graph
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLE = ROOT / "examples" / "wide_and_deep"
+#: By default.
+PASSES = 20
 PATIENCE = 240
 """Seconds for a run, or for what a test waits for: only where something is wrong are they used up."""
 TAIL = 30
@@ -259,10 +262,13 @@ def stopped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demo]:
         yield demo
 
 
-@pytest.fixture(scope="module")
-def default(stopped: Demo, nursery: Nursery, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demo]:
-    """`make demo`, ended; the run that only waits has begun before."""
-    with Demo(copied(tmp_path_factory.mktemp("default")), nursery=nursery) as demo:
+@pytest.fixture(scope="module", params=[2, *thorough(PASSES)])
+def default(
+    request: pytest.FixtureRequest, stopped: Demo, nursery: Nursery, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Demo]:
+    """`make demo`, ended, or with fewer passes; the run that only waits has begun before."""
+    passes = [] if request.param == PASSES else ["--passes", str(request.param)]
+    with Demo(copied(tmp_path_factory.mktemp("default")), *passes, nursery=nursery) as demo:
         assert demo.end() == 0, demo.err
         yield demo
 
@@ -274,14 +280,16 @@ def test_by_default_global_values_are_scikit_learn_s(default: Demo) -> None:
 
 
 @with_servers
+@pytest.mark.parametrize("default", thorough(PASSES), indirect=True)
 def test_by_default_the_model_has_learned(default: Demo) -> None:
     assert float(table(default.out)["AUC"][2]) >= 0.66
 
 
 @with_servers
+@pytest.mark.parametrize("default", thorough(PASSES), indirect=True)
 def test_by_default_every_pass_has_one_line_without_a_terminal(default: Demo) -> None:
     lines = [line for line in default.out.splitlines() if line.startswith("pass")]
-    assert len(lines) == 20
+    assert len(lines) == PASSES
     for number, line in enumerate(lines, 1):
         assert re.match(rf"pass {number:2}/20 100%\|.*\| 8129 rows \d\d:\d\d, held out: AUC 0\.\d{{4}}, log loss", line)
 
