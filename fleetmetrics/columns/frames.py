@@ -93,6 +93,8 @@ class Columns:
         self.looked_at = [name for name in looked_at if name not in self.names]
         named = [name for each in ("prediction", "label") if each in self.by_argument for name in self.of(each)]
         self.coded = {*self.keys, *self.looked_at, *(named if self.reading.names_labels else ())}
+        #: Those of them whose strings are read as a dictionary: ids that stay in Arrow are all different.
+        self.as_dictionary = self.coded.difference(*(self.of(each) for each in self.reading.in_arrow))
         #: The values from folders' names, for all rows of a file, by column; and their Arrow types.
         self.of_folders: Mapping[str, str | None] = {}
         self.folder_types: Mapping[str, str] = {}
@@ -247,7 +249,7 @@ class Columns:
     def argument(self, argument: str, table: Any) -> Any:
         """One of the `arguments`."""
         column, is_key = self.by_argument[argument], argument in self._keys
-        make = _keys if is_key else self._labels if argument == "label" else _numbers
+        make = self._maker(argument, is_key)
         if argument == "prediction" and self.reading.names_labels:
             arrays = [_made_by(functools.partial(self._answers, name=name), table, name) for name in self.of(argument)]
         else:
@@ -264,6 +266,14 @@ class Columns:
         if len(arrays) > 1 and "label" in self.by_argument and len(self.of("label")) == len(arrays):
             return np.stack([self.reading.scores(each) for each in arrays], axis=1)  # a score for each label
         return self.reading.scores(found)
+
+    def _maker(self, argument: str, is_key: bool) -> Callable[[Any], Any]:
+        """What makes the values of an argument from a column."""
+        if argument in self.reading.in_arrow:
+            return _arrow_keys
+        if is_key:
+            return _keys
+        return self._labels if argument == "label" else _numbers
 
     def lacking(self, table: Any, nulls: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Flags of the rows that have no value where they need one, by column; only the columns with such rows.
@@ -654,6 +664,20 @@ def _keys(array: Any) -> Any:
     if indices.null_count or values.null_count:
         values, indices = _with_null(values, indices)
     return Coded(indices.to_numpy(), keys_of([NULL["U"] if text is None else text for text in _texts(values)], "it"))
+
+
+def _arrow_keys(array: Any) -> Any:
+    """Keys of rows that all have one, in Arrow: integers of 64 bits or strings, the same as of `_keys`."""
+    pa, types = arrow(), arrow().types
+    plain = array.dictionary_decode() if types.is_dictionary(array.type) else array
+    if types.is_string(plain.type) or types.is_large_string(plain.type):
+        with contextlib.suppress(pa.ArrowInvalid):  # of strings that are not UTF-8, which `_keys` names
+            plain.validate(full=True)
+            return plain.cast(pa.string())
+    keys = _keys(array)
+    if isinstance(keys, Coded):
+        return pa.array(keys.values.tolist(), pa.string()).take(pa.array(keys.codes))
+    return pa.array(keys if keys.dtype == np.uint64 else keys.astype(np.int64, copy=False))
 
 
 def _texts(values: Any) -> list[str | None]:

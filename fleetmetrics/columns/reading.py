@@ -18,7 +18,7 @@ from fleetmetrics.support.arguments import choice_of, flag_of, positive_of
 from fleetmetrics.support.optional import library
 from fleetmetrics.support.vocabulary import argument, names_in
 
-__all__ = ["BLANKS", "ON_FILES", "JoinedReading", "LackingReading", "Reading"]
+__all__ = ["BLANKS", "ON_FILES", "JoinedReading", "Reading", "StreamReading"]
 
 #: The options that say how files are written: two evaluations that differ only in these have the same meaning.
 ON_FILES = ("quote", "separator", "encoding", "null", "format")
@@ -84,6 +84,11 @@ class Reading:
     @property
     def may_lack(self) -> Sequence[str]:
         """The columns of numbers in which a row may lack a value, which is nan then."""
+        return ()
+
+    @property
+    def in_arrow(self) -> Sequence[str]:
+        """The arguments whose keys stay in Arrow, where strings take less memory and time."""
         return ()
 
     def __post_init__(self) -> None:
@@ -219,11 +224,11 @@ class JoinedReading(Reading):
 
 
 @dataclass(frozen=True)
-class LackingReading(Reading):
-    """Options of reading for data whose rows may lack a value in some columns of numbers.
+class StreamReading(Reading):
+    """Options of reading for streams that are joined: ids stay in Arrow, and rows may lack some numbers.
 
     Args:
-        lacking: these columns.
+        lacking: the columns of these numbers.
     """
 
     lacking: Sequence[str] = ()
@@ -231,6 +236,10 @@ class LackingReading(Reading):
     @property
     def may_lack(self) -> Sequence[str]:  # noqa: D102
         return self.lacking
+
+    @property
+    def in_arrow(self) -> Sequence[str]:  # noqa: D102
+        return ("id",)
 
 
 def _check_encoding(name: Any) -> None:

@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
+import contextlib
+import math
+import tempfile
 from collections import Counter
 from dataclasses import replace
-from typing import Any, Iterator, Mapping, NamedTuple, Sequence
+from typing import Any, Callable, Mapping, NamedTuple, Sequence
 
 import numpy as np
 
 from fleetmetrics.base.collection import MetricCollection
 from fleetmetrics.base.metric import Metric
-from fleetmetrics.batch.hashing import integer_ids
-from fleetmetrics.batch.keys import NULL, Coded, distinct
-from fleetmetrics.columns.reading import LackingReading, Reading
+from fleetmetrics.batch.keys import NULL, distinct
+from fleetmetrics.columns.frames import arrow
+from fleetmetrics.columns.reading import Reading, StreamReading
 from fleetmetrics.columns.understood import facts_of, joined
 from fleetmetrics.errors import DataError, InvalidInputError, UndefinedMetricWarning
+from fleetmetrics.evaluation.id_shares import IdPlaces, IdShares
 from fleetmetrics.evaluation.steps import DIGITS, ODDS, ConsistencyResult, Step, StepSlice, Stream
-from fleetmetrics.files import Read, evaluate_file, find, memory_of
+from fleetmetrics.files import evaluate_file, find, memory_of
 from fleetmetrics.files.formats import FORMATS, rows_of
-from fleetmetrics.files.passes import Share
 from fleetmetrics.files.places import whole_path
+from fleetmetrics.formulas.sums import exact_sum
 from fleetmetrics.metrics.auc import AUC
 from fleetmetrics.metrics.click_through import Calibration
 from fleetmetrics.support.arguments import choice_of, flag_of, number_of, texts_of
@@ -32,8 +36,9 @@ __all__ = ["consistency"]
 _OF_METRICS = ("label", "score")
 #: The bytes of a row of one stream during the comparison, without those of further columns.
 _PER_ROW, _PER_COLUMN = 96, 16
-#: The files are not read more often than this.
-_MOST_PASSES = 1000
+#: The most shares of the ids: each piece of a file has rows in all of them. And the rows of a share where memory
+#: is ample: joining more at once takes longer, and the join itself takes memory.
+_MOST_SHARES, _ROWS_OF_SHARE = 1000, 1 << 19
 #: The result says so where buckets leave an area open by more than this.
 _WIDE = 0.01
 
@@ -62,7 +67,7 @@ def consistency(
 
     Rows are joined by their ids. Each stream is compared with the one before it, so give them in the order of the
     data flow. A feature that is null, or nan, on one side only is a difference, like a score that is nan. If the rows
-    do not fit into memory together, the files are read several times.
+    do not fit into memory together, they wait in files of the folder for temporary files.
 
     Args:
         streams: files by name, as `fleetmetrics.files.find` takes them.
@@ -115,7 +120,7 @@ def consistency(
     texts = [text] if isinstance(text, str) and text else texts_of("text", text)
     if label is not None and not isinstance(label, str):
         raise InvalidInputError(f"label must be the name of a column, or None, not {label!r:.80}")
-    reading = LackingReading(
+    reading = StreamReading(
         header=columns,
         text=texts,
         where=where,
@@ -128,76 +133,68 @@ def consistency(
     reading.check_texts([*ids.values(), *keys])
     readers: list[_Reader] = []
     for name, files in streams.items():
-        given: dict[str, Any] = {"prediction": [scores[name], *more], "id": ids[name]}
+        arguments: dict[str, Any] = {"prediction": [scores[name], *more], "id": ids[name]}
         if not readers:
-            given.update({f"by {place}": column for place, column in enumerate(keys)})
+            arguments.update({f"by {place}": column for place, column in enumerate(keys)})
             if label is not None:
-                given["label"] = label
+                arguments["label"] = label
         lacking = [column for column in more if column not in (ids[name], scores[name])]
         lacking += [label] if skip_bad_rows and label is not None and not readers else []
-        readers.append(_Reader(name, find(files), given, skip_bad_rows, replace(reading, lacking=lacking)))
-    comparison = _Comparison(names, tolerance, more, keys, skip_bad_rows)
-    number = _passes(readers, len(more) + len(keys), memory)
-    for place in range(number):
-        comparison.add([reader.rows(Share("id", place, number)) for reader in readers])
-    return comparison.result(readers)
-
-
-class _Keys(NamedTuple):
-    """The keys of rows."""
-
-    codes: np.ndarray  #: of each row, the place of its key
-    keys: Sequence[Any]  #: None is that of rows without one
-
-    def tally(self, slices: dict[Any, StepSlice], rows: np.ndarray, differ: np.ndarray) -> None:
-        """Count some of the rows, and those of them whose scores differ."""
-        codes, most = self.codes[rows], len(self.keys)
-        numbers = np.bincount(codes, minlength=most), np.bincount(codes[differ], minlength=most)
-        for key, number, differing in zip(self.keys, *(each.tolist() for each in numbers)):
-            if number:
-                found = slices.setdefault(key, StepSlice(key))
-                found.rows += number
-                found.differ += differing
+        readers.append(_Reader(name, find(files), arguments, skip_bad_rows, replace(reading, lacking=lacking)))
+    comparison = _Comparison(readers, tolerance, more, keys)
+    number, fit = _shares_of(readers, len(more) + len(keys), memory)
+    with contextlib.nullcontext() if fit else tempfile.TemporaryDirectory(prefix="fleetmetrics-") as folder:
+        for reader in readers:
+            reader.read(number, folder)
+        for kind in sorted({kind for reader in readers for kind in reader.kinds}):
+            for share in range(number):
+                comparison.add([reader.rows(kind, share) for reader in readers])
+    return comparison.result()
 
 
 class _Rows(NamedTuple):
-    """Rows of a stream, in the order of their ids."""
+    """The rows of a stream in one share of the ids."""
 
-    ids: np.ndarray
-    skipped: np.ndarray  #: the ids of rows that cannot be read, in order; those without an id are unknown
+    ids: Any  #: an Arrow column
     values: np.ndarray  #: ``[rows, columns]``; the first is the score
-    label: np.ndarray | None
-    keys: Sequence[_Keys]
+    label: np.ndarray
+    keys: Sequence[np.ndarray]  #: of each column of slices, the places of the rows' keys among `_Reader.keys`
+    ids_met: Any  #: an Arrow column with the ids of rows that were skipped, and perhaps of others
 
 
-class _Kept(Metric):
-    """The data as read."""
+class _RowSink(Metric):
+    """Hands the rows of files over, instead of adding them up."""
 
-    def __init__(self, keys: Sequence[str]) -> None:
+    def __init__(self, take: Callable[[Any], None], slots: Mapping[str, dict[Any, int]]) -> None:
         super().__init__()
-        self.columns, self.nullable = ("id", *keys), tuple(keys)
-        self.parts: list[Mapping[str, Any]] = []
+        self.columns, self.nullable = ("id", *slots), tuple(slots)
+        self.take, self.slots = take, slots
 
-    def add(self, prediction: Any, label: Any = None, **keys: Any) -> None:  # type: ignore[override]
-        self.parts.append({"prediction": prediction, "label": label, **keys})
+    def add(self, prediction: Any, label: Any = None, *, id: Any, **keys: Any) -> None:  # type: ignore[override]
+        pa = arrow()
+        columns = {f"value {place}": np.asarray(values, np.float64) for place, values in enumerate(prediction.T)}
+        if label is not None:
+            columns["label"] = np.asarray(label, np.float64)
+        columns.update({name: _codes_of(column, self.slots[name]) for name, column in keys.items()})
+        self.take(pa.table({"id": id, **{name: pa.array(values) for name, values in columns.items()}}))
 
 
-class _Ids(Metric):
-    """The ids of rows, read alone."""
+class _IdSink(Metric):
+    """Hands the ids of files over."""
 
     columns = ("id",)
     takes_label = False
 
-    def __init__(self) -> None:
+    def __init__(self, take: Callable[[Any], None]) -> None:
         super().__init__()
-        self.parts: list[np.ndarray] = [np.zeros(0, np.int64)]
+        self.take = take
 
     def add(self, *, id: Any) -> None:  # type: ignore[override]
-        self.parts.append(integer_ids(id))
+        self.take(arrow().table({"id": id}))
 
 
 class _Reader:
-    """Reads a stream, some of its ids at a time."""
+    """Reads a stream once, into shares of its ids."""
 
     def __init__(
         self, name: str, paths: Sequence[str], columns: Mapping[str, Any], skip: bool, reading: Reading
@@ -205,23 +202,26 @@ class _Reader:
         self.name, self.paths, self.columns = name, paths, columns
         self.settings: Any = {"skip_bad_rows": skip, "reading": reading}
         self.reading = reading
-        self.keys = [each for each in columns if each.startswith("by ")]
+        #: By argument of a column of slices, the place of each key; None is that of rows without one.
+        self.keys: dict[str, dict[Any, int]] = {each: {} for each in columns if each.startswith("by ")}
         self.total = self.skipped = self.left_out = 0
         self.understood: Mapping[str, Sequence[str]] = {}
         self.nulls: Counter[str] = Counter()
         self.examples: list[str] = []
-        self.incomplete: list[str] = []  # the files with skipped rows; the first pass finds them
 
-    def parts(self, share: Share | None = None) -> Iterator[tuple[Read, Sequence[Mapping[str, Any]]]]:
-        """A record of each file's data, and its pieces."""
+    def read(self, number: int, folder: str | None) -> None:
+        """Read all files into shares.
+
+        Args:
+            number: of shares.
+            folder: where they go; None: they stay in memory.
+        """
+        columns = {f"value {place}": "double" for place in range(len(self.columns["prediction"]))}
+        columns.update({name: "double" for name in self.columns if name == "label"})
+        self.shares = IdShares(number, folder, {**columns, **dict.fromkeys(self.keys, "int64")})
+        self.met = IdShares(number, folder, {})
         for path in self.paths:
-            kept, read = evaluate_file(path, lambda: _Kept(self.keys), self.columns, share=share, **self.settings)
-            yield read, kept.parts
-
-    def rows(self, share: Share) -> _Rows:
-        """The rows of a share; DataError if an id comes twice."""
-        parts: list[Mapping[str, Any]] = []
-        for read, pieces in self.parts(share):
+            read = evaluate_file(path, lambda: _RowSink(self.shares.add, self.keys), self.columns, **self.settings).read
             self.total += read.rows
             self.skipped += read.skipped
             facts = {name: kinds for name, kinds in read.understood.items() if name not in _OF_METRICS}
@@ -229,73 +229,70 @@ class _Reader:
             self.left_out += read.left_out
             self.nulls.update({name: read.nulls.get(name, 0) for name in self.reading.may_lack})
             self.examples += read.examples
-            self.incomplete += read.files if read.skipped else []
-            parts += pieces
-        ids = np.concatenate([np.zeros(0, np.int64), *(integer_ids(part["id"]) for part in parts)])
-        order = np.argsort(ids, kind="stable")
-        ids = ids[order]
-        twice = np.flatnonzero(ids[1:] == ids[:-1])
-        if len(twice):
-            which = f"stream {self.name!r}, column {self.columns['id']!r}"
-            raise DataError(f"{which}: {self.id_of(ids[twice[0]])!r} occurs twice; an id must name one row")
-        width = len(self.columns["prediction"])
-        values = np.concatenate([np.zeros((0, width)), *(part["prediction"] for part in parts)])[order]
-        label = None
-        if "label" in self.columns:
-            label = np.concatenate([np.zeros(0), *(np.asarray(part["label"]) for part in parts)])[order]
-        keys = [_keys_of([part[key] for part in parts], order) for key in self.keys]
-        return _Rows(ids, self._skipped(share, ids), values, label, keys)
+            if read.skipped:  # their ids are not missing; those of rows without one are unknown
+                evaluate_file(path, lambda: _IdSink(self.met.add), {"id": self.columns["id"]}, **self.settings)
 
-    def _skipped(self, share: Share, ids: np.ndarray) -> np.ndarray:
-        """The ids of skipped rows, which are not missing: those of the incomplete files that are not among ``ids``."""
-        found = [np.zeros(0, np.int64)]
-        for path in self.incomplete:
-            found += evaluate_file(path, _Ids, {"id": self.columns["id"]}, share=share, **self.settings).metrics.parts
-        return np.setdiff1d(np.concatenate(found), ids)
+    @property
+    def kinds(self) -> set[str]:
+        """The Arrow types of the ids."""
+        return self.shares.kinds | self.met.kinds
 
-    def id_of(self, number: int) -> Any:
-        """The original id behind this integer; strings are looked up."""
-        for _, pieces in self.parts():
-            for part in pieces:
-                found = np.flatnonzero(integer_ids(part["id"]) == number)
-                if len(found):
-                    ids = part["id"][found[:1]]
-                    return (ids.texts() if isinstance(ids, Coded) else ids)[0].item()
-        raise AssertionError(f"{number} is not the id of a row")
+    def rows(self, kind: str, share: int) -> _Rows:
+        """The rows of a share, whose ids have this Arrow type."""
+        table = self.shares.take(kind, share)
+        columns = {name: table[name].to_numpy() for name in table.column_names if name != "id"}
+        values = np.stack([column for name, column in columns.items() if name.startswith("value ")], axis=1)
+        keys = [columns[name] for name in self.keys]
+        label = columns.get("label", np.full(len(values), np.nan))
+        return _Rows(table["id"], values, label, keys, self.met.take(kind, share)["id"])
 
 
 class _Comparison:
     """The steps between streams, and their values, from rows in shares."""
 
     def __init__(
-        self, names: Sequence[str], tolerance: float, features: Sequence[str], by: Sequence[str], skip: bool
+        self, readers: Sequence[_Reader], tolerance: float, features: Sequence[str], by: Sequence[str]
     ) -> None:
-        self.names, self.tolerance, self.features, self.by, self.skip = names, tolerance, features, by, skip
+        names = [reader.name for reader in readers]
+        self.readers, self.tolerance, self.features, self.by = readers, tolerance, features, by
         self.steps = [Step(*pair, features=dict.fromkeys(features, 0)) for pair in zip(names, names[1:])]
         self.slices: list[dict[str, dict[Any, StepSlice]]] = [{key: {} for key in by} for _ in self.steps]
         self.metrics = [MetricCollection({"auc": AUC(bounds=True), "calibration": Calibration()}) for _ in names]
+        self.log_odds: list[list[float]] = [[] for _ in self.steps]  # of each step, terms of the sum
         self.common = self.unmeasured = 0
         self.labeled = False
 
     def add(self, streams: Sequence[_Rows]) -> None:
         """Compare the rows of a share of the ids."""
-        for step, slices, before, after in zip(self.steps, self.slices, streams, streams[1:]):
-            here, there = _matched(before.ids, after.ids)
-            one, other, both = before.ids, after.ids, len(here)
-            if len(before.skipped) or len(after.skipped):
-                one, other = (np.union1d(each.ids, each.skipped) for each in (before, after))
-                both = len(_matched(one, other)[0])
-            step.rows += len(here)
-            step.missing += len(one) - both
-            step.added += len(other) - both
-            step.skipped += both - len(here)
-            differ = self._compare(step, before.ids[here], before.values[here], after.values[there])
-            known, place = _matched(before.ids[here], streams[0].ids)
-            for by, keys in zip(self.by, streams[0].keys):
-                keys.tally(slices[by], place, differ[known])
-        self._evaluate(streams)
+        number = len(streams)
+        ids, places, counts = IdPlaces.of([*(each.ids for each in streams), *(each.ids_met for each in streams)])
+        self._check_once(ids, counts)
+        there = [place >= 0 for place in places[:number]]
+        met = [rows | (place >= 0) for rows, place in zip(there, places[number:])]
+        for at, step in enumerate(self.steps):
+            rows = np.flatnonzero(there[at] & there[at + 1])
+            step.rows += len(rows)
+            step.missing += int((met[at] & ~met[at + 1]).sum())
+            step.added += int((met[at + 1] & ~met[at]).sum())
+            step.skipped += int((met[at] & met[at + 1]).sum()) - len(rows)
+            before, after = (streams[each].values[places[each][rows]] for each in (at, at + 1))
+            differ = self._compare(step, ids, rows, before, after)
+            self._add_odds(step, self.log_odds[at], before[:, 0], after[:, 0])
+            first = places[0][rows]  # whose keys are those of the slices
+            keyed = first >= 0
+            for by, column, codes in zip(self.by, self.readers[0].keys.values(), streams[0].keys):
+                _tally(self.slices[at][by], list(column), codes[first[keyed]], differ[keyed])
+        self._evaluate(streams, places, np.logical_and.reduce(there))
 
-    def _compare(self, step: Step, ids: np.ndarray, one: np.ndarray, other: np.ndarray) -> np.ndarray:
+    def _check_once(self, ids: Any, counts: Sequence[np.ndarray]) -> None:
+        """Raise DataError if an id comes twice in a stream."""
+        for reader, count in zip(self.readers, counts):
+            twice = np.flatnonzero(count > 1)
+            if len(twice):
+                which = f"stream {reader.name!r}, column {reader.columns['id']!r}"
+                raise DataError(f"{which}: {_least(ids, twice)!r} occurs twice; an id must name one row")
+
+    def _compare(self, step: Step, ids: Any, rows: np.ndarray, one: np.ndarray, other: np.ndarray) -> np.ndarray:
         """Count the rows that differ, and return flags of those whose scores do."""
         apart = _distance(one, other)
         room = self.tolerance * np.maximum(1, np.maximum(np.abs(one), np.abs(other)))
@@ -306,13 +303,15 @@ class _Comparison:
         score = apart[:, 0]
         for digit in DIGITS:
             step.digits[digit] += int((score >= 10.0**-digit * (1 - 1e-9)).sum())  # 0.3 - 0.2 is below 0.1
-        if len(score) and (score.max() > step.largest or step.example is None):
-            step.largest, step.example = float(score.max()), int(ids[score.argmax()])
-        self._add_odds(step, one[:, 0], other[:, 0])
+        largest = float(score.max(initial=-1))
+        if len(rows) and (step.example is None or largest >= step.largest):
+            example = _least(ids, rows[score == largest])
+            if step.example is None or largest > step.largest or _is_before(example, step.example):
+                step.largest, step.example = largest, example
         return differ[:, 0]
 
     @staticmethod
-    def _add_odds(step: Step, one: np.ndarray, other: np.ndarray) -> None:
+    def _add_odds(step: Step, terms: list[float], one: np.ndarray, other: np.ndarray) -> None:
         if step.mean_log_odds is None or any(((each < 0) | (each > 1)).any() for each in (one, other)):
             step.mean_log_odds, step.odds = None, {}
             return
@@ -320,34 +319,32 @@ class _Comparison:
             apart = _distance(*(np.log(each) - np.log1p(-each) for each in (one, other)))
         for distance in ODDS:
             step.odds[distance] += int((apart >= distance).sum())
-        step.mean_log_odds += float(apart.sum())
+        total = exact_sum(apart)  # two terms, so that the sum of all shares does not depend on their number
+        terms += [total, exact_sum(np.append(apart, -total))] if math.isfinite(total) else [total]
 
-    def _evaluate(self, streams: Sequence[_Rows]) -> None:
+    def _evaluate(self, streams: Sequence[_Rows], places: Sequence[np.ndarray], common: np.ndarray) -> None:
         """Add the rows that all streams have."""
-        first = streams[0]
-        common = np.ones(len(first.ids), bool)
-        for each in streams[1:]:
-            mine = np.zeros(len(first.ids), bool)
-            mine[_matched(first.ids, each.ids)[0]] = True
-            common &= mine
-        self.common += int(common.sum())
-        if first.label is None or not common.any():
+        rows = np.flatnonzero(common)
+        self.common += len(rows)
+        if "label" not in self.readers[0].columns or not len(rows):
             return
         self.labeled = True
-        scores = [each.values[np.searchsorted(each.ids, first.ids[common]), 0] for each in streams]
-        label = first.label[common]
-        if self.skip:
-            known = ~np.isnan(np.stack([label, *scores])).any(axis=0)
+        rows = rows[np.argsort(places[0][rows])]  # in the order of the first stream: each run gives the same bits
+        scores = [stream.values[place[rows], 0] for stream, place in zip(streams, places)]
+        label = streams[0].label[places[0][rows]]
+        known = ~np.isnan(np.stack([label, *scores])).any(axis=0)
+        if self.readers[0].settings["skip_bad_rows"]:
             self.unmeasured += int((~known).sum())
             label, scores = label[known], [each[known] for each in scores]
-        for name, metrics, score in zip(self.names, self.metrics, scores):
-            _check_fits(name, "label", label, (label == 0) | (label == 1), "0 or 1")
-            _check_fits(name, "score", score, (score >= 0) & (score <= 1), "a number from 0 to 1")
+        for reader, metrics, score in zip(self.readers, self.metrics, scores):
+            _check_fits(reader.name, "label", label, (label == 0) | (label == 1), "0 or 1")
+            _check_fits(reader.name, "score", score, (score >= 0) & (score <= 1), "a number from 0 to 1")
             metrics.add(score, label)
 
-    def result(self, readers: Sequence[_Reader]) -> ConsistencyResult:
+    def result(self) -> ConsistencyResult:
         """The result, of all rows."""
-        for step, slices, reader, after in zip(self.steps, self.slices, readers, readers[1:]):
+        readers = self.readers
+        for step, slices, terms, reader, after in zip(self.steps, self.slices, self.log_odds, readers, readers[1:]):
             if not step.rows and step.skipped:
                 raise DataError(
                     f"streams {step.before!r} and {step.after!r} have {counted(step.skipped, 'ids')} in common, all of "
@@ -359,8 +356,7 @@ class _Comparison:
                     "same form?"
                 )
             if step.mean_log_odds is not None:
-                step.mean_log_odds /= step.rows
-            step.example = reader.id_of(step.example)
+                step.mean_log_odds = math.fsum(terms) / step.rows
             step.slices = {
                 by: sorted(found.values(), key=lambda each: (-each.share, -each.rows, str(each.key)))
                 for by, found in slices.items()
@@ -403,19 +399,19 @@ def _check_fits(stream: str, what: str, values: np.ndarray, fits: np.ndarray, al
         )
 
 
-def _by_stream(argument: str, given: Any, names: Sequence[str]) -> dict[str, str]:
+def _by_stream(argument: str, columns: Any, names: Sequence[str]) -> dict[str, str]:
     """A column for each stream."""
-    found = dict(given) if isinstance(given, Mapping) else dict.fromkeys(names, given)
-    if set(found) != set(names) or not all(isinstance(each, str) for each in found.values()):
+    by_stream = dict(columns) if isinstance(columns, Mapping) else dict.fromkeys(names, columns)
+    if set(by_stream) != set(names) or not all(isinstance(column, str) for column in by_stream.values()):
         streams = ", ".join(map(repr, names))
         raise InvalidInputError(
-            f"{argument} must be the name of a column, or a dict of one for each of {streams}; not {given!r:.80}"
+            f"{argument} must be the name of a column, or a dict of one for each of {streams}; not {columns!r:.80}"
         )
-    return found
+    return by_stream
 
 
-def _passes(readers: Sequence[_Reader], columns: int, memory: int | None) -> int:
-    """How many shares of the ids there must be, so that the rows of one fit into memory."""
+def _shares_of(readers: Sequence[_Reader], columns: int, memory: int | None) -> tuple[int, bool]:
+    """The number of shares of the ids, each of which fits into memory; and whether all together do."""
     room = memory_of(memory)
     if any("-" in reader.paths for reader in readers):
         raise InvalidInputError("streams are read several times; the standard input can be read only once")
@@ -424,29 +420,37 @@ def _passes(readers: Sequence[_Reader], columns: int, memory: int | None) -> int
     except OSError as error:
         raise DataError(str(error)) from None
     needed = rows * (_PER_ROW + _PER_COLUMN * columns)
-    if needed > _MOST_PASSES * room:
-        least = -(-needed // _MOST_PASSES)
+    if needed > _MOST_SHARES * room:
+        least = -(-needed // _MOST_SHARES)
         raise InvalidInputError(f"memory={memory} is too little for {rows:,} rows; give {least} bytes or more")
-    return max(1, -(-needed // room))
+    return max(1, -(-needed // room), min(_MOST_SHARES, rows // _ROWS_OF_SHARE)), needed <= room
 
 
-def _keys_of(parts: Sequence[Any], order: np.ndarray) -> _Keys:
-    """The keys of rows that were read in parts, in this order."""
-    table: dict[Any, int] = {}
-    codes = [np.zeros(0, np.int64)]
-    for part in parts:
-        values, place = distinct(part)
-        keys = (None if key in NULL.values() else key for key in values.tolist())
-        codes.append(np.array([table.setdefault(key, len(table)) for key in keys], np.int64)[place])
-    return _Keys(np.concatenate(codes)[order], list(table))
+def _codes_of(column: Any, places: dict[Any, int]) -> np.ndarray:
+    """The place of each row's key, which gets one if it is new."""
+    values, codes = distinct(column)
+    keys = (None if key in NULL.values() else key for key in values.tolist())
+    return np.array([places.setdefault(key, len(places)) for key in keys], np.int64)[codes]
 
 
-def _matched(one: np.ndarray, other: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The places of the ids that both have, in each; the ids of ``other`` rise."""
-    place = np.searchsorted(other, one)
-    here = np.flatnonzero(np.append(other, 0)[place] == one) if len(other) else np.zeros(0, np.int64)
-    here = here[place[here] < len(other)]
-    return here, place[here]
+def _tally(slices: dict[Any, StepSlice], keys: Sequence[Any], codes: np.ndarray, differ: np.ndarray) -> None:
+    """Count the rows of each key, and those of them whose scores differ."""
+    rows, differing = (np.bincount(each, minlength=len(keys)).tolist() for each in (codes, codes[differ]))
+    for key, number, apart in zip(keys, rows, differing):
+        if number:
+            slot = slices.setdefault(key, StepSlice(key))
+            slot.rows += number
+            slot.differ += apart
+
+
+def _least(ids: Any, rows: np.ndarray) -> Any:
+    """The first of some ids, by value."""
+    return arrow("compute").min(ids.take(arrow().array(rows))).as_py()
+
+
+def _is_before(one: Any, other: Any) -> bool:
+    """Whether an id is less than another one; integers and strings have no order."""
+    return type(one) is type(other) and bool(one < other)
 
 
 def _distance(one: np.ndarray, other: np.ndarray) -> np.ndarray:

@@ -50,7 +50,7 @@ class Parquet(Format):
         texts = [
             name
             for name, kind in kinds.items()
-            if name in columns.coded and (types.is_string(kind) or types.is_large_string(kind))
+            if name in columns.as_dictionary and (types.is_string(kind) or types.is_large_string(kind))
         ]
         if texts:
             reader = stack.enter_context(pq.ParquetFile(file, metadata=metadata, read_dictionary=texts))

@@ -375,9 +375,9 @@ MUTATIONS = [
     ),
     Mutation(
         "a skipped row is missing",
-        "evaluation/streams.py::_Reader._skipped",
-        "for path in self.incomplete:",
-        "for path in ():",
+        "evaluation/streams.py::_Reader.read",
+        "if read.skipped:",
+        "if False:",
         "tests/evaluation/test_streams.py -k 'no_gate_passes and null'",
     ),
     Mutation(
@@ -397,7 +397,7 @@ MUTATIONS = [
     Mutation(
         "rows without a label count in areas",
         "evaluation/streams.py::_Comparison._evaluate",
-        "if self.skip:",
+        'if self.readers[0].settings["skip_bad_rows"]:',
         "if False:",
         "tests/evaluation/test_streams.py -k without_a_label",
     ),
@@ -834,8 +834,8 @@ MUTATIONS = [
     ),
     Mutation(
         "the files of streams are read once for each byte of memory",
-        "evaluation/streams.py::_passes",
-        "if needed > _MOST_PASSES * room:",
+        "evaluation/streams.py::_shares_of",
+        "if needed > _MOST_SHARES * room:",
         "if False:",
         "tests/evaluation/test_streams.py -k too_little_memory",
     ),
@@ -1151,8 +1151,8 @@ MUTATIONS = [
     Mutation(
         "slices of a step between streams are those of other rows",
         "evaluation/streams.py::_Comparison.add",
-        "keys.tally(slices[by], place, differ[known])",
-        "keys.tally(slices[by], known, differ[known])",
+        "codes[first[keyed]], differ[keyed]",
+        "codes[rows[keyed]], differ[keyed]",
         "tests/evaluation/test_streams.py -k any_rows",
     ),
     Mutation(
