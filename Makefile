@@ -17,6 +17,11 @@ WORKERS ?= 5
 NUMPY ?= numpy
 # How many examples each test of tests/fuzz makes.
 FUZZ ?= 5000
+# What `make mutations` changes, and the tests that it runs: make mutations MODULE=fleetmetrics/static/threads.py PADDLE=2
+MODULE ?=
+SINCE ?=
+TESTS ?=
+PADDLE ?= 3
 # How long atheris looks for bytes that reach new lines, for each of its functions.
 FUZZ_SECONDS ?= 60
 
@@ -37,6 +42,8 @@ DEV := .venv-dev
 DEV_NAME := the tools for style, types and docs
 DEV_INSTALLS := -e .
 DEV_GROUPS := dev
+
+MUTATED := $(if $(filter 2,$(PADDLE)),$(PS),$(CPU))
 
 BENCH := .venv-bench
 BENCH_NAME := the peers that the metrics are timed against
@@ -128,7 +135,7 @@ SUMMARY := import sys, xml.etree.ElementTree as tree; s = tree.parse(sys.argv[1]
 	print("%d failed, %d passed, %d skipped, %d errors in %.0fs" % (n["failures"], \
 	n["tests"] - n["failures"] - n["errors"] - n["skipped"], n["skipped"], n["errors"], float(s["time"])))
 
-.PHONY: help demo test test-all test-ps test-cpu test-numpy test-engines fuzz mutations lint types package format docs look compare evaluate names modes exactness bench-sync bench-gather bench-scale bench-reading bench-files kills attacks hosts bench-metrics bench-engines bench gpu \
+.PHONY: help demo test test-all test-ps test-cpu test-numpy test-engines fuzz mutations faults lint types package format docs look compare evaluate names modes exactness bench-sync bench-gather bench-scale bench-reading bench-files kills attacks hosts bench-metrics bench-engines bench gpu \
 	clean clean-all
 
 help:  ## list the tasks
@@ -176,7 +183,10 @@ fuzz: $(CPU)/.ready $(FUZZER)/.ready  ## try FUZZ=5000 other bytes from a peer i
 		>build/fuzz/$$target.log 2>&1 || { tail -40 build/fuzz/$$target.log >&2; exit 1; }; \
 		grep "^Done" build/fuzz/$$target.log; done
 
-mutations: $(CPU)/.ready $(PS)/.ready  ## break the package in about 780 ways, in copies, and demand that the tests see each
+mutations: $(MUTATED)/.mutmut  ## change MODULE=fleetmetrics/..., or what changed SINCE=main, in 150 ways, one at a time, and print which its tests, or TESTS=..., miss
+	@$(MUTATED)/bin/python -m tests.mutants $(MODULE) $(if $(SINCE),--since $(SINCE)) $(if $(TESTS),--tests "$(TESTS)") $(ARGS)
+
+faults: $(CPU)/.ready $(PS)/.ready  ## break the package in about 850 ways that a list names, in copies, and demand that the tests see each
 	@$(CPU)/bin/python tests/mutations/mutate.py $(ARGS)
 
 lint: $(DEV)/.ready  ## check style, format, spelling, English, and that nothing is newer than Python 3.9
@@ -323,3 +333,8 @@ $(BENCH)/.ready: pyproject.toml
 
 $(ALONE)/.ready: pyproject.toml
 	$(call make-environment,$(ALONE),$(ALONE_NAME),$(ALONE_INSTALLS),$(ALONE_GROUPS),9,13)
+
+# mutmut must be where the tests run, and no test needs it.
+$(MUTATED)/.mutmut: $(MUTATED)/.ready
+	@$(MUTATED)/bin/python -m pip install -qq $(PIP) $$($(MUTATED)/bin/python -m dependency_groups mutations)
+	@touch $@

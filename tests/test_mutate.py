@@ -1,4 +1,4 @@
-"""The tool behind `make mutations`: where it finds the text of a fault, and what it says when the text has moved."""
+"""The tool behind `make faults`: where it finds the text of a fault, and what it says when the text has moved."""
 
 from __future__ import annotations
 

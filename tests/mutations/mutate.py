@@ -1,6 +1,6 @@
 """Break the package on purpose, one fault at a time, and see whether the tests fail.
 
-Run it by `make mutations`. It works on copies in a temporary directory: the working tree stays as it is. With words as
+Run it by `make faults`. It works on copies in a temporary directory: the working tree stays as it is. With words as
 arguments, only faults that have one of them in their description are tried. A fault whose text is no longer where the
 list says is reported as MOVED: the others are tried, and the run fails at its end.
 """
