@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from fleetmetrics.formulas.slices import (
     areas_against_whole,
@@ -116,6 +117,21 @@ def test_the_p_value_of_nine_clicks_where_two_are_expected_is_about_that_of_pois
     moments = [clicks.sum() * (1 - rate) ** power + (200_000 - clicks.sum()) * (-rate) ** power for power in (2, 3)]
     p = quotients_against_whole(clicks, rows, rows, *moments, highest=1).p_value[0]
     assert 2.4e-4 < p < 9.5e-4  # twice P(X >= 9) is 4.7e-4; of a normal variable it is 1e-6
+
+
+@pytest.mark.parametrize("total", [28.0, 40.0, 60.0])
+def test_the_score_of_forty_exponential_gains_is_that_of_their_gamma_distribution(total):
+    units = 10**8
+    found = quotients_against_whole([total, units - total], [40, units - 40], units, units, 2 * units)
+    assert found.score[0] == pytest.approx(stats.norm.ppf(stats.gamma.cdf(total, 40)), abs=4e-3)
+
+
+def test_intervals_of_percentages_are_a_hundred_times_those_of_shares():
+    numerator, denominator = np.array([30.0, 50.0, 400.0]), np.array([100.0, 200.0, 1700.0])
+    shares = quotients_against_whole(numerator, denominator, denominator, 400, 100, highest=1)
+    percentages = quotients_against_whole(100 * numerator, denominator, denominator, 400e4, 100e6, highest=100)
+    assert np.isfinite(shares.low).all()
+    np.testing.assert_allclose([percentages.low, percentages.high], 100 * np.array([shares.low, shares.high]), 1e-12)
 
 
 def test_groups_of_rows_that_are_alike_inflate_the_variance_of_an_area():
