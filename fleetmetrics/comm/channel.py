@@ -15,7 +15,7 @@ import threading
 import time
 import weakref
 from collections import Counter
-from typing import Any, Callable
+from typing import Any, Callable, NamedTuple
 
 from fleetmetrics.comm import letters
 from fleetmetrics.comm.client import Client
@@ -58,6 +58,17 @@ _LINES = (10.0, 60.0, 300.0)
 _OWN_SECONDS = 1.0
 #: If the report of an interruption is interrupted in turn, it is tried again.
 _TRIES = range(20)
+
+
+class _Exchange(NamedTuple):
+    """An exchange for which this worker has sent its letter."""
+
+    place: Place
+    label: str
+    deadline: Deadline
+    decide: Decide
+    payload: Buffer
+    trouble: BaseException | None
 
 
 class SocketCommunicator(Communicator):
@@ -202,38 +213,27 @@ class SocketCommunicator(Communicator):
         """Send the letter of the next exchange of a call; the result waits for the answer."""
         [number], deadline = call.numbers, call.deadline
         place = (self._number, number, call.step)
-        label = label_of(number, name, self._ranks)
-        kind, note = ARRIVAL, mine.note
-        if trouble is not None:
-            kind, note = TROUBLE, list(described(trouble))
-        fold = letters.name_of(decide)
-        header = letters.header_of(fold, self._ranks, self._title, name, note)
+        header_with = functools.partial(letters.header_of, letters.name_of(decide), self._ranks, self._title, name)
+        header = header_with(mine.note if trouble is None else list(described(trouble)))
         try:
             letters.check_size(header)
         except CommunicatorError as error:
-            kind, trouble = TROUBLE, error
-            header = letters.header_of(fold, self._ranks, self._title, name, list(described(error)))
-        payload = b"" if trouble is not None else joined(mine.payload)
-        message = Message(kind, *place, header, payload, deadline.end, deadline.timeout, self._end.threads)
+            header, trouble = header_with(list(described(error))), error
+        kind, payload = (ARRIVAL, joined(mine.payload)) if trouble is None else (TROUBLE, b"")
         self._end.expect(place)
-        self._end.ask(message)
-        return functools.partial(self._answer, place, label, deadline, decide, payload, trouble)
+        self._end.ask(Message(kind, *place, header, payload, deadline.end, deadline.timeout, self._end.threads))
+        exchange = _Exchange(place, label_of(number, name, self._ranks), deadline, decide, payload, trouble)
+        return functools.partial(self._answer, exchange)
 
-    def _answer(
-        self,
-        place: Place,
-        label: str,
-        deadline: Deadline,
-        decide: Decide,
-        payload: Buffer,
-        trouble: BaseException | None,
-    ) -> Letter:
+    def _answer(self, exchange: _Exchange) -> Letter:
         """Wait for the answer of an exchange."""
+        place, label, deadline, _, payload, trouble = exchange
         try:
             _exchanging.label = label
-            reply = self._reply(place, label, deadline)
+            reply = self._reply(exchange)
             if reply.kind == LETTERS:
-                reply = self._decided(decide, reply, label, deadline)
+                self._decide(exchange, reply)
+                reply = self._reply(exchange)
         finally:
             _exchanging.label = ""
             self._end.forget(place)
@@ -254,8 +254,9 @@ class SocketCommunicator(Communicator):
         _mark(error)
         return error
 
-    def _reply(self, place: Place, label: str, deadline: Deadline) -> Message:
+    def _reply(self, exchange: _Exchange) -> Message:
         """Wait for rank 0's reply to the letters of all."""
+        place, label, deadline, *_ = exchange
         end, began, spare = self._end, time.monotonic(), margin(deadline.timeout, self._end.round_trip)
         says_at, gives_up_at, leaves_at = began + _LINES[0], deadline.end - spare, math.inf
         while True:
@@ -266,9 +267,9 @@ class SocketCommunicator(Communicator):
             if reply is not None:
                 say(f"{label} waits. {readable(reply.header.decode(errors='replace'))}")
             elif now >= leaves_at:
-                raise DeadlineError(self._late(label, deadline))
+                raise DeadlineError(self._late(exchange))
             elif now >= gives_up_at:
-                end.ask(Message(GAVE_UP, *place, header=self._late(label, deadline).encode(errors="replace")))
+                end.ask(Message(GAVE_UP, *place, header=self._late(exchange).encode(errors="replace")))
                 # A process that was not scheduled says so late. It must still wait for rank 0's earlier answer, or
                 # rank 0 has a number and this worker an error.
                 # On rank 0 only this process's own thread can be late.
@@ -276,42 +277,46 @@ class SocketCommunicator(Communicator):
             elif now >= says_at:
                 waited = now - began
                 says_at = began + next((line for line in _LINES if line > waited), waited + _LINES[-1])
-                if end.missing():
-                    of = f"rank 0 of {self._job.world_size} workers ({source_of(self._job)})"
-                    say(f"{label} waits: {of} is not connected. {end.missing()}{way_out(self._job)}")
-                else:
-                    end.ask(Message(STATUS, *place))
+                self._ask_who_is_missing(exchange)
 
-    def _late(self, label: str, deadline: Deadline) -> str:
-        """The error of a worker that gets no reply."""
+    def _ask_who_is_missing(self, exchange: _Exchange) -> None:
+        """Print why there is no rank 0, or ask rank 0, whose reply is printed."""
         missing = self._end.missing()
-        if not missing:
-            return late_text([0], "answer", deadline.timeout, label)
-        how = "connect" if self._job.rank else "listen"
-        return f"{late_text([0], how, deadline.timeout, label)} {missing}{way_out(self._job)}"
+        if missing:
+            rank_0 = f"rank 0 of {self._job.world_size} workers ({source_of(self._job)})"
+            say(f"{exchange.label} waits: {rank_0} is not connected. {missing}{way_out(self._job)}")
+        else:
+            self._end.ask(Message(STATUS, *exchange.place))
 
-    def _decided(self, decide: Decide, reply: Message, label: str, deadline: Deadline) -> Message:
-        """Decide on the letters of all, as the first rank, and send the answer."""
-        place = reply.place
+    def _late(self, exchange: _Exchange) -> str:
+        """The error of a worker that gets no reply."""
+        missing, timeout = self._end.missing(), exchange.deadline.timeout
+        if not missing:
+            return late_text([0], "answer", timeout, exchange.label)
+        how = "connect" if self._job.rank else "listen"
+        return f"{late_text([0], how, timeout, exchange.label)} {missing}{way_out(self._job)}"
+
+    def _decide(self, exchange: _Exchange, reply: Message) -> None:
+        """Decide on the letters of all, as the first rank, and send the answer, or the error."""
         with calling(self._ranks):
             try:
-                answer = letters.decided(decide, letters.arrivals_in(reply), reply.call)
+                answer = letters.decided(exchange.decide, letters.arrivals_in(reply), reply.call)
             except Exception as error:
-                shared: FleetMetricsError
-                if isinstance(error, FleetMetricsError):
-                    shared = error
-                elif by_a_handler(error):
+                if by_a_handler(error) and not isinstance(error, FleetMetricsError):
                     raise
-                else:
-                    text = f"{ranks_text([0])} failed to combine: {type(error).__name__}: {error}"
-                    shared = CommunicatorError(readable(text))
-                self._end.ask(Message(LEFT, *place, header=error_header(shared)))
+                shared = self._shared(error)
+                self._end.ask(Message(LEFT, *exchange.place, header=error_header(shared)))
                 _mark(shared)
                 if shared is error:
                     raise
                 raise shared from error
-        self._end.ask(letters.written(place, answer))
-        return self._reply(place, label, deadline)
+        self._end.ask(letters.written(exchange.place, answer))
+
+    def _shared(self, error: Exception) -> FleetMetricsError:
+        """The error of a decision, as all workers get it."""
+        if isinstance(error, FleetMetricsError):
+            return error
+        return CommunicatorError(readable(f"{ranks_text([0])} failed to combine: {type(error).__name__}: {error}"))
 
     # -- groups, and the end
 

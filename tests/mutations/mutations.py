@@ -192,9 +192,9 @@ MUTATIONS = [
     ),
     Mutation(
         "an error of the decision brings control characters of a worker into the logs",
-        "comm/channel.py::SocketCommunicator._decided",
-        "CommunicatorError(readable(text))",
-        "CommunicatorError(text)",
+        "comm/channel.py::SocketCommunicator._shared",
+        'readable(f"{ranks_text([0])} failed to combine: {type(error).__name__}: {error}")',
+        'f"{ranks_text([0])} failed to combine: {type(error).__name__}: {error}"',
         "tests/comm/test_server.py -k error_of_the_decision",
     ),
     Mutation(
@@ -3893,9 +3893,9 @@ MUTATIONS = [
     ),
     Mutation(
         "the error of a signal handler is taken for one of rank 0's decision",
-        "comm/channel.py::SocketCommunicator._decided",
-        "elif by_a_handler(error):",
-        "elif False:",
+        "comm/channel.py::SocketCommunicator._decide",
+        "if by_a_handler(error) and",
+        "if False and",
         "tests/comm/test_server.py -k handler_in_a_decision",
     ),
     Mutation(
