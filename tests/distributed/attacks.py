@@ -65,8 +65,15 @@ def words(chance: random.Random, heard: Sequence[bytes]) -> bytes:
     return chance.choice(noise + words + [b"".join(heard[: chance.randrange(1, 9)])] * 3)
 
 
-def campaign(what: str, cases: int, seed: int) -> Counter[str]:
-    """Return how often what happened to jobs under attack; ``what``: "stranger", "tamper" or "repeat"."""
+def campaign(what: str, cases: int, seed: int, timeout: float = TIMEOUT) -> Counter[str]:
+    """Return how often what happened to jobs under attack.
+
+    Args:
+        what: "stranger", "tamper" or "repeat".
+        cases: how many jobs.
+        seed: of the random moments.
+        timeout: seconds of each exchange.
+    """
     chance = random.Random(f"{what} {seed}")
     counts: Counter[str] = Counter()
     earlier: list[bytes] = []  # what a worker of the job before has said
@@ -81,18 +88,18 @@ def campaign(what: str, cases: int, seed: int) -> Counter[str]:
                 comm = member(rank, WORLD, port, BEFORE if rank == 1 else "127.0.0.1")  # noqa: B023
                 found = []
                 for call in range(CALLS):
-                    value = timed(lambda: comm.all_reduce([rank + 1, call], timeout=TIMEOUT).tolist())  # noqa: B023
+                    value = timed(lambda: comm.all_reduce([rank + 1, call], timeout=timeout).tolist())  # noqa: B023
                     found.append(value)
                     time.sleep(0.002)
                 return found
 
             with crew(WORLD, work) as workers:
                 guests = [_visit(port, words(chance, earlier), chance) for _ in range(10 * (what == "stranger"))]
-                found = results(workers, 60)
+                found = results(workers, 60 + CALLS * timeout)
                 for guest in guests:
                     guest.close()
         earlier = relay.seen if relay.inward else earlier
-        counts += _count(found)
+        counts += _count(found, timeout)
         counts["jobs"] += 1
         counts["strangers"] += len(guests)
     return counts
@@ -111,7 +118,7 @@ def _visit(port: int, data: bytes, chance: random.Random) -> socket.socket:
     return guest
 
 
-def _count(found: Sequence[list[tuple[Any, float]]]) -> Counter[str]:
+def _count(found: Sequence[list[tuple[Any, float]]], timeout: float) -> Counter[str]:
     counts: Counter[str] = Counter()
     for outcomes in found:
         for call, (value, seconds) in enumerate(outcomes):
@@ -120,7 +127,7 @@ def _count(found: Sequence[list[tuple[Any, float]]]) -> Counter[str]:
             counts["wrong numbers"] += not error and value != [6, WORLD * call]
             counts["errors"] += error
             counts["raw errors"] += error and value.startswith("RAW")
-            counts["too late"] += seconds > TIMEOUT + SLACK
+            counts["too late"] += seconds > timeout + SLACK
     counts["jobs with an error"] += any(isinstance(value, str) for outcomes in found for value, _ in outcomes)
     return counts
 
@@ -129,13 +136,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--cases", type=int, default=100, help="jobs under attack, of each kind")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument(
+        "--timeout", type=float, default=TIMEOUT, help="seconds of each exchange; more on a busy machine"
+    )
     parser.add_argument("what", nargs="*", default=["stranger", "tamper", "repeat"])
     options = parser.parse_args()
     names = ["jobs", "strangers", "numbers", "wrong numbers", "errors", "raw errors", "too late", "jobs with an error"]
     print("".join(f"{name:>20}" for name in ["", *names]))
     for each in options.what:
         start = time.monotonic()
-        total = campaign(each, options.cases, options.seed)
+        total = campaign(each, options.cases, options.seed, options.timeout)
         print("".join(f"{text:>20}" for text in [each, *(total[name] for name in names)]), end="")
         print(f"   ({time.monotonic() - start:.0f} s)", flush=True)
 

@@ -26,7 +26,7 @@ CALLS = 200
 TIMEOUT, SLACK = 0.5, 3.0
 
 
-def campaign(what: str, cases: int, seed: int = 0, world: int = 3) -> Counter[str]:
+def campaign(what: str, cases: int, seed: int = 0, world: int = 3, timeout: float = TIMEOUT) -> Counter[str]:
     """Return how often what happened.
 
     Args:
@@ -34,6 +34,7 @@ def campaign(what: str, cases: int, seed: int = 0, world: int = 3) -> Counter[st
         cases: how many.
         seed: of the random moments.
         world: the number of workers.
+        timeout: seconds of each exchange.
     """
     chance = random.Random(f"{what} {seed}")
     counts: Counter[str] = Counter()
@@ -41,12 +42,15 @@ def campaign(what: str, cases: int, seed: int = 0, world: int = 3) -> Counter[st
     with Proxy((BEFORE, port), ("127.0.0.1", port)) as proxy:
         for _ in range(cases):
             with tempfile.TemporaryDirectory() as directory:
-                counts += _count(_case(what, world, chance, port, proxy, Path(directory)), world)
+                found = _case(what, world, timeout, chance, port, proxy, Path(directory))
+            counts += _count(found, world, timeout)
             counts["cases"] += 1
     return counts
 
 
-def _case(what: str, world: int, chance: random.Random, port: int, proxy: Proxy, directory: Path) -> list[Any]:
+def _case(
+    what: str, world: int, timeout: float, chance: random.Random, port: int, proxy: Proxy, directory: Path
+) -> list[Any]:
     """What each worker saw; None of one that was killed."""
 
     def work(rank: int) -> list[tuple[Any, float]]:
@@ -55,7 +59,7 @@ def _case(what: str, world: int, chance: random.Random, port: int, proxy: Proxy,
         errors = 0
         while errors < 3 and len(found) < CALLS:
             call = len(found) + 1
-            found.append(timed(lambda: comm.all_reduce([rank + 1, call], timeout=TIMEOUT).tolist()))  # noqa: B023
+            found.append(timed(lambda: comm.all_reduce([rank + 1, call], timeout=timeout).tolist()))  # noqa: B023
             errors += isinstance(found[-1][0], str)
             if call == 1 and rank == 0:
                 (directory / "begun").touch()
@@ -72,17 +76,17 @@ def _case(what: str, world: int, chance: random.Random, port: int, proxy: Proxy,
             rank, how = chance.randrange(1, world), chance.choice(["reset", "end", "hold"])
             if how == "hold":
                 proxy.hold()
-                time.sleep(chance.choice([0.01, TIMEOUT]))
+                time.sleep(chance.choice([0.01, timeout]))
                 proxy.heal()
             else:
                 proxy.cut_one(rank, reset=how == "reset")
             if early:  # the cut may have hit no connection
                 time.sleep(0.2)
                 proxy.cut()
-        return results(workers, 30)
+        return results(workers, 150 + 4 * timeout)
 
 
-def _count(found: list[Any], world: int) -> Counter[str]:
+def _count(found: list[Any], world: int, timeout: float) -> Counter[str]:
     counts: Counter[str] = Counter()
     alive = {rank: outcomes for rank, outcomes in enumerate(found) if outcomes is not None}
     for outcomes in alive.values():
@@ -90,8 +94,8 @@ def _count(found: list[Any], world: int) -> Counter[str]:
             counts["numbers"] += not isinstance(value, str)
             counts["wrong numbers"] += not isinstance(value, str) and value != [world * (world + 1) // 2, world * call]
             counts["raw errors"] += isinstance(value, str) and value.startswith("RAW")
-            counts["too late"] += seconds > TIMEOUT + SLACK
-            if seconds > TIMEOUT + SLACK:
+            counts["too late"] += seconds > timeout + SLACK
+            if seconds > timeout + SLACK:
                 print(f"after {seconds:.1f} s: {value}")
     for call in range(1, CALLS):  # the last one has no next exchange
         seen = {rank: outcomes[call - 1][0] for rank, outcomes in alive.items() if len(outcomes) >= call}
@@ -115,6 +119,9 @@ if __name__ == "__main__":
     parser.add_argument("--cases", type=int, default=1000, help="kills, and the same number of cuts")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--workers", type=int, default=3)
+    parser.add_argument(
+        "--timeout", type=float, default=TIMEOUT, help="seconds of each exchange; more for many workers"
+    )
     parser.add_argument("what", nargs="*", default=["kill", "cut"], help="kill, cut or both")
     options = parser.parse_args()
     names = ["cases", "numbers", "wrong numbers", "raw errors", "too late", "splits", "splits told by name"]
@@ -122,6 +129,6 @@ if __name__ == "__main__":
     print("".join(f"{name:>21}" for name in ["", *names]))
     for each in options.what:
         start = time.monotonic()
-        total = campaign(each, options.cases, options.seed, options.workers)
+        total = campaign(each, options.cases, options.seed, options.workers, options.timeout)
         print("".join(f"{text:>21}" for text in [each + "s", *(total[name] for name in names)]), end="")
         print(f"   ({time.monotonic() - start:.0f} s)", flush=True)
