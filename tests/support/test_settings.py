@@ -139,7 +139,7 @@ def test_states_that_depend_on_no_setting_are_declared_by_the_class():
         (-fm.AUC(), "-(AUC())"),
     ],
 )
-def test_a_repr_is_the_call_that_makes_its_like(value, text):
+def test_a_repr_is_the_call_of_the_constructor(value, text):
     assert repr(value) == text
 
 
