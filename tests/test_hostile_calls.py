@@ -49,10 +49,8 @@ def test_an_error_names_the_argument_that_is_wrong(module: str) -> None:
 @pytest.mark.parametrize(
     "call, argument",
     [
-        (lambda: formulas.throughput(-1, 2), "number"),
-        (lambda: formulas.throughput(1, -2), "seconds"),
-        (lambda: formulas.accuracy(-1, 4), "correct"),
-        (lambda: formulas.accuracy(1, math.inf), "total"),
+        (lambda: formulas.mean_of_samples(-1, 4, 4), "shares"),
+        (lambda: formulas.ratio(1, math.inf, "metric"), "denominator"),
         (lambda: formulas.ratio(math.inf, 1, "metric"), "numerator"),
         (lambda: formulas.ratio(1, -4, "metric"), "denominator"),
         (lambda: formulas.normalized_entropy(math.inf, 2, 4), "log_likelihood"),

@@ -14,4 +14,3 @@ from fleetmetrics.formulas.operating_points import *
 from fleetmetrics.formulas.pairs import *
 from fleetmetrics.formulas.ranking import *
 from fleetmetrics.formulas.ratio import *
-from fleetmetrics.formulas.tokens import *

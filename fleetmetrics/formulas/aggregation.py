@@ -1,7 +1,6 @@
-"""Aggregates: means, variances, histograms, throughput.
+"""Aggregates: variances, histograms.
 
-``total`` is the number (or weight) of all samples; sums are weighted the same way. Where a value is undefined it is
-``zero_division``; nan, the default, comes with `UndefinedMetricWarning`.
+Where a value is undefined it is ``zero_division``; nan, the default, comes with `UndefinedMetricWarning`.
 """
 
 from __future__ import annotations
@@ -12,15 +11,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fleetmetrics.errors import UndefinedMetricWarning
-from fleetmetrics.formulas.ratio import LIGHT, SMALLEST, ratio, stand_in, undefined
+from fleetmetrics.formulas.ratio import LIGHT, SMALLEST, stand_in
 from fleetmetrics.formulas.sums import as_number, root
 from fleetmetrics.support.given import (
-    amount,
     given,
-    highest,
     moments,
     not_negative,
-    number,
     numbers,
     stand_in_value,
     text,
@@ -28,7 +24,7 @@ from fleetmetrics.support.given import (
 )
 from fleetmetrics.support.warning import part_now, warn
 
-__all__ = ["HistogramCounts", "histogram_counts", "mean", "standard_deviation", "throughput", "variance"]
+__all__ = ["HistogramCounts", "histogram_counts", "standard_deviation", "variance"]
 
 
 class HistogramCounts(NamedTuple):
@@ -45,17 +41,6 @@ class HistogramCounts(NamedTuple):
     edges: np.ndarray
     below: float
     above: float
-
-
-@given(value_sum=number, total=amount, zero_division=stand_in_value)
-def mean(value_sum: Any, total: Any, zero_division: float = math.nan) -> float:
-    """Arithmetic mean, ``sum(w * x) / sum(w)``, in the unit of the values.
-
-    Examples:
-        >>> mean(6.0, 4)
-        1.5
-    """
-    return ratio.bare(value_sum, total, "mean", zero_division)
 
 
 def spread(weight: float, mean: float, squares: float, two_words: bool) -> float:
@@ -148,23 +133,3 @@ def histogram_counts(cells: Any, edges: Any) -> HistogramCounts:
         [3, 4]
     """
     return HistogramCounts(cells[1:-1], np.array(edges, np.float64), cells[0].item(), cells[-1].item())
-
-
-@given(number=amount, seconds=highest)
-def throughput(number: Any, seconds: Any) -> float:
-    """Samples per second over all workers, which run side by side, so that the slowest sets the time.
-
-    Formula: ``sum_i n_i / max_i t_i`` over the workers i.
-
-    Args:
-        number: samples processed by all workers.
-        seconds: time taken by the slowest worker; 0: nan with `UndefinedMetricWarning`.
-
-    Examples:
-        >>> throughput(64, 2.0)
-        32.0
-    """
-    elapsed = float(as_number(seconds))
-    if elapsed <= 0:
-        return undefined("throughput", "no time has passed")
-    return float(as_number(number)) / elapsed

@@ -1,4 +1,4 @@
-"""Calibration: the Brier score and its parts, the calibration error, the calibration curve.
+"""Calibration: the parts of the Brier score, the calibration error, the calibration curve.
 
 ``number`` is the number (or weight) of the samples by outcome and bin, ``[2, bins]``: row 0 those labeled 0 (or
 predicted wrong), row 1 those labeled 1 (or predicted right). ``probability`` is the (weighted) sum of their predicted
@@ -15,13 +15,12 @@ import numpy as np
 
 from fleetmetrics.formulas.ratio import ratio, stand_in, undefined
 from fleetmetrics.formulas.sums import root
-from fleetmetrics.support.given import given, numbers, one_of, part, stand_in_value, total_of_part, weights
+from fleetmetrics.support.given import given, numbers, one_of, stand_in_value, weights
 
 __all__ = [
     "BrierParts",
     "CalibrationPoints",
     "brier_decomposition",
-    "brier_score",
     "calibration_curve",
     "expected_calibration_error",
 ]
@@ -65,17 +64,6 @@ class CalibrationPoints(NamedTuple):
     weight: np.ndarray
     lower: np.ndarray
     upper: np.ndarray
-
-
-@given(squared_error=part, total=total_of_part, zero_division=stand_in_value)
-def brier_score(squared_error: Any, total: Any, zero_division: float = math.nan) -> float:
-    """Mean squared error of predicted probabilities, ``sum(w * (p - y)**2) / sum(w)``, in [0, 1].
-
-    Examples:
-        >>> brier_score(0.5, 4)
-        0.125
-    """
-    return ratio.bare(squared_error, total, "brier_score", zero_division)
 
 
 @given(

@@ -1,9 +1,9 @@
-"""Classification metrics: means over samples, and agreement over a whole confusion matrix.
+"""Agreement over a whole confusion matrix, and means over samples.
 
-``total`` is the number (or weight) of all samples; sums are weighted the same way. ``confusion`` is ``[classes,
-classes]``, rows true and columns predicted, or where noted one matrix per label, ``[labels, 2, 2]``, as in
-scikit-learn: counts or weights, finite and at least 0, else `InvalidInputError`. Where a value is undefined (without
-samples, always) it is ``zero_division``; nan, the default, comes with `UndefinedMetricWarning`.
+``confusion`` is ``[classes, classes]``, rows true and columns predicted, or where noted one matrix per label,
+``[labels, 2, 2]``, as in scikit-learn: counts or weights, finite and at least 0, else `InvalidInputError`. Where a
+value is undefined (without samples, always) it is ``zero_division``; nan, the default, comes with
+`UndefinedMetricWarning`.
 """
 
 from __future__ import annotations
@@ -15,59 +15,28 @@ import numpy as np
 
 from fleetmetrics.errors import UndefinedMetricWarning
 from fleetmetrics.formulas.confusion import AVERAGES, averaged, counts_of
-from fleetmetrics.formulas.ratio import ratio, ratios, stand_in, undefined
+from fleetmetrics.formulas.ratio import ratio, stand_in, undefined
 from fleetmetrics.formulas.sums import as_integers, as_number, unknown
 from fleetmetrics.support.given import (
-    amount,
-    array_of,
-    at_most_0,
     flag,
     given,
     matrix,
-    numbers,
     one_of,
     part,
     stand_in_value,
     text,
     total_of_part,
-    weights,
 )
 from fleetmetrics.support.warning import part_now, warn
 
 __all__ = [
-    "accuracy",
     "balanced_accuracy",
     "cohen_kappa",
     "confusion_accuracy",
-    "exact_match",
     "hamming_loss",
-    "hinge_loss",
-    "log_loss",
     "matthews_correlation",
     "mean_of_samples",
 ]
-
-
-@given(correct=part, total=total_of_part, zero_division=stand_in_value)
-def accuracy(correct: Any, total: Any, *, zero_division: float = math.nan) -> float:
-    """Share of samples predicted correctly, ``correct / total``, in [0, 1].
-
-    Examples:
-        >>> accuracy(3, 4)
-        0.75
-    """
-    return ratio.bare(correct, total, "accuracy", zero_division)
-
-
-@given(correct=part, total=total_of_part, zero_division=stand_in_value)
-def exact_match(correct: Any, total: Any, zero_division: float = math.nan) -> float:
-    """Share of samples with every label predicted correctly (subset accuracy), ``correct / total``, in [0, 1].
-
-    Examples:
-        >>> exact_match(1, 4)
-        0.25
-    """
-    return ratio.bare(correct, total, "exact_match", zero_division)
 
 
 def _part_of_part(argument: str, value: Any, sizes: Any) -> Any:
@@ -112,64 +81,6 @@ def mean_of_samples(
         text = f"{metric}{part_now()} of {some} is undefined: {reason}; the samples average leaves them out"
         warn(text, UndefinedMetricWarning)
     return float(total / known)
-
-
-@given(loss=amount, total=amount, zero_division=stand_in_value)
-def hinge_loss(loss: Any, total: Any, zero_division: float = math.nan) -> float:
-    """Mean hinge loss, at least 0.
-
-    Formula: ``sum(w * max(0, 1 - m)) / sum(w)`` with the margin m: the decision value (negated for class 0), or with
-    several classes the lead of the label's decision value over the highest of the others. ``loss`` is the numerator, or
-    that of the squares.
-
-    Examples:
-        >>> hinge_loss(1.0, 4)
-        0.25
-    """
-    return ratio.bare(loss, total, "hinge_loss", zero_division)
-
-
-def _likelihood(argument: str, value: Any, sizes: Any) -> Any:
-    array = array_of(argument, value)
-    return numbers("labels", most=0)(argument, array, sizes) if array.ndim == 1 else at_most_0(argument, array)
-
-
-def _samples(argument: str, value: Any, sizes: Any) -> Any:
-    return weights("labels")(argument, value, sizes) if "labels" in sizes else amount(argument, value)
-
-
-@given(
-    log_likelihood=_likelihood,
-    total=_samples,
-    average=one_of("macro", "micro", "none", None),
-    zero_division=stand_in_value,
-)
-def log_loss(log_likelihood: Any, total: Any, average: str | None = "macro", zero_division: float = math.nan) -> Any:
-    """Mean negative log-likelihood of the labels in nats, at least 0.
-
-    Formula: ``-sum(w * ln(q)) / sum(w)``, where ``q`` is the probability predicted for the true label.
-
-    Args:
-        log_likelihood: ``sum(w * ln(q))``, at most 0; with several labels ``[labels]``.
-        total: of the same shape.
-        average: for several labels: ``"macro"``, the mean of the losses, without labels that have no samples;
-            ``"micro"``, the quotient of the totals; None or ``"none"``, an array.
-        zero_division: see the module.
-
-    Examples:
-        >>> log_loss(-1.0, 4)
-        0.25
-    """
-    # 0.0, not -0.0, if all predictions are certain and right
-    if np.ndim(log_likelihood) == 0:
-        return ratio.bare(0.0 - as_number(log_likelihood), total, "log_loss", zero_division)
-    if average == "micro":
-        return ratio.bare(0.0 - log_likelihood.sum(), total.sum(), "log_loss", zero_division)
-    if not total.any() and average not in (None, "none"):
-        return ratio.bare(0, 0, "log_loss", zero_division)
-    values = ratios(0.0 - log_likelihood, total, "log_loss", zero_division, "label")
-    defined = (total != 0) | (not math.isnan(zero_division))
-    return values if average in (None, "none") else float(np.mean(values[defined]))
 
 
 @given(confusion=matrix(labels=True), average=AVERAGES, zero_division=stand_in_value)

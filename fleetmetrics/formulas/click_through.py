@@ -1,8 +1,8 @@
-"""Click-through metrics: rates, calibration, normalized entropy, bucket error.
+"""Click-through metrics: normalized entropy, bucket error.
 
-``clicks`` is the number (or weight) of the samples labeled 1, ``total`` that of all, ``predicted`` the (weighted) sum
-of the predicted probabilities; negative counts raise `InvalidInputError`. Where a value is undefined (without samples,
-always) it is ``zero_division``; nan, the default, comes with `UndefinedMetricWarning`.
+``clicks`` is the number (or weight) of the samples labeled 1, ``total`` that of all; negative counts raise
+`InvalidInputError`. Where a value is undefined (without samples, always) it is ``zero_division``; nan, the default,
+comes with `UndefinedMetricWarning`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from fleetmetrics.formulas.ratio import NO_SAMPLES, ratio, stand_in
+from fleetmetrics.formulas.ratio import NO_SAMPLES, stand_in
 from fleetmetrics.formulas.sums import as_number, unknown
 from fleetmetrics.support.given import (
     above_0,
@@ -18,70 +18,14 @@ from fleetmetrics.support.given import (
     at_most_0,
     given,
     optional,
-    part,
     stand_in_value,
-    total_of_part,
     weights,
 )
 
 __all__ = [
     "bucket_error",
-    "calibration_ratio",
-    "click_through_rate",
-    "copc",
     "normalized_entropy",
-    "predicted_click_through_rate",
 ]
-
-
-@given(clicks=part, total=total_of_part, zero_division=stand_in_value)
-def click_through_rate(clicks: Any, total: Any, zero_division: float = math.nan) -> float:
-    """Share of the samples that are clicks, ``sum(w * y) / sum(w)``: the actual click-through rate.
-
-    Examples:
-        >>> click_through_rate(1, 4)
-        0.25
-    """
-    return ratio.bare(clicks, total, "click_through_rate", zero_division)
-
-
-@given(predicted=part, total=total_of_part, zero_division=stand_in_value)
-def predicted_click_through_rate(predicted: Any, total: Any, zero_division: float = math.nan) -> float:
-    """Mean predicted probability of a click, ``sum(w * p) / sum(w)``.
-
-    Examples:
-        >>> predicted_click_through_rate(0.5, 4)
-        0.125
-    """
-    return ratio.bare(predicted, total, "predicted_click_through_rate", zero_division)
-
-
-@given(predicted=amount, clicks=amount, total=amount, zero_division=stand_in_value)
-def calibration_ratio(predicted: Any, clicks: Any, total: Any, zero_division: float = math.nan) -> float:
-    """Predicted clicks per actual click: above 1 if the model predicts too many; undefined without clicks.
-
-    Formula: ``sum(w * p) / sum(w * y)``.
-
-    Examples:
-        >>> calibration_ratio(1.5, 1, 4)
-        1.5
-    """
-    reason = "no sample is labeled 1" if total else NO_SAMPLES
-    return ratio.bare(predicted, clicks, "calibration", zero_division, reason)
-
-
-@given(clicks=amount, predicted=amount, total=amount, zero_division=stand_in_value)
-def copc(clicks: Any, predicted: Any, total: Any, zero_division: float = math.nan) -> float:
-    """Clicks over predicted clicks, the inverse of `calibration_ratio`; undefined if the predictions add up to 0.
-
-    Formula: ``sum(w * y) / sum(w * p)``.
-
-    Examples:
-        >>> copc(1, 2.0, 4)
-        0.5
-    """
-    reason = "all predictions are 0" if total else NO_SAMPLES
-    return ratio.bare(clicks, predicted, "copc", zero_division, reason)
 
 
 @given(log_likelihood=at_most_0, clicks=amount, total=amount, zero_division=stand_in_value, others=optional(amount))

@@ -6,13 +6,12 @@ from typing import Any, Mapping, Sequence
 
 import numpy as np
 
-from fleetmetrics import formulas
 from fleetmetrics.base.accumulator import Value
 from fleetmetrics.base.metric import TOTAL, Declared, Metric, NoColumns, Settings, Undefinable, WithoutColumns
 from fleetmetrics.batch import Batch, statistic
 from fleetmetrics.batch.rules import Requirement
 from fleetmetrics.errors import IntegerOverflowError, StaticProgramError
-from fleetmetrics.formulas.ratio import stand_in
+from fleetmetrics.formulas.ratio import stand_in, undefined
 from fleetmetrics.metrics.regression.differences import number_above
 from fleetmetrics.state.state import State
 from fleetmetrics.support.typed import Unpack
@@ -252,4 +251,5 @@ class Throughput(Metric[float]):
 
     def formula(self, number: np.ndarray, estimate: np.ndarray, seconds: np.ndarray) -> float:
         _raise_if_wrapped(self.states["number"], number, estimate)
-        return formulas.throughput.bare(number, seconds)
+        elapsed = seconds.item()
+        return undefined("throughput", "no time has passed") if elapsed <= 0 else number.item() / elapsed

@@ -52,7 +52,6 @@ class BrierScore(OfProbabilities[float]):
     better = "lower"
     quotient: Quotient | None = Quotient({"squared_error": 1}, highest=1)
     declared: tuple[Declared, ...] = (_SQUARED_ERROR, TOTAL)
-    formula: Any = formula_of(formulas.brier_score, "zero_division")
 
 
 # -- over bins -------------------------------------------------------------------------------------------

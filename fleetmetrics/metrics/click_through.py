@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 
 from fleetmetrics import formulas
-from fleetmetrics.base.metric import TOTAL, Declared, Linear, Quotient, Undefinable, WithoutColumns, formula_of
+from fleetmetrics.base.metric import TOTAL, Declared, Linear, Quotient, Undefinable, WithoutColumns
 from fleetmetrics.batch import Batch, statistic
 from fleetmetrics.batch.rules import Requirement
+from fleetmetrics.formulas.ratio import NO_SAMPLES
 from fleetmetrics.metrics.buckets import BUCKETS, BucketHistogram, LogitSettings, OfProbabilities
 from fleetmetrics.metrics.classification.losses import LOG_LIKELIHOOD, LOWEST, log_sigmoid
 from fleetmetrics.support.arguments import MOST_ENTRIES, positive_of, whole_number_of
@@ -110,7 +111,6 @@ class ClickThroughRate(WithoutColumns[float], Undefinable[float]):
     requirements: tuple[str | Requirement, ...] = ("class_label",)
     declared: tuple[Declared, ...] = (CLICKS, TOTAL)
     _cells: tuple[str, ...] = ("clicks", "total")
-    formula: Any = formula_of(formulas.click_through_rate, "zero_division")
 
 
 class PredictedClickThroughRate(OfProbabilities[float]):
@@ -133,7 +133,6 @@ class PredictedClickThroughRate(OfProbabilities[float]):
 
     quotient: Quotient | None = Quotient({"predicted": 1}, highest=1)
     declared: tuple[Declared, ...] = (_PREDICTED, TOTAL)
-    formula: Any = formula_of(formulas.predicted_click_through_rate, "zero_division")
 
     def __init__(self, **settings: Unpack[LogitSettings]) -> None:
         super().__init__(**settings)
@@ -160,7 +159,9 @@ class Calibration(OfProbabilities[float]):
 
     quotient: Quotient | None = Quotient({"clicks": 1}, {"predicted": 1}, value=_inverse, slope=_slope_of_inverse)
     declared: tuple[Declared, ...] = (_PREDICTED, CLICKS, TOTAL)
-    formula: Any = formula_of(formulas.calibration_ratio, "zero_division")
+
+    def formula(self, predicted: Any, clicks: Any, total: Any) -> float:
+        return self._ratio(predicted, clicks, "no sample is labeled 1" if total else NO_SAMPLES)
 
 
 class COPC(Calibration):
@@ -176,8 +177,8 @@ class COPC(Calibration):
         0.5
     """
 
-    quotient: Quotient = Quotient({"clicks": 1}, {"predicted": 1})
-    formula: Any = formula_of(formulas.copc, "zero_division")
+    quotient: Quotient = Quotient({"clicks": 1}, {"predicted": 1}, reason="all predictions are 0")
+    formula: Any = Undefinable.formula
 
 
 class NormalizedEntropy(OfProbabilities[float]):

@@ -50,7 +50,9 @@ class Mean(Undefinable[float], Values[float]):
     """
 
     declared: tuple[Declared, ...] = (Declared("value_sum", dtype="float64", statistic=_value_sum), TOTAL)
-    formula: Any = formula_of(formulas.mean, "zero_division")
+
+    def formula(self, value_sum: Any, total: Any) -> float:
+        return self._ratio(value_sum, total)
 
 
 class Variance(Undefinable[float], Values[float]):

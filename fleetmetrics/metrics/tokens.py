@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Sequence
 
 import numpy as np
 
-from fleetmetrics import formulas
-from fleetmetrics.base.metric import NoColumns, Settings, Undefinable, formula_of
+from fleetmetrics.base.metric import NoColumns, Settings, Undefinable
 from fleetmetrics.batch import Batch, statistic
 from fleetmetrics.batch.rules import Requirement
 from fleetmetrics.errors import InvalidInputError
@@ -214,7 +214,6 @@ class TokenLoss(Undefinable[float]):
     task: Task
 
     better = "lower"
-    formula: Any = formula_of(formulas.token_loss, "zero_division")
 
     def __init__(
         self,
@@ -238,6 +237,9 @@ class TokenLoss(Undefinable[float]):
         self.settle(ignore_index=self.task.ignore_index)
         self.requirements = self._rules(tasks.unless_ignored("class_label", self.task.ignore_index))
         self._declare()
+
+    def formula(self, loss: Any, total: Any) -> float:
+        return self._ratio(loss, total, "no token counts (their total weight is 0)")
 
     def _declare(self) -> None:
         self._declare_loss()
@@ -332,7 +334,12 @@ class Perplexity(TokenLoss):
         2.0
     """
 
-    formula: Any = formula_of(formulas.perplexity, "zero_division")
+    def formula(self, loss: Any, total: Any) -> float:
+        mean = super().formula(loss, total)
+        try:
+            return math.exp(mean) if total else mean
+        except OverflowError:
+            return math.inf
 
 
 class BitsPerByte(TokenLoss):
@@ -351,7 +358,10 @@ class BitsPerByte(TokenLoss):
     """
 
     columns: tuple[str, ...] = ("bytes",)
-    formula: Any = formula_of(formulas.bits_per_byte, "zero_division")
+
+    def formula(self, loss: Any, size: Any) -> float:
+        value = self._ratio(loss, size, "there are no bytes")
+        return value / math.log(2) if size else value
 
     if TYPE_CHECKING:
 

@@ -1,9 +1,9 @@
 """Checks of arguments of public functions: each function declares its arguments once, and this module checks them.
 
-    @given(correct=amount, total=amount, zero_division=stand_in_value)
-    def accuracy(correct, total, *, zero_division=math.nan): ...
+    @given(confusion=matrix(labels=True), zero_division=stand_in_value)
+    def hamming_loss(confusion, zero_division=math.nan): ...
 
-``accuracy(3, 4)`` checks its arguments. ``accuracy.bare(3, 4)`` does not: the package calls it with its own
+``hamming_loss(matrix)`` checks its arguments. ``hamming_loss.bare(matrix)`` does not: the package calls it with its own
 statistics. A kind of argument also converts: the function gets a number, or an array.
 
 >>> @given(number=amount, shares=weights("n"))
@@ -151,12 +151,6 @@ def check_part(part: str, some: float, total: str, all_of_them: float) -> None:
     """Raise `InvalidInputError` for a part larger than the total, beyond the rounding of sums of weights."""
     if some > all_of_them * (1 if isinstance(some, int) else 1 + 1e-6):
         raise InvalidInputError(f"{part} must be at most {total}, but {part} is {some!r} and {total} {all_of_them!r}")
-
-
-def highest(argument: str, value: Any, _: Any = None) -> Any:
-    """The highest of numbers of at least 0; minus infinity if there are no samples."""
-    array = array_of(argument, value)
-    return -math.inf if array.size == 1 and array.item() == -math.inf else amount(argument, array)
 
 
 def at_most_0(argument: str, value: Any, _: Any = None) -> Any:

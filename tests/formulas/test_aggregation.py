@@ -35,13 +35,6 @@ def test_variance_needs_more_weight_than_ddof(weight, ddof, reason):
             assert math.isnan(formula(np.array([weight, 0.5, 0.0]), ddof))
 
 
-def test_throughput_is_all_samples_over_the_longest_time():
-    assert formulas.throughput(np.array(300), np.array(1.5)) == 200.0
-    for nothing in (-np.inf, 0.0):
-        with pytest.warns(UndefinedMetricWarning, match="throughput is undefined: no time has passed"):
-            assert math.isnan(formulas.throughput(0, nothing))
-
-
 def test_histogram_counts_keep_integers():
     value = formulas.histogram_counts(np.array([1, 2, 3, 4]), (0.0, 0.5, 1.0))
     assert value.counts.dtype == np.int64 and value.edges.dtype == np.float64

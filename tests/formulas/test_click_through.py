@@ -84,10 +84,6 @@ def test_normalized_entropy_keeps_the_digits_of_low_rates():
         (lambda **k: formulas.normalized_entropy(-1.0, 0, 5, **k), "normalized_entropy", "all labels are 0"),
         (lambda **k: formulas.normalized_entropy(-1.0, 2.5, 2.5, **k), "normalized_entropy", "all labels are 1"),
         (lambda **k: formulas.normalized_entropy(0.0, 0, 0, **k), "normalized_entropy", "there are no samples"),
-        (lambda **k: formulas.calibration_ratio(0.5, 0, 5, **k), "calibration", "no sample is labeled 1"),
-        (lambda **k: formulas.calibration_ratio(0.0, 0, 0, **k), "calibration", "there are no samples"),
-        (lambda **k: formulas.copc(1, 0.0, 5, **k), "copc", "all predictions are 0"),
-        (lambda **k: formulas.copc(0, 0.0, 0, **k), "copc", "there are no samples"),
     ],
 )
 def test_undefined_is_nan_with_a_warning_that_says_why_or_what_was_asked_for(value, name, reason, recwarn):

@@ -90,3 +90,14 @@ def test_numpy_numbers_are_good_settings():
     metric = fm.Accuracy(top_k=np.int32(2), threshold=np.float32(0.5))
     metric.add([[0.5, 0.3, 0.2]], [1])
     assert metric.compute() == 1.0
+
+
+def test_a_log_loss_of_certainty_is_positive_zero():
+    for make, arguments in (
+        (fm.LogLoss, ([[0.0, 0.0], [0, 0]])),
+        (lambda: fm.LogLoss(num_labels=2, average="micro"), ([[[0.0, 0.0]], [[0, 0]]])),
+        (lambda: fm.LogLoss(num_labels=2), ([[[0.0, 0.0]], [[0, 0]]])),
+    ):
+        metric = make()
+        metric.add(*map(np.array, arguments))
+        assert str(metric.compute()) == "0.0"

@@ -232,3 +232,24 @@ def test_states_of_logits_and_of_probabilities_are_not_shared():
 def test_a_wrong_argument_is_named_with_its_value_and_what_is_allowed(make, text):
     with pytest.raises(fm.InvalidInputError, match=text):
         make()
+
+
+@pytest.mark.parametrize(
+    "make, arguments, warning",
+    [
+        (fm.Calibration, ([0.5], [0]), "calibration is undefined: no sample is labeled 1"),
+        (fm.Calibration, ([], []), "calibration is undefined: there are no samples"),
+        (fm.COPC, ([0.0], [1]), "copc is undefined: all predictions are 0"),
+        (fm.COPC, ([], []), "copc is undefined: there are no samples"),
+        (fm.ClickThroughRate, ([], []), "click_through_rate is undefined: there are no samples"),
+    ],
+)
+def test_an_undefined_quotient_names_the_metric_and_the_reason_or_is_what_was_asked_for(make, arguments, warning):
+    arguments = [np.array(each, kind) for each, kind in zip(arguments, (float, int))]
+    metric = make()
+    metric.add(*arguments)
+    with pytest.warns(fm.UndefinedMetricWarning, match=f"^{warning}"):
+        assert math.isnan(metric.compute())
+    metric = make(zero_division=0.25)
+    metric.add(*arguments)
+    assert metric.compute() == 0.25

@@ -336,3 +336,24 @@ def test_a_static_program_leaves_bad_tokens_out_and_compute_raises():
     scope = contract.feed(probabilities, [Data(np.exp(log_softmax(logits, axis=-1)), label)], "static")
     with pytest.raises(fm.InvalidInputError, match="30 of 30 samples were invalid"):
         probabilities.compute(scope)
+
+
+def test_a_perplexity_beyond_float64_is_infinite_and_the_largest_one_is_not():
+    for mean, finite in ((709.7, True), (709.8, False)):
+        metric = fm.Perplexity(of="mean_losses")
+        metric.add(mean, tokens=10)
+        assert math.isfinite(metric.compute()) is finite
+
+
+@pytest.mark.parametrize(
+    "kind, warning",
+    [
+        (fm.TokenLoss, r"token_loss is undefined: no token counts \(their total weight is 0\)"),
+        (fm.Perplexity, r"perplexity is undefined: no token counts \(their total weight is 0\)"),
+        (fm.BitsPerByte, "bits_per_byte is undefined: there are no bytes"),
+    ],
+)
+def test_without_tokens_or_bytes_the_value_is_undefined(kind, warning):
+    with pytest.warns(fm.UndefinedMetricWarning, match=f"^{warning}"):
+        assert math.isnan(kind().compute())
+    assert kind(zero_division=0.5).compute() == 0.5

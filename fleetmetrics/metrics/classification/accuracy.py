@@ -201,7 +201,7 @@ class Accuracy(OfTask[Value]):
     def formula(self, **states: np.ndarray) -> Any:
         if "confusion" in states:
             return formulas.confusion_accuracy.bare(states["confusion"], self.average, self.zero_division)
-        return formulas.accuracy.bare(states["correct"], states["total"], zero_division=self.zero_division)
+        return self._ratio(states["correct"], states["total"])
 
 
 @statistic
@@ -264,4 +264,4 @@ class ExactMatch(OfTask[float]):
         return {"matched": matched, "rows": rows}
 
     def formula(self, matched: np.ndarray, rows: np.ndarray) -> float:
-        return formulas.exact_match.bare(matched, rows, self.zero_division)
+        return self._ratio(matched, rows)

@@ -7,12 +7,12 @@ from typing import Any, Literal, Sequence, overload
 
 import numpy as np
 
-from fleetmetrics import formulas
 from fleetmetrics.base.accumulator import Value
-from fleetmetrics.base.metric import Declared, Quotient, Settings, Undefinable, WithoutColumns, formula_of
+from fleetmetrics.base.metric import Declared, Quotient, Settings, Undefinable, WithoutColumns
 from fleetmetrics.batch import Batch, per_sample, statistic
 from fleetmetrics.batch.rules import FROM_LOGITS, Requirement
 from fleetmetrics.errors import InvalidInputError
+from fleetmetrics.formulas.ratio import ratios
 from fleetmetrics.metrics.classification import task as tasks
 from fleetmetrics.metrics.classification.task import Task
 from fleetmetrics.support.arguments import choice_of, flag_of
@@ -155,6 +155,9 @@ class LossSettings(Settings, total=False):
     class_axis: int | None
 
 
+_MEAN_LOSS = Quotient({"log_likelihood": -1})
+
+
 class LogLoss(_OfScores[Value]):
     """Mean negative log-likelihood of the labels, in nats (cross-entropy).
 
@@ -194,11 +197,19 @@ class LogLoss(_OfScores[Value]):
     requirements: tuple[str | Requirement, ...]
     task: Task
 
-    formula: Any = formula_of(formulas.log_loss, "average", "zero_division")
-
     @property
     def quotient(self) -> Quotient | None:
-        return None if self.task.kind == "multilabel" else Quotient({"log_likelihood": -1})
+        return None if self.task.kind == "multilabel" else _MEAN_LOSS
+
+    def formula(self, log_likelihood: np.ndarray, total: np.ndarray) -> Any:
+        if log_likelihood.ndim == 0:
+            return super().formula(log_likelihood=log_likelihood, total=total)
+        loss = 0.0 - log_likelihood  # 0.0, not -0.0, if all predictions are certain and right
+        if self.average == "micro" or (self.average == "macro" and not total.any()):
+            return self._ratio(loss.sum(), total.sum())
+        values = ratios(loss, total, self._title, self.zero_division, "label")
+        defined = (total != 0) | (not math.isnan(self.zero_division))
+        return float(np.mean(values[defined])) if self.average == "macro" else values
 
     @overload
     def __init__(
@@ -305,7 +316,6 @@ class HingeLoss(_OfScores[float]):
     task: Task
 
     quotient: Quotient | None = Quotient({"loss": 1})
-    formula: Any = formula_of(formulas.hinge_loss, "zero_division")
 
     def __init__(
         self,
