@@ -58,6 +58,7 @@ class Columns:
     #: The requested values inside of columns of the current file, by the names that the user gave.
     inside: Mapping[str, Inside] = {}  # never changed
 
+    as_dictionary: set[str]
     #: What was understood: by name, the kinds seen; see `understand`.
     understood: dict[str, list[str]]
 

@@ -23,6 +23,7 @@ class Meeting:
         world_size: the number of workers of the job.
     """
 
+    attendance: Attendance
     end: float
     group: tuple[int, ...]
     label: str

@@ -33,6 +33,10 @@ class IdShares:
         columns: the Arrow type of each column beside ``id``, by its name.
     """
 
+    columns: Mapping[str, str]
+    folder: str | None
+    number: int
+
     def __init__(self, number: int, folder: str | None, columns: Mapping[str, str]) -> None:
         self.number, self.folder, self.columns = number, folder, columns
         self._batches: dict[tuple[str, int], list[Any]] = {}  # in memory, or as numbers within the file of their kind
