@@ -28,6 +28,7 @@ from fleetmetrics.base.shared import Shared
 from fleetmetrics.batch import Batch
 from fleetmetrics.batch.rules import Check, Requirement
 from fleetmetrics.errors import InvalidInputError
+from fleetmetrics.formulas.aggregation import warn_if_small
 from fleetmetrics.formulas.ratio import NO_SAMPLES, ratio, undefined
 from fleetmetrics.numbers.reductions import declared_shape
 from fleetmetrics.state.state import State
@@ -119,6 +120,7 @@ class Quotient(NamedTuple):
         value: the metric's value as a function of the quotient, rising or falling.
         slope: its derivative.
         reason: why the denominator may be 0 although there are samples, for the warning.
+        squared: "errors" or "logarithms" if the numerator is a sum of their squares: too small ones are warned of.
     """
 
     numerator: Mapping[str, Any]
@@ -128,6 +130,7 @@ class Quotient(NamedTuple):
     value: Callable[[float], float] = float
     slope: Callable[[float], float] = _one
     reason: str = ""
+    squared: str = ""
 
     @property
     def linear(self) -> Linear:
@@ -452,6 +455,8 @@ class Undefinable(Metric[Value]):
             return super().formula(*args, **states)
         numerator, denominator = _weighted(quotient.numerator, states), _weighted(quotient.denominator, states)
         if denominator:
+            if quotient.squared:
+                warn_if_small(self._title, quotient.squared, denominator, 0.0, numerator)
             value = _divide(numerator, denominator, self._title)
             return value if quotient.value is float else quotient.value(value)
         return self._ratio(0, 0, quotient.reason if quotient.reason and states["total"] else NO_SAMPLES)
@@ -465,9 +470,10 @@ def _weighted(factors: Mapping[str, Any], states: Mapping[str, np.ndarray]) -> A
     """The sum of the states' entries times their factors; exact for a state that is one number."""
     if len(factors) == 1:
         [(name, factor)] = factors.items()
-        if type(factor) is int and factor == 1:
-            return states[name].item()
-    return 0 + sum(np.sum(states[name] * factor).item() for name, factor in factors.items())  # never -0.0
+        if type(factor) is int and states[name].ndim == 0:  # as in most metrics
+            number = states[name].item()
+            return number if factor == 1 else 0 + factor * number  # never -0.0
+    return 0 + sum(np.sum(states[name] * factor).item() for name, factor in factors.items())
 
 
 class WithoutColumns(Metric[Value]):

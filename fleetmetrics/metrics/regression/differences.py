@@ -9,7 +9,6 @@ from fleetmetrics.base.accumulator import Value
 from fleetmetrics.base.metric import TOTAL, Declared, Quotient, Undefinable, WithoutColumns
 from fleetmetrics.batch import Batch, per_sample, statistic
 from fleetmetrics.batch.rules import REQUIREMENTS, Requirement, beyond_floats
-from fleetmetrics.formulas.aggregation import warn_if_small
 from fleetmetrics.formulas.ratio import stand_in
 from fleetmetrics.formulas.sums import as_number, root
 
@@ -178,12 +177,8 @@ class MeanSquaredError(OfNumbers[float]):
     """
 
     better = "lower"
-    quotient: Quotient | None = Quotient({"squared_error": 1})
+    quotient: Quotient | None = Quotient({"squared_error": 1}, squared="errors")
     declared: tuple[Declared, ...] = (SQUARED_ERROR, TOTAL)
-
-    def formula(self, squared_error: Any, total: Any) -> float:
-        warn_if_small(self._title, "errors", total, 0.0, squared_error)
-        return super().formula(squared_error=squared_error, total=total)
 
 
 class RootMeanSquaredError(MeanSquaredError):
@@ -199,7 +194,7 @@ class RootMeanSquaredError(MeanSquaredError):
         3.5355339059327378
     """
 
-    quotient: Quotient = Quotient({"squared_error": 1}, value=root, slope=_slope_of_root)
+    quotient: Quotient = Quotient({"squared_error": 1}, squared="errors", value=root, slope=_slope_of_root)
 
 
 class MeanSquaredLogError(OfNumbers[float]):
@@ -215,7 +210,7 @@ class MeanSquaredLogError(OfNumbers[float]):
     """
 
     better = "lower"
-    quotient: Quotient | None = Quotient({"squared_log_error": 1})
+    quotient: Quotient | None = Quotient({"squared_log_error": 1}, squared="logarithms")
     requirements: tuple[str | Requirement, ...] = (
         number_above("prediction", -1),
         number_above("label", -1),
@@ -225,10 +220,6 @@ class MeanSquaredLogError(OfNumbers[float]):
         Declared("squared_log_error", dtype="float64", statistic=_squared_log_error),
         TOTAL,
     )
-
-    def formula(self, squared_log_error: Any, total: Any) -> float:
-        warn_if_small(self._title, "logarithms", total, 0.0, squared_log_error)
-        return super().formula(squared_log_error=squared_log_error, total=total)
 
 
 class RootMeanSquaredLogError(MeanSquaredLogError):
@@ -244,7 +235,7 @@ class RootMeanSquaredLogError(MeanSquaredLogError):
         0.490129071734
     """
 
-    quotient: Quotient = Quotient({"squared_log_error": 1}, value=root, slope=_slope_of_root)
+    quotient: Quotient = Quotient({"squared_log_error": 1}, squared="logarithms", value=root, slope=_slope_of_root)
 
 
 class MeanBias(OfNumbers[float]):
