@@ -275,7 +275,6 @@ def test_the_references_of_commands_and_of_the_environment_match_the_code() -> N
 
 @pytest.mark.numpy_only
 def test_every_variable_that_the_package_reads_is_in_the_reference_of_the_environment() -> None:
-    from fleetmetrics.support.environment import SETTINGS
 
     page = (ROOT / "docs" / "reference" / "environment.md").read_text(encoding="utf-8")
     sources = "".join(path.read_text("utf-8") for path in (ROOT / "fleetmetrics").rglob("*.py"))
