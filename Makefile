@@ -135,7 +135,7 @@ SUMMARY := import sys, xml.etree.ElementTree as tree; s = tree.parse(sys.argv[1]
 	print("%d failed, %d passed, %d skipped, %d errors in %.0fs" % (n["failures"], \
 	n["tests"] - n["failures"] - n["errors"] - n["skipped"], n["skipped"], n["errors"], float(s["time"])))
 
-.PHONY: help demo test test-all test-ps test-cpu test-numpy test-engines fuzz mutations faults lint types package format docs look compare evaluate names modes exactness bench-sync bench-gather bench-scale bench-reading bench-files kills attacks hosts bench-metrics bench-engines bench gpu \
+.PHONY: help demo test test-all test-thorough test-ps test-cpu test-numpy test-engines fuzz mutations faults lint types package format docs look compare evaluate names modes exactness bench-sync bench-gather bench-scale bench-reading bench-files kills attacks hosts bench-metrics bench-engines bench gpu \
 	clean clean-all
 
 help:  ## list the tasks
@@ -161,6 +161,9 @@ test:  ## test every promise on both Paddle versions, in minutes
 
 test-all:  ## run all tests and doctests on both Paddle versions
 	$(call run-both)
+
+test-thorough:  ## run what `make test` leaves to `make test-all`
+	$(call run-both,thorough)
 
 test-ps: $(PS)/.ready  ## run all on Paddle 2.6.2, which has parameter servers
 	$(call run-tests,$(PS),$(PS_PADDLE))
