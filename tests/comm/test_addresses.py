@@ -154,7 +154,7 @@ def test_another_rank_0_of_this_run_that_has_called_is_an_error_at_once() -> Non
     with SocketCommunicator(job) as first:
         call = threading.Thread(target=lambda: outcome(lambda: first.barrier(timeout=60)))
         call.start()
-        wait_until(lambda: first._end._called and first._end._door.is_open)
+        wait_until(lambda: first._end._roster.rank_0_called and first._end._door.is_open)
         with pytest.raises(CommunicatorError, match="two processes say that they are rank 0"):
             listen(job, first._end.secret.key)
     call.join()
