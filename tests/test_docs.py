@@ -188,7 +188,7 @@ def test_every_metric_is_on_its_page_and_in_the_reference() -> None:
         assert kinds and between(reference, "entries") == references(kinds), "run `make names`"
     formulas = (DOCS / "reference" / "formulas.md").read_text(encoding="utf-8")
     public = [name for name, value in vars(fm.formulas).items() if name[0] != "_" and not inspect.ismodule(value)]
-    assert len(public) > 60
+    assert len(public) > 50
     unlisted = [name for name in public if not re.search(rf"^ +- {name}$", formulas, re.MULTILINE)]
     assert not unlisted, f"write {unlisted} below its module in docs/reference/formulas.md, as `        - name`"
 

@@ -109,7 +109,8 @@ class _Everything(Columns):
 
     def __init__(self) -> None:
         self.keys, self.names, self.required = set(), [], []
-        self.reading, self.looked_at, self.coded, self.understood = Reading(), (), (), {}
+        self.reading, self.looked_at, self.understood = Reading(), (), {}
+        self.coded, self.as_dictionary = set(), set()
 
     def chosen(self, there: Sequence[str]) -> list[str]:
         return list(there)

@@ -18,7 +18,7 @@ from typing import Any, Iterator, Sequence
 import numpy as np
 import pytest
 
-from fleetmetrics.comm import SocketCommunicator, get_communicator, rows, states
+from fleetmetrics.comm import SocketCommunicator, get_communicator, states
 from fleetmetrics.comm.job import Job
 from fleetmetrics.errors import FleetMetricsError, NoChannelError
 from tests.distributed.cluster import AT_ONCE, SLACK, free_ports
@@ -318,13 +318,12 @@ def test_the_error_of_a_signal_handler_inside_a_call_is_not_changed(
 
 
 @pytest.mark.parametrize("who", [0, 1])
-@pytest.mark.parametrize("inside", ["describe", "unpack"])
+@pytest.mark.parametrize("inside", ["describe", "result_of"])
 def test_the_error_of_a_signal_handler_is_the_users_own_whatever_it_interrupts(
     port: int, who: int, inside: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Any other error in there is the trouble of a worker, or of a letter that cannot be read."""
-    module = rows if inside == "unpack" else states
-    packed_or_read, hits = getattr(module, inside), []
+    packed_or_read, hits = getattr(states, inside), []
 
     def work(rank: int) -> Any:
         def handler(*_: object) -> None:
@@ -339,14 +338,14 @@ def test_the_error_of_a_signal_handler_is_the_users_own_whatever_it_interrupts(
         comm = member(rank, 2, port)
         comm.all_reduce([1], timeout=20)
         signal.signal(signal.SIGUSR2, handler)
-        monkeypatch.setattr(module, inside, interrupted)
+        monkeypatch.setattr(states, inside, interrupted)
         found = outcome(lambda: comm.all_reduce([1], timeout=20).tolist())
         return found, total(comm), total(comm), len(hits)
 
     found = run(2, work)
     own, other = found[who], found[1 - who]
     assert own[0].endswith("TimeoutError: too long\n") and "CommunicatorError" not in own[0], own[0]
-    parted = inside == "unpack"  # the other one has the result
+    parted = inside == "result_of"  # the other one has the result
     assert own[2:] == ([3], 1) and other[2:] == ([3], 0)
     assert "the workers diverged at exchange 2" in str(own[1]) if parted else own[1] == [3], own
     assert other[1] == own[1]
