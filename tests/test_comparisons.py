@@ -61,7 +61,7 @@ def test_another_round_of_seeds_takes_no_more_memory(name: str, values_of: Calla
         data = draw(name, first_dtypes(name), "real", True)
         values_of(name, data, np.random.default_rng(7)), expected(name, data)
 
-    assert grown(compare) < 20_000
+    assert grown(compare) < 60_000
 
 
 def test_many_tied_answers_take_no_memory_to_judge() -> None:
