@@ -15,7 +15,7 @@ from fleetmetrics.errors import IntegerOverflowError, InvalidInputError
 from fleetmetrics.numbers.exact_sums import sign_zeros, sum_floats, sum_in_words, sum_integers
 from fleetmetrics.numbers.moments import RESTS, WIDTHS, merged_exactly
 from fleetmetrics.support.arguments import choice_of, shape_of
-from fleetmetrics.support.tensors import as_array
+from fleetmetrics.support.tensors import as_array, refuse_masked
 from fleetmetrics.support.vocabulary import with_article
 
 __all__ = [
@@ -79,8 +79,7 @@ def widen(value: Any, argument: str) -> np.ndarray:
     """
     if type(value) is np.ndarray and value.dtype in _WIDE:
         return value
-    if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
-        raise InvalidInputError(f"{argument} is a masked array; remove its masked entries, as array.compressed() does")
+    refuse_masked(argument, value)
     try:
         array = as_array(value, argument)
     except InvalidInputError:

@@ -16,6 +16,7 @@ from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.support.arguments import flag_of, listed
 from fleetmetrics.support.given import text
 from fleetmetrics.support.optional import library
+from fleetmetrics.support.tensors import refuse_masked
 from fleetmetrics.support.typed import Figure
 
 __all__ = ["style", "svg"]
@@ -97,8 +98,7 @@ def check(ax: Any, label: Any = "") -> None:
 
 def list_of(argument: str, values: Any, of: str) -> list[Any]:
     """The entries of an iterable that hides none."""
-    if np.ma.is_masked(values):
-        raise InvalidInputError(f"{argument} is a masked array; remove its masked entries, as array.compressed() does")
+    refuse_masked(argument, values)
     return listed(argument, values, of)
 
 

@@ -37,7 +37,7 @@ from fleetmetrics.support.arguments import (
     whole_number_of,
     zero_division_of,
 )
-from fleetmetrics.support.tensors import as_array
+from fleetmetrics.support.tensors import as_array, refuse_masked
 from fleetmetrics.support.vocabulary import counted
 
 if TYPE_CHECKING:
@@ -244,8 +244,7 @@ def stand_in_value(argument: str, value: Any, _: Any = None) -> float:
 
 def array_of(argument: str, value: Any) -> np.ndarray:
     """An array of bools, integers or floats, or of Python's integers as objects; else `InvalidInputError`."""
-    if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
-        raise InvalidInputError(f"{argument} is a masked array; remove its masked entries, as array.compressed() does")
+    refuse_masked(argument, value)
     try:
         array = as_array(value, argument)
     except InvalidInputError:

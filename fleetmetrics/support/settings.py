@@ -88,8 +88,9 @@ class Told:
             if parameter is not None and parameter.kind is parameter.VAR_POSITIONAL:
                 arguments += map(_shown, value)
             elif parameter is None or not _is_default(value, parameter.default):
-                bare = parameter is not None and parameter.default is parameter.empty and not _by_keyword(parameter)
-                arguments.append(_shown(value) if bare else f"{name}={_shown(value)}")
+                required = parameter is not None and parameter.default is parameter.empty
+                by_place = required and name in _parameters_of(type(self)).names
+                arguments.append(_shown(value) if by_place else f"{name}={_shown(value)}")
         return f"{type(self).__name__}({', '.join(arguments)})"
 
     def settle(self, **values: Any) -> None:
@@ -126,10 +127,6 @@ def _kept(value: Any) -> Any:
     if type(value) in (list, tuple, set):
         return type(value)(map(_kept, value))
     return {name: _kept(each) for name, each in value.items()} if type(value) is dict else value
-
-
-def _by_keyword(parameter: inspect.Parameter) -> bool:
-    return parameter.kind is parameter.KEYWORD_ONLY
 
 
 def _is_default(value: Any, default: Any) -> bool:

@@ -24,6 +24,7 @@ __all__ = [
     "native",
     "of_paddle",
     "of_torch",
+    "refuse_masked",
     "without_tensors",
 ]
 
@@ -146,6 +147,12 @@ def as_array(value: Any, argument: str) -> np.ndarray:
         plain = without_tensors(entries, argument)
         array = array if plain is entries else np.asarray(plain)
     return native(array)
+
+
+def refuse_masked(argument: str, value: Any) -> None:
+    """Raise `InvalidInputError` for an array with masked entries, whose values NumPy would take for numbers."""
+    if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
+        raise InvalidInputError(f"{argument} is a masked array; remove its masked entries, as array.compressed() does")
 
 
 def native(array: np.ndarray) -> np.ndarray:

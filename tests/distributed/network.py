@@ -1,6 +1,6 @@
 """A network of hosts on one machine: each has its own address, name and hosts file, and a link with a delay and losses.
 
-Hosts are namespaces of the kernel, links are TUN devices, and what lies between them is a process that carries packets:
+Hosts are namespaces of the kernel, links are TUN devices, and a process carries the packets between them:
 a wide-area network and its firewall. No special rights are needed where users may make namespaces: `enter_namespaces`.
 """
 
@@ -47,7 +47,7 @@ def enter_namespaces(module: str) -> None:
 
 
 class Network:
-    """Hosts and what lies between them; a context manager.
+    """Hosts and the network between them; a context manager.
 
     Args:
         hosts: their names; their addresses are 10.77.0.1, 10.77.0.2, ...
