@@ -81,17 +81,18 @@ class Told:
         """The class and the arguments that differ from their defaults, as in the constructor's call."""
         if not hasattr(self, "_made_with"):  # a copy in the making
             return f"<{type(self).__name__}>"
-        parameters = signature_of(type(self)).parameters
+        kind: type = type(self)
+        parameters, positional = signature_of(kind).parameters, _parameters_of(kind).names
         arguments: list[str] = []
-        for name, value in _bound(type(self), *self._made_with).items():
+        for name, value in _bound(kind, *self._made_with).items():
             parameter = parameters.get(name)
             if parameter is not None and parameter.kind is parameter.VAR_POSITIONAL:
                 arguments += map(_shown, value)
             elif parameter is None or not _is_default(value, parameter.default):
                 required = parameter is not None and parameter.default is parameter.empty
-                by_place = required and name in _parameters_of(type(self)).names
+                by_place = required and name in positional
                 arguments.append(_shown(value) if by_place else f"{name}={_shown(value)}")
-        return f"{type(self).__name__}({', '.join(arguments)})"
+        return f"{kind.__name__}({', '.join(arguments)})"
 
     def settle(self, **values: Any) -> None:
         """Normalize arguments that can be written in several ways, so that equal settings compare equal.
