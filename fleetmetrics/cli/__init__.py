@@ -433,7 +433,8 @@ def _evaluate(args: argparse.Namespace) -> _Outcome:
     from fleetmetrics.comm import get_communicator
     from fleetmetrics.evaluation import evaluate
     from fleetmetrics.evaluation.request import Request
-    from fleetmetrics.evaluation.side import Side, of_workers
+    from fleetmetrics.evaluation.side import Side
+    from fleetmetrics.evaluation.sides_of_workers import of_workers
 
     options = {*inspect.signature(evaluate).parameters} - {"data", "communicator", "timeout"}
     request = Request.of(args.files, **{name: getattr(args, name) for name in options})
@@ -452,7 +453,8 @@ def _evaluate(args: argparse.Namespace) -> _Outcome:
 def _finish(args: argparse.Namespace, sides: Sequence[Any]) -> _Outcome:
     """Save the usable data of the new side, and show the result."""
     from fleetmetrics.evaluation.result import result_of
-    from fleetmetrics.evaluation.side import errors_of, save
+    from fleetmetrics.evaluation.side import errors_of
+    from fleetmetrics.evaluation.side_of_states import save
 
     errors = errors_of(sides)
     with _of_the_data():

@@ -2,8 +2,9 @@
 
 Its modules, from the bottom up: `named` and `counted` hold the metrics, `evidence` the statistics for the test of
 slices, `versus` the comparison of both sides' slices, `probe` the structure of the results, `asked` the request, `side`
-the result of one side, `joined` the match of both sides' rows, `slices` the verdicts, `conditions` and `printed` the
-checks and the output of a result, `result` the result itself, and `request` the way from the arguments to the sides.
+the result of one side, which `side_of_data`, `side_of_states` and `sides_of_workers` make, `joined` the match of both
+sides' rows, `slices` the verdicts, `conditions` and `printed` the checks and the output of a result, `result` the
+result itself, and `request` the way from the arguments to the sides.
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ from fleetmetrics.evaluation.asked import check_always_valid
 from fleetmetrics.evaluation.joined import common_ids
 from fleetmetrics.evaluation.request import Request, data_of
 from fleetmetrics.evaluation.result import EvaluationResult, result_of
-from fleetmetrics.evaluation.side import Side, errors_of, load, of_all_workers, states_of
+from fleetmetrics.evaluation.side import Side, errors_of
+from fleetmetrics.evaluation.side_of_states import load, states_of
+from fleetmetrics.evaluation.sides_of_workers import of_all_workers
 
 __all__ = ["EvaluationResult", "compare", "evaluate", "merge"]
 

@@ -13,7 +13,7 @@ from fleetmetrics.evaluation.conditions import failed
 from fleetmetrics.evaluation.outputs import output_of
 from fleetmetrics.evaluation.printed import Printed, Table, clean, filled, number, plain, span
 from fleetmetrics.evaluation.result import EvaluationResult, result_of
-from fleetmetrics.evaluation.side import load, states_of
+from fleetmetrics.evaluation.side_of_states import load, states_of
 from fleetmetrics.report.headline import change_of
 from fleetmetrics.words import Words
 

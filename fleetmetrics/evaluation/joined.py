@@ -19,7 +19,8 @@ from fleetmetrics.errors import DataError, InvalidInputError
 from fleetmetrics.evaluation.asked import OTHER, Asked
 from fleetmetrics.evaluation.counted import Joined, ids_with_labels
 from fleetmetrics.evaluation.probe import Probe
-from fleetmetrics.evaluation.side import Side, are_files, framed, shared_files
+from fleetmetrics.evaluation.side import Side
+from fleetmetrics.evaluation.side_of_data import are_files, framed, shared_files
 from fleetmetrics.files import ROW, evaluate_file
 from fleetmetrics.files.ids import Ids, ids_of, together
 from fleetmetrics.serial.serializer import pack, unpack

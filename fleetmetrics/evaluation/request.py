@@ -13,7 +13,8 @@ from fleetmetrics.evaluation.asked import Asked, names_by_names
 from fleetmetrics.evaluation.conditions import failed
 from fleetmetrics.evaluation.joined import common_ids
 from fleetmetrics.evaluation.result import check_keys, result_of
-from fleetmetrics.evaluation.side import Side, are_files, of_files, of_frame, of_share, shared_files
+from fleetmetrics.evaluation.side import Side
+from fleetmetrics.evaluation.side_of_data import are_files, of_files, of_frame, of_share, shared_files
 from fleetmetrics.files.processes import processes_kept
 from fleetmetrics.support.arguments import flag_of, listed, path_of, whole_number_of
 from fleetmetrics.support.vocabulary import argument, in_shell

@@ -17,7 +17,8 @@ from fleetmetrics.evaluation.joined import check_joined, check_kinds
 from fleetmetrics.evaluation.outputs import output_of
 from fleetmetrics.evaluation.printed import Printed, Table, plain, tables
 from fleetmetrics.evaluation.probe import Probe
-from fleetmetrics.evaluation.side import Side, save
+from fleetmetrics.evaluation.side import Side
+from fleetmetrics.evaluation.side_of_states import save
 from fleetmetrics.evaluation.slices import Judged, SliceResult, judged
 from fleetmetrics.evaluation.versus import ColumnDelta, Halves, SliceDelta, Weighing, Whole, versus
 from fleetmetrics.support.arguments import choice_of, is_number

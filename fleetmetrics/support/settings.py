@@ -439,7 +439,14 @@ def class_of(description: Any) -> Any:
 
 
 def difference(
-    one: Any, other: Any, name: Callable[[str], str] = str, where: str = "", at: str = "", here: str = "here"
+    one: Any,
+    other: Any,
+    name: Callable[[str], str] = str,
+    where: str = "",
+    at: str = "",
+    *,
+    here: str = "here",
+    there: str = "",
 ) -> str:
     """The first difference between two descriptions, in words; "" if they are equal.
 
@@ -450,23 +457,35 @@ def difference(
         where: the setting of both.
         at: the objects that enclose this setting.
         here: the name of the place of the first description.
+        there: the name of the place of the other one.
     """
+    differing = _first_difference(one, other, where, at)
+    if differing is None:
+        return ""
+    objects, setting, own, its = differing
+    what = f"{name(setting)} is" if setting else "it is"
+    path = f"in {objects!r}: " if objects else ""
+    return f"{path}{what} {its}{there and f' {there}'}, {here} {own}"
+
+
+def _first_difference(one: Any, other: Any, where: str, at: str) -> tuple[str, str, str, str] | None:
+    """The path of objects, the setting, "" if whole objects differ, and both values in words; None: they are equal."""
     if isinstance(one, dict) and isinstance(other, dict):
+        inside = _path(at, where)
         if one.get(_CLASS) != other.get(_CLASS):
-            its, mine = (with_article(str(each.get(_CLASS))) for each in (other, one))
-            return f"{_inside(at, where)}it is {its}, {here} {mine}"
-        inside = ".".join(filter(None, (at, where)))
-        pairs = [(key, one.get(key, _MISSING), other.get(key, _MISSING)) for key in {**one, **other}]
-        return next(filter(None, (difference(mine, its, name, key, inside, here) for key, mine, its in pairs)), "")
+            own, its = (with_article(str(each.get(_CLASS))) for each in (one, other))
+            return inside, "", own, its
+        values = ((key, one.get(key, _MISSING), other.get(key, _MISSING)) for key in {**one, **other})
+        differing = (_first_difference(own, its, key, inside) for key, own, its in values)
+        return next(filter(None, differing), None)
     if isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
-        return next(filter(None, (difference(mine, its, name, where, at, here) for mine, its in zip(one, other))), "")
+        return next(filter(None, (_first_difference(own, its, where, at) for own, its in zip(one, other))), None)
     alike = type(one) is type(other) or (isinstance(one, (int, float)) and isinstance(other, (int, float)))
     if alike and (one == other or (one != one and other != other)):  # nan is equal to nan here
-        return ""
-    mine, its = ("missing" if each is _MISSING else f"{each!r:.80}" for each in (one, other))
-    return f"{_inside(at)}{name(where)} is {its}, {here} {mine}" if where else f"it is {its}, {here} {mine}"
+        return None
+    own, its = ("missing" if each is _MISSING else f"{each!r:.80}" for each in (one, other))
+    return _path(at) if where else "", where, own, its
 
 
-def _inside(*names: str) -> str:
-    path = ".".join(filter(None, names))
-    return f"in {path!r}: " if path else ""
+def _path(*names: str) -> str:
+    return ".".join(filter(None, names))

@@ -23,7 +23,8 @@ from fleetmetrics.evaluation import printed
 from fleetmetrics.evaluation.asked import Asked
 from fleetmetrics.evaluation.counted import Errors, Joined
 from fleetmetrics.evaluation.named import kinds
-from fleetmetrics.evaluation.side import of_files, of_workers
+from fleetmetrics.evaluation.side_of_data import of_files
+from fleetmetrics.evaluation.sides_of_workers import of_workers
 from tests.fakes import together
 
 pytestmark = [pytest.mark.numpy_only, pytest.mark.filterwarnings("ignore::fleetmetrics.errors.UndefinedMetricWarning")]

@@ -115,7 +115,7 @@ def test_the_seconds_to_wait_begin_anew_after_a_long_preparation(monkeypatch: py
 
 def test_evaluate_waits_for_the_others_once_this_worker_has_its_part(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("pyarrow")
-    from fleetmetrics.evaluation import side
+    from fleetmetrics.evaluation import sides_of_workers
 
     channel, now = Noting(), [100.0]
     channel.world_size = 2
@@ -125,4 +125,4 @@ def test_evaluate_waits_for_the_others_once_this_worker_has_its_part(monkeypatch
         now[0] = 3700.0
         return ["a file"], []
 
-    assert side.of_workers(channel, make, list, timeout=5) == [] and channel.ends == [3705.0]
+    assert sides_of_workers.of_workers(channel, make, list, timeout=5) == [] and channel.ends == [3705.0]

@@ -1115,14 +1115,14 @@ MUTATIONS = [
     ),
     Mutation(
         "one file in two states counts twice",
-        "evaluation/side.py::_counted_twice",
-        "elif before[1] == source.path:",
+        "evaluation/side_of_states.py::_counted_twice",
+        "elif path == source.path:",
         "elif False:",
         "tests/evaluation/test_nothing_lost.py -k would_count_twice",
     ),
     Mutation(
         "a worker with other arguments is not reported",
-        "evaluation/side.py::of_workers",
+        "evaluation/sides_of_workers.py::of_workers",
         "if differs:",
         "if False:",
         "tests/evaluation/test_evaluate.py -k wrong_on_one_worker",
@@ -1136,14 +1136,14 @@ MUTATIONS = [
     ),
     Mutation(
         "every worker reports a broken link",
-        "evaluation/side.py::of_share",
+        "evaluation/side_of_data.py::of_share",
         "bad=bad if channel.rank == 0 else ()",
         "bad=bad",
         "tests/evaluation/test_nothing_lost.py -k workers_share",
     ),
     Mutation(
         "users whose rows several workers have are closed",
-        "evaluation/side.py::of_share",
+        "evaluation/side_of_data.py::of_share",
         "close=alone and close",
         "close=close",
         "tests/evaluation/test_nothing_lost.py -k workers_share",
@@ -3985,7 +3985,7 @@ MUTATIONS = [
     ),
     Mutation(
         "a state with weights merges with one without",
-        "evaluation/side.py::_alike",
+        "evaluation/side_of_states.py::_alike",
         '", ".join(sorted(asked["columns"]))',
         '""',
         "tests/cli/test_cli.py -k something_else",
@@ -4006,7 +4006,7 @@ MUTATIONS = [
     ),
     Mutation(
         "a file that one worker cannot use is silently left out",
-        "evaluation/side.py::_together",
+        "evaluation/sides_of_workers.py::_together",
         'error=min(errors, default="")',
         'error=""',
         "tests/cli/test_cli.py -k one_worker_cannot",
@@ -4804,9 +4804,9 @@ MUTATIONS = [
     ),
     Mutation(
         "without --positive, data without positives are an error",
-        "evaluation/side.py::errors_of",
-        "if errors or asked.positive is None or positives is None",
-        "if errors or positives is None",
+        "evaluation/side.py::_no_positives",
+        "if asked.positive is None or positives is None",
+        "if positives is None",
         "tests/cli/test_options.py -k no_row_is_positive",
     ),
     Mutation(
@@ -5797,7 +5797,7 @@ MUTATIONS = [
     ),
     Mutation(
         "a worker that reads its files for long does not wait for the others",
-        "evaluation/side.py::of_workers",
+        "evaluation/sides_of_workers.py::of_workers",
         "        call.prepared()\n",
         "",
         "tests/comm/test_consult.py -k once_this_worker",
@@ -5869,7 +5869,7 @@ MUTATIONS = [
     ),
     Mutation(
         "both sides of a comparison have types of their own",
-        "evaluation/side.py::shared_files",
+        "evaluation/side_of_data.py::shared_files",
         "with_types([path for side in sides for path in side.paths])",
         "[path for side in sides for path in side.paths]",
         "tests/columns/test_partitions.py -k both_sides",
