@@ -44,7 +44,6 @@ Each name is imported at its first use. Only ``fleetmetrics.static`` imports Pad
 
 from __future__ import annotations
 
-import importlib
 from typing import Any
 
 from fleetmetrics import _names
@@ -54,21 +53,9 @@ __all__ = sorted({*_modules}.difference(_names.NOT_STARRED))
 
 
 def __getattr__(name: str) -> Any:
-    if name in _modules:
-        value = getattr(importlib.import_module(_modules[name]), name)
-    elif name.startswith("_"):
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    else:
-        try:
-            value = importlib.import_module(f"{__name__}.{name}")
-        except ImportError as error:
-            if error.name != f"{__name__}.{name}":  # `hasattr` takes only an AttributeError for a no
-                raise AttributeError(f"module {__name__!r} has no attribute {name!r} here: {error}") from error
-            from fleetmetrics.support.hints import hint_of_name
+    from fleetmetrics.support.lazy import first_use
 
-            hint = hint_of_name(name, {each: each for each in _modules})
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}{hint}") from None
-    globals()[name] = value
+    value = globals()[name] = first_use(__name__, name, _modules)
     return value
 
 

@@ -37,11 +37,10 @@ from fleetmetrics import formulas
 from fleetmetrics.comm.descriptions import Block
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.formulas.aggregation import warn_if_small
-from fleetmetrics.formulas.ratio import ratio
+from fleetmetrics.formulas.quotients import ratio
 from fleetmetrics.formulas.sums import root
 from fleetmetrics.state.state import name_of, read
-from fleetmetrics.support.arguments import whole_number_of
-from fleetmetrics.support.given import amount, check_part
+from fleetmetrics.support.checks import amount, check_part, whole_number_of
 from fleetmetrics.support.vocabulary import counted
 from fleetmetrics.support.warning import warn
 from fleetmetrics.xp import is_static

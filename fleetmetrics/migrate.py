@@ -18,7 +18,7 @@ from typing import Any, Sequence
 
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.serial.container import whole_file
-from fleetmetrics.support.arguments import texts_of
+from fleetmetrics.support.checks import texts_of
 
 __all__ = ["main", "migrated"]
 

@@ -27,7 +27,7 @@ from fleetmetrics import FleetMetricsError
 MODULES = [
     *[f"formulas.{name}" for name in ("aggregation", "auc", "bootstrap", "calibration", "class_areas")],
     *[f"formulas.{name}" for name in ("classification", "click_through", "confusion", "correlation", "curves")],
-    *[f"formulas.{name}" for name in ("exact_auc", "groups", "operating_points", "pairs", "ranking", "ratio")],
+    *[f"formulas.{name}" for name in ("exact_areas", "groups", "operating_points", "pairs", "quotients", "ranking")],
     *("functional", "numbers.reductions", "samplers.sampling"),
 ]
 

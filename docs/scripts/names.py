@@ -1,12 +1,13 @@
-"""Write every public name: fleetmetrics/_names.py for the package itself, and __init__.pyi for type checkers.
+"""Write every public name: _names.py for the lazy packages themselves, and __init__.pyi for type checkers.
 
     python docs/scripts/names.py
 
-Of fleetmetrics/metrics all are public that the modules have in ``__all__``.
+Of fleetmetrics/metrics, and of the modules named in ``FORMULAS``, all are public that is in ``__all__``.
 """
 
 from __future__ import annotations
 
+import ast
 import importlib
 import pkgutil
 import sys
@@ -56,6 +57,11 @@ OTHERS: dict[str, list[str] | None] = {
     "wrappers.sliced": None,
     "wrappers.windowed": None,
 }
+#: The modules whose functions are those of `fleetmetrics.formulas`.
+FORMULAS = (
+    *("aggregation", "auc", "calibration", "class_areas", "classification", "click_through", "confusion"),
+    *("correlation", "curves", "exact_areas", "operating_points", "pairs", "quotients", "ranking"),
+)
 #: The modules that are reached by their names.
 ROOMS = ("evaluation", "evaluator", "files", "formulas", "plot", "report", "static")
 #: What ``from fleetmetrics import *`` leaves alone: Python's own names.
@@ -75,14 +81,12 @@ def public() -> dict[str, list[str]]:
     return {module: sorted(names) for module, names in sorted(found.items()) if names}
 
 
-def stub(modules: dict[str, list[str]]) -> str:
-    """The stub: type checkers follow no lazy import."""
+def stub(modules: dict[str, list[str]], *more: str) -> str:
+    """The stub of a package, which ends with ``more`` lines: type checkers follow no lazy import."""
     lines = [f"from {module} import {name} as {name}" for module, names in modules.items() for name in names]
     starred = sorted({name for names in modules.values() for name in names if name not in NOT_STARRED})
     all_ = ["__all__ = [", *[f'    "{name}",' for name in starred], "]"]
-    lines += [f"from . import {name} as {name}" for name in ROOMS]
-    lines += ["", "_modules: dict[str, str]"]
-    return "\n".join(["# Written by `make names`.", *lines, *all_, ""])
+    return "\n".join(["# Written by `make names`.", *lines, *more, *all_, ""])
 
 
 _TABLE = '''"""The public names; written by `make names`."""
@@ -93,29 +97,50 @@ from __future__ import annotations
 MODULES: dict[str, str] = {{
 {names}
 }}
-#: The modules that are reached by their names.
+'''
+_MORE = """#: The modules that are reached by their names.
 ROOMS: tuple[str, ...] = (
 {rooms}
 )
 #: What ``from fleetmetrics import *`` leaves alone: Python's own names.
 NOT_STARRED: tuple[str, ...] = ({not_starred})
-'''
+"""
 
 
 def table(modules: dict[str, list[str]]) -> str:
     """The table, in Python: an archive that the package is imported from may lack the stub."""
     names = [f'    "{name}": "{module}",' for module, names in modules.items() for name in names]
-    rooms = [f'    "{name}",' for name in ROOMS]
-    not_starred = ", ".join(f'"{name}"' for name in NOT_STARRED)
-    return _TABLE.format(names="\n".join(names), rooms="\n".join(rooms), not_starred=not_starred)
+    return _TABLE.format(names="\n".join(names))
 
 
-def written() -> dict[Path, str]:
-    """What the files hold."""
+def of_formulas() -> dict[Path, str]:
+    """What the files of `fleetmetrics.formulas` hold; metrics import those names, so that nothing is imported here."""
+    modules: dict[str, list[str]] = {}
+    for name in FORMULAS:
+        tree = ast.parse((PACKAGE / "formulas" / f"{name}.py").read_text(encoding="utf-8"))
+        named = [node.value for node in tree.body if isinstance(node, ast.Assign) and _is_all(node.targets[0])]
+        modules[f"fleetmetrics.formulas.{name}"] = sorted(ast.literal_eval(named[0]))
+    folder = PACKAGE / "formulas"
+    return {folder / "_names.py": table(modules), folder / "__init__.pyi": stub(modules)}
+
+
+def _is_all(target: ast.expr) -> bool:
+    return isinstance(target, ast.Name) and target.id == "__all__"
+
+
+def of_the_package() -> dict[Path, str]:
+    """What the files of the package itself hold."""
     modules = public()
-    return {PACKAGE / "_names.py": table(modules), PACKAGE / "__init__.pyi": stub(modules)}
+    rooms = [f'    "{name}",' for name in ROOMS]
+    more = _MORE.format(rooms="\n".join(rooms), not_starred=", ".join(f'"{name}"' for name in NOT_STARRED))
+    imported = [f"from . import {name} as {name}" for name in ROOMS]
+    return {
+        PACKAGE / "_names.py": table(modules) + more,
+        PACKAGE / "__init__.pyi": stub(modules, *imported, "", "_modules: dict[str, str]"),
+    }
 
 
 if __name__ == "__main__":
-    for path, text in written().items():
-        path.write_text(text, encoding="utf-8")
+    for written in (of_formulas, of_the_package):
+        for path, text in written().items():
+            path.write_text(text, encoding="utf-8")

@@ -152,7 +152,7 @@ class Links:
         if plain in fleetmetrics._modules:
             return f"fleetmetrics.{plain}"
         short = plain.rpartition(".")[2]
-        function = vars(fleetmetrics.formulas).get(short)
+        function = getattr(fleetmetrics.formulas, short, None) if short in fleetmetrics.formulas.__all__ else None
         if plain in (short, f"formulas.{short}") and getattr(function, "__module__", None):
             return f"{function.__module__}.{short}"
         holder = of if of.is_class else of.parent

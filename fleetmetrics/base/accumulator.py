@@ -31,7 +31,7 @@ from fleetmetrics.samplers.sampling import Pass
 from fleetmetrics.saving.merging import Partial
 from fleetmetrics.state.state import State, add_numbers, blocks_of
 from fleetmetrics.state.state_dicts import HeldPass, Holder
-from fleetmetrics.support.arguments import flag_of
+from fleetmetrics.support.checks import flag_of
 from fleetmetrics.support.hints import hint_of_argument, hint_of_method
 from fleetmetrics.support.launcher import notice
 from fleetmetrics.support.settings import (

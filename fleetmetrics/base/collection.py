@@ -15,7 +15,7 @@ from fleetmetrics.records.folding import Folding, Folds
 from fleetmetrics.records.table import Table
 from fleetmetrics.state.state import State
 from fleetmetrics.state.state_dicts import Holder
-from fleetmetrics.support.arguments import listed
+from fleetmetrics.support.checks import listed
 from fleetmetrics.support.typed import Unpack
 
 __all__ = ["MetricCollection"]

@@ -8,7 +8,7 @@ import numpy as np
 
 from fleetmetrics.errors import SizeWarning
 from fleetmetrics.state.state import State
-from fleetmetrics.support.arguments import whole_number_of
+from fleetmetrics.support.checks import whole_number_of
 from fleetmetrics.support.vocabulary import counted
 from fleetmetrics.support.warning import warn
 

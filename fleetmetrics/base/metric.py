@@ -29,11 +29,10 @@ from fleetmetrics.batch import Batch
 from fleetmetrics.batch.rules import Check, Requirement
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.formulas.aggregation import warn_if_small
-from fleetmetrics.formulas.ratio import NO_SAMPLES, ratio, undefined
+from fleetmetrics.formulas.quotients import NO_SAMPLES, ratio, undefined
 from fleetmetrics.numbers.reductions import declared_shape
 from fleetmetrics.state.state import State
-from fleetmetrics.support.arguments import raise_if_too_large, zero_division_of
-from fleetmetrics.support.given import bare
+from fleetmetrics.support.checks import bare, raise_if_too_large, zero_division_of
 from fleetmetrics.support.typed import Axes, Unpack
 from fleetmetrics.support.vocabulary import agreeing, snake_case, with_article
 

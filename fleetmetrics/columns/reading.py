@@ -14,7 +14,7 @@ import numpy as np
 from fleetmetrics.columns.joining import CommonIds
 from fleetmetrics.columns.where import Condition
 from fleetmetrics.errors import InvalidInputError
-from fleetmetrics.support.arguments import choice_of, flag_of, positive_of
+from fleetmetrics.support.checks import choice_of, flag_of, positive_of
 from fleetmetrics.support.optional import library
 from fleetmetrics.support.vocabulary import argument, names_in
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from fleetmetrics.comm.failures import in_words
 from fleetmetrics.errors import InvalidInputError
-from fleetmetrics.support.arguments import is_whole
+from fleetmetrics.support.checks import is_whole
 
 __all__ = ["DATA_AXES", "copies_of", "ranks_of"]
 

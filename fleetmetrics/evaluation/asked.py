@@ -20,7 +20,7 @@ from fleetmetrics.evaluation.probe import Probe, Slices
 from fleetmetrics.evaluation.versus import compared_metric, overall_metric
 from fleetmetrics.files import ROW
 from fleetmetrics.files.formats import FORMATS
-from fleetmetrics.support.arguments import MOST_EDGES, choice_of, flag_of, number_of, whole_number_of
+from fleetmetrics.support.checks import MOST_EDGES, choice_of, flag_of, number_of, whole_number_of
 from fleetmetrics.support.vocabulary import argument, counted, described, names_in
 from fleetmetrics.wrappers.bootstrap import Bootstrap
 from fleetmetrics.wrappers.sliced import Sliced

@@ -12,7 +12,7 @@ from typing import Any, Iterator, Mapping, NamedTuple, Sequence
 
 from fleetmetrics.errors import InvalidInputError, UndefinedMetricWarning
 from fleetmetrics.evaluation.tasks import task_and_rest
-from fleetmetrics.support.arguments import listed
+from fleetmetrics.support.checks import listed
 from fleetmetrics.support.vocabulary import SIZES, agreeing, argument, in_shell
 from fleetmetrics.support.warning import warn
 from fleetmetrics.words import Words

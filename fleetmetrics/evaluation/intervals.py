@@ -14,7 +14,7 @@ from fleetmetrics.evaluation.versus import Part, Weighing, difference_of
 from fleetmetrics.formulas import intervals
 from fleetmetrics.formulas.bootstrap import BootstrapResult, bootstrap_result
 from fleetmetrics.formulas.intervals import LEAST
-from fleetmetrics.support.arguments import is_number
+from fleetmetrics.support.checks import is_number
 from fleetmetrics.support.warning import muted
 
 __all__ = ["Delta", "Interval", "deltas_of", "intervals_of"]

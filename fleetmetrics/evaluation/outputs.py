@@ -9,7 +9,7 @@ from typing import Any, Hashable, Iterable, Mapping
 
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.files.places import is_remote, local_path
-from fleetmetrics.support.arguments import path_of
+from fleetmetrics.support.checks import path_of
 
 __all__ = ["check_apart", "check_outputs", "output_of"]
 

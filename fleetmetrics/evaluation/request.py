@@ -16,7 +16,7 @@ from fleetmetrics.evaluation.result import check_keys, result_of
 from fleetmetrics.evaluation.side import Side
 from fleetmetrics.evaluation.side_of_data import are_files, of_files, of_frame, of_share, shared_files
 from fleetmetrics.files.processes import processes_kept
-from fleetmetrics.support.arguments import flag_of, listed, path_of, whole_number_of
+from fleetmetrics.support.checks import flag_of, listed, path_of, whole_number_of
 from fleetmetrics.support.vocabulary import argument, in_shell
 
 __all__ = ["Request", "data_of"]

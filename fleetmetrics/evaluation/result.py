@@ -21,7 +21,7 @@ from fleetmetrics.evaluation.side import Side
 from fleetmetrics.evaluation.side_of_states import save
 from fleetmetrics.evaluation.slices import Judged, SliceResult, judged
 from fleetmetrics.evaluation.versus import ColumnDelta, Halves, SliceDelta, Weighing, Whole, versus
-from fleetmetrics.support.arguments import choice_of, is_number
+from fleetmetrics.support.checks import choice_of, is_number
 from fleetmetrics.support.optional import library
 from fleetmetrics.support.typed import Axes
 from fleetmetrics.support.vocabulary import RESULT_KEYS, SIZES, argument

@@ -18,7 +18,7 @@ from fleetmetrics.files.parts import read_of
 from fleetmetrics.files.places import local_path
 from fleetmetrics.serial import MISFITS
 from fleetmetrics.serial.container import Arrays, read_arrays, write_arrays
-from fleetmetrics.support.arguments import listed, path_of
+from fleetmetrics.support.checks import listed, path_of
 from fleetmetrics.support.settings import difference
 
 __all__ = ["load", "save", "states_of"]

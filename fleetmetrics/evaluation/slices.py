@@ -17,7 +17,7 @@ from fleetmetrics.evaluation.asked import Asked
 from fleetmetrics.evaluation.probe import Probe, Slices
 from fleetmetrics.evaluation.scarce import counts_of
 from fleetmetrics.formulas.slices import false_discovery_rates
-from fleetmetrics.support.arguments import is_number
+from fleetmetrics.support.checks import is_number
 from fleetmetrics.support.vocabulary import VERDICTS
 
 __all__ = ["Judged", "SliceResult", "judged"]

@@ -26,7 +26,7 @@ from fleetmetrics.files.places import whole_path
 from fleetmetrics.formulas.sums import exact_sum
 from fleetmetrics.metrics.auc import AUC
 from fleetmetrics.metrics.click_through import Calibration
-from fleetmetrics.support.arguments import choice_of, flag_of, number_of, texts_of
+from fleetmetrics.support.checks import choice_of, flag_of, number_of, texts_of
 from fleetmetrics.support.vocabulary import agreeing, argument, counted
 from fleetmetrics.support.warning import muted
 

@@ -17,7 +17,7 @@ from fleetmetrics.records.batches import Columns
 from fleetmetrics.records.gather import gather
 from fleetmetrics.records.resumable import PassOfRecords, Resumable, plain_settings
 from fleetmetrics.records.share import Share, check_mode
-from fleetmetrics.support.arguments import whole_number_of
+from fleetmetrics.support.checks import whole_number_of
 from fleetmetrics.support.logs import progress
 
 __all__ = ["Evaluator", "Evaluators", "get_metric_value"]

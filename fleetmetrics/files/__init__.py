@@ -23,7 +23,7 @@ from fleetmetrics.files.passes import Share, score_of
 from fleetmetrics.files.processes import results_of
 from fleetmetrics.records import folding
 from fleetmetrics.saving.merging import closed_by
-from fleetmetrics.support.arguments import choice_of, flag_of, whole_number_of
+from fleetmetrics.support.checks import choice_of, flag_of, whole_number_of
 from fleetmetrics.support.logs import progress as shown
 from fleetmetrics.support.vocabulary import as_options, in_shell
 from fleetmetrics.wrappers.keyed import TooManyKeys

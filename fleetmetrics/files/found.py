@@ -12,7 +12,7 @@ from fleetmetrics.columns.partitions import FilePath, with_types
 from fleetmetrics.errors import DataError
 from fleetmetrics.files.lake_tables import Tables
 from fleetmetrics.files.places import is_remote, local_path, remote_files
-from fleetmetrics.support.arguments import listed, path_of
+from fleetmetrics.support.checks import listed, path_of
 
 __all__ = ["Found", "find", "look", "one"]
 

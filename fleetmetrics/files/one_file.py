@@ -22,7 +22,7 @@ from fleetmetrics.files.parts import EXAMPLES, Evaluated, Made, Read, Source, wo
 from fleetmetrics.files.passes import Share
 from fleetmetrics.files.places import end_of, local_path, opened, stamp_of, whole_path
 from fleetmetrics.files.row_pieces import Piece
-from fleetmetrics.support.arguments import choice_of, flag_of, path_of
+from fleetmetrics.support.checks import choice_of, flag_of, path_of
 from fleetmetrics.support.logs import progress as shown
 from fleetmetrics.support.vocabulary import argument as called
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Generic, Iterable, Mapping, NamedTuple, S
 
 from fleetmetrics.columns.understood import joined
 from fleetmetrics.errors import DataError, FleetMetricsError, InvalidInputError
-from fleetmetrics.support.arguments import listed
+from fleetmetrics.support.checks import listed
 from fleetmetrics.support.vocabulary import argument
 from fleetmetrics.wrappers.keyed import KeyKindError
 

@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fleetmetrics.errors import UndefinedMetricWarning
-from fleetmetrics.formulas.ratio import LIGHT, SMALLEST, stand_in
+from fleetmetrics.formulas.quotients import LIGHT, SMALLEST, stand_in
 from fleetmetrics.formulas.sums import as_number, root
-from fleetmetrics.support.given import (
-    given,
+from fleetmetrics.support.checks import (
+    checked,
     moments,
     not_negative,
     numbers,
@@ -79,7 +79,7 @@ def warn_if_small(name: str, what: str, weight: float, mean: float, squares: flo
         )
 
 
-@given(moments=moments(3, 4), ddof=not_negative, name=text, zero_division=stand_in_value)
+@checked(moments=moments(3, 4), ddof=not_negative, name=text, zero_division=stand_in_value)
 def variance(moments: Any, ddof: float = 0, name: str = "variance", zero_division: float = math.nan) -> float:
     """Variance, in the squared unit of the values; undefined unless the weight exceeds ``ddof``.
 
@@ -108,7 +108,7 @@ def variance(moments: Any, ddof: float = 0, name: str = "variance", zero_divisio
     return stand_in(name, reason, zero_division)
 
 
-@given(moments=moments(3, 4), ddof=not_negative, zero_division=stand_in_value)
+@checked(moments=moments(3, 4), ddof=not_negative, zero_division=stand_in_value)
 def standard_deviation(moments: Any, ddof: float = 0, zero_division: float = math.nan) -> float:
     """Standard deviation, the square root of the `variance`; ``zero_division`` is returned as it is.
 
@@ -120,7 +120,7 @@ def standard_deviation(moments: Any, ddof: float = 0, zero_division: float = mat
     return root(value) if moments[0] > ddof else value
 
 
-@given(edges=numbers("bins+1", rising=True), cells=weights("bins+2"))
+@checked(edges=numbers("bins+1", rising=True), cells=weights("bins+2"))
 def histogram_counts(cells: Any, edges: Any) -> HistogramCounts:
     """Name the cells of a histogram.
 

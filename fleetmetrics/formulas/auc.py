@@ -12,9 +12,9 @@ from typing import Any, NamedTuple, Sequence
 import numpy as np
 
 from fleetmetrics.errors import InvalidInputError
-from fleetmetrics.formulas.ratio import one_class, stand_in, undefined
+from fleetmetrics.formulas.quotients import one_class, stand_in, undefined
 from fleetmetrics.formulas.sums import are_counts, as_integers, exact_sum, partial_sums, sums_before
-from fleetmetrics.support.given import given, optional, stand_in_value, weights
+from fleetmetrics.support.checks import checked, optional, stand_in_value, weights
 
 __all__ = [
     "BoundedArea",
@@ -59,7 +59,7 @@ def fraction(argument: str, value: Any, _: Any = None) -> Any:
     return area_fraction(value) and value
 
 
-@given(positive=HISTOGRAM, negative=HISTOGRAM, max_fpr=fraction, zero_division=optional(stand_in_value))
+@checked(positive=HISTOGRAM, negative=HISTOGRAM, max_fpr=fraction, zero_division=optional(stand_in_value))
 def auc_from_histogram(
     positive: Any, negative: Any, max_fpr: float | None = None, zero_division: float | None = None
 ) -> float:
@@ -93,7 +93,7 @@ def auc_from_histogram(
     return _one_class(positive, negative, "auc", zero_division) if areas is None else areas.value
 
 
-@given(positive=HISTOGRAM, negative=HISTOGRAM, max_fpr=fraction, zero_division=stand_in_value)
+@checked(positive=HISTOGRAM, negative=HISTOGRAM, max_fpr=fraction, zero_division=stand_in_value)
 def auc_bounds(
     positive: Any, negative: Any, max_fpr: float | None = None, zero_division: float = math.nan
 ) -> BoundedArea:
@@ -203,7 +203,7 @@ def _one_class(positive: np.ndarray, negative: np.ndarray, metric: str, zero_div
 # -- average precision -----------------------------------------------------------------------------------
 
 
-@given(positive=HISTOGRAM, negative=HISTOGRAM, zero_division=stand_in_value)
+@checked(positive=HISTOGRAM, negative=HISTOGRAM, zero_division=stand_in_value)
 def average_precision_from_histogram(positive: Any, negative: Any, zero_division: float = math.nan) -> float:
     """Average precision in [0, 1]: the area under the steps of the precision-recall curve, from histograms.
 
@@ -219,7 +219,7 @@ def average_precision_from_histogram(positive: Any, negative: Any, zero_division
     return _mean(top.p, top.last, top.total) if top.total else _no_positive(zero_division)
 
 
-@given(positive=HISTOGRAM, negative=HISTOGRAM, zero_division=stand_in_value)
+@checked(positive=HISTOGRAM, negative=HISTOGRAM, zero_division=stand_in_value)
 def average_precision_bounds(positive: Any, negative: Any, zero_division: float = math.nan) -> BoundedArea:
     """Average precision and its bounds over all orders of the samples inside their buckets; to a relative 1e-12.
 

@@ -8,8 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fleetmetrics.errors import InvalidInputError, UndefinedMetricWarning
-from fleetmetrics.support.arguments import is_whole
-from fleetmetrics.support.given import array_of, between, given, numbers, optional, text, weights
+from fleetmetrics.support.checks import array_of, between, checked, is_whole, numbers, optional, text, weights
 from fleetmetrics.support.warning import warn
 
 __all__ = ["CONFIDENCE", "BootstrapResult", "bootstrap_result", "summary"]
@@ -73,7 +72,7 @@ def _seed(argument: str, value: Any, _: Any) -> int:
 CONFIDENCE = between(0, 1, ends=False)
 
 
-@given(
+@checked(
     value=_value,
     replicates=_replicates,
     seed=_seed,

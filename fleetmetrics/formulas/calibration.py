@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fleetmetrics.formulas.ratio import ratio, stand_in, undefined
+from fleetmetrics.formulas.quotients import ratio, stand_in, undefined
 from fleetmetrics.formulas.sums import root
-from fleetmetrics.support.given import given, numbers, one_of, stand_in_value, weights
+from fleetmetrics.support.checks import checked, numbers, one_of, stand_in_value, weights
 
 __all__ = [
     "BrierParts",
@@ -66,7 +66,7 @@ class CalibrationPoints(NamedTuple):
     upper: np.ndarray
 
 
-@given(
+@checked(
     number=weights(2, "bins"),
     probability=weights(2, "bins"),
     squared_deviation=weights("bins"),
@@ -119,7 +119,7 @@ def brier_decomposition(number: Any, probability: Any, squared_deviation: Any, c
     return BrierParts(score, reliability, resolution, uncertainty, *within)
 
 
-@given(
+@checked(
     number=weights(2, "bins"),
     probability=weights(2, "bins"),
     norm=one_of("l1", "l2", "max"),
@@ -149,7 +149,7 @@ def expected_calibration_error(
     return mean if norm == "l1" else root(mean)
 
 
-@given(number=weights(2, "bins"), probability=weights(2, "bins"), edges=numbers("bins+1", rising=True))
+@checked(number=weights(2, "bins"), probability=weights(2, "bins"), edges=numbers("bins+1", rising=True))
 def calibration_curve(number: Any, probability: Any, edges: Any) -> CalibrationPoints:
     """Mean prediction and actual rate of each bin with samples, rising; ``edges`` are ``[bins + 1]``, increasing.
 

@@ -17,16 +17,16 @@ from fleetmetrics.formulas.auc import (
     average_precision_near,
     fraction,
 )
-from fleetmetrics.formulas.ratio import left_out, stand_in, undefined
+from fleetmetrics.formulas.quotients import left_out, stand_in, undefined
 from fleetmetrics.formulas.sums import exact_sum, exact_total
-from fleetmetrics.support.given import flag, given, one_of, stand_in_value, text, weights
+from fleetmetrics.support.checks import checked, flag, one_of, stand_in_value, text, weights
 
 __all__ = ["auc_of_classes", "average_precision_of_classes"]
 
 _AVERAGES = one_of("macro", "weighted", "micro", "none", None)
 
 
-@given(
+@checked(
     histogram=weights("classes", 2, "buckets"),
     average=_AVERAGES,
     max_fpr=fraction,
@@ -76,7 +76,7 @@ def auc_of_classes(
     return _averaged("auc", "never true, or always", area, histogram, some, average, zero_division, bounds, of)
 
 
-@given(
+@checked(
     histogram=weights("classes", 2, "buckets"), average=_AVERAGES, zero_division=stand_in_value, bounds=flag, of=text
 )
 def average_precision_of_classes(

@@ -15,11 +15,11 @@ import numpy as np
 
 from fleetmetrics.errors import UndefinedMetricWarning
 from fleetmetrics.formulas.confusion import AVERAGES, averaged, counts_of
-from fleetmetrics.formulas.ratio import ratio, stand_in, undefined
+from fleetmetrics.formulas.quotients import ratio, stand_in, undefined
 from fleetmetrics.formulas.sums import as_integers, as_number, unknown
-from fleetmetrics.support.given import (
+from fleetmetrics.support.checks import (
+    checked,
     flag,
-    given,
     matrix,
     one_of,
     part,
@@ -43,7 +43,7 @@ def _part_of_part(argument: str, value: Any, sizes: Any) -> Any:
     return part(argument, total_of_part(argument, value, sizes), sizes)
 
 
-@given(shares=part, defined=_part_of_part, rows=total_of_part, metric=text, reason=text, zero_division=stand_in_value)
+@checked(shares=part, defined=_part_of_part, rows=total_of_part, metric=text, reason=text, zero_division=stand_in_value)
 def mean_of_samples(
     shares: Any,
     defined: Any,
@@ -83,7 +83,7 @@ def mean_of_samples(
     return float(total / known)
 
 
-@given(confusion=matrix(labels=True), average=AVERAGES, zero_division=stand_in_value)
+@checked(confusion=matrix(labels=True), average=AVERAGES, zero_division=stand_in_value)
 def confusion_accuracy(confusion: Any, average: str | None = "micro", zero_division: float = math.nan) -> Any:
     """Share of samples predicted correctly, in [0, 1].
 
@@ -109,7 +109,7 @@ def confusion_accuracy(confusion: Any, average: str | None = "micro", zero_divis
     return ratio.bare(counts.tp.sum(), confusion.sum(), "accuracy", zero_division)
 
 
-@given(confusion=matrix(labels=True), zero_division=stand_in_value)
+@checked(confusion=matrix(labels=True), zero_division=stand_in_value)
 def hamming_loss(confusion: Any, zero_division: float = math.nan) -> float:
     """Share of wrong predictions over all samples and labels, in [0, 1].
 
@@ -124,7 +124,7 @@ def hamming_loss(confusion: Any, zero_division: float = math.nan) -> float:
     return ratio.bare(wrong, confusion.sum(), "hamming_loss", zero_division)
 
 
-@given(confusion=matrix(labels=True), adjusted=flag, zero_division=stand_in_value)
+@checked(confusion=matrix(labels=True), adjusted=flag, zero_division=stand_in_value)
 def balanced_accuracy(confusion: Any, adjusted: bool = False, zero_division: float = math.nan) -> float:
     """Mean recall of the classes, in [0, 1]: accuracy with equally weighted classes.
 
@@ -153,7 +153,7 @@ def balanced_accuracy(confusion: Any, adjusted: bool = False, zero_division: flo
     return float(np.mean(values))
 
 
-@given(confusion=matrix(labels=False), weights=one_of(None, "linear", "quadratic"), zero_division=stand_in_value)
+@checked(confusion=matrix(labels=False), weights=one_of(None, "linear", "quadratic"), zero_division=stand_in_value)
 def cohen_kappa(confusion: Any, weights: str | None = None, zero_division: float = math.nan) -> float:
     """Agreement of prediction and label beyond chance, in [-1, 1]; 0 is chance.
 
@@ -189,7 +189,7 @@ def cohen_kappa(confusion: Any, weights: str | None = None, zero_division: float
     return float((expected - total * observed) / expected)
 
 
-@given(confusion=matrix(labels=True), zero_division=stand_in_value)
+@checked(confusion=matrix(labels=True), zero_division=stand_in_value)
 def matthews_correlation(confusion: Any, zero_division: float = math.nan) -> float:
     """Correlation of prediction and label in [-1, 1]: the phi coefficient, or Gorodkin's R_K for several classes.
 

@@ -10,13 +10,13 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from fleetmetrics.formulas.ratio import NO_SAMPLES, stand_in
+from fleetmetrics.formulas.quotients import NO_SAMPLES, stand_in
 from fleetmetrics.formulas.sums import as_number, unknown
-from fleetmetrics.support.given import (
+from fleetmetrics.support.checks import (
     above_0,
     amount,
     at_most_0,
-    given,
+    checked,
     optional,
     stand_in_value,
     weights,
@@ -28,7 +28,7 @@ __all__ = [
 ]
 
 
-@given(log_likelihood=at_most_0, clicks=amount, total=amount, zero_division=stand_in_value, others=optional(amount))
+@checked(log_likelihood=at_most_0, clicks=amount, total=amount, zero_division=stand_in_value, others=optional(amount))
 def normalized_entropy(
     log_likelihood: Any, clicks: Any, total: Any, zero_division: float = math.nan, *, others: Any = None
 ) -> float:
@@ -68,7 +68,7 @@ def _log_share(part: float, rest: float) -> float:
     return math.log1p(-rest / whole)
 
 
-@given(
+@checked(
     positive=weights("buckets", flat=True),
     negative=weights("buckets", flat=True),
     zero_division=stand_in_value,

@@ -23,9 +23,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fleetmetrics.errors import InvalidInputError
-from fleetmetrics.formulas.ratio import left_out, stand_in, undefined
+from fleetmetrics.formulas.quotients import left_out, stand_in, undefined
 from fleetmetrics.formulas.sums import as_number
-from fleetmetrics.support.given import amount, between, given, matrix, one_of, stand_in_value, weights
+from fleetmetrics.support.checks import amount, between, checked, matrix, one_of, stand_in_value, weights
 from fleetmetrics.support.vocabulary import agreeing
 
 __all__ = [
@@ -96,7 +96,7 @@ def _elsewhere(matrix: np.ndarray) -> np.ndarray:
     return total
 
 
-@given(confusion=matrix(labels=True), average=AVERAGES, zero_division=stand_in_value)
+@checked(confusion=matrix(labels=True), average=AVERAGES, zero_division=stand_in_value)
 def precision(confusion: Any, average: str | None = "macro", zero_division: float = math.nan) -> Any:
     """Share of the predictions of a class that are correct: ``tp / (tp + fp)``.
 
@@ -108,7 +108,7 @@ def precision(confusion: Any, average: str | None = "macro", zero_division: floa
     return averaged("precision", "never predicted", counts, counts.tp, counts.predicted, average, zero_division)
 
 
-@given(confusion=matrix(labels=True), average=AVERAGES, zero_division=stand_in_value)
+@checked(confusion=matrix(labels=True), average=AVERAGES, zero_division=stand_in_value)
 def recall(confusion: Any, average: str | None = "macro", zero_division: float = math.nan) -> Any:
     """Share of the samples of a class that are predicted as it: ``tp / (tp + fn)``; sensitivity, true positive rate.
 
@@ -120,7 +120,7 @@ def recall(confusion: Any, average: str | None = "macro", zero_division: float =
     return averaged("recall", "never true", counts, counts.tp, counts.support, average, zero_division)
 
 
-@given(confusion=matrix(labels=True), average=AVERAGES, zero_division=stand_in_value)
+@checked(confusion=matrix(labels=True), average=AVERAGES, zero_division=stand_in_value)
 def specificity(confusion: Any, average: str | None = "macro", zero_division: float = math.nan) -> Any:
     """Share of the samples of other classes not predicted as the class: ``tn / (tn + fp)``; true negative rate.
 
@@ -132,7 +132,7 @@ def specificity(confusion: Any, average: str | None = "macro", zero_division: fl
     return averaged("specificity", "always true", counts, counts.tn, counts.tn + counts.fp, average, zero_division)
 
 
-@given(confusion=matrix(labels=True), average=AVERAGES, zero_division=stand_in_value)
+@checked(confusion=matrix(labels=True), average=AVERAGES, zero_division=stand_in_value)
 def jaccard(confusion: Any, average: str | None = "macro", zero_division: float = math.nan) -> Any:
     """Intersection over union of the samples of a class and those predicted as it: ``tp / (tp + fp + fn)``.
 
@@ -144,7 +144,7 @@ def jaccard(confusion: Any, average: str | None = "macro", zero_division: float 
     return averaged("jaccard", _NEITHER, counts, counts.tp, counts.either, average, zero_division)
 
 
-@given(confusion=matrix(labels=True), average=AVERAGES, zero_division=stand_in_value, beta=between(0, math.inf))
+@checked(confusion=matrix(labels=True), average=AVERAGES, zero_division=stand_in_value, beta=between(0, math.inf))
 def f_beta(confusion: Any, average: str | None = "macro", zero_division: float = math.nan, *, beta: float = 1.0) -> Any:
     """Weighted harmonic mean of precision and recall.
 
@@ -218,7 +218,7 @@ def _mean(values: np.ndarray, weights: np.ndarray) -> float:
     return float((values * weights).sum() / total if total else values.mean())
 
 
-@given(confusion=matrix(labels=True), average=AVERAGES)
+@checked(confusion=matrix(labels=True), average=AVERAGES)
 def stat_scores(confusion: Any, average: str | None = None) -> np.ndarray:
     """True positives, false positives, true negatives, false negatives and support (how often a class is true).
 
@@ -244,7 +244,7 @@ def stat_scores(confusion: Any, average: str | None = None) -> np.ndarray:
     return table.sum(axis=0) if average == "micro" else table
 
 
-@given(confusion=matrix(labels=True), normalize=one_of("true", "pred", "all", None), zero_division=stand_in_value)
+@checked(confusion=matrix(labels=True), normalize=one_of("true", "pred", "all", None), zero_division=stand_in_value)
 def normalized_confusion(confusion: Any, normalize: str | None = None, zero_division: float = math.nan) -> np.ndarray:
     """A confusion matrix as shares (float64) of its rows, its columns or all samples; each label's matrix separately.
 
@@ -272,7 +272,7 @@ def normalized_confusion(confusion: Any, normalize: str | None = None, zero_divi
     return values
 
 
-@given(
+@checked(
     true_positive=weights("classes"),
     predicted=weights("classes"),
     actual=weights("classes"),

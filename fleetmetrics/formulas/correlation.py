@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 
 from fleetmetrics.formulas.aggregation import spread, warn_if_small
-from fleetmetrics.formulas.ratio import NO_SAMPLES, stand_in
+from fleetmetrics.formulas.quotients import NO_SAMPLES, stand_in
 from fleetmetrics.formulas.sums import as_number, root, sums_before
-from fleetmetrics.support.given import (
+from fleetmetrics.support.checks import (
     amount,
     at_least,
-    given,
+    checked,
     moments,
     numbers,
     optional,
@@ -47,7 +47,7 @@ def _trouble(name: str, what: str, weight: float, mean: float, squares: float, t
     return "" if squares else f"all {what} are equal"
 
 
-@given(squared_error=amount, label=moments(3, 4), number=whole, adjusted=at_least(0), zero_division=stand_in_value)
+@checked(squared_error=amount, label=moments(3, 4), number=whole, adjusted=at_least(0), zero_division=stand_in_value)
 def r2_score(
     squared_error: Any, label: Any, number: Any = 0, adjusted: int = 0, zero_division: float = math.nan
 ) -> float:
@@ -83,7 +83,7 @@ def r2_score(
     return 1.0 - unexplained
 
 
-@given(error=moments(3, 4), label=moments(3, 4), zero_division=stand_in_value)
+@checked(error=moments(3, 4), label=moments(3, 4), zero_division=stand_in_value)
 def explained_variance(error: Any, label: Any, zero_division: float = math.nan) -> float:
     """An `r2_score` that ignores a constant bias, at most 1; takes the moments of the errors and of the labels.
 
@@ -100,7 +100,7 @@ def explained_variance(error: Any, label: Any, zero_division: float = math.nan) 
     return 1.0 - error.tolist()[2] / squares
 
 
-@given(comoments=moments(6, 8), zero_division=stand_in_value, name=text)
+@checked(comoments=moments(6, 8), zero_division=stand_in_value, name=text)
 def pearson_correlation(comoments: Any, zero_division: float = math.nan, name: str = "pearson_correlation") -> float:
     """Pearson's coefficient of the linear correlation of predictions and labels, in [-1, 1].
 
@@ -131,7 +131,7 @@ def root_of_product(one: float, other: float) -> float:
     return math.sqrt(product) if 1e-280 < product < 1e300 else root(one) * root(other)
 
 
-@given(
+@checked(
     prediction=SCORES,
     label=SCORES,
     weight=optional(WEIGHTS),
@@ -159,7 +159,7 @@ def spearman_correlation(prediction: Any, label: Any, weight: Any = None, zero_d
     )
 
 
-@given(prediction=SCORES, label=SCORES, weight=optional(WEIGHTS))
+@checked(prediction=SCORES, label=SCORES, weight=optional(WEIGHTS))
 def rank_comoments(prediction: Any, label: Any, weight: Any = None) -> np.ndarray:
     """The argument of `pearson_correlation` for the ranks of `spearman_correlation`, which has the same arguments.
 

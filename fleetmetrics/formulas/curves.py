@@ -17,9 +17,9 @@ import numpy as np
 
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.formulas.auc import HISTOGRAM
-from fleetmetrics.formulas.ratio import one_class, stand_in
+from fleetmetrics.formulas.quotients import one_class, stand_in
 from fleetmetrics.formulas.sums import are_counts, as_integers, partial_sums, sums_before, unknown
-from fleetmetrics.support.given import given, numbers, stand_in_value, weights
+from fleetmetrics.support.checks import checked, numbers, stand_in_value, weights
 
 __all__ = [
     "ROC",
@@ -64,7 +64,7 @@ class PrecisionRecall(NamedTuple):
     thresholds: np.ndarray
 
 
-@given(positive=HISTOGRAM, negative=HISTOGRAM, thresholds=THRESHOLDS, zero_division=stand_in_value)
+@checked(positive=HISTOGRAM, negative=HISTOGRAM, thresholds=THRESHOLDS, zero_division=stand_in_value)
 def roc_curve(positive: Any, negative: Any, thresholds: Any, zero_division: float = math.nan) -> ROC:
     """The ROC curve over the thresholds that separate samples.
 
@@ -86,7 +86,7 @@ def roc_curve(positive: Any, negative: Any, thresholds: Any, zero_division: floa
     return ROC(fpr, tpr, at.thresholds)
 
 
-@given(positive=HISTOGRAM, negative=HISTOGRAM, thresholds=THRESHOLDS, zero_division=stand_in_value)
+@checked(positive=HISTOGRAM, negative=HISTOGRAM, thresholds=THRESHOLDS, zero_division=stand_in_value)
 def precision_recall_curve(
     positive: Any, negative: Any, thresholds: Any, zero_division: float = math.nan
 ) -> PrecisionRecall:
@@ -106,7 +106,7 @@ def precision_recall_curve(
     return PrecisionRecall(at.precision[::-1], recall[::-1], at.thresholds[:0:-1])
 
 
-@given(positive=HISTOGRAM, negative=HISTOGRAM, zero_division=stand_in_value)
+@checked(positive=HISTOGRAM, negative=HISTOGRAM, zero_division=stand_in_value)
 def kolmogorov_smirnov(positive: Any, negative: Any, zero_division: float = math.nan) -> float:
     """The largest distance between the distributions of the scores of the two classes, in [0, 1].
 
@@ -175,7 +175,7 @@ def _share(cumulated: np.ndarray, metric: str, reason: str, zero_division: float
     return cumulated / cumulated[-1]
 
 
-@given(positive=HISTOGRAM, negative=HISTOGRAM, fractions=weights(most=1), zero_division=stand_in_value)
+@checked(positive=HISTOGRAM, negative=HISTOGRAM, fractions=weights(most=1), zero_division=stand_in_value)
 def cumulative_gain(positive: Any, negative: Any, fractions: Any, zero_division: float = math.nan) -> np.ndarray:
     """The share of the positive samples among the given fractions of samples with the highest scores.
 
@@ -202,7 +202,7 @@ def _above_0(argument: str, value: Any, sizes: Any) -> np.ndarray:
     return array
 
 
-@given(positive=HISTOGRAM, negative=HISTOGRAM, fractions=_above_0, zero_division=stand_in_value)
+@checked(positive=HISTOGRAM, negative=HISTOGRAM, fractions=_above_0, zero_division=stand_in_value)
 def lift(positive: Any, negative: Any, fractions: Any, zero_division: float = math.nan) -> np.ndarray:
     """How many times more positive samples the top of the ranking holds than a random choice of the same size.
 

@@ -10,7 +10,7 @@ import numpy as np
 from fleetmetrics.errors import InvalidInputError, UndefinedMetricWarning
 from fleetmetrics.formulas.bootstrap import CONFIDENCE, BootstrapResult, summary
 from fleetmetrics.formulas.intervals import IntervalResult, Spread, of_groups, quantile, two_sided
-from fleetmetrics.support.given import anything, given
+from fleetmetrics.support.checks import anything, checked
 from fleetmetrics.support.warning import warn
 
 __all__ = ["Difference", "paired_difference", "unpaired_difference"]
@@ -44,7 +44,7 @@ def paired_difference(one: Result, other: Result, confidence: float = 0.95) -> D
 def paired_difference(
     one: Mapping[Key, Any], other: Mapping[Key, Any], confidence: float = 0.95
 ) -> dict[Key, Difference]: ...
-@given(one=anything, other=anything, confidence=CONFIDENCE)
+@checked(one=anything, other=anything, confidence=CONFIDENCE)
 def paired_difference(one: Any, other: Any, confidence: float = 0.95) -> Any:
     """Compare two results over the same samples, such as those of two models: the common part cancels.
 
@@ -101,7 +101,7 @@ def unpaired_difference(one: Result, other: Result, confidence: float = 0.95) ->
 def unpaired_difference(
     one: Mapping[Key, Any], other: Mapping[Key, Any], confidence: float = 0.95
 ) -> dict[Key, Difference]: ...
-@given(one=anything, other=anything, confidence=CONFIDENCE)
+@checked(one=anything, other=anything, confidence=CONFIDENCE)
 def unpaired_difference(one: Any, other: Any, confidence: float = 0.95) -> Any:
     """Compare two results over independent samples: of two days, or of two groups of users.
 

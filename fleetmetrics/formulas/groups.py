@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from fleetmetrics.support.given import flags, given, keys, numbers, optional, weights
+from fleetmetrics.support.checks import checked, flags, keys, numbers, optional, weights
 
 __all__ = ["auc_by_group"]
 
@@ -113,7 +113,7 @@ def _sums_before(values: np.ndarray, start: np.ndarray) -> np.ndarray:
     return found
 
 
-@given(group=keys("samples"), score=numbers("samples"), label=flags("samples"), weight=optional(weights("samples")))
+@checked(group=keys("samples"), score=numbers("samples"), label=flags("samples"), weight=optional(weights("samples")))
 def auc_by_group(group: Any, score: Any, label: Any, weight: Any = None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Area under the ROC curve of each group's samples; equal scores count half.
 

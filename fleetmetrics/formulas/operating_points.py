@@ -15,8 +15,8 @@ import numpy as np
 
 from fleetmetrics.formulas.auc import HISTOGRAM
 from fleetmetrics.formulas.curves import THRESHOLDS, Points, points
-from fleetmetrics.formulas.ratio import stand_in, undefined
-from fleetmetrics.support.given import above_0, between, given, numbers, stand_in_value, weights
+from fleetmetrics.formulas.quotients import stand_in, undefined
+from fleetmetrics.support.checks import above_0, between, checked, numbers, stand_in_value, weights
 
 __all__ = [
     "OperatingPoint",
@@ -45,7 +45,7 @@ class OperatingPoint(NamedTuple):
     threshold: float
 
 
-@given(
+@checked(
     positive=HISTOGRAM, negative=HISTOGRAM, thresholds=THRESHOLDS, min_precision=_SHARE, zero_division=stand_in_value
 )
 def recall_at_fixed_precision(
@@ -66,7 +66,7 @@ def recall_at_fixed_precision(
     return _best(at, at.tp / at.tp[-1], at.precision >= min_precision)
 
 
-@given(positive=HISTOGRAM, negative=HISTOGRAM, thresholds=THRESHOLDS, min_recall=_SHARE, zero_division=stand_in_value)
+@checked(positive=HISTOGRAM, negative=HISTOGRAM, thresholds=THRESHOLDS, min_recall=_SHARE, zero_division=stand_in_value)
 def precision_at_fixed_recall(
     positive: Any, negative: Any, thresholds: Any, min_recall: float, zero_division: float = math.nan
 ) -> OperatingPoint:
@@ -85,7 +85,7 @@ def precision_at_fixed_recall(
     return _best(at, at.precision, at.tp / at.tp[-1] >= min_recall, lowest=True)
 
 
-@given(
+@checked(
     positive=HISTOGRAM, negative=HISTOGRAM, thresholds=THRESHOLDS, min_specificity=_SHARE, zero_division=stand_in_value
 )
 def sensitivity_at_specificity(
@@ -107,7 +107,7 @@ def sensitivity_at_specificity(
     return best._replace(value=best.value / float(at.tp[-1]))
 
 
-@given(
+@checked(
     positive=HISTOGRAM, negative=HISTOGRAM, thresholds=THRESHOLDS, min_sensitivity=_SHARE, zero_division=stand_in_value
 )
 def specificity_at_sensitivity(
@@ -161,7 +161,7 @@ class Sweep(NamedTuple):
     best_f_beta: float
 
 
-@given(
+@checked(
     thresholds=numbers("thresholds", rising=True, infinite=True),
     positive=weights("thresholds+1", flat=True),
     negative=weights("thresholds+1", flat=True),

@@ -13,9 +13,9 @@ import numpy as np
 
 from fleetmetrics.formulas.correlation import SCORES, WEIGHTS, root_of_product
 from fleetmetrics.formulas.groups import starts_of, sums_of
-from fleetmetrics.formulas.ratio import NO_SAMPLES, stand_in
+from fleetmetrics.formulas.quotients import NO_SAMPLES, stand_in
 from fleetmetrics.formulas.sums import sums_before
-from fleetmetrics.support.given import amount, given, made_by, optional, stand_in_value
+from fleetmetrics.support.checks import amount, checked, made_by, optional, stand_in_value
 
 __all__ = ["PairCounts", "kendall_correlation", "pair_counts", "xauc"]
 
@@ -38,7 +38,7 @@ class PairCounts(NamedTuple):
     samples: float = 0
 
 
-@given(prediction=SCORES, label=SCORES, weight=optional(WEIGHTS))
+@checked(prediction=SCORES, label=SCORES, weight=optional(WEIGHTS))
 def pair_counts(prediction: Any, label: Any, weight: Any = None) -> PairCounts:
     """Count the concordant and the discordant pairs of samples.
 
@@ -119,7 +119,7 @@ def _pairs(argument: str, value: Any, _: Any) -> PairCounts:
     return PairCounts(*[amount(f"{argument}.{name}", each) for name, each in zip(PairCounts._fields, counts)])
 
 
-@given(pairs=_pairs, zero_division=stand_in_value)
+@checked(pairs=_pairs, zero_division=stand_in_value)
 def kendall_correlation(pairs: PairCounts, zero_division: float = math.nan) -> float:
     """Kendall's rank correlation tau-b in [-1, 1]: pairs in order against pairs out of order.
 
@@ -137,7 +137,7 @@ def kendall_correlation(pairs: PairCounts, zero_division: float = math.nan) -> f
     return min(max(value, -1.0), 1.0)
 
 
-@given(pairs=_pairs, zero_division=stand_in_value)
+@checked(pairs=_pairs, zero_division=stand_in_value)
 def xauc(pairs: PairCounts, zero_division: float = math.nan) -> float:
     """Share of the pairs with different labels whose predictions are in the same order; equal predictions count half.
 

@@ -17,8 +17,19 @@ import numpy as np
 
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.formulas.groups import best_first, starts_of, sums_of
-from fleetmetrics.formulas.ratio import undefined
-from fleetmetrics.support.given import at_least, flag, flags, given, keys, made_by, numbers, one_of, optional, weights
+from fleetmetrics.formulas.quotients import undefined
+from fleetmetrics.support.checks import (
+    at_least,
+    checked,
+    flag,
+    flags,
+    keys,
+    made_by,
+    numbers,
+    one_of,
+    optional,
+    weights,
+)
 from fleetmetrics.support.vocabulary import agreeing, counted
 
 __all__ = ["average_precision", "average_precision_of_ranking"]
@@ -53,7 +64,7 @@ class RankedQueries(NamedTuple):
     tie_hits: np.ndarray
 
 
-@given(
+@checked(
     query=keys("answers"),
     score=numbers("answers"),
     relevance=weights("answers"),
@@ -124,7 +135,7 @@ def _firsts(argument: str, value: Any, sizes: Any) -> Any:
     return weights("queries")(argument, value, sizes) if several else _FIRST(argument, value, sizes)
 
 
-@given(ranked=_answered, k=_firsts)
+@checked(ranked=_answered, k=_firsts)
 def hits_at(ranked: RankedQueries, k: Any = None) -> np.ndarray:
     """The number of relevant answers among the first k; k may be an array, one per query.
 
@@ -135,7 +146,7 @@ def hits_at(ranked: RankedQueries, k: Any = None) -> np.ndarray:
     return sums_of(ranked.tie_hits / ranked.tie_size * _within(ranked, k), ranked.start)
 
 
-@given(ranked=_RANKED)
+@checked(ranked=_RANKED)
 def r_precision(ranked: RankedQueries) -> np.ndarray:
     """Share of relevant answers among the first R of a query with R relevant ones; nan for R = 0.
 
@@ -146,7 +157,7 @@ def r_precision(ranked: RankedQueries) -> np.ndarray:
     return _shares(hits_at.bare(ranked, ranked.relevant), ranked.relevant)
 
 
-@given(ranked=_RANKED, k=_FIRST)
+@checked(ranked=_RANKED, k=_FIRST)
 def fall_out_at(ranked: RankedQueries, k: int | None = None) -> np.ndarray:
     """Share of the irrelevant answers that are among the first k; nan if all answers are relevant.
 
@@ -163,7 +174,7 @@ def _shares(part: np.ndarray, whole: Any) -> np.ndarray:
     return np.where(whole > 0, part / np.maximum(whole, 1), np.nan)
 
 
-@given(ranked=_RANKED, k=_FIRST, exponential=flag)
+@checked(ranked=_RANKED, k=_FIRST, exponential=flag)
 def dcg_at(ranked: RankedQueries, k: int | None = None, exponential: bool = False) -> np.ndarray:
     """Discounted cumulative gain of the first k answers.
 
@@ -186,7 +197,7 @@ def dcg_at(ranked: RankedQueries, k: int | None = None, exponential: bool = Fals
     return _discounted(ranked, gains, k)
 
 
-@given(ranked=_RANKED, k=_FIRST, exponential=flag)
+@checked(ranked=_RANKED, k=_FIRST, exponential=flag)
 def ideal_dcg_at(ranked: RankedQueries, k: int | None = None, exponential: bool = False) -> np.ndarray:
     """The highest `dcg_at` of any order of the answers.
 
@@ -214,7 +225,7 @@ def _discounted(ranked: RankedQueries, gains: np.ndarray, k: int | None) -> np.n
     return sums_of(gains * discount[ranked.place], ranked.start)
 
 
-@given(ranked=_RANKED, k=_FIRST)
+@checked(ranked=_RANKED, k=_FIRST)
 def hit_rate_at(ranked: RankedQueries, k: int | None = None) -> np.ndarray:
     """Whether a relevant answer is among the first k: 0, 1, or a probability if the k-th place is tied.
 
@@ -229,7 +240,7 @@ def hit_rate_at(ranked: RankedQueries, k: int | None = None) -> np.ndarray:
     return 1 - (np.multiply.reduceat(factor, ranked.start) if len(ranked.start) else factor[:0])
 
 
-@given(ranked=_RANKED, k=_FIRST)
+@checked(ranked=_RANKED, k=_FIRST)
 def reciprocal_rank_at(ranked: RankedQueries, k: int | None = None) -> np.ndarray:
     """One over the place of the first relevant answer; 0 if the first k have none.
 
@@ -263,7 +274,7 @@ def _long_tie(size: int, hits: int, before: int, last: int) -> float:
     return float(np.sum(none_yet * chance / (before + drawn + 1)))
 
 
-@given(ranked=_RANKED, k=_FIRST)
+@checked(ranked=_RANKED, k=_FIRST)
 def average_precision_at(ranked: RankedQueries, k: int | None = None) -> np.ndarray:
     """Mean of the precision at each relevant answer; nan if no answer is relevant.
 
@@ -292,7 +303,7 @@ def _targets(argument: str, value: Any, sizes: Any) -> np.ndarray:
     return array
 
 
-@given(score=numbers("samples", "classes", infinite=True), target=_targets)
+@checked(score=numbers("samples", "classes", infinite=True), target=_targets)
 def average_precision(score: Any, target: Any) -> np.ndarray:
     """Average precision of each class: the area under the steps of its precision-recall curve, in [0, 1].
 
@@ -337,7 +348,7 @@ def _area(score: np.ndarray, target: np.ndarray) -> float:
     return float(np.sum(hits_above / all_above) / hits.size)
 
 
-@given(relevant=flags("queries", None), total=weights("queries"), mode=one_of("IR", "integrate"))
+@checked(relevant=flags("queries", None), total=weights("queries"), mode=one_of("IR", "integrate"))
 def average_precision_of_ranking(relevant: Any, total: Any, mode: str = "IR") -> np.ndarray:
     """Average precision of the answers to each query, the best answers first; 0 if no answer is relevant.
 

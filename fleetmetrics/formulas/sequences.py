@@ -6,12 +6,12 @@ import math
 
 from fleetmetrics.formulas.bootstrap import CONFIDENCE
 from fleetmetrics.formulas.differences import Difference
-from fleetmetrics.support.given import anything, between, given
+from fleetmetrics.support.checks import anything, between, checked
 
 __all__ = ["always_valid"]
 
 
-@given(value=anything, std=anything, samples=anything, tightest=between(1, math.inf), confidence=CONFIDENCE)
+@checked(value=anything, std=anything, samples=anything, tightest=between(1, math.inf), confidence=CONFIDENCE)
 def always_valid(value: float, std: float, samples: float, tightest: float, confidence: float = 0.95) -> Difference:
     """An interval of a difference that is valid at every look as the data grow, for example every day.
 

@@ -20,7 +20,7 @@ from fleetmetrics.comm.launchers import rank_told
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.numbers.reductions import REDUCTIONS
 from fleetmetrics.state.state import read
-from fleetmetrics.support.arguments import choice_of, flag_of
+from fleetmetrics.support.checks import choice_of, flag_of
 from fleetmetrics.support.launcher import other_role
 
 __all__ = ["patch_fleet"]

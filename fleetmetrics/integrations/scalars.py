@@ -13,7 +13,7 @@ from fleetmetrics.formulas import ROC, CalibrationPoints, HistogramCounts, Preci
 from fleetmetrics.formulas.bootstrap import BootstrapResult
 from fleetmetrics.formulas.intervals import IntervalResult
 from fleetmetrics.metrics.curves import Shares
-from fleetmetrics.support.arguments import array_of, flag_of, whole_number_of
+from fleetmetrics.support.checks import array_or_empty, flag_of, whole_number_of
 from fleetmetrics.support.warning import warn
 from fleetmetrics.xp import to_host
 
@@ -86,7 +86,7 @@ def parts(values: Any, name: str = "") -> Iterator[tuple[str, Any]]:
         if np.ma.is_masked(values):
             where = f" under {name!r}" if name else ""
             raise InvalidInputError(f"values holds a masked array{where}; leave out what is masked, or fill it in")
-        array = array_of(to_host(values))
+        array = array_or_empty(to_host(values))
         listed = isinstance(values, (tuple, list)) and (array.dtype.kind not in "biuf" or len(array) < len(values))
         values = dict(enumerate(values)) if listed else array
     if not isinstance(values, Mapping):

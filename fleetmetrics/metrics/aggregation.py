@@ -11,7 +11,7 @@ from fleetmetrics.base.metric import TOTAL, Declared, Metric, NoColumns, Setting
 from fleetmetrics.batch import Batch, statistic
 from fleetmetrics.batch.rules import Requirement
 from fleetmetrics.errors import IntegerOverflowError, StaticProgramError
-from fleetmetrics.formulas.ratio import stand_in, undefined
+from fleetmetrics.formulas.quotients import stand_in, undefined
 from fleetmetrics.metrics.regression.differences import number_above
 from fleetmetrics.state.state import State
 from fleetmetrics.support.typed import Unpack

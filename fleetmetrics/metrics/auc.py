@@ -21,7 +21,7 @@ from fleetmetrics.metrics.buckets import (
     tolerance_of,
 )
 from fleetmetrics.state.state import State
-from fleetmetrics.support.arguments import choice_of, flag_of
+from fleetmetrics.support.checks import choice_of, flag_of
 from fleetmetrics.support.typed import Required, Unpack
 from fleetmetrics.support.vocabulary import in_shell
 from fleetmetrics.support.warning import muted, muted_now, warn

@@ -18,8 +18,7 @@ from fleetmetrics.metrics.classification import task as tasks
 from fleetmetrics.metrics.classification.losses import DISTRIBUTION, check_scores
 from fleetmetrics.metrics.classification.task import Task
 from fleetmetrics.state.state import Lanes, count_at
-from fleetmetrics.support.arguments import MOST_ENTRIES, choice_of, flag_of, number_of, whole_number_of
-from fleetmetrics.support.given import bare
+from fleetmetrics.support.checks import MOST_ENTRIES, bare, choice_of, flag_of, number_of, whole_number_of
 from fleetmetrics.support.typed import Unpack
 from fleetmetrics.support.vocabulary import in_shell
 from fleetmetrics.support.warning import muted, muted_now, warn

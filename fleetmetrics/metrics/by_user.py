@@ -11,9 +11,9 @@ from fleetmetrics.base.record_metric import GroupedMetric
 from fleetmetrics.batch import Batch
 from fleetmetrics.batch.rules import Requirement
 from fleetmetrics.formulas.groups import auc_by_group, scaled
-from fleetmetrics.formulas.ratio import ratio
+from fleetmetrics.formulas.quotients import ratio
 from fleetmetrics.records.table import Records
-from fleetmetrics.support.arguments import choice_of, column_of
+from fleetmetrics.support.checks import choice_of, column_of
 from fleetmetrics.support.typed import Unpack
 
 __all__ = ["GAUC", "UAUC", "WuAUC"]

@@ -14,10 +14,10 @@ from fleetmetrics import formulas
 from fleetmetrics.base.metric import TOTAL, Declared, Linear, Quotient, Undefinable, WithoutColumns
 from fleetmetrics.batch import Batch, statistic
 from fleetmetrics.batch.rules import Requirement
-from fleetmetrics.formulas.ratio import NO_SAMPLES
+from fleetmetrics.formulas.quotients import NO_SAMPLES
 from fleetmetrics.metrics.buckets import BUCKETS, BucketHistogram, LogitSettings, OfProbabilities
 from fleetmetrics.metrics.classification.losses import LOG_LIKELIHOOD, LOWEST, log_sigmoid
-from fleetmetrics.support.arguments import MOST_ENTRIES, positive_of, whole_number_of
+from fleetmetrics.support.checks import MOST_ENTRIES, positive_of, whole_number_of
 from fleetmetrics.support.typed import Unpack
 
 __all__ = [

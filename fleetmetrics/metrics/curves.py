@@ -16,7 +16,7 @@ from fleetmetrics.metrics.buckets import (
     of_classes,
     split_buckets,
 )
-from fleetmetrics.support.arguments import MOST_EDGES, array_of, whole_number_of
+from fleetmetrics.support.checks import MOST_EDGES, array_or_empty, whole_number_of
 from fleetmetrics.support.typed import Unpack
 
 __all__ = ["CumulativeGain", "KolmogorovSmirnov", "Lift", "PrecisionRecallCurve", "ROCCurve"]
@@ -197,7 +197,7 @@ class Lift(CumulativeGain):
 
 
 def _fractions(given: Any) -> np.ndarray:
-    values = array_of(given)
+    values = array_or_empty(given)
     if values.ndim == 0:
         number = whole_number_of("fractions", given, 1, MOST_EDGES)
         return np.arange(1, number + 1) / number

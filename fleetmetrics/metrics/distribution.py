@@ -12,7 +12,7 @@ from fleetmetrics.batch import Batch, statistic
 from fleetmetrics.batch.rules import Requirement
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.metrics.aggregation import Values
-from fleetmetrics.support.arguments import edges_of, number_of
+from fleetmetrics.support.checks import edges_of, number_of
 from fleetmetrics.support.typed import Unpack
 
 __all__ = ["Histogram", "Mean", "StandardDeviation", "Variance"]

@@ -13,7 +13,7 @@ from fleetmetrics.base.record_metric import RecordMetric
 from fleetmetrics.batch import Batch
 from fleetmetrics.batch.rules import Requirement
 from fleetmetrics.errors import InvalidInputError
-from fleetmetrics.formulas.exact_auc import (
+from fleetmetrics.formulas.exact_areas import (
     count_exact_auc,
     count_keys,
     ends_of_scores,

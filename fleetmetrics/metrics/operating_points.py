@@ -18,7 +18,7 @@ from fleetmetrics.metrics.buckets import (
     of_classes,
     split_buckets,
 )
-from fleetmetrics.support.arguments import MOST_EDGES, array_of, number_of, positive_of, whole_number_of
+from fleetmetrics.support.checks import MOST_EDGES, array_or_empty, number_of, positive_of, whole_number_of
 from fleetmetrics.support.typed import Unpack
 
 __all__ = [
@@ -227,7 +227,7 @@ class ThresholdSweep(OfProbabilities[formulas.Sweep]):
 
 
 def _thresholds(given: Any) -> tuple[float, ...]:
-    values = array_of(given)
+    values = array_or_empty(given)
     if values.ndim == 0:
         return tuple(np.linspace(0, 1, whole_number_of("thresholds", given, 2, MOST_EDGES)).tolist())
     in_range = (

@@ -14,7 +14,7 @@ from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.metrics.classification import task as tasks
 from fleetmetrics.metrics.classification.losses import adds_up, log_softmax
 from fleetmetrics.metrics.classification.task import Task
-from fleetmetrics.support.arguments import choice_of
+from fleetmetrics.support.checks import choice_of
 from fleetmetrics.support.typed import Unpack
 
 __all__ = ["BitsPerByte", "Perplexity", "TokenLoss"]

@@ -14,7 +14,7 @@ import numpy as np
 from fleetmetrics.errors import IntegerOverflowError, InvalidInputError
 from fleetmetrics.numbers.exact_sums import sign_zeros, sum_floats, sum_in_words, sum_integers
 from fleetmetrics.numbers.moments import RESTS, WIDTHS, merged_exactly
-from fleetmetrics.support.arguments import choice_of, shape_of
+from fleetmetrics.support.checks import choice_of, shape_of
 from fleetmetrics.support.tensors import as_array, refuse_masked
 from fleetmetrics.support.vocabulary import with_article
 

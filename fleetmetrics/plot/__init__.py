@@ -34,7 +34,7 @@ from fleetmetrics.plot.canvas import (
 )
 from fleetmetrics.plot.canvas import style as style
 from fleetmetrics.plot.canvas import svg as svg
-from fleetmetrics.support.arguments import array_of, is_number, whole_number_of
+from fleetmetrics.support.checks import array_or_empty, is_number, whole_number_of
 from fleetmetrics.support.optional import library
 from fleetmetrics.support.typed import Axes
 from fleetmetrics.xp.score_buckets import lowest_scores
@@ -380,7 +380,7 @@ def confusion_matrix(
     ``metric``: `ConfusionMatrix` or another one of a confusion matrix, or a square array; ``label`` is the title,
     ``classes`` are the names of the classes.
     """
-    matrix: Any = held(metric)["confusion"] if _has(metric, "confusion_matrix") else array_of(metric)
+    matrix: Any = held(metric)["confusion"] if _has(metric, "confusion_matrix") else array_or_empty(metric)
     size = len(matrix) if matrix.ndim else 0
     if matrix.shape != (size, size) or matrix.dtype.kind not in "iuf":
         raise _refused("one confusion matrix, such as that of ConfusionMatrix (of several labels, one by one)", metric)

@@ -13,8 +13,7 @@ from typing import Any, Iterator, Mapping
 import numpy as np
 
 from fleetmetrics.errors import InvalidInputError
-from fleetmetrics.support.arguments import flag_of, listed
-from fleetmetrics.support.given import text
+from fleetmetrics.support.checks import flag_of, listed, text
 from fleetmetrics.support.optional import library
 from fleetmetrics.support.tensors import refuse_masked
 from fleetmetrics.support.typed import Figure

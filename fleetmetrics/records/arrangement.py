@@ -8,8 +8,7 @@ import numpy as np
 
 from fleetmetrics.errors import InvalidInputError, UnknownNameError
 from fleetmetrics.numbers.reductions import position_dtype
-from fleetmetrics.support.arguments import counts_of, whole_number_of
-from fleetmetrics.support.given import at_least, given, optional
+from fleetmetrics.support.checks import at_least, checked, counts_of, optional, whole_number_of
 
 __all__ = ["MODES", "Positions", "arrange", "kept_count"]
 
@@ -82,7 +81,7 @@ def _blocks(argument: str, value: Any, sizes: Any) -> Any:
     return [counts_of(f"{argument}[{rank}]", part) for rank, part in enumerate(value)]
 
 
-@given(mode=_mode, counts=_counts, rank=_rank, size=at_least(0), blocks=optional(_blocks))
+@checked(mode=_mode, counts=_counts, rank=_rank, size=at_least(0), blocks=optional(_blocks))
 def kept_count(mode: str, counts: Sequence[int], rank: int, size: int, blocks: Sequence[Any] | None = None) -> int:
     """Return how many of a rank's records, always its first ones, come before position ``size`` in `arrange`'s order.
 

@@ -16,7 +16,7 @@ from fleetmetrics.records.ledger import Ledger, samples_added
 from fleetmetrics.records.recorder import Recorder
 from fleetmetrics.records.resumable import PassOfRecords, Resumable, plain_settings
 from fleetmetrics.records.share import Share, check_mode
-from fleetmetrics.support.arguments import whole_number_of
+from fleetmetrics.support.checks import whole_number_of
 from fleetmetrics.support.launcher import notice
 from fleetmetrics.xp import together_to_host
 

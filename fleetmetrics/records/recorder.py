@@ -14,7 +14,7 @@ from fleetmetrics.numbers.reductions import REDUCTIONS, combine, widen
 from fleetmetrics.records.batches import Columns
 from fleetmetrics.records.ledger import Ledger, counted
 from fleetmetrics.serial.serializer import pack, unpack
-from fleetmetrics.support.arguments import choice_of, flag_of, path_of
+from fleetmetrics.support.checks import choice_of, flag_of, path_of
 from fleetmetrics.support.settings import Told, raise_if_missing, raise_if_unknown
 from fleetmetrics.support.traced import keep_out_of_programs
 

@@ -19,7 +19,7 @@ from fleetmetrics.samplers.repeats import Repeats, repeats_of
 from fleetmetrics.samplers.same_samples import digest_of
 from fleetmetrics.samplers.sampling import Dealing
 from fleetmetrics.serial import described_array, is_plain
-from fleetmetrics.support.arguments import is_whole
+from fleetmetrics.support.checks import is_whole
 from fleetmetrics.support.vocabulary import agreeing, counted
 from fleetmetrics.support.warning import warn
 

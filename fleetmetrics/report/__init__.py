@@ -20,7 +20,7 @@ from fleetmetrics.errors import BucketWarning, InvalidInputError, UndefinedMetri
 from fleetmetrics.plot.canvas import plain
 from fleetmetrics.report.headline import change_of, headline
 from fleetmetrics.serial.container import whole_file
-from fleetmetrics.support.arguments import path_of
+from fleetmetrics.support.checks import path_of
 from fleetmetrics.support.optional import library
 from fleetmetrics.support.vocabulary import RESULT_KEYS, SIZES, VERDICTS, described, parts_of
 from fleetmetrics.support.warning import muted

@@ -12,7 +12,7 @@ import numpy as np
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.numbers.reductions import position_dtype
 from fleetmetrics.samplers.iterated import Iterated, copied, raised_by
-from fleetmetrics.support.arguments import is_whole, whole_number_of
+from fleetmetrics.support.checks import is_whole, whole_number_of
 from fleetmetrics.support.vocabulary import with_article
 
 __all__ = ["Dealing", "dataset_indices", "epoch_under_way", "places_in"]

@@ -25,7 +25,7 @@ import numpy as np
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.samplers.dealing import Dealing, dataset_indices, epoch_under_way
 from fleetmetrics.samplers.repeats import Repeats, repeats_of
-from fleetmetrics.support.arguments import counts_of
+from fleetmetrics.support.checks import counts_of
 from fleetmetrics.support.vocabulary import counted
 
 __all__ = [

@@ -25,7 +25,7 @@ from fleetmetrics.samplers.sampling import Pass, dataset_indices, remaining_indi
 from fleetmetrics.serial import MISFITS
 from fleetmetrics.serial.container import read_arrays, write_arrays
 from fleetmetrics.state.state_dicts import Checkpointed, Plan, is_of_a_state
-from fleetmetrics.support.arguments import flag_of, path_of, whole_number_of
+from fleetmetrics.support.checks import flag_of, path_of, whole_number_of
 
 __all__ = ["Resumed", "load", "named_metrics", "save"]
 

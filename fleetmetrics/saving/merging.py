@@ -16,7 +16,7 @@ from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.records.folding import Folding, Folds
 from fleetmetrics.state.state import InPlace, State
 from fleetmetrics.state.state_dicts import Checkpointed
-from fleetmetrics.support.arguments import listed
+from fleetmetrics.support.checks import listed
 from fleetmetrics.support.settings import described, difference
 from fleetmetrics.support.vocabulary import with_article
 

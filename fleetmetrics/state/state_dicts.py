@@ -18,7 +18,7 @@ from fleetmetrics._version import __version__
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.samplers.sampling import Part
 from fleetmetrics.serial import MISFITS, described_array, misfits_named
-from fleetmetrics.support.arguments import flag_of
+from fleetmetrics.support.checks import flag_of
 from fleetmetrics.support.settings import Told, class_of, described, difference
 from fleetmetrics.xp import to_host
 

@@ -11,7 +11,7 @@ from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.static.claims import claim
 from fleetmetrics.static.programs import kind_under_construction
 from fleetmetrics.static.variables import StaticState, accumulate, create_state, current_program
-from fleetmetrics.support.arguments import whole_number_of
+from fleetmetrics.support.checks import whole_number_of
 from fleetmetrics.xp import paddle_ops
 
 __all__ = ["auc", "ctr_metric_bundle"]

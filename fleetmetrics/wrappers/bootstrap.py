@@ -18,7 +18,7 @@ from fleetmetrics.errors import BucketWarning, InvalidInputError, UndefinedMetri
 from fleetmetrics.formulas.bootstrap import BootstrapResult, bootstrap_result
 from fleetmetrics.formulas.intervals import LEAST
 from fleetmetrics.state.state import Lanes, State
-from fleetmetrics.support.arguments import MOST_EDGES, is_whole, number_of, raise_if_too_large, whole_number_of
+from fleetmetrics.support.checks import MOST_EDGES, is_whole, number_of, raise_if_too_large, whole_number_of
 from fleetmetrics.support.typed import Unpack
 from fleetmetrics.support.vocabulary import counted
 from fleetmetrics.support.warning import muted, part_now, warn

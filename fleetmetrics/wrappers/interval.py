@@ -17,7 +17,7 @@ from fleetmetrics.formulas import intervals
 from fleetmetrics.formulas.intervals import IntervalResult, Largest, Spread
 from fleetmetrics.records.folding import Folding
 from fleetmetrics.state.state import State
-from fleetmetrics.support.arguments import number_of, whole_number_of
+from fleetmetrics.support.checks import number_of, whole_number_of
 from fleetmetrics.support.typed import Unpack
 from fleetmetrics.wrappers.spreads import way_of
 from fleetmetrics.wrappers.wrapper import Wrapper

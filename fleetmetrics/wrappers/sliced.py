@@ -12,11 +12,11 @@ from fleetmetrics.base.metric import Common, Metric
 from fleetmetrics.base.shared import Shared
 from fleetmetrics.batch import Batch
 from fleetmetrics.errors import BucketWarning, InvalidInputError, UndefinedMetricWarning
-from fleetmetrics.formulas.ratio import undefined
+from fleetmetrics.formulas.quotients import undefined
 from fleetmetrics.records.folding import Folding
 from fleetmetrics.records.table import Table
 from fleetmetrics.state.state import State
-from fleetmetrics.support.arguments import whole_number_of
+from fleetmetrics.support.checks import whole_number_of
 from fleetmetrics.support.typed import Unpack
 from fleetmetrics.support.warning import gathered, part_named, warn
 from fleetmetrics.wrappers.keyed import host_keys

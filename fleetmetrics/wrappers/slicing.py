@@ -20,7 +20,7 @@ from fleetmetrics.errors import InvalidInputError, StaticProgramError
 from fleetmetrics.records.folding import Folding
 from fleetmetrics.records.table import Records, Table, joined_records
 from fleetmetrics.state.state import Lanes, State
-from fleetmetrics.support.arguments import raise_if_too_large
+from fleetmetrics.support.checks import raise_if_too_large
 from fleetmetrics.support.warning import warn
 from fleetmetrics.wrappers.keyed import KeyTable, Known, Plan, Rows, check_kind, found_in, host_keys
 from fleetmetrics.xp import Directed, is_paddle, is_static, namespace, numpy_ops, to_host

@@ -22,7 +22,7 @@ from fleetmetrics.formulas.intervals import Largest, Spread
 from fleetmetrics.formulas.slices import placements
 from fleetmetrics.records.table import Kept, Records
 from fleetmetrics.state.state import Lanes, State
-from fleetmetrics.support.arguments import raise_if_too_large
+from fleetmetrics.support.checks import raise_if_too_large
 from fleetmetrics.xp import numpy_ops, without_strays
 
 __all__ = ["Way", "sums_in", "terms_of", "terms_of_groups", "way_of", "without_weight"]

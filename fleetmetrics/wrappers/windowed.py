@@ -14,7 +14,7 @@ from fleetmetrics.base.shared import Shared
 from fleetmetrics.batch import Batch
 from fleetmetrics.numbers.reductions import REST, combine_exactly, identity, widen
 from fleetmetrics.state.state import InPlace, State, read, spread
-from fleetmetrics.support.arguments import flag_of, raise_if_too_large, whole_number_of
+from fleetmetrics.support.checks import flag_of, raise_if_too_large, whole_number_of
 from fleetmetrics.support.typed import Unpack
 from fleetmetrics.support.warning import part_named
 from fleetmetrics.wrappers.wrapper import Wrapper, names_of

@@ -10,7 +10,7 @@ from typing import Any, Callable, Iterable, Sequence, TypeVar, cast
 import numpy as np
 
 from fleetmetrics.errors import AssertedInputError, InvalidInputError, UnknownArgumentError
-from fleetmetrics.support.arguments import number_of, whole_number_of
+from fleetmetrics.support.checks import number_of, whole_number_of
 from fleetmetrics.support.hints import hint_of_argument
 
 AVERAGES = ("micro", "macro", None)

@@ -12,7 +12,7 @@ from fleetmetrics.errors import AssertedInputError, InvalidInputError
 from fleetmetrics.evaluator.engine_metric import BaseMetric, as_dicts
 from fleetmetrics.evaluator.metrics import common, inputs
 from fleetmetrics.evaluator.registry import PRETRAIN
-from fleetmetrics.support.arguments import whole_number_of
+from fleetmetrics.support.checks import whole_number_of
 from fleetmetrics.support.warning import warn
 
 __all__ = ["AveragePrecision", "MultiLabelMetric"]

@@ -16,7 +16,7 @@ from fleetmetrics.metrics.classification import task as tasks
 from fleetmetrics.metrics.classification.averaged import OfTask
 from fleetmetrics.metrics.classification.losses import LossSettings
 from fleetmetrics.metrics.classification.task import Task
-from fleetmetrics.support.arguments import choice_of
+from fleetmetrics.support.checks import choice_of
 from fleetmetrics.support.typed import Unpack
 
 __all__ = ["Accuracy", "ExactMatch"]

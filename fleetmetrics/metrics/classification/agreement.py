@@ -9,7 +9,7 @@ import numpy as np
 from fleetmetrics import formulas
 from fleetmetrics.base.metric import formula_of
 from fleetmetrics.metrics.classification.averaged import ConfusionMetric, TaskSettings
-from fleetmetrics.support.arguments import choice_of, flag_of
+from fleetmetrics.support.checks import choice_of, flag_of
 from fleetmetrics.support.typed import Unpack
 
 __all__ = ["BalancedAccuracy", "CohenKappa", "ConfusionMatrix", "HammingLoss", "MatthewsCorrelation"]

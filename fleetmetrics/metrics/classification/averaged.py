@@ -25,7 +25,7 @@ from fleetmetrics.metrics.classification.task import (
     sum_of_shares,
     task_of,
 )
-from fleetmetrics.support.arguments import choice_of
+from fleetmetrics.support.checks import choice_of
 from fleetmetrics.support.typed import Required, Unpack
 
 __all__ = ["F1", "FBeta", "Jaccard", "Precision", "Recall", "Specificity", "StatScores"]

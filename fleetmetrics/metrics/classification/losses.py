@@ -12,10 +12,10 @@ from fleetmetrics.base.metric import Declared, Quotient, Settings, Undefinable, 
 from fleetmetrics.batch import Batch, per_sample, statistic
 from fleetmetrics.batch.rules import FROM_LOGITS, Requirement
 from fleetmetrics.errors import InvalidInputError
-from fleetmetrics.formulas.ratio import ratios
+from fleetmetrics.formulas.quotients import ratios
 from fleetmetrics.metrics.classification import task as tasks
 from fleetmetrics.metrics.classification.task import Task
-from fleetmetrics.support.arguments import choice_of, flag_of
+from fleetmetrics.support.checks import choice_of, flag_of
 from fleetmetrics.support.typed import Unpack
 
 __all__ = ["HingeLoss", "LogLoss"]

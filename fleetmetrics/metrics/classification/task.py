@@ -10,7 +10,7 @@ import numpy as np
 from fleetmetrics.batch import Batch, per_sample, statistic
 from fleetmetrics.batch.rules import REQUIREMENTS, Requirement
 from fleetmetrics.errors import InvalidInputError
-from fleetmetrics.support.arguments import (
+from fleetmetrics.support.checks import (
     MOST_ENTRIES,
     choice_of,
     flag_of,

@@ -10,7 +10,7 @@ from fleetmetrics.base.accumulator import Value
 from fleetmetrics.formulas import ranking
 from fleetmetrics.formulas.ranking import RankedQueries
 from fleetmetrics.metrics.ranking.queries import AtEach, QueryMetric, QuerySettings, RankingMetric, where_relevant
-from fleetmetrics.support.arguments import positive_of
+from fleetmetrics.support.checks import positive_of
 from fleetmetrics.support.typed import Unpack
 
 __all__ = ["FBetaAtK", "FallOutAtK", "HitRate", "PrecisionAtK", "RPrecision", "RecallAtK"]

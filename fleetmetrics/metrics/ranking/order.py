@@ -13,7 +13,7 @@ from fleetmetrics.batch.rules import Requirement
 from fleetmetrics.formulas import ranking
 from fleetmetrics.formulas.ranking import RankedQueries
 from fleetmetrics.metrics.ranking.queries import AtEach, QuerySettings, RankingMetric, where_relevant
-from fleetmetrics.support.arguments import choice_of
+from fleetmetrics.support.checks import choice_of
 from fleetmetrics.support.typed import Unpack
 
 __all__ = ["DCG", "MAP", "MRR", "NDCG"]

@@ -15,10 +15,10 @@ from fleetmetrics.batch.rules import Requirement
 from fleetmetrics.errors import InvalidInputError, UndefinedMetricWarning
 from fleetmetrics.formulas import ranking
 from fleetmetrics.formulas.groups import scaled
+from fleetmetrics.formulas.quotients import stand_in
 from fleetmetrics.formulas.ranking import RankedQueries
-from fleetmetrics.formulas.ratio import stand_in
 from fleetmetrics.records.table import Records
-from fleetmetrics.support.arguments import column_of, is_whole
+from fleetmetrics.support.checks import column_of, is_whole
 from fleetmetrics.support.typed import Unpack
 from fleetmetrics.support.vocabulary import in_shell
 from fleetmetrics.support.warning import warn

@@ -11,7 +11,7 @@ from fleetmetrics.base.metric import Declared, Settings, formula_of
 from fleetmetrics.batch import Batch, statistic
 from fleetmetrics.batch.rules import Requirement
 from fleetmetrics.metrics.regression.differences import EXACT, SQUARED_ERROR, OfNumbers, signed_error
-from fleetmetrics.support.arguments import whole_number_of
+from fleetmetrics.support.checks import whole_number_of
 from fleetmetrics.support.typed import Unpack
 
 __all__ = ["ExplainedVariance", "PearsonCorrelation", "R2Score"]

@@ -20,7 +20,7 @@ from fleetmetrics.metrics.regression.differences import (
     number_above,
     signed_error,
 )
-from fleetmetrics.support.arguments import array_of, number_of
+from fleetmetrics.support.checks import array_or_empty, number_of
 from fleetmetrics.support.typed import Unpack
 
 __all__ = ["QuantileLoss", "TweedieDeviance"]
@@ -74,7 +74,7 @@ class QuantileLoss(OfNumbers[Value]):
         super().__init__(**settings)
         self.quantile: float | None = None  # None: there are several
         given: Sequence[Any] = [quantile]
-        array = array_of(quantile)
+        array = array_or_empty(quantile)
         if array.ndim == 1 and array.size:
             given = list(quantile)  # type: ignore[arg-type]
             self.quantiles = [number_of("quantile", each, 0, 1) for each in given]

@@ -9,7 +9,7 @@ from fleetmetrics.base.accumulator import Value
 from fleetmetrics.base.metric import TOTAL, Declared, Quotient, Undefinable, WithoutColumns
 from fleetmetrics.batch import Batch, per_sample, statistic
 from fleetmetrics.batch.rules import REQUIREMENTS, Requirement, beyond_floats
-from fleetmetrics.formulas.ratio import stand_in
+from fleetmetrics.formulas.quotients import stand_in
 from fleetmetrics.formulas.sums import as_number, root
 
 __all__ = [

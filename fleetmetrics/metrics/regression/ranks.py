@@ -13,7 +13,7 @@ from fleetmetrics.batch import Batch
 from fleetmetrics.formulas import PairCounts
 from fleetmetrics.metrics.regression.differences import OfNumbers
 from fleetmetrics.records.table import Records
-from fleetmetrics.support.given import bare
+from fleetmetrics.support.checks import bare
 from fleetmetrics.support.typed import Unpack
 
 __all__ = ["XAUC", "KendallCorrelation", "SpearmanCorrelation"]

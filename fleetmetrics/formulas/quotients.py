@@ -13,7 +13,7 @@ import numpy as np
 
 from fleetmetrics.errors import UndefinedMetricWarning
 from fleetmetrics.formulas.sums import as_number, root
-from fleetmetrics.support.given import amount, given, number, stand_in_value, text
+from fleetmetrics.support.checks import amount, checked, number, stand_in_value, text
 from fleetmetrics.support.warning import part_now, warn
 
 __all__ = ["ratio"]
@@ -54,7 +54,7 @@ def stand_in(metric: str, reason: str, zero_division: float = math.nan) -> float
     return undefined(metric, reason) if math.isnan(zero_division) else float(zero_division)
 
 
-@given(numerator=number, denominator=amount, metric=text, zero_division=stand_in_value, reason=text)
+@checked(numerator=number, denominator=amount, metric=text, zero_division=stand_in_value, reason=text)
 def ratio(
     numerator: Any, denominator: Any, metric: str, zero_division: float = math.nan, reason: str = NO_SAMPLES
 ) -> float:

@@ -9,7 +9,7 @@ import pytest
 
 from fleetmetrics import UndefinedMetricWarning
 from fleetmetrics.formulas import ratio
-from fleetmetrics.formulas.ratio import undefined
+from fleetmetrics.formulas.quotients import undefined
 
 ONE_NUMBER = {
     "python": lambda number: number,

@@ -14,9 +14,9 @@ import numpy as np
 
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.formulas.auc import area_fraction, fraction
-from fleetmetrics.formulas.ratio import one_class, stand_in
+from fleetmetrics.formulas.quotients import one_class, stand_in
 from fleetmetrics.formulas.sums import sums_before
-from fleetmetrics.support.given import array_of, flags, given, one_of, optional, stand_in_value, weights
+from fleetmetrics.support.checks import array_of, checked, flags, one_of, optional, stand_in_value, weights
 
 __all__ = ["exact_auc"]
 
@@ -34,7 +34,7 @@ def _scores(argument: str, value: Any, sizes: Any) -> np.ndarray:
     return array
 
 
-@given(
+@checked(
     score=_scores,
     label=flags("samples", flat=True),
     weight=optional(weights("samples", flat=True)),

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from fleetmetrics import InvalidInputError, formulas
-from fleetmetrics.support.given import amount, given, numbers, weights
+from fleetmetrics.support.checks import amount, checked, numbers, weights
 
 pytestmark = pytest.mark.numpy_only
 
@@ -111,14 +111,14 @@ def test_nan_sums_stay_nan() -> None:
 # -- the door ------------------------------------------------------------------------------------------------
 
 
-@given(first=weights("n"), second=numbers("n+1"), factor=amount)
+@checked(first=weights("n"), second=numbers("n+1"), factor=amount)
 def product(first: Any, second: Any, factor: Any = 2) -> Any:
     """The product."""
     return (factor * first).tolist(), second.tolist()
 
 
 def test_every_formula_has_a_door() -> None:
-    functions = [getattr(formulas, name) for name in dir(formulas) if name in vars(formulas)]
+    functions = [getattr(formulas, name) for name in formulas.__all__]
     found = [each for each in functions if inspect.isfunction(each)]
     assert len(found) > 40 and all(hasattr(each, "bare") for each in found)
 
@@ -152,5 +152,5 @@ def test_arguments_that_there_are_not_are_pythons_own_error() -> None:
 
 
 def test_a_declaration_that_forgets_an_argument_fails_at_once() -> None:
-    with pytest.raises(TypeError, match="given declares"):
-        given(first=amount)(lambda first, second: first)
+    with pytest.raises(TypeError, match="checked declares"):
+        checked(first=amount)(lambda first, second: first)

@@ -12,7 +12,7 @@ from sklearn.metrics import average_precision_score, roc_auc_score
 
 from fleetmetrics import InvalidInputError, UndefinedMetricWarning
 from fleetmetrics.formulas import exact_auc
-from fleetmetrics.formulas.exact_auc import (
+from fleetmetrics.formulas.exact_areas import (
     count_exact_auc,
     exact_auc_of,
     fold_exact_auc,
