@@ -181,7 +181,7 @@ def examined(name: str, count: Callable[..., Counter[str]], busy: Busy | None) -
     copies = count(lambda: values.append(there.compute()))
     behind = None if busy is None else busy.behind(lambda: other.add(**given[0]))
     distance = far(values[0], here.compute())
-    return Finding(name, seen, behind, sum(copies.values()), 1 + len(there._folds()), distance)
+    return Finding(name, seen, behind, sum(copies.values()), 1 + len(there.record_folds()), distance)
 
 
 def far(value: Any, reference: Any) -> float:

@@ -101,7 +101,7 @@ def _padding(to_fix: list[str]) -> Iterator[str]:
     found = gc.get_objects()
     untold = [each for each in found if issubclass(type(each), Accumulator) and "_pass" in vars(each)]
     untold = [each for each in untold if not each._pass.counts and not each._pass.handled and each._pass.done > 0]
-    names = ", ".join(sorted({each._called() for each in untold}))
+    names = ", ".join(sorted({each.name_in_errors() for each in untold}))
     said = set()
     for sampler in (each for each in found if names and type(each).__name__.endswith("Sampler")):
         with contextlib.suppress(Exception):  # a sampler whose dealing is unknown
@@ -114,7 +114,7 @@ def _padding(to_fix: list[str]) -> Iterator[str]:
                     "again unless a mask removes them; create it with sampler="
                 )
                 due = dealing.dealt.count(dealing.rank(None))
-                counting = sorted({each._called() for each in untold if each._pass.done == due})
+                counting = sorted({each.name_in_errors() for each in untold if each._pass.done == due})
                 to_fix.extend(f"create {name} with sampler=: it counts repeated samples again" for name in counting)
     yield from sorted(said)
 

@@ -364,7 +364,7 @@ def state_bytes(metric: Any, scope: Any = None) -> list[tuple[str, str, bytes]]:
 
     The states of the deferred check are not among them: they differ by mode.
     """
-    states = dict.fromkeys(state for leaf in metric._leaves() for state in leaf.states.values())
+    states = dict.fromkeys(state for leaf in metric.leaf_metrics() for state in leaf.states.values())
     arrays = [(state.name.rpartition(".")[2], state.read(scope)) for state in states]
     return [(name, str(array.dtype), array.tobytes()) for name, array in arrays]
 

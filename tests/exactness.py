@@ -43,7 +43,7 @@ def value_of(name: str, data: Data, parts: int, rng: np.random.Generator) -> Any
 def may_be_exact(name: str, weighted: bool) -> bool:
     """Whether nothing is rounded on the way: states are counts or extremes, or records are summed without rounding."""
     metric = CASES[name].make()
-    if weighted and any(metric._record_metrics()):
+    if weighted and any(metric.record_metrics()):
         return False
     if type(metric).__name__ == "ExactAUC" and (metric.curve == "PR" or metric.max_fpr is not None):
         return False  # a sum over pieces, whose ends depend on how many workers there are

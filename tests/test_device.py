@@ -253,7 +253,7 @@ def test_compute_copies_once_for_each_exchange_and_gives_what_the_cpu_gives(name
     case: Case = CASES[name]
     data = draw(name, first_dtypes(name), "real", mask=True)
     metric, _ = fed(name, "real", mask=True)
-    exchanges = 1 + len(metric._folds())
+    exchanges = 1 + len(metric.record_folds())
     before = [state.value for state in metric._states()]
     with Device() as device:
         value = metric.compute()

@@ -95,7 +95,8 @@ def test_nonsense_that_looks_like_a_number_is_refused_by_name(call: Any, argumen
 NAMES = [
     name
     for name, case in CASES.items()
-    if not isinstance(case.make(), (fm.Sliced, fm.Windowed, fm.Bootstrap, fm.Interval)) and not case.make()._folds()
+    if not isinstance(case.make(), (fm.Sliced, fm.Windowed, fm.Bootstrap, fm.Interval))
+    and not case.make().record_folds()
 ]
 #: States that say only whether there are samples, are one of several forms of a number, or have entries without use.
 NOT_IN_THE_VALUE = (
@@ -128,13 +129,13 @@ def test_unchecked_states_cause_no_raw_error_and_nan_is_refused(name: str) -> No
     metric = CASES[name].make()
     metric.add(**contract.arguments(metric, contract.draw(name, contract.first_dtypes(name))))
     values = {state: state.read() for state in metric._states()}
-    for state in metric._own_states():
+    for state in metric.own_states():
         for wrong in (math.nan, -1e6, math.inf, -math.inf, 1e308):
             spoilt = values[state].astype(np.float64)
             spoilt.flat[int(np.abs(spoilt).argmax())] = wrong
             try:
                 with np.errstate(all="ignore"):
-                    value = metric._evaluate({**values, state: spoilt}, {})
+                    value = metric.value_from_states({**values, state: spoilt}, {})
             except fm.FleetMetricsError:
                 continue
             part = f"{name} {state.name.rpartition('.')[2]}"

@@ -43,7 +43,7 @@ def value_of(metric):
 
 def test_every_metric_of_the_catalogue_is_here():
     made = [case.make() for case in CASES.values()] + [make() for make in MORE.values()]
-    kinds = {type(member).__name__ for metric in made for member in metric._leaves()}
+    kinds = {type(member).__name__ for metric in made for member in metric.leaf_metrics()}
     kinds |= {type(metric.metric).__name__ for metric in made if isinstance(metric, fm.Windowed)}
     assert set(fm.metrics.__all__) <= kinds
 
@@ -84,7 +84,7 @@ def test_members_of_a_collection_share_their_states_afterwards(way):
     again = WAYS[way](collection)
     again.add([0.9], [1])
     assert collection.compute()["p"] == 1 / 2 and again.compute()["p"] == 2 / 3
-    members = again._leaves()
+    members = again.leaf_metrics()
     assert len({id(state) for member in members for state in member.states.values()}) == 1
     table = WAYS[way](fm.MetricCollection([fm.XAUC(name="x"), fm.KendallCorrelation(name="k")])).metrics
     assert table["x"].table is table["k"].table
@@ -137,7 +137,7 @@ def test_paddle_saves_and_loads_the_metric_itself(name, tmp_path):
     metric = made[name]()
     if name in ("windowed", "sliced", "bootstrapped", "collection", "expression"):
         given = {"prediction": paddle.to_tensor([0.5, 0.25]), "label": paddle.to_tensor([1.0, 0.0])}
-        columns = {column for leaf in metric._leaves() for column in leaf.columns}
+        columns = {column for leaf in metric.leaf_metrics() for column in leaf.columns}
         metric.add(**given, **{column: paddle.to_tensor([0, 1]) for column in columns})
     paddle.save(metric, str(tmp_path / "metric"))
     again = paddle.load(str(tmp_path / "metric"))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import _thread
-import functools
 import inspect
 import itertools
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Iterable, Iterator, Mapping, Sequence
@@ -13,9 +12,10 @@ import numpy as np
 from fleetmetrics import comm
 from fleetmetrics import xp as namespaces
 from fleetmetrics.base.data_size import DataSize
+from fleetmetrics.base.nesting import Nestable
 from fleetmetrics.batch import Batch
-from fleetmetrics.batch.one_hot import CLASSES, ENTRIES, LABELS, REFUSED, Earlier, Meaning, meaning_for_all
-from fleetmetrics.batch.rules import Check, Requirement, applicable, asks_for_classes
+from fleetmetrics.batch.one_hot import CLASSES, REFUSED, Earlier
+from fleetmetrics.batch.rules import Check, Requirement, applicable
 from fleetmetrics.errors import (
     DuplicateStateError,
     FleetMetricsError,
@@ -28,7 +28,6 @@ from fleetmetrics.records.table import Table
 from fleetmetrics.samplers.repeats import Repeats
 from fleetmetrics.samplers.same_samples import sums_are_equal, warn_of_same_samples
 from fleetmetrics.samplers.sampling import Pass
-from fleetmetrics.saving.merging import Partial
 from fleetmetrics.state.state import State, add_numbers, blocks_of
 from fleetmetrics.state.state_dicts import HeldPass, Holder
 from fleetmetrics.support.checks import flag_of
@@ -93,33 +92,16 @@ class _Adding(_thread.RLock):  # type: ignore[misc]  # which can be derived from
         return _Adding, ()
 
 
-class Accumulator(Partial, Generic[Value]):
+class Accumulator(Nestable, Generic[Value]):
     """The base of a metric and of several: add batches, exchange once, evaluate; for the arguments see `Metric`."""
 
-    _name_made_up: bool
     share: bool
     validate: bool
 
-    #: Whether ``add`` takes a label; None: it accepts one and ignores it. False: a label is an error,
-    #: because the metric's own ``add`` takes weights in its place.
-    takes_label: bool | None = True
-    #: The positional arguments of ``add``; the first is the prediction.
-    arguments: tuple[str, ...] = ("prediction", "label", "weight", "mask")
-    #: Keys of `fleetmetrics.batch.rules.REQUIREMENTS` that every sample must meet, or the class's own requirements.
-    requirements: tuple[str | Requirement, ...] = ()
-    #: Names of the further arguments that `add` takes, one value per sample.
-    columns: tuple[str, ...] = ()
-    #: The arguments for which a row of a file or a data frame may lack a value.
-    nullable: tuple[str, ...] = ()
-    #: The axis of the classes among the scores; None: the last.
-    class_axis: int | None = None
-    #: Whether it takes one-hot rows of labels as their classes, as `paddle.metric.Accuracy` does.
-    takes_one_hot: ClassVar[bool] = False
     #: Whether each label of a row is a task of its own, of which a row of a file or a data frame may lack some.
     labels_apart: ClassVar[bool] = False
     #: What rows of labels of the scores' shape were taken as since the last reset.
     earlier: Earlier = Earlier()
-    _data_size: DataSize | None = None
     incidental: ClassVar[tuple[str, ...]] = ("name", "validate", "share", "sampler", "class_axis")
 
     __signature__: AllArguments = AllArguments()
@@ -149,7 +131,7 @@ class Accumulator(Partial, Generic[Value]):
         keep_out_of_programs(type(self), "add", "compute", "compute_local")
         name = vars(self).pop("_called_anew", name)
         self._set_name(_default_name(type(self)) if name is None else name)
-        self._name_made_up = name is None
+        self.named_by_default = name is None
         self._data_size = None if size is None else DataSize(self.name, size)
         self.validate, self.share = flag_of("validate", validate), flag_of("share", share)
         self._adding = _Adding()
@@ -193,98 +175,38 @@ class Accumulator(Partial, Generic[Value]):
         self._check_is_free()
         self._pass.follow(sampler)
 
-    # -- its parts; collections, expressions and wrappers override these -------------------------------------
-
-    def _leaves(self) -> Sequence[Accumulator]:
-        """The metrics inside it, each once."""
-        return (self,)
-
-    def _own_states(self) -> Iterable[State]:
-        """The states, in the order of their declaration."""
-        return self.states.values()
-
-    def _record_metrics(self) -> Iterable[Folding]:
-        """The metrics that keep records."""
-        return ()
-
-    def requirements_of(self, batch: Batch) -> tuple[str | Requirement, ...]:
-        """The requirements for this batch; they may depend on its shapes."""
-        return self.requirements
-
-    @property
-    def one_hot(self) -> Meaning:
-        """What one-hot rows of labels, beside scores of the same shape, mean to this metric."""
-        if self.columns or not asks_for_classes(self.requirements):
-            return Meaning(ENTRIES)
-        task = getattr(self, "task", None)
-        kind = getattr(task, "kind", "")
-        of = LABELS if kind == "multilabel" else CLASSES if self.takes_one_hot and kind != "binary" else REFUSED
-        logits = getattr(task, "from_logits", False) or getattr(self, "from_logits", False)
-        return Meaning(of, logits, kind == "multiclass", (self.kind_name(),) if of == REFUSED else ())
-
-    @functools.cached_property
-    def meaning(self) -> Meaning:
-        """What such rows mean to all metrics inside it."""
-        return meaning_for_all([leaf.one_hot for leaf in self._leaves()])
-
-    def _statistics(self, batch: Batch) -> Iterable[tuple[Any, Any]]:
-        """The increment of each state and table from a batch."""
-        raise NotImplementedError
-
-    def _evaluate(self, values: Mapping[State, np.ndarray], carries: Mapping[Any, Any]) -> Any:
-        """The value, from the global states and the carries of all records."""
-        return self.formula(**{name: values[state] for name, state in self.states.items()})
-
-    def _evaluate_many(self, values: Mapping[State, np.ndarray]) -> Sequence[Any] | None:
-        """The values of states that each have an additional first axis, with an entry for each value.
-
-        None instead of one value or all: `evaluate` must compute it, by the same formula, with its warnings.
-        """
-        return None
-
-    def formula(self, *args: Any, **states: Any) -> Any:
-        """The value from the global states, given by name; pure NumPy."""
-        raise NotImplementedError(f"{type(self).__name__} must define formula")
-
-    def _called(self, of: Any = None) -> str:
-        """The name in errors of this object, or of a metric inside it."""
-        return f"{self.name} ({self.kind_name()})"
-
-    def kind_name(self) -> str:
-        """The name of the class; a wrapper's includes the class inside: ``Sliced(AUC)``."""
-        return type(self).__name__
-
     def _told(self, error: FleetMetricsError, batch: Any = None) -> FleetMetricsError:
         """The error, with its subject as a prefix."""
         about, error.about = error.about, None
         if isinstance(about, Requirement):
             shared = about.argument in ("weight", "mask")
-            asked = ((leaf, applicable(tuple(leaf.requirements_of(batch)), batch.classes)) for leaf in self._leaves())
+            asked = (
+                (leaf, applicable(tuple(leaf.requirements_of(batch)), batch.classes)) for leaf in self.leaf_metrics()
+            )
             about = None if shared else next((leaf for leaf, rules in asked if about in rules), None)
         text = str(error)
         for common, own in zip(("prediction", "label"), self.arguments):  # the metric may have a different name there
             if text.startswith(common):
                 text = own + text[len(common) :]
-        error.args = (f"{self._called(about)}: {text}",)
+        error.args = (f"{self.name_in_errors(about)}: {text}",)
         return error
 
-    def _checks(self) -> list[Check]:
-        """The checks of the batches added here, or to the metrics inside."""
+    def batch_checks(self) -> list[Check]:  # noqa: D102
         return [self._check]
 
     def _states(self) -> list[State]:
         """All states, each once, those of the checks first."""
-        checks = [state for check in self._checks() for state in check.states]
-        return list(dict.fromkeys([*checks, *self._own_states(), *self._counted()]))
+        checks = [state for check in self.batch_checks() for state in check.states]
+        return list(dict.fromkeys([*checks, *self.own_states(), *self._counted()]))
 
     def _counted(self) -> Sequence[State]:
         """The state that counts samples, if the size of the data set is given."""
         return () if self._data_size is None else (self._data_size.added,)
 
-    def _folds(self) -> list[Folds]:
+    def record_folds(self) -> list[Folds]:
         """The tables of records, each with all its folds."""
         tables: dict[Table, list[Folding]] = {}
-        for metric in self._record_metrics():
+        for metric in self.record_metrics():
             tables.setdefault(metric.table, []).append(metric)
         return list(itertools.starmap(Folds, tables.items()))
 
@@ -294,7 +216,7 @@ class Accumulator(Partial, Generic[Value]):
         return values
 
     def _called_of(self, metric: Folding) -> str:
-        return self._called(next(leaf for leaf in self._leaves() if metric in leaf._record_metrics()))
+        return self.name_in_errors(next(leaf for leaf in self.leaf_metrics() if metric in leaf.record_metrics()))
 
     # -- add -----------------------------------------------------------------------------------------------
 
@@ -384,7 +306,7 @@ class Accumulator(Partial, Generic[Value]):
         with batch.xp.quiet():
             try:
                 batch.check(self.requirements_of(batch), self.validate)
-                increments = dict(self._statistics(batch))
+                increments = dict(self.increments_of(batch))
                 counted = self._counted()
                 if counted:
                     increments.update({state: batch.added for state in counted})
@@ -455,15 +377,15 @@ class Accumulator(Partial, Generic[Value]):
             raise
 
     def _check_columns(self, given: Mapping[str, Any]) -> None:
-        wanted = sorted({name for leaf in self._leaves() for name in leaf.columns})
+        wanted = sorted({name for leaf in self.leaf_metrics() for name in leaf.columns})
         for name in given:
             if name not in wanted:
                 raise self._unknown(name, wanted)
-        for leaf in self._leaves():
+        for leaf in self.leaf_metrics():
             for name in leaf.columns:
                 if given.get(name) is None:
                     raise InvalidInputError(
-                        f"{self._called(leaf)}: {name} is missing; pass add(..., {name}=), one entry per sample"
+                        f"{self.name_in_errors(leaf)}: {name} is missing; pass add(..., {name}=), one entry per sample"
                     )
 
     def _unknown(self, argument: str, columns: Iterable[str] = ()) -> InvalidInputError:
@@ -475,7 +397,7 @@ class Accumulator(Partial, Generic[Value]):
 
     def holds_samples(self) -> bool:
         """Whether batches of arrays or tensors have been added since the last reset."""
-        tables = [folds.table for folds in self._folds()]
+        tables = [folds.table for folds in self.record_folds()]
         return any(state.value is not None for state in self._states()) or any(map(len, tables))
 
     def _check_is_free(self) -> None:
@@ -485,7 +407,7 @@ class Accumulator(Partial, Generic[Value]):
         from fleetmetrics import static
 
         raise_if_traced(f"add of {self.name}")
-        for folds in self._folds():
+        for folds in self.record_folds():
             metric, columns = folds.metrics[0], ", ".join(folds.table.columns)
             raise StaticProgramError(
                 f"{metric.name} ({type(metric).__name__}) keeps every sample, but a static program has only variables "
@@ -510,7 +432,7 @@ class Accumulator(Partial, Generic[Value]):
                 raise DuplicateStateError(f"{self.name}: {error}") from None
         from fleetmetrics import static
 
-        made_up = {each.name for each in (self, *self._leaves()) if each._name_made_up}
+        made_up = {each.name for each in (self, *self.leaf_metrics()) if each.named_by_default}
         counted = any(state.name.startswith(f"{name}.") for state in dtypes for name in made_up)
         held = [state.static for state in dtypes]
         static.claim(self.name, described(self, short=True), counted, held, static.current_program())
@@ -559,7 +481,7 @@ class Accumulator(Partial, Generic[Value]):
             whole = partial is not None and not flag_of("partial", partial)
             call.name += "" if partial is None else self._check_pass(channel, whole)
             repeats = self._repeats(channel) if whole and several else None
-            states, tables = self._states(), self._folds()
+            states, tables = self._states(), self.record_folds()
             with self._adding:
                 blocks = blocks_of(states, scope)
             if repeats is not None:
@@ -573,17 +495,17 @@ class Accumulator(Partial, Generic[Value]):
                 self._raise_if_invalid(values)
                 carries, same = fold_in_order(call, tables, values)
         if repeats is not None and check.flags_in(values) == channel.world_size and self._pass.once():
-            repeats.warn(self._called(), type(self).__name__)
+            repeats.warn(self.name_in_errors(), type(self).__name__)
         if not tables:
             self._raise_if_invalid(values)
-            first = sum(len(each.states) for each in self._checks())
+            first = sum(len(each.states) for each in self.batch_checks())
             same = several and sums_are_equal(blocks[first:], totals[first:], channel.world_size)
         if same:
-            warn_of_same_samples(self._called(), channel.world_size)
+            warn_of_same_samples(self.name_in_errors(), channel.world_size)
         if whole and self._data_size is not None:
-            self._data_size.warn_unless_met(self._called(), values)
+            self._data_size.warn_unless_met(self.name_in_errors(), values)
         try:
-            return self._evaluate(values, carries)
+            return self.value_from_states(values, carries)
         except InvalidInputError as error:
             raise self._told(error) from None
 
@@ -599,11 +521,11 @@ class Accumulator(Partial, Generic[Value]):
 
     def _check_pass(self, channel: comm.Communicator, whole: bool) -> str:
         """The note on pass and data, on which all workers must agree; `InvalidInputError` if its pass is incomplete."""
-        for part in self._added_through():
-            if part._pass.sampler is not None:
+        for part in self.fed_metrics():
+            if part.sampler is not None:
                 raise InvalidInputError(
-                    f"{self._called(part)}: its sampler is ignored when {self.name} adds to it; set the sampler of "
-                    f"{self.name} instead"
+                    f"{self.name_in_errors(part)}: its sampler is ignored when {self.name} adds to it; set the sampler "
+                    f"of {self.name} instead"
                 )
         try:
             settings = self._pass.check(channel.rank, channel.world_size, whole)
@@ -615,12 +537,8 @@ class Accumulator(Partial, Generic[Value]):
 
     def _repeats(self, channel: comm.Communicator) -> Repeats | None:
         """For a metric without a sampler: one of this process that dealt all of its samples, and repeated some."""
-        alone = self._check not in self._checks()
+        alone = self._check not in self.batch_checks()
         return None if alone or self._data_size is not None else self._pass.repeats(channel.rank, channel.world_size)
-
-    def _added_through(self) -> Iterable[Accumulator]:
-        """The metrics to which it passes its batches."""
-        return ()
 
     def _raise_if_invalid(self, values: Mapping[State, np.ndarray]) -> None:
         """Raise if a worker met an invalid sample, or a sum has overflowed."""
@@ -629,10 +547,10 @@ class Accumulator(Partial, Generic[Value]):
         for state, value in values.items():
             if value.dtype.kind == "f":
                 state.raise_if_overflown(value)
-        for check in self._checks():
+        for check in self.batch_checks():
             if values[check.invalid]:
-                owner = self._called() if check is self._check else check.owner
-                rules = {self._called(leaf): leaf.requirements for leaf in self._leaves()}
+                owner = self.name_in_errors() if check is self._check else check.owner
+                rules = {self.name_in_errors(leaf): leaf.requirements for leaf in self.leaf_metrics()}
                 check.raise_if_invalid(values, owner, rules, self.meaning.of in (CLASSES, REFUSED))
 
     # -- reset -----------------------------------------------------------------------------------------
@@ -645,7 +563,7 @@ class Accumulator(Partial, Generic[Value]):
         """
         for state in self._states():
             state.reset(scope)
-        for folds in self._folds():
+        for folds in self.record_folds():
             folds.table.reset()
         self._pass.reset()
         self.earlier = Earlier()
@@ -686,4 +604,4 @@ class Accumulator(Partial, Generic[Value]):
         return None
 
     def _holders(self) -> Sequence[Holder]:
-        return [*self._states(), *self._folds(), self._held_pass]
+        return [*self._states(), *self.record_folds(), self._held_pass]

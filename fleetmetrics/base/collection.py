@@ -6,9 +6,9 @@ from typing import Any, Callable, Dict, ItemsView, Iterable, KeysView, Mapping, 
 
 import numpy as np
 
-from fleetmetrics.base.accumulator import Accumulator
 from fleetmetrics.base.composite import Composite, about, axis_taken, label_taken
 from fleetmetrics.base.metric import Common, Metric
+from fleetmetrics.base.nesting import Nestable
 from fleetmetrics.base.shared import Shared
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.records.folding import Folding, Folds
@@ -133,7 +133,7 @@ class MetricCollection(Composite[Dict[str, Any]]):
                 f"metrics[{key!r}] has a sampler; create it without one, and give the sampler to the collection: "
                 "MetricCollection(..., sampler=sampler)"
             )
-        if metric._data_size is not None:
+        if metric.expected_samples is not None:
             raise InvalidInputError(
                 f"metrics[{key!r}] has a size; create it without one, and give the size to the collection: "
                 "MetricCollection(..., size=size)"
@@ -141,7 +141,7 @@ class MetricCollection(Composite[Dict[str, Any]]):
         self.metrics[key] = metric
         if not operand:  # of an expression that contains it
             metric.collection = self.name
-            metric._adopt(f"{self.name}.{key}", shared)
+            metric.become_part(f"{self.name}.{key}", shared)
 
     def rename(self, keys: Mapping[str, str]) -> MetricCollection:
         """Give members other keys in the result; they keep their samples.
@@ -179,36 +179,36 @@ class MetricCollection(Composite[Dict[str, Any]]):
         new.postfix = self.postfix if postfix is None else postfix
         return new.rename(dict(zip(new.metrics, self.metrics)))
 
-    def _named_leaves(self) -> dict[str, Accumulator]:
+    def _named_leaves(self) -> dict[str, Nestable]:
         """The metrics with states, each once; those in an expression by its key and their places."""
-        named: dict[str, Accumulator] = {}
+        named: dict[str, Nestable] = {}
         for key, member in self.metrics.items():
-            leaves = member._leaves()
+            leaves = member.leaf_metrics()
             own = {key: leaves[0]} if leaves[0] is member else {f"{key}.{n}": each for n, each in enumerate(leaves)}
             named.update({name: leaf for name, leaf in own.items() if leaf not in named.values()})
         return named
 
     def _parts(self) -> dict[str, tuple[Any, Sequence[Holder]]]:
-        folds = {each.table: each for each in self._folds()}
+        folds = {each.table: each for each in self.record_folds()}
         leaves = {name: (leaf, _holders_of(leaf, folds)) for name, leaf in self._named_leaves().items()}
         return {"": (None, [*self._check.states, *self._counted(), self._held_pass]), **leaves}
 
     def _apart(self, name: str) -> tuple[Sequence[Holder], Callable[[], None]]:
-        leaf = self._named_leaves()[name]
+        leaf: Any = self._named_leaves()[name]
         if self.program is not None:
             raise InvalidInputError(
-                f"{self._called(leaf)}: the checkpoint lacks this metric, or does not share its states with the other "
-                "metrics, as the static program does; put it into a separate collection"
+                f"{self.name_in_errors(leaf)}: the checkpoint lacks this metric, or does not share its states with the "
+                "other metrics, as the static program does; put it into a separate collection"
             )
         alone: Any = leaf.fresh(leaf.name)
         alone.collection = self.name
-        alone._adopt(f"{self.name}.{name}", Shared())
+        alone.become_part(f"{self.name}.{name}", Shared())
 
         def attach() -> None:
-            vars(leaf).update(vars(alone), _name_made_up=leaf._name_made_up)
+            vars(leaf).update(vars(alone), named_by_default=leaf.named_by_default)
             self._known.clear()
 
-        return _holders_of(alone, {each.table: each for each in alone._folds()}), attach
+        return _holders_of(alone, {each.table: each for each in alone.record_folds()}), attach
 
     def parts(self) -> Iterable[Metric]:
         """The members."""
@@ -216,7 +216,7 @@ class MetricCollection(Composite[Dict[str, Any]]):
 
     def settings(self) -> dict[str, Any]:
         """The members, the order of their keys, which is that of their states, and the size of the data set."""
-        size = {} if self._data_size is None else {"size": self._data_size.size}
+        size = {} if self.expected_samples is None else {"size": self.expected_samples}
         return {"keys": ", ".join(self.metrics), "metrics": self.metrics, **size}
 
     def _once(self, what: str, ask: Callable[[], Iterable[Any]]) -> Any:
@@ -224,38 +224,39 @@ class MetricCollection(Composite[Dict[str, Any]]):
             self._known[what] = list(ask())
         return self._known[what]
 
-    def _leaves(self) -> Sequence[Accumulator]:
-        return self._once("leaves", super()._leaves)
+    def leaf_metrics(self) -> Sequence[Nestable]:  # noqa: D102
+        return self._once("leaves", super().leaf_metrics)
 
-    def _record_metrics(self) -> Iterable[Folding]:
-        return self._once("record metrics", super()._record_metrics)
+    def record_metrics(self) -> Iterable[Folding]:  # noqa: D102
+        return self._once("record metrics", super().record_metrics)
 
-    def _added_through(self) -> Iterable[Accumulator]:
-        return self._once("added through", super()._added_through)
+    def fed_metrics(self) -> Iterable[Nestable]:  # noqa: D102
+        return self._once("added through", super().fed_metrics)
 
     def _states(self) -> list[State]:
         return self._once("states", super()._states)
 
-    def _evaluate(self, values: Mapping[State, np.ndarray], carries: Mapping[Any, Any]) -> dict[str, Any]:
+    def value_from_states(self, values: Mapping[State, np.ndarray], carries: Mapping[Any, Any]) -> dict[str, Any]:
         """Every member's value."""
         found = {}
         for key, metric in self.metrics.items():
             try:
-                found[f"{self.prefix}{key}{self.postfix}"] = metric._evaluate(values, carries)
+                found[f"{self.prefix}{key}{self.postfix}"] = metric.value_from_states(values, carries)
             except InvalidInputError as error:
                 raise about(error, metric) from None
         return found
 
-    def _called(self, of: Any = None) -> str:
+    def name_in_errors(self, of: Any = None) -> str:
+        """See `Nestable.name_in_errors`; a member is named by its key."""
         for key, metric in self.metrics.items():
-            if of is metric or of in metric._leaves():
+            if of is metric or of in metric.leaf_metrics():
                 return f"{self.name}[{key!r}] ({of.kind_name()})"
-        return super()._called()
+        return super().name_in_errors()
 
 
-def _holders_of(leaf: Accumulator, folds: Mapping[Table, Folds]) -> Sequence[Holder]:
+def _holders_of(leaf: Nestable, folds: Mapping[Table, Folds]) -> Sequence[Holder]:
     """The holders of a metric, except for the checks of samples."""
-    return [*leaf._own_states(), *dict.fromkeys(folds[metric.table] for metric in leaf._record_metrics())]
+    return [*leaf.own_states(), *dict.fromkeys(folds[metric.table] for metric in leaf.record_metrics())]
 
 
 def _key(metric: Any) -> str:

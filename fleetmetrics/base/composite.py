@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Iterable, Sequence
 
 from fleetmetrics.base.accumulator import Accumulator, Value
+from fleetmetrics.base.nesting import Nestable
 from fleetmetrics.batch import Batch
 from fleetmetrics.batch.rules import Requirement
 from fleetmetrics.errors import InvalidInputError
@@ -17,58 +18,60 @@ __all__ = ["Composite", "about", "axis_taken", "label_taken", "statistics_of"]
 class Composite(Accumulator[Value]):
     """An object of several metrics, which delegates to them."""
 
-    def _leaves(self) -> Sequence[Accumulator]:
+    def leaf_metrics(self) -> Sequence[Nestable]:
         """The metrics inside it, each once."""
-        return list(dict.fromkeys(leaf for part in self.parts() for leaf in part._leaves()))
+        return list(dict.fromkeys(leaf for part in self.parts() for leaf in part.leaf_metrics()))
 
-    def parts(self) -> Iterable[Accumulator]:
+    def parts(self) -> Iterable[Nestable]:
         """The metrics that it was given."""
         raise NotImplementedError
 
-    def _called(self, of: Any = None) -> str:
-        return super()._called() if of is None else of._called()
+    def name_in_errors(self, of: Any = None) -> str:
+        """See `Nestable.name_in_errors`."""
+        return super().name_in_errors() if of is None else of.name_in_errors()
 
-    def _added_through(self) -> Iterable[Accumulator]:
+    def fed_metrics(self) -> Iterable[Nestable]:
+        """The metrics that it was given, and those to which they pass its batches."""
         for part in self.parts():
             yield part
-            yield from part._added_through()
+            yield from part.fed_metrics()
 
-    def _own_states(self) -> Iterable[State]:
+    def own_states(self) -> Iterable[State]:
         """Those of the metrics, each once."""
-        return dict.fromkeys(state for leaf in self._leaves() for state in leaf._own_states())
+        return dict.fromkeys(state for leaf in self.leaf_metrics() for state in leaf.own_states())
 
-    def _record_metrics(self) -> Iterable[Folding]:
+    def record_metrics(self) -> Iterable[Folding]:
         """Those of the metrics, each once."""
-        return dict.fromkeys(metric for leaf in self._leaves() for metric in leaf._record_metrics())
+        return dict.fromkeys(metric for leaf in self.leaf_metrics() for metric in leaf.record_metrics())
 
     def requirements_of(self, batch: Batch) -> tuple[str | Requirement, ...]:
         """Those of the metrics, each once."""
         rules: dict[str | Requirement, None] = {}
-        for leaf in self._leaves():
+        for leaf in self.leaf_metrics():
             try:
                 rules.update(dict.fromkeys(leaf.requirements_of(batch)))
             except InvalidInputError as error:
                 raise about(error, leaf) from None
         return tuple(rules)
 
-    def _statistics(self, batch: Batch) -> Iterable[tuple[Any, Any]]:
+    def increments_of(self, batch: Batch) -> Iterable[tuple[Any, Any]]:
         """The increment of each state and table from a batch; see `statistics_of`."""
-        return statistics_of(self._leaves(), batch)
+        return statistics_of(self.leaf_metrics(), batch)
 
 
-def statistics_of(leaves: Iterable[Accumulator], batch: Batch) -> Iterable[tuple[Any, Any]]:
+def statistics_of(leaves: Iterable[Nestable], batch: Batch) -> Iterable[tuple[Any, Any]]:
     """The increment of each state and table of several metrics from a batch.
 
     Raises:
         InvalidInputError: two metrics share a state or table, and fill it differently.
     """
-    found: dict[Any, tuple[Any, Accumulator]] = {}
+    found: dict[Any, tuple[Any, Nestable]] = {}
     for leaf in leaves:
         try:
-            increments = dict(leaf._statistics(batch))
+            increments = dict(leaf.increments_of(batch))
         except InvalidInputError as error:
             raise about(error, leaf) from None
-        for target in {**dict.fromkeys(leaf._own_states()), **increments}:
+        for target in {**dict.fromkeys(leaf.own_states()), **increments}:
             increment = increments.get(target)
             before, by = found.setdefault(target, (increment, leaf))
             if before is not increment and not _identical(before, increment):
@@ -81,14 +84,14 @@ def statistics_of(leaves: Iterable[Accumulator], batch: Batch) -> Iterable[tuple
     return [(target, increment) for target, (increment, _) in found.items() if increment is not None]
 
 
-def about(error: InvalidInputError, metric: Accumulator) -> InvalidInputError:
+def about(error: InvalidInputError, metric: Nestable) -> InvalidInputError:
     """The error, with the name of its metric."""
     error.about = metric
     return error
 
 
-def axis_taken(by: Iterable[Accumulator]) -> int | None:
-    """The `Accumulator.class_axis` of an object that adds the same scores to several others.
+def axis_taken(by: Iterable[Nestable]) -> int | None:
+    """The `Nestable.class_axis` of an object that adds the same scores to several others.
 
     Raises:
         InvalidInputError: the objects have the classes on different axes.
@@ -100,8 +103,8 @@ def axis_taken(by: Iterable[Accumulator]) -> int | None:
     return next(iter(said), None)
 
 
-def label_taken(by: Iterable[Accumulator]) -> bool | None:
-    """The `Accumulator.takes_label` of an object that adds to several others.
+def label_taken(by: Iterable[Nestable]) -> bool | None:
+    """The `Nestable.takes_label` of an object that adds to several others.
 
     Args:
         by: those others.

@@ -302,12 +302,12 @@ class Metric(Accumulator[Value]):
         if self.program is not None or self.holds_samples():
             raise InvalidInputError(f"{self.name} already holds samples; rename a metric before the first add")
         self._set_name(name)
-        self._name_made_up = False
-        self._adopt(self.name, Shared())
+        self.named_by_default = False
+        self.become_part(self.name, Shared())
         return self
 
     @property
-    def _cells(self) -> tuple[str, ...]:
+    def cell_states(self) -> tuple[str, ...]:
         """For `Bootstrap`: the state in which each sample adds 1 to one entry, if there is no other.
 
         A second state may count all samples, if some are in no entry of the first.
@@ -329,12 +329,8 @@ class Metric(Accumulator[Value]):
         """For `Interval`: the histogram of classes 0 and 1 whose area under the ROC curve is the value; "": none."""
         return ""
 
-    def _statistics(self, batch: Batch) -> Iterable[tuple[Any, Any]]:
-        """Return the batch's increment of each state.
-
-        Raises:
-            InvalidInputError: `batch_statistics` leaves out a state, or fills one that was not declared.
-        """
+    def increments_of(self, batch: Batch) -> Iterable[tuple[Any, Any]]:
+        """See `Nestable.increments_of`; InvalidInputError if `batch_statistics` does not fill the declared states."""
         states, increments = self.states, []
         if type(self).batch_statistics is Metric.batch_statistics and 0 < len(self._filled_by) == len(states):
             for name, (function, settings) in self._filled_by.items():  # as in most metrics: nothing can be left out
@@ -356,13 +352,8 @@ class Metric(Accumulator[Value]):
             f"declared state: {', '.join(self.states) or 'none'}"
         )
 
-    def _adopt(self, prefix: str, shared: Shared) -> None:
-        """Become part of a collection: take its names, and share its states.
-
-        Args:
-            prefix: the beginning of the states' names.
-            shared: the states that the members share.
-        """
+    def become_part(self, prefix: str, shared: Shared) -> None:
+        """See `Nestable.become_part`."""
         for name, state in self.states.items():
             state.name = f"{prefix}.{name}"
             if state.key is not None:
@@ -532,7 +523,7 @@ class Expression(Composite[Any], Metric[Any]):
                     f"{symbol} takes metrics without a sampler, but {operand.name} has one; create them without one, "
                     "and set expression.sampler = sampler, or give the sampler to a MetricCollection"
                 )
-            if not number and operand._data_size is not None:
+            if not number and operand.expected_samples is not None:
                 raise InvalidInputError(
                     f"{symbol} takes metrics without a size, but {operand.name} has one; create them without one, and "
                     "give the size to a collection: MetricCollection({...: expression}, size=size)"
@@ -560,13 +551,17 @@ class Expression(Composite[Any], Metric[Any]):
         """The operands that are metrics."""
         return self._metrics
 
-    def _checks(self) -> list[Check]:
-        return list(dict.fromkeys([*super()._checks(), *[check for each in self._metrics for check in each._checks()]]))
+    def batch_checks(self) -> list[Check]:  # noqa: D102
+        return list(
+            dict.fromkeys(
+                [*super().batch_checks(), *[check for each in self._metrics for check in each.batch_checks()]]
+            )
+        )
 
-    def _evaluate(self, values: Mapping[State, np.ndarray], carries: Mapping[Any, Any]) -> Any:
+    def value_from_states(self, values: Mapping[State, np.ndarray], carries: Mapping[Any, Any]) -> Any:  # noqa: D102
         operands = []
         for each in self.operands:
-            value = each._evaluate(values, carries) if isinstance(each, Metric) else each
+            value = each.value_from_states(values, carries) if isinstance(each, Metric) else each
             if isinstance(value, (dict, tuple)):
                 raise InvalidInputError(
                     f"{self}: the value of {each.name} is {with_article(type(value).__name__)}; "
@@ -579,11 +574,11 @@ class Expression(Composite[Any], Metric[Any]):
             return undefined(f"{self}", "the result is beyond float64, whose largest number is 1.8e308")
         return value
 
-    def _adopt(self, prefix: str, shared: Shared) -> None:
+    def become_part(self, prefix: str, shared: Shared) -> None:  # noqa: D102
         for place, each in enumerate(self.operands):
             if isinstance(each, Metric) and each.collection is None:
                 each.collection = self.collection
-                each._adopt(f"{prefix}.{place}", shared)
+                each.become_part(f"{prefix}.{place}", shared)
 
     def _part_name(self, part: Accumulator, name: str | None) -> str | None:
         return None if name is None else f"{name}.{self.operands.index(part)}"

@@ -145,17 +145,17 @@ class RecordMetric(Metric[Value], Folding):
 
     # Overridden to include the table.
 
-    def _statistics(self, batch: Batch) -> Iterable[tuple[Any, Any]]:
-        return [*super()._statistics(batch), (self.table, Kept(batch.xp, batch.keep, self.batch_records(batch)))]
+    def increments_of(self, batch: Batch) -> Iterable[tuple[Any, Any]]:  # noqa: D102
+        return [*super().increments_of(batch), (self.table, Kept(batch.xp, batch.keep, self.batch_records(batch)))]
 
-    def _record_metrics(self) -> Iterable[RecordMetric]:
+    def record_metrics(self) -> Iterable[RecordMetric]:  # noqa: D102
         return (self,)
 
-    def _evaluate(self, values: Mapping[State, np.ndarray], carries: Mapping[Any, Any]) -> Any:
+    def value_from_states(self, values: Mapping[State, np.ndarray], carries: Mapping[Any, Any]) -> Any:  # noqa: D102
         return self.formula(**{name: values[state] for name, state in self.states.items()}, **carries[self])
 
-    def _adopt(self, prefix: str, shared: Shared) -> None:
-        super()._adopt(prefix, shared)
+    def become_part(self, prefix: str, shared: Shared) -> None:  # noqa: D102
+        super().become_part(prefix, shared)
         self.table.name = prefix
         if self.table.key is not None:
             self.table = shared.first(self.table.kind, self.table)
@@ -244,7 +244,7 @@ class GroupedMetric(RecordMetric[Value]):
             found[name] = words_of(np.concatenate(both)) if len(filled) > 1 else (filled or both)[0]
         return found
 
-    def _evaluate(self, values: Mapping[State, np.ndarray], carries: Mapping[Any, Any]) -> Any:
+    def value_from_states(self, values: Mapping[State, np.ndarray], carries: Mapping[Any, Any]) -> Any:  # noqa: D102
         carry = carries[self]
         row = carry.get("row", 0)
         sums = {name: carry[name][0, row] for name in self.sums()}

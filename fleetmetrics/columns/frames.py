@@ -68,8 +68,8 @@ class Columns:
     def __init__(self, metrics: Any, given: Mapping[str, Any], reading: Reading | None = None) -> None:
         self.reading = reading or Reading()
         self.by_argument: dict[str, Any] = {name: column for name, column in given.items() if column is not None}
-        self._keys = {name for leaf in metrics._leaves() for name in leaf.columns}
-        sure = {name for leaf in metrics._leaves() for name in leaf.columns if name not in leaf.nullable}
+        self._keys = {name for leaf in metrics.leaf_metrics() for name in leaf.columns}
+        sure = {name for leaf in metrics.leaf_metrics() for name in leaf.columns if name not in leaf.nullable}
         self._slices = self._keys - sure
         for argument, column in self.by_argument.items():
             names = self.of(argument)
@@ -106,7 +106,7 @@ class Columns:
     @functools.cached_property
     def _of_classes(self) -> bool:
         """Whether the one column of predictions holds names of classes for any metric: none takes a probability."""
-        return any(leaf.one_hot.several for leaf in self._metrics._leaves())
+        return any(leaf.one_hot.several for leaf in self._metrics.leaf_metrics())
 
     def _check_order(self) -> None:
         """InvalidInputError if the columns of scores have the classes' names, but another order."""
@@ -298,7 +298,7 @@ class Columns:
             table: the rows.
             arguments: those of `arguments`.
         """
-        rules = {rule for leaf in self._metrics._leaves() for rule in leaf.requirements}
+        rules = {rule for leaf in self._metrics.leaf_metrics() for rule in leaf.requirements}
         asked = [REQUIREMENTS[rule] if isinstance(rule, str) else rule for rule in rules]
         for argument in ("label", "prediction"):
             names = self.of(argument) if argument in arguments else []

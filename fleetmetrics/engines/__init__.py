@@ -85,7 +85,7 @@ class Plan:
         first = closed_by(totals, "score")["ranges"] if self.by_range and totals is not None else []
         #: Where the ranges of the first pass begin, except for the lowest; this pass must use the same ranges.
         self.bounds = [low for low, *_ in first[1:]]
-        kept = [metric.name for metric in self.empty._record_metrics()]
+        kept = [metric.name for metric in self.empty.record_metrics()]
         if kept and complete_by is None:
             raise InvalidInputError(
                 f"{', '.join(kept)}: keeps every sample, but samples do not leave a task; name the argument by which "

@@ -405,9 +405,9 @@ class Asked:
         found = overall_metric(made, self.unit or ("row" if self.task == "multilabel" else None))
         if found is not None:
             return found
-        alone = made._cells and "weight" not in self.columns and self.task != "multilabel"
+        alone = made.cell_states and "weight" not in self.columns and self.task != "multilabel"
         ids = self.unit or (None if alone else "row")
-        if any(made._record_metrics()):  # of all samples at once: it has no per-sample sums to reweight
+        if any(made.record_metrics()):  # of all samples at once: it has no per-sample sums to reweight
             return None
         if ids is not None:
             made = self._made(metric, **_COARSE)
@@ -454,7 +454,7 @@ class Asked:
         """The column of each argument of ``add`` that the metrics need; InvalidInputError if one was not named."""
         slices = [_crossed(each) if len(_crossed(each)) > 1 else _crossed(each)[0] for each in self.by]
         given = {**self.columns, "row": ROW, **dict(zip(self._arguments(), slices))}
-        needed = {name: metric for metric in metrics._leaves() for name in metric.columns}
+        needed = {name: metric for metric in metrics.leaf_metrics() for name in metric.columns}
         for name, metric in needed.items():
             if given.get(name) is None:
                 asked = (key for key, each in self.named.items() if name in self._made(each).columns)

@@ -66,7 +66,7 @@ class Positives(Metric):
     def formula(self, total: np.ndarray) -> Any:  # noqa: D102
         return total.item()
 
-    def _evaluate_many(self, values: Mapping[State, np.ndarray]) -> Sequence[Any]:
+    def values_from_rows(self, values: Mapping[State, np.ndarray]) -> Sequence[Any]:  # noqa: D102
         return values[self.states["total"]].tolist()
 
 

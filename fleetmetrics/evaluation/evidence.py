@@ -112,7 +112,7 @@ def evidence_of(metric: Metric, weighted: bool, user: bool, query: bool) -> Evid
         query: whether these are called queries.
     """
     if isinstance(metric, AUC):
-        plain = metric._cells and metric.curve == "ROC" and metric.max_fpr is None and not metric.bounds
+        plain = metric.cell_states and metric.curve == "ROC" and metric.max_fpr is None and not metric.bounds
         return _OfAreas(metric, user) if plain and not weighted else None
     if metric.quotient is None:
         return None
@@ -159,23 +159,23 @@ class _Kept(Wrapper):
     def _fit(self) -> None:
         """Any metric fits."""
 
-    def _adopted(self, prefix: str, shared: Shared) -> Iterable[State]:
-        self.metric._adopt(prefix, shared)
-        return list(self.metric._own_states())
+    def _joined_states(self, prefix: str, shared: Shared) -> Iterable[State]:
+        self.metric.become_part(prefix, shared)
+        return list(self.metric.own_states())
 
-    def _statistics(self, batch: Batch) -> Iterable[tuple[Any, Any]]:
-        return self.metric._statistics(batch)
+    def increments_of(self, batch: Batch) -> Iterable[tuple[Any, Any]]:
+        return self.metric.increments_of(batch)
 
 
 class _Held(_Kept):
     """The only state of a metric."""
 
-    def _evaluate(self, values: Mapping[State, np.ndarray], carries: Mapping[Any, Any]) -> Any:
-        (state,) = self.metric._own_states()
+    def value_from_states(self, values: Mapping[State, np.ndarray], carries: Mapping[Any, Any]) -> Any:
+        (state,) = self.metric.own_states()
         return values[state]
 
-    def _evaluate_many(self, values: Mapping[State, np.ndarray]) -> Sequence[Any]:
-        (state,) = self.metric._own_states()
+    def values_from_rows(self, values: Mapping[State, np.ndarray]) -> Sequence[Any]:
+        (state,) = self.metric.own_states()
         return list(values[state])
 
 
@@ -185,17 +185,17 @@ class _AreasOfUsers(_Kept):
     def _fit(self) -> None:
         self.columns = (*self.metric.columns, "user")
 
-    def _adopted(self, prefix: str, shared: Shared) -> Iterable[State]:
-        self.metric._adopt(prefix, Shared())
-        (state,) = self.metric._own_states()
+    def _joined_states(self, prefix: str, shared: Shared) -> Iterable[State]:
+        self.metric.become_part(prefix, Shared())
+        (state,) = self.metric.own_states()
         self._all = State(f"{prefix}.by_user", (_FEW_GROUPS, *state.shape), "int64", "sum", None)
         return (self._all,)
 
-    def _statistics(self, batch: Batch) -> Iterable[tuple[Any, Any]]:
-        ((_, increment),) = self.metric._statistics(batch)
+    def increments_of(self, batch: Batch) -> Iterable[tuple[Any, Any]]:
+        ((_, increment),) = self.metric.increments_of(batch)
         return [(self._all, increment._replace(indices=(_groups(batch, _FEW_GROUPS), *increment.indices)))]
 
-    def _evaluate(self, values: Mapping[State, np.ndarray], carries: Mapping[Any, Any]) -> Any:
+    def value_from_states(self, values: Mapping[State, np.ndarray], carries: Mapping[Any, Any]) -> Any:
         return values[self._all]
 
 
@@ -299,7 +299,7 @@ class _OfRows(_OfQuotients):
 class _Sums(_Kept):
     """The numerator and the denominator of a metric."""
 
-    def _evaluate(self, values: Mapping[State, np.ndarray], carries: Mapping[Any, Any]) -> Any:
+    def value_from_states(self, values: Mapping[State, np.ndarray], carries: Mapping[Any, Any]) -> Any:
         return sums_in(values, self.metric, _linear(self.metric))
 
 
@@ -316,21 +316,21 @@ class _Products(_Kept):
     The latter only if the residual of a row has either sign; otherwise the skewness bounds it.
     """
 
-    def _adopted(self, prefix: str, shared: Shared) -> Iterable[State]:
-        self.metric._adopt(prefix, Shared())
+    def _joined_states(self, prefix: str, shared: Shared) -> Iterable[State]:
+        self.metric.become_part(prefix, Shared())
         quotient = self.metric.quotient
         assert quotient is not None
         self._peaked = quotient.lowest < 0
         self._all = State(f"{prefix}.products", (13 if self._peaked else 8,), "float64", "sum", None)
         return (self._all,)
 
-    def _statistics(self, batch: Batch) -> Iterable[tuple[Any, Any]]:
+    def increments_of(self, batch: Batch) -> Iterable[tuple[Any, Any]]:
         n, d = (np.asarray(each, np.float64) for each in terms_of(self.metric, batch, _linear(self.metric)))
         sums = products([n, d]).sum(axis=1)
         fours = _fours(n, d).sum(axis=1) if self._peaked else ()
         return [(self._all, np.array([*sums, np.count_nonzero((n != 0) | (d != 0)), *fours]))]
 
-    def _evaluate(self, values: Mapping[State, np.ndarray], carries: Mapping[Any, Any]) -> Any:
+    def value_from_states(self, values: Mapping[State, np.ndarray], carries: Mapping[Any, Any]) -> Any:
         return values[self._all]
 
 
@@ -360,19 +360,19 @@ class _OfWeightedRows(_OfSums):
 
 
 class _SumsOfRows(_Kept):
-    def _adopted(self, prefix: str, shared: Shared) -> Iterable[State]:
-        self.metric._adopt(prefix, Shared())
+    def _joined_states(self, prefix: str, shared: Shared) -> Iterable[State]:
+        self.metric.become_part(prefix, Shared())
         self._all = [State(f"{prefix}.sum_{place}", (), "float64", "sum", None) for place in range(15)]
         return self._all
 
-    def _statistics(self, batch: Batch) -> Iterable[tuple[Any, Any]]:
+    def increments_of(self, batch: Batch) -> Iterable[tuple[Any, Any]]:
         n, d = (np.asarray(each, np.float64) for each in terms_of(self.metric, batch, _linear(self.metric)))
         plain = without_weight(batch)
         return [
             (state, plain.weighted_sum(np.asarray(each, np.float64))) for state, each in zip(self._all, _powers(n, d))
         ]
 
-    def _evaluate(self, values: Mapping[State, np.ndarray], carries: Mapping[Any, Any]) -> Any:
+    def value_from_states(self, values: Mapping[State, np.ndarray], carries: Mapping[Any, Any]) -> Any:
         return [float(values[state]) for state in self._all]
 
 
@@ -415,18 +415,18 @@ class _SumsOfUsers(_Kept):
     def _fit(self) -> None:
         self.columns = tuple(dict.fromkeys((*self.metric.columns, "user")))
 
-    def _adopted(self, prefix: str, shared: Shared) -> Iterable[State]:
-        self.metric._adopt(prefix, Shared())
+    def _joined_states(self, prefix: str, shared: Shared) -> Iterable[State]:
+        self.metric.become_part(prefix, Shared())
         names = "numerator", "denominator"
         self._both = [State(f"{prefix}.{name}_by_user", (_GROUPS,), "float64", "sum", None) for name in names]
         return self._both
 
-    def _statistics(self, batch: Batch) -> Iterable[tuple[Any, Any]]:
+    def increments_of(self, batch: Batch) -> Iterable[tuple[Any, Any]]:
         group, plain = _groups(batch, _GROUPS), without_weight(batch)
         amounts = zip(self._both, terms_of(self.metric, batch, _linear(self.metric)))
         return [(state, plain.histogram(group, amount=np.asarray(each, np.float64))) for state, each in amounts]
 
-    def _evaluate(self, values: Mapping[State, np.ndarray], carries: Mapping[Any, Any]) -> Any:
+    def value_from_states(self, values: Mapping[State, np.ndarray], carries: Mapping[Any, Any]) -> Any:
         return np.stack([values[state] for state in self._both])
 
 

@@ -66,7 +66,7 @@ def of_files(
 def _is_closed_by_user(metrics: MetricCollection, asked: Asked) -> bool:
     """Whether the value of a user is known once its samples are."""
     placed = asked.compared and asked.first.ranked and asked.unit  # a row has its place among all rows
-    return not placed and {metric.table.columns[0] for metric in metrics._record_metrics()} == {"user"}
+    return not placed and {metric.table.columns[0] for metric in metrics.record_metrics()} == {"user"}
 
 
 def of_share(

@@ -7,10 +7,10 @@ from typing import Any, ClassVar, Mapping
 
 import numpy as np
 
-from fleetmetrics.base.accumulator import Accumulator
 from fleetmetrics.base.collection import MetricCollection
 from fleetmetrics.base.composite import statistics_of
 from fleetmetrics.base.metric import Metric
+from fleetmetrics.base.nesting import Nestable
 from fleetmetrics.base.shared import Shared
 from fleetmetrics.batch import Batch
 from fleetmetrics.batch.one_hot import LABELS, Meaning, meaning_for_all
@@ -23,14 +23,14 @@ __all__ = ["OfRows", "OfTasks", "task_and_rest"]
 class OfRows(MetricCollection):
     """The metrics of an evaluation, whose errors name a metric as the request does, and not by its path."""
 
-    def _called(self, of: Any = None) -> str:
-        keys = (key for key, metric in self.metrics.items() if of is metric or of in metric._leaves())
+    def name_in_errors(self, of: Any = None) -> str:  # noqa: D102
+        keys = (key for key, metric in self.metrics.items() if of is metric or of in metric.leaf_metrics())
         return next(keys, "").rpartition(" ")[2] or argument("metrics")
 
     @functools.cached_property
     def meaning(self) -> Meaning:
         """What rows of labels mean: several labels, unless classes were requested."""
-        found = [leaf.one_hot for leaf in self._leaves()]
+        found = [leaf.one_hot for leaf in self.leaf_metrics()]
         return meaning_for_all(found) if any(each.several for each in found) else Meaning(LABELS)
 
 
@@ -53,14 +53,14 @@ class OfTasks(OfRows):
             self._shared: dict[int | None, Shared] = {}
         super()._take(key, metric, self._shared.setdefault(_task_of(key), Shared()))
 
-    def _leaves_of_tasks(self) -> dict[int | None, list[Accumulator]]:
+    def _leaves_of_tasks(self) -> dict[int | None, list[Nestable]]:
         """The metrics of each task; None: those of all rows."""
         if "leaves of tasks" not in self._known:
-            found: dict[int | None, dict[Accumulator, None]] = {}
+            found: dict[int | None, dict[Nestable, None]] = {}
             for key, metric in self.metrics.items():
-                found.setdefault(_task_of(key), {}).update(dict.fromkeys(metric._leaves()))
+                found.setdefault(_task_of(key), {}).update(dict.fromkeys(metric.leaf_metrics()))
             self._known["leaves of tasks"] = {task: [*leaves] for task, leaves in found.items()}
-        leaves: dict[int | None, list[Accumulator]] = self._known["leaves of tasks"]
+        leaves: dict[int | None, list[Nestable]] = self._known["leaves of tasks"]
         return leaves
 
     def add(

@@ -69,7 +69,7 @@ class Part(NamedTuple):
 class Compared(Interval):
     """A metric whose value is a `Part`, for a comparison."""
 
-    def _evaluate(self, values: Mapping[State, np.ndarray], carries: Mapping[Any, Any]) -> Any:
+    def value_from_states(self, values: Mapping[State, np.ndarray], carries: Mapping[Any, Any]) -> Any:
         """A `Part`; the metric itself warns of undefined values."""
         with muted(UndefinedMetricWarning, BucketWarning):
             return Part(*self.measured(values, carries), *self.of_ids(values, carries))

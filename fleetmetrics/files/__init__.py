@@ -267,7 +267,7 @@ def _passes(
     rows, kept = sum(map(rows_of, paths)), _kept_of_row(paths, metrics, columns, by, format, reading)
     room = memory // processes - _BASE
     if kept is None:
-        needed = rows * _PER_ROW * max(1, len({each.table for each in metrics._record_metrics()}))
+        needed = rows * _PER_ROW * max(1, len({each.table for each in metrics.record_metrics()}))
     else:
         needed, room = int(rows * kept), room - folding.THREADS * folding.AT_ONCE * _PER_ROW
     if processes == 1 and needed > room:
@@ -296,7 +296,7 @@ def _kept_of_row(
         if by != "score" and getattr(some.get(by), "dtype", np.dtype(str)).kind in "iu" and table.num_rows:
             made = _copies_of(metrics)()
             made.add(**some, **{name: np.arange(table.num_rows) for name in columns if name not in given})
-            tables = [each.table.records().values() for each in made._folds()]
+            tables = [each.table.records().values() for each in made.record_folds()]
             sizes = [sum(column.nbytes for column in columns if column is not None) for columns in tables]
             return (sum(sizes) + max(sizes)) / table.num_rows
     return None

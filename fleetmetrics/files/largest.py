@@ -91,7 +91,7 @@ def choose_largest(
 
 def _tables(metrics: Any, columns: Mapping[str, Any] | None = None) -> list[KeyTable]:
     """The tables of these columns that keep all keys."""
-    tables = [state for state in metrics._own_states() if isinstance(state, KeyTable)]
+    tables = [state for state in metrics.own_states() if isinstance(state, KeyTable)]
     return [table for table in tables if table.keeps_all and (columns is None or table.by in columns)]
 
 

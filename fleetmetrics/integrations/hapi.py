@@ -107,7 +107,7 @@ class ModelMetric(paddle.metric.Metric):
                 f"metric: {metric.name} has a sampler; create it without one, because ModelMetric drops padding"
             )
         if running is None:
-            running = isinstance(metric, Accumulator) and not list(metric._record_metrics())
+            running = isinstance(metric, Accumulator) and not list(metric.record_metrics())
         self.metric, self.feed = metric, feed
         self.training, self.running = flag_of("training", training), flag_of("running", running)
         self._pass: _Pass | None = None

@@ -8,8 +8,9 @@ from __future__ import annotations
 from typing import Any
 
 import fleetmetrics
+from fleetmetrics._names import MODULES
 
-__all__ = [name for name, module in fleetmetrics._modules.items() if module.startswith(f"{__name__}.")]
+__all__ = [name for name, module in MODULES.items() if module.startswith(f"{__name__}.")]
 
 
 def __getattr__(name: str) -> Any:

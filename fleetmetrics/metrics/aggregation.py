@@ -35,12 +35,12 @@ class Count(WithoutColumns[int]):
 
     takes_label: bool | None = None
     declared: tuple[Declared, ...] = (TOTAL,)
-    _cells: tuple[str, ...] = ("total",)
+    cell_states: tuple[str, ...] = ("total",)
 
     def formula(self, total: np.ndarray) -> float:
         return total.item()
 
-    def _evaluate_many(self, values: Mapping[State, np.ndarray]) -> Sequence[Any]:
+    def values_from_rows(self, values: Mapping[State, np.ndarray]) -> Sequence[Any]:
         return values[self.states["total"]].tolist()
 
 
@@ -202,7 +202,7 @@ class Throughput(Metric[float]):
     """
 
     #: Why no wrapper takes it.
-    _unfit = "its time belongs to the whole worker"
+    unwrappable: str = "its time belongs to the whole worker"
     requirements: tuple[str | Requirement, ...] = (
         Requirement("prediction", "a finite number of at least 0, the number of samples", _is_number),
         number_above("label", 0)._replace(allowed="a finite number above 0, the seconds"),

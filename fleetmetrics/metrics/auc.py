@@ -133,7 +133,7 @@ class _Area(ClassHistograms[Value]):
             if extreme:
                 far = f"further apart than tolerance={self.tolerance:g} allows. {_EXTREME}, which no number of buckets "
                 far += "parts: give ExactAUC, which needs none, or scores that are not so near to 0 and 1"
-            owner = self._called()
+            owner = self.name_in_errors()
             if in_shell():
                 owner, area = self.name, "average_precision" if isinstance(self, AveragePrecision) else "auc"
                 exact = f", or for exact_auc{':curve=PR' * (self.curve == 'PR')}, which needs none"
@@ -266,10 +266,10 @@ class AUC(_Area[Value]):
 
     @property
     def ranked(self) -> str:
-        whole = self._cells and self.curve == "ROC" and self.max_fpr is None and not self.bounds
+        whole = self.cell_states and self.curve == "ROC" and self.max_fpr is None and not self.bounds
         return "histogram" if whole else ""
 
-    def _evaluate_many(self, values: Mapping[State, np.ndarray]) -> Sequence[Any] | None:
+    def values_from_rows(self, values: Mapping[State, np.ndarray]) -> Sequence[Any] | None:
         histogram = values[self.states["histogram"]]
         if not self.ranked or histogram.dtype.kind == "f":
             return None

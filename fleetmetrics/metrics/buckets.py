@@ -152,8 +152,8 @@ class BucketHistogram(OfProbabilities[Value]):
         return plain and rules and type(self).__module__.startswith("fleetmetrics.")
 
     @property
-    def _cells(self) -> tuple[str, ...]:
-        """See `Metric._cells`; several classes or labels have several histograms of the same samples."""
+    def cell_states(self) -> tuple[str, ...]:
+        """See `Metric.cell_states`; several classes or labels have several histograms of the same samples."""
         return ("histogram",) if len(self.states["histogram"].shape) == 2 else ()
 
 
@@ -246,7 +246,10 @@ class BoundedHistogram(ScoreHistogram[Value]):
         worst = int(beyond.argmax())
         if not beyond[worst] > 0:
             return
-        owner, far = self._called(), f"further apart than tolerance={self.tolerance:g} allows. Give more buckets=, or "
+        owner, far = (
+            self.name_in_errors(),
+            f"further apart than tolerance={self.tolerance:g} allows. Give more buckets=, or ",
+        )
         far += "tolerance=None"
         if in_shell():
             name = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", type(self).__name__).lower()

@@ -110,7 +110,7 @@ class ClickThroughRate(WithoutColumns[float], Undefinable[float]):
     quotient: Quotient | None = Quotient({"clicks": 1}, highest=1)
     requirements: tuple[str | Requirement, ...] = ("class_label",)
     declared: tuple[Declared, ...] = (CLICKS, TOTAL)
-    _cells: tuple[str, ...] = ("clicks", "total")
+    cell_states: tuple[str, ...] = ("clicks", "total")
 
 
 class PredictedClickThroughRate(OfProbabilities[float]):

@@ -128,7 +128,7 @@ class Histogram(Values[formulas.HistogramCounts]):
 
     edges: tuple[float, ...]
 
-    _cells: tuple[str, ...] = ("cells",)
+    cell_states: tuple[str, ...] = ("cells",)
     formula: Any = formula_of(formulas.histogram_counts, "edges")
 
     def __init__(

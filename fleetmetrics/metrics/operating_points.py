@@ -212,7 +212,7 @@ class ThresholdSweep(OfProbabilities[formulas.Sweep]):
     beta: float
     thresholds: tuple[float, ...]
 
-    _cells: tuple[str, ...] = ("counts",)
+    cell_states: tuple[str, ...] = ("counts",)
     formula: Any = of_classes(formulas.threshold_sweep, "thresholds", "beta", "zero_division")
 
     def __init__(

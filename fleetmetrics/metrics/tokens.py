@@ -312,7 +312,7 @@ class TokenLoss(Undefinable[float]):
         for name, given, place in (("loss", loss, 0), ("tokens", tokens, 1)):
             if given is not None and self.arguments[place] != name:
                 raise InvalidInputError(
-                    f"{self._called()}: {name} does not belong to of={self.of!r}, which takes "
+                    f"{self.name_in_errors()}: {name} does not belong to of={self.of!r}, which takes "
                     f"add({self.arguments[0]}, {self.arguments[1]})"
                 )
         super().add(

@@ -82,16 +82,16 @@ class Resumable(Checkpointed, ABC):
             return columns
         if self.sampler is None:
             raise InvalidInputError(
-                f"{self._called()}: these records and those of the checkpoint have no order; pass the sampler when "
-                "you save and when you load, or add with ids="
+                f"{self.name_in_errors()}: these records and those of the checkpoint have no order; pass the sampler "
+                "when you save and when you load, or add with ids="
             )
         with self._pass.looked_at() as begun:
             start, count = self._pass.done, len(columns)
             due = begun.due - start
             if count > due or (whole and count < due):
                 raise InvalidInputError(
-                    f"{self._called()}: {counted(count, 'records')} for {counted(due, 'samples')} that the sampler "
-                    f"deals to this worker, not counting {start} before the checkpoint; there must be "
+                    f"{self.name_in_errors()}: {counted(count, 'records')} for {counted(due, 'samples')} that the "
+                    f"sampler deals to this worker, not counting {start} before the checkpoint; there must be "
                     "one record per sample"
                 )
             flags = self._pass.take(count)
@@ -166,8 +166,8 @@ class HeldRecords(PackedHolder):
         for content in contents:
             if any(each.batches and not each.ids for each in content.given):
                 raise InvalidInputError(
-                    f"{self._owner._called()}: with a different number of workers, the samples of the checkpoint's "
-                    "records are unknown; create the metric with sampler=, or add records with ids="
+                    f"{self._owner.name_in_errors()}: with a different number of workers, the samples of the "
+                    "checkpoint's records are unknown; create the metric with sampler=, or add records with ids="
                 )
             done = [one.followed_by(other) for one, other in zip(done, content.given)]
         return _Content(done, [], None, [])
@@ -177,7 +177,7 @@ class HeldRecords(PackedHolder):
         super().check(held, scope)
         if len(held[self]["content"].given) != len(self._owner._given()):
             raise InvalidInputError(
-                f"{self._owner._called()}: the checkpoint has records of a different number of metrics"
+                f"{self._owner.name_in_errors()}: the checkpoint has records of a different number of metrics"
             )
 
     def hold(self, content: _Content) -> None:

@@ -35,7 +35,7 @@ class Partial(Checkpointed):
 
     name: str
 
-    def _folds(self) -> Sequence[Folds]:
+    def record_folds(self) -> Sequence[Folds]:
         """The tables of records, each with all its folds."""
         raise NotImplementedError
 
@@ -101,13 +101,13 @@ class Partial(Checkpointed):
     def _is_small(self) -> bool:
         """Whether its contents are a few numbers, which are cheap to copy."""
         states = [holder for holder in self._holders() if isinstance(holder, State)]
-        plain = not self._folds() and not any(state.grows for state in states)
+        plain = not self.record_folds() and not any(state.grows for state in states)
         return plain and sum(math.prod(state.full_shape) for state in states) <= _SMALL
 
     @property
     def _nbytes(self) -> float:
         """The bytes of its states; infinite if it keeps records."""
-        if self._folds():
+        if self.record_folds():
             return math.inf
         return sum(holder.nbytes for holder in self._holders() if isinstance(holder, State))
 
@@ -168,7 +168,7 @@ class Partial(Checkpointed):
         self._check_is_free()
         if not isinstance(complete_by, str):
             raise InvalidInputError(f"complete_by must be the name of a column, not {complete_by!r:.80}")
-        tables = self._folds()
+        tables = self.record_folds()
         for folds in tables:
             order = folds.table.order
             if order != complete_by:
@@ -188,7 +188,7 @@ class Partial(Checkpointed):
 
 def closed_by(totals: Any, complete_by: str) -> Any:
     """The contents of the first metric of ``totals`` that is closed by this column."""
-    folds = totals._folds() if isinstance(totals, Partial) else ()
+    folds = totals.record_folds() if isinstance(totals, Partial) else ()
     tables = [each.table for each in folds]
     closed = [table.closed for table in tables if table.closed and table.order == complete_by]
     if not closed:

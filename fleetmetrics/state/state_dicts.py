@@ -83,7 +83,8 @@ class Checkpointed(Told):
         """Its holders, in an order that its class and settings determine."""
         raise NotImplementedError
 
-    def _called(self) -> str:
+    def name_in_errors(self) -> str:
+        """The name of this object in errors."""
         return type(self).__name__
 
     def _parts(self) -> dict[str, tuple[Any, Sequence[Holder]]]:
@@ -154,7 +155,7 @@ class Checkpointed(Told):
 
     def _said(self, state: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
         """The description in a state dict, with the dtypes and shapes of its arrays."""
-        owner = self._called()
+        owner = self.name_in_errors()
         if isinstance(state, (str, os.PathLike)):
             raise InvalidInputError(
                 f"{owner}: state must be what state_dict returned, not the path {os.fspath(state)!r}; give what "
@@ -178,7 +179,7 @@ class Checkpointed(Told):
     def _plan(self, state: Mapping[str, Any], strict: bool = True) -> Plan:
         """The plan that assigns entries of a state dict, and of similar ones, to holders."""
         of = self._said(state)[0]
-        own, owner = self._about(), self._called()
+        own, owner = self._about(), self.name_in_errors()
         wrong = f"{owner}: the checkpoint comes from a different metric, or from different settings"
         with misfits_named():
             settings = of["settings"]
@@ -208,7 +209,7 @@ class Checkpointed(Told):
 
     def _parsed(self, state: Mapping[str, Any], plan: Plan, whole: bool = True) -> dict[Any, Any]:
         """The saved contents by holder; unless ``whole``, without those to distribute."""
-        owner, (of, layout) = self._called(), self._said(state)
+        owner, (of, layout) = self.name_in_errors(), self._said(state)
         differs = difference(plan.of, of)
         if differs:
             raise InvalidInputError(
@@ -232,14 +233,16 @@ class Checkpointed(Told):
 
     def _array(self, state: Mapping[str, Any], key: str, entry: Any) -> np.ndarray:
         if key not in state:
-            raise InvalidInputError(f"{self._called()}: the checkpoint lacks {key!r}")
+            raise InvalidInputError(f"{self.name_in_errors()}: the checkpoint lacks {key!r}")
         try:
             (dtype, _), array = described_array(*entry), np.array(to_host(state[key]))
             array = (array.view(dtype) if array.dtype == np.uint8 != dtype else array).reshape(entry[1])
             if array.dtype != dtype:
                 raise TypeError(f"it was {dtype} and is {array.dtype}")
         except MISFITS as error:
-            raise InvalidInputError(f"{self._called()}: {key!r} of the checkpoint is malformed: {error}") from None
+            raise InvalidInputError(
+                f"{self.name_in_errors()}: {key!r} of the checkpoint is malformed: {error}"
+            ) from None
         return array
 
     def _prepared(

@@ -146,7 +146,7 @@ class Bootstrap(Wrapper[Value]):
         super().__init__(metric, **common)
 
     def _fit(self) -> None:
-        for each in self.metric._record_metrics():
+        for each in self.metric.record_metrics():
             if not isinstance(each, GroupedMetric):
                 raise self._keeps_samples(each, "resample groups of samples yourself, with one metric for each")
             group = each.table.order
@@ -163,9 +163,9 @@ class Bootstrap(Wrapper[Value]):
         else:
             self._partition()
 
-    def _adopted(self, prefix: str, shared: Shared) -> Iterable[State]:
-        self.metric._adopt(prefix, shared)
-        states = list(self.metric._own_states())
+    def _joined_states(self, prefix: str, shared: Shared) -> Iterable[State]:
+        self.metric.become_part(prefix, shared)
+        states = list(self.metric.own_states())
         self._lanes: dict[State, Lanes] = {}
         if self.ids is None or not states:  # the fold draws users when it adds them up
             return states
@@ -185,10 +185,10 @@ class Bootstrap(Wrapper[Value]):
 
     def _partition(self) -> tuple[State, State | None]:
         """The state that counts each sample in one entry, and any that counts all; other metrics raise an error."""
-        leaves: Iterable[Any] = self.metric._leaves()
-        found = {tuple(leaf.states[name] for name in leaf._cells) for leaf in leaves}
-        if len(found) != 1 or set(*found) != set(self.metric._own_states()):
-            names = ", ".join(state.name.rpartition(".")[2] for state in self.metric._own_states())
+        leaves: Iterable[Any] = self.metric.leaf_metrics()
+        found = {tuple(leaf.states[name] for name in leaf.cell_states) for leaf in leaves}
+        if len(found) != 1 or set(*found) != set(self.metric.own_states()):
+            names = ", ".join(state.name.rpartition(".")[2] for state in self.metric.own_states())
             raise InvalidInputError(
                 "Bootstrap without ids takes metrics that count samples of a few kinds, such as AUC or Accuracy; the "
                 f"states of {self.metric.name} ({type(self.metric).__name__}: {names}) are not counts. Give ids=, the "
@@ -197,7 +197,7 @@ class Bootstrap(Wrapper[Value]):
         cells, *rest = found.pop()
         return cells, rest[0] if rest else None
 
-    def _statistics(self, batch: Batch) -> Iterable[tuple[Any, Any]]:
+    def increments_of(self, batch: Batch) -> Iterable[tuple[Any, Any]]:
         """A batch's increments of the metric's states and of each replicate's."""
         pairs = _asked(self.metric, batch)
         if self.ids is None:
@@ -250,7 +250,7 @@ class Bootstrap(Wrapper[Value]):
     ) -> dict[State, State]:
         """The increments of the parts of a batch, each with its places among the samples."""
         lead = () if groups is None else (groups.size,)
-        every = [self._drawn, *(self._all_lanes[state] for metric in metrics for state in metric._own_states())]
+        every = [self._drawn, *(self._all_lanes[state] for metric in metrics for state in metric.own_states())]
         totals: dict[State, State] = {
             each: Lanes(each.name, (*lead, *each.shape), each.declared_dtype, each.reduction) for each in every
         }
@@ -270,8 +270,8 @@ class Bootstrap(Wrapper[Value]):
         """The carries of samples in replicates; None if nothing was folded."""
         found: dict[State, Any] = {self._drawn: inside.number}
         for metric in metrics:
-            given = dict(metric._statistics(inside))
-            found.update({self._all_lanes[state]: given.get(state) for state in metric._own_states()})
+            given = dict(metric.increments_of(inside))
+            found.update({self._all_lanes[state]: given.get(state) for state in metric.own_states()})
         return found
 
     def _resampled(self, batch: Batch, words_of_ids: tuple[Any, Any]) -> Batch:
@@ -283,17 +283,19 @@ class Bootstrap(Wrapper[Value]):
             times = poisson(xp, *words_of_ids, xp.integers(salt))
         return batch.in_lanes(Replicates(xp, times, self.replicates))
 
-    def _evaluate(self, values: Mapping[State, np.ndarray], carries: Mapping[Any, Any]) -> Any:
+    def value_from_states(self, values: Mapping[State, np.ndarray], carries: Mapping[Any, Any]) -> Any:
         """The value and those of the replicates."""
-        value = self.metric._evaluate(values, carries)
-        grouped = {metric: carries[metric] for metric in self.metric._record_metrics()}
+        value = self.metric.value_from_states(values, carries)
+        grouped = {metric: carries[metric] for metric in self.metric.record_metrics()}
         of_lanes = (
             {state: values[lanes][r, ...] for state, lanes in self._lanes.items()} for r in range(self.replicates)
         )
         draws = self._from_counts(values) if self.ids is None else of_lanes
         with muted(UndefinedMetricWarning, BucketWarning):
             replicates = [
-                self.metric._evaluate(each, {metric: {**carry, "row": row} for metric, carry in grouped.items()})
+                self.metric.value_from_states(
+                    each, {metric: {**carry, "row": row} for metric, carry in grouped.items()}
+                )
                 for row, each in enumerate(draws, 1)
             ]
         found = [values[self._drawn]] if self._lanes else [each["drawn"][1:] for each in grouped.values()]
@@ -355,4 +357,4 @@ class Bootstrap(Wrapper[Value]):
 
 def _asked(metric: Metric, batch: Batch) -> list[tuple[Any, Any]]:
     """A batch's increments of the states of a metric."""
-    return batch.cached(("asked", metric), lambda: list(metric._statistics(batch)))
+    return batch.cached(("asked", metric), lambda: list(metric.increments_of(batch)))

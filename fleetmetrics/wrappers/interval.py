@@ -131,28 +131,28 @@ class Interval(Wrapper[IntervalResult]):
         if self.ids is not None:
             self.columns = tuple(dict.fromkeys((*metric.columns, self.ids)))
 
-    def _adopted(self, prefix: str, shared: Shared) -> Iterable[State]:
-        self.metric._adopt(prefix, shared)
+    def _joined_states(self, prefix: str, shared: Shared) -> Iterable[State]:
+        self.metric.become_part(prefix, shared)
         self._way = way_of(self.metric, self.ids or "", self.groups, self.bounded)
-        return [*self.metric._own_states(), *self._way.adopted(prefix, shared)]
+        return [*self.metric.own_states(), *self._way.adopted(prefix, shared)]
 
-    def _record_metrics(self) -> Iterable[Folding]:
+    def record_metrics(self) -> Iterable[Folding]:
         """The record metrics of the metric, and the one that keeps the samples of an id together."""
-        return [*self.metric._record_metrics(), *self._way.records]
+        return [*self.metric.record_metrics(), *self._way.records]
 
-    def _statistics(self, batch: Batch) -> Iterable[tuple[Any, Any]]:
+    def increments_of(self, batch: Batch) -> Iterable[tuple[Any, Any]]:
         """The increments of the metric's states, and of those of its variance, from a batch."""
         if self.ids is None and batch.width != 1:
             raise InvalidInputError(
                 "without ids, Interval needs independent samples, but it was given rows of several elements, which "
                 "are dependent. Give ids=, the name of an additional argument of add that groups dependent samples"
             )
-        pairs = batch.cached(("asked", self.metric), lambda: list(self.metric._statistics(batch)))
+        pairs = batch.cached(("asked", self.metric), lambda: list(self.metric.increments_of(batch)))
         if batch.xp.FILTERS and not len(batch.each):
             return pairs
         return [*pairs, *self._way.statistics(batch)]
 
-    def _evaluate(self, values: Mapping[State, np.ndarray], carries: Mapping[Any, Any]) -> Any:
+    def value_from_states(self, values: Mapping[State, np.ndarray], carries: Mapping[Any, Any]) -> Any:
         """The value and its interval."""
         value, spread, _ = self.measured(values, carries)
         lowest, highest = 0.0, 1.0
@@ -168,7 +168,7 @@ class Interval(Wrapper[IntervalResult]):
         self, values: Mapping[State, np.ndarray], carries: Mapping[Any, Any]
     ) -> tuple[Any, Spread, np.ndarray]:
         """The value, its spread, and its inputs: the sums, or the histogram of both labels."""
-        value = self.metric._evaluate(values, carries)
+        value = self.metric.value_from_states(values, carries)
         spread = Spread(math.nan, 1.0, {})
         # There is no interval if the squares of weights overflow, or if zero_division replaces the value.
         with np.errstate(all="ignore"), contextlib.suppress(ArithmeticError, ValueError):

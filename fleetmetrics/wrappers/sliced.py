@@ -28,7 +28,7 @@ __all__ = ["Sliced"]
 
 #: The most slices named in a warning.
 _NAMED = 5
-_EVALUATED_BY = ("_evaluate_many", "_evaluate", "formula")
+_EVALUATED_BY = ("values_from_rows", "value_from_states", "formula")
 _ARGUMENTS = ("prediction", "label", "weight", "mask")
 
 
@@ -120,11 +120,11 @@ class Sliced(Wrapper[Dict[Any, Value]]):
         self.columns = tuple(dict.fromkeys((self.by, *self.metric.columns)))
         self.nullable = () if self.by in self.metric.columns else (self.by,)
 
-    def _adopted(self, prefix: str, shared: Shared) -> Iterable[State]:
+    def _joined_states(self, prefix: str, shared: Shared) -> Iterable[State]:
         self._slicing = slicing = shared.first(self._slicing.kind, self._slicing.fresh(prefix))
-        self.metric._adopt(prefix, slicing.shared)
-        self._entries = {state: slicing.state_of(state) for state in self.metric._own_states()}
-        self._records = {metric: SlicedRecords(metric, slicing) for metric in self.metric._record_metrics()}
+        self.metric.become_part(prefix, slicing.shared)
+        self._entries = {state: slicing.state_of(state) for state in self.metric.own_states()}
+        self._records = {metric: SlicedRecords(metric, slicing) for metric in self.metric.record_metrics()}
         first = () if slicing.table is None else (slicing.table,)
         return (*first, slicing.samples, *self._entries.values())
 
@@ -147,11 +147,11 @@ class Sliced(Wrapper[Dict[Any, Value]]):
         table = self._slicing.table
         return None if table is None or table.chosen is None else table.chosen_of
 
-    def _record_metrics(self) -> Iterable[Folding]:
+    def record_metrics(self) -> Iterable[Folding]:
         """The metrics that keep records, by slice."""
         return self._records.values()
 
-    def _statistics(self, batch: Batch) -> Iterable[tuple[Any, Any]]:
+    def increments_of(self, batch: Batch) -> Iterable[tuple[Any, Any]]:
         """A batch's increments of the slices of its samples."""
         slicing = self._slicing
         entered = slicing.enter(batch)
@@ -160,7 +160,7 @@ class Sliced(Wrapper[Dict[Any, Value]]):
         inside, plan = entered
         found: list[tuple[Any, Any]] = [(slicing.samples, inside.number)]
         kept: list[tuple[Any, Any]] = []
-        for target, increment in self.metric._statistics(inside):
+        for target, increment in self.metric.increments_of(inside):
             if isinstance(target, Table):
                 key = batch.cached(("slice key", self.by), lambda: _typed(batch.column(self.by), self.by))
                 records = {**increment.records, KEY: key}
@@ -173,7 +173,7 @@ class Sliced(Wrapper[Dict[Any, Value]]):
             found = [(slicing.table, plan), *[(state, Directed(plan, each)) for state, each in given.items()]]
         return found + kept
 
-    def _evaluate(self, values: Mapping[State, np.ndarray], carries: Mapping[Any, Any]) -> Any:
+    def value_from_states(self, values: Mapping[State, np.ndarray], carries: Mapping[Any, Any]) -> Any:
         """The values by key."""
         slicing = self._slicing
         keys = slicing.named(slicing.keys(values))
@@ -185,7 +185,7 @@ class Sliced(Wrapper[Dict[Any, Value]]):
         warnings: dict[type[Warning], dict[Any, str]] = {UndefinedMetricWarning: {}, BucketWarning: {}}
         states = {state: values[entry][: len(names)] for state, entry in self._entries.items()}
         kind: Any = type(self.metric)
-        quick = self.metric._evaluate_many(states) if _knows_many(kind) else None
+        quick = self.metric.values_from_rows(states) if _knows_many(kind) else None
         for place, key in enumerate(names):
             if quick is not None and quick[place] is not None:
                 result[key] = quick[place]
@@ -194,7 +194,7 @@ class Sliced(Wrapper[Dict[Any, Value]]):
             carry = {metric: records.known(carries[records])(place) for metric, records in self._records.items()}
             part = f"{self.by} {key!r:.80}"
             with part_named(part), gathered(*warnings) as said:
-                result[key] = self.metric._evaluate(own, carry)
+                result[key] = self.metric.value_from_states(own, carry)
             for category, texts in said.items():
                 if texts:
                     warnings[category][key] = texts[0] if part in texts[0] else f"{part}: {texts[0]}"
@@ -229,10 +229,10 @@ def _by_cell(batch: Batch, state: State, increment: Any) -> Any:
 
 @functools.lru_cache(maxsize=256)
 def _knows_many(kind: Any) -> bool:
-    """Whether `_evaluate_many` belongs to the formula of a class: a subclass may define another formula."""
+    """Whether `values_from_rows` belongs to the formula of a class: a subclass may define another formula."""
     classes = kind.__mro__
     place = {name: next(at for at, each in enumerate(classes) if name in vars(each)) for name in _EVALUATED_BY}
-    return place["_evaluate_many"] == min(place.values())
+    return place["values_from_rows"] == min(place.values())
 
 
 def _typed(column: Any, argument: str) -> Any:

@@ -112,7 +112,7 @@ def _one_by_one(metric: Metric, batch: Batch) -> list[tuple[str, Any]]:
     rows = batch.cached("samples one by one", alone)
     names = {state: name for name, state in metric.states.items()}
     found = []
-    for state, increment in metric._statistics(rows):
+    for state, increment in metric.increments_of(rows):
         found.append((names[state], increment if batch.checked else without_strays(batch.xp, increment, state)))
     return found
 
@@ -311,12 +311,12 @@ class _AreasOfIds(_Areas):
     def adopted(self, prefix: str, shared: Shared) -> Sequence[State]:
         states = super().adopted(prefix, shared)
         self._terms = _PlacedTerms(self.metric, self.ids, self.groups)
-        self._terms._adopt(prefix, shared)
+        self._terms.become_part(prefix, shared)
         self.records = [self._terms]
         return states
 
     def statistics(self, batch: Batch) -> Iterable[tuple[Any, Any]]:
-        return [*super().statistics(batch), *self._terms._statistics(batch)]
+        return [*super().statistics(batch), *self._terms.increments_of(batch)]
 
     def spread(self, values: Mapping[State, np.ndarray], carries: Mapping[Any, Any]) -> Spread:
         classes = self._classes(values)
@@ -363,7 +363,7 @@ class _Means(_Grouped):
 
     def adopted(self, prefix: str, shared: Shared) -> Sequence[State]:
         self._terms = _MeanTerms(self.metric, self.ids, self.groups)
-        self._terms._adopt(prefix, shared)
+        self._terms.become_part(prefix, shared)
         self.records = [self._terms]
         return []
 
@@ -445,8 +445,8 @@ class _MeanTerms(_GroupTerms):
         table = metric.table
         self.keep_records(table.columns, table.order, table.key)
 
-    def _adopt(self, prefix: str, shared: Shared) -> None:
-        super()._adopt(prefix, shared)
+    def become_part(self, prefix: str, shared: Shared) -> None:
+        super().become_part(prefix, shared)
         self.table = self.metric.table
 
     def of_ids(self, records: Records, states: Mapping[str, np.ndarray]) -> tuple[np.ndarray, int]:
@@ -462,11 +462,11 @@ class _PlacedTerms(_GroupTerms):
         key = metric.states[metric.ranked].key
         self.keep_records((ids, "bucket", "label", "weight"), order=ids, key=("buckets of ids", key))
 
-    def _adopt(self, prefix: str, shared: Shared) -> None:
-        super()._adopt(prefix, shared)
+    def become_part(self, prefix: str, shared: Shared) -> None:
+        super().become_part(prefix, shared)
         self.states = {"histogram": self.metric.states[self.metric.ranked]}
 
-    def _statistics(self, batch: Batch) -> Iterable[tuple[Any, Any]]:
+    def increments_of(self, batch: Batch) -> Iterable[tuple[Any, Any]]:
         ((_, (indices, weight)),) = _one_by_one(self.metric, batch)
         label, bucket = indices
         kept = {"bucket": bucket, "label": label, "weight": None if batch.weight is None else weight}

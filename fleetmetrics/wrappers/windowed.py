@@ -95,25 +95,25 @@ class Windowed(Wrapper[Value]):
         super().__init__(metric, **common)
 
     def _fit(self) -> None:
-        for each in self.metric._record_metrics():
+        for each in self.metric.record_metrics():
             raise self._keeps_samples(each, "compute it at the end of each window, and reset it")
         self._refuse_growing("give Sliced keys=[...]")
 
-    def _adopted(self, prefix: str, shared: Shared) -> Iterable[State]:
+    def _joined_states(self, prefix: str, shared: Shared) -> Iterable[State]:
         rings = shared.first(self.last, _Rings(Turn(f"{prefix}.turn", self.last)))
-        self.metric._adopt(prefix, shared if self.lifetime else rings.alone)
+        self.metric.become_part(prefix, shared if self.lifetime else rings.alone)
         self._turn = rings.turn
         self._rings: dict[State, Ring] = {}
-        own = list(self.metric._own_states())
+        own = list(self.metric.own_states())
         for state, name in zip(own, names_of(prefix, own, "_window")):
             raise_if_too_large(f"last={self.last}", (self.last, *state.shape), f"the window of {state.name!r}")
             ring = Ring(state, self._turn, name, ("window", self.last, state.key))
             self._rings[state] = rings.of.setdefault(state, ring)
         return (self._turn, *self._rings.values(), *(own if self.lifetime else ()))
 
-    def _statistics(self, batch: Batch) -> Iterable[tuple[Any, Any]]:
+    def increments_of(self, batch: Batch) -> Iterable[tuple[Any, Any]]:
         """The batch's increments of the metric, also in the rings."""
-        increments = list(self.metric._statistics(batch))
+        increments = list(self.metric.increments_of(batch))
         whole = increments if self.lifetime else []
         step = batch.cached(("step", self._turn), lambda: self._step(batch))
         if step is None:
@@ -133,12 +133,12 @@ class Windowed(Wrapper[Value]):
         counts = xp.cast(xp.cast(batch.number_of(batch.keep), "bool"), "int64")
         return Step(self._turn, counts, counts)
 
-    def _evaluate(self, values: Mapping[State, np.ndarray], carries: Mapping[Any, Any]) -> Any:
+    def value_from_states(self, values: Mapping[State, np.ndarray], carries: Mapping[Any, Any]) -> Any:
         """Both values, or only that over the window."""
         own = {state: values[ring] for state, ring in self._rings.items()}
         with part_named(f"the last {self.last} batches"):
-            window = self.metric._evaluate(own, carries)
-        return WindowedValue(window, self.metric._evaluate(values, carries)) if self.lifetime else window
+            window = self.metric.value_from_states(own, carries)
+        return WindowedValue(window, self.metric.value_from_states(values, carries)) if self.lifetime else window
 
 
 @dataclass(eq=False)

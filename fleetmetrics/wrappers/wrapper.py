@@ -39,8 +39,6 @@ class Wrapper(Metric[Value]):
 
     #: The wrappers that this one cannot wrap, each with the alternative.
     refused: ClassVar[dict[str, str]] = {}
-    #: Why it cannot be wrapped, or what must change first; any metric may set it.
-    _unfit = ""
 
     def __init__(self, metric: Metric, **common: Unpack[Common]) -> None:
         kind = type(self).__name__
@@ -49,11 +47,11 @@ class Wrapper(Metric[Value]):
         if metric.program is not None or metric.holds_samples():
             raise InvalidInputError(f"{metric.name} already holds samples; {kind} takes new metrics")
         for inner in _all_inside(metric):
-            reason = self.refused.get(type(inner).__name__) or getattr(inner, "_unfit", "")
+            reason = self.refused.get(type(inner).__name__) or inner.unwrappable
             if reason:
                 raise InvalidInputError(f"{kind} cannot wrap this {type(inner).__name__}: {reason}")
         own: Common = {"validate": metric.validate, "share": metric.share, "sampler": metric.sampler}
-        own["size"] = None if metric._data_size is None else metric._data_size.size
+        own["size"] = metric.expected_samples
         own.update(common)
         super().__init__(**own)
         self.metric: Metric = metric.fresh(metric.name)
@@ -65,26 +63,26 @@ class Wrapper(Metric[Value]):
         self.columns = metric.columns
         self.nullable = metric.nullable
         self.class_axis = metric.class_axis
-        self.metric._adopt(metric.name, Shared())  # operands share equal counts, which `_fit` uses
+        self.metric.become_part(metric.name, Shared())  # operands share equal counts, which `_fit` uses
         self._fit()
-        self._adopt(self.name, Shared())
+        self.become_part(self.name, Shared())
 
     @property
     def one_hot(self) -> Meaning:
-        """See `Accumulator.one_hot`; its own columns do not change it."""
+        """See `Nestable.one_hot`; its own columns do not change it."""
         return self.metric.one_hot
 
     def _fit(self) -> None:
         """Check that the metric fits, and return the additional arguments of `add`; InvalidInputError if not."""
         raise NotImplementedError
 
-    def _adopted(self, prefix: str, shared: Shared) -> Iterable[State]:
-        """Adopt the metric, as `_adopt` does, and return the states of both."""
+    def _joined_states(self, prefix: str, shared: Shared) -> Iterable[State]:
+        """Adopt the metric, as `become_part` does, and return the states of both."""
         raise NotImplementedError
 
-    def _adopt(self, prefix: str, shared: Shared) -> None:
+    def become_part(self, prefix: str, shared: Shared) -> None:
         self.metric.collection = self.collection
-        self.states = {state.name: state for state in self._adopted(prefix, shared)}
+        self.states = {state.name: state for state in self._joined_states(prefix, shared)}
 
     def add(self, *args: Any, **given: Any) -> None:
         """Accumulate one batch; see `Metric.add`.
@@ -123,18 +121,18 @@ class Wrapper(Metric[Value]):
 
     def _refuse_growing(self, instead: str) -> None:
         """Raise if a state of the metric grows; ``instead`` is the alternative for the caller."""
-        if any(state.grows for state in self.metric._own_states()):
+        if any(state.grows for state in self.metric.own_states()):
             raise InvalidInputError(f"{type(self).__name__} takes metrics whose states have a fixed size; {instead}")
 
     def _part_name(self, part: Accumulator, name: str | None) -> str | None:
         return part.name
 
-    def _added_through(self) -> Iterable[Accumulator]:
+    def fed_metrics(self) -> Iterable[Accumulator]:
         return (self.metric,)
 
-    def _record_metrics(self) -> Iterable[Folding]:
+    def record_metrics(self) -> Iterable[Folding]:
         """The metric's own."""
-        return self.metric._record_metrics()
+        return self.metric.record_metrics()
 
     def requirements_of(self, batch: Batch) -> tuple[str | Requirement, ...]:
         """The metric's own."""

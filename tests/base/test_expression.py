@@ -86,7 +86,7 @@ def test_a_fresh_one_keeps_which_operands_are_one(whole, name):
         "sliced": lambda: fm.Sliced(expression, by="slot"),
     }[whole]()
     fresh = metric.fresh(name)
-    assert len(fresh._leaves()) == len(metric._leaves())
+    assert len(fresh.leaf_metrics()) == len(metric.leaf_metrics())
     assert [state.kind for state in fresh._states()] == [state.kind for state in metric._states()]
     batch = {"prediction": [1.0, 3.0], "label": [0.0, 1.0], **({"slot": ["a", "b"]} if whole == "sliced" else {})}
     metric.add(**batch)

@@ -126,7 +126,7 @@ MADE = [name for name, (_, other) in KINDS.items() if other is not None]
 
 
 def fed(metric: Any, *sizes: int) -> Any:
-    wanted = {name for leaf in metric._leaves() for name in leaf.columns}
+    wanted = {name for leaf in metric.leaf_metrics() for name in leaf.columns}
     for size in sizes:
         rng = np.random.default_rng(size)
         given = {"prediction": rng.integers(0, 3, size) / 1.0, "label": rng.integers(0, 3, size)}

@@ -67,7 +67,7 @@ def test_a_collection_of_every_average_keeps_one_histogram_and_equals_scikit_lea
     metrics.add(TABLE[:20], TRUTH[task][:20], None if weight is None else weight[:20])
     metrics.add(TABLE[20:], TRUTH[task][20:], None if weight is None else weight[20:])
     assert same(metrics.compute(), expected, exact=False)
-    (state,) = {state for member in members.values() for state in member._own_states()}
+    (state,) = {state for member in members.values() for state in member.own_states()}
     assert (state.shape, state.name.rpartition(".")[2]) == ((CLASSES, 2, 4096), "histogram")
     assert isinstance(metrics.compute()["roc macro"], float)
 
@@ -331,7 +331,7 @@ def test_only_equal_tasks_share_a_histogram():
     members = [made(fm.AUC, task, **settings) for task in SIZES for settings in kinds]
     members += [fm.AUC(task="multiclass", num_classes=4), fm.AUC(), fm.AUC(ignore_index=-1), fm.KolmogorovSmirnov()]
     metrics = fm.MetricCollection(members)
-    assert len(metrics._states()) - len(metrics._checks()[0].states) == len(members) - 1
+    assert len(metrics._states()) - len(metrics.batch_checks()[0].states) == len(members) - 1
     assert members[-1].states["histogram"] is members[-3].states["histogram"]
     assert fm.AUC().states["histogram"].shape == (2, 4096)
     assert fm.AUC(task="binary").states["histogram"].key == fm.ROCCurve().states["histogram"].key

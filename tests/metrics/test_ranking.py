@@ -79,7 +79,7 @@ def test_fall_out_leaves_out_queries_to_which_everything_is_relevant():
 def test_metrics_of_a_collection_keep_the_answers_once():
     metrics = fm.MetricCollection([kind(name=kind.__name__) for kind in RANKING])
     assert value(metrics) == {kind.__name__: value(kind()) for kind in RANKING}
-    assert len(metrics._folds()) == 1
+    assert len(metrics.record_folds()) == 1
 
 
 @pytest.mark.parametrize("mode", ["numpy", "dynamic"])

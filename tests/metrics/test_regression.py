@@ -215,7 +215,7 @@ def test_a_collection_keeps_the_samples_once_and_counts_the_pairs_once(monkeypat
     prediction, label = RNG.integers(0, 9, (2, 60))
     collection.add(prediction, label)
     values = collection.compute()
-    assert len(collection._folds()) == len(counted) == 1
+    assert len(collection.record_folds()) == len(counted) == 1
     for make in OF_ALL_SAMPLES:
         alone = make()
         alone.add(prediction, label)

@@ -171,7 +171,7 @@ MUTATIONS = [
     ),
     Mutation(
         "an overflow of a metric is blamed on the window beside it",
-        "wrappers/windowed.py::Windowed._adopted",
+        "wrappers/windowed.py::Windowed._joined_states",
         "shared if self.lifetime else rings.alone",
         "shared",
         "tests/wrappers/test_windowed.py -k does_not_share",
@@ -2503,7 +2503,7 @@ MUTATIONS = [
     Mutation(
         "the formula of a subclass is passed over where slices are evaluated at once",
         "wrappers/sliced.py::_knows_many",
-        'return place["_evaluate_many"] == min(place.values())',
+        'return place["values_from_rows"] == min(place.values())',
         "return True",
         "tests/wrappers/test_sliced.py -k a_subclass",
     ),
@@ -2882,14 +2882,14 @@ MUTATIONS = [
     ),
     Mutation(
         "a window may be of any length",
-        "wrappers/windowed.py::Windowed._adopted",
+        "wrappers/windowed.py::Windowed._joined_states",
         'raise_if_too_large(f"last={self.last}", (self.last, *state.shape)',
         'raise_if_too_large(f"last={self.last}", state.shape',
         "tests/wrappers/test_windowed.py -k too_large",
     ),
     Mutation(
         "a window holds a batch too many",
-        "wrappers/windowed.py::Windowed._adopted",
+        "wrappers/windowed.py::Windowed._joined_states",
         'Turn(f"{prefix}.turn", self.last)',
         'Turn(f"{prefix}.turn", self.last + 1)',
         "tests/wrappers/test_windowed.py -k last_batches",
@@ -3242,7 +3242,7 @@ MUTATIONS = [
     Mutation(
         "copies of records wait to be merged",
         "saving/merging.py::Partial._is_small",
-        "not self._folds() and ",
+        "not self.record_folds() and ",
         "",
         "tests/saving/test_merging.py -k few_numbers",
     ),
@@ -4351,14 +4351,14 @@ MUTATIONS = [
     ),
     Mutation(
         "windows of other lengths in a collection are one",
-        "wrappers/windowed.py::Windowed._adopted",
+        "wrappers/windowed.py::Windowed._joined_states",
         "shared.first(self.last, _Rings(",
         'shared.first("window", _Rings(',
         "tests/wrappers/test_windowed.py -k 'side_by_side and numpy'",
     ),
     Mutation(
         "metrics that draw by other ids draw alike",
-        "wrappers/bootstrap.py::Bootstrap._adopted",
+        "wrappers/bootstrap.py::Bootstrap._joined_states",
         '("bootstrap", self.replicates, self.seed, self.ids)',
         '("bootstrap", self.replicates, self.seed)',
         "tests/wrappers/test_bootstrap.py -k other_ids",

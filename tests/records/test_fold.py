@@ -18,7 +18,7 @@ from tests.fakes import Together, together
 
 pytestmark = pytest.mark.numpy_only
 
-KEEPING = [name for name, case in CASES.items() if any(case.make()._record_metrics())]
+KEEPING = [name for name, case in CASES.items() if any(case.make().record_metrics())]
 
 
 class Spreading(Together):
@@ -218,7 +218,7 @@ def test_a_metric_that_folds_one_by_one_stays_on_rank_0() -> None:
 def test_a_metric_that_folds_one_by_one_keeps_those_of_its_table_on_rank_0() -> None:
     def work(channel: Together) -> Any:
         both = fm.MetricCollection({"spread": Sums(), "one by one": OneByOne()}, name="both")
-        assert len(both._folds()) == 1
+        assert len(both.record_folds()) == 1
         return users(both, channel)
 
     values = together([work] * 4, Spreading)

@@ -71,7 +71,7 @@ def closed(users: Any) -> tuple[Any, Folds]:
     if len(users):
         metric.add(np.arange(len(users)) / 7, np.arange(len(users)) % 2, user=users)
     metric.close(complete_by="user")
-    (mine,) = metric._folds()
+    (mine,) = metric.record_folds()
     return metric, mine
 
 
@@ -125,7 +125,7 @@ def test_tables_together_hold_the_samples_of_all() -> None:
 def test_the_users_of_joined_parts_are_sorted() -> None:
     metric = closed([5, 9, 5])[0]
     metric.merge(closed([7, 1, 7])[0])
-    (mine,) = metric._folds()
+    (mine,) = metric.record_folds()
     assert mine.table.closed.members.tolist() == [1, 5, 7, 9]
 
 

@@ -102,7 +102,7 @@ def some(rng: Any, metric: Any, tensors: bool = False) -> None:
     given: dict[str, Any] = {"prediction": rng.random(number), "label": rng.integers(0, 2, number)}
     if tensors:
         given = {name: paddle.to_tensor(value) for name, value in given.items()}
-    wanted = {name for leaf in metric._leaves() for name in leaf.columns}
+    wanted = {name for leaf in metric.leaf_metrics() for name in leaf.columns}
     columns = {"key": np.array(["a", "b", "日本"])[rng.integers(0, 3, number)], "user": rng.integers(0, 9, number)}
     metric.add(**given, **{name: column for name, column in columns.items() if name in wanted})
 

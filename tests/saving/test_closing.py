@@ -26,7 +26,7 @@ pytestmark = pytest.mark.numpy_only
 
 PARTS = 16
 BY_COLUMN = [
-    name for name in CASES if any(each.table.order in each.columns for each in CASES[name].make()._record_metrics())
+    name for name in CASES if any(each.table.order in each.columns for each in CASES[name].make().record_metrics())
 ]
 
 
@@ -51,7 +51,7 @@ def by_trees(parts: Any, seed: int) -> Any:
 def test_closed_parts_in_any_tree_give_what_one_pass_gives(name, weight):
     data = contract.draw(name, contract.first_dtypes(name), weight, samples=300)
     whole, *parts = [CASES[name].make() for _ in range(PARTS + 1)]
-    table = whole._folds()[0].table
+    table = whole.record_folds()[0].table
     column = np.asarray(data.columns[table.order])
     part = np.unique(column, return_inverse=True)[1].reshape(-1) % (PARTS - 1)  # one stays empty
     quiet(lambda: contract.feed(whole, [data], "numpy"))
@@ -153,8 +153,8 @@ def test_large_parts_are_folded_some_users_at_a_time_and_give_the_same_bits(monk
     folded.close("user")
     assert groups and {len(each) for each in groups} == {9}
     assert folded.compute() == whole.compute() == want
-    assert [each.table.closed.members.tolist() for each in folded._folds()] == [
-        each.table.closed.members.tolist() for each in whole._folds()
+    assert [each.table.closed.members.tolist() for each in folded.record_folds()] == [
+        each.table.closed.members.tolist() for each in whole.record_folds()
     ]
 
 
@@ -245,7 +245,7 @@ def test_where_one_metric_cannot_be_closed_none_is():
     metrics = gauc([1, 1, 2], None, fails=Fails())
     with pytest.raises(KeyError):
         metrics.close("user")
-    assert [folds.table.closed for folds in metrics._folds()] == [None, None]
+    assert [folds.table.closed for folds in metrics.record_folds()] == [None, None]
 
 
 def test_totals_closed_by_another_column_are_refused():
@@ -422,7 +422,7 @@ def test_an_impossible_carry_is_refused():
     metric = fm.GAUC()
     metric.add([0.3, 0.4, 0.2], [0, 1, 1], user=[1, 1, 2])
     metric.close("user")
-    (folds,) = metric._folds()
+    (folds,) = metric.record_folds()
     carries, members = folds.table.closed
     other = [{name: each for name, each in carries[0].items() if name != "drawn"}]
     folds.check({folds: _packed(Closed(carries, members))})

@@ -151,7 +151,7 @@ def test_any_order_and_any_tree_of_merges_gives_the_same_bits(name, weight, time
     for mine, its in zip(merged[0]._states(), whole._states()):
         assert mine.read().dtype != np.int64 or mine.read().tobytes() == its.read().tobytes()
     assert all(contract.same(value, quiet(whole.compute), False, 1e-13) for value in values)
-    if weight is None or not any(whole._record_metrics()):  # the weights of a user are summed in the records' order
+    if weight is None or not any(whole.record_metrics()):  # the weights of a user are summed in the records' order
         assert len({repr(contract.plain(value)) for value in values}) == 1
 
 

@@ -525,5 +525,5 @@ def test_a_checkpoint_from_before_the_metrics_were_added_loads_and_says_what_beg
 
 
 def states_of(metric, scope):
-    (state,) = metric._own_states()
+    (state,) = metric.own_states()
     return state.read(scope)

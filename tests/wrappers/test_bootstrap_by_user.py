@@ -153,7 +153,7 @@ def test_in_a_collection_the_samples_are_kept_once_beside_those_of_other_metrics
         name="all",
     )
     result = fed(metrics).compute()
-    assert len(metrics._folds()) == 1
+    assert len(metrics.record_folds()) == 1
     assert bits(result["sure"]) == bits(fed(sure(fm.GAUC())).compute()) and result["sure"].value == result["gauc"]
     difference = fm.paired_difference(result["sure"], result["auc"])
     assert difference.value == result["both"].value

@@ -18,7 +18,7 @@ from tests.contract import CASES, Data, batches, counts, draw, feed, first_dtype
 pytestmark = pytest.mark.filterwarnings("ignore::fleetmetrics.UndefinedMetricWarning")
 WRAPPERS = ("Sliced", "Windowed", "Bootstrap", "Interval")
 NAMES = [name for name, case in CASES.items() if type(case.make()).__name__ not in WRAPPERS]
-SUMS = [name for name in NAMES if not list(CASES[name].make()._record_metrics())]
+SUMS = [name for name in NAMES if not list(CASES[name].make().record_metrics())]
 #: Values whose shape depends on the samples: an array of them has no percentiles.
 CURVES = ("calibration curve", "roc curve", "precision-recall curve")
 
@@ -189,13 +189,13 @@ def test_the_increments_of_a_batch_can_be_merged_in_any_order(form: str, monkeyp
     for seed in range(4):
         order, rng = np.random.default_rng(seed), np.random.default_rng(0)
         metrics = fm.MetricCollection({k: m for k, m in mixed().items() if k not in dynamic}, name=f"{form} {seed}")
-        statistics = metrics._statistics
+        statistics = metrics.increments_of
 
         def shuffled(batch: Any, statistics: Any = statistics, order: Any = order, seed: int = seed) -> Any:
             pairs = list(statistics(batch))
             return [pairs[i] for i in order.permutation(len(pairs))] if seed else pairs
 
-        monkeypatch.setattr(metrics, "_statistics", shuffled)
+        monkeypatch.setattr(metrics, "increments_of", shuffled)
         parts = []
         for _ in range(5):
             batch = mixed_batch(rng)
@@ -258,5 +258,5 @@ def test_wrappers_can_be_copied_with_what_they_hold(copied: Any) -> None:
 
 def snapshot(metrics: Any) -> list[Any]:
     return [(state.name, state.read().tobytes()) for state in metrics._states()] + [
-        len(folds.table) for folds in metrics._folds()
+        len(folds.table) for folds in metrics.record_folds()
     ]

@@ -479,7 +479,7 @@ def test_parts_of_areas_by_users_cannot_be_closed() -> None:
 def test_intervals_of_one_collection_share_what_is_alike() -> None:
     def entries(*metrics: Any) -> int:
         both = fm.MetricCollection({str(place): each for place, each in enumerate(metrics)})
-        return len(list(both._own_states())) + len({each.table for each in both._record_metrics()})
+        return len(list(both.own_states())) + len({each.table for each in both.record_metrics()})
 
     auc = METRICS["auc"]
     assert entries(interval(auc), auc.fresh()) == entries(interval(auc)) == 2

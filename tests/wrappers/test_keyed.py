@@ -239,7 +239,7 @@ def test_an_add_keeps_no_reference_to_its_batch() -> None:
             assert gone() is None
     finally:
         gc.enable()
-    assert not any(state._before() for state in metric._own_states() if isinstance(state, Rows))
+    assert not any(state._before() for state in metric.own_states() if isinstance(state, Rows))
 
 
 def test_rows_that_are_read_in_pieces_are_in_the_order_of_the_keys(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -249,6 +249,6 @@ def test_rows_that_are_read_in_pieces_are_in_the_order_of_the_keys(monkeypatch: 
     wanted = {key: np.bincount(y[slot == key], minlength=2).tolist() for key in np.unique(slot)}
     for size in (1, 100, 1 << 19):  # one row of 64 bytes, one, all of them
         monkeypatch.setattr(keyed, "_AT_ONCE", size)
-        (rows,) = (state.read() for state in metric._own_states() if isinstance(state, Rows) and state.shape)
+        (rows,) = (state.read() for state in metric.own_states() if isinstance(state, Rows) and state.shape)
         assert rows.dtype == np.int64 and not rows[-1].any()
         assert dict(zip(wanted, rows.sum(axis=2).tolist())) == wanted

@@ -204,7 +204,7 @@ def test_metrics_that_keep_every_sample_are_sliced_too(keys: Any) -> None:
     metrics = fm.MetricCollection({name: fm.Sliced(make(), keys=keys) for name, make in makes.items()})
     for part in np.array_split(np.arange(N), 7):
         metrics.add(P[part], Y[part], W[part], slot=slot[part], user=user[part])
-    tables = {folds.table.columns for folds in metrics._folds()}
+    tables = {folds.table.columns for folds in metrics.record_folds()}
     assert len(tables) == 3 and ("user", "score", "label", "weight", "slice key") in tables
     value = metrics.compute()
     for name, make in makes.items():
@@ -296,7 +296,7 @@ def test_windows_of_slices_by_other_columns_are_not_one() -> None:
         metrics.add([0.5, 0.5, 0.5], slot=[1, 1, 1], hour=[2, 2, 1])
     assert metrics.compute() == {"slot": {1: 6, 2: 0}, "hour": {1: 2, 2: 4}}
     kinds = {
-        (by, limit): [*fm.Sliced(fm.Count(), by, max_keys=limit)._own_states()][-1].kind
+        (by, limit): [*fm.Sliced(fm.Count(), by, max_keys=limit).own_states()][-1].kind
         for by in ("slot", "hour")
         for limit in (5, 6)
     }
@@ -547,7 +547,7 @@ def test_the_metric_that_was_given_stays_as_it_is() -> None:
 
 def test_fresh_and_rename() -> None:
     metric = fm.Sliced(fm.Accuracy(), keys=[1, 0]).rename("new")
-    assert [state.name for state in metric._own_states()] == ["new.samples", "new.correct", "new.total"]
+    assert [state.name for state in metric.own_states()] == ["new.samples", "new.correct", "new.total"]
     metric.add([0.75], [1], slot=[1])
     again = metric.fresh("again")
     again.add([0.75, 0.75], [1, 0], slot=[0, 0])

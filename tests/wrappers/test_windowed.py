@@ -54,7 +54,7 @@ def test_without_lifetime_the_window_is_the_value_and_nothing_else_is_kept() -> 
     for part in ([1], [2], [4]):
         metric.add(part)
     assert metric.compute() == 6
-    assert all(state.name == "mine.turn" or state.name.endswith("_window") for state in metric._own_states())
+    assert all(state.name == "mine.turn" or state.name.endswith("_window") for state in metric.own_states())
     assert not metric.metric.holds_samples()
 
 
@@ -132,7 +132,7 @@ def test_a_window_does_not_share_states_with_an_equal_metric(first: str) -> None
     for number in (1, 2, 4):
         metrics.add([number])
     assert metrics.compute() == {"alone": 7, "window": 6}
-    assert all(".alone." in state.name for state in metrics.metrics["alone"]._own_states())  # as errors call them
+    assert all(".alone." in state.name for state in metrics.metrics["alone"].own_states())  # as errors call them
     again = metrics.fresh()
     again.set_state_dict(metrics.state_dict())
     again.merge(metrics)

@@ -70,8 +70,8 @@ class OfTask(WithoutColumns[Value], Undefinable[Value]):
     task: Task
 
     @property
-    def _cells(self) -> tuple[str, ...]:
-        """See `Metric._cells`; several labels have several matrices of the same samples."""
+    def cell_states(self) -> tuple[str, ...]:
+        """See `Metric.cell_states`; several labels have several matrices of the same samples."""
         return () if self.task.kind == "multilabel" else tuple(self.states)
 
     def requirements_of(self, batch: Batch) -> tuple[str | Requirement, ...]:

@@ -62,7 +62,7 @@ def together(share: Any) -> dict[str, Any]:
         {"gauc": fm.GAUC(), "uauc": fm.UAUC(), "ndcg": fm.NDCG(by="user"), "map": fm.MAP(by="user"), "n": fm.Count()}
     )
     fed(metrics, share)
-    return {"tables": len(metrics._folds()), "values": metrics.compute(timeout=TIMEOUT)}
+    return {"tables": len(metrics.record_folds()), "values": metrics.compute(timeout=TIMEOUT)}
 
 
 def troubles(share: Any, last: bool) -> dict[str, Any]:
