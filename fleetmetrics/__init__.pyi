@@ -45,7 +45,7 @@ from fleetmetrics.errors import UnknownNameError as UnknownNameError
 from fleetmetrics.errors import UnnamedRunWarning as UnnamedRunWarning
 from fleetmetrics.evaluation import EvaluationResult as EvaluationResult
 from fleetmetrics.evaluation import evaluate as evaluate
-from fleetmetrics.evaluation.steps import ConsistencyResult as ConsistencyResult
+from fleetmetrics.evaluation.consistency_result import ConsistencyResult as ConsistencyResult
 from fleetmetrics.evaluation.streams import consistency as consistency
 from fleetmetrics.formulas.bootstrap import BootstrapResult as BootstrapResult
 from fleetmetrics.formulas.differences import Difference as Difference

@@ -50,7 +50,7 @@ MODULES: dict[str, str] = {
     "UnnamedRunWarning": "fleetmetrics.errors",
     "EvaluationResult": "fleetmetrics.evaluation",
     "evaluate": "fleetmetrics.evaluation",
-    "ConsistencyResult": "fleetmetrics.evaluation.steps",
+    "ConsistencyResult": "fleetmetrics.evaluation.consistency_result",
     "consistency": "fleetmetrics.evaluation.streams",
     "BootstrapResult": "fleetmetrics.formulas.bootstrap",
     "Difference": "fleetmetrics.formulas.differences",

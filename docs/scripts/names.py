@@ -40,7 +40,7 @@ OTHERS: dict[str, list[str] | None] = {
     "doctor": ["doctor"],
     "errors": None,
     "evaluation": ["EvaluationResult", "evaluate"],
-    "evaluation.steps": ["ConsistencyResult"],
+    "evaluation.consistency_result": ["ConsistencyResult"],
     "evaluation.streams": ["consistency"],
     "formulas.bootstrap": ["BootstrapResult"],
     "formulas.differences": None,

@@ -411,7 +411,7 @@ def _of_the_data() -> Iterator[None]:
 
 def _check_outputs(args: argparse.Namespace, inputs: Sequence[Any]) -> None:
     """Raise before anything is read if an output is not writable, or is one of the inputs."""
-    from fleetmetrics.evaluation.outputs import check_apart, check_outputs
+    from fleetmetrics.evaluation.output_paths import check_apart, check_outputs
     from fleetmetrics.files.found import look
 
     save_state = getattr(args, "save_state", None)
@@ -504,7 +504,7 @@ def _consistency(args: argparse.Namespace) -> _Outcome:
     from fleetmetrics.cli.terminal import show
     from fleetmetrics.columns.reading import ON_FILES
     from fleetmetrics.evaluation.conditions import failed
-    from fleetmetrics.evaluation.steps import ConsistencyResult
+    from fleetmetrics.evaluation.consistency_result import ConsistencyResult
     from fleetmetrics.evaluation.streams import consistency
 
     streams: dict[str, str] = {}

@@ -2,8 +2,8 @@
 
 Its modules, from the bottom up: `named` and `counted` hold the metrics, `evidence` the statistics for the test of
 slices, `versus` the comparison of both sides' slices, `probe` the structure of the results, `asked` the request, `side`
-the result of one side, which `side_of_data`, `side_of_states` and `sides_of_workers` make, `joined` the match of both
-sides' rows, `slices` the verdicts, `conditions` and `printed` the checks and the output of a result, `result` the
+the result of one side, which `side_of_data`, `side_of_states` and `sides_of_workers` make, `matched_rows` the match of
+both sides' rows, `slices` the verdicts, `conditions` and `printed` the checks and the output of a result, `result` the
 result itself, and `request` the way from the arguments to the sides.
 """
 
@@ -17,7 +17,7 @@ from fleetmetrics.comm.choose import channel_of
 from fleetmetrics.comm.deadline import began
 from fleetmetrics.errors import DataError
 from fleetmetrics.evaluation.asked import check_always_valid
-from fleetmetrics.evaluation.joined import common_ids
+from fleetmetrics.evaluation.matched_rows import common_ids
 from fleetmetrics.evaluation.request import Request, data_of
 from fleetmetrics.evaluation.result import EvaluationResult, result_of
 from fleetmetrics.evaluation.side import Side, errors_of

@@ -10,7 +10,7 @@ from typing import Any, Iterator, Mapping, Sequence
 
 from fleetmetrics.errors import DataError
 from fleetmetrics.evaluation.conditions import failed
-from fleetmetrics.evaluation.outputs import output_of
+from fleetmetrics.evaluation.output_paths import output_of
 from fleetmetrics.evaluation.printed import Printed, Table, clean, filled, number, plain, span
 from fleetmetrics.evaluation.result import EvaluationResult, result_of
 from fleetmetrics.evaluation.side_of_states import load, states_of

@@ -11,7 +11,7 @@ from fleetmetrics.comm import Communicator
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.evaluation.asked import Asked, names_by_names
 from fleetmetrics.evaluation.conditions import failed
-from fleetmetrics.evaluation.joined import common_ids
+from fleetmetrics.evaluation.matched_rows import common_ids
 from fleetmetrics.evaluation.result import check_keys, result_of
 from fleetmetrics.evaluation.side import Side
 from fleetmetrics.evaluation.side_of_data import are_files, of_files, of_frame, of_share, shared_files
@@ -108,7 +108,7 @@ class Request:
             failed(conditions, found, tasks or more)
 
     def common_ids(self, channel: Communicator) -> CommonIds | None:
-        """The ids that both sides have, if only these count; `joined.common_ids` has the arguments and errors."""
+        """The ids that both sides have, if only these count; `matched_rows.common_ids` has the arguments and errors."""
         if self.asked[0].join is None:
             return None
         skip: Any = {"skip_bad_rows": self.skip_bad_rows, "skip_bad_files": self.skip_bad_files}

@@ -13,8 +13,8 @@ from fleetmetrics.errors import DataError, InvalidInputError
 from fleetmetrics.evaluation.asked import Asked
 from fleetmetrics.evaluation.conditions import checked, failed
 from fleetmetrics.evaluation.intervals import Delta, Interval, deltas_of, intervals_of
-from fleetmetrics.evaluation.joined import check_joined, check_kinds
-from fleetmetrics.evaluation.outputs import output_of
+from fleetmetrics.evaluation.matched_rows import check_joined, check_kinds
+from fleetmetrics.evaluation.output_paths import output_of
 from fleetmetrics.evaluation.printed import Printed, Table, plain, tables
 from fleetmetrics.evaluation.probe import Probe
 from fleetmetrics.evaluation.side import Side

@@ -18,8 +18,8 @@ from fleetmetrics.columns.frames import arrow
 from fleetmetrics.columns.reading import Reading, StreamReading
 from fleetmetrics.columns.understood import facts_of, joined
 from fleetmetrics.errors import DataError, InvalidInputError, UndefinedMetricWarning
+from fleetmetrics.evaluation.consistency_result import DIGITS, ODDS, ConsistencyResult, Step, StepSlice, Stream
 from fleetmetrics.evaluation.id_shares import IdPlaces, IdShares
-from fleetmetrics.evaluation.steps import DIGITS, ODDS, ConsistencyResult, Step, StepSlice, Stream
 from fleetmetrics.files import evaluate_file, find, memory_of
 from fleetmetrics.files.formats import FORMATS, rows_of
 from fleetmetrics.files.places import whole_path

@@ -20,7 +20,7 @@ from fleetmetrics import files
 from fleetmetrics.cli import main
 from fleetmetrics.evaluation.asked import Asked
 from fleetmetrics.evaluation.history import history
-from fleetmetrics.evaluation.outputs import check_outputs
+from fleetmetrics.evaluation.output_paths import check_outputs
 from fleetmetrics.evaluation.side_of_data import of_share, shared_files
 
 pytestmark = [pytest.mark.numpy_only, pytest.mark.filterwarnings("ignore::fleetmetrics.errors.UndefinedMetricWarning")]

@@ -15,7 +15,7 @@ from sklearn.metrics import roc_auc_score
 
 import fleetmetrics as fm
 from fleetmetrics.cli import main
-from fleetmetrics.evaluation.steps import ConsistencyResult, Step, StepSlice, _percent
+from fleetmetrics.evaluation.consistency_result import ConsistencyResult, Step, StepSlice, _percent
 from tests.pages import both
 
 pytestmark = pytest.mark.numpy_only

@@ -10,8 +10,8 @@ import pytest
 import fleetmetrics as fm
 from fleetmetrics.cli import main
 from fleetmetrics.columns.joining import CommonIds
-from fleetmetrics.evaluation import compare, joined
-from fleetmetrics.evaluation.joined import _Chosen
+from fleetmetrics.evaluation import compare, matched_rows
+from fleetmetrics.evaluation.matched_rows import _Chosen
 from fleetmetrics.evaluation.request import Request
 from tests.fakes import together
 
@@ -427,9 +427,11 @@ def test_a_mismatch_is_explained_by_the_few_rows_of_one_bucket(tmp_path, change,
 def test_every_worker_gives_the_same_example_and_reads_its_share_of_the_files(tmp_path, workers, monkeypatch):
     given = of_many(tmp_path, flipped, rows=600)
     read = []
-    again = joined.evaluate_file
+    again = matched_rows.evaluate_file
     monkeypatch.setattr(
-        joined, "evaluate_file", lambda path, *more, **settings: (read.append(path), again(path, *more, **settings))[1]
+        matched_rows,
+        "evaluate_file",
+        lambda path, *more, **settings: (read.append(path), again(path, *more, **settings))[1],
     )
     work = lambda channel: fm.evaluate(**given, metrics="log_loss", communicator=channel)  # noqa: E731
     errors = [str(error) for error in together([work] * workers)]
@@ -447,7 +449,7 @@ def test_without_files_on_both_sides_or_after_they_have_gone_there_is_no_example
     def gone(*given, **settings):
         raise FileNotFoundError("gone")
 
-    monkeypatch.setattr(joined, "evaluate_file", gone)
+    monkeypatch.setattr(matched_rows, "evaluate_file", gone)
     for error in together([lambda channel: fm.evaluate(**given, communicator=channel)] * 2):
         assert isinstance(error, fm.DataError) and str(error).endswith("600 rows against 600")
 
@@ -458,6 +460,6 @@ def test_another_error_of_the_search_for_an_example_is_not_swallowed(tmp_path, m
     def wrong(*given, **settings):
         raise ValueError("a fault of the program")
 
-    monkeypatch.setattr(joined, "evaluate_file", wrong)
+    monkeypatch.setattr(matched_rows, "evaluate_file", wrong)
     with pytest.raises(ValueError, match="a fault of the program"):
         fm.evaluate(**given)

@@ -62,30 +62,30 @@ def common_ids(
 
     def make() -> list[Ids]:
         asked.extend(questions())
-        found = []
+        ids = []
         files = shared_files(data, channel, skip_bad_files)
-        for place, each in enumerate(data):
-            sources: Any = each
-            if are_files(each):
+        for place, side in enumerate(data):
+            sources: Any = side
+            if are_files(side):
                 paths = files[place].paths
                 if "-" in paths:
                     raise InvalidInputError(
                         f"{argument('join', 'inner')} reads the data twice; the standard input can be read only once"
                     )
                 sources = paths[channel.rank :: channel.world_size]
-            found.append(_ids(sources, asked[place], place > 0, skip_bad_rows))
-        return found
+            ids.append(_ids(sources, asked[place], place > 0, skip_bad_rows))
+        return ids
 
     if channel.world_size == 1 and trouble is None:
         return _common(make(), asked[0])
 
     def decide(letters: Sequence[Letter]) -> Letter:
         workers = [[Ids(*ids) for ids in unpack(*letter)] for letter in letters]
-        found = _common([together(parts) for parts in zip(*workers)], asked[0])
-        return Letter(*pack([found.ids], False, "the ids of both sides"))
+        common = _common([together(parts) for parts in zip(*workers)], asked[0])
+        return Letter(*pack([common.ids], False, "the ids of both sides"))
 
     with channel.call("evaluate: the ids of both sides", timeout, trouble) as call:
-        letter = pack([list(each) for each in make()], False, "the ids of a worker")
+        letter = pack([list(ids_of_side) for ids_of_side in make()], False, "the ids of a worker")
         call.prepared()
         (ids,) = unpack(*call.consult(decide, *letter))
     return CommonIds(ids)
@@ -104,13 +104,13 @@ def _ids(sources: Any, asked: Asked, baseline: bool, skip_bad_rows: bool) -> Ids
 
 
 def _common(sides: Sequence[Ids], asked: Asked) -> CommonIds:
-    found = CommonIds.of([each.numbers for each in sides])
-    if all(each.kinds for each in sides):  # for a side without ids, the passes report the reason
+    common = CommonIds.of([side.numbers for side in sides])
+    if all(side.kinds for side in sides):  # for a side without ids, the passes report the reason
         if sides[0].kinds != sides[1].kinds:
-            raise DataError(_of_other_kinds(asked, [each.kinds for each in sides]))
-        if not len(found.ids):
+            raise DataError(_of_other_kinds(asked, [side.kinds for side in sides]))
+        if not len(common.ids):
             raise DataError(_nothing_common(asked))
-    return found
+    return common
 
 
 def _nothing_common(asked: Asked) -> str:
@@ -120,7 +120,7 @@ def _nothing_common(asked: Asked) -> str:
 
 def _of_other_kinds(asked: Asked, kinds: Sequence[Collection[str]]) -> str:
     """The error for ids that are integers on one side, and strings on the other."""
-    column, (own, others) = asked.columns["id"], (" and ".join(sorted(each)) for each in kinds)
+    column, (own, others) = asked.columns["id"], (" and ".join(sorted(names)) for names in kinds)
     how = f"{argument('text', column)} makes both strings"
     return f"{argument('join_on', column)}: ids are {own} here, but {others} in the baseline; {how}"
 
@@ -134,9 +134,9 @@ def check_kinds(by: Sequence[str], values: Probe[Any], others: Probe[Any]) -> No
         others: of the baseline.
     """
     for column, *sides in zip(by, values.slices, others.slices):
-        kinds = [_kinds_of(each.rows) for each in sides]
+        kinds = [_kinds_of(slices.rows) for slices in sides]
         if all(kinds) and not kinds[0] & kinds[1]:
-            own, theirs = (" and ".join(sorted(each)) for each in kinds)
+            own, theirs = (" and ".join(sorted(names)) for names in kinds)
             how = f"{argument('text', column)} makes both strings"
             raise DataError(f"{argument('by')}: keys of {column} are {own} here, but {theirs} in the baseline; {how}")
 
@@ -214,7 +214,7 @@ def _example(sides: Sequence[Side], channel: Communicator, timeout: float | None
         counts = [list(_read_again(side, lambda: _Chosen(bucket), channel).rows.items()) for side in sides]
     gathered = channel.all_gather_object(counts, timeout=timeout)
     before, after = (
-        sum((Counter({tuple(key): number for key, number in each[at]}) for each in gathered), Counter())
+        sum((Counter({tuple(key): number for key, number in rows[at]}) for rows in gathered), Counter())
         for at in range(2)
     )
     if before == after:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Iterator, Mapping, Sequence
 
 from fleetmetrics.evaluation.conditions import checked
-from fleetmetrics.evaluation.outputs import output_of
+from fleetmetrics.evaluation.output_paths import output_of
 from fleetmetrics.evaluation.printed import Printed, Table, clean, facts_in_line, filled, plain
 from fleetmetrics.support.vocabulary import counted
 from fleetmetrics.words import Words

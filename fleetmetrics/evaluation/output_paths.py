@@ -21,9 +21,9 @@ def output_of(path: Any, inputs: Iterable[str]) -> str:
         path: as given.
         inputs: the paths of the inputs.
     """
-    found = path_of("path", path)
-    check_outputs({"path": found}, inputs)
-    return found
+    output = path_of("path", path)
+    check_outputs({"path": output}, inputs)
+    return output
 
 
 def check_outputs(outputs: Mapping[str, str | None], inputs: Iterable[str]) -> None:
@@ -39,29 +39,37 @@ def check_outputs(outputs: Mapping[str, str | None], inputs: Iterable[str]) -> N
     for name, path in outputs.items():
         if path is None:
             continue
-        if not path:
-            raise InvalidInputError(f"{name} is empty; give the path of a file")
-        if is_remote(path):
-            raise InvalidInputError(f"{name} {path} is a URL; give a path of this machine")
-        if os.path.isdir(path):
-            raise InvalidInputError(f"{name} {path} is a folder; give the path of a file")
-        if os.path.exists(path) and not os.path.isfile(path):
-            raise InvalidInputError(f"{name} {path} is not a file; give the path of a file")
-        if not os.access(os.path.dirname(os.path.realpath(path)), os.W_OK):
-            raise InvalidInputError(f"{name} {path} cannot be written: its folder is missing or not writable")
-        same = taken.setdefault(_identity(path), f"the output of {name}")
-        if same != f"the output of {name}":
-            raise InvalidInputError(f"{name} {path} would overwrite {same}; give another path")
+        problem = _why_not_writable(path)
+        if problem:
+            raise InvalidInputError(" ".join(filter(None, (name, path, problem))))
+        owner = taken.setdefault(_identity(path), f"the output of {name}")
+        if owner != f"the output of {name}":
+            raise InvalidInputError(f"{name} {path} would overwrite {owner}; give another path")
 
 
-def check_apart(outputs: Mapping[str, str | None], given: Iterable[Any]) -> None:
+def _why_not_writable(path: str) -> str:
+    """Why no file can be written here; "" if one can."""
+    if not path:
+        return "is empty; give the path of a file"
+    if is_remote(path):
+        return "is a URL; give a path of this machine"
+    if os.path.isdir(path):
+        return "is a folder; give the path of a file"
+    if os.path.exists(path) and not os.path.isfile(path):
+        return "is not a file; give the path of a file"
+    if not os.access(os.path.dirname(os.path.realpath(path)), os.W_OK):
+        return "cannot be written: its folder is missing or not writable"
+    return ""
+
+
+def check_apart(outputs: Mapping[str, str | None], inputs: Iterable[Any]) -> None:
     """Raise InvalidInputError if a file would be read as data the next time.
 
     Args:
         outputs: paths by their option; None: not requested.
-        given: the files, folders and patterns that are read.
+        inputs: the files, folders and patterns that are read.
     """
-    for entry in map(os.fspath, given):
+    for entry in map(os.fspath, inputs):
         for name, path in outputs.items():
             if path is not None and _takes(local_path(entry), os.path.realpath(path)):
                 raise InvalidInputError(
