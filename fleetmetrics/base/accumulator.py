@@ -25,8 +25,7 @@ from fleetmetrics.errors import (
 )
 from fleetmetrics.records.folding import Folding, Folds
 from fleetmetrics.records.table import Table
-from fleetmetrics.samplers.repeats import Repeats
-from fleetmetrics.samplers.same_samples import sums_are_equal, warn_of_same_samples
+from fleetmetrics.samplers.repeats import Repeats, repeats_of, sums_are_equal, warn_of_same_samples
 from fleetmetrics.samplers.sampling import Pass
 from fleetmetrics.state.state import State, add_numbers, blocks_of
 from fleetmetrics.state.state_dicts import HeldPass, Holder
@@ -527,8 +526,9 @@ class Accumulator(Nestable, Generic[Value]):
                     f"{self.name_in_errors(part)}: its sampler is ignored when {self.name} adds to it; set the sampler "
                     f"of {self.name} instead"
                 )
+        its = self._pass
         try:
-            settings = self._pass.check(channel.rank, channel.world_size, whole)
+            settings = its.check(channel.rank, channel.world_size, whole) if its.counts or its.held else None
         except InvalidInputError as error:
             raise self._told(error) from None
         told = ", ".join(f"{name} {value}" for name, value in settings.items()) if settings else ""
@@ -537,8 +537,11 @@ class Accumulator(Nestable, Generic[Value]):
 
     def _repeats(self, channel: comm.Communicator) -> Repeats | None:
         """For a metric without a sampler: one of this process that dealt all of its samples, and repeated some."""
-        alone = self._check not in self.batch_checks()
-        return None if alone or self._data_size is not None else self._pass.repeats(channel.rank, channel.world_size)
+        its = self._pass
+        if its.counts or its.handled or self._data_size is not None or self._check not in self.batch_checks():
+            return None
+        look, its.looked = not its.looked, its.looked or its.done > 0
+        return repeats_of(its.done, channel.rank, channel.world_size, look)
 
     def _raise_if_invalid(self, values: Mapping[State, np.ndarray]) -> None:
         """Raise if a worker met an invalid sample, or a sum has overflowed."""

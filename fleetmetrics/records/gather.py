@@ -36,8 +36,7 @@ from fleetmetrics.records.ledger import kept_records
 from fleetmetrics.records.pieces import PIECE_BYTES, Spool, pieces, read_piece
 from fleetmetrics.records.recorder import States
 from fleetmetrics.records.share import Share, check_notes, counts_samples, doubt_of_size, kinds_in
-from fleetmetrics.samplers.repeats import Repeats
-from fleetmetrics.samplers.same_samples import all_equal, warn_of_same_samples
+from fleetmetrics.samplers.repeats import Repeats, all_equal, warn_of_same_samples
 from fleetmetrics.serial import Packed, pack_arrays, unpack_arrays
 from fleetmetrics.serial.serializer import pack, unpack
 from fleetmetrics.support.logs import progress

@@ -30,11 +30,11 @@ class PassOfRecords(Pass):
     """A pass that a pickle keeps with its sampler: it gives the places of the added records."""
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"sampler": self.sampler, "held": self._held, "resumed": self._resumed, "epoch": self.epoch}
+        return {"sampler": self.sampler, "held": self.held, "resumed": self._resumed, "epoch": self.epoch}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__init__(state["sampler"])
-        self._held, self._resumed, self._epoch = state["held"], state["resumed"], state["epoch"]
+        self.held, self._resumed, self._epoch = state["held"], state["resumed"], state["epoch"]
 
 
 class Resumable(Checkpointed, ABC):

@@ -24,7 +24,6 @@ import numpy as np
 
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.samplers.dealing import Dealing, dataset_indices, epoch_under_way
-from fleetmetrics.samplers.repeats import Repeats, repeats_of
 from fleetmetrics.support.checks import counts_of
 from fleetmetrics.support.vocabulary import counted
 
@@ -115,9 +114,12 @@ class Pass:
     done: int
     #: Whether repeated samples are left out in some other way, as far as is known: by a mask, or by who adds.
     handled: bool = False
-    _warned = _looked = False
+    #: Whether the process was searched for a sampler that has repeated some of these samples.
+    looked: bool = False
+    #: Passes of a checkpoint, or of what was merged.
+    held: Sequence[Part] = ()
 
-    _held: Sequence[Part] = ()  # passes of a checkpoint, or of what was merged
+    _warned = False
     _begun: _Begun | None = None
 
     def __init__(self, sampler: Any = None) -> None:
@@ -127,17 +129,17 @@ class Pass:
         """Take samples of this sampler from now on: in the held pass if the sampler deals it, else in a new one."""
         if sampler is not None:
             Dealing(sampler, 0)
-        held = () if self._begun else self._held
+        held = () if self._begun else self.held
         self.sampler = sampler
         #: Whether samples must be taken; also where the sampler stayed behind, see `__getstate__`.
         self.counts = sampler is not None
         self.reset()
-        self._held = held  # it continues only if the sampler deals it
+        self.held = held  # it continues only if the sampler deals it
 
     def reset(self) -> None:
         """Forget the pass: the next sample begins a new one."""
         self.begin_anew()
-        self._held = ()
+        self.held = ()
         self._resumed = False  # whether the held pass was, even an empty one
 
     def begin_anew(self) -> None:
@@ -173,7 +175,7 @@ class Pass:
                     "sample counts"
                 )
             part = self._part_of(dealing)
-            if part is None and dealing.consumed and self._held:
+            if part is None and dealing.consumed and self.held:
                 dealing, part = self._rest_of(dealing)
             self._begun, self.done = _Begun(dealing, part), part.done if part else 0
         return self._begun
@@ -184,7 +186,7 @@ class Pass:
         The rest may repeat counted samples, as only the whole pass shows.
         """
         rank = dealing.rank(None)
-        for part in self._held:
+        for part in self.held:
             begun = dealing.after(part.settings.get("consumed_samples", 0))
             if part.rank in (rank, None) and part.settings == begun.settings:
                 due, rest = begun.dealt.indices(rank), dealing.dealt.indices(rank)
@@ -195,7 +197,7 @@ class Pass:
                     f"is {dealing.consumed}), but {part.done:,} were done at the checkpoint; set consumed_samples to "
                     "the number that all ranks had done by then"
                 )
-        if any(part.done < part.due for part in self._held):
+        if any(part.done < part.due for part in self.held):
             raise InvalidInputError(
                 f"the sampler continues a pass (consumed_samples is {dealing.consumed}) that is not the one of the "
                 "checkpoint; create it with the epoch, the batch size and the workers of the checkpoint, or reset "
@@ -205,10 +207,10 @@ class Pass:
 
     def _part_of(self, dealing: Dealing) -> Part | None:
         """The finished part of a checkpoint's pass, if it had begun."""
-        if not self._held:
+        if not self.held:
             return None
         settings, ranks = dealing.settings, (dealing.rank(None), None)
-        return next((part for part in self._held if part.settings == settings and part.rank in ranks), None)
+        return next((part for part in self.held if part.settings == settings and part.rank in ranks), None)
 
     @contextlib.contextmanager
     def looked_at(self) -> Iterator[_Begun]:
@@ -251,13 +253,6 @@ class Pass:
         begun = self._begun
         return begun is not None and self.done + rows <= begun.first
 
-    def repeats(self, rank: int, ranks: int) -> Repeats | None:
-        """Of samples that were added without the sampler: whether a sampler of this process has repeated some."""
-        if self.counts or self.handled:
-            return None
-        look, self._looked = not self._looked, self._looked or self.done > 0
-        return repeats_of(self.done, rank, ranks, look)
-
     def once(self) -> bool:
         """Whether to warn: once for each metric."""
         told, self._warned = self._warned, True
@@ -299,7 +294,7 @@ class Pass:
 
     def parts(self) -> list[Part]:
         """The parts for a checkpoint, of this pass and earlier ones."""
-        begun, held = self._begun, list(self._held) if self._resumed else []
+        begun, held = self._begun, list(self.held) if self._resumed else []
         if begun is None:
             return held
         own = Part(begun.dealing.settings, begun.rank, self.done, begun.due)
@@ -313,7 +308,7 @@ class Pass:
             epoch: of the pass; None: the sampler's.
         """
         self.reset()
-        self._held, self._resumed, self._epoch = tuple(parts), True, epoch
+        self.held, self._resumed, self._epoch = tuple(parts), True, epoch
 
     def check(self, rank: int, workers: int, whole: bool = True) -> dict[str, Any] | None:
         """Raise `InvalidInputError` unless the sampler deals to this worker, and the worker has all its samples.
@@ -326,8 +321,6 @@ class Pass:
         Returns:
             The settings that must be equal on every worker; None without a sampler, and right after a checkpoint.
         """
-        if self.sampler is None and self._begun is None and not self._held:
-            return None
         mark = self.mark()
         try:
             if self.sampler is not None and (not self._resumed or self._goes_on(self.dealing)):
@@ -349,7 +342,7 @@ class Pass:
     def _goes_on(self, dealing: Any) -> bool:
         """Whether this worker had all its samples before the checkpoint, or gets none; not if parts were merged."""
         rank = dealing.rank(None)
-        alone = all(part.rank == rank for part in self._held)
+        alone = all(part.rank == rank for part in self.held)
         return alone and (self._part_of(dealing) is not None or not dealing.dealt.count(rank))
 
 

@@ -270,8 +270,8 @@ MUTATIONS = [
     Mutation(
         "the rest of another pass is taken once a rank of the checkpoint has finished",
         "samplers/sampling.py::Pass._rest_of",
-        "if any(part.done < part.due for part in self._held):",
-        "if all(part.done < part.due for part in self._held):",
+        "if any(part.done < part.due for part in self.held):",
+        "if all(part.done < part.due for part in self.held):",
         "tests/test_field_samplers.py -k any_rank",
     ),
     Mutation(
@@ -2623,7 +2623,7 @@ MUTATIONS = [
     Mutation(
         "the rest of a pass is taken for a pass of its own",
         "samplers/sampling.py::Pass.begin",
-        "if part is None and dealing.consumed and self._held:",
+        "if part is None and dealing.consumed and self.held:",
         "if False:",
         "tests/test_field_samplers.py -k rest",
     ),
@@ -3067,15 +3067,15 @@ MUTATIONS = [
     Mutation(
         "a metric that was reset goes on in the pass of its checkpoint",
         "samplers/sampling.py::Pass.reset",
-        "        self._held = ()\n",
+        "        self.held = ()\n",
         "",
         "tests/samplers/test_sampler.py -k next_one_begins",
     ),
     Mutation(
         "a pass that a new sampler begins goes on where the checkpoint was",
         "samplers/sampling.py::Pass.follow",
-        "held = () if self._begun else self._held",
-        "held = self._held",
+        "held = () if self._begun else self.held",
+        "held = self.held",
         "tests/samplers/test_sampler.py -k next_one_begins",
     ),
     Mutation(
@@ -5776,14 +5776,14 @@ MUTATIONS = [
     ),
     Mutation(
         "equal counts are taken for the same samples",
-        "samplers/same_samples.py::_evidence",
+        "samplers/repeats.py::_evidence",
         "(counts.size if varied else 0)",
         "20 * counts.size",
         "tests/distributed/test_same_samples.py -k by_nature",
     ),
     Mutation(
         "records of other samples are taken for the same",
-        "samplers/same_samples.py::all_equal",
+        "samplers/repeats.py::all_equal",
         "len(set(digests)) == 1",
         "True",
         "tests/distributed/test_same_samples.py -k exact",
@@ -6025,7 +6025,7 @@ MUTATIONS = [
     ),
     Mutation(
         "states of other slices are the very same samples",
-        "samplers/same_samples.py::sums_are_equal",
+        "samplers/repeats.py::sums_are_equal",
         "if mine.shape != total.shape:",
         "if False:",
         "tests/distributed/test_same_samples.py -k with_slices",
