@@ -13,20 +13,19 @@ All exchanges, of states, arrays, records and objects, run like this::
 A program's thread only leaves a message in its `inbox` and waits for the reply; the channel's own thread touches the
 sockets. Rank 0's is the `server`: it keeps the `door`, knows from the `roster` who is who, from a `meeting` who waits
 where, and from the `past` what is over, watches the clock, and answers, also while the program is elsewhere; `status`
-has its words. The other workers' is a `client`, which looks for rank 0. A decision that
-is a pure function of the workers' `letters` is made by the server; another one, such as a user's formula, by the
-program of the first rank. Rank 0 gives up early enough for its verdict to reach every worker before the first deadline,
-and says who is missing.
+has its words. The other workers' is a `client`, which looks for rank 0. A decision that is a pure function of the
+letters is made by the server on their `arrivals`; another one, such as a user's formula, by the program of the first
+rank. Rank 0 gives up early enough for its verdict to reach every worker before the first deadline, and says who is
+missing.
 
 `job` reads the place of this process from the table in `launchers`, and `worker` marks it, so that a process which it
 starts is not taken for it. `secret` has what only the workers know, `handshake` lets both sides prove it, `message`
 seals what follows, and `addresses` says where rank 0 listens. `descriptions` has what travels, and is what metrics
-import before they compute; `parcels` are letters as bytes, `states` has the bytes and the reduction of states, `rows`
-those by key and the pieces of large ones, `columns` arrays of any dtype, and `folds` the pure functions of letters.
-`channel` is the communicator on top, and `groups` finds the workers of a group. `local` is the communicator of one
-worker, `util` goes through an object with ``all_reduce`` where no launcher's variables name the workers, and `mpi`
-sends records over MPI. `choose` has the one function that picks among them, and `backends` the names that MMEval gives
-them.
+import before they compute; `letters` are their bytes, `states` has the bytes and the reduction of states, `rows` those
+by key and the pieces of large ones, `columns` arrays of any dtype, and `folds` the pure functions of letters. `channel`
+is the communicator on top, and `groups` finds the workers of a group. `local` is the communicator of one worker, `util`
+goes through an object with ``all_reduce`` where no launcher's variables name the workers, and `mpi` sends records over
+MPI. `choose` has the one function that picks among them, and `backends` the names that MMEval gives them.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ import weakref
 from collections import Counter
 from typing import Any, Callable, NamedTuple
 
-from fleetmetrics.comm import letters
+from fleetmetrics.comm import arrivals, folds, letters
 from fleetmetrics.comm.client import Client
 from fleetmetrics.comm.communicator import Call, Communicator, Decide, Letter
 from fleetmetrics.comm.deadline import (
@@ -42,8 +42,19 @@ from fleetmetrics.comm.failures import (
 )
 from fleetmetrics.comm.inbox import Inbox
 from fleetmetrics.comm.job import Hidden, Job, job_of
-from fleetmetrics.comm.letters import label_of
-from fleetmetrics.comm.message import ARRIVAL, CLOSED, ERROR, GAVE_UP, LEFT, LETTERS, STATUS, TROUBLE, Message, Place
+from fleetmetrics.comm.message import (
+    ANSWER,
+    ARRIVAL,
+    CLOSED,
+    ERROR,
+    GAVE_UP,
+    LEFT,
+    LETTERS,
+    STATUS,
+    TROUBLE,
+    Message,
+    Place,
+)
 from fleetmetrics.comm.server import Server
 from fleetmetrics.comm.status import source_of, way_out
 from fleetmetrics.comm.worker import is_script_of_worker, leave_mark, started_by_worker
@@ -189,7 +200,7 @@ class SocketCommunicator(Communicator):
         if isinstance(error, FleetMetricsError):
             shared = error
         else:
-            label = label_of(call.number, call.name, self._ranks)
+            label = letters.label_of(call.number, call.name, self._ranks)
             shared = CommunicatorError(
                 f"{in_words([self._job.rank])} was interrupted ({type(error).__name__}) at {label}."
             )
@@ -213,7 +224,7 @@ class SocketCommunicator(Communicator):
         """Send the letter of the next exchange of a call; the result waits for the answer."""
         [number], deadline = call.numbers, call.deadline
         place = (self._number, number, call.step)
-        header_with = functools.partial(letters.header_of, letters.name_of(decide), self._ranks, self._title, name)
+        header_with = functools.partial(letters.header_of, folds.NAMES.get(decide, ""), self._ranks, self._title, name)
         header = header_with(mine.note if trouble is None else list(described(trouble)))
         try:
             letters.check_size(header)
@@ -222,7 +233,7 @@ class SocketCommunicator(Communicator):
         kind, payload = (ARRIVAL, joined(mine.payload)) if trouble is None else (TROUBLE, b"")
         self._end.expect(place)
         self._end.ask(Message(kind, *place, header, payload, deadline.end, deadline.timeout, self._end.threads))
-        exchange = _Exchange(place, label_of(number, name, self._ranks), deadline, decide, payload, trouble)
+        exchange = _Exchange(place, letters.label_of(number, name, self._ranks), deadline, decide, payload, trouble)
         return functools.partial(self._answer, exchange)
 
     def _answer(self, exchange: _Exchange) -> Letter:
@@ -242,7 +253,7 @@ class SocketCommunicator(Communicator):
             self._watch.over(label, payload, answer, deadline.timeout - deadline.remaining, reply.attendance)
         if reply.kind == ERROR:
             raise self._error_in(reply, trouble)
-        return letters.answer_in(reply)
+        return letters.read_each([reply], _answer_in)[0]
 
     def _error_in(self, reply: Message, trouble: BaseException | None) -> BaseException:
         """The error of an exchange, which all workers get."""
@@ -300,7 +311,7 @@ class SocketCommunicator(Communicator):
         """Decide on the letters of all, as the first rank, and send the answer, or the error."""
         with calling(self._ranks):
             try:
-                answer = letters.decided(exchange.decide, letters.arrivals_in(reply), reply.call)
+                answer = arrivals.decided(exchange.decide, arrivals.arrivals_in(reply), reply.call)
             except Exception as error:
                 if by_a_handler(error) and not isinstance(error, FleetMetricsError):
                     raise
@@ -310,7 +321,7 @@ class SocketCommunicator(Communicator):
                 if shared is error:
                     raise
                 raise shared from error
-        self._end.ask(letters.written(exchange.place, answer))
+        self._end.ask(arrivals.answer_with(exchange.place, answer))
 
     def _shared(self, error: Exception) -> FleetMetricsError:
         """The error of a decision, as all workers get it."""
@@ -363,6 +374,12 @@ class SocketCommunicator(Communicator):
         self._end.channels.discard((self._name, self._ranks))
         if not self._end.channels:
             self._end.close()
+
+
+def _answer_in(reply: Message) -> Letter:
+    if reply.kind != ANSWER:
+        raise ValueError(f"its kind is {reply.kind}")
+    return Letter(letters.note_in(reply.header.decode("utf-8", "surrogatepass")), reply.payload)
 
 
 class _Exchanging(threading.local):

@@ -10,7 +10,7 @@ import numpy as np
 from fleetmetrics.comm import states
 from fleetmetrics.comm.descriptions import Letter, joined
 from fleetmetrics.comm.failures import by_rank
-from fleetmetrics.comm.parcels import read_each, split
+from fleetmetrics.comm.letters import read_each, split
 from fleetmetrics.errors import AgreementError, InvalidInputError
 from fleetmetrics.serial import WIDEST, described_array, is_plain
 from fleetmetrics.support.tensors import as_array

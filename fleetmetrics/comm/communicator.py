@@ -14,7 +14,7 @@ from fleetmetrics.comm.deadline import DEFAULT_TIMEOUT, Deadline, began
 from fleetmetrics.comm.descriptions import Block, Decide, Letter, Payload, RowKeys, joined
 from fleetmetrics.comm.failures import by_a_handler
 from fleetmetrics.comm.groups import ranks_of
-from fleetmetrics.comm.parcels import divided, read_each, split
+from fleetmetrics.comm.letters import divided, read_each, split
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.numbers.reductions import widen
 

@@ -11,10 +11,10 @@ from typing import Any, Callable, Sequence
 from fleetmetrics.comm import columns, rows, states
 from fleetmetrics.comm.descriptions import Decide, Letter, joined
 from fleetmetrics.comm.failures import by_rank, fit_cause, named_error
-from fleetmetrics.comm.parcels import divided, read_each
+from fleetmetrics.comm.letters import divided, read_each
 from fleetmetrics.errors import AgreementError, FleetMetricsError, InvalidInputError
 
-__all__ = ["FOLDS", "answered"]
+__all__ = ["FOLDS", "NAMES", "answered"]
 
 
 def barrier(letters: Sequence[Letter]) -> Letter:
@@ -67,6 +67,7 @@ FOLDS: dict[str, Callable[[Sequence[Letter]], Letter]] = {
     "shuffle": shuffle,
     "states": rows.reduce_states,
 }
+NAMES = {fold: name for name, fold in FOLDS.items()}
 
 
 def answered(decide: Decide, number: int, calls: Sequence[str], letters: Sequence[Letter]) -> Letter:

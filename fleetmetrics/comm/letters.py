@@ -1,99 +1,116 @@
-"""The workers' letters of one exchange: how a message holds one, and the answer to all of them."""
+"""Letters as bytes: in a message, inside letters, and those of other workers, which are read with care."""
 
 from __future__ import annotations
 
 import functools
 import json
 import re
-from typing import Any, Callable, NamedTuple, Sequence
+from typing import Any, Callable, Iterable, Sequence, TypeVar
 
-from fleetmetrics.comm.descriptions import Letter, joined
-from fleetmetrics.comm.failures import Trouble, by_rank, in_words, raise_trouble
-from fleetmetrics.comm.folds import FOLDS, answered
-from fleetmetrics.comm.message import ANSWER, ARRIVAL, HEADER_LIMIT, LETTERS, TROUBLE, Message, Place
-from fleetmetrics.comm.parcels import read_each
-from fleetmetrics.errors import AgreementError, CommunicatorError
+import numpy as np
+
+from fleetmetrics.comm.descriptions import Buffer, Letter, joined
+from fleetmetrics.comm.failures import by_a_handler, fit_cause, in_words, ranks_text, readable
+from fleetmetrics.errors import CommunicatorError, FleetMetricsError, RecordError
 
 __all__ = [
-    "Arrival",
-    "answer_in",
-    "arrivals_in",
-    "bundled",
+    "HEADER_LIMIT",
+    "LETTER_UNIT",
+    "body_of",
     "check_size",
-    "decided",
-    "folded",
+    "divided",
     "header_of",
     "label_of",
-    "name_of",
+    "letter_in",
     "note_in",
-    "read",
+    "read_each",
+    "split",
     "written",
 ]
 
-_NAMES = {fold: name for name, fold in FOLDS.items()}
+#: The most bytes of a message's header.
+HEADER_LIMIT = 2**26
+#: The size of a letter outside a message is a multiple of this number of bytes.
+LETTER_UNIT = 16
 _LINE_BREAKS = re.compile(r"[\r\n]")
+_Read = TypeVar("_Read")
+_Given = TypeVar("_Given")
 
 
-class Arrival(NamedTuple):
-    """A worker's letter, as it has arrived."""
+def read_each(given: Iterable[_Given], read: Callable[[_Given], _Read], first: int = 0) -> list[_Read]:
+    """Read the letters of the workers, from this rank on, and name the worker whose letter cannot be read."""
+    letters = []
+    for rank, one in enumerate(given, first):
+        try:
+            letters.append(read(one))
+        except RecordError as error:
+            text = f"the message from {ranks_text([rank])} cannot be read: {readable(str(error))}"
+            raise RecordError(text) from fit_cause(error)
+        except FleetMetricsError:
+            raise
+        except Exception as error:
+            if by_a_handler(error):
+                raise
+            why = readable(f"{type(error).__name__}: {error}")
+            raise CommunicatorError(
+                f"the message from {ranks_text([rank])} cannot be read ({why}); do all workers run the same version "
+                "of fleetmetrics?"
+            ) from fit_cause(error)
+    return letters
 
-    message: Message
-    fold: str  #: the name of the decision, if it is one of `FOLDS`
-    ranks: tuple[int, ...]  #: of the group; (): the whole job
-    title: str  #: the channel in words
-    call: str
-    note: Any
-    trouble: Trouble | None
+
+def split(data: Buffer, sizes: Sequence[int]) -> list[np.ndarray]:
+    """Cut a buffer into parts of these sizes, in bytes; ValueError if it is not as long."""
+    if any(size < 0 for size in sizes) or sum(sizes) != len(data):
+        raise ValueError(f"{len(data)} bytes, but there are {sum(sizes)}")
+    return np.split(np.frombuffer(data, np.uint8), np.cumsum(sizes)[:-1])
 
 
-def name_of(decide: Callable[[Sequence[Letter]], Letter]) -> str:
-    """The name of a decision among `FOLDS`, or ""."""
-    return _NAMES.get(decide, "")
+def divided(letter: Letter, number: int) -> list[Letter]:
+    """The letters inside a letter whose note has their notes and sizes; otherwise ValueError."""
+    notes, sizes = zip(*letter.note)
+    if len(notes) != number:
+        raise ValueError(f"{len(notes)} parts, but there are {number}")
+    return [Letter(note, part.data) for note, part in zip(notes, split(joined(letter.payload), sizes))]
+
+
+def written(letter: Letter) -> list[Buffer]:
+    """A letter as bytes, a multiple of `LETTER_UNIT`; `letter_in` reads it."""
+    note, payload = json.dumps(letter.note).encode(), letter.payload
+    buffers = list(payload) if isinstance(payload, (list, tuple)) else [payload]
+    size = sum(map(len, buffers))
+    head = np.array([len(note), size]).tobytes()
+    return [head, note, bytes(-len(note) % LETTER_UNIT), *buffers, bytes(-size % LETTER_UNIT)]
+
+
+def letter_in(data: Buffer) -> Letter:
+    """The letter in these bytes, with a writable view as payload; ValueError for anything else."""
+    given = np.frombuffer(data if isinstance(data, memoryview) else bytearray(data), np.uint8)
+    note, payload = given[:LETTER_UNIT].view(np.int64).tolist()
+    start = LETTER_UNIT + note + -note % LETTER_UNIT
+    if min(note, payload) < 0 or start + payload + -payload % LETTER_UNIT != len(given):
+        raise ValueError(f"{len(given)} bytes, but a letter has {start + payload}")
+    return Letter(json.loads(given[LETTER_UNIT : LETTER_UNIT + note].tobytes()), given[start : start + payload].data)
+
+
+# The header of a message with a letter
 
 
 def header_of(fold: str, ranks: Sequence[int], title: str, call: str, note: Any) -> bytes:
     """The header of a message with a letter: four lines, then the note as JSON, or unchanged if it is a string."""
-    if note is None or isinstance(note, str):
-        return _text_header(fold, tuple(ranks), title, call, note)
-    return _lines(fold, ranks, title, call) + _body_of(note)
+    return _lines(fold, tuple(ranks), title, call) + body_of(note)
 
 
 @functools.lru_cache(maxsize=256)
-def _text_header(fold: str, ranks: tuple[int, ...], title: str, call: str, note: str | None) -> bytes:
-    return _lines(fold, ranks, title, call) + _body_of(note)
-
-
-def _body_of(note: Any) -> bytes:
-    """The note as `note_in` reads it."""
-    body = "" if note is None else f"text {note}" if isinstance(note, str) else f"json {json.dumps(note)}"
-    return body.encode("utf-8", "surrogatepass")
-
-
-def _lines(fold: str, ranks: Sequence[int], title: str, call: str) -> bytes:
-    lines = fold, json.dumps(list(ranks)), title, call
+def _lines(fold: str, ranks: tuple[int, ...], title: str, call: str) -> bytes:
+    lines = fold, json.dumps(ranks), title, call
     return "".join(f"{_LINE_BREAKS.sub(' ', line)}\n" for line in lines).encode("utf-8", "surrogatepass")
 
 
-@functools.lru_cache(maxsize=256)
-def _read_header(header: bytes) -> tuple[str, tuple[int, ...], str, str, str]:
-    fold, ranks, title, call, body = header.decode("utf-8", "surrogatepass").split("\n", 4)
-    members = tuple(json.loads(ranks))
-    if len(set(members)) < len(members) or any(type(rank) is not int or rank < 0 for rank in members):
-        raise ValueError(f"no ranks are {ranks}")
-    return fold, members, title, call, body
-
-
-def read(message: Message, rank: int) -> Arrival:
-    """The letter in a message, or the trouble; an error names the worker whose message cannot be read."""
-
-    def parsed(message: Message) -> Arrival:
-        fold, ranks, title, call, body = _read_header(message.header)
-        if message.kind == TROUBLE:
-            name, text = json.loads(body[5:])
-            return Arrival(message, fold, ranks, title, call, None, (str(name), str(text)))
-        return Arrival(message, fold, ranks, title, call, note_in(body), None)
-
-    return read_each([message], parsed, rank)[0]
+def body_of(note: Any) -> bytes:
+    """The note as `note_in` reads it."""
+    body = "" if note is None else f"text {note}" if isinstance(note, str) else f"json {json.dumps(note)}"
+    return body.encode("utf-8", "surrogatepass")
 
 
 def note_in(body: str) -> Any:
@@ -103,13 +120,6 @@ def note_in(body: str) -> Any:
     return body[5:] if body.startswith("text ") else json.loads(body[5:])
 
 
-def written(place: Place, letter: Letter) -> Message:
-    """The message with an answer."""
-    header = _body_of(letter.note)
-    check_size(header)
-    return Message(ANSWER, *place, header=header, payload=joined(letter.payload))
-
-
 def check_size(header: bytes) -> None:
     """Raise if the other workers would refuse such a header."""
     if len(header) > HEADER_LIMIT:
@@ -117,62 +127,6 @@ def check_size(header: bytes) -> None:
             f"what describes the call's data has {len(header):,} bytes, and may have {HEADER_LIMIT:,}; pass large data "
             "as arrays, or in several calls."
         )
-
-
-def answer_in(message: Message) -> Letter:
-    """The answer in a message of `written`; an error if it cannot be read."""
-
-    def parsed(message: Message) -> Letter:
-        if message.kind != ANSWER:
-            raise ValueError(f"its kind is {message.kind}")
-        return Letter(note_in(message.header.decode("utf-8", "surrogatepass")), message.payload)
-
-    return read_each([message], parsed)[0]
-
-
-def folded(arrivals: Sequence[Arrival], number: int) -> Letter | None:
-    """The answer, if rank 0's thread can give it by itself; None: the first rank's program must.
-
-    Raises:
-        FleetMetricsError: a worker is in trouble, or the workers disagree on the call.
-    """
-    raise_trouble([arrival.trouble for arrival in arrivals])
-    first = arrivals[0]
-    same = all(arrival.call == first.call and arrival.fold == first.fold for arrival in arrivals)
-    if not same:
-        return decided(lambda _: _differ(arrivals), arrivals, number)
-    return decided(FOLDS[first.fold], arrivals, number) if first.fold in FOLDS else None
-
-
-def _differ(arrivals: Sequence[Arrival]) -> Letter:
-    kinds = by_rank(arrival.fold or "code of the program" for arrival in arrivals)
-    raise AgreementError(f"the workers disagree: they decide {arrivals[0].call} by {kinds}; do all run one version?")
-
-
-def decided(decide: Callable[[Sequence[Letter]], Letter], arrivals: Sequence[Arrival], number: int) -> Letter:
-    """The answer of a decision to the letters."""
-    letters = [Letter(arrival.note, arrival.message.payload) for arrival in arrivals]
-    return answered(decide, number, [arrival.call for arrival in arrivals], letters)
-
-
-def bundled(place: Place, arrivals: Sequence[Arrival]) -> Message:
-    """All letters in one message, for the first rank of a group."""
-    sizes = [[len(arrival.message.header), len(arrival.message.payload)] for arrival in arrivals]
-    parts = [part for arrival in arrivals for part in (arrival.message.header, arrival.message.payload)]
-    return Message(LETTERS, *place, header=json.dumps(sizes).encode(), payload=b"".join(parts))
-
-
-def arrivals_in(message: Message) -> list[Arrival]:
-    """The letters in a message of `bundled`; those for rank 0's own program are not written out."""
-    if isinstance(message.payload, list):
-        return message.payload
-    arrivals, start, data = [], 0, memoryview(message.payload)
-    for rank, (header, payload) in enumerate(json.loads(message.header)):
-        middle, end = start + header, start + header + payload
-        one = Message(ARRIVAL, *message.place, header=bytes(data[start:middle]), payload=data[middle:end])
-        arrivals.append(read(one, rank))
-        start = end
-    return arrivals
 
 
 def label_of(number: int, call: str, group: tuple[int, ...]) -> str:

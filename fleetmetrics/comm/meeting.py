@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from typing import Mapping, Sequence
 
+from fleetmetrics.comm.arrivals import Arrival
 from fleetmetrics.comm.deadline import margin
 from fleetmetrics.comm.failures import in_words, readable
-from fleetmetrics.comm.letters import Arrival, label_of
+from fleetmetrics.comm.letters import label_of
 from fleetmetrics.comm.message import Place
 from fleetmetrics.support.logs import Attendance
 

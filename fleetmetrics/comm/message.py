@@ -27,6 +27,7 @@ from typing import Any, Callable, NamedTuple, Sequence, Tuple
 import numpy as np
 
 from fleetmetrics.comm.descriptions import Buffer
+from fleetmetrics.comm.letters import HEADER_LIMIT
 from fleetmetrics.support.logs import Attendance
 
 __all__ = [
@@ -36,7 +37,6 @@ __all__ = [
     "ENDS",
     "ERROR",
     "GAVE_UP",
-    "HEADER_LIMIT",
     "LEFT",
     "LETTERS",
     "STATUS",
@@ -73,7 +73,6 @@ _HEAD = struct.Struct("!4sB?B?QQIddQQ32s")
 _NUMBER = struct.Struct("!Q")
 _SEAL = 32
 _MAGIC = b"flt4"
-HEADER_LIMIT = 2**26
 _PAYLOAD_LIMIT = 2**40
 # A larger buffer grows as its bytes arrive: the head alone reserves no memory.
 _AT_ONCE = 2**26

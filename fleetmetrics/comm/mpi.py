@@ -24,8 +24,8 @@ from fleetmetrics.comm.descriptions import Letter
 from fleetmetrics.comm.failures import described, late_text, named_error
 from fleetmetrics.comm.folds import barrier, check_numbers
 from fleetmetrics.comm.job import split_endpoint
-from fleetmetrics.comm.parcels import LETTER_UNIT as UNIT
-from fleetmetrics.comm.parcels import letter_in, written
+from fleetmetrics.comm.letters import LETTER_UNIT as UNIT
+from fleetmetrics.comm.letters import letter_in, written
 from fleetmetrics.errors import CommunicatorError, DeadlineError, InvalidInputError, NoChannelError
 from fleetmetrics.support.launcher import LAUNCHERS
 

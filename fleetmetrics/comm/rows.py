@@ -23,7 +23,7 @@ import numpy as np
 from fleetmetrics.comm import states
 from fleetmetrics.comm.descriptions import BY, KEYS, Block, Buffer, Entry, Letter, RowKeys, joined
 from fleetmetrics.comm.failures import by_rank
-from fleetmetrics.comm.parcels import read_each
+from fleetmetrics.comm.letters import read_each
 from fleetmetrics.comm.states import Layout, combined, pack, read_packed, unpack, with_rows
 from fleetmetrics.errors import AgreementError, IntegerOverflowError
 from fleetmetrics.numbers.moments import WIDTHS

@@ -11,7 +11,7 @@ import sys
 import time
 from typing import NamedTuple, Sequence
 
-from fleetmetrics.comm import letters
+from fleetmetrics.comm.arrivals import Arrival, answer_with, arrival_in, bundled, folded
 from fleetmetrics.comm.deadline import DEFAULT_TIMEOUT
 from fleetmetrics.comm.descriptions import Letter
 from fleetmetrics.comm.door import Door
@@ -19,7 +19,6 @@ from fleetmetrics.comm.failures import calling, error_header, error_in, in_words
 from fleetmetrics.comm.handshake import Guest, unproven_text
 from fleetmetrics.comm.inbox import Inbox
 from fleetmetrics.comm.job import Job
-from fleetmetrics.comm.letters import Arrival
 from fleetmetrics.comm.meeting import Meeting, stuck_in, stuck_text
 from fleetmetrics.comm.message import (
     ANSWER,
@@ -290,8 +289,7 @@ class Server(Inbox):
         self._sending.discard(worker)
         self._poll.unregister(worker.connection)
         self._by_descriptor.pop(worker.connection.fileno(), None)
-        if self._roster.workers.get(worker.rank) is worker:
-            del self._roster.workers[worker.rank]
+        self._roster.leave(worker)
         worker.connection.close()
 
     # -- what they say
@@ -326,7 +324,7 @@ class Server(Inbox):
             self._roster.rank_0_called = True
             self._open_door(calls=True)
         try:
-            arrival = letters.read(message, rank)
+            arrival = arrival_in(message, rank)
         except FleetMetricsError as error:
             self._say_error(rank, message, error)
             return
@@ -426,7 +424,7 @@ class Server(Inbox):
         try:
             with calling(meeting.group):
                 self._past.announce_split(meeting.place, meeting.ranks)
-                answer = letters.folded(arrivals, meeting.place[1])
+                answer = folded(arrivals, meeting.place[1])
                 message = self._decided(meeting, arrivals, answer)
         except FleetMetricsError as error:
             self._fail(meeting, error)
@@ -444,10 +442,10 @@ class Server(Inbox):
     def _decided(self, meeting: Meeting, arrivals: list[Arrival], answer: Letter | None) -> Message:
         """The message with the answer, or with the letters, for the program that decides."""
         if answer is not None:
-            return letters.written(meeting.place, answer)
+            return answer_with(meeting.place, answer)
         if meeting.ranks[0] == 0:  # it needs no bytes
             return Message(LETTERS, *meeting.place, payload=arrivals)
-        return letters.bundled(meeting.place, arrivals)
+        return bundled(meeting.place, arrivals)
 
     def _answer(self, meeting: Meeting, answer: Message) -> None:
         if time.monotonic() > meeting.last_moment:  # a worker has given up, so all must

@@ -23,7 +23,7 @@ from fleetmetrics.comm.descriptions import Decide, Letter
 from fleetmetrics.comm.failures import described, named_error, raise_trouble
 from fleetmetrics.comm.folds import answered
 from fleetmetrics.comm.job import Job
-from fleetmetrics.comm.parcels import letter_in, read_each, written
+from fleetmetrics.comm.letters import letter_in, read_each, written
 from fleetmetrics.errors import CommunicatorError, DeadlineError, InvalidInputError, NoChannelError
 from fleetmetrics.support.vocabulary import counted
 

@@ -28,7 +28,7 @@ from fleetmetrics.comm.failures import (
     readable,
     readable_lines,
 )
-from fleetmetrics.comm.parcels import read_each
+from fleetmetrics.comm.letters import read_each
 from fleetmetrics.errors import AgreementError, FleetMetricsError, InvalidInputError, RecordError, SizeWarning
 from fleetmetrics.records.arrangement import Positions, arrange, kept_count
 from fleetmetrics.records.batches import Columns, InOrder, Kind, as_results, joint_kind, number_of, one_per_id, part_of

@@ -9,7 +9,7 @@ from itertools import groupby
 from typing import Any, Mapping, Sequence
 
 from fleetmetrics.comm.failures import by_rank
-from fleetmetrics.comm.parcels import read_each
+from fleetmetrics.comm.letters import read_each
 from fleetmetrics.comm.states import check_settings
 from fleetmetrics.errors import AgreementError, InvalidInputError, RecordError, UnknownNameError
 from fleetmetrics.records.arrangement import MODES

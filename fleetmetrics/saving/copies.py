@@ -12,7 +12,7 @@ from fleetmetrics.comm.choose import channel_of
 from fleetmetrics.comm.descriptions import Letter
 from fleetmetrics.comm.failures import by_rank
 from fleetmetrics.comm.groups import copies_of
-from fleetmetrics.comm.parcels import read_each
+from fleetmetrics.comm.letters import read_each
 from fleetmetrics.errors import AgreementError, InvalidInputError
 from fleetmetrics.saving.checkpoint import named_metrics
 

@@ -27,7 +27,7 @@ pytestmark = pytest.mark.numpy_only
 
 COMM = Path(fleetmetrics.__file__).parent / "comm"
 #: Where a call makes what it brings, or rank 0 the answer: any exception there is that worker's trouble, told to all.
-MAKING, READING = ("communicator", "failures", "parcels", "rows", "states"), ("read_each", "_decided")
+MAKING, READING = ("communicator", "failures", "rows", "states"), ("read_each", "_decided")
 #: The functions of a call that has begun.
 BEGUN = ("consult", "reduce", "__exit__")
 

@@ -11,7 +11,7 @@ import pytest
 from fleetmetrics.comm import Block, Letter
 from fleetmetrics.comm.communicator import Communicator, Decide
 from fleetmetrics.comm.descriptions import joined
-from fleetmetrics.comm.parcels import read_each
+from fleetmetrics.comm.letters import read_each
 from fleetmetrics.comm.states import describe, layout_of, pack, read_packed, reduced, unpack
 from fleetmetrics.errors import (
     CommunicatorError,

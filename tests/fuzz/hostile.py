@@ -18,7 +18,7 @@ from unittest import mock
 
 import numpy as np
 
-from fleetmetrics.comm import Block, RowKeys, handshake, letters, message
+from fleetmetrics.comm import Block, RowKeys, arrivals, channel, folds, handshake, letters, message
 from fleetmetrics.comm.communicator import Communicator, Decide, Letter
 from fleetmetrics.comm.descriptions import joined
 from fleetmetrics.comm.failures import error_in
@@ -121,9 +121,9 @@ def messages_of_a_peer(data: bytes) -> None:
 def headers_of_a_peer(data: bytes) -> None:
     """Any header is a letter's, trouble, an answer's or an error; or it is refused with the rank that sent it."""
     for kind, read in (
-        (message.ARRIVAL, lambda one: letters.read(one, 1)),
-        (message.TROUBLE, lambda one: letters.read(one, 1)),
-        (message.ANSWER, letters.answer_in),
+        (message.ARRIVAL, lambda one: arrivals.arrival_in(one, 1)),
+        (message.TROUBLE, lambda one: arrivals.arrival_in(one, 1)),
+        (message.ANSWER, lambda one: letters.read_each([one], channel._answer_in)),
     ):
         with contextlib.suppress(FleetMetricsError):
             read(Message(kind, header=data))
@@ -262,7 +262,7 @@ def _said(choices: Choices) -> Message:
     """What a worker may say of a few exchanges."""
     kind = [message.ARRIVAL] * 9 + [*range(1, 10)]
     kind, place = kind[choices.below(18)], (choices.below(3), choices.below(3), 1 + choices.below(2))
-    fold = [*letters.FOLDS, "", "a"][choices.below(len(letters.FOLDS) + 2)]
+    fold = [*folds.FOLDS, "", "a"][choices.below(len(folds.FOLDS) + 2)]
     ranks: Any = [[], [1, 2], [2, 1, 0]][place[0]]
     if choices.below(8) == 0:
         ranks = [[0, 1], [1, 1], [7, 1], [-1], [True], "12"][choices.below(6)]

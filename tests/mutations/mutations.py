@@ -1818,7 +1818,7 @@ MUTATIONS = [
     ),
     Mutation(
         "an error of one worker is not raised on the others",
-        "comm/letters.py::folded",
+        "comm/arrivals.py::folded",
         "raise_trouble([arrival.trouble for arrival in arrivals])",
         "pass",
         "tests/comm/test_server.py -k the_trouble",
@@ -2191,7 +2191,7 @@ MUTATIONS = [
     ),
     Mutation(
         "what cannot be read is another rank's",
-        "comm/parcels.py::read_each",
+        "comm/letters.py::read_each",
         'f"the message from {ranks_text([rank])} cannot be read (',
         'f"the message from {ranks_text([rank + 1])} cannot be read (',
         "tests/comm/test_states.py",
@@ -3612,10 +3612,10 @@ MUTATIONS = [
     ),
     Mutation(
         "the traceback of a letter that cannot be read shows its text as it is",
-        "comm/parcels.py::read_each",
+        "comm/letters.py::read_each",
         "raise RecordError(text) from fit_cause(error)",
         "raise RecordError(text) from error",
-        "tests/comm/test_parcels.py -k quoted_escaped",
+        "tests/comm/test_letters.py -k quoted_escaped",
     ),
     Mutation(
         "another worker's error in words is made of its text as it is",
@@ -3886,7 +3886,7 @@ MUTATIONS = [
     ),
     Mutation(
         "the error of a signal handler is taken for a letter that cannot be read",
-        "comm/parcels.py::read_each",
+        "comm/letters.py::read_each",
         "if by_a_handler(error):",
         "if False:",
         "tests/distributed/test_hangs.py -k whatever_it_interrupts",

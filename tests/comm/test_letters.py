@@ -8,7 +8,7 @@ import pytest
 
 from fleetmetrics.comm import Letter
 from fleetmetrics.comm.descriptions import joined
-from fleetmetrics.comm.parcels import LETTER_UNIT, divided, letter_in, read_each, split, written
+from fleetmetrics.comm.letters import LETTER_UNIT, divided, letter_in, read_each, split, written
 from fleetmetrics.errors import RecordError
 
 
