@@ -630,22 +630,22 @@ MUTATIONS = [
     Mutation(
         "a condition means one of two slices of that name",
         "evaluation/conditions.py::_only",
-        "if len(found) > 1:",
-        "if len(found) > 9:",
+        "if len(fitting) > 1:",
+        "if len(fitting) > 9:",
         "tests/evaluation/test_keys.py -k two_slices",
     ),
     Mutation(
         "a condition means one of two numbers of that name",
-        "evaluation/conditions.py::checked",
-        "if repeated[path] > 1:",
-        "if repeated[path] > 9:",
+        "evaluation/conditions.py::_outcome",
+        "if numbers.repeated.get(path, 0) > 1:",
+        "if numbers.repeated.get(path, 0) > 9:",
         "tests/evaluation/test_conditions.py -k two_numbers",
     ),
     Mutation(
         "a condition on any slice needs all of them",
         "evaluation/conditions.py::_of_values",
-        "bool(held), said, note",
-        "len(held) == len(told), said, note",
+        "first.value, bool(holding), ",
+        "first.value, len(holding) == len(known), ",
         "tests/evaluation/test_conditions.py -k slices_the_first",
     ),
     Mutation(
@@ -4654,7 +4654,7 @@ MUTATIONS = [
     ),
     Mutation(
         "a condition does not say what the interval that it names needs",
-        "evaluation/conditions.py::checked",
+        "evaluation/conditions.py::_outcome",
         'if needs else ""',
         'if False else ""',
         "tests/evaluation/test_intervals.py -k condition",
