@@ -24,6 +24,10 @@ TESTS ?=
 PADDLE ?= 3
 # How long atheris looks for bytes that reach new lines, for each of its functions.
 FUZZ_SECONDS ?= 60
+# What `make metric` drafts, on which page of docs/metrics, and whether a worker keeps sums or records of samples.
+NAME ?=
+PAGE ?= regression
+KEEPS ?= sums
 
 PS_PADDLE := 2.6.2
 CPU_PADDLE := 3.3.1
@@ -111,6 +115,11 @@ WITHOUT_PADDLE := fleetmetrics tests/formulas tests/comm tests/fuzz tests/serial
 	--deselect=fleetmetrics/evaluation/__init__.py::fleetmetrics.evaluation.evaluate \
 	--deselect=fleetmetrics/evaluation/streams.py::fleetmetrics.evaluation.streams.consistency
 
+# The tests that go through all metrics, and the examples of the classes.
+OF_A_METRIC := tests/test_contract.py tests/test_exactness.py tests/test_names.py tests/test_reference.py tests/test_docs.py \
+	tests/test_translations.py tests/words \
+	tests/metrics/test_hostile_input.py tests/support/test_settings.py tests/base/test_metric.py fleetmetrics/metrics
+
 # $(call run-tests,directory,Paddle version): tests and the package's doctests, as one run
 define run-tests
 	@echo "testing with paddlepaddle $(2) ..."
@@ -135,7 +144,7 @@ SUMMARY := import sys, xml.etree.ElementTree as tree; s = tree.parse(sys.argv[1]
 	print("%d failed, %d passed, %d skipped, %d errors in %.0fs" % (n["failures"], \
 	n["tests"] - n["failures"] - n["errors"] - n["skipped"], n["skipped"], n["errors"], float(s["time"])))
 
-.PHONY: help demo test test-all test-thorough test-ps test-cpu test-numpy test-engines fuzz mutations faults lint types package format docs look compare evaluate names modes exactness bench-sync bench-gather bench-scale bench-reading bench-files kills attacks hosts bench-metrics bench-engines bench gpu \
+.PHONY: help demo test test-all test-thorough test-ps test-cpu test-numpy test-engines fuzz mutations faults lint types package format docs look compare evaluate metric test-metric names modes exactness written bench-sync bench-gather bench-scale bench-reading bench-files kills attacks hosts bench-metrics bench-engines bench gpu \
 	clean clean-all
 
 help:  ## list the tasks
@@ -254,17 +263,26 @@ evaluate: $(PS)/.ready $(CPU)/.ready  ## evaluate on 3 workers in dynamic mode, 
 	$(call run-evaluate,$(PS),$(PS_PADDLE))
 	$(call run-evaluate,$(CPU),$(CPU_PADDLE))
 
+metric: $(DEV)/.ready  ## write a draft of a metric, NAME=MedianAbsoluteError: its class, case, entry and line on its page; PAGE=regression, KEEPS=sums or records
+	@$(DEV)/bin/python docs/scripts/new_metric.py "$(NAME)" --page $(PAGE) --keeps $(KEEPS)
+
+test-metric: $(CPU)/.ready  ## run the tests of one metric, NAME=MedianAbsoluteError, on Paddle 3.3.1, in seconds
+	@$(CPU)/bin/python -m pytest -n 0 --doctest-modules $(OF_A_METRIC) $(ARGS) \
+		-k "$(NAME) or every_metric or the_table or list_of_names or both_languages or every_chinese_section"
+
 names: $(DEV)/.ready  ## write the lists of public names, fleetmetrics/_names.py and __init__.pyi, and the docs' catalogue and commands, from the modules
 	@$(DEV)/bin/python docs/scripts/names.py
 	@$(DEV)/bin/python docs/scripts/catalogue.py
 	@$(DEV)/bin/python docs/scripts/commands.py
 
-modes: $(PS)/.ready $(CPU)/.ready  ## write the docs' table of metrics and modes, by running both Paddle versions
-	@$(PS)/bin/python docs/scripts/modes.py
-	@$(CPU)/bin/python docs/scripts/modes.py
+modes: $(PS)/.ready $(CPU)/.ready  ## write the docs' table of metrics and modes, by running both Paddle versions; ARGS=--all: every row again
+	@$(PS)/bin/python docs/scripts/modes.py $(ARGS)
+	@$(CPU)/bin/python docs/scripts/modes.py $(ARGS)
 
-exactness: $(CPU)/.ready  ## write the docs' table of how far values depend on the split, by splitting at random
-	@$(CPU)/bin/python docs/scripts/exactness.py
+exactness: $(CPU)/.ready  ## write the docs' table of how far values depend on the split, by splitting at random; ARGS=--all: every row again
+	@$(CPU)/bin/python docs/scripts/exactness.py $(ARGS)
+
+written: names exactness modes  ## write all lists and tables that follow from the code; rows that are there stay as they are
 
 bench-sync: $(PS)/.ready  ## time one sync between workers
 	@$(PS)/bin/python benchmarks/sync.py $(ARGS)

@@ -137,6 +137,7 @@ from fleetmetrics.metrics.regression.differences import MeanSquaredError as Mean
 from fleetmetrics.metrics.regression.differences import MeanSquaredLogError as MeanSquaredLogError
 from fleetmetrics.metrics.regression.differences import RootMeanSquaredError as RootMeanSquaredError
 from fleetmetrics.metrics.regression.differences import RootMeanSquaredLogError as RootMeanSquaredLogError
+from fleetmetrics.metrics.regression.median_absolute_error import MedianAbsoluteError as MedianAbsoluteError
 from fleetmetrics.metrics.regression.ranks import KendallCorrelation as KendallCorrelation
 from fleetmetrics.metrics.regression.ranks import SpearmanCorrelation as SpearmanCorrelation
 from fleetmetrics.metrics.regression.ranks import XAUC as XAUC
@@ -243,6 +244,7 @@ __all__ = [
     "MeanBias",
     "MeanSquaredError",
     "MeanSquaredLogError",
+    "MedianAbsoluteError",
     "Metric",
     "MetricCollection",
     "Min",

@@ -142,6 +142,7 @@ MODULES: dict[str, str] = {
     "MeanSquaredLogError": "fleetmetrics.metrics.regression.differences",
     "RootMeanSquaredError": "fleetmetrics.metrics.regression.differences",
     "RootMeanSquaredLogError": "fleetmetrics.metrics.regression.differences",
+    "MedianAbsoluteError": "fleetmetrics.metrics.regression.median_absolute_error",
     "KendallCorrelation": "fleetmetrics.metrics.regression.ranks",
     "SpearmanCorrelation": "fleetmetrics.metrics.regression.ranks",
     "XAUC": "fleetmetrics.metrics.regression.ranks",

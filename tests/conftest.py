@@ -42,7 +42,13 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Combinations that no entry of a list needs are thorough; the older Paddle gets other ones than the newer."""
+    """Combinations that no entry of a list needs are thorough; the older Paddle gets other ones than the newer.
+
+    ``-k LogCoshError`` finds the tests of the case "log cosh error", too.
+    """
+    for item in items if config.option.keyword else ():
+        parameters = getattr(getattr(item, "callspec", None), "params", {}).values()
+        item.extra_keyword_matches.update(each.replace(" ", "") for each in parameters if isinstance(each, str))
     if "thorough" not in config.option.markexpr:
         return
     older = "not numpy_only" in config.option.markexpr

@@ -227,22 +227,27 @@ def test_the_tables_of_all_metrics_match_their_docstrings() -> None:
 
 @pytest.mark.numpy_only
 @pytest.mark.usefixtures("scripts")
-def test_the_table_of_modes_has_what_does_not_run_everywhere_and_agrees_with_what_the_cases_claim() -> None:
+def test_the_table_of_modes_has_what_does_not_run_everywhere_and_agrees_with_what_the_cases_claim(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     import modes
-    from _catalogue import catalogue
+    from _catalogue import between, catalogue
 
     table = modes.known(modes.PAGE.read_text(encoding="utf-8"))
-    everywhere = dict.fromkeys(modes.COLUMNS, modes.YES)  # what is not in the table
     names = [kind.__name__ for kinds in catalogue().values() for kind in kinds]
-    assert list(table) == [name for name in names if table.get(name, everywhere) != everywhere], "run `make modes`"
+    assert not {*names} ^ {*table}, f"run `make modes`: the page differs in { ({*names} ^ {*table}) }"
+    monkeypatch.setattr(modes, "columns_here", dict)  # run nothing
+    written = modes.content(table, again=False)
+    assert between(modes.PAGE.read_text(encoding="utf-8"), "modes") == written, "run `make modes`"
+    chinese = between(modes.CHINESE_PAGE.read_text(encoding="utf-8"), "modes")
+    assert chinese == modes.in_chinese(written), "run `make modes`"
     claims: dict[str, list[tuple[str, ...]]] = {"Throughput": [("numpy", "dynamic")]}  # which has no case
     for case in CASES.values():
         claims.setdefault(type(case.make()).__name__, []).append(case.modes)
     assert not set(names) - set(claims), f"write a case of {set(names) - set(claims)} into tests/cases"
     for kind in names:
-        row = table.get(kind, everywhere)
-        assert tuple(row) == modes.COLUMNS
-        for column, cell in row.items():
+        assert tuple(table[kind]) == modes.COLUMNS
+        for column, cell in table[kind].items():
             mode = {"NumPy": "numpy", "PIR": "static"}.get(column.split(",")[0], column.split(",")[0])
             said, claimed = set(cell.split(" or ")), {mode in claim for claim in claims[kind]}
             assert said <= {modes.YES, modes.FETCH, modes.MEASURE}, (kind, column, "run `make modes`")

@@ -1,6 +1,6 @@
 """Compare every metric with scikit-learn or NumPy on random samples, as one process and split among workers.
 
-    python docs/scripts/comparisons.py [--seeds 1] [--processes 1]
+    python docs/scripts/comparisons.py [--seeds 1] [--processes 1] [--metric NAME]
 
 Each case of the tests' contract is drawn with every pair of dtypes that it takes, with and without weights and a mask,
 for each seed. One metric is fed all samples; then the samples are split at random among up to seven workers, whose
@@ -76,13 +76,15 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seeds", type=int, default=1, help="how often each combination is drawn")
     parser.add_argument("--processes", type=int, default=1, help="how many share the cases")
+    parser.add_argument("--metric", default="", help="compare the cases of this class alone")
     given = parser.parse_args()
     counts: Counter[str] = Counter()
+    names = [name for name, case in CASES.items() if given.metric in ("", type(case.make()).__name__)]
     with ProcessPoolExecutor(given.processes, initializer=prepare) as pool:
-        for of_case, wrong in pool.map(compared, CASES, itertools.repeat(given.seeds)):
+        for of_case, wrong in pool.map(compared, names, itertools.repeat(given.seeds)):
             counts += of_case
             print(*wrong, sep="\n", end="\n" if wrong else "", flush=True)
-    print(f"{len(CASES)} cases: {sum(counts.values()):,} comparisons, {counts['wrong']} differ")
+    print(f"{len(names)} cases: {sum(counts.values()):,} comparisons, {counts['wrong']} differ")
     return int(counts["wrong"] > 0)
 
 

@@ -1,6 +1,7 @@
-"""Split the samples of every case of the contract at random, and write the tables of exactness.
+"""Split the samples of cases of the contract at random, and write the tables of exactness.
 
-    python docs/scripts/exactness.py
+    python docs/scripts/exactness.py          # the cases that have no row
+    python docs/scripts/exactness.py --all    # all of them again
 
 The table says for which metrics the value of two to seven workers is that of one to the last bit, and how many digits
 they have in common for the others. `tests/test_exactness.py` holds it for other samples and splits.
@@ -8,10 +9,12 @@ they have in common for the others. `tests/test_exactness.py` holds it for other
 
 from __future__ import annotations
 
+import argparse
 import math
+import re
 import sys
 
-from _catalogue import DOCS, table, write_between
+from _catalogue import DOCS, between, table, write_between
 
 sys.path.insert(0, str(DOCS.parent))
 
@@ -19,6 +22,9 @@ from tests.contract import CASES
 from tests.exactness import NAMES, digits, may_be_exact
 
 SEEDS = range(2)
+#: The page of the table of cases.
+CASES_PAGE = DOCS / "project" / "tested.md"
+ROW = re.compile(r"^\| ([^|]+) \| (all bits|\d+) \| (all bits|\d+) \|$", re.MULTILINE)
 #: The pages of the table of metrics, with its head.
 HEADERS = {
     "exactness.md": ["metric", "without weights", "with weights"],
@@ -49,15 +55,20 @@ def by_metric(cases: dict[str, list[float]]) -> list[list[str]]:
     return [[f"`{kind}`", *map(shown, cells)] for kind, cells in sorted(least.items())]
 
 
+def known() -> dict[str, list[float]]:
+    """The rows of the table of cases."""
+    rows = ROW.findall(between(CASES_PAGE.read_text(encoding="utf-8"), "exactness"))
+    return {name: [math.inf if cell == "all bits" else int(cell) for cell in cells] for name, *cells in rows}
+
+
 def main() -> None:
     """Write the tables: of every case where tests are described, of every metric where they are explained."""
-    cases = {name: [cell(name, weighted) for weighted in (False, True)] for name in sorted(NAMES)}
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--all", action="store_true", help="measure all cases, not only those without a row")
+    before = {} if parser.parse_args().all else known()
+    cases = {name: before.get(name) or [cell(name, weighted) for weighted in (False, True)] for name in sorted(NAMES)}
     rows = [[name, *map(shown, cells)] for name, cells in cases.items()]
-    write_between(
-        DOCS / "project" / "tested.md",
-        "exactness",
-        table(["case of the tests", "without weights", "with weights"], rows),
-    )
+    write_between(CASES_PAGE, "exactness", table(["case of the tests", "without weights", "with weights"], rows))
     for page, header in HEADERS.items():
         write_between(DOCS / "explanation" / page, "exactness", table(header, by_metric(cases)))
 

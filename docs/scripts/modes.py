@@ -1,20 +1,22 @@
-"""Run every case of the contract in every mode, and write its columns of the table in docs/metrics/modes.md.
+"""Run the cases of the contract in every mode, and write the tables in docs/metrics/modes.md and modes.zh.md.
 
-    python docs/scripts/modes.py
+    python docs/scripts/modes.py          # the metrics that have not been run
+    python docs/scripts/modes.py --all    # all of them again
 
-The table has the metrics that do not run in every mode. The columns are those of the Paddle version that is installed;
-the others stay as they are. `make modes` does both.
+The columns are those of the Paddle version that is installed; the others stay as they are, empty for a metric that has
+not been run there. `make modes` runs both versions. The table has the metrics that do not run in every mode; the line
+below it names the rest.
 A metric that cannot be in a static program must say so when it is added to one.
 """
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import re
 import sys
 import warnings
 import zlib  # noqa: F401, SciPy may crash if this comes after Paddle 2.6
-from typing import Any
 
 from _catalogue import DOCS, between, catalogue, table, write_between
 
@@ -25,9 +27,25 @@ from tests import contract
 from tests.contract import CASES
 
 PAGE = DOCS / "metrics" / "modes.md"
+CHINESE_PAGE = DOCS / "metrics" / "modes.zh.md"
 COLUMNS = ("NumPy", "dynamic, Paddle 2.6", "static, Paddle 2.6", "dynamic, Paddle 3.3", "PIR, Paddle 3.3")
 
 YES, FETCH, MEASURE = "yes", "fetch, then `add`", "measure, then `add`"
+EVERYWHERE = "Correct in every mode: "
+#: Longer texts first.
+IN_CHINESE = {
+    EVERYWHERE: "在所有模式下都正确：",
+    "yes or ": "是，或",
+    YES: "是",
+    FETCH: "先 fetch 再 `add`",
+    MEASURE: "先计时再 `add`",
+    "metric |": "指标 |",
+    "dynamic, ": "动态图，",
+    "static, ": "静态图，",
+    "PIR, ": "PIR，",
+    ", `": "、`",
+    ".\n": "。\n",
+}
 
 
 def cell(name: str, mode: str) -> str:
@@ -95,31 +113,46 @@ def columns_here() -> dict[str, str]:
 
 
 def known(text: str) -> dict[str, dict[str, str]]:
-    """The cells of the table in the page, by class and column."""
-    rows = [[part.strip() for part in line.split("|")[1:-1]] for line in between(text, "modes").splitlines()]
+    """What the page says of each metric, by column: in a row of the table, or in the line below it."""
+    table, _, everywhere = between(text, "modes").partition(EVERYWHERE)
+    rows = [[part.strip() for part in line.split("|")[1:-1]] for line in table.splitlines()]
     rows = [row for row in rows if len(row) > 1]
-    return {re.sub(r"\W", "", re.sub(r"\(.*\)", "", row[0])): dict(zip(rows[0][1:], row[1:])) for row in rows[2:]}
+    found = {re.sub(r"\W", "", re.sub(r"\(.*\)", "", row[0])): dict(zip(rows[0][1:], row[1:])) for row in rows[2:]}
+    return {**found, **{name: dict.fromkeys(COLUMNS, YES) for name in re.findall(r"`(\w+)`", everywhere)}}
 
 
-def rows_of(page: str) -> list[list[Any]]:
-    """The rows of the page's table, with new columns of this version."""
-    before = known(page)
-    rows = []
+def content(before: dict[str, dict[str, str]], again: bool) -> str:
+    """The table and the line, after running what this version has not run, or everything again."""
+    here, rows, everywhere = columns_here(), [], []
     for domain, kinds in catalogue().items():
-        for kind in kinds:
-            row = before.get(kind.__name__, dict.fromkeys(COLUMNS, YES))
-            row.update({column: merged(found) for column, found in cells(kind.__name__).items()})
-            if set(row.values()) != {YES}:
-                rows.append([f"[`{kind.__name__}`]({domain}.md)", *(row[column] for column in COLUMNS)])
-    return rows
+        for name in (kind.__name__ for kind in kinds):
+            row = {column: before.get(name, {}).get(column, "") for column in COLUMNS}
+            if again or not all(row[column] for column in here):
+                row.update({column: merged(found) for column, found in cells(name).items()})
+                print(name, flush=True)
+            if set(row.values()) == {YES}:
+                everywhere.append(f"`{name}`")
+            else:
+                rows.append([f"[`{name}`]({domain}.md)", *row.values()])
+    return table(["metric", *COLUMNS], rows) + f"\n{EVERYWHERE}{', '.join(everywhere)}.\n"
+
+
+def in_chinese(content: str) -> str:
+    """The same for the Chinese page."""
+    for english, chinese in IN_CHINESE.items():
+        content = content.replace(english, chinese)
+    return content
 
 
 def main() -> None:
-    """Write the table."""
+    """Write the tables."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--all", action="store_true", help="run all metrics, not only those that have not been run")
+    again = parser.parse_args().all
     warnings.simplefilter("ignore")  # Paddle's, mostly
-    rows = rows_of(PAGE.read_text(encoding="utf-8"))
-    write_between(PAGE, "modes", table(["metric", *COLUMNS], rows))
-    print(f"ran {len(CASES)} cases in {', '.join(columns_here())}; wrote {PAGE}")
+    written = content(known(PAGE.read_text(encoding="utf-8")), again)
+    write_between(PAGE, "modes", written)
+    write_between(CHINESE_PAGE, "modes", in_chinese(written))
 
 
 if __name__ == "__main__":

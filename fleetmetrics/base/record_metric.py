@@ -30,24 +30,27 @@ a sample, the order of the records, the computation for a piece, and the join of
 
 from __future__ import annotations
 
+import math
 from typing import Any, Callable, Iterable, Mapping, NamedTuple
 
 import numpy as np
 
 from fleetmetrics.base.accumulator import Value
-from fleetmetrics.base.metric import Metric
+from fleetmetrics.base.metric import Metric, Settings, Undefinable
 from fleetmetrics.base.shared import Shared
 from fleetmetrics.batch import Batch
 from fleetmetrics.batch.hashing import integer_ids, poisson, salts, thresholds, words
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.formulas.groups import exact_parts, starts_of
+from fleetmetrics.formulas.quotients import NO_SAMPLES, stand_in
 from fleetmetrics.numbers.reductions import combine_exactly
 from fleetmetrics.records.folding import Folding
 from fleetmetrics.records.table import Kept, Records, Table
 from fleetmetrics.state.state import State
+from fleetmetrics.support.typed import Unpack
 from fleetmetrics.xp import numpy_ops
 
-__all__ = ["GroupedMetric", "RecordMetric", "words_of"]
+__all__ = ["GroupedMetric", "OfAllSamples", "RecordMetric", "words_of"]
 
 #: How many products of a replicate and a group's number to add at a time: few enough that BLAS starts no threads.
 _AT_ONCE = 2**18
@@ -159,6 +162,37 @@ class RecordMetric(Metric[Value], Folding):
         self.table.name = prefix
         if self.table.key is not None:
             self.table = shared.first(self.table.kind, self.table)
+
+
+class OfAllSamples(Undefinable[float], RecordMetric[float]):
+    """A number that one worker computes from all samples at once, such as a median.
+
+    It declares `record`, and defines ``batch_records`` and `value`. A collection keeps equal records once.
+    """
+
+    #: The columns of a record, by names that say what they hold: metrics with the same names share the records.
+    record: tuple[str, ...] = ()
+
+    def __init__(self, **settings: Unpack[Settings]) -> None:
+        super().__init__(**settings)
+        self.keep_records(self.record, key=f"{', '.join(self.record[:-1])} and {self.record[-1]}")
+
+    def value(self, records: Records) -> float:
+        """The value of all samples, of which there is at least one; a column of None is all ones."""
+        raise NotImplementedError(f"{type(self).__name__} must define value")
+
+    def start(self) -> dict[str, Any]:  # noqa: D102
+        return {"value": math.nan}
+
+    def piece(self, before: dict[str, Any], records: Records, states: Mapping[str, np.ndarray]) -> dict[str, Any]:  # noqa: D102
+        return {"value": self.value(records)} if records.length else self.start()
+
+    def join(self, carry: dict[str, Any], later: dict[str, Any]) -> dict[str, Any]:
+        """Return the later piece: there is one."""
+        return later
+
+    def formula(self, value: float) -> float:  # noqa: D102
+        return stand_in(self._title, NO_SAMPLES, self.zero_division) if math.isnan(value) else value
 
 
 class Draws(NamedTuple):

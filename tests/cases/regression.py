@@ -165,4 +165,7 @@ CASES = {
     "spearman correlation": Case(fm.SpearmanCorrelation, alike, spearman, shapes=SCALARS, modes=("numpy", "dynamic")),
     "kendall correlation": Case(fm.KendallCorrelation, alike, kendall, shapes=SCALARS, modes=("numpy", "dynamic")),
     "xauc": Case(fm.XAUC, alike, in_order, exact=True, shapes=SCALARS, modes=("numpy", "dynamic")),
+    "median absolute error": Case(
+        fm.MedianAbsoluteError, numbers, sklearn("median_absolute_error"), modes=("numpy", "dynamic")
+    ),
 }
