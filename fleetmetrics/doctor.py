@@ -89,7 +89,7 @@ def doctor(*, timeout: float = 30.0) -> bool:
         _add(to_fix, error)
         if isinstance(error, DeadlineError):
             to_fix.append("call doctor() on every worker; if all do, check that they reach the address of rank 0")
-    print("\n".join(f"to fix: {each}" for each in to_fix) or end, flush=True)
+    print("\n".join(f"to fix: {advice}" for advice in to_fix) or end, flush=True)
     return not to_fix
 
 
@@ -98,25 +98,27 @@ def _padding(to_fix: list[str]) -> Iterator[str]:
 
     Those to fix got exactly what such a sampler deals this worker.
     """
-    found = gc.get_objects()
-    untold = [each for each in found if issubclass(type(each), Accumulator) and "_pass" in vars(each)]
-    untold = [each for each in untold if not each._pass.counts and not each._pass.handled and each._pass.done > 0]
-    names = ", ".join(sorted({each.name_in_errors() for each in untold}))
-    said = set()
-    for sampler in (each for each in found if names and type(each).__name__.endswith("Sampler")):
+    objects = gc.get_objects()
+    untold = [metric for metric in objects if issubclass(type(metric), Accumulator) and "_pass" in vars(metric)]
+    untold = [
+        metric for metric in untold if not metric._pass.counts and not metric._pass.handled and metric._pass.done > 0
+    ]
+    names = ", ".join(sorted({metric.name_in_errors() for metric in untold}))
+    lines = set()
+    for sampler in (candidate for candidate in objects if names and type(candidate).__name__.endswith("Sampler")):
         with contextlib.suppress(Exception):  # a sampler whose dealing is unknown
             dealing = Dealing(sampler, epoch_under_way(sampler))
             dealt = sum(map(dealing.dealt.count, range(dealing.ranks)))
             if dealt > dealing.dealt.distinct:
-                said.add(
+                lines.add(
                     f"{type(sampler).__name__} deals {dealt:,} samples to {dealing.ranks} workers, of which "
                     f"{dealing.dealt.distinct:,} are distinct. {names}: without a sampler, repeated samples count "
                     "again unless a mask removes them; create it with sampler="
                 )
                 due = dealing.dealt.count(dealing.rank(None))
-                counting = sorted({each.name_in_errors() for each in untold if each._pass.done == due})
+                counting = sorted({metric.name_in_errors() for metric in untold if metric._pass.done == due})
                 to_fix.extend(f"create {name} with sampler=: it counts repeated samples again" for name in counting)
-    yield from sorted(said)
+    yield from sorted(lines)
 
 
 def _add(to_fix: list[str], error: Exception) -> None:
@@ -140,29 +142,33 @@ def _look_at_settings(to_fix: list[str]) -> None:
 
 def _paddle(to_fix: list[str]) -> str:
     """Paddle's version and mode; add conflicts to the list of things to fix."""
-    versions = {each.metadata["Name"]: each.version for each in distributions()}
+    versions = {distribution.metadata["Name"]: distribution.version for distribution in distributions()}
     numpy, protobuf = versions.get("numpy", ""), versions.get("protobuf", "")
-    found = versions.get("paddlepaddle") or versions.get("paddlepaddle-gpu") or ""
-    if found.startswith("2.") and not (numpy.startswith("1.") and protobuf.startswith(("3.", "4."))):
-        to_fix.append(f"Paddle {found} with NumPy {numpy} and protobuf {protobuf}: pip install 'numpy<2' 'protobuf<5'")
+    version = versions.get("paddlepaddle") or versions.get("paddlepaddle-gpu") or ""
+    if version.startswith("2.") and not (numpy.startswith("1.") and protobuf.startswith(("3.", "4."))):
+        to_fix.append(
+            f"Paddle {version} with NumPy {numpy} and protobuf {protobuf}: pip install 'numpy<2' 'protobuf<5'"
+        )
     paddle = sys.modules.get("paddle")
     if paddle is not None:
         pir = getattr(paddle.framework, "in_pir_mode", bool)()
         mode = "dynamic mode" if paddle.in_dynamic_mode() else f"static mode, {'PIR' if pir else 'legacy graph'}"
         return f"{paddle.__version__} in {mode}"
-    if not found:
+    if not version:
         return "is not installed"
     try:  # in a separate process, because it may abort
         subprocess.run([sys.executable, "-c", "import paddle"], capture_output=True, timeout=60, check=True)
     except subprocess.SubprocessError as error:
-        said = (getattr(error, "stderr", b"") or b"").decode(errors="replace").strip().rpartition("\n")[2]
-        to_fix.append(f"`import paddle` fails: {said or error}")
-    return f"{found}, not imported here"
+        complaint = (getattr(error, "stderr", b"") or b"").decode(errors="replace").strip().rpartition("\n")[2]
+        to_fix.append(f"`import paddle` fails: {complaint or error}")
+    return f"{version}, not imported here"
 
 
 def _environment() -> str:
     shown = {name: re.sub("//[^/@]*@", "//(hidden)@", os.environ[name]) for name in filter(_SHOWN.match, os.environ)}
-    return ", ".join(f"{each}={'(hidden)' if _HIDDEN.search(each) else shown[each]}" for each in sorted(shown))
+    return ", ".join(
+        f"{variable}={'(hidden)' if _HIDDEN.search(variable) else shown[variable]}" for variable in sorted(shown)
+    )
 
 
 def _why(channel: Communicator, to_fix: list[str]) -> str:
@@ -196,19 +202,19 @@ def _lost(channel: Communicator, timeout: float, to_fix: list[str]) -> bool:
     job = Job.from_environment()
     binds = bool(job.rank == 0 and job.bind)
     host = job.bind if binds else job.candidates()[0][0]
-    found: list[str] = []
+    losses: list[str] = []
 
     def resolve() -> None:
         try:
             socket.getaddrinfo(host, None)
-            found.append("")
+            losses.append("")
         except OSError as error:
-            found.append(str(error))
+            losses.append(str(error))
 
     thread = threading.Thread(target=resolve, daemon=True)  # a name server that does not answer would block it
     thread.start()
     thread.join(timeout)
-    why = found[0] if found else f"no answer within {timeout:g} s"
+    why = losses[0] if losses else f"no answer within {timeout:g} s"
     if why:
         whose = "FLEETMETRICS_BIND" if binds else "the host of rank 0"
         to_fix.append(f"{whose} is {host!r}, which cannot be resolved on this machine: {why}")
@@ -219,8 +225,10 @@ def _exchange(channel: Communicator, facts: dict[str, str], timeout: float, to_f
     """Try the channel, and find differences between the workers."""
     everybodys = channel.all_gather_object(facts, timeout=timeout)
     for name in facts:
-        if len({each[name] for each in everybodys}) > 1:
-            to_fix.append(readable(f"the workers differ in {name}: {by_rank(each[name] for each in everybodys)}"))
+        if len({everybody[name] for everybody in everybodys}) > 1:
+            to_fix.append(
+                readable(f"the workers differ in {name}: {by_rank(everybody[name] for everybody in everybodys)}")
+            )
     start = time.monotonic()
     total = int(channel.all_reduce([1], timeout=timeout)[0])
     workers = counted(total, "workers")

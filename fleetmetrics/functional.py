@@ -222,8 +222,8 @@ def auc(
 
     def collect() -> list[Block]:
         nonlocal steps
-        given = None if slide_steps is None else whole_number_of("slide_steps", slide_steps, 0)
-        steps = _window_of(stat_pos, stat_neg) if given is None else given
+        window = None if slide_steps is None else whole_number_of("slide_steps", slide_steps, 0)
+        steps = _window_of(stat_pos, stat_neg) if window is None else window
         positive, negative = _read(stat_pos, scope, "stat_pos"), _read(stat_neg, scope, "stat_neg")
         if positive.size != negative.size:
             raise InvalidInputError(
@@ -261,9 +261,9 @@ def _window_of(stat_pos: Any, stat_neg: Any) -> int | None:
     """The ``slide_steps`` of the program's operation that fills these variables; None if they are no such variables."""
     positive, negative = _slide_steps(stat_pos), _slide_steps(stat_neg)
     if (positive or 0) != (negative or 0):
-        told = ["none" if each is None else f"slide_steps={each}" for each in (positive, negative)]
+        settings = ["none" if steps is None else f"slide_steps={steps}" for steps in (positive, negative)]
         raise InvalidInputError(
-            f"stat_pos is a statistic of paddle.static.auc with {told[0]}, stat_neg with {told[1]}; give two "
+            f"stat_pos is a statistic of paddle.static.auc with {settings[0]}, stat_neg with {settings[1]}; give two "
             "statistics of one kind, or their arrays with slide_steps="
         )
     return negative if positive is None else positive
@@ -281,10 +281,10 @@ def _slide_steps(value: Any) -> int | None:
     if not is_static(value):
         return None
     if hasattr(value, "all_used_ops"):  # in PIR
-        of_auc = (each for each in value.all_used_ops() if each.name() == "pd_op.auc")
-        return next((int(each.attrs()["slide_steps"]) for each in of_auc), None)
-    of_auc = (each for each in value.block.ops if each.type == "auc" and value.name in each.output_arg_names)
-    return next((int(each.attr("slide_steps")) for each in of_auc), None)
+        of_auc = (op for op in value.all_used_ops() if op.name() == "pd_op.auc")
+        return next((int(writer.attrs()["slide_steps"]) for writer in of_auc), None)
+    of_auc = (op for op in value.block.ops if op.type == "auc" and value.name in op.output_arg_names)
+    return next((int(writer.attr("slide_steps")) for writer in of_auc), None)
 
 
 def _window_in(statistic: np.ndarray, steps: int) -> np.ndarray:
@@ -320,8 +320,8 @@ def _reduce(reduction: str, value: Any, scope: Any, util: Any, group: Any, timeo
     def collect() -> list[Block]:
         return [Block("input", reduction, _read(value, scope, "input"))]
 
-    def itself(found: np.ndarray) -> np.ndarray:
-        return found
+    def itself(state: np.ndarray) -> np.ndarray:
+        return state
 
     return _computed(reduction, [value], collect, itself, util, group, timeout)
 
@@ -377,7 +377,7 @@ def _read(value: Any, scope: Any, argument: str) -> np.ndarray:
         value = getattr(static.default_main_program().global_block(), "vars", {}).get(value, value)
     here = type(value) in (str, np.ndarray)  # otherwise looking for a variable takes longer than reading it
     if static is not None and not here and isinstance(value, static.Variable) and hasattr(value, "block"):
-        writers = [each for each in value.block.ops if value.name in each.output_arg_names]
+        writers = [op for op in value.block.ops if value.name in op.output_arg_names]
         if len(writers) > 1:
             warn(
                 f"{argument}: {len(writers)} operations of the program write {value.name!r}, and count each batch "
@@ -386,12 +386,12 @@ def _read(value: Any, scope: Any, argument: str) -> np.ndarray:
             )
         if value.name in _stat_var_names(value.block.program):
             _warn_of_threads(argument, value.name)
-    found = read(value, scope, argument)
+    state = read(value, scope, argument)
     if static is not None and type(value) is np.ndarray and not sys.modules["paddle"].in_dynamic_mode():
-        name = _counter_with(found, scope or static.global_scope(), static)
+        name = _counter_with(state, scope or static.global_scope(), static)
         if name:
             _warn_of_threads(f"{argument} is what {name!r} holds", name)
-    return found
+    return state
 
 
 def _stat_var_names(program: Any) -> Sequence[str]:
@@ -422,10 +422,13 @@ def _programs(static: Any) -> Iterator[Any]:
     """The legacy programs of the process; it looks for them again once Paddle has made further names."""
     if not hasattr(static.default_main_program(), "_fleet_opt"):  # PIR
         return
-    made = dict(sys.modules["paddle"].base.unique_name.generator.ids)
-    if _found[0] != made:
-        _found[:] = made, [weakref.ref(each) for each in gc.get_objects() if type(each) is static.Program]
-    yield from (program for program in (each() for each in _found[1]) if program is not None)
+    generated = dict(sys.modules["paddle"].base.unique_name.generator.ids)
+    if _found[0] != generated:
+        _found[:] = (
+            generated,
+            [weakref.ref(candidate) for candidate in gc.get_objects() if type(candidate) is static.Program],
+        )
+    yield from (program for program in (reference() for reference in _found[1]) if program is not None)
 
 
 def _warn_of_threads(what: str, name: str) -> None:
@@ -442,8 +445,10 @@ def _warn_of_threads(what: str, name: str) -> None:
 def _threads() -> int:
     """The number of Paddle's reading threads of data sets; it has one each per process. 0 if none is left."""
     kind = getattr(sys.modules.get("paddle.distributed.fleet.dataset"), "DatasetBase", ())
-    found = [int(each.thread_num) for each in gc.get_objects() if issubclass(type(each), kind)]
-    return sorted([0, *found])[-1]
+    thread_numbers = [
+        int(descriptor.thread_num) for descriptor in gc.get_objects() if issubclass(type(descriptor), kind)
+    ]
+    return sorted([0, *thread_numbers])[-1]
 
 
 #: Paddle numbers generated names per process, so workers of one program may differ.

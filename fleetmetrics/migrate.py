@@ -77,8 +77,8 @@ def _counterpart(path: str) -> str:
 def _bound(node: Any) -> list[tuple[str, str]]:
     """The names that an import binds, each with its meaning."""
     if isinstance(node, ast.ImportFrom):
-        return [(each.asname or each.name, f"{'.' * node.level}{node.module or ''}.{each.name}") for each in node.names]
-    return [(each.asname, each.name) if each.asname else (each.name.partition(".")[0],) * 2 for each in node.names]
+        return [(name.asname or name.name, f"{'.' * node.level}{node.module or ''}.{name.name}") for name in node.names]
+    return [(name.asname, name.name) if name.asname else (name.name.partition(".")[0],) * 2 for name in node.names]
 
 
 class _Script:
@@ -161,14 +161,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("files", nargs="+", metavar="FILE", help="a Python script or configuration")
     parser.add_argument("--write", action="store_true", help="make the changes, instead of showing them")
     options = parser.parse_args(None if arguments is None else texts_of("arguments", arguments))
-    found, notes = {}, []
+    changed, notes = {}, []
     try:
         for path in options.files:
             with open(path, "rb") as file:
                 data = file.read()
             encoding, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
-            found[path] = data.decode(encoding), *migrated(data.decode(encoding)), encoding
-        for path, (old, new, left, encoding) in found.items():
+            changed[path] = data.decode(encoding), *migrated(data.decode(encoding)), encoding
+        for path, (old, new, left, encoding) in changed.items():
             notes += [f"{path}:{line}: {text}" for line, text in left]
             if new != old and options.write:
                 with whole_file(path) as draft:

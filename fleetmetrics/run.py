@@ -41,11 +41,11 @@ def main(arguments: Sequence[str]) -> None:
     if not arguments or list(arguments) == ["-m"]:
         raise _refusal(__doc__ or "")
     is_module = arguments[0] == "-m"
-    name, *given = arguments[is_module:]
+    name, *own_arguments = arguments[is_module:]
     if os.path.basename(name) in _COMMANDS and not is_module:
         is_module, name = True, _COMMANDS[os.path.basename(name)]
     if is_module and name in _MODULES:
-        given = _with_this_file(given, util)
+        own_arguments = _with_this_file(own_arguments, util)
     elif is_module or os.path.exists(name):
         try:
             patch_fleet(util=util)
@@ -53,7 +53,7 @@ def main(arguments: Sequence[str]) -> None:
             raise _refusal(f"fleetmetrics.run: {error}") from None
     else:
         raise _refusal(f"fleetmetrics.run: there is no script {name!r} in {os.getcwd()}")
-    sys.argv[:] = [name, *given]
+    sys.argv[:] = [name, *own_arguments]
     if is_module:
         runpy.run_module(name, run_name="__main__", alter_sys=True)
     else:
@@ -61,15 +61,15 @@ def main(arguments: Sequence[str]) -> None:
         runpy.run_path(name, run_name="__main__")
 
 
-def _with_this_file(given: list[str], util: bool) -> list[str]:
+def _with_this_file(arguments: list[str], util: bool) -> list[str]:
     """A launcher's arguments with this file before the script, so that each process starts here."""
-    for place, argument in enumerate(given):
+    for place, argument in enumerate(arguments):
         if argument.endswith(".py"):
             own = [os.path.abspath(__file__)]
             if util:
                 own.append("--util")
-            return [*given[:place], *own, *given[place:]]
-    raise _refusal(f"fleetmetrics.run: none of the launcher's arguments is a script that ends in .py: {given}")
+            return [*arguments[:place], *own, *arguments[place:]]
+    raise _refusal(f"fleetmetrics.run: none of the launcher's arguments is a script that ends in .py: {arguments}")
 
 
 def _refusal(text: str) -> SystemExit:

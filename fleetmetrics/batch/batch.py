@@ -142,8 +142,8 @@ class Batch(Sums):
             for value, name in ((weight, "weight"), (mask, "mask"))
             if value is not None
         ]
-        flags = [_of_rows(xp, each, rows) for each in kept]
-        if any(each is None for each in flags):
+        flags = [_of_rows(xp, array, rows) for array in kept]
+        if any(flag is None for flag in flags):
             return None  # entries have a weight or a mask of their own: they are samples
         alike = Alike(xp, xp.widened(prediction, "prediction"), self.label, axis, class_axis is not None)
         if not all(map(xp.is_eager, (alike.prediction, alike.label, *flags))):
@@ -187,9 +187,9 @@ class Batch(Sums):
     def _per_sample(self, value: Any, argument: str, full: tuple[int, ...]) -> Any:
         xp = self.xp
         array = xp.asarray(value, argument)
-        given = tuple(xp.shape(array))
-        by_row = len(given) > 1 and given != full and not any(size != 1 for size in given[1:])
-        if by_row or len(given) > len(full) or (len(given) == len(full) > 1 and given[-1] == 1 != full[-1]):
+        sizes = tuple(xp.shape(array))
+        by_row = len(sizes) > 1 and sizes != full and not any(size != 1 for size in sizes[1:])
+        if by_row or len(sizes) > len(full) or (len(sizes) == len(full) > 1 and sizes[-1] == 1 != full[-1]):
             array = _drop_last_one(xp, array)  # [n, 1] is one per sample, next to a matrix too
         shape = xp.shape(array)
         if len(shape) == 0:
@@ -234,10 +234,10 @@ class Batch(Sums):
     @property
     def added(self) -> Any:
         """The number of rows that the mask and the sampler keep, of any weight, before any were dropped: int64."""
-        xp, given = self.xp, [each for each in (self.mask, self.dealt) if each is not None]
-        if not given and not is_static(self.each):
+        xp, masks = self.xp, [mask for mask in (self.mask, self.dealt) if mask is not None]
+        if not masks and not is_static(self.each):
             return xp.number(self.rows)
-        flags = [xp.cast(each, "int64") for each in given or [xp.ones_like(self.each)]]
+        flags = [xp.cast(mask, "int64") for mask in masks or [xp.ones_like(self.each)]]
         left = functools.reduce(xp.multiply, flags)
         return xp.sum(left if self.width == 1 else xp.extreme(xp.reshape(left, [-1, self.width]), None, "max", axis=1))
 
@@ -323,8 +323,8 @@ class Batch(Sums):
         """Flags of the samples that are neither masked nor of weight zero; None: all."""
         if self.mask is None and self.weight is None and self.dealt is None:  # the usual case
             return None
-        given = [array for array in (self.mask, self.weight, self.dealt) if array is not None]
-        flags = [self.xp.cast(array, "bool") for array in given]
+        arrays = [array for array in (self.mask, self.weight, self.dealt) if array is not None]
+        flags = [self.xp.cast(array, "bool") for array in arrays]
         return functools.reduce(self.xp.logical_and, flags)
 
     def given(self, argument: str, place: int) -> Any:
@@ -509,10 +509,10 @@ def _of_rows(xp: Any, flags: Any, rows: tuple[int, ...]) -> Any:
     return flags if times == 1 else xp.repeat(flags, times)
 
 
-def _same_size(expected: tuple[int, ...], given: tuple[int, ...], one: str, other: str) -> None:
+def _same_size(expected: tuple[int, ...], shape: tuple[int, ...], one: str, other: str) -> None:
     """Raise unless two shapes agree; a static program's open sizes (-1) agree with any."""
-    if not fits(expected, given):
+    if not fits(expected, shape):
         raise InvalidInputError(
-            f"{other} has shape {list(given)} but {one} has {list(expected)}; they must be equal, one entry per sample"
-            + (hint_of_one_hot(expected, given) if other == "label" else "")
+            f"{other} has shape {list(shape)} but {one} has {list(expected)}; they must be equal, one entry per sample"
+            + (hint_of_one_hot(expected, shape) if other == "label" else "")
         )

@@ -39,11 +39,11 @@ def thresholds() -> np.ndarray:
     from fractions import Fraction  # every metric imports this module, and few resample
 
     over_e = sum((Fraction((-1) ** k, math.factorial(k)) for k in range(40)), Fraction(0))
-    total, found = Fraction(0), []
+    total, edges = Fraction(0), []
     for k in range(20):
         total += over_e / math.factorial(k)
-        found.append(math.floor(total * 2**32))
-    return np.unique(found)
+        edges.append(math.floor(total * 2**32))
+    return np.unique(edges)
 
 
 def integer_ids(ids: Any) -> Any:

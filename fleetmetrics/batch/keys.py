@@ -109,21 +109,23 @@ def crossed(columns: Sequence[Any]) -> Coded:
     codes, names = np.zeros(len(columns[0]), np.int64), [""]
     for number, column in enumerate(columns):
         values, place = distinct(column)
-        texts = [_part(each) for each in values.tolist()]
+        texts = [_part(value) for value in values.tolist()]
         met, codes = distinct(codes * len(texts) + place)
         star = "*" if number else ""
-        both = (divmod(each, len(texts)) for each in met.tolist())
+        both = (divmod(pair, len(texts)) for pair in met.tolist())
         names = [f"{names[one]}{star}{texts[other]}" for one, other in both]
     return Coded(codes, np.array(names, str))
 
 
 def of_one_kind(columns: Sequence[Any]) -> list[Any]:
     """The same keys; integers that are all `NULL` become strings if others are strings."""
-    if not any(len(each) and each.dtype.kind == "U" for each in columns):
+    if not any(len(column) and column.dtype.kind == "U" for column in columns):
         return list(columns)
     return [
-        np.full(len(each), NULL["U"]) if each.dtype.kind == "i" and len(each) and (each == NULL["i"]).all() else each
-        for each in columns
+        np.full(len(column), NULL["U"])
+        if column.dtype.kind == "i" and len(column) and (column == NULL["i"]).all()
+        else column
+        for column in columns
     ]
 
 
@@ -148,7 +150,7 @@ def coded_of(values: Any, argument: str) -> Coded | None:
         codes, entries = np.asarray(values.codes), list(values.categories)
     else:
         return None
-    if not entries or not all(isinstance(each, str) for each in entries) or (len(codes) and codes.min() < 0):
+    if not entries or not all(isinstance(entry, str) for entry in entries) or (len(codes) and codes.min() < 0):
         return None
     return Coded(codes, keys_of(entries, argument))
 
@@ -195,18 +197,18 @@ def _of_objects(values: Any, argument: str) -> np.ndarray:
         plain = without_tensors(entries, argument)
         if plain is not entries:
             return _of_objects(plain, argument)
-    texts = {each for each in types if issubclass(each, str)}
-    integers = {each for each in types if issubclass(each, (int, np.integer)) and each not in (bool, np.timedelta64)}
+    texts = {kind for kind in types if issubclass(kind, str)}
+    integers = {kind for kind in types if issubclass(kind, (int, np.integer)) and kind not in (bool, np.timedelta64)}
     for kind, what in (
         (texts, "integers or strings, not both; among strings"),
         (integers, "integers or strings; among integers"),
     ):
         if kind and kind != types:
-            other = next(each for each in flat if type(each) not in kind)
+            other = next(value for value in flat if type(value) not in kind)
             raise InvalidInputError(f"{argument} must hold {what} it holds {other!r} of type {type(other).__name__}")
     if texts:
         flat = flat if texts == {str} else list(map(str.__str__, flat))  # an enum's own string is its name
-        lost = next((each for each in flat if each.endswith("\0")), None) if "\0" in "".join(flat) else None
+        lost = next((value for value in flat if value.endswith("\0")), None) if "\0" in "".join(flat) else None
         if lost is not None:
             raise InvalidInputError(
                 f"{argument} holds {lost!r}; arrays of strings lose trailing NULs: strip them, text.rstrip('\\0')"

@@ -134,8 +134,8 @@ class Replicates:
         indices = [xp.arange(self.size), *[xp.reshape(index, [-1, 1]) for index in increment.indices]]
         amount = self.times
         if increment.amount is not None:
-            each = xp.reshape(increment.amount, [-1, 1])
-            amount = xp.multiply(xp.cast(amount, "float64" if xp.kind(each) == "f" else "int64"), each)
+            amounts = xp.reshape(increment.amount, [-1, 1])
+            amount = xp.multiply(xp.cast(amount, "float64" if xp.kind(amounts) == "f" else "int64"), amounts)
         if xp.FILTERS:
             return Scattered(tuple(indices), amount)
         zeros = xp.zeros_like(self.times)
@@ -147,7 +147,7 @@ class Replicates:
 
     def moments(self, weight: Any, total: Any, variables: Sequence[Any]) -> list[Any]:
         xp = self.xp
-        columns = [xp.reshape(each, [-1, 1]) for each in (weight, *variables)]
+        columns = [xp.reshape(column, [-1, 1]) for column in (weight, *variables)]
         return _Columns(xp).moments(xp.multiply(self._factors, columns[0]), total, columns[1:])
 
     def extreme(self, values: Any, keep: Any, reduction: str) -> Any:
@@ -208,15 +208,15 @@ class Nested:
         return Scattered((group, replicate, *rest), amount)
 
     def floats(self, amount: Any) -> Any:
-        found = self.xp.sum_by(*self._flat(amount), self.size)
-        return self.xp.reshape(found, [self.groups.size, self.replicates.size])
+        sums = self.xp.sum_by(*self._flat(amount), self.size)
+        return self.xp.reshape(sums, [self.groups.size, self.replicates.size])
 
     def moments(self, weight: Any, total: Any, variables: Sequence[Any]) -> list[Any]:
         xp, times = self.xp, self.replicates.size
         lane, weight = self._flat(weight)
         flat = Groups(xp, lane, self.size)
-        found = flat.moments(weight, xp.reshape(total, [-1]), [xp.repeat(each, times) for each in variables])
-        return [xp.reshape(each, [self.groups.size, times]) for each in found]
+        moments = flat.moments(weight, xp.reshape(total, [-1]), [xp.repeat(variable, times) for variable in variables])
+        return [xp.reshape(moment, [self.groups.size, times]) for moment in moments]
 
     def extreme(self, values: Any, keep: Any, reduction: str) -> Any:
         xp = self.xp
@@ -224,8 +224,8 @@ class Nested:
         drawn = xp.cast(times, "bool")
         if keep is not None:
             drawn = xp.logical_and(drawn, xp.repeat(keep, self.replicates.size))
-        found = xp.extreme_by(place, xp.repeat(values, self.replicates.size), drawn, self.size, reduction)
-        return xp.reshape(found, [self.groups.size, self.replicates.size])
+        extremes = xp.extreme_by(place, xp.repeat(values, self.replicates.size), drawn, self.size, reduction)
+        return xp.reshape(extremes, [self.groups.size, self.replicates.size])
 
     def repeated(self, times: int) -> Nested:
         return Nested(self.groups.repeated(times), self.replicates.repeated(times))

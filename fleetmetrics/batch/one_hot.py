@@ -48,10 +48,10 @@ class Meaning(NamedTuple):
 def meaning_for_all(meanings: Sequence[Meaning]) -> Meaning:
     """What they mean to several metrics of one batch: a metric of several labels tells it to all."""
     for of in (LABELS, REFUSED, CLASSES):
-        found = [each for each in meanings if each.of == of]
-        if found:
-            by = tuple(sorted({name for each in found for name in each.by}))
-            return Meaning(of, any(each.logits for each in found), all(each.several for each in found), by)
+        same = [meaning for meaning in meanings if meaning.of == of]
+        if same:
+            by = tuple(sorted({name for other in same for name in other.by}))
+            return Meaning(of, any(other.logits for other in same), all(other.several for other in same), by)
     return Meaning(ENTRIES)
 
 
@@ -151,8 +151,8 @@ class Alike(NamedTuple):
         """
         xp, shape = self.xp, list(self.xp.shape(self.label))
         label, scores = (
-            xp.reshape(xp.moveaxis(xp.cast(each, "float64"), self.axis, -1), [-1, shape[self.axis]])
-            for each in (self.label, self.prediction)
+            xp.reshape(xp.moveaxis(xp.cast(array, "float64"), self.axis, -1), [-1, shape[self.axis]])
+            for array in (self.label, self.prediction)
         )
         ones, zeros = xp.equal(label, xp.ones_like(label)), xp.equal(label, xp.zeros_like(label))
         single = xp.equal(xp.sum_of_rows(xp.cast(ones, "float64")), xp.ones_like(label[:, 0]))

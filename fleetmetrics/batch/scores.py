@@ -45,15 +45,15 @@ def axis_of_classes(full: tuple[int, ...], shape: tuple[int, ...], class_axis: i
     axis = axes - 1 if class_axis is None else class_axis % axes
     rest = [*full[:axis], *full[axis + 1 :]]
     beside = [shape, [*shape[:axis], *shape[axis + 1 :]]] if shape[axis : axis + 1] == (1,) else [shape]
-    found = any(fits(rest, each) for each in beside)
-    if full and not found and class_axis is None:
-        found = fits(without_ones(rest), without_ones(shape)) and full[axis] != 1
-    if class_axis is not None and not found and len(full) in (len(shape), len(shape) + 1):
+    fitting = any(fits(rest, size) for size in beside)
+    if full and not fitting and class_axis is None:
+        fitting = fits(without_ones(rest), without_ones(shape)) and full[axis] != 1
+    if class_axis is not None and not fitting and len(full) in (len(shape), len(shape) + 1):
         raise InvalidInputError(
             f"label has shape {list(shape)} but prediction has {list(full)}, with class_axis={class_axis}; without "
             f"that axis they must be equal: {rest}"
         )
-    return axis if found else None
+    return axis if fitting else None
 
 
 def without_ones(shape: Sequence[int]) -> tuple[int, ...]:
@@ -81,12 +81,12 @@ class Table:
     scores: Any
     xp: Any
 
-    def __init__(self, xp: Any, given: Any, axis: int, keep: Any = None) -> None:
-        shape = xp.shape(given)
+    def __init__(self, xp: Any, scores: Any, axis: int, keep: Any = None) -> None:
+        shape = xp.shape(scores)
         self.xp, self.keep = xp, keep
         self.classes = shape[axis]
         self.outer, self.inner = math.prod(shape[:axis]), math.prod(shape[axis + 1 :])
-        self.scores = xp.reshape(given, [self.outer, self.classes, self.inner])
+        self.scores = xp.reshape(scores, [self.outer, self.classes, self.inner])
 
     @staticmethod
     def pays(xp: Any, size: int) -> bool:

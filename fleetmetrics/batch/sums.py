@@ -20,10 +20,10 @@ def statistic(function: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(function)
     def memoised(batch: Any, *settings: Any) -> Any:
         memo, key = batch.memo, (function, settings) if settings else function
-        found = memo.get(key, memo)  # the memo itself: there is no value yet; settings are hashed once
-        if found is memo:
-            found = memo[key] = function(batch, *settings)
-        return found
+        value = memo.get(key, memo)  # the memo itself: there is no value yet; settings are hashed once
+        if value is memo:
+            value = memo[key] = function(batch, *settings)
+        return value
 
     return memoised
 
@@ -34,10 +34,10 @@ def per_sample(function: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(function)
     def memoised(batch: Any, *settings: Any) -> Any:
         memo, key = batch.of_samples, (function, settings) if settings else function
-        found = memo.get(key, memo)
-        if found is memo:
-            found = memo[key] = function(batch, *settings)
-        return found
+        value = memo.get(key, memo)
+        if value is memo:
+            value = memo[key] = function(batch, *settings)
+        return value
 
     return memoised
 
@@ -78,7 +78,7 @@ class Sums:
         """
         if self.table is None:
             return function(self.prediction, *arrays)
-        parts = [function(scores, *[each[place] for each in arrays]) for place, scores in self.table.blocks()]
+        parts = [function(scores, *[array[place] for array in arrays]) for place, scores in self.table.blocks()]
         return parts[0] if len(parts) == 1 else self.xp.concat(parts)
 
     def of_flagged_rows(self, flags: Any, function: Callable[..., Any], *arrays: Any) -> Any:
@@ -89,10 +89,10 @@ class Sums:
         if not xp.FILTERS:
             return xp.zero_unless(flags, self.of_rows(function, *arrays))
         blocks = [(slice(None), self.prediction[flags])] if self.table is None else self.table.only(flags).blocks()
-        arrays = tuple(each[flags] for each in arrays)
-        found = np.concatenate([function(scores, *[each[place] for each in arrays]) for place, scores in blocks])
-        values = np.zeros(len(flags), found.dtype)
-        values[flags] = found
+        arrays = tuple(array[flags] for array in arrays)
+        flagged = np.concatenate([function(scores, *[array[place] for array in arrays]) for place, scores in blocks])
+        values = np.zeros(len(flags), flagged.dtype)
+        values[flags] = flagged
         return values
 
     def once(self, key: Any, make: Callable[[], Any]) -> Any:
@@ -123,9 +123,9 @@ class Sums:
     def sum_of_squares(self, values: Any) -> Any:
         """``sum(w * values**2)`` of float64 values, as `weighted_sum`; they are 0 for samples that do not count."""
         if self.weight is None and self.lanes is None:
-            found = self.xp.dot(values, values)
-            if not self.xp.known_zero(found):
-                return found
+            total = self.xp.dot(values, values)
+            if not self.xp.known_zero(total):
+                return total
         squares = self.xp.squares(values, self.weight)
         return self.xp.sum(squares) if self.lanes is None else self.lanes.sum(squares)
 
@@ -188,7 +188,7 @@ class Sums:
             weight = self._weights()
             total = lanes.floats(weight)
         if self.keep is not None:
-            variables = [xp.zero_unless(self.keep, each) for each in variables]
+            variables = [xp.zero_unless(self.keep, variable) for variable in variables]
         return xp.stack_last([total, *lanes.moments(weight, total, variables)])
 
     @statistic

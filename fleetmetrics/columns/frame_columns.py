@@ -45,8 +45,8 @@ def table_of_pandas(frame: Any, names: Sequence[str], called: str) -> Any:
         number = int((part.columns == twice[0]).sum())
         raise DataError(f"{called}: {number} columns are called {twice[0]!r}; rename them until only one is")
     for name, dtype in part.dtypes.items():
-        made = _readable(part[name], dtype)
-        part = part if made is None else part.assign(**{name: made})
+        readable = _readable(part[name], dtype)
+        part = part if readable is None else part.assign(**{name: readable})
     how = "convert it, such as with frame[{0!r}].astype(str), or to numbers"
     return with_others(_whole_or_named(part, lambda name: part[[name]], table, called, how), others, frame.columns)
 
@@ -59,7 +59,7 @@ def _readable(column: Any, dtype: Any) -> Any:
     if kind in _PRINTED:
         return column.astype(object).where(column.notna(), None).map(str, na_action="ignore")
     if kind == "CategoricalDtype" and type(dtype.categories.dtype).__name__ in _PRINTED:
-        return column.cat.rename_categories([str(each) for each in dtype.categories])
+        return column.cat.rename_categories([str(category) for category in dtype.categories])
     return None
 
 
@@ -87,9 +87,9 @@ def columns_read(names: Sequence[str], there: Sequence[Any]) -> tuple[list[Any],
         names: of columns, or of values inside of them.
         there: all columns.
     """
-    found = {name: name if name in there else getattr(inside(name, there), "column", None) for name in names}
-    columns = list(dict.fromkeys(column for column in found.values() if column is not None))
-    return columns, [each for each in there if None in found.values() and each not in columns]
+    column_by_name = {name: name if name in there else getattr(inside(name, there), "column", None) for name in names}
+    columns = list(dict.fromkeys(column for column in column_by_name.values() if column is not None))
+    return columns, [other for other in there if None in column_by_name.values() and other not in columns]
 
 
 def with_others(table: Any, others: Sequence[Any], there: Sequence[Any]) -> Any:
@@ -110,12 +110,12 @@ def _usual(part: Any, table: Callable[[Any], Any]) -> Any:
     """A table of columns that need no second look; None if one does."""
     pa = library("pyarrow", "files")
     with contextlib.suppress(*_errors()):
-        found = table(part)
-        for kind in found.schema.types:
+        arrow_table = table(part)
+        for kind in arrow_table.schema.types:
             kind = kind.value_type if pa.types.is_dictionary(kind) else kind
             if isinstance(kind, pa.BaseExtensionType) or pa.types.is_struct(kind) or "binary" in str(kind):
                 return None  # of pandas' intervals and periods, and of polars' objects
-        return found
+        return arrow_table
     return None
 
 
@@ -131,21 +131,21 @@ def _whole_or_named(part: Any, one: Callable[[Any], Any], table: Callable[[Any],
                 table(column)
             except errors as error:
                 dtype = column[name].dtype
-                told = str(error).splitlines()[0]
+                reason = str(error).splitlines()[0]
                 raise DataError(
-                    f"{called}: column {name!r}, of {dtype}, cannot be read ({told}); {how.format(name)}"
+                    f"{called}: column {name!r}, of {dtype}, cannot be read ({reason}); {how.format(name)}"
                 ) from None
         raise
 
 
-def array_of_column(name: str, given: Any, called: str) -> np.ndarray:
+def array_of_column(name: str, values: Any, called: str) -> np.ndarray:
     """A column of a dict as an array; DataError for one whose values are of different kinds or lengths."""
     try:
-        array = given if isinstance(given, np.ma.MaskedArray) else as_array(given, f"{called}: column {name!r}")
+        array = values if isinstance(values, np.ma.MaskedArray) else as_array(values, f"{called}: column {name!r}")
     except ValueError as error:
         raise DataError(f"{called}: column {name!r} has no rectangular array form: {error}") from None
-    if array.dtype.kind in "US" and isinstance(given, (list, tuple)):
-        odd = next((each for each in np.asarray(given, object).flat if not isinstance(each, (str, bytes))), None)
+    if array.dtype.kind in "US" and isinstance(values, (list, tuple)):
+        odd = next((value for value in np.asarray(values, object).flat if not isinstance(value, (str, bytes))), None)
         if odd is not None:  # NumPy makes 1 and "1" alike
             raise DataError(
                 f"{called}: column {name!r} holds strings and {odd!r}, of {type(odd).__name__}; give one kind"

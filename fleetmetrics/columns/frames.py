@@ -65,9 +65,9 @@ class Columns:
     #: What replaces a JSON field that is not requested, or that appears too late to be known.
     unexpected = "ignore"
 
-    def __init__(self, metrics: Any, given: Mapping[str, Any], reading: Reading | None = None) -> None:
+    def __init__(self, metrics: Any, columns: Mapping[str, Any], reading: Reading | None = None) -> None:
         self.reading = reading or Reading()
-        self.by_argument: dict[str, Any] = {name: column for name, column in given.items() if column is not None}
+        self.by_argument: dict[str, Any] = {name: column for name, column in columns.items() if column is not None}
         self._keys = {name for leaf in metrics.leaf_metrics() for name in leaf.columns}
         sure = {name for leaf in metrics.leaf_metrics() for name in leaf.columns if name not in leaf.nullable}
         self._slices = self._keys - sure
@@ -80,22 +80,31 @@ class Columns:
         #: The requested columns, each once.
         self.names = list(dict.fromkeys(name for argument in self.by_argument for name in self.of(argument)))
         #: Those that are keys, and numbers in no argument.
-        self.keys = set(self.names).difference(*[self.of(each) for each in self.by_argument if each not in self._keys])
+        self.keys = set(self.names).difference(
+            *[self.of(argument) for argument in self.by_argument if argument not in self._keys]
+        )
         #: Those that must have a value in each row; a row without one of the others is in a slice of its own.
-        needed = {name for each in self.by_argument if each in sure or each not in self._keys for name in self.of(each)}
+        needed = {
+            name
+            for argument in self.by_argument
+            if argument in sure or argument not in self._keys
+            for name in self.of(argument)
+        }
         self.labels_apart = metrics.labels_apart and "label" in self.by_argument
         if self.labels_apart:
-            needed -= {name for each in ("label", "prediction") for name in self.of(each)} & {*self.names}
+            needed -= {name for argument in ("label", "prediction") for name in self.of(argument)} & {*self.names}
         self.required = [name for name in self.names if name in needed and name not in self.reading.may_lack]
         condition = self.reading.condition
         joined = [self.reading.joined[0]] if self.reading.joined else []
         self.keys.update(joined)
         looked_at = dict.fromkeys([*joined, *(condition.names if condition else ())])
         self.looked_at = [name for name in looked_at if name not in self.names]
-        named = [name for each in ("prediction", "label") if each in self.by_argument for name in self.of(each)]
+        named = [
+            name for argument in ("prediction", "label") if argument in self.by_argument for name in self.of(argument)
+        ]
         self.coded = {*self.keys, *self.looked_at, *(named if self.reading.names_labels else ())}
         #: Those of them whose strings are read as a dictionary: ids that stay in Arrow are all different.
-        self.as_dictionary = self.coded.difference(*(self.of(each) for each in self.reading.in_arrow))
+        self.as_dictionary = self.coded.difference(*(self.of(argument) for argument in self.reading.in_arrow))
         #: The values from folders' names, for all rows of a file, by column; and their Arrow types.
         self.of_folders: Mapping[str, str | None] = {}
         self.folder_types: Mapping[str, str] = {}
@@ -115,10 +124,10 @@ class Columns:
             classes = [*map(str, range(len(names)))]
         if classes is None or len(names) < 2 or len(names) != len(classes):
             return
-        for each in classes:
-            before, found, after = names[0].partition(each)
+        for class_name in classes:
+            before, separator, after = names[0].partition(class_name)
             wanted = [f"{before}{name}{after}" for name in classes]
-            if found and names != wanted and sorted(names) == sorted(wanted):
+            if separator and names != wanted and sorted(names) == sorted(wanted):
                 raise InvalidInputError(
                     f"the columns of scores are {', '.join(names)}, but {called('classes')} {', '.join(classes)} has "
                     f"another order; give the scores as {','.join(wanted)}, or the classes in the order of the scores"
@@ -144,16 +153,20 @@ class Columns:
         """The requested columns of those present; DataError for one that is neither present nor in folders' names."""
         own, there = there, [*there, *(name for name in self.of_folders if name not in there)]
         options = {"prediction": called("score")} if in_shell() else {}
-        wanted = [(name, options.get(each, each)) for each in self.by_argument for name in self.of(each)]
+        wanted = [
+            (name, options.get(argument, argument)) for argument in self.by_argument for name in self.of(argument)
+        ]
         joined = self.reading.joined[0] if self.reading.joined else None
         looked_at = ((name, called("join_on" if name == joined else "where")) for name in self.looked_at)
-        found = {name: inside(name, own) for name in (*self.names, *self.looked_at) if name not in there}
-        self.inside = {name: its for name, its in found.items() if its is not None}
+        paths_inside = {name: inside(name, own) for name in (*self.names, *self.looked_at) if name not in there}
+        self.inside = {name: its for name, its in paths_inside.items() if its is not None}
         for name, what in [*wanted, *looked_at]:
             name = self.inside[name].column if name in self.inside else name
             if name not in there:
-                known, given = {each.lower(): each for each in there}, name.lower()
-                near = [each for each in known if each.startswith(given)] or difflib.get_close_matches(given, known)
+                known, wanted_name = {column.lower(): column for column in there}, name.lower()
+                near = [column for column in known if column.startswith(wanted_name)] or difflib.get_close_matches(
+                    wanted_name, known
+                )
                 hint = f". Did you mean {known[near[0]]!r}?" if near else "."
                 role = "" if what == name else f" for {what}"  # a slice's argument has its column's name
                 raise DataError(f"no column {name!r}{role}{hint} There are {', '.join(map(repr, there)) or 'none'}")
@@ -200,9 +213,9 @@ class Columns:
             if name in self.coded:
                 column = table.column(name)
                 as_keys = functools.partial(_ready, as_text=name in self.reading.text, null=self.reading.null)
-                made = _made_by(as_keys, table, name)
-                if made is not None:
-                    table = table.set_column(place, name, made) if len(column) else table
+                keys = _made_by(as_keys, table, name)
+                if keys is not None:
+                    table = table.set_column(place, name, keys) if len(column) else table
         return table
 
     def kind(self, name: str, first: Any, whole: bool = False) -> Any:
@@ -255,18 +268,18 @@ class Columns:
             arrays = [_made_by(functools.partial(self._answers, name=name), table, name) for name in self.of(argument)]
         else:
             arrays = [_made_by(make, table, name) for name in self.of(argument)]
-        lists = [name for name, each in zip(self.of(argument), arrays) if not is_key and each.ndim > 1]
+        lists = [name for name, array in zip(self.of(argument), arrays) if not is_key and array.ndim > 1]
         if lists and len(arrays) > 1:
             raise DataError(f"column {lists[0]!r} holds lists, and several columns hold one value a row each")
-        found: Any = arrays[0] if isinstance(column, str) else crossed(arrays) if is_key else np.stack(arrays, axis=1)
-        if argument in self._slices and found.dtype == np.uint64 and len(found) and found.max() >= 2**63:
+        values: Any = arrays[0] if isinstance(column, str) else crossed(arrays) if is_key else np.stack(arrays, axis=1)
+        if argument in self._slices and values.dtype == np.uint64 and len(values) and values.max() >= 2**63:
             how = f"{called('text', str(column))} makes strings"
-            raise DataError(f"column {column!r} holds {found.max()}; slices take integers below 2**63: {how}")
+            raise DataError(f"column {column!r} holds {values.max()}; slices take integers below 2**63: {how}")
         if argument != "prediction":
-            return found
+            return values
         if len(arrays) > 1 and "label" in self.by_argument and len(self.of("label")) == len(arrays):
-            return np.stack([self.reading.scores(each) for each in arrays], axis=1)  # a score for each label
-        return self.reading.scores(found)
+            return np.stack([self.reading.scores(array) for array in arrays], axis=1)  # a score for each label
+        return self.reading.scores(values)
 
     def _maker(self, argument: str, is_key: bool) -> Callable[[Any], Any]:
         """What makes the values of an argument from a column."""
@@ -283,13 +296,13 @@ class Columns:
             table: the rows.
             nulls: the flags of `nulls_of`.
         """
-        found = {name: flags for name, flags in nulls.items() if name in self.required}
+        lacking = {name: flags for name, flags in nulls.items() if name in self.required}
         if self.labels_apart:  # a row without a task's label needs no score for it
             for label, score in zip(self.of("label"), self.of("prediction")):
                 flags = nulls[score] & ~_unknown(table, label, nulls) if score in nulls else np.zeros(0, bool)
                 if flags.any():
-                    found[score] = found.get(score, np.zeros(len(flags), bool)) | flags
-        return found
+                    lacking[score] = lacking.get(score, np.zeros(len(flags), bool)) | flags
+        return lacking
 
     def understand_numbers(self, table: Any, arguments: Mapping[str, np.ndarray]) -> None:
         """Record what labels and scores were taken as, where a result will say it.
@@ -338,36 +351,37 @@ class Columns:
         """Predictions beside named classes: numbers, or names of classes."""
         kind = array.type.value_type if arrow().types.is_dictionary(array.type) else array.type
         if not self._names_classes(kind, name):
-            found = _numbers(array)
-            if found.ndim == 1 and len(found):
-                self._check_no_labels(array, found)
-            return found
-        found = self.reading.labels(array)
-        if not self._of_classes and (found < 0).any():  # the metric would compare them as they are
-            place = int((found < 0).argmax())
+            answers = _numbers(array)
+            if answers.ndim == 1 and len(answers):
+                self._check_no_labels(array, answers)
+            return answers
+        answers = self.reading.labels(array)
+        if not self._of_classes and (answers < 0).any():  # the metric would compare them as they are
+            place = int((answers < 0).argmax())
             allowed = ", ".join(self.reading.classes or ())
             raise InvalidInputError(
                 f"holds {array[place].as_py()!r}, the first at position {place}, where the prediction must be one of "
                 f"{called('classes')}, {allowed}, or a probability as a float"
             )
-        return found
+        return answers
 
-    def _check_no_labels(self, array: Any, found: np.ndarray) -> None:
+    def _check_no_labels(self, array: Any, answers: np.ndarray) -> None:
         """InvalidInputError if all of these numbers, which the metrics compare with 0 and 1, may be labels as named."""
         reading = self.reading
         if reading.classes is not None:
-            if reading.is_class(found[0]):
+            if reading.is_class(answers[0]):
                 named = reading.labels(array)
-                if (named >= 0).all() and (named != found).any():
+                if (named >= 0).all() and (named != answers).any():
                     raise InvalidInputError(
-                        f"holds only numbers that name {called('classes')}, such as {found[0]:g}, where the metrics "
+                        f"holds only numbers that name {called('classes')}, such as {answers[0]:g}, where the metrics "
                         "take probabilities; give metrics of several classes, or predictions as integers or strings"
                     )
-        elif reading.flips and found[0] == np.floor(found[0]) and (found == np.floor(found)).all():
+        elif reading.flips and answers[0] == np.floor(answers[0]) and (answers == np.floor(answers)).all():
             raise InvalidInputError(
-                f"holds only whole numbers, such as {found[0]:g}, beside {called('positive', str(reading.positive))}: "
-                f"predictions are probabilities of that label. If they are labels, give {called('task', 'multiclass')} "
-                f"and {called('classes')}, or flags of the rows predicted as {reading.positive} as true and false"
+                f"holds only whole numbers, such as {answers[0]:g}, beside "
+                f"{called('positive', str(reading.positive))}: predictions are probabilities of that label. "
+                f"If they are labels, give {called('task', 'multiclass')} and {called('classes')}, "
+                f"or flags of the rows predicted as {reading.positive} as true and false"
             )
 
     def told(self, names: Sequence[str], argument: str, table: Any, place: int, value: Any, allowed: str) -> str:
@@ -404,13 +418,15 @@ def _is_text(kind: Any) -> bool:
     """Whether an Arrow type is one of strings, or of their bytes, perhaps in a dictionary."""
     types = arrow().types
     kind = kind.value_type if types.is_dictionary(kind) else kind
-    return any(each(kind) for each in (types.is_string, types.is_large_string, types.is_binary, types.is_large_binary))
+    return any(
+        is_kind(kind) for is_kind in (types.is_string, types.is_large_string, types.is_binary, types.is_large_binary)
+    )
 
 
 def _ready(array: Any, as_text: bool, null: Sequence[str]) -> Any:
     """Keys with nulls for nan, empty strings and these, as strings if requested; None: unchanged."""
     pa, pc, types = arrow(), arrow("compute"), arrow().types
-    kind, made = array.type, None
+    kind, ready = array.type, None
 
     def are_empty(values: Any) -> Any:
         if null:
@@ -423,16 +439,16 @@ def _ready(array: Any, as_text: bool, null: Sequence[str]) -> Any:
         if pc.any(none).as_py():
             places = pc.indices_nonzero(none).cast(array.indices.type)
             indices = pc.if_else(pc.is_in(array.indices, places), None, array.indices)
-            made = pa.DictionaryArray.from_arrays(indices, values)
+            ready = pa.DictionaryArray.from_arrays(indices, values)
     elif _is_text(kind):
         empty = are_empty(array)
-        made = pc.if_else(empty, None, array) if pc.any(empty).as_py() else None
+        ready = pc.if_else(empty, None, array) if pc.any(empty).as_py() else None
     elif types.is_floating(kind):
         nan = pc.is_nan(array.cast(pa.float64()))
-        made = pc.if_else(nan, None, array) if pc.any(nan).as_py() else None
+        ready = pc.if_else(nan, None, array) if pc.any(nan).as_py() else None
     if as_text and not _is_text(kind):
-        made = _as_texts(array if made is None else made)
-    return made
+        ready = _as_texts(array if ready is None else ready)
+    return ready
 
 
 def _as_texts(array: Any) -> Any:
@@ -489,7 +505,7 @@ def _without_extension(column: Any, field: Any) -> Any:
         return stored.cast(pa.bool_())
     if name != "arrow.uuid":
         return stored
-    texts = [each and str(uuid.UUID(bytes=each)) for each in stored.to_pylist()]
+    texts = [value and str(uuid.UUID(bytes=value)) for value in stored.to_pylist()]
     return pa.chunked_array([pa.array(texts, pa.large_string())])
 
 
@@ -508,7 +524,7 @@ def decoded(table: Any) -> Any:
         elif pa.types.is_dictionary(column.type) and str(column.type.value_type) in plain:
             kind = plain[str(column.type.value_type)]
             chunks = [
-                pa.DictionaryArray.from_arrays(each.indices, each.dictionary.cast(kind)) for each in column.chunks
+                pa.DictionaryArray.from_arrays(chunk.indices, chunk.dictionary.cast(kind)) for chunk in column.chunks
             ]
             column = pa.chunked_array(chunks, pa.dictionary(column.type.index_type, kind))
         column = _without_extension(column, table.schema.field(place))
@@ -519,27 +535,27 @@ def decoded(table: Any) -> Any:
 
 def nulls_of(table: Any) -> dict[str, np.ndarray]:
     """Flags of the rows that have no value, or lack one in a list, by column; only the columns with such rows."""
-    found = {name: _nulls(_array(table, name)) for name in table.column_names}
-    return {name: flags for name, flags in found.items() if flags is not None}
+    flags_by_name = {name: _nulls(_array(table, name)) for name in table.column_names}
+    return {name: flags for name, flags in flags_by_name.items() if flags is not None}
 
 
 def _unknown(table: Any, name: str, nulls: Mapping[str, np.ndarray]) -> np.ndarray:
     """Flags of the rows without a value, null or nan, in a column."""
-    found = nulls.get(name, np.zeros(table.num_rows, bool))
+    unknown = nulls.get(name, np.zeros(table.num_rows, bool))
     array = _array(table, name)
     nan = arrow("compute").is_nan(array).fill_null(True) if arrow().types.is_floating(array.type) else None
-    return found if nan is None else found | np.asarray(nan)
+    return unknown if nan is None else unknown | np.asarray(nan)
 
 
 def _nulls(array: Any) -> np.ndarray | None:
     pc = arrow("compute")
-    found = np.asarray(pc.is_null(array)) if array.null_count else None
+    nulls = np.asarray(pc.is_null(array)) if array.null_count else None
     if is_list(array.type):
         inner = _nulls(pc.list_flatten(array))
         if inner is not None:
-            found = np.zeros(len(array), bool) if found is None else found.copy()
-            found[np.asarray(pc.list_parent_indices(array))[inner]] = True
-    return found
+            nulls = np.zeros(len(array), bool) if nulls is None else nulls.copy()
+            nulls[np.asarray(pc.list_parent_indices(array))[inner]] = True
+    return nulls
 
 
 def unnested(array: Any) -> tuple[Any, list[int]]:
@@ -656,7 +672,10 @@ def _keys(array: Any) -> Any:
         return np.empty(0, np.int64)
     known = [types.is_boolean, types.is_date, types.is_timestamp, types.is_time, types.is_string, types.is_binary]
     known += [types.is_large_string, types.is_large_binary, types.is_fixed_size_binary]
-    if not any(each(kind) for each in known) and str(kind) not in ("string_view", "binary_view"):  # of a dictionary
+    if not any(is_kind(kind) for is_kind in known) and str(kind) not in (
+        "string_view",
+        "binary_view",
+    ):  # of a dictionary
         nested = item_in(kind, "x") != ""
         raise InvalidInputError(f"{_wrong(array, _KEYS)}{'' if nested else '; convert it to one of these'}")
     if not types.is_dictionary(array.type):
@@ -705,8 +724,8 @@ def _without_zeros(text: str) -> str:
 
 def _no_text(values: Any) -> bytes:
     """The first of these strings, or of their bytes, that is not UTF-8."""
-    known = (each.as_buffer().to_pybytes() for each in values if each.is_valid)
-    return next(each for each in known if each.decode("utf-8", "ignore").encode() != each)
+    known = (value.as_buffer().to_pybytes() for value in values if value.is_valid)
+    return next(text for text in known if text.decode("utf-8", "ignore").encode() != text)
 
 
 def _with_null(values: Any, indices: Any) -> tuple[Any, Any]:
@@ -757,19 +776,19 @@ def table_of(frame: Any, names: Sequence[str], called: str = "frame") -> Any:
 
 def _of_arrays(frame: Mapping[str, Any], names: Sequence[str], called: str) -> Any:
     """A table of arrays, one entry or row of each for each row; what is masked is null."""
-    pa, found, size = arrow(), {}, -1
+    pa, arrays, size = arrow(), {}, -1
     columns, others = columns_read(names, list(frame))
     for name in columns:
-        given = frame[name]
+        values = frame[name]
         try:
-            array = array_of_column(str(name), given, called)
+            array = array_of_column(str(name), values, called)
             size = len(array) if size < 0 and array.ndim else size
             if array.ndim not in (1, 2) or len(array) != size:
                 rows = counted(size, "rows")
                 wanted = f"one entry, or row, for each of {rows}" if size >= 0 else "an array"
-                raise InvalidInputError(f"{called}: column {str(name)!r} must hold {wanted}, not {given!r:.80}")
+                raise InvalidInputError(f"{called}: column {str(name)!r} must hold {wanted}, not {values!r:.80}")
             flat = pa.array(array.reshape(-1))
         except (pa.ArrowException, OverflowError) as error:
             raise InvalidInputError(f"{called}: column {str(name)!r} cannot be read: {error}") from None
-        found[str(name)] = flat if array.ndim == 1 else pa.FixedSizeListArray.from_arrays(flat, array.shape[1])
-    return with_others(pa.table(found), others, list(frame))
+        arrays[str(name)] = flat if array.ndim == 1 else pa.FixedSizeListArray.from_arrays(flat, array.shape[1])
+    return with_others(pa.table(arrays), others, list(frame))

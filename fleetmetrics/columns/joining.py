@@ -44,9 +44,9 @@ class CommonIds:
         order = np.argsort(numbers)  # looked up in order, they are found several times as fast
         sought = numbers[order]
         place = np.minimum(np.searchsorted(self.ids, sought), len(self.ids) - 1)
-        found = np.empty(len(numbers), bool)
-        found[order] = self.ids[place] == sought
-        return found
+        is_common = np.empty(len(numbers), bool)
+        is_common[order] = self.ids[place] == sought
+        return is_common
 
     def __getstate__(self) -> str:
         """The file that another process maps: a copy for each file and process would not be of bounded memory."""

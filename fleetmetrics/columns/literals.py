@@ -66,7 +66,7 @@ def _of_values(field: Any, array: Any, sign: str, literal: Literal) -> Any:
         literal = Fraction(literal)
     if source == NUMERAL and isinstance(literal, Fraction):
         numbers = [None if text is None else Fraction(text) for text in array.to_pylist()]
-        return pa.array([None if each is None else _HOLDS[sign](each, literal) for each in numbers], pa.bool_())
+        return pa.array([None if number is None else _HOLDS[sign](number, literal) for number in numbers], pa.bool_())
     if types.is_temporal(kind):
         number = _moment(kind, literal)
         counts = array.cast(pa.int32()) if kind.bit_width == 32 else array
@@ -76,7 +76,7 @@ def _of_values(field: Any, array: Any, sign: str, literal: Literal) -> Any:
     if isinstance(literal, str):
         if types.is_fixed_size_binary(kind):
             array = array.cast(pa.binary())
-        if any(each(kind) for each in (types.is_string, types.is_large_string)):
+        if any(is_kind(kind) for is_kind in (types.is_string, types.is_large_string)):
             flags = getattr(pc, sign)(array, pa.scalar(literal, array.type))
             if not source and sign not in ("equal", "not_equal") and _NUMBER.fullmatch(literal):
                 _check_order(array, sign, literal, flags)
@@ -174,14 +174,14 @@ def _moment(kind: Any, literal: Literal) -> Fraction:
     text = literal.strip()
     if types.is_time(kind) or types.is_duration(kind):
         sign, text = (-1, text[1:]) if text[:1] == "-" and types.is_duration(kind) else (1, text)
-        found = _TIME.fullmatch(text)
-        if found is None:
+        match = _TIME.fullmatch(text)
+        if match is None:
             raise _UnfitError
-        return sign * _seconds(*found.groups()) * _UNITS[kind.unit]
-    found = _MOMENT.fullmatch(text)
-    if found is None:
+        return sign * _seconds(*match.groups()) * _UNITS[kind.unit]
+    match = _MOMENT.fullmatch(text)
+    if match is None:
         raise _UnfitError
-    day, *clock, zone = found.groups()
+    day, *clock, zone = match.groups()
     zoned = types.is_timestamp(kind) and kind.tz is not None
     if zone and not zoned:
         raise _UnfitError
@@ -250,7 +250,7 @@ def _advice(kind: Any, start: str, name: str, sign: str, literal: Literal) -> st
         item = f'"{name}.{kind[0].name}"' if types.is_struct(kind) and kind.num_fields else f'"{name}[0]"'
         return f"name one of the values in it, such as {item.replace(chr(34) * 2, chr(34))}"
     texts = (types.is_string, types.is_large_string, types.is_binary, types.is_large_binary)
-    if not (any(each(kind) for each in texts) or types.is_fixed_size_binary(kind)):
+    if not (any(text(kind) for text in texts) or types.is_fixed_size_binary(kind)):
         return f"only {name} is null, and is not null, fit such a column"
     if sign in ("equal", "not_equal") or (isinstance(literal, bool)):
         return f"write it as a string: {start} '{shown(literal)}'"

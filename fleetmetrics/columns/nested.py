@@ -38,12 +38,12 @@ class Inside(NamedTuple):
         """
         for number, step in enumerate(self.steps):
             name = self.column + "".join(map(_shown, self.steps[:number]))
-            found = _field(array, step, name) if isinstance(step, str) else _item(array, step)
-            if found is None:
+            step_values = _field(array, step, name) if isinstance(step, str) else _item(array, step)
+            if step_values is None:
                 raise DataError(
                     f"column {name!r}, of {_in_words(array.type)}, has no {_shown(step)}{_hint(array, name)}"
                 )
-            array = found
+            array = step_values
         return array
 
 
@@ -54,7 +54,7 @@ def inside(name: str, there: Sequence[str]) -> Inside | None:
         >>> inside("pred.values[1]", ["y", "pred"])
         Inside(column='pred', steps=('values', 1))
     """
-    for place in reversed([found.start() for found in re.finditer(r"[.\[]", name)]):
+    for place in reversed([match.start() for match in re.finditer(r"[.\[]", name)]):
         if name[:place] in there:
             steps = list(_STEP.finditer(name, place))
             if "".join(step[0] for step in steps) == name[place:]:

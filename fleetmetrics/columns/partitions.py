@@ -54,19 +54,19 @@ def with_types(paths: Sequence[str]) -> list[FilePath]:
         >>> [path.types for path in with_types(["hour=9/a.csv", "hour=10/a.csv"])]
         [{'hour': 'int64'}, {'hour': 'int64'}]
     """
-    found = [each if isinstance(each, FilePath) else FilePath(each) for each in paths]
-    known = {id(path.types): path.types for path in found if path.types is not None}  # those of an earlier call
-    types = _fitting([types_of([path for path in found if path.types is None]), *known.values()])
-    for path in found:
+    file_paths = [path if isinstance(path, FilePath) else FilePath(path) for path in paths]
+    known = {id(path.types): path.types for path in file_paths if path.types is not None}  # those of an earlier call
+    types = _fitting([types_of([path for path in file_paths if path.types is None]), *known.values()])
+    for path in file_paths:
         if path.types is None:
             path.types = types
-    return [path if path.types == types else path.of_types(types) for path in found]
+    return [path if path.types == types else path.of_types(types) for path in file_paths]
 
 
-def _fitting(found: Sequence[Mapping[str, str]]) -> dict[str, str]:
+def _fitting(known: Sequence[Mapping[str, str]]) -> dict[str, str]:
     """The types that fit the values of several types, by column."""
     kinds: dict[str, set[str]] = {}
-    for types in found:
+    for types in known:
         for name, kind in types.items():
             kinds.setdefault(name, set()).update({kind} - {_NOTHING})
     numbers = {"int64", "uint64", NUMERAL}

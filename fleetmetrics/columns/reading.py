@@ -93,16 +93,18 @@ class Reading:
 
     def __post_init__(self) -> None:
         if isinstance(self.null, str):
-            object.__setattr__(self, "null", [each for each in names_in(self.null) if each])
+            object.__setattr__(self, "null", [string for string in names_in(self.null) if string])
         lists = (("columns", self.header), ("text", self.text), ("classes", self.classes), ("null", self.null))
-        for name, given in lists:
-            if given is None:
+        for name, strings in lists:
+            if strings is None:
                 continue
-            if not isinstance(given, (list, tuple)) or not all(isinstance(each, str) and each for each in given):
-                raise InvalidInputError(f"{argument(name)} must be a list of strings, not {given!r:.80}")
-            twice = next((each for each in given if given.count(each) > 1), None)
+            if not isinstance(strings, (list, tuple)) or not all(
+                isinstance(string, str) and string for string in strings
+            ):
+                raise InvalidInputError(f"{argument(name)} must be a list of strings, not {strings!r:.80}")
+            twice = next((string for string in strings if strings.count(string) > 1), None)
             if twice is not None:
-                raise InvalidInputError(f"{argument(name)} has {twice!r} {given.count(twice)} times; name it once")
+                raise InvalidInputError(f"{argument(name)} has {twice!r} {strings.count(twice)} times; name it once")
         if self.positive is not None and (not isinstance(self.positive, str) or not self.positive):
             raise InvalidInputError(
                 f"{argument('positive')} must be a string, as in the data, not {self.positive!r:.80}"
@@ -179,17 +181,17 @@ class Reading:
             array = array.dictionary_encode()
         values = array.dictionary.to_pylist()
         if self.classes is None:
-            found = [int(_is_named(value, str(self.positive))) for value in values]
+            labels = [int(_is_named(value, str(self.positive))) for value in values]
         else:
-            found = [
+            labels = [
                 next((place for place, name in enumerate(self.classes) if _is_named(value, name)), -1)
                 for value in values
             ]
         indices = array.indices
         if indices.null_count:  # of a task that these rows do not have
             known = np.asarray(indices.is_valid())
-            return np.where(known, np.array([*found, 0], np.float64)[indices.fill_null(0).to_numpy()], np.nan)
-        return np.array(found, np.int64)[indices.to_numpy(zero_copy_only=False)] if found else np.zeros(0)
+            return np.where(known, np.array([*labels, 0], np.float64)[indices.fill_null(0).to_numpy()], np.nan)
+        return np.array(labels, np.int64)[indices.to_numpy(zero_copy_only=False)] if labels else np.zeros(0)
 
     def scores(self, values: np.ndarray) -> np.ndarray:
         """Predictions ``[n]`` or ``[n, classes]`` from the scores in the data."""

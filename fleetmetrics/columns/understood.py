@@ -22,21 +22,21 @@ _KINDS = 3
 
 def joined(parts: Iterable[Mapping[str, Sequence[str]]]) -> dict[str, tuple[str, ...]]:
     """By name, the kinds that were seen in any part; each once, and in the same order for any order of the parts."""
-    found: dict[str, set[str]] = {}
+    kinds_by_name: dict[str, set[str]] = {}
     for part in parts:
         for name, kinds in part.items():
-            found.setdefault(name, set()).update(kinds)
-    first = [name for name in ("label", "score") if name in found]
-    return {name: tuple(sorted(found[name])) for name in [*first, *sorted(found.keys() - {*first})]}
+            kinds_by_name.setdefault(name, set()).update(kinds)
+    first = [name for name in ("label", "score") if name in kinds_by_name]
+    return {name: tuple(sorted(kinds_by_name[name])) for name in [*first, *sorted(kinds_by_name.keys() - {*first})]}
 
 
 def facts_of(understood: Mapping[str, Sequence[str]]) -> dict[str, str]:
     """Each fact as one string, such as ``{"label": "0 and 1 (float64) or true and false (bool)"}``."""
-    found = {}
+    facts = {}
     for name, kinds in understood.items():
         more = len(kinds) - _KINDS
-        found[name] = " or ".join(kinds[:_KINDS]) + (f" or {more} more" if more > 0 else "")
-    return found
+        facts[name] = " or ".join(kinds[:_KINDS]) + (f" or {more} more" if more > 0 else "")
+    return facts
 
 
 def label_in_words(rules: Sequence[Any], reading: Any, kind: Any) -> str:
@@ -85,8 +85,8 @@ def score_in_words(rules: Sequence[Any], reading: Any, kind: Any, shape: Sequenc
 
 def _first_of(kinds: Mapping[str, str], allowed: Sequence[str]) -> str:
     """The first of the kinds with whose beginning a requirement begins; empty without one."""
-    found = (kind for begins, kind in kinds.items() if any(each.startswith(begins) for each in allowed))
-    return next(found, "")
+    matching = (kind for begins, kind in kinds.items() if any(start.startswith(begins) for start in allowed))
+    return next(matching, "")
 
 
 @functools.lru_cache(maxsize=256)

@@ -117,8 +117,8 @@ class Condition:
     def large(self, name: str) -> int | None:
         """The first integer of 2**53 or more that it looks for in a column, which no float tells from its neighbors."""
         tests = (test for test in self._tests if test.column == name and test.sign in ("equal", "not_equal"))
-        numbers = (each for test in tests for each in test.literals if isinstance(each, Fraction))
-        return next((int(each) for each in numbers if each.denominator == 1 and abs(each) >= 2**53), None)
+        numbers = (literal for test in tests for literal in test.literals if isinstance(literal, Fraction))
+        return next((int(number) for number in numbers if number.denominator == 1 and abs(number) >= 2**53), None)
 
     def renamed(self, names: Mapping[str, str]) -> str:
         """The text with other names of columns, by those here.
@@ -137,8 +137,8 @@ class Condition:
 
     def flags(self, table: Any) -> np.ndarray:
         """Flags of the rows of an Arrow table for which it holds."""
-        found = self._root.flags(table)
-        return np.asarray(found.fill_null(False).to_numpy(zero_copy_only=False), bool)
+        flags = self._root.flags(table)
+        return np.asarray(flags.fill_null(False).to_numpy(zero_copy_only=False), bool)
 
     # -- reading the text -----------------------------------------------------------------------------------
 
@@ -146,14 +146,14 @@ class Condition:
         place = 0
         while self.text[place:].strip():
             place += len(self.text[place:]) - len(self.text[place:].lstrip())
-            found = _TOKEN.match(self.text, place)
-            if found is None:
+            match = _TOKEN.match(self.text, place)
+            if match is None:
                 raise InvalidInputError(self._at(place, "cannot be read"))
-            kind, text = str(found.lastgroup), found[0]
+            kind, text = str(match.lastgroup), match[0]
             if kind == "word" and text.lower() in (*_WORDS, "between"):
                 kind, text = "key", text.lower()
             yield _Token(kind, text, place)
-            place = found.end()
+            place = match.end()
         yield _Token("end", "", len(self.text))
 
     @property
@@ -180,18 +180,18 @@ class Condition:
         return InvalidInputError(self._at(self._token.place, f"should have {wanted}"))
 
     def _joined(self, word: str, part: Callable[[], Any]) -> Any:
-        found = part()
+        joined = part()
         while self._taken(word):
-            found = _Both(f"{word}_kleene", found, part())
-        return found
+            joined = _Both(f"{word}_kleene", joined, part())
+        return joined
 
     def _negated(self) -> Any:
         if self._taken("not"):
             return _Not(self._negated())
         if self._taken("("):
-            found = self._joined("or", lambda: self._joined("and", self._negated))
+            negated = self._joined("or", lambda: self._joined("and", self._negated))
             self._needed(")")
-            return found
+            return negated
         return self._test()
 
     def _test(self) -> Any:

@@ -124,12 +124,12 @@ class Plan:
         """A partition's tables for each range of the first pass; without ranges, all in one."""
         if not self.bounds:
             return [tables]
-        found: dict[int, list[Any]] = {}
+        tables_by_place: dict[int, list[Any]] = {}
         for table in tables:
             place = np.searchsorted(self.bounds, table.column(self.columns["prediction"]).to_numpy(), "right")
-            for each in np.unique(place).tolist():
-                found.setdefault(each, []).append(table.filter(arrow().array(place == each)))
-        return found.values()
+            for number in np.unique(place).tolist():
+                tables_by_place.setdefault(number, []).append(table.filter(arrow().array(place == number)))
+        return tables_by_place.values()
 
     def divided_by(self, there: Sequence[str]) -> str:
         """The column by which to divide a frame with these columns; empty: none."""

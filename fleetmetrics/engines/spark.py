@@ -76,7 +76,7 @@ def evaluate(
         parts, few = _mapped(spark.range(0, len(paths), 1, len(paths)), of_files), len(paths) <= WAY
     if not few:  # so that the driver always takes few
         few_parts = parts.repartition(WAY)
-        parts = _mapped(few_parts, lambda batches: joined(_joined(each["part"].to_pylist()) for each in batches))
+        parts = _mapped(few_parts, lambda batches: joined(_joined(batch["part"].to_pylist()) for batch in batches))
     return plan.result(_joined(row.part for row in parts.collect()))
 
 
@@ -93,4 +93,4 @@ def _mapped(frame: Any, function: Callable[[Iterable[Any]], Part]) -> Any:
 
 
 def _joined(packed: Iterable[bytes]) -> Part:
-    return joined(pickle.loads(zlib.decompress(each)) for each in packed)
+    return joined(pickle.loads(zlib.decompress(part)) for part in packed)

@@ -183,7 +183,7 @@ def _fields(name: str, value: Any) -> Iterator[tuple[str, Any]]:
 
 def _column(name: str, values: Sequence[Any]) -> np.ndarray:
     arrays = [_array(value)[None] for value in values]
-    odd = [i for i, each in enumerate(arrays) if each.dtype == object or not are_alike([arrays[0], each])]
+    odd = [i for i, array in enumerate(arrays) if array.dtype == object or not are_alike([arrays[0], array])]
     if odd or not name:
         kinds = [f"{type(values[i]).__name__} {list(arrays[i].shape[1:])} in sample {i}" for i in {0, *odd[:1]}]
         what = f"the field {name!r}" if name else "a data sample"

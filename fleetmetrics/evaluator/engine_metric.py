@@ -184,7 +184,7 @@ class BaseMetric(Recorder):
         return Share(self, name, records, size, None if mode == "auto" else mode, dealing, blocks)
 
     def _finished(self, value: dict[str, Any]) -> dict[str, Any]:
-        return {f"{self.prefix}/{key}": each for key, each in value.items()} if self.prefix else value
+        return {f"{self.prefix}/{key}": result for key, result in value.items()} if self.prefix else value
 
 
 def as_dicts(data_samples: Iterable[Any]) -> list[Any]:

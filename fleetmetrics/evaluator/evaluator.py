@@ -97,11 +97,11 @@ class Evaluator(Resumable):
             )
         samples = as_dicts(data_samples)
         fed = self._fed()
-        if not any(each.results for each in fed):
+        if not any(feed.results for feed in fed):
             self._pass.begin_anew()
         self._begin_pass()
-        for each in fed:
-            each.metric.process(data_batch, samples)
+        for feed in fed:
+            feed.metric.process(data_batch, samples)
 
     def evaluate(self, size: int | None = None, *, group: Any = None, timeout: float | None = None) -> dict[str, Any]:
         """Compute all metrics over the samples of all workers. The results are cleared afterwards, unless one raises.
@@ -123,7 +123,7 @@ class Evaluator(Resumable):
     def evaluate_local(self) -> dict[str, Any]:
         """Return values by name over this worker's samples, padding included; the results are kept."""
         fed = self._fed()
-        shares = [each.metric.share(None, "cat", None) for each in fed if each.joins]
+        shares = [feed.metric.share(None, "cat", None) for feed in fed if feed.joins]
         values = iter(gather("Evaluator.evaluate_local", lambda: shares, LocalCommunicator()))
         return _merged(fed, values, FedMetric.ask_alone)
 
@@ -167,32 +167,32 @@ class Evaluator(Resumable):
             nonlocal size
             whole_number_of("chunk_size", chunk_size, 1)
             of_files = isinstance(data_samples, (str, os.PathLike))
-            given: Any = samples_in(data_samples, allow_pickle) if of_files else data_samples
-            total = -(-len(given) // chunk_size) if isinstance(given, Sized) else None
-            chunks = paired_chunks(given, data, chunk_size)
+            all_samples: Any = samples_in(data_samples, allow_pickle) if of_files else data_samples
+            total = -(-len(all_samples) // chunk_size) if isinstance(all_samples, Sized) else None
+            chunks = paired_chunks(all_samples, data, chunk_size)
             for number, (samples, batch) in enumerate(progress(chunks, "offline_evaluate", channel, total)):
                 size += len(samples)
                 if number % channel.world_size == channel.rank:
                     with swap_noticed(samples, batch):
                         self.process(samples, None if batch is None else pseudo_collate(batch))
-            return [each.metric.share(size, "batch", None) for each in fed if each.joins]
+            return [feed.metric.share(size, "batch", None) for feed in fed if feed.joins]
 
         fed = self._fed()
-        marks = [each.mark() for each in fed]
+        marks = [feed.mark() for feed in fed]
         try:
             values = iter(gather("Evaluator.offline_evaluate", shares, channel, timeout))
-            found = _merged(fed, values, lambda each: each.ask(size, Arrangement("batch", channel=channel)))
+            results = _merged(fed, values, lambda feed: feed.ask(size, Arrangement("batch", channel=channel)))
         except BaseException:
-            for each, mark in zip(fed, marks):  # or these samples would count in the next evaluation
-                each.cut(*mark)
+            for feed, mark in zip(fed, marks):  # or these samples would count in the next evaluation
+                feed.cut(*mark)
             raise
         self.reset()
-        return found
+        return results
 
     def reset(self) -> None:
         """Clear the results, as ``evaluate`` does: after an abandoned pass, for example."""
-        for each in self._fed():
-            each.cut(0, 0)
+        for feed in self._fed():
+            feed.cut(0, 0)
         self._before = None
         self._pass.reset()
 
@@ -204,28 +204,28 @@ class Evaluator(Resumable):
         return self.metrics
 
     def _given(self) -> list[Columns]:
-        return [Columns.of(to_cpu(list(each.results))) for each in self._fed()]
+        return [Columns.of(to_cpu(list(feed.results))) for feed in self._fed()]
 
-    def _give(self, given: list[Columns]) -> None:
-        for each, columns in zip(self._fed(), given):
-            each.results[:] = chain(*[batch[0] for batch in columns.batches])
+    def _give(self, by_metric: list[Columns]) -> None:
+        for feed, columns in zip(self._fed(), by_metric):
+            feed.results[:] = chain(*[batch[0] for batch in columns.batches])
 
     # The parts of an evaluation
 
     def shares(self, size: int | None) -> list[Share]:
         """The metrics' parts of an exchange, except for those that override ``evaluate``."""
-        fed = [each for each in self._fed() if each.joins]
+        fed = [feed for feed in self._fed() if feed.joins]
         if self._before is None:
             dealing = self._pass.dealing
-            return [each.metric.share(size, self.collect_mode, dealing) for each in fed]
+            return [feed.metric.share(size, self.collect_mode, dealing) for feed in fed]
         if len(fed) < len(self.metrics):
             raise InvalidInputError("a metric that overrides evaluate cannot continue from the checkpoint of a sampler")
-        return [self._goes_on(each.metric.share(size, "cat", None), place) for place, each in enumerate(fed)]
+        return [self._goes_on(feed.metric.share(size, "cat", None), place) for place, feed in enumerate(fed)]
 
     def joined(self, values: Iterator[dict[str, Any]], size: int | None, channel: Communicator) -> dict[str, Any]:
         """The values of all metrics in one dict."""
         asked = Arrangement(self.collect_mode, self._pass.dealing, channel=channel)
-        return _merged(self._fed(), values, lambda each: each.ask(size, asked))
+        return _merged(self._fed(), values, lambda feed: feed.ask(size, asked))
 
     def _fed(self) -> list[FedMetric]:
         """One `FedMetric` for each of ``metrics``, which users may change."""
@@ -282,8 +282,8 @@ def _merged(
 ) -> dict[str, Any]:
     """The values of all metrics: the next ones for those that join the exchange, their own answers for others."""
     merged: dict[str, Any] = {}
-    for each in fed:
-        for name, value in (next(values) if each.joins else ask(each)).items():
+    for feed in fed:
+        for name, value in (next(values) if feed.joins else ask(feed)).items():
             if name in merged:
                 raise InvalidInputError(
                     f"There are multiple evaluation results with the same metric name {name}. Please make sure all"
@@ -304,16 +304,16 @@ def _evaluate_together(
             raise InvalidInputError(f"sizes names {', '.join(unknown)}; known sets are {', '.join(evaluators)}.")
         return [
             replace(share, name=f"{name}: {share.name}" if name else share.name)
-            for name, each in evaluators.items()
-            for share in each.shares(sizes.get(name))
+            for name, evaluator in evaluators.items()
+            for share in evaluator.shares(sizes.get(name))
         ]
 
     channel = get_communicator().among(group)
     values = iter(gather("Evaluator.evaluate", shares, channel, timeout))
     results = {}
     for name, evaluator in evaluators.items():
-        found = evaluator.joined(values, sizes.get(name), channel)
-        results.update({f"{name}/{key}" if name else key: value for key, value in found.items()})
+        evaluator_results = evaluator.joined(values, sizes.get(name), channel)
+        results.update({f"{name}/{key}" if name else key: value for key, value in evaluator_results.items()})
     for evaluator in evaluators.values():
         evaluator.reset()
     return results

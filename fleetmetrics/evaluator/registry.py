@@ -152,7 +152,9 @@ class Registry:
             unknown = _UNKNOWN.search(str(error))
             if unknown is None or unknown[1] not in arguments or isinstance(error, UnknownArgumentError):
                 raise
-            known = [each for each in inspect.signature(kind).parameters if each not in ("args", "kwargs")]
+            known = [
+                parameter for parameter in inspect.signature(kind).parameters if parameter not in ("args", "kwargs")
+            ]
             raise UnknownArgumentError(f"{error}{hint_of_argument(unknown[1], known)}") from error
 
 

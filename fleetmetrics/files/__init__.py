@@ -128,7 +128,7 @@ def evaluate(
         if "-" in paths:
             raise InvalidInputError("max_slices reads the files twice; the standard input can be read only once")
         expect_few(metrics, paths, columns, whole_number_of("max_slices", max_slices, 1), format, reading)
-    tasks: list[tuple[Sequence[str], Share | None]] = [(each, None) for each in _groups(paths, metrics, processes)]
+    tasks: list[tuple[Sequence[str], Share | None]] = [(group, None) for group in _groups(paths, metrics, processes)]
     if complete_by is not None:
         rows, number = _passes(paths, metrics, columns, complete_by, memory, processes, format, reading)
         bounds: Sequence[float] = ()
@@ -146,7 +146,7 @@ def evaluate(
 
     join = functools.partial(as_one, alike=True)
 
-    def made() -> Part:
+    def make() -> Part:
         do = functools.partial(_part, in_shell(), _copies_of(metrics), columns, totals, settings)
         results = results_of(do, tasks, processes, _PASSES if complete_by and several else 1, join)
         if show and several:
@@ -158,22 +158,26 @@ def evaluate(
             return join(results)
 
     try:
-        part = made()
+        part = make()
     except TooManyKeys:
         choose_largest(metrics, paths, columns, max_slices or 0, format, reading)
-        part = made()
-    told = sorted(set(map(str, part.errors)))
-    read = together([*part.reads, Read(bad_files=(*bad, *told))])
-    found = Evaluated(metrics if part.metrics is None else part.metrics, read)
-    expect_any(found.metrics)
+        part = make()
+    reasons = sorted(set(map(str, part.errors)))
+    read = together([*part.reads, Read(bad_files=(*bad, *reasons))])
+    evaluated = Evaluated(metrics if part.metrics is None else part.metrics, read)
+    expect_any(evaluated.metrics)
     if part.errors and (
-        not skip_bad_files or not read.files or any(getattr(each, "of_row", False) for each in part.errors)
+        not skip_bad_files or not read.files or any(getattr(error, "of_row", False) for error in part.errors)
     ):
-        more = f" ({len(told)} of {len(paths)} files cannot be used)" if len(told) > 1 and complete_by is None else ""
-        error = DataError(f"{told[0]}{more}")
-        error.evaluated = found if complete_by is None else None
+        more = (
+            f" ({len(reasons)} of {len(paths)} files cannot be used)"
+            if len(reasons) > 1 and complete_by is None
+            else ""
+        )
+        error = DataError(f"{reasons[0]}{more}")
+        error.evaluated = evaluated if complete_by is None else None
         raise error
-    return found
+    return evaluated
 
 
 def _copies_of(metrics: Any) -> Callable[[], Any]:
@@ -186,7 +190,7 @@ def _copies_of(metrics: Any) -> Callable[[], Any]:
 
 def _part(
     shell: bool,
-    made: Callable[[], Any],
+    make: Callable[[], Any],
     columns: Any,
     totals: Any,
     settings: Any,
@@ -197,7 +201,7 @@ def _part(
 
     def of_file(path: str) -> Part:
         try:
-            metrics, read = evaluate_file(path, made, columns, share=share, **settings)
+            metrics, read = evaluate_file(path, make, columns, share=share, **settings)
             return Part(metrics, (read,))
         except ConditionError:
             raise
@@ -206,7 +210,7 @@ def _part(
 
     with as_options() if shell else contextlib.nullcontext():
         if share is None and len(paths) > 1:
-            return _of_group(made(), columns, settings, paths)
+            return _of_group(make(), columns, settings, paths)
         part = as_one(map(of_file, paths), alike=True)
     if share is not None and part.metrics is not None:
         part.metrics.close(complete_by=share.by, totals=totals)
@@ -267,7 +271,7 @@ def _passes(
     rows, kept = sum(map(rows_of, paths)), _kept_of_row(paths, metrics, columns, by, format, reading)
     room = memory // processes - _BASE
     if kept is None:
-        needed = rows * _PER_ROW * max(1, len({each.table for each in metrics.record_metrics()}))
+        needed = rows * _PER_ROW * max(1, len({metric.table for metric in metrics.record_metrics()}))
     else:
         needed, room = int(rows * kept), room - folding.THREADS * folding.AT_ONCE * _PER_ROW
     if processes == 1 and needed > room:
@@ -287,16 +291,16 @@ def _kept_of_row(
 
     Measured on the first rows; the bytes of the largest table count twice, because small batches are joined.
     """
-    given = {argument: column for argument, column in columns.items() if column != ROW}
+    read_columns = {argument: column for argument, column in columns.items() if column != ROW}
     with contextlib.suppress(InvalidInputError, StopIteration):  # the passes meet it, too
-        wanted = Columns(metrics, given, reading)
+        wanted = Columns(metrics, read_columns, reading)
         with contextlib.closing(pieces_of(paths[0], format, wanted, lambda text: None)) as pieces:
             table = next(pieces).table.slice(0, _SAMPLE).drop_null().combine_chunks()
         some = wanted.arguments(table)
         if by != "score" and getattr(some.get(by), "dtype", np.dtype(str)).kind in "iu" and table.num_rows:
-            made = _copies_of(metrics)()
-            made.add(**some, **{name: np.arange(table.num_rows) for name in columns if name not in given})
-            tables = [each.table.records().values() for each in made.record_folds()]
+            copies = _copies_of(metrics)()
+            copies.add(**some, **{name: np.arange(table.num_rows) for name in columns if name not in read_columns})
+            tables = [fold.table.records().values() for fold in copies.record_folds()]
             sizes = [sum(column.nbytes for column in columns if column is not None) for columns in tables]
             return (sum(sizes) + max(sizes)) / table.num_rows
     return None

@@ -62,26 +62,26 @@ def typed(
         loose: columns whose numbers need not be whole, whatever their type.
     """
     pa, pc = arrow(), arrow("compute")
-    found: dict[str, Any] = {}
+    typed_columns: dict[str, Any] = {}
     defects: dict[int, str] = {}  # the column of the first defect of a row
     for name, kind in kinds.items():
         column = _array(piece.table.column(name))
-        made = _texts(column)
+        converted = _texts(column)
         nothing = ["", *null] if pa.types.is_string(kind) else nulls_of_numbers(null)
-        texts = pc.if_else(pc.is_in(made.array, pa.array(nothing)), None, made.array)
-        misfits = _misfits(made)
+        texts = pc.if_else(pc.is_in(converted.array, pa.array(nothing)), None, converted.array)
+        misfits = _misfits(converted)
         if not pa.types.is_string(kind):
-            made = _converted(texts, kind, name, name in loose)
-            texts, misfits = made.array, misfits + _misfits(made)
-        found[name] = texts
+            converted = _converted(texts, kind, name, name in loose)
+            texts, misfits = converted.array, misfits + _misfits(converted)
+        typed_columns[name] = texts
         for row in misfits:
             defects.setdefault(row, name)
     for place, (row, name) in enumerate(sorted(defects.items())):
         value = piece.table.column(name)[row].as_py() if place < _DESCRIBED else None
-        told = "" if value is None else f": {misfit(value, kinds[name], name)}"
-        bad(f"row {piece.start + row}, column {name!r}{told}")
-    kinds = {name: array.type for name, array in found.items()}
-    piece = piece._replace(table=pa.table(found))
+        reason = "" if value is None else f": {misfit(value, kinds[name], name)}"
+        bad(f"row {piece.start + row}, column {name!r}{reason}")
+    kinds = {name: array.type for name, array in typed_columns.items()}
+    piece = piece._replace(table=pa.table(typed_columns))
     if defects:
         keep = np.ones(len(piece.table), bool)
         keep[list(defects)] = False
@@ -89,11 +89,11 @@ def typed(
     return piece, kinds
 
 
-def _misfits(made: _Made) -> list[int]:
+def _misfits(converted: _Made) -> list[int]:
     """The rows that do not fit."""
-    if made.fits is None:
+    if converted.fits is None:
         return []
-    fits = made.fits.fill_null(True)
+    fits = converted.fits.fill_null(True)
     return [int(row) for row in arrow("compute").indices_nonzero(arrow("compute").invert(fits)).to_pylist()]
 
 
@@ -155,7 +155,7 @@ def _texts(column: Any) -> _Made:
     try:
         return _Made(column.cast(pa.string()))
     except pa.ArrowInvalid:
-        known = [_is_text(each) for each in column.to_pylist()]
+        known = [_is_text(value) for value in column.to_pylist()]
         fits = pa.array(known)
         return _Made(arrow("compute").if_else(fits, column, None).cast(pa.string()), fits)
 
@@ -177,10 +177,10 @@ def _converted(texts: Any, kind: Any, name: str, loose: bool) -> _Made:
         return _Made(pc.if_else(fits, pc.is_in(texts, pa.array(_TRUE)), None), fits)
     texts = pc.utf8_trim(texts, _BLANKS)
     if pa.types.is_integer(kind):
-        made = _integers(texts)
-        if not loose or made.fits is None or not pc.any(pc.invert(made.fits)).as_py():
-            return made
-        if pc.any(pc.greater_equal(pc.abs(made.array.cast(pa.float64(), safe=False)), 2.0**53)).as_py():
+        integers = _integers(texts)
+        if not loose or integers.fits is None or not pc.any(pc.invert(integers.fits)).as_py():
+            return integers
+        if pc.any(pc.greater_equal(pc.abs(integers.array.cast(pa.float64(), safe=False)), 2.0**53)).as_py():
             raise beside_fractions(name)
         kind = pa.float64()
     fits = pc.match_substring_regex(texts, _FLOAT)
@@ -202,6 +202,6 @@ def _integers(texts: Any) -> _Made:
     low, high, kind = -(2**63), 2**63, pa.int64()
     if pc.min(numbers).as_py() >= 0:
         low, high, kind = 0, 2**64, pa.uint64()
-    bounds = [pa.scalar(Decimal(each), numbers.type) for each in (low, high)]
+    bounds = [pa.scalar(Decimal(bound), numbers.type) for bound in (low, high)]
     room = pc.and_(pc.greater_equal(numbers, bounds[0]), pc.less(numbers, bounds[1])).fill_null(False)
     return _Made(pc.if_else(room, texts, None).cast(kind), pc.if_else(pc.is_valid(texts), room, fits))

@@ -37,7 +37,9 @@ class Dialect(NamedTuple):
         """
         asked = reading.between
         if asked is None:
-            asked = max(_KNOWN, key=lambda each: (each == "\1" and b"\1" in line, line.count(each.encode())))
+            asked = max(
+                _KNOWN, key=lambda character: (character == "\1" and b"\1" in line, line.count(character.encode()))
+            )
         separator = "\t" if asked == BLANKS else asked if asked.isascii() else _STAND_IN
         quote = {None: '"', "none": ""}.get(reading.quote, reading.quote or "")
         return cls(separator, quote, asked)
@@ -76,7 +78,7 @@ class Dialect(NamedTuple):
         """Lines with a tab for each run of blanks, and none at the ends of lines; values in quotes keep theirs."""
         if self.quote and self.quote.encode() in block:
             pattern = re.compile(_RUNS_OR_QUOTED.pattern.replace(b'"', re.escape(self.quote).encode()), re.MULTILINE)
-            block = pattern.sub(lambda found: found[1] or b"\t", block)
+            block = pattern.sub(lambda run: run[1] or b"\t", block)
         else:
             block = _RUNS.sub(b"\t", block)
         return re.sub(rb"^\t|\t(?=\r?$)", b"", block, flags=re.MULTILINE)

@@ -54,8 +54,8 @@ class Decoded(io.RawIOBase):
             data = self._stream.read(_CHUNK)
             self._ended = not data
             self._left = self._recoded(data)
-        found, self._left = self._left[:size], self._left[size:]
-        return found
+        wanted, self._left = self._left[:size], self._left[size:]
+        return wanted
 
     def _recoded(self, data: bytes) -> bytes:
         """The next bytes in UTF-8."""

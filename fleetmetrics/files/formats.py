@@ -31,7 +31,7 @@ __all__ = ["FORMATS", "THREADS", "known_formats", "piece_of", "pieces_of", "read
 THREADS = 2
 
 #: In the order in which they are tried; anything else is CSV.
-FORMATS: dict[str, Format] = {each.name: each for each in (Parquet(), NPZ(), Arrow(), JSONLines(), LibSVM(), CSV())}
+FORMATS: dict[str, Format] = {kind.name: kind for kind in (Parquet(), NPZ(), Arrow(), JSONLines(), LibSVM(), CSV())}
 #: The errors of zipfile, zlib and lzma for broken, encrypted or unsupported data.
 _BROKEN = (zipfile.BadZipFile, zlib.error, struct.error, KeyError, OverflowError, RuntimeError, lzma.LZMAError)
 
@@ -85,8 +85,8 @@ def pieces_of(path: str, format: str | None, columns: Columns, bad: Bad) -> Gene
     except (pa.ArrowException, OSError, EOFError, ValueError, *_BROKEN) as error:
         if isinstance(error, FleetMetricsError):
             raise
-        told = getattr(error, "strerror", None) or str(error).strip() or type(error).__name__
-        raise DataError(f"it cannot be read{f' as {kind}' if kind else ''}: {told.splitlines()[0]}") from None
+        reason = getattr(error, "strerror", None) or str(error).strip() or type(error).__name__
+        raise DataError(f"it cannot be read{f' as {kind}' if kind else ''}: {reason.splitlines()[0]}") from None
 
 
 def piece_of(table: Any, columns: Columns, start: int = 0) -> Piece:
@@ -197,13 +197,13 @@ class _Full(io.RawIOBase):
 
 def _binary(first: bytes) -> Format | None:
     """The format of data that begin with these bytes; None: text."""
-    found = next((each for each in FORMATS.values() if not each.is_text and each.begins(first)), None)
-    if found is None:
+    binary = next((format for format in FORMATS.values() if not format.is_text and format.begins(first)), None)
+    if binary is None:
         check_binary(first)
-    return found
+    return binary
 
 
 def _text(first: bytes) -> Format:
     """The format of a text that begins with these bytes."""
     check_text(first, known_formats())
-    return next(each for each in FORMATS.values() if each.is_text and each.begins(first))
+    return next(format for format in FORMATS.values() if format.is_text and format.begins(first))

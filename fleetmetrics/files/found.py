@@ -60,24 +60,26 @@ def look(files: Any) -> Found:
     Raises:
         DataError: nothing readable matches, or a file would count twice.
     """
-    found: dict[Hashable, tuple[str, str]] = {}
+    entry_by_identity: dict[Hashable, tuple[str, str]] = {}
     wrong: list[str] = []
     tables = Tables()
     entries = [files] if isinstance(files, (str, os.PathLike)) else listed("files", files, "paths")
-    for given in [path_of("files", each) for each in entries]:
-        entry = local_path(given)
+    for pattern in [path_of("files", entry) for entry in entries]:
+        entry = local_path(pattern)
         matched, bad = _of_entry(entry, tables)
         if not matched and not bad:
-            raise DataError(f"{given!r} is not a file, a folder with files, or a pattern that matches one")
+            raise DataError(f"{pattern!r} is not a file, a folder with files, or a pattern that matches one")
         for path in matched:
             identity = _identity(path)
-            if identity in found:
-                raise DataError(f"{path} would count twice, for {found[identity][1]!r} and {given!r}; name it once")
-            found[identity] = path, given
+            if identity in entry_by_identity:
+                raise DataError(
+                    f"{path} would count twice, for {entry_by_identity[identity][1]!r} and {pattern!r}; name it once"
+                )
+            entry_by_identity[identity] = path, pattern
         wrong += bad
-    if not found:
+    if not entry_by_identity:
         raise DataError(wrong[0] if wrong else "files is empty; name at least one file, folder or pattern")
-    return Found([*with_types(sorted(path for path, _ in found.values()))], sorted(set(wrong)))
+    return Found([*with_types(sorted(path for path, _ in entry_by_identity.values()))], sorted(set(wrong)))
 
 
 def one(path: str) -> str:
@@ -105,9 +107,9 @@ def _identity(path: str) -> Hashable:
     if is_remote(path) or path == "-":
         return path
     with contextlib.suppress(OSError):  # reading reports it
-        found = os.stat(path)
-        if stat.S_ISREG(found.st_mode) and found.st_nlink > 1:  # for other files, some systems have no real number
-            return found.st_dev, found.st_ino
+        status = os.stat(path)
+        if stat.S_ISREG(status.st_mode) and status.st_nlink > 1:  # for other files, some systems have no real number
+            return status.st_dev, status.st_ino
     return os.path.realpath(path)
 
 
@@ -162,8 +164,8 @@ def _entries(folder: str, bad: list[str]) -> list[os.DirEntry[str]]:
 
 def _matching(pattern: str) -> Found:
     """The files that a pattern matches, and the entries that `glob` silently skips because it may not read them."""
-    found = list(glob.iglob(pattern, recursive=True))
-    missing = [path for path in found if not os.path.exists(path)]
+    matches = list(glob.iglob(pattern, recursive=True))
+    missing = [path for path in matches if not os.path.exists(path)]
     bad = [text for path in missing for text in list(_refused(path)) or [f"{path}: a broken link"]]
     parts = pattern.split(os.sep)
     for place, part in enumerate(parts):
@@ -176,10 +178,10 @@ def _matching(pattern: str) -> Found:
                 _entries(folder.rstrip(os.sep) or os.sep, bad)
         elif glob.has_magic(parent):
             bad += [text for folder in folders for text in _refused(os.path.join(folder, part))]
-    files = sorted(filter(os.path.isfile, found), key=lambda path: (os.path.islink(path), path), reverse=True)
+    files = sorted(filter(os.path.isfile, matches), key=lambda path: (os.path.islink(path), path), reverse=True)
     own = {_identity(path): path for path in files}  # of several names, keep its own, or the first
     paths, seen = list(own.values()), set(own)
-    for folder in filter(os.path.isdir, found):
+    for folder in filter(os.path.isdir, matches):
         if os.path.basename(folder.rstrip(os.sep))[:1] not in ("_", "."):
             inside = _inside(folder)
             paths += [path for path in inside.paths if _identity(path) not in seen]

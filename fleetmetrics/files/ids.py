@@ -35,8 +35,10 @@ def ids_of(sources: Sequence[Any], columns: Columns, needed: Sequence[str]) -> I
         columns: the columns to read; the argument ``id`` has the ids.
         needed: the columns that must have a value for a row to count.
     """
-    found = list(results_of(functools.partial(_of_source, columns, needed), [(each,) for each in sources], 1, THREADS))
-    return together(found)
+    ids = list(
+        results_of(functools.partial(_of_source, columns, needed), [(source,) for source in sources], 1, THREADS)
+    )
+    return together(ids)
 
 
 def together(parts: Sequence[Ids]) -> Ids:
@@ -46,7 +48,7 @@ def together(parts: Sequence[Ids]) -> Ids:
 
 
 def _of_source(columns: Columns, needed: Sequence[str], source: Any) -> Ids:
-    found: list[Ids] = []
+    distinct_by_piece: list[Ids] = []
     with contextlib.suppress(DataError, InvalidInputError):
         for piece in read_ahead(source, None, columns):
             lacking = [flags for name, flags in nulls_of(piece.table).items() if name in needed]
@@ -56,5 +58,7 @@ def _of_source(columns: Columns, needed: Sequence[str], source: Any) -> Ids:
                 keys = columns.argument("id", piece.table)
                 met = integer_ids(getattr(keys, "values", keys))
                 met = met[np.bincount(keys.codes, minlength=len(met)) > 0] if hasattr(keys, "codes") else met
-                found.append(Ids(distinct_ids([met]), ["strings" if keys.dtype.kind == "U" else "integers"]))
-    return together(found)
+                distinct_by_piece.append(
+                    Ids(distinct_ids([met]), ["strings" if keys.dtype.kind == "U" else "integers"])
+                )
+    return together(distinct_by_piece)

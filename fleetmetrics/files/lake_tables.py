@@ -86,7 +86,7 @@ class Tables:
             folder = os.path.dirname(os.path.dirname(os.path.abspath(entry)))
             if self._format(folder) == "Iceberg":
                 return list(_files(Table("Iceberg", folder, os.path.abspath(entry))))
-        found: list[str] = []
+        current_files: list[str] = []
         chosen: dict[str, list[str]] = {}
         if os.path.isdir(entry) and self._format(os.path.realpath(entry)):
             chosen[os.path.realpath(entry)] = []  # all of its files may be elsewhere
@@ -95,22 +95,24 @@ class Tables:
             if folder:
                 chosen.setdefault(folder, []).append(path)
             else:
-                found.append(path)
+                current_files.append(path)
         whole = [] if not chosen else [entry] if os.path.isdir(entry) else glob.glob(entry, recursive=True)
-        whole = [os.path.join(os.path.realpath(each), "") for each in whole if os.path.isdir(each)]
+        whole = [
+            os.path.join(os.path.realpath(whole_folder), "") for whole_folder in whole if os.path.isdir(whole_folder)
+        ]
         for folder, some in chosen.items():
             try:
                 files = self.files(folder)
             except (DataError, MissingLibraryError):
                 with contextlib.suppress(OSError, ValueError):
                     if entry in some and _is_added(folder, entry):
-                        found.append(entry)
+                        current_files.append(entry)
                         continue
                 raise
             if not os.path.join(folder, "").startswith(tuple(whole)):
                 files = _among(files, some)
-            found += files
-        return found
+            current_files += files
+        return current_files
 
     def files(self, folder: str) -> list[TableFile]:
         """The current files of a table."""
@@ -146,13 +148,13 @@ class Tables:
 def _among(files: Sequence[TableFile], paths: Sequence[str]) -> list[TableFile]:
     """The current files of a table among paths; DataError if no path is."""
     chosen = set(map(os.path.realpath, paths))
-    found = [file for file in files if os.path.realpath(file) in chosen]
-    if not found:
+    chosen_files = [file for file in files if os.path.realpath(file) in chosen]
+    if not chosen_files:
         raise DataError(
             f"{min(paths)} is not one of the current files of {files[0].table}: a later version has removed it, or it "
             "holds no data; give the folder of the table"
         )
-    return found
+    return chosen_files
 
 
 def _is_added(folder: str, path: str) -> bool:
@@ -201,8 +203,10 @@ def _metadata_name(names: Iterable[str]) -> str:
     Raises:
         DataError: two files have the highest number.
     """
-    found = {name: int(match[1]) for name, match in ((name, _METADATA.fullmatch(name)) for name in names) if match}
-    newest = sorted(name for name, number in found.items() if number == max(found.values()))
+    version_by_name = {
+        name: int(match[1]) for name, match in ((name, _METADATA.fullmatch(name)) for name in names) if match
+    }
+    newest = sorted(name for name, number in version_by_name.items() if number == max(version_by_name.values()))
     if len(newest) > 1:
         raise DataError(
             f"{' and '.join(newest[:2])} are both the newest metadata of a table of Iceberg; give the path of the one "
@@ -220,14 +224,14 @@ def _newest(folder: str) -> str:
 def _files(table: Table) -> list[TableFile]:
     """The current files of a table, of its newest version unless it has one."""
     contents = _opened(table)
-    found = []
+    files = []
     for path in contents.paths():
         file = TableFile(path)
         file.table, file.top = contents.table, table.folder
-        found.append(file)
-    if not found:
+        files.append(file)
+    if not files:
         raise DataError(f"{contents.table}: it has no rows")
-    return sorted(found)
+    return sorted(files)
 
 
 @functools.lru_cache(maxsize=4)
@@ -258,9 +262,9 @@ def _opened(table: Table) -> Any:
 
 
 def _unreadable(table: Table, error: Exception) -> DataError:
-    told = " ".join(str(error).split()) or type(error).__name__
+    reason = " ".join(str(error).split()) or type(error).__name__
     package = _LIBRARIES[table.format]
-    return DataError(f"{table.folder}: {package} cannot read this table of {table.format}: {told}; {_EXPORT}")
+    return DataError(f"{table.folder}: {package} cannot read this table of {table.format}: {reason}; {_EXPORT}")
 
 
 class _Delta:
@@ -272,7 +276,7 @@ class _Delta:
         self.table = table._replace(version=str(opened.version()))
         data = opened.to_pyarrow_dataset()
         self._schema = data.schema
-        self._fragments = {_under(table.folder, each.path): each for each in data.get_fragments()}
+        self._fragments = {_under(table.folder, fragment.path): fragment for fragment in data.get_fragments()}
 
     def paths(self) -> Iterable[str]:
         return self._fragments
@@ -294,7 +298,7 @@ class _Iceberg:
                 f"{table.folder} is a copy of the table of Iceberg {there}, and its metadata name the files there; "
                 f"give that folder, or {_EXPORT}"
             )
-        self._tasks = {_under(table.folder, each.file.file_path): each for each in self._data.scan().plan_files()}
+        self._tasks = {_under(table.folder, file.file.file_path): file for file in self._data.scan().plan_files()}
 
     def paths(self) -> Iterable[str]:
         return self._tasks

@@ -79,8 +79,10 @@ def choose_largest(
         return
     wanted = _wanted(metrics, tables, columns, reading)
     counts = {table.by: _Counts() for table in tables}
-    for found in results_of(functools.partial(_counted, wanted, format), [(each,) for each in sources], 1, THREADS):
-        for by, its in found.items():
+    for counted in results_of(
+        functools.partial(_counted, wanted, format), [(source,) for source in sources], 1, THREADS
+    ):
+        for by, its in counted.items():
             counts[by].add(list(its.places), its.numbers)
     for table in tables:
         largest = counts[table.by].largest(most)
@@ -115,8 +117,8 @@ def _numbers(keys: Any) -> tuple[list[Any], np.ndarray]:
         number = np.bincount(keys.codes, minlength=len(keys.values))
         met = np.flatnonzero(number)
         return (keys.values if len(met) == len(number) else keys.values[met]).tolist(), number[met]
-    found, place = distinct(keys)
-    return found.tolist(), np.bincount(place, minlength=len(found))
+    distinct_keys, place = distinct(keys)
+    return distinct_keys.tolist(), np.bincount(place, minlength=len(distinct_keys))
 
 
 class _Counts:
@@ -150,11 +152,11 @@ class _Counts:
             return None
         least = np.partition(self.numbers, -most)[-most]
         keys = list(self.places)
-        found = [keys[place] for place in np.flatnonzero(self.numbers > least)]
+        chosen = [keys[place] for place in np.flatnonzero(self.numbers > least)]
         same = (keys[place] for place in np.flatnonzero(self.numbers == least))
-        found += heapq.nsmallest(most - len(found), same, lambda key: (isinstance(key, str), key))
-        return np.sort(np.array(found))
+        chosen += heapq.nsmallest(most - len(chosen), same, lambda key: (isinstance(key, str), key))
+        return np.sort(np.array(chosen))
 
     def _forget(self, key: Any) -> None:
         self._numbers = np.delete(self._numbers, self.places.pop(key))
-        self.places = {each: place for place, each in enumerate(self.places)}
+        self.places = {kept: place for place, kept in enumerate(self.places)}

@@ -75,6 +75,6 @@ def _column(lines: Any, name: str) -> Any:
     """A column as bytes."""
     pa, pc = arrow(), arrow("compute")
     pattern = {"label": rf"^[ \t]*(?P<value>{_NUMBER})", "qid": r"^[^#]*[ \t]qid:(?P<value>[^\s:#]+)"}
-    found = pc.extract_regex(lines, pattern.get(name, rf"^[^#]*[ \t]0*{name}:(?P<value>[^\s#]+)"))
-    found = pc.struct_field(found, "value")
-    return (found.fill_null("0") if name.isdigit() else found).cast(pa.binary())
+    values = pc.extract_regex(lines, pattern.get(name, rf"^[^#]*[ \t]0*{name}:(?P<value>[^\s#]+)"))
+    values = pc.struct_field(values, "value")
+    return (values.fill_null("0") if name.isdigit() else values).cast(pa.binary())

@@ -121,15 +121,15 @@ class _Table:
             self.quotes = Quotes(mark, between, self.names, reading.quote is not None, head, _SPAN)
         self._spans = False  #: whether a row of the last block spans lines
         lines = head.count(b"\n")
-        found = self._rows(head, 0, lines, len(stream.peek()) < HEAD, self._parsed)
-        if 2 * len(found.left) > len(head):  # most of it is after a quote that may never be closed
-            found = self._rows(head, 0, lines, True, self._parsed)
-        first = self._parsed(head) if found.table is None else found.table
+        rows = self._rows(head, 0, lines, len(stream.peek()) < HEAD, self._parsed)
+        if 2 * len(rows.left) > len(head):  # most of it is after a quote that may never be closed
+            rows = self._rows(head, 0, lines, True, self._parsed)
+        first = self._parsed(head) if rows.table is None else rows.table
         if self._header and not len(first) and self._wrong:
             row, number = self._wrong[0], _line_of(self._wrong[0].number, _lines_of_rows(head, ()))
             hint = self.dialect.hint(line, (), len(self._header))
             raise DataError(f"line {number} has {_values(row)}; {self._expected} {row.expected_columns}{hint}")
-        self.kinds = self._kinds(found.block, first, line)
+        self.kinds = self._kinds(rows.block, first, line)
         self._loose = [name for name in columns.looked_at if name not in columns.keys]
 
     def pieces(self) -> Iterator[Piece]:
@@ -143,12 +143,12 @@ class _Table:
             if block is not None:
                 text, before = left + self.dialect.prepared(block.text), block.before - held
                 ends, lines = held + block.ends, block.before + block.ends
-            found = self._rows(text, before, ends, block is None, self._read)
-            left = found.left
-            self._tell(found, before)
-            if found.table is not None:
-                yield self._typed(Piece(found.table, start, multiline=len(found.spans)))
-                self._header, start = self.names, start + len(found.table)
+            rows = self._rows(text, before, ends, block is None, self._read)
+            left = rows.left
+            self._tell(rows, before)
+            if rows.table is not None:
+                yield self._typed(Piece(rows.table, start, multiline=len(rows.spans)))
+                self._header, start = self.names, start + len(rows.table)
 
     def _names(self, head: bytes) -> list[str]:
         """The names in the header; DataError if they cannot be read."""
@@ -241,16 +241,16 @@ class _Table:
             self._spans = bool(settled.spans)
             if table is None or settled.block != block or self._spans:
                 table = read(settled.block) if settled.block.strip() else None
-            found = _Found(settled.block, table, settled.bad, settled.spans, settled.left)
+            parsed = _Found(settled.block, table, settled.bad, settled.spans, settled.left)
             if not (quick and self._wrong and self._spans):
                 break
-        return found
+        return parsed
 
-    def _tell(self, found: _Found, before: int) -> None:
+    def _tell(self, rows: _Found, before: int) -> None:
         """Report the lines at fault, in order."""
-        bad = list(found.bad)
-        if found.table is not None and self._wrong:
-            starts = _lines_of_rows(found.block, found.spans)
+        bad = list(rows.bad)
+        if rows.table is not None and self._wrong:
+            starts = _lines_of_rows(rows.block, rows.spans)
             bad += [(before + _line_of(row.number, starts), self._told(row)) for row in self._wrong]
         for line, text in sorted(bad):
             self.bad(f"line {line}{text}")
@@ -365,10 +365,10 @@ def _objects(head: bytes) -> list[dict[str, Any]]:
 def _kind_in_json(columns: Columns, name: str, values: Sequence[Any]) -> Any:
     """The Arrow type to read a field as; numbers and bools become strings later, if requested."""
     first = _type_of(values)
-    values_in_it = {each: its.steps for each, its in columns.inside.items() if its.column == name}
+    values_in_it = {path: its.steps for path, its in columns.inside.items() if its.column == name}
     if not values_in_it or name in columns.names:
         return first if arrow().types.is_struct(first) else _kind_by_first(columns, name, first)
-    kinds = [(steps, _kind_by_first(columns, each, type_inside(first, steps))) for each, steps in values_in_it.items()]
+    kinds = [(steps, _kind_by_first(columns, path, type_inside(first, steps))) for path, steps in values_in_it.items()]
     return pruned(first, kinds)
 
 
@@ -380,11 +380,11 @@ def _kind_by_first(columns: Columns, name: str, first: Any) -> Any:
 def _type_of(values: Sequence[Any]) -> Any:
     """The common Arrow type of JSON values; without one, the type of the first value."""
     pa = arrow()
-    given = [value for value in values if value is not None]
-    for some in (given, given[:1]):
+    present = [value for value in values if value is not None]
+    for some in (present, present[:1]):
         with contextlib.suppress(pa.ArrowException, OverflowError):
             return pa.array(some).type
-        if all(type(each) is int and 0 <= each < 2**64 for each in some):
+        if all(type(number) is int and 0 <= number < 2**64 for number in some):
             return pa.uint64()
     return pa.string()
 
@@ -470,10 +470,10 @@ class _Objects:
 
 def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """An object, whose names differ."""
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    values = dict(pairs)
+    if len(values) < len(pairs):
         raise ValueError("a field comes twice")
-    return found
+    return values
 
 
 _DECODER = json.JSONDecoder(object_pairs_hook=_pairs)
@@ -535,8 +535,10 @@ class _Field:
             with contextlib.suppress(OverflowError, pa.ArrowException):
                 return pa.array(values, kind)
         known = [value for value in values if value is not None]
-        told = f"column {self._name!r} holds {min(known)} and {max(known)}, which fit together in no integer of 64 bits"
-        raise DataError(f"{told}; {argument('text', self._name)} reads strings")
+        reason = (
+            f"column {self._name!r} holds {min(known)} and {max(known)}, which fit together in no integer of 64 bits"
+        )
+        raise DataError(f"{reason}; {argument('text', self._name)} reads strings")
 
 
 def _text(value: Any) -> str:

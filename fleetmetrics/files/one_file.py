@@ -72,27 +72,27 @@ def evaluate_file(
     if share is not None and not isinstance(share, Share):
         raise InvalidInputError(f"share must be a Share or None, not {share!r:.80}")
     skip, reading = flag_of("skip_bad_rows", skip_bad_rows), reading_given(reading)
-    made = _Evaluation(path, made_by(make_metrics), columns, skip, share, reading)
+    evaluation = _Evaluation(path, made_by(make_metrics), columns, skip, share, reading)
     _keep_what_is_freed()
     try:
         before = stamp_of(path)
         with contextlib.suppress(OSError):  # reading meets it, too
-            made.known_as(path)
-        items = _with_lines(path, format, made.columns)
-        few = made.source is not None and made.source.size < _FEW_BYTES
+            evaluation.known_as(path)
+        items = _with_lines(path, format, evaluation.columns)
+        few = evaluation.source is not None and evaluation.source.size < _FEW_BYTES
         with contextlib.closing(items if few else _ahead(items)) as pieces:
             for lines, piece in shown(pieces, f"{path}, pieces", None) if flag_of("progress", progress) else pieces:
                 for text in lines:
-                    made.line(text)
+                    evaluation.line(text)
                 if piece is not None:
-                    made.add(piece)
+                    evaluation.add(piece)
         if stamp_of(path) != before:
             raise DataError("it changed while it was read; evaluate complete files")
     except InvalidInputError as error:
-        found = _kind_of(error)(f"{path}: {words_of(error)}")
-        found.of_row = isinstance(error, DataError) and error.of_row
-        raise found from None
-    return made.result()
+        named_error = _kind_of(error)(f"{path}: {words_of(error)}")
+        named_error.of_row = isinstance(error, DataError) and error.of_row
+        raise named_error from None
+    return evaluation.result()
 
 
 def _kind_of(error: InvalidInputError) -> type[DataError]:
@@ -113,10 +113,10 @@ def made_by(make_metrics: Any) -> Any:
     """Make new metrics; an error unless the argument is a function that returns metrics."""
     metrics = make_metrics() if callable(make_metrics) else None
     if not isinstance(metrics, Accumulator):
-        given = "" if metrics is None else f", which returned {metrics!r:.80}"
+        returned = "" if metrics is None else f", which returned {metrics!r:.80}"
         raise InvalidInputError(
             "make_metrics must be a function without arguments that returns a metric or a MetricCollection; it is "
-            f"{make_metrics!r:.80}{given}"
+            f"{make_metrics!r:.80}{returned}"
         )
     return metrics
 
@@ -159,14 +159,16 @@ def of_tables(
         first: the `ROW` of the first row.
         reading: options of reading.
     """
-    made = _Evaluation(name, metrics, columns, skip, None, reading)
-    made.numbers = dict.fromkeys(made.numbered, first)
+    evaluation = _Evaluation(name, metrics, columns, skip, None, reading)
+    evaluation.numbers = dict.fromkeys(evaluation.numbered, first)
     try:
         for table in tables:
-            made.add(piece_of(table, made.columns, made.rows + made.left_out + made.unmatched))
+            evaluation.add(
+                piece_of(table, evaluation.columns, evaluation.rows + evaluation.left_out + evaluation.unmatched)
+            )
     except InvalidInputError as error:
         raise _kind_of(error)(f"{name}: {error}") from None
-    metrics, read = made.result()
+    metrics, read = evaluation.result()
     return Evaluated(metrics, read._replace(files=()))
 
 
@@ -186,8 +188,8 @@ class _Evaluation:
         reading: Reading | None,
     ) -> None:
         self.name, self.metrics, self.skip, self.share = name, metrics, skip, share
-        given = {argument: column for argument, column in columns.items() if column != ROW}
-        self.columns = Columns(metrics, given, reading)
+        read_columns = {argument: column for argument, column in columns.items() if column != ROW}
+        self.columns = Columns(metrics, read_columns, reading)
         self.first = share is None or share.number == 0
         self.rows = self.skipped = self.left_out = self.unmatched = self.multiline = 0
         self.nulls: Counter[str] = Counter()
@@ -239,31 +241,31 @@ class _Evaluation:
         if self.first:
             self.nulls.update({name: int(flags.sum()) for name, flags in nulls.items()})
         while piece.table.num_rows:
-            given = self.columns.arguments(piece.table)
-            self.columns.understand_numbers(piece.table, given)
+            arguments = self.columns.arguments(piece.table)
+            self.columns.understand_numbers(piece.table, arguments)
             places: Any = range(piece.table.num_rows)
             for argument, number in self.numbers.items():
-                given[argument] = (piece.rows.astype(np.uint64) + np.uint64(number)).view(np.int64)
+                arguments[argument] = (piece.rows.astype(np.uint64) + np.uint64(number)).view(np.int64)
             if self.share is not None and self.share.of > 1:
-                places = np.flatnonzero(self.share.flags(given))
-                given = {name: array[places] for name, array in given.items()}
+                places = np.flatnonzero(self.share.flags(arguments))
+                arguments = {name: array[places] for name, array in arguments.items()}
             try:
-                self.metrics.add(**given)
+                self.metrics.add(**arguments)
                 return
             except InvalidInputError as error:
                 if error.broken is None:
                     raise
                 argument, allowed, flags = error.broken
-            names, each = self.columns.of(argument), flags.reshape(len(places), -1)
-            flags = each.any(axis=1)
+            names, by_column = self.columns.of(argument), flags.reshape(len(places), -1)
+            flags = by_column.any(axis=1)
             first = int(flags.argmax())
-            value = given[argument][first].tolist() if argument in given else ""
-            if each.shape[1] == len(names) > 1:  # then it is the value of one of the columns
-                at = int(each[first].argmax())
+            value = arguments[argument][first].tolist() if argument in arguments else ""
+            if by_column.shape[1] == len(names) > 1:  # then it is the value of one of the columns
+                at = int(by_column[first].argmax())
                 names, value = names[at : at + 1], value[at]
             which = f"row {piece.rows[places[first]]}, column {', '.join(map(repr, names))}"
-            told = self.columns.told(names, argument, piece.table, int(places[first]), value, allowed)
-            self.bad(f"{which}: {told}", int(flags.sum()))
+            reason = self.columns.told(names, argument, piece.table, int(places[first]), value, allowed)
+            self.bad(f"{which}: {reason}", int(flags.sum()))
             keep = np.ones(piece.table.num_rows, bool)
             keep[np.asarray(places)[flags]] = False
             piece = piece.taken(keep)

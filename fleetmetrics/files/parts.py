@@ -105,7 +105,7 @@ def read_of(plain: Iterable[Any]) -> Read:
         files=tuple(read.files),
         examples=tuple(read.examples),
         bad_files=tuple(read.bad_files),
-        sources=tuple(Source(*each) for each in read.sources),
+        sources=tuple(Source(*source) for source in read.sources),
         understood=joined([read.understood]),
     )
 

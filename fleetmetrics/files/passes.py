@@ -12,9 +12,9 @@ from fleetmetrics.batch.keys import Coded
 __all__ = ["Share", "score_of"]
 
 
-def score_of(given: Mapping[str, Any]) -> np.ndarray:
+def score_of(arguments: Mapping[str, Any]) -> np.ndarray:
     """The score of each sample, from the arguments of ``add``; for two classes, that of the second."""
-    return given["prediction"].reshape(len(given["prediction"]), -1)[:, -1]
+    return arguments["prediction"].reshape(len(arguments["prediction"]), -1)[:, -1]
 
 
 class Share(NamedTuple):
@@ -25,13 +25,13 @@ class Share(NamedTuple):
     of: int
     bounds: Sequence[float] = ()  #: the lower ends of the ranges, except for the first
 
-    def flags(self, given: Mapping[str, Any]) -> np.ndarray:
+    def flags(self, arguments: Mapping[str, Any]) -> np.ndarray:
         """The flags of this share's samples, from the arguments of ``add``."""
         if self.by == "score":
-            score = score_of(given)
+            score = score_of(arguments)
             flags = np.ones(len(score), bool) if self.number == self.of - 1 else score < self.bounds[self.number]
             return flags & ~(score < self.bounds[self.number - 1]) if self.number else flags  # nan is in the last range
-        column = given[self.by]
+        column = arguments[self.by]
         ids = integer_ids(column.values if isinstance(column, Coded) else column).view(np.uint64)
         mine = (ids * np.uint64(0x9E3779B97F4A7C15) >> np.uint64(32)) % np.uint64(self.of) == self.number
         return mine[column.codes] if isinstance(column, Coded) else mine

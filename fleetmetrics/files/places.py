@@ -40,11 +40,11 @@ def local_path(path: str) -> str:
 
     ``%20`` is a blank, as in `pathlib.Path.as_uri`, unless only a file with the literal name exists.
     """
-    found = _LOCAL.fullmatch(path)
-    if not found:
+    match = _LOCAL.fullmatch(path)
+    if not match:
         return path
-    meant = urllib.parse.unquote(found["path"])
-    return found["path"] if os.path.lexists(found["path"]) and not os.path.lexists(meant) else meant
+    meant = urllib.parse.unquote(match["path"])
+    return match["path"] if os.path.lexists(match["path"]) and not os.path.lexists(meant) else meant
 
 
 def opened(path: str) -> Any:
@@ -87,14 +87,14 @@ def remote_files(url: str) -> tuple[list[str], list[str]]:
         DataError: the place cannot be reached.
     """
     fs = arrow("fs")
-    found = _URL.fullmatch(url)
-    assert found
-    fixed, pattern = found["path"], ""
+    parts = _URL.fullmatch(url)
+    assert parts
+    fixed, pattern = parts["path"], ""
     if re.search(r"[*\[]", fixed):
-        fixed, pattern = re.split(r"(?<=/)(?=[^/]*[*\[])", found["path"], maxsplit=1)
-    query = found["query"] or ""
+        fixed, pattern = re.split(r"(?<=/)(?=[^/]*[*\[])", parts["path"], maxsplit=1)
+    query = parts["query"] or ""
     try:
-        place = _place(f"{found['scheme']}://{found['host']}{fixed}{query}")
+        place = _place(f"{parts['scheme']}://{parts['host']}{fixed}{query}")
         info = place.system.get_file_info(place.path or "/")
         if info.type == fs.FileType.NotFound:
             return [], []
@@ -147,16 +147,16 @@ def _matches(path: str, pattern: str) -> bool:
     """Whether a pattern matches a path, or a folder above it."""
     parts = {"**/": r"(?:[^/.][^/]*/)*", "**": ".*", "*": r"[^/]*"}
     spelled = re.split(r"(\*\*/|\*\*|\*|\[[^]]+\])", pattern)
-    expression = "".join(parts.get(each, each if each.startswith("[") else re.escape(each)) for each in spelled)
+    expression = "".join(parts.get(token, token if token.startswith("[") else re.escape(token)) for token in spelled)
     return re.fullmatch(f"(?!\\.){expression}(?:/.*)?", path) is not None
 
 
 def _place(url: str) -> _Place:
-    found = _URL.fullmatch(url)
-    assert found
-    root = f"{found['scheme']}://{found['host']}/"
-    system, top = _system(root, found["query"] or "")
-    return _Place(system, f"{top.rstrip('/')}/{found['path'].lstrip('/')}".rstrip("/") or "/", root, top.rstrip("/"))
+    parts = _URL.fullmatch(url)
+    assert parts
+    root = f"{parts['scheme']}://{parts['host']}/"
+    system, top = _system(root, parts["query"] or "")
+    return _Place(system, f"{top.rstrip('/')}/{parts['path'].lstrip('/')}".rstrip("/") or "/", root, top.rstrip("/"))
 
 
 @functools.lru_cache(maxsize=None)

@@ -143,8 +143,8 @@ class Quotes:
         for line in bad:
             parts.append(block[place : starts[line]])
             place = int(limits[line])
-        told = [(before + line + 1, text) for line, text in bad.items()]
-        return Settled(b"".join([*parts, block[place:size]]), told, spans, block[size:])
+        bad_lines = [(before + line + 1, text) for line, text in bad.items()]
+        return Settled(b"".join([*parts, block[place:size]]), bad_lines, spans, block[size:])
 
     def _all_legal(
         self, block: bytes, runs: _Runs, starts: np.ndarray, limits: np.ndarray
@@ -210,11 +210,11 @@ class Quotes:
         before = self._quoted.sub(b"", line[:place]).count(self._between)
         column = f", column {self.names[before]!r}: " if before < len(self.names) else ": "
         shown = line[place:].decode("utf-8", "replace")
-        told = f"{column}a quote opens the value and is never closed: {shown!r:.60}"
+        reason = f"{column}a quote opens the value and is never closed: {shown!r:.60}"
         if closed is not None:
-            told = f"{column}a quote opens the value, {shown!r:.60}, and is closed on line {closed}, after whole rows"
+            reason = f"{column}a quote opens the value, {shown!r:.60}, and is closed on line {closed}, after whole rows"
         how = f"; if quotes are characters of values: {argument('quote', 'none')}"
-        return told + how + ("" if closed is None else f"; if values hold such rows: {argument('quote', self.quote)}")
+        return reason + how + ("" if closed is None else f"; if values hold such rows: {argument('quote', self.quote)}")
 
 
 def _ends_of_lines(block: bytes) -> np.ndarray:
@@ -259,8 +259,8 @@ def _open_after(runs: _Runs, new: np.ndarray) -> np.ndarray:
     since = np.maximum.accumulate(np.where(new | ~runs.opens, np.arange(len(opened)), 0))
     if len(opened):
         base[0] = opened[0] - runs.opens[0]
-    found: np.ndarray = (opened - base[since]) % 2 == 1
-    return found
+    is_open: np.ndarray = (opened - base[since]) % 2 == 1
+    return is_open
 
 
 def _within(lengths: np.ndarray) -> np.ndarray:
@@ -271,10 +271,10 @@ def _within(lengths: np.ndarray) -> np.ndarray:
 def _closed(runs: _Runs, run: int) -> tuple[int | None, bool]:
     """The line on which the row ends that spans lines from this run on, or None; and whether its quotes are legal."""
     is_open, total = True, len(runs.start)
-    for each in range(run + 1, total):
-        if is_open and not runs.closes[each]:
-            return int(runs.line[each]), False
-        is_open = not is_open and bool(runs.opens[each])
-        if not is_open and (each + 1 == total or runs.line[each + 1] != runs.line[each]):
-            return int(runs.line[each]), True
+    for place in range(run + 1, total):
+        if is_open and not runs.closes[place]:
+            return int(runs.line[place]), False
+        is_open = not is_open and bool(runs.opens[place])
+        if not is_open and (place + 1 == total or runs.line[place + 1] != runs.line[place]):
+            return int(runs.line[place]), True
     return None, False

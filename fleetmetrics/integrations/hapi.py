@@ -227,7 +227,7 @@ class GlobalValues(paddle.callbacks.Callback):
     def _run(self, model: Any, loader: Any, callbacks: Any, mode: str, *more: Any) -> Any:
         more = more or ({},)  # hapi's default is one dict for all passes of all models
         run = functools.partial(type(model)._run_one_epoch, model, loader, callbacks, mode, *more)
-        metrics = [each for each in model._metrics if isinstance(each, ModelMetric)]
+        metrics = [metric for metric in model._metrics if isinstance(metric, ModelMetric)]
         if mode == "predict" or not metrics:
             return run()
         names = model._metrics_name()
@@ -287,7 +287,7 @@ class _Pass:
         settings: dict[str, Any] = dealing.settings
         self.samples, self.batch, self.due = settings["samples"], settings["batch_size"], dealing.dealt.count(rank)
         #: Whether Paddle's own metrics get the same rows, and Paddle cuts off the padding.
-        self.cut = self.gathered and not all(isinstance(each, ModelMetric) for each in model._metrics)
+        self.cut = self.gathered and not all(isinstance(metric, ModelMetric) for metric in model._metrics)
         if self.gathered:
             model._adapter._merge_count["eval_total"] = 0 if self.cut else _FAR_BELOW
         if self.cut:
@@ -303,7 +303,7 @@ class _Pass:
             what = "counts the samples of a static evaluation once for each of its metrics, and cuts off too many"
         else:
             return
-        own = ", ".join(type(each).__name__ for each in model._metrics if not isinstance(each, ModelMetric))
+        own = ", ".join(type(metric).__name__ for metric in model._metrics if not isinstance(metric, ModelMetric))
         raise InvalidInputError(
             f"paddle.Model has its own metrics ({own}), for which it gathers the samples of all workers, {what}; "
             "evaluate with every metric in a ModelMetric"
@@ -354,11 +354,11 @@ def _agree(call: Call, its: _Pass | None) -> None:
     """Raise if the workers, whose rows Paddle gathers, evaluate different numbers of them."""
 
     def decide(letters: Sequence[Letter]) -> Letter:
-        said = ["{:,} samples in batches of {}".format(*letter.note) for letter in letters]
-        if len(set(said)) > 1:
+        sizes = ["{:,} samples in batches of {}".format(*letter.note) for letter in letters]
+        if len(set(sizes)) > 1:
             raise AgreementError(
                 "paddle.Model gathers the samples of all workers at each step of an evaluation, and they have "
-                f"{by_rank(said)}; give every group the same number, in batches of one size"
+                f"{by_rank(sizes)}; give every group the same number, in batches of one size"
             )
         return Letter(None)
 
@@ -409,7 +409,7 @@ def own_predictions(outputs: Sequence[Any], loader: Any, *, group: Any = None) -
     dealt_to = workers if group is None else len(ranks_of(group, place, workers))
     by_paddle, dealing = _dealing(loader, epoch_under_way(loader), dealt_to)
     rank, batch = dealing.rank(None), int(dealing.settings["batch_size"] or 1)
-    arrays = [each if isinstance(each, np.ndarray) else np.concatenate(each) for each in outputs]
+    arrays = [output if isinstance(output, np.ndarray) else np.concatenate(output) for output in outputs]
     count, rows = dealing.dealt.count(rank), {len(array) for array in arrays}
     places = np.arange(count)
     if rows == {count * workers} and by_paddle:  # for each step the rows of all workers, rank after rank

@@ -54,16 +54,16 @@ def log(writer: Any, values: Any, step: int, *, prefix: str = "", most: int = 10
         raise InvalidInputError(f"writer is {writer!r}; it must be a visualdl.LogWriter, a SummaryWriter, or None")
     if writer is None or get_communicator().rank:
         return
-    visualdl = any(each.__module__.partition(".")[0] == "visualdl" for each in type(writer).__mro__)
-    found = flatten(values, prefix, most=most, matrices=False)
-    for name, scalar in found.items():
+    visualdl = any(base.__module__.partition(".")[0] == "visualdl" for base in type(writer).__mro__)
+    scalars = flatten(values, prefix, most=most, matrices=False)
+    for name, scalar in scalars.items():
         writer.add_scalar(name, scalar, step)
     if hparams is not None:
-        plain = {key: each.item() if isinstance(each, np.generic) else each for key, each in hparams.items()}
-        plain = {key: each if type(each) in (int, float) else str(each) for key, each in plain.items()}
-        writer.add_hparams(plain, list(found) if visualdl else found)
+        plain = {key: hparam.item() if isinstance(hparam, np.generic) else hparam for key, hparam in hparams.items()}
+        plain = {key: setting if type(setting) in (int, float) else str(setting) for key, setting in plain.items()}
+        writer.add_hparams(plain, list(scalars) if visualdl else scalars)
     for name, value in parts(values, prefix):
-        if isinstance(value, tuple) and any(isinstance(each, BootstrapResult) for each in value):
+        if isinstance(value, tuple) and any(isinstance(part, BootstrapResult) for part in value):
             continue  # intervals along a curve
         if isinstance(value, (ROC, PrecisionRecall, HistogramCounts)):
             (_to_visualdl if visualdl else _to_tensorboard)(writer, name, value, step)

@@ -77,7 +77,7 @@ class patch_fleet:
             _active.remove(self)
         if self in sys.meta_path:
             sys.meta_path.remove(self)
-        for module in [each for each in _originals if not any(each in other.modules for other in _active)]:
+        for module in [original for original in _originals if not any(original in other.modules for other in _active)]:
             functions = _functions(sys.modules[module])
             for name, original in _originals.pop(module).items():
                 function = functions[name]
@@ -130,22 +130,22 @@ def _exchange(module: ModuleType) -> None:
         print(f"fleetmetrics {__version__} replaces functions of {where}: {', '.join(functions)}", file=sys.stderr)
 
 
-def _ours(*given: Any, _name: str, **named: Any) -> Any:
+def _ours(*arguments: Any, _name: str, **named: Any) -> Any:
     from fleetmetrics.integrations import patch  # this code runs with the globals of Paddle's module
 
-    return patch.answer(_name, given, named)
+    return patch.answer(_name, arguments, named)
 
 
-def _ours_of_util(*given: Any, _name: str, **named: Any) -> Any:
+def _ours_of_util(*arguments: Any, _name: str, **named: Any) -> Any:
     from fleetmetrics.integrations import patch
 
-    return patch.answer_of_util(_name, given, named)
+    return patch.answer_of_util(_name, arguments, named)
 
 
-def answer(name: str, given: tuple[Any, ...], named: dict[str, Any]) -> Any:
+def answer(name: str, arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
     """Answer a call of one of Paddle's functions."""
     function = getattr(functional, name)
-    call = inspect.signature(function).bind(*given, **named)
+    call = inspect.signature(function).bind(*arguments, **named)
     if type(call.arguments.get("util")) is getattr(sys.modules["paddle.distributed.fleet"], "UtilBase", None):
         call.arguments["util"] = None
     return function(*call.args, **call.kwargs)
@@ -159,17 +159,17 @@ def answers_util() -> bool:
 # -- fleet.util --------------------------------------------------------------------------------------------
 
 
-def answer_of_util(name: str, given: tuple[Any, ...], named: dict[str, Any]) -> Any:
+def answer_of_util(name: str, arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
     """Answer a call of a method of ``fleet.util``; leave calls that include servers to Paddle."""
     function = _UTIL_ANSWERS[name]
-    call = inspect.signature(function).bind(*given, **named)
+    call = inspect.signature(function).bind(*arguments, **named)
     call.apply_defaults()
     if choice_of("comm_world", call.arguments["comm_world"], ("worker", "server", "all")) == "worker":
         return function(*call.args, **call.kwargs)
     code, defaults, by_name = _originals[_UTIL][name]
     theirs = FunctionType(code, vars(sys.modules[_UTIL]), name, defaults)
     theirs.__kwdefaults__ = by_name
-    return theirs(*given, **named)
+    return theirs(*arguments, **named)
 
 
 def _all_reduce(self: Any, input: Any, mode: str = "sum", comm_world: str = "worker") -> np.ndarray:
@@ -186,7 +186,7 @@ def _all_gather(self: Any, input: Any, comm_world: str = "worker") -> list[Any]:
                 f"input must be one number, as Paddle's all_gather takes, not {number.size} of them"
             )
     gathered = communicator_for(None).all_gather(number.reshape(-1), trouble=caught.error)
-    return [each.item() for each in gathered]
+    return [array.item() for array in gathered]
 
 
 def _barrier(self: Any, comm_world: str = "worker") -> None:

@@ -58,17 +58,17 @@ def flatten(values: Any, prefix: str = "", *, most: int = 100, matrices: bool = 
     flag_of("matrices", matrices)
     if not isinstance(prefix, str):
         raise InvalidInputError(f"prefix must be a string, not {prefix!r:.80}")
-    found: dict[str, float] = {}
+    scalars: dict[str, float] = {}
     try:
         named = list(parts(values, prefix))
     except RecursionError:
         raise InvalidInputError("values holds itself, or is nested too deeply; give dicts and lists that end") from None
     for part, whole in named:
         for name, value in _scalars(part, whole, most) if matrices or not is_matrix(whole) else ():
-            if name in found:
+            if name in scalars:
                 raise InvalidInputError(f"values holds two scalars of the name {name!r}; rename one of them")
-            found[name] = value
-    return found
+            scalars[name] = value
+    return scalars
 
 
 def is_matrix(value: Any) -> bool:

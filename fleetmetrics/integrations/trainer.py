@@ -119,20 +119,20 @@ class EvaluationMetrics:
 
     # -- what the trainer calls ----------------------------------------------------------------------------
 
-    def _loader(self, *given: Any, **named: Any) -> Any:
+    def _loader(self, *arguments: Any, **named: Any) -> Any:
         if (getattr(getattr(self.trainer, "args", None), "max_evaluate_steps", 0) or 0) > 0:  # only some of the samples
-            return self._load(*given, **named)
+            return self._load(*arguments, **named)
         deal = self.trainer._get_eval_sampler
         self.trainer._get_eval_sampler = lambda dataset: _whole(deal(dataset), dataset)
         try:
-            return self._load(*given, **named)
+            return self._load(*arguments, **named)
         finally:
             del self.trainer._get_eval_sampler
 
-    def _evaluate(self, dataloader: Any, *given: Any, **named: Any) -> Any:
-        told = inspect.signature(self._loop).bind(dataloader, *given, **named).arguments
-        if told.get("description") == "Prediction":  # its samples may lack labels
-            return self._loop(dataloader, *given, **named)
+    def _evaluate(self, dataloader: Any, *arguments: Any, **named: Any) -> Any:
+        call = inspect.signature(self._loop).bind(dataloader, *arguments, **named).arguments
+        if call.get("description") == "Prediction":  # its samples may lack labels
+            return self._loop(dataloader, *arguments, **named)
         self.metrics.reset()
         self.metrics._pass.handled = True  # the mask is the sampler's, or a warning names the repeats
         self._trouble, self._under_way = None, True
@@ -140,8 +140,8 @@ class EvaluationMetrics:
             sampler = getattr(dataloader, "batch_sampler", None) or getattr(dataloader, "_batch_sampler", None)
             self._pass = _begun(sampler)
             if self._pass is not None:
-                self._warn_of(self._pass, max(0, told.get("max_eval_iters") or 0))
-            found = self._loop(dataloader, *given, **named)
+                self._warn_of(self._pass, max(0, call.get("max_eval_iters") or 0))
+            output = self._loop(dataloader, *arguments, **named)
         finally:
             self._under_way = False
         left = len(getattr(self.trainer, "_pp_eval_data_buffer", ()))
@@ -151,9 +151,9 @@ class EvaluationMetrics:
                 "gradient_accumulation_steps of its pipeline; make the number of batches a multiple of "
                 "gradient_accumulation_steps"
             )
-        prefix = told.get("metric_key_prefix", "eval")
-        found.metrics.update({f"{prefix}_{name}": value for name, value in self._values().items()})
-        return found
+        prefix = call.get("metric_key_prefix", "eval")
+        output.metrics.update({f"{prefix}_{name}": value for name, value in self._values().items()})
+        return output
 
     def _values(self) -> dict[str, float]:
         channel = get_communicator().among(self.group)
@@ -185,9 +185,9 @@ class EvaluationMetrics:
                 return self._step(model, inputs, prediction_loss_only, ignore_keys, **more)
         labels = [inputs.get(name) for name in self.trainer.label_names]
         loss_only = prediction_loss_only and self.of == "mean_losses"
-        loss, logits, found = self._step(model, inputs, loss_only, ignore_keys, **more)
+        loss, logits, answers = self._step(model, inputs, loss_only, ignore_keys, **more)
         self._feed(loss, logits, labels)
-        return (loss, None, None) if prediction_loss_only else (loss, logits, found)
+        return (loss, None, None) if prediction_loss_only else (loss, logits, answers)
 
     @contextlib.contextmanager
     def _listening(self, layers: Any) -> Iterator[None]:
@@ -275,8 +275,8 @@ def _whole(sampler: Any, dataset: Any) -> Any:
     )
 
 
-def _first(found: Any) -> Any:
+def _first(value: Any) -> Any:
     """The logits among a model's outputs, and the labels if they are among them."""
-    while isinstance(found, (tuple, list)):
-        found = found[0] if found else None
-    return found
+    while isinstance(value, (tuple, list)):
+        value = value[0] if value else None
+    return value

@@ -134,13 +134,13 @@ class _Extreme(Undefinable[float], Values[float]):
 
     def batch_statistics(self, batch: Batch) -> dict[str, Any]:
         kind = "floats" if batch.xp.kind(batch.prediction) == "f" else "integers"
-        found = {kind: _extreme(batch, self.reduction), f"number_of_{kind}": batch.number}
-        return {**dict.fromkeys(self.states), **found}
+        statistics = {kind: _extreme(batch, self.reduction), f"number_of_{kind}": batch.number}
+        return {**dict.fromkeys(self.states), **statistics}
 
     def formula(self, **states: np.ndarray) -> Any:
         pick = max if self.reduction == "max" else min
-        found = [states[kind].item() for kind in ("integers", "floats") if states[f"number_of_{kind}"].item()]
-        return pick(found) if found else stand_in(self.name, "there are no samples", self.zero_division)
+        extremes = [states[kind].item() for kind in ("integers", "floats") if states[f"number_of_{kind}"].item()]
+        return pick(extremes) if extremes else stand_in(self.name, "there are no samples", self.zero_division)
 
 
 @statistic

@@ -108,18 +108,18 @@ class _Area(ClassHistograms[Value]):
             return self.area(histogram, _BOUNDED)
         if math.isinf(self.tolerance) or issubclass(BucketWarning, muted_now()):
             return self.area(histogram, _PLAIN)
-        found = self.area(histogram, _NEAR)
-        apart = found.high - found.low > self.tolerance
+        area = self.area(histogram, _NEAR)
+        apart = area.high - area.low > self.tolerance
         if apart if isinstance(apart, bool) else apart.any():
             with muted(UndefinedMetricWarning):  # which has been said
-                value, low, high = (np.atleast_1d(each) for each in self.area(histogram, _BOUNDED))
+                value, low, high = (np.atleast_1d(bound) for bound in self.area(histogram, _BOUNDED))
                 self._warn_if_wide(value, low, high, self._is_extreme(histogram))
-        return found.value
+        return area.value
 
     def _is_extreme(self, histogram: np.ndarray) -> bool:
         """Whether most pairs in one bucket have odds below 2**-32, or above 2**32: more buckets do not part them."""
         negative, positive = np.moveaxis(histogram, -2, 0).astype(np.float64)
-        shares = [each / (each.max() or 1.0) for each in (negative, positive)]  # products of weights may overflow
+        shares = [counts / (counts.max() or 1.0) for counts in (negative, positive)]  # products of weights may overflow
         pairs = (shares[0] * shares[1]).reshape(-1, self.buckets).sum(axis=0)
         return self.spacing == "log_odds" and 2 * (pairs[0] + pairs[-1]) > pairs.sum()
 
@@ -276,7 +276,7 @@ class AUC(_Area[Value]):
         value, low, high = areas_of_many(histogram[:, 1], histogram[:, 0])
         with np.errstate(invalid="ignore"):
             quiet = high - low <= self.tolerance
-        return [each if known else None for each, known in zip(value.tolist(), quiet.tolist())]
+        return [area if known else None for area, known in zip(value.tolist(), quiet.tolist())]
 
 
 def curve_of(curve: Any, max_fpr: Any) -> tuple[str, float | None]:

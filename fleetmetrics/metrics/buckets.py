@@ -237,8 +237,8 @@ class BoundedHistogram(ScoreHistogram[Value]):
         quiet = math.isinf(self.tolerance) or issubclass(BucketWarning, muted_now())
         if not quiet and positive.any() and negative.any() and self.may_be_wide(positive, negative):
             with muted(UndefinedMetricWarning):  # which has been said
-                found = self.bounds_of(value, positive, negative)
-            self._warn_if_wide(*found)
+                bounds = self.bounds_of(value, positive, negative)
+            self._warn_if_wide(*bounds)
         return value
 
     def _warn_if_wide(self, value: np.ndarray, low: np.ndarray, high: np.ndarray) -> None:
@@ -270,7 +270,7 @@ def split_buckets(positive: np.ndarray, negative: np.ndarray, above: bool) -> tu
         negative: the samples labeled 0, by bucket.
         above: whether the positive ones are above.
     """
-    p, n = (np.zeros(2 * len(each), each.dtype) for each in (positive, negative))
+    p, n = (np.zeros(2 * len(counts), counts.dtype) for counts in (positive, negative))
     p[int(above) :: 2], n[int(not above) :: 2] = positive, negative
     return p, n
 

@@ -196,14 +196,14 @@ class Lift(CumulativeGain):
         return self.tolerance * np.maximum(value, 1.0)
 
 
-def _fractions(given: Any) -> np.ndarray:
-    values = array_or_empty(given)
+def _fractions(fractions: Any) -> np.ndarray:
+    values = array_or_empty(fractions)
     if values.ndim == 0:
-        number = whole_number_of("fractions", given, 1, MOST_EDGES)
+        number = whole_number_of("fractions", fractions, 1, MOST_EDGES)
         return np.arange(1, number + 1) / number
     numbers = values.ndim == 1 and values.size > 0 and values.dtype.kind in "iuf"
     if not numbers or not ((values > 0) & (values <= 1)).all():
         raise InvalidInputError(
-            f"fractions must be an integer of at least 1, or numbers above 0 and at most 1; not {given!r}"
+            f"fractions must be an integer of at least 1, or numbers above 0 and at most 1; not {fractions!r}"
         )
     return values.astype(np.float64)

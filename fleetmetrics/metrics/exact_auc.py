@@ -117,20 +117,20 @@ class ExactAUC(WithoutColumns[float], Undefinable[float], RecordMetric[float]):
         above, of_all = self.start(), None
         if not self._is_whole:
             ranges = [] if totals is None else totals["ranges"]
-            weights = [[_times(x, each[5]) for x in each[2:4]] for each in ranges]
-            if not any(each[:2] == [low, high] and _alike(its, counts) for each, its in zip(ranges, weights)):
+            weights = [[_times(x, entry[5]) for x in entry[2:4]] for entry in ranges]
+            if not any(entry[:2] == [low, high] and _alike(its, counts) for entry, its in zip(ranges, weights)):
                 raise InvalidInputError(
                     f"{self.name}: the contribution of samples with scores from {low} to {high} depends on higher "
                     'scores; give close(complete_by="score", totals=) an ExactAUC() that holds the same parts, '
                     "closed by score"
                 )
             counts = of_all = [sum(its) for its in zip(*weights)]
-            before = [its for each, its in zip(ranges, weights) if each[0] > high] or [[0, 0]]
+            before = [its for entry, its in zip(ranges, weights) if entry[0] > high] or [[0, 0]]
             negative, positive = (_times(sum(its), -exponent_of(counts)) for its in zip(*before))
             above = {"negative": negative, "positive": positive, "area": 0}
         score, label, weight = (records.cached("prepared", self.table.prepare)[name] for name in _COLUMNS)
-        made = fold_exact_auc(above, score, label, weight, (counts[0], counts[1]), self.curve, self.max_fpr)
-        return {"ranges": [[low, high, *made.values(), exponent_of(counts), of_all]]}
+        folded = fold_exact_auc(above, score, label, weight, (counts[0], counts[1]), self.curve, self.max_fpr)
+        return {"ranges": [[low, high, *folded.values(), exponent_of(counts), of_all]]}
 
     def join_closed(self, carry: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
         ranges = sorted([*carry["ranges"], *other["ranges"]], key=itemgetter(0))
@@ -143,20 +143,20 @@ class ExactAUC(WithoutColumns[float], Undefinable[float], RecordMetric[float]):
         return {"ranges": ranges}
 
     def of_closed(self, carry: dict[str, Any], states: Mapping[str, np.ndarray]) -> dict[str, Any]:
-        made, common = self.start(), max((each[5] for each in carry["ranges"]), default=0)
+        carried, common = self.start(), max((entry[5] for entry in carry["ranges"]), default=0)
         for _, _, n, p, area, exponent, _ in reversed(carry["ranges"]):
             n, p = _times(n, exponent - common), _times(p, exponent - common)
-            pairs = 2 * n * made["positive"] if self._is_whole else 0
+            pairs = 2 * n * carried["positive"] if self._is_whole else 0
             area = _times(area, 2 * (exponent - common))
-            made = self.join(made, {"negative": n, "positive": p, "area": area + pairs})
-        weights = [_times(made["negative"], common), _times(made["positive"], common)]
+            carried = self.join(carried, {"negative": n, "positive": p, "area": area + pairs})
+        weights = [_times(carried["negative"], common), _times(carried["positive"], common)]
         for *_, of_all in carry["ranges"]:
             if of_all is not None and not _alike(of_all, weights):
                 raise InvalidInputError(
                     f"{self.name}: the samples of the classes weigh {weights} in the closed parts, but {of_all} in "
                     "totals; merge all parts that totals has"
                 )
-        return made
+        return carried
 
     @property
     def _is_whole(self) -> bool:
@@ -173,7 +173,7 @@ def _times(number: Any, exponent: int) -> Any:
 
 def _alike(one: Sequence[Any], other: Sequence[Any]) -> bool:
     """Whether weights differ by rounding at most."""
-    return all(math.isclose(*each) for each in zip(one, other))
+    return all(math.isclose(*pair) for pair in zip(one, other))
 
 
 class _Scores(Table):
@@ -182,9 +182,9 @@ class _Scores(Table):
     packed = "keys"
 
     def on_host(self, kept: Kept) -> Kept:
-        given: Mapping[str, Any] = kept.records
-        if kept.xp is numpy_ops and given["weight"] is None and given["score"].dtype.kind == "f":
-            keys = keys_of(given["score"], given["label"])
+        records: Mapping[str, Any] = kept.records
+        if kept.xp is numpy_ops and records["weight"] is None and records["score"].dtype.kind == "f":
+            keys = keys_of(records["score"], records["label"])
             if keys is not None:
                 return Kept(None, None, {"keys": keys})
         return super().on_host(kept)
@@ -198,7 +198,7 @@ class _Scores(Table):
 
 def _sorted(records: Mapping[str, Any]) -> Records:
     if "keys" in records:
-        found: Any = (*unpacked(sorted_keys(records["keys"])), None)
+        columns: Any = (*unpacked(sorted_keys(records["keys"])), None)
     else:
-        found = sort_by_score(*(records[name] for name in _COLUMNS))
-    return Records(dict(zip(_COLUMNS, found)))
+        columns = sort_by_score(*(records[name] for name in _COLUMNS))
+    return Records(dict(zip(_COLUMNS, columns)))

@@ -43,10 +43,10 @@ class _Point(BoundedHistogram[formulas.OperatingPoint]):
     ) -> formulas.OperatingPoint:
         function, setting = self.best
         thresholds = self._lowest_scores if thresholds is None else thresholds
-        found: formulas.OperatingPoint = function(
+        point: formulas.OperatingPoint = function(
             positive, negative, thresholds, getattr(self, setting), self.zero_division
         )
-        return found
+        return point
 
     def bounds_of(self, value: Any, positive: np.ndarray, negative: np.ndarray) -> tuple[np.ndarray, ...]:
         """No threshold inside a bucket is better than one below all of its positive and above all of its negative."""
@@ -226,15 +226,15 @@ class ThresholdSweep(OfProbabilities[formulas.Sweep]):
         self.declare("counts", shape, statistic=_between_thresholds, settings=("thresholds", "from_logits"))
 
 
-def _thresholds(given: Any) -> tuple[float, ...]:
-    values = array_or_empty(given)
+def _thresholds(thresholds: Any) -> tuple[float, ...]:
+    values = array_or_empty(thresholds)
     if values.ndim == 0:
-        return tuple(np.linspace(0, 1, whole_number_of("thresholds", given, 2, MOST_EDGES)).tolist())
+        return tuple(np.linspace(0, 1, whole_number_of("thresholds", thresholds, 2, MOST_EDGES)).tolist())
     in_range = (
         values.ndim == 1 and values.size > 0 and values.dtype.kind in "iuf" and ((values >= 0) & (values <= 1)).all()
     )
     if not in_range or not (np.diff(values.astype(np.float64)) > 0).all():
         raise InvalidInputError(
-            f"thresholds must be an integer of at least 2, or increasing numbers from 0 to 1; not {given!r}"
+            f"thresholds must be an integer of at least 2, or increasing numbers from 0 to 1; not {thresholds!r}"
         )
     return tuple(values.astype(np.float64).tolist())

@@ -309,8 +309,8 @@ class TokenLoss(Undefinable[float]):
         Raises:
             InvalidInputError: as for `Metric.add`; or an argument belongs to another ``of``.
         """
-        for name, given, place in (("loss", loss, 0), ("tokens", tokens, 1)):
-            if given is not None and self.arguments[place] != name:
+        for name, value, place in (("loss", loss, 0), ("tokens", tokens, 1)):
+            if value is not None and self.arguments[place] != name:
                 raise InvalidInputError(
                     f"{self.name_in_errors()}: {name} does not belong to of={self.of!r}, which takes "
                     f"add({self.arguments[0]}, {self.arguments[1]})"

@@ -75,10 +75,10 @@ def sum_in_words(terms: Sequence[np.ndarray]) -> list[np.ndarray]:
     for rest in rests:
         hard |= rest != 0
     for place in np.flatnonzero(hard):
-        found = words_of([float(term[place]) for term in terms])
-        words += [np.zeros_like(head) for _ in found[len(words) :]]
-        for word, each in zip(words, found + [0.0] * len(words)):
-            word[place] = each
+        sum_words = words_of([float(term[place]) for term in terms])
+        words += [np.zeros_like(head) for _ in sum_words[len(words) :]]
+        for word, value in zip(words, sum_words + [0.0] * len(words)):
+            word[place] = value
     while len(words) > 1 and not words[-1].any():
         words.pop()
     return words

@@ -93,33 +93,33 @@ def merged_exactly(
     """The moments of all samples, rounded once, see `reductions.combine_exactly`; ``keep``: and the rest."""
     width, size = WIDTHS[reduction], RESTS[reduction]
     powers = [1, *[2] * (width // 4), *[3] * (size - 1 - width // 4)]
-    made, left = [], []
-    given = [value.reshape(-1, width).tolist() for value in values]
+    all_merged, left = [], []
+    columns = [value.reshape(-1, width).tolist() for value in values]
     more = [[] if rest is None else rest.reshape(len(rest), -1, size).tolist() for rest in rests]
-    for place, column in enumerate(zip(*given)):
+    for place, column in enumerate(zip(*columns)):
         groups = [group for group in column if any(group)] or [[0.0] * width]
         words = [word[place] for part in more for word in part]
-        found, missing = groups[0], [[0.0]] * size
+        merged, missing = groups[0], [[0.0]] * size
         if words or len(groups) > 1:
             try:
                 bits = _places_of(itertools.chain(*groups, *words))
-                totals = [sum(each) for each in zip(*[_sums(group, bits) for group in groups])]
+                totals = [sum(sums) for sums in zip(*[_sums(group, bits) for group in groups])]
                 for word in words:
-                    totals = [each + _units_of(x, n * bits) for each, x, n in zip(totals, word, powers)]
-                found = _moments_of(totals, bits, width // 4)
+                    totals = [total + _units_of(x, n * bits) for total, x, n in zip(totals, word, powers)]
+                merged = _moments_of(totals, bits, width // 4)
                 if keep:
-                    finer = max(bits, _places_of(found))
-                    sums = zip(totals, _sums(found, finer), powers)
+                    finer = max(bits, _places_of(merged))
+                    sums = zip(totals, _sums(merged, finer), powers)
                     missing = [_words_in((one << n * (finer - bits)) - its, n * finer) for one, its, n in sums]
             except (OverflowError, ValueError):  # not finite, or it would not be
-                found = functools.reduce(merged_floats, sorted(groups, key=repr))
-        made.append(found)
+                merged = functools.reduce(merged_floats, sorted(groups, key=repr))
+        all_merged.append(merged)
         left.append(missing)
-    value = np.array(made).reshape(values[0].shape)  # of several states, maybe, if not their rests
+    value = np.array(all_merged).reshape(values[0].shape)  # of several states, maybe, if not their rests
     if not keep:
         return value, None
-    longest = max((len(words) for each in left for words in each), default=1)
-    table = np.array([[words + [0.0] * (longest - len(words)) for words in each] for each in left])
+    longest = max((len(words) for places in left for words in places), default=1)
+    table = np.array([[words + [0.0] * (longest - len(words)) for words in places] for places in left])
     rest = np.moveaxis(table, -1, 0).reshape(longest, *value.shape[:-1], size)
     return value, rest if rest.any() else None
 
@@ -130,7 +130,7 @@ def _sums(group: Sequence[float], bits: int) -> list[int]:
     variables = len(group) // 4
     means = [x + rest for x, rest in zip(numbers[:variables], numbers[-variables:])]
     products = [x * y for place, x in enumerate(means) for y in means[place:]]
-    squares = [(each << 2 * bits) + weight * x for each, x in zip(numbers[variables:], products)]
+    squares = [(square << 2 * bits) + weight * x for square, x in zip(numbers[variables:], products)]
     return [weight, *[weight * x for x in means], *squares]
 
 
@@ -139,14 +139,14 @@ def _moments_of(totals: Sequence[int], bits: int, variables: int) -> list[float]
     weight, sums, products = totals[0], totals[1 : 1 + variables], totals[1 + variables :]
     if weight <= 0:
         return [0.0] * (4 * variables)
-    means = [each / (weight << bits) for each in sums]
+    means = [total / (weight << bits) for total in sums]
     finer = max(bits, _places_of(means))
-    left = [(each << finer - bits) - _units_of(x, finer) * weight for each, x in zip(sums, means)]
+    left = [(total << finer - bits) - _units_of(x, finer) * weight for total, x in zip(sums, means)]
     pairs = [(i, j) for i in range(variables) for j in range(i, variables)]
-    about = [each * weight - sums[i] * sums[j] for each, (i, j) in zip(products, pairs)]
-    about = [max(0, each) if i == j else each for each, (i, j) in zip(about, pairs)]
-    rest = [each / (weight << finer) for each in left]
-    return [weight / (1 << bits), *means, *[each / (weight << 3 * bits) for each in about], *rest]
+    about = [total * weight - sums[i] * sums[j] for total, (i, j) in zip(products, pairs)]
+    about = [max(0, total) if i == j else total for total, (i, j) in zip(about, pairs)]
+    rest = [total / (weight << finer) for total in left]
+    return [weight / (1 << bits), *means, *[product / (weight << 3 * bits) for product in about], *rest]
 
 
 # -- numbers without rounding: integers in units of a power of two -----------------------------------------------

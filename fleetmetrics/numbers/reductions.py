@@ -224,16 +224,16 @@ def _as_same_dtype(arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
         raise InvalidInputError(f"arrays must be a list of one array per worker, not {arrays!r:.60}")
     if len(arrays) == 0:
         raise InvalidInputError("arrays is empty; give one array per worker.")
-    given = [array if type(array) is np.ndarray else widen(array, "an array of arrays") for array in arrays]
-    dtypes = {array.dtype for array in given}
+    states = [array if type(array) is np.ndarray else widen(array, "an array of arrays") for array in arrays]
+    dtypes = {array.dtype for array in states}
     if not dtypes <= {np.dtype(np.int64), np.dtype(np.float64)}:
         raise InvalidInputError(f"arrays are of {sorted(map(str, dtypes))}; a state is int64 or float64.")
-    shapes = {array.shape for array in given}
+    shapes = {array.shape for array in states}
     if len(shapes) > 1:
         raise InvalidInputError(f"arrays have the shapes {sorted(shapes)}; all workers must have the same shape.")
     if len(dtypes) > 1:
-        return [array.astype(np.float64) for array in given]
-    return given
+        return [array.astype(np.float64) for array in states]
+    return states
 
 
 def _check_parts(values: Any, rests: Any) -> None:

@@ -105,7 +105,7 @@ def _scores(metric: Any, label: str, value: str = "", together: bool = False) ->
 
 def _has(metric: Any, *pictures: str) -> bool:
     """Whether this is a metric that declares one of these plots."""
-    return any(each in pictures for each in getattr(metric, "pictures", ()))
+    return any(picture in pictures for picture in getattr(metric, "pictures", ()))
 
 
 def _refused(drawn: str, metric: Any) -> InvalidInputError:
@@ -130,8 +130,8 @@ def roc(metric: Any, ax: Axes | None = None, label: str = "") -> Axes:
     """
     curves = [(label, metric)]
     if not isinstance(metric, formulas.ROC):
-        given = _scores(metric, label, " or a ROC")
-        curves = [(name, formulas.roc_curve(*histogram)) for name, *histogram in given]
+        histograms = _scores(metric, label, " or a ROC")
+        curves = [(name, formulas.roc_curve(*histogram)) for name, *histogram in histograms]
     check(ax, label)
     with canvas(ax, "false positive rate", "true positive rate", "xy", height=72, box_aspect=1) as ax:
         reference(ax, [0, 1], [0, 1])
@@ -153,13 +153,13 @@ def precision_recall(metric: Any, ax: Axes | None = None, label: str = "") -> Ax
         curves.append((metric.recall, metric.precision, spoken(label, "AP", area), ()))
     else:
         for name, *histogram in _scores(metric, label, " or a PrecisionRecall"):
-            at, found = points(*histogram), formulas.average_precision_bounds(*histogram[:2])
+            at, bounds = points(*histogram), formulas.average_precision_bounds(*histogram[:2])
             recall = _ratio(at.tp, at.tp[-1])
             lowest, highest = _ratio(at.tp[:-1], at.tp[:-1] + at.fp[1:]), _ratio(at.tp[1:], at.tp[1:] + at.fp[:-1])
-            curves.append((recall[::-1], at.precision[::-1], spoken(name, "AP", *found), (recall, lowest, highest)))
+            curves.append((recall[::-1], at.precision[::-1], spoken(name, "AP", *bounds), (recall, lowest, highest)))
     check(ax, label)
     # If positive samples are rare, precision is high only for the highest scores.
-    seen = [each[:2] for each in curves] + [line.get_data() for line in (ax.lines if ax else ())]
+    seen = [curve[:2] for curve in curves] + [line.get_data() for line in (ax.lines if ax else ())]
     high = max(np.max(y[np.greater(x, 0.02)], initial=0.0) for x, y in seen)
     top = 1.5 * high if 0 < high < 0.4 else 1.0
     look: dict[str, Any] = {"unit": "xy"} if top == 1 else {"unit": "x", "ylim": (-0.02 * top, 1.02 * top)}
@@ -199,16 +199,16 @@ def _by_share(metric: Any, ax: Axes | None = None, label: str = "", y: str = "ga
     if getattr(metric, "_fields", ()) == ("fractions", "values"):
         curves = [(*metric, label)]
     else:
-        given = [(name, points(*histogram)) for name, *histogram in _scores(metric, label, " or Shares")]
-        curves = [(_ratio(at.tp + at.fp, at.tp[-1] + at.fp[-1]), _ratio(at.tp, at.tp[-1]), of) for of, at in given]
+        by_name = [(name, points(*histogram)) for name, *histogram in _scores(metric, label, " or Shares")]
+        curves = [(_ratio(at.tp + at.fp, at.tp[-1] + at.fp[-1]), _ratio(at.tp, at.tp[-1]), of) for of, at in by_name]
         if y == "lift":
             place = np.linspace(0.005, 1, 200)
-            curves = [(place, np.interp(place, share, found) / place, name) for share, found, name in curves]
+            curves = [(place, np.interp(place, share, tp_share) / place, name) for share, tp_share, name in curves]
     check(ax, label)
     with canvas(ax, "share of the samples, highest scores first", y, "x", ylim=(0, None)) as ax:
         reference(ax, [0, 1], [0 if y == "share of the positive ones" else 1, 1])
-        for share, found, name in curves:
-            ax.plot(share, found, label=name, marker="o" if len(share) < 30 else "")
+        for share, tp_share, name in curves:
+            ax.plot(share, tp_share, label=name, marker="o" if len(share) < 30 else "")
     return ax
 
 
@@ -231,8 +231,8 @@ def threshold_sweep(metric: Any, ax: Axes | None = None, label: str = "") -> Axe
     check(ax, label)
     with canvas(ax, "threshold", "", above=2, **look) as ax:
         curves = {"precision": value.precision, "recall": value.recall, f"F{beta:g}": value.f_beta}
-        for name, found in {**curves, "specificity": value.specificity}.items():
-            ax.plot(value.thresholds, found, label=f"{label} {said(name)}".strip())
+        for name, curve in {**curves, "specificity": value.specificity}.items():
+            ax.plot(value.thresholds, curve, label=f"{label} {said(name)}".strip())
         ax.axvline(value.best_threshold, **dotted(ax))
     return ax
 
@@ -300,7 +300,7 @@ def _by_mass(positive: np.ndarray, negative: np.ndarray, lowest: np.ndarray) -> 
         nothing = np.zeros(0)
         return formulas.CalibrationPoints(nothing, nothing, nothing, nothing, nothing)
     number, clicks, summed = (
-        np.add.reduceat(each[used], starts) for each in (total, positive, total * (ends[1:] + ends[:-1]) / 2)
+        np.add.reduceat(sums[used], starts) for sums in (total, positive, total * (ends[1:] + ends[:-1]) / 2)
     )
     last = np.append(used[starts[1:] - 1], used[-1])
     lower, upper = ends[used[starts]], ends[last + 1]
@@ -341,7 +341,7 @@ def score_histogram(metric: Any, ax: Axes | None = None, label: str = "") -> Axe
             ax.set_xscale("logit")
             edges = edges.clip(lowest[1] / 2, 1 - lowest[1] / 2)
         classes = {0: negative, 1: positive}
-        named = {f"{label} {said('label')} {of} ({short(each.sum())})".strip(): each for of, each in classes.items()}
+        named = {f"{label} {said('label')} {of} ({short(kind.sum())})".strip(): kind for of, kind in classes.items()}
         stairs(ax, named, edges, cut=True)
     return ax
 
@@ -399,7 +399,7 @@ def confusion_matrix(
         ax.grid(False)
         ax.locator_params(integer=True)
         if classes is not None or size <= _NAMED:
-            ticks = [plain(each) for each in names]
+            ticks = [plain(name) for name in names]
             look = {"fontsize": 7 if size < 21 else 4.5}
             ax.set_xticks(range(size), ticks, rotation=0 if size < 4 or classes is None else 90, **look)
             ax.set_yticks(range(size), ticks, **look)
@@ -429,7 +429,7 @@ def over_time(values: Mapping[str, Any], ax: Axes | None = None, label: str = ""
     if not isinstance(values, Mapping):
         raise InvalidInputError(f"values must be a dict of values by the name of the point, not {values!r:.80}")
     check(ax, label)
-    table = np.array([interval(each) for each in values.values()]).reshape(-1, 3)
+    table = np.array([interval(value) for value in values.values()]).reshape(-1, 3)
     place, step = np.arange(len(table)), max(1, math.ceil(len(table) / 12))
     with canvas(ax, "", "", above=2) as ax:
         (line,) = ax.plot(place, table[:, 0], marker="o", label=label)
@@ -440,7 +440,7 @@ def over_time(values: Mapping[str, Any], ax: Axes | None = None, label: str = ""
 
 def _by_number(values: Mapping[Any, Any], ax: Axes | None, label: str, x: str, **look: Any) -> Axes:
     check(ax, label)
-    place, table = list(values), np.array([interval(each) for each in values.values()]).reshape(-1, 3)
+    place, table = list(values), np.array([interval(value) for value in values.values()]).reshape(-1, 3)
     with canvas(ax, x, "", above=2, **look) as ax:
         (line,) = ax.plot(place, table[:, 0], marker="o", label=label)
         ax.fill_between(place, table[:, 1], table[:, 2], color=line.get_color(), alpha=0.25, linewidth=0)
@@ -482,22 +482,24 @@ def slices(metric: Any, ax: Axes | None = None, most: int = 20, whole: float | N
         most: the number of first slices to draw.
         whole: the value over all slices; None: by the first row's difference, if it has one.
     """
-    found = metric.compute() if hasattr(metric, "compute") else metric
-    if isinstance(found, Mapping):
-        found = [dict(zip(("key", "value", "low", "high"), (key, *interval(each)))) for key, each in found.items()]
-    if not isinstance(found, (list, tuple)) or not all(isinstance(each, Mapping) and "key" in each for each in found):
+    slices_ = metric.compute() if hasattr(metric, "compute") else metric
+    if isinstance(slices_, Mapping):
+        slices_ = [dict(zip(("key", "value", "low", "high"), (key, *interval(row_)))) for key, row_ in slices_.items()]
+    if not isinstance(slices_, (list, tuple)) or not all(
+        isinstance(row_, Mapping) and "key" in row_ for row_ in slices_
+    ):
         raise _refused("Sliced, the dict that it computed, or a list of dicts with key and value", metric)
     check(ax)
-    rows = found[: whole_number_of("most", most, 1)]
+    rows = slices_[: whole_number_of("most", most, 1)]
     whole = None if whole is None else interval(whole, "whole")[0]
     if whole is None and rows and rows[0].get("difference") is not None:
         whole = rows[0]["value"] - rows[0]["difference"]
-    table, place = np.array([interval(each) for each in rows]).reshape(-1, 3), np.arange(len(rows))
-    tested = any(each.get("within_chance") is not None for each in found)
-    verdicts = [_verdict(each) or ("too few to tell" if tested else "differs") for each in rows]  # without tests: full
-    kinds = {kind: np.array([each == kind for each in verdicts], bool) for kind in _KINDS}
+    table, place = np.array([interval(row) for row in rows]).reshape(-1, 3), np.arange(len(rows))
+    tested = any(row_.get("within_chance") is not None for row_ in slices_)
+    verdicts = [_verdict(row) or ("too few to tell" if tested else "differs") for row in rows]  # without tests: full
+    kinds = {kind: np.array([verdict == kind for verdict in verdicts], bool) for kind in _KINDS}
     name = plain(rows[0].get("metric", "value")) if rows else ""
-    name += said(", the first {} of {}").format(most, len(found)) if len(found) > most else ""
+    name += said(", the first {} of {}").format(most, len(slices_)) if len(slices_) > most else ""
     height = 16 + 4.2 * max(len(rows), 2)
     with canvas(ax, name, "", above=2, height=height, legend="right", ylim=(len(rows) - 0.4, -0.6)) as ax:
         if whole is not None:
@@ -511,10 +513,10 @@ def slices(metric: Any, ax: Axes | None = None, most: int = 20, whole: float | N
                 look = {"markerfacecolor": color if kind == "differs" else "none", "linestyle": "", "marker": "o"}
                 named = legend or kind == "too few to tell"
                 ax.plot(table[which, 0], place[which], color=its, label=said(kind) if named else None, **look)
-        for row, each in zip(place, rows):
-            number = "" if each.get("rows") is None else short(each["rows"])
+        for row, row_ in zip(place, rows):
+            number = "" if row_.get("rows") is None else short(row_["rows"])
             ax.annotate(number, (1.02, row), xycoords=ax.get_yaxis_transform(), va="center", fontsize=7)
-        ax.set_yticks(place, [plain(each["key"]) for each in rows])
+        ax.set_yticks(place, [plain(row["key"]) for row in rows])
         ax.grid(False, axis="y")
     return ax
 
@@ -528,5 +530,5 @@ def by_worker(local: Sequence[Any], whole: Any, ax: Axes | None = None) -> Axes:
         ax: see the module.
     """
     values = list_of("local", local, "the value of each worker")
-    named = {f"{said('worker')} {rank}": each for rank, each in enumerate(values)}
+    named = {f"{said('worker')} {rank}": value for rank, value in enumerate(values)}
     return slices(named, ax, max(1, len(values)), interval(whole, "whole")[0])

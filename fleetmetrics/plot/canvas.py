@@ -162,7 +162,7 @@ def band(ax: Any, color: Any, x: np.ndarray, low: np.ndarray, high: np.ndarray, 
     """A rectangle between each two x in which the curve may run, unless the line hides it; y goes to ``top``."""
     shown = np.minimum(np.diff(x), (high - low) / top) > _HIDDEN
     if shown.any():
-        low, high, where = (np.repeat(each, 2) for each in (low, high, shown))
+        low, high, where = (np.repeat(edge, 2) for edge in (low, high, shown))
         ax.fill_between(np.repeat(x, 2)[1:-1], low, high, where=where, color=color, alpha=0.25, linewidth=0)
 
 
@@ -194,10 +194,10 @@ def interval(value: Any, called: str = "a value") -> tuple[float, float, float]:
     """A value with the ends of its interval, nan without an interval; takes a number, or a value with low and high."""
     parts = value._asdict() if hasattr(value, "_asdict") else value if isinstance(value, Mapping) else {"value": value}
     try:
-        found = [parts["value"], parts.get("low"), parts.get("high")]
-        if any(isinstance(each, (str, bytes)) for each in found):
+        numbers = [parts["value"], parts.get("low"), parts.get("high")]
+        if any(isinstance(number, (str, bytes)) for number in numbers):
             raise TypeError("float would read them")
-        one, low, high = (np.nan if each is None else float(each) for each in found)
+        one, low, high = (np.nan if number is None else float(number) for number in numbers)
     except (KeyError, OverflowError, TypeError, ValueError):
         raise InvalidInputError(f"{called} must be a number, or have value, low and high, not {value!r:.80}") from None
     return one, low, high
@@ -215,7 +215,7 @@ def spoken(label: str, name: str, value: float, low: float = np.nan, high: float
 def short(number: float, _: Any = None) -> str:
     """A count in few characters: 12k, 3.4M."""
     rounded = float(f"{number:.3g}")  # 999,802 is 1M, and not 1e+03k
-    size, letter = next((each for each in ((1e9, "G"), (1e6, "M"), (1e3, "k")) if rounded >= each[0]), (1, ""))
+    size, letter = next((unit for unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")) if rounded >= unit[0]), (1, ""))
     return f"{number / size:.3g}{letter}"
 
 
@@ -255,6 +255,6 @@ def svg(figure: Figure, name: str = "") -> str:
     text = re.sub(r"<metadata>.*?</metadata>|<!--.*?-->|<style.*?</style>", "", text, flags=re.DOTALL)
     text = re.sub(r"'DejaVu Sans'[^;\"]*", "sans-serif", text)
     referred, prefix = set(re.findall(r"#([-\w]+)", text)), f"f{zlib.crc32(text.encode()):08x}{name}"
-    text = re.sub(r' id="([^"]+)"', lambda each: f' id="{prefix}{each[1]}"' if each[1] in referred else "", text)
+    text = re.sub(r' id="([^"]+)"', lambda match: f' id="{prefix}{match[1]}"' if match[1] in referred else "", text)
     text = re.sub(r"<[^>]+>", lambda tag: re.sub(r"(\.\d\d)\d+| ?transform=\"rotate\(-0 .*?\"|\n", r"\1", tag[0]), text)
     return re.sub(r"(<g ?/>|\s)*\n\s*", "\n", re.sub(r"(href=\"|url\()#", rf"\1#{prefix}", text))

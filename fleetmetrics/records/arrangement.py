@@ -66,9 +66,9 @@ def _mode(argument: str, value: Any, _: Any) -> str:
 
 
 def _counts(argument: str, value: Any, sizes: Any) -> list[int]:
-    found: list[int] = counts_of(argument, value).tolist()
-    sizes["ranks"] = len(found)
-    return found
+    counts: list[int] = counts_of(argument, value).tolist()
+    sizes["ranks"] = len(counts)
+    return counts
 
 
 def _rank(argument: str, value: Any, sizes: Any) -> int:

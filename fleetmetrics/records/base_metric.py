@@ -230,10 +230,10 @@ class BaseMetric(Recorder, Resumable):
         self._columns.batches = together_to_host(self._columns.batches)
         return [self._columns if self._columns.batches else Columns.of(list(self._records))]
 
-    def _give(self, given: list[Columns]) -> None:
-        as_records = given[0].names == RECORDS
-        self._records = list(chain(*[batch[0] for batch in given[0].batches])) if as_records else []
-        self._columns = Columns() if as_records else given[0]
+    def _give(self, columns: list[Columns]) -> None:
+        as_records = columns[0].names == RECORDS
+        self._records = list(chain(*[batch[0] for batch in columns[0].batches])) if as_records else []
+        self._columns = Columns() if as_records else columns[0]
 
     def _blocks(self, columns: Columns) -> list[int]:
         """The lengths of the blocks of this worker's records."""

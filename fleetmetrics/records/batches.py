@@ -133,10 +133,10 @@ class Columns:
         lengths = [(title, len(column)) for title, column in zip(titles, batch)]
         lengths += [] if ids is None else [("ids", len(ids))]
         if len({length for _, length in lengths}) > 1:
-            given = ", ".join(f"{title} {length}" for title, length in lengths)
+            lengths_text = ", ".join(f"{title} {length}" for title, length in lengths)
             raise InvalidInputError(
-                f"the columns of a batch must have equal lengths, one entry per sample; given: {given}. None of this "
-                "batch was added"
+                f"the columns of a batch must have equal lengths, one entry per sample; given: {lengths_text}. "
+                "None of this batch was added"
             )
         self.names = names
         self.batches.append(batch)
@@ -182,7 +182,9 @@ class Columns:
 
     def portable(self) -> Columns:
         """These samples as another worker would get them; a `RecordError` for one that could not be sent."""
-        batches = [tuple([portable(each) if type(each) is list else each for each in batch]) for batch in self.batches]
+        batches = [
+            tuple([portable(column) if type(column) is list else column for column in batch]) for batch in self.batches
+        ]
         return Columns(self.names, batches, self.ids)
 
     def followed_by(self, other: Columns) -> Columns:
@@ -190,7 +192,7 @@ class Columns:
         if not self.batches or not other.batches:
             return self if self.batches else other
         if self.names != other.names or bool(self.ids) != bool(other.ids):
-            which = [_names_text(each.names) + (" and ids" if each.ids else "") for each in (self, other)]
+            which = [_names_text(columns.names) + (" and ids" if columns.ids else "") for columns in (self, other)]
             raise InvalidInputError(f"the records before the checkpoint have {which[0]}, those after it {which[1]}")
         return Columns(self.names, self.batches + other.batches, self.ids + other.ids)
 
@@ -204,7 +206,7 @@ class Columns:
             ids = self.ids[i : i + 1]
             if (part.stop if first else part.size) < size:
                 batch = tuple(_taken(column, part) for column in batch)
-                ids = [each[part] for each in ids]
+                ids = [batch_ids[part] for batch_ids in ids]
             chosen.batches.append(batch)
             chosen.ids += ids
             start += size
@@ -215,7 +217,7 @@ class Columns:
         batches = [batch for batch in self.batches if len(batch[0])]
         if not batches:
             return []
-        joined = [np.concatenate(each) if are_alike(each) else list(chain(*each)) for each in zip(*batches)]
+        joined = [np.concatenate(parts) if are_alike(parts) else list(chain(*parts)) for parts in zip(*batches)]
         return as_results(self.names, joined)
 
 
@@ -230,7 +232,7 @@ def kind_of(parts: Sequence[Any]) -> Kind | None:
     """The kind of array that holds the parts of a column unchanged; None if no array can, or a part is a list."""
     if not all(isinstance(part, ndarray) for part in parts):
         return None
-    return joint_kind([Kind(*each) for each in {(part.dtype, part.shape[1:]) for part in parts}])
+    return joint_kind([Kind(*dtype_and_shape) for dtype_and_shape in {(part.dtype, part.shape[1:]) for part in parts}])
 
 
 def joint_kind(kinds: Sequence[Kind | None]) -> Kind | None:

@@ -46,16 +46,16 @@ def fold_in_order(
     carries: dict[Folding, Any] = {}
     same = False
     for folds in tables:
-        under_way, made = _UnderWay(folds, folds.known(states)), folds.table.closed
+        under_way, closed = _UnderWay(folds, folds.known(states)), folds.table.closed
         carried: Sequence[Any] = under_way.carries
         if call.channel.world_size > 1:
-            found, alike = _fold_together(call, under_way)
+            folded, alike = _fold_together(call, under_way)
             same = same or alike
-            made, carried = (found, ()) if isinstance(found, Closed) else (None, found)
-        elif made is None:
+            closed, carried = (folded, ()) if isinstance(folded, Closed) else (None, folded)
+        elif closed is None:
             records = Records(folds.table.records())  # temporary, so its cached values are freed, too
             carried = under_way.alone(records) if records else carried
-        carries.update(zip(folds.metrics, carried if made is None else folds.opened(made, under_way.states)))
+        carries.update(zip(folds.metrics, carried if closed is None else folds.opened(closed, under_way.states)))
     return carries, same
 
 
@@ -95,25 +95,25 @@ def _fold_together(call: Call, folds: _UnderWay) -> tuple[list[Any] | Closed, bo
         letter = Letter(*pack(_described(table, records)))
 
     def plan(letters: Sequence[Letter]) -> Letter:
-        told = [unpack(*each) for each in letters]
-        closed = [Closed(*each) for kind, *each in told if kind == "closed"]
-        if closed and any(kind == "open" for kind, *_ in told):
-            kinds = by_rank(kind for kind, *_ in told)
+        answers = [unpack(*letter) for letter in letters]
+        closed = [Closed(*fields) for kind, *fields in answers if kind == "closed"]
+        if closed and any(kind == "open" for kind, *_ in answers):
+            kinds = by_rank(kind for kind, *_ in answers)
             raise AgreementError(
                 f"{table.name}: the workers differ; close the metric on all of them or on none: {kinds}."
             )
         if closed:
             return Letter(*pack(["closed", *folds.folds.join_closed(closed)]))
-        _check_kinds(table, told)
-        return Letter(*pack(["cuts", _cuts(told), all_equal([digest for *_, digest in told])]))
+        _check_kinds(table, answers)
+        return Letter(*pack(["cuts", _cuts(answers), all_equal([digest for *_, digest in answers])]))
 
-    kind, *made = unpack(*call.consult(plan, *letter, name=name, trouble=caught.error))
+    kind, *parts = unpack(*call.consult(plan, *letter, name=name, trouble=caught.error))
     if kind == "closed":
-        return Closed(*made), False
-    cuts, same = made
+        return Closed(*parts), False
+    cuts, same = parts
     column = records[table.order] if records.length and table.order else cuts[:0]
     edges = [0, *np.searchsorted(column, cuts, "right").tolist(), records.length]
-    mine = [records.taken(slice(*each)) for each in zip(edges, edges[1:])]
+    mine = [records.taken(slice(*edge_pair)) for edge_pair in zip(edges, edges[1:])]
     if channel.spreads and all(metric.spreads for metric in folds.metrics):
         return _fold_spread(call, folds, mine), same
     for number, piece in enumerate(progress(mine, name, channel, len(mine))):
@@ -137,7 +137,7 @@ def _fold_spread(call: Call, folds: _UnderWay, mine: Sequence[Records]) -> list[
     """Each worker folds every n-th piece, of n workers; rank 0 joins the results in the order of the pieces."""
     rank, size, name = call.channel.rank, call.channel.world_size, _named(call)
     before = _UnderWay(folds.folds, folds.states)  # used on rank 0 only
-    made: list[Any] = []
+    carries: list[Any] = []
     caught = Caught()
 
     def look_ahead(letters: Sequence[Letter]) -> Letter:
@@ -154,20 +154,20 @@ def _fold_spread(call: Call, folds: _UnderWay, mine: Sequence[Records]) -> list[
         return Letter(*pack(folds.carries))
 
     for start in progress(range(0, len(mine), size), name, call.channel, -(-len(mine) // size)):
-        given = [_written(piece) for piece in mine[start : start + size]]
-        given += [Letter(None)] * (size - len(given))
-        letters = call.shuffle(given, name=name, trouble=caught.error)
+        pieces = [_written(piece) for piece in mine[start : start + size]]
+        pieces += [Letter(None)] * (size - len(pieces))
+        letters = call.shuffle(pieces, name=name, trouble=caught.error)
         piece, letter = Records({}), Letter(None)
         nothing = [None] * len(folds.metrics)
         with caught:
             piece = _together(folds.table, letters)
             letter = Letter(*pack(folds.ahead(piece) if piece.length else nothing))
-        told = call.consult(look_ahead, *letter, name=name, trouble=caught.error)
+        answer = call.consult(look_ahead, *letter, name=name, trouble=caught.error)
         with caught:
-            made.append(folds.piece(unpack(*told)[rank], piece) if piece.length else nothing)
+            carries.append(folds.piece(unpack(*answer)[rank], piece) if piece.length else nothing)
     letter = Letter(None)
     with caught:
-        letter = Letter(*pack(made))
+        letter = Letter(*pack(carries))
     return unpack(*call.consult(finish, *letter, name=name, trouble=caught.error))
 
 
@@ -206,22 +206,22 @@ def _described(table: Table, records: Records) -> list[Any]:
     return ["open", kinds, step * row, sketch, digest_of(records.values(), records.length)]
 
 
-def _check_kinds(table: Table, told: Sequence[Any]) -> None:
-    here = [kinds for kind, kinds, *_ in told if kind == "open"]
+def _check_kinds(table: Table, answers: Sequence[Any]) -> None:
+    here = [kinds for kind, kinds, *_ in answers if kind == "open"]
     if any(kinds != here[0] for kinds in here):
-        texts = [", ".join(f"{name}: {kind}" for name, kind in each[1].items()) or "no records" for each in told]
+        texts = [", ".join(f"{name}: {kind}" for name, kind in answer[1].items()) or "no records" for answer in answers]
         raise AgreementError(f"{table.name}: the workers' records differ: {by_rank(texts)}.")
 
 
-def _cuts(told: Sequence[Any]) -> np.ndarray:
+def _cuts(answers: Sequence[Any]) -> np.ndarray:
     """Values of the column that cut the records into pieces of similar size; the last piece is open-ended."""
-    sketches = [(sketch, np.full(len(sketch), size)) for _, _, size, sketch, _ in told if sketch is not None]
+    sketches = [(sketch, np.full(len(sketch), size)) for _, _, size, sketch, _ in answers if sketch is not None]
     if not sketches:
         return np.empty(0)
     values, sizes = map(np.concatenate, zip(*sketches))
     place = np.argsort(values, kind="stable")
     before = np.cumsum(sizes[place])
-    total, workers = int(before[-1]), len(told)
+    total, workers = int(before[-1]), len(answers)
     pieces = min(workers * -(-total // (workers * ROUND_BYTES)), max(1, int(total / (_LEAST * ROUND_BYTES))))
     begins = np.diff(before * pieces // total, prepend=0) > 0
     chosen = np.flatnonzero(begins & (before < total))

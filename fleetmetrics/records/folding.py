@@ -170,16 +170,16 @@ class Folds:
 
     def with_others(self, others: Sequence[Folds]) -> tuple[list[Kept], Closed | None]:
         """The joined content of these, for `Table.hold`; they do not change."""
-        return self._joined([self.table, *(each.table for each in others)])
+        return self._joined([self.table, *(folds.table for folds in others)])
 
     def _joined(self, tables: Sequence[Table]) -> tuple[list[Kept], Closed | None]:
-        filled = [each for each in tables if len(each)]
-        closed = [each.closed for each in filled if each.closed is not None]
+        filled = [table for table in tables if len(table)]
+        closed = [table.closed for table in filled if table.closed is not None]
         if closed and len(closed) < len(filled):
             raise InvalidInputError(
                 f"{self.name}: some parts are closed and others are not; close all of them, or none"
             )
-        return [kept for each in filled for kept in each.batches], self.join_closed(closed) if closed else None
+        return [kept for table in filled for kept in table.batches], self.join_closed(closed) if closed else None
 
     # -- checkpoints: the methods of `fleetmetrics.state.state.State`
 
@@ -207,8 +207,10 @@ class Folds:
         known = set(columns) == {table.packed} or set(columns) <= set(table.columns)
         shapes = {column.shape for column in columns.values()}
         if not known or len(shapes) > 1 or any(len(shape) != 1 for shape in shapes):
-            told = ", ".join(f"{name} {list(column.shape)}" for name, column in columns.items())
-            raise InvalidInputError(f"{self.name} must hold {', '.join(table.columns)} of equal length, not {told}")
+            shapes_text = ", ".join(f"{name} {list(column.shape)}" for name, column in columns.items())
+            raise InvalidInputError(
+                f"{self.name} must hold {', '.join(table.columns)} of equal length, not {shapes_text}"
+            )
 
     def load(self, held: Mapping[str, np.ndarray], scope: Any = None) -> None:
         """Hold `saved` contents."""
@@ -224,7 +226,7 @@ class Folds:
         with contextlib.suppress(*MISFITS, RecordError):
             carries, members = _unpacked(held)
             fits = members.dtype == np.int64 and members.ndim == 1 and (members[1:] > members[:-1]).all()
-            if fits and [each.keys() for each in carries] == [each.keys() for each in empty]:
+            if fits and [carry.keys() for carry in carries] == [carry.keys() for carry in empty]:
                 return
         raise InvalidInputError(f"{self.name} is closed in the checkpoint, but its folded values are malformed")
 

@@ -70,13 +70,15 @@ def _exchanged(call: Call, shares: Sequence[Share], stack: contextlib.ExitStack)
 
     def spools(token: str) -> list[Spool | None]:
         metrics = [share.metric for share in shares]
-        found = [
-            None if each.collect_dir is None else Spool(each.collect_dir, token, channel.rank, each.collect_dir_shared)
-            for each in metrics
+        opened = [
+            None
+            if metric.collect_dir is None
+            else Spool(metric.collect_dir, token, channel.rank, metric.collect_dir_shared)
+            for metric in metrics
         ]
-        for spool in filter(None, found):
+        for spool in filter(None, opened):
             stack.callback(spool.clean)
-        return found
+        return opened
 
     def decide(letters: Sequence[Letter]) -> Letter:
         notes = [letter.note for letter in letters]
@@ -89,59 +91,59 @@ def _exchanged(call: Call, shares: Sequence[Share], stack: contextlib.ExitStack)
 
     token, by_share = call.consult(decide, [share.note() for share in shares]).note
     parts = zip(shares, by_share, spools(token))
-    found = [_Collected(share, notes, channel, spool) for share, notes, spool in parts]
+    collected = [_Collected(share, notes, channel, spool) for share, notes, spool in parts]
     if channel.world_size > 1:
-        return _sent(call, found)
-    for each in found:
-        each.put_own()
-    return _values(found)
+        return _sent(call, collected)
+    for part in collected:
+        part.put_own()
+    return _values(collected)
 
 
-def _sent(call: Call, found: Sequence[_Collected]) -> list[Any]:
+def _sent(call: Call, collected: Sequence[_Collected]) -> list[Any]:
     """Take the second step; return the values, or raise the error, from rank 0's answer."""
-    allow_pickle = all(each.allow_pickle for each in found)
+    allow_pickle = all(part.allow_pickle for part in collected)
 
     def decide(letters: Sequence[Letter]) -> Letter:
-        read_each(enumerate(letters), lambda sent: _take(found, *sent))
+        read_each(enumerate(letters), lambda sent: _take(collected, *sent))
         if any(letter.note["more"] for letter in letters):
             return Letter({"done": False})
         try:
-            packed = pack(_values(found), allow_pickle, "the results")
+            packed = pack(_values(collected), allow_pickle, "the results")
         except Exception as error:
             return _error_letter(error, allow_pickle)
         return Letter({"done": True, "values": packed.layout}, packed.buffers)
 
-    parcels, name, rank = _parcels(found, call.channel.rank), f"{call.name}, records", call.channel.rank
+    parcels, name, rank = _parcels(collected, call.channel.rank), f"{call.name}, records", call.channel.rank
     for _ in progress(itertools.count(), name, call.channel):
         note, payload, trouble = _next_letter(parcels)
-        told = call.consult(decide, note, payload, name=name, trouble=trouble)
+        reply = call.consult(decide, note, payload, name=name, trouble=trouble)
         del payload  # before the next letter is packed
-        if told.note["done"]:
+        if reply.note["done"]:
             break
-    values = _outcome(told, allow_pickle)
+    values = _outcome(reply, allow_pickle)
     if rank:  # rank 0 warned before its answer, so that a warning turned into an error reaches every worker
-        _warn(found)
+        _warn(collected)
     return values
 
 
-def _parcels(found: Sequence[_Collected], rank: int) -> Iterator[_Parcel]:
+def _parcels(collected: Sequence[_Collected], rank: int) -> Iterator[_Parcel]:
     """This worker's parcels for rank 0: "states", "records", or a "file" of records; rank 0 keeps its own."""
-    for number, each in enumerate(found):
+    for number, part in enumerate(collected):
         if rank == 0:
-            each.put_own()
+            part.put_own()
             continue
-        kept, states = each.own()
-        packed = pieces(kept, each.allow_pickle, [kind is not None for kind in each.kinds])
-        if each.spool is not None:
-            each.spool.check()
+        kept, states = part.own()
+        packed = pieces(kept, part.allow_pickle, [kind is not None for kind in part.kinds])
+        if part.spool is not None:
+            part.spool.check()
         if states is not None:
             content = pack_arrays([array for _, array in states.values()])
             names = [[key, reduction] for key, (reduction, _) in states.items()]
             yield number, "states", Packed([names, content.layout], content.buffers)
-        elif each.spool is not None and len(kept) and each.share.metric.collect_dir_shared:
-            yield number, "file", Packed(each.spool.write(number, packed), [])
+        elif part.spool is not None and len(kept) and part.share.metric.collect_dir_shared:
+            yield number, "file", Packed(part.spool.write(number, packed), [])
         else:
-            for piece in packed if each.spool is None else each.spool.through(number, packed):
+            for piece in packed if part.spool is None else part.spool.through(number, packed):
                 yield number, "records", piece
 
 
@@ -160,31 +162,31 @@ def _next_letter(parcels: Iterator[_Parcel]) -> tuple[Any, list[Any], Exception 
     return {"parcels": labels, "more": False}, payload, None
 
 
-def _take(found: Sequence[_Collected], rank: int, letter: Letter) -> None:
+def _take(collected: Sequence[_Collected], rank: int, letter: Letter) -> None:
     """Open a worker's letter, on rank 0."""
     data, start = memoryview(letter.payload) if letter.note["parcels"] else memoryview(b""), 0
     for number, kind, layout, size in letter.note["parcels"]:
-        found[number].put(number, rank, kind, layout, data[start : start + size])
+        collected[number].put(number, rank, kind, layout, data[start : start + size])
         start += size
 
 
-def _values(found: Sequence[_Collected]) -> list[Any]:
+def _values(collected: Sequence[_Collected]) -> list[Any]:
     """Every share's answer, on rank 0."""
-    _warn(found)
-    return [each.value() for each in found]
+    _warn(collected)
+    return [part.value() for part in collected]
 
 
-def _warn(found: Sequence[_Collected]) -> None:
+def _warn(collected: Sequence[_Collected]) -> None:
     """Warn of every share; of repeated samples that several shares count, in one of them."""
-    same = next((each for each in found if each.same), None)
+    same = next((part for part in collected if part.same), None)
     if same is not None:
         warn_of_same_samples(same.share.name, same.workers)
-    said: set[Repeats | None] = {None}
-    for each in found:
-        each.warn()
-        if each.repeats not in said:
-            said.add(each.repeats)
-            each.warn_of_repeats()
+    warned: set[Repeats | None] = {None}
+    for part in collected:
+        part.warn()
+        if part.repeats not in warned:
+            warned.add(part.repeats)
+            part.warn_of_repeats()
 
 
 class _Collected:
@@ -230,32 +232,32 @@ class _Collected:
         self._in_order = InOrder(self.kinds, self._total)
 
     def _joint_kinds(self, notes: Sequence[dict[str, Any]]) -> list[Kind | None]:
-        found = list(map(kinds_in, notes))
-        found[self._rank] = self.share.records.kinds()
-        return list(map(joint_kind, zip(*filter(None, found))))
+        kinds_by_rank = list(map(kinds_in, notes))
+        kinds_by_rank[self._rank] = self.share.records.kinds()
+        return list(map(joint_kind, zip(*filter(None, kinds_by_rank))))
 
     def _look_at_samples(self, notes: Sequence[dict[str, Any]]) -> None:
         odd = [self.share.uses_calls(note, rank) for rank, note in enumerate(notes)]
         if not any(odd):
             return
         runs = [note["calls"] if uses else [[note["n"], note["n"], 1]] for note, uses in zip(notes, odd)]
-        self._runs = [np.array(each, np.int64) for each in runs]
-        self._counts = [int(each[:, 0] @ each[:, 2]) for each in self._runs]
-        for rank, (note, each) in enumerate(zip(notes, self._runs)):
+        self._runs = [np.array(rank_runs, np.int64) for rank_runs in runs]
+        self._counts = [int(rank_runs[:, 0] @ rank_runs[:, 2]) for rank_runs in self._runs]
+        for rank, (note, rank_runs) in enumerate(zip(notes, self._runs)):
             if odd[rank]:
                 starts = range(0, self._counts[rank], note["block"] or 1)
                 whole = np.diff([*starts, self._counts[rank]])
-                self._blocks[rank] = whole if note["block"] else np.repeat(each[:, 0], each[:, 2])
+                self._blocks[rank] = whole if note["block"] else np.repeat(rank_runs[:, 0], rank_runs[:, 2])
 
     def _settle(self) -> None:
         """Find the kept records and their places, unless each sample has one record."""
-        dealing, found = self.share.dealing, []
+        dealing, kept_by_rank = self.share.dealing, []
         for rank, (runs, count) in enumerate(zip(self._runs, self._counts)):
             keep = np.arange(count) < self._kept_count(rank) if dealing is None else ~dealing.dealt.mask(rank)
             places, kept = np.zeros(count, np.int64), self._positions[rank]
             places[keep] = np.arange(kept.start, kept.stop, kept.step) if isinstance(kept, slice) else kept
-            found.append(kept_records(runs, keep, places))
-        flags, by_rank, doubled = zip(*found)
+            kept_by_rank.append(kept_records(runs, keep, places))
+        flags, by_rank, doubled = zip(*kept_by_rank)
         self._own_flags = flags[self._rank]
         self._doubled = sum(doubled)
         self._total = sum(map(len, by_rank))
@@ -408,12 +410,12 @@ def _fit_for_logs(error: Exception) -> Exception | None:
     if fit_cause(error):
         return error
     text = readable(str(error))
-    texts = [readable(each) if isinstance(each, str) else each for each in error.args]
+    texts = [readable(argument) if isinstance(argument, str) else argument for argument in error.args]
     for arguments in (texts, [text], [text[: len(text) // 4]]):  # a KeyError quotes its text, which makes it longer
         with contextlib.suppress(Exception):  # the user's class may raise anything
-            found = type(error)(*arguments)
-            if fit_cause(found):
-                return found
+            readable_error = type(error)(*arguments)
+            if fit_cause(readable_error):
+                return readable_error
     return None
 
 

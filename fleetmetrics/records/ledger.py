@@ -96,12 +96,12 @@ def samples_processed(data_batch: Any = None, data_samples: Any = None, **named:
     samples = list(named.values())[-1] if named else data_samples  # a subclass may rename it
     size = _length(samples)
     columns = samples if isinstance(samples, (list, tuple)) else ()
-    if not columns or any(isinstance(each, Mapping) or _length(each) is None for each in columns):
+    if not columns or any(isinstance(column, Mapping) or _length(column) is None for column in columns):
         return size
     batch = dict(enumerate(data_batch)) if isinstance(data_batch, (list, tuple)) else data_batch
     common = _length(dict(enumerate(columns)))
-    told = size if common == size else _length(batch)
-    return told if told in (size, common) else None
+    processed = size if common == size else _length(batch)
+    return processed if processed in (size, common) else None
 
 
 def _length(value: Any) -> int | None:

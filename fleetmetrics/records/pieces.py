@@ -40,12 +40,12 @@ def pieces(columns: Columns, allow_pickle: bool, narrow: Sequence[bool]) -> Iter
         start = 0
         while start < len(row[0]):
             part = tuple(column[start : start + most - count] for column in row)
-            each = sum(map(_weight_of_each, part))
-            fitting = max(1, int((PIECE_BYTES - size) / each))
+            record_bytes = sum(map(_weight_of_each, part))
+            fitting = max(1, int((PIECE_BYTES - size) / record_bytes))
             group.append(tuple(column[:fitting] for column in part) if fitting < len(part[0]) else part)
             added = len(group[-1][0])
-            start, count, size = start + added, count + added, size + added * each
-            if count >= most or size + each > PIECE_BYTES:
+            start, count, size = start + added, count + added, size + added * record_bytes
+            if count >= most or size + record_bytes > PIECE_BYTES:
                 yield _packed(group, allow_pickle, narrow)
                 group, count, size = [], 0, 0.0
     if group:

@@ -50,13 +50,13 @@ class Recorder(Told, ABC):
 
     if not TYPE_CHECKING:  # which should take the signature from __init__
 
-        def __new__(cls, *given: Any, **settings: Any) -> Any:
+        def __new__(cls, *arguments: Any, **settings: Any) -> Any:
             """Raise an error that hints at the argument meant, where Python would only name the unknown one."""
             parameters = inspect.signature(cls.__init__).parameters
-            if not any(each.kind is each.VAR_KEYWORD for each in parameters.values()):
+            if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
                 raise_if_unknown(cls, [name for name in settings if name not in parameters])
-            raise_if_missing(cls, given, settings)
-            return super().__new__(cls, *given, **settings)
+            raise_if_missing(cls, arguments, settings)
+            return super().__new__(cls, *arguments, **settings)
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -82,9 +82,9 @@ class Recorder(Told, ABC):
     def __getstate__(self) -> dict[str, Any]:
         """For pickles and copies: Paddle 2.6 cannot pickle the tensors in records, and `paddle.save` breaks them."""
         held = {name: vars(self)[name] for name in ("_records", "results", "_columns") if name in vars(self)}
-        plain = {name: each.plain() if isinstance(each, Columns) else each for name, each in held.items()}
+        plain = {name: value.plain() if isinstance(value, Columns) else value for name, value in held.items()}
         packed = pack([plain], True)
-        state = {name: each for name, each in vars(self).items() if name not in held}
+        state = {name: value for name, value in vars(self).items() if name not in held}
         return {**state, "packed": (packed.layout, b"".join(packed.buffers))}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -140,19 +140,19 @@ class Recorder(Told, ABC):
     def _own_methods(cls) -> dict[str, int]:
         """Those of the three methods that a user's class defines, and their distance in the class hierarchy."""
         names = (cls._computed_by, "summarize", "compute_from")
-        depth = {name: next(i for i, each in enumerate(cls.__mro__) if name in vars(each)) for name in names}
-        base = next(i for i, each in enumerate(cls.__mro__) if "_computed_by" in vars(each))
+        depth = {name: next(i for i, parent in enumerate(cls.__mro__) if name in vars(parent)) for name in names}
+        base = next(i for i, parent in enumerate(cls.__mro__) if "_computed_by" in vars(parent))
         return {name: place for name, place in depth.items() if place < base}
 
 
-def checked_states(name: str, given: Any) -> States:
+def checked_states(name: str, summary: Any) -> States:
     """The states that a metric's ``summarize`` returned: arrays or numbers, or pairs of a reduction and an array."""
-    if not isinstance(given, Mapping):
+    if not isinstance(summary, Mapping):
         raise InvalidInputError(
-            f"summarize of {name} returned {type(given).__name__}; it must return a dict of arrays by name, or None"
+            f"summarize of {name} returned {type(summary).__name__}; it must return a dict of arrays by name, or None"
         )
     states = {}
-    for key, value in given.items():
+    for key, value in summary.items():
         if isinstance(value, tuple) and len(value) != 2:
             raise InvalidInputError(
                 f"summarize of {name}: {key!r} is a tuple of {len(value)}; give an array or a number, or a pair of a"
@@ -167,15 +167,17 @@ def checked_states(name: str, given: Any) -> States:
 def combine_states(name: str, states: Sequence[States | None]) -> dict[str, np.ndarray]:
     """Reduce the workers' states, by rank; None for one without records."""
     kinds = [
-        "no records" if each is None else ", ".join(f"{how} of {key} {list(a.shape)}" for key, (how, a) in each.items())
-        for each in states
+        "no records"
+        if worker_states is None
+        else ", ".join(f"{how} of {key} {list(a.shape)}" for key, (how, a) in worker_states.items())
+        for worker_states in states
     ]
-    present = [each for each in states if each is not None]
-    if len({kind for kind, each in zip(kinds, states) if each is not None}) > 1:
+    present = [worker_states for worker_states in states if worker_states is not None]
+    if len({kind for kind, worker_states in zip(kinds, states) if worker_states is not None}) > 1:
         raise AgreementError(f"{name}: summarize returned different states: {by_rank(kinds)}.")
     result = {}
     for key, (reduction, _) in present[0].items():
-        arrays = [each[key][1] for each in present]
+        arrays = [worker_states[key][1] for worker_states in present]
         dtype = np.result_type(*arrays)
         try:
             result[key] = combine(reduction, [array.astype(dtype, copy=False) for array in arrays])

@@ -56,7 +56,7 @@ class Resumable(Checkpointed, ABC):
         """The records of each metric, as columns."""
 
     @abstractmethod
-    def _give(self, given: list[Columns]) -> None:
+    def _give(self, columns: list[Columns]) -> None:
         """Keep these records instead."""
 
     @property
@@ -112,13 +112,13 @@ class _Content(NamedTuple):
     """The records in a checkpoint.
 
     Args:
-        given: the columns of each metric.
+        columns: those of each metric.
         parts: the pass that dealt them, if they have ids; None: they are as they were added.
         epoch: the epoch of the pass in which they were added, if ``parts`` is None.
         ledgers: for each metric the calls, the records and whether they are nested.
     """
 
-    given: list[Columns]
+    columns: list[Columns]
     parts: list[Part] | None
     epoch: int | None
     ledgers: Sequence[tuple[list[Any], int, bool]]
@@ -132,68 +132,68 @@ class HeldRecords(PackedHolder):
 
     def saved(self, scope: Any = None) -> dict[str, np.ndarray]:
         """Pack the contents."""
-        owner, given, passed = self._owner, self._owner._given(), None
-        ledgers = [getattr(each, "_ledger", None) or Ledger() for each in owner._recorders()]
-        odd = any(ledger.note(len(each))["calls"] for ledger, each in zip(ledgers, given))
-        by_sampler = owner.sampler is not None and not odd and not any(each.ids for each in given)
-        added = max(map(len, given), default=0)
+        owner, columns, passed = self._owner, self._owner._given(), None
+        ledgers = [getattr(recorder, "_ledger", None) or Ledger() for recorder in owner._recorders()]
+        odd = any(ledger.note(len(held))["calls"] for ledger, held in zip(ledgers, columns))
+        by_sampler = owner.sampler is not None and not odd and not any(held.ids for held in columns)
+        added = max(map(len, columns), default=0)
         if by_sampler or owner._before is not None:
-            before, passed = owner._before or [Columns() for _ in given], [None, 0]
-            given = [old.followed_by(owner._numbered(each, whole=False)) for old, each in zip(before, given)]
+            before, passed = owner._before or [Columns() for _ in columns], [None, 0]
+            columns = [old.followed_by(owner._numbered(held, whole=False)) for old, held in zip(before, columns)]
         if by_sampler:
             with owner._pass.looked_at():
                 owner._pass.take(added)
                 part = owner._pass.parts()[-1]
             passed = [part.settings, part.done, part.rank, part.due]
         calls = [[ledger.calls, ledger.records, ledger.nested] for ledger in ledgers]
-        packed = pack([[*map(Columns.plain, given)], passed, owner._pass.epoch, calls])
+        packed = pack([[*map(Columns.plain, columns)], passed, owner._pass.epoch, calls])
         layout = np.frombuffer(json.dumps(packed.layout).encode(), np.uint8)
         return {"layout": layout, "data": np.frombuffer(b"".join(packed.buffers), np.uint8)}
 
     def read(self, arrays: Mapping[str, np.ndarray]) -> _Content:
         """Unpack contents."""
-        given, passed, epoch, ledgers = unpack(json.loads(arrays["layout"].tobytes()), arrays["data"].copy())
+        fields_by_metric, passed, epoch, ledgers = unpack(json.loads(arrays["layout"].tobytes()), arrays["data"].copy())
         parts: list[Part] | None = None if passed is None else []
         if parts is not None and passed[0] is not None:
             settings, done, rank, due = passed if len(passed) == 4 else (*passed, None, passed[1])
             parts = [Part(dict(settings), rank, done, due)]
-        columns = [Columns(*each) for each in given]
+        columns = [Columns(*fields) for fields in fields_by_metric]
         return _Content(columns, parts, epoch, [(calls, records, nested) for calls, records, nested in ledgers])
 
     def joined(self, contents: Sequence[_Content]) -> _Content:
         """The joined records of several workers, or of none, for another number of workers."""
         done = [Columns() for _ in self._owner._given()]
         for content in contents:
-            if any(each.batches and not each.ids for each in content.given):
+            if any(columns.batches and not columns.ids for columns in content.columns):
                 raise InvalidInputError(
                     f"{self._owner.name_in_errors()}: with a different number of workers, the samples of the "
                     "checkpoint's records are unknown; create the metric with sampler=, or add records with ids="
                 )
-            done = [one.followed_by(other) for one, other in zip(done, content.given)]
+            done = [one.followed_by(other) for one, other in zip(done, content.columns)]
         return _Content(done, [], None, [])
 
     def check(self, held: dict[Any, Any], scope: Any = None) -> None:
         """Raise `InvalidInputError` if it cannot hold this."""
         super().check(held, scope)
-        if len(held[self]["content"].given) != len(self._owner._given()):
+        if len(held[self]["content"].columns) != len(self._owner._given()):
             raise InvalidInputError(
                 f"{self._owner.name_in_errors()}: the checkpoint has records of a different number of metrics"
             )
 
     def hold(self, content: _Content) -> None:
         """Hold saved records: as they were added or, with ids, as those from before the checkpoint."""
-        owner, given, none = self._owner, content.given, [Columns() for _ in content.given]
+        owner, columns, none = self._owner, content.columns, [Columns() for _ in content.columns]
         as_added = content.parts is None
-        owner._before = None if as_added else given
+        owner._before = None if as_added else columns
         owner._pass.hold(content.parts or [], content.epoch if as_added else None)
-        owner._give(given if as_added else none)
-        for metric, its in zip(owner._recorders(), content.ledgers if as_added else [([], 0, False)] * len(given)):
+        owner._give(columns if as_added else none)
+        for metric, its in zip(owner._recorders(), content.ledgers if as_added else [([], 0, False)] * len(columns)):
             if isinstance(metric, Recorder):
                 metric._ledger.calls, metric._ledger.records, metric._ledger.nested = its
 
 
 def plain_settings(metric: Any) -> dict[str, Any]:
     """The plain arguments that a metric over records was made with; none for another library's metric."""
-    told = Told.settings(metric) if isinstance(metric, Told) else {}
-    plain = {name: value for name, value in told.items() if isinstance(value, _PLAIN)}
+    settings = Told.settings(metric) if isinstance(metric, Told) else {}
+    plain = {name: value for name, value in settings.items() if isinstance(value, _PLAIN)}
     return {"class": type(metric).__name__, **plain}

@@ -134,8 +134,8 @@ class Share:
 
     def states(self, results: Any) -> States | None:
         """The records condensed to states, if the metric can."""
-        given = self.metric.summarize(results) if self.condenses else None
-        return None if given is None else checked_states(self.name, given)
+        summary = self.metric.summarize(results) if self.condenses else None
+        return None if summary is None else checked_states(self.name, summary)
 
     @property
     def condenses(self) -> bool:
@@ -167,7 +167,7 @@ def kinds_in(note: Mapping[str, Any]) -> list[Kind | None]:
         wanted = number if note["ids"] is None else number + 1
     if len(note["kinds"]) != wanted:
         raise ValueError(f"{len(note['kinds'])} kinds of {number} columns")
-    return [each and Kind(described_array(*each)[0], tuple(each[1])) for each in note["kinds"]]
+    return [kind and Kind(described_array(*kind)[0], tuple(kind[1])) for kind in note["kinds"]]
 
 
 def _plain(kind: Kind | None) -> Kind | None:
@@ -176,8 +176,8 @@ def _plain(kind: Kind | None) -> Kind | None:
 
 def check_notes(notes: Sequence[Sequence[dict[str, Any]]]) -> None:
     """Raise unless the workers' shares match, with enough records; the notes are by rank and share."""
-    read_each(notes, lambda each: list(map(kinds_in, each)))
-    names = [", ".join(note["name"] for note in each) for each in notes]
+    read_each(notes, lambda rank_notes: list(map(kinds_in, rank_notes)))
+    names = [", ".join(note["name"] for note in rank_notes) for rank_notes in notes]
     if len(set(names)) > 1:
         raise AgreementError(f"the workers compute different metrics: {by_rank(names)}.")
     for same in zip(*notes):

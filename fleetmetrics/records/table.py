@@ -98,8 +98,8 @@ class Table:
         if all(isinstance(value, np.ndarray) or kept.xp.is_eager(value) for value in here):
             kept = self.on_host(kept)
         else:
-            given = (kept.keep, *kept.records.values())
-            keep, *rest = [v if v is None else v.copy() if isinstance(v, np.ndarray) else v.clone() for v in given]
+            values = (kept.keep, *kept.records.values())
+            keep, *rest = [v if v is None else v.copy() if isinstance(v, np.ndarray) else v.clone() for v in values]
             kept = Kept(kept.xp, keep, dict(zip(kept.records, rest)))
         self.batches.append(kept)
 

@@ -76,8 +76,8 @@ class Resumed(_Job):
         try:
             settings = dict(self.sampler)
             sampler = SimpleNamespace(dataset=range(settings.pop("samples")), local_rank=0, **settings)
-            found = remaining_indices(sampler, self.batches)
-            return found if self.indices is None else self.indices[found]
+            remaining = remaining_indices(sampler, self.batches)
+            return remaining if self.indices is None else self.indices[remaining]
         except MISFITS as error:
             raise CorruptFileError(f"the checkpoint's sampler is invalid: {self.sampler!r:.200} ({error})") from None
 
@@ -278,11 +278,11 @@ def _ready(
     # A worker without a share reads the first one's, only for the plan.
     for number in range(others) if rank == 0 and workers != others else mine or range(1):
         whole = number in mine
-        arrays, said = (
+        arrays, saved_note = (
             read_arrays(files[number]) if whole else read_arrays(files[number], lambda _, key: is_of_a_state(key))
         )
         arrays.pop(_INDICES, None)
-        if said != {**note, "rank": number}:
+        if saved_note != {**note, "rank": number}:
             raise CorruptFileError(f"{files[number]}: it belongs to a different checkpoint or rank")
         names = {name for name, _ in arrays}
         if names != set(metrics) and (strict or {""} & {*names, *metrics}):
@@ -306,13 +306,13 @@ def _ready(
 
 def _not_both(names: Iterable[str], metrics: Iterable[str]) -> str:
     """The difference between a checkpoint's metrics and the given ones."""
-    held, given = (", ".join(map(repr, sorted(each))) for each in (names, metrics))
+    held, wanted = (", ".join(map(repr, sorted(known))) for known in (names, metrics))
     if "" in names:
-        what = f"a dict with {given}" if given else "an empty dict"
+        what = f"a dict with {wanted}" if wanted else "an empty dict"
         return f"holds a single metric, but you gave {what}; give the metric itself"
     if "" in metrics:
         return f"holds a dict with {held}, but you gave a single metric; give a dict"
-    return f"holds {held}, but you gave {given}"
+    return f"holds {held}, but you gave {wanted}"
 
 
 def _opened(path: str) -> tuple[list[str], dict[str, Any], Resumed]:
@@ -373,7 +373,7 @@ def _check_equal(notes: Sequence[Any]) -> None:
 def _tidy(path: str, token: str) -> None:
     """Remove the parts of earlier checkpoints, finished or not."""
     for name in os.listdir(path):
-        found = _PART.fullmatch(name)
-        if found and (found[1] not in (None, token) or found[2]):
+        match = _PART.fullmatch(name)
+        if match and (match[1] not in (None, token) or match[2]):
             with contextlib.suppress(OSError):
                 os.unlink(os.path.join(path, name))

@@ -64,11 +64,11 @@ def check_copies(
 
     def decide(letters: Sequence[Letter]) -> Letter:
         held = read_each(letters, lambda letter: dict(letter.note))
-        keys = sorted({key for each in held for key in each})
-        apart = [key for key in keys if len({each.get(key) for each in held}) > 1]
+        keys = sorted({key for entries in held for key in entries})
+        apart = [key for key in keys if len({entries.get(key) for entries in held}) > 1]
         if apart:
             more = f" and {len(apart) - _NAMED} more" if len(apart) > _NAMED else ""
-            texts = by_rank(f"{each.get(apart[0]) or 'nothing'}" for each in held)
+            texts = by_rank(f"{entries.get(apart[0]) or 'nothing'}" for entries in held)
             raise AgreementError(
                 f"the copies differ in {', '.join(map(repr, apart[:_NAMED]))}{more}: the digests of {apart[0]!r} are "
                 f"{texts}. Workers that see the same samples must add the same values: check dropout, outputs that "

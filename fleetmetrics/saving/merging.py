@@ -66,34 +66,34 @@ class Partial(Checkpointed):
         """
         others = list(other) if isinstance(other, (list, tuple)) else [other]
         own, kinds = described(self), [holder.kind for holder in self._holders()]
-        for each in others:
-            alike = type(each) is type(self)
-            differs = difference(own, described(each)) if alike else f"it is {with_article(type(each).__name__)}"
-            if differs or kinds != [holder.kind for holder in each._holders()]:
+        for part in others:
+            alike = type(part) is type(self)
+            differs = difference(own, described(part)) if alike else f"it is {with_article(type(part).__name__)}"
+            if differs or kinds != [holder.kind for holder in part._holders()]:
                 raise InvalidInputError(
                     f"other must be {with_article(type(self).__name__)} with the settings of {self.name}; it is "
-                    f"{getattr(each, 'name', each)!r} ({type(each).__name__}): {differs or 'its states differ'}"
+                    f"{getattr(part, 'name', part)!r} ({type(part).__name__}): {differs or 'its states differ'}"
                 )
         self._merge_alike(others, scope)
 
     def _merge_alike(self, others: Sequence[Any], scope: Any = None) -> None:
         """Like `merge`, for others with known equal settings: comparing them would take as long as merging."""
-        every = [each._holders() for each in (self, *others)]
+        every = [metric._holders() for metric in (self, *others)]
         mine = every[0]
         tables = {folds.table: folds.with_others(its) for folds, *its in zip(*every) if folds.dealt}
         quick: dict[Any, Any] = {state: state.taking_up(its) for state, *its in zip(*every) if isinstance(state, State)}
         large = {state for state in quick if quick[state] and isinstance(state, InPlace)}  # no copies of these
         parts = [
-            {state: its.saved(scope) for state, its in zip(mine, each) if not state.dealt and state not in large}
-            for each in every
+            {state: its.saved(scope) for state, its in zip(mine, holders) if not state.dealt and state not in large}
+            for holders in every
         ]
-        made = {state: state.together(parts) for state in parts[0] if not quick.get(state)}
+        merged = {state: state.together(parts) for state in parts[0] if not quick.get(state)}
         for state in mine:
             take_up = quick.get(state)
             if take_up:
                 take_up()
-            elif state in made:
-                state.load(made[state], scope)
+            elif state in merged:
+                state.load(merged[state], scope)
         for table, content in tables.items():
             table.hold(*content)
 
@@ -113,9 +113,9 @@ class Partial(Checkpointed):
 
     def _taken(self) -> dict[Any, Any]:
         """Its contents by holder, for `_hold_all`; it forgets them."""
-        found = {holder: holder.saved() for holder in self._holders()}
+        taken = {holder: holder.saved() for holder in self._holders()}
         self.reset()
-        return found
+        return taken
 
     def _hold_all(self, parts: Sequence[Mapping[Any, Any]]) -> None:
         """Hold the merge of these contents, which were `_taken`."""
@@ -180,16 +180,16 @@ class Partial(Checkpointed):
         if not tables:
             return
         values = self._read()
-        given = None if totals is None else closed_by(totals, complete_by)
-        made = [folds.close(values, given) for folds in tables]
-        for folds, each in zip(tables, made):
-            folds.table.hold([], each)
+        closed_totals = None if totals is None else closed_by(totals, complete_by)
+        all_closed = [folds.close(values, closed_totals) for folds in tables]
+        for folds, closed in zip(tables, all_closed):
+            folds.table.hold([], closed)
 
 
 def closed_by(totals: Any, complete_by: str) -> Any:
     """The contents of the first metric of ``totals`` that is closed by this column."""
     folds = totals.record_folds() if isinstance(totals, Partial) else ()
-    tables = [each.table for each in folds]
+    tables = [fold.table for fold in folds]
     closed = [table.closed for table in tables if table.closed and table.order == complete_by]
     if not closed:
         raise InvalidInputError(f"totals must be a metric closed by {complete_by!r}, not {totals!r:.60}")
@@ -216,11 +216,11 @@ def merge_all(parts: Iterable[Part]) -> Part:
         >>> merge_all(parts).compute()
         2.0
     """
-    given = listed("parts", parts, "metrics or collections")
-    if not given:
+    metrics = listed("parts", parts, "metrics or collections")
+    if not metrics:
         raise InvalidInputError("parts is empty; give at least one metric or collection")
-    if not isinstance(given[0], Partial):
-        raise InvalidInputError(f"parts must hold metrics or collections, not {type(given[0]).__name__}")
-    merged: Any = copy.deepcopy(given[0])
-    merged.merge(given[1:])
+    if not isinstance(metrics[0], Partial):
+        raise InvalidInputError(f"parts must hold metrics or collections, not {type(metrics[0]).__name__}")
+    merged: Any = copy.deepcopy(metrics[0])
+    merged.merge(metrics[1:])
     return merged

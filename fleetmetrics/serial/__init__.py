@@ -95,8 +95,8 @@ def pack_chunks(chunks: Sequence[np.ndarray], narrow: bool = False) -> Packed:
     arrays = [np.asarray(chunk) for chunk in chunks]
     shapes = {array.shape[1:] if array.ndim else None for array in arrays}
     if len(shapes) != 1 or None in shapes:
-        given = ", ".join(str(list(shape)) for shape in dict.fromkeys(array.shape for array in arrays))
-        raise InvalidInputError(f"chunks have the shapes {given or '(none)'}; they may differ in the first axis only")
+        known = ", ".join(str(list(shape)) for shape in dict.fromkeys(array.shape for array in arrays))
+        raise InvalidInputError(f"chunks have the shapes {known or '(none)'}; they may differ in the first axis only")
     dtypes = list(dict.fromkeys(array.dtype for array in arrays))
     try:
         common = dtypes[0] if len(dtypes) == 1 else np.result_type(*dtypes)
@@ -116,16 +116,16 @@ def pack_chunks(chunks: Sequence[np.ndarray], narrow: bool = False) -> Packed:
 
 def _narrowed(arrays: list[np.ndarray]) -> list[np.ndarray]:
     """Arrays with the same entries, of the narrowest type that holds them all; longer, if these are short."""
-    found: list[np.ndarray] = []
+    narrow: list[np.ndarray] = []
     group = 0
     for last, size in enumerate(accumulate(array.size for array in arrays), 1):
-        if last == len(arrays) or size >= (len(found) + 1) * _GROUP:
-            found.append(small(np.concatenate(arrays[group:last]) if last > group + 1 else arrays[group]))
-            if found[-1].dtype == np.int64:
+        if last == len(arrays) or size >= (len(narrow) + 1) * _GROUP:
+            narrow.append(small(np.concatenate(arrays[group:last]) if last > group + 1 else arrays[group]))
+            if narrow[-1].dtype == np.int64:
                 return arrays
             group = last
-    dtype = max((array.dtype for array in found), key=attrgetter("itemsize"))
-    return [array.astype(dtype, copy=False) for array in found]
+    dtype = max((array.dtype for array in narrow), key=attrgetter("itemsize"))
+    return [array.astype(dtype, copy=False) for array in narrow]
 
 
 def unpack_arrays(layout: Any, payload: Any) -> list[np.ndarray]:

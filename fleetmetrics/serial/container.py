@@ -69,18 +69,20 @@ def write_arrays(path: str, arrays: Mapping[tuple[str, str], np.ndarray], note: 
     """Write plain arrays and a note, fit for JSON, or leave the file as it is; returns the number of bytes."""
     packed = [pack_arrays([small(array)]) for array in arrays.values()]
     digests = [hashlib.sha256() for _ in packed]
-    for digest, each in zip(digests, packed):
-        for buffer in each.buffers:  # joining them would take twice the memory
+    for digest, content in zip(digests, packed):
+        for buffer in content.buffers:  # joining them would take twice the memory
             digest.update(buffer)
-    entries = [[*name, *each.layout[0], digest.hexdigest()] for name, each, digest in zip(arrays, packed, digests)]
+    entries = [
+        [*name, *content.layout[0], digest.hexdigest()] for name, content, digest in zip(arrays, packed, digests)
+    ]
     for entry, array in zip(entries, arrays.values()):
         entry += [array.dtype.str] if entry[2] != array.dtype.str else []
     header = json.dumps([note, entries]).encode()
     header += b" " * (-(len(header) + _HEAD.size) % 16)
     with whole_file(path) as file:
         file.write(_HEAD.pack(_MAGIC, len(header), hashlib.sha256(header).digest()) + header)
-        for each in packed:
-            file.writelines(each.buffers)
+        for content in packed:
+            file.writelines(content.buffers)
         size = file.tell()
     with contextlib.suppress(OSError):  # the new name must outlive a power cut, if the folder can be synchronized
         folder = os.open(os.path.dirname(path) or ".", os.O_RDONLY)
@@ -141,13 +143,13 @@ class _Reader:
         header = self._take(length, digest.hex(), "the header")
         try:
             note, entries = json.loads(header)
-            found = [((name, key), entry) for name, key, *entry in entries]
-            if any({str}.union(map(type, name)) != {str} or len(entry) not in (3, 4) for name, entry in found):
+            named_entries = [((name, key), entry) for name, key, *entry in entries]
+            if any({str}.union(map(type, name)) != {str} or len(entry) not in (3, 4) for name, entry in named_entries):
                 raise ValueError
         except (ValueError, TypeError, RecursionError):
             self._fail("the header before is malformed")
         arrays: Arrays = {}
-        for name, (dtype, shape, digest, *wide) in found:
+        for name, (dtype, shape, digest, *wide) in named_entries:
             what = f"the array {'/'.join(filter(None, name))!r:.80}"
             try:
                 kind, size = described_array(dtype, shape)

@@ -62,8 +62,8 @@ class Reader(Payload):
 
     def sizes(self, column: Sequence[Any], count: int, total: int | None = None) -> list[int]:
         """The lengths of values, which have this total."""
-        kind, given = column
-        sizes = np.full(self.free(count), given) if kind == "constant" else self.look(given, (count,))
+        kind, content = column
+        sizes = np.full(self.free(count), content) if kind == "constant" else self.look(content, (count,))
         most = len(self._payload) + FREE
         if kind not in ("constant", "number") or sizes.dtype.kind != "i" or sizes.min() < 0 or sizes.max() > most:
             raise RecordError(f"a layout has invalid lengths for {count!r:.40} entries")
@@ -93,13 +93,13 @@ class Reader(Payload):
         return list(rows) if shape else list(map(rows.__getitem__, zip(range(count), repeat(...))))
 
     def ragged(self, count: int, dtype: str, shapes: Any) -> list[Any]:
-        given = self.read(shapes, count)
-        if countOf(map(type, chain.from_iterable(given)), int) < sum(map(len, given)):
+        shapes_ = self.read(shapes, count)
+        if countOf(map(type, chain.from_iterable(shapes_)), int) < sum(map(len, shapes_)):
             raise RecordError("a payload has invalid shapes of arrays")
-        sizes = list(map(math.prod, given))
+        sizes = list(map(math.prod, shapes_))
         flat = self.array(dtype, (sum(sizes),))
         starts = map(mul, accumulate(chain((0,), sizes)), repeat(flat.itemsize))
-        return list(map(_view, given, repeat(flat.dtype), repeat(flat.view(np.uint8)), starts))
+        return list(map(_view, shapes_, repeat(flat.dtype), repeat(flat.view(np.uint8)), starts))
 
     def tensors(self, count: int, dtype: str, column: Sequence[Any]) -> list[Any]:
         kind, of_array, shape = column
@@ -123,8 +123,8 @@ class Reader(Payload):
             kind = getattr(torch, dtype.rpartition(".")[2])
             if not isinstance(kind, torch.dtype):
                 raise TypeError(f"{dtype!r:.40} is no dtype")
-            tensors = [torch.from_numpy(each if each.flags.writeable else each.copy()) for each in arrays]
-            return tensors if tensors[0].dtype == kind else [each.view(kind) for each in tensors]
+            tensors = [torch.from_numpy(array if array.flags.writeable else array.copy()) for array in arrays]
+            return tensors if tensors[0].dtype == kind else [tensor.view(kind) for tensor in tensors]
         except Exception as error:  # torch may be missing here, and raise anything
             text = f"{type(error).__name__}: {error}"
             raise RecordError(f"torch tensors of {dtype!r:.40} cannot be made: {text}") from error

@@ -103,17 +103,20 @@ def portable(values: list[Any]) -> list[Any]:
 
 def _examples_in(values: list[Any]) -> list[Any]:
     """One value of each class in values and their containers; of arrays and tensors, each that needs a look."""
-    found: dict[Any, Any] = {}
+    examples: dict[Any, Any] = {}
     for _ in range(_DEPTH):
         kinds = set(map(type, values))
         for kind in kinds - _PACKERS.keys():
-            found.update((id(each), each) for each in values if type(each) is kind)
+            examples.update((id(value), value) for value in values if type(value) is kind)
         if np.ndarray in kinds:
-            found.update((each.dtype, each) for each in values if type(each) is np.ndarray)
-        inner = {id(each): each for each in values if type(each) in _CONTAINERS}  # each once: some hold themselves
+            examples.update((value.dtype, value) for value in values if type(value) is np.ndarray)
+        inner = {id(value): value for value in values if type(value) in _CONTAINERS}  # each once: some hold themselves
         if not inner:
-            return list(found.values())
-        parts = (chain.from_iterable(each.items()) if type(each) is dict else each for each in inner.values())
+            return list(examples.values())
+        parts = (
+            chain.from_iterable(container.items()) if type(container) is dict else container
+            for container in inner.values()
+        )
         values = list(chain.from_iterable(parts))
     return [values]  # too deep: not to be sent as it is
 
@@ -172,9 +175,9 @@ def _in_themselves(values: list[Any]) -> bool:
     """Whether a container contains itself; slow, only used for containers that are seen twice."""
     path: set[int] = set()
     done: set[int] = set()
-    found = [(value, False) for value in values]
-    while found:
-        value, left = found.pop()
+    stack = [(value, False) for value in values]
+    while stack:
+        value, left = stack.pop()
         if left:
             path.remove(id(value))
             done.add(id(value))
@@ -183,7 +186,7 @@ def _in_themselves(values: list[Any]) -> bool:
                 return True
             path.add(id(value))
             children = chain.from_iterable(value.items()) if type(value) is dict else value
-            found += [(value, True), *((child, False) for child in children)]
+            stack += [(value, True), *((child, False) for child in children)]
     return False
 
 
@@ -312,7 +315,7 @@ class _Packer:
             return self.split(values, dtypes, self.arrays)
         if not is_plain(dtypes[0]):
             wide = native(values[0]).dtype
-            return self.pickled(values) if wide == dtypes[0] else self.arrays([each.astype(wide) for each in values])
+            return self.pickled(values) if wide == dtypes[0] else self.arrays([value.astype(wide) for value in values])
         dtype, shape, nbytes = dtypes[0].str, values[0].shape, sum(map(_NBYTES, values))
         if countOf(map(_SHAPE, values), shape) == len(values) and (nbytes or self.free(len(values))):
             layout = ["arrays", dtype, list(shape)]
@@ -348,12 +351,12 @@ class _Packer:
         torch = sys.modules["torch"]
         bits = {1: torch.uint8, 2: torch.int16}.get(dtypes[0].itemsize) if _is_foreign(dtypes[0]) else None
         arrays = []
-        for each in values:
+        for value in values:
             try:
-                there = each.detach().cpu().contiguous()
+                there = value.detach().cpu().contiguous()
                 arrays.append((there if bits is None else there.view(bits)).numpy())
             except Exception as error:  # sparse ones, and those without values
-                where, _ = self.first([each])
+                where, _ = self.first([value])
                 text = str(error).partition("\n")[0]
                 raise RecordError(f"{where} is a torch tensor without an array form: {text}") from None
         return ["torch", str(dtypes[0]), self.arrays(arrays)]
@@ -361,13 +364,13 @@ class _Packer:
     def with_array(self, values: list[Any], above: Any = ()) -> list[Any]:
         """Objects that say what their array is, such as pandas' columns and images, as that array."""
         arrays = []
-        for each in values:
+        for value in values:
             try:
-                array = np.empty(0, object) if np.ma.is_masked(each) else as_array(each, "a record")
+                array = np.empty(0, object) if np.ma.is_masked(value) else as_array(value, "a record")
             except Exception:  # whatever __array__ raises
                 array = np.empty(0, object)
             if array.dtype == object:
-                return self.pickled([each])
+                return self.pickled([value])
             arrays.append(array)
         return self.arrays(arrays)
 
@@ -418,18 +421,18 @@ class _Packer:
     def first(self, values: list[Any]) -> tuple[str, Any]:
         """The path to the first of these values in the records, and the value; slow, for errors only."""
         wanted, seen = set(map(id, values)), set()
-        found = [(f"{self._what}[{index}]", record) for index, record in enumerate(self._records)][::-1]
-        while found:
-            path, value = found.pop()
+        stack = [(f"{self._what}[{index}]", record) for index, record in enumerate(self._records)][::-1]
+        while stack:
+            path, value = stack.pop()
             if id(value) in wanted:
                 return path, value
             if type(value) in _CONTAINERS and id(value) not in seen:
                 seen.add(id(value))
                 items = list(value.items() if type(value) is dict else enumerate(value))
                 for key, child in items[::-1]:
-                    found.append((f"{path}[{key!r:.40}]", child))
+                    stack.append((f"{path}[{key!r:.40}]", child))
                     if type(value) is dict:
-                        found.append((f"{path}<key {key!r:.40}>", key))
+                        stack.append((f"{path}<key {key!r:.40}>", key))
         return f"something in {self._what}", values[0]
 
 

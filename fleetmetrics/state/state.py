@@ -396,22 +396,22 @@ class InPlace(State):
         cells = _flat(array.shape, [0 if index.ndim == 1 else index[:, 0] for index in increment.indices])
         start = _flat(array.shape, [index if index.ndim == 1 else 0 for index in increment.indices])
         dense = increment.indices[0].ndim == 1 and width <= len(amount)
-        found, size = cells, width
+        distinct, size = cells, width
         if not dense:
-            found, cells = np.unique(cells, return_inverse=True)
-            size = len(found)
+            distinct, cells = np.unique(cells, return_inverse=True)
+            size = len(distinct)
         sums = np.zeros((len(start), size), "float64" if amount.dtype.kind == "f" else "int64")
         # Whole numbers are exact as floats, whose sum is much the faster one, up to 2**53.
         small = amount.dtype.kind == "f" or float(np.abs(amount).max(initial=0)) * len(amount) < 2.0**53
-        for row, each in zip(sums, amount.T):
+        for row, amounts in zip(sums, amount.T):
             if small:
-                row[:] = np.bincount(cells, each, size)
+                row[:] = np.bincount(cells, amounts, size)
             else:
-                np.add.at(row, cells, each)
+                np.add.at(row, cells, amounts)
         if dense:
             return np.asarray(array + sums.reshape(array.shape))
         array = array.astype(np.result_type(array, sums), copy=False)
-        entries, index = array.reshape(-1), start[:, None] + found
+        entries, index = array.reshape(-1), start[:, None] + distinct
         self.remember(entries, index)
         entries[index] += sums
         return array
@@ -464,7 +464,7 @@ def _flat(shape: tuple[int, ...], indices: Sequence[Any]) -> Any:
 def spread(increment: Scattered) -> Scattered:
     """The same, with one-axis arrays of equal length, as Paddle needs them."""
     amount = increment.amount
-    arrays = [each.reshape(-1) for each in np.broadcast_arrays(*increment.indices, 1 if amount is None else amount)]
+    arrays = [array.reshape(-1) for array in np.broadcast_arrays(*increment.indices, 1 if amount is None else amount)]
     return Scattered(tuple(arrays[:-1]), None if amount is None else arrays[-1])
 
 

@@ -99,7 +99,10 @@ class Checkpointed(Told):
         """The description that must match when loading: the settings, and of each part settings, and holders by key."""
         keys = {holder: _key(place, holder, "") for place, holder in enumerate(self._holders())}
         parts = {
-            name: [described(its, short=True), [[keys[each], described(each.kind, short=True)] for each in holders]]
+            name: [
+                described(its, short=True),
+                [[keys[holder], described(holder.kind, short=True)] for holder in holders],
+            ]
             for name, (its, holders) in self._parts().items()
         }
         return json.loads(json.dumps({"settings": described(self, short=True), "parts": parts}))
@@ -122,15 +125,15 @@ class Checkpointed(Told):
             >>> again.compute()
             0.6666666666666666
         """
-        found = {
+        contents = {
             _key(place, holder, name): array
             for place, holder in enumerate(self._holders())
             for name, array in holder.saved(scope).items()
         }
-        layout = {key: [array.dtype.str, list(array.shape)] for key, array in found.items()}
+        layout = {key: [array.dtype.str, list(array.shape)] for key, array in contents.items()}
         about = json.dumps({"format": FORMAT, "written by": __version__, "of": self._about(), "arrays": layout})
         arrays = {ABOUT: _bytes(about.encode())}
-        for key, array in found.items():
+        for key, array in contents.items():
             plain = array.dtype.name in _PLAIN and array.dtype.isnative
             arrays[key] = array if plain else _bytes(array.tobytes())
         return arrays
@@ -328,9 +331,9 @@ class HeldPass(PackedHolder):
 
     def read(self, arrays: Mapping[str, np.ndarray]) -> list[Part]:
         """The parts of the pass."""
-        found = json.loads(arrays[""].tobytes()) if arrays else []
-        parts = [Part(dict(settings), *map(operator.index, counts)) for settings, *counts in found]
-        if any(len(counts) != 3 or min(counts) < 0 for _, *counts in found):
+        entries = json.loads(arrays[""].tobytes()) if arrays else []
+        parts = [Part(dict(settings), *map(operator.index, counts)) for settings, *counts in entries]
+        if any(len(counts) != 3 or min(counts) < 0 for _, *counts in entries):
             raise ValueError("a pass has settings, rank, samples done and samples due")
         return parts
 

@@ -59,9 +59,9 @@ def to_host(value: Any) -> Any:
 def together_to_host(batches: Iterable[Sequence[Any]]) -> list[tuple[Any, ...]]:
     """`to_host` of each entry; entries on a device cross in one copy, because each copy waits for the device."""
     batches = list(batches)
-    there = [each for batch in batches for each in batch if is_on_device(each)]
+    there = [value for batch in batches for value in batch if is_on_device(value)]
     arrays = iter(namespace(*there).hosts(there) if there else ())
-    return [tuple([next(arrays) if is_on_device(each) else to_host(each) for each in batch]) for batch in batches]
+    return [tuple([next(arrays) if is_on_device(value) else to_host(value) for value in batch]) for batch in batches]
 
 
 def is_on_device(value: Any) -> bool:

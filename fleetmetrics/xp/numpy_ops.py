@@ -139,11 +139,11 @@ def known_exact(floats: np.ndarray) -> bool:
 
 
 def squares(array: np.ndarray, weight: np.ndarray | None) -> np.ndarray:
-    found = square(array) if weight is None else square(array) * weight
-    if found.all():
-        return found
+    weighted = square(array) if weight is None else square(array) * weight
+    if weighted.all():
+        return weighted
     counted = array != 0 if weight is None else (array != 0) & (weight != 0)
-    return np.maximum(found, _LEAST * counted)  # a square that is too small must not be 0: the formula warns of it
+    return np.maximum(weighted, _LEAST * counted)  # a square that is too small must not be 0: the formula warns of it
 
 
 def is_probability(array: np.ndarray) -> Any:
@@ -238,11 +238,11 @@ def extreme_by_column(array: np.ndarray, keep: np.ndarray, reduction: str) -> An
 
 
 def extreme_by(index: np.ndarray, array: np.ndarray, keep: np.ndarray | None, size: int, reduction: str) -> Any:
-    found = np.full(size, identity(reduction, array.dtype))
+    extremes = np.full(size, identity(reduction, array.dtype))
     if keep is not None:
         index, array = index[keep], array[keep]
-    (np.maximum if reduction == "max" else np.minimum).at(found, index, array)
-    return found
+    (np.maximum if reduction == "max" else np.minimum).at(extremes, index, array)
+    return extremes
 
 
 def sum_of_columns(array: np.ndarray) -> Any:

@@ -105,8 +105,8 @@ def known_exact(tensor: Any) -> bool:
 
 def squares(tensor: Any, weight: Any) -> Any:
     """Squares times weights, if any; NumPy's are never 0 merely because they are too small."""
-    found = paddle.square(tensor)
-    return found if weight is None else paddle.multiply(found, weight)
+    squared = paddle.square(tensor)
+    return squared if weight is None else paddle.multiply(squared, weight)
 
 
 def is_probability(tensor: Any) -> Any:

@@ -71,14 +71,14 @@ def host(tensor: Any) -> np.ndarray:
 
 def hosts(tensors: Sequence[Any], at_once: int = 2**28) -> list[np.ndarray]:
     """Tensors of one device as NumPy arrays, with one copy for each 256 MiB; these need twice the memory meanwhile."""
-    tensors = [cast(each, "float32") if each.dtype in _FOREIGN else each for each in tensors]
-    parts = [paddle.view(paddle.reshape(each, [-1]), "uint8") for each in tensors]
+    tensors = [cast(tensor, "float32") if tensor.dtype in _FOREIGN else tensor for tensor in tensors]
+    parts = [paddle.view(paddle.reshape(tensor, [-1]), "uint8") for tensor in tensors]
     ends = np.cumsum([part.shape[0] for part in parts])
     half = len(parts) // 2
     if half and ends[-1] > at_once:
         return hosts(tensors[:half], at_once) + hosts(tensors[half:], at_once)
     arrays = np.split(paddle.concat(parts).numpy(), ends[:-1])
-    return [array.view(str(each.dtype)[7:]).reshape(each.shape) for array, each in zip(arrays, tensors)]
+    return [array.view(str(tensor.dtype)[7:]).reshape(tensor.shape) for array, tensor in zip(arrays, tensors)]
 
 
 def is_eager(tensor: Any) -> bool:

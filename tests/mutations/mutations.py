@@ -151,14 +151,14 @@ MUTATIONS = [
     Mutation(
         "a worker does not say that it failed before it folds a piece",
         "records/fold.py::_fold_spread",
-        "told = call.consult(look_ahead, *letter, name=name, trouble=caught.error)",
-        "told = call.consult(look_ahead, *letter, name=name)",
+        "answer = call.consult(look_ahead, *letter, name=name, trouble=caught.error)",
+        "answer = call.consult(look_ahead, *letter, name=name)",
         "tests/records/test_fold.py -k worker_that_folds",
     ),
     Mutation(
         "samples of workers that have not closed their parts are forgotten",
         "records/fold.py::_fold_together",
-        'if closed and any(kind == "open" for kind, *_ in told):',
+        'if closed and any(kind == "open" for kind, *_ in answers):',
         "if False:",
         "tests/records/test_fold.py -k have_closed",
     ),
@@ -340,8 +340,8 @@ MUTATIONS = [
     Mutation(
         "a batch of any length says how many samples there are",
         "records/ledger.py::samples_processed",
-        "told if told in (size, common) else None",
-        "told",
+        "processed if processed in (size, common) else None",
+        "processed",
         "tests/records/test_ledger.py -k mmengines",
     ),
     Mutation(
@@ -581,15 +581,15 @@ MUTATIONS = [
     Mutation(
         "what is masked in a dict of arrays counts",
         "columns/frame_columns.py::array_of_column",
-        "given if isinstance(given, np.ma.MaskedArray) else as_array(",
+        "values if isinstance(values, np.ma.MaskedArray) else as_array(",
         "as_array(",
         "tests/columns/test_frames.py -k masked",
     ),
     Mutation(
         "a float that is not a number is a key",
         "columns/frames.py::_ready",
-        "made = pc.if_else(nan, None, array) if pc.any(nan).as_py() else None",
-        "made = None",
+        "ready = pc.if_else(nan, None, array) if pc.any(nan).as_py() else None",
+        "ready = None",
         "tests/columns/test_frames.py -k missing_key",
     ),
     Mutation(
@@ -715,8 +715,8 @@ MUTATIONS = [
     Mutation(
         "of several parts that are merged at once only the last is compared",
         "saving/merging.py::Partial.merge",
-        "for each in others:\n            alike",
-        "for each in others[-1:]:\n            alike",
+        "for part in others:\n            alike",
+        "for part in others[-1:]:\n            alike",
         "tests/saving/test_merging.py -k settings_are",
     ),
     Mutation(
@@ -1025,14 +1025,14 @@ MUTATIONS = [
     Mutation(
         "a URL of this machine is read without its encoding",
         "files/places.py::local_path",
-        'meant = urllib.parse.unquote(found["path"])',
-        'meant = found["path"]',
+        'meant = urllib.parse.unquote(match["path"])',
+        'meant = match["path"]',
         "tests/files/test_found.py -k url_of_this_machine",
     ),
     Mutation(
         "a hard link counts as a second file",
         "files/found.py::_identity",
-        "found.st_nlink > 1",
+        "status.st_nlink > 1",
         "False",
         "tests/files/test_found.py -k hard_link",
     ),
@@ -1374,7 +1374,7 @@ MUTATIONS = [
     Mutation(
         "a positive sample of a higher range has no pairs with the negative ones of a lower one",
         "metrics/exact_auc.py::ExactAUC.of_closed",
-        'pairs = 2 * n * made["positive"] if self._is_whole else 0',
+        'pairs = 2 * n * carried["positive"] if self._is_whole else 0',
         "pairs = 0",
         "tests/saving/test_closing.py -k ranges_of_scores",
     ),
@@ -2319,15 +2319,15 @@ MUTATIONS = [
     Mutation(
         "merge drops one side",
         "saving/merging.py::Partial._merge_alike",
-        "            for each in every\n        ]",
-        "            for each in every[1:]\n        ]",
+        "            for holders in every\n        ]",
+        "            for holders in every[1:]\n        ]",
         "tests/test_contract.py -k 'merging_workers and numpy'",
     ),
     Mutation(
         "merge takes metrics of other settings",
         "saving/merging.py::Partial.merge",
-        "if differs or kinds != [holder.kind for holder in each._holders()]:",
-        "if type(self) is not type(each):",
+        "if differs or kinds != [holder.kind for holder in part._holders()]:",
+        "if type(self) is not type(part):",
         "tests/test_contract.py -k 'merging_another'",
     ),
     Mutation(
@@ -2361,7 +2361,7 @@ MUTATIONS = [
     Mutation(
         "fleet.util stays fleetmetrics' as long as another patch is active",
         "integrations/patch.py::patch_fleet.undo",
-        "if not any(each in other.modules for other in _active)",
+        "if not any(original in other.modules for other in _active)",
         "if not _active",
         "tests/integrations/test_patch.py -k of_two_patches",
     ),
@@ -2397,8 +2397,8 @@ MUTATIONS = [
     Mutation(
         "the mask is ignored",
         "batch/batch.py::Batch._live",
-        "given = [array for array in (self.mask, self.weight, self.dealt) if array is not None]",
-        "given = [array for array in (self.weight, self.dealt) if array is not None]",
+        "arrays = [array for array in (self.mask, self.weight, self.dealt) if array is not None]",
+        "arrays = [array for array in (self.weight, self.dealt) if array is not None]",
         "tests/batch/test_batch.py tests/test_contract.py -k 'a_dropped or empty_batch'",
     ),
     Mutation(
@@ -2672,8 +2672,8 @@ MUTATIONS = [
     Mutation(
         "samples that a mask leaves out are held against the size of the data set",
         "batch/batch.py::Batch.added",
-        "for each in (self.mask, self.dealt)",
-        "for each in (self.dealt,)",
+        "for mask in (self.mask, self.dealt)",
+        "for mask in (self.dealt,)",
         "tests/base/test_data_size.py -k a_sample",
     ),
     Mutation(
@@ -2693,7 +2693,7 @@ MUTATIONS = [
     Mutation(
         "the doctor names metrics that have the sampler",
         "doctor.py::_padding",
-        "not each._pass.counts and ",
+        "not metric._pass.counts and ",
         "",
         "tests/test_doctor.py -k metrics_without",
     ),
@@ -3059,8 +3059,8 @@ MUTATIONS = [
     Mutation(
         "samples on a device are those that their owner writes there later",
         "records/table.py::Table.accumulate",
-        "v.copy() if isinstance(v, np.ndarray) else v.clone() for v in given",
-        "v for v in given",
+        "v.copy() if isinstance(v, np.ndarray) else v.clone() for v in values",
+        "v for v in values",
         "tests/test_device.py -k changes_nothing",
     ),
     # -- parts, files, and the command line ---------------------------------------------------------------------
@@ -3256,8 +3256,8 @@ MUTATIONS = [
     Mutation(
         "what is merged goes into another scope",
         "saving/merging.py::Partial._merge_alike",
-        "state.load(made[state], scope)",
-        "state.load(made[state])",
+        "state.load(merged[state], scope)",
+        "state.load(merged[state])",
         "tests/base/test_collection.py -k reset_and_merge",
     ),
     Mutation(
@@ -3312,8 +3312,8 @@ MUTATIONS = [
     Mutation(
         "several rows at fault count as one",
         "files/one_file.py::_Evaluation.add",
-        '{told}", int(flags.sum()))',
-        '{told}", 1)',
+        '{reason}", int(flags.sum()))',
+        '{reason}", 1)',
         "tests/files/test_bad_data.py -k counts_once",
     ),
     Mutation(
@@ -3340,8 +3340,8 @@ MUTATIONS = [
     Mutation(
         "rows for which a condition is unknown count",
         "columns/where.py::Condition.flags",
-        "found.fill_null(False)",
-        "found.fill_null(True)",
+        "flags.fill_null(False)",
+        "flags.fill_null(True)",
         "tests/files/test_reading.py -k comparison_with_nothing",
     ),
     Mutation(
@@ -3375,7 +3375,7 @@ MUTATIONS = [
     Mutation(
         "a pattern leaves out the folders that it matches",
         "files/found.py::_matching",
-        "for folder in filter(os.path.isdir, found):",
+        "for folder in filter(os.path.isdir, matches):",
         "for folder in ():",
         "tests/files/test_reading.py -k folders_that_it_matches",
     ),
@@ -3417,8 +3417,8 @@ MUTATIONS = [
     Mutation(
         "parts of a checkpoint that changed places load",
         "saving/checkpoint.py::_ready",
-        'if said != {**note, "rank": number}:',
-        'if {**said, "rank": number} != {**note, "rank": number}:',
+        'if saved_note != {**note, "rank": number}:',
+        'if {**saved_note, "rank": number} != {**note, "rank": number}:',
         "tests/saving/test_resume.py -k changed_places",
     ),
     Mutation(
@@ -3578,8 +3578,8 @@ MUTATIONS = [
     Mutation(
         "one number as a prediction beside a list of one label is a raw error",
         "batch/scores.py::axis_of_classes",
-        "if full and not found",
-        "if not found",
+        "if full and not fitting",
+        "if not fitting",
         "tests/test_hostile_calls.py -k 'constructors and Batch'",
     ),
     Mutation(
@@ -4436,8 +4436,8 @@ MUTATIONS = [
     Mutation(
         "the square of an error that is too small is silently 0",
         "xp/numpy_ops.py::squares",
-        "np.maximum(found, _LEAST * counted)",
-        "found",
+        "np.maximum(weighted, _LEAST * counted)",
+        "weighted",
         "tests/metrics/test_regression.py -k squares_beyond",
     ),
     Mutation(
@@ -4527,8 +4527,8 @@ MUTATIONS = [
     Mutation(
         "a trainer gathers logits that were not requested",
         "integrations/trainer.py::_predict",
-        "return (loss, None, None) if prediction_loss_only else (loss, logits, found)",
-        "return loss, logits, found",
+        "return (loss, None, None) if prediction_loss_only else (loss, logits, answers)",
+        "return loss, logits, answers",
         "tests/distributed/test_trainer_loop.py -k gathered",
     ),
     Mutation(
@@ -5124,7 +5124,7 @@ MUTATIONS = [
     Mutation(
         "anything after a quote closes it",
         "files/quotes.py::_closed",
-        "if is_open and not runs.closes[each]:",
+        "if is_open and not runs.closes[place]:",
         "if False:",
         "tests/files/test_quotes.py -k something_follows",
     ),
@@ -5159,8 +5159,8 @@ MUTATIONS = [
     Mutation(
         "what a condition compares must be whole if its first value is",
         "files/cells.py::_converted",
-        "if not loose or made.fits is None",
-        "if True or made.fits is None",
+        "if not loose or integers.fits is None",
+        "if True or integers.fits is None",
         "tests/files/test_text_options.py -k conditions_tell",
     ),
     Mutation(
@@ -5285,15 +5285,15 @@ MUTATIONS = [
     Mutation(
         "rows that a condition leaves out do not count in the row numbers of a frame's parts",
         "files/one_file.py::of_tables",
-        "made.rows + made.left_out + made.unmatched",
-        "made.rows + made.unmatched",
+        "evaluation.rows + evaluation.left_out + evaluation.unmatched",
+        "evaluation.rows + evaluation.unmatched",
         "tests/files/test_one_file.py -k part_of_a_frame",
     ),
     Mutation(
         "rows that the other side lacks do not count in the row numbers of a frame's parts",
         "files/one_file.py::of_tables",
-        "made.rows + made.left_out + made.unmatched",
-        "made.rows + made.left_out",
+        "evaluation.rows + evaluation.left_out + evaluation.unmatched",
+        "evaluation.rows + evaluation.left_out",
         "tests/files/test_one_file.py -k part_of_a_frame",
     ),
     Mutation(
@@ -5516,7 +5516,7 @@ MUTATIONS = [
     Mutation(
         "counts move to other keys where one of two keys is forgotten",
         "files/largest.py::_Counts._forget",
-        "{each: place for place, each in enumerate(self.places)}",
+        "{kept: place for place, kept in enumerate(self.places)}",
         "dict(self.places)",
         "tests/files/test_slices_of_files.py -k counted_together",
     ),
@@ -5678,8 +5678,8 @@ MUTATIONS = [
     Mutation(
         "a bad row counts as a bad file, and may be skipped as one",
         "files/one_file.py::evaluate_file",
-        "found.of_row = isinstance(error, DataError) and error.of_row",
-        "found.of_row = False",
+        "named_error.of_row = isinstance(error, DataError) and error.of_row",
+        "named_error.of_row = False",
         "tests/files/test_bad_data.py -k bad_row_is",
     ),
     Mutation(
@@ -5942,7 +5942,7 @@ MUTATIONS = [
     Mutation(
         "slices of large unsigned integers fail in words of the metric",
         "columns/frames.py::Columns.argument",
-        "found.max() >= 2**63",
+        "values.max() >= 2**63",
         "False",
         "tests/columns/test_frame_columns.py -k unsigned_ids",
     ),
@@ -6047,15 +6047,15 @@ MUTATIONS = [
     Mutation(
         "integers beyond 2**53 are rounded before they are subtracted",
         "metrics/regression/differences.py::_split",
-        "xp.bitwise_and(given, 2**11 - 1)",
-        "xp.bitwise_and(given, 0)",
+        "xp.bitwise_and(values, 2**11 - 1)",
+        "xp.bitwise_and(values, 0)",
         "tests/metrics/test_large_integers.py -k exact",
     ),
     Mutation(
         "numbers that name classes are predictions as they are",
         "columns/frames.py::_answers",
-        "        found = self.reading.labels(array)\n        if",
-        "        found = self.reading.labels(array) if _is_text(kind) else _numbers(array)\n        if",
+        "        answers = self.reading.labels(array)\n        if",
+        "        answers = self.reading.labels(array) if _is_text(kind) else _numbers(array)\n        if",
         "tests/files/test_classes.py -k renamed",
     ),
 ]

@@ -25,14 +25,14 @@ def hinting(function: _Function) -> _Function:
     known = list(inspect.signature(function).parameters)
 
     @functools.wraps(function)
-    def checked(*given: Any, **named: Any) -> Any:
+    def checked(*arguments: Any, **named: Any) -> Any:
         for name in named:
             if name not in known:
                 raise UnknownArgumentError(
                     f"{function.__qualname__} has no argument {name!r}{hint_of_argument(name, known)} It takes "
                     f"{', '.join(known)}"
                 )
-        return function(*given, **named)
+        return function(*arguments, **named)
 
     return cast(_Function, checked)
 

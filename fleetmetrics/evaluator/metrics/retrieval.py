@@ -31,11 +31,11 @@ def _answers_of_samples(samples: Sequence[Mapping[str, Any]], k: int) -> _Answer
     scores = (inputs.score_of(sample) for sample in samples)
     rows = [(score, inputs.target_of(sample, len(score))) for sample, score in zip(samples, scores)]
     one_gallery = len({len(score) for score, _ in rows}) == 1
-    found = []
+    answers = []
     for group in [rows] if one_gallery else [[row] for row in rows]:
         score, relevance = (np.stack(column) for column in zip(*group))
-        found.append(_from_scores(inputs.as_scores(score, "pred_score"), _relevant(relevance, "gt_score"), k))
-    return _Answers(*map(np.concatenate, zip(*found)))
+        answers.append(_from_scores(inputs.as_scores(score, "pred_score"), _relevant(relevance, "gt_score"), k))
+    return _Answers(*map(np.concatenate, zip(*answers)))
 
 
 def _relevant(relevance: np.ndarray, argument: str) -> np.ndarray:
@@ -68,8 +68,8 @@ def _answers(pred: Any, target: Any, k: int, pred_indices: bool, target_indices:
         wanted = [np.flatnonzero(row) for row in wanted]
     relevant = np.zeros((len(ranked), k), np.bool_)
     for row, (answers, items) in enumerate(zip(ranked, wanted)):
-        found, first = np.unique(answers[:k], return_index=True)
-        relevant[row, first[np.isin(found, items)]] = True  # a repeated item is found once
+        distinct, first = np.unique(answers[:k], return_index=True)
+        relevant[row, first[np.isin(distinct, items)]] = True  # a repeated item is found once
     return _Answers(relevant, np.array([np.unique(items).size for items in wanted], np.int64))
 
 

@@ -177,7 +177,7 @@ def _ignored(batch: Batch, ignore_index: Ignored) -> Any:
     xp = batch.xp
     labels = xp.cast(batch.labels, "int64") if xp.kind(batch.labels) == "b" else batch.labels
     several = ignore_index if isinstance(ignore_index, tuple) else (ignore_index,)
-    return functools.reduce(xp.logical_or, [xp.equal(labels, xp.full_like(labels, each)) for each in several])
+    return functools.reduce(xp.logical_or, [xp.equal(labels, xp.full_like(labels, label)) for label in several])
 
 
 def ignored_of(ignore_index: Any) -> Ignored:
@@ -186,10 +186,10 @@ def ignored_of(ignore_index: Any) -> Ignored:
         return None
     listed = isinstance(ignore_index, (list, tuple, set, frozenset, range)) or np.ndim(ignore_index) == 1
     several = list(ignore_index) if listed else [ignore_index]
-    if not all(is_whole(each) and -(2**63) <= each < 2**63 for each in several):
+    if not all(is_whole(label) and -(2**63) <= label < 2**63 for label in several):
         raise InvalidInputError(f"ignore_index must be an integer, several in a list, or None, not {ignore_index!r}")
-    found = sorted(set(map(int, several)))
-    return tuple(found) if len(found) > 1 else found[0] if found else None
+    labels = sorted(set(map(int, several)))
+    return tuple(labels) if len(labels) > 1 else labels[0] if labels else None
 
 
 def class_axis_of(class_axis: Any) -> int | None:
@@ -227,8 +227,8 @@ def task_of(
     elif task is None:
         task = "multiclass" if num_classes is not None else "multilabel" if num_labels is not None else allowed[0]
         if task not in allowed:
-            given = f"num_classes={num_classes!r}" if num_classes is not None else f"num_labels={num_labels!r}"
-            raise InvalidInputError(f"{given} means task={task!r}; allowed are {', '.join(map(repr, allowed))}")
+            sizes = f"num_classes={num_classes!r}" if num_classes is not None else f"num_labels={num_labels!r}"
+            raise InvalidInputError(f"{sizes} means task={task!r}; allowed are {', '.join(map(repr, allowed))}")
     for name, value, owner in (("num_classes", num_classes, "multiclass"), ("num_labels", num_labels, "multilabel")):
         if task == owner and not left_open:
             least = 2 if owner == "multiclass" else 1
@@ -369,12 +369,12 @@ def predicted_classes(batch: Batch, task: Task) -> Any:
             return best if task.top_k == 1 else xp.where(among_highest(batch, task), label_classes(batch, task), best)
         return xp.cast(zero_unless(batch, counted(batch, task), batch.prediction), "int64")
     if task.from_logits:
-        found = xp.greater(xp.sigmoid(logits(batch, task)), task.threshold)
+        predicted = xp.greater(xp.sigmoid(logits(batch, task)), task.threshold)
     elif xp.kind(batch.prediction) == "f":
-        found = xp.greater(batch.scores, task.threshold)
+        predicted = xp.greater(batch.scores, task.threshold)
     else:
-        found = xp.cast(zero_unless(batch, counted(batch, task), batch.scores), "bool")
-    return xp.cast(found, "int64")
+        predicted = xp.cast(zero_unless(batch, counted(batch, task), batch.scores), "bool")
+    return xp.cast(predicted, "int64")
 
 
 @statistic

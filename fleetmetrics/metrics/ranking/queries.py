@@ -33,12 +33,12 @@ _RELEVANCE = Requirement("label", "a relevance: a finite number of at least 0", 
 
 def _cutoffs(k: Any) -> list[int | None]:
     asked = list(k) if isinstance(k, (list, tuple, set, range)) or np.ndim(k) == 1 else [k]
-    for each in asked:
-        if not (is_whole(each) and 1 <= each < 2**63) and not (each is None and asked == [k]):
+    for cutoff in asked:
+        if not (is_whole(cutoff) and 1 <= cutoff < 2**63) and not (cutoff is None and asked == [k]):
             raise InvalidInputError(f"k must be None, an integer of at least 1, or a sequence of them, not {k!r}")
     if not asked or len(set(asked)) < len(asked):
         raise InvalidInputError(f"k must name each number of places once, not {k!r}")
-    return [None if each is None else int(each) for each in asked]
+    return [None if cutoff is None else int(cutoff) for cutoff in asked]
 
 
 #: The values at several places, by their number.

@@ -73,11 +73,11 @@ class QuantileLoss(OfNumbers[Value]):
     def __init__(self, quantile: float | Sequence[float] = 0.5, **settings: Unpack[Settings]) -> None:
         super().__init__(**settings)
         self.quantile: float | None = None  # None: there are several
-        given: Sequence[Any] = [quantile]
-        array = array_or_empty(quantile)
+        quantiles: Sequence[Any] = [quantile]
+        array = array_of(quantile)
         if array.ndim == 1 and array.size:
-            given = list(quantile)  # type: ignore[arg-type]
-            self.quantiles = [number_of("quantile", each, 0, 1) for each in given]
+            quantiles = list(quantile)  # type: ignore[arg-type]
+            self.quantiles = [number_of("quantile", level, 0, 1) for level in quantiles]
         else:
             self.quantile = number_of("quantile", quantile, 0, 1, "a number in [0, 1], or a sequence of them")
             self.quantiles = [self.quantile]

@@ -68,19 +68,19 @@ def difference(xp: Any, one: Any, other: Any, one_float: Any, other_float: Any) 
     """``one - other``, float64: of integers beyond 2**53 the difference is rounded, not the integers themselves."""
     one_float, low = _split(xp, one, one_float)
     other_float, other_low = _split(xp, other, other_float)
-    found = xp.subtract(one_float, other_float)
+    differences = xp.subtract(one_float, other_float)
     if low is None and other_low is None:
-        return found
-    zero = xp.zeros_like(found)
-    return xp.add(found, xp.subtract(zero if low is None else low, zero if other_low is None else other_low))
+        return differences
+    zero = xp.zeros_like(differences)
+    return xp.add(differences, xp.subtract(zero if low is None else low, zero if other_low is None else other_low))
 
 
-def _split(xp: Any, given: Any, floats: Any) -> tuple[Any, Any]:
+def _split(xp: Any, values: Any, floats: Any) -> tuple[Any, Any]:
     """Numbers as the sum of two float64 arrays, exactly; the second is None if the first has them all."""
-    if xp.kind(given) != "i" or xp.known_exact(floats):
+    if xp.kind(values) != "i" or xp.known_exact(floats):
         return floats, None
-    low = xp.where(beyond_floats(xp, given), xp.bitwise_and(given, 2**11 - 1), xp.zeros_like(given))
-    return xp.cast(xp.subtract(given, low), "float64"), xp.cast(low, "float64")
+    low = xp.where(beyond_floats(xp, values), xp.bitwise_and(values, 2**11 - 1), xp.zeros_like(values))
+    return xp.cast(xp.subtract(values, low), "float64"), xp.cast(low, "float64")
 
 
 @per_sample

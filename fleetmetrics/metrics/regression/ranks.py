@@ -39,9 +39,9 @@ class _OfAllSamples(OfNumbers[float], RecordMetric[float]):
         return later  # there is one piece
 
 
-def _in_order(batch: Batch, given: Any, floats: Any) -> Any:
+def _in_order(batch: Batch, values: Any, floats: Any) -> Any:
     """The values to compare: integers stay integers, since float64 is inexact beyond 2**53."""
-    return floats if batch.xp.kind(given) == "f" else batch.xp.cast(given, "int64")
+    return floats if batch.xp.kind(values) == "f" else batch.xp.cast(values, "int64")
 
 
 class SpearmanCorrelation(_OfAllSamples):
@@ -81,7 +81,7 @@ class _OfPairs(_OfAllSamples):
 
     def piece(self, before: dict[str, Any], records: Records, states: Mapping[str, np.ndarray]) -> dict[str, Any]:
         pairs = records.cached(
-            "pairs", lambda each: bare(formulas.pair_counts)(each["prediction"], each["label"], each["weight"])
+            "pairs", lambda piece: bare(formulas.pair_counts)(piece["prediction"], piece["label"], piece["weight"])
         )
         return pairs._asdict()
 
