@@ -22,7 +22,7 @@ sys.path.insert(0, str(DOCS.parent))
 
 import fleetmetrics as fm  # noqa: E402
 from fleetmetrics import plot  # noqa: E402
-from fleetmetrics.plot.canvas import said  # noqa: E402
+from fleetmetrics.plot.canvas import worded  # noqa: E402
 from fleetmetrics.words import Words  # noqa: E402
 
 #: The words of the Chinese pictures: those of the report, and the names that these scripts give.
@@ -82,8 +82,8 @@ def held(metric: Any, prediction: Any = CLICKS.score, label: Any = CLICKS.label,
 
 
 def roc() -> Any:
-    ax = plot.roc(held(fm.AUC()), label=said("new"))
-    return plot.roc(held(fm.AUC(), CLICKS.old), ax, label=said("old"))
+    ax = plot.roc(held(fm.AUC()), label=worded("new"))
+    return plot.roc(held(fm.AUC(), CLICKS.old), ax, label=worded("old"))
 
 
 def threshold_sweep() -> Any:
@@ -95,7 +95,7 @@ def confusion_matrix() -> Any:
     label = random.integers(0, 4, 5000)
     shown = np.where(random.random(5000) < 0.7, label, random.integers(0, 4, 5000) * (label > 0))
     metric = held(fm.ConfusionMatrix(task="multiclass", num_classes=4), shown, label)
-    return plot.confusion_matrix(metric, classes=[said(each) for each in ("none", "click", "cart", "order")])
+    return plot.confusion_matrix(metric, classes=[worded(each) for each in ("none", "click", "cart", "order")])
 
 
 def over_passes() -> Any:
@@ -105,7 +105,7 @@ def over_passes() -> Any:
         metric.add(CLICKS.score[:size], CLICKS.label[:size])
         passes.append(metric.compute())
     ax = plot.over_passes(passes, label="AUC")
-    return plot.over_passes([each.value - 0.02 * 0.8**k for k, each in enumerate(passes)], ax, label=said("old"))
+    return plot.over_passes([each.value - 0.02 * 0.8**k for k, each in enumerate(passes)], ax, label=worded("old"))
 
 
 def slices() -> Any:
@@ -137,7 +137,7 @@ def at_k() -> Any:
     new, old = (
         held(fm.NDCG(k=[1, 3, 5, 10, 20], zero_division=0), each, query=query) for each in (CLICKS.score, CLICKS.old)
     )
-    return plot.at_k(old, plot.at_k(new, label=said("NDCG, new")), label=said("NDCG, old"))
+    return plot.at_k(old, plot.at_k(new, label=worded("NDCG, new")), label=worded("NDCG, old"))
 
 
 def residuals() -> Any:
@@ -165,7 +165,7 @@ def over_time() -> Any:
         for name, score in (("new", CLICKS.score), ("old", CLICKS.old)):
             found = held(fm.Interval(fm.AUC()), score[part], CLICKS.label[part]).compute()
             days[name][f"11-{15 + day}"] = found
-    return plot.over_time(days["old"], plot.over_time(days["new"], label=said("AUC, new")), label=said("AUC, old"))
+    return plot.over_time(days["old"], plot.over_time(days["new"], label=worded("AUC, new")), label=worded("AUC, old"))
 
 
 PICTURES: dict[str, Callable[[], Any]] = {

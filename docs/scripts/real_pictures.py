@@ -17,7 +17,7 @@ from sklearn.preprocessing import StandardScaler
 
 import fleetmetrics as fm
 from fleetmetrics import plot
-from fleetmetrics.plot.canvas import said
+from fleetmetrics.plot.canvas import worded
 
 
 class Scored(NamedTuple):
@@ -68,8 +68,8 @@ def diabetes() -> Scored:
 
 
 def roc() -> Any:
-    ax = plot.roc(held(fm.AUC(), *tumors()), label=said("three columns"))
-    return plot.roc(held(fm.AUC(), *texture()), ax, label=said("one column"))
+    ax = plot.roc(held(fm.AUC(), *tumors()), label=worded("three columns"))
+    return plot.roc(held(fm.AUC(), *texture()), ax, label=worded("one column"))
 
 
 def roc_classes() -> Any:
@@ -89,7 +89,7 @@ def slices() -> Any:
     scored = digits()
     found = held(fm.Sliced(fm.Bootstrap(fm.Accuracy()), by="digit"), *scored, digit=scored.label)
     ax = plot.slices(found, whole=held(fm.Accuracy(), *scored).compute())
-    ax.set(xlabel=said("accuracy"), ylabel=said("digit"))
+    ax.set(xlabel=worded("accuracy"), ylabel=worded("digit"))
     return ax
 
 
@@ -104,9 +104,9 @@ def windowed() -> Any:
             values[batch] = metric.compute()
         model.partial_fit(data.data[part], data.target[part], classes=np.arange(10))
     shown = {batch: each for batch, each in values.items() if batch % 3 == 0}
-    ax = plot.over_passes({batch: each.window for batch, each in shown.items()}, label=said("last 8 batches"))
-    plot.over_passes({batch: each.lifetime for batch, each in shown.items()}, ax, label=said("all so far"))
-    ax.set(xlabel=said("batch"), ylabel=said("accuracy"))
+    ax = plot.over_passes({batch: each.window for batch, each in shown.items()}, label=worded("last 8 batches"))
+    plot.over_passes({batch: each.lifetime for batch, each in shown.items()}, ax, label=worded("all so far"))
+    ax.set(xlabel=worded("batch"), ylabel=worded("accuracy"))
     return ax
 
 
@@ -131,7 +131,7 @@ def predicted_actual() -> Any:
 
 def histogram() -> Any:
     ax = plot.histogram(held(fm.Histogram(bins=30, range=(0, 360)), diabetes().label))
-    ax.set_xlabel(said("progression after one year"))
+    ax.set_xlabel(worded("progression after one year"))
     return ax
 
 
@@ -145,7 +145,9 @@ def at_k() -> Any:
     for name, features in (("64 pixels", data.data), ("16 pixels", coarse)):
         unit = features / np.linalg.norm(features, axis=1, keepdims=True)
         score = (unit[:100] @ unit[100:].T).ravel()
-        ax = plot.at_k(held(fm.NDCG(k=[1, 2, 5, 10, 20, 50, 100]), score, relevant, query=query), ax, label=said(name))
+        ax = plot.at_k(
+            held(fm.NDCG(k=[1, 2, 5, 10, 20, 50, 100]), score, relevant, query=query), ax, label=worded(name)
+        )
     ax.set_ylabel("NDCG")
     return ax
 
@@ -159,8 +161,8 @@ def intervals() -> Any:
         for size in (150, 250, 350, 450, 569):
             first = order[:size]
             found[str(size)] = held(fm.Interval(fm.AUC()), scored.score[first], scored.label[first]).compute()
-        ax = plot.over_time(found, ax, label=said(name))
-    ax.set(xlabel=said("samples"), ylabel="AUC")
+        ax = plot.over_time(found, ax, label=worded(name))
+    ax.set(xlabel=worded("samples"), ylabel="AUC")
     return ax
 
 
@@ -176,7 +178,7 @@ def perplexity() -> Any:
         letters = np.frombuffer(text.encode("ascii", "replace"), np.uint8)
         workers.append(held(fm.Perplexity(of="token_losses"), losses[letters[:-1], letters[1:]]))
     ax = plot.by_worker([each.compute_local() for each in workers], fm.merge_all(workers).compute())
-    ax.set_xlabel(said("perplexity"))
+    ax.set_xlabel(worded("perplexity"))
     return ax
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Callable, Iterator, Mapping, NamedTuple
 
 from fleetmetrics.errors import InvalidInputError, NoChannelError
-from fleetmetrics.support.launcher import LAUNCHERS, OTHERS, PADDLE, Launcher, Said
+from fleetmetrics.support.launcher import LAUNCHERS, OTHERS, PADDLE, Environment, Launcher
 
 __all__ = [
     "VARIABLES",
@@ -78,29 +78,29 @@ def place_of(env: Mapping[str, str]) -> Place:
         InvalidInputError: if a variable is malformed.
         NoChannelError: if the environment names several workers and is unusable, or contradicts itself.
     """
-    found = _set_in(env)
-    if not found:  # frequent: every compute of a single process calls this
+    set_names = _set_in(env)
+    if not set_names:  # frequent: every compute of a single process calls this
         return _NO_LAUNCHER
-    texts = {name: env[name].strip() for name in found}
-    said = {name: text for name, text in texts.items() if text}
-    rows = [row for row in (*LAUNCHERS, OTHERS) if row.started(said)]
-    row = next((row for row in rows if _first(row.size, said)), None)
-    size = 1 if row is None else _number(_first(row.size, said), said, 1)
-    _refuse_contradictions(row, size, rows, said)
+    texts = {name: env[name].strip() for name in set_names}
+    values = {name: text for name, text in texts.items() if text}
+    rows = [row for row in (*LAUNCHERS, OTHERS) if row.started(values)]
+    row = next((row for row in rows if _first(row.size, values)), None)
+    size = 1 if row is None else _number(_first(row.size, values), values, 1)
+    _refuse_contradictions(row, size, rows, values)
     if row is None:
-        _refuse_unknown_number(rows, said)
+        _refuse_unknown_number(rows, values)
         return Place()
-    rank, variables = _rank_in(row, size, said), (_first(row.size, said), _first(row.rank, said))
+    rank, variables = _rank_in(row, size, values), (_first(row.size, values), _first(row.rank, values))
     if size == 1:
         return Place(rank, size, row, variables=variables)
     # By the numbers alone: ranks differ, and all workers must reach the same conclusion.
-    same = [row, *(each for each in rows if each is not row and _says(each, size, said))]
-    host = "" if row is PADDLE and _WHERE.intersection(said) else _host_of(same, size, said)
-    names = dict.fromkeys([*(name for each in same for name in each.run), _RUN])
-    run = [f"{name}={said[name]}" for name in names if name in said]
-    named = not _ADDRESSES.issuperset(names.keys() & said.keys())
-    if not host and row is not PADDLE and _ENDPOINT not in said:
-        raise _nowhere(row, said)
+    same = [row, *(other for other in rows if other is not row and _says(other, size, values))]
+    host = "" if row is PADDLE and _WHERE.intersection(values) else _host_of(same, size, values)
+    names = dict.fromkeys([*(name for other in same for name in other.run), _RUN])
+    run = [f"{name}={values[name]}" for name in names if name in values]
+    named = not _ADDRESSES.issuperset(names.keys() & values.keys())
+    if not host and row is not PADDLE and _ENDPOINT not in values:
+        raise _nowhere(row, values)
     if not run and host == _LOOPBACK:
         by, named = starter()
         run = [by]
@@ -116,9 +116,9 @@ def _set_in(env: Mapping[str, str]) -> frozenset[str]:
 
 def paddles_place(env: Mapping[str, str]) -> tuple[int, int]:
     """The rank and the number of workers by Paddle's variables alone, like its samplers and `paddle.Model`."""
-    said = {name: env[name].strip() for name in PADDLE.rank + PADDLE.size if env.get(name, "").strip()}
-    rank, size = _first(PADDLE.rank, said), _first(PADDLE.size, said)
-    return _number(rank, said, 0) if rank else 0, _number(size, said, 1) if size else 1
+    values = {name: env[name].strip() for name in PADDLE.rank + PADDLE.size if env.get(name, "").strip()}
+    rank, size = _first(PADDLE.rank, values), _first(PADDLE.size, values)
+    return _number(rank, values, 0) if rank else 0, _number(size, values, 1) if size else 1
 
 
 def rank_told(env: Mapping[str, str]) -> int:
@@ -151,13 +151,13 @@ def is_host(text: str) -> bool:
 def refuse_groups() -> None:
     """Raise `NoChannelError` if this process is one of several in a group of Paddle, torch or MPI. Imports nothing."""
     for name, words, workers in _GROUPS:
-        found = 1
+        size = 1
         if name in sys.modules:
             with contextlib.suppress(AttributeError):  # while another thread imports it
-                found = workers(sys.modules[name])
-        if isinstance(found, int) and found > 1:
+                size = workers(sys.modules[name])
+        if isinstance(size, int) and size > 1:
             raise NoChannelError(
-                f"{words.format(found)}, but the environment variable PADDLE_TRAINERS_NUM is not set (or is 1), so "
+                f"{words.format(size)}, but the environment variable PADDLE_TRAINERS_NUM is not set (or is 1), so "
                 "the other workers cannot be found, and the number would be local. Set PADDLE_TRAINERS_NUM and "
                 f"PADDLE_TRAINER_ID, and {_ENDPOINT}=host:port (host of rank 0), on all of them, start through "
                 "fleetrun, or call fleetmetrics.set_communicator; compute_local() gives the local value."
@@ -199,12 +199,12 @@ _GROUPS: tuple[tuple[str, str, Callable[[Any], Any]], ...] = (
 )
 
 
-def _first(names: tuple[str, ...], said: Said) -> str:
-    return next((name for name in names if name in said), "")
+def _first(names: tuple[str, ...], values: Environment) -> str:
+    return next((name for name in names if name in values), "")
 
 
-def _number(name: str, said: Said, lowest: int) -> int:
-    text = said[name]
+def _number(name: str, values: Environment, lowest: int) -> int:
+    text = values[name]
     digits = text.isascii() and text.isdigit() and len(text) < _TOO_MANY_DIGITS
     if not digits or int(text) < lowest:
         raise InvalidInputError(
@@ -214,29 +214,29 @@ def _number(name: str, said: Said, lowest: int) -> int:
     return int(text)
 
 
-def _least(name: str, said: Said) -> int:
+def _least(name: str, values: Environment) -> int:
     """The number, or the first of a range such as 2:4."""
-    return _number(name, {name: said[name].partition(":")[0]} if ":" in said[name] else said, 1)
+    return _number(name, {name: values[name].partition(":")[0]} if ":" in values[name] else values, 1)
 
 
-def _most(name: str, said: Said) -> int:
+def _most(name: str, values: Environment) -> int:
     """The last number of a range such as 1:4; 0 if the string is not a range."""
-    last = said.get(name, "").rpartition(":")[2] if ":" in said.get(name, "") else ""
+    last = values.get(name, "").rpartition(":")[2] if ":" in values.get(name, "") else ""
     return _number(name, {name: last}, 1) if last else 0
 
 
-def _claims(row: Launcher, said: Said) -> Iterator[_Claim]:
+def _claims(row: Launcher, values: Environment) -> Iterator[_Claim]:
     """The numbers of workers that a launcher's variables give."""
-    size, rank = _first(row.size, said), _first(row.rank, said)
-    numbers = [name for name in (size, _first(row.local, said)) if name]
-    counts = {name: _number(name, said, 1) for name in numbers}
-    counts.update({name: _least(name, said) for name in row.least if name in said})
-    counts.update({name: _named_in(said[name]) for name in row.lists if name in said})
+    size, rank = _first(row.size, values), _first(row.rank, values)
+    numbers = [name for name in (size, _first(row.local, values)) if name]
+    counts = {name: _number(name, values, 1) for name in numbers}
+    counts.update({name: _least(name, values) for name in row.least if name in values})
+    counts.update({name: _named_in(values[name]) for name in row.lists if name in values})
     for name, workers in counts.items():
         yield _Claim(workers, name, f"{name} names {workers} workers", row)
-    for name in [rank, *(name for name in row.hints if said.get(name, "").isdecimal())]:
+    for name in [rank, *(name for name in row.hints if values.get(name, "").isdecimal())]:
         if name:
-            number = _number(name, said, 0)
+            number = _number(name, values, 0)
             yield _Claim(number + 1, name, f"{name} is {number}, so there are {number + 1} workers or more", row)
 
 
@@ -245,65 +245,65 @@ def _named_in(text: str) -> int:
     if text[:1] not in ("[", "{"):
         return len(parts_of(text))
 
-    def counted(found: Any) -> int:
-        if isinstance(found, dict):
-            return sum(counted(each) for name, each in found.items() if name != "ps")
-        return len(found) if isinstance(found, list) else 0
+    def counted(servers: Any) -> int:
+        if isinstance(servers, dict):
+            return sum(counted(entry) for name, entry in servers.items() if name != "ps")
+        return len(servers) if isinstance(servers, list) else 0
 
     with contextlib.suppress(ValueError, RecursionError):
         return counted(json.loads(text))
     return len(parts_of(text))
 
 
-def _refuse_contradictions(row: Launcher | None, size: int, rows: list[Launcher], said: Said) -> None:
+def _refuse_contradictions(row: Launcher | None, size: int, rows: list[Launcher], values: Environment) -> None:
     """Raise if a variable names more workers than the job would have."""
     # A launcher that starts all processes of a job has started its servers, too.
-    servers = len(parts_of(said.get(_SERVERS, ""))) if row is PADDLE else 0
-    for each in rows:
-        for claim in _claims(each, said):
-            mine = row in (None, each) and claim.variable in each.rank
-            later = mine or (row is None and claim.variable in each.hints)  # `_rank_in`, or that no number is there
+    servers = len(parts_of(values.get(_SERVERS, ""))) if row is PADDLE else 0
+    for other in rows:
+        for claim in _claims(other, values):
+            mine = row in (None, other) and claim.variable in other.rank
+            later = mine or (row is None and claim.variable in other.hints)  # `_rank_in`, or that no number is there
             if claim.workers > size + servers and not later:
-                raise _contradiction(claim, row or each, size, said)
+                raise _contradiction(claim, row or other, size, values)
 
 
-def _contradiction(claim: _Claim, row: Launcher, size: int, said: Said) -> NoChannelError:
-    number, ours = _first(row.size, said), row if row.size else PADDLE
-    told = f"{number} is {size}" if number else f"{ours.size[0]} is not set"
+def _contradiction(claim: _Claim, row: Launcher, size: int, values: Environment) -> NoChannelError:
+    number, ours = _first(row.size, values), row if row.size else PADDLE
+    stated = f"{number} is {size}" if number else f"{ours.size[0]} is not set"
     value = "local" if size == 1 else f"that of {size}"
     what = f"Start the workers through {_command(ours)}, or set {ours.size[0]} and {ours.rank[0]}"
     if number or row is OTHERS:
         what = f"Make them agree, or set {number or ours.size[0]}, {ours.rank[0]} and {_ENDPOINT}=host:port (of rank 0)"
-    return NoChannelError(f"{claim.words}, but {told}: the number would be {value}. {what}{_alone(claim.variable)}")
+    return NoChannelError(f"{claim.words}, but {stated}: the number would be {value}. {what}{_alone(claim.variable)}")
 
 
-def _refuse_unknown_number(rows: list[Launcher], said: Said) -> None:
+def _refuse_unknown_number(rows: list[Launcher], values: Environment) -> None:
     """Raise if variables mention several workers but none gives their number."""
-    ranks = [name for row in rows for name in row.rank + row.hints if said.get(name, "-1") != "-1"]
-    if _first(OTHERS.least + OTHERS.lists, said):  # it gives a number, which is one
-        ranks = [name for name in ranks if name not in OTHERS.hints or said[name] != "0"]
-    ranges = [name for row in rows for name in row.least if _most(name, said) > 1]
+    ranks = [name for row in rows for name in row.rank + row.hints if values.get(name, "-1") != "-1"]
+    if _first(OTHERS.least + OTHERS.lists, values):  # it gives a number, which is one
+        ranks = [name for name in ranks if name not in OTHERS.hints or values[name] != "0"]
+    ranges = [name for row in rows for name in row.least if _most(name, values) > 1]
     for name in (*ranks, *ranges, _SERVERS, _ENDPOINT):
-        if name in said:
+        if name in values:
             ours = next((row for row in rows if row.size and name in row.variables), PADDLE)
             what = f"{ours.size[0]} and {ours.rank[0]}"
             if name != _ENDPOINT:
                 what = f"{ours.size[0]}, {ours.rank[0]} and {_ENDPOINT}=host:port (host of rank 0)"
             raise NoChannelError(
-                f"{name} is {said[name]!r}, but the number of workers is unknown: the result would be local. Start "
+                f"{name} is {values[name]!r}, but the number of workers is unknown: the result would be local. Start "
                 f"the workers through {_command(ours)}, or set {what} on all of them{_alone(name)}"
             )
 
 
-def _rank_in(row: Launcher, size: int, said: Said) -> int:
-    name, number = _first(row.rank, said), _first(row.size, said)
+def _rank_in(row: Launcher, size: int, values: Environment) -> int:
+    name, number = _first(row.rank, values), _first(row.size, values)
     if not name:
         if size == 1:
             return 0
         raise _unusable(
-            row, said, f"{row.rank[0]} is not set", f"Set it to the number of each worker, from 0 to {size - 1}"
+            row, values, f"{row.rank[0]} is not set", f"Set it to the number of each worker, from 0 to {size - 1}"
         )
-    rank = _number(name, said, 0)
+    rank = _number(name, values, 0)
     if rank >= size:
         raise InvalidInputError(
             f"{name} is {rank}, but {number} is {size}: ranks run from 0 to {size - 1}. Start the workers through "
@@ -312,59 +312,59 @@ def _rank_in(row: Launcher, size: int, said: Said) -> int:
     return rank
 
 
-def _says(row: Launcher, size: int, said: Said) -> bool:
+def _says(row: Launcher, size: int, values: Environment) -> bool:
     """Whether a launcher names this number of workers."""
-    name = _first(row.size, said)
-    return bool(name) and _number(name, said, 1) == size
+    name = _first(row.size, values)
+    return bool(name) and _number(name, values, 1) == size
 
 
-def _host_of(rows: list[Launcher], size: int, said: Said) -> str:
+def _host_of(rows: list[Launcher], size: int, values: Environment) -> str:
     """The machine of rank 0 according to these launchers; a loopback address if there is no other machine."""
-    nodes = [_first_node(name, said) for row in rows for name in [_first(row.nodes, said)] if name]
-    together = [_first(row.local, said) for row in rows]
-    if any(alone for _, alone in nodes) or any(name and _number(name, said, 1) == size for name in together):
+    nodes = [_first_node(name, values) for row in rows for name in [_first(row.nodes, values)] if name]
+    together = [_first(row.local, values) for row in rows]
+    if any(alone for _, alone in nodes) or any(name and _number(name, values, 1) == size for name in together):
         return _LOOPBACK
     # Under any launcher, a script may name rank 0's machine by torch's variable.
-    named = next((name for row in rows for name in row.host if name in said), _MASTER)
-    if named not in said:
+    named = next((name for row in rows for name in row.host if name in values), _MASTER)
+    if named not in values:
         return next((host for host, _ in nodes), "")
-    host = re.sub(r"^\[(.*)\]$", r"\1", said[named])
+    host = re.sub(r"^\[(.*)\]$", r"\1", values[named])
     if not is_host(host):
         raise InvalidInputError(
-            f"the environment variable {named} holds {said[named]!r:.80}; it must be a host name or an address of rank"
+            f"the environment variable {named} holds {values[named]!r:.80}; it must be a host name or an address of rank"
             " 0's machine, without a port."
         )
     return host
 
 
-def _first_node(name: str, said: Said) -> tuple[str, bool]:
+def _first_node(name: str, values: Environment) -> tuple[str, bool]:
     """The first machine of a list such as ``node[01-04,7],gpu3``, and whether it is the only one."""
-    text = said[name]
+    text = values[name]
     entries = re.findall(r"(?:[^,\[\]]|\[[^\[\]]+\])+", text)
     if not entries or ",".join(entries) != text:
         raise InvalidInputError(
             f"the environment variable {name} holds {text!r}; it must be a list of machines such as node[01-04,7],gpu3."
         )
     ranges = re.findall(r"\[([^\]]*)\]", entries[0])
-    alone = len(entries) == 1 and not any(re.search("[-,]", each) for each in ranges)
+    alone = len(entries) == 1 and not any(re.search("[-,]", part) for part in ranges)
     return re.sub(r"\[([^\],-]*)[^\]]*\]", r"\1", entries[0]), alone
 
 
-def _nowhere(row: Launcher, said: Said) -> NoChannelError:
-    here, missing = _first(row.local, said), [*row.host, *row.nodes[:1]]
+def _nowhere(row: Launcher, values: Environment) -> NoChannelError:
+    here, missing = _first(row.local, values), [*row.host, *row.nodes[:1]]
     why = f"{missing[0]} is not set" if missing else "the machine of rank 0 is unknown"
     if here and not missing:
-        why = f"{here} is {said[here]}, but the machine of rank 0 is unknown"
-    return _unusable(row, said, why, f"Set {_ENDPOINT}=host:port (host of rank 0) on all of them")
+        why = f"{here} is {values[here]}, but the machine of rank 0 is unknown"
+    return _unusable(row, values, why, f"Set {_ENDPOINT}=host:port (host of rank 0) on all of them")
 
 
-def _unusable(row: Launcher, said: Said, why: str, what: str) -> NoChannelError:
-    number, engine = _first(row.size, said), ""
+def _unusable(row: Launcher, values: Environment, why: str, what: str) -> NoChannelError:
+    number, engine = _first(row.size, values), ""
     if row.mpi:
         backend = "fleetmetrics.set_communicator(fleetmetrics.get_dist_backend('mpi4py'))"
         engine = f", or set FLEETMETRICS_ENGINE=mpi (in the program: {backend})"
     return NoChannelError(
-        f"{number} says that {row.name} started {said[number]} processes, but {why}. {what}{engine}, or start them"
+        f"{number} says that {row.name} started {values[number]} processes, but {why}. {what}{engine}, or start them"
         f" through {_command(row)}{_alone(number)}"
     )
 

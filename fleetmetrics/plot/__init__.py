@@ -27,10 +27,10 @@ from fleetmetrics.plot.canvas import (
     list_of,
     plain,
     reference,
-    said,
     short,
     spoken,
     stairs,
+    worded,
 )
 from fleetmetrics.plot.canvas import style as style
 from fleetmetrics.plot.canvas import svg as svg
@@ -95,9 +95,9 @@ def _scores(metric: Any, label: str, value: str = "", together: bool = False) ->
     table, names = held(metric)["histogram"], [label]
     check(None, label)
     if table.ndim == 3 and (together or len(table) > _MOST):
-        names, table = [f"{label} {said('all {}').format(len(table))}"], table.sum(axis=0)
+        names, table = [f"{label} {worded('all {}').format(len(table))}"], table.sum(axis=0)
     elif table.ndim == 3:
-        names = [f"{label} {said(metric._entry)} {place}" for place in range(len(table))]
+        names = [f"{label} {worded(metric._entry)} {place}" for place in range(len(table))]
     lowest = lowest_scores(metric.buckets, metric.spacing)
     for name, (negative, positive) in zip(names, table.reshape(-1, 2, len(lowest))):
         yield name.strip(), positive, negative, lowest
@@ -232,7 +232,7 @@ def threshold_sweep(metric: Any, ax: Axes | None = None, label: str = "") -> Axe
     with canvas(ax, "threshold", "", above=2, **look) as ax:
         curves = {"precision": value.precision, "recall": value.recall, f"F{beta:g}": value.f_beta}
         for name, curve in {**curves, "specificity": value.specificity}.items():
-            ax.plot(value.thresholds, curve, label=f"{label} {said(name)}".strip())
+            ax.plot(value.thresholds, curve, label=f"{label} {worded(name)}".strip())
         ax.axvline(value.best_threshold, **dotted(ax))
     return ax
 
@@ -341,7 +341,7 @@ def score_histogram(metric: Any, ax: Axes | None = None, label: str = "") -> Axe
             ax.set_xscale("logit")
             edges = edges.clip(lowest[1] / 2, 1 - lowest[1] / 2)
         classes = {0: negative, 1: positive}
-        named = {f"{label} {said('label')} {of} ({short(kind.sum())})".strip(): kind for of, kind in classes.items()}
+        named = {f"{label} {worded('label')} {of} ({short(kind.sum())})".strip(): kind for of, kind in classes.items()}
         stairs(ax, named, edges, cut=True)
     return ax
 
@@ -367,7 +367,7 @@ def residuals(metric: Any, ax: Axes | None = None, label: str = "") -> Axes:
     memory for any number of samples.
     """
     ax = histogram(metric, ax, label)
-    ax.set_xlabel(said("prediction - label"))
+    ax.set_xlabel(worded("prediction - label"))
     ax.axvline(0, **dotted(ax))
     return ax
 
@@ -499,7 +499,7 @@ def slices(metric: Any, ax: Axes | None = None, most: int = 20, whole: float | N
     verdicts = [_verdict(row) or ("too few to tell" if tested else "differs") for row in rows]  # without tests: full
     kinds = {kind: np.array([verdict == kind for verdict in verdicts], bool) for kind in _KINDS}
     name = plain(rows[0].get("metric", "value")) if rows else ""
-    name += said(", the first {} of {}").format(most, len(slices_)) if len(slices_) > most else ""
+    name += worded(", the first {} of {}").format(most, len(slices_)) if len(slices_) > most else ""
     height = 16 + 4.2 * max(len(rows), 2)
     with canvas(ax, name, "", above=2, height=height, legend="right", ylim=(len(rows) - 0.4, -0.6)) as ax:
         if whole is not None:
@@ -512,7 +512,7 @@ def slices(metric: Any, ax: Axes | None = None, most: int = 20, whole: float | N
                 ax.hlines(place[which], table[which, 1], table[which, 2], color=its, linewidth=1)
                 look = {"markerfacecolor": color if kind == "differs" else "none", "linestyle": "", "marker": "o"}
                 named = legend or kind == "too few to tell"
-                ax.plot(table[which, 0], place[which], color=its, label=said(kind) if named else None, **look)
+                ax.plot(table[which, 0], place[which], color=its, label=worded(kind) if named else None, **look)
         for row, row_ in zip(place, rows):
             number = "" if row_.get("rows") is None else short(row_["rows"])
             ax.annotate(number, (1.02, row), xycoords=ax.get_yaxis_transform(), va="center", fontsize=7)
@@ -530,5 +530,5 @@ def by_worker(local: Sequence[Any], whole: Any, ax: Axes | None = None) -> Axes:
         ax: see the module.
     """
     values = list_of("local", local, "the value of each worker")
-    named = {f"{said('worker')} {rank}": value for rank, value in enumerate(values)}
+    named = {f"{worded('worker')} {rank}": value for rank, value in enumerate(values)}
     return slices(named, ax, max(1, len(values)), interval(whole, "whole")[0])

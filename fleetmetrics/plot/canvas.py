@@ -83,7 +83,7 @@ def style(dark: bool = False, words: Mapping[str, str] | None = None) -> Iterato
             _WORDS.reset(token)
 
 
-def said(text: str) -> str:
+def worded(text: str) -> str:
     """A word of a plot, in the language of `style`."""
     return (_WORDS.get() or {}).get(text, text)
 
@@ -121,7 +121,7 @@ def canvas(
         yield ax
         if more.get("ylim") == (0, None):  # the second of two curves may be the higher one
             ax.autoscale(axis="y")
-        ax.set(**{"xlabel": said(x), "ylabel": said(y), **more})
+        ax.set(**{"xlabel": worded(x), "ylabel": worded(y), **more})
         for side, axis in (("x", ax.xaxis), ("y", ax.yaxis)):
             linear = axis.get_scale() == "linear"
             if side in unit:  # a little more, so that no line at an end is cut
@@ -183,7 +183,7 @@ def stairs(ax: Any, histograms: Mapping[str, Any], edges: np.ndarray, cut: bool,
         place, edges = place[starts], edges[starts]
     for name, share, whole in zip(histograms, table / np.where(total, total, 1), total):
         left = 1 - share.sum() if whole else 0
-        more = said("{}% outside").format(f"{100 * left:.2g}") if left > 1e-9 else ""
+        more = worded("{}% outside").format(f"{100 * left:.2g}") if left > 1e-9 else ""
         (line,) = ax.plot([], [], label=", ".join(filter(None, [name, more])))
         look = {"color": line.get_color(), "linestyle": line.get_linestyle(), "linewidth": line.get_linewidth()}
         ax.stairs(share / np.diff(place), edges, color=line.get_color(), alpha=0.2, fill=True)
@@ -206,9 +206,9 @@ def interval(value: Any, called: str = "a value") -> tuple[float, float, float]:
 def spoken(label: str, name: str, value: float, low: float = np.nan, high: float = np.nan) -> str:
     """A value; if three digits tell them apart, with how far off buckets may put it, which is no interval of chance."""
     if np.isnan(value):
-        return f"{label} {name} {said('undefined')}".strip()
+        return f"{label} {name} {worded('undefined')}".strip()
     digits = 3 if value >= 0.1 else 5 if value >= 0.001 else 7
-    bounds = said(" (buckets ±{})").format(f"{max(high - value, value - low):.{digits}f}")
+    bounds = worded(" (buckets ±{})").format(f"{max(high - value, value - low):.{digits}f}")
     return f"{label} {name} {value:.{digits}f}{bounds if high - low > 0.5 * 10**-digits else ''}".strip()
 
 

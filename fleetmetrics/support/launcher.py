@@ -12,10 +12,20 @@ import os
 import sys
 from typing import Callable, Mapping, NamedTuple
 
-__all__ = ["LAUNCHERS", "OTHERS", "PADDLE", "Launcher", "Said", "draws_ports", "launch_of", "notice", "other_role"]
+__all__ = [
+    "LAUNCHERS",
+    "OTHERS",
+    "PADDLE",
+    "Environment",
+    "Launcher",
+    "draws_ports",
+    "launch_of",
+    "notice",
+    "other_role",
+]
 
 #: Variables that are set, with their values.
-Said = Mapping[str, str]
+Environment = Mapping[str, str]
 
 
 class Launcher(NamedTuple):
@@ -51,7 +61,7 @@ class Launcher(NamedTuple):
     command: str = ""
     modules: tuple[str, ...] = ()
     mpi: bool = False
-    started: Callable[[Said], bool] = lambda said: True
+    started: Callable[[Environment], bool] = lambda env: True
 
     @property
     def of(self) -> tuple[str, ...]:
@@ -65,12 +75,12 @@ class Launcher(NamedTuple):
         return {name for group in groups for name in group}
 
 
-def _is_a_step(said: Said) -> bool:
+def _is_a_step(env: Environment) -> bool:
     """Whether srun started this process. The script of sbatch and the shell of salloc have variables, too."""
-    if {"SLURM_STEP_ID", "SLURM_STEPID", "SLURM_STEP_NUM_TASKS"}.intersection(said):
+    if {"SLURM_STEP_ID", "SLURM_STEPID", "SLURM_STEP_NUM_TASKS"}.intersection(env):
         return True
-    ranks = {"SLURM_PROCID", "SLURM_LOCALID"}.intersection(said)
-    return any(said[name] != "0" or "SLURM_JOB_ID" not in said for name in ranks)
+    ranks = {"SLURM_PROCID", "SLURM_LOCALID"}.intersection(env)
+    return any(env[name] != "0" or "SLURM_JOB_ID" not in env for name in ranks)
 
 
 #: Each launcher is nearer to the worker than those below it, which may have started it: torchrun under srun.
@@ -167,7 +177,7 @@ LAUNCHERS = (
         run=("PALS_APID",),
         hints=("PALS_LOCAL_RANKID", "PALS_NODEID"),
         mpi=True,
-        started=lambda said: any(name.startswith("PALS_") for name in said),
+        started=lambda env: any(name.startswith("PALS_") for name in env),
     ),
     Launcher(
         "mpirun of MPICH or Intel MPI",
@@ -240,7 +250,7 @@ _OTHER_ROLES = {
 }
 
 
-def other_role(env: Said) -> str:
+def other_role(env: Environment) -> str:
     """The role in which Paddle started this process, in words, if it is not a worker; "" in a worker."""
     return _OTHER_ROLES.get((env.get("TRAINING_ROLE") or env.get("PADDLE_ROLE") or "").strip().upper(), "")
 
