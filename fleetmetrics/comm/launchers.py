@@ -331,8 +331,8 @@ def _host_of(rows: list[Launcher], size: int, values: Environment) -> str:
     host = re.sub(r"^\[(.*)\]$", r"\1", values[named])
     if not is_host(host):
         raise InvalidInputError(
-            f"the environment variable {named} holds {values[named]!r:.80}; it must be a host name or an address of rank"
-            " 0's machine, without a port."
+            f"the environment variable {named} holds {values[named]!r:.80}; it must be a host name or an address of "
+            "rank 0's machine, without a port."
         )
     return host
 

@@ -3684,14 +3684,14 @@ MUTATIONS = [
     Mutation(
         "launchers: a rank without a number is one process",
         "comm/launchers.py::place_of",
-        "        _refuse_unknown_number(rows, said)\n",
+        "        _refuse_unknown_number(rows, values)\n",
         "",
         "tests/comm/test_launchers.py -k cannot_be_used",
     ),
     Mutation(
         "launchers: the script of sbatch is one of several workers",
         "support/launcher.py::_is_a_step",
-        """any(said[name] != "0" or "SLURM_JOB_ID" not in said for name in ranks)""",
+        'any(env[name] != "0" or "SLURM_JOB_ID" not in env for name in ranks)',
         "bool(ranks)",
         "tests/comm/test_launchers.py -k one_process",
     ),
@@ -3719,7 +3719,7 @@ MUTATIONS = [
     Mutation(
         "launchers: a second worker of another launcher is alone because a list has one entry",
         "comm/launchers.py::_refuse_unknown_number",
-        """if name not in OTHERS.hints or said[name] != "0"]""",
+        'if name not in OTHERS.hints or values[name] != "0"]',
         "if name not in OTHERS.hints]",
         "tests/comm/test_launchers.py -k cannot_be_used",
     ),
@@ -3733,8 +3733,8 @@ MUTATIONS = [
     Mutation(
         "launchers: an address in brackets is looked up as a name",
         "comm/launchers.py::_host_of",
-        """re.sub(r"^\\[(.*)\\]$", r"\\1", said[named])""",
-        "said[named]",
+        're.sub(r"^\\[(.*)\\]$", r"\\1", values[named])',
+        "values[named]",
         "tests/comm/test_launchers.py -k in_brackets",
     ),
     Mutation(
@@ -3747,15 +3747,15 @@ MUTATIONS = [
     Mutation(
         "launchers: some workers of this machine are taken for all",
         "comm/launchers.py::_host_of",
-        "_number(name, said, 1) == size for name in together",
-        "_number(name, said, 1) > 0 for name in together",
+        "_number(name, values, 1) == size for name in together",
+        "_number(name, values, 1) > 0 for name in together",
         "tests/comm/test_launchers.py -k 'is_read or cannot_be_used'",
     ),
     Mutation(
         "launchers: what sets a run apart depends on the rank",
         "comm/launchers.py::_says",
-        "return bool(name) and _number(name, said, 1) == size",
-        "return bool(name) and said.get(row.rank[0]) == said.get('RANK', said.get(row.rank[0]))",
+        "return bool(name) and _number(name, values, 1) == size",
+        "return bool(name) and values.get(row.rank[0]) == values.get('RANK', values.get(row.rank[0]))",
         "tests/comm/test_launchers.py -k another_order",
     ),
     Mutation(
@@ -3768,8 +3768,8 @@ MUTATIONS = [
     Mutation(
         "a port that people set again and again names a run",
         "comm/launchers.py::place_of",
-        "named = not _ADDRESSES.issuperset(names.keys() & said.keys())",
-        "named = bool(names.keys() & said.keys())",
+        "named = not _ADDRESSES.issuperset(names.keys() & values.keys())",
+        "named = bool(names.keys() & values.keys())",
         "tests/comm/test_job.py -k has_a_name",
     ),
     Mutation(
