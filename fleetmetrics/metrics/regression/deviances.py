@@ -74,7 +74,7 @@ class QuantileLoss(OfNumbers[Value]):
         super().__init__(**settings)
         self.quantile: float | None = None  # None: there are several
         quantiles: Sequence[Any] = [quantile]
-        array = array_of(quantile)
+        array = array_or_empty(quantile)
         if array.ndim == 1 and array.size:
             quantiles = list(quantile)  # type: ignore[arg-type]
             self.quantiles = [number_of("quantile", level, 0, 1) for level in quantiles]
