@@ -107,7 +107,7 @@ class Side:
 
     def others(self) -> dict[str, int | None]:
         """The number of slices in "(other)", by column; None: unknown."""
-        numbers = {by: metric._kept_of for by, metric in zip(self.asked.by, self._sliced())}
+        numbers = {by: metric.chosen_of for by, metric in zip(self.asked.by, self._sliced())}
         return {by: of - self.asked.max_slices if of else None for by, of in numbers.items() if of is not None}
 
     def _drawn(self) -> MetricCollection:

@@ -19,7 +19,7 @@ from fleetmetrics.columns.reading import Reading
 from fleetmetrics.errors import DataError, InvalidInputError
 from fleetmetrics.files.formats import THREADS, read_ahead
 from fleetmetrics.files.processes import results_of
-from fleetmetrics.wrappers.keyed import KeyTable
+from fleetmetrics.wrappers.sliced_states import KeyTable
 
 __all__ = ["choose_largest", "expect_any", "expect_few"]
 

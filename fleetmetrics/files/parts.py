@@ -9,7 +9,7 @@ from fleetmetrics.columns.understood import joined
 from fleetmetrics.errors import DataError, FleetMetricsError, InvalidInputError
 from fleetmetrics.support.checks import listed
 from fleetmetrics.support.vocabulary import argument
-from fleetmetrics.wrappers.keyed import KeyKindError
+from fleetmetrics.wrappers.sliced_states import KeyKindError
 
 __all__ = ["EXAMPLES", "Evaluated", "Made", "Part", "Read", "Source", "as_one", "read_of", "together", "words_of"]
 
@@ -188,5 +188,5 @@ def _merge(held: Any, parts: Sequence[Part], alike: bool) -> None:
 def words_of(error: InvalidInputError) -> str:
     """An error of metrics, in words for files; for keys of two kinds it does not matter which metric met them."""
     if isinstance(error, KeyKindError):
-        return f"{error.told}; {argument('text', 'COLUMN')} makes both strings"
+        return f"{error.unnamed}; {argument('text', 'COLUMN')} makes both strings"
     return str(error)

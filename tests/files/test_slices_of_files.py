@@ -183,7 +183,7 @@ def test_the_largest_slices_are_kept_whole_and_the_rest_is_one(many):
     folder, table, rows = many
     wanted = sorted(rows, key=lambda key: (-rows[key], key))[:20]
     metrics = files.evaluate(folder, all_keys, COLUMNS, max_slices=20).metrics
-    assert metrics.metrics["n"]._kept_of == len(rows)
+    assert metrics.metrics["n"].chosen_of == len(rows)
     found = metrics.compute()
     assert found["n"] == {**{key: rows[key] for key in sorted(wanted)}, "other": 30_000 - sum(map(rows.get, wanted))}
     alone = fm.Sliced(fm.AUC(), "slot", keys=wanted)

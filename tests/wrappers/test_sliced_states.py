@@ -13,17 +13,17 @@ import fleetmetrics as fm
 from fleetmetrics.batch.keys import Coded
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.state.state import State
-from fleetmetrics.wrappers import keyed
-from fleetmetrics.wrappers.keyed import KeyTable, Rows, check_kind, found_in, host_keys
+from fleetmetrics.wrappers import sliced_states
+from fleetmetrics.wrappers.sliced_states import KeyTable, SlicedState, check_kind, host_keys, positions_in
 from fleetmetrics.xp import Directed, Scattered, numpy_ops
 
 pytestmark = pytest.mark.numpy_only
 
 
-def step(table: KeyTable, rows: list[Rows], column: np.ndarray) -> None:
+def step(table: KeyTable, rows: list[SlicedState], column: np.ndarray) -> None:
     """Count the samples of a batch, and keep their largest number, in the row of each key."""
     plan = table.plan(column)
-    number = np.bincount(plan.lane, minlength=len(plan.lanes))
+    number = np.bincount(plan.lanes, minlength=len(plan.rows))
     table.accumulate(plan)
     for each in rows:
         amount = number if each.reduction == "sum" else np.where(number > 0, number * 1.0, -np.inf)
@@ -36,7 +36,7 @@ def test_rows_follow_the_smallest_keys_and_the_last_has_all_others(limit: int, t
     for seed in range(8):
         rng = np.random.default_rng(seed)
         table = KeyTable("keys", "slot", limit, "k")
-        sums, tops = [Rows(State(how, (), dtype, how), table, how, how) for how, dtype in TWO]
+        sums, tops = [SlicedState(State(how, (), dtype, how), table, how, how) for how, dtype in TWO]
         met: dict[Any, list[int]] = {}
         for size in rng.integers(1, 12, 12):
             column: Any = rng.integers(0, 40, size) + rng.integers(0, 2) * 7
@@ -78,7 +78,7 @@ def test_slicings_that_are_shared_go_back_together_where_the_second_overflows_af
 
 def test_rows_that_were_evicted_or_added_to_come_back() -> None:
     table = KeyTable("keys", "slot", 2, "k")
-    rows = [Rows(State(how, (), dtype, how), table, how, how) for how, dtype in TWO]
+    rows = [SlicedState(State(how, (), dtype, how), table, how, how) for how, dtype in TWO]
     step(table, rows, np.array([5, 7, 9, 9]))
     for column in ([1], [1, 5, 5, 5], [3, 1, 9], [7, 9], [5, 5]):
         before = [table.read().tolist(), *[each.read().tolist() for each in rows]]
@@ -94,7 +94,7 @@ def test_rows_that_were_evicted_or_added_to_come_back() -> None:
 def test_tables_of_few_samples_are_added_in_place_by_any_order_of_rows_and_come_back(flat: bool) -> None:
     rng = np.random.default_rng(0)
     table = KeyTable("keys", "slot", 50, "k")
-    rows = Rows(State("h", (2, 64), "int64", "sum"), table, "h", "h")
+    rows = SlicedState(State("h", (2, 64), "int64", "sum"), table, "h", "h")
     expected = {key: np.zeros((2, 64), np.int64) for key in (5, 6, 7, 9, 10**6)}
     for column in ([7, 9, 7], [5, 7, 9], [9, 5, 9, 9], [6, 10**6], [10**6, 5, 5, 9, 6]):
         before = rows.read().tolist()
@@ -103,7 +103,7 @@ def test_tables_of_few_samples_are_added_in_place_by_any_order_of_rows_and_come_
             marks = [(each, each.mark()) for each in (table, rows)]
             plan = table.plan(np.array(column))
             table.accumulate(plan)
-            indices = (plan.lane, label * 64 + bucket) if flat else (plan.lane, label, bucket)
+            indices = (plan.lanes, label * 64 + bucket) if flat else (plan.lanes, label, bucket)
             rows.accumulate(Directed(plan, Scattered(indices, None)))
             if not again:
                 for each, mark in marks:
@@ -123,12 +123,12 @@ def test_codes_count_the_samples_of_each_lane_once() -> None:
         plan = table.plan(column)
         table.accumulate(plan)
         assert plan.samples is not None
-        assert plan.samples.tolist() == np.bincount(plan.lane, minlength=len(plan.lanes)).tolist()
+        assert plan.samples.tolist() == np.bincount(plan.lanes, minlength=len(plan.rows)).tolist()
 
 
 def test_nothing_added_still_makes_room_and_floats_join_integers() -> None:
     table = KeyTable("keys", "slot", 2, "k")
-    rows = Rows(State("sum", (), "int64", "sum"), table, "sum", "sum")
+    rows = SlicedState(State("sum", (), "int64", "sum"), table, "sum", "sum")
     step(table, [rows], np.array([5, 7, 7]))
     plan = table.plan(np.array([1]))
     table.accumulate(plan)
@@ -136,7 +136,7 @@ def test_nothing_added_still_makes_room_and_floats_join_integers() -> None:
     assert rows.read().tolist() == [0, 1, 2] and rows.read().dtype == np.int64
     plan = table.plan(np.array([1, 5]))
     table.accumulate(plan)
-    rows.accumulate(Directed(plan, np.array([0.5, 0.25])[np.argsort(plan.lane)]))
+    rows.accumulate(Directed(plan, np.array([0.5, 0.25])[np.argsort(plan.lanes)]))
     assert rows.read().tolist() == [0.5, 1.25, 2.0]
     step(table, [rows], np.array([1]))
     assert rows.read().tolist() == [1.5, 1.25, 2.0]
@@ -144,7 +144,7 @@ def test_nothing_added_still_makes_room_and_floats_join_integers() -> None:
 
 def test_what_is_saved_is_loaded_and_leaves_the_worker_as_it_was() -> None:
     table = KeyTable("keys", "slot", 3, "k")
-    rows = Rows(State("sum", (), "int64", "sum"), table, "sum", "sum")
+    rows = SlicedState(State("sum", (), "int64", "sum"), table, "sum", "sum")
     assert table.saved() == rows.saved() == {}
     step(table, [rows], np.array([9, 7, 7]))
     step(table, [rows], np.array([5, 8, 8, 8]))
@@ -154,7 +154,7 @@ def test_what_is_saved_is_loaded_and_leaves_the_worker_as_it_was() -> None:
     assert table.read().tolist() == [5, 7, 8]
     held[table][""][0] = 5
     other = KeyTable("keys", "slot", 3, "k")
-    its = Rows(State("sum", (), "int64", "sum"), other, "sum", "sum")
+    its = SlicedState(State("sum", (), "int64", "sum"), other, "sum", "sum")
     step(other, [its], np.array([1, 2]))
     other.load(held[table])
     its.check({other: held[table], its: held[rows]})
@@ -184,7 +184,7 @@ def test_keys_of_a_file_must_be_ones_that_a_worker_can_have(keys: np.ndarray) ->
         table._check({"": good}, ())
     with pytest.raises(InvalidInputError, match="keys must hold increasing integers or strings, at most 3"):
         table._check({"": keys}, ())
-    rows = Rows(State("sum", (), "int64", "sum"), table, "sum", "sum")
+    rows = SlicedState(State("sum", (), "int64", "sum"), table, "sum", "sum")
     with pytest.raises(InvalidInputError, match="sum has no rows for the 2 keys of keys"):
         rows.check({table: {"": np.array([1, 2])}, rows: {}})
     with pytest.raises(InvalidInputError):
@@ -207,8 +207,8 @@ def test_integers_and_texts_are_told_apart() -> None:
     with pytest.raises(InvalidInputError, match="holds strings"):
         table.union([{"": integers}, {"": texts}])
     coded = Coded.of(np.array(["b", "a", "c", "b"]))
-    assert found_in(np.array(["a", "b"]), coded).tolist() == [1, 0, 2, 1]
-    assert found_in(np.array([3, 5]), np.array([2, 3, 4, 5, 6])).tolist() == [2, 0, 2, 1, 2]
+    assert positions_in(np.array(["a", "b"]), coded).tolist() == [1, 0, 2, 1]
+    assert positions_in(np.array([3, 5]), np.array([2, 3, 4, 5, 6])).tolist() == [2, 0, 2, 1, 2]
 
 
 RANDOM = np.random.default_rng(3)
@@ -239,7 +239,7 @@ def test_an_add_keeps_no_reference_to_its_batch() -> None:
             assert gone() is None
     finally:
         gc.enable()
-    assert not any(state._before() for state in metric.own_states() if isinstance(state, Rows))
+    assert not any(state._before() for state in metric.own_states() if isinstance(state, SlicedState))
 
 
 def test_rows_that_are_read_in_pieces_are_in_the_order_of_the_keys(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -248,7 +248,7 @@ def test_rows_that_are_read_in_pieces_are_in_the_order_of_the_keys(monkeypatch: 
     metric.add(p, y, slot=slot)
     wanted = {key: np.bincount(y[slot == key], minlength=2).tolist() for key in np.unique(slot)}
     for size in (1, 100, 1 << 19):  # one row of 64 bytes, one, all of them
-        monkeypatch.setattr(keyed, "_AT_ONCE", size)
-        (rows,) = (state.read() for state in metric.own_states() if isinstance(state, Rows) and state.shape)
+        monkeypatch.setattr(sliced_states, "_AT_ONCE", size)
+        (rows,) = (state.read() for state in metric.own_states() if isinstance(state, SlicedState) and state.shape)
         assert rows.dtype == np.int64 and not rows[-1].any()
         assert dict(zip(wanted, rows.sum(axis=2).tolist())) == wanted
