@@ -47,7 +47,7 @@ class Way(NamedTuple):
 
 LIMITS: dict[str, dict[str, int]] = {
     "AUC().add(p, y)": {"functions": 6},
-    "AUC().compute()": {"functions": 86, "lines": 900, "modules": 19, "frames": 8},
+    "AUC().compute()": {"functions": 86, "lines": 900, "modules": 20, "frames": 8},
     "Sliced(AUC()).compute()": {"functions": 120},
     "fleetmetrics.auc(pos, neg)": {"functions": 70},
     "GAUC().compute()": {},

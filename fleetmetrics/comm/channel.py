@@ -42,19 +42,7 @@ from fleetmetrics.comm.failures import (
 )
 from fleetmetrics.comm.inbox import Inbox
 from fleetmetrics.comm.job import Hidden, Job, job_of
-from fleetmetrics.comm.message import (
-    ANSWER,
-    ARRIVAL,
-    CLOSED,
-    ERROR,
-    GAVE_UP,
-    LEFT,
-    LETTERS,
-    STATUS,
-    TROUBLE,
-    Message,
-    Place,
-)
+from fleetmetrics.comm.message import ARRIVAL, CLOSED, ERROR, GAVE_UP, LEFT, LETTERS, STATUS, TROUBLE, Message, Place
 from fleetmetrics.comm.server import Server
 from fleetmetrics.comm.status import source_of, way_out
 from fleetmetrics.comm.worker import is_script_of_worker, leave_mark, started_by_worker
@@ -377,7 +365,7 @@ class SocketCommunicator(Communicator):
 
 
 def _answer_in(reply: Message) -> Letter:
-    if reply.kind != ANSWER:
+    if reply.kind in (LEFT, LETTERS):  # the inbox gets no others
         raise ValueError(f"its kind is {reply.kind}")
     return Letter(letters.note_in(reply.header.decode("utf-8", "surrogatepass")), reply.payload)
 

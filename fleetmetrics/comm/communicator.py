@@ -277,7 +277,7 @@ class Communicator:
         if whole:
             return read_each([answer], functools.partial(states.result_of, layout))[0]
         [(arrays, slabs)] = read_each([answer], functools.partial(rows.result_of, layout, blocks))
-        parts = list(rows.parts_of(slabs))
+        parts = list(rows.parts_of(slabs, self.world_size))
         answers = call.consult_each(rows.reduce_pieces, (rows.letter_of_part(call.name, part) for part in parts))
         for part, answer in zip(parts, answers):
             read_each([answer.payload], functools.partial(rows.put, part))

@@ -33,6 +33,7 @@ from fleetmetrics.serial import described_array, size_of
 __all__ = [
     "Slab",
     "Union",
+    "letter_bytes",
     "letter_of",
     "letter_of_part",
     "parts_of",
@@ -44,6 +45,9 @@ __all__ = [
 
 #: The number of bytes of rows, over all workers, to reduce at a time once all have arrived.
 _AT_ONCE = 32 << 20
+#: The most bytes of a letter of pieces, and of those of all workers together, which rank 0 keeps. Measured with 16 MB:
+#: letters of 2 MiB take half to two thirds of the time of letters of 512 KiB; of 4 MiB, no less.
+LETTER_BYTES, LETTERS_BYTES = 2**21, 2**23
 #: Rows are cut at multiples of this number: moments, whose numbers belong together, have this number or half of it.
 _UNIT = 8
 _ALIGNMENT = 16
@@ -333,9 +337,14 @@ class Piece(NamedTuple):
     cut: Cut
 
 
-def parts_of(slabs: Sequence[Slab]) -> Iterator[list[Piece]]:
-    """The pieces of all slabs, by letter: a letter has at most `CHUNK_BYTES` per worker, and some bits."""
-    room = most = states.CHUNK_BYTES // 8
+def letter_bytes(workers: int) -> int:
+    """The most bytes of a letter of pieces, the fewer the more workers there are."""
+    return min(LETTER_BYTES, max(states.CHUNK_BYTES, LETTERS_BYTES // workers))
+
+
+def parts_of(slabs: Sequence[Slab], workers: int) -> Iterator[list[Piece]]:
+    """The pieces of all slabs, by letter: a letter has at most `letter_bytes` per worker, and some bits."""
+    room = most = letter_bytes(workers) // 8
     pieces: list[Piece] = []
     every = [piece for slab in slabs for piece in _cut(slab, most)]
     for piece, size in sorted(every, key=operator.itemgetter(1), reverse=True):  # the small ones fill the last letters

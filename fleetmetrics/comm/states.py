@@ -38,7 +38,7 @@ __all__ = [
     "unpack",
 ]
 
-# Measured: larger chunks exceed the sockets' buffers and the cache, and take longer per byte.
+#: States of at most these bytes are in one letter; of large arrays, a chunk of each worker has this size.
 CHUNK_BYTES = 2**19
 #: Below this size, finding the narrowest type takes longer than sending the bytes.
 _WORTH_NARROWING = 64

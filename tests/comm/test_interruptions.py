@@ -96,7 +96,7 @@ def test_an_interruption_at_any_point_is_reported_as_one_and_the_next_calls_are_
 @pytest.mark.parametrize("who", [0, 1])
 def test_an_interruption_between_the_exchanges_of_one_call_is_reported_at_once(who: int) -> None:
     place = 1
-    while _interrupted_at(place, who, KeyboardInterrupt, connected=True, size=70_000):
+    while _interrupted_at(place, who, KeyboardInterrupt, connected=True, size=300_000):
         place += 13
     assert place > 200
 
@@ -192,7 +192,7 @@ def test_interruptions_of_several_calls_in_a_row_leave_no_worker_behind(seed: in
         for call in range(8):
             try:
                 sys.setprofile(interrupts[call] if rank == who and call < 5 else None)
-                found = ranks[rank].all_reduce(np.full([1, 70_000][seed % 3 == 0], 1000 * call + rank), timeout=20)
+                found = ranks[rank].all_reduce(np.full([1, 300_000][seed % 3 == 0], 1000 * call + rank), timeout=20)
                 sys.setprofile(None)
                 seen[rank].append(int(found[0]))
             except (KeyboardInterrupt, FleetMetricsError) as error:

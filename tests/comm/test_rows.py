@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 import fleetmetrics as fm
-from fleetmetrics.comm import Block, Letter, RowKeys, states
+from fleetmetrics.comm import Block, Letter, RowKeys, rows, states
+from fleetmetrics.comm.rows import letter_bytes
 from fleetmetrics.numbers.reductions import combine, identity
 from tests.fakes import Together, together
 
@@ -101,6 +102,7 @@ def dealt(seed: int, kind: str) -> tuple[list[list[Any]], int]:
 @pytest.mark.parametrize("kind", ["same", "apart", "any"])
 def test_rows_of_all_workers_are_summed_by_key_and_rounded_once(kind: str, most: int, monkeypatch: Any) -> None:
     monkeypatch.setattr(states, "CHUNK_BYTES", most)
+    monkeypatch.setattr(rows, "LETTER_BYTES", most)
     for seed in range(12):
         workers, limit = dealt(seed, kind)
         wanted = reference(workers, limit)
@@ -118,7 +120,7 @@ def test_rows_of_all_workers_are_summed_by_key_and_rounded_once(kind: str, most:
 
 def test_large_rows_cross_in_letters_of_bounded_size_and_only_those_that_a_worker_has() -> None:
     """Rank 0 has two letters of each worker in memory, and no more: not all states of all workers."""
-    row, workers = 40_000, 4
+    row, workers = 80_000, 4
 
     def work(channel: Weighed) -> Any:
         keys = np.arange(8) + 8 * channel.rank
@@ -135,7 +137,7 @@ def test_large_rows_cross_in_letters_of_bounded_size_and_only_those_that_a_worke
 
     for sizes in together([work] * workers, Weighed):
         sent, told = zip(*sizes)
-        assert max(sent) <= max(told) <= states.CHUNK_BYTES + 256
+        assert max(sent) <= max(told) <= letter_bytes(workers) + 256
         assert sum(sent) < 1.01 * 8 * 9 * row  # and not the 33 rows of all
 
 
@@ -149,7 +151,7 @@ def test_keys_beyond_the_limit_share_the_last_place_in_letters_of_bounded_size()
         return channel.bytes
 
     for sizes in together([work] * 3, Weighed):
-        assert max(map(max, sizes)) <= states.CHUNK_BYTES + 256
+        assert max(map(max, sizes)) <= letter_bytes(3) + 256
 
 
 def test_metrics_without_slices_beside_one_with_cost_what_they_cost_alone() -> None:
@@ -179,9 +181,9 @@ def test_metrics_without_slices_beside_one_with_cost_what_they_cost_alone() -> N
 def test_a_large_state_adds_no_exchange_for_each_small_one() -> None:
     def work(channel: Together) -> int:
         small = [Block(f"small {n}", ("sum", "max")[n % 2], np.array(n + channel.rank)) for n in range(30)]
-        found = channel.reduce("call", [*small, Block("large", "sum", np.arange(100_000))])
+        found = channel.reduce("call", [*small, Block("large", "sum", np.arange(300_000))])
         assert [each.item() for each in found[:30]] == [n + 1 if n % 2 else 2 * n + 1 for n in range(30)]
-        assert found[30][-1] == 2 * 99_999
+        assert found[30][-1] == 2 * 299_999
         return len(channel.calls)
 
     assert together([work] * 2) == [3, 3]
@@ -190,6 +192,7 @@ def test_a_large_state_adds_no_exchange_for_each_small_one() -> None:
 def test_an_overflow_of_rows_names_the_state_at_once_and_in_pieces(monkeypatch: Any) -> None:
     for most in (2**19, 64):
         monkeypatch.setattr(states, "CHUNK_BYTES", most)
+        monkeypatch.setattr(rows, "LETTER_BYTES", most)
 
         def work(channel: Together) -> Any:
             rows = np.full((3, 70), 2**62)

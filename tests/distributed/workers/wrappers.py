@@ -11,6 +11,8 @@ import paddle
 from cluster import error_text, report
 
 import fleetmetrics as fm
+from fleetmetrics.comm import rows
+from fleetmetrics.comm.states import CHUNK_BYTES
 from tests.contract import plain
 from tests.distributed.test_wrappers import SAMPLES, by_user, collection, fed, samples
 from tests.fakes import Recorder
@@ -103,6 +105,7 @@ if __name__ == "__main__":
     fed(counted, share_of(channel.rank, channel.world_size, ("prediction", "label")))
     report(**{"without ids": plain(counted.compute(timeout=TIMEOUT))})
 
+    rows.LETTER_BYTES = CHUNK_BYTES  # small letters show with small slices what rank 0 holds
     report(memory=memory(channel))
     report(troubles=troubles(channel))
     report(after=int(np.sum(fm.get_communicator().all_gather(np.ones(1, int)))))
