@@ -151,9 +151,10 @@ def _paddle(to_fix: list[str]) -> str:
         )
     paddle = sys.modules.get("paddle")
     if paddle is not None:
+        if paddle.in_dynamic_mode():
+            return f"{paddle.__version__} in dynamic mode"
         pir = getattr(paddle.framework, "in_pir_mode", bool)()
-        mode = "dynamic mode" if paddle.in_dynamic_mode() else f"static mode, {'PIR' if pir else 'legacy graph'}"
-        return f"{paddle.__version__} in {mode}"
+        return f"{paddle.__version__} in static mode, {'PIR' if pir else 'legacy graph'}"
     if not version:
         return "is not installed"
     try:  # in a separate process, because it may abort

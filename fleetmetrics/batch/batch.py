@@ -491,7 +491,9 @@ def _drop_last_one(xp: Any, array: Any) -> Any:
     """``[n, 1]``, or ``[n, 1, 1]``, as ``[n]``, and ``[]`` as ``[1]``."""
     shape = tuple(xp.shape(array))
     kept = without_ones(shape)
-    return array if kept == shape else xp.reshape(array, [-1, *kept[1:]] if shape else [1])
+    if kept == shape:
+        return array
+    return xp.reshape(array, [-1, *kept[1:]] if shape else [1])
 
 
 def _of_rows(xp: Any, flags: Any, rows: tuple[int, ...]) -> Any:
@@ -501,8 +503,10 @@ def _of_rows(xp: Any, flags: Any, rows: tuple[int, ...]) -> Any:
     if fits(kept, rows) and len(kept) > 1:
         return xp.reshape(flags, [-1])
     times = math.prod(rows[1:])
-    if not shape or (kept == (1,) and rows[0] != 1):
-        return None if shape else xp.reshape(flags, [1]) if xp.FILTERS else flags
+    if not shape:
+        return xp.reshape(flags, [1]) if xp.FILTERS else flags
+    if kept == (1,) and rows[0] != 1:
+        return None
     if len(kept) > 1 or not fits(kept, rows[:1]) or times < 0:
         return None
     flags = xp.reshape(flags, [-1])

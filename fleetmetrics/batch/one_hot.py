@@ -96,10 +96,10 @@ class Alike(NamedTuple):
         elif one_hot and earlier.of == ENTRIES and (len(label) < _SOME or not _of_classes(scores)):
             one_hot = False
         if one_hot:
-            counted_so = f"{earlier.unsure} rows" if earlier.unsure else "Rows" if earlier.of == ENTRIES else ""
-            before = (
-                f"{counted_so} of earlier batches counted as entries: reset, and add them again. " if counted_so else ""
-            )
+            before = ""
+            if earlier.unsure or earlier.of == ENTRIES:
+                uncertain = f"{earlier.unsure} rows" if earlier.unsure else "Rows"
+                before = f"{uncertain} of earlier batches counted as entries: reset, and add them again. "
             if meaning.of == REFUSED or before or not sure:
                 self._refuse(len(label), meaning.by, sure, before)
             return Earlier(CLASSES)

@@ -244,7 +244,9 @@ class Columns:
             if first == pa.uint64():
                 return first if name in self.required else pa.string()  # slices have no keys of 2**63 or more
             return first if first == pa.int64() or (whole and first == pa.float64()) else pa.string()
-        return pa.list_(pa.float64()) if is_list(first) else first if first == pa.bool_() else pa.float64()
+        if is_list(first):
+            return pa.list_(pa.float64())
+        return first if first == pa.bool_() else pa.float64()
 
     def check_large(self, name: str) -> None:
         """Raise DataError if the condition looks for an integer that floats, as which a column is read, skip."""
@@ -271,7 +273,9 @@ class Columns:
         lists = [name for name, array in zip(self.of(argument), arrays) if not is_key and array.ndim > 1]
         if lists and len(arrays) > 1:
             raise DataError(f"column {lists[0]!r} holds lists, and several columns hold one value a row each")
-        values: Any = arrays[0] if isinstance(column, str) else crossed(arrays) if is_key else np.stack(arrays, axis=1)
+        values: Any = arrays[0]
+        if not isinstance(column, str):
+            values = crossed(arrays) if is_key else np.stack(arrays, axis=1)
         if argument in self._slices and values.dtype == np.uint64 and len(values) and values.max() >= 2**63:
             how = f"{called('text', str(column))} makes strings"
             raise DataError(f"column {column!r} holds {values.max()}; slices take integers below 2**63: {how}")

@@ -235,8 +235,9 @@ def _told(field: Any, kind: Any, sign: str, literal: Literal) -> str:
 def _advice(kind: Any, start: str, name: str, sign: str, literal: Literal) -> str:
     types = library("pyarrow", "files").types
     if types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind):
-        fits = isinstance(literal, str) and _NUMBER.fullmatch(literal)
-        return f"write it as one: {start} {literal if fits else 3 if types.is_integer(kind) else 0.5}"
+        if isinstance(literal, str) and _NUMBER.fullmatch(literal):
+            return f"write it as one: {start} {literal}"
+        return f"write it as one: {start} {3 if types.is_integer(kind) else 0.5}"
     if types.is_boolean(kind):
         return f"write it as true or false: {start} true"
     if types.is_timestamp(kind):

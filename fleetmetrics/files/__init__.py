@@ -150,9 +150,9 @@ def evaluate(
         do = functools.partial(_part, in_shell(), _copies_of(metrics), columns, totals, settings)
         results = results_of(do, tasks, processes, _PASSES if complete_by and several else 1, join)
         if show and several:
-            what = (
-                "passes over the files" if complete_by else "files" if len(tasks) == len(paths) else "groups of files"
-            )
+            what = "files" if len(tasks) == len(paths) else "groups of files"
+            if complete_by:
+                what = "passes over the files"
             results = shown(results, what, None, len(tasks))
         with contextlib.closing(results):
             return join(results)

@@ -40,7 +40,9 @@ class Dialect(NamedTuple):
             asked = max(
                 _KNOWN, key=lambda character: (character == "\1" and b"\1" in line, line.count(character.encode()))
             )
-        separator = "\t" if asked == BLANKS else asked if asked.isascii() else _STAND_IN
+        separator = asked if asked.isascii() else _STAND_IN
+        if asked == BLANKS:
+            separator = "\t"
         quote = {None: '"', "none": ""}.get(reading.quote, reading.quote or "")
         return cls(separator, quote, asked)
 

@@ -96,10 +96,10 @@ class Tables:
                 chosen.setdefault(folder, []).append(path)
             else:
                 current_files.append(path)
-        whole = [] if not chosen else [entry] if os.path.isdir(entry) else glob.glob(entry, recursive=True)
-        whole = [
-            os.path.join(os.path.realpath(whole_folder), "") for whole_folder in whole if os.path.isdir(whole_folder)
-        ]
+        matches: list[str] = []
+        if chosen:
+            matches = [entry] if os.path.isdir(entry) else glob.glob(entry, recursive=True)
+        whole = [os.path.join(os.path.realpath(match), "") for match in matches if os.path.isdir(match)]
         for folder, some in chosen.items():
             try:
                 files = self.files(folder)

@@ -17,7 +17,7 @@ from fleetmetrics.files.cells import beside_fractions, integer_type, misfit, not
 from fleetmetrics.files.dialect import Dialect
 from fleetmetrics.files.quotes import Quotes, lines_in, stays_open, unclosed_in_header
 from fleetmetrics.files.row_pieces import Bad, Format, Piece, Source
-from fleetmetrics.support.vocabulary import argument
+from fleetmetrics.support.vocabulary import argument, counted
 
 __all__ = ["CSV", "HEAD", "JSONLines", "blocks_of", "head_of"]
 
@@ -63,7 +63,7 @@ def _without_nul(block: bytes, before: int, bad: Bad) -> bytes:
     lines = block.split(b"\n")
     for place, line in enumerate(lines):
         if b"\0" in line:
-            bad(f"line {before + place + 1}: it holds {line.count(0):,} NUL byte{'s' * (line.count(0) > 1)}")
+            bad(f"line {before + place + 1}: it holds {counted(line.count(0), 'NUL bytes')}")
             lines[place] = b""
     return b"\n".join(lines)
 
@@ -277,7 +277,7 @@ class _Table:
 
 def _values(row: Any) -> str:
     """The number of values in a row of CSV, in words."""
-    return f"{row.actual_columns} value{'s' * (row.actual_columns != 1)}"
+    return f"{counted(row.actual_columns, 'values')}"
 
 
 def _lines_of_rows(block: bytes, spans: Sequence[tuple[int, int]]) -> list[int]:
@@ -524,8 +524,8 @@ class _Field:
         if self._null and not pa.types.is_string(self.kind):
             values = [None if isinstance(value, str) else value for value in values]
         if not self._is_integer:
-            is_float = pa.types.is_floating(self.kind)
-            values = [value if value is None else float(value) for value in values] if is_float else values
+            if pa.types.is_floating(self.kind):
+                values = [value if value is None else float(value) for value in values]
             return pa.array(values, self.kind)
         if float in set(map(type, values)):
             if any(type(value) is int and abs(value) >= 2**53 for value in values):

@@ -181,8 +181,8 @@ def _merge(held: Any, parts: Sequence[Part], alike: bool) -> None:
             for part in parts:
                 _merge(held, [part], alike)
         paths = [path for read in parts[0].reads for path in read.files]
-        where = f"{', '.join(paths[:3])}{' and others' if paths[3:] else ''}: " if paths else ""
-        raise DataError(f"{where}{words_of(error)}") from None
+        where = ", ".join(paths[:3]) + (" and others" if paths[3:] else "")
+        raise DataError(f"{where}: {words_of(error)}" if paths else words_of(error)) from None
 
 
 def words_of(error: InvalidInputError) -> str:

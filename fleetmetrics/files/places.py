@@ -136,7 +136,8 @@ def _check_no_table(url: str, place: _Place) -> None:
 
 
 def _in_table(url: str, log: str) -> DataError:
-    kind = "Delta Lake" if "_delta_log" in log else "Hudi" if ".hoodie" in log else "Iceberg"
+    kinds = {"_delta_log": "Delta Lake", ".hoodie": "Hudi"}
+    kind = next((kind for name, kind in kinds.items() if name in log), "Iceberg")
     return DataError(
         f"{url} is in a table of {kind}, only whose log says which files count, and such tables are read on this "
         "machine alone: mount it, or export the rows to count to Parquet"

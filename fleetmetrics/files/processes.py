@@ -91,7 +91,9 @@ def results_of(
     with contextlib.ExitStack() as workers:
         workers.callback(list, waiting)  # otherwise threads would continue with the remaining tasks
         for _ in range(processes if letters else threads):
-            process = (kept.pop() if kept else _start()) if letters else None
+            process = None
+            if letters:
+                process = kept.pop() if kept else _start()
             joins = join is not None and process is not None
             thread = threading.Thread(target=_work, args=(function, process, waiting, done, joins), daemon=True)
             if process is None:

@@ -166,7 +166,8 @@ def quotients_against_whole(
     evidence = denominator
     if mixed and square > 0:
         evidence = np.fmax(denominator - mixed / square * (numerator - whole * denominator), denominator / 2)
-    units = units if units.ndim else units * (evidence / total if total else np.zeros(len(denominator)))
+    if not units.ndim:
+        units = units * (evidence / total if total else np.zeros(len(denominator)))
     all_units = max(units.sum(), 1)
     inflation: Any = 1.0
     even = units

@@ -136,9 +136,10 @@ class _Area(ClassHistograms[Value]):
             owner = self.name_in_errors()
             if in_shell():
                 owner, area = self.name, "average_precision" if isinstance(self, AveragePrecision) else "auc"
-                exact = f", or for exact_auc{':curve=PR' * (self.curve == 'PR')}, which needs none"
+                exact = f", or for exact_auc{':curve=PR' if self.curve == 'PR' else ''}, which needs none"
                 far = f"more than {self.tolerance:g} apart. Ask for more buckets, {area}:buckets=65536"
-                far += f"{exact * (self.task.kind == 'binary')}; with few distinct scores, the value is right"
+                exact = exact if self.task.kind == "binary" else ""
+                far += f"{exact}; with few distinct scores, the value is right"
                 if extreme:
                     far = f"more than {self.tolerance:g} apart. {_EXTREME}, which no number of buckets parts"
                     far += f": ask{exact[4:]}" if self.task.kind == "binary" else ""

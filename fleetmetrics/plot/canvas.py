@@ -192,7 +192,8 @@ def stairs(ax: Any, histograms: Mapping[str, Any], edges: np.ndarray, cut: bool,
 
 def interval(value: Any, called: str = "a value") -> tuple[float, float, float]:
     """A value with the ends of its interval, nan without an interval; takes a number, or a value with low and high."""
-    parts = value._asdict() if hasattr(value, "_asdict") else value if isinstance(value, Mapping) else {"value": value}
+    named = value._asdict() if hasattr(value, "_asdict") else value
+    parts = named if isinstance(named, Mapping) else {"value": value}
     try:
         numbers = [parts["value"], parts.get("low"), parts.get("high")]
         if any(isinstance(number, (str, bytes)) for number in numbers):
@@ -207,7 +208,7 @@ def spoken(label: str, name: str, value: float, low: float = np.nan, high: float
     """A value; if three digits tell them apart, with how far off buckets may put it, which is no interval of chance."""
     if np.isnan(value):
         return f"{label} {name} {worded('undefined')}".strip()
-    digits = 3 if value >= 0.1 else 5 if value >= 0.001 else 7
+    digits = next((digits for digits, least in ((3, 0.1), (5, 0.001)) if value >= least), 7)
     bounds = worded(" (buckets ±{})").format(f"{max(high - value, value - low):.{digits}f}")
     return f"{label} {name} {value:.{digits}f}{bounds if high - low > 0.5 * 10**-digits else ''}".strip()
 

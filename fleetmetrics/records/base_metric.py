@@ -89,7 +89,9 @@ class BaseMetric(Recorder, Resumable):
         notice()
         super().__init__(collect_dir, collect_dir_shared, allow_pickle)
         self.dataset_meta = dataset_meta
-        mode = ("unzip" if sampler is None else "auto") if dist_collect_mode is None else dist_collect_mode
+        mode = dist_collect_mode
+        if mode is None:
+            mode = "unzip" if sampler is None else "auto"
         self.dist_collect_mode = check_mode("dist_collect_mode", mode)
         self.settle(dist_collect_mode=mode)
         self._guessed = sampler is None and dist_collect_mode is None

@@ -98,9 +98,8 @@ class Table:
         if all(isinstance(value, np.ndarray) or kept.xp.is_eager(value) for value in here):
             kept = self.on_host(kept)
         else:
-            values = (kept.keep, *kept.records.values())
-            keep, *rest = [v if v is None else v.copy() if isinstance(v, np.ndarray) else v.clone() for v in values]
-            kept = Kept(kept.xp, keep, dict(zip(kept.records, rest)))
+            records = {name: _copied(value) for name, value in kept.records.items()}
+            kept = Kept(kept.xp, _copied(kept.keep), records)
         self.batches.append(kept)
 
     def on_host(self, kept: Kept) -> Kept:
@@ -218,3 +217,10 @@ def joined_records(name: str, parts: Sequence[Mapping[str, Any]]) -> Records:
         arrays = [array for array in arrays if len(array)] or arrays[:1]
         joined[column] = arrays[0] if len(arrays) == 1 else joined_arrays(arrays, f"{name}: {column}")
     return Records(joined)
+
+
+def _copied(value: Any) -> Any:
+    """A copy of an array or a tensor, whose owner may write to it later; None stays None."""
+    if value is None:
+        return None
+    return value.copy() if isinstance(value, np.ndarray) else value.clone()

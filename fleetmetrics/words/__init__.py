@@ -81,7 +81,9 @@ class Words:
 
     def signed(self, value: Any, digits: int | None = None) -> str:
         """A difference."""
-        return "—" if value is None else ("+" if value > 0 else "") + self.number(value, digits)
+        if value is None:
+            return "—"
+        return ("+" if value > 0 else "") + self.number(value, digits)
 
     def span(self, ends: Mapping[str, Any], digits: int | None = None, *, sign: bool = False) -> str:
         """An interval, if it is known."""

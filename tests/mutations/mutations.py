@@ -3059,8 +3059,8 @@ MUTATIONS = [
     Mutation(
         "samples on a device are those that their owner writes there later",
         "records/table.py::Table.accumulate",
-        "v.copy() if isinstance(v, np.ndarray) else v.clone() for v in values",
-        "v for v in values",
+        "name: _copied(value) for name",
+        "name: value for name",
         "tests/test_device.py -k changes_nothing",
     ),
     # -- parts, files, and the command line ---------------------------------------------------------------------

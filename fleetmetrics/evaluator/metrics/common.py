@@ -76,11 +76,14 @@ def suffixes(thrs: Sequence[float | None]) -> list[str]:
     if len(thrs) == 1:
         return [""]
     shared = Counter(f"{thr:.2f}" for thr in set(thrs) if thr is not None)
-    short = [None if thr is None else f"{thr:.2f}" for thr in thrs]
-    return [
-        "_no-thr" if name is None else f"_thr-{name}" if shared[name] == 1 else f"_thr-{thr!r}"
-        for thr, name in zip(thrs, short)
-    ]
+
+    def suffix(thr: float | None) -> str:
+        if thr is None:
+            return "_no-thr"
+        short = f"{thr:.2f}"
+        return f"_thr-{short}" if shared[short] == 1 else f"_thr-{thr!r}"
+
+    return list(map(suffix, thrs))
 
 
 def check_choice(argument: str, value: Any, options: Sequence[str | None]) -> Any:

@@ -289,4 +289,6 @@ _AP_AVERAGES = ("macro", None)
 
 def _average_precision(pred: np.ndarray, target: np.ndarray, average: str | None) -> np.ndarray:
     values = 100 * formulas.average_precision.bare(pred, target)
-    return values if average is None else np.asarray(values.mean() if values.size else math.nan)
+    if average is None:
+        return values
+    return np.asarray(values.mean() if values.size else math.nan)

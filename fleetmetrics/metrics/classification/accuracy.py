@@ -184,7 +184,9 @@ class Accuracy(OfTask[Value]):
                 f"prediction has the label's shape; top_k={self.task.top_k} of several classes needs scores "
                 "[n, classes]"
             )
-        return self._of_classes if predicted_classes else self._of_scores if batch.classes else self._of_one
+        if predicted_classes:
+            return self._of_classes
+        return self._of_scores if batch.classes else self._of_one
 
     def _unless_ignored(self, *rules: str | Requirement) -> tuple[str | Requirement, ...]:
         return tuple(tasks.unless_ignored(rule, self.task.ignore_index) for rule in rules)

@@ -248,7 +248,9 @@ class LogLoss(_OfScores[Value]):
 
 def probability_rules_of(task: Task, classes: int) -> tuple[Requirement | str, ...]:
     """The requirements of probabilities of ``classes`` (0: of one number for each label) and of labels."""
-    rule = "class_scores" if task.from_logits else DISTRIBUTION if classes else "probability_or_logits"
+    rule: Requirement | str = DISTRIBUTION if classes else "probability_or_logits"
+    if task.from_logits:
+        rule = "class_scores"
     return (tasks.unless_ignored(rule, task.ignore_index), task.label_rule)
 
 

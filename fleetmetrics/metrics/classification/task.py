@@ -189,7 +189,9 @@ def ignored_of(ignore_index: Any) -> Ignored:
     if not all(is_whole(label) and -(2**63) <= label < 2**63 for label in several):
         raise InvalidInputError(f"ignore_index must be an integer, several in a list, or None, not {ignore_index!r}")
     labels = sorted(set(map(int, several)))
-    return tuple(labels) if len(labels) > 1 else labels[0] if labels else None
+    if not labels:
+        return None
+    return tuple(labels) if len(labels) > 1 else labels[0]
 
 
 def class_axis_of(class_axis: Any) -> int | None:
@@ -225,7 +227,9 @@ def task_of(
     if left_open:
         kind = "any" if task is None else task
     elif task is None:
-        task = "multiclass" if num_classes is not None else "multilabel" if num_labels is not None else allowed[0]
+        task = "multilabel" if num_labels is not None else allowed[0]
+        if num_classes is not None:
+            task = "multiclass"
         if task not in allowed:
             sizes = f"num_classes={num_classes!r}" if num_classes is not None else f"num_labels={num_labels!r}"
             raise InvalidInputError(f"{sizes} means task={task!r}; allowed are {', '.join(map(repr, allowed))}")

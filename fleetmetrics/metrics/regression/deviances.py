@@ -157,7 +157,9 @@ def _deviance(batch: Batch, power: float) -> Any:
     series = one
     for n in range(_TERMS, 1, -1):
         series = xp.add(one, xp.scale(xp.multiply(error, series), (exponent - n) / (n + 1)))
-    scale = p if power == 1 else one if power == 2 else xp.power(p, exponent)
+    scale = one
+    if power != 2:
+        scale = p if power == 1 else xp.power(p, exponent)
     series = xp.scale(xp.multiply(xp.multiply(xp.square(error), scale), series), 0.5)
     return batch.weighted_sum(2.0 * xp.where(near, series, half))
 
