@@ -36,8 +36,7 @@ import numpy as np
 from fleetmetrics import formulas
 from fleetmetrics.comm.descriptions import Block
 from fleetmetrics.errors import InvalidInputError
-from fleetmetrics.formulas.aggregation import warn_if_small
-from fleetmetrics.formulas.quotients import ratio
+from fleetmetrics.formulas.quotients import ratio, warn_if_small
 from fleetmetrics.formulas.sums import root
 from fleetmetrics.state.state import name_of, read
 from fleetmetrics.support.checks import amount, check_part, whole_number_of

@@ -9,9 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Iterable, Iterator, Ma
 
 import numpy as np
 
-from fleetmetrics import comm
 from fleetmetrics import xp as namespaces
-from fleetmetrics.base.data_size import DataSize
 from fleetmetrics.base.nesting import Nestable
 from fleetmetrics.batch import Batch
 from fleetmetrics.batch.one_hot import CLASSES, REFUSED, Earlier
@@ -23,14 +21,11 @@ from fleetmetrics.errors import (
     InvalidInputError,
     StaticProgramError,
 )
-from fleetmetrics.records.folding import Folding, Folds
-from fleetmetrics.records.table import Table
 from fleetmetrics.samplers.repeats import Repeats, repeats_of, sums_are_equal, warn_of_same_samples
 from fleetmetrics.samplers.sampling import Pass
 from fleetmetrics.state.state import State, add_numbers, blocks_of
 from fleetmetrics.state.state_dicts import HeldPass, Holder
 from fleetmetrics.support.checks import flag_of
-from fleetmetrics.support.hints import hint_of_argument, hint_of_method
 from fleetmetrics.support.launcher import notice
 from fleetmetrics.support.settings import (
     AllArguments,
@@ -45,6 +40,10 @@ from fleetmetrics.support.vocabulary import snake_case
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
+
+    from fleetmetrics import comm
+    from fleetmetrics.records.folding import Folding, Folds
+    from fleetmetrics.records.table import Table
 
     Value = TypeVar("Value", default=Any, covariant=True)
 else:
@@ -131,7 +130,7 @@ class Accumulator(Nestable, Generic[Value]):
         name = vars(self).pop("_called_anew", name)
         self._set_name(_default_name(type(self)) if name is None else name)
         self.named_by_default = name is None
-        self._data_size = None if size is None else DataSize(self.name, size)
+        self._count_to(size)
         self.validate, self.share = flag_of("validate", validate), flag_of("share", share)
         self._adding = _Adding()
         self.program: Any = None  # the static program that add was called in
@@ -142,6 +141,8 @@ class Accumulator(Nestable, Generic[Value]):
     if not TYPE_CHECKING:  # otherwise every attribute would seem to exist
 
         def __getattr__(self, name: str) -> Any:
+            from fleetmetrics.support.hints import hint_of_method  # few make mistakes, and every metric is imported
+
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{hint_of_method(name)}")
 
     def __dir__(self) -> list[str]:
@@ -158,7 +159,14 @@ class Accumulator(Nestable, Generic[Value]):
         self.name = name
         self._check = Check(name)
         if self._data_size is not None:
-            self._data_size = DataSize(name, self._data_size.size)
+            self._count_to(self._data_size.size)
+
+    def _count_to(self, size: int | None) -> None:
+        """Count the samples, if the number of those of the data set is known."""
+        if size is not None:
+            from fleetmetrics.base.data_size import DataSize
+
+            self._data_size = DataSize(self.name, size)
 
     def settings(self) -> dict[str, Any]:
         """The constructor's arguments by name, defaults included; ``size`` only if given."""
@@ -207,6 +215,10 @@ class Accumulator(Nestable, Generic[Value]):
         tables: dict[Table, list[Folding]] = {}
         for metric in self.record_metrics():
             tables.setdefault(metric.table, []).append(metric)
+        if not tables:
+            return []
+        from fleetmetrics.records.folding import Folds
+
         return list(itertools.starmap(Folds, tables.items()))
 
     def _read(self) -> Mapping[State, np.ndarray]:
@@ -388,6 +400,8 @@ class Accumulator(Nestable, Generic[Value]):
                     )
 
     def _unknown(self, argument: str, columns: Iterable[str] = ()) -> InvalidInputError:
+        from fleetmetrics.support.hints import hint_of_argument
+
         allowed = [*self.arguments, *columns]
         return InvalidInputError(
             f"{type(self).__name__}.add has no argument {argument!r}{hint_of_argument(argument, allowed)} Allowed are "
@@ -514,8 +528,10 @@ class Accumulator(Nestable, Generic[Value]):
         Args:
             scope: the scope of a static program's variables; None: the global scope.
         """
+        from fleetmetrics.comm.local import LocalCommunicator
+
         raise_if_traced(f"compute of {self.name}")
-        call = comm.LocalCommunicator().call(f"{type(self).__name__} {self.name}", _NO_WAIT)
+        call = LocalCommunicator().call(f"{type(self).__name__} {self.name}", _NO_WAIT)
         return self._computed(call, scope, None)
 
     def _check_pass(self, channel: comm.Communicator, whole: bool) -> str:

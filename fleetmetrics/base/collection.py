@@ -2,7 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, ItemsView, Iterable, KeysView, Mapping, Sequence, ValuesView, overload
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Callable,
+    Dict,
+    ItemsView,
+    Iterable,
+    KeysView,
+    Mapping,
+    Sequence,
+    ValuesView,
+    overload,
+)
 
 import numpy as np
 
@@ -11,12 +23,14 @@ from fleetmetrics.base.metric import Common, Metric
 from fleetmetrics.base.nesting import Nestable
 from fleetmetrics.base.shared import Shared
 from fleetmetrics.errors import InvalidInputError
-from fleetmetrics.records.folding import Folding, Folds
-from fleetmetrics.records.table import Table
 from fleetmetrics.state.state import State
 from fleetmetrics.state.state_dicts import Holder
 from fleetmetrics.support.checks import listed
 from fleetmetrics.support.typed import Unpack
+
+if TYPE_CHECKING:
+    from fleetmetrics.records.folding import Folding, Folds
+    from fleetmetrics.records.table import Table
 
 __all__ = ["MetricCollection"]
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Iterable, Sequence
 
 from fleetmetrics.base.accumulator import Accumulator, Value
 from fleetmetrics.base.nesting import Nestable
 from fleetmetrics.batch import Batch
 from fleetmetrics.batch.rules import Requirement
 from fleetmetrics.errors import InvalidInputError
-from fleetmetrics.records.folding import Folding
 from fleetmetrics.state.state import State
+
+if TYPE_CHECKING:
+    from fleetmetrics.records.folding import Folding
 
 __all__ = ["Composite", "about", "axis_taken", "label_taken", "statistics_of"]
 

@@ -8,17 +8,19 @@ the reference has only `Nestable.requirements_of`, which authors of metrics may 
 from __future__ import annotations
 
 import functools
-from typing import Any, ClassVar, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Iterable, Mapping, Sequence
 
 import numpy as np
 
-from fleetmetrics.base.data_size import DataSize
 from fleetmetrics.batch import Batch
 from fleetmetrics.batch.one_hot import CLASSES, ENTRIES, LABELS, REFUSED, Meaning, meaning_for_all
 from fleetmetrics.batch.rules import Check, Requirement, asks_for_classes
-from fleetmetrics.records.folding import Folding
 from fleetmetrics.saving.merging import Partial
 from fleetmetrics.state.state import State
+
+if TYPE_CHECKING:
+    from fleetmetrics.base.data_size import DataSize
+    from fleetmetrics.records.folding import Folding
 
 __all__ = ["Nestable"]
 

@@ -10,9 +10,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fleetmetrics.errors import UndefinedMetricWarning
-from fleetmetrics.formulas.quotients import LIGHT, SMALLEST, stand_in
-from fleetmetrics.formulas.sums import as_number, root
+from fleetmetrics.formulas.quotients import stand_in, warn_if_small
+from fleetmetrics.formulas.sums import root
 from fleetmetrics.support.checks import (
     checked,
     moments,
@@ -22,7 +21,6 @@ from fleetmetrics.support.checks import (
     text,
     weights,
 )
-from fleetmetrics.support.warning import part_now, warn
 
 __all__ = ["HistogramCounts", "histogram_counts", "standard_deviation", "variance"]
 
@@ -47,36 +45,6 @@ def spread(weight: float, mean: float, squares: float, two_words: bool) -> float
     """The sum of squared deviations; 0.0 where it is rounding error, far smaller for a mean kept in ``two_words``."""
     rounding = 2.0**-78 if two_words else 2.0**-49  # the rounding of a standard deviation, relative to the mean
     return 0.0 if squares <= weight * (rounding * mean) ** 2 else squares  # nan stays nan
-
-
-def warn_if_small(name: str, what: str, weight: float, mean: float, squares: float) -> None:
-    """Warn of squares below the range in which float64 keeps all digits, or that may have been there.
-
-    Args:
-        name: of the value.
-        what: whose deviations from their mean are squared; or "errors" or "logarithms", whose errors are squared.
-        weight: of all samples.
-        mean: theirs; 0.0 for errors.
-        squares: their sum.
-    """
-    weight, squares = as_number(weight), as_number(squares)
-    if not squares < SMALLEST * max(1.0, weight):  # nan, too
-        return
-    lost = squares > 0 or (mean != 0 and min(weight, 1.0) * mean * mean < SMALLEST)
-    of_errors = what in ("errors", "logarithms")
-    told = of_errors and weight < LIGHT  # `ratio` warns of it
-    if lost and not told:
-        inexact, squared, do = "inexact", "squared errors", "Multiply predictions and labels, by 1e160 or so"
-        if what == "logarithms":
-            squared = "squared errors of the logarithms"
-            do = "For such numbers, ln(1 + x) is x: use the squared errors of predictions and labels times 1e160 or so"
-        elif not of_errors:
-            inexact += ", and depends on how the samples were split"
-            squared, do = f"squared deviations of the {what}", f"Multiply the {what}, by 1e160 or so"
-        warn(
-            f"{name}{part_now()} is {inexact}: the {squared} are below 2.2e-308, where float64 has few digits. {do}",
-            UndefinedMetricWarning,
-        )
 
 
 @checked(moments=moments(3, 4), ddof=not_negative, name=text, zero_division=stand_in_value)

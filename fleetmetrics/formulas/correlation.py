@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from fleetmetrics.formulas.aggregation import spread, warn_if_small
-from fleetmetrics.formulas.quotients import NO_SAMPLES, stand_in
+from fleetmetrics.formulas.aggregation import spread
+from fleetmetrics.formulas.quotients import NO_SAMPLES, stand_in, warn_if_small
 from fleetmetrics.formulas.sums import as_number, root, sums_before
 from fleetmetrics.support.checks import (
     amount,

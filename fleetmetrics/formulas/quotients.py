@@ -90,6 +90,36 @@ def ratio(
     return float(above / below)
 
 
+def warn_if_small(name: str, what: str, weight: float, mean: float, squares: float) -> None:
+    """Warn of squares below the range in which float64 keeps all digits, or that may have been there.
+
+    Args:
+        name: of the value.
+        what: whose deviations from their mean are squared; or "errors" or "logarithms", whose errors are squared.
+        weight: of all samples.
+        mean: theirs; 0.0 for errors.
+        squares: their sum.
+    """
+    weight, squares = as_number(weight), as_number(squares)
+    if not squares < SMALLEST * max(1.0, weight):  # nan, too
+        return
+    lost = squares > 0 or (mean != 0 and min(weight, 1.0) * mean * mean < SMALLEST)
+    of_errors = what in ("errors", "logarithms")
+    told = of_errors and weight < LIGHT  # `ratio` warns of it
+    if lost and not told:
+        inexact, squared, do = "inexact", "squared errors", "Multiply predictions and labels, by 1e160 or so"
+        if what == "logarithms":
+            squared = "squared errors of the logarithms"
+            do = "For such numbers, ln(1 + x) is x: use the squared errors of predictions and labels times 1e160 or so"
+        elif not of_errors:
+            inexact += ", and depends on how the samples were split"
+            squared, do = f"squared deviations of the {what}", f"Multiply the {what}, by 1e160 or so"
+        warn(
+            f"{name}{part_now()} is {inexact}: the {squared} are below 2.2e-308, where float64 has few digits. {do}",
+            UndefinedMetricWarning,
+        )
+
+
 def root_of_ratio(numerator: Any, denominator: Any, metric: str, zero_division: float = math.nan) -> float:
     """The square root of a `ratio`; ``zero_division`` is returned as it is."""
     value = ratio.bare(numerator, denominator, metric, zero_division)

@@ -12,8 +12,8 @@ from fleetmetrics.batch import Batch, statistic
 from fleetmetrics.batch.rules import Requirement
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.metrics.classification import task as tasks
-from fleetmetrics.metrics.classification.losses import adds_up, log_softmax
-from fleetmetrics.metrics.classification.task import Task
+from fleetmetrics.metrics.classification.losses import log_softmax
+from fleetmetrics.metrics.classification.task import Task, adds_up
 from fleetmetrics.support.checks import choice_of
 from fleetmetrics.support.typed import Unpack
 

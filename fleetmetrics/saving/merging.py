@@ -8,17 +8,19 @@ from __future__ import annotations
 
 import copy
 import math
-from typing import Any, Iterable, Mapping, Sequence, TypeVar
+from typing import TYPE_CHECKING, Any, Iterable, Mapping, Sequence, TypeVar
 
 import numpy as np
 
 from fleetmetrics.errors import InvalidInputError
-from fleetmetrics.records.folding import Folding, Folds
 from fleetmetrics.state.state import InPlace, State
 from fleetmetrics.state.state_dicts import Checkpointed
 from fleetmetrics.support.checks import listed
 from fleetmetrics.support.settings import described, difference
 from fleetmetrics.support.vocabulary import with_article
+
+if TYPE_CHECKING:
+    from fleetmetrics.records.folding import Folding, Folds
 
 __all__ = ["merge_all"]
 

@@ -15,7 +15,6 @@ from fleetmetrics.comm.descriptions import Block, RowKeys
 from fleetmetrics.errors import IntegerOverflowError, InvalidInputError, StaticProgramError
 from fleetmetrics.numbers.moments import merged_floats
 from fleetmetrics.numbers.reductions import REST, check_rest, combine_exactly, held_of, identity, sum_of_numbers, widen
-from fleetmetrics.serial import small
 from fleetmetrics.xp import Scattered, is_paddle, is_static, namespace, numpy_ops, together_to_host
 
 __all__ = ["InPlace", "Lanes", "State", "blocks_of", "count_at", "most_at_once", "name_of", "read"]
@@ -269,6 +268,8 @@ class State:
                 f"{self.name} is a variable of a static program, which cannot be pickled or copied; save its values "
                 "with state_dict(scope) or fleetmetrics.save(path, metric, scope=)"
             )
+        from fleetmetrics.serial import small
+
         value = self._whole(None) if is_paddle(self.value) else self.value
         held = {**vars(self), "value": small(value) if isinstance(value, np.ndarray) else value}
         held.pop("_before", None)

@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, Any, Callable, ClassVar, Iterable, Iterator, M
 import numpy as np
 
 from fleetmetrics.errors import InvalidInputError, MissingArgumentError, UnknownArgumentError
-from fleetmetrics.support.hints import hint_of_argument
 from fleetmetrics.support.tensors import as_array
 from fleetmetrics.support.vocabulary import with_article
 
@@ -247,6 +246,8 @@ def _needed(init: Callable[..., Any]) -> tuple[list[str], list[str]]:
 def raise_if_unknown(kind: type, given: Iterable[str]) -> None:
     """Raise for unknown settings."""
     for name in given:
+        from fleetmetrics.support.hints import hint_of_argument
+
         known = list(signature_of(kind).parameters)
         raise UnknownArgumentError(
             f"{kind.__name__} has no setting {name!r}{hint_of_argument(name, known)} It takes {', '.join(known)}"

@@ -3029,7 +3029,7 @@ MUTATIONS = [
     ),
     Mutation(
         "a quotient of metrics by 0 is inf",
-        "base/metric.py::_quotient",
+        "base/expression.py::_quotient",
         'return one / other if other else undefined("a quotient of metrics", "the divisor is 0")',
         "return np.float64(one) / np.float64(other)",
         "tests/base/test_expression.py -k divisor",
@@ -3507,14 +3507,14 @@ MUTATIONS = [
     ),
     Mutation(
         "squares without all their digits are not told of",
-        "formulas/aggregation.py::warn_if_small",
+        "formulas/quotients.py::warn_if_small",
         "squares < SMALLEST * max",
         "squares < 0 * max",
         "tests/metrics/test_regression.py -k lose_digits",
     ),
     Mutation(
         "squares that small weights have made 0 are not told of",
-        "formulas/aggregation.py::warn_if_small",
+        "formulas/quotients.py::warn_if_small",
         "min(weight, 1.0) * mean * mean",
         "mean * mean",
         "tests/metrics/test_regression.py -k 'lose_digits and moments or lose_digits_warn'",

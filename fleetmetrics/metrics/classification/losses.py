@@ -10,11 +10,11 @@ import numpy as np
 from fleetmetrics.base.accumulator import Value
 from fleetmetrics.base.metric import Declared, Quotient, Settings, Undefinable, WithoutColumns
 from fleetmetrics.batch import Batch, per_sample, statistic
-from fleetmetrics.batch.rules import FROM_LOGITS, Requirement
+from fleetmetrics.batch.rules import Requirement
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.formulas.quotients import ratios
 from fleetmetrics.metrics.classification import task as tasks
-from fleetmetrics.metrics.classification.task import Task
+from fleetmetrics.metrics.classification.task import DISTRIBUTION, Task, check_scores
 from fleetmetrics.support.checks import choice_of, flag_of
 from fleetmetrics.support.typed import Unpack
 
@@ -22,32 +22,6 @@ __all__ = ["HingeLoss", "LogLoss"]
 
 #: The lowest probability of a label, as in scikit-learn for float64: keeps the loss finite.
 LOWEST = float(np.finfo(np.float64).eps)
-
-#: The largest distance from 1 of the sum of the probabilities of all classes, for float64 and for narrower dtypes. They
-#: may have been computed in half that precision: float64 in float32 (the root of its rounding), others in bfloat16
-#: (2**-8).
-_ROUNDING = {True: 2.0**-11.5, False: 2.0**-7}
-
-
-def adds_up(xp: Any, scores: Any) -> Any:
-    """Which rows ``[n, classes]`` are probabilities of all classes."""
-    values = xp.cast(scores, "float64")
-    within = xp.is_probability(values)
-    total = xp.sum_of_rows(xp.where(within, values, xp.zeros_like(values)))
-    rounding = _ROUNDING["64" in str(scores.dtype)]
-    return xp.logical_and(xp.all_rows(within), xp.logical_not(xp.greater(xp.absolute(total - 1), rounding)))
-
-
-def _is_distribution(batch: Batch) -> Any:
-    return batch.of_rows(lambda scores: adds_up(batch.xp, scores))
-
-
-DISTRIBUTION = Requirement(
-    "prediction",
-    "probabilities in [0, 1] of all classes, which add up to 1 (apply the softmax to logits first)",
-    _is_distribution,
-    FROM_LOGITS,
-)
 
 
 def log_sigmoid(xp: Any, x: Any) -> Any:
@@ -252,19 +226,6 @@ def probability_rules_of(task: Task, classes: int) -> tuple[Requirement | str, .
     if task.from_logits:
         rule = "class_scores"
     return (tasks.unless_ignored(rule, task.ignore_index), task.label_rule)
-
-
-def check_scores(task: Task, batch: Batch) -> Task:
-    """The task of a batch; raises if its shapes do not fit, or scores for each of several classes are missing."""
-    task = task.of(batch)
-    if batch.label is None:
-        raise InvalidInputError("label is missing; give add(prediction, label)")
-    task.check_shape(batch)
-    if task.kind == "multiclass" and not batch.classes:
-        raise InvalidInputError(
-            f"prediction has the label's shape; with task='multiclass' it must have shape [n, {task.size or 'classes'}]"
-        )
-    return task
 
 
 @statistic

@@ -8,7 +8,7 @@ from typing import Any, Callable, NamedTuple, Sequence, Tuple, Union
 import numpy as np
 
 from fleetmetrics.batch import Batch, per_sample, statistic
-from fleetmetrics.batch.rules import REQUIREMENTS, Requirement
+from fleetmetrics.batch.rules import FROM_LOGITS, REQUIREMENTS, Requirement
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.support.checks import (
     MOST_ENTRIES,
@@ -448,3 +448,45 @@ def _by_cells(batch: Batch, task: Task, predicted: Any, cells: Cells) -> Any:
 def number_of_rows(batch: Batch, task: Task) -> Any:
     """The number or weight of the rows with a label that is not ignored."""
     return batch.weighted_sum(counted_rows(batch, task))
+
+
+# -- scores of a task's classes --------------------------------------------------------------------------
+
+#: The largest distance from 1 of the sum of the probabilities of all classes, for float64 and for narrower dtypes. They
+#: may have been computed in half that precision: float64 in float32 (the root of its rounding), others in bfloat16
+#: (2**-8).
+_ROUNDING = {True: 2.0**-11.5, False: 2.0**-7}
+
+
+def adds_up(xp: Any, scores: Any) -> Any:
+    """Which rows ``[n, classes]`` are probabilities of all classes."""
+    values = xp.cast(scores, "float64")
+    within = xp.is_probability(values)
+    total = xp.sum_of_rows(xp.where(within, values, xp.zeros_like(values)))
+    rounding = _ROUNDING["64" in str(scores.dtype)]
+    return xp.logical_and(xp.all_rows(within), xp.logical_not(xp.greater(xp.absolute(total - 1), rounding)))
+
+
+def _is_distribution(batch: Batch) -> Any:
+    return batch.of_rows(lambda scores: adds_up(batch.xp, scores))
+
+
+DISTRIBUTION = Requirement(
+    "prediction",
+    "probabilities in [0, 1] of all classes, which add up to 1 (apply the softmax to logits first)",
+    _is_distribution,
+    FROM_LOGITS,
+)
+
+
+def check_scores(task: Task, batch: Batch) -> Task:
+    """The task of a batch; raises if its shapes do not fit, or scores for each of several classes are missing."""
+    task = task.of(batch)
+    if batch.label is None:
+        raise InvalidInputError("label is missing; give add(prediction, label)")
+    task.check_shape(batch)
+    if task.kind == "multiclass" and not batch.classes:
+        raise InvalidInputError(
+            f"prediction has the label's shape; with task='multiclass' it must have shape [n, {task.size or 'classes'}]"
+        )
+    return task
