@@ -44,7 +44,8 @@ Each name is imported at its first use. Only ``fleetmetrics.static`` imports Pad
 
 from __future__ import annotations
 
-from typing import Any
+import importlib
+from typing import Any, Mapping
 
 from fleetmetrics import _names
 
@@ -53,10 +54,25 @@ __all__ = sorted({*_modules}.difference(_names.NOT_STARRED))
 
 
 def __getattr__(name: str) -> Any:
-    from fleetmetrics.support.lazy import first_use
-
-    value = globals()[name] = first_use(__name__, name, _modules)
+    value = globals()[name] = _first_use(__name__, name, _modules)
     return value
+
+
+def _first_use(package: str, name: str, modules: Mapping[str, str]) -> Any:
+    """The value of a public name of a package, which is in one of the ``modules``, or a module of the package."""
+    if name in modules:
+        return getattr(importlib.import_module(modules[name]), name)
+    if name.startswith("_"):
+        raise AttributeError(f"module {package!r} has no attribute {name!r}")
+    try:
+        return importlib.import_module(f"{package}.{name}")
+    except ImportError as error:
+        if error.name != f"{package}.{name}":  # `hasattr` takes only an AttributeError for a no
+            raise AttributeError(f"module {package!r} has no attribute {name!r} here: {error}") from error
+        from fleetmetrics.support.hints import hint_of_name
+
+        hint = hint_of_name(name, {public: public for public in modules})
+        raise AttributeError(f"module {package!r} has no attribute {name!r}{hint}") from None
 
 
 def __dir__() -> list[str]:

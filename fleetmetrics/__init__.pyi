@@ -1,6 +1,7 @@
 # Written by `make names`.
 from fleetmetrics._version import __version__ as __version__
 from fleetmetrics.base.collection import MetricCollection as MetricCollection
+from fleetmetrics.base.merging import merge_all as merge_all
 from fleetmetrics.base.metric import Declared as Declared
 from fleetmetrics.base.metric import Metric as Metric
 from fleetmetrics.base.record_metric import GroupedMetric as GroupedMetric
@@ -154,7 +155,6 @@ from fleetmetrics.saving.checkpoint import Resumed as Resumed
 from fleetmetrics.saving.checkpoint import load as load
 from fleetmetrics.saving.checkpoint import save as save
 from fleetmetrics.saving.copies import check_copies as check_copies
-from fleetmetrics.saving.merging import merge_all as merge_all
 from fleetmetrics.wrappers.bootstrap import Bootstrap as Bootstrap
 from fleetmetrics.wrappers.interval import Interval as Interval
 from fleetmetrics.wrappers.sliced import Sliced as Sliced

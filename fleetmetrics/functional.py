@@ -34,10 +34,10 @@ from typing import Any, Callable, Iterator, Sequence, TypeVar
 import numpy as np
 
 from fleetmetrics import formulas
-from fleetmetrics.comm.descriptions import Block
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.formulas.quotients import ratio, warn_if_small
 from fleetmetrics.formulas.sums import root
+from fleetmetrics.serial.descriptions import Block
 from fleetmetrics.state.state import name_of, read
 from fleetmetrics.support.checks import amount, check_part, whole_number_of
 from fleetmetrics.support.vocabulary import counted

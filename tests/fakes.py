@@ -11,10 +11,10 @@ from fleetmetrics import Communicator, LocalCommunicator
 from fleetmetrics.comm import Block, RowKeys
 from fleetmetrics.comm.communicator import Call, Decide, Letter
 from fleetmetrics.comm.deadline import resolve_timeout
-from fleetmetrics.comm.descriptions import joined
 from fleetmetrics.comm.failures import described, named_error, raise_trouble
 from fleetmetrics.errors import FleetMetricsError
 from fleetmetrics.numbers.reductions import combine
+from fleetmetrics.serial.descriptions import joined
 
 
 class Listener(LocalCommunicator):

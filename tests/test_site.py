@@ -253,6 +253,6 @@ def test_make_docs_fails_and_names_the_file_the_line_and_what_to_run(small: Path
         ("mkdocs.yml:1: ", "does not find other/ for --fail-if", "`search:`"),
         ("docs/other.md:1: ", "begins with 'See the words", "run `make docs`"),
         ("docs/index.md:13: ", r"shows a backslash: en\|zh", "&#124;"),
-        (f"fleetmetrics/saving/merging.py:{line}: ", "the argument parts has no type", "run `make types`"),
+        (f"fleetmetrics/base/merging.py:{line}: ", "the argument parts has no type", "run `make types`"),
     ):
         assert [each for each in lines if f" {place}" in each and what in each and told in each], (place, done.stdout)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import importlib
 import pkgutil
+import runpy
 import sys
 from pathlib import Path
 from typing import Iterable
@@ -47,7 +48,7 @@ OTHERS: dict[str, list[str] | None] = {
     "formulas.intervals": ["IntervalResult"],
     "functional": None,
     "base.metric": ["Declared", "Metric"],
-    "saving.merging": None,
+    "base.merging": None,
     "integrations.patch": None,
     "base.record_metric": ["GroupedMetric", "RecordMetric"],
     "samplers.sampling": ["padding_mask", "remaining_indices"],
@@ -97,50 +98,56 @@ from __future__ import annotations
 MODULES: dict[str, str] = {{
 {names}
 }}
-'''
-_MORE = """#: The modules that are reached by their names.
+#: The module of each name of `fleetmetrics.formulas`, likewise.
+FORMULAS: dict[str, str] = {{
+{formulas}
+}}
+#: The modules that are reached by their names.
 ROOMS: tuple[str, ...] = (
 {rooms}
 )
 #: What ``from fleetmetrics import *`` leaves alone: Python's own names.
 NOT_STARRED: tuple[str, ...] = ({not_starred})
-"""
+'''
 
 
-def table(modules: dict[str, list[str]]) -> str:
-    """The table, in Python: an archive that the package is imported from may lack the stub."""
-    names = [f'    "{name}": "{module}",' for module, names in modules.items() for name in names]
-    return _TABLE.format(names="\n".join(names))
+def table(names: dict[str, str]) -> str:
+    """The table, in Python, of the package's own names and the formulas: an archive may lack the stubs."""
+    rooms = [f'    "{name}",' for name in ROOMS]
+    not_starred = ", ".join(f'"{name}"' for name in NOT_STARRED)
+    tables = [[f'    "{name}": "{module}",' for name, module in each.items()] for each in (names, by_name(formulas()))]
+    package, of_formulas = map("\n".join, tables)
+    return _TABLE.format(names=package, formulas=of_formulas, rooms="\n".join(rooms), not_starred=not_starred)
 
 
-def of_formulas() -> dict[Path, str]:
-    """What the files of `fleetmetrics.formulas` hold; metrics import those names, so that nothing is imported here."""
-    modules: dict[str, list[str]] = {}
+def by_name(modules: dict[str, list[str]]) -> dict[str, str]:
+    """The module of each name."""
+    return {name: module for module, names in modules.items() for name in names}
+
+
+def formulas() -> dict[str, list[str]]:
+    """The names of `fleetmetrics.formulas` by module, read from the files: the package imports them by the table."""
+    modules = {}
     for name in FORMULAS:
         tree = ast.parse((PACKAGE / "formulas" / f"{name}.py").read_text(encoding="utf-8"))
-        named = [node.value for node in tree.body if isinstance(node, ast.Assign) and _is_all(node.targets[0])]
-        modules[f"fleetmetrics.formulas.{name}"] = sorted(ast.literal_eval(named[0]))
-    folder = PACKAGE / "formulas"
-    return {folder / "_names.py": table(modules), folder / "__init__.pyi": stub(modules)}
+        assigned = {ast.unparse(node.targets[0]): node.value for node in tree.body if isinstance(node, ast.Assign)}
+        modules[f"fleetmetrics.formulas.{name}"] = sorted(ast.literal_eval(assigned["__all__"]))
+    return modules
 
 
-def _is_all(target: ast.expr) -> bool:
-    return isinstance(target, ast.Name) and target.id == "__all__"
-
-
-def of_the_package() -> dict[Path, str]:
-    """What the files of the package itself hold."""
+def written() -> dict[Path, str]:
+    """What the files hold."""
     modules = public()
-    rooms = [f'    "{name}",' for name in ROOMS]
-    more = _MORE.format(rooms="\n".join(rooms), not_starred=", ".join(f'"{name}"' for name in NOT_STARRED))
-    imported = [f"from . import {name} as {name}" for name in ROOMS]
+    rooms = [f"from . import {name} as {name}" for name in ROOMS]
     return {
-        PACKAGE / "_names.py": table(modules) + more,
-        PACKAGE / "__init__.pyi": stub(modules, *imported, "", "_modules: dict[str, str]"),
+        PACKAGE / "_names.py": table(by_name(modules)),
+        PACKAGE / "__init__.pyi": stub(modules, *rooms, "", "_modules: dict[str, str]"),
+        PACKAGE / "formulas" / "__init__.pyi": stub(formulas()),
     }
 
 
 if __name__ == "__main__":
-    for written in (of_formulas, of_the_package):
-        for path, text in written().items():
-            path.write_text(text, encoding="utf-8")
+    # The formulas first: the package, whose names are then looked up, imports them by the table.
+    (PACKAGE / "_names.py").write_text(table(runpy.run_path(str(PACKAGE / "_names.py"))["MODULES"]), encoding="utf-8")
+    for path, text in written().items():
+        path.write_text(text, encoding="utf-8")

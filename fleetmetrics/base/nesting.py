@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Iterable, Mapping, Sequence
 
 import numpy as np
 
+from fleetmetrics.base.merging import Partial
 from fleetmetrics.batch import Batch
 from fleetmetrics.batch.one_hot import CLASSES, ENTRIES, LABELS, REFUSED, Meaning, meaning_for_all
 from fleetmetrics.batch.rules import Check, Requirement, asks_for_classes
-from fleetmetrics.saving.merging import Partial
 from fleetmetrics.state.state import State
 
 if TYPE_CHECKING:

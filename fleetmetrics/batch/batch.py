@@ -5,18 +5,19 @@ from __future__ import annotations
 import copy
 import functools
 import math
-from typing import Any, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Iterable, Mapping
 
 import numpy as np
 
-from fleetmetrics.batch.keys import Coded, coded_of, keys_of
-from fleetmetrics.batch.lanes import Groups, Nested, Replicates
 from fleetmetrics.batch.one_hot import CLASSES, ENTRIES, LABELS, Alike, Earlier, hint_of_one_hot, surely_entries
 from fleetmetrics.batch.rules import FLAGS, ONE_HOT, Requirement, applicable, raise_unless
 from fleetmetrics.batch.scores import Table, axis_of_classes, fits, without_ones
 from fleetmetrics.batch.sums import Sums, per_sample, statistic
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.xp import is_paddle, is_static, namespace, numpy_ops, to_host
+
+if TYPE_CHECKING:
+    from fleetmetrics.batch.lanes import Groups, Replicates
 
 __all__ = ["Batch", "per_sample", "statistic"]
 
@@ -213,6 +214,8 @@ class Batch(Sums):
 
     def _column(self, value: Any, argument: str, full: tuple[int, ...]) -> Any:
         """A further column, flat; strings are in NumPy's namespace even if the batch is not, or are `Coded`."""
+        from fleetmetrics.batch.keys import Coded, coded_of, keys_of  # few metrics have further columns
+
         coded = coded_of(value, argument)
         if coded is not None:
             _same_size(full[:1], (len(coded),), "prediction", argument)
@@ -458,7 +461,7 @@ class Batch(Sums):
     def column(self, name: str) -> Any:
         """Of ``columns``, a NumPy array, tensor or variable ``[n]``, to which ``keep`` still applies; never `Coded`."""
         column = self.columns[name]
-        return self.cached(("texts", name), column.texts) if isinstance(column, Coded) else column
+        return self.cached(("texts", name), column.texts) if hasattr(column, "texts") else column
 
     # -- the same samples in lanes, in parts, by row ----------------------------------------------------------
 
@@ -467,7 +470,9 @@ class Batch(Sums):
         batch = copy.copy(self)
         batch.lanes, batch.memo = lanes, {}
         if self.lanes is not None:
-            if not isinstance(self.lanes, Groups) or not isinstance(lanes, Replicates):
+            from fleetmetrics.batch.lanes import Nested, Replicates
+
+            if not self.lanes.in_groups or not isinstance(lanes, Replicates):
                 raise InvalidInputError("lanes in lanes may be replicates in groups only")
             batch.lanes = Nested(self.lanes, lanes)
         return batch

@@ -20,6 +20,8 @@ class Whole:
 
     #: How often a mean is corrected by that of the deviations: sequential sums over a lane are less exact.
     corrections = 1
+    #: Whether each sample is in one of several lanes.
+    in_groups = False
 
     def __init__(self, xp: Any) -> None:
         self.xp = xp
@@ -70,6 +72,7 @@ class _Columns(Whole):
 class Groups(Whole):
     """Each sample in one of ``size`` lanes; ``index`` is an int64 ``[n]``, also valid for samples that do not count."""
 
+    in_groups = True
     index: Any
     size: int
 
@@ -111,6 +114,7 @@ class Groups(Whole):
 class Replicates:
     """As `Groups`, but each sample is in every lane, ``times`` times: int64 or (in NumPy) uint8 ``[n, size]``."""
 
+    in_groups = False
     size: int
     times: Any
     xp: Any
@@ -172,6 +176,7 @@ class Each:
         like: an array ``[n]`` of the batch.
     """
 
+    in_groups = False
     like: Any
     xp: Any
 
@@ -191,6 +196,7 @@ class Each:
 class Nested:
     """As `Groups`, for replicates within each group: a state ``[groups, replicates, ...]``."""
 
+    in_groups = False
     groups: Groups
     replicates: Replicates
     size: int

@@ -8,7 +8,6 @@ from typing import Any, Callable
 
 import numpy as np
 
-from fleetmetrics.batch.lanes import Groups, Whole
 from fleetmetrics.xp import Scattered
 
 __all__ = ["Sums", "per_sample", "statistic"]
@@ -116,7 +115,7 @@ class Sums:
             values = xp.zero_unless(self.keep, values)
         if self.lanes is None:
             return xp.sum(values)
-        if xp.FILTERS and type(self.lanes) is Groups and xp.kind(values) == "b":
+        if xp.FILTERS and self.lanes.in_groups and xp.kind(values) == "b":
             return self.lanes.of(np.flatnonzero(values)).sum(None)
         return self.lanes.sum(xp.cast(values, "float64" if xp.kind(values) == "f" else "int64"))
 
@@ -181,6 +180,8 @@ class Sums:
         alike = self.weight is None and self.keep is None and self.lanes is None
         if alike and xp.moments:
             return xp.moments(x, y)
+        from fleetmetrics.batch.lanes import Whole  # most metrics have no moments
+
         variables, lanes = [x] if y is None else [x, y], self.lanes or Whole(xp)
         if alike:
             weight, total = None, xp.cast(self.number, "float64")

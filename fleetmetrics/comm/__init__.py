@@ -20,10 +20,10 @@ missing.
 
 `job` reads the place of this process from the table in `launchers`, and `worker` marks it, so that a process which it
 starts is not taken for it. `secret` has what only the workers know, `handshake` lets both sides prove it, `message`
-seals what follows, and `addresses` says where rank 0 listens. `descriptions` has what travels, and is what metrics
-import before they compute; `letters` are their bytes, `states` has the bytes and the reduction of states, `rows` those
-by key and the pieces of large ones, `columns` arrays of any dtype, and `folds` the pure functions of letters. `channel`
-is the communicator on top, and `groups` finds the workers of a group. `local` is the communicator of one worker, `util`
+seals what follows, and `addresses` says where rank 0 listens. What travels is described in `serial.descriptions`,
+all that metrics import before they compute; `letters` are their bytes, `states` has the bytes and the reduction of
+states, `rows` those by key and the pieces of large ones, `columns` arrays of any dtype, and `folds` the pure functions
+of letters. `channel` is the communicator on top, and `groups` finds the workers of a group. `local` is the communicator of one worker, `util`
 goes through an object with ``all_reduce`` where no launcher's variables name the workers, and `mpi` sends records over
 MPI. `choose` has the one function that picks among them, and `backends` the names that MMEval gives them.
 """
@@ -37,9 +37,9 @@ if TYPE_CHECKING:
     from fleetmetrics.comm.channel import SocketCommunicator
     from fleetmetrics.comm.choose import communicator_for, get_communicator, set_communicator
     from fleetmetrics.comm.communicator import Call, Communicator
-    from fleetmetrics.comm.descriptions import Block, Letter, RowKeys
     from fleetmetrics.comm.local import LocalCommunicator
     from fleetmetrics.comm.util import UtilCommunicator
+    from fleetmetrics.serial.descriptions import Block, Letter, RowKeys
 
 __all__ = [
     "Block",
@@ -55,18 +55,18 @@ __all__ = [
     "set_communicator",
 ]
 _MODULES = {
-    **dict.fromkeys(("Block", "Letter", "RowKeys"), "descriptions"),
-    **dict.fromkeys(("Call", "Communicator"), "communicator"),
-    "LocalCommunicator": "local",
-    "SocketCommunicator": "channel",
-    "UtilCommunicator": "util",
+    **dict.fromkeys(("Block", "Letter", "RowKeys"), "fleetmetrics.serial.descriptions"),
+    **dict.fromkeys(("Call", "Communicator"), "fleetmetrics.comm.communicator"),
+    "LocalCommunicator": "fleetmetrics.comm.local",
+    "SocketCommunicator": "fleetmetrics.comm.channel",
+    "UtilCommunicator": "fleetmetrics.comm.util",
 }
 
 
 def __getattr__(name: str) -> Any:
-    """Import a name at its first use: metrics need only the descriptions of states, without any sockets."""
+    """Import a name at its first use: few processes need all."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(importlib.import_module(f"{__name__}.{_MODULES.get(name, 'choose')}"), name)
+    value = getattr(importlib.import_module(_MODULES.get(name, "fleetmetrics.comm.choose")), name)
     globals()[name] = value
     return value

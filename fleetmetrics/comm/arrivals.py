@@ -6,12 +6,12 @@ import functools
 import json
 from typing import Any, Callable, NamedTuple, Sequence
 
-from fleetmetrics.comm.descriptions import Letter, joined
 from fleetmetrics.comm.failures import Trouble, by_rank, raise_trouble
 from fleetmetrics.comm.folds import FOLDS, answered
 from fleetmetrics.comm.letters import body_of, check_size, note_in, read_each
 from fleetmetrics.comm.message import ANSWER, ARRIVAL, LETTERS, TROUBLE, Message, Place
 from fleetmetrics.errors import AgreementError
+from fleetmetrics.serial.descriptions import Letter, joined
 
 __all__ = ["Arrival", "answer_with", "arrival_in", "arrivals_in", "bundled", "decided", "folded"]
 

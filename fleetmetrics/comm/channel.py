@@ -28,7 +28,6 @@ from fleetmetrics.comm.deadline import (
     Deadline,
     margin,
 )
-from fleetmetrics.comm.descriptions import Buffer, joined
 from fleetmetrics.comm.failures import (
     by_a_handler,
     calling,
@@ -47,6 +46,7 @@ from fleetmetrics.comm.server import Server
 from fleetmetrics.comm.status import source_of, way_out
 from fleetmetrics.comm.worker import is_script_of_worker, leave_mark, started_by_worker
 from fleetmetrics.errors import CommunicatorError, DeadlineError, FleetMetricsError, InvalidInputError
+from fleetmetrics.serial.descriptions import Buffer, joined
 from fleetmetrics.support.logs import say, watch
 
 __all__ = ["SocketCommunicator", "making"]

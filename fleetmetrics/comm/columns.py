@@ -8,11 +8,11 @@ from typing import Any, Sequence
 import numpy as np
 
 from fleetmetrics.comm import states
-from fleetmetrics.comm.descriptions import Letter, joined
 from fleetmetrics.comm.failures import by_rank
 from fleetmetrics.comm.letters import read_each, split
 from fleetmetrics.errors import AgreementError, InvalidInputError
 from fleetmetrics.serial import WIDEST, described_array, is_plain
+from fleetmetrics.serial.descriptions import Letter, joined
 from fleetmetrics.support.tensors import as_array
 
 __all__ = ["array_of", "as_column", "column_in", "gather", "gather_chunks", "join", "parts_in"]

@@ -11,12 +11,12 @@ import numpy as np
 from fleetmetrics.comm import folds, rows, states
 from fleetmetrics.comm.columns import array_of, as_column, gather, gather_chunks, parts_in
 from fleetmetrics.comm.deadline import DEFAULT_TIMEOUT, Deadline, began
-from fleetmetrics.comm.descriptions import Block, Decide, Letter, Payload, RowKeys, joined
 from fleetmetrics.comm.failures import by_a_handler
 from fleetmetrics.comm.groups import ranks_of
 from fleetmetrics.comm.letters import divided, read_each, split
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.numbers.reductions import widen
+from fleetmetrics.serial.descriptions import Block, Decide, Letter, Payload, RowKeys, joined
 
 __all__ = ["Communicator", "Decide", "Letter"]
 

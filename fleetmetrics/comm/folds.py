@@ -9,10 +9,10 @@ from __future__ import annotations
 from typing import Any, Callable, Sequence
 
 from fleetmetrics.comm import columns, rows, states
-from fleetmetrics.comm.descriptions import Decide, Letter, joined
 from fleetmetrics.comm.failures import by_rank, fit_cause, named_error
 from fleetmetrics.comm.letters import divided, read_each
 from fleetmetrics.errors import AgreementError, FleetMetricsError, InvalidInputError
+from fleetmetrics.serial.descriptions import Decide, Letter, joined
 
 __all__ = ["FOLDS", "NAMES", "answered"]
 

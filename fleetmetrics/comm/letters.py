@@ -9,9 +9,9 @@ from typing import Any, Callable, Iterable, Sequence, TypeVar
 
 import numpy as np
 
-from fleetmetrics.comm.descriptions import Buffer, Letter, joined
 from fleetmetrics.comm.failures import by_a_handler, fit_cause, in_words, ranks_text, readable
 from fleetmetrics.errors import CommunicatorError, FleetMetricsError, RecordError
+from fleetmetrics.serial.descriptions import Buffer, Letter, joined
 
 __all__ = [
     "HEADER_LIMIT",

@@ -9,8 +9,8 @@ import numpy as np
 from fleetmetrics.comm import folds
 from fleetmetrics.comm.communicator import Call, Communicator
 from fleetmetrics.comm.deadline import Deadline
-from fleetmetrics.comm.descriptions import Block, Decide, Letter, RowKeys, joined
 from fleetmetrics.errors import CommunicatorError
+from fleetmetrics.serial.descriptions import Block, Decide, Letter, RowKeys, joined
 
 __all__ = ["LocalCommunicator"]
 

@@ -26,8 +26,8 @@ from typing import Any, Callable, NamedTuple, Sequence, Tuple
 
 import numpy as np
 
-from fleetmetrics.comm.descriptions import Buffer
 from fleetmetrics.comm.letters import HEADER_LIMIT
+from fleetmetrics.serial.descriptions import Buffer
 from fleetmetrics.support.logs import Attendance
 
 __all__ = [

@@ -20,13 +20,13 @@ import numpy as np
 from fleetmetrics.comm.channel import SocketCommunicator
 from fleetmetrics.comm.communicator import Call
 from fleetmetrics.comm.deadline import Deadline, began, margin
-from fleetmetrics.comm.descriptions import Letter
 from fleetmetrics.comm.failures import described, late_text, named_error
 from fleetmetrics.comm.folds import barrier, check_numbers
 from fleetmetrics.comm.job import split_endpoint
 from fleetmetrics.comm.letters import LETTER_UNIT as UNIT
 from fleetmetrics.comm.letters import letter_in, written
 from fleetmetrics.errors import CommunicatorError, DeadlineError, InvalidInputError, NoChannelError
+from fleetmetrics.serial.descriptions import Letter
 from fleetmetrics.support.launcher import LAUNCHERS
 
 __all__ = ["MPICommunicator"]

@@ -21,7 +21,6 @@ from typing import Any, Iterator, Mapping, NamedTuple, Sequence
 import numpy as np
 
 from fleetmetrics.comm import states
-from fleetmetrics.comm.descriptions import BY, KEYS, Block, Buffer, Entry, Letter, RowKeys, joined
 from fleetmetrics.comm.failures import by_rank
 from fleetmetrics.comm.letters import read_each
 from fleetmetrics.comm.states import Layout, combined, pack, read_packed, unpack, with_rows
@@ -29,6 +28,7 @@ from fleetmetrics.errors import AgreementError, IntegerOverflowError
 from fleetmetrics.numbers.moments import WIDTHS
 from fleetmetrics.numbers.reductions import combine, combine_exactly, distinct_of, identity
 from fleetmetrics.serial import described_array, size_of
+from fleetmetrics.serial.descriptions import BY, KEYS, Block, Buffer, Entry, Letter, RowKeys, joined
 
 __all__ = [
     "Slab",

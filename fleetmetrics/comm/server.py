@@ -13,7 +13,6 @@ from typing import NamedTuple, Sequence
 
 from fleetmetrics.comm.arrivals import Arrival, answer_with, arrival_in, bundled, folded
 from fleetmetrics.comm.deadline import DEFAULT_TIMEOUT
-from fleetmetrics.comm.descriptions import Letter
 from fleetmetrics.comm.door import Door
 from fleetmetrics.comm.failures import calling, error_header, error_in, in_words, named_error, readable
 from fleetmetrics.comm.handshake import Guest, unproven_text
@@ -49,6 +48,7 @@ from fleetmetrics.errors import (
     DeadlineError,
     FleetMetricsError,
 )
+from fleetmetrics.serial.descriptions import Letter
 
 __all__ = ["Server"]
 

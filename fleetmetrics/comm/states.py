@@ -16,12 +16,12 @@ from typing import Any, Iterable, Mapping, NamedTuple, Sequence
 
 import numpy as np
 
-from fleetmetrics.comm.descriptions import BY, KEYS, STATE_DTYPES, Block, Buffer, Entry, Letter, RowKeys
 from fleetmetrics.comm.failures import by_rank, ranks_text
 from fleetmetrics.comm.letters import read_each
 from fleetmetrics.errors import AgreementError, IntegerOverflowError
 from fleetmetrics.numbers.reductions import combine, combine_alike
 from fleetmetrics.serial import narrowest_of, size_of
+from fleetmetrics.serial.descriptions import BY, KEYS, STATE_DTYPES, Block, Buffer, Entry, Letter, RowKeys
 from fleetmetrics.support.settings import difference
 
 __all__ = [

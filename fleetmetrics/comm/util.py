@@ -19,12 +19,12 @@ import numpy as np
 
 from fleetmetrics.comm.communicator import Communicator
 from fleetmetrics.comm.deadline import Deadline, margin, resolve_timeout
-from fleetmetrics.comm.descriptions import Decide, Letter
 from fleetmetrics.comm.failures import described, named_error, raise_trouble
 from fleetmetrics.comm.folds import answered
 from fleetmetrics.comm.job import Job
 from fleetmetrics.comm.letters import letter_in, read_each, written
 from fleetmetrics.errors import CommunicatorError, DeadlineError, InvalidInputError, NoChannelError
+from fleetmetrics.serial.descriptions import Decide, Letter
 from fleetmetrics.support.vocabulary import counted
 
 __all__ = ["UtilCommunicator", "check_util", "check_workers", "through"]

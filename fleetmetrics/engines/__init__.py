@@ -11,6 +11,7 @@ from typing import Any, Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 
+from fleetmetrics.base.merging import closed_by
 from fleetmetrics.columns.frames import Columns, arrow
 from fleetmetrics.columns.reading import Reading
 from fleetmetrics.errors import FleetMetricsError, InvalidInputError
@@ -19,7 +20,6 @@ from fleetmetrics.files.one_file import of_tables, reading_given
 from fleetmetrics.files.parts import Part, as_one
 from fleetmetrics.files.places import whole_path
 from fleetmetrics.files.row_pieces import gathered
-from fleetmetrics.saving.merging import closed_by
 
 __all__ = ["WAY", "Part", "Plan", "joined", "paths_of", "tree"]
 

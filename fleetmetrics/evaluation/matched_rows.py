@@ -14,7 +14,6 @@ from fleetmetrics.batch.keys import Coded
 from fleetmetrics.columns.frames import Columns
 from fleetmetrics.columns.joining import CommonIds
 from fleetmetrics.comm import Communicator, LocalCommunicator
-from fleetmetrics.comm.descriptions import Letter
 from fleetmetrics.errors import DataError, InvalidInputError
 from fleetmetrics.evaluation.asked import OTHER, Asked
 from fleetmetrics.evaluation.counted import Joined, ids_with_labels
@@ -23,6 +22,7 @@ from fleetmetrics.evaluation.side import Side
 from fleetmetrics.evaluation.side_of_data import are_files, framed, shared_files
 from fleetmetrics.files import ROW, evaluate_file
 from fleetmetrics.files.ids import Ids, ids_of, together
+from fleetmetrics.serial.descriptions import Letter
 from fleetmetrics.serial.serializer import pack, unpack
 from fleetmetrics.support.vocabulary import argument, counted
 from fleetmetrics.xp import numpy_ops

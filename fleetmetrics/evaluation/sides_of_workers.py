@@ -6,11 +6,11 @@ from dataclasses import replace
 from typing import Any, Callable, Sequence
 
 from fleetmetrics.comm import Communicator
-from fleetmetrics.comm.descriptions import Letter
 from fleetmetrics.errors import DataError, InvalidInputError
 from fleetmetrics.evaluation.side import Side
 from fleetmetrics.files import Read, together
 from fleetmetrics.files.parts import read_of
+from fleetmetrics.serial.descriptions import Letter
 from fleetmetrics.serial.serializer import pack, unpack
 from fleetmetrics.support.settings import difference
 

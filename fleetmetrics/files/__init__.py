@@ -11,6 +11,7 @@ from typing import Any, Callable, Mapping, Sequence
 
 import numpy as np
 
+from fleetmetrics.base.merging import closed_by
 from fleetmetrics.columns.frames import Columns
 from fleetmetrics.columns.reading import Reading
 from fleetmetrics.errors import ConditionError, DataError, InvalidInputError
@@ -22,7 +23,6 @@ from fleetmetrics.files.parts import Evaluated, Made, Part, Read, as_one, togeth
 from fleetmetrics.files.passes import Share, score_of
 from fleetmetrics.files.processes import results_of
 from fleetmetrics.records import folding
-from fleetmetrics.saving.merging import closed_by
 from fleetmetrics.support.checks import choice_of, flag_of, whole_number_of
 from fleetmetrics.support.logs import progress as shown
 from fleetmetrics.support.vocabulary import as_options, in_shell

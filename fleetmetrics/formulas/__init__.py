@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from fleetmetrics.formulas import _names
-from fleetmetrics.support.lazy import first_use
+import fleetmetrics
+from fleetmetrics import _names
 
-__all__ = sorted(_names.MODULES)
+__all__ = sorted(_names.FORMULAS)
 
 
 def __getattr__(name: str) -> Any:
-    value = globals()[name] = first_use(__name__, name, _names.MODULES)
+    value = globals()[name] = fleetmetrics._first_use(__name__, name, _names.FORMULAS)
     return value
 
 

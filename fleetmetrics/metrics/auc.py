@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import functools
 import math
-from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Mapping, Sequence, overload
 
 import numpy as np
@@ -11,8 +11,6 @@ import numpy as np
 from fleetmetrics import formulas
 from fleetmetrics.base.accumulator import Value
 from fleetmetrics.errors import BucketWarning, InvalidInputError, UndefinedMetricWarning
-from fleetmetrics.formulas.auc import area_fraction, areas_of_many, average_precision_near
-from fleetmetrics.formulas.class_areas import average_precision_of_classes_near
 from fleetmetrics.metrics.buckets import (
     ClassesSettings,
     ClassHistograms,
@@ -28,19 +26,23 @@ from fleetmetrics.support.warning import muted, muted_now, warn
 
 __all__ = ["AUC", "AveragePrecision"]
 
-#: Of each curve, the area of one class, and the areas of several classes: with bounds, or as far as ``tolerance`` asks.
-_BOUNDED: dict[str, tuple[Any, Any]] = {
-    "ROC": (formulas.auc_bounds.bare, partial(formulas.auc_of_classes.bare, bounds=True)),
-    "PR": (formulas.average_precision_bounds.bare, partial(formulas.average_precision_of_classes.bare, bounds=True)),
-}
-_PLAIN: dict[str, tuple[Any, Any]] = {
-    "ROC": (formulas.auc_from_histogram.bare, formulas.auc_of_classes.bare),
-    "PR": (formulas.average_precision_from_histogram.bare, formulas.average_precision_of_classes.bare),
-}
-_NEAR: dict[str, tuple[Any, Any]] = {
-    "ROC": _BOUNDED["ROC"],  # which take no longer than the value
-    "PR": (average_precision_near, average_precision_of_classes_near),
-}
+_CURVES = ("ROC", "PR")
+
+
+@functools.lru_cache(maxsize=None)
+def _formulas_of(curve: str, bounds: bool | None) -> tuple[Any, Any]:
+    """The area of one class, and the areas of several; ``bounds``: None: as far as ``tolerance`` asks."""
+    from fleetmetrics.formulas import auc, class_areas
+
+    if curve == "ROC":
+        of_classes = class_areas.auc_of_classes.bare
+        if bounds is False:
+            return auc.auc_from_histogram.bare, of_classes
+        return auc.auc_bounds.bare, functools.partial(of_classes, bounds=True)  # which take no longer than the value
+    if bounds is None:
+        return auc.average_precision_near, class_areas.average_precision_of_classes_near
+    of_classes = functools.partial(class_areas.average_precision_of_classes.bare, bounds=bounds)
+    return (auc.average_precision_bounds if bounds else auc.average_precision_from_histogram).bare, of_classes
 
 
 #: What is the matter if most samples are in the first and the last bucket.
@@ -94,9 +96,9 @@ class _Area(ClassHistograms[Value]):
         self.bounds = flag_of("bounds", bounds)
         self.tolerance = tolerance_of(tolerance)
 
-    def area(self, histogram: np.ndarray, by_curve: Mapping[str, tuple[Any, Any]]) -> Any:
-        """The area, or a `fleetmetrics.formulas.BoundedArea`, by one of the tables of formulas."""
-        of_one, of_classes = by_curve[self.curve]
+    def area(self, histogram: np.ndarray, bounds: bool | None) -> Any:
+        """The area, or a `fleetmetrics.formulas.BoundedArea`; None: with bounds as far as ``tolerance`` asks."""
+        of_one, of_classes = _formulas_of(self.curve, bounds)
         limit = (self.max_fpr,) if self.curve == "ROC" else ()
         if self.task.kind != "binary":
             return of_classes(histogram, self.average, *limit, self.zero_division, of=self._entry)
@@ -105,14 +107,14 @@ class _Area(ClassHistograms[Value]):
 
     def formula(self, histogram: np.ndarray) -> Any:
         if self.bounds:
-            return self.area(histogram, _BOUNDED)
+            return self.area(histogram, bounds=True)
         if math.isinf(self.tolerance) or issubclass(BucketWarning, muted_now()):
-            return self.area(histogram, _PLAIN)
-        area = self.area(histogram, _NEAR)
+            return self.area(histogram, bounds=False)
+        area = self.area(histogram, bounds=None)
         apart = area.high - area.low > self.tolerance
         if apart if isinstance(apart, bool) else apart.any():
             with muted(UndefinedMetricWarning):  # which has been said
-                value, low, high = (np.atleast_1d(bound) for bound in self.area(histogram, _BOUNDED))
+                value, low, high = (np.atleast_1d(bound) for bound in self.area(histogram, bounds=True))
                 self._warn_if_wide(value, low, high, self._is_extreme(histogram))
         return area.value
 
@@ -274,6 +276,8 @@ class AUC(_Area[Value]):
         histogram = values[self.states["histogram"]]
         if not self.ranked or histogram.dtype.kind == "f":
             return None
+        from fleetmetrics.formulas.auc import areas_of_many
+
         value, low, high = areas_of_many(histogram[:, 1], histogram[:, 0])
         with np.errstate(invalid="ignore"):
             quiet = high - low <= self.tolerance
@@ -282,9 +286,13 @@ class AUC(_Area[Value]):
 
 def curve_of(curve: Any, max_fpr: Any) -> tuple[str, float | None]:
     """The arguments; raises if they are invalid, or ``max_fpr`` is given for another curve than ROC."""
-    choice_of("curve", curve, tuple(_PLAIN))
+    choice_of("curve", curve, _CURVES)
+    if max_fpr is None:
+        return curve, None
+    from fleetmetrics.formulas.auc import area_fraction
+
     area_fraction(max_fpr)
-    if max_fpr is not None and curve != "ROC":
+    if curve != "ROC":
         raise InvalidInputError(f"max_fpr is for curve='ROC', not for curve={curve!r}; leave it out")
     return curve, max_fpr
 

@@ -14,8 +14,8 @@ from fleetmetrics.base.metric import Settings, Undefinable, WithoutColumns
 from fleetmetrics.batch import Batch, statistic
 from fleetmetrics.batch.rules import Requirement
 from fleetmetrics.errors import BucketWarning, InvalidInputError, UndefinedMetricWarning
-from fleetmetrics.metrics.classification import task as tasks
-from fleetmetrics.metrics.classification.task import DISTRIBUTION, Task, check_scores
+from fleetmetrics.metrics import task as tasks
+from fleetmetrics.metrics.task import DISTRIBUTION, Task, check_scores
 from fleetmetrics.state.state import Lanes, count_at
 from fleetmetrics.support.checks import MOST_ENTRIES, bare, choice_of, flag_of, number_of, whole_number_of
 from fleetmetrics.support.typed import Unpack

@@ -15,7 +15,7 @@ from fleetmetrics.batch.rules import Requirement
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.metrics.buckets import OfProbabilities, probability_rules
 from fleetmetrics.metrics.classification.losses import probability_rules_of
-from fleetmetrics.metrics.classification.task import DISTRIBUTION, Task, check_scores, class_axis_of, task_of
+from fleetmetrics.metrics.task import DISTRIBUTION, Task, check_scores, class_axis_of, task_of
 from fleetmetrics.support.checks import choice_of, edges_of, flag_of, zero_division_of
 from fleetmetrics.support.typed import Unpack
 

@@ -11,9 +11,9 @@ from fleetmetrics.base.metric import NoColumns, Settings, Undefinable
 from fleetmetrics.batch import Batch, statistic
 from fleetmetrics.batch.rules import Requirement
 from fleetmetrics.errors import InvalidInputError
-from fleetmetrics.metrics.classification import task as tasks
+from fleetmetrics.metrics import task as tasks
 from fleetmetrics.metrics.classification.losses import log_softmax
-from fleetmetrics.metrics.classification.task import Task, adds_up
+from fleetmetrics.metrics.task import Task, adds_up
 from fleetmetrics.support.checks import choice_of
 from fleetmetrics.support.typed import Unpack
 

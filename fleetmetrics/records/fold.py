@@ -16,7 +16,6 @@ from typing import Any, Mapping, Sequence
 import numpy as np
 
 from fleetmetrics.comm.communicator import Call
-from fleetmetrics.comm.descriptions import Letter
 from fleetmetrics.comm.failures import Caught, by_rank
 from fleetmetrics.errors import AgreementError
 from fleetmetrics.records.folding import Carry, Folding, Folds

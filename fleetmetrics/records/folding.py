@@ -115,7 +115,7 @@ class Folds:
     # -- closing
 
     def close(self, values: Mapping[Any, np.ndarray], totals: Any) -> Closed:
-        """Return the carries of everything kept, and change nothing; see `saving.merging.Partial.close`."""
+        """Return the carries of everything kept, and change nothing; see `base.merging.Partial.close`."""
         table = self.table
         if table.closed is not None:
             return table.closed

@@ -19,7 +19,6 @@ import numpy as np
 
 from fleetmetrics.comm import Communicator
 from fleetmetrics.comm.communicator import Call
-from fleetmetrics.comm.descriptions import Letter, joined
 from fleetmetrics.comm.failures import (
     described,
     fit_cause,
@@ -38,6 +37,7 @@ from fleetmetrics.records.recorder import States
 from fleetmetrics.records.share import Share, check_notes, counts_samples, doubt_of_size, kinds_in
 from fleetmetrics.samplers.repeats import Repeats, all_equal, warn_of_same_samples
 from fleetmetrics.serial import Packed, pack_arrays, unpack_arrays
+from fleetmetrics.serial.descriptions import Letter, joined
 from fleetmetrics.serial.serializer import pack, unpack
 from fleetmetrics.support.logs import progress
 from fleetmetrics.support.traced import raise_if_traced

@@ -25,9 +25,9 @@ from typing import Any, Iterable, Iterator, NamedTuple, Sequence
 
 import numpy as np
 
-from fleetmetrics.comm.descriptions import Block
 from fleetmetrics.errors import SizeWarning
 from fleetmetrics.samplers.dealing import Dealing, places_in
+from fleetmetrics.serial.descriptions import Block
 from fleetmetrics.serial.serializer import pack
 from fleetmetrics.support.warning import warn
 

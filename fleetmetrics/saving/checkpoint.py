@@ -18,12 +18,12 @@ import numpy as np
 from fleetmetrics.comm import Communicator
 from fleetmetrics.comm.choose import call_of
 from fleetmetrics.comm.communicator import Call
-from fleetmetrics.comm.descriptions import Letter
 from fleetmetrics.comm.failures import Caught, by_rank, ranks_text
 from fleetmetrics.errors import AgreementError, CorruptFileError, FileAccessError, InvalidInputError
 from fleetmetrics.samplers.sampling import Pass, dataset_indices, remaining_indices
 from fleetmetrics.serial import MISFITS
 from fleetmetrics.serial.container import read_arrays, write_arrays
+from fleetmetrics.serial.descriptions import Letter
 from fleetmetrics.state.state_dicts import Checkpointed, Plan, is_of_a_state
 from fleetmetrics.support.checks import flag_of, path_of, whole_number_of
 

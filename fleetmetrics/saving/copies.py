@@ -9,12 +9,12 @@ import numpy as np
 
 from fleetmetrics.comm import Communicator
 from fleetmetrics.comm.choose import channel_of
-from fleetmetrics.comm.descriptions import Letter
 from fleetmetrics.comm.failures import by_rank
 from fleetmetrics.comm.groups import copies_of
 from fleetmetrics.comm.letters import read_each
 from fleetmetrics.errors import AgreementError, InvalidInputError
 from fleetmetrics.saving.checkpoint import named_metrics
+from fleetmetrics.serial.descriptions import Letter
 
 __all__ = ["check_copies"]
 

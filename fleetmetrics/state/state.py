@@ -11,10 +11,10 @@ from typing import Any, Callable, ClassVar, List, Mapping, NamedTuple, Sequence,
 import numpy as np
 from numpy.lib import NumpyVersion
 
-from fleetmetrics.comm.descriptions import Block, RowKeys
 from fleetmetrics.errors import IntegerOverflowError, InvalidInputError, StaticProgramError
 from fleetmetrics.numbers.moments import merged_floats
 from fleetmetrics.numbers.reductions import REST, check_rest, combine_exactly, held_of, identity, sum_of_numbers, widen
+from fleetmetrics.serial.descriptions import Block, RowKeys
 from fleetmetrics.xp import Scattered, is_paddle, is_static, namespace, numpy_ops, together_to_host
 
 __all__ = ["InPlace", "Lanes", "State", "blocks_of", "count_at", "most_at_once", "name_of", "read"]

@@ -14,7 +14,6 @@ from typing import Any, Callable, Mapping, NamedTuple, Protocol, Sequence
 
 import numpy as np
 
-from fleetmetrics._version import __version__
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.samplers.sampling import Part
 from fleetmetrics.serial import MISFITS, described_array, misfits_named
@@ -130,6 +129,8 @@ class Checkpointed(Told):
             for place, holder in enumerate(self._holders())
             for name, array in holder.saved(scope).items()
         }
+        from fleetmetrics._version import __version__
+
         layout = {key: [array.dtype.str, list(array.shape)] for key, array in contents.items()}
         about = json.dumps({"format": FORMAT, "written by": __version__, "of": self._about(), "arrays": layout})
         arrays = {ABOUT: _bytes(about.encode())}
@@ -173,6 +174,8 @@ class Checkpointed(Told):
                 f"{owner}: state must be what state_dict returned; it has no readable entry {ABOUT!r}"
             ) from None
         if version != FORMAT:
+            from fleetmetrics._version import __version__
+
             raise InvalidInputError(
                 f"{owner}: the checkpoint has format {version!r:.40} (fleetmetrics {about.get('written by')!r:.40}), "
                 f"and fleetmetrics {__version__} reads format {FORMAT}"

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any, Callable, Mapping, NamedTuple, Sequence
 import numpy as np
 
 from fleetmetrics.batch.keys import Coded, indexed, keys_of, of_one_kind
-from fleetmetrics.comm.descriptions import Block, RowKeys
 from fleetmetrics.errors import IntegerOverflowError, InvalidInputError
 from fleetmetrics.numbers.reductions import REST, combine, distinct_of, held_of, identity
 from fleetmetrics.serial import small
+from fleetmetrics.serial.descriptions import Block, RowKeys
 from fleetmetrics.state.state import InPlace, State, most_at_once, read
 from fleetmetrics.support.vocabulary import counted
 from fleetmetrics.xp import Directed, Scattered, numpy_ops, to_host

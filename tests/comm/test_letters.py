@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from fleetmetrics.comm import Letter
-from fleetmetrics.comm.descriptions import joined
 from fleetmetrics.comm.letters import LETTER_UNIT, divided, letter_in, read_each, split, written
 from fleetmetrics.errors import RecordError
+from fleetmetrics.serial.descriptions import joined
 
 
 @pytest.mark.parametrize("payload", [b"", b"xyz", [b"ab", b"", bytes(range(40))]])

@@ -10,7 +10,6 @@ import pytest
 
 from fleetmetrics.comm import Block, Letter
 from fleetmetrics.comm.communicator import Communicator, Decide
-from fleetmetrics.comm.descriptions import joined
 from fleetmetrics.comm.letters import read_each
 from fleetmetrics.comm.states import describe, layout_of, pack, read_packed, reduced, unpack
 from fleetmetrics.errors import (
@@ -18,6 +17,7 @@ from fleetmetrics.errors import (
     IntegerOverflowError,
 )
 from fleetmetrics.numbers.reductions import combine
+from fleetmetrics.serial.descriptions import joined
 
 EDGES = [
     (0, "1"),

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 import fleetmetrics as fm
+from fleetmetrics.base.merging import Partial
 from fleetmetrics.errors import DataError, InvalidInputError
 from fleetmetrics.files import parts as parts_of_files
 from fleetmetrics.files.parts import EXAMPLES, Part, Read, Source, as_one, read_of, together
-from fleetmetrics.saving.merging import Partial
 
 pytestmark = pytest.mark.numpy_only
 

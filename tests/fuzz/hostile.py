@@ -20,13 +20,13 @@ import numpy as np
 
 from fleetmetrics.comm import Block, RowKeys, arrivals, channel, folds, handshake, letters, message
 from fleetmetrics.comm.communicator import Communicator, Decide, Letter
-from fleetmetrics.comm.descriptions import joined
 from fleetmetrics.comm.failures import error_in
 from fleetmetrics.comm.job import Job
 from fleetmetrics.comm.message import Connection, Garbled, Keys, Message
 from fleetmetrics.comm.roster import Worker
 from fleetmetrics.comm.server import Server
 from fleetmetrics.errors import CommunicatorError, FleetMetricsError
+from fleetmetrics.serial.descriptions import joined
 
 KEY, NONCE = b"k" * 32, b"n" * 32
 WORDS: list[Any] = [

@@ -10,11 +10,11 @@ import pytest
 
 import fleetmetrics as fm
 from fleetmetrics.comm.communicator import Communicator, Decide, Letter
-from fleetmetrics.comm.descriptions import joined
 from fleetmetrics.comm.failures import fit_cause
 from fleetmetrics.errors import CommunicatorError, FleetMetricsError, InvalidInputError
 from fleetmetrics.records.gather import _outcome
 from fleetmetrics.serial import pack_chunks
+from fleetmetrics.serial.descriptions import joined
 from tests.fakes import together
 
 pytestmark = pytest.mark.numpy_only

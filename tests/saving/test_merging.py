@@ -184,7 +184,7 @@ class Parsed(dict):
 
 @pytest.mark.parametrize("name, number", [("sliced variance by text", PARTS), ("gauc", 4), ("gauc", PARTS)])
 def test_many_state_dicts_become_one_a_few_at_a_time(monkeypatch, name, number):
-    monkeypatch.setattr("fleetmetrics.saving.merging._AT_ONCE", 3)
+    monkeypatch.setattr("fleetmetrics.base.merging._AT_ONCE", 3)
     parts = quiet(lambda: parts_of(name, "real")[0])[:number]
     whole = copy.deepcopy(parts[0])
     parse, seen, most = whole._parsed, [], 0

@@ -12,10 +12,10 @@ from fleetmetrics.base.metric import Quotient, Settings
 from fleetmetrics.batch import Batch, statistic
 from fleetmetrics.batch.rules import FROM_LOGITS, PROBABILITY, REQUIREMENTS, Requirement
 from fleetmetrics.errors import InvalidInputError
-from fleetmetrics.metrics.classification import task as tasks
+from fleetmetrics.metrics import task as tasks
 from fleetmetrics.metrics.classification.averaged import OfTask
 from fleetmetrics.metrics.classification.losses import LossSettings
-from fleetmetrics.metrics.classification.task import Task
+from fleetmetrics.metrics.task import Task
 from fleetmetrics.support.checks import choice_of
 from fleetmetrics.support.typed import Unpack
 

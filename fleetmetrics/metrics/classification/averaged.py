@@ -13,7 +13,7 @@ from fleetmetrics.base.metric import Quotient, Settings, Undefinable, WithoutCol
 from fleetmetrics.batch import Batch
 from fleetmetrics.batch.rules import Requirement
 from fleetmetrics.errors import InvalidInputError
-from fleetmetrics.metrics.classification.task import (
+from fleetmetrics.metrics.task import (
     TASKS,
     Cells,
     Task,

@@ -13,8 +13,8 @@ from fleetmetrics.batch import Batch, per_sample, statistic
 from fleetmetrics.batch.rules import Requirement
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.formulas.quotients import ratios
-from fleetmetrics.metrics.classification import task as tasks
-from fleetmetrics.metrics.classification.task import DISTRIBUTION, Task, check_scores
+from fleetmetrics.metrics import task as tasks
+from fleetmetrics.metrics.task import DISTRIBUTION, Task, check_scores
 from fleetmetrics.support.checks import choice_of, flag_of
 from fleetmetrics.support.typed import Unpack
 

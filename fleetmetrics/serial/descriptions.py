@@ -1,6 +1,6 @@
 """What travels through the channel: states and their keys, and the letters that carry them.
 
-The lowest module of the channel, and the only one that metrics load: it imports nothing else of it.
+The channel is `fleetmetrics.comm`, which metrics import only when they compute.
 """
 
 from __future__ import annotations
