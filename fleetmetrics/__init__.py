@@ -17,7 +17,7 @@ The folders, each of which imports only those above it:
     numbers       merges that give the same bits in any order: sums, extremes, moments
     xp            one namespace for arrays of NumPy and tensors of Paddle
     formulas      from global statistics to values, in plain NumPy
-    serial        arrays as bytes
+    serial        arrays as bytes, and what travels between workers
     comm          the workers' channel: who is in the job, and one exchange among them
     samplers      which samples count, and which are padding
     static        variables inside a static program
@@ -25,7 +25,7 @@ The folders, each of which imports only those above it:
     batch         what one call of add brings: flat, checked, weighted
     records       one entry for each sample, where a metric cannot be summed
     columns       columns of files, frames and tables, as arguments of add
-    saving        contents as checkpoints and partial results
+    saving        contents as checkpoints, and copies of one data set
     plot          curves and charts
     base          what accumulates, exchanges once and evaluates
     metrics       the catalogue

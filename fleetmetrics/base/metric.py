@@ -16,6 +16,7 @@ states from one pass over a batch, define ``batch_statistics``.
 
 from __future__ import annotations
 
+import importlib
 import math
 from typing import TYPE_CHECKING, Any, Callable, ClassVar, Iterable, Mapping, NamedTuple, Sequence, TypedDict
 
@@ -32,7 +33,6 @@ from fleetmetrics.support.typed import Axes, Unpack
 from fleetmetrics.support.vocabulary import snake_case
 
 if TYPE_CHECKING:
-    from fleetmetrics.base.expression import Expression
     from fleetmetrics.base.shared import Shared
 
 __all__ = [
@@ -50,7 +50,7 @@ __all__ = [
 ]
 
 _divide = ratio.bare
-_Operator = Callable[["Metric", Any], "Expression"]
+_Operator = Callable[["Metric", Any], "Metric[Any]"]
 
 
 class Common(TypedDict, total=False):
@@ -167,19 +167,19 @@ def formula_of(function: Callable[..., Any], *settings: str) -> Any:
     return formula
 
 
-def _expression(symbol: str, *operands: Any) -> Expression:
-    from fleetmetrics.base.expression import expression  # few metrics are computed with
-
-    return expression(symbol, *operands)
+def _expression(symbol: str, *operands: Any) -> Metric[Any]:
+    expressions = importlib.import_module("fleetmetrics.base.expression")  # which imports this module
+    result: Metric[Any] = expressions.expression(symbol, *operands)
+    return result
 
 
 def _both_ways(symbol: str) -> tuple[_Operator, _Operator]:
     """The methods for an operation with the metric on its left, and on its right."""
 
-    def with_other(self: Metric, other: Any) -> Expression:
+    def with_other(self: Metric, other: Any) -> Metric[Any]:
         return _expression(symbol, self, other)
 
-    def to_other(self: Metric, other: Any) -> Expression:
+    def to_other(self: Metric, other: Any) -> Metric[Any]:
         return _expression(symbol, other, self)
 
     return with_other, to_other
@@ -397,10 +397,10 @@ class Metric(Accumulator[Value]):
     __rpow__: ClassVar[_Operator]
     __pow__, __rpow__ = _both_ways("**")
 
-    def __neg__(self) -> Expression:
+    def __neg__(self) -> Metric[Any]:
         return _expression("-", self)
 
-    def __abs__(self) -> Expression:
+    def __abs__(self) -> Metric[Any]:
         return _expression("abs", self)
 
 

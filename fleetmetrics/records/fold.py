@@ -21,6 +21,7 @@ from fleetmetrics.errors import AgreementError
 from fleetmetrics.records.folding import Carry, Folding, Folds
 from fleetmetrics.records.table import Closed, Records, Table, joined_records
 from fleetmetrics.samplers.repeats import all_equal, digest_of
+from fleetmetrics.serial.descriptions import Letter
 from fleetmetrics.serial.serializer import pack, unpack
 from fleetmetrics.support.logs import progress
 
