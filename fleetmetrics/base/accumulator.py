@@ -21,8 +21,7 @@ from fleetmetrics.errors import (
     InvalidInputError,
     StaticProgramError,
 )
-from fleetmetrics.samplers.repeats import Repeats, repeats_of, sums_are_equal, warn_of_same_samples
-from fleetmetrics.samplers.sampling import Pass
+from fleetmetrics.samplers.passes import Pass
 from fleetmetrics.state.state import State, add_numbers, blocks_of
 from fleetmetrics.state.state_dicts import HeldPass, Holder
 from fleetmetrics.support.checks import flag_of
@@ -44,6 +43,7 @@ if TYPE_CHECKING:
     from fleetmetrics import comm
     from fleetmetrics.records.folding import Folding, Folds
     from fleetmetrics.records.table import Table
+    from fleetmetrics.samplers.repeats import Repeats
 
     Value = TypeVar("Value", default=Any, covariant=True)
 else:
@@ -511,10 +511,14 @@ class Accumulator(Nestable, Generic[Value]):
             repeats.warn(self.name_in_errors(), type(self).__name__)
         if not tables:
             self._raise_if_invalid(values)
-            first = sum(len(each.states) for each in self.batch_checks())
-            same = several and sums_are_equal(blocks[first:], totals[first:], channel.world_size)
-        if same:
-            warn_of_same_samples(self.name_in_errors(), channel.world_size)
+        if several:
+            from fleetmetrics.samplers.repeats import sums_are_equal, warn_of_same_samples
+
+            if not tables:
+                first = sum(len(each.states) for each in self.batch_checks())
+                same = sums_are_equal(blocks[first:], totals[first:], channel.world_size)
+            if same:
+                warn_of_same_samples(self.name_in_errors(), channel.world_size)
         if whole and self._data_size is not None:
             self._data_size.warn_unless_met(self.name_in_errors(), values)
         try:
@@ -556,6 +560,8 @@ class Accumulator(Nestable, Generic[Value]):
         its = self._pass
         if its.counts or its.handled or self._data_size is not None or self._check not in self.batch_checks():
             return None
+        from fleetmetrics.samplers.repeats import repeats_of
+
         look, its.looked = not its.looked, its.looked or its.done > 0
         return repeats_of(its.done, channel.rank, channel.world_size, look)
 

@@ -15,7 +15,7 @@ from fleetmetrics.records.gather import gather
 from fleetmetrics.records.ledger import samples_processed
 from fleetmetrics.records.recorder import Recorder
 from fleetmetrics.records.share import Share
-from fleetmetrics.samplers.sampling import Dealing
+from fleetmetrics.samplers.dealing import Dealing
 from fleetmetrics.xp import is_eager_tensor
 
 __all__ = ["Arrangement", "BaseMetric", "arrangement", "as_dicts", "to_cpu"]

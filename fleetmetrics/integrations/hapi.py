@@ -42,7 +42,8 @@ from fleetmetrics.errors import (
     UndefinedMetricWarning,
 )
 from fleetmetrics.records.base_metric import BaseMetric
-from fleetmetrics.samplers.sampling import Dealing, Pass, epoch_under_way
+from fleetmetrics.samplers.dealing import Dealing, epoch_under_way
+from fleetmetrics.samplers.passes import Pass
 from fleetmetrics.support.checks import flag_of
 from fleetmetrics.support.vocabulary import with_article
 from fleetmetrics.support.warning import muted

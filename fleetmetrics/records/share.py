@@ -15,8 +15,8 @@ from fleetmetrics.errors import AgreementError, InvalidInputError, RecordError, 
 from fleetmetrics.records.arrangement import MODES
 from fleetmetrics.records.batches import Columns, Kind
 from fleetmetrics.records.recorder import Recorder, States, checked_states, combine_states
+from fleetmetrics.samplers.dealing import Dealing
 from fleetmetrics.samplers.repeats import Repeats, digest_of, repeats_of
-from fleetmetrics.samplers.sampling import Dealing
 from fleetmetrics.serial import described_array, is_plain
 from fleetmetrics.support.checks import is_whole
 from fleetmetrics.support.vocabulary import agreeing, counted

@@ -20,7 +20,9 @@ from fleetmetrics.comm.choose import call_of
 from fleetmetrics.comm.communicator import Call
 from fleetmetrics.comm.failures import Caught, by_rank, ranks_text
 from fleetmetrics.errors import AgreementError, CorruptFileError, FileAccessError, InvalidInputError
-from fleetmetrics.samplers.sampling import Pass, dataset_indices, remaining_indices
+from fleetmetrics.samplers.dealing import dataset_indices
+from fleetmetrics.samplers.passes import Pass
+from fleetmetrics.samplers.sampling import remaining_indices
 from fleetmetrics.serial import MISFITS
 from fleetmetrics.serial.container import read_arrays, write_arrays
 from fleetmetrics.serial.descriptions import Letter

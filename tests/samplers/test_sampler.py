@@ -12,7 +12,9 @@ import numpy as np
 import pytest
 
 import fleetmetrics as fm
-from fleetmetrics.samplers.sampling import Part, Pass, dealt_indices, epoch_under_way
+from fleetmetrics.samplers.dealing import epoch_under_way
+from fleetmetrics.samplers.passes import Part, Pass
+from fleetmetrics.samplers.sampling import dealt_indices
 from tests.contract import CASES, Data, arguments, draw, expected, first_dtypes, is_exact_value, same
 from tests.exactness import taken
 from tests.fakes import Together, together

@@ -14,16 +14,9 @@ from paddle.io import BatchSampler, DataLoader, Dataset, DistributedBatchSampler
 
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.records.arrangement import arrange
+from fleetmetrics.samplers.dealing import Dealing, dataset_indices, epoch_under_way
 from fleetmetrics.samplers.iterated import Iterated
-from fleetmetrics.samplers.sampling import (
-    Dealing,
-    dataset_indices,
-    dealt_indices,
-    epoch_under_way,
-    kept_positions,
-    padding_mask,
-    remaining_indices,
-)
+from fleetmetrics.samplers.sampling import dealt_indices, kept_positions, padding_mask, remaining_indices
 
 #: Ranks, batch sizes, numbers of samples. How blocks are dealt does not depend on the shuffling, which is slow.
 WHOLE_SPACE = (range(1, 9), (*range(1, 9), 16), (*range(41), 63, 64))

@@ -15,7 +15,8 @@ import pytest
 
 import fleetmetrics as fm
 from fleetmetrics.evaluator import Evaluator
-from fleetmetrics.samplers.sampling import dealt_indices, epoch_under_way
+from fleetmetrics.samplers.dealing import epoch_under_way
+from fleetmetrics.samplers.sampling import dealt_indices
 from fleetmetrics.serial.container import read_arrays, write_arrays
 from tests import contract
 from tests.contract import CASES, plain
