@@ -9,7 +9,7 @@ import paddle
 import pytest
 
 import fleetmetrics as fm
-from fleetmetrics.samplers.passes import Part, Pass
+from fleetmetrics.samplers.progress import Part, Pass
 from fleetmetrics.samplers.sampling import dealt_indices
 from tests.fakes import Together, together
 from tests.field_samplers import KINDS, DistributedBatchSampler, MappingDistributedBatchSampler

@@ -21,7 +21,7 @@ from fleetmetrics.errors import (
     InvalidInputError,
     StaticProgramError,
 )
-from fleetmetrics.samplers.passes import Pass
+from fleetmetrics.samplers.progress import Pass
 from fleetmetrics.state.state import State, add_numbers, blocks_of
 from fleetmetrics.state.state_dicts import HeldPass, Holder
 from fleetmetrics.support.checks import flag_of

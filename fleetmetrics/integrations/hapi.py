@@ -43,7 +43,7 @@ from fleetmetrics.errors import (
 )
 from fleetmetrics.records.base_metric import BaseMetric
 from fleetmetrics.samplers.dealing import Dealing, epoch_under_way
-from fleetmetrics.samplers.passes import Pass
+from fleetmetrics.samplers.progress import Pass
 from fleetmetrics.support.checks import flag_of
 from fleetmetrics.support.vocabulary import with_article
 from fleetmetrics.support.warning import muted

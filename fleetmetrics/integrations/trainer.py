@@ -23,7 +23,7 @@ from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.integrations.scalars import flatten
 from fleetmetrics.metrics.tokens import Perplexity, TokenLoss
 from fleetmetrics.samplers.dealing import Dealing
-from fleetmetrics.samplers.passes import Part, Pass
+from fleetmetrics.samplers.progress import Part, Pass
 from fleetmetrics.support.checks import choice_of
 from fleetmetrics.support.vocabulary import counted, with_article
 from fleetmetrics.support.warning import warn

@@ -15,7 +15,7 @@ from fleetmetrics.records.ledger import Ledger
 from fleetmetrics.records.recorder import Recorder
 from fleetmetrics.records.share import Share
 from fleetmetrics.samplers.dealing import dataset_indices
-from fleetmetrics.samplers.passes import Part, Pass
+from fleetmetrics.samplers.progress import Part, Pass
 from fleetmetrics.serial.serializer import pack, unpack
 from fleetmetrics.state.state_dicts import Checkpointed, Holder, PackedHolder
 from fleetmetrics.support.settings import Told

@@ -21,7 +21,7 @@ from fleetmetrics.comm.communicator import Call
 from fleetmetrics.comm.failures import Caught, by_rank, ranks_text
 from fleetmetrics.errors import AgreementError, CorruptFileError, FileAccessError, InvalidInputError
 from fleetmetrics.samplers.dealing import dataset_indices
-from fleetmetrics.samplers.passes import Pass
+from fleetmetrics.samplers.progress import Pass
 from fleetmetrics.samplers.sampling import remaining_indices
 from fleetmetrics.serial import MISFITS
 from fleetmetrics.serial.container import read_arrays, write_arrays

@@ -15,7 +15,7 @@ from typing import Any, Callable, Mapping, NamedTuple, Protocol, Sequence
 import numpy as np
 
 from fleetmetrics.errors import InvalidInputError
-from fleetmetrics.samplers.passes import Part
+from fleetmetrics.samplers.progress import Part
 from fleetmetrics.serial import MISFITS, described_array, misfits_named
 from fleetmetrics.support.checks import flag_of
 from fleetmetrics.support.settings import Told, class_of, described, difference

@@ -13,7 +13,7 @@ import pytest
 
 import fleetmetrics as fm
 from fleetmetrics.samplers.dealing import epoch_under_way
-from fleetmetrics.samplers.passes import Part, Pass
+from fleetmetrics.samplers.progress import Part, Pass
 from fleetmetrics.samplers.sampling import dealt_indices
 from tests.contract import CASES, Data, arguments, draw, expected, first_dtypes, is_exact_value, same
 from tests.exactness import taken
