@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Iterable, Iterator, Ma
 
 import numpy as np
 
+import fleetmetrics
 from fleetmetrics import xp as namespaces
 from fleetmetrics.base.nesting import Nestable
 from fleetmetrics.batch import Batch
@@ -40,10 +41,9 @@ from fleetmetrics.support.vocabulary import snake_case
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
 
-    from fleetmetrics import comm
-    from fleetmetrics.records.folding import Folding, Folds
+    import fleetmetrics.comm
+    import fleetmetrics.records.folding
     from fleetmetrics.records.table import Table
-    from fleetmetrics.samplers.repeats import Repeats
 
     Value = TypeVar("Value", default=Any, covariant=True)
 else:
@@ -210,9 +210,9 @@ class Accumulator(Nestable, Generic[Value]):
         """The state that counts samples, if the size of the data set is given."""
         return () if self._data_size is None else (self._data_size.added,)
 
-    def record_folds(self) -> list[Folds]:
+    def record_folds(self) -> list[fleetmetrics.records.folding.Folds]:
         """The tables of records, each with all its folds."""
-        tables: dict[Table, list[Folding]] = {}
+        tables: dict[Table, list[fleetmetrics.records.folding.Folding]] = {}
         for metric in self.record_metrics():
             tables.setdefault(metric.table, []).append(metric)
         if not tables:
@@ -226,7 +226,7 @@ class Accumulator(Nestable, Generic[Value]):
         self._raise_if_invalid(values)
         return values
 
-    def _called_of(self, metric: Folding) -> str:
+    def _called_of(self, metric: fleetmetrics.records.folding.Folding) -> str:
         return self.name_in_errors(next(leaf for leaf in self.leaf_metrics() if metric in leaf.record_metrics()))
 
     # -- add -----------------------------------------------------------------------------------------------
@@ -457,7 +457,7 @@ class Accumulator(Nestable, Generic[Value]):
         scope: Any = None,
         *,
         util: Any = None,
-        communicator: comm.Communicator | None = None,
+        communicator: fleetmetrics.comm.Communicator | None = None,
         group: Any = None,
         timeout: float | None = None,
         partial: bool = False,
@@ -485,7 +485,7 @@ class Accumulator(Nestable, Generic[Value]):
         call = call_of(f"{type(self).__name__} {self.name}", communicator, util, group, timeout)
         return self._computed(call, scope, partial)
 
-    def _computed(self, call: comm.Call, scope: Any, partial: bool | None) -> Any:
+    def _computed(self, call: fleetmetrics.comm.Call, scope: Any, partial: bool | None) -> Any:
         """The value over the samples of a call's workers, which must agree; ``partial``: None without a pass."""
         channel, check = call.channel, self._check
         carries: Mapping[Any, Any] = {}
@@ -538,7 +538,7 @@ class Accumulator(Nestable, Generic[Value]):
         call = LocalCommunicator().call(f"{type(self).__name__} {self.name}", _NO_WAIT)
         return self._computed(call, scope, None)
 
-    def _check_pass(self, channel: comm.Communicator, whole: bool) -> str:
+    def _check_pass(self, channel: fleetmetrics.comm.Communicator, whole: bool) -> str:
         """The note on pass and data, on which all workers must agree; `InvalidInputError` if its pass is incomplete."""
         for part in self.fed_metrics():
             if part.sampler is not None:
@@ -555,7 +555,7 @@ class Accumulator(Nestable, Generic[Value]):
         size = f" of {self._data_size.size:,} samples" if self._data_size is not None else ""
         return size + (f" (a pass of a sampler with {told})" if told else "")
 
-    def _repeats(self, channel: comm.Communicator) -> Repeats | None:
+    def _repeats(self, channel: fleetmetrics.comm.Communicator) -> Any:
         """For a metric without a sampler: one of this process that dealt all of its samples, and repeated some."""
         its = self._pass
         if its.counts or its.handled or self._data_size is not None or self._check not in self.batch_checks():

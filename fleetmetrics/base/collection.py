@@ -18,6 +18,7 @@ from typing import (
 
 import numpy as np
 
+import fleetmetrics
 from fleetmetrics.base.composite import Composite, about, axis_taken, label_taken
 from fleetmetrics.base.metric import Common, Metric
 from fleetmetrics.base.nesting import Nestable
@@ -29,7 +30,7 @@ from fleetmetrics.support.checks import listed
 from fleetmetrics.support.typed import Unpack
 
 if TYPE_CHECKING:
-    from fleetmetrics.records.folding import Folding, Folds
+    import fleetmetrics.records.folding
     from fleetmetrics.records.table import Table
 
 __all__ = ["MetricCollection"]
@@ -241,7 +242,7 @@ class MetricCollection(Composite[Dict[str, Any]]):
     def leaf_metrics(self) -> Sequence[Nestable]:  # noqa: D102
         return self._once("leaves", super().leaf_metrics)
 
-    def record_metrics(self) -> Iterable[Folding]:  # noqa: D102
+    def record_metrics(self) -> Iterable[fleetmetrics.records.folding.Folding]:  # noqa: D102
         return self._once("record metrics", super().record_metrics)
 
     def fed_metrics(self) -> Iterable[Nestable]:  # noqa: D102
@@ -268,7 +269,7 @@ class MetricCollection(Composite[Dict[str, Any]]):
         return super().name_in_errors()
 
 
-def _holders_of(leaf: Nestable, folds: Mapping[Table, Folds]) -> Sequence[Holder]:
+def _holders_of(leaf: Nestable, folds: Mapping[Table, fleetmetrics.records.folding.Folds]) -> Sequence[Holder]:
     """The holders of a metric, except for the checks of samples."""
     return [*leaf.own_states(), *dict.fromkeys(folds[metric.table] for metric in leaf.record_metrics())]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Iterable, Sequence
 
+import fleetmetrics
 from fleetmetrics.base.accumulator import Accumulator, Value
 from fleetmetrics.base.nesting import Nestable
 from fleetmetrics.batch import Batch
@@ -12,7 +13,7 @@ from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.state.state import State
 
 if TYPE_CHECKING:
-    from fleetmetrics.records.folding import Folding
+    import fleetmetrics.records.folding
 
 __all__ = ["Composite", "about", "axis_taken", "label_taken", "statistics_of"]
 
@@ -42,7 +43,7 @@ class Composite(Accumulator[Value]):
         """Those of the metrics, each once."""
         return dict.fromkeys(state for leaf in self.leaf_metrics() for state in leaf.own_states())
 
-    def record_metrics(self) -> Iterable[Folding]:
+    def record_metrics(self) -> Iterable[fleetmetrics.records.folding.Folding]:
         """Those of the metrics, each once."""
         return dict.fromkeys(metric for leaf in self.leaf_metrics() for metric in leaf.record_metrics())
 

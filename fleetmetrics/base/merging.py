@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Iterable, Mapping, Sequence, TypeVar
 
 import numpy as np
 
+import fleetmetrics
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.state.state import InPlace, State
 from fleetmetrics.state.state_dicts import Checkpointed
@@ -20,7 +21,7 @@ from fleetmetrics.support.settings import described, difference
 from fleetmetrics.support.vocabulary import with_article
 
 if TYPE_CHECKING:
-    from fleetmetrics.records.folding import Folding, Folds
+    import fleetmetrics.records.folding
 
 __all__ = ["merge_all"]
 
@@ -37,7 +38,7 @@ class Partial(Checkpointed):
 
     name: str
 
-    def record_folds(self) -> Sequence[Folds]:
+    def record_folds(self) -> Sequence[fleetmetrics.records.folding.Folds]:
         """The tables of records, each with all its folds."""
         raise NotImplementedError
 
@@ -45,7 +46,7 @@ class Partial(Checkpointed):
         """This worker's states; raises if a sample was invalid, or a sum has overflowed."""
         raise NotImplementedError
 
-    def _called_of(self, metric: Folding) -> str:
+    def _called_of(self, metric: fleetmetrics.records.folding.Folding) -> str:
         """The name in errors of this object, or of its metric."""
         raise NotImplementedError
 

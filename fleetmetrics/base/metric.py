@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Callable, ClassVar, Iterable, Mapping, Na
 
 import numpy as np
 
+import fleetmetrics
 from fleetmetrics.base.accumulator import Accumulator, Value
 from fleetmetrics.batch import Batch
 from fleetmetrics.errors import InvalidInputError
@@ -33,7 +34,7 @@ from fleetmetrics.support.typed import Axes, Unpack
 from fleetmetrics.support.vocabulary import snake_case
 
 if TYPE_CHECKING:
-    from fleetmetrics.base.shared import Shared
+    import fleetmetrics.base.shared
 
 __all__ = [
     "TOTAL",
@@ -337,7 +338,7 @@ class Metric(Accumulator[Value]):
             f"declared state: {', '.join(self.states) or 'none'}"
         )
 
-    def become_part(self, prefix: str, shared: Shared) -> None:
+    def become_part(self, prefix: str, shared: fleetmetrics.base.shared.Shared) -> None:
         """See `Nestable.become_part`."""
         for name, state in self.states.items():
             state.name = f"{prefix}.{name}"

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Iterable, Mapping, Sequence
 
 import numpy as np
 
+import fleetmetrics
 from fleetmetrics.base.merging import Partial
 from fleetmetrics.batch import Batch
 from fleetmetrics.batch.one_hot import CLASSES, ENTRIES, LABELS, REFUSED, Meaning, meaning_for_all
@@ -19,8 +20,7 @@ from fleetmetrics.batch.rules import Check, Requirement, asks_for_classes
 from fleetmetrics.state.state import State
 
 if TYPE_CHECKING:
-    from fleetmetrics.base.data_size import DataSize
-    from fleetmetrics.records.folding import Folding
+    import fleetmetrics.records.folding
 
 __all__ = ["Nestable"]
 
@@ -53,7 +53,7 @@ class Nestable(Partial):
     #: Why no wrapper can hold it, or what must change first; "": wrappers can.
     unwrappable: str = ""
 
-    _data_size: DataSize | None = None
+    _data_size: Any = None  # a `fleetmetrics.base.data_size.DataSize`, if the size was given
 
     @property
     def sampler(self) -> Any:
@@ -99,7 +99,7 @@ class Nestable(Partial):
         """The states, in the order of their declaration."""
         return self.states.values()
 
-    def record_metrics(self) -> Iterable[Folding]:
+    def record_metrics(self) -> Iterable[fleetmetrics.records.folding.Folding]:
         """The metrics that keep records."""
         return ()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import functools
 import math
-from typing import TYPE_CHECKING, Any, Iterable, Mapping
+from typing import Any, Iterable, Mapping
 
 import numpy as np
 
@@ -15,9 +15,6 @@ from fleetmetrics.batch.scores import Table, axis_of_classes, fits, without_ones
 from fleetmetrics.batch.sums import Sums, per_sample, statistic
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.xp import is_paddle, is_static, namespace, numpy_ops, to_host
-
-if TYPE_CHECKING:
-    from fleetmetrics.batch.lanes import Groups, Replicates
 
 __all__ = ["Batch", "per_sample", "statistic"]
 
@@ -465,8 +462,8 @@ class Batch(Sums):
 
     # -- the same samples in lanes, in parts, by row ----------------------------------------------------------
 
-    def in_lanes(self, lanes: Groups | Replicates) -> Batch:
-        """The same samples, for states with one more axis in front, or after the axis of their groups."""
+    def in_lanes(self, lanes: Any) -> Batch:
+        """The same samples in `Groups` or `Replicates`: states have an axis in front, or after that of the groups."""
         batch = copy.copy(self)
         batch.lanes, batch.memo = lanes, {}
         if self.lanes is not None:

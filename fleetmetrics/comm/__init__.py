@@ -20,13 +20,13 @@ missing.
 
 `job` reads the place of this process from the table in `launchers`, and `worker` marks it, so that a process which it
 starts is not taken for it. `secret` has what only the workers know, `handshake` lets both sides prove it, `message`
-seals what follows, and `addresses` says where rank 0 listens. What travels is described in `serial.descriptions`, all
-that metrics import before they compute; `letters` are their bytes, `states` has the bytes and the reduction of states,
-`rows` those by key and the pieces of large ones, `columns` arrays of any dtype, and `folds` the pure functions of
-letters. `channel` is the communicator on top, and `groups` finds the workers of a group. `local` is the communicator of
-one worker, `util` goes through an object with ``all_reduce`` where no launcher's variables name the workers, and `mpi`
-sends records over MPI. `choose` has the one function that picks among them, and `backends` the names that MMEval gives
-them.
+seals what follows, and `addresses` says where rank 0 listens. What travels is described in `serial.descriptions`;
+metrics import nothing else before they compute. `letters` are their bytes, `states` has the bytes and the reduction of
+states, `rows` those by key and the pieces of large ones, `columns` arrays of any dtype, and `folds` the pure functions
+of letters. `channel` is the communicator on top, and `groups` finds the workers of a group. `local` is the communicator
+of one worker, `util` goes through an object with ``all_reduce`` where no launcher's variables name the workers, and
+`mpi` sends records over MPI. `choose` has the one function that picks among them, and `backends` the names that MMEval
+gives them.
 """
 
 from __future__ import annotations
