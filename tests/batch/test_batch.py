@@ -171,6 +171,17 @@ def test_a_dropped_sample_may_hold_anything(drop, form):
     assert np.asarray(batch.total).item() == 2
 
 
+@pytest.mark.parametrize("drop", ["mask", "weight"])
+@pytest.mark.parametrize("kept, left_out", [([1, 0, 1], True), ([1, 1, 1], False)])
+def test_a_batch_knows_whether_samples_were_left_out(drop, kept, left_out):
+    """A metric warns of padding that it counts: not of what a weight of 0 leaves out."""
+    batch = Batch(np.array([0.5, 0.0, 1.0]), **{drop: np.array(kept)})
+    batch.check(["finite_prediction"], validate=True)
+    assert batch.left_some_out is left_out
+    tensors = Batch(paddle.to_tensor([0.5, 0.0, 1.0]), **{drop: paddle.to_tensor(kept)})
+    assert tensors.left_some_out is (left_out or drop == "mask")  # a device is not asked what a mask holds
+
+
 @pytest.mark.parametrize("name", ["finite_label", "class_label"])
 def test_a_missing_label_is_an_error_that_says_how_to_give_it(name):
     with pytest.raises(InvalidInputError, match=r"label is missing; give add\(prediction, label\)"):
