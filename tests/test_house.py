@@ -64,3 +64,20 @@ def test_each_module_has_a_name_of_its_own():
         path.name for path in MODULES.values() if path.name != "__init__.py" and path.parent.name != "formulas"
     )
     assert [name for name, number in names.items() if number > 1] == []
+
+
+#: Methods of named tuples, which are public in spite of their names.
+OF_TUPLES = {"_asdict", "_replace"}
+
+
+@pytest.mark.parametrize("folder", ["base", "metrics", "wrappers"])
+def test_metrics_and_what_holds_them_call_no_private_method_of_each_other(folder):
+    """They call those of `fleetmetrics.base.nesting`."""
+    called = []
+    for path in (PACKAGE / folder).rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+                owner, name = ast.unparse(node.func.value), node.func.attr
+                if re.match(r"_[a-z]", name) and name not in OF_TUPLES and owner not in ("self", "cls", "super()"):
+                    called.append(f"{path.name}:{node.lineno}: {owner}.{name}")
+    assert called == []

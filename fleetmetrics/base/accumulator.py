@@ -102,6 +102,9 @@ class Accumulator(Nestable, Generic[Value]):
     earlier: Earlier = Earlier()
     incidental: ClassVar[tuple[str, ...]] = ("name", "validate", "share", "sampler", "class_axis")
 
+    #: The name of a fresh copy (None: a generated one), whichever its class gives; `...` for any other object.
+    _name_as_copy: Any = ...
+
     __signature__: AllArguments = AllArguments()
 
     if not TYPE_CHECKING:  # which should take the signature from __init__
@@ -127,7 +130,8 @@ class Accumulator(Nestable, Generic[Value]):
         raise_if_unknown(type(self), unknown)
         notice()
         keep_out_of_programs(type(self), "add", "compute", "compute_local")
-        name = vars(self).pop("_called_anew", name)
+        if self._name_as_copy is not ...:
+            name = self._name_as_copy
         self._set_name(_default_name(type(self)) if name is None else name)
         self.named_by_default = name is None
         self._count_to(size)
@@ -599,33 +603,33 @@ class Accumulator(Nestable, Generic[Value]):
         Args:
             name: the copy's name; None: the class name and a number, in the order of creation.
         """
-        return self._made_anew(name, {})
+        return self.copied(name, {})
 
-    def _made_anew(self, name: str | None, made: dict[Accumulator, Accumulator]) -> Any:
-        """`fresh`; ``made`` maps each metric to its fresh one, so that a metric used twice stays one."""
-        given, settings = (self._anew(each, name, made) for each in self._made_with)
-        new: Any = type(self).__new__(type(self), *given, **settings)
-        new._called_anew = name  # under any name from its class
-        new.__init__(*given, **settings)
-        new.validate, new.share = self.validate, self.share
-        new._pass.follow(self.sampler)
-        new._pass.counts = self._pass.counts
-        return new
+    def copied(self, name: str | None, copies: dict[Accumulator, Accumulator]) -> Any:
+        """`fresh`; ``copies`` has the copy of each metric inside, so that a metric used twice stays one."""
+        arguments, settings = (self._with_copies(each, name, copies) for each in self._made_with)
+        copy: Any = type(self).__new__(type(self), *arguments, **settings)
+        copy._name_as_copy = name
+        copy.__init__(*arguments, **settings)
+        copy.validate, copy.share = self.validate, self.share
+        copy._pass.follow(self.sampler)
+        copy._pass.counts = self._pass.counts
+        return copy
 
-    def _anew(self, given: Any, name: str | None, made: dict[Accumulator, Accumulator]) -> Any:
-        """The arguments, with each metric replaced by a fresh one."""
-        if isinstance(given, Accumulator):
-            if given not in made:
-                made[given] = given._made_anew(self._part_name(given, name), made)
-            return made[given]
-        if type(given) in (list, tuple, set):
-            return type(given)(self._anew(each, name, made) for each in given)
-        if type(given) is dict:
-            return {key: self._anew(each, name, made) for key, each in given.items()}
-        return given
+    def _with_copies(self, argument: Any, name: str | None, copies: dict[Accumulator, Accumulator]) -> Any:
+        """An argument of the constructor, with a copy of each metric in it; ``name`` is that of the whole."""
+        if isinstance(argument, Accumulator):
+            if argument not in copies:
+                copies[argument] = argument.copied(self._part_name(argument, name), copies)
+            return copies[argument]
+        if type(argument) in (list, tuple, set):
+            return type(argument)(self._with_copies(each, name, copies) for each in argument)
+        if type(argument) is dict:
+            return {key: self._with_copies(each, name, copies) for key, each in argument.items()}
+        return argument
 
     def _part_name(self, part: Accumulator, name: str | None) -> str | None:
-        """The name of the fresh metric for one of the arguments; ``name`` is that of the whole."""
+        """The name of the copy of a metric inside; ``name`` is that of the whole."""
         return None
 
     def _holders(self) -> Sequence[Holder]:

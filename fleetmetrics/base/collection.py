@@ -215,15 +215,17 @@ class MetricCollection(Composite[Dict[str, Any]]):
                 f"{self.name_in_errors(leaf)}: the checkpoint lacks this metric, or does not share its states with the "
                 "other metrics, as the static program does; put it into a separate collection"
             )
-        alone: Any = leaf.fresh(leaf.name)
-        alone.collection = self.name
-        alone.become_part(f"{self.name}.{name}", Shared())
+        alone, prefix = leaf.fresh(leaf.name), f"{self.name}.{name}"
+        alone.become_part(prefix, Shared())
+        holders = _own_holders(alone)
 
         def attach() -> None:
-            vars(leaf).update(vars(alone), named_by_default=leaf.named_by_default)
+            leaf.become_part(prefix, Shared())
             self._known.clear()
+            for own, loaded in zip(_own_holders(leaf), holders):
+                own.load(loaded.saved())
 
-        return _holders_of(alone, {each.table: each for each in alone.record_folds()}), attach
+        return holders, attach
 
     def parts(self) -> Iterable[Metric]:
         """The members."""
@@ -272,6 +274,11 @@ class MetricCollection(Composite[Dict[str, Any]]):
 def _holders_of(leaf: Nestable, folds: Mapping[Table, fleetmetrics.records.folding.Folds]) -> Sequence[Holder]:
     """The holders of a metric, except for the checks of samples."""
     return [*leaf.own_states(), *dict.fromkeys(folds[metric.table] for metric in leaf.record_metrics())]
+
+
+def _own_holders(leaf: Nestable) -> Sequence[Holder]:
+    """The holders of a metric that shares none of them."""
+    return _holders_of(leaf, {folds.table: folds for folds in leaf.record_folds()})
 
 
 def _key(metric: Any) -> str:

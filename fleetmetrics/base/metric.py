@@ -341,9 +341,8 @@ class Metric(Accumulator[Value]):
     def become_part(self, prefix: str, shared: fleetmetrics.base.shared.Shared) -> None:
         """See `Nestable.become_part`."""
         for name, state in self.states.items():
-            state.name = f"{prefix}.{name}"
-            if state.key is not None:
-                self.states[name] = shared.first(state.kind, state)
+            own = state.fresh(f"{prefix}.{name}")
+            self.states[name] = own if own.key is None else shared.first(own.kind, own)
 
     def batch_statistics(self, batch: Batch) -> dict[str, Any]:
         """Return a batch's increment of each state; written with ``batch.xp``, for all three modes.

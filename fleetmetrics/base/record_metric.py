@@ -159,9 +159,8 @@ class RecordMetric(Metric[Value], Folding):
 
     def become_part(self, prefix: str, shared: Shared) -> None:  # noqa: D102
         super().become_part(prefix, shared)
-        self.table.name = prefix
-        if self.table.key is not None:
-            self.table = shared.first(self.table.kind, self.table)
+        own = self.table.fresh(prefix)
+        self.table = own if own.key is None else shared.first(own.kind, own)
 
 
 class OfAllSamples(Undefinable[float], RecordMetric[float]):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from abc import ABC, abstractmethod
 from dataclasses import replace
@@ -74,8 +75,12 @@ class Resumable(Checkpointed, ABC):
         if self.sampler is not None:
             self._pass.begin()
 
+    @functools.cached_property
+    def _kept(self) -> HeldRecords:
+        return HeldRecords(self)
+
     def _holders(self) -> Sequence[Holder]:
-        return [vars(self).setdefault("_kept", HeldRecords(self))]
+        return [self._kept]
 
     def _numbered(self, columns: Columns, whole: bool = True) -> Columns:
         """The records of samples that count, with ids; ``whole`` is False in the middle of a pass."""

@@ -84,9 +84,9 @@ class Table:
     def __len__(self) -> int:
         return len(self.batches) if self.closed is None else len(self.batches) + 1
 
-    def fresh(self) -> Table:
-        """An empty table of the same kind."""
-        return type(self)(self.name, self.columns, self.order, self.key, self._prepare)
+    def fresh(self, name: str | None = None) -> Table:
+        """An empty table of the same kind, under another name if it is given."""
+        return type(self)(self.name if name is None else name, self.columns, self.order, self.key, self._prepare)
 
     def accumulate(self, kept: Kept) -> None:
         """Append a copy of a batch, since its owner may write into it; tensors stay on their device."""

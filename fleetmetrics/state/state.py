@@ -85,6 +85,10 @@ class State:
         """The bytes of its arrays."""
         return int(getattr(self.value, "nbytes", 0))
 
+    def fresh(self, name: str) -> State:
+        """An empty state of the same declaration, under another name."""
+        return type(self)(name, self.shape, self.declared_dtype, self.reduction, self.key)
+
     @property
     def kind(self) -> tuple[Any, ...]:
         """The attributes that two states must share for one to replace the other."""

@@ -91,7 +91,7 @@ class Checkpointed(Told):
         return {"": (None, self._holders())}
 
     def _apart(self, name: str) -> tuple[Sequence[Holder], Callable[[], None]]:
-        """Separate holders for a part that replace shared ones; and a function that attaches them."""
+        """Holders in place of a part's shared ones; and a function that moves what they have loaded into the part."""
         raise NotImplementedError
 
     def _about(self) -> Any:
@@ -266,10 +266,10 @@ class Checkpointed(Told):
             holder.check(held, scope)
 
         def apply() -> None:
-            for attach in () if plan is None else plan.attached:
-                attach()
             for holder in holders:
                 holder.load(held[holder], scope)
+            for attach in () if plan is None else plan.attached:
+                attach()
 
         return apply
 
@@ -356,7 +356,7 @@ class Plan(NamedTuple):
         of: the description in the state dict.
         keys: by holder, the beginning of its arrays' keys; None: it holds nothing.
         parts: the names of the parts here.
-        attached: puts parts with separate holders into their places.
+        attached: moves what separate holders have loaded into their parts.
     """
 
     of: Any

@@ -143,6 +143,7 @@ class Bootstrap(Wrapper[Value]):
         if ids is not None and (not isinstance(ids, str) or not ids.isidentifier()):
             raise InvalidInputError(f"ids must be the name of an additional argument of add, or None, not {ids!r}")
         self.ids = ids
+        self._metrics: list[Metric] = []
         super().__init__(metric, **common)
 
     def _fit(self) -> None:
@@ -164,6 +165,8 @@ class Bootstrap(Wrapper[Value]):
             self._partition()
 
     def _joined_states(self, prefix: str, shared: Shared) -> Iterable[State]:
+        if self.metric in self._metrics:  # it leaves the metrics with which it has shared its draws
+            self._metrics.remove(self.metric)
         self.metric.become_part(prefix, shared)
         states = list(self.metric.own_states())
         self._lanes: dict[State, Lanes] = {}

@@ -1444,10 +1444,24 @@ MUTATIONS = [
         "tests/saving/test_checkpoint.py -k is_a_copy",
     ),
     Mutation(
+        "a metric that leaves others on loading still draws with them",
+        "wrappers/bootstrap.py::Bootstrap._joined_states",
+        "self._metrics.remove(self.metric)",
+        "pass",
+        "tests/saving/test_checkpoint.py -k 'gained_and_lost and drawn'",
+    ),
+    Mutation(
+        "a metric that leaves others on loading is empty",
+        "base/collection.py::MetricCollection._apart",
+        "own.load(loaded.saved())",
+        "pass",
+        "tests/saving/test_checkpoint.py -k gained_and_lost",
+    ),
+    Mutation(
         "a fresh expression makes a metric that stands twice twice",
-        "base/accumulator.py::Accumulator._anew",
-        "made[given] = given._made_anew(self._part_name(given, name), made)",
-        "made[given] = given._made_anew(self._part_name(given, name), {})",
+        "base/accumulator.py::Accumulator._with_copies",
+        "copies[argument] = argument.copied(self._part_name(argument, name), copies)",
+        "copies[argument] = argument.copied(self._part_name(argument, name), {})",
         "tests/base/test_expression.py -k which_operands_are_one",
     ),
     Mutation(
