@@ -13,7 +13,8 @@ from typing import Any, Iterable
 
 import numpy as np
 
-from fleetmetrics.formulas.intervals import interval, of_samples
+from fleetmetrics.formulas.intervals import interval
+from fleetmetrics.formulas.spreads import of_samples
 
 SIZES = (1, 2, 3, 5, 8, 10, 15, 20, 30, 40, 50, 70, 100, 200, 500)
 RATES = (0.01, 0.1, 0.3, 0.5)

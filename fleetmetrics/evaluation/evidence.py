@@ -1,7 +1,16 @@
-"""The evidence for verdicts on slices: a few sums of each slice, and the variation of the rows or users of the whole.
+"""The evidence for verdicts on slices: sums of each slice, and the variation of the rows or users of the whole.
 
 See `fleetmetrics.formulas.slices`. A metric's `quotient` names its sums; the area under the ROC curve is tested with
-its own histograms. Other metrics, and areas of weighted rows, get no verdict.
+its own histograms. Other metrics, and areas of weighted rows, get no verdict. The sums over rows and users are those
+that `Interval` keeps:
+
+| metric | of each slice | of all rows |
+| --- | --- | --- |
+| area | its histogram | users: `AreaOfGroups` |
+| quotient | its sums | `SumsOfRows` |
+| quotient, weighted rows | `SumsOfRows` with the terms and products of four | |
+| quotient, users | `SumsOfUsers` | |
+| mean over users or queries | the same, from records | |
 """
 
 from __future__ import annotations
@@ -12,27 +21,34 @@ from typing import Any, ClassVar, Iterable, Mapping, NamedTuple, Sequence
 
 import numpy as np
 
-from fleetmetrics.base.metric import Linear, Metric
+from fleetmetrics.base.metric import Common, Metric
 from fleetmetrics.base.record_metric import GroupedMetric
 from fleetmetrics.base.shared import Shared
 from fleetmetrics.batch import Batch
-from fleetmetrics.batch.hashing import integer_ids, words
-from fleetmetrics.batch.keys import keys_of
 from fleetmetrics.batch.rules import Requirement
 from fleetmetrics.evaluation.scarce import because_of, because_of_uneven, in_full
-from fleetmetrics.formulas.intervals import largest_of, moments_of, products
 from fleetmetrics.formulas.slices import (
+    Residuals,
     SliceTests,
     areas_against_whole,
-    inflation_of_areas,
     quotients_against_whole,
+    residuals_of_slices,
+    residuals_of_whole,
 )
+from fleetmetrics.formulas.spreads import inflation_of_areas, largest_of, products, squares_of_users, users_in
 from fleetmetrics.metrics.auc import AUC
 from fleetmetrics.records.table import Records
 from fleetmetrics.state.state import State
-from fleetmetrics.wrappers.spreads import sums_in, terms_of, terms_of_groups, without_weight
+from fleetmetrics.support.typed import Unpack
+from fleetmetrics.wrappers.unit_sums import (
+    AreaOfGroups,
+    SumsOfRows,
+    SumsOfUsers,
+    UnitSums,
+    terms_of_groups,
+    value_sums,
+)
 from fleetmetrics.wrappers.wrapper import Wrapper
-from fleetmetrics.xp import numpy_ops
 
 __all__ = ["Evidence", "GroupCount", "Tested", "evidence_of"]
 
@@ -40,8 +56,8 @@ __all__ = ["Evidence", "GroupCount", "Tested", "evidence_of"]
 _GROUPS = 1024
 #: Enough groups, and buckets, of the areas of all rows to measure how alike the rows of a user are.
 _FEW_GROUPS, _FEW_BUCKETS = 512, 128
-#: The number of groups of one size from which a slice uses its own quotient.
-_MANY = 30
+#: The degrees of the products of units of uneven sizes: the terms, and what the moments of residuals need.
+_UNEVEN = (1, 2, 3, 4)
 
 
 class Tested(NamedTuple):
@@ -83,15 +99,12 @@ class Evidence(ABC):
         unit: the unit that `Tested.needs` counts.
     """
 
-    metric: Metric
-    unit: str
-
-    def __init__(self, metric: Metric, unit: str) -> None:
+    def __init__(self, metric: Any, unit: str) -> None:
         self.metric, self.unit = metric, unit
 
-    @abstractmethod
     def of_slice(self) -> Metric:
         """A new metric of the evidence of each slice."""
+        return _Summed(self.metric)
 
     def of_whole(self) -> Metric | None:
         """A new metric of the evidence of all rows; None without one."""
@@ -113,331 +126,65 @@ def evidence_of(metric: Metric, weighted: bool, user: bool, query: bool) -> Evid
     """
     if isinstance(metric, AUC):
         plain = metric.cell_states and metric.curve == "ROC" and metric.max_fpr is None and not metric.bounds
-        return _OfAreas(metric, user) if plain and not weighted else None
+        return _Areas(metric, user) if plain and not weighted else None
     if metric.quotient is None:
         return None
-    groups = "queries" if query else "users"
+    users = "queries" if query else "users"
     if isinstance(metric, GroupedMetric):
-        return _OfGroups(metric, groups)
+        return _QuotientsOfUnits(metric, users)
     if user:
-        return _OfUsers(metric, groups, weighted)
-    return _OfWeightedRows(metric, "rows") if weighted else _OfRows(metric, "rows")
+        return _QuotientsOfUsers(metric, users, weighted)
+    return _QuotientsOfUnits(metric, "rows") if weighted else _QuotientsOfRows(metric, "rows")
 
 
-# -- areas ------------------------------------------------------------------------------------------------
+# -- what is kept ---------------------------------------------------------------------------------------------
 
 
-class _OfAreas(Evidence):
-    metric: AUC
-
-    def __init__(self, metric: AUC, user: bool) -> None:
-        super().__init__(metric, "positives")
-        self.user = user
-
-    def of_slice(self) -> Metric:
-        return _Held(self.metric)
-
-    def of_whole(self) -> Metric | None:
-        few: Any = {"buckets": _FEW_BUCKETS, "spacing": self.metric.spacing, "from_logits": self.metric.from_logits}
-        return _AreasOfUsers(AUC(**few)) if self.user else None
-
-    def tested(self, slices: Sequence[Any], whole: Any, confidence: float) -> Tested:
-        negative, positive = zip(*slices)
-        inflation = 1.0 if whole is None else inflation_of_areas(whole[:, 1], whole[:, 0])
-        tests = areas_against_whole(positive, negative, confidence, inflation)
-        needs = []
-        for m, n, (least, other) in zip(positive, negative, tests.needed.tolist()):
-            short = {"positives": least} if m.sum() < least else {}
-            needs.append({**short, **({"negatives": other} if n.sum() < other else {})})
-        largest = None if whole is None else largest_of(whole.sum(axis=(1, 2)), "all rows")
-        return Tested(tests, tests.low, tests.high, needs, because=[because_of([largest], "users")] * len(needs))
-
-
-class _Kept(Wrapper):
-    """Evidence that is kept in addition to a metric."""
-
-    def _fit(self) -> None:
-        """Any metric fits."""
-
-    def _joined_states(self, prefix: str, shared: Shared) -> Iterable[State]:
-        self.metric.become_part(prefix, shared)
-        return list(self.metric.own_states())
-
-    def increments_of(self, batch: Batch) -> Iterable[tuple[Any, Any]]:
-        return self.metric.increments_of(batch)
-
-
-class _Held(_Kept):
-    """The only state of a metric."""
-
-    def value_from_states(self, values: Mapping[State, np.ndarray], carries: Mapping[Any, Any]) -> Any:
-        (state,) = self.metric.own_states()
-        return values[state]
-
-    def values_from_rows(self, values: Mapping[State, np.ndarray]) -> Sequence[Any]:
-        (state,) = self.metric.own_states()
-        return list(values[state])
-
-
-class _AreasOfUsers(_Kept):
-    """The histograms of a metric, by group of users."""
-
-    def _fit(self) -> None:
-        self.columns = (*self.metric.columns, "user")
-
-    def _joined_states(self, prefix: str, shared: Shared) -> Iterable[State]:
-        self.metric.become_part(prefix, Shared())
-        (state,) = self.metric.own_states()
-        self._all = State(f"{prefix}.by_user", (_FEW_GROUPS, *state.shape), "int64", "sum", None)
-        return (self._all,)
-
-    def increments_of(self, batch: Batch) -> Iterable[tuple[Any, Any]]:
-        ((_, increment),) = self.metric.increments_of(batch)
-        return [(self._all, increment._replace(indices=(_groups(batch, _FEW_GROUPS), *increment.indices)))]
-
-    def value_from_states(self, values: Mapping[State, np.ndarray], carries: Mapping[Any, Any]) -> Any:
-        return values[self._all]
-
-
-def _groups(batch: Batch, number: int) -> np.ndarray:
-    """The group of each sample's user."""
-
-    def hashed() -> np.ndarray:
-        ids = integer_ids(keys_of(batch.columns["user"], "user"))
-        found: np.ndarray = words(numpy_ops, ids, 0)[0].astype(np.int64) % number
-        return found
-
-    return batch.cached(("groups of users", number), hashed)
-
-
-# -- quotients --------------------------------------------------------------------------------------------
-
-
-class _OfQuotients(Evidence):
-    """Sums of quotients: ``[slices]`` numerators, denominators and units, and the moments of a unit's residual."""
-
-    def _tests(self, sums: Any, units: Any, moments: Sequence[Any], confidence: float, squares: Any = None) -> Tested:
-        quotient = self.metric.quotient
-        assert quotient is not None
-        numerator, denominator = np.array(sums, np.float64).T
-        bounds = math.nan if quotient.lowest < 0 else quotient.highest
-        square, cube, fourth, mixed = moments if np.isfinite(np.hstack(moments)).all() else [math.nan] * 4
-        fourth = fourth if quotient.lowest < 0 else 0.0  # otherwise the skewness bounds a residual
-        tests = quotients_against_whole(
-            numerator, denominator, units, square, cube, bounds, confidence, squares, fourth, mixed
-        )
-        ends = np.sort([[quotient.value(each) for each in end] for end in (tests.low, tests.high)], axis=0)
-        enough = ~np.isnan(tests.score) | (tests.units >= tests.needed)
-        needs = [{} if some else {self.unit: need} for some, need in zip(enough, tests.needed.tolist())]
-        total = denominator.sum().item()
-        return Tested(tests, ends[0], ends[1], needs, quotient.value(numerator.sum().item() / total) if total else None)
-
-
-def _residuals(products: Any, sums: Any) -> tuple[float, float]:
-    """The sums of squares and cubes of ``n - R d``, where R is the quotient of the sums."""
-    return moments_of(products, (1.0, -sums[0] / sums[1] if sums[1] else 0.0))
-
-
-def _mixed(products: Any, sums: Any) -> float:
-    """The sum of ``(n - R d) d``, where R is the quotient of the sums."""
-    _, mixed, square = products[:3]
-    return float(mixed - sums[0] / sums[1] * square) if sums[1] else 0.0
-
-
-def _fours(n: np.ndarray, d: np.ndarray) -> np.ndarray:
-    """The products of four: ``n**4``, ``n**3 d`` and so on."""
-    two, mixed, other = n * n, n * d, d * d
-    return np.stack([two * two, two * mixed, two * other, mixed * other, other * other])
-
-
-def _fourth(fours: Any, sums: Any) -> float:
-    """The sum of the fourth powers of ``n - R d``, where R is the quotient of the sums."""
-    rest = -sums[0] / sums[1] if sums[1] else 0.0
-    found = float(sum(math.comb(4, k) * rest**k * each for k, each in enumerate(fours)))
-    return 0.0 if found < 0 else found  # nan stays
-
-
-def _moments_of_units(sums: Any, two_and_three: Any, fours: Any) -> tuple[float, list[float], float, float]:
-    """Sums over all units of residuals' squares; of cubes, also without the largest; of fourth powers; see `_mixed`.
-
-    One large unit may hide on which side most units are: its cube is at most its slice's fourth powers to the power of
-    3/4.
+class _Summed(Wrapper):
+    """A metric whose value are the sums that a test needs.
 
     Args:
-        sums: ``[slices, 2]``, numerators and denominators.
-        two_and_three: ``[slices, 7]``, the `products` of the units.
-        fours: ``[slices, 5]``, their products of four.
-    """
-    whole, squares, cubes, fourth, largest = np.sum(sums, axis=0), 0.0, 0.0, 0.0, 0.0
-    for own, each, four in zip(sums, two_and_three, fours):
-        even = own[1] ** 2 / each[2] if each[2] else 0.0  # units of one size with the same evidence
-        many = even >= _MANY  # then with its own quotient, otherwise a bad slice would hide others
-        around = own if many else whole
-        square, cube = _residuals(each, around)
-        squares += square * even / (even - 1) if many else square
-        cubes += cube
-        power = _fourth(four, around)
-        fourth += power
-        largest = max(largest, math.copysign(power**0.75, cube), key=abs)
-    return squares, [cubes, cubes - largest], fourth, _mixed(np.sum(two_and_three, axis=0), whole)
-
-
-class _OfRows(_OfQuotients):
-    def of_slice(self) -> Metric:
-        return _Sums(self.metric)
-
-    def of_whole(self) -> Metric | None:
-        return _Products(self.metric)
-
-    def tested(self, slices: Sequence[Any], whole: Any, confidence: float) -> Tested:
-        sums = [each[:2] for each in slices]
-        all_sums = np.sum(sums, axis=0)
-        moments = *_residuals(whole[:7], all_sums), _fourth(whole[8:], all_sums), _mixed(whole, all_sums)
-        return self._tests(sums, whole[7], moments, confidence)  # rows that count for something
-
-
-class _Sums(_Kept):
-    """The numerator and the denominator of a metric."""
-
-    def value_from_states(self, values: Mapping[State, np.ndarray], carries: Mapping[Any, Any]) -> Any:
-        return sums_in(values, self.metric, _linear(self.metric))
-
-
-def _linear(metric: Metric) -> Linear:
-    """The numerator and the denominator."""
-    quotient = metric.quotient
-    assert quotient is not None
-    return quotient.linear
-
-
-class _Products(_Kept):
-    """The `products` of both, summed over rows; the number of rows with a nonzero term; and products of four.
-
-    The latter only if the residual of a row has either sign; otherwise the skewness bounds it.
+        metric: without samples.
+        sums: those "of the value", "of rows", "of uneven rows", "of users", or of "areas of users".
     """
 
-    def _joined_states(self, prefix: str, shared: Shared) -> Iterable[State]:
-        self.metric.become_part(prefix, Shared())
-        quotient = self.metric.quotient
-        assert quotient is not None
-        self._peaked = quotient.lowest < 0
-        self._all = State(f"{prefix}.products", (13 if self._peaked else 8,), "float64", "sum", None)
-        return (self._all,)
+    metric: Any
+    _units: UnitSums | None = None
 
-    def increments_of(self, batch: Batch) -> Iterable[tuple[Any, Any]]:
-        n, d = (np.asarray(each, np.float64) for each in terms_of(self.metric, batch, _linear(self.metric)))
-        sums = products([n, d]).sum(axis=1)
-        fours = _fours(n, d).sum(axis=1) if self._peaked else ()
-        return [(self._all, np.array([*sums, np.count_nonzero((n != 0) | (d != 0)), *fours]))]
-
-    def value_from_states(self, values: Mapping[State, np.ndarray], carries: Mapping[Any, Any]) -> Any:
-        return values[self._all]
-
-
-class _OfSums(_OfQuotients):
-    """Sums over each slice's units of their `_powers`."""
-
-    def tested(self, slices: Sequence[Any], whole: Any, confidence: float) -> Tested:
-        table = np.array(slices, np.float64)
-        squares, (cubes, others), *more = _moments_of_units(table[:, :2], table[:, 2:9], table[:, 9:14])
-        either = [cubes, others, 2 * cubes - others]  # the next unit of this size may be on either side
-        tested = self._tests(table[:, :2], table[:, 14], [squares, either, *more], confidence, table[:, 4])
-        like = table[:, 1] ** 2 / np.maximum(table[:, 4], 1e-300)  # units of one size would vary as much
-        uneven = zip(like.tolist(), table[:, 14].tolist())
-        return tested._replace(because=[because_of_uneven(*each, self.unit) for each in uneven])
-
-
-def _powers(n: np.ndarray, d: np.ndarray) -> list[np.ndarray]:
-    """The numerator and the denominator of units, their products of two, three and four, and whether one is nonzero."""
-    return [n, d, *products([n, d]), *_fours(n, d), (n != 0) | (d != 0)]
-
-
-class _OfWeightedRows(_OfSums):
-    """A row with a large weight decides its slice like a user with many rows."""
-
-    def of_slice(self) -> Metric:
-        return _SumsOfRows(self.metric)
-
-
-class _SumsOfRows(_Kept):
-    def _joined_states(self, prefix: str, shared: Shared) -> Iterable[State]:
-        self.metric.become_part(prefix, Shared())
-        self._all = [State(f"{prefix}.sum_{place}", (), "float64", "sum", None) for place in range(15)]
-        return self._all
-
-    def increments_of(self, batch: Batch) -> Iterable[tuple[Any, Any]]:
-        n, d = (np.asarray(each, np.float64) for each in terms_of(self.metric, batch, _linear(self.metric)))
-        plain = without_weight(batch)
-        return [
-            (state, plain.weighted_sum(np.asarray(each, np.float64))) for state, each in zip(self._all, _powers(n, d))
-        ]
-
-    def value_from_states(self, values: Mapping[State, np.ndarray], carries: Mapping[Any, Any]) -> Any:
-        return [float(values[state]) for state in self._all]
-
-
-class _OfUsers(_OfQuotients):
-    def __init__(self, metric: Metric, unit: str, weighted: bool) -> None:
-        super().__init__(metric, unit)
-        assert metric.quotient is not None
-        self.of = ("weight" if weighted else "rows") if metric.quotient.counts_samples else "denominator"
-
-    def of_slice(self) -> Metric:
-        return _SumsOfUsers(self.metric)
-
-    def tested(self, slices: Sequence[Any], whole: Any, confidence: float) -> Tested:
-        n, d = np.moveaxis(np.array(slices), 1, 0)
-        filled = np.count_nonzero((n != 0) | (d != 0), axis=1)
-        with np.errstate(divide="ignore"):  # the most likely number of users that fill this number of groups
-            units = np.where(filled < _GROUPS, -_GROUPS * np.log1p(-filled / _GROUPS), 8 * _GROUPS)
-        sums = np.stack([n.sum(axis=1), d.sum(axis=1)], 1)
-        moments = _moments_of_units(sums, products([n, d]).sum(axis=2).T, _fours(n, d).sum(axis=2).T)
-        tested = self._tests(sums, units, moments, confidence, _squares_of_users(d, units))
-        because = [because_of([largest_of(sizes, self.of)], self.unit) for sizes in d]
-        in_rows = (filled == _GROUPS) | (self.of == "denominator")  # users may have no part in the latter
-        return tested._replace(because=because, in_rows=in_rows.tolist())
-
-
-def _squares_of_users(groups: np.ndarray, users: np.ndarray) -> np.ndarray:
-    """Of each slice the sum over users of squares, from the sums of groups of users: ``[slices, groups]``.
-
-    Two users of a slice may share a group by chance: this removes that part of all their products from the squares.
-    """
-    total, number = groups.sum(axis=1) ** 2, groups.shape[1]
-    alone = ((groups**2).sum(axis=1) - total / number) / (1 - 1 / number)
-    least: np.ndarray = total / np.maximum(users, 1)
-    return np.maximum(alone, least)
-
-
-class _SumsOfUsers(_Kept):
-    """The numerator and the denominator by group of users: ``[2, groups]``."""
+    def __init__(self, metric: Metric, sums: str = "of the value", **common: Unpack[Common]) -> None:
+        self.sums = sums
+        super().__init__(metric, **common)
 
     def _fit(self) -> None:
-        self.columns = tuple(dict.fromkeys((*self.metric.columns, "user")))
+        if self.sums.endswith("of users"):
+            self.columns = tuple(dict.fromkeys((*self.metric.columns, "user")))
 
     def _joined_states(self, prefix: str, shared: Shared) -> Iterable[State]:
+        if self.sums == "of the value":
+            self.metric.become_part(prefix, shared)
+            return list(self.metric.own_states())
         self.metric.become_part(prefix, Shared())
-        names = "numerator", "denominator"
-        self._both = [State(f"{prefix}.{name}_by_user", (_GROUPS,), "float64", "sum", None) for name in names]
-        return self._both
+        self._units = self._sums_of_units()
+        return self._units.adopted(prefix, shared)
+
+    def _sums_of_units(self) -> UnitSums:
+        if self.sums == "areas of users":
+            return AreaOfGroups(self.metric, "user", _FEW_GROUPS)
+        if self.sums == "of users":
+            return SumsOfUsers(self.metric, "user", _GROUPS, counts_rows=False)
+        if self.sums == "of uneven rows":
+            return SumsOfRows(self.metric, degrees=_UNEVEN)
+        signed = self.metric.linear.lowest < 0  # otherwise the skewness of a row's residual bounds its peak
+        return SumsOfRows(self.metric, degrees=(2, 3, 4) if signed else (2, 3))
 
     def increments_of(self, batch: Batch) -> Iterable[tuple[Any, Any]]:
-        group, plain = _groups(batch, _GROUPS), without_weight(batch)
-        amounts = zip(self._both, terms_of(self.metric, batch, _linear(self.metric)))
-        return [(state, plain.histogram(group, amount=np.asarray(each, np.float64))) for state, each in amounts]
+        return self.metric.increments_of(batch) if self._units is None else self._units.statistics(batch)
 
     def value_from_states(self, values: Mapping[State, np.ndarray], carries: Mapping[Any, Any]) -> Any:
-        return np.stack([values[state] for state in self._both])
+        return value_sums(values, self.metric) if self._units is None else self._units.read(values, carries)
 
-
-# -- means over users or queries ----------------------------------------------------------------------------
-
-
-class _OfGroups(_OfSums):
-    metric: GroupedMetric
-
-    def of_slice(self) -> Metric:
-        return _GroupSums(self.metric)
+    def values_from_rows(self, values: Mapping[State, np.ndarray]) -> Sequence[Any] | None:
+        return list(value_sums(values, self.metric)) if self._units is None and self.metric.ranked else None
 
 
 class _Grouped(GroupedMetric):
@@ -456,12 +203,12 @@ class _Grouped(GroupedMetric):
         self.keep_records(table.columns, table.order, table.key)
 
     def batch_records(self, batch: Batch) -> Mapping[str, Any]:
-        found: Mapping[str, Any] = self.metric.batch_records(batch)
-        return found
+        records: Mapping[str, Any] = self.metric.batch_records(batch)
+        return records
 
 
-class _GroupSums(_Grouped):
-    """The sums over groups of their `_powers`."""
+class _SummedMeans(_Grouped):
+    """The sums over users or queries of the products of their terms, and their number: those of `SumsOfRows`."""
 
     counts: ClassVar[tuple[str, ...]] = ("units",)  # type: ignore[misc]
 
@@ -469,13 +216,13 @@ class _GroupSums(_Grouped):
         return {f"sum_{place}": () for place in range(14)}
 
     def of_groups(self, records: Records) -> dict[str, Any]:
-        found = self.metric.of_groups(records)
-        n, d = np.ldexp(terms_of_groups(found, _linear(self.metric)), found.get("exponent", 0))
-        *sums, units = _powers(n, d)
-        return {**{f"sum_{place}": each for place, each in enumerate(sums)}, "units": units}
+        values = self.metric.of_groups(records)
+        terms = np.ldexp(terms_of_groups(values, self.metric.linear), values.get("exponent", 0))
+        sums = products(list(terms), _UNEVEN)
+        return {**{f"sum_{place}": product for place, product in enumerate(sums)}, "units": (terms != 0).any(axis=0)}
 
     def formula(self, units: int, **sums: Any) -> Any:
-        return [*(float(each) for each in sums.values()), units]
+        return [*map(float, sums.values()), units]
 
 
 class GroupCount(_Grouped):
@@ -489,3 +236,98 @@ class GroupCount(_Grouped):
 
     def formula(self, groups: int) -> Any:  # noqa: D102
         return groups
+
+
+# -- the tests ------------------------------------------------------------------------------------------------
+
+
+class _Areas(Evidence):
+    def __init__(self, metric: AUC, user: bool) -> None:
+        super().__init__(metric, "positives")
+        self.user = user
+
+    def of_whole(self) -> Metric | None:
+        few: Any = {"buckets": _FEW_BUCKETS, "spacing": self.metric.spacing, "from_logits": self.metric.from_logits}
+        return _Summed(AUC(**few), "areas of users") if self.user else None
+
+    def tested(self, slices: Sequence[Any], whole: Any, confidence: float) -> Tested:
+        negative, positive = zip(*slices)
+        inflation = 1.0 if whole is None else inflation_of_areas(whole[:, 1], whole[:, 0])
+        tests = areas_against_whole(positive, negative, confidence, inflation)
+        needs = []
+        for m, n, (positives, negatives) in zip(positive, negative, tests.needed.tolist()):
+            short = {"positives": positives} if m.sum() < positives else {}
+            needs.append({**short, **({"negatives": negatives} if n.sum() < negatives else {})})
+        largest = None if whole is None else largest_of(whole.sum(axis=(1, 2)), "all rows")
+        return Tested(tests, tests.low, tests.high, needs, because=[because_of([largest], "users")] * len(needs))
+
+
+class _Quotients(Evidence):
+    """Sums of quotients: of each slice the numerator and the denominator, and the residuals of units."""
+
+    def _tests(self, sums: Any, units: Any, residuals: Residuals, confidence: float, squares: Any = None) -> Tested:
+        quotient = self.metric.quotient
+        numerator, denominator = np.array(sums, np.float64).T
+        bounds = math.nan if quotient.lowest < 0 else quotient.highest
+        square, cubes, fourth, mixed = residuals if np.isfinite(np.hstack(residuals)).all() else [math.nan] * 4
+        fourth = fourth if quotient.lowest < 0 else 0.0  # otherwise the skewness bounds a residual
+        tests = quotients_against_whole(
+            numerator, denominator, units, square, cubes, bounds, confidence, squares, fourth, mixed
+        )
+        low, high = np.sort([[quotient.value(end) for end in ends] for ends in (tests.low, tests.high)], axis=0)
+        enough = ~np.isnan(tests.score) | (tests.units >= tests.needed)
+        needs = [{} if known else {self.unit: need} for known, need in zip(enough, tests.needed.tolist())]
+        total = denominator.sum().item()
+        return Tested(tests, low, high, needs, quotient.value(numerator.sum().item() / total) if total else None)
+
+
+class _QuotientsOfRows(_Quotients):
+    """Rows of one size."""
+
+    def of_whole(self) -> Metric | None:
+        return _Summed(self.metric, "of rows")
+
+    def tested(self, slices: Sequence[Any], whole: Any, confidence: float) -> Tested:
+        *products, rows = whole
+        return self._tests(slices, rows, residuals_of_whole(np.sum(slices, axis=0), products), confidence)
+
+
+class _QuotientsOfUnits(_Quotients):
+    """Users, queries, or rows with weights: one with a large weight decides its slice like a user with many rows."""
+
+    def of_slice(self) -> Metric:
+        metric = self.metric
+        return _SummedMeans(metric) if isinstance(metric, GroupedMetric) else _Summed(metric, "of uneven rows")
+
+    def tested(self, slices: Sequence[Any], whole: Any, confidence: float) -> Tested:
+        table = np.array(slices, np.float64)
+        sums, squares, units = table[:, :2], table[:, 4], table[:, 14]
+        residuals = residuals_of_slices(sums, table[:, 2:14])
+        cube, of_others = residuals.cubes
+        either = [cube, of_others, 2 * cube - of_others]  # the next unit of this size may be on either side
+        tested = self._tests(sums, units, residuals._replace(cubes=either), confidence, squares)
+        equal_units = table[:, 1] ** 2 / np.maximum(squares, 1e-300)  # units of one size would vary as much
+        uneven = zip(equal_units.tolist(), units.tolist())
+        return tested._replace(because=[because_of_uneven(*numbers, self.unit) for numbers in uneven])
+
+
+class _QuotientsOfUsers(_Quotients):
+    """Users whose rows are summed by group of users."""
+
+    def __init__(self, metric: Any, unit: str, weighted: bool) -> None:
+        super().__init__(metric, unit)
+        self.of = ("weight" if weighted else "rows") if metric.quotient.counts_samples else "denominator"
+
+    def of_slice(self) -> Metric:
+        return _Summed(self.metric, "of users")
+
+    def tested(self, slices: Sequence[Any], whole: Any, confidence: float) -> Tested:
+        n, d = np.moveaxis(np.array(slices), 1, 0)
+        filled = np.count_nonzero((n != 0) | (d != 0), axis=1)
+        users = users_in(filled, _GROUPS)
+        sums = np.stack([n.sum(axis=1), d.sum(axis=1)], 1)
+        residuals = residuals_of_slices(sums, np.sum(products([n, d], (2, 3, 4)), axis=2).T)
+        tested = self._tests(sums, users, residuals, confidence, squares_of_users(d, users))
+        because = [because_of([largest_of(sizes, self.of)], self.unit) for sizes in d]
+        in_rows = (filled == _GROUPS) | (self.of == "denominator")  # users may have no part in the latter
+        return tested._replace(because=because, in_rows=in_rows.tolist())

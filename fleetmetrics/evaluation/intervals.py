@@ -13,7 +13,7 @@ from fleetmetrics.evaluation.scarce import Scarce, at_least, because_of_uneven, 
 from fleetmetrics.evaluation.versus import Part, Weighing, difference_of
 from fleetmetrics.formulas import intervals
 from fleetmetrics.formulas.bootstrap import BootstrapResult, bootstrap_result
-from fleetmetrics.formulas.intervals import LEAST
+from fleetmetrics.formulas.spreads import LEAST
 from fleetmetrics.support.checks import is_number
 from fleetmetrics.support.warning import muted
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from typing import Any, Iterable, Mapping, NamedTuple, Sequence
 
-from fleetmetrics.formulas.intervals import LEAST, Largest, Spread
+from fleetmetrics.formulas.spreads import LEAST, Largest, Spread
 
 __all__ = ["Scarce", "at_least", "because_of", "because_of_uneven", "counts_of", "in_full", "needs_of", "scarce_of"]
 

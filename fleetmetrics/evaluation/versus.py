@@ -21,9 +21,9 @@ from fleetmetrics.evaluation.scarce import Scarce, at_least, counts_of, scarce_o
 from fleetmetrics.formulas import contributions
 from fleetmetrics.formulas.contributions import Contributions
 from fleetmetrics.formulas.differences import Difference, even_around, spread_apart, spread_of_both
-from fleetmetrics.formulas.intervals import Largest, Spread, alike
 from fleetmetrics.formulas.sequences import always_valid
 from fleetmetrics.formulas.slices import false_discovery_rates
+from fleetmetrics.formulas.spreads import Largest, Spread, alike
 from fleetmetrics.state.state import State
 from fleetmetrics.support.warning import muted
 from fleetmetrics.wrappers.interval import Interval

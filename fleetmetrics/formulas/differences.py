@@ -9,7 +9,8 @@ import numpy as np
 
 from fleetmetrics.errors import InvalidInputError, UndefinedMetricWarning
 from fleetmetrics.formulas.bootstrap import CONFIDENCE, BootstrapResult, summary
-from fleetmetrics.formulas.intervals import IntervalResult, Spread, of_groups, quantile, two_sided
+from fleetmetrics.formulas.intervals import IntervalResult, quantile, two_sided
+from fleetmetrics.formulas.spreads import Spread, of_groups
 from fleetmetrics.support.checks import anything, checked
 from fleetmetrics.support.warning import warn
 
@@ -54,7 +55,7 @@ def paired_difference(one: Any, other: Any, confidence: float = 0.95) -> Any:
     Formula: for replicates ``d_r = one_r - other_r``; the percentiles of d as in `bootstrap_result`; ``p = min(1, 2 (1
     + min(#{d_r <= 0}, #{d_r >= 0})) / (1 + R))`` over the R replicates in which both are defined. For intervals ``d_k =
     c_k - c'_k``, the contribution of group k to the one value minus that to the other; the standard error is that of
-    `fleetmetrics.formulas.intervals.of_groups`, and d has Student's distribution.
+    `fleetmetrics.formulas.spreads.of_groups`, and d has Student's distribution.
 
     Source: Efron and Tibshirani, An Introduction to the Bootstrap (1993), chapters 13 and 15; one is added to the
     counts as by Davison and Hinkley, Bootstrap Methods and their Application (1997), chapter 4. For areas under the ROC

@@ -14,14 +14,17 @@ from typing import Any, NamedTuple, Sequence
 import numpy as np
 
 from fleetmetrics.formulas.auc import areas_of_many
+from fleetmetrics.formulas.spreads import covariance_of, moments_of, placements, slopes_of_residual
 
 __all__ = [
+    "Residuals",
     "SliceTests",
     "areas_against_whole",
     "false_discovery_rates",
-    "inflation_of_areas",
     "inflation_of_sizes",
     "quotients_against_whole",
+    "residuals_of_slices",
+    "residuals_of_whole",
 ]
 
 #: The fewest units (positives and negatives, rows, users, queries) with a part in a slice.
@@ -29,6 +32,8 @@ LEAST = 5
 #: The largest skewness of the value of a random sample: beyond it, the transformation to a normal variable is too
 #: rough.
 _SKEWEST = 1.0
+#: The number of units of one size from which a slice uses its own quotient.
+_MANY = 30
 #: How much more kurtosis it may have than the transformation, of a chi-square distribution, gives it with its skewness.
 _MOST_PEAKED = 0.5
 
@@ -77,8 +82,8 @@ def areas_against_whole(
         confidence: of the intervals.
         inflation: the variance divided by that of single rows, if rows come in groups.
     """
-    p, n = (np.asarray(sum(each), np.float64) for each in (positive, negative))
-    m, k = (np.array([row.sum() for row in each], np.float64) for each in (positive, negative))
+    p, n = (np.asarray(sum(histograms), np.float64) for histograms in (positive, negative))
+    m, k = (np.array([row.sum() for row in histograms], np.float64) for histograms in (positive, negative))
     of_positive, of_negative, area = placements(p, n)
     (s10, c10), (s01, c01) = _moments(of_positive - area, p), _moments(of_negative - area, n)
     rest = max(area * (1 - area) - p.dot(n) / max(p.sum() * n.sum(), 1) / 4 - s10 - s01, 0)
@@ -90,35 +95,8 @@ def areas_against_whole(
         third = inflation**2 * (c10 * one * (one - 1 / p.sum()) + c01 * other * (other - 1 / n.sum()))
         of_slice = inflation * (s10 / m + s01 / k)
     enough = (m >= least[0] * inflation) & (k >= least[1] * inflation)
-    needed = np.broadcast_to([_count(each * inflation) for each in least], (len(m), 2))
+    needed = np.broadcast_to([_count(fewest * inflation) for fewest in least], (len(m), 2))
     return _tested(values, area, variance, third, of_slice, enough, needed, np.minimum(m, k), 1.0, confidence)
-
-
-def placements(positive: np.ndarray, negative: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
-    """By bucket, the share of negatives below a positive, and of positives above a negative; and the area."""
-    total = max(positive.sum(), 1), max(negative.sum(), 1)
-    of_positive = (np.cumsum(negative) - negative / 2) / total[1]
-    of_negative = 1 - (np.cumsum(positive) - positive / 2) / total[0]
-    return of_positive, of_negative, positive.dot(of_positive).item() / total[0]
-
-
-def inflation_of_areas(positive: Any, negative: Any) -> float:
-    """The variance of an area of rows in groups, divided by that of single rows.
-
-    Formula: each row adds ``(v - A) / M`` or ``(v - A) / N`` to the area, see `areas_against_whole`. The sum over
-    groups of the squares of what their rows add, over the sum of the squares of what each row adds; at least 1.
-
-    Args:
-        positive: for each group, numbers of samples labeled 1 by bucket, ``[groups, buckets]``. A group may hold
-            several users, if chance puts them together.
-        negative: the same for label 0.
-    """
-    p, n = positive.sum(axis=0), negative.sum(axis=0)
-    of_positive, of_negative, area = placements(p, n)
-    one, other = (of_positive - area) / max(p.sum(), 1), (of_negative - area) / max(n.sum(), 1)
-    by_group = positive.dot(one) + negative.dot(other)
-    of_rows = p.dot(one**2) + n.dot(other**2)
-    return max(1.0, (by_group.dot(by_group) / of_rows).item()) if of_rows > 0 else 1.0
 
 
 def quotients_against_whole(
@@ -160,7 +138,7 @@ def quotients_against_whole(
         fourth: the sum of ``r**4`` over the units of all slices; 0: it is ignored.
         mixed: the same of ``r d``.
     """
-    numerator, denominator, units = (np.asarray(each, np.float64) for each in (numerator, denominator, units))
+    numerator, denominator, units = (np.asarray(sums, np.float64) for sums in (numerator, denominator, units))
     total = denominator.sum()
     whole = (numerator.sum() / total).item() if total else math.nan
     evidence = denominator
@@ -186,8 +164,62 @@ def quotients_against_whole(
         of_slice = inflation * square * share / scale
         needed = np.where(share > 0, units * np.fmax(least / share, LEAST / even), all_units * least)
     enough = (share >= least) & (even >= LEAST)
-    needed = np.array([_count(each) for each in np.fmax(needed, LEAST)])
+    needed = np.array([_count(number) for number in np.fmax(needed, LEAST)])
     return _tested(values, whole, variance, third, of_slice, enough, needed, units, highest, confidence)
+
+
+class Residuals(NamedTuple):
+    """Sums over the units of all slices of what the residuals ``r = n - R d`` have to say.
+
+    Args:
+        square: of ``r**2``.
+        cubes: of ``r**3``; several if it is uncertain.
+        fourth: of ``r**4``.
+        mixed: of ``r d``.
+    """
+
+    square: float
+    cubes: Sequence[float]
+    fourth: float
+    mixed: float
+
+
+def residuals_of_whole(sums: Any, products: Any) -> Residuals:
+    """The residuals from the quotient of the whole, of units of one size.
+
+    Args:
+        sums: the numerator and the denominator.
+        products: the sums over units of the products of both, of degrees 2 and 3, and 4 or none: see
+            `fleetmetrics.formulas.spreads.products`.
+    """
+    slopes = slopes_of_residual(*sums)
+    square, cube, *fourth = moments_of(products, slopes, (2, 3, 4) if len(products) == 12 else (2, 3))
+    mixed = covariance_of(products[:3], slopes, (0.0, 1.0))
+    return Residuals(square, [cube], fourth[0] if fourth else 0.0, mixed)
+
+
+def residuals_of_slices(sums: Any, products: Any) -> Residuals:
+    """The residuals of units of uneven sizes, with a second cube, that of all but the largest unit.
+
+    One large unit may hide on which side most units are: its cube is at most its slice's fourth powers to the power of
+    3/4. A slice of many equal units uses its own quotient, otherwise a bad slice would hide others.
+
+    Args:
+        sums: ``[slices, 2]``, numerators and denominators.
+        products: ``[slices, 12]``, the sums over units of their products, of degrees 2, 3 and 4.
+    """
+    of_whole, square, cube, fourth, largest = slopes_of_residual(*np.sum(sums, axis=0)), 0.0, 0.0, 0.0, 0.0
+    for (numerator, denominator), own in zip(sums, products):
+        equal_units = denominator**2 / own[2] if own[2] else 0.0  # units of one size with the same evidence
+        many = equal_units >= _MANY
+        slopes = slopes_of_residual(numerator, denominator) if many else of_whole
+        own_square, own_cube, own_fourth = moments_of(own, slopes, (2, 3, 4))
+        square += own_square * equal_units / (equal_units - 1) if many else own_square
+        cube += own_cube
+        fourth += own_fourth
+        largest = max(largest, math.copysign(own_fourth**0.75, own_cube), key=abs)
+    mixed = covariance_of(np.sum(products, axis=0)[:3], of_whole, (0.0, 1.0))
+    return Residuals(square, [cube, cube - largest], fourth, mixed)
 
 
 def inflation_of_sizes(squares: Any, denominator: Any) -> np.ndarray:
@@ -202,8 +234,8 @@ def inflation_of_sizes(squares: Any, denominator: Any) -> np.ndarray:
     """
     squares, denominator = np.asarray(squares, np.float64), np.asarray(denominator, np.float64)
     with np.errstate(divide="ignore", invalid="ignore"):
-        found = squares / denominator * (denominator.sum() / squares.sum())
-    return np.fmax(found, 1.0)
+        inflation = squares / denominator * (denominator.sum() / squares.sum())
+    return np.fmax(inflation, 1.0)
 
 
 def _moments(values: np.ndarray, weight: np.ndarray) -> tuple[float, float]:
@@ -236,7 +268,7 @@ def _tested(
         score = scores[np.abs(scores).argmin(axis=0), np.arange(len(values))]
         own = np.sqrt(np.where(known & (of_slice > 0), of_slice, np.nan))
         ends = _ends(values, whole, own, units, highest, confidence)
-    p_value = np.array([math.erfc(abs(each) / math.sqrt(2)) for each in score.tolist()])
+    p_value = np.array([math.erfc(abs(distance) / math.sqrt(2)) for distance in score.tolist()])
     return SliceTests(score, p_value, error, *ends, needed, units)
 
 
@@ -244,8 +276,8 @@ def _normal(distance: np.ndarray, skewness: np.ndarray) -> np.ndarray:
     """A variable of mean 0, variance 1 and this skewness as a normal one, by the transformation of chi-square."""
     skew = np.where(np.abs(skewness) < 1e-6, np.where(skewness < 0, -1e-6, 1e-6), skewness)
     bent = 6 / skew * (np.cbrt(1 + skew * distance / 2) - 1) + skew / 6
-    found: np.ndarray = np.where(np.abs(skewness) < 1e-5, distance, bent)
-    return found
+    normal: np.ndarray = np.where(np.abs(skewness) < 1e-5, distance, bent)
+    return normal
 
 
 def _ends(
@@ -267,7 +299,7 @@ def _ends(
         one, other = inside / highest, whole / highest
         half = times * error / highest / np.sqrt(one * (1 - one) * other * (1 - other))
         odds = one / (1 - one)
-        low, high = (highest * each / (1 + each) for each in (odds * np.exp(-half), odds * np.exp(half)))
+        low, high = (highest * end / (1 + end) for end in (odds * np.exp(-half), odds * np.exp(half)))
     return np.minimum(low, values), np.maximum(high, values)  # nan stays nan
 
 
@@ -288,6 +320,6 @@ def false_discovery_rates(p_values: Sequence[float]) -> np.ndarray:
     known = np.count_nonzero(~np.isnan(p))
     order = order[:known]
     rising = p[order] * (known / np.arange(1, known + 1))  # in this order no q is below its p by rounding
-    found = np.full(len(p), np.nan)
-    found[order] = np.minimum(np.minimum.accumulate(rising[::-1])[::-1], 1.0)
-    return found
+    rates = np.full(len(p), np.nan)
+    rates[order] = np.minimum(np.minimum.accumulate(rising[::-1])[::-1], 1.0)
+    return rates

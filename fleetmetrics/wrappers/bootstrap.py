@@ -16,7 +16,7 @@ from fleetmetrics.batch.hashing import poisson, salts, words_of_column
 from fleetmetrics.batch.lanes import Groups, Nested, Replicates
 from fleetmetrics.errors import BucketWarning, InvalidInputError, UndefinedMetricWarning
 from fleetmetrics.formulas.bootstrap import BootstrapResult, bootstrap_result
-from fleetmetrics.formulas.intervals import LEAST
+from fleetmetrics.formulas.spreads import LEAST
 from fleetmetrics.state.state import Lanes, State
 from fleetmetrics.support.checks import MOST_EDGES, is_whole, number_of, raise_if_too_large, whole_number_of
 from fleetmetrics.support.typed import Unpack

@@ -14,12 +14,13 @@ from fleetmetrics.base.shared import Shared
 from fleetmetrics.batch import Batch
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.formulas import intervals
-from fleetmetrics.formulas.intervals import IntervalResult, Largest, Spread
+from fleetmetrics.formulas.intervals import IntervalResult
+from fleetmetrics.formulas.spreads import Largest, Spread
 from fleetmetrics.records.folding import Folding
 from fleetmetrics.state.state import State
 from fleetmetrics.support.checks import number_of, whole_number_of
 from fleetmetrics.support.typed import Unpack
-from fleetmetrics.wrappers.spreads import way_of
+from fleetmetrics.wrappers.unit_sums import unit_sums_of
 from fleetmetrics.wrappers.wrapper import Wrapper
 
 __all__ = ["Interval"]
@@ -37,8 +38,8 @@ class Interval(Wrapper[IntervalResult]):
     `Calibration`, `COPC`, `NormalizedEntropy`), and means over users or queries (`GAUC`, `NDCG`). For others, use
     `Bootstrap`.
 
-    Formula: for `AUC` see `fleetmetrics.formulas.intervals.of_area`, for others
-    `fleetmetrics.formulas.intervals.of_samples`, with ids `fleetmetrics.formulas.intervals.of_groups`; for the ends
+    Formula: for `AUC` see `fleetmetrics.formulas.spreads.of_area`, for others
+    `fleetmetrics.formulas.spreads.of_samples`, with ids `fleetmetrics.formulas.spreads.of_groups`; for the ends
     `fleetmetrics.formulas.intervals.interval`. The interval is symmetric on the scale of the log-odds for a value
     between 0 and 1, and on that of the logarithm for a value of at least 0. With weights, it is that of the weighted
     mean.
@@ -133,12 +134,12 @@ class Interval(Wrapper[IntervalResult]):
 
     def _joined_states(self, prefix: str, shared: Shared) -> Iterable[State]:
         self.metric.become_part(prefix, shared)
-        self._way = way_of(self.metric, self.ids or "", self.groups, self.bounded)
-        return [*self.metric.own_states(), *self._way.adopted(prefix, shared)]
+        self._units = unit_sums_of(self.metric, self.ids or "", self.groups, self.bounded)
+        return [*self.metric.own_states(), *self._units.adopted(prefix, shared)]
 
     def record_metrics(self) -> Iterable[Folding]:
         """The record metrics of the metric, and the one that keeps the samples of an id together."""
-        return [*self.metric.record_metrics(), *self._way.records]
+        return [*self.metric.record_metrics(), *self._units.records]
 
     def increments_of(self, batch: Batch) -> Iterable[tuple[Any, Any]]:
         """The increments of the metric's states, and of those of its variance, from a batch."""
@@ -150,7 +151,7 @@ class Interval(Wrapper[IntervalResult]):
         pairs = batch.cached(("asked", self.metric), lambda: list(self.metric.increments_of(batch)))
         if batch.xp.FILTERS and not len(batch.each):
             return pairs
-        return [*pairs, *self._way.statistics(batch)]
+        return [*pairs, *self._units.statistics(batch)]
 
     def value_from_states(self, values: Mapping[State, np.ndarray], carries: Mapping[Any, Any]) -> Any:
         """The value and its interval."""
@@ -158,11 +159,11 @@ class Interval(Wrapper[IntervalResult]):
         lowest, highest = 0.0, 1.0
         if self.metric.linear is not None:
             lowest, highest = self.metric.linear.lowest, self.metric.linear.highest
-        found = intervals.interval(value, spread, lowest, highest, self.confidence, self.metric.name)
+        result = intervals.interval(value, spread, lowest, highest, self.confidence, self.metric.name)
         if self.ids is None:
-            return found
+            return result
         groups = np.full(self.groups, np.nan) if spread.groups is None else spread.groups
-        return found._replace(groups=groups, drawn=self._way.drawn(values, carries))
+        return result._replace(groups=groups, drawn=self._units.rows_by_group(values, carries))
 
     def measured(
         self, values: Mapping[State, np.ndarray], carries: Mapping[Any, Any]
@@ -172,11 +173,11 @@ class Interval(Wrapper[IntervalResult]):
         spread = Spread(math.nan, 1.0, {})
         # There is no interval if the squares of weights overflow, or if zero_division replaces the value.
         with np.errstate(all="ignore"), contextlib.suppress(ArithmeticError, ValueError):
-            spread = self._way.spread(values, carries)
-        return value, spread, self._way.sums(values, carries)
+            spread = self._units.spread(values, carries)
+        return value, spread, self._units.totals(values, carries)
 
     def of_ids(
         self, values: Mapping[State, np.ndarray], carries: Mapping[Any, Any]
     ) -> tuple[Largest | None, float | None]:
-        """The largest of the ids, if one is far larger than the others; and their number, as `Way.number` has it."""
-        return self._way.largest(values, carries), self._way.number(values, carries)
+        """The largest of the ids, if one is far larger than the others; and their number, see `UnitSums.users`."""
+        return self._units.largest(values, carries), self._units.users(values, carries)

@@ -11,7 +11,7 @@ import pytest
 
 import fleetmetrics as fm
 from fleetmetrics.cli import main
-from fleetmetrics.formulas.intervals import LEAST
+from fleetmetrics.formulas.spreads import LEAST
 
 pytestmark = [pytest.mark.numpy_only, pytest.mark.filterwarnings("ignore::fleetmetrics.errors.UndefinedMetricWarning")]
 

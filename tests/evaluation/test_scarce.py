@@ -13,7 +13,7 @@ import pytest
 import fleetmetrics as fm
 from fleetmetrics.evaluation import compare
 from fleetmetrics.evaluation.scarce import because_of_uneven, in_full, needs_of
-from fleetmetrics.formulas.intervals import Spread, largest_of, users_of
+from fleetmetrics.formulas.spreads import Spread, largest_of, users_of
 
 pytestmark = [
     pytest.mark.numpy_only,

@@ -13,7 +13,7 @@ import fleetmetrics as fm
 from fleetmetrics.cli import main
 from fleetmetrics.evaluation import compare
 from fleetmetrics.evaluation.versus import Halves, Part, Weighing, Whole, compared_metric, difference_of, versus
-from fleetmetrics.formulas.intervals import EVENTS, LEAST, Spread, Supply, alike, of_samples
+from fleetmetrics.formulas.spreads import EVENTS, LEAST, Spread, Supply, alike, of_samples
 
 pytestmark = [
     pytest.mark.numpy_only,

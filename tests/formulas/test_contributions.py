@@ -9,7 +9,7 @@ import pytest
 
 from fleetmetrics import NormalizedEntropy
 from fleetmetrics.formulas.contributions import of_areas, of_quotients, of_sums
-from fleetmetrics.formulas.slices import placements
+from fleetmetrics.formulas.spreads import placements
 
 pytestmark = pytest.mark.numpy_only
 

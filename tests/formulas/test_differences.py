@@ -12,7 +12,7 @@ import pytest
 from fleetmetrics import IntervalResult, InvalidInputError, UndefinedMetricWarning
 from fleetmetrics.formulas.bootstrap import BootstrapResult, bootstrap_result
 from fleetmetrics.formulas.differences import paired_difference, spread_of_both, unpaired_difference
-from fleetmetrics.formulas.intervals import Spread
+from fleetmetrics.formulas.spreads import Spread
 
 RNG = np.random.default_rng(5)
 R = 400

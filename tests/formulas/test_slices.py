@@ -11,10 +11,12 @@ from scipy import stats
 from fleetmetrics.formulas.slices import (
     areas_against_whole,
     false_discovery_rates,
-    inflation_of_areas,
     inflation_of_sizes,
     quotients_against_whole,
+    residuals_of_slices,
+    residuals_of_whole,
 )
+from fleetmetrics.formulas.spreads import inflation_of_areas, products
 
 pytestmark = pytest.mark.numpy_only
 
@@ -235,3 +237,31 @@ def test_false_discovery_rates_are_those_of_benjamini_and_hochberg():
     p = [0.01, math.nan, 0.04, 0.03, 0.005, 0.9]
     assert false_discovery_rates(p).tolist() == pytest.approx([0.025, math.nan, 0.05, 0.05, 0.025, 0.9], nan_ok=True)
     assert false_discovery_rates([]).tolist() == [] and np.isnan(false_discovery_rates([math.nan])).all()
+
+
+@pytest.mark.parametrize("degrees", [(2, 3), (2, 3, 4)])
+def test_residuals_are_those_of_a_loop_over_units(degrees):
+    random = np.random.default_rng(8)
+    n, d = random.normal(1, 1, 300), random.random(300) + 0.5
+    found = residuals_of_whole([n.sum(), d.sum()], np.sum(products([n, d], degrees), axis=1))
+    rest = n - n.sum() / d.sum() * d
+    wanted = [(rest**2).sum(), (rest**3).sum(), (rest**4).sum() if 4 in degrees else 0.0, rest @ d]
+    assert [found.square, *found.cubes, found.fourth, found.mixed] == pytest.approx(wanted)
+
+
+def test_slices_of_many_equal_units_use_their_own_quotient_and_others_that_of_the_whole():
+    random = np.random.default_rng(9)
+    n, d = random.normal(1, 1, (2, 200)), np.ones((2, 200))
+    d[1, 0] = 1e3  # one unit has most of the second slice
+    sums = np.stack([n.sum(axis=1), d.sum(axis=1)], 1)
+    found = residuals_of_slices(sums, np.sum(products([n, d], (2, 3, 4)), axis=2).T)
+    whole = n.sum() / d.sum()
+    own, other = n[0] - n[0].mean(), n[1] - whole * d[1]
+    assert found.square == pytest.approx((own**2).sum() * 200 / 199 + (other**2).sum())
+    cubes = (own**3).sum(), (other**3).sum()
+    fourths = (own**4).sum(), (other**4).sum()
+    largest = max((math.copysign(fourth**0.75, cube) for fourth, cube in zip(fourths, cubes)), key=abs)
+    assert found.cubes == pytest.approx([sum(cubes), sum(cubes) - largest]) and found.fourth == pytest.approx(
+        sum(fourths)
+    )
+    assert found.mixed == pytest.approx(((n - whole * d) * d).sum())

@@ -15,6 +15,7 @@ from scipy.stats import beta
 
 import fleetmetrics as fm
 from fleetmetrics.batch.hashing import integer_ids, words
+from fleetmetrics.evaluation.versus import overall_metric
 from fleetmetrics.records import fold
 from fleetmetrics.xp import numpy_ops
 from tests.contract import CASES, MODES, Data, batches, feed
@@ -320,6 +321,19 @@ def test_one_error_among_many_samples_gives_no_interval_at_any_size(size: float)
     metric = fm.Interval(fm.MeanBias())
     metric.add(np.where(np.arange(N) == 7, size, 1e-3 * size * RNG.normal(size=N)), np.zeros(N))
     assert math.isnan(metric.compute().low)
+
+
+@pytest.mark.numpy_only
+@pytest.mark.parametrize("ids", [None, "user"])
+@pytest.mark.parametrize("bounded", [False, True])
+def test_weights_that_add_up_to_less_than_one_have_the_interval_of_larger_ones(ids: str | None, bounded: bool) -> None:
+    kind = overall_metric if bounded else lambda metric, ids: fm.Interval(metric, ids=ids)
+    found = []
+    for scale in (1.0, 2.0**-16):
+        metric = kind(METRICS["auc"].fresh(), ids)
+        result = fed(metric, weight=scale * W, **({"user": USER} if ids else {})).compute()
+        found.append((result.value, math.sqrt(result.spread.variance)) if bounded else result[:4])
+    assert found[1] == pytest.approx(found[0], rel=1e-9)
 
 
 # -- errors and edges -------------------------------------------------------------------------------------------
