@@ -133,7 +133,7 @@ def _row_increments(metric: Metric, batch: Batch) -> list[tuple[str, Any]]:
     def alone() -> Batch:
         rows = copy.copy(batch)
         rows.lanes = None
-        return rows.in_lanes(Each(batch.xp, batch.each))  # type: ignore[arg-type]
+        return rows.in_lanes(Each(batch.xp, batch.each))
 
     rows = batch.cached("samples one by one", alone)
     names = {state: name for name, state in metric.states.items()}
