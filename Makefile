@@ -12,7 +12,7 @@ PYTHON ?= python3
 ARGS ?=
 # How many processes share the tests of one version: more than there are processors, for many tests only wait. 0: none
 # but pytest itself.
-WORKERS ?= 5
+WORKERS ?= 4
 # Which NumPy `make test-numpy` tests with: make test-numpy PYTHON=python3.9 NUMPY=numpy==1.21.*
 NUMPY ?= numpy
 # How many examples each test of tests/fuzz makes.

@@ -7,12 +7,14 @@ import os
 import re
 import sys
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import pytest
+from _pytest.doctest import DoctestModule
 
-from tests import cover
+from tests import cover, nursery
 
 if "PYTEST_XDIST_WORKER" in os.environ:
     # There are more workers than processors: threads of theirs would only wait for each other.
@@ -40,6 +42,12 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     return True if re.search(rf"^pytestmark = .*\b({'|'.join(unwanted)})\b", text, re.MULTILINE) else None
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_collect_file() -> Iterator[list[pytest.Collector]]:
+    """No test has a doctest, for which `--doctest-modules` would look."""
+    return [collector for collector in (yield) if not isinstance(collector, DoctestModule)]
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Combinations that no entry of a list needs are thorough; the older Paddle gets other ones than the newer.
@@ -54,13 +62,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     older = "not numpy_only" in config.option.markexpr
     unwanted = ("thorough", "numpy_only") if older else ("thorough",)
     wanted = [item for item in items if not any(map(item.get_closest_marker, unwanted))]
+    others = cover.of_the_other(wanted, older)
+    for item in others:
+        item.add_marker("thorough")
+    left = set(others)
+    wanted = [item for item in wanted if item not in left]
     for item in cover.left_out(wanted[::-1] if older else wanted):
         item.add_marker("thorough")
 
 
 def pytest_collection_finish() -> None:
-    """From here on there is garbage."""
-    gc.collect()
+    """From here on there is garbage; a search for that of collecting would take longer than to keep it."""
     gc.freeze()
     gc.enable()
 
@@ -101,6 +113,13 @@ WAITING = (
     "tests/examples/",
     "tests/test_docs.py",
 )
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_setupnodes() -> None:
+    """Paddle is imported once for all programs that the processes of pytest-xdist start."""
+    if find_spec("paddle") is not None:
+        nursery.share()
 
 
 @pytest.hookimpl(optionalhook=True)

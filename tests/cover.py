@@ -2,11 +2,13 @@
 
 A test has lists of arguments: those of each `parametrize` and of each fixture with parameters. `make test` runs every
 entry of every list at least once; `make test-all` runs every combination. A test that is marked `product` has a table
-that is itself a product: each of its arguments is such a list.
+that is itself a product: each of its arguments is such a list. Of a test that is marked `halved` each version of Paddle
+runs about half of the longest list, and the other version the rest.
 """
 
 from __future__ import annotations
 
+import zlib
 from collections import Counter
 from collections.abc import Hashable, Iterator, Sequence
 from importlib.metadata import version
@@ -18,19 +20,39 @@ import pytest
 Entry = tuple[str, Hashable]
 
 
+def of_the_other(items: Sequence[pytest.Item], older: bool) -> list[pytest.Item]:
+    """Return the halved tests that the other version of Paddle runs: which one does is in the name of an entry."""
+    return [
+        item
+        for combinations in _by_test(items).values()
+        if combinations[0].get_closest_marker("halved")
+        for item, entry in zip(combinations, _longest([_entries(item) for item in combinations]))
+        if zlib.crc32(str(entry).encode()) % 2 != older and not item.get_closest_marker("numpy_only")
+    ]
+
+
 def left_out(items: Sequence[pytest.Item]) -> list[pytest.Item]:
     """Return the tests that are not needed to run every entry of every list."""
+    return [item for combinations in _by_test(items).values() for item in _beyond(combinations)]
+
+
+def _by_test(items: Sequence[pytest.Item]) -> dict[str, list[pytest.Item]]:
     tests: dict[str, list[pytest.Item]] = {}
     for item in items:
         if hasattr(item, "callspec"):
             tests.setdefault(item.nodeid.partition("[")[0], []).append(item)
-    return [item for combinations in tests.values() for item in _beyond(combinations)]
+    return tests
+
+
+def _longest(entries: Sequence[Sequence[Entry]]) -> Sequence[Entry]:
+    """The list with most entries: which of them each combination has."""
+    return max(zip(*entries), key=lambda column: len(set(column)))
 
 
 def _beyond(combinations: Sequence[pytest.Item]) -> Iterator[pytest.Item]:
     """The combinations of one test without those that have an entry first; each entry is used about equally often."""
     entries = [_entries(item) for item in combinations]
-    longest = max(zip(*entries), key=lambda column: len(set(column)))
+    longest = _longest(entries)
     used: Counter[Entry] = Counter()
     kept: set[int] = set()
     for rows in _by(longest).values():

@@ -102,9 +102,9 @@ class Together(Communicator):
 
     def everybodys(self, mine: Any) -> list[Any]:
         self.slots[self.rank] = mine
-        self.all_here.wait(20)
+        self.all_here.wait(120)  # a hang
         found = list(self.slots)
-        self.all_here.wait(20)
+        self.all_here.wait(120)  # a hang
         return found
 
     def consult(

@@ -13,7 +13,9 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import functools
 import importlib
+import importlib.util
 import json
 import os
 import runpy
@@ -30,7 +32,19 @@ from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
 ROOT = Path(__file__).resolve().parent.parent
-_ADDRESS, _SCRIPTS = "NURSERY_ADDRESS", "NURSERY_SCRIPTS"
+_ADDRESS, _SCRIPTS, _COMMON = "NURSERY_ADDRESS", "NURSERY_SCRIPTS", "NURSERY_COMMON"
+
+#: What the common nursery imports: whatever takes long, and what most programs begin with.
+MODULES = (
+    "sklearn.datasets",
+    "sklearn.metrics",
+    "paddle",
+    "paddle.distributed.fleet",
+    "paddle.jit.sot",  # the first metric would import it
+    *[f"fleetmetrics.{name}" for name in ("metrics", "wrappers", "base.collection", "comm", "evaluator", "evaluation")],
+    *[f"fleetmetrics.{name}" for name in ("static", "integrations.hapi", "doctor", "cli")],
+    "tests.contract",  # with which static programs are built in less time
+)
 
 
 class Ended(NamedTuple):
@@ -56,6 +70,7 @@ class Nursery:
         environment["PYTHONPATH"] = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
         environment["OMP_NUM_THREADS"] = "1"
         self.address = f"nursery-{uuid.uuid4().hex}"
+        self.process: subprocess.Popen[bytes] | None = None
         with _socket() as listener:
             listener.bind(f"\0{self.address}")
             listener.listen(100)
@@ -73,7 +88,15 @@ class Nursery:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.process.communicate()
+        if self.process is not None:
+            self.process.communicate()
+
+    @classmethod
+    def at(cls, address: str) -> Nursery:
+        """One that another process has started, and ends."""
+        nursery = cls.__new__(cls)
+        nursery.address, nursery.process = address, None
+        return nursery
 
     def run(self, code: str, directory: Path, timeout: float = 120) -> Ended:
         """Run a program as `python -c` would.
@@ -116,6 +139,25 @@ class Nursery:
         with open(os.devnull) as nothing, open(out, "ab") as printed, open(err, "ab") as complained:
             files = [nothing.fileno(), printed.fileno(), complained.fileno()]
             return Child(self.address, command, str(directory), files, env)
+
+
+@functools.lru_cache(maxsize=None)
+def common() -> Nursery:
+    """The nursery with Paddle that all tests of this process share, and with pytest-xdist all its processes."""
+    if _COMMON in os.environ:
+        return Nursery.at(os.environ[_COMMON])
+    nursery = Nursery(*filter(_is_here, MODULES), GLOG_minloglevel="2")
+    atexit.register(nursery.__exit__)
+    return nursery
+
+
+def share() -> None:
+    """Let the processes that this one starts from here on share its common nursery."""
+    os.environ[_COMMON] = common().address
+
+
+def _is_here(module: str) -> bool:
+    return importlib.util.find_spec(module.partition(".")[0]) is not None
 
 
 class Child:
@@ -289,7 +331,10 @@ def become(order: dict[str, Any], files: list[int]) -> None:
         os.environ.clear()
         os.environ.update(order["env"])
         sys.path[1:1] = [path for path in order["env"].get("PYTHONPATH", "").split(os.pathsep) if path]
-    sys.stdout.reconfigure(line_buffering=True)
+    # Those of the nursery can be sought in, and pipes cannot.
+    sys.stdin = sys.__stdin__ = os.fdopen(0, closefd=False)
+    sys.stdout = sys.__stdout__ = os.fdopen(1, "w", buffering=1, closefd=False)
+    sys.stderr = sys.__stderr__ = os.fdopen(2, "w", buffering=1, errors="backslashreplace", closefd=False)
     option, *rest = command = order["command"]
     if option == "-m":
         sys.argv = rest

@@ -19,10 +19,13 @@ from tests import contract
 from tests.contract import CASES, MODES, WEIGHTS, Data, batches, draw, feed, first_dtypes, same, state_bytes
 
 #: Of the drawn samples some queries have nothing that is relevant, and there are too few for an interval.
-pytestmark = pytest.mark.filterwarnings(
-    r"ignore:.* undefined for \d+ .* left out:fleetmetrics.UndefinedMetricWarning",
-    r"ignore:.* has too few samples for a reliable interval:fleetmetrics.UndefinedMetricWarning",
-)
+pytestmark = [
+    pytest.mark.halved,
+    pytest.mark.filterwarnings(
+        r"ignore:.* undefined for \d+ .* left out:fleetmetrics.UndefinedMetricWarning",
+        r"ignore:.* has too few samples for a reliable interval:fleetmetrics.UndefinedMetricWarning",
+    ),
+]
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -61,5 +61,17 @@ def test_values_that_cannot_be_hashed_are_told_apart() -> None:
     assert len(params) == 3 and {type(each["b"]) for each in params} == {int, float}
 
 
+def test_of_a_halved_test_each_version_runs_what_the_other_does_not() -> None:
+    lists = [parametrize("name", *map(str, range(40))), parametrize("mode", "numpy", "static")]
+    items = combinations([*lists, pytest.mark.halved.mark])
+    older, newer = (
+        {item.callspec.params["name"] for item in items} - {item.callspec.params["name"] for item in left_out}
+        for left_out in (cover.of_the_other(items, True), cover.of_the_other(items, False))
+    )
+    assert older | newer == set(map(str, range(40))) and not older & newer and min(len(older), len(newer)) > 12
+    assert cover.of_the_other(combinations(lists), True) == []
+    assert cover.of_the_other(combinations([*lists, pytest.mark.halved.mark, pytest.mark.numpy_only.mark]), True) == []
+
+
 def test_a_test_that_stands_alone_is_no_combination() -> None:
     assert cover.left_out([SimpleNamespace(nodeid="tests/test_it.py::test_it")]) == []  # type: ignore[list-item]

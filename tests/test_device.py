@@ -94,6 +94,7 @@ def test_the_stand_in_leaves_paddle_as_it_was():
 
 
 @pytest.mark.parametrize("settings", [{}, {"weight": "real", "mask": True}, {"validate": False}], ids=repr)
+@pytest.mark.halved
 @pytest.mark.parametrize("name", IN_MEMORY)
 def test_add_waits_for_nothing(name, settings):
     _, device = fed(name, **settings)
@@ -248,6 +249,7 @@ def test_a_tensor_that_changes_after_add_changes_nothing(make):
 # -- compute ---------------------------------------------------------------------------------------------
 
 
+@pytest.mark.halved
 @pytest.mark.parametrize("name", IN_MEMORY)
 def test_compute_copies_once_for_each_exchange_and_gives_what_the_cpu_gives(name):
     case: Case = CASES[name]

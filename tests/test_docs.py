@@ -24,7 +24,7 @@ import fleetmetrics as fm
 from docs.scripts.blocks import BLOCK, PRINTED, place, programs, runs, what_differs
 from tests.contract import CASES
 from tests.distributed.cluster import AT_ONCE, SLACK
-from tests.nursery import Nursery
+from tests.nursery import Nursery, common
 from tests.pages import DOCS, both
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -63,8 +63,8 @@ def cases() -> list[Any]:
 def nurseries() -> Iterator[dict[bool, Nursery]]:
     """Processes that have imported what the programs need: with Paddle, and without."""
     most = [f"fleetmetrics.{name}" for name in ("metrics", "wrappers", "base.collection", "comm")]
-    with Nursery(*most) as plain, Nursery(*most, "paddle") as paddle:
-        yield {False: plain, True: paddle}
+    with Nursery("sklearn.metrics", *most, "fleetmetrics.evaluation") as plain:
+        yield {False: plain, True: common()}
 
 
 @pytest.mark.parametrize("code", cases())

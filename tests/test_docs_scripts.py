@@ -10,15 +10,15 @@ import subprocess
 import sys
 import tempfile
 import uuid
-from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
 from docs.scripts.blocks import runs
+from tests.cover import quick_on
 from tests.distributed.cluster import unless_paddles_own
-from tests.nursery import Nursery
+from tests.nursery import common
 from tests.pages import both
 from tests.test_docs import ROOT, paddle_version
 
@@ -30,6 +30,8 @@ SCRIPTS = ("howto/existing_scripts", "howto/paddlerec", "howto/wide_and_deep")
 PAGES = [
     both(name)[0] for name in ("start/parameter_server", "start/dynamic", "start/openmmlab", "start/files", *SCRIPTS)
 ]
+#: Scripts of pages without Paddle.
+WITHOUT_PADDLE = ("make.py",)
 BLOCK = re.compile(r"^(?:<!-- (?P<mark>[^\n]*) -->\n)?```(?P<kind>bash|text)\n(?P<text>.*?)^```$", re.M | re.S)
 DECIMALS = re.compile(r"\d+\.\d+(e-\d+)?")
 MARK = "DOCS_SCRIPTS_MARK"
@@ -112,14 +114,21 @@ def alike(lines: list[str]) -> list[int]:
 
 
 @pytest.fixture(scope="module")
-def forked() -> Iterator[dict[str, str]]:
+def forked() -> dict[str, str]:
     """The environment in which scripts, launchers and what precedes them are forked: Paddle is imported once."""
-    with Nursery("paddle", "paddle.distributed.fleet", "fleetmetrics") as nursery:
-        scripts = {recipe.script for recipe in recipes().values()}
-        yield nursery.environment(*scripts, "fleetrun", "paddle.distributed.launch", "fleetmetrics.run", "run.py")
+    scripts = {recipe.script for recipe in recipes().values()}
+    return common().environment(*scripts, "fleetrun", "paddle.distributed.launch", "fleetmetrics.run", "run.py")
 
 
-@pytest.mark.parametrize("name", recipes() if paddle_version() else [])
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[quick_on(paddle=3)] * (recipe.script in WITHOUT_PADDLE))
+        for name, recipe in recipes().items()
+    ]
+    if paddle_version()
+    else [],
+)
 def test_a_recipe_prints_in_an_empty_directory_what_the_page_shows(
     name: str, forked: dict[str, str], tmp_path: Path
 ) -> None:

@@ -15,8 +15,9 @@ import pytest
 import fleetmetrics as fm
 from fleetmetrics import errors
 from fleetmetrics.support.environment import SETTINGS
+from tests.cover import quick_on
 from tests.distributed.cluster import free_ports
-from tests.nursery import Ended, Nursery
+from tests.nursery import Ended, common
 from tests.pages import both
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -231,6 +232,7 @@ def test_the_module_can_be_called_where_it_hides_the_function(capsys: Any) -> No
     assert isinstance(module, types.ModuleType) and module() and "nothing to fix" in capsys.readouterr().out
 
 
+@quick_on(paddle=3)
 def test_as_a_program_it_ends_with_1_where_something_is_to_be_fixed() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "fleetmetrics.doctor"],
@@ -247,20 +249,19 @@ def test_the_doctor_tells_three_workers_about_the_channel_and_their_differences(
     ports = free_ports(3)
     code = "import fleetmetrics.doctor as d, os\n"
     code += "d.__version__ = '0.0.1' if os.environ['PADDLE_TRAINER_ID'] == '2' else d.__version__\nd.doctor()\n"
-    with Nursery("fleetmetrics.doctor") as nursery:
-        workers = []
-        for rank in range(3):
-            env = {
-                "PADDLE_TRAINERS_NUM": "3",
-                "PADDLE_TRAINER_ID": str(rank),
-                "PADDLE_TRAINER_ENDPOINTS": ",".join(f"127.0.0.1:{port}" for port in ports),
-                "PYTHONPATH": str(ROOT),
-                "FLEETMETRICS_SECRET": "hunter2",
-                "POD_NAME": "qkxvcb",
-            }
-            out = tmp_path / f"{rank}.out"
-            workers.append((nursery.start(["-c", code], tmp_path, out, out, env), out))
-        ended = [Ended(child.wait(60), out.read_text(), "") for child, out in workers]
+    workers = []
+    for rank in range(3):
+        env = {
+            "PADDLE_TRAINERS_NUM": "3",
+            "PADDLE_TRAINER_ID": str(rank),
+            "PADDLE_TRAINER_ENDPOINTS": ",".join(f"127.0.0.1:{port}" for port in ports),
+            "PYTHONPATH": str(ROOT),
+            "FLEETMETRICS_SECRET": "hunter2",
+            "POD_NAME": "qkxvcb",
+        }
+        out = tmp_path / f"{rank}.out"
+        workers.append((common().start(["-c", code], tmp_path, out, out, env), out))
+    ended = [Ended(child.wait(60), out.read_text(), "") for child, out in workers]
     for rank, each in enumerate(ended):
         assert each.status == 0 and "hunter2" not in each.out, each.out
         assert (

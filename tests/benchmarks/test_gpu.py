@@ -15,7 +15,7 @@ import paddle
 import pytest
 
 from tests.cover import quick_on
-from tests.nursery import Nursery
+from tests.nursery import common
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = ROOT / "benchmarks" / "gpu.py"
@@ -33,9 +33,8 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> Any:
 def run(*arguments: str) -> Any:
     """The script with its launcher and its workers, forked where their imports are done already."""
     command = [sys.executable, str(SCRIPT), *arguments]
-    with Nursery("sklearn.metrics", "paddle", "fleetmetrics", "tests.contract") as nursery:
-        forked = {**os.environ, **nursery.environment("gpu.py", "paddle.distributed.launch")}
-        return subprocess.run(command, capture_output=True, text=True, timeout=280, env=forked)
+    forked = {**os.environ, **common().environment("gpu.py", "paddle.distributed.launch")}
+    return subprocess.run(command, capture_output=True, text=True, timeout=280, env=forked)
 
 
 class Driver:

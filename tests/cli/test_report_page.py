@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.nursery import common
 from tests.pages import both
 
 pytestmark = pytest.mark.numpy_only
 pytest.importorskip("pyarrow")
 
-ROOT = Path(__file__).resolve().parents[2]
 #: Later pages use the files of the first.
 NAMES = ("evaluate_files", "release_gate", "states", "report")
 BLOCK = re.compile(r"^(<!-- not run[^\n]* -->\n)?```bash\n(.*?)^```$(?:\n\n```text\n(.*?)^```$)?", re.M | re.S)
@@ -26,13 +26,19 @@ def commands(page: Path) -> list[tuple[str, str]]:
     return [each for each in found if not each[0].startswith("pip install")]
 
 
-def test_the_commands_print_what_the_pages_show(tmp_path: Path) -> None:
+@pytest.fixture
+def forked() -> dict[str, str]:
+    """The environment in which the program is forked where its imports are done already."""
+    return common().environment("fleetmetrics")
+
+
+def test_the_commands_print_what_the_pages_show(tmp_path: Path, forked: dict[str, str]) -> None:
     program = tmp_path / "bin" / "fleetmetrics"  # what pip installs
     program.parent.mkdir()
     program.write_text(f"#!{sys.executable}\nimport sys\nfrom fleetmetrics.cli import main\nsys.exit(main())\n")
     program.chmod(0o755)
     path = os.pathsep.join([str(program.parent), str(Path(sys.executable).parent), os.environ["PATH"]])
-    environment = {**os.environ, "PATH": path, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    environment = {**os.environ, **forked, "PATH": path, "OMP_NUM_THREADS": "1"}
     folder = tmp_path / "empty"
     folder.mkdir()
     found = [each for name in NAMES for each in commands(both(f"howto/{name}")[0])]

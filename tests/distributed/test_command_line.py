@@ -10,6 +10,7 @@ import pytest
 
 from tests.cover import quick_on
 from tests.distributed.cluster import unless_paddles_own
+from tests.nursery import common
 from tests.test_docs_scripts import Command, run
 
 pytestmark = pytest.mark.distributed
@@ -39,7 +40,9 @@ for folder in ("new", "old"):
 """
 #: The rows of the second task, its positives and users, those without a label, and the baseline's.
 TASK = ["like", "1,998", "1,025", "50", "1,002", "1,998"]
-OPTIONS = "--label y --score p --user uid --by slot --metrics auc,log_loss,gauc --ci 0.9 --save-state day.fms"
+OPTIONS = (
+    "--label y --score p --user uid --by slot --metrics auc,log_loss,gauc --ci 0.9 --draws 50 --save-state day.fms"
+)
 
 
 def both(folder: Path, options: str) -> tuple[list[list[str]], list[str], list[str]]:
@@ -49,20 +52,26 @@ def both(folder: Path, options: str) -> tuple[list[list[str]], list[str], list[s
     text += "mkdir alone; mv day.fms alone; mv status status.alone\n"
     text += f"{launcher} evaluate {options} >launch.log 2>&1 || true\nmv status1 status.1; mv status0 status.0\n"
     text += "./fleetmetrics merge day.fms >day.txt; cd alone; ../fleetmetrics merge day.fms >../alone.txt\n"
-    run(Command(text, [], False), folder)
+    run(Command(text, [], False), folder, **forked())
     logs = [(folder / name).read_text().splitlines() for name in ("alone.log", "log/workerlog.0", "log/workerlog.1")]
     merged = [(folder / name).read_text() for name in ("alone.txt", "day.txt")]
     return logs, [(folder / name).read_text().strip() for name in ("status.alone", "status.0", "status.1")], merged
+
+
+def forked() -> dict[str, str]:
+    """The environment in which all programs are forked where Paddle is imported already."""
+    return common().environment("fleetmetrics", "data.py", "paddle.distributed.launch")
 
 
 def made(tmp_path: Path) -> Path:
     folder = Path(tempfile.mkdtemp(dir=tmp_path))
     (folder / "fleetmetrics").write_text(SCRIPT)
     (folder / "fleetmetrics").chmod(0o755)
-    run(Command(f"cat > data.py <<'END'\n{DATA}END\npython data.py\n", [], False), folder)
+    run(Command(f"cat > data.py <<'END'\n{DATA}END\npython data.py\n", [], False), folder, **forked())
     return folder
 
 
+@quick_on(paddle=2)
 def test_two_workers_print_once_what_one_process_prints(tmp_path: Path) -> None:
     def check() -> None:
         options = f"'new*.npz' --baseline 'old*.npz' {OPTIONS} --fail-if 'auc<0.9' "

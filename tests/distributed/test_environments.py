@@ -14,6 +14,7 @@ import pytest
 
 from fleetmetrics.comm.launchers import place_of
 from fleetmetrics.support.launcher import LAUNCHERS
+from tests.cover import quick_on
 from tests.distributed.cluster import ROOT, Job, free_ports
 from tests.pages import both
 
@@ -77,6 +78,7 @@ def test_workers_of_mpirun_find_each_other_without_mpi_and_two_jobs_do_not_mix(p
                 assert report["authenticated"] and not report["mpi"]
 
 
+@quick_on(paddle=3)
 @pytest.mark.skipif(importlib.util.find_spec("paddle") is None, reason="Paddle is not installed")
 def test_an_unnamed_process_group_of_paddle_is_an_error_and_not_a_local_value(plain: None, tmp_path: Path) -> None:
     code = (

@@ -407,7 +407,7 @@ def test_a_program_whose_other_thread_comes_is_no_false_alarm(port: int) -> None
         begun = threading.Event()
 
         def other() -> Any:
-            begun.wait(20)
+            begun.wait(AT_ONCE)
             time.sleep(0.5)
             return total(comm, [1, 2], rank)
 

@@ -14,7 +14,7 @@ import pytest
 
 from fleetmetrics.comm.message import ANSWER, ARRIVAL, ERROR
 from tests.cover import thorough
-from tests.distributed.cluster import free_ports
+from tests.distributed.cluster import AT_ONCE, free_ports
 from tests.distributed.forks import BEFORE, crew, member, outcome, results, run, wait_for
 from tests.distributed.kills import campaign
 from tests.distributed.proxy import Cut, Edit, Hold, Message, Proxy
@@ -146,7 +146,7 @@ def test_a_link_that_heals_before_the_deadline_costs_time_and_nothing_else(momen
         return [outcome(lambda: comm.all_reduce([rank + 1, call], timeout=20).tolist()) for call in range(1, 5)]  # noqa: B023
 
     with Proxy((BEFORE, port), ("127.0.0.1", port), edit=edit) as proxy, crew(3, work) as workers:
-        assert held.wait(20)
+        assert held.wait(AT_ONCE)
         time.sleep(0.3)
         proxy.heal()
         assert results(workers) == [[right(3, call) for call in range(1, 5)]] * 3

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.cover import quick_on
 from tests.distributed.cluster import unless_paddles_own
-from tests.nursery import Nursery
+from tests.nursery import common
 from tests.test_docs_scripts import Command, run
 
 pytestmark = pytest.mark.distributed
@@ -56,10 +55,9 @@ LAUNCHES = {
 
 
 @pytest.fixture(scope="module")
-def forked() -> Iterator[dict[str, str]]:
+def forked() -> dict[str, str]:
     """The environment in which it, the launchers and the workers are forked where Paddle is imported already."""
-    with Nursery("paddle", "paddle.distributed.fleet", "fleetmetrics") as nursery:
-        yield nursery.environment("fleetmetrics.run", "run.py")
+    return common().environment("fleetmetrics.run", "run.py")
 
 
 @pytest.mark.parametrize(
@@ -95,6 +93,7 @@ def test_each_launcher_lets_it_through_and_all_workers_have_the_global_numbers(
     unless_paddles_own(check)
 
 
+@quick_on(paddle=3)
 def test_behind_the_launcher_it_is_taken_for_a_file(tmp_path: Path) -> None:
     """Why it goes in front."""
     text = "fleetrun --nproc_per_node=1 --backend=gloo -m fleetmetrics.run job.py >launcher.log 2>&1 || true\n"

@@ -59,7 +59,7 @@ def hello(rank: int, world: int = 3, proof: bytes = b"\x01" * 32) -> bytes:
 
 def knock(port: int, data: bytes = b"") -> socket.socket:
     """Connect to where rank 0 listens, or will listen, and send."""
-    end = time.monotonic() + 20
+    end = time.monotonic() + AT_ONCE
     while True:
         try:
             sock = socket.create_connection(("127.0.0.1", port), 5)
@@ -468,7 +468,7 @@ def test_a_faulty_peer_ends_in_the_same_named_error_on_the_other_ranks(port: int
 def greeted(comm: SocketCommunicator) -> Connection:
     """A worker's connection to rank 0, on which the test speaks."""
     host, port = comm._job.endpoint.split(":")
-    key, end = comm._end.secret.key, time.monotonic() + 20
+    key, end = comm._end.secret.key, time.monotonic() + AT_ONCE
     while True:
         try:
             found = handshake.greet(comm._job, key, bytes(16), handshake.NONE, True, (host, int(port)), 5.0)

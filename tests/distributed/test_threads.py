@@ -14,7 +14,7 @@ import pytest
 import fleetmetrics as fm
 from fleetmetrics.comm import Block, SocketCommunicator
 from tests.cover import thorough
-from tests.distributed.cluster import free_ports
+from tests.distributed.cluster import AT_ONCE, free_ports
 from tests.distributed.forks import member, outcome, run, wait_for
 
 pytestmark = [pytest.mark.distributed, pytest.mark.numpy_only]
@@ -42,7 +42,7 @@ def side_by_side(*works: Callable[[], Any]) -> list[Any]:
 
 def in_exchange(comm: SocketCommunicator, number: int, over: Callable[[], bool] = lambda: False) -> None:
     """Wait until this number of threads are in an exchange, or what they do is over."""
-    end = time.monotonic() + 20
+    end = time.monotonic() + AT_ONCE
     while len(comm._end._replies) < number and not over():
         assert time.monotonic() < end
         time.sleep(0.001)
@@ -162,7 +162,7 @@ def test_a_call_does_not_wait_for_that_of_another_thread(port: int, tmp_path: Pa
                 return call.reduce([Block("array", "sum", np.array([1]))])[0].tolist()
 
         def quick() -> Any:
-            assert begun.wait(20)
+            assert begun.wait(AT_ONCE)
             found = [outcome(lambda: comm.all_reduce([10], timeout=20).tolist())]
             if rank == 1:
                 found.append(outcome(lambda: comm.barrier(timeout=0.3)))
@@ -195,7 +195,7 @@ def test_no_call_of_another_thread_comes_between_the_exchanges_of_a_save(port: i
 
         def call() -> Any:
             if rank == 1:
-                assert over.wait(20)
+                assert over.wait(AT_ONCE)
             else:
                 in_exchange(comm, 1)
             return outcome(lambda: other.compute(communicator=comm, timeout=20))
@@ -221,13 +221,13 @@ def test_a_thread_computes_while_the_formula_of_another_runs(port: int) -> None:
         class Slow(fm.Sum):
             def formula(self, **states: Any) -> Any:
                 begun.set()
-                assert over.wait(20)
+                assert over.wait(AT_ONCE)
                 return super().formula(**states)
 
         slow, other = metric(Slow, "slow", rank, 1), metric(fm.Sum, "other", rank, 10)
 
         def second() -> Any:
-            assert begun.wait(20)
+            assert begun.wait(AT_ONCE)
             try:
                 return outcome(lambda: other.compute(communicator=comm, timeout=3))
             finally:

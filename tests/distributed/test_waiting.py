@@ -196,7 +196,7 @@ def test_another_version_is_named_by_rank_0_too(runs: Runs) -> None:
     host, port = same[0]["FLEETMETRICS_ENDPOINT"].split(":")
     first = runs.start(0, **same[0], SECONDS="4", WHEN_MADE="touch('made')")
     runs.wait_for("made")
-    end = time.monotonic() + 10
+    end = time.monotonic() + AT_ONCE
     while time.monotonic() < end:
         with contextlib.suppress(OSError), socket.create_connection((host, int(port)), 1) as sock:
             sock.sendall(b"fleetmetrics 3\r\n" + bytes(200))
@@ -215,7 +215,7 @@ def test_rank_0_whose_name_is_a_loopback_address_on_several_machines_says_so_at_
     place = {"PADDLE_TRAINERS_NUM": "2", "PADDLE_TRAINER_ID": "0", **endpoints}
     start = time.monotonic()
     [line] = runs.start(0, **place, AT_START=hosts, SECONDS="60").said()
-    assert time.monotonic() - start < 30
+    assert time.monotonic() - start < AT_ONCE
     assert line.startswith("NoChannelError: rank 0 would listen on 127.0.1.1"), line
     assert "the name 'node0'" in line and "Set FLEETMETRICS_BIND" in line, line
 

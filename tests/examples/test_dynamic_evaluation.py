@@ -9,7 +9,6 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,9 +16,9 @@ import pytest
 
 from tests.cover import quick_on
 from tests.distributed.cluster import ROOT, Job
-from tests.nursery import Nursery
+from tests.nursery import common
 
-pytestmark = pytest.mark.distributed
+pytestmark = [pytest.mark.distributed, quick_on(paddle=3)]
 
 EXAMPLE = ROOT / "examples" / "dynamic_evaluation"
 EVALUATE = EXAMPLE / "evaluate.py"
@@ -99,10 +98,9 @@ class Run(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def forked() -> Iterator[dict[str, str]]:
+def forked() -> dict[str, str]:
     """The environment in which the launcher and its workers are forked where their imports are done already."""
-    with Nursery("sklearn.datasets", "sklearn.metrics", "paddle", "fleetmetrics", GLOG_minloglevel="2") as nursery:
-        yield nursery.environment("evaluate.py", "paddle.distributed.launch")
+    return common().environment("evaluate.py", "paddle.distributed.launch")
 
 
 def launch(workers: int, environment: dict[str, str]) -> Run:

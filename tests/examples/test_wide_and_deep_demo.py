@@ -23,7 +23,7 @@ from typing import Any, Callable
 import pytest
 
 from tests.cover import thorough
-from tests.nursery import Nursery
+from tests.nursery import Nursery, common
 from tests.paddle_version import on_legacy_graph
 
 pytestmark = pytest.mark.distributed
@@ -50,10 +50,9 @@ def copied(directory: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
-def nursery() -> Iterator[Nursery]:
+def nursery() -> Nursery:
     """A process that has imported what the launcher, the workers and the servers need."""
-    with Nursery("sklearn.metrics", "paddle", "fleetmetrics", GLOG_minloglevel="2") as nursery:
-        yield nursery
+    return common()
 
 
 @pytest.fixture
@@ -257,7 +256,8 @@ def impressions(path: Path, rows: int) -> Path:
 @pytest.fixture(scope="module")
 def stopped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demo]:
     """A run with a worker that is stopped: nothing happens in it until the time is over, so that others may go on."""
-    with Demo(copied(tmp_path_factory.mktemp("stopped")), "--passes", "1000000", "--timeout", "40") as demo:
+    settings = ["--servers", "1", "--passes", "1000000", "--timeout", "40"]
+    with Demo(copied(tmp_path_factory.mktemp("stopped")), *settings) as demo:
         demo.hurt("worker", 1, signal.SIGSTOP)
         yield demo
 
@@ -325,7 +325,7 @@ def test_a_worker_that_is_killed_while_it_trains_is_named_with_the_end_of_its_lo
     example: Path, tmp_path: Path
 ) -> None:
     data = str(impressions(tmp_path / "day.tsv", 60))
-    with Demo(example, "--passes", "1000000", "--data", data) as demo:
+    with Demo(example, "--servers", "1", "--workers", "1", "--passes", "1000000", "--data", data) as demo:
         demo.await_line(f"pass {' ' * 5}{TAIL + 1}/")  # a log of more lines than are shown
         demo.hurt("worker", 0, signal.SIGKILL)
         assert demo.end() == 1
@@ -337,12 +337,11 @@ def test_a_worker_that_is_killed_while_it_trains_is_named_with_the_end_of_its_lo
 
 
 @with_servers
-@pytest.mark.thorough
 def test_a_server_that_is_killed_while_the_workers_train_is_named(
     example: Path, nursery: Nursery, tmp_path: Path
 ) -> None:
     data = str(impressions(tmp_path / "day.tsv", 60))
-    with Demo(example, "--passes", "1000000", "--data", data, nursery=nursery) as demo:
+    with Demo(example, "--workers", "1", "--passes", "1000000", "--data", data, nursery=nursery) as demo:
         demo.await_line("pass       2/")
         demo.hurt("server", 1, signal.SIGKILL)
         assert demo.end() == 1
@@ -374,16 +373,16 @@ def test_every_worker_names_the_fault_in_a_bad_data_file_and_what_is_allowed(
 
 
 @with_servers
-@pytest.mark.thorough
 def test_a_value_that_is_not_scikit_learn_s_fails_the_job(example: Path, nursery: Nursery, tmp_path: Path) -> None:
     comparison = example / "comparison.py"
     exact = comparison.read_text()
     comparison.write_text(exact.replace('"samples": float(len(label))', '"samples": float(len(label)) + 1'))
     assert comparison.read_text() != exact
     data = str(impressions(tmp_path / "day.tsv", 200))
-    with Demo(example, "--passes", "1", "--data", data, nursery=nursery) as demo:
+    small = ["--servers", "1", "--workers", "1", "--passes", "1"]
+    with Demo(example, *small, "--data", data, nursery=nursery) as demo:
         assert demo.end() == 1
-        held_out = int(table(demo.out)["samples"][2])
+        held_out = int(table(demo.out)["samples"][1])
         assert demo.shown()
         for text in demo.shown().values():
             assert text.split("\n")[-1] == f"error: samples: {held_out} against scikit-learn's {held_out + 1}.0"
@@ -393,7 +392,7 @@ def test_a_value_that_is_not_scikit_learn_s_fails_the_job(example: Path, nursery
 def test_a_signal_ends_everything_and_no_temporary_file_stays(example: Path, tmp_path: Path) -> None:
     temporary = tmp_path / "tmp"
     temporary.mkdir()
-    with Demo(example, "--passes", "1000000", TMPDIR=str(temporary)) as demo:
+    with Demo(example, "--servers", "1", "--passes", "1000000", TMPDIR=str(temporary)) as demo:
         demo.await_member("worker", 1)
         demo.process.send_signal(signal.SIGTERM)
         assert demo.end() == 128 + signal.SIGTERM

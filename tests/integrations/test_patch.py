@@ -16,6 +16,7 @@ from paddle.distributed.fleet.metrics import metric
 
 import fleetmetrics as fm
 from fleetmetrics import functional, run
+from tests.cover import quick_on
 
 ROOT = Path(__file__).resolve().parents[2]
 CALLS = {
@@ -208,6 +209,7 @@ def start(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
+@quick_on(paddle=2)
 def test_a_script_runs_as_python_would_run_it_and_imports_paddle_itself(folder, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     done = start("-m", "fleetmetrics.run", "scripts/train.py", "3", "-m", cwd=folder.parent)
@@ -215,6 +217,7 @@ def test_a_script_runs_as_python_would_run_it_and_imports_paddle_itself(folder, 
     assert done.stderr.count("replaces functions of paddle") == 1
 
 
+@quick_on(paddle=3)
 def test_a_module_runs_and_so_does_a_script_through_the_file_itself(folder, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     done = start("-m", "fleetmetrics.run", "-m", "train", "0", cwd=folder)
@@ -224,6 +227,7 @@ def test_a_module_runs_and_so_does_a_script_through_the_file_itself(folder, monk
     assert done.stdout == "0.5 False ['train.py', '0'] __main__ scripts 7\n", done.stderr
 
 
+@quick_on(paddle=2)
 def test_a_script_runs_with_fleet_util_behind_the_channel_too(folder, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     (folder / "reduce.py").write_text(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import textwrap
 from pathlib import Path
-from typing import Any, Iterator
+from typing import Any
 
 import numpy as np
 import paddle
@@ -13,7 +13,7 @@ import pytest
 
 import fleetmetrics as fm
 from tests.contract import new_programs
-from tests.nursery import Nursery
+from tests.nursery import Nursery, common
 from tests.static.test_variables import fresh
 
 #: A script that counts with some metrics in one program, and loads what another one has saved.
@@ -93,9 +93,8 @@ RUN = """
 
 
 @pytest.fixture(scope="module")
-def nursery() -> Iterator[Nursery]:
-    with Nursery("paddle", "fleetmetrics.static", GLOG_minloglevel="2") as nursery:
-        yield nursery
+def nursery() -> Nursery:
+    return common()
 
 
 def ran(nursery: Nursery, folder: Path, build: str, *then: str) -> tuple[Any, list[str]]:

@@ -6,7 +6,7 @@ import ast
 import inspect
 import textwrap
 from pathlib import Path
-from typing import Any, Iterator
+from typing import Any
 
 import numpy as np
 import paddle
@@ -16,7 +16,7 @@ import fleetmetrics as fm
 from fleetmetrics import static
 from tests.contract import new_programs
 from tests.cover import thorough
-from tests.nursery import Nursery
+from tests.nursery import Nursery, common
 from tests.paddle_version import on_legacy_graph, on_pir
 from tests.static.test_variables import Program, fresh
 
@@ -148,9 +148,8 @@ def error(call):
 
 
 @pytest.fixture(scope="module")
-def nursery() -> Iterator[Nursery]:
-    with Nursery("paddle", "fleetmetrics.static", GLOG_minloglevel="2") as nursery:
-        yield nursery
+def nursery() -> Nursery:
+    return common()
 
 
 def from_dataset(

@@ -117,7 +117,8 @@ def loader(size: int, batch: int, **settings: Any) -> Any:
     workers = settings.pop("num_workers", 0)
     data = settings.pop("data", None) or Samples(size)
     sampler = paddle.io.DistributedBatchSampler(data, batch, **settings)
-    gc.collect()  # a forked loader of Paddle 2.6 that collects an old executor dies of a segmentation fault
+    if workers:  # a forked loader of Paddle 2.6 that collects an old executor dies of a segmentation fault
+        gc.collect()
     return paddle.io.DataLoader(data, batch_sampler=sampler, num_workers=workers)
 
 

@@ -15,7 +15,7 @@ import fleetmetrics as fm
 from fleetmetrics.comm import Letter, mpi
 from fleetmetrics.comm.mpi import MPICommunicator
 from fleetmetrics.records import fold
-from tests.distributed.test_mpi import RECORD_METRICS, dealt
+from tests.distributed.dealt import RECORD_METRICS, dealt
 
 FINISH: Any = mpi._finish
 
