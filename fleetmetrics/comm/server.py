@@ -233,7 +233,7 @@ class Server(Inbox):
         earlier = self._roster.workers.get(guest.rank)
         if earlier is not None and earlier.session == guest.session:  # its first connection is lost
             self._lose(earlier, gone_text(guest.rank))
-        if not self.met and self._roster.is_in_the_way_of(guest):
+        if self._roster.is_in_the_way_of(guest):
             self._give_way(guest)
             return
         refusal = self._roster.refusal(guest, self.met)
@@ -508,7 +508,7 @@ class Server(Inbox):
     def _fail_stuck(self) -> None:
         """End all exchanges that wait for each other: no worker in them can come to another one."""
         stuck = stuck_in(self._meetings, self._threads, self.job.world_size)
-        if len(stuck) > 1 and not self._may_be_too_soon(stuck):
+        if stuck and not self._may_be_too_soon(stuck):
             error = AgreementError(stuck_text(stuck))
             for meeting in stuck:
                 self._fail(meeting, error)

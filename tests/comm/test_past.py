@@ -65,8 +65,8 @@ def test_a_worker_that_did_not_wait_for_the_error_is_told_again_even_after_other
     assert told(past, LAST, (1, 2)) == TEXT
 
 
-@pytest.mark.parametrize("how", ["all leave it", "the others hear of it"])
-def test_an_exchange_that_had_a_result_on_nobody_is_no_split(how: str) -> None:
+@pytest.mark.parametrize("how", ["all leave it", "the others learn of it"])
+def test_an_exchange_that_had_no_result_anywhere_is_no_split(how: str) -> None:
     past = Past()
     past.ended[SPLIT] = Ended(SPLIT, "exchange 3 (auc)", ALL)
     past.leave(SPLIT, 1, {1, 2} if how == "all leave it" else {1})

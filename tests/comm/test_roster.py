@@ -74,16 +74,16 @@ def test_a_loss_is_an_earlier_one_for_those_who_all_know_of_it() -> None:
 @pytest.mark.parametrize(
     ("changed", "who", "gives_way"),
     [
-        ({}, "nobody", True),
-        ({"calls": False}, "nobody", False),
-        ({"rank": 1}, "nobody", False),
-        ({"run": b"of yesterday"}, "nobody", False),
-        ({"world_size": 3}, "nobody", False),
+        ({}, "no one", True),
+        ({"calls": False}, "no one", False),
+        ({"rank": 1}, "no one", False),
+        ({"run": b"of yesterday"}, "no one", False),
+        ({"world_size": 3}, "no one", False),
         ({}, "rank 0", False),
         ({}, "a worker", False),
     ],
 )
-def test_rank_0_gives_way_to_one_that_calls_in_the_same_job_while_nobody_else_has(
+def test_rank_0_gives_way_to_one_that_calls_in_the_same_job_while_no_other_has(
     changed: dict[str, Any], who: str, gives_way: bool
 ) -> None:
     roster = Roster(JOB)
@@ -147,7 +147,7 @@ def test_later_a_second_process_is_refused_by_itself_and_reported_once_if_it_cal
     assert len(caplog.records) == 1 and "a second process of rank 1 was refused" in caplog.text
 
 
-def test_after_a_loss_nobody_comes_in_for_the_lost_one_and_without_rank_0_nobody_at_all() -> None:
+def test_after_a_loss_no_one_comes_in_for_the_lost_one_and_without_rank_0_no_one_at_all() -> None:
     roster = Roster(JOB)
     roster.gone[1] = "rank 1 has gone away."
     refused = refusal(roster, met=True)

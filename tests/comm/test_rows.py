@@ -141,6 +141,10 @@ def test_large_rows_cross_in_letters_of_bounded_size_and_only_those_that_a_worke
         assert sum(sent) < 1.01 * 8 * 9 * row  # and not the 33 rows of all
 
 
+def test_a_thousand_workers_have_letters_that_rank_0_can_hold() -> None:
+    assert [letter_bytes(workers) for workers in (1, 2, 4, 8, 16, 1024)] == [2**21, 2**21, 2**21, 2**20, 2**19, 2**19]
+
+
 def test_keys_beyond_the_limit_share_the_last_place_in_letters_of_bounded_size() -> None:
     def work(channel: Weighed) -> Any:
         keys = np.arange(20) * 3 + channel.rank

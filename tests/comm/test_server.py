@@ -288,6 +288,21 @@ def test_a_worker_that_leaves_a_call_ends_it_for_all_at_once(three: Hall, when: 
     assert time.monotonic() - start < AT_ONCE
 
 
+def test_a_worker_that_leaves_after_the_answer_parts_the_workers_and_the_next_exchange_tells_them(two: Hall) -> None:
+    two.meet()
+    [guest] = two.guests
+    guest.say(LEFT, 1, json.dumps(["CommunicatorError", "interrupted", False]).encode())
+    assert guest.hear().kind == LEFT
+    call = two.begin()
+    guest.arrive()
+    with pytest.raises(
+        AgreementError, match=r"diverged at exchange 1 .*a result on rank 0, and with an error on rank 1"
+    ):
+        call.result(10)
+    assert "diverged" in error_in(guest.hear())
+    two.meet()
+
+
 def test_a_worker_that_comes_after_the_error_gets_it_too_even_if_it_connects_later(three: Hall) -> None:
     with pytest.raises(DeadlineError):
         three.begin(timeout=0.3).result(10)
@@ -326,8 +341,17 @@ def test_the_trouble_of_a_worker_is_an_error_on_all(two: Hall) -> None:
     call = two.begin()
     header = header_of("", (), "channel 'test'", "auc", ["AgreementError", "no"])
     two.guests[0].say(TROUBLE, 1, header)
-    with pytest.raises(AgreementError, match="on rank 1: no"):
+    with pytest.raises(AgreementError, match="on rank 1: no") as caught:
         call.result(10)
+    assert caught.value.known_to_all  # so it is not told once more
+
+
+def test_the_trouble_of_rank_0_is_the_cause_of_its_error(two: Hall) -> None:
+    two.guests[0].arrive()
+    own = ValueError("of rank 0")
+    with pytest.raises(CommunicatorError, match="on rank 0: ValueError: of rank 0") as caught:
+        two.rank_0.consult("auc", notes_of, timeout=5, trouble=own)
+    assert caught.value.__cause__ is own
 
 
 @pytest.mark.parametrize("kind", [TROUBLE, LEFT, GAVE_UP])
@@ -359,6 +383,7 @@ def test_the_text_of_an_error_of_the_decision_is_escaped_and_cut(two: Hall) -> N
     with pytest.raises(CommunicatorError, match=r"^rank 0 failed to combine: ValueError: one\\x1b\]0;owned") as caught:
         call.result(10)
     assert str(caught.value).isprintable() and len(str(caught.value)) < 11_000
+    assert caught.value.known_to_all and "rank 0 failed to combine" in error_in(two.guests[0].hear())
 
 
 @pytest.mark.parametrize("where", ["a worker", "the answer"])
@@ -474,6 +499,22 @@ def test_a_place_that_there_is_not_is_an_error_on_both_sides(two: Hall, changed:
         two.guests[0].connect(**changed)
     with pytest.raises(CommunicatorError, match=why):
         call.result(10)
+    with pytest.raises(handshake.Refused, match=r"RANK|WORLD_SIZE|cannot join"):
+        two.guests[0].connect(session=b"of another one  ", rank=7)
+    with pytest.raises(CommunicatorError, match=why):  # the first reason stays
+        two.begin().result(10)
+
+
+def test_the_way_out_is_for_a_process_that_has_seen_no_other_worker(two: Hall) -> None:
+    two.server.job = two.server._roster.job = replace(two.rank_0._job, claimed=True)
+    with pytest.raises(DeadlineError, match=r"unset WORLD_SIZE and RANK, or call compute_local\(\)"):
+        two.begin(timeout=0.5).result(10)
+    [guest] = two.guests
+    guest.connection = guest.connect()
+    wait_until(lambda: bool(two.server._roster.seen))
+    with pytest.raises(DeadlineError, match="rank 1 connected, but called nothing yet") as caught:
+        two.begin(timeout=0.5).result(10)
+    assert "unset" not in str(caught.value)
 
 
 def test_a_worker_of_another_run_or_program_is_sent_away_and_does_no_harm(two: Hall) -> None:
@@ -524,6 +565,7 @@ def test_an_error_needs_every_missing_rank_to_have_another_secret(three: Hall, m
     three.guests[1].arrive()
     with pytest.raises(AuthenticationError, match="rank 1 could not prove to rank 0"):
         call.result(20)
+    assert not door.ranks_unproven()  # a later call needs new ones
 
 
 # What a faulty worker that knows the secret sends
@@ -685,6 +727,7 @@ def test_answers_are_not_kept(two: Hall) -> None:
         call.result(10)
     server = two.server
     wait_until(lambda: not server._undelivered)
+    assert not server._replies
     held = list(gc.get_objects())
     assert not any(isinstance(each, Message) and len(each.payload) == 2**20 for each in held)
 

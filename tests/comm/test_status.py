@@ -60,7 +60,7 @@ def test_each_missing_rank_has_its_state() -> None:
     )
 
 
-def test_rank_0_itself_is_always_connected_and_a_rank_that_nobody_saw_never_was() -> None:
+def test_rank_0_itself_is_always_connected_and_a_rank_not_seen_never_was() -> None:
     who = roster()
     assert "rank 0 connected, but called nothing yet, ranks 2 to 5 never connected;" in said(meeting(9, 1), who)
     who.rank_0_called = True
