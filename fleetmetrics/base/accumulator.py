@@ -504,7 +504,7 @@ class Accumulator(Nestable, Generic[Value]):
             if repeats is not None:
                 place = states.index(check.seen)
                 blocks[place] = check.flagged(blocks[place])
-            totals = call.reduce(blocks, self._terms())
+            totals = call.reduce(blocks, self._terms() if several else "")
             values = dict(zip(states, totals))
             if tables:
                 from fleetmetrics.records.fold import fold_in_order

@@ -89,7 +89,7 @@ def _exchanged(call: Call, shares: Sequence[Share], stack: contextlib.ExitStack)
                 spool.make()
         return Letter([token, list(zip(*notes))])
 
-    token, by_share = call.consult(decide, [share.note() for share in shares]).note
+    token, by_share = call.consult(decide, [share.note(call.channel.world_size > 1) for share in shares]).note
     parts = zip(shares, by_share, spools(token))
     collected = [_Collected(share, notes, channel, spool) for share, notes, spool in parts]
     if channel.world_size > 1:

@@ -99,8 +99,8 @@ class Share:
                 "size, because the sampler determines it"
             )
 
-    def note(self) -> dict[str, Any]:
-        """The note for the other workers, fit for JSON."""
+    def note(self, several: bool) -> dict[str, Any]:
+        """The note for the other workers, fit for JSON; without the settings unless there are ``several`` workers."""
         records, metric = self.records, self.metric
         blocks = [[size, len(list(run))] for size, run in groupby(self.blocks or ())] if self.mode == "batch" else []
         return {
@@ -118,7 +118,7 @@ class Share:
             "kinds": [kind and [kind.dtype.str, list(kind.shape)] for kind in map(_plain, records.kinds())],
             "ids": any(len(ids) and ids.dtype.kind in "SU" for ids in records.ids) if records.ids else None,
             "allow_pickle": metric.allow_pickle,
-            "settings": metric._terms(),
+            "settings": metric._terms() if several else "",
             "repeats": self.repeats is not None,
         }
 

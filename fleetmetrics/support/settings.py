@@ -276,6 +276,9 @@ def _comparable(value: Any) -> Any:
         return [_comparable(each) for each in value]
     if type(value) is dict:
         return {name if isinstance(name, str) else repr(name): _comparable(each) for name, each in value.items()}
+    if isinstance(value, functools.partial):
+        return [_comparable(part) for part in (value.func, value.args, value.keywords)]
+    _raise_if_nameless(value)
     try:
         return _with_equal_numbers(_described(value, short=True, depth=_DEEPEST))
     except Exception:
@@ -365,7 +368,7 @@ def _of_sequence(value: Any, short: bool, depth: int) -> Any:
 
 
 def _of_object(value: Any, short: bool, depth: int) -> Any:
-    """A function by its name, or by its code if it has no name; any other object by its attributes."""
+    """A function by its name; any other object by its attributes."""
     if isinstance(value, functools.partial):
         return [_described(each, short, depth) for each in (value.func, value.args, value.keywords)]
     named = getattr(value, "__qualname__", None) or type(value).__qualname__
@@ -375,9 +378,21 @@ def _of_object(value: Any, short: bool, depth: int) -> Any:
         owner = getattr(value, "__self__", None)
         if owner is not None and not isinstance(owner, (types.ModuleType, type)):
             return [named, _described(owner, short, depth + 1)]
-        function = getattr(value, "__func__", value)
-        return [named, _of_code(function, short, depth + 1)] if "<" in named else named
+        _raise_if_nameless(value)
+        return named
     return {_CLASS: named, **_described(_attributes(value), short, depth + 1)}
+
+
+def _raise_if_nameless(value: Any) -> None:
+    """Raise for a lambda or a local function: two of them may have one name, and only their code would tell."""
+    function = getattr(value, "__func__", value)
+    if isinstance(function, types.FunctionType) and "<" in function.__qualname__:
+        place = f"{function.__code__.co_filename}:{function.__code__.co_firstlineno}"
+        raise InvalidInputError(
+            f"a setting is the function {function.__qualname__} of {place}, which has no name at the top level of a "
+            "module, so that it cannot be compared with that of another worker or of a checkpoint; define it there, "
+            "and bind what else it needs with functools.partial"
+        )
 
 
 def _attributes(value: Any) -> Mapping[str, Any]:
@@ -413,25 +428,6 @@ def _seed_of(generator: Any) -> Mapping[str, Any]:
             "each draw, so that it cannot be compared with others; give a seed, or numpy.random.default_rng(seed)"
         )
     return {"generator": type(bits).__qualname__, "entropy": seed.entropy, "spawn_key": seed.spawn_key}
-
-
-def _of_code(function: Any, short: bool, depth: int) -> Any:
-    """The difference between functions defined in one place: their code and their closures."""
-    code = getattr(function, "__code__", None)
-    if code is None:
-        return None
-    cells = [cell.cell_contents for cell in function.__closure__ or () if cell.cell_contents is not function]
-    around = _described([cells, function.__defaults__, function.__kwdefaults__], short, depth)
-    return [hashlib.sha256(_bytecode(code)).hexdigest(), around]
-
-
-def _bytecode(code: types.CodeType) -> bytes:
-    inside = [_bytecode(each) if isinstance(each, types.CodeType) else _text(each) for each in code.co_consts]
-    return b"\0".join([code.co_code, repr(code.co_names).encode(), *inside])
-
-
-def _text(constant: Any) -> bytes:
-    return repr(sorted(constant, key=repr) if isinstance(constant, frozenset) else constant).encode()
 
 
 def class_of(description: Any) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import copy
 import dataclasses
+import functools
 import pathlib
 import pickle
 from typing import Any
@@ -233,6 +234,10 @@ def scaled_by(factor: float) -> Any:
     return lambda value: value * factor
 
 
+def scaled(factor: float, value: float) -> float:
+    return value * factor
+
+
 def named(value: float) -> float:
     return value
 
@@ -274,7 +279,7 @@ EQUAL: list[tuple[Any, Any]] = [
     ({"a": 1, "b": 2}, {"b": 2, "a": 1}),
     ({1, 2, 3}, frozenset([3, 2, 1])),
     (named, named),
-    (scaled_by(2), scaled_by(2)),
+    (functools.partial(scaled, 2), functools.partial(scaled, 2.0)),
     (Place(1), Place(1)),
     (Color.RED, Color.RED),
     (fm.AUC(), fm.AUC(curve="ROC", name="another")),
@@ -298,8 +303,8 @@ UNEQUAL: list[tuple[Any, Any]] = [
     (None, 0),
     ({"a": 1}, {"a": 1, "b": None}),
     (named, scaled_by),
-    (scaled_by(2), scaled_by(3)),
-    (lambda value: value + 1, lambda value: value + 2),
+    (functools.partial(scaled, 2), functools.partial(scaled, 3)),
+    (functools.partial(scaled, 2), scaled),
     (Place(1).__init__, Place(2).__init__),
     (Place(1), Place(2)),
     (Color.RED, Color.BLUE),
@@ -335,6 +340,26 @@ def test_other_settings_are_seen(one: Any, other: Any) -> None:
         metric.merge(fed(Made(other), 3))
     with pytest.raises(fm.InvalidInputError, match="setting"):
         metric.set_state_dict(fed(Made(other), 3).state_dict())
+
+
+@pytest.mark.parametrize(
+    "nameless",
+    [scaled_by(2), lambda value: value + 1, [scaled_by(2)], functools.partial(scaled_by(2), 1), Place(scaled_by(2))],
+    ids=["a local function", "a lambda", "one in a list", "one in a partial", "one in an object"],
+)
+def test_a_function_without_a_name_of_its_own_is_compared_with_none(nameless: Any) -> None:
+    metric = fed(Made(nameless), 3)
+    metric.compute_local()
+    for compare in (metric.state_dict, lambda: metric.merge(fed(Made(nameless), 3))):
+        with pytest.raises(fm.InvalidInputError, match=r"function .*<lambda> of .*:\d+, which has no name.*functools"):
+            compare()
+
+
+@pytest.mark.parametrize("nameless", [scaled_by(2), functools.partial(scaled_by(2), 1)], ids=["alone", "in a partial"])
+def test_workers_compute_with_no_function_that_has_no_name(nameless: Any) -> None:
+    """Nothing would tell two of them apart that have one name and other bodies."""
+    outcomes = together([lambda channel: fed(Made(nameless), 3).compute(communicator=channel)] * 2)
+    assert all(isinstance(outcome, fm.FleetMetricsError) for outcome in outcomes) and "functools" in str(outcomes[0])
 
 
 def test_an_iterator_that_can_be_read_only_once_is_an_error() -> None:
