@@ -632,5 +632,5 @@ class Accumulator(Nestable, Generic[Value]):
         """The name of the copy of a metric inside; ``name`` is that of the whole."""
         return None
 
-    def _holders(self) -> Sequence[Holder]:
+    def holders(self) -> Sequence[Holder]:
         return [*self._states(), *self.record_folds(), self._held_pass]

@@ -68,11 +68,11 @@ class Partial(Checkpointed):
                 the message names the difference, and nothing was added.
         """
         others = list(other) if isinstance(other, (list, tuple)) else [other]
-        own, kinds = described(self), [holder.kind for holder in self._holders()]
+        own, kinds = described(self), [holder.kind for holder in self.holders()]
         for part in others:
             alike = type(part) is type(self)
             differs = difference(own, described(part)) if alike else f"it is {with_article(type(part).__name__)}"
-            if differs or kinds != [holder.kind for holder in part._holders()]:
+            if differs or kinds != [holder.kind for holder in part.holders()]:
                 raise InvalidInputError(
                     f"other must be {with_article(type(self).__name__)} with the settings of {self.name}; it is "
                     f"{getattr(part, 'name', part)!r} ({type(part).__name__}): {differs or 'its states differ'}"
@@ -81,7 +81,7 @@ class Partial(Checkpointed):
 
     def _merge_alike(self, others: Sequence[Any], scope: Any = None) -> None:
         """Like `merge`, for others with known equal settings: comparing them would take as long as merging."""
-        every = [metric._holders() for metric in (self, *others)]
+        every = [metric.holders() for metric in (self, *others)]
         mine = every[0]
         tables = {folds.table: folds.with_others(its) for folds, *its in zip(*every) if folds.dealt}
         quick: dict[Any, Any] = {state: state.taking_up(its) for state, *its in zip(*every) if isinstance(state, State)}
@@ -103,7 +103,7 @@ class Partial(Checkpointed):
     @property
     def _is_small(self) -> bool:
         """Whether its contents are a few numbers, which are cheap to copy."""
-        states = [holder for holder in self._holders() if isinstance(holder, State)]
+        states = [holder for holder in self.holders() if isinstance(holder, State)]
         plain = not self.record_folds() and not any(state.grows for state in states)
         return plain and sum(math.prod(state.full_shape) for state in states) <= _SMALL
 
@@ -112,17 +112,17 @@ class Partial(Checkpointed):
         """The bytes of its states; infinite if it keeps records."""
         if self.record_folds():
             return math.inf
-        return sum(holder.nbytes for holder in self._holders() if isinstance(holder, State))
+        return sum(holder.nbytes for holder in self.holders() if isinstance(holder, State))
 
     def _taken(self) -> dict[Any, Any]:
         """Its contents by holder, for `_hold_all`; it forgets them."""
-        taken = {holder: holder.saved() for holder in self._holders()}
+        taken = {holder: holder.saved() for holder in self.holders()}
         self.reset()
         return taken
 
     def _hold_all(self, parts: Sequence[Mapping[Any, Any]]) -> None:
         """Hold the merge of these contents, which were `_taken`."""
-        for holder in self._holders():
+        for holder in self.holders():
             holder.load(holder.together(parts))
 
     def reset(self) -> None:
@@ -132,7 +132,7 @@ class Partial(Checkpointed):
     def _hold(self, states: Iterable[Mapping[str, np.ndarray]]) -> None:
         """Hold the merge of several state dicts, with few of them in memory at a time."""
         plan: Any = None
-        holders = self._holders()
+        holders = self.holders()
         parts: list[Any] = []
         for state in states:
             plan = plan or self._plan(state)

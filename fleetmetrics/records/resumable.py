@@ -79,7 +79,7 @@ class Resumable(Checkpointed, ABC):
     def _kept(self) -> HeldRecords:
         return HeldRecords(self)
 
-    def _holders(self) -> Sequence[Holder]:
+    def holders(self) -> Sequence[Holder]:
         return [self._kept]
 
     def _numbered(self, columns: Columns, whole: bool = True) -> Columns:

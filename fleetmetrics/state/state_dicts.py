@@ -78,7 +78,7 @@ class Holder(Protocol):
 class Checkpointed(Told):
     """An object that can be saved and resumed."""
 
-    def _holders(self) -> Sequence[Holder]:
+    def holders(self) -> Sequence[Holder]:
         """Its holders, in an order that its class and settings determine."""
         raise NotImplementedError
 
@@ -88,7 +88,7 @@ class Checkpointed(Told):
 
     def _parts(self) -> dict[str, tuple[Any, Sequence[Holder]]]:
         """The separately loadable parts, by name: settings and holders of each."""
-        return {"": (None, self._holders())}
+        return {"": (None, self.holders())}
 
     def _apart(self, name: str) -> tuple[Sequence[Holder], Callable[[], None]]:
         """Holders in place of a part's shared ones; and a function that moves what they have loaded into the part."""
@@ -96,7 +96,7 @@ class Checkpointed(Told):
 
     def _about(self) -> Any:
         """The description that must match when loading: the settings, and of each part settings, and holders by key."""
-        keys = {holder: _key(place, holder, "") for place, holder in enumerate(self._holders())}
+        keys = {holder: _key(place, holder, "") for place, holder in enumerate(self.holders())}
         parts = {
             name: [
                 described(its, short=True),
@@ -126,7 +126,7 @@ class Checkpointed(Told):
         """
         contents = {
             _key(place, holder, name): array
-            for place, holder in enumerate(self._holders())
+            for place, holder in enumerate(self.holders())
             for name, array in holder.saved(scope).items()
         }
         from fleetmetrics._version import __version__
@@ -258,7 +258,7 @@ class Checkpointed(Told):
 
         Without parts, the function resets. ``same``: the number of workers is that of the parts, and there is one part.
         """
-        holders, held = self._holders() if plan is None else list(plan.keys), {}
+        holders, held = self.holders() if plan is None else list(plan.keys), {}
         for holder in holders:
             parts = records if holder.dealt else states
             held[holder] = parts[0][holder] if same and parts else holder.together(parts)
