@@ -112,7 +112,7 @@ WITHOUT_PADDLE := fleetmetrics tests/formulas tests/comm tests/fuzz tests/serial
 	$(addprefix --ignore=fleetmetrics/,static plot report files integrations columns/reading.py columns/where.py \
 	xp/paddle_ops.py xp/paddle_values.py) \
 	--deselect=fleetmetrics/base/accumulator.py::fleetmetrics.base.accumulator.Accumulator.add_frame \
-	--deselect=fleetmetrics/evaluation/__init__.py::fleetmetrics.evaluation.evaluate \
+	--deselect=fleetmetrics/evaluation/calls.py::fleetmetrics.evaluation.calls.evaluate \
 	--deselect=fleetmetrics/evaluation/streams.py::fleetmetrics.evaluation.streams.consistency
 
 # The tests that go through all metrics, and the examples of the classes.
@@ -266,7 +266,7 @@ test-metric: $(CPU)/.ready  ## run the tests of one metric, NAME=MedianAbsoluteE
 	@$(CPU)/bin/python -m pytest -n 0 --doctest-modules $(OF_A_METRIC) $(ARGS) \
 		-k "$(NAME) or every_metric or the_table or list_of_names or both_languages or every_chinese_section"
 
-names: $(DEV)/.ready  ## write the lists of public names, fleetmetrics/_names.py and __init__.pyi, and the docs' catalogue and commands, from the modules
+names: $(DEV)/.ready  ## write the lists of public names, fleetmetrics/_names.py and __init__.pyi, the arguments of evaluate, and the docs' catalogue and commands
 	@$(DEV)/bin/python docs/scripts/names.py
 	@$(DEV)/bin/python docs/scripts/catalogue.py
 	@$(DEV)/bin/python docs/scripts/commands.py

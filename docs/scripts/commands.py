@@ -13,21 +13,19 @@ from _catalogue import DOCS, table, write_between
 
 sys.path.insert(0, str(DOCS.parent))
 
-from fleetmetrics.cli import _parsers
-from fleetmetrics.files.formats import FORMATS, known_formats
+from fleetmetrics.cli.parsers import COMMANDS, command_line
 from fleetmetrics.support.environment import PADDLES, SETTINGS
 from fleetmetrics.support.launcher import LAUNCHERS, OTHERS
 
 
 def commands() -> str:
     """Each command with its usage, and each of its options with the help."""
-    parser, _ = _parsers(known_formats(), ", ".join(FORMATS))
-    (each,) = (action for action in parser._actions if isinstance(action, argparse._SubParsersAction))
-    helps = {action.dest: action.help for action in each._choices_actions}
-    return "\n" + "\n".join(_command(name, each.choices[name], str(helps[name])) for name in each.choices)
+    _, parsers = command_line()
+    return "\n" + "\n".join(_command(name, parser, COMMANDS[name].help) for name, parser in parsers.items())
 
 
 def _command(name: str, parser: argparse.ArgumentParser, what: str) -> str:
+    parser.format_help()  # which names the formats of files
     rows = [
         [_written(action), _told(action), _default(action)]
         for action in parser._actions
@@ -55,7 +53,7 @@ def _code(text: str) -> str:
 
 def _told(action: argparse.Action) -> str:
     """The help, without the default that has a column of its own."""
-    text = str(action.help or "").replace(f" ({action.default})", "")
+    text = str(action.help or "").replace(" (%(default)s)", "")
     return _plain(text) + (" (required)" if action.required and action.option_strings else "")
 
 

@@ -2,16 +2,20 @@
 
     python docs/scripts/names.py
 
-Of fleetmetrics/metrics, and of the modules named in ``FORMULAS``, all are public that is in ``__all__``.
+Of fleetmetrics/metrics, and of the modules named in ``FORMULAS``, all are public that is in ``__all__``. And write the
+arguments of `evaluate`, with what they are, from the list of them in fleetmetrics/evaluation/options.py.
 """
 
 from __future__ import annotations
 
 import ast
+import dataclasses
 import importlib
 import pkgutil
+import re
 import runpy
 import sys
+import textwrap
 from pathlib import Path
 from typing import Iterable
 
@@ -135,14 +139,38 @@ def formulas() -> dict[str, list[str]]:
     return modules
 
 
+#: `evaluate` takes its options between the data and the channel.
+_SIGNATURE = re.compile(r"(?<=\n    data: Any,\n    \*,\n).*?(?=    communicator: )", re.DOTALL)
+_DESCRIPTIONS = re.compile(r"(?<=for each row\.\n).*?(?=        communicator: the)", re.DOTALL)
+
+
+def with_options(source: str) -> str:
+    """The source of `evaluate` with its options as they are declared."""
+    options = importlib.import_module("fleetmetrics.evaluation.options")
+    parameters, descriptions = [], []
+    for declared in dataclasses.fields(options.Options):
+        default = "" if declared.default is dataclasses.MISSING else f" = {declared.default!r}".replace("'", '"')
+        parameters.append(f"    {declared.name}: {declared.type}{default},\n")
+        text = f"{declared.name}: {options.OPTIONS[declared.name].reference}"
+        wrapped = textwrap.wrap(text, 112, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False)
+        descriptions += [f"        {line}\n" for line in wrapped]
+    source, signatures = _SIGNATURE.subn(lambda _: "".join(parameters), source)
+    source, docstrings = _DESCRIPTIONS.subn(lambda _: "".join(descriptions), source)
+    if (signatures, docstrings) != (1, 1):
+        raise SystemExit("calls.py: evaluate has no place for its options between data and communicator")
+    return source
+
+
 def written() -> dict[Path, str]:
     """What the files hold."""
     modules = public()
     rooms = [f"from . import {name} as {name}" for name in ROOMS]
+    calls = PACKAGE / "evaluation" / "calls.py"
     return {
         PACKAGE / "_names.py": table(by_name(modules)),
         PACKAGE / "__init__.pyi": stub(modules, *rooms, "", "_modules: dict[str, str]"),
         PACKAGE / "formulas" / "__init__.pyi": stub(formulas()),
+        calls: with_options(calls.read_text(encoding="utf-8")),
     }
 
 

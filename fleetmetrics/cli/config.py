@@ -7,19 +7,20 @@ import difflib
 import sys
 from typing import Any, Mapping
 
+from fleetmetrics.cli.values import classes, metrics, slices
 from fleetmetrics.errors import InvalidInputError, MissingLibraryError
 from fleetmetrics.support.optional import library
 
 __all__ = ["tokens_of"]
 
 
-def tokens_of(path: str, parser: argparse.ArgumentParser, given: argparse.Namespace) -> list[str]:
+def tokens_of(path: str, parser: argparse.ArgumentParser, args: argparse.Namespace) -> list[str]:
     """The options of a file as tokens of a command line; options on the command line itself win.
 
     Args:
         path: the file.
         parser: the parser of the options.
-        given: the arguments of the command line, which replace those of the file.
+        args: the arguments of the command line, which replace those of the file.
 
     Raises:
         InvalidInputError: the file or an option does not exist, or a value has the wrong type.
@@ -30,24 +31,32 @@ def tokens_of(path: str, parser: argparse.ArgumentParser, given: argparse.Namesp
     for key, value in _read(path).items():
         name = key.replace("_", "-")
         if name == "files":
-            tokens += [] if given.files else _texts(path, key, value)
+            tokens += [] if args.files else _texts(path, key, value)
             continue
         if name not in options:
             near = difflib.get_close_matches(name, options, 1)
             hint = f". Did you mean {near[0]!r}?" if near else ""
             raise InvalidInputError(f"{path}: there is no option {key!r}{hint} There are files, {', '.join(options)}")
-        action = options[name]
-        if action.nargs == 0:
-            if not isinstance(value, bool):
-                raise InvalidInputError(f"{path}: {key} must be true or false, not {value!r}")
-            more = [f"--{name}"] if value else []
-        elif isinstance(action, argparse._AppendAction):
-            more = [f"--{name}={each}" for each in _texts(path, key, value)]
-        else:
-            more = [f"--{name}={_text(path, key, value, action)}"]
-        stored = action.dest in given.stored or getattr(given, action.dest) not in (action.default, None)
-        tokens += [] if stored else more
+        of_file = _tokens_of_option(path, key, value, options[name])
+        tokens += [] if _is_on_the_line(options[name], args) else of_file
     return tokens
+
+
+def _is_on_the_line(action: argparse.Action, args: argparse.Namespace) -> bool:
+    """Whether the command line itself has an option."""
+    return action.dest in args.stored or getattr(args, action.dest) not in (action.default, None)
+
+
+def _tokens_of_option(path: str, key: str, value: Any, action: argparse.Action) -> list[str]:
+    """An option and its value as tokens of a command line."""
+    option = f"--{key.replace('_', '-')}"
+    if action.nargs == 0:
+        if not isinstance(value, bool):
+            raise InvalidInputError(f"{path}: {key} must be true or false, not {value!r}")
+        return [option] if value else []
+    if isinstance(action, argparse._AppendAction):
+        return [f"{option}={text}" for text in _texts(path, key, value)]
+    return [f"{option}={_text(path, key, value, action)}"]
 
 
 def _text(path: str, key: str, value: Any, action: argparse.Action) -> str:
@@ -57,19 +66,19 @@ def _text(path: str, key: str, value: Any, action: argparse.Action) -> str:
         if isinstance(value, bool) or not isinstance(value, kinds):
             raise InvalidInputError(f"{path}: {key} must be {what}, not {value!r}")
         return str(value)
-    if key == "classes" and isinstance(value, int) and not isinstance(value, bool):
+    if action.type is classes and isinstance(value, int) and not isinstance(value, bool):
         return str(value)
     if isinstance(value, str):
         return value
-    quoted = '"{}"'.format
-    return ",".join(
-        each if key in ("by", "metrics") else quoted(each.replace('"', '""')) for each in _texts(path, key, value)
-    )
+    texts = _texts(path, key, value)
+    if action.type in (metrics, slices):
+        return ",".join(texts)
+    return ",".join('"{}"'.format(text.replace('"', '""')) for text in texts)
 
 
 def _texts(path: str, key: str, value: Any) -> list[str]:
     texts = [value] if isinstance(value, str) else value
-    if not isinstance(texts, list) or not texts or not all(isinstance(each, str) for each in texts):
+    if not isinstance(texts, list) or not texts or not all(isinstance(text, str) for text in texts):
         raise InvalidInputError(f"{path}: {key} must be a string, or a list of strings, not {value!r}")
     return texts
 
@@ -81,8 +90,8 @@ def _read(path: str) -> Mapping[str, Any]:
         raise MissingLibraryError(f"--config {path}: {error}") from None
     try:
         with open(path, "rb") as file:
-            found: Mapping[str, Any] = toml.load(file)
+            options: Mapping[str, Any] = toml.load(file)
     except (OSError, ValueError) as error:
-        told = getattr(error, "strerror", None) or str(error)
-        raise InvalidInputError(f"--config {path or repr(path)}: {told}") from None
-    return found
+        reason = getattr(error, "strerror", None) or str(error)
+        raise InvalidInputError(f"--config {path or repr(path)}: {reason}") from None
+    return options

@@ -43,7 +43,7 @@ def _shown_by_rich(result: Printed) -> bool:
 def _boxed(rows: Sequence[Sequence[str]]) -> Any:
     from rich.table import Column, Table
 
-    drawn = Table(*(Column(name, justify="right" if place else "left") for place, name in enumerate(rows[0])))
+    table = Table(*(Column(name, justify="right" if place else "left") for place, name in enumerate(rows[0])))
     for row in rows[1:]:
-        drawn.add_row(*row)
-    return drawn
+        table.add_row(*row)
+    return table

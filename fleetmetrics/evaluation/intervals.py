@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any, Iterator, Mapping, Sequence
 
 from fleetmetrics.errors import UndefinedMetricWarning
-from fleetmetrics.evaluation.asked import Asked
 from fleetmetrics.evaluation.probe import Probe
+from fleetmetrics.evaluation.question import Question
 from fleetmetrics.evaluation.scarce import Scarce, at_least, because_of_uneven, counts_of, in_full, scarce_of
 from fleetmetrics.evaluation.versus import Part, Weighing, difference_of
 from fleetmetrics.formulas import intervals
@@ -68,7 +68,7 @@ class Delta:
 # -- of values ---------------------------------------------------------------------------------------------
 
 
-def intervals_of(values: Probe[Any], asked: Asked, said: list[str]) -> dict[str, Interval]:
+def intervals_of(values: Probe[Any], asked: Question, said: list[str]) -> dict[str, Interval]:
     """The intervals, by metric.
 
     Args:
@@ -100,8 +100,8 @@ def _numbers(values: Probe[Any]) -> Iterator[tuple[str, Any]]:
             yield key, found
 
 
-def _of_part(part: Part, key: str, asked: Asked, counts: Mapping[str, int]) -> Interval:
-    linear = asked.made(key).linear
+def _of_part(part: Part, key: str, asked: Question, counts: Mapping[str, int]) -> Interval:
+    linear = asked.metric(key).linear
     bounds = (0.0, 1.0) if linear is None else (linear.lowest, linear.highest)
     with muted(UndefinedMetricWarning):  # the result names what is too scarce
         found = intervals.interval(part.value, part.spread, *bounds, asked.ci or 0.95, key)
@@ -143,7 +143,7 @@ def _scarce_of_draws(found: BootstrapResult, unit: str, counts: Mapping[str, int
 
 
 def deltas_of(
-    new: Probe[Any], old: Probe[Any], asked: Asked, weighing: Weighing, intervals: Sequence[Mapping[str, Interval]]
+    new: Probe[Any], old: Probe[Any], asked: Question, weighing: Weighing, intervals: Sequence[Mapping[str, Interval]]
 ) -> dict[str, Delta]:
     """The deltas of metrics that are numbers.
 

@@ -15,9 +15,9 @@ from fleetmetrics.columns.frames import Columns
 from fleetmetrics.columns.joining import CommonIds
 from fleetmetrics.comm import Communicator, LocalCommunicator
 from fleetmetrics.errors import DataError, InvalidInputError
-from fleetmetrics.evaluation.asked import OTHER, Asked
 from fleetmetrics.evaluation.counted import Joined, ids_with_labels
 from fleetmetrics.evaluation.probe import Probe
+from fleetmetrics.evaluation.question import OTHER, Question
 from fleetmetrics.evaluation.side import Side
 from fleetmetrics.evaluation.side_of_data import are_files, framed, shared_files
 from fleetmetrics.files import ROW, evaluate_file
@@ -35,7 +35,7 @@ __all__ = ["check_joined", "check_kinds", "common_ids"]
 
 def common_ids(
     channel: Communicator,
-    questions: Callable[[], Sequence[Asked]],
+    questions: Callable[[], Sequence[Question]],
     data: Sequence[Any],
     *,
     skip_bad_rows: bool = False,
@@ -47,7 +47,7 @@ def common_ids(
 
     Args:
         channel: of the workers.
-        questions: makes the `Asked` of each side, or raises its error.
+        questions: makes the `Question` of each side, or raises its error.
         data: files or a data frame of each side.
         skip_bad_rows: whether to skip rows without a value in some column.
         skip_bad_files: whether to skip unreadable files.
@@ -58,7 +58,7 @@ def common_ids(
         InvalidInputError: an argument is invalid.
         DataError: no id is on both sides.
     """
-    asked: list[Asked] = []
+    asked: list[Question] = []
 
     def make() -> list[Ids]:
         asked.extend(questions())
@@ -91,10 +91,10 @@ def common_ids(
     return CommonIds(ids)
 
 
-def _ids(sources: Any, asked: Asked, baseline: bool, skip_bad_rows: bool) -> Ids:
+def _ids(sources: Any, asked: Question, baseline: bool, skip_bad_rows: bool) -> Ids:
     """The ids of paths, or of a data frame."""
     metrics: Any = Joined()
-    columns: dict[str, Any] = {"id": asked.columns["id"]}
+    columns: dict[str, Any] = {"id": asked.roles["id"]}
     if skip_bad_rows:  # a row that lacks any value counts on neither side
         metrics = asked.probe().collection()
         columns = {name: column for name, column in asked.columns_of(metrics).items() if column != ROW}
@@ -103,7 +103,7 @@ def _ids(sources: Any, asked: Asked, baseline: bool, skip_bad_rows: bool) -> Ids
     return ids_of(tables, wanted, wanted.required)
 
 
-def _common(sides: Sequence[Ids], asked: Asked) -> CommonIds:
+def _common(sides: Sequence[Ids], asked: Question) -> CommonIds:
     common = CommonIds.of([side.numbers for side in sides])
     if all(side.kinds for side in sides):  # for a side without ids, the passes report the reason
         if sides[0].kinds != sides[1].kinds:
@@ -113,14 +113,14 @@ def _common(sides: Sequence[Ids], asked: Asked) -> CommonIds:
     return common
 
 
-def _nothing_common(asked: Asked) -> str:
-    which = argument("join_on", asked.columns["id"])
+def _nothing_common(asked: Question) -> str:
+    which = argument("join_on", asked.roles["id"])
     return f"{which}: no id is on both sides; are these the same ids, in the same form?"
 
 
-def _of_other_kinds(asked: Asked, kinds: Sequence[Collection[str]]) -> str:
+def _of_other_kinds(asked: Question, kinds: Sequence[Collection[str]]) -> str:
     """The error for ids that are integers on one side, and strings on the other."""
-    column, (own, others) = asked.columns["id"], (" and ".join(sorted(names)) for names in kinds)
+    column, (own, others) = asked.roles["id"], (" and ".join(sorted(names)) for names in kinds)
     how = f"{argument('text', column)} makes both strings"
     return f"{argument('join_on', column)}: ids are {own} here, but {others} in the baseline; {how}"
 
@@ -170,7 +170,7 @@ def check_joined(new: Side, old: Side, channel: Communicator | None = None, time
         raise DataError(_nothing_common(new.asked))
     if one == other:
         return
-    which, rows = argument("join_on", new.asked.columns["id"]), f"{counted(one[-1], 'rows')} against {other[-1]:,}"
+    which, rows = argument("join_on", new.asked.roles["id"]), f"{counted(one[-1], 'rows')} against {other[-1]:,}"
     example = _example(sides, channel or LocalCommunicator(), timeout) if all(map(_can_be_read, sides)) else ""
     raise DataError(f"{which}: ids and labels differ from the baseline's: {rows}{example}")
 
@@ -226,7 +226,7 @@ def _example(sides: Sequence[Side], channel: Communicator, timeout: float | None
 
 def _read_again(side: Side, make: Callable[[], Any], channel: Communicator) -> Any:
     """A metric of this worker's share of the files."""
-    columns = {name: side.asked.columns[name] for name in ("prediction", "label", "id")}
+    columns = {name: side.asked.roles[name] for name in ("prediction", "label", "id")}
     metrics = make()
     settings: Any = {"skip_bad_rows": True, "reading": side.asked.reading}
     for path in side.read.files[channel.rank :: channel.world_size]:

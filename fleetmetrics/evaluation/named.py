@@ -6,7 +6,7 @@ import ast
 import functools
 import inspect
 import re
-from typing import Any, NamedTuple, Sequence
+from typing import Any, Mapping, NamedTuple, Sequence
 
 import fleetmetrics
 from fleetmetrics.errors import InvalidInputError
@@ -52,24 +52,19 @@ class Named(NamedTuple):
     k: int | None
     settings: dict[str, str]
 
-    def made(self, task: str = "binary", classes: int | None = None, **more: Any) -> Any:
-        """A new metric; ``more`` are settings of its class that its text does not give."""
+    def metric(self, task: str = "binary", classes: int | None = None, **usual: Any) -> Any:
+        """A new metric; ``usual`` are settings that its text does not give, for the classes that have them."""
         kind = self._kind()
         parameters = kind.__signature__.parameters
-        more["by"] = "user"
+        usual["by"] = "user"
         if task == "multiclass":
-            more.update(task="multiclass", num_classes=classes)
-        settings = {name: value for name, value in more.items() if name in parameters}
-        for name, value in self.settings.items():
-            try:
-                settings[name] = ast.literal_eval(value)
-            except (ValueError, SyntaxError):
-                settings[name] = value
+            usual.update(task="multiclass", num_classes=classes)
+        settings = {name: value for name, value in usual.items() if name in parameters}
+        settings.update((name, _value_of(text)) for name, text in self.settings.items())
         if self.k is not None:
             settings.setdefault("k", self.k)
-        missing = [
-            each.name for each in parameters.values() if each.default is each.empty and each.name not in settings
-        ]
+        needed = (name for name, parameter in parameters.items() if parameter.default is parameter.empty)
+        missing = [name for name in needed if name not in settings]
         if missing:
             raise InvalidInputError(
                 f"{argument('metrics')}: {self.text} needs {missing[0]}, {self.text}:{missing[0]}=VALUE"
@@ -80,46 +75,54 @@ class Named(NamedTuple):
             raise InvalidInputError(f"{argument('metrics')}: {self.text}: {error}") from None
 
     def _kind(self) -> Any:
-        name, known = self.name.lower(), kinds()
-        short = dict(each.split("=") for each in _SHORT.split())
-        found = known.get(f"{name}_at_k" if self.k is not None else "") or known.get(short.get(name, name))
-        if found is None:
-            hint = hint_of_name(name, known)
+        name, classes = self.name.lower(), kinds()
+        full_names = dict(pair.split("=") for pair in _SHORT.split())
+        kind = classes.get(f"{name}_at_k" if self.k is not None else "") or classes.get(full_names.get(name, name))
+        if kind is None:
+            hint = hint_of_name(name, classes)
             text = f"{argument('metrics')}: there is no {self.name!r}{hint}"
             raise InvalidInputError(f"{text}; `fleetmetrics metrics` lists them")
-        return getattr(fleetmetrics, found)
+        return getattr(fleetmetrics, kind)
+
+
+def _value_of(text: str) -> Any:
+    """The value of a setting: a literal of Python, or the text itself."""
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        return text
 
 
 @functools.lru_cache(maxsize=1)
 def kinds() -> dict[str, str]:
     """The classes of the catalogue by the names of the command line, without imports."""
-    found = {}
-    for kind, module in fleetmetrics._modules.items():
-        if module.startswith("fleetmetrics.metrics.") and kind != "Throughput":
-            found[snake_case(kind)] = kind
-    return found
+    return {
+        snake_case(kind): kind
+        for kind, module in fleetmetrics._modules.items()
+        if module.startswith("fleetmetrics.metrics.") and kind != "Throughput"
+    }
 
 
 def separated(text: str) -> list[str]:
     """The metrics between commas, as strings."""
-    return [each.strip() for each in re.split(_COMMA, text) if each.strip()]
+    return [metric.strip() for metric in re.split(_COMMA, text) if metric.strip()]
 
 
 def named(texts: Sequence[str]) -> dict[str, Named]:
     """The requested metrics, by their keys in the result."""
-    found: dict[str, Named] = {}
+    metrics: dict[str, Named] = {}
     for text in texts:
         match = _SPEC.fullmatch(text)
         if match is None:
             raise InvalidInputError(f"{argument('metrics')}: {text!r} must be like auc, ndcg@10, or pr=auc:curve=PR")
         key, k = match["key"] or text, match["k"]
-        if key in found:
+        if key in metrics:
             raise InvalidInputError(f"{argument('metrics')}: {key!r} is taken; give it another name, NAME={text}")
         settings = dict(part.split("=", 1) for part in match["settings"].split(":")[1:])
-        found[key] = Named(text, key, match["name"], None if k is None else int(k), settings)
-    if not found:
+        metrics[key] = Named(text, key, match["name"], None if k is None else int(k), settings)
+    if not metrics:
         raise InvalidInputError(f"{argument('metrics')} is empty; give at least one name, or leave it out")
-    return found
+    return metrics
 
 
 #: Settings of every metric that do not change its value.
@@ -137,34 +140,40 @@ def described(name: str) -> list[str]:
     """
     kind = _kind_called(name)
     text = inspect.cleandoc(kind.__doc__ or "")
-    parts = [" ".join(part.split()) for part in text.partition("\nArgs:")[0].split("\n\n")]
-    called = next(each for each, its in kinds().items() if its == kind.__name__)
-    lines = [f"{called}: {_plain(parts[0])}", ""]
-    lines += [_plain(each) for each in parts[1:] if each.startswith(("Formula", "With", "By "))]
+    paragraphs = [" ".join(part.split()) for part in text.partition("\nArgs:")[0].split("\n\n")]
+    called = next(name for name, class_name in kinds().items() if class_name == kind.__name__)
+    lines = [f"{called}: {_plain(paragraphs[0])}", ""]
+    lines += [_plain(paragraph) for paragraph in paragraphs[1:] if paragraph.startswith(("Formula", "With", "By "))]
     entry = entries()[kind.__name__]
     lines += [f"Range: {entry.range}", f"Better: {entry.better(kind)}", f"Undefined: {entry.undefined}"]
     lines += [f"Source: {entry.source}", f"Elsewhere: {entry.names}"]
-    settings = _settings(text)
-    parameters = [each for each in kind.__signature__.parameters.values() if each.name in settings]
-    lines += ["", f"Settings, {called}:name=value:name=value"] if parameters else []
-    for each in parameters:
-        default = "needed" if each.default is each.empty else repr(each.default)
-        lines.append(f"  {each.name} ({default}): {_plain(settings[each.name])}")
-    more = [each for each in kind.__signature__.parameters if each not in settings and each not in _COMMON]
-    lines += ["", f"And {', '.join(more)}"] if more else []
+    lines += _lines_on_settings(kind.__signature__.parameters, _settings(text), called)
     return [*lines, "", f"help(fleetmetrics.{kind.__name__}) has more"]
+
+
+def _lines_on_settings(
+    parameters: Mapping[str, inspect.Parameter], described: Mapping[str, str], called: str
+) -> list[str]:
+    """The settings of a metric in lines, with defaults, those that its docstring describes first."""
+    own = [parameter for name, parameter in parameters.items() if name in described]
+    others = [name for name in parameters if name not in described and name not in _COMMON]
+    lines = ["", f"Settings, {called}:name=value:name=value"] if own else []
+    for parameter in own:
+        default = "needed" if parameter.default is parameter.empty else repr(parameter.default)
+        lines.append(f"  {parameter.name} ({default}): {_plain(described[parameter.name])}")
+    return [*lines, "", f"And {', '.join(others)}"] if others else lines
 
 
 def _kind_called(name: str) -> Any:
     """The class of a metric by its name here, or in another library."""
     try:
-        (asked,) = named([name]).values()
-        return asked._kind()
+        (metric,) = named([name]).values()
+        return metric._kind()
     except InvalidInputError:
-        known = {other.lower(): ours for other, ours in owners().items() if ours in kinds().values()}
-        if name.lower() not in known:
+        classes = {other.lower(): ours for other, ours in owners().items() if ours in kinds().values()}
+        if name.lower() not in classes:
             raise
-        return getattr(fleetmetrics, known[name.lower()])
+        return getattr(fleetmetrics, classes[name.lower()])
 
 
 def _plain(text: str) -> str:
@@ -174,8 +183,8 @@ def _plain(text: str) -> str:
 def _settings(text: str) -> dict[str, str]:
     """The arguments that a docstring describes."""
     section = re.split(r"\n(?=[A-Z][a-z]+:\n)", text.partition("\nArgs:\n")[2])[0]
-    found = re.findall(r"(?m)^    (\w[\w, ]*): ((?:.+\n?(?:        .*\n?)*))", section)
-    return {name.strip(): " ".join(what.split()) for names, what in found for name in names.split(",")}
+    entries_of_args = re.findall(r"(?m)^    (\w[\w, ]*): ((?:.+\n?(?:        .*\n?)*))", section)
+    return {name.strip(): " ".join(what.split()) for names, what in entries_of_args for name in names.split(",")}
 
 
 def listed() -> list[str]:
@@ -184,8 +193,8 @@ def listed() -> list[str]:
     for name, kind in sorted(kinds().items()):
         metric = getattr(fleetmetrics, kind)
         parameters = metric.__signature__.parameters.values()
-        needs = [f":{each.name}=" for each in parameters if each.default is each.empty]
-        if any(each.name == "by" for each in parameters):
+        needs = [f":{parameter.name}=" for parameter in parameters if parameter.default is parameter.empty]
+        if any(parameter.name == "by" for parameter in parameters):
             needs.append("--user")
         if name == "exact_match":
             needs.append(":num_labels=")

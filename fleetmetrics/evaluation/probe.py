@@ -65,9 +65,9 @@ class Probe(Generic[T]):
 
     def collection(self) -> MetricCollection:
         """The metrics as one collection that takes rows; its keys are the paths to them."""
-        found: dict[str, Any] = {}
-        _rebuilt(self, found.setdefault)
-        return (OfTasks if self.tasks else OfRows)(found, name="metrics")
+        metrics: dict[str, Any] = {}
+        _rebuilt(self, metrics.setdefault)
+        return (OfTasks if self.tasks else OfRows)(metrics, name="metrics")
 
     def of(self, entries: Mapping[str, Any]) -> Probe[Any]:
         """The same shape with the entries of `collection`, or with its values."""
@@ -79,10 +79,10 @@ def _rebuilt(shape: Any, fill: Callable[[str, Any], Any], path: str = "") -> Any
     """A shape with each leaf replaced by ``fill(path, leaf)``."""
     start = f"{path} " if path else ""
     if isinstance(shape, (Probe, Slices)):
-        parts = {each.name: getattr(shape, each.name) for each in dataclasses.fields(shape)}
+        parts = {part.name: getattr(shape, part.name) for part in dataclasses.fields(shape)}
         return dataclasses.replace(shape, **_rebuilt(parts, fill, path))
     if isinstance(shape, dict):
-        return {key: _rebuilt(each, fill, f"{start}{key}") for key, each in shape.items()}
+        return {key: _rebuilt(part, fill, f"{start}{key}") for key, part in shape.items()}
     if isinstance(shape, list):
-        return [_rebuilt(each, fill, f"{start}{place}") for place, each in enumerate(shape)]
+        return [_rebuilt(part, fill, f"{start}{place}") for place, part in enumerate(shape)]
     return None if shape is None else fill(path, shape)

@@ -1,17 +1,19 @@
-"""A request: the data and the arguments of each side, checked before reading."""
+"""A request: the data and the question of each side, checked before anything is read."""
 
 from __future__ import annotations
 
 import contextlib
 from dataclasses import dataclass, replace
-from typing import Any, Mapping, Sequence
+from typing import Any, Callable, Sequence
 
 from fleetmetrics.columns.joining import CommonIds
 from fleetmetrics.comm import Communicator
 from fleetmetrics.errors import InvalidInputError
-from fleetmetrics.evaluation.asked import Asked, names_by_names
 from fleetmetrics.evaluation.conditions import failed
 from fleetmetrics.evaluation.matched_rows import common_ids
+from fleetmetrics.evaluation.option_checks import renamed_columns
+from fleetmetrics.evaluation.options import Options
+from fleetmetrics.evaluation.question import Question
 from fleetmetrics.evaluation.result import check_keys, result_of
 from fleetmetrics.evaluation.side import Side
 from fleetmetrics.evaluation.side_of_data import are_files, of_files, of_frame, of_share, shared_files
@@ -19,80 +21,41 @@ from fleetmetrics.files.processes import processes_kept
 from fleetmetrics.support.checks import flag_of, listed, path_of, whole_number_of
 from fleetmetrics.support.vocabulary import argument, in_shell
 
-__all__ = ["Request", "data_of"]
-
-
-def data_of(data: Any, baseline: Any, baseline_score: Any) -> list[Any]:
-    """The data of each side; the baseline has its own, or the same data with its score.
-
-    Args:
-        data: of the new side.
-        baseline: of the other side, or None.
-        baseline_score: the column of the baseline's prediction, or None.
-    """
-    if baseline is None and baseline_score is None:
-        return [data]
-    return [data, data if baseline is None else baseline]
+__all__ = ["Request", "ids_that_count"]
 
 
 @dataclass(frozen=True)
 class Request:
-    """The arguments of `fleetmetrics.evaluate`, for each side.
+    """The data and the question of each side, and how they are read.
 
     Args:
-        data: files or a data frame.
-        asked: the question.
-        skip_bad_rows: whether to skip and count rows with nulls or invalid values.
-        skip_bad_files: whether to skip and count unreadable files and folders.
-        processes: the number of processes that share the files, or None.
+        data: files or a data frame of one side, or of two, the new one first.
+        questions: one for each side.
+        options: the arguments of `fleetmetrics.evaluate`, as they were given.
     """
 
     data: Sequence[Any]
-    asked: Sequence[Asked]
-    skip_bad_rows: bool = False
-    skip_bad_files: bool = False
-    processes: int | None = None
+    questions: Sequence[Question]
+    options: Options
 
-    @staticmethod
-    def of(
-        data: Any,
-        *,
-        baseline: Any = None,
-        baseline_score: str | Sequence[str] | None = None,
-        baseline_columns: Mapping[str, str] | None = None,
-        columns: Sequence[str] | None = None,
-        skip_bad_rows: bool = False,
-        skip_bad_files: bool = False,
-        processes: int | None = None,
-        **question: Any,
-    ) -> Request:
+    @classmethod
+    def of(cls, data: Any, options: Options) -> Request:
         """The request of these arguments of `fleetmetrics.evaluate`; InvalidInputError if one is invalid."""
-        given = data_of(data, baseline, baseline_score)
-        same = baseline is None and baseline_score is not None
-        asked = Asked.of(**question, header=columns, compared=len(given) > 1, same_rows=same)
-        check_keys(asked)
-        for name, value in (("skip_bad_rows", skip_bad_rows), ("skip_bad_files", skip_bad_files)):
-            flag_of(argument(name), value)
-        if processes is not None:
-            whole_number_of(argument("processes"), processes, 1)
-        if names_by_names(baseline_columns) and len(given) == 1:
-            what = argument("baseline_columns")
-            raise InvalidInputError(f"{what} needs {argument('baseline')}; give both")
-        for name, each in zip(("FILES" if in_shell() else "data", argument("baseline")), given):
-            _check_data(name, each, columns)
-        if same and are_files(data) and "-" in _paths(data):
-            why = "the standard input can be read only once"
-            raise InvalidInputError(f"{argument('baseline_score')} reads the files once for each score; {why}")
-        sides = [asked]
-        if len(given) > 1:
-            sides.append(asked.of_baseline(baseline_score, baseline_columns))
-        found = Request(given, sides, skip_bad_rows, skip_bad_files, processes)
-        found.unread()  # otherwise an invalid metric would be reported only after reading
-        return found
+        question = Question.of(options)
+        check_keys(question)
+        sides = _data_of_sides(data, options)
+        _check_way_of_reading(options)
+        _check_sides(sides, options)
+        questions = [question]
+        if options.compares:
+            questions.append(question.of_baseline(options.baseline_score, options.baseline_columns))
+        request = cls(sides, questions, options)
+        request.unread()  # otherwise an invalid metric would be reported only after reading
+        return request
 
     def unread(self) -> list[Side]:
         """The sides before anything is read."""
-        return [of_files([], each, baseline=bool(place)) for place, each in enumerate(self.asked)]
+        return [of_files([], question, baseline=bool(place)) for place, question in enumerate(self.questions)]
 
     def check_conditions(self, conditions: Sequence[str]) -> None:
         """Raise InvalidInputError for a condition that no result can answer.
@@ -101,18 +64,11 @@ class Request:
             conditions: as for `EvaluationResult.failed`.
         """
         if conditions:
-            found = result_of(self.unread(), joined=False).to_dict()
-            compared = ["baseline"] * (len(self.data) - 1)
-            more = [*self.asked[0].named, "data", "slices", "explained", *compared]
-            tasks = [f"{task}.{each}" for task in self.asked[0].tasks for each in more]
-            failed(conditions, found, tasks or more)
-
-    def common_ids(self, channel: Communicator) -> CommonIds | None:
-        """The ids that both sides have, if only these count; `matched_rows.common_ids` has the arguments and errors."""
-        if self.asked[0].join is None:
-            return None
-        skip: Any = {"skip_bad_rows": self.skip_bad_rows, "skip_bad_files": self.skip_bad_files}
-        return common_ids(channel, lambda: self.asked, self.data, **skip)
+            empty_result = result_of(self.unread(), joined=False).to_dict()
+            question = self.questions[0]
+            names = [*question.named, "data", "slices", "explained", *["baseline"] * (len(self.data) - 1)]
+            names_of_tasks = [f"{task}.{name}" for task in question.tasks for name in names]
+            failed(conditions, empty_result, names_of_tasks or names)
 
     def sides(
         self, channel: Communicator, common: CommonIds | None = None, *, close: bool = False
@@ -126,25 +82,83 @@ class Request:
                 saved.
         """
         alone = channel.world_size == 1
-        seen: list[list[str]] = []
+        options = self.options
+        paths_of_sides: list[list[str]] = []
         sides: list[Side] = []
         with processes_kept() if alone else contextlib.nullcontext():
-            found = shared_files(self.data, channel, self.skip_bad_files)
-            for place, (each, asked) in enumerate(zip(self.data, self.asked)):
-                asked = replace(asked, common=common)
-                settings: Any = {"baseline": bool(place), "skip_bad_rows": self.skip_bad_rows}
-                if are_files(each):
-                    settings.update(skip_bad_files=self.skip_bad_files, processes=self.processes, close=close)
-                    paths, side = of_share(found[place], asked, channel, **settings)
+            shares = shared_files(self.data, channel, options.skip_bad_files)
+            for place, (data, question) in enumerate(zip(self.data, self.questions)):
+                question = replace(question, common=common)
+                settings: Any = {"baseline": bool(place), "skip_bad_rows": options.skip_bad_rows}
+                if are_files(data):
+                    settings.update(skip_bad_files=options.skip_bad_files, processes=options.processes, close=close)
+                    paths, side = of_share(shares[place], question, channel, **settings)
                 else:
-                    paths, side = [], of_frame(each, asked, whole=alone, **settings)
-                seen.append(paths)
+                    paths, side = [], of_frame(data, question, whole=alone, **settings)
+                paths_of_sides.append(paths)
                 sides.append(side)
-        return seen, sides
+        return paths_of_sides, sides
 
 
-def _paths(files: Any) -> list[Any]:
-    return [files] if isinstance(files, str) or hasattr(files, "__fspath__") else listed("files", files, "paths")
+def ids_that_count(
+    request: Callable[[], Request],
+    data: Any,
+    options: Options,
+    channel: Communicator,
+    *,
+    trouble: BaseException | None = None,
+    timeout: float | None = None,
+) -> CommonIds | None:
+    """The ids that both sides have, if only these count; `common_ids` has the errors.
+
+    Args:
+        request: makes the request, or raises its error.
+        data: of the new side.
+        options: those of the request.
+        channel: of the workers.
+        trouble: an earlier error on this worker.
+        timeout: seconds to wait for the others, once this worker has its ids.
+    """
+    if options.join is None:
+        return None
+    return common_ids(
+        channel,
+        lambda: request().questions,
+        _data_of_sides(data, options),
+        skip_bad_rows=options.skip_bad_rows,
+        skip_bad_files=options.skip_bad_files,
+        trouble=trouble,
+        timeout=timeout,
+    )
+
+
+def _data_of_sides(data: Any, options: Options) -> list[Any]:
+    """The data of each side: the baseline has its own, or the same with another score."""
+    if not options.compares:
+        return [data]
+    return [data, data if options.baseline is None else options.baseline]
+
+
+# -- checks -----------------------------------------------------------------------------------------------
+
+
+def _check_way_of_reading(options: Options) -> None:
+    """Raise InvalidInputError for an option about bad rows, bad files or processes that is invalid."""
+    flag_of(argument("skip_bad_rows"), options.skip_bad_rows)
+    flag_of(argument("skip_bad_files"), options.skip_bad_files)
+    if options.processes is not None:
+        whole_number_of(argument("processes"), options.processes, 1)
+
+
+def _check_sides(sides: Sequence[Any], options: Options) -> None:
+    """Raise InvalidInputError unless the options fit the data of each side."""
+    if renamed_columns(options.baseline_columns) and not options.compares:
+        raise InvalidInputError(f"{argument('baseline_columns')} needs {argument('baseline')}; give both")
+    for name, data in zip(("FILES" if in_shell() else "data", argument("baseline")), sides):
+        _check_data(name, data, options.columns)
+    if options.pairs_scores and are_files(sides[0]) and "-" in _paths(sides[0]):
+        why = "the standard input can be read only once"
+        raise InvalidInputError(f"{argument('baseline_score')} reads the files once for each score; {why}")
 
 
 def _check_data(name: str, data: Any, columns: Any) -> None:
@@ -152,7 +166,11 @@ def _check_data(name: str, data: Any, columns: Any) -> None:
     if are_files(data):
         if not _paths(data):
             raise InvalidInputError(f"{name} is empty; name at least one file, folder or pattern")
-        for each in _paths(data):
-            path_of(name, each)
+        for path in _paths(data):
+            path_of(name, path)
     elif columns is not None:
         raise InvalidInputError("columns names the columns of CSV files without a header; a data frame has names")
+
+
+def _paths(files: Any) -> list[Any]:
+    return [files] if isinstance(files, str) or hasattr(files, "__fspath__") else listed("files", files, "paths")

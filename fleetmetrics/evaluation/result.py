@@ -10,13 +10,13 @@ from fleetmetrics._version import __version__
 from fleetmetrics.columns.understood import facts_of
 from fleetmetrics.comm import Communicator
 from fleetmetrics.errors import DataError, InvalidInputError
-from fleetmetrics.evaluation.asked import Asked
 from fleetmetrics.evaluation.conditions import checked, failed
 from fleetmetrics.evaluation.intervals import Delta, Interval, deltas_of, intervals_of
 from fleetmetrics.evaluation.matched_rows import check_joined, check_kinds
 from fleetmetrics.evaluation.output_paths import output_of
 from fleetmetrics.evaluation.printed import Printed, Table, plain, tables
 from fleetmetrics.evaluation.probe import Probe
+from fleetmetrics.evaluation.question import Question
 from fleetmetrics.evaluation.side import Side
 from fleetmetrics.evaluation.side_of_states import save
 from fleetmetrics.evaluation.slices import Judged, SliceResult, judged
@@ -119,7 +119,7 @@ class EvaluationResult(Printed):
     intervals: dict[str, Interval]
     deltas: dict[str, Delta]
     judged: Judged
-    asked: Asked
+    asked: Question
     warnings: list[str]
     versus: dict[str, ColumnDelta] = field(default_factory=dict)
     command: str = ""
@@ -325,7 +325,7 @@ class EvaluationResult(Printed):
         return failed(conditions, self.to_dict())
 
 
-def check_keys(asked: Asked) -> None:
+def check_keys(asked: Question) -> None:
     """Raise InvalidInputError if the key of a metric is also that of another number of the result, or of its slices."""
     kinds = (EvaluationResult, SideResult, Judged, SliceResult, SliceDelta, Delta, Interval)
     properties = (name for kind in kinds for name, each in vars(kind).items() if isinstance(each, property))
@@ -376,7 +376,7 @@ def result_of(
             f"{argument('ci', '0.95')}"
         )
     views = [side.of_tasks() for side in sides]
-    if joined and sides[1:] and "id" in new.asked.columns:
+    if joined and sides[1:] and "id" in new.asked.roles:
         for one, other in zip(*views):
             check_joined(one, other, channel, timeout)
     measured = [side.measured(texts) for side in sides]
@@ -450,7 +450,7 @@ def _result_of_tasks(
     )
 
 
-def _versus(new: Probe[Any], old: Probe[Any], asked: Asked, weighing: Weighing) -> dict[str, ColumnDelta]:
+def _versus(new: Probe[Any], old: Probe[Any], asked: Question, weighing: Weighing) -> dict[str, ColumnDelta]:
     """The slices of both sides."""
     numbers = [name for name, value in new.values.items() if is_number(value) and is_number(old.values[name])]
     name = asked.ranking

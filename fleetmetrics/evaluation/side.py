@@ -11,9 +11,9 @@ from fleetmetrics.base.collection import MetricCollection
 from fleetmetrics.base.metric import Metric
 from fleetmetrics.columns.frames import Columns
 from fleetmetrics.columns.reading import ON_FILES, Reading
-from fleetmetrics.evaluation.asked import Asked
 from fleetmetrics.evaluation.counted import Joined
 from fleetmetrics.evaluation.probe import Probe
+from fleetmetrics.evaluation.question import Question
 from fleetmetrics.files import Read
 from fleetmetrics.files.formats import pieces_of
 from fleetmetrics.support.vocabulary import argument, counted
@@ -29,7 +29,7 @@ class Side:
 
     Args:
         asked: the arguments.
-        shape: `Asked.probe`.
+        shape: `Question.probe`.
         metrics: its collection.
         read: a record of the data read.
         error: the error of an unusable file; the metrics hold the others.
@@ -38,7 +38,7 @@ class Side:
         task: the place of the task, if this is the view of one of several; None: all.
     """
 
-    asked: Asked
+    asked: Question
     shape: Probe[Any]
     metrics: MetricCollection
     read: Read
@@ -148,7 +148,7 @@ def _no_positives(side: Side) -> str:
     asked, positives = side.asked, side.members.sizes.get("positives")
     if asked.positive is None or positives is None or not side.read.rows or positives.compute_local():
         return ""
-    column = asked.columns["label"]
+    column = asked.roles["label"]
     labels = _labels_in(side.read.files[:1], column, asked) if isinstance(column, str) else ""
     return f"{side.label}{argument('positive')} {asked.positive!r}: no row has that label in column {column!r}{labels}"
 
@@ -175,9 +175,9 @@ def _no_rows(side: Side) -> str:
     return f"{text}: {', '.join(reasons)}" if reasons else text
 
 
-def _labels_in(paths: Sequence[str], column: str, asked: Asked) -> str:
+def _labels_in(paths: Sequence[str], column: str, asked: Question) -> str:
     """Some of the labels that files have, in words."""
-    options = {name: getattr(asked, name) for name in ("header", *ON_FILES)}
+    options = {"header": asked.columns, **{name: getattr(asked, name) for name in ON_FILES}}
     wanted = Columns(Joined(), {"id": column}, Reading(**options))
     for path in paths:
         for piece in pieces_of(path, None, wanted, lambda text: None):

@@ -10,7 +10,7 @@ from fleetmetrics.columns.frames import Columns, table_of
 from fleetmetrics.columns.partitions import FilePath, with_types
 from fleetmetrics.comm import Communicator
 from fleetmetrics.errors import ConditionError, DataError, InvalidInputError
-from fleetmetrics.evaluation.asked import Asked
+from fleetmetrics.evaluation.question import Question
 from fleetmetrics.evaluation.side import Side
 from fleetmetrics.files import ROW, Read, evaluate, together
 from fleetmetrics.files.found import Found, find, look
@@ -23,7 +23,7 @@ __all__ = ["are_files", "framed", "of_files", "of_frame", "of_share", "shared_fi
 
 def of_files(
     paths: Sequence[str],
-    asked: Asked,
+    asked: Question,
     *,
     everybodys: Sequence[str] = (),
     bad: Sequence[str] = (),
@@ -63,7 +63,7 @@ def of_files(
     return Side(asked, shape, metrics, together([read, Read(bad_files=tuple(bad))]), text, baseline)
 
 
-def _is_closed_by_user(metrics: MetricCollection, asked: Asked) -> bool:
+def _is_closed_by_user(metrics: MetricCollection, asked: Question) -> bool:
     """Whether the value of a user is known once its samples are."""
     placed = asked.compared and asked.first.ranked and asked.unit  # a row has its place among all rows
     return not placed and {metric.table.columns[0] for metric in metrics.record_metrics()} == {"user"}
@@ -71,7 +71,7 @@ def _is_closed_by_user(metrics: MetricCollection, asked: Asked) -> bool:
 
 def of_share(
     files: Found,
-    asked: Asked,
+    asked: Question,
     channel: Communicator,
     *,
     skip_bad_files: bool = False,
@@ -141,7 +141,7 @@ def framed(frame: Any, wanted: Columns, baseline: bool) -> Any:
 
 
 def of_frame(
-    frame: Any, asked: Asked, *, baseline: bool = False, whole: bool = True, skip_bad_rows: bool = False
+    frame: Any, asked: Question, *, baseline: bool = False, whole: bool = True, skip_bad_rows: bool = False
 ) -> Side:
     """Evaluate a data frame, or a dict of arrays; DataError if one cannot be used.
 

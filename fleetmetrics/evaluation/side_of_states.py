@@ -11,7 +11,7 @@ from typing import Any, Callable, Iterator, Mapping, Sequence
 from fleetmetrics._version import __version__
 from fleetmetrics.columns.reading import ON_FILES
 from fleetmetrics.errors import CorruptFileError, DataError, FleetMetricsError, InvalidInputError
-from fleetmetrics.evaluation.asked import Asked
+from fleetmetrics.evaluation.question import Question
 from fleetmetrics.evaluation.side import Side
 from fleetmetrics.files import Read, together
 from fleetmetrics.files.parts import read_of
@@ -67,7 +67,7 @@ def load(paths: Sequence[str], like: str, *, baseline: bool = False) -> tuple[Si
         nonlocal path, note
         for path in paths:
             arrays, note = _contents(path)
-            own, first = (_alike(one.plain(), baseline) for one in (Asked.of_plain(note["asked"]), asked))
+            own, first = (_alike(one.plain(), baseline) for one in (Question.of_plain(note["asked"]), asked))
             differs = difference(own, first, there=f"in {like}")
             if differs:
                 raise InvalidInputError(f"it cannot be combined with {like}: {differs}")
@@ -75,7 +75,7 @@ def load(paths: Sequence[str], like: str, *, baseline: bool = False) -> tuple[Si
             yield {name: array for (_, name), array in arrays.items()}
 
     try:
-        asked = Asked.of_plain(note["asked"])
+        asked = Question.of_plain(note["asked"])
         if baseline:  # its slices may lack the states of a comparison, or have only those
             own = _contents(paths[0], lambda *_: False)[1]["asked"]
             asked = replace(asked, compared=own.get("compared"))

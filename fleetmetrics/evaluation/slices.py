@@ -13,8 +13,8 @@ from typing import Any, Mapping, NamedTuple, Sequence
 
 import numpy as np
 
-from fleetmetrics.evaluation.asked import Asked
 from fleetmetrics.evaluation.probe import Probe, Slices
+from fleetmetrics.evaluation.question import Question
 from fleetmetrics.evaluation.scarce import counts_of
 from fleetmetrics.formulas.slices import false_discovery_rates
 from fleetmetrics.support.checks import is_number
@@ -115,7 +115,7 @@ class _Column(NamedTuple):
     reference: float | None
 
 
-def judged(values: Probe[Any], asked: Asked) -> Judged:
+def judged(values: Probe[Any], asked: Question) -> Judged:
     """Judge the slices of a result.
 
     Args:
@@ -142,7 +142,7 @@ def judged(values: Probe[Any], asked: Asked) -> Judged:
     )
 
 
-def _column(values: Probe[Any], inside: Slices[Any], asked: Asked, confidence: float) -> _Column:
+def _column(values: Probe[Any], inside: Slices[Any], asked: Question, confidence: float) -> _Column:
     """The slices of a column, each with its numbers and its test."""
     numbers = [name for name, value in values.values.items() if is_number(value)]
     first = asked.ranking if asked.ranking in numbers else numbers[0] if numbers else ""

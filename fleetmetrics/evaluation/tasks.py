@@ -30,8 +30,8 @@ class OfRows(MetricCollection):
     @functools.cached_property
     def meaning(self) -> Meaning:
         """What rows of labels mean: several labels, unless classes were requested."""
-        found = [leaf.one_hot for leaf in self.leaf_metrics()]
-        return meaning_for_all(found) if any(each.several for each in found) else Meaning(LABELS)
+        meanings = [leaf.one_hot for leaf in self.leaf_metrics()]
+        return meaning_for_all(meanings) if any(meaning.several for meaning in meanings) else Meaning(LABELS)
 
 
 class OfTasks(OfRows):
@@ -56,10 +56,10 @@ class OfTasks(OfRows):
     def _leaves_of_tasks(self) -> dict[int | None, list[Nestable]]:
         """The metrics of each task; None: those of all rows."""
         if "leaves of tasks" not in self._known:
-            found: dict[int | None, dict[Nestable, None]] = {}
+            of_tasks: dict[int | None, dict[Nestable, None]] = {}
             for key, metric in self.metrics.items():
-                found.setdefault(_task_of(key), {}).update(dict.fromkeys(metric.leaf_metrics()))
-            self._known["leaves of tasks"] = {task: [*leaves] for task, leaves in found.items()}
+                of_tasks.setdefault(_task_of(key), {}).update(dict.fromkeys(metric.leaf_metrics()))
+            self._known["leaves of tasks"] = {task: [*leaves] for task, leaves in of_tasks.items()}
         leaves: dict[int | None, list[Nestable]] = self._known["leaves of tasks"]
         return leaves
 
@@ -115,9 +115,9 @@ def task_and_rest(path: str, tasks: Mapping[str, Any]) -> tuple[str, str]:
         path: such as "click.auc" or "any click.slices.slot.auc".
         tasks: by name.
     """
-    some, rest = ("any ", path[4:].lstrip()) if path.startswith("any ") else ("", path)
-    found = [task for task in tasks if rest.startswith(f"{task}.")]
-    if not found:
+    any_, rest = ("any ", path[4:].lstrip()) if path.startswith("any ") else ("", path)
+    beginnings = [task for task in tasks if rest.startswith(f"{task}.")]
+    if not beginnings:
         return "", path
-    task = max(found, key=len)
-    return task, some + rest[len(task) + 1 :]
+    task = max(beginnings, key=len)
+    return task, any_ + rest[len(task) + 1 :]

@@ -20,9 +20,9 @@ import pytest
 import fleetmetrics as fm
 from fleetmetrics.cli import main
 from fleetmetrics.evaluation import printed
-from fleetmetrics.evaluation.asked import Asked
 from fleetmetrics.evaluation.counted import Errors, Joined
 from fleetmetrics.evaluation.named import kinds
+from fleetmetrics.evaluation.question import Question
 from fleetmetrics.evaluation.side_of_data import of_files
 from fleetmetrics.evaluation.sides_of_workers import of_workers
 from tests.fakes import together
@@ -183,7 +183,7 @@ def test_every_metric_of_the_catalogue_has_a_line_and_can_be_made(run):
     for line in lines:
         spec = line.split()[0] + (line.split("Needs ")[1][:-1] + "0.5" if "Needs :" in line else "")
         spec = spec.replace("num_labels=0.5", "num_labels=2")
-        assert Asked("binary", {"user": "uid"}, [spec]).probe().values[spec]
+        assert Question("y", "p", user="uid", metrics=[spec]).probe().values[spec]
 
 
 def test_errors_of_any_size_are_counted_by_their_sign():
@@ -455,7 +455,7 @@ def test_the_work_of_other_files_is_kept_in_the_state(run, there, tmp_path):
 def test_a_file_that_one_worker_cannot_use_is_an_error_on_all(tmp_path):
     (tmp_path / "0.csv").write_text("p,y\n0.5,1\n0.25,0\n")
     (tmp_path / "1.csv").write_text("p,y\n0.5,one\n")
-    asked = Asked("binary", {"prediction": "p", "label": "y"}, ["auc"])
+    asked = Question("y", "p", metrics=["auc"])
 
     def work(channel):
         side = of_files([str(tmp_path / f"{channel.rank}.csv")], asked)

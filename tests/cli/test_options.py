@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 import fleetmetrics as fm
-from fleetmetrics.cli import _parsed, main
+from fleetmetrics.cli import main
+from fleetmetrics.cli.parsers import parsed
 from fleetmetrics.evaluation.named import kinds
 from fleetmetrics.files import one_file
 from fleetmetrics.words.catalogue import entries
@@ -310,7 +311,7 @@ def test_a_file_of_options_with_something_wrong_is_refused_with_the_key(run, the
 
 def of_file(there, text, *line):
     (there / "c.toml").write_text(text)
-    return _parsed(["evaluate", "a.csv", *COLUMNS, "--config", "c.toml", *line])
+    return parsed(["evaluate", "a.csv", *COLUMNS, "--config", "c.toml", *line])
 
 
 def test_a_value_of_a_file_of_options_is_what_the_same_token_is(there):
@@ -322,7 +323,7 @@ def test_a_value_of_a_file_of_options_is_what_the_same_token_is(there):
     found = of_file(there, 'by = ["country*day", "slot"]\nmetrics = ["auc", "ndcg@10"]\n')
     assert (found.by, found.metrics) == (["country*day", "slot"], "auc,ndcg@10")
     (there / "c.toml").write_text('files = ["b", "c"]\nlabel = ["y,1", "y2"]\nscore = "p,q"\n')
-    found = _parsed(["evaluate", "--config", "c.toml"])
+    found = parsed(["evaluate", "--config", "c.toml"])
     assert (found.files, found.label, found.score) == (["b", "c"], ["y,1", "y2"], ["p", "q"])
 
 
@@ -356,7 +357,7 @@ def test_an_option_that_is_given_twice_is_refused(run, options, told):
 
 
 def test_options_that_collect_and_flags_may_be_given_twice(run, there):
-    found = _parsed(["evaluate", "a.csv", *COLUMNS, "--baseline", "b", "--baseline=c", "--json", "--json", "d.csv"])
+    found = parsed(["evaluate", "a.csv", *COLUMNS, "--baseline", "b", "--baseline=c", "--json", "--json", "d.csv"])
     assert (found.baseline, found.form, found.files) == (["b", "c"], "JSON", ["a.csv", "d.csv"])
     assert main(["merge", "a", "--lang", "zh", "--lang", "en"]) == 2
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from fleetmetrics.cli import _of_the_data, _Outcome, _outcome, _parsed, main
+from fleetmetrics.cli import _of_the_data, _Outcome, _outcome, main
+from fleetmetrics.cli.parsers import parsed
 from fleetmetrics.errors import (
     CorruptFileError,
     DataError,
@@ -75,7 +76,7 @@ COMMANDS = [
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
 def test_no_error_of_any_command_is_status_1_which_is_the_answer_of_a_gate(command, error, status, log, monkeypatch):
     monkeypatch.setenv("FLEETMETRICS_LOG", log)
-    monkeypatch.setattr("fleetmetrics.cli._parsed", raised(error))
+    monkeypatch.setattr("fleetmetrics.cli.parsed", raised(error))
     assert main(command) == status
     monkeypatch.undo()
     for name in ("_evaluate", "_states", "_history", "_consistency", "_metrics", "_doctor"):
@@ -112,5 +113,5 @@ def test_options_are_given_in_full_and_a_near_one_is_named(line, told, capsys):
 
 
 def test_values_and_files_may_look_like_options():
-    found = _parsed(["evaluate", "--label=--y", "--score", "p", "--fail-if=auc < --1", "-"])
+    found = parsed(["evaluate", "--label=--y", "--score", "p", "--fail-if=auc < --1", "-"])
     assert (found.label, found.fail_if, found.files) == ("--y", ["auc < --1"], ["-"])

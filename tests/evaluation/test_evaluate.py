@@ -14,9 +14,10 @@ import fleetmetrics as fm
 from fleetmetrics.base.record_metric import GroupedMetric
 from fleetmetrics.cli import main
 from fleetmetrics.evaluation import compare, merge
-from fleetmetrics.evaluation.asked import Asked
 from fleetmetrics.evaluation.named import Named, kinds
+from fleetmetrics.evaluation.options import Options
 from fleetmetrics.evaluation.printed import _far
+from fleetmetrics.evaluation.question import Question
 from fleetmetrics.support.vocabulary import as_options
 from tests.distributed.cluster import free_ports
 from tests.fakes import together
@@ -291,19 +292,19 @@ def test_a_baseline_of_other_rows_is_refused_in_the_words_of_python():
 
 
 def asked(**more):
-    return Asked.of(**{"label": "y", "score": "p", "metrics": "auc,confusion_matrix", **more})
+    return Question.of(Options(**{"label": "y", "score": "p", "metrics": "auc,confusion_matrix", **more}))
 
 
 def test_users_are_drawn_where_there_are_some_then_the_rows_that_are_joined_then_rows():
-    joined = {"join_on": "id", "compared": True}
-    units = [asked(user="uid", **joined), asked(**joined), asked(same_rows=True, compared=True), asked()]
+    joined = {"join_on": "id", "baseline": OLD}
+    units = [asked(user="uid", **joined), asked(**joined), asked(baseline_score="old"), asked()]
     assert [each.unit for each in units] == ["user", "id", "row", None]
 
 
 def test_an_interval_has_coarse_buckets_only_where_each_draw_has_a_histogram():
     def interval(metric, **more):
         question = asked(ci=0.9, metrics=metric, **more)
-        return question.interval(next(iter(question.named.values())))
+        return question.interval(next(iter(question.named)))
 
     def buckets(metric, **more):
         return interval(metric, **more).settings()["metric"].buckets
@@ -312,7 +313,7 @@ def test_an_interval_has_coarse_buckets_only_where_each_draw_has_a_histogram():
     assert [buckets("average_precision"), buckets("average_precision", weight="w")] == [4096, 512]
     assert interval("gauc", user="uid").ids == "user"
     # its sums are by user, and cannot be drawn by the id of a row
-    assert interval("gauc", user="uid", join_on="id", compared=True).ids == "user"
+    assert interval("gauc", user="uid", join_on="id", baseline=OLD).ids == "user"
     assert interval("ndcg", task="ranking", user="q") is not None
     assert interval("exact_auc") is None and interval("confusion_matrix") is None
 
@@ -322,13 +323,13 @@ def test_a_metric_that_sums_over_users_has_a_formula_for_its_interval():
     grouped = []
     for name, k in itertools.product(kinds(), (None, 3)):
         with contextlib.suppress(fm.InvalidInputError):  # it needs k, or has none
-            metric = Named(name, name, name, k, {}).made("ranking")
+            metric = Named(name, name, name, k, {}).metric("ranking")
             grouped += [metric] if isinstance(metric, GroupedMetric) else []
     assert len(grouped) > 10 and all(metric.linear is not None for metric in grouped)
 
 
 def test_slices_are_compared_where_they_have_intervals_or_a_baseline():
-    for more, wanted in (({}, False), ({"ci": 0.9}, True), ({"compared": True}, True)):
+    for more, wanted in (({}, False), ({"ci": 0.9}, True), ({"baseline": OLD}, True)):
         assert asked(by="slot", **more).compared is wanted
         assert asked(**more).compared is False
 
@@ -336,11 +337,11 @@ def test_slices_are_compared_where_they_have_intervals_or_a_baseline():
 def test_a_comparison_with_pairs_or_at_every_look_has_intervals():
     for more, wanted in (
         ({}, None),
-        ({"compared": True}, None),
-        ({"compared": True, "join_on": "id"}, 0.95),
-        ({"compared": True, "same_rows": True}, 0.95),
-        ({"compared": True, "always_valid": 10}, 0.95),
-        ({"compared": True, "always_valid": 10, "ci": 0.9}, 0.9),
+        ({"baseline": OLD}, None),
+        ({"baseline": OLD, "join_on": "id"}, 0.95),
+        ({"baseline_score": "old"}, 0.95),
+        ({"baseline": OLD, "always_valid": 10}, 0.95),
+        ({"baseline": OLD, "always_valid": 10, "ci": 0.9}, 0.9),
     ):
         assert asked(**more).ci == wanted
 
@@ -354,10 +355,10 @@ def test_columns_of_slices_may_be_called_as_arguments_are():
 
 
 def test_the_baselines_names_hold_for_columns_that_are_crossed_and_for_its_scores():
-    question = asked(by=["slot*day", "slot", '"a*b"*slot'], task="multiclass", score=["p0", "p1"], compared=True)
+    question = asked(by=["slot*day", "slot", '"a*b"*slot'], task="multiclass", score=["p0", "p1"], baseline=OLD)
     other = question.of_baseline(("q0", "q1"), {"slot": "place", "day": "date", "a*b": "c"})
     assert list(other.by) == ["place*date", "place", "c*place"]
-    assert other.columns["prediction"] == ["q0", "q1"] and question.columns["prediction"] == ["p0", "p1"]
+    assert other.roles["prediction"] == ["q0", "q1"] and question.roles["prediction"] == ["p0", "p1"]
     assert asked(by="slot").of_baseline(names={"slot": "a*b"}).by == ["a*b"]
 
 

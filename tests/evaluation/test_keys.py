@@ -8,10 +8,11 @@ import pytest
 import fleetmetrics as fm
 from fleetmetrics.cli import main
 from fleetmetrics.evaluation import merge
-from fleetmetrics.evaluation.asked import Asked
 from fleetmetrics.evaluation.conditions import ConditionError
 from fleetmetrics.evaluation.history import history
 from fleetmetrics.evaluation.named import kinds
+from fleetmetrics.evaluation.options import Options
+from fleetmetrics.evaluation.question import Question
 from fleetmetrics.evaluation.result import check_keys
 from fleetmetrics.support.vocabulary import RESULT_KEYS
 
@@ -64,11 +65,11 @@ def test_every_name_of_a_full_result_is_taken(tmp_path):
     assert len(names) > 30
     for name in names:
         with pytest.raises(fm.InvalidInputError, match=f"'{name}' is taken"):
-            check_keys(Asked.of(**ASKED, metrics=f"{name}=auc"))
+            check_keys(Question.of(Options(**ASKED, metrics=f"{name}=auc")))
     top = {name for name in result.to_dict() if not name.startswith(tuple(result.values))}
     assert top | {"at_k", "conditions", "tasks"} == set(RESULT_KEYS)
     for name in kinds():
-        check_keys(Asked.of(**ASKED, metrics=name))
+        check_keys(Question.of(Options(**ASKED, metrics=name)))
 
 
 def test_a_key_with_a_dot_or_of_a_column_of_slices_is_refused():

@@ -18,9 +18,10 @@ import pytest
 import fleetmetrics as fm
 from fleetmetrics import files
 from fleetmetrics.cli import main
-from fleetmetrics.evaluation.asked import Asked
 from fleetmetrics.evaluation.history import history
+from fleetmetrics.evaluation.options import Options
 from fleetmetrics.evaluation.output_paths import check_outputs
+from fleetmetrics.evaluation.question import Question
 from fleetmetrics.evaluation.side_of_data import of_share, shared_files
 
 pytestmark = [pytest.mark.numpy_only, pytest.mark.filterwarnings("ignore::fleetmetrics.errors.UndefinedMetricWarning")]
@@ -527,7 +528,7 @@ def test_copies_within_one_state_are_allowed(run, tmp_path):
 
 def test_workers_share_files_and_one_of_them_names_an_unreadable_file(tmp_path):
     """The rows of a user may lie in the files of several workers: nothing is closed by user."""
-    asked = Asked.of(label="y", score="p", user="u", metrics="auc,gauc")
+    asked = Question.of(Options("y", "p", user="u", metrics="auc,gauc"))
     rng, rows = np.random.default_rng(0), []
     for place in range(5):
         p, user = rng.random(40), rng.integers(0, 6, 40)
