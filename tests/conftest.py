@@ -126,14 +126,11 @@ def pytest_xdist_setupnodes() -> None:
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """Of pytest-xdist's workers half or one more begin with the tests that wait, the others with those that compute.
 
-    The tests of a module that waits stay together: they share a job. Of other modules each function goes by itself.
+    The tests of a module stay together: they share a job, or what is made once for all of them.
     """
-    from xdist.scheduler import LoadScopeScheduling
+    from xdist.scheduler import LoadFileScheduling
 
-    class WaitBesideComputing(LoadScopeScheduling):
-        def _split_scope(self, nodeid: str) -> str:
-            return nodeid.partition("::" if nodeid.startswith(WAITING) else "[")[0]
-
+    class WaitBesideComputing(LoadFileScheduling):
         def _assign_work_unit(self, node: Any) -> None:
             waits = self.nodes.index(node) % 2 == 0
             scopes = [each for each in self.workqueue if each.startswith(WAITING) == waits]
