@@ -11,12 +11,12 @@ no difference.
 
 from __future__ import annotations
 
+import ast
 import atexit
 import contextlib
 import functools
 import importlib
 import importlib.util
-import json
 import os
 import runpy
 import select
@@ -31,8 +31,10 @@ import uuid
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
+from tests.standing_in import ADDRESS, SCRIPTS, asked
+
 ROOT = Path(__file__).resolve().parent.parent
-_ADDRESS, _SCRIPTS, _COMMON = "NURSERY_ADDRESS", "NURSERY_SCRIPTS", "NURSERY_COMMON"
+_COMMON = "NURSERY_COMMON"
 
 #: What the common nursery imports: whatever takes long, and what most programs begin with.
 MODULES = (
@@ -71,7 +73,7 @@ class Nursery:
         environment["OMP_NUM_THREADS"] = "1"
         self.address = f"nursery-{uuid.uuid4().hex}"
         self.process: subprocess.Popen[bytes] | None = None
-        with _socket() as listener:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
             listener.bind(f"\0{self.address}")
             listener.listen(100)
             command = [sys.executable, "-W", "ignore", __file__, str(listener.fileno()), *modules]
@@ -122,7 +124,7 @@ class Nursery:
             scripts: their names without directories, or those of modules that are run.
         """
         path = [str(ROOT / "tests" / "forked"), str(ROOT), os.environ.get("PYTHONPATH", "")]
-        return {_ADDRESS: self.address, _SCRIPTS: os.pathsep.join(scripts), "PYTHONPATH": os.pathsep.join(path)}
+        return {ADDRESS: self.address, SCRIPTS: os.pathsep.join(scripts), "PYTHONPATH": os.pathsep.join(path)}
 
     def start(
         self, command: list[str], directory: Path, out: Path, err: Path, env: dict[str, str] | None = None
@@ -207,46 +209,6 @@ class Child:
         return int(line)
 
 
-def asked(
-    address: str, command: list[str], directory: str, files: list[int], env: dict[str, str] | None
-) -> socket.socket:
-    """Ask a nursery for a child; it tells the connection the process, and at the end the status. See `Child`."""
-    connection = _socket()
-    connection.connect(f"\0{address}")
-    order = {"command": command, "directory": directory, "env": env}
-    socket.send_fds(connection, [json.dumps(order).encode() + b"\n"], files)
-    return connection
-
-
-def _socket() -> socket.socket:
-    return socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-
-
-# -- in place of a script ----------------------------------------------------------------------------------
-
-
-#: The descriptor at which a shell holds the connection, and what it runs. A Python that waits here, with the variables
-#: of a worker, would claim to be the worker that the child is.
-_HELD = 3
-_WAITS = f"""
-read -r child <&{_HELD}
-read -r status <&{_HELD}
-[ "${{status:-1}}" -lt 0 ] && kill "$status" $$
-exit "${{status:-1}}"
-"""
-
-
-def stand_in() -> None:
-    """If this process was started for one of the scripts: have it forked, and become a shell that ends as it does."""
-    command = [each for each in sys.orig_argv[1:] if each != "-u"]
-    name = command[command[0] == "-m"] if command else ""
-    if os.path.basename(name) in os.environ.get(_SCRIPTS, "").split(os.pathsep):
-        connection = asked(os.environ[_ADDRESS], command, os.getcwd(), [0, 1, 2], dict(os.environ))
-        os.dup2(connection.fileno(), _HELD)
-        os.set_inheritable(_HELD, True)
-        os.execv("/bin/sh", ["sh", "-c", _WAITS])
-
-
 # -- in the nursery ----------------------------------------------------------------------------------------
 
 
@@ -295,7 +257,7 @@ def take(connection: socket.socket) -> tuple[dict[str, Any], list[int]]:
     data, files, _, _ = socket.recv_fds(connection, 1 << 16, 3)
     while not data.endswith(b"\n"):
         data += connection.recv(1 << 16)
-    return json.loads(data), files
+    return ast.literal_eval(data.decode()), files
 
 
 def tell(connection: socket.socket, number: int) -> None:
