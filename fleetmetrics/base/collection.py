@@ -96,7 +96,7 @@ class MetricCollection(Composite[Dict[str, Any]]):
             self._take(key, metric, shared)
         self._replace(metrics, dict(self.metrics))
         self.takes_label = label_taken(self.metrics.values())
-        self.columns = tuple(dict.fromkeys(name for each in self.metrics.values() for name in each.columns))
+        self.columns = tuple(dict.fromkeys(name for metric in self.metrics.values() for name in metric.columns))
         self.class_axis = axis_taken(self.metrics.values())
 
     @overload
@@ -199,12 +199,12 @@ class MetricCollection(Composite[Dict[str, Any]]):
         named: dict[str, Nestable] = {}
         for key, member in self.metrics.items():
             leaves = member.leaf_metrics()
-            own = {key: leaves[0]} if leaves[0] is member else {f"{key}.{n}": each for n, each in enumerate(leaves)}
+            own = {key: leaves[0]} if leaves[0] is member else {f"{key}.{n}": leaf for n, leaf in enumerate(leaves)}
             named.update({name: leaf for name, leaf in own.items() if leaf not in named.values()})
         return named
 
     def _parts(self) -> dict[str, tuple[Any, Sequence[Holder]]]:
-        folds = {each.table: each for each in self.record_folds()}
+        folds = {table_folds.table: table_folds for table_folds in self.record_folds()}
         leaves = {name: (leaf, _holders_of(leaf, folds)) for name, leaf in self._named_leaves().items()}
         return {"": (None, [*self._check.states, *self._counted(), self._held_pass]), **leaves}
 
@@ -255,13 +255,13 @@ class MetricCollection(Composite[Dict[str, Any]]):
 
     def value_from_states(self, values: Mapping[State, np.ndarray], carries: Mapping[Any, Any]) -> dict[str, Any]:
         """Every member's value."""
-        found = {}
+        values_by_key = {}
         for key, metric in self.metrics.items():
             try:
-                found[f"{self.prefix}{key}{self.postfix}"] = metric.value_from_states(values, carries)
+                values_by_key[f"{self.prefix}{key}{self.postfix}"] = metric.value_from_states(values, carries)
             except InvalidInputError as error:
                 raise about(error, metric) from None
-        return found
+        return values_by_key
 
     def name_in_errors(self, of: Any = None) -> str:
         """See `Nestable.name_in_errors`; a member is named by its key."""

@@ -26,7 +26,7 @@ class Composite(Accumulator[Value]):
         return list(dict.fromkeys(leaf for part in self.parts() for leaf in part.leaf_metrics()))
 
     def parts(self) -> Iterable[Nestable]:
-        """The metrics that it was given."""
+        """The metrics of which it consists."""
         raise NotImplementedError
 
     def name_in_errors(self, of: Any = None) -> str:
@@ -34,7 +34,7 @@ class Composite(Accumulator[Value]):
         return super().name_in_errors() if of is None else of.name_in_errors()
 
     def fed_metrics(self) -> Iterable[Nestable]:
-        """The metrics that it was given, and those to which they pass its batches."""
+        """The metrics of which it consists, and those to which they pass its batches."""
         for part in self.parts():
             yield part
             yield from part.fed_metrics()
@@ -68,7 +68,7 @@ def statistics_of(leaves: Iterable[Nestable], batch: Batch) -> Iterable[tuple[An
     Raises:
         InvalidInputError: two metrics share a state or table, and fill it differently.
     """
-    found: dict[Any, tuple[Any, Nestable]] = {}
+    filled: dict[Any, tuple[Any, Nestable]] = {}
     for leaf in leaves:
         try:
             increments = dict(leaf.increments_of(batch))
@@ -76,7 +76,7 @@ def statistics_of(leaves: Iterable[Nestable], batch: Batch) -> Iterable[tuple[An
             raise about(error, leaf) from None
         for target in {**dict.fromkeys(leaf.own_states()), **increments}:
             increment = increments.get(target)
-            before, by = found.setdefault(target, (increment, leaf))
+            before, by = filled.setdefault(target, (increment, leaf))
             if before is not increment and not _identical(before, increment):
                 raise InvalidInputError(
                     f"{by.name} ({type(by).__name__}) and {leaf.name} ({type(leaf).__name__}) share "
@@ -84,7 +84,7 @@ def statistics_of(leaves: Iterable[Nestable], batch: Batch) -> Iterable[tuple[An
                     "different statistics; give one of them a different key, or compute both with one function "
                     "of the batch that is decorated with fleetmetrics.batch.statistic"
                 )
-    return [(target, increment) for target, (increment, _) in found.items() if increment is not None]
+    return [(target, increment) for target, (increment, _) in filled.items() if increment is not None]
 
 
 def about(error: InvalidInputError, metric: Nestable) -> InvalidInputError:
@@ -93,27 +93,29 @@ def about(error: InvalidInputError, metric: Nestable) -> InvalidInputError:
     return error
 
 
-def axis_taken(by: Iterable[Nestable]) -> int | None:
+def axis_taken(metrics: Iterable[Nestable]) -> int | None:
     """The `Nestable.class_axis` of an object that adds the same scores to several others.
 
     Raises:
         InvalidInputError: the objects have the classes on different axes.
     """
-    said = {each.class_axis: each for each in by if each.class_axis is not None}
-    if len(said) > 1:
-        told = ", ".join(f"{each.name} has class_axis={axis}" for axis, each in said.items())
-        raise InvalidInputError(f"all metrics get the same scores, but {told}; give each the same class_axis")
-    return next(iter(said), None)
+    by_axis = {metric.class_axis: metric for metric in metrics if metric.class_axis is not None}
+    if len(by_axis) > 1:
+        axes = ", ".join(f"{metric.name} has class_axis={axis}" for axis, metric in by_axis.items())
+        raise InvalidInputError(f"all metrics get the same scores, but {axes}; give each the same class_axis")
+    return next(iter(by_axis), None)
 
 
-def label_taken(by: Iterable[Nestable]) -> bool | None:
+def label_taken(metrics: Iterable[Nestable]) -> bool | None:
     """The `Nestable.takes_label` of an object that adds to several others.
 
     Args:
-        by: those others.
+        metrics: those others.
     """
-    asked = {each.takes_label for each in by}
-    return True if True in asked or not asked else False if False in asked else None
+    takes = {metric.takes_label for metric in metrics}
+    if True in takes or not takes:
+        return True
+    return False if False in takes else None
 
 
 def _identical(one: Any, other: Any) -> bool:

@@ -113,12 +113,13 @@ class Expression(Composite[Any], Metric[Any]):
         self.takes_label = label_taken(self._metrics)
         self.class_axis = axis_taken(self._metrics)
         super().__init__()
-        self.requirements = tuple(dict.fromkeys(rule for each in self._metrics for rule in each.requirements))
-        self.columns = tuple(dict.fromkeys(name for each in self._metrics for name in each.columns))
+        self.requirements = tuple(dict.fromkeys(rule for metric in self._metrics for rule in metric.requirements))
+        self.columns = tuple(dict.fromkeys(name for metric in self._metrics for name in metric.columns))
 
     def __str__(self) -> str:
         texts = [
-            str(each) if isinstance(each, Expression) else getattr(each, "name", repr(each)) for each in self.operands
+            str(operand) if isinstance(operand, Expression) else getattr(operand, "name", repr(operand))
+            for operand in self.operands
         ]
         return f"{self.symbol}({texts[0]})" if len(texts) == 1 else f"({f' {self.symbol} '.join(texts)})"
 
@@ -133,31 +134,31 @@ class Expression(Composite[Any], Metric[Any]):
     def batch_checks(self) -> list[Check]:  # noqa: D102
         return list(
             dict.fromkeys(
-                [*super().batch_checks(), *[check for each in self._metrics for check in each.batch_checks()]]
+                [*super().batch_checks(), *[check for metric in self._metrics for check in metric.batch_checks()]]
             )
         )
 
     def value_from_states(self, values: Mapping[State, np.ndarray], carries: Mapping[Any, Any]) -> Any:  # noqa: D102
-        operands = []
-        for each in self.operands:
-            value = each.value_from_states(values, carries) if isinstance(each, Metric) else each
+        values_of_operands = []
+        for operand in self.operands:
+            value = operand.value_from_states(values, carries) if isinstance(operand, Metric) else operand
             if isinstance(value, (dict, tuple)):
                 raise InvalidInputError(
-                    f"{self}: the value of {each.name} is {with_article(type(value).__name__)}; "
+                    f"{self}: the value of {operand.name} is {with_article(type(value).__name__)}; "
                     "arithmetic takes numbers and arrays"
                 )
-            operands.append(value)
+            values_of_operands.append(value)
         with np.errstate(over="ignore"):
-            value = self.function(*operands)
-        if np.isinf(value).any() and not any(np.isinf(each).any() for each in operands):
+            result = self.function(*values_of_operands)
+        if np.isinf(result).any() and not any(np.isinf(value).any() for value in values_of_operands):
             return undefined(f"{self}", "the result is beyond float64, whose largest number is 1.8e308")
-        return value
+        return result
 
     def become_part(self, prefix: str, shared: Shared) -> None:  # noqa: D102
-        for place, each in enumerate(self.operands):
-            if isinstance(each, Metric) and each.collection is None:
-                each.collection = self.collection
-                each.become_part(f"{prefix}.{place}", shared)
+        for number, operand in enumerate(self.operands):
+            if isinstance(operand, Metric) and operand.collection is None:
+                operand.collection = self.collection
+                operand.become_part(f"{prefix}.{number}", shared)
 
     def _part_name(self, part: Accumulator, name: str | None) -> str | None:
         return None if name is None else f"{name}.{self.operands.index(part)}"

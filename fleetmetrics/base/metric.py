@@ -228,8 +228,8 @@ class Metric(Accumulator[Value]):
         super().__init__(**common)
         self.collection: str | None = None  # the name of the collection that has taken this metric over
         self._filled_by: dict[str, tuple[Callable[..., Any], Sequence[Any]]] = {}
-        for each in self.declared:
-            self.declare(*each)
+        for declared in self.declared:
+            self.declare(*declared)
 
     def declare(
         self,
@@ -256,9 +256,9 @@ class Metric(Accumulator[Value]):
             settings: names of the metric's settings that the statistic takes.
         """
         if statistic is not None:
-            given = [getattr(self, each) for each in settings]
-            self._filled_by[name] = statistic, given
-            key = (statistic.__module__, statistic.__qualname__, *given) if key is None else key
+            values = [getattr(self, setting) for setting in settings]
+            self._filled_by[name] = statistic, values
+            key = (statistic.__module__, statistic.__qualname__, *values) if key is None else key
         shape = declared_shape(name, shape, dtype, reduction)
         raise_if_too_large(f"{self.name}: one of the settings", shape, f"the state {name!r}")
         self.states[name] = State(f"{self.name}.{name}", shape, dtype, reduction, key)
@@ -324,14 +324,14 @@ class Metric(Accumulator[Value]):
                 if increment is not None:
                     increments.append((states[name], increment))
             return increments
-        found = self.batch_statistics(batch)
-        if found.keys() != states.keys():
-            self._raise_not_declared(found)
-        return [(states[name], increment) for name, increment in found.items() if increment is not None]
+        by_name = self.batch_statistics(batch)
+        if by_name.keys() != states.keys():
+            self._raise_not_declared(by_name)
+        return [(states[name], increment) for name, increment in by_name.items() if increment is not None]
 
-    def _raise_not_declared(self, found: Mapping[str, Any]) -> None:
-        missing = [name for name in self.states if name not in found]
-        unknown = [name for name in found if name not in self.states]
+    def _raise_not_declared(self, increments: Mapping[str, Any]) -> None:
+        missing = [name for name in self.states if name not in increments]
+        unknown = [name for name in increments if name not in self.states]
         what = f"leaves out {', '.join(missing)}" if missing else f"returns {', '.join(unknown)}, not declared"
         raise InvalidInputError(
             f"batch_statistics of {type(self).__name__} {what}; it must return an increment for each "

@@ -205,8 +205,8 @@ class Draws(NamedTuple):
 
         The returned numbers ``[n, 1 + replicates, ...]`` have these sums exactly, without rounding.
         """
-        parts = {name: exact_parts(each, len(groups) * len(thresholds())) for name, each in values.items()}
-        rows = [each.reshape(-1, len(groups)) for each in parts.values()]
+        parts = {name: exact_parts(array, len(groups) * len(thresholds())) for name, array in values.items()}
+        rows = [part.reshape(-1, len(groups)) for part in parts.values()]
         table = np.concatenate(rows)
         total = np.zeros((1 + self.replicates, len(table)))
         total[0] = table.sum(axis=1)
@@ -217,10 +217,10 @@ class Draws(NamedTuple):
             for here in (slice(start, start + step) for start in range(0, len(groups), step)):
                 times = poisson(numpy_ops, one[here], two[here], salt).T
                 total[1:] += times.astype(np.float64) @ table[:, here].T
-        found = np.split(total, np.cumsum([len(each) for each in rows])[:-1], axis=1)
+        totals = np.split(total, np.cumsum([len(part) for part in rows])[:-1], axis=1)
         return {
-            name: np.moveaxis(sums.reshape(len(total), *each.shape[:-1]), 1, 0)
-            for (name, each), sums in zip(parts.items(), found)
+            name: np.moveaxis(sums.reshape(len(total), *part.shape[:-1]), 1, 0)
+            for (name, part), sums in zip(parts.items(), totals)
         }
 
 
@@ -260,22 +260,22 @@ class GroupedMetric(RecordMetric[Value]):
         group = records[self.table.order or ""]
         if not len(group):
             return self.start()
-        found = {"exponent": 0, **self.of_groups(records)}
-        exponent = found.pop("exponent")
+        terms = {"exponent": 0, **self.of_groups(records)}
+        exponent = terms.pop("exponent")
         start = np.flatnonzero(starts_of(group))
-        found["drawn"] = np.diff(np.append(start, len(group)))
-        added = self.draws.added(group[start], found)
+        terms["drawn"] = np.diff(np.append(start, len(group)))
+        added = self.draws.added(group[start], terms)
         counts = {name: added[name].sum(axis=0).astype(np.int64) for name in (*self.counts, "drawn")}
         return {"exponent": exponent, **counts, **{name: words_of(added[name]) for name in self.sums()}}
 
     def join(self, carry: dict[str, Any], later: dict[str, Any]) -> dict[str, Any]:  # noqa: D102
         exponent = max(carry["exponent"], later["exponent"])
-        found = {"exponent": exponent, **{name: carry[name] + later[name] for name in (*self.counts, "drawn")}}
+        joined = {"exponent": exponent, **{name: carry[name] + later[name] for name in (*self.counts, "drawn")}}
         for name in self.sums():
-            both = [np.ldexp(each[name], each["exponent"] - exponent) for each in (carry, later)]
+            both = [np.ldexp(part[name], part["exponent"] - exponent) for part in (carry, later)]
             filled = [words for words in both if words.any()]
-            found[name] = words_of(np.concatenate(both)) if len(filled) > 1 else (filled or both)[0]
-        return found
+            joined[name] = words_of(np.concatenate(both)) if len(filled) > 1 else (filled or both)[0]
+        return joined
 
     def value_from_states(self, values: Mapping[State, np.ndarray], carries: Mapping[Any, Any]) -> Any:  # noqa: D102
         carry = carries[self]

@@ -22,5 +22,5 @@ class Shared:
             key: the counted quantity, and the settings.
             own: the object that the metric would use alone.
         """
-        found: _T = self._held.setdefault((type(own), key), own)
-        return found
+        first: _T = self._held.setdefault((type(own), key), own)
+        return first

@@ -147,18 +147,18 @@ class Bootstrap(Wrapper[Value]):
         super().__init__(metric, **common)
 
     def _fit(self) -> None:
-        for each in self.metric.record_metrics():
-            if not isinstance(each, GroupedMetric):
-                raise self._keeps_samples(each, "resample groups of samples yourself, with one metric for each")
-            group = each.table.order
+        for metric in self.metric.record_metrics():
+            if not isinstance(metric, GroupedMetric):
+                raise self._keeps_samples(metric, "resample groups of samples yourself, with one metric for each")
+            group = metric.table.order
             self.ids = self.ids or group
             if self.ids != group:
                 raise InvalidInputError(
-                    f"Bootstrap draws the terms of a metric's sums, and {each.name} ({type(each).__name__}) adds one "
-                    f"term per {group}: give ids={group!r}, not {self.ids!r}"
+                    f"Bootstrap draws the terms of a metric's sums, and {metric.name} ({type(metric).__name__}) adds "
+                    f"one term per {group}: give ids={group!r}, not {self.ids!r}"
                 )
             self.settle(ids=group)
-            each.draws = Draws(self.seed, self.replicates)
+            metric.draws = Draws(self.seed, self.replicates)
         if self.ids is not None:
             self.columns = tuple(dict.fromkeys((*self.metric.columns, self.ids)))
         else:
@@ -189,15 +189,15 @@ class Bootstrap(Wrapper[Value]):
     def _partition(self) -> tuple[State, State | None]:
         """The state that counts each sample in one entry, and any that counts all; other metrics raise an error."""
         leaves: Iterable[Any] = self.metric.leaf_metrics()
-        found = {tuple(leaf.states[name] for name in leaf.cell_states) for leaf in leaves}
-        if len(found) != 1 or set(*found) != set(self.metric.own_states()):
+        cell_states = {tuple(leaf.states[name] for name in leaf.cell_states) for leaf in leaves}
+        if len(cell_states) != 1 or set(*cell_states) != set(self.metric.own_states()):
             names = ", ".join(state.name.rpartition(".")[2] for state in self.metric.own_states())
             raise InvalidInputError(
                 "Bootstrap without ids takes metrics that count samples of a few kinds, such as AUC or Accuracy; the "
                 f"states of {self.metric.name} ({type(self.metric).__name__}: {names}) are not counts. Give ids=, the "
                 "name of an additional argument of add that identifies the samples"
             )
-        cells, *rest = found.pop()
+        cells, *rest = cell_states.pop()
         return cells, rest[0] if rest else None
 
     def increments_of(self, batch: Batch) -> Iterable[tuple[Any, Any]]:
@@ -242,20 +242,21 @@ class Bootstrap(Wrapper[Value]):
         # Take one group after the other: its replicates are sums of columns, and close together in memory.
         order = np.argsort(groups.index.astype(np.min_scalar_type(groups.size)), kind="stable")
         bounds = np.searchsorted(groups.index[order], np.arange(groups.size + 1)).tolist()
-        found = []
+        sums_of_groups = []
         for first, last in zip(bounds, bounds[1:]):
             parts = [order[start : min(start + step, last)] for start in range(first, last, step)]
-            found.append(self._sums(metrics, batch, hashes, None, parts))
-        return {lanes: np.stack([sums[lanes].read() for sums in found]) for lanes in found[0]}
+            sums_of_groups.append(self._sums(metrics, batch, hashes, None, parts))
+        return {lanes: np.stack([sums[lanes].read() for sums in sums_of_groups]) for lanes in sums_of_groups[0]}
 
     def _sums(
         self, metrics: Sequence[Metric], batch: Batch, hashes: tuple[Any, Any], groups: Any, parts: Iterable[Any]
     ) -> dict[State, State]:
         """The increments of the parts of a batch, each with its places among the samples."""
         lead = () if groups is None else (groups.size,)
-        every = [self._drawn, *(self._all_lanes[state] for metric in metrics for state in metric.own_states())]
+        every_lanes = [self._drawn, *(self._all_lanes[state] for metric in metrics for state in metric.own_states())]
         totals: dict[State, State] = {
-            each: Lanes(each.name, (*lead, *each.shape), each.declared_dtype, each.reduction) for each in every
+            lanes: Lanes(lanes.name, (*lead, *lanes.shape), lanes.declared_dtype, lanes.reduction)
+            for lanes in every_lanes
         }
         one, two = hashes
         for place in parts:
@@ -270,12 +271,12 @@ class Bootstrap(Wrapper[Value]):
         return totals
 
     def _increments(self, metrics: Sequence[Metric], inside: Batch) -> dict[State, Any]:
-        """The carries of samples in replicates; None if nothing was folded."""
-        found: dict[State, Any] = {self._drawn: inside.number}
+        """The increments of samples in replicates; None for nothing."""
+        increments: dict[State, Any] = {self._drawn: inside.number}
         for metric in metrics:
-            given = dict(metric.increments_of(inside))
-            found.update({self._all_lanes[state]: given.get(state) for state in metric.own_states()})
-        return found
+            own = dict(metric.increments_of(inside))
+            increments.update({self._all_lanes[state]: own.get(state) for state in metric.own_states()})
+        return increments
 
     def _resampled(self, batch: Batch, words_of_ids: tuple[Any, Any]) -> Batch:
         salt, xp = salts(self.seed, self.replicates), batch.xp
@@ -297,12 +298,12 @@ class Bootstrap(Wrapper[Value]):
         with muted(UndefinedMetricWarning, BucketWarning):
             replicates = [
                 self.metric.value_from_states(
-                    each, {metric: {**carry, "row": row} for metric, carry in grouped.items()}
+                    draw, {metric: {**carry, "row": row} for metric, carry in grouped.items()}
                 )
-                for row, each in enumerate(draws, 1)
+                for row, draw in enumerate(draws, 1)
             ]
-        found = [values[self._drawn]] if self._lanes else [each["drawn"][1:] for each in grouped.values()]
-        drawn = found[0] if found else None
+        sizes = [values[self._drawn]] if self._lanes else [carry["drawn"][1:] for carry in grouped.values()]
+        drawn = sizes[0] if sizes else None
         if self.warns:
             self._warn_of_few(value, values, drawn)
         return self._result(value, replicates, drawn)
@@ -336,23 +337,25 @@ class Bootstrap(Wrapper[Value]):
         random = np.random.Generator(np.random.PCG64(seed))
         for _ in range(self.replicates):
             drawn = random.poisson(mean)
-            found = {cells: drawn[:-1].reshape(counts.shape)}
-            yield found if whole is None else {**found, whole: drawn.sum()}
+            replicate = {cells: drawn[:-1].reshape(counts.shape)}
+            yield replicate if whole is None else {**replicate, whole: drawn.sum()}
 
     def _result(self, value: Any, replicates: list[Any], drawn: np.ndarray | None) -> Any:
         """The result for a number or an array, or one for each entry of a dict or tuple."""
         if isinstance(value, dict):
-            return {key: self._result(value[key], [each[key] for each in replicates], drawn) for key in value}
+            return {key: self._result(value[key], [replicate[key] for replicate in replicates], drawn) for key in value}
         if isinstance(value, tuple):
-            parts = [self._result(part, [each[i] for each in replicates], drawn) for i, part in enumerate(value)]
+            parts = [
+                self._result(part, [replicate[i] for replicate in replicates], drawn) for i, part in enumerate(value)
+            ]
             return type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
-        arrays = [np.asarray(each) for each in (value, *replicates)]
+        arrays = [np.asarray(number) for number in (value, *replicates)]
         shapes = list(dict.fromkeys(array.shape for array in arrays))
         if len(shapes) > 1 or any(array.dtype.kind not in "biuf" for array in arrays):
-            given = f"arrays of the shapes {list(shapes[0])} and {list(shapes[1])}" if shapes[1:] else repr(value)
+            kinds = f"arrays of the shapes {list(shapes[0])} and {list(shapes[1])}" if shapes[1:] else repr(value)
             raise InvalidInputError(
                 "Bootstrap takes metrics whose value is a number, an array of the same shape for all samples, "
-                f"or a dict or tuple of these; {self.metric.name} gives {given}"
+                f"or a dict or tuple of these; {self.metric.name} gives {kinds}"
             )
         table = np.stack([array.astype(np.float64) for array in arrays[1:]])
         return bootstrap_result.bare(value, table, self.seed, drawn, self.confidence, self.metric.name)

@@ -259,7 +259,7 @@ def _by_cell(batch: Batch, state: State, increment: Any) -> Any:
 def _evaluates_rows(kind: Any) -> bool:
     """Whether `values_from_rows` belongs to the formula of a class: a subclass may define another formula."""
     classes = kind.__mro__
-    place = {name: next(at for at, each in enumerate(classes) if name in vars(each)) for name in _EVALUATED_BY}
+    place = {name: next(number for number, kind in enumerate(classes) if name in vars(kind)) for name in _EVALUATED_BY}
     return place["values_from_rows"] == min(place.values())
 
 
@@ -269,21 +269,21 @@ def _evaluates_rows(kind: Any) -> bool:
 class Slicing:
     """The lane of each sample, and the states with a row for each slice; equal `Sliced` metrics share one.
 
-    Given keys have sorted rows from the beginning, in states of a fixed size that work in all modes. Keys that are
-    found in the data are in a `KeyTable`; their states are on the host.
+    Fixed keys have sorted rows from the beginning, in states of a fixed size that work in all modes. Keys of the data
+    are in a `KeyTable`; their states are on the host.
 
     Args:
         by: the column of the keys.
         other: the name of the slice of all other keys.
         prefix: the prefix of the names of its states.
-        kept: the given keys, sorted; or the most keys to keep of those in the data, None: all.
+        kept: the fixed keys, sorted; or the most keys to keep of those in the data, None: all.
     """
 
     def __init__(self, by: str, other: str, prefix: str, kept: np.ndarray | int | None) -> None:
         self.by, self.other, self.prefix, self.kept = by, other, prefix, kept
         #: Slicings of equal kind can replace each other.
         self.kind = ("sliced", by, other, tuple(kept.tolist()) if isinstance(kept, np.ndarray) else kept)
-        #: The keys that were found in the data; None: they are given.
+        #: The keys of the data; None: they are fixed.
         self.table: KeyTable | None = None
         if not isinstance(kept, np.ndarray):
             self.table = KeyTable(f"{prefix}.keys", by, sys.maxsize if kept is None else kept, self.kind)
@@ -308,19 +308,19 @@ class Slicing:
             if isinstance(self.kept, int):
                 raise_if_too_large(f"max_keys={self.kept}", (self.kept + 1, *state.shape), of_all)
             return SlicedState(state, self.table, state.name, key)
-        shape = (len(self.given) + 1, *state.shape)
-        raise_if_too_large(f"keys, of which there are {len(self.given)},", shape, of_all)
+        shape = (len(self.fixed_keys) + 1, *state.shape)
+        raise_if_too_large(f"keys, of which there are {len(self.fixed_keys)},", shape, of_all)
         return Lanes(state.name, shape, state.declared_dtype, state.reduction, key)
 
     @property
-    def given(self) -> np.ndarray:
-        """The given keys."""
+    def fixed_keys(self) -> np.ndarray:
+        """The keys of the constructor."""
         assert isinstance(self.kept, np.ndarray)
         return self.kept
 
     def sorted_keys(self, values: Mapping[State, np.ndarray]) -> np.ndarray:
         """The keys of all workers, from the global states."""
-        return self.given if self.table is None else values[self.table]
+        return self.fixed_keys if self.table is None else values[self.table]
 
     def named_keys(self, values: Mapping[State, np.ndarray]) -> list[Any]:
         """The keys of all workers in the form of the result."""
@@ -329,34 +329,34 @@ class Slicing:
 
     def enter(self, batch: Batch) -> tuple[Batch, Plan | None] | None:
         """A batch in lanes, one for each slice of its samples, and any plan for the table; None if no sample counts."""
-        entered = self._enter_given if self.table is None else self._enter_found
+        entered = self._enter_fixed if self.table is None else self._enter_data
         return batch.cached(("in slices", self), lambda: entered(batch))
 
-    def _enter_given(self, batch: Batch) -> tuple[Batch, None] | None:
+    def _enter_fixed(self, batch: Batch) -> tuple[Batch, None] | None:
         if batch.xp.FILTERS and not len(batch.each):
             return None
-        return batch.in_lanes(Groups(batch.xp, self._rows_of(batch), len(self.given) + 1)), None
+        return batch.in_lanes(Groups(batch.xp, self._rows_of(batch), len(self.fixed_keys) + 1)), None
 
     def _rows_of(self, batch: Batch) -> Any:
-        """The row of each sample's key among the given ones, int64 ``[n]``; it is the lane, too."""
-        xp, column, given = batch.xp, batch.columns[self.by], self.given
+        """The row of each sample's key among the fixed ones, int64 ``[n]``; it is the lane, too."""
+        xp, column, fixed = batch.xp, batch.columns[self.by], self.fixed_keys
         if is_paddle(column) and xp is not numpy_ops:
             column = namespace(column).asarray(column, self.by)
-            if given.dtype.kind == "U":
+            if fixed.dtype.kind == "U":
                 raise InvalidInputError(
                     f"{self.by} must hold strings, as keys does, one per sample, not {column.dtype}"
                 )
-            keys = xp.integers(given)
+            keys = xp.integers(fixed)
             row = xp.position(keys, xp.cast(column, "int64"))
-            nearest = xp.minimum(row, xp.full_like(row, len(given) - 1))
-            return xp.where(xp.equal(xp.take(keys, nearest), column), row, xp.full_like(row, len(given)))
+            nearest = xp.minimum(row, xp.full_like(row, len(fixed) - 1))
+            return xp.where(xp.equal(xp.take(keys, nearest), column), row, xp.full_like(row, len(fixed)))
         if is_static(batch.each):
             raise InvalidInputError(f"{self.by} must be a variable of the static program, not an array")
         keys = host_keys(column, self.by)
-        check_kind(given, keys, self.by)
-        return xp.asarray(positions_in(given, keys), self.by)
+        check_kind(fixed, keys, self.by)
+        return xp.asarray(positions_in(fixed, keys), self.by)
 
-    def _enter_found(self, batch: Batch) -> tuple[Batch, Plan] | None:
+    def _enter_data(self, batch: Batch) -> tuple[Batch, Plan] | None:
         if is_static(batch.each):
             raise StaticProgramError(
                 f"{self.prefix}: states that grow with the keys of {self.by} cannot be in a static program; list the "
@@ -489,7 +489,7 @@ class SlicedRecords(Folding):
         return {"slices": {row: self.metric.of_closed(own, self._states_at(states, row)) for row, own in slices}}
 
     def _keys(self, states: Mapping[str, np.ndarray]) -> np.ndarray:
-        return self.slicing.given if self.slicing.table is None else states["keys"]
+        return self.slicing.fixed_keys if self.slicing.table is None else states["keys"]
 
     def _states_at(self, states: Mapping[str, np.ndarray], row: int) -> dict[str, np.ndarray]:
         return {name: states[f"own {name}"][row, ...] for name in self.metric.states}
@@ -497,7 +497,9 @@ class SlicedRecords(Folding):
     def _slices(self, records: Records, states: Mapping[str, np.ndarray]) -> list[tuple[int, Records, Any]]:
         """The slices in a piece: the row of the key, the samples, and the states of the metric."""
         keys = self._keys(states)
-        parts = records.cached(("slices", self.slicing), lambda each: _by_slice(each, positions_in(keys, each[_KEY])))
+        parts = records.cached(
+            ("slices", self.slicing), lambda piece: _by_slice(piece, positions_in(keys, piece[_KEY]))
+        )
         return [(row, part, self._states_at(states, row)) for row, part in parts]
 
     def _by_row(

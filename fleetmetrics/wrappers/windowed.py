@@ -95,8 +95,8 @@ class Windowed(Wrapper[Value]):
         super().__init__(metric, **common)
 
     def _fit(self) -> None:
-        for each in self.metric.record_metrics():
-            raise self._keeps_samples(each, "compute it at the end of each window, and reset it")
+        for metric in self.metric.record_metrics():
+            raise self._keeps_samples(metric, "compute it at the end of each window, and reset it")
         self._refuse_growing("give Sliced keys=[...]")
 
     def _joined_states(self, prefix: str, shared: Shared) -> Iterable[State]:

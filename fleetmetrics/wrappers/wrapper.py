@@ -84,27 +84,27 @@ class Wrapper(Metric[Value]):
         self.metric.collection = self.collection
         self.states = {state.name: state for state in self._joined_states(prefix, shared)}
 
-    def add(self, *args: Any, **given: Any) -> None:
+    def add(self, *args: Any, **named: Any) -> None:
         """Accumulate one batch; see `Metric.add`.
 
         Args:
             *args: those of the metric's own ``add``, in its order.
-            **given: those of the metric's own ``add``, and any columns of this one, by name.
+            **named: those of the metric's own ``add``, and any columns of this one, by name.
 
         Raises:
             InvalidInputError, StaticProgramError: as for `Metric.add`.
         """
         order = self.arguments
-        named = dict(zip(order, args))
-        if len(args) > len(order) or named.keys() & given.keys():
-            twice = "".join(f"; {name} is given twice" for name in named if name in given)
+        positional = dict(zip(order, args))
+        if len(args) > len(order) or positional.keys() & named.keys():
+            twice = "".join(f"; {name} is given twice" for name in positional if name in named)
             raise InvalidInputError(
                 f"{self.name}: add takes {', '.join(order)} by position, but {len(args)} were given{twice}"
             )
-        given.update(named)
-        if order[0] in given:
-            given["prediction"] = given.pop(order[0])
-        super().add(**given)
+        named.update(positional)
+        if order[0] in named:
+            named["prediction"] = named.pop(order[0])
+        super().add(**named)
 
     def kind_name(self) -> str:
         return f"{type(self).__name__}({self.metric.kind_name()})"
