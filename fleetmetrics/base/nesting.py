@@ -28,8 +28,9 @@ __all__ = ["Nestable"]
 class Nestable(Partial):
     """An object that another one can hold: a metric, or several."""
 
-    #: The states by their names in `formula`.
-    states: dict[str, State]
+    if TYPE_CHECKING:  # otherwise completion of a user's metric would omit them
+        states: dict[str, State]
+
     #: Whether its name was generated.
     named_by_default: bool
 

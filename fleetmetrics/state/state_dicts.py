@@ -78,6 +78,10 @@ class Holder(Protocol):
 class Checkpointed(Told):
     """An object that can be saved and resumed."""
 
+    def __dir__(self) -> list[str]:
+        """Leave out of completion what only this package calls."""
+        return [name for name in super().__dir__() if name not in ("name_in_errors", "holders")]
+
     def holders(self) -> Sequence[Holder]:
         """Its holders, in an order that its class and settings determine."""
         raise NotImplementedError
