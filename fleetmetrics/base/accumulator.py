@@ -633,4 +633,5 @@ class Accumulator(Nestable, Generic[Value]):
         return None
 
     def holders(self) -> Sequence[Holder]:
+        """All states, each once, the tables of records, and the pass."""
         return [*self._states(), *self.record_folds(), self._held_pass]

@@ -80,6 +80,7 @@ class Resumable(Checkpointed, ABC):
         return HeldRecords(self)
 
     def holders(self) -> Sequence[Holder]:
+        """The one holder, of all records."""
         return [self._kept]
 
     def _numbered(self, columns: Columns, whole: bool = True) -> Columns:
