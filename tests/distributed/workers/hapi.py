@@ -14,6 +14,7 @@ from cluster import arguments, error_text, report
 
 import fleetmetrics as fm
 from fleetmetrics.integrations.hapi import GlobalValues, ModelMetric, own_predictions
+from fleetmetrics.samplers.sampling import dealt_indices
 
 RANK = paddle.distributed.ParallelEnv().rank
 WORKERS = paddle.distributed.ParallelEnv().nranks
@@ -141,11 +142,11 @@ def passes(size: int, batch: int) -> dict[str, Any]:
     model.fit(shuffled, loader(size, batch), epochs=2, verbose=0, callbacks=callbacks)
     found["shuffled"] = first.ends[6:]
     begun = loader(size, batch, shuffle=True)
-    dealt = [fm.samplers.sampling.dealt_indices(begun, rank)[:batch] for rank in range(WORKERS)]
+    dealt = [dealt_indices(begun, rank)[:batch] for rank in range(WORKERS)]
     model.fit(begun, verbose=0, num_iters=1, callbacks=callbacks)
     found["begun"], expected = first.ends[-1:], kept(local(np.unique(np.concatenate(dealt))))
     found["heard"] = [first.ends, last.ends]
-    dealt = [fm.samplers.sampling.dealt_indices(loader(size, batch, drop_last=True), rank) for rank in range(WORKERS)]
+    dealt = [dealt_indices(loader(size, batch, drop_last=True), rank) for rank in range(WORKERS)]
     found["local"] = {
         "whole": kept(local(range(size))),
         "begun": expected,
