@@ -41,11 +41,11 @@ class Interval:
 
     def plain(self) -> dict[str, Any]:
         """As the result's JSON has it."""
-        found: dict[str, Any] = {"low": self.low, "high": self.high}
+        entries: dict[str, Any] = {"low": self.low, "high": self.high}
         for name in ("needs", "because"):
             if getattr(self, name):
-                found[name] = getattr(self, name)
-        return found
+                entries[name] = getattr(self, name)
+        return entries
 
 
 @dataclass(frozen=True)
@@ -76,57 +76,56 @@ def intervals_of(values: Probe[Any], asked: Question, said: list[str]) -> dict[s
         asked: the arguments.
         said: warnings, to which those of metrics without an interval are added.
     """
-    found, counts = {}, counts_of(values.rows, values.sizes)
-    for key, each in _numbers(values):
-        if isinstance(each, Part):
-            found[key] = _of_part(each, key, asked, counts)
-        elif _is_narrow(each, values.values[key]):
+    by_metric, counts = {}, counts_of(values.rows, values.sizes)
+    for key, result in _numbers(values):
+        if isinstance(result, Part):
+            by_metric[key] = _of_part(result, key, asked, counts)
+        elif _is_narrow(result, values.values[key]):
             said.append(
-                f"{key} has no interval: over the few buckets that are resampled it is {each.value:.6g} and not "
+                f"{key} has no interval: over the few buckets that are resampled it is {result.value:.6g} and not "
                 f"{values.values[key]:.6g}, because the scores lie close together"
             )
         else:
-            scarce = _scarce_of_draws(each, asked.counts(key), counts, values)
-            away = values.values[key] - each.value
-            away = math.nan if scarce.needs else away
-            found[key] = Interval(each.low + away, each.high + away, *scarce)
-    return found
+            scarce = _scarce_of_draws(result, asked.counts(key), counts, values)
+            shift = math.nan if scarce.needs else values.values[key] - result.value
+            by_metric[key] = Interval(result.low + shift, result.high + shift, *scarce)
+    return by_metric
 
 
 def _numbers(values: Probe[Any]) -> Iterator[tuple[str, Any]]:
     """The parts and replicates of metrics that are numbers."""
-    for key, found in values.intervals.items():
-        if isinstance(found, (Part, BootstrapResult)) and is_number(found.value):
-            yield key, found
+    for key, result in values.intervals.items():
+        if isinstance(result, (Part, BootstrapResult)) and is_number(result.value):
+            yield key, result
 
 
 def _of_part(part: Part, key: str, asked: Question, counts: Mapping[str, int]) -> Interval:
     linear = asked.metric(key).linear
     bounds = (0.0, 1.0) if linear is None else (linear.lowest, linear.highest)
     with muted(UndefinedMetricWarning):  # the result names what is too scarce
-        found = intervals.interval(part.value, part.spread, *bounds, asked.ci or 0.95, key)
-    few = math.isnan(found.low) and not math.isnan(found.value)
-    return Interval(found.low, found.high, *(_scarce(part, asked.counts(key), counts) if few else ()))
+        interval = intervals.interval(part.value, part.spread, *bounds, asked.ci or 0.95, key)
+    few = math.isnan(interval.low) and not math.isnan(interval.value)
+    return Interval(interval.low, interval.high, *(_scarce(part, asked.counts(key), counts) if few else ()))
 
 
 def _scarce(part: Part, unit: str, counts: Mapping[str, int]) -> Scarce:
-    found = scarce_of([(part.spread, part.counts(counts, unit))], [part.largest], unit)
-    return found if found.needs else at_least(unit, [counts])
+    scarce = scarce_of([(part.spread, part.counts(counts, unit))], [part.largest], unit)
+    return scarce if scarce.needs else at_least(unit, [counts])
 
 
-def _is_narrow(found: BootstrapResult, value: float) -> bool:
+def _is_narrow(draws: BootstrapResult, value: float) -> bool:
     """Whether few buckets give a different value, because the scores are close together."""
-    return abs(found.value - value) > _NEAR * abs(value)
+    return abs(draws.value - value) > _NEAR * abs(value)
 
 
-def _scarce_of_draws(found: BootstrapResult, unit: str, counts: Mapping[str, int], values: Probe[Any]) -> Scarce:
+def _scarce_of_draws(draws: BootstrapResult, unit: str, counts: Mapping[str, int], values: Probe[Any]) -> Scarce:
     """The data that are too scarce for an interval of replicates, as for intervals by a formula."""
-    numbers = (each.number for each in values.intervals.values() if isinstance(each, Part) and each.number is not None)
-    total: Any = counts.get(unit, next(numbers, math.inf))  # another metric may know the number of users
+    users = (part.number for part in values.intervals.values() if isinstance(part, Part) and part.number is not None)
+    total: Any = counts.get(unit, next(users, math.inf))  # another metric may know the number of users
     have = {name: float(counts.get(name, math.inf)) for name in (unit, "positives", "negatives")}
     because = {}
-    if unit != "rows" and found.drawn is not None:  # their number varies like that of few users if few have most rows
-        have[unit] = like = (found.drawn.mean() ** 2 / max(found.drawn.var(), 1e-300)).item()
+    if unit != "rows" and draws.drawn is not None:  # their number varies like that of few users if few have most rows
+        have[unit] = like = (draws.drawn.mean() ** 2 / max(draws.drawn.var(), 1e-300)).item()
         because = because_of_uneven(like, None if math.isinf(total) else total, unit)
     needs = {}
     for name, number in have.items():
@@ -134,7 +133,7 @@ def _scarce_of_draws(found: BootstrapResult, unit: str, counts: Mapping[str, int
             needs["rows"] = in_full(LEAST, number, counts["rows"])
         elif number < LEAST:
             needs[name] = in_full(LEAST, number, total if name == unit else counts[name])
-    if not needs and not found.std > 0 and not math.isnan(found.value):
+    if not needs and not draws.std > 0 and not math.isnan(draws.value):
         return Scarce({unit: counts.get(unit, counts["rows"]) + 1}, {})
     return Scarce(needs, because if have[unit] < LEAST else {})
 
@@ -155,8 +154,8 @@ def deltas_of(
         intervals: of both sides.
     """
     ones, others = dict(_numbers(new)), dict(_numbers(old))
-    counts = [counts_of(each.rows, each.sizes) for each in (new, old)]
-    found = {}
+    counts = [counts_of(side.rows, side.sizes) for side in (new, old)]
+    deltas = {}
     for key, value in new.values.items():
         if is_number(value) and is_number(old.values[key]):
             both, delta, interval = (ones.get(key), others.get(key)), value - old.values[key], None
@@ -166,23 +165,23 @@ def deltas_of(
                 few = math.isnan(test.low) and not math.isnan(delta)
                 scarce = at_least(unit, counts) if few and not scarce.needs else scarce
                 interval = Interval(test.low, test.high, *scarce)
-            elif all(key in each for each in intervals):
-                interval = _between_draws(both, delta, [each[key] for each in intervals], weighing)
-            found[key] = Delta(delta, interval)
-    return found
+            elif all(key in by_metric for by_metric in intervals):
+                interval = _between_draws(both, delta, [by_metric[key] for by_metric in intervals], weighing)
+            deltas[key] = Delta(delta, interval)
+    return deltas
 
 
 def _between_draws(both: Any, delta: float, intervals: Sequence[Interval], weighing: Weighing) -> Interval:
     """The interval of replicates that draw the same users on both sides."""
     needs: dict[str, int] = {}
-    for each in intervals:
-        needs.update({name: max(number, needs.get(name, 0)) for name, number in each.needs.items()})
+    for side in intervals:
+        needs.update({name: max(number, needs.get(name, 0)) for name, number in side.needs.items()})
     if needs:
-        return Interval(math.nan, math.nan, needs, next((each.because for each in intervals if each.because), {}))
+        return Interval(math.nan, math.nan, needs, next((side.because for side in intervals if side.because), {}))
     one, other = both
-    less = bootstrap_result.bare(math.nan, one.replicates - other.replicates, 0, None, weighing.confidence)
+    differences = bootstrap_result.bare(math.nan, one.replicates - other.replicates, 0, None, weighing.confidence)
     if weighing.tightest is not None:
-        found = weighing.of(delta, less.std, math.inf)
-        return Interval(found.low, found.high)
-    away = delta - (one.value - other.value)
-    return Interval(less.low + away, less.high + away)
+        difference = weighing.of(delta, differences.std, math.inf)
+        return Interval(difference.low, difference.high)
+    shift = delta - (one.value - other.value)
+    return Interval(differences.low + shift, differences.high + shift)

@@ -172,7 +172,7 @@ def _check_pair(one: Any, other: Any) -> None:
             f"one and other cannot be paired: without ids, their samples cannot be matched; give both {kind}s ids=, "
             "or compare different samples with unpaired_difference"
         )
-    tables = [each.replicates if isinstance(each, BootstrapResult) else each.groups for each in (one, other)]
+    tables = [side.replicates if isinstance(side, BootstrapResult) else side.groups for side in (one, other)]
     if tables[0].shape != tables[1].shape:
         name = "replicates" if isinstance(one, BootstrapResult) else "groups"
         shapes = f"{list(tables[0].shape)} and {list(tables[1].shape)}"
@@ -187,16 +187,16 @@ def _of_groups(one: IntervalResult, other: IntervalResult, confidence: float) ->
     value = one.value - other.value
     if math.isnan(one.std) or math.isnan(other.std):  # both have warned of it
         return even_around(value, math.nan, 1.0, confidence)
-    found = spread_apart(np.asarray(one.groups), np.asarray(other.groups))
-    if found.short:
-        ((have, need),) = found.short.values()
+    spread = spread_apart(np.asarray(one.groups), np.asarray(other.groups))
+    if spread.short:
+        ((have, need),) = spread.short.values()
         warn(
             f"the difference comes from too few of {math.floor(have):,} users for a reliable interval; it needs "
             f"{math.ceil(need):,}. std, low, high and p_value are nan",
             UndefinedMetricWarning,
         )
         return even_around(value, math.nan, 1.0, confidence)
-    return even_around(value, math.sqrt(found.variance), found.freedom, confidence)
+    return even_around(value, math.sqrt(spread.variance), spread.freedom, confidence)
 
 
 def spread_apart(one: np.ndarray, other: np.ndarray) -> Spread:
