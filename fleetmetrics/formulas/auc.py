@@ -258,7 +258,7 @@ def average_precision_near(positive: np.ndarray, negative: np.ndarray, zero_divi
     value = _mean(top.p, top.last, top.total)
     # The lowest precisions of a bucket's positives rise ever more slowly: their mean is above that of both ends.
     first = top.true_positive[:-1] + top.counts
-    first = _shares(first, first + top.false_positive[1:])
+    first = _rising_shares(first, first + top.false_positive[1:])
     low, high = top.p.dot(first + top.last).item() / 2 / top.total, top.p.dot(top.highest).item() / top.total
     return BoundedArea(value, min(low, value), max(high, value))
 
@@ -285,11 +285,11 @@ def _from_the_top(positive: np.ndarray, negative: np.ndarray) -> _Top:
     above = found + false_positive[:-1]
     total, counts = true_positive[-1].item(), are_counts(positive)
     total = total if counts and total < 2**53 else exact_sum(p)
-    last, highest = _shares(found, above + n), _shares(found, above)
+    last, highest = _rising_shares(found, above + n), _rising_shares(found, above)
     return _Top(p, n, true_positive, false_positive, highest, last, total, counts and are_counts(negative))
 
 
-def _shares(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
+def _rising_shares(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
     """The quotients, 0 for 0 / 0; the wholes must rise, and their zeros are overwritten."""
     whole[: whole.searchsorted(0.0, side="right")] = 1.0
     shares: np.ndarray = part / whole

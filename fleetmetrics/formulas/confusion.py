@@ -314,12 +314,17 @@ def precision_recall_f1(
             if not count.any():
                 undefined(name, f"no class is {reason} for any sample", 0.0)
         hits, predicted, actual = counts
-        shares = [_share(hits, predicted), _share(hits, actual), _share(2 * hits, predicted + actual)]
+        shares = [
+            _share_of_count(hits, predicted),
+            _share_of_count(hits, actual),
+            _share_of_count(2 * hits, predicted + actual),
+        ]
     if average is not None:
         shares = [np.asarray(share.mean() if share.size else math.nan) for share in shares]
     precision, recall, f1 = shares
     return precision, recall, f1, support
 
 
-def _share(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
-    return part / np.maximum(whole, 1)  # if the whole is 0, so is the part
+def _share_of_count(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
+    """The shares of counts, whose smallest above 0 is 1; 0 of 0, whose part is 0, too."""
+    return part / np.maximum(whole, 1)

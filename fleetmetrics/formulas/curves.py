@@ -81,8 +81,8 @@ def roc_curve(positive: Any, negative: Any, thresholds: Any, zero_division: floa
     if not at.tp[-1] and not at.fp[-1]:
         nothing = np.array([stand_in("roc_curve", "there are no samples", zero_division)])
         return ROC(nothing, nothing.copy(), at.thresholds)
-    fpr = _share(at.fp, "roc_curve", "no sample is labeled 0", zero_division)
-    tpr = _share(at.tp, "roc_curve", "no sample is labeled 1", zero_division)
+    fpr = _share_of_all(at.fp, "roc_curve", "no sample is labeled 0", zero_division)
+    tpr = _share_of_all(at.tp, "roc_curve", "no sample is labeled 1", zero_division)
     return ROC(fpr, tpr, at.thresholds)
 
 
@@ -102,7 +102,7 @@ def precision_recall_curve(
         ([1.0, 1.0, 0.5, 0.0], [0.0, 0.25, 0.75])
     """
     at = points(positive, negative, thresholds)
-    recall = _share(at.tp, "precision_recall_curve", "no sample is labeled 1", zero_division)
+    recall = _share_of_all(at.tp, "precision_recall_curve", "no sample is labeled 1", zero_division)
     return PrecisionRecall(at.precision[::-1], recall[::-1], at.thresholds[:0:-1])
 
 
@@ -169,7 +169,8 @@ def points(positive: np.ndarray, negative: np.ndarray, thresholds: np.ndarray | 
     return Points(*above, *below, at)
 
 
-def _share(cumulated: np.ndarray, metric: str, reason: str, zero_division: float) -> np.ndarray:
+def _share_of_all(cumulated: np.ndarray, metric: str, reason: str, zero_division: float) -> np.ndarray:
+    """The shares of the last sum; without one the curve is undefined, and says so."""
     if not cumulated[-1]:
         return np.full(cumulated.shape, stand_in(metric, reason, zero_division))
     return cumulated / cumulated[-1]

@@ -4,6 +4,14 @@ If answers tie, a value is the mean over all orders of the tied answers, in clos
 of the samples nor on the number of workers. Functions of ``ranked`` take what `rank_queries` returns and the number
 ``k`` of answers that count (None: all), and return float64 ``[queries]``, nan where undefined.
 
+Average precision is of five kinds, which differ in what they do with samples or answers of equal score:
+
+- `average_precision_at`: the mean over all orders of the tied answers to a query;
+- `average_precision_of_ranking`: answers that come in their final order, so that none are tied;
+- `average_precision`, and `fleetmetrics.formulas.exact_auc` with ``curve="PR"``: tied samples enter together, of
+  several classes with samples that do not count, and of one with weights;
+- `fleetmetrics.formulas.average_precision_from_histogram`: so do all samples of a bucket.
+
 Source: McSherry and Najork, "Computing information retrieval performance measures efficiently in the presence of tied
 scores", ECIR 2008.
 """
@@ -154,7 +162,7 @@ def r_precision(ranked: RankedQueries) -> np.ndarray:
         >>> r_precision(rank_queries([1, 1, 1], [0.9, 0.5, 0.1], [1, 0, 1])).tolist()
         [0.5]
     """
-    return _shares(hits_at.bare(ranked, ranked.relevant), ranked.relevant)
+    return _shares_or_nan(hits_at.bare(ranked, ranked.relevant), ranked.relevant)
 
 
 @checked(ranked=_RANKED, k=_FIRST)
@@ -167,10 +175,10 @@ def fall_out_at(ranked: RankedQueries, k: int | None = None) -> np.ndarray:
     """
     misses = ranked.tie_size - ranked.tie_hits
     found = sums_of(misses / ranked.tie_size * _within(ranked, k), ranked.start)
-    return _shares(found, np.diff(np.append(ranked.start, len(ranked.query))) - ranked.relevant)
+    return _shares_or_nan(found, np.diff(np.append(ranked.start, len(ranked.query))) - ranked.relevant)
 
 
-def _shares(part: np.ndarray, whole: Any) -> np.ndarray:
+def _shares_or_nan(part: np.ndarray, whole: Any) -> np.ndarray:
     return np.where(whole > 0, part / np.maximum(whole, 1), np.nan)
 
 
@@ -292,7 +300,7 @@ def average_precision_at(ranked: RankedQueries, k: int | None = None) -> np.ndar
     among = drawn * (ranked.tie_hits - 1) / np.maximum(ranked.tie_size - 1, 1)
     precision = (before + among + 1) / (ranked.place + 1)
     total = sums_of(ranked.tie_hits / ranked.tie_size * precision * _within(ranked, k), ranked.start)
-    return _shares(total, ranked.relevant if k is None else np.minimum(ranked.relevant, k))
+    return _shares_or_nan(total, ranked.relevant if k is None else np.minimum(ranked.relevant, k))
 
 
 def _targets(argument: str, value: Any, sizes: Any) -> np.ndarray:

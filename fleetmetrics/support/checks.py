@@ -346,32 +346,31 @@ def between(low: float, high: float, ends: bool = True) -> Kind:
     return kind
 
 
-def not_negative(argument: str, value: Any, _: Any = None) -> float:
-    """A finite setting of at least 0."""
-    return number_of(argument, value, 0)
+def _checked_by(check: Callable[..., Any], *allowed: Any) -> Kind:
+    """The kind of argument that one of the functions above checks."""
+
+    def kind(argument: str, value: Any, _: Any = None) -> Any:
+        return check(argument, value, *allowed)
+
+    return kind
 
 
-def above_0(argument: str, value: Any, _: Any = None) -> float:
-    """A finite setting above 0."""
-    return positive_of(argument, value)
+#: A finite setting of at least 0.
+not_negative = _checked_by(number_of, 0)
+#: A finite setting above 0.
+above_0 = _checked_by(positive_of)
+#: True or False.
+flag = _checked_by(flag_of)
 
 
 def at_least(least: int) -> Kind:
     """An integer of at least ``least``, and below 2**63."""
-
-    def kind(argument: str, value: Any, _: Any = None) -> int:
-        return whole_number_of(argument, value, least, 2**63 - 1)
-
-    return kind
+    return _checked_by(whole_number_of, least, 2**63 - 1)
 
 
 def one_of(*allowed: str | None) -> Kind:
     """One of several strings, or None if it is among them."""
-
-    def kind(argument: str, value: Any, _: Any = None) -> Any:
-        return choice_of(argument, value, allowed)
-
-    return kind
+    return _checked_by(choice_of, allowed)
 
 
 def made_by(function: str, kind: type) -> Kind:
@@ -395,11 +394,6 @@ def text(argument: str, value: Any, _: Any = None) -> str:
     if not isinstance(value, str):
         raise InvalidInputError(f"{argument} must be a string, not {value!r:.60}")
     return value
-
-
-def flag(argument: str, value: Any, _: Any = None) -> bool:
-    """True or False."""
-    return flag_of(argument, value)
 
 
 def anything(argument: str, value: Any, _: Any = None) -> Any:
@@ -463,12 +457,8 @@ def numbers(
             raise InvalidInputError(f"{argument} must hold {'' if infinite else 'finite '}numbers, but some are {some}")
         if high > most:
             raise InvalidInputError(f"{argument} must hold numbers of at most {most:g}, not {high!r:.60}")
-        if rising and (array[1:] < array[:-1]).any():
-            place = int(np.argmax(array[1:] < array[:-1]))
-            raise InvalidInputError(
-                f"{argument} must not decrease: entry {place + 1} ({array[place + 1]}) is below entry {place} "
-                f"({array[place]})"
-            )
+        if rising:
+            _raise_unless_rising(argument, array, "not decrease")
         return array
 
     return kind
@@ -518,15 +508,20 @@ def keys(size: str) -> Kind:
         if array.ndim != 1 or not (known or not array.size) or np.ma.is_masked(value):
             raise InvalidInputError(f"{argument} must be integers or strings [n], sorted, not {_shown(array, value)}")
         sizes[size] = len(array), argument
-        if (array[1:] < array[:-1]).any():
-            place = int(np.argmax(array[1:] < array[:-1]))
-            raise InvalidInputError(
-                f"{argument} must be sorted: entry {place + 1} ({array[place + 1]}) is below entry {place} "
-                f"({array[place]})"
-            )
+        _raise_unless_rising(argument, array, "be sorted")
         return array
 
     return kind
+
+
+def _raise_unless_rising(argument: str, array: np.ndarray, must: str) -> None:
+    """Raise `InvalidInputError` for the first entry that is below the one before it."""
+    below = array[1:] < array[:-1]
+    if below.any():
+        place = int(np.argmax(below))
+        raise InvalidInputError(
+            f"{argument} must {must}: entry {place + 1} ({array[place + 1]}) is below entry {place} ({array[place]})"
+        )
 
 
 def _extremes(array: np.ndarray) -> tuple[Any, Any]:
