@@ -8,6 +8,7 @@ import json
 import re
 import signal
 import socket
+import sys
 import threading
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -16,8 +17,9 @@ from typing import Any, Callable, Iterator, Sequence
 
 import pytest
 
-from fleetmetrics.comm import SocketCommunicator, handshake, letters, past, server
+from fleetmetrics.comm import SocketCommunicator, channel, handshake, letters, past, server
 from fleetmetrics.comm.communicator import Letter
+from fleetmetrics.comm.deadline import Deadline
 from fleetmetrics.comm.folds import FOLDS
 from fleetmetrics.comm.job import Job
 from fleetmetrics.comm.letters import header_of
@@ -337,6 +339,36 @@ def test_rank_0_ends_once_late_workers_have_the_error(three: Hall, monkeypatch: 
     assert not ending.is_alive()
 
 
+def test_rank_0_waits_for_groups_that_meet_at_it_unless_an_error_ends_its_program(
+    two: Hall, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    [guest] = two.guests
+    guest.connection = guest.connect()
+    two.server._led.add(1)  # its group has called
+    wait_until(lambda: 1 in two.server._roster.workers)
+    ending = threading.Thread(target=two.server.see_off, daemon=True)
+    ending.start()
+    ending.join(0.2)
+    assert ending.is_alive()
+    monkeypatch.setattr(sys, "last_value", ValueError(), raising=False)
+    ending.join(10)
+    assert not ending.is_alive()
+
+
+def test_a_worker_without_a_reply_says_whether_rank_0_listens(two: Hall) -> None:
+    exchange = channel._Exchange((1, 1, 1), "exchange 1 (auc)", Deadline(5.0), notes_of, b"", None)
+    assert two.rank_0._late(exchange).startswith("rank 0 did not answer within 5 s at exchange 1 (auc)")
+    two.server._opens = "node1", 8500
+    late = two.rank_0._late(exchange)
+    assert late.startswith("rank 0 did not listen within 5 s at exchange 1 (auc)") and "node1:8500" in late
+
+
+@pytest.mark.parametrize("kind", [LEFT, LETTERS])
+def test_what_is_no_answer_is_not_taken_for_one(kind: int) -> None:
+    with pytest.raises(CommunicatorError, match=f"its kind is {kind}.; do all workers run the same version"):
+        letters.read_each([Message(kind, payload=b"1")], channel._answer_in)
+
+
 def test_the_trouble_of_a_worker_is_an_error_on_all(two: Hall) -> None:
     call = two.begin()
     header = header_of("", (), "channel 'test'", "auc", ["AgreementError", "no"])
@@ -430,6 +462,18 @@ def test_a_worker_whose_first_connection_is_lost_comes_in_again(two: Hall) -> No
         guest.connect().close()
     guest.arrive()
     assert call.result(10) == ["of rank 0", "of rank 1"]
+
+
+def test_a_connection_on_which_nothing_was_said_does_not_end_its_worker(two: Hall) -> None:
+    [guest], roster = two.guests, two.server._roster
+    for says, ended in ((False, set()), (True, {1})):
+        guest.connection = guest.connect()
+        wait_until(lambda: 1 in roster.workers)
+        if says:
+            guest.say(CLOSED, 0, channel=7)
+        guest.leave()
+        wait_until(lambda: 1 not in roster.workers)
+        assert set(roster.ended) == ended
 
 
 def test_a_worker_that_has_ended_without_calling_is_an_error_within_seconds(two: Hall) -> None:
