@@ -178,9 +178,9 @@ def test_a_worker_whose_peers_are_missing_gets_an_error_by_the_deadline(
     monkeypatch.setenv("PADDLE_TRAINERS_NUM", "2")
     monkeypatch.setenv("PADDLE_TRAINER_ID", "0")
     monkeypatch.setenv("FLEETMETRICS_ENDPOINT", f"127.0.0.1:{free_ports(1)[0]}")
-    fine, lines = seen(capsys, timeout=0.5)
+    fine, lines = seen(capsys, timeout=2)
     assert not fine and lines[-1].startswith("to fix: call doctor() on every worker")
-    assert lines[-2].startswith("to fix: DeadlineError: rank 1 did not connect within 0.5 s")
+    assert lines[-2].startswith("to fix: DeadlineError: rank 1 did not connect within 2 s")
 
 
 def test_a_run_that_nothing_names_is_to_be_fixed(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:

@@ -91,6 +91,7 @@ MAKES = {
 }
 
 
+@pytest.mark.halved
 @pytest.mark.parametrize("make", MAKES)
 def test_an_array_counts_the_same_in_any_memory_layout(make):
     for name in NAMES:
