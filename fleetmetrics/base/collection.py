@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -157,6 +158,12 @@ class MetricCollection(Composite[Dict[str, Any]]):
         if not operand:  # of an expression that contains it
             metric.collection = self.name
             metric.become_part(f"{self.name}.{key}", shared)
+
+    def view(self, keys: Iterable[str]) -> MetricCollection:
+        """The members of some keys as a collection, which shares all else with this one."""
+        view = copy.copy(self)
+        view.metrics, view._known = {key: self.metrics[key] for key in keys}, {}
+        return view
 
     def rename(self, keys: Mapping[str, str]) -> MetricCollection:
         """Give members other keys in the result; they keep their samples.

@@ -129,7 +129,7 @@ class Partial(Checkpointed):
         """Forget the contents."""
         raise NotImplementedError
 
-    def _hold(self, states: Iterable[Mapping[str, np.ndarray]]) -> None:
+    def hold_merged(self, states: Iterable[Mapping[str, np.ndarray]]) -> None:
         """Hold the merge of several state dicts, with few of them in memory at a time."""
         plan: Any = None
         holders = self.holders()

@@ -89,15 +89,11 @@ class Side:
             yield "", metrics
             return
         for place, task in enumerate(["", *self.asked.tasks], -1):
-            view = copy.copy(metrics)
-            view._known = {}
             of_task = f"tasks {place} "
-            view.metrics = {
-                key: metric
-                for key, metric in metrics.metrics.items()
-                if (key.startswith(of_task) if task else not key.startswith("tasks "))
-            }
-            yield task, view
+            keys = [
+                key for key in metrics.metrics if (key.startswith(of_task) if task else not key.startswith("tasks "))
+            ]
+            yield task, metrics.view(keys)
 
     def _sliced(self) -> list[Sliced]:
         """A metric of the slices of each column."""

@@ -81,7 +81,7 @@ def load(paths: Sequence[str], like: str, *, baseline: bool = False) -> tuple[Si
             asked = replace(asked, compared=own.get("compared"))
         shape = asked.probe()
         metrics = shape.collection()
-        metrics._hold(states())
+        metrics.hold_merged(states())
     except InvalidInputError as error:
         raise DataError(f"{path}, by fleetmetrics {note.get('version')}: {error}") from None
     except FleetMetricsError:

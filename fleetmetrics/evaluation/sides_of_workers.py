@@ -99,7 +99,7 @@ def _plain(read: Read) -> list[Any]:
 
 
 def _together(side: Side, parts: Sequence[Any]) -> Side:
-    side.metrics._hold(arrays for *_, arrays in parts)
+    side.metrics.hold_merged(arrays for *_, arrays in parts)
     read = together(read_of(read) for read, *_ in parts)
     errors = [error for _, error, _ in parts if error]
     return replace(side, read=read._replace(files=tuple(sorted(read.files))), error=min(errors, default=""))

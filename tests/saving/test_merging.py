@@ -121,7 +121,7 @@ def by_tree(rng, parts):
                 taken.append(first._taken())
             first._hold_all(taken)
         else:
-            first._hold(each.state_dict() for each in some)
+            first.hold_merged(each.state_dict() for each in some)
         parts.append(first)
     return parts[0]
 
@@ -197,13 +197,13 @@ def test_many_state_dicts_become_one_a_few_at_a_time(monkeypatch, name, number):
         return found
 
     monkeypatch.setattr(whole, "_parsed", parsed, raising=False)
-    quiet(lambda: whole._hold(part.state_dict() for part in parts))
+    quiet(lambda: whole.hold_merged(part.state_dict() for part in parts))
     assert len(seen) == number and most <= 4
     merged = quiet(lambda: fm.merge_all(parts))
     assert held(whole) == held(merged)
     assert contract.same(quiet(whole.compute), quiet(merged.compute), False, 1e-13)
     with pytest.raises(InvalidInputError, match="different metric"):
-        whole._hold([parts[0].state_dict(), fm.AUC().state_dict()])
+        whole.hold_merged([parts[0].state_dict(), fm.AUC().state_dict()])
     assert held(whole) == held(merged)
 
 
@@ -215,7 +215,7 @@ def test_a_state_dict_of_other_settings_or_shapes_among_many_is_refused_and_noth
     with pytest.raises(
         InvalidInputError, match="a part comes from a different metric, or from different settings, than the first"
     ):
-        whole._hold([good, bad])
+        whole.hold_merged([good, bad])
     about = json.loads(good["fleetmetrics"].tobytes())
     key = [*about["arrays"]][-1]
     about["arrays"][key][1] = [2]
@@ -223,7 +223,7 @@ def test_a_state_dict_of_other_settings_or_shapes_among_many_is_refused_and_noth
     wrong = {**good, "fleetmetrics": said, key: np.zeros(2, good[key].dtype)}
     for parts in ([good, wrong], [wrong, good], [wrong]):
         with pytest.raises(InvalidInputError, match=r"\[2\]"):
-            whole._hold(parts)
+            whole.hold_merged(parts)
     assert whole.compute() == 1.0
 
 
