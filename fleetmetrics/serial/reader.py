@@ -11,10 +11,11 @@ import importlib
 import io
 import math
 import pickle
+import types
 from collections import deque
 from itertools import accumulate, chain, islice, repeat
 from operator import countOf, mul, setitem
-from typing import Any, Iterator, Sequence
+from typing import Any, Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -177,28 +178,31 @@ class Reader(Payload):
             ) from error
 
 
-_READERS: dict[str, Any] = {
-    "none": lambda reader, count: [None] * reader.free(count),
-    "constant": Reader.constant,  # an integer
-    "number": lambda reader, count, dtype: reader.look(dtype, (count,)).tolist(),
-    "big": lambda reader, count, texts: list(map(int, reader.only(str, texts, count), repeat(16))),
-    "scalar": lambda reader, count, dtype: list(reader.look(dtype, (count,))),
-    "numpy text": lambda reader, count, texts: list(map(np.str_, reader.only(str, texts, count))),
-    "numpy bytes": lambda reader, count, texts: list(map(np.bytes_, reader.only(bytes, texts, count))),
-    "tuple": lambda reader, count, *columns: list(reader.rows(count, columns)),
-    "list": lambda reader, count, *columns: list(map(list, reader.rows(count, columns))),
-    "optional": Reader.optional,  # column of those that are not None, placed by flags
-    "text": Reader.texts,  # size in bytes, column of lengths; None: separated by zeros
-    "bytes": Reader.bytes,  # size, column of lengths
-    "arrays": Reader.arrays,  # dtype, common shape
-    "ragged": Reader.ragged,  # dtype, column of shapes
-    "tensors": Reader.tensors,  # Paddle's dtype, column of arrays
-    "torch": Reader.of_torch,  # torch's dtype, column of arrays
-    "dict": Reader.dicts,  # keys, a column for each
-    "nested": Reader.nested,  # kind of container, columns of lengths and elements; those of dicts are pairs
-    "mixed": Reader.mixed,  # columns, interleaved by tags
-    "pickle": Reader.pickle,  # size, SHA-256
-}
+#: What reads a column, by the word that it begins with; fixed, as the kinds of values that can be packed.
+_READERS: Mapping[str, Any] = types.MappingProxyType(
+    {
+        "none": lambda reader, count: [None] * reader.free(count),
+        "constant": Reader.constant,  # an integer
+        "number": lambda reader, count, dtype: reader.look(dtype, (count,)).tolist(),
+        "big": lambda reader, count, texts: list(map(int, reader.only(str, texts, count), repeat(16))),
+        "scalar": lambda reader, count, dtype: list(reader.look(dtype, (count,))),
+        "numpy text": lambda reader, count, texts: list(map(np.str_, reader.only(str, texts, count))),
+        "numpy bytes": lambda reader, count, texts: list(map(np.bytes_, reader.only(bytes, texts, count))),
+        "tuple": lambda reader, count, *columns: list(reader.rows(count, columns)),
+        "list": lambda reader, count, *columns: list(map(list, reader.rows(count, columns))),
+        "optional": Reader.optional,  # column of those that are not None, placed by flags
+        "text": Reader.texts,  # size in bytes, column of lengths; None: separated by zeros
+        "bytes": Reader.bytes,  # size, column of lengths
+        "arrays": Reader.arrays,  # dtype, common shape
+        "ragged": Reader.ragged,  # dtype, column of shapes
+        "tensors": Reader.tensors,  # Paddle's dtype, column of arrays
+        "torch": Reader.of_torch,  # torch's dtype, column of arrays
+        "dict": Reader.dicts,  # keys, a column for each
+        "nested": Reader.nested,  # kind of container, columns of lengths and elements; those of dicts are pairs
+        "mixed": Reader.mixed,  # columns, interleaved by tags
+        "pickle": Reader.pickle,  # size, SHA-256
+    }
+)
 
 
 def _tensors_of(arrays: Sequence[np.ndarray], dtype: str) -> list[Any]:

@@ -19,11 +19,12 @@ import math
 import pickle
 import struct
 import sys
+import types
 from collections import defaultdict
 from functools import cached_property, partial
 from itertools import chain, compress, count, cycle, repeat
 from operator import attrgetter, countOf, eq, is_, is_not, itemgetter, methodcaller
-from typing import Any, Callable, Iterable, Iterator, List, Sequence
+from typing import Any, Callable, Iterable, Iterator, List, Mapping, Sequence
 
 import numpy as np
 
@@ -452,21 +453,24 @@ def _can_be_pickled(value: Any) -> bool:
     return False
 
 
-_PACKERS: dict[type, Callable[..., list[Any]]] = {
-    type(None): _Packer.nones,
-    **{kind: partial(_Packer.numbers, kind=kind) for kind in (bool, float, complex)},
-    int: _Packer.integers,
-    str: _Packer.texts,
-    bytes: _Packer.bytes,
-    # pickle would drop zeros at the end of these two
-    np.str_: lambda packer, values, above: ["numpy text", packer.texts(values)],
-    np.bytes_: lambda packer, values, above: ["numpy bytes", packer.bytes(values)],
-    **dict.fromkeys((np.dtype(char).type for char in "?bhilqBHILQefdgFDGmM"), _Packer.scalars),
-    np.ndarray: _Packer.arrays,
-    tuple: _Packer.tuples,
-    list: _Packer.lists,
-    dict: _Packer.dicts,
-}
+#: What packs the values of a type; fixed, since the workers of a job must read what any of them packs.
+_PACKERS: Mapping[type, Callable[..., list[Any]]] = types.MappingProxyType(
+    {
+        type(None): _Packer.nones,
+        **{kind: partial(_Packer.numbers, kind=kind) for kind in (bool, float, complex)},
+        int: _Packer.integers,
+        str: _Packer.texts,
+        bytes: _Packer.bytes,
+        # pickle would drop zeros at the end of these two
+        np.str_: lambda packer, values, above: ["numpy text", packer.texts(values)],
+        np.bytes_: lambda packer, values, above: ["numpy bytes", packer.bytes(values)],
+        **dict.fromkeys((np.dtype(char).type for char in "?bhilqBHILQefdgFDGmM"), _Packer.scalars),
+        np.ndarray: _Packer.arrays,
+        tuple: _Packer.tuples,
+        list: _Packer.lists,
+        dict: _Packer.dicts,
+    }
+)
 
 
 def _arrays_of(tensors: Sequence[Any]) -> tuple[list[np.ndarray], list[np.ndarray]]:

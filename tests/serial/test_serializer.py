@@ -735,3 +735,10 @@ print("paddle" in sys.modules)
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, env=environment, check=False
     )
     assert done.stdout.split() == ["True", "[1.", "1.]", "False"], done.stderr
+
+
+@pytest.mark.parametrize("table", [serializer._PACKERS, reader._READERS], ids=["packers", "readers"])
+def test_the_kinds_of_values_are_fixed(table: Any) -> None:
+    """Another worker would not know a kind that one of them adds."""
+    with pytest.raises(TypeError):
+        table[object] = None
