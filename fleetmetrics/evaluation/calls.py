@@ -157,8 +157,8 @@ def merge(states: Sequence[Any]) -> EvaluationResult:
         CorruptFileError: a file is not a saved state.
     """
     paths = states_of(states)
-    side, said = load(paths, paths[0])
-    return result_of_sides([side], said)
+    side, warnings = load(paths, paths[0])
+    return result_of_sides([side], warnings)
 
 
 def compare(new: Any, old: Any, *, always_valid: int | None = None) -> EvaluationResult:
@@ -176,13 +176,13 @@ def compare(new: Any, old: Any, *, always_valid: int | None = None) -> Evaluatio
     """
     (first,), (second,) = states_of([new], "new"), states_of([old], "old")
     check_always_valid(always_valid)
-    (one, said), (other, more) = load([first], first), load([second], first, baseline=True)
-    return result_of_sides([one, other], [*said, *more], always_valid)
+    (new_side, warnings), (old_side, more) = load([first], first), load([second], first, baseline=True)
+    return result_of_sides([new_side, old_side], [*warnings, *more], always_valid)
 
 
 def result_of_sides(
     sides: Sequence[Side],
-    said: Sequence[str] = (),
+    warnings: Sequence[str] = (),
     always_valid: int | None = None,
     channel: Communicator | None = None,
     timeout: float | None = None,
@@ -191,7 +191,7 @@ def result_of_sides(
 
     Args:
         sides: one or two, the new one first.
-        said: warnings so far.
+        warnings: those so far.
         always_valid: see `evaluate`.
         channel: of the workers that all make this result; None: this process alone.
         timeout: seconds to wait for the other workers.
@@ -199,4 +199,4 @@ def result_of_sides(
     errors = errors_of(sides)
     if errors:
         raise DataError("\n".join(errors))
-    return result_of(sides, said=said, always_valid=always_valid, channel=channel, timeout=timeout)
+    return result_of(sides, said=warnings, always_valid=always_valid, channel=channel, timeout=timeout)
