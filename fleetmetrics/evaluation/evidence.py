@@ -324,7 +324,7 @@ class _QuotientsOfUsers(_Quotients):
     def tested(self, slices: Sequence[Any], whole: Any, confidence: float) -> Tested:
         n, d = np.moveaxis(np.array(slices), 1, 0)
         filled = np.count_nonzero((n != 0) | (d != 0), axis=1)
-        users = users_in(filled, _GROUPS)
+        users = np.array([users_in(groups, _GROUPS) for groups in filled.tolist()])
         sums = np.stack([n.sum(axis=1), d.sum(axis=1)], 1)
         residuals = residuals_of_slices(sums, np.sum(products([n, d], (2, 3, 4)), axis=2).T)
         tested = self._tests(sums, users, residuals, confidence, squares_of_users(d, users))

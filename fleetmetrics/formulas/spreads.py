@@ -276,7 +276,7 @@ def of_groups(groups: np.ndarray, reach: np.ndarray | None = None) -> Spread:
             so that groups that happen to be alike are not taken for many. None: unknown.
     """
     filled = int(np.count_nonzero(groups))
-    users = users_in(filled, len(groups)).item()
+    users = users_in(filled, len(groups))
     exponent, near = _scaled(groups)
     square, cube, fourth = ((near**power).sum().item() for power in (2, 3, 4))
     peaked = fourth / square**2 if fourth else math.inf
@@ -307,17 +307,15 @@ def _scaled(groups: np.ndarray) -> tuple[int, np.ndarray]:
     return exponent, np.ldexp(groups, -exponent)
 
 
-def users_in(filled: Any, groups: int) -> np.ndarray:
+def users_in(filled: int, groups: int) -> float:
     """The most likely number of users, from the number of groups that have any; a larger number if all have."""
-    filled = np.asarray(filled)
-    with np.errstate(divide="ignore"):
-        return np.where(filled < groups, -groups * np.log1p(-filled / groups), 8.0 * groups)
+    return -groups * float(np.log1p(-filled / groups)) if filled < groups else 8.0 * groups
 
 
 def users_of(samples: Any) -> float:
     """The most likely number of users, from the samples of each group of them; inf if all groups have some."""
     filled = int(np.count_nonzero(samples))
-    return users_in(filled, len(samples)).item() if filled < len(samples) else math.inf
+    return users_in(filled, len(samples)) if filled < len(samples) else math.inf
 
 
 def squares_of_users(groups: np.ndarray, users: np.ndarray) -> np.ndarray:
@@ -359,7 +357,7 @@ def largest_of(sizes: Any, of: str) -> Largest | None:
     if not 0 < total < math.inf:
         return None
     share = (most - (total - most) / max(len(sizes) - 1, 1)) / total
-    equal = 1 / users_in(np.count_nonzero(sizes), len(sizes)).item()
+    equal = 1 / users_in(int(np.count_nonzero(sizes)), len(sizes))
     return Largest(share, of) if share >= max(1 / LEAST, 2 * equal) else None
 
 
