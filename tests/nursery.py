@@ -36,6 +36,11 @@ from tests.standing_in import ADDRESS, SCRIPTS, asked
 ROOT = Path(__file__).resolve().parent.parent
 _COMMON = "NURSERY_COMMON"
 
+#: What workers import at their first metric and their first exchange; a fork finds its own place among them.
+OF_WORKERS = (
+    *[f"fleetmetrics.{name}" for name in ("metrics.aggregation", "metrics.auc", "evaluator")],
+    *[f"fleetmetrics.comm.{name}" for name in ("channel", "client", "server", "util", "worker")],
+)
 #: What the common nursery imports: whatever takes long, and what most programs begin with.
 MODULES = (
     "sklearn.datasets",
@@ -45,6 +50,7 @@ MODULES = (
     "paddle.jit.sot",  # the first metric would import it
     *[f"fleetmetrics.{name}" for name in ("metrics", "wrappers", "base.collection", "comm", "evaluator", "evaluation")],
     *[f"fleetmetrics.{name}" for name in ("static", "integrations.hapi", "doctor", "cli")],
+    *OF_WORKERS,
     "tests.contract",  # with which static programs are built in less time
 )
 

@@ -37,7 +37,7 @@ from typing import Any, Callable
 
 import numpy as np
 
-from tests.nursery import Nursery, common
+from tests.nursery import OF_WORKERS, Nursery, common
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
@@ -371,7 +371,7 @@ def nursery_for(script: Path) -> Nursery | None:
 @functools.lru_cache(maxsize=None)
 def _of_channels() -> Nursery:
     """A process that forks workers without Paddle, for the rest of this test run."""
-    nursery = Nursery("fleetmetrics", "fleetmetrics.comm")
+    nursery = Nursery("tests.nursery", *OF_WORKERS)
     atexit.register(nursery.__exit__)
     return nursery
 
