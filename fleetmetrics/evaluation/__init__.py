@@ -1,11 +1,12 @@
 """From data to a result: what `fleetmetrics.evaluate` returns and the command line prints.
 
 Its modules, from the bottom up: `options` declares the arguments, `option_checks` checks them, `named` and `counted`
-hold the metrics, `evidence` the statistics for the test of slices, `versus` the comparison of both sides' slices,
+hold the metrics, `evidence` the statistics for the test of slices, `versus` what a comparison keeps of both sides,
 `probe` the structure of the results, `question` what is asked of each side and the metrics that answer it, `side` the
 result of one side, which `side_of_data`, `side_of_states` and `sides_of_workers` make, `matched_rows` the match of both
-sides' rows, `slices` the verdicts, `conditions` and `printed` the checks and the output of a result, `result` the
-result itself, `request` the way from the arguments to the sides, and `calls` what users call.
+sides' rows, `slices` the tables of slices with their verdicts, `slice_frame` these by the names of conditions,
+`conditions` and `printed` the checks and the output of a result, `result` the result itself, `request` the way from the
+arguments to the sides, and `calls` what users call.
 """
 
 from __future__ import annotations

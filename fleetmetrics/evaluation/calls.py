@@ -199,4 +199,4 @@ def result_of_sides(
     errors = errors_of(sides)
     if errors:
         raise DataError("\n".join(errors))
-    return result_of(sides, said=warnings, always_valid=always_valid, channel=channel, timeout=timeout)
+    return result_of(sides, notes=warnings, always_valid=always_valid, channel=channel, timeout=timeout)

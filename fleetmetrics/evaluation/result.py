@@ -19,9 +19,9 @@ from fleetmetrics.evaluation.probe import Probe
 from fleetmetrics.evaluation.question import Question
 from fleetmetrics.evaluation.side import Side
 from fleetmetrics.evaluation.side_of_states import save
-from fleetmetrics.evaluation.slices import Judged, SliceResult, judged
-from fleetmetrics.evaluation.versus import ColumnDelta, Halves, SliceDelta, Weighing, Whole, versus
-from fleetmetrics.support.checks import choice_of, is_number
+from fleetmetrics.evaluation.slices import ColumnDelta, Judged, SliceDelta, SliceResult, compared, judged
+from fleetmetrics.evaluation.versus import Weighing
+from fleetmetrics.support.checks import choice_of
 from fleetmetrics.support.optional import library
 from fleetmetrics.support.typed import Axes
 from fleetmetrics.support.vocabulary import RESULT_KEYS, SIZES, argument
@@ -72,9 +72,8 @@ class DataRead:
 
     def plain(self) -> dict[str, Any]:
         """As the result's JSON has it."""
-        found = {**vars(self), **self.sizes, "skipped_files": len(self.bad_files)}
-        del found["sizes"]
-        return found
+        entries = {name: value for name, value in vars(self).items() if name != "sizes"}
+        return {**entries, **self.sizes, "skipped_files": len(self.bad_files)}
 
 
 @dataclass(frozen=True)
@@ -92,6 +91,11 @@ class SideResult:
     rows: int
     data: DataRead
     at_k: dict[str, Any] = field(default_factory=dict)
+
+    def plain(self) -> dict[str, Any]:
+        """As JSON has a baseline."""
+        entries = {"data": self.data.plain(), "rows": self.rows, **self.values}
+        return {**entries, "at_k": self.at_k} if self.at_k else entries
 
 
 @dataclass(frozen=True, repr=False)
@@ -152,53 +156,49 @@ class EvaluationResult(Printed):
 
     def to_dict(self) -> dict[str, Any]:
         """The dict that ``fleetmetrics evaluate --json`` prints; undefined values are None."""
-        result: dict[str, Any] = {**self.new.values, "rows": self.new.rows}
-        for key in self.new.values:
-            if key in self.intervals:
-                result[f"{key}_interval"] = self.intervals[key].plain()
-            if key in self.deltas:
-                result[f"{key}_delta"] = self.deltas[key].plain()
+        entries = {
+            "rows": self.new.rows,
+            **self._changes(),
+            "about": self.asked.about(),
+            "data": self.new.data.plain(),
+            "asked": self._asked(),
+            **self.judged.plain(),
+            "baseline": self.baseline and self.baseline.plain(),
+            "versus": {by: column.plain() for by, column in self.versus.items()},
+            "warnings": self.warnings,
+        }
+        if self.tasks:
+            entries = {name: entry for name, entry in entries.items() if name in _OF_TASKS}
+            old = self.baseline and {"data": self.baseline.data.plain(), "rows": self.baseline.rows}
+            tasks = {task: result.to_dict() for task, result in self.tasks.items()}
+            entries.update(baseline=old, tasks=tasks)
+        elif self.new.at_k:
+            entries["at_k"] = self.new.at_k
+        result: dict[str, Any] = plain(entries if self.tasks else {**self.new.values, **entries})
+        return result
+
+    def _changes(self) -> dict[str, Any]:
+        """The intervals and deltas, each beside its metric."""
+        kinds = (("interval", self.intervals), ("delta", self.deltas))
+        of = ((f"{key}_{name}", numbers[key]) for key in self.new.values for name, numbers in kinds if key in numbers)
+        return {name: number.plain() for name, number in of}
+
+    def _asked(self) -> dict[str, Any]:
+        """The arguments that were given or have a default, the command, and the version."""
         asked = {**self.asked.plain(), "always_valid": self.always_valid}
         asked["rank_by"] = self.asked.ranking if self.asked.by else None
         asked = {name: value for name, value in asked.items() if value is not None}
-        old = self.baseline
-        counts = {name.replace(" ", "_"): n for name, n in self.judged.verdicts.items()}
-        result.update(
-            about=self.asked.about(),
-            data=self.new.data.plain(),
-            asked={
-                **asked,
-                "metrics": list(self.new.values),
-                "command": self.command,
-                "version": __version__,
-            },
-            slices={column: [each.plain() for each in slices] for column, slices in self.slices.items()},
-            explained=self.judged.explained,
-            others=self.judged.others,
-            references=self.judged.references,
-            verdicts={**counts, "least_q": self.judged.least_q},
-            baseline=old and {"data": old.data.plain(), "rows": old.rows, **old.values},
-            versus={column: each.plain() for column, each in self.versus.items()},
-            warnings=self.warnings,
-        )
-        if self.tasks:
-            result = {name: each for name, each in result.items() if name in _OF_TASKS}
-            result["baseline"] = old and {"data": old.data.plain(), "rows": old.rows}
-            result["tasks"] = {task: each.to_dict() for task, each in self.tasks.items()}
-        for into, side in ((result, self.new), (result["baseline"], old)):
-            if side is not None and side.at_k:
-                into["at_k"] = side.at_k
-        found: dict[str, Any] = plain(result)
-        return found
+        return {**asked, "metrics": list(self.new.values), "command": self.command, "version": __version__}
 
     def frame(self, by: str | None = None) -> Any:
         """Return a data frame of pandas.
 
         Args:
             by: the column whose slices are the rows. Their keys are in a column of that name, or in ``key`` if the name
-                is that of another number of the slices; several tasks are in the column ``task``. None: the metrics are
-                the rows, with ``value`` and, where known, ``low``, ``high``, ``baseline``, ``delta``, ``delta_low`` and
-                ``delta_high``.
+                is that of another number of the slices; several tasks are in the column ``task``. With a baseline the
+                deltas have the names of conditions, such as ``auc_delta``, ``auc_delta.low``, ``mix``. None: the
+                metrics are the rows, with ``value`` and, where known, ``low``, ``high``, ``baseline``, ``delta``,
+                ``delta_low`` and ``delta_high``.
 
         Raises:
             InvalidInputError: the result has no slices by that column.
@@ -207,13 +207,13 @@ class EvaluationResult(Printed):
         choice_of("by", by, (None, *(self.asked.by if self.tasks else self.slices)))
         if by is None:
             rows = [self._row(key) for key, value in self.values.items() if not isinstance(value, (dict, list))]
-            found = library("pandas", "pandas").DataFrame(rows).set_index("metric")
-            return found.dropna(axis=1, how="all")
+            return library("pandas", "pandas").DataFrame(rows).set_index("metric").dropna(axis=1, how="all")
         if self.tasks:
-            frames = {task: each.frame(by) for task, each in self.tasks.items()}
-            found = library("pandas", "pandas").concat(frames, names=["task", None])
-            return found.reset_index("task").reset_index(drop=True)
-        rows = [{**each.plain(), **each.metrics} for each in self.slices[by]]
+            frames = {task: result.frame(by) for task, result in self.tasks.items()}
+            joint = library("pandas", "pandas").concat(frames, names=["task", None])
+            return joint.reset_index("task").reset_index(drop=True)
+        deltas = {row.key: row.columns() for row in self.versus[by].slices} if by in self.versus else {}
+        rows = [{**row.plain(), **row.metrics, **deltas.get(row.key, {})} for row in self.slices[by]]
         drop = ["needs", "because", "metrics", "metric", "within_chance"]
         frame = library("pandas", "pandas").DataFrame(rows).drop(columns=drop, errors="ignore")
         return frame if by in frame.columns else frame.rename(columns={"key": by})
@@ -254,7 +254,7 @@ class EvaluationResult(Printed):
         result = self.to_dict()
         outcomes = checked(conditions, result)
         if outcomes:
-            result["conditions"] = [each._asdict() for each in outcomes]
+            result["conditions"] = [outcome._asdict() for outcome in outcomes]
         page = html(result, new, old, lang)
         return written(page, None if path is None else output_of(path, self.inputs()))
 
@@ -287,12 +287,12 @@ class EvaluationResult(Printed):
     def _drawn(self) -> tuple[dict[str, Any], dict[str, Any] | None]:
         """The metrics of each side that have charts; of several tasks by their names."""
         if self.tasks:
-            drawn = {task: each._drawn() for task, each in self.tasks.items()}
+            drawn = {task: result._drawn() for task, result in self.tasks.items()}
             old = {task: other for task, (_, other) in drawn.items() if other is not None}
             return {task: own for task, (own, _) in drawn.items()}, old or None
         sides = [side.members for side in self._sides]
-        found = [{**side.values, "errors": side.errors, "actual": side.actual} for side in sides]
-        return found[0], found[1] if found[1:] else None
+        charts = [{**side.values, "errors": side.errors, "actual": side.actual} for side in sides]
+        return charts[0], charts[1] if charts[1:] else None
 
     def save_state(self, path: Any) -> None:
         """Write the accumulated state of the new side, for ``fleetmetrics merge`` and ``compare``.
@@ -328,8 +328,9 @@ class EvaluationResult(Printed):
 def check_keys(asked: Question) -> None:
     """Raise InvalidInputError if the key of a metric is also that of another number of the result, or of its slices."""
     kinds = (EvaluationResult, SideResult, Judged, SliceResult, SliceDelta, Delta, Interval)
-    properties = (name for kind in kinds for name, each in vars(kind).items() if isinstance(each, property))
-    taken = {*RESULT_KEYS, *SIZES, *(each.name for kind in kinds for each in fields(kind)), *properties, "any", "state"}
+    properties = (name for kind in kinds for name, value in vars(kind).items() if isinstance(value, property))
+    taken = {*RESULT_KEYS, *SIZES, *(entry.name for kind in kinds for entry in fields(kind)), *properties}
+    taken |= {"any", "state"}
     for key, metric in asked.named.items():
         why = ""
         if key in taken or key.endswith(_ENDINGS):
@@ -347,7 +348,7 @@ def result_of(
     sides: Sequence[Side],
     *,
     command: str = "",
-    said: Sequence[str] = (),
+    notes: Sequence[str] = (),
     joined: bool = True,
     always_valid: int | None = None,
     channel: Communicator | None = None,
@@ -358,7 +359,7 @@ def result_of(
     Args:
         sides: one or two.
         command: the shell command.
-        said: warnings so far.
+        notes: warnings so far.
         joined: whether to check that joined ids are the same.
         always_valid: see `EvaluationResult`.
         channel: of the workers that all make this result; None: this process alone.
@@ -368,7 +369,7 @@ def result_of(
         DataError: the joined ids differ, or the intervals are missing.
         InvalidInputError: the key of a metric is that of another number.
     """
-    new, texts = sides[0], list(said)
+    new, texts = sides[0], list(notes)
     check_keys(new.asked)
     if always_valid is not None and new.asked.ci is None:
         raise DataError(
@@ -381,20 +382,20 @@ def result_of(
             check_joined(one, other, channel, timeout)
     measured = [side.measured(texts) for side in sides]
     if not new.asked.tasks:
-        found = _result(sides, measured, measured, texts, always_valid)
-        return replace(found, command=command, warnings=list(dict.fromkeys(texts)))
+        result = _result(sides, measured, measured, texts, always_valid)
+        return replace(result, command=command, warnings=list(dict.fromkeys(texts)))
     tasks = {}
     for place, (task, *own) in enumerate(zip(new.asked.tasks, *views)):
-        values = [each.tasks[place] for each in measured]
-        said_of_task: list[str] = []
-        tasks[task] = _result(own, values, measured, said_of_task, always_valid)
-        texts += [f"{task}: {each}" for each in said_of_task]
+        values = [of_side.tasks[place] for of_side in measured]
+        notes_of_task: list[str] = []
+        tasks[task] = _result(own, values, measured, notes_of_task, always_valid)
+        texts += [f"{task}: {note}" for note in notes_of_task]
     whole = _result_of_tasks(sides, measured, tasks)
     return replace(whole, command=command, warnings=list(dict.fromkeys(texts)), always_valid=always_valid)
 
 
 def _result(
-    sides: Sequence[Side], values: Sequence[Probe[Any]], wholes: Sequence[Probe[Any]], said: list[str], tightest: Any
+    sides: Sequence[Side], values: Sequence[Probe[Any]], wholes: Sequence[Probe[Any]], notes: list[str], tightest: Any
 ) -> EvaluationResult:
     """The result of one task.
 
@@ -402,16 +403,16 @@ def _result(
         sides: one or two, or their views of the task.
         values: of each.
         wholes: the values of all tasks of each side; without several tasks the same as ``values``.
-        said: warnings, to which those of intervals are added.
+        notes: warnings, to which those of intervals are added.
         tightest: see `EvaluationResult.always_valid`.
     """
     asked, new, other = sides[0].asked, values[0], values[1] if values[1:] else None
     if other:
         check_kinds(asked.by, new, other)
-    intervals = intervals_of(new, asked, said)
+    intervals = intervals_of(new, asked, notes)
     weighing = Weighing(asked.ci or 0.95, new.rows, tightest)
     both = [intervals, intervals_of(other, sides[1].asked, []) if other else {}]
-    results = [_side_result(*each) for each in zip(sides, values, wholes)]
+    results = [_side_result(*parts) for parts in zip(sides, values, wholes)]
     return EvaluationResult(
         results[0],
         results[1] if other else None,
@@ -419,8 +420,8 @@ def _result(
         deltas_of(new, other, asked, weighing, both) if other else {},
         replace(judged(new, asked), others=sides[0].others()),
         asked,
-        said,
-        _versus(new, other, asked, weighing) if other else {},
+        notes,
+        compared(new, other, asked, weighing) if other else {},
         always_valid=tightest,
         _sides=sides,
     )
@@ -432,8 +433,8 @@ def _result_of_tasks(
     """The result of several tasks; the names of their metrics begin with the task's."""
 
     def named(which: str, of: Callable[[Any], Any] = lambda result: result) -> dict[str, Any]:
-        found = {task: getattr(of(result), which) for task, result in tasks.items()}
-        return {f"{task}.{key}": each for task, its in found.items() for key, each in its.items()}
+        by_task = {task: getattr(of(result), which) for task, result in tasks.items()}
+        return {f"{task}.{key}": number for task, numbers in by_task.items() for key, number in numbers.items()}
 
     new = _side_result(sides[0], measured[0], measured[0])
     old = _side_result(sides[1], measured[1], measured[1]) if sides[1:] else None
@@ -448,23 +449,6 @@ def _result_of_tasks(
         tasks=tasks,
         _sides=sides,
     )
-
-
-def _versus(new: Probe[Any], old: Probe[Any], asked: Question, weighing: Weighing) -> dict[str, ColumnDelta]:
-    """The slices of both sides."""
-    numbers = [name for name, value in new.values.items() if is_number(value) and is_number(old.values[name])]
-    name = asked.ranking
-    if name not in numbers:
-        return {}
-    whole = Whole(asked.first, name, new.values[name], old.values[name], asked.counts(name))
-    columns = {}
-    for by, *halves in zip(asked.by, new.slices, old.slices):
-        one, other = (
-            Halves(each.rows, each.compared or {}, {name: each.values[name] for name in numbers}, each.sizes)
-            for each in halves
-        )
-        columns[by] = one, other
-    return versus(columns, whole, weighing)
 
 
 def _side_result(side: Side, values: Probe[Any], whole: Probe[Any]) -> SideResult:

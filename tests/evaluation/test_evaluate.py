@@ -133,6 +133,10 @@ def test_metrics_and_slices_are_data_frames(result):
     slices = result.frame("slot")
     assert slices["slot"].tolist() == [each.key for each in result.slices["slot"]]
     assert slices["log_loss"].tolist() == [each.metrics["log_loss"] for each in result.slices["slot"]]
+    for each in result.versus["slot"].slices:
+        row = slices.set_index("slot").loc[each.key]
+        assert (row["auc_delta"], row["log_loss_delta"]) == (each.delta, each.deltas["log_loss"])
+        assert (row["auc_delta.low"], row["baseline_rows"], row["added"]) == (each.low, each.baseline_rows, each.added)
     assert "delta" not in fm.evaluate(DATA, **ASKED).frame()
     with pytest.raises(fm.InvalidInputError, match="by must be one of None, 'slot', not 'uid'"):
         result.frame("uid")

@@ -12,7 +12,9 @@ import pytest
 import fleetmetrics as fm
 from fleetmetrics.cli import main
 from fleetmetrics.evaluation import compare
-from fleetmetrics.evaluation.versus import Halves, Part, Weighing, Whole, compared_metric, difference_of, versus
+from fleetmetrics.evaluation.probe import Slices
+from fleetmetrics.evaluation.slices import Whole, deltas
+from fleetmetrics.evaluation.versus import Part, Weighing, compared_metric, difference_of
 from fleetmetrics.formulas.spreads import EVENTS, LEAST, Spread, Supply, alike, of_samples
 
 pytestmark = [
@@ -335,11 +337,11 @@ def halves(**slices):
         value = numerator / denominator
         rows[key], values[key] = number, value
         parts[key] = Part(value, Spread(variance, math.inf, {}), np.array([numerator, denominator], float))
-    return Halves(rows, parts, {"m": values, "other": {key: 2 * each for key, each in values.items()}})
+    return Slices(rows, {"m": values, "other": {key: 2 * each for key, each in values.items()}}, {}, compared=parts)
 
 
 def compared(metric, new, old, whole=(0.2, 0.2), unit="rows"):
-    (found,) = versus({"slot": (new, old)}, Whole(metric, "m", *whole, unit), Weighing(0.95, 200)).values()
+    (found,) = deltas({"slot": (new, old)}, Whole(metric, "m", *whole, unit), Weighing(0.95, 200)).values()
     return found, {each.key: each for each in found.slices}
 
 
@@ -386,9 +388,11 @@ def test_too_few_needs_the_most_that_either_side_lacks_in_the_name_of_the_unit(t
     sides = halves(**NEW_HALF, d=(9, 2, 9, 1e-6)), halves(**OLD_HALF, d=(9, 2, 9, 1e-6))
     short = {"users": (3, 10.2), "positives": (1, 8)}, {"users": (3, 12.5), "rows": (2, 30)}
     for side, lacking in zip(sides, reversed(short) if turned else short):
-        side.parts["a"] = side.parts["a"]._replace(spread=Spread(1e-6, math.inf, lacking))
-    sides[turned].parts["d"] = sides[turned].parts["d"]._replace(spread=Spread(1e-6, math.inf, {"samples": (1, 6.5)}))
-    sides[turned].parts["b"] = sides[turned].parts["b"]._replace(spread=Spread(math.nan, math.inf, {}))
+        side.compared["a"] = side.compared["a"]._replace(spread=Spread(1e-6, math.inf, lacking))
+    sides[turned].compared["d"] = (
+        sides[turned].compared["d"]._replace(spread=Spread(1e-6, math.inf, {"samples": (1, 6.5)}))
+    )
+    sides[turned].compared["b"] = sides[turned].compared["b"]._replace(spread=Spread(math.nan, math.inf, {}))
     _, slices = compared(fm.LogLoss(), *sides, unit="queries")
     assert slices["a"].verdict == slices["b"].verdict == "too few" and math.isnan(slices["a"].low)
     assert slices["a"].needs == {"queries": 13, "positives": 8, "rows": 1500}  # of the 100 rows, 2 count
@@ -403,7 +407,7 @@ def test_sides_that_differ_in_the_rows_of_a_few_users_alone_are_too_few_however_
         for key, places in (("a", np.arange(1024)[::2]), ("c", np.array(apart, int))):
             its = groups.copy()
             its[places] += 0.01 * np.arange(1, len(places) + 1) * (side is sides[0])
-            side.parts[key] = side.parts[key]._replace(spread=Spread(1e-6, math.inf, {}, its))
+            side.compared[key] = side.compared[key]._replace(spread=Spread(1e-6, math.inf, {}, its))
     _, slices = compared(fm.LogLoss(), *sides, unit="users")
     assert slices["a"].verdict != "too few" and not slices["a"].needs
     assert slices["c"].verdict == "too few" and set(slices["c"].needs) == {"users"} and math.isnan(slices["c"].p)
@@ -421,11 +425,11 @@ def test_a_slice_is_called_where_its_q_is_at_most_one_minus_the_confidence():
 def test_a_side_without_what_a_test_or_a_contribution_needs_has_none(turned):
     sides = halves(**NEW_HALF), halves(**OLD_HALF)
     lacks = sides[turned]
-    lacks.parts["a"] = lacks.parts["a"]._replace(spread=Spread(3e-6, math.inf, {}, np.linspace(-1, 1, 1024)))
+    lacks.compared["a"] = lacks.compared["a"]._replace(spread=Spread(3e-6, math.inf, {}, np.linspace(-1, 1, 1024)))
     _, slices = compared(fm.LogLoss(), *sides)  # only one side has groups: the variances add up
     half = 1.959963984540054 * math.sqrt((4 + 2 * turned) * 1e-6)
     assert (slices["a"].low, slices["a"].high) == pytest.approx((0.1 - half, 0.1 + half), rel=1e-9)
-    lacks.parts.clear()
+    lacks.compared.clear()
     found, slices = compared(fm.LogLoss(), *sides)
     assert found.made_of == "" and math.isnan(found.mix) and math.isnan(found.remainder)
     assert all(math.isnan(each.added) and each.verdict is None for each in slices.values())
@@ -440,8 +444,8 @@ def test_a_delta_of_rounding_alone_is_no_remainder_where_no_slice_adds_anything(
 def test_q_values_count_the_slices_of_all_columns():
     new, old = halves(**{**NEW_HALF, "a": (100, 20.5, 100, 3e-6)}), halves(**OLD_HALF)
     whole, weighing = Whole(fm.LogLoss(), "m", 0.2, 0.2, "rows"), Weighing(0.95, 200)
-    one = versus({"slot": (new, old)}, whole, weighing)["slot"].slices
-    two = versus({"slot": (new, old), "day": (old, old)}, whole, weighing)["slot"].slices
+    one = deltas({"slot": (new, old)}, whole, weighing)["slot"].slices
+    two = deltas({"slot": (new, old), "day": (old, old)}, whole, weighing)["slot"].slices
     (alone,), (beside,) = ([each for each in table if each.key == "a"] for table in (one, two))
     assert beside.p == alone.p and beside.q == pytest.approx(2 * alone.q)  # of six tests instead of three
 
