@@ -8,7 +8,7 @@ from typing import Any, Iterator, Mapping, Sequence
 
 from fleetmetrics.evaluation.conditions import checked
 from fleetmetrics.evaluation.output_paths import output_of
-from fleetmetrics.evaluation.printed import Printed, Table, clean, facts_in_line, filled, plain
+from fleetmetrics.evaluation.printed import Column, Printed, Table, clean, facts_in_line, grouped, key_of, plain
 from fleetmetrics.support.vocabulary import counted
 from fleetmetrics.words import Words
 
@@ -110,9 +110,7 @@ class Step:
 
     def plain(self) -> dict[str, Any]:
         """The form in the result's JSON."""
-        slices = {
-            by: [{**vars(each), "share": each.share} for each in slices[:1000]] for by, slices in self.slices.items()
-        }
+        slices = {by: [{**vars(row), "share": row.share} for row in rows[:1000]] for by, rows in self.slices.items()}
         digits = {f"1e-{digit}": number for digit, number in self.digits.items()}
         odds = {f"{distance:g}": number for distance, number in self.odds.items()}
         return {**vars(self), "share": self.share, "digits": digits, "odds": odds, "slices": slices}
@@ -145,8 +143,8 @@ class ConsistencyResult(Printed):
             names: of the streams.
         """
         steps = [Step(*pair) for pair in zip(names, names[1:])]
-        found = cls({name: Stream(0, 0, 0) for name in names}, steps, 0.0, 0).to_dict()
-        return found, [f"steps.{step.after}.{each}" for step in steps for each in ("features", "slices")]
+        result = cls({name: Stream(0, 0, 0) for name in names}, steps, 0.0, 0).to_dict()
+        return result, [f"steps.{step.after}.{entry}" for step in steps for entry in ("features", "slices")]
 
     @property
     def departs(self) -> str | None:
@@ -165,7 +163,7 @@ class ConsistencyResult(Printed):
 
     def to_dict(self) -> dict[str, Any]:
         """The dict that ``fleetmetrics consistency --json`` prints; undefined values are None."""
-        found: dict[str, Any] = plain(
+        result: dict[str, Any] = plain(
             {
                 "streams": {name: vars(stream) for name, stream in self.streams.items()},
                 "steps": {step.after: step.plain() for step in self.steps},
@@ -175,7 +173,7 @@ class ConsistencyResult(Printed):
                 "warnings": self.warnings,
             }
         )
-        return found
+        return result
 
     def failed(self, *conditions: str) -> list[str]:
         """Return a text for each condition that holds; empty if none holds.
@@ -189,15 +187,15 @@ class ConsistencyResult(Printed):
         Raises:
             InvalidInputError: a condition cannot be read, or the result has no number of that name.
         """
-        found = checked(conditions, self.to_dict())
-        paths = {each.path for each in found}
-        held = [each.said for each in found if each.fails]
+        outcomes = checked(conditions, self.to_dict())
+        paths = {outcome.path for outcome in outcomes}
+        texts = [outcome.said for outcome in outcomes if outcome.fails]
         for name, stream in self.streams.items():
             path = f"streams.{name}.skipped"
-            if found and stream.skipped and path not in paths:
+            if outcomes and stream.skipped and path not in paths:
                 rows = counted(stream.skipped, "rows", "were")
-                held.append(f"{path} is {stream.skipped:,}: {rows} compared with nothing; '{path}>N' allows N of them")
-        return held
+                texts.append(f"{path} is {stream.skipped:,}: {rows} compared with nothing; '{path}>N' allows N of them")
+        return texts
 
     def to_html(self, path: Any = None, lang: str = "en") -> str:
         """Return one self-contained page, with the tables and every number as JSON.
@@ -217,8 +215,7 @@ class ConsistencyResult(Printed):
         from fleetmetrics.report.tables import page_of
 
         words = Words(lang)
-        title, said = words("streams.title"), self._said(words)
-        page = page_of(title, said, self.tables(lang), self.to_dict(), lang=lang)
+        page = page_of(words("streams.title"), self._lead(words), self.tables(lang), self.to_dict(), lang=lang)
         return written(page, None if path is None else output_of(path, self._files))
 
     def tables(self, lang: str = "en") -> Iterator[Table]:
@@ -228,37 +225,42 @@ class ConsistencyResult(Printed):
             lang: "en" or "zh".
         """
         words = Words(lang)
-        some = any(stream.left_out for stream in self.streams.values())
-        bad = any(stream.skipped for stream in self.streams.values())
-        counts = [words(f"streams.{name}") for name in ("files", "rows", "left_out", "skipped", "missing", "added")]
-        rows = [["", *counts, "auc", words("streams.calibration")]]
-        steps = {step.after: step for step in self.steps}
-        for name, stream in self.streams.items():
-            step = steps.get(name)
-            gaps = [f"{step.missing:,}", f"{step.added:,}"] if step else ["-", "-"]
-            numbers = ["-" if each is None else f"{each:.6g}" for each in (stream.auc, stream.calibration)]
-            left_out = [f"{stream.left_out:,}" if some else "", f"{stream.skipped:,}" if bad else ""]
-            rows.append([clean(name), f"{stream.files:,}", f"{stream.rows:,}", *left_out, *gaps, *numbers])
-        common = words("streams.common", number=self.common)
-        yield Table("", filled(rows), [common, *self._understood()])
-        head = [
-            words("streams.differ_by"),
-            words("streams.more_than", tolerance=self.tolerance),
-            *(f"1e-{each}" for each in _DIGITS),
-            *(words("streams.odds", difference=difference) for difference in _ODDS),
-        ]
-        rows = [[*head, words("streams.largest")]]
-        for step in self.steps:
-            shares = [step.differ, *(step.digits[each] for each in _DIGITS)]
-            odds = [_percent(step.odds[each], step.rows) if step.odds else "-" for each in _ODDS]
-            rows.append(
-                [_named(step, words), *(_percent(each, step.rows) for each in shares), *odds, f"{step.largest:.3g}"]
-            )
-        yield Table("", rows, [self._said(words)])
+        yield self._table_of_streams(words)
+        yield self._table_of_steps(words)
         if self._shown:
             yield from _where(self._shown, self.streams, words)
         if self.warnings:
-            yield Table(words("history.warnings"), [], [clean(each) for each in self.warnings])
+            yield Table(words("history.warnings"), [], [clean(text) for text in self.warnings])
+
+    def _table_of_streams(self, words: Words) -> Table:
+        """What each stream has, and lacks of the one before."""
+        streams = self.streams.values()
+        left_out, skipped = (any(getattr(each, name) for each in streams) for name in ("left_out", "skipped"))
+        steps = {step.after: step for step in self.steps}
+        columns = [
+            Column("", clean),
+            Column(words("streams.files"), lambda name: grouped(self.streams[name].files)),
+            Column(words("streams.rows"), lambda name: grouped(self.streams[name].rows)),
+            Column(words("streams.left_out"), lambda name: grouped(self.streams[name].left_out) if left_out else ""),
+            Column(words("streams.skipped"), lambda name: grouped(self.streams[name].skipped) if skipped else ""),
+            Column(words("streams.missing"), lambda name: grouped(steps[name].missing) if name in steps else "-"),
+            Column(words("streams.added"), lambda name: grouped(steps[name].added) if name in steps else "-"),
+            Column("auc", lambda name: _six_digits(self.streams[name].auc)),
+            Column(words("streams.calibration"), lambda name: _six_digits(self.streams[name].calibration)),
+        ]
+        notes = [words("streams.common", number=self.common), *self._understood()]
+        return Table.of("", columns, self.streams, notes).filled()
+
+    def _table_of_steps(self, words: Words) -> Table:
+        """How far the scores differ from one stream to the next."""
+        columns = [
+            Column(words("streams.differ_by"), lambda step: _named(step, words)),
+            Column(words("streams.more_than", tolerance=self.tolerance), lambda step: _percent(step.differ, step.rows)),
+            *map(_digit_column, _DIGITS),
+            *(_odds_column(distance, words) for distance in _ODDS),
+            Column(words("streams.largest"), lambda step: f"{step.largest:.3g}"),
+        ]
+        return Table.of("", columns, self.steps, [self._lead(words)])
 
     def _understood(self) -> Iterator[str]:
         """A line of what was understood of each stream; one for all if it was the same."""
@@ -267,7 +269,8 @@ class ConsistencyResult(Printed):
             lines = {"": next(iter(lines.values()))}
         yield from (f"{clean(name)}: {line}" if name else line for name, line in lines.items() if line)
 
-    def _said(self, words: Words) -> str:
+    def _lead(self, words: Words) -> str:
+        """The sentence on where the streams part."""
         step, skipped = self._departing, sum(stream.skipped for stream in self.streams.values())
         rest = ""
         if skipped:
@@ -287,24 +290,46 @@ def _named(step: Step, words: Words) -> str:
     return words("streams.step", before=clean(step.before), after=clean(step.after))
 
 
+def _digit_column(digit: int) -> Column:
+    """The share of rows whose scores differ in a digit."""
+    return Column(f"1e-{digit}", lambda step: _percent(step.digits[digit], step.rows))
+
+
+def _odds_column(distance: float, words: Words) -> Column:
+    """The share of rows whose log-odds differ by a distance."""
+    header = words("streams.odds", difference=distance)
+    return Column(header, lambda step: _percent(step.odds[distance], step.rows) if step.odds else "-")
+
+
+def _nulls_column(name: str, stream: Stream, words: Words) -> Column:
+    """The number of rows of a stream without a value, by feature."""
+    header = words("streams.nulls", stream=clean(name))
+    return Column(header, lambda feature: grouped(stream.nulls[feature]) if stream.nulls.get(feature) else "-")
+
+
 def _where(step: Step, streams: Mapping[str, Stream], words: Words) -> Iterator[Table]:
     """The features and slices in which the rows of a step differ."""
     if step.features:
-        both = [(name, streams[name].nulls) for name in (step.before, step.after)]
-        nulls = [words("streams.nulls", stream=clean(name)) for name, _ in both]
-        rows = [[words("streams.feature"), words("streams.differing_values"), *nulls]]
-        for feature, number in step.features.items():
-            lacking = [f"{found[feature]:,}" if found.get(feature) else "-" for _, found in both]
-            rows.append([clean(feature), _percent(number, step.rows), *lacking])
-        yield Table(_named(step, words), filled(rows), [])
+        columns = [
+            Column(words("streams.feature"), clean),
+            Column(words("streams.differing_values"), lambda name: _percent(step.features[name], step.rows)),
+            *(_nulls_column(name, streams[name], words) for name in (step.before, step.after)),
+        ]
+        yield Table.of(_named(step, words), columns, step.features).filled()
     for by, slices in step.slices.items():
-        rows = [[clean(by), words("streams.rows"), words("streams.differing_scores")]]
-        for each in slices[:_SLICES]:
-            key = "(null)" if each.key is None else clean(each.key)
-            rows.append([key, f"{each.rows:,}", _percent(each.differ, each.rows)])
+        columns = [
+            Column(clean(by), lambda row: key_of(row.key)),
+            Column(words("streams.rows"), lambda row: grouped(row.rows)),
+            Column(words("streams.differing_scores"), lambda row: _percent(row.differ, row.rows)),
+        ]
         rest = len(slices) - _SLICES
-        more = [words("streams.more_slices", number=rest)] if rest > 0 else []
-        yield Table(words("streams.step_by", step=_named(step, words), column=clean(by)), rows, more)
+        notes = [words("streams.more_slices", number=rest)] if rest > 0 else []
+        title = words("streams.step_by", step=_named(step, words), column=clean(by))
+        yield Table.of(title, columns, slices[:_SLICES], notes)
+
+
+def _six_digits(value: float | None) -> str:
+    return "-" if value is None else f"{value:.6g}"
 
 
 def _percent(number: int, of: int) -> str:

@@ -1,4 +1,4 @@
-"""A model over days: saved states as points, in the given order."""
+"""A model over days: a table of saved results, with a row for each state, metric and slice."""
 
 from __future__ import annotations
 
@@ -6,21 +6,58 @@ import math
 import os
 from dataclasses import dataclass
 from html import escape
-from typing import Any, Iterator, Mapping, Sequence
+from typing import Any, Hashable, Iterator, Mapping, NamedTuple, Sequence
 
 from fleetmetrics.errors import DataError
 from fleetmetrics.evaluation.conditions import failed
 from fleetmetrics.evaluation.output_paths import output_of
-from fleetmetrics.evaluation.printed import Printed, Table, clean, filled, number, plain, span
+from fleetmetrics.evaluation.printed import Column, Printed, Table, clean, column, grouped, number, plain, signed, span
 from fleetmetrics.evaluation.result import EvaluationResult, result_of
 from fleetmetrics.evaluation.side_of_states import load, states_of
 from fleetmetrics.report.headline import change_of
+from fleetmetrics.support.optional import library
 from fleetmetrics.words import Words
 
-__all__ = ["HistoryResult", "history"]
+__all__ = ["HistoryResult", "HistoryRow", "history"]
 
 #: A change that is undefined, or of the first state.
 _UNKNOWN: Mapping[str, Any] = {"value": None}
+
+
+class HistoryRow(NamedTuple):
+    """A metric of a saved result, over all rows or over those of a slice; unknown numbers are None.
+
+    Args:
+        state: the name of the saved result.
+        metric: the name of the metric.
+        rows: the number of rows.
+        value: the value of the metric.
+        interval: its interval in its JSON form; empty without one.
+        by: the column of the slice; None: over all rows.
+        key: the key of the slice.
+        change: the value minus that of the state before, with an interval if both have one.
+    """
+
+    state: str
+    metric: str
+    rows: int
+    value: Any
+    interval: Mapping[str, Any]
+    by: str | None = None
+    key: Any = None
+    change: Mapping[str, Any] = _UNKNOWN
+
+    @property
+    def of(self) -> Hashable:
+        """What the row of another state must have, too, for a change."""
+        return self.metric, self.by, self.key
+
+    def plain(self) -> dict[str, Any]:
+        """The row of a data frame."""
+        ends = {end: self.interval.get(end) for end in ("low", "high")}
+        change = {f"change_{end}": self.change.get(end) for end in ("low", "high")}
+        names = {"state": self.state, "by": self.by, "key": self.key, "metric": self.metric, "rows": self.rows}
+        return {**names, "value": self.value, **ends, "change": self.change["value"], **change}
 
 
 @dataclass(frozen=True, repr=False)
@@ -41,23 +78,45 @@ class HistoryResult(Printed):
         values = next(iter(self.points.values())).values
         return [name for name, value in values.items() if not isinstance(value, (dict, list)) and _scalar(value)]
 
+    def frame(self) -> Any:
+        """Return a data frame of pandas: a row for each state, metric and slice, those over all rows first.
+
+        It has the columns ``state``, ``by`` and ``key`` (None over all rows), ``metric``, ``rows``, ``value``, ``low``,
+        ``high`` and, from the state before, ``change``, ``change_low`` and ``change_high``.
+
+        Raises:
+            MissingLibraryError: pandas is not installed.
+        """
+        rows = [row for of_state in self._rows().values() for row in of_state]
+        rows += [row for of_state in self._rows(of_slices=True).values() for row in of_state]
+        return library("pandas", "pandas").DataFrame([row.plain() for row in rows])
+
+    def _rows(self, *, of_slices: bool = False) -> dict[str, list[HistoryRow]]:
+        """The rows of each state, over all rows or over those of slices, with their changes."""
+        table: dict[str, list[HistoryRow]] = {}
+        before: dict[Hashable, HistoryRow] = {}
+        for state, result in self.points.items():
+            rows = _rows_of_slices(state, result) if of_slices else _rows_of(state, result, self.metrics)
+            table[state] = [row._replace(change=_change(before.get(row.of), row)) for row in rows]
+            before = {row.of: row for row in table[state]}
+        return table
+
     def to_dict(self) -> dict[str, Any]:
         """The dict that ``fleetmetrics history --json`` prints; undefined values are None."""
         about = next(iter(self.points.values())).asked.about()
         states: list[dict[str, Any]] = []
-        for name, point in self.points.items():
-            data = point.new.data
+        for name, rows in self._rows().items():
+            data = self.points[name].new.data
             state: dict[str, Any] = {"state": name, "rows": data.rows, **data.sizes}
-            for metric in self.metrics:
-                state[metric] = point.values[metric]
-                if metric in point.intervals:
-                    state[f"{metric}_interval"] = point.intervals[metric].plain()
-            state = plain(state)
-            for metric in self.metrics if states else ():
-                state[f"{metric}_change"] = _change(states[-1], state, metric)
+            for row in rows:
+                state[row.metric] = row.value
+                if row.interval:
+                    state[f"{row.metric}_interval"] = row.interval
+            if states:
+                state.update({f"{row.metric}_change": row.change for row in rows})
             states.append(state)
-        found: dict[str, Any] = plain({"states": states, "about": about, "warnings": self.warnings})
-        return found
+        result: dict[str, Any] = plain({"states": states, "about": about, "warnings": self.warnings})
+        return result
 
     @property
     def latest(self) -> dict[str, Any]:
@@ -75,44 +134,49 @@ class HistoryResult(Printed):
         return self._tables(self.to_dict(), Words(lang))
 
     def _tables(self, result: Mapping[str, Any], words: Words) -> Iterator[Table]:
-        states, about = result["states"], result["about"]
+        states = result["states"]
         sizes = {size: text for size, text in words.section("sizes").items() if size in states[0]}
-        rows = [[words("history.state"), *sizes.values(), *self.metrics]]
-        for each in states:
-            counts = [f"{each.get(size, 0):,}" for size in sizes]
-            rows.append([clean(each["state"]), *counts, *(number(each[metric]) for metric in self.metrics)])
-        yield Table("", rows, [self._said(result, words)])
+        columns = [
+            column(words("history.state"), "state", clean),
+            *(_size_column(size, text) for size, text in sizes.items()),
+            *(column(metric, metric, number) for metric in self.metrics),
+        ]
+        yield Table.of("", columns, states, [self._lead(words)])
         for metric in self.metrics:
-            if any(f"{metric}_interval" in each for each in states):
-                yield self._of(metric, states, about[metric]["better"], words)
+            rows = [row for of_state in self._rows().values() for row in of_state if row.metric == metric]
+            if any(row.interval for row in rows):
+                yield self._changes(rows, result["about"][metric]["better"], words)
         if self.warnings:
-            yield Table(words("history.warnings"), [], [clean(each) for each in self.warnings])
+            yield Table(words("history.warnings"), [], [clean(text) for text in self.warnings])
 
-    def _of(self, metric: str, states: Sequence[Mapping[str, Any]], better: str, words: Words) -> Table:
-        percent = f"{100 * next(iter(self.points.values())).confidence:g}%"
-        rows = [[words("history.state"), metric, percent, words("history.change"), percent, ""]]
-        form = words("numbers.span")
-        for each in states:
-            change = each.get(f"{metric}_change", _UNKNOWN)
-            cells = [number(change["value"], "+"), span(change, "+", form=form)]
-            ends = each.get(f"{metric}_interval", {})
-            interval = words.ends(ends) if ends.get("needs") else span(ends, form=form)
-            what = _said_of(change_of(change, better), words)
-            rows.append([clean(each["state"]), number(each[metric]), interval, *cells, what])
-        return Table(metric, filled(rows), [words("history.changes")])
+    def _changes(self, rows: Sequence[HistoryRow], better: str, words: Words) -> Table:
+        """The values of a metric, and the changes between states."""
+        percent, form = f"{100 * self.last.confidence:g}%", words("numbers.span")
+        columns = [
+            Column(words("history.state"), lambda row: clean(row.state)),
+            Column(rows[0].metric, lambda row: number(row.value)),
+            Column(
+                percent,
+                lambda row: words.ends(row.interval) if row.interval.get("needs") else span(row.interval, form=form),
+            ),
+            Column(words("history.change"), lambda row: signed(row.change["value"])),
+            Column(percent, lambda row: span(row.change, "+", form=form)),
+            Column("", lambda row: _in_words(change_of(row.change, better), words)),
+        ]
+        return Table.of(rows[0].metric, columns, rows, [words("history.changes")]).filled()
 
-    def _said(self, result: Mapping[str, Any], words: Words) -> str:
+    def _lead(self, words: Words) -> str:
         """The first metric from the first state to the last."""
         if not self.metrics:
             return words("history.no_metric")
-        metric, states = self.metrics[0], result["states"]
+        states = [rows[0] for rows in self._rows().values()]
         first, last = states[0], states[-1]
-        said = f"{metric}: {number(first[metric])} ({first['state']})"
+        text = f"{first.metric}: {number(first.value)} ({first.state})"
         if len(states) > 1:
-            said = words("numbers.span", low=said, high=f"{number(last[metric])} ({last['state']})")
-            what = _said_of(change_of(_change(first, last, metric), result["about"][metric]["better"]), words)
-            said += f", {what}" if what else ""
-        return clean(said)
+            better = self.last.asked.about()[first.metric]["better"]
+            text = words("numbers.span", low=text, high=f"{number(last.value)} ({last.state})")
+            text = ", ".join(filter(None, (text, _in_words(change_of(_change(first, last), better), words))))
+        return clean(text)
 
     def failed(self, *conditions: str) -> list[str]:
         """Return a text for each condition that the last state satisfies; empty if it satisfies none.
@@ -150,17 +214,14 @@ class HistoryResult(Printed):
 
         words, result = Words(lang), self.to_dict()
         pictures = []
-        for place, metric in enumerate(self.metrics):
-            values = {
-                each["state"]: {"value": each[metric], **each.get(f"{metric}_interval", {})}
-                for each in result["states"]
-            }
-            pictures.append(points(values, escape(metric), place))
+        for place, rows in enumerate(zip(*self._rows().values())):
+            values = {row.state: {"value": row.value, **row.interval} for row in rows}
+            pictures.append(points(values, escape(rows[0].metric), place))
         title = words("history.title")
         first, *others = self._tables(result, words)
         tables = [first._replace(notes=[]), *others]  # its note is the first sentence
-        page = page_of(title, self._said(result, words), tables, result, pictures, lang)
-        inputs = (each for point in self.points.values() for each in point.inputs())
+        page = page_of(title, self._lead(words), tables, result, pictures, lang)
+        inputs = (path for point in self.points.values() for path in point.inputs())
         return written(page, None if path is None else output_of(path, inputs))
 
 
@@ -190,14 +251,14 @@ def history(states: Sequence[Any]) -> HistoryResult:
     warnings: list[str] = []
     held: dict[Any, str] = {}
     for name, path in zip(names, paths):
-        side, said = load([path], paths[0])
-        warnings += said
+        side, notes = load([path], paths[0])
+        warnings += notes
         for source in side.read.sources:
             before = held.setdefault((source.size, source.digest), name)
             if before != name and source.rows:
                 warnings.append(f"{source.path} is in {before} and in {name}")
         points[name] = result_of([side])
-        warnings += [f"{name}: {each}" for each in points[name].warnings]
+        warnings += [f"{name}: {text}" for text in points[name].warnings]
     return HistoryResult(points, warnings)
 
 
@@ -205,19 +266,39 @@ def _scalar(value: Any) -> bool:
     return isinstance(value, (int, float)) or getattr(value, "ndim", 1) == 0
 
 
-def _change(before: Mapping[str, Any], after: Mapping[str, Any], metric: str) -> Mapping[str, Any]:
+def _rows_of(state: str, result: EvaluationResult, metrics: Sequence[str]) -> Iterator[HistoryRow]:
+    """The rows of a state over all rows."""
+    for metric in metrics:
+        interval = result.intervals[metric].plain() if metric in result.intervals else {}
+        yield HistoryRow(state, metric, result.new.data.rows, plain(result.values[metric]), plain(interval))
+
+
+def _rows_of_slices(state: str, result: EvaluationResult) -> Iterator[HistoryRow]:
+    """The rows of a state over those of each slice; one metric of these has intervals."""
+    parts = [(f"{task}.", part) for task, part in result.tasks.items()] or [("", result)]
+    slices = ((start, by, row) for start, part in parts for by, table in part.slices.items() for row in table)
+    for start, by, row in slices:
+        for metric, value in row.metrics.items():
+            interval = {"low": row.low, "high": row.high} if metric == row.metric else {}
+            yield HistoryRow(state, f"{start}{metric}", row.rows, plain(value), plain(interval), by, row.key)
+
+
+def _change(before: HistoryRow | None, after: HistoryRow) -> Mapping[str, Any]:
     """The change of a metric from one state to a later one, with an interval if both have one."""
-    if before[metric] is None or after[metric] is None:
+    if before is None or before.value is None or after.value is None:
         return _UNKNOWN
-    value = after[metric] - before[metric]
-    old, new = (each.get(f"{metric}_interval") for each in (before, after))
-    if not old or not new or None in (old["low"], old["high"], new["low"], new["high"]):
+    value, old, new = after.value - before.value, before.interval, after.interval
+    if None in (old.get("low"), old.get("high"), new.get("low"), new.get("high")):
         return {"value": value}
-    down = math.hypot(after[metric] - new["low"], old["high"] - before[metric])
-    up = math.hypot(new["high"] - after[metric], before[metric] - old["low"])
+    down = math.hypot(after.value - new["low"], old["high"] - before.value)
+    up = math.hypot(new["high"] - after.value, before.value - old["low"])
     return {"value": value, "low": value - down, "high": value + up}
 
 
-def _said_of(change: str, words: Words) -> str:
+def _size_column(size: str, header: str) -> Column:
+    return Column(header, lambda state: grouped(state.get(size, 0)))
+
+
+def _in_words(change: str, words: Words) -> str:
     """A change in words, if its direction is known or it is within chance."""
     return words(f"changes.{change}") if change in ("better", "worse", "higher", "lower", "chance") else ""

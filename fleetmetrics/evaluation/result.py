@@ -14,9 +14,10 @@ from fleetmetrics.evaluation.conditions import checked, failed
 from fleetmetrics.evaluation.intervals import Delta, Interval, deltas_of, intervals_of
 from fleetmetrics.evaluation.matched_rows import check_joined, check_kinds
 from fleetmetrics.evaluation.output_paths import output_of
-from fleetmetrics.evaluation.printed import Printed, Table, plain, tables
+from fleetmetrics.evaluation.printed import Printed, Table, plain
 from fleetmetrics.evaluation.probe import Probe
 from fleetmetrics.evaluation.question import Question
+from fleetmetrics.evaluation.result_tables import tables
 from fleetmetrics.evaluation.side import Side
 from fleetmetrics.evaluation.side_of_states import save
 from fleetmetrics.evaluation.slices import ColumnDelta, Judged, SliceDelta, SliceResult, compared, judged

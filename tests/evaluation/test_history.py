@@ -12,7 +12,7 @@ import pytest
 
 import fleetmetrics as fm
 from fleetmetrics.cli import main
-from fleetmetrics.evaluation.history import _change, _said_of, history
+from fleetmetrics.evaluation.history import HistoryRow, _change, _in_words, history
 from fleetmetrics.report.headline import change_of
 from fleetmetrics.words import Words
 
@@ -73,16 +73,43 @@ def test_a_change_is_from_the_state_before_and_each_interval_is_that_of_its_stat
 
 
 def test_a_change_has_the_squared_distances_of_both_intervals_on_the_side_that_counts() -> None:
-    old = {"auc": 0.5, "auc_interval": {"low": 0.4, "high": 0.53}}
-    new = {"auc": 0.75, "auc_interval": {"low": 0.71, "high": 0.9}}
-    found = _change(old, new, "auc")
+    old = HistoryRow("mon", "auc", 9, 0.5, {"low": 0.4, "high": 0.53})
+    new = HistoryRow("tue", "auc", 9, 0.75, {"low": 0.71, "high": 0.9})
+    found = _change(old, new)
     assert found["value"] == 0.25
     assert found["low"] == pytest.approx(0.25 - math.hypot(0.04, 0.03))
     assert found["high"] == pytest.approx(0.25 + math.hypot(0.15, 0.1))
-    for half in ({"low": None, "high": 0.6}, {"low": 0.4, "high": None}, None):
-        assert _change({**old, "auc_interval": half}, new, "auc") == {"value": 0.25}
-        assert _change(old, {**new, "auc_interval": half}, "auc") == {"value": 0.25}
-    assert _change({**old, "auc": None}, new, "auc") == _change(old, {**new, "auc": None}, "auc") == {"value": None}
+    for half in ({"low": None, "high": 0.6}, {"low": 0.4, "high": None}, {}):
+        assert _change(old._replace(interval=half), new) == {"value": 0.25}
+        assert _change(old, new._replace(interval=half)) == {"value": 0.25}
+    unknown = {"value": None}
+    assert _change(old._replace(value=None), new) == _change(old, new._replace(value=None)) == unknown
+    assert _change(None, new) == unknown
+
+
+def test_a_history_is_a_frame_of_states_metrics_and_slices(tmp_path: Path) -> None:
+    pytest.importorskip("pandas")
+    made = {
+        day: state(tmp_path / f"{day}.fms", noise, 1, by="user", max_slices=2)
+        for day, noise in (("mon", 0.1), ("tue", 3.0))
+    }
+    frame = history([tmp_path / f"{day}.fms" for day in made]).frame()
+    rows = frame[frame["by"].isna()].set_index(["state", "metric"])
+    for day, result in made.items():
+        for metric, value in result.values.items():
+            row, interval = rows.loc[day, metric], result.intervals[metric]
+            assert (row["value"], row["low"], row["high"], row["rows"]) == (value, interval.low, interval.high, 4000)
+    change = made["tue"]["auc"] - made["mon"]["auc"]
+    assert rows.loc["tue", "auc"]["change"] == change < rows.loc["tue", "auc"]["change_high"]
+    assert rows.loc["mon"]["change"].isna().all()
+    slices = frame[frame["by"] == "user"].set_index(["state", "key", "metric"])
+    for day, result in made.items():
+        for each in result.slices["user"]:
+            for metric, value in each.metrics.items():
+                row = slices.loc[day, each.key, metric][["value", "rows"]]
+                np.testing.assert_array_equal(row.astype(float), [value, each.rows])
+    before, after = (slices.loc[day, "(other)", "log_loss"] for day in made)
+    assert after["change"] == after["value"] - before["value"]
 
 
 def test_the_pictures_show_the_values_and_intervals_of_the_states(days: Any, monkeypatch: Any) -> None:
@@ -255,4 +282,4 @@ def test_a_file_without_rows_in_two_states_is_no_data_that_count_twice(tmp_path:
 def test_a_change_of_a_metric_without_a_direction_is_higher_or_lower() -> None:
     for sign, english, chinese in ((1, "higher", "更高"), (-1, "lower", "更低")):
         change = {"value": 0.2 * sign, "low": 0.2 * sign - 0.1, "high": 0.2 * sign + 0.1}
-        assert [_said_of(change_of(change, ""), Words(lang)) for lang in ("en", "zh")] == [english, chinese]
+        assert [_in_words(change_of(change, ""), Words(lang)) for lang in ("en", "zh")] == [english, chinese]
