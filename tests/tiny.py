@@ -221,10 +221,10 @@ def faults(result: fm.EvaluationResult) -> Iterator[str]:
     json.dumps(result.to_dict(), allow_nan=False)
     share = 1 - result.confidence
     for key, interval in result.intervals.items():
-        if by_formula(result.asked.made(key)):  # percentiles of a few draws need not hold the value
+        if by_formula(result.asked.metric(key)):  # percentiles of a few draws need not hold the value
             yield from _around(f"{key}'s interval", result.values[key], interval.low, interval.high, interval.needs)
     for key, delta in result.deltas.items():
-        if delta.interval is not None and by_formula(result.asked.made(key)):
+        if delta.interval is not None and by_formula(result.asked.metric(key)):
             ends = delta.interval.low, delta.interval.high
             yield from _around(f"{key}_delta", delta.value, *ends, delta.interval.needs)
     for by, slices in result.slices.items():
