@@ -29,6 +29,8 @@ __all__ = [
 
 #: The fewest units (positives and negatives, rows, users, queries) with a part in a slice.
 LEAST = 5
+#: Sums that depend on how rows come in batches are this close: no verdict may hang on it.
+_ROUNDED = 1e-9
 #: The largest skewness of the value of a random sample: beyond it, the transformation to a normal variable is too
 #: rough.
 _SKEWEST = 1.0
@@ -163,7 +165,7 @@ def quotients_against_whole(
         third = inflation**2 * cubes * share * (1 - share) * (1 - 2 * share) / (scale * denominator)
         of_slice = inflation * square * share / scale
         needed = np.where(share > 0, units * np.fmax(least / share, LEAST / even), all_units * least)
-    enough = (share >= least) & (even >= LEAST)
+    enough = (share >= least * (1 - _ROUNDED)) & (even >= LEAST * (1 - _ROUNDED))
     needed = np.array([_count(number) for number in np.fmax(needed, LEAST)])
     return _tested(values, whole, variance, third, of_slice, enough, needed, units, highest, confidence)
 
@@ -245,7 +247,7 @@ def _moments(values: np.ndarray, weight: np.ndarray) -> tuple[float, float]:
 
 
 def _count(number: float) -> int:
-    return math.ceil(number * (1 - 1e-9)) if math.isfinite(number) else 0
+    return math.ceil(number * (1 - _ROUNDED)) if math.isfinite(number) else 0
 
 
 def _tested(

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fleetmetrics import GAUC, ClickThroughRate, LogLoss, Sliced
+from fleetmetrics import GAUC, BrierScore, ClickThroughRate, LogLoss, Sliced
 from fleetmetrics.evaluation import evidence
 from fleetmetrics.evaluation.probe import Probe, Slices
 from fleetmetrics.evaluation.slices import Judged, judged
@@ -207,3 +207,23 @@ def test_the_slices_of_the_largest_weights_are_called_no_more_often_than_promise
         found.append(p[~np.isnan(p)])
     known = np.concatenate(found)
     assert len(known) > 100 and np.mean(known <= 0.05) <= 0.055 and called <= 2
+
+
+def test_a_slice_of_as_many_rows_as_it_needs_has_a_verdict_however_its_rows_come_in_batches() -> None:
+    for seed in range(8):
+        random, rows = np.random.default_rng(seed), np.arange(100)
+        p, slot = random.random(100), rows // 5
+        label = (random.random(100) < p).astype(int)
+        known = []
+        for parts in (1, 2, 7):
+            test = evidence.evidence_of(BrierScore(), False, False, False)
+            assert test is not None
+            inside, whole = Sliced(test.of_slice(), "slot", max_keys=None), test.of_whole()
+            assert whole is not None
+            for part in np.array_split(rows, parts):
+                inside.add(p[part], label[part], slot=slot[part])
+                whole.add(p[part], label[part])
+            found = test.tested(list(inside.compute_local().values()), whole.compute_local(), 0.95)
+            assert not any(need == 5 for needs in found.needs for need in needs.values())
+            known.append(np.isnan(found.tests.p_value).tolist())
+        assert known[0] == known[1] == known[2]
