@@ -63,7 +63,7 @@ def cases() -> list[Any]:
 def nurseries() -> Iterator[dict[bool, Nursery]]:
     """Processes that have imported what the programs need: with Paddle, and without."""
     most = [f"fleetmetrics.{name}" for name in ("metrics", "wrappers", "base.collection", "comm")]
-    with Nursery("sklearn.metrics", *most, "fleetmetrics.evaluation") as plain:
+    with Nursery("numpy", *most, "fleetmetrics.evaluation") as plain:
         yield {False: plain, True: common()}
 
 
