@@ -94,6 +94,7 @@ class Accumulator(Nestable, Generic[Value]):
     """The base of a metric and of several: add batches, exchange once, evaluate; for the arguments see `Metric`."""
 
     share: bool
+    named_by_default: bool
     validate: bool
 
     #: Whether each label of a row is a task of its own, of which a row of a file or a data frame may lack some.

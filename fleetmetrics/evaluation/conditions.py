@@ -118,7 +118,7 @@ class _Condition(NamedTuple):
         return _Condition(text, name, match[1], match[2], bound)
 
     def holds(self, value: float) -> bool:
-        """Whether a number fulfils it."""
+        """Whether a number meets it."""
         holds: bool = _SIGNS[self.sign](value, self.bound)
         return holds
 

@@ -99,6 +99,9 @@ class Evidence(ABC):
         unit: the unit that `Tested.needs` counts.
     """
 
+    metric: Any
+    unit: str
+
     def __init__(self, metric: Any, unit: str) -> None:
         self.metric, self.unit = metric, unit
 

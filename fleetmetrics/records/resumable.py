@@ -31,6 +31,8 @@ _PLAIN = (bool, int, float, str, tuple, list, type(None))
 class PassOfRecords(Pass):
     """A pass that a pickle keeps with its sampler: it gives the places of the added records."""
 
+    held: Sequence[Part]
+
     def __getstate__(self) -> dict[str, Any]:
         return {"sampler": self.sampler, "held": self.held, "resumed": self._resumed, "epoch": self.epoch}
 

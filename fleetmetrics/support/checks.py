@@ -356,11 +356,11 @@ def _checked_by(check: Callable[..., Any], *allowed: Any) -> Kind:
 
 
 #: A finite setting of at least 0.
-not_negative = _checked_by(number_of, 0)
+not_negative: Kind = _checked_by(number_of, 0)
 #: A finite setting above 0.
-above_0 = _checked_by(positive_of)
+above_0: Kind = _checked_by(positive_of)
 #: True or False.
-flag = _checked_by(flag_of)
+flag: Kind = _checked_by(flag_of)
 
 
 def at_least(least: int) -> Kind:

@@ -279,6 +279,14 @@ class Slicing:
         kept: the fixed keys, sorted; or the most keys to keep of those in the data, None: all.
     """
 
+    by: str
+    other: str
+    prefix: str
+    kept: np.ndarray | int | None
+    kind: tuple[Any, ...]
+    shared: Shared
+    samples: State
+
     def __init__(self, by: str, other: str, prefix: str, kept: np.ndarray | int | None) -> None:
         self.by, self.other, self.prefix, self.kept = by, other, prefix, kept
         #: Slicings of equal kind can replace each other.

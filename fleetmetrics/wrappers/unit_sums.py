@@ -46,6 +46,9 @@ class UnitSums(ABC):
         groups: the number of groups of users.
     """
 
+    metric: Any
+    ids: str
+    groups: int
     #: Keeps the samples of a user together.
     records: Sequence[_UserTerms] = ()
 
@@ -303,6 +306,8 @@ class SumsOfUsers(UnitSums):
 class MeansOfUsers(SumsOfUsers):
     """The results of the groups of a `GroupedMetric`, by group of users."""
 
+    records: Sequence[_UserTerms]
+
     def adopted(self, prefix: str, shared: Shared) -> Sequence[State]:
         self._by_user = _MeanTerms(self.metric, self.ids, self.groups)
         self._by_user.become_part(prefix, shared)
@@ -359,6 +364,8 @@ class AreaOfRows(UnitSums):
 
 class AreaOfUsers(AreaOfRows):
     """The bucket of each sample, and which belong together."""
+
+    records: Sequence[_UserTerms]
 
     def adopted(self, prefix: str, shared: Shared) -> Sequence[State]:
         states = super().adopted(prefix, shared)
