@@ -118,6 +118,11 @@ def test_the_key_of_a_slice_may_hold_the_signs_of_conditions(key):
         assert (found.value, found.fails, found.path) == (0.5, fails, f"slices.k[{key}].auc")
 
 
+def test_of_two_columns_that_a_condition_may_name_it_means_the_one_that_has_the_slice():
+    result = {**RESULT, "slices": {"a": [a_slice("x", 0.25)], "a[b]": [a_slice(1, 0.5)]}}
+    assert one("slices.a[b][1].auc<0", result).value == 0.5 and one("slices.a[x].auc<0", result).value == 0.25
+
+
 def test_what_holds_is_said_with_the_distance_and_on_which_side():
     assert one("auc<1").said == "'auc<1' holds: auc is 0.75, 0.25 below"
     assert one("auc>0.5").said == "'auc>0.5' holds: auc is 0.75, 0.25 above"

@@ -108,6 +108,9 @@ def test_a_history_is_a_frame_of_states_metrics_and_slices(tmp_path: Path) -> No
             for metric, value in each.metrics.items():
                 row = slices.loc[day, each.key, metric][["value", "rows"]]
                 np.testing.assert_array_equal(row.astype(float), [value, each.rows])
+        (other,) = [each for each in result.slices["user"] if each.key == "(other)"]
+        row = slices.loc[day, "(other)", "auc"]
+        assert (row["low"], row["high"]) == (other.low, other.high)
     before, after = (slices.loc[day, "(other)", "log_loss"] for day in made)
     assert after["change"] == after["value"] - before["value"]
 
