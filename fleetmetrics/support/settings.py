@@ -385,7 +385,7 @@ def _of_object(value: Any, short: bool, depth: int) -> Any:
 
 def _raise_if_nameless(value: Any) -> None:
     """Raise for a lambda or a local function: two of them may have one name, and only their code would tell."""
-    function = getattr(value, "__func__", value)
+    function = value.__func__ if type(value) is types.MethodType else value
     if isinstance(function, types.FunctionType) and "<" in function.__qualname__:
         place = f"{function.__code__.co_filename}:{function.__code__.co_firstlineno}"
         raise InvalidInputError(
