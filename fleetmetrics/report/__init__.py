@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import functools
 import hashlib
 import json
 import statistics
@@ -154,20 +155,27 @@ def page(words: Words, template: str, **parts: Any) -> str:
         template: its file.
         **parts: the parts of the page; ``pictures`` are pairs of SVG and caption.
     """
-    jinja2, raw = library("jinja2", "report"), library("markupsafe", "report").Markup
-    flags = dict.fromkeys(("autoescape", "lstrip_blocks", "trim_blocks"), True)
-    folder = jinja2.FileSystemLoader(Path(__file__).parent)
-    environment = jinja2.Environment(loader=folder, undefined=jinja2.StrictUndefined, **flags)
-    script = folder.get_source(environment, "report.js")[0]
-    environment.policies["json.dumps_kwargs"] = {}  # in the given order
-    environment.filters.update(
-        number=words.number, date=words.date, signed=words.signed, span=words.span, ends=words.ends
-    )
+    environment, raw = _environment(words.lang), library("markupsafe", "report").Markup
+    script = environment.loader.get_source(environment, "report.js")[0]
     parts["pictures"] = [(raw(svg), caption) for svg, caption in parts["pictures"]]
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     text = environment.get_template(template).render(t=words, script=raw(script), digest=digest, **parts)
     # A file's name may hold bytes that are not valid text.
     return str(text.encode("utf-8", "backslashreplace").decode("utf-8"))
+
+
+@functools.lru_cache(maxsize=None)
+def _environment(lang: str) -> Any:
+    """The templates of this folder, with the numbers and dates of a language; compiled once in a process."""
+    jinja2, words = library("jinja2", "report"), Words(lang)
+    flags = dict.fromkeys(("autoescape", "lstrip_blocks", "trim_blocks"), True)
+    loader = jinja2.FileSystemLoader(Path(__file__).parent)
+    environment = jinja2.Environment(loader=loader, undefined=jinja2.StrictUndefined, **flags)
+    environment.policies["json.dumps_kwargs"] = {}  # in the given order
+    environment.filters.update(
+        number=words.number, date=words.date, signed=words.signed, span=words.span, ends=words.ends
+    )
+    return environment
 
 
 def _plain(result: Mapping[str, Any]) -> dict[str, Any]:

@@ -392,6 +392,7 @@ def test_other_languages_and_values_are_refused() -> None:
 
 
 def test_without_jinja2_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    report._environment.cache_clear()  # its templates are compiled once
     monkeypatch.setitem(sys.modules, "jinja2", None)
     with pytest.raises(fm.MissingLibraryError, match=r"fleetmetrics\[report\]"):
         report.html({"auc": 0.5})
