@@ -110,13 +110,13 @@ class Accumulator(Nestable, Generic[Value]):
 
     if not TYPE_CHECKING:  # which should take the signature from __init__
 
-        def __new__(cls, *given: Any, **settings: Any) -> Any:
+        def __new__(cls, *arguments: Any, **settings: Any) -> Any:
             """Raise an error that names the missing keyword, where Python would only count the positional arguments."""
-            if given:
-                raise_if_positional(cls, given)
-            raise_if_missing(cls, given, settings)
+            if arguments:
+                raise_if_positional(cls, arguments)
+            raise_if_missing(cls, arguments, settings)
             settings.pop("sampler", None)  # it may be set and removed: see `sampler`
-            return super().__new__(cls, *given, **settings)
+            return super().__new__(cls, *arguments, **settings)
 
     def __init__(
         self,
@@ -329,7 +329,7 @@ class Accumulator(Nestable, Generic[Value]):
             except InvalidInputError as error:
                 raise self._told(error, batch) from None
             if not self.validate:
-                increments = {each: namespaces.without_strays(batch.xp, by, each) for each, by in increments.items()}
+                increments = {key: namespaces.without_strays(batch.xp, by, key) for key, by in increments.items()}
             if not static:
                 if batch.valid is not None:
                     increments.update(self._check.statistics(batch))
@@ -386,20 +386,20 @@ class Accumulator(Nestable, Generic[Value]):
                 if look:
                     state.raise_if_overflown()
         except Exception as error:
-            for each, mark in marks:
-                each.back_to(mark)
+            for marked, mark in marks:
+                marked.back_to(mark)
             if isinstance(error, IntegerOverflowError):
                 raise IntegerOverflowError(f"{state.name}: {error}") from None
             raise
 
-    def _check_columns(self, given: Mapping[str, Any]) -> None:
+    def _check_columns(self, columns: Mapping[str, Any]) -> None:
         wanted = sorted({name for leaf in self.leaf_metrics() for name in leaf.columns})
-        for name in given:
+        for name in columns:
             if name not in wanted:
                 raise self._unknown(name, wanted)
         for leaf in self.leaf_metrics():
             for name in leaf.columns:
-                if given.get(name) is None:
+                if columns.get(name) is None:
                     raise InvalidInputError(
                         f"{self.name_in_errors(leaf)}: {name} is missing; pass add(..., {name}=), one entry per sample"
                     )
@@ -450,7 +450,7 @@ class Accumulator(Nestable, Generic[Value]):
                 raise DuplicateStateError(f"{self.name}: {error}") from None
         from fleetmetrics import static
 
-        made_up = {each.name for each in (self, *self.leaf_metrics()) if each.named_by_default}
+        made_up = {metric.name for metric in (self, *self.leaf_metrics()) if metric.named_by_default}
         counted = any(state.name.startswith(f"{name}.") for state in dtypes for name in made_up)
         held = [state.static for state in dtypes]
         static.claim(self.name, described(self, short=True), counted, held, static.current_program())
@@ -520,7 +520,7 @@ class Accumulator(Nestable, Generic[Value]):
             from fleetmetrics.samplers.repeats import sums_are_equal, warn_of_same_samples
 
             if not tables:
-                first = sum(len(each.states) for each in self.batch_checks())
+                first = sum(len(check.states) for check in self.batch_checks())
                 same = sums_are_equal(blocks[first:], totals[first:], channel.world_size)
             if same:
                 warn_of_same_samples(self.name_in_errors(), channel.world_size)
@@ -556,9 +556,9 @@ class Accumulator(Nestable, Generic[Value]):
             settings = its.check(channel.rank, channel.world_size, whole) if its.counts or its.held else None
         except InvalidInputError as error:
             raise self._told(error) from None
-        told = ", ".join(f"{name} {value}" for name, value in settings.items()) if settings else ""
+        pass_settings = ", ".join(f"{name} {value}" for name, value in settings.items()) if settings else ""
         size = f" of {self._data_size.size:,} samples" if self._data_size is not None else ""
-        return size + (f" (a pass of a sampler with {told})" if told else "")
+        return size + (f" (a pass of a sampler with {pass_settings})" if pass_settings else "")
 
     def _repeats(self, channel: fleetmetrics.comm.Communicator) -> Any:
         """For a metric without a sampler: one of this process that dealt all of its samples, and repeated some."""
@@ -608,7 +608,7 @@ class Accumulator(Nestable, Generic[Value]):
 
     def copied(self, name: str | None, copies: dict[Accumulator, Accumulator]) -> Any:
         """`fresh`; ``copies`` has the copy of each metric inside, so that a metric used twice stays one."""
-        arguments, settings = (self._with_copies(each, name, copies) for each in self._made_with)
+        arguments, settings = (self._with_copies(kept, name, copies) for kept in self._made_with)
         copy: Any = type(self).__new__(type(self), *arguments, **settings)
         copy._name_as_copy = name
         copy.__init__(*arguments, **settings)
@@ -624,9 +624,9 @@ class Accumulator(Nestable, Generic[Value]):
                 copies[argument] = argument.copied(self._part_name(argument, name), copies)
             return copies[argument]
         if type(argument) in (list, tuple, set):
-            return type(argument)(self._with_copies(each, name, copies) for each in argument)
+            return type(argument)(self._with_copies(entry, name, copies) for entry in argument)
         if type(argument) is dict:
-            return {key: self._with_copies(each, name, copies) for key, each in argument.items()}
+            return {key: self._with_copies(entry, name, copies) for key, entry in argument.items()}
         return argument
 
     def _part_name(self, part: Accumulator, name: str | None) -> str | None:

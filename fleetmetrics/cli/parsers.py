@@ -151,7 +151,7 @@ def _add_declared(parser: Parser, *arguments: str) -> None:
     """Add options for arguments of `evaluate`, as they are declared."""
     from fleetmetrics.evaluation.options import Options
 
-    declared = {each.name: each for each in dataclasses.fields(Options)}
+    declared = {field.name: field for field in dataclasses.fields(Options)}
     for name in arguments:
         option = declared[name].metadata["option"]
         settings = dict(VALUES.get(option.takes) or OF_TYPES.get(str(declared[name].type).split(" | ")[0], {}))

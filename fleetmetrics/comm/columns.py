@@ -22,13 +22,13 @@ _NUMBERS = "biufc"
 
 def as_column(array: Any) -> np.ndarray:
     """Return a contiguous array of native byte order that can cross the wire as bytes."""
-    given = as_array(array, "array")
-    if not is_plain(given.dtype) or given.dtype.kind not in _NUMBERS + "SU" or given.dtype.itemsize > WIDEST:
+    column = as_array(array, "array")
+    if not is_plain(column.dtype) or column.dtype.kind not in _NUMBERS + "SU" or column.dtype.itemsize > WIDEST:
         raise InvalidInputError(
-            f"array is of dtype {given.dtype}; allowed are numbers, booleans, and bytes or strings of fixed width, up "
+            f"array is of dtype {column.dtype}; allowed are numbers, booleans, and bytes or strings of fixed width, up "
             "to 16 MiB an element."
         )
-    return np.asarray(given, dtype=given.dtype.newbyteorder("="), order="C")
+    return np.asarray(column, dtype=column.dtype.newbyteorder("="), order="C")
 
 
 def column_in(letter: Letter) -> tuple[int | None, str, list[int]]:

@@ -341,10 +341,13 @@ class Communicator:
             for start, chunk in zip(
                 starts, call.consult_each(gather_chunks, [Letter(len(part), part) for part in mine])
             ):
-                due = [min(size, max(0, each - start)) for each in sizes]
+                due = [min(size, max(0, count - start)) for count in sizes]
                 chunks += read_each([joined(chunk.payload)], lambda payload: split(payload, due))  # noqa: B023
             parts = parts or list(map(np.concatenate, zip(*chunks)))
-            return read_each(zip(parts, answer.note), lambda each: array_of(each[0], *each[1]).astype(common))
+            return read_each(
+                zip(parts, answer.note),
+                lambda part_and_note: array_of(part_and_note[0], *part_and_note[1]).astype(common),
+            )
 
     def shuffle(
         self,

@@ -48,7 +48,7 @@ _CUT = re.compile(r" \.\.\. \(cut: \d{1,20} characters\)$")
 
 def readable(text: str) -> str:
     """A peer's text, fit for an error and a log: with control characters escaped, and at most a few pages long."""
-    text = _UNREADABLE.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+    text = _UNREADABLE.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
     if len(text) > _LONGEST_TEXT:
         before = _CUT.search(text)
         end = before[0] if before else f" ... (cut: {len(text)} characters)"
@@ -111,7 +111,7 @@ class Caught:
 def by_a_handler(error: BaseException | None) -> bool:
     """Whether a signal handler of this process raised the error, which is then the user's own."""
     handlers = [signal.getsignal(number) for number in signal.valid_signals()]
-    codes = [getattr(getattr(each, "__func__", each), "__code__", None) for each in handlers]
+    codes = [getattr(getattr(handler, "__func__", handler), "__code__", None) for handler in handlers]
     trace = None if error is None else error.__traceback__
     while trace is not None and trace.tb_frame.f_code not in codes:
         trace = trace.tb_next

@@ -24,7 +24,7 @@ def barrier(letters: Sequence[Letter]) -> Letter:
 
 def settings(letters: Sequence[Letter]) -> Letter:
     """Raise the error that names the setting in which the workers differ; a note is a call, and its settings."""
-    calls, texts = zip(*read_each(letters, lambda letter: [str(each) for each in letter.note]))
+    calls, texts = zip(*read_each(letters, lambda letter: [str(text) for text in letter.note]))
     states.check_settings(calls[0], texts)
     return Letter(None)
 
@@ -32,7 +32,7 @@ def settings(letters: Sequence[Letter]) -> Letter:
 def objects(letters: Sequence[Letter]) -> Letter:
     """The objects of the workers that have sent one, by rank."""
     sent = [letter for letter in letters if letter.note is not None]
-    return Letter([[each.note, len(each.payload)] for each in sent], [each.payload for each in sent])
+    return Letter([[one.note, len(one.payload)] for one in sent], [one.payload for one in sent])
 
 
 def shuffle(letters: Sequence[Letter]) -> Letter:

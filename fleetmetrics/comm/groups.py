@@ -67,19 +67,19 @@ def _along(group: Any, axes: Any, rank: int, world_size: int) -> tuple[int, ...]
 
 
 def _checked(group: Any, rank: int, world_size: int) -> tuple[int, ...]:
-    given = getattr(group, "ranks", group)
-    if isinstance(given, (set, frozenset, range)) or (isinstance(given, np.ndarray) and given.ndim):
-        given = list(given)
-    if not isinstance(given, (list, tuple)) or not all(map(is_whole, given)):
+    members = getattr(group, "ranks", group)
+    if isinstance(members, (set, frozenset, range)) or (isinstance(members, np.ndarray) and members.ndim):
+        members = list(members)
+    if not isinstance(members, (list, tuple)) or not all(map(is_whole, members)):
         raise InvalidInputError(f"group is {group!r:.80}; it must be {_ALLOWED}")
-    ranks = sorted(map(int, given))
+    ranks = sorted(map(int, members))
     shown = in_words(ranks)
     if not ranks:
         raise InvalidInputError(f"group is empty; it must be {_ALLOWED}, with at least one rank")
-    twice = [each for each, times in Counter(ranks).items() if times > 1]
+    twice = [twofold for twofold, times in Counter(ranks).items() if times > 1]
     if twice:
         raise InvalidInputError(f"group holds {in_words(twice)} more than once; name each rank once")
-    outside = [each for each in ranks if not 0 <= each < world_size]
+    outside = [rank for rank in ranks if not 0 <= rank < world_size]
     if outside:
         of = f"the ranks 0 to {world_size - 1}" if world_size > 1 else "rank 0 alone"
         raise InvalidInputError(f"group holds {in_words(outside)}, but this job has {of}")

@@ -41,9 +41,9 @@ def split_endpoint(endpoint: str, variable: str) -> tuple[str, int]:
     host, _, port = endpoint.strip().rpartition(":")
     host = host.strip("[]")
     if not is_host(host) or not (port.isascii() and port.isdigit() and len(port) < 6) or not 0 < int(port) < 65536:
-        each = " of each worker, separated by commas" if variable == "PADDLE_TRAINER_ENDPOINTS" else ""
+        several = " of each worker, separated by commas" if variable == "PADDLE_TRAINER_ENDPOINTS" else ""
         raise InvalidInputError(
-            f"the environment variable {variable} holds {endpoint!r:.80}; it must be host:port{each}."
+            f"the environment variable {variable} holds {endpoint!r:.80}; it must be host:port{several}."
         )
     return host, int(port)
 
@@ -285,8 +285,8 @@ def _endpoints_in(env: Mapping[str, str]) -> list[str]:
     """The workers' endpoints, checked even in a job of one: an unknown separator would hide the other workers."""
     listed = env.get("PADDLE_TRAINER_ENDPOINTS")
     endpoints = parts_of(listed) if listed else []
-    for each in endpoints:
-        split_endpoint(each, "PADDLE_TRAINER_ENDPOINTS")
+    for endpoint in endpoints:
+        split_endpoint(endpoint, "PADDLE_TRAINER_ENDPOINTS")
     return endpoints
 
 

@@ -37,10 +37,10 @@ _Read = TypeVar("_Read")
 _Given = TypeVar("_Given")
 
 
-def read_each(given: Iterable[_Given], read: Callable[[_Given], _Read], first: int = 0) -> list[_Read]:
+def read_each(all_letters: Iterable[_Given], read: Callable[[_Given], _Read], first: int = 0) -> list[_Read]:
     """Read the letters of the workers, from this rank on, and name the worker whose letter cannot be read."""
     letters = []
-    for rank, one in enumerate(given, first):
+    for rank, one in enumerate(all_letters, first):
         try:
             letters.append(read(one))
         except RecordError as error:
@@ -85,12 +85,12 @@ def written(letter: Letter) -> list[Buffer]:
 
 def letter_in(data: Buffer) -> Letter:
     """The letter in these bytes, with a writable view as payload; ValueError for anything else."""
-    given = np.frombuffer(data if isinstance(data, memoryview) else bytearray(data), np.uint8)
-    note, payload = given[:LETTER_UNIT].view(np.int64).tolist()
+    parcel = np.frombuffer(data if isinstance(data, memoryview) else bytearray(data), np.uint8)
+    note, payload = parcel[:LETTER_UNIT].view(np.int64).tolist()
     start = LETTER_UNIT + note + -note % LETTER_UNIT
-    if min(note, payload) < 0 or start + payload + -payload % LETTER_UNIT != len(given):
-        raise ValueError(f"{len(given)} bytes, but a letter has {start + payload}")
-    return Letter(json.loads(given[LETTER_UNIT : LETTER_UNIT + note].tobytes()), given[start : start + payload].data)
+    if min(note, payload) < 0 or start + payload + -payload % LETTER_UNIT != len(parcel):
+        raise ValueError(f"{len(parcel)} bytes, but a letter has {start + payload}")
+    return Letter(json.loads(parcel[LETTER_UNIT : LETTER_UNIT + note].tobytes()), parcel[start : start + payload].data)
 
 
 # The header of a message with a letter

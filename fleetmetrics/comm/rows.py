@@ -85,20 +85,20 @@ class Union:
     sharing: int
 
     def __init__(self, name: str, keys: Sequence[np.ndarray], limit: int, allowed: np.ndarray | None = None) -> None:
-        kinds = ["strings" if each.dtype.kind == "U" else "integers" for each in keys]
-        here = [each for each in keys if len(each)]
-        if len({kind for kind, each in zip(kinds, keys) if len(each)}) > 1:
-            texts = [kind if len(each) else "none" for kind, each in zip(kinds, keys)]
+        kinds = ["strings" if key.dtype.kind == "U" else "integers" for key in keys]
+        here = [key for key in keys if len(key)]
+        if len({kind for kind, key in zip(kinds, keys) if len(key)}) > 1:
+            texts = [kind if len(key) else "none" for kind, key in zip(kinds, keys)]
             raise AgreementError(f"{name}: the workers' keys differ: {by_rank(texts)}.")
         union = distinct_of(np.concatenate(here)) if here else np.empty(0, np.int64)
         #: For each worker, the order in which keys that are not kept come last; None if they already do.
         self._orders: list[Any] = [None] * len(keys)
         if allowed is not None:
             union = np.intersect1d(union, allowed) if len(union) and len(allowed) else union[:0]
-            self._orders = [np.argsort(~np.isin(each, union), kind="stable") for each in keys]
+            self._orders = [np.argsort(~np.isin(key, union), kind="stable") for key in keys]
         self.kept: np.ndarray = union[:limit]
         #: The places of each worker's rows, with the row for all other keys.
-        self.places: list[np.ndarray] = [places_of(each, self.kept) for each in keys]
+        self.places: list[np.ndarray] = [places_of(key, self.kept) for key in keys]
         if allowed is not None:
             self.places = [np.sort(places) for places in self.places]
         #: For each worker, its first row with the last place; all later rows have it, too.
@@ -148,9 +148,9 @@ class Union:
         left += [] if rest is None else [(size, rest[:, None])]
         if not left:
             return result, None
-        whole = np.zeros((max(len(each) for _, each in left), size + 1, *left[0][1].shape[2:]))
-        for start, each in left:
-            whole[: len(each), start : start + each.shape[1]] = each
+        whole = np.zeros((max(len(block) for _, block in left), size + 1, *left[0][1].shape[2:]))
+        for start, block in left:
+            whole[: len(block), start : start + block.shape[1]] = block
         return result, whole
 
 

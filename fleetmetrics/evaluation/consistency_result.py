@@ -235,7 +235,7 @@ class ConsistencyResult(Printed):
     def _table_of_streams(self, words: Words) -> Table:
         """What each stream has, and lacks of the one before."""
         streams = self.streams.values()
-        left_out, skipped = (any(getattr(each, name) for each in streams) for name in ("left_out", "skipped"))
+        left_out, skipped = (any(getattr(stream, name) for stream in streams) for name in ("left_out", "skipped"))
         steps = {step.after: step for step in self.steps}
         columns = [
             Column("", clean),

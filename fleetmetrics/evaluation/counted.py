@@ -118,7 +118,7 @@ class Actual(Metric):
         starts = np.flatnonzero(np.diff(group, prepend=-1))
         middle = np.concatenate([edges[:1], (edges[1:] + edges[:-1]) / 2, edges[-1:]]) * number
         rows, predicted, actual, squares = (
-            np.add.reduceat(each[used], starts) for each in (number, middle, label, square)
+            np.add.reduceat(sums[used], starts) for sums in (number, middle, label, square)
         )
         with np.errstate(over="ignore", invalid="ignore"):  # rows may be the smallest weights
             mean = actual / rows
@@ -151,8 +151,8 @@ def _edges() -> np.ndarray:
 def ids_with_labels(ids: Any, labels: Any) -> np.ndarray:
     """An integer for each id with its label: int64 ``[n]``."""
     bits = (np.asarray(labels, np.float64) + 0.0).view(np.int64)  # -0.0 is 0.0
-    found: np.ndarray = integer_ids(ids) ^ (bits * np.int64(0x5851F42D4C957F2D))
-    return found
+    mixed: np.ndarray = integer_ids(ids) ^ (bits * np.int64(0x5851F42D4C957F2D))
+    return mixed
 
 
 class Joined(Metric):

@@ -89,7 +89,7 @@ class IdShares:
         if not batches:
             pa = arrow()
             types = {"id": kind, **self.columns}
-            return pa.table({name: pa.array([], pa.type_for_alias(each)) for name, each in types.items()})
+            return pa.table({name: pa.array([], pa.type_for_alias(kind)) for name, kind in types.items()})
         if kind in self._files:
             return self._files[kind].read(batches)
         return arrow().Table.from_batches(batches)

@@ -68,20 +68,20 @@ class Delta:
 # -- of values ---------------------------------------------------------------------------------------------
 
 
-def intervals_of(values: Probe[Any], asked: Question, said: list[str]) -> dict[str, Interval]:
+def intervals_of(values: Probe[Any], asked: Question, warnings: list[str]) -> dict[str, Interval]:
     """The intervals, by metric.
 
     Args:
         values: of one side.
         asked: the arguments.
-        said: warnings, to which those of metrics without an interval are added.
+        warnings: those so far, to which those of metrics without an interval are added.
     """
     by_metric, counts = {}, counts_of(values.rows, values.sizes)
     for key, result in _numbers(values):
         if isinstance(result, Part):
             by_metric[key] = _of_part(result, key, asked, counts)
         elif _is_narrow(result, values.values[key]):
-            said.append(
+            warnings.append(
                 f"{key} has no interval: over the few buckets that are resampled it is {result.value:.6g} and not "
                 f"{values.values[key]:.6g}, because the scores lie close together"
             )

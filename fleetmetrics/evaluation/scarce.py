@@ -34,8 +34,8 @@ def counts_of(rows: int, sizes: Mapping[str, int]) -> dict[str, int]:
         rows: the number of rows that count.
         sizes: the other numbers.
     """
-    found = {"rows": rows, **sizes}
-    return {**found, "negatives": rows - sizes["positives"]} if "positives" in sizes else found
+    counts = {"rows": rows, **sizes}
+    return {**counts, "negatives": rows - sizes["positives"]} if "positives" in sizes else counts
 
 
 def in_full(need: float, number: float, total: float | None) -> int:
@@ -93,8 +93,8 @@ def at_least(unit: str, counts: Sequence[Mapping[str, float]]) -> Scarce:
         unit: what independent samples, or groups of them, are called.
         counts: what there is of each side, as `counts_of` has it.
     """
-    unit = "rows" if any(each.get(unit) == math.inf for each in counts) else unit
-    return Scarce({unit: max(in_full(LEAST, 0.0, each.get(unit)) for each in counts)}, {})
+    unit = "rows" if any(count.get(unit) == math.inf for count in counts) else unit
+    return Scarce({unit: max(in_full(LEAST, 0.0, count.get(unit)) for count in counts)}, {})
 
 
 def because_of(largest: Iterable[Largest | None], unit: str) -> dict[str, Any]:
@@ -104,7 +104,7 @@ def because_of(largest: Iterable[Largest | None], unit: str) -> dict[str, Any]:
         largest: of each side.
         unit: what they are: rows are no reason.
     """
-    known = [each for each in largest if each is not None]
+    known = [user for user in largest if user is not None]
     if unit == "rows" or not known:
         return {}
     return {"unit": unit, **max(known)._asdict()}

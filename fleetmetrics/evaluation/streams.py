@@ -203,7 +203,7 @@ class _Reader:
         self.settings: Any = {"skip_bad_rows": skip, "reading": reading}
         self.reading = reading
         #: By argument of a column of slices, the place of each key; None is that of rows without one.
-        self.keys: dict[str, dict[Any, int]] = {each: {} for each in columns if each.startswith("by ")}
+        self.keys: dict[str, dict[Any, int]] = {column: {} for column in columns if column.startswith("by ")}
         self.total = self.skipped = self.left_out = 0
         self.understood: Mapping[str, Sequence[str]] = {}
         self.nulls: Counter[str] = Counter()
@@ -265,7 +265,9 @@ class _Comparison:
     def add(self, streams: Sequence[_Rows]) -> None:
         """Compare the rows of a share of the ids."""
         number = len(streams)
-        ids, places, counts = IdPlaces.of([*(each.ids for each in streams), *(each.ids_met for each in streams)])
+        ids, places, counts = IdPlaces.of(
+            [*(stream.ids for stream in streams), *(stream.ids_met for stream in streams)]
+        )
         self._check_once(ids, counts)
         there = [place >= 0 for place in places[:number]]
         met = [rows | (place >= 0) for rows, place in zip(there, places[number:])]
@@ -275,7 +277,9 @@ class _Comparison:
             step.missing += int((met[at] & ~met[at + 1]).sum())
             step.added += int((met[at + 1] & ~met[at]).sum())
             step.skipped += int((met[at] & met[at + 1]).sum()) - len(rows)
-            before, after = (streams[each].values[places[each][rows]] for each in (at, at + 1))
+            before, after = (
+                streams[stream_number].values[places[stream_number][rows]] for stream_number in (at, at + 1)
+            )
             differ = self._compare(step, ids, rows, before, after)
             self._add_odds(step, self.log_odds[at], before[:, 0], after[:, 0])
             first = places[0][rows]  # whose keys are those of the slices
@@ -312,11 +316,11 @@ class _Comparison:
 
     @staticmethod
     def _add_odds(step: Step, terms: list[float], one: np.ndarray, other: np.ndarray) -> None:
-        if step.mean_log_odds is None or any(((each < 0) | (each > 1)).any() for each in (one, other)):
+        if step.mean_log_odds is None or any(((scores < 0) | (scores > 1)).any() for scores in (one, other)):
             step.mean_log_odds, step.odds = None, {}
             return
         with np.errstate(divide="ignore"):
-            apart = _distance(*(np.log(each) - np.log1p(-each) for each in (one, other)))
+            apart = _distance(*(np.log(scores) - np.log1p(-scores) for scores in (one, other)))
         for distance in ODDS:
             step.odds[distance] += int((apart >= distance).sum())
         total = exact_sum(apart)  # two terms, so that the sum of all shares does not depend on their number
@@ -335,7 +339,7 @@ class _Comparison:
         known = ~np.isnan(np.stack([label, *scores])).any(axis=0)
         if self.readers[0].settings["skip_bad_rows"]:
             self.unmeasured += int((~known).sum())
-            label, scores = label[known], [each[known] for each in scores]
+            label, scores = label[known], [score[known] for score in scores]
         for reader, metrics, score in zip(self.readers, self.metrics, scores):
             _check_fits(reader.name, "label", label, (label == 0) | (label == 1), "0 or 1")
             _check_fits(reader.name, "score", score, (score >= 0) & (score <= 1), "a number from 0 to 1")
@@ -358,11 +362,11 @@ class _Comparison:
             if step.mean_log_odds is not None:
                 step.mean_log_odds = math.fsum(terms) / step.rows
             step.slices = {
-                by: sorted(found.values(), key=lambda each: (-each.share, -each.rows, str(each.key)))
-                for by, found in slices.items()
+                by: sorted(by_key.values(), key=lambda slice_: (-slice_.share, -slice_.rows, str(slice_.key)))
+                for by, by_key in slices.items()
             }
         streams = {}
-        said = [
+        warnings = [
             f"{reader.name}: {counted(reader.skipped, 'rows', 'were')} skipped, and compared with nothing: "
             f"{reader.examples[0]}"
             for reader in readers
@@ -371,7 +375,7 @@ class _Comparison:
         if self.unmeasured:
             lacking = "lack" if self.unmeasured != 1 else "lacks"
             rows = f"{counted(self.unmeasured, 'rows')} {lacking} a label or a score"
-            said.append(f"{rows}, and {agreeing(self.unmeasured, 'count')} in neither auc nor calibration")
+            warnings.append(f"{rows}, and {agreeing(self.unmeasured, 'count')} in neither auc nor calibration")
         for reader, metrics in zip(readers, self.metrics):
             values: Mapping[str, Any] = {}
             if self.labeled:
@@ -380,13 +384,13 @@ class _Comparison:
                 values = {"auc": auc, "calibration": calibration}
                 if high - low > _WIDE:
                     bounds = f"that of the scores themselves lies from {low:.6g} to {high:.6g}"
-                    said.append(f"{reader.name}: {auc:.6g} is an area over buckets; {bounds}")
+                    warnings.append(f"{reader.name}: {auc:.6g} is an area over buckets; {bounds}")
             counts = len(reader.paths), reader.total, reader.skipped, reader.left_out
             streams[reader.name] = Stream(
                 *counts, nulls=dict(+reader.nulls), understood=facts_of(reader.understood), **values
             )
         paths = [whole_path(path) for reader in readers for path in reader.paths]
-        return ConsistencyResult(streams, self.steps, self.tolerance, self.common, said, paths)
+        return ConsistencyResult(streams, self.steps, self.tolerance, self.common, warnings, paths)
 
 
 def _check_fits(stream: str, what: str, values: np.ndarray, fits: np.ndarray, allowed: str) -> None:
@@ -435,7 +439,7 @@ def _codes_of(column: Any, places: dict[Any, int]) -> np.ndarray:
 
 def _tally(slices: dict[Any, StepSlice], keys: Sequence[Any], codes: np.ndarray, differ: np.ndarray) -> None:
     """Count the rows of each key, and those of them whose scores differ."""
-    rows, differing = (np.bincount(each, minlength=len(keys)).tolist() for each in (codes, codes[differ]))
+    rows, differing = (np.bincount(places, minlength=len(keys)).tolist() for places in (codes, codes[differ]))
     for key, number, apart in zip(keys, rows, differing):
         if number:
             slot = slices.setdefault(key, StepSlice(key))

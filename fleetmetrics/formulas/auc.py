@@ -161,22 +161,22 @@ def areas_of_many(
     positive: np.ndarray | Sequence[np.ndarray], negative: np.ndarray | Sequence[np.ndarray]
 ) -> BoundedArea:
     """The areas of several histograms of counts, each ``[buckets]``; nan where a class has no samples."""
-    found = np.full((3, len(positive)), np.nan)
+    areas = np.full((3, len(positive)), np.nan)
     for start in range(0, len(positive), _TOGETHER):
         block = slice(start, start + _TOGETHER)
         p, n = np.asarray(positive[block]), np.asarray(negative[block])
         used = np.flatnonzero((p + n).any(axis=0))
         p, n = p[:, used], n[:, used]
         pairs = p.sum(axis=1) * n.sum(axis=1).astype(np.float64)
-        found[:, block] = _of_pairs(*_in_order(p, n), np.where(pairs > 0, pairs, np.nan))
+        areas[:, block] = _of_pairs(*_in_order(p, n), np.where(pairs > 0, pairs, np.nan))
         for place in np.flatnonzero(pairs >= 2**51).tolist():  # more than a float counts exactly
-            found[:, start + place] = _areas(positive[start + place], negative[start + place], 1.0)
-    return BoundedArea(*found)
+            areas[:, start + place] = _areas(positive[start + place], negative[start + place], 1.0)
+    return BoundedArea(*areas)
 
 
 def _areas_of_weights(positive: np.ndarray, negative: np.ndarray, max_fpr: float) -> BoundedArea | None:
     # Powers of two keep products in the range of a float; fsum gives the same bits for any vector width.
-    positive, negative = (np.ldexp(each, -np.frexp(each.max(initial=0.0))[1]) for each in (positive, negative))
+    positive, negative = (np.ldexp(counts, -np.frexp(counts.max(initial=0.0))[1]) for counts in (positive, negative))
     positives, negatives = exact_sum(positive), exact_sum(negative)
     if not positives or not negatives:
         return None
@@ -243,7 +243,7 @@ def average_precision_bounds(positive: Any, negative: Any, zero_division: float 
     if not top.total:
         return BoundedArea(*[_no_positive(zero_division)] * 3)
     used = np.flatnonzero(top.p)
-    p, true_positive, below = (each[used] for each in (top.p, top.true_positive[:-1], top.false_positive[:-1] + top.n))
+    p, true_positive, below = (row[used] for row in (top.p, top.true_positive[:-1], top.false_positive[:-1] + top.n))
     lowest = _lowest_precision(true_positive, below, p, top.counts)
     value = _mean(top.p, top.last, top.total)
     low, high = _mean(p, lowest, top.total), _mean(top.p, top.highest, top.total)
@@ -279,13 +279,13 @@ class _Top(NamedTuple):
 def _from_the_top(positive: np.ndarray, negative: np.ndarray) -> _Top:
     used = np.flatnonzero((positive != 0) | (negative != 0))[::-1]
     rows = [as_integers(each[used]) if are_counts(each) else each[used] for each in (positive, negative)]
-    p, n = (each.astype(np.float64, copy=False) for each in rows)
-    true_positive, false_positive = (partial_sums(each).astype(np.float64, copy=False) for each in rows)
-    found = true_positive[1:]
-    above = found + false_positive[:-1]
+    p, n = (row.astype(np.float64, copy=False) for row in rows)
+    true_positive, false_positive = (partial_sums(row).astype(np.float64, copy=False) for row in rows)
+    true_positive_after = true_positive[1:]
+    above = true_positive_after + false_positive[:-1]
     total, counts = true_positive[-1].item(), are_counts(positive)
     total = total if counts and total < 2**53 else exact_sum(p)
-    last, highest = _rising_shares(found, above + n), _rising_shares(found, above)
+    last, highest = _rising_shares(true_positive_after, above + n), _rising_shares(true_positive_after, above)
     return _Top(p, n, true_positive, false_positive, highest, last, total, counts and are_counts(negative))
 
 

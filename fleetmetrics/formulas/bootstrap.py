@@ -124,7 +124,7 @@ def bootstrap_result(
 def summary(table: np.ndarray, confidence: float) -> tuple[Any, Any, Any, Any]:
     """Mean, standard deviation and percentiles over the first axis, without undefined values."""
     columns = table.reshape(len(table), -1)
-    found = np.full((4, columns.shape[1]), np.nan)
+    rows = np.full((4, columns.shape[1]), np.nan)
     for place, column in enumerate(columns.T):
         column = np.sort(column[~np.isnan(column)])
         if len(column):
@@ -132,8 +132,8 @@ def summary(table: np.ndarray, confidence: float) -> tuple[Any, Any, Any, Any]:
             exponent = np.frexp(np.abs(column).max())[1]  # squares of large numbers would overflow
             with np.errstate(invalid="ignore"):  # some values are infinite
                 std = np.ldexp(column, -exponent).std(ddof=1) if len(column) > 1 else np.nan
-                found[:, place] = column.mean(), np.ldexp(std, exponent), *ends
-    parts = found.reshape(4, *table.shape[1:])
+                rows[:, place] = column.mean(), np.ldexp(std, exponent), *ends
+    parts = rows.reshape(4, *table.shape[1:])
     mean, std, low, high = (part.item() if part.ndim == 0 else part for part in parts)
     return mean, std, low, high
 

@@ -132,17 +132,17 @@ def _averaged(
     values = np.full((3 if bounds else 1, len(table)), zero_division, np.float64)
     for place in np.flatnonzero(defined):
         values[:, place] = area(table[place, 1], table[place, 0])
-    each, warns = average in (None, "none"), math.isnan(zero_division)
+    by_class, warns = average in (None, "none"), math.isnan(zero_division)
     weights = [_total(row) for row in table[:, 1]] if average == "weighted" else [1.0] * len(table)
     if not table.any():
         stand_in(name, "there are no samples", zero_division)
-    elif warns and not each and not defined.any():
+    elif warns and not by_class and not defined.any():
         undefined(name, f"every {of} is {reason}")
     elif warns:
-        left_out(name, reason, of, ~defined & (np.array(weights) != 0), None if each else average)
+        left_out(name, reason, of, ~defined & (np.array(weights) != 0), None if by_class else average)
     kept = np.flatnonzero(defined | (not warns))
-    found = list(values) if each else [_mean(row[kept], [weights[place] for place in kept]) for row in values]
-    return BoundedArea(*found) if bounds else found[0]
+    averages = list(values) if by_class else [_mean(row[kept], [weights[place] for place in kept]) for row in values]
+    return BoundedArea(*averages) if bounds else averages[0]
 
 
 def _pooled(table: np.ndarray) -> np.ndarray:

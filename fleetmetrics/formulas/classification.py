@@ -68,7 +68,7 @@ def mean_of_samples(
         >>> mean_of_samples(1.5, 2, 3, zero_division=0), mean_of_samples(1.5, 3, 3)
         (0.5, 0.5)
     """
-    total, known, every = (as_number(each) for each in (shares, defined, rows))
+    total, known, every = (as_number(array) for array in (shares, defined, rows))
     if every == 0:
         return stand_in(metric, "there are no samples", zero_division)
     if not math.isnan(zero_division):

@@ -54,10 +54,10 @@ def normalized_entropy(
         reason = f"all labels are {int(positive > 0)}" if positive or negative else NO_SAMPLES
         return stand_in("normalized_entropy", reason, zero_division)
     entropy = -positive * _log_share(positive, negative) - negative * _log_share(negative, positive)
-    found = float(as_number(log_likelihood))
-    if not found <= 0:  # the predictions are not probabilities; 0 would be the best possible value
+    likelihood = float(as_number(log_likelihood))
+    if not likelihood <= 0:  # the predictions are not probabilities; 0 would be the best possible value
         return math.nan
-    return max(-found, 0.0) / entropy
+    return max(-likelihood, 0.0) / entropy
 
 
 def _log_share(part: float, rest: float) -> float:

@@ -88,8 +88,8 @@ def of_areas(new: Any, old: Any) -> Contributions:
             ``[slices, 2, buckets]``.
         old: the same of the same slices.
     """
-    sides = [np.asarray(each, np.float64) for each in (new, old)]
-    ranks, wholes = [_ranks(each.sum(axis=(0, 1))) for each in sides], [each.sum(axis=0) for each in sides]
+    sides = [np.asarray(counts, np.float64) for counts in (new, old)]
+    ranks, wholes = [_ranks(side.sum(axis=(0, 1))) for side in sides], [side.sum(axis=0) for side in sides]
     positive: list[tuple[Any, Any]] = []
     negative: list[tuple[Any, Any]] = []
     for side, rank in zip(sides, ranks):
@@ -112,8 +112,8 @@ def _share_below(rank: np.ndarray, rows: np.ndarray, ranks: np.ndarray) -> np.nd
     some = np.flatnonzero(rows)
     sums = np.append(0.0, np.cumsum(rows[some]))
     left, right = (sums[np.searchsorted(ranks[some], rank, side)] for side in ("left", "right"))
-    found: np.ndarray = (left + right) / (2 * sums[-1])
-    return found
+    below: np.ndarray = (left + right) / (2 * sums[-1])
+    return below
 
 
 def of_sums(new: Any, old: Any, new_rows: Any, old_rows: Any, slopes: Callable[..., Sequence[float]]) -> Contributions:

@@ -229,10 +229,10 @@ def _gain(metric: str, positive: Any, negative: Any, fractions: Any, divisor: An
     tp, population = list(itertools.accumulate(p)), list(itertools.accumulate([0, *both]))
     if not tp[-1]:
         return np.full(fractions.shape, stand_in(metric, "no sample is labeled 1", zero_division))
-    found = []
+    gains = []
     for fraction in fractions.ravel().tolist():
         place = Fraction(fraction) * population[-1]  # exact: a bucket may be narrower than rounding
         bucket = max(1, bisect.bisect_left(population, place))
         inside = (place - population[bucket - 1]) / (population[bucket] - population[bucket - 1] or 1)
-        found.append(float((tp[bucket - 1] + inside * p[bucket]) / tp[-1]))
-    return np.array(found).reshape(fractions.shape) / divisor
+        gains.append(float((tp[bucket - 1] + inside * p[bucket]) / tp[-1]))
+    return np.array(gains).reshape(fractions.shape) / divisor

@@ -87,8 +87,8 @@ def exact_auc(
     if weight is not None:
         totals = math.fsum(weight[~label]), math.fsum(weight[label])
     score, label, weight = sort_by_score(score, label, weight)
-    made = fold_exact_auc(start_exact_auc(), score, label, weight, totals, curve, max_fpr)
-    return exact_auc_of(**made, curve=curve, max_fpr=max_fpr, zero_division=zero_division)
+    folded = fold_exact_auc(start_exact_auc(), score, label, weight, totals, curve, max_fpr)
+    return exact_auc_of(**folded, curve=curve, max_fpr=max_fpr, zero_division=zero_division)
 
 
 def sort_by_score(
@@ -301,8 +301,8 @@ def fold_exact_auc(
         the number of pairs in the right order whose negative sample is in this piece (an int for counts), or the area.
         Weights are multiplied by a power of two that depends on the totals.
     """
-    made = count_exact_auc(label, weight, totals)
-    negative, positive, area = before["negative"], before["positive"], made["area"]
+    counted = count_exact_auc(label, weight, totals)
+    negative, positive, area = before["negative"], before["positive"], counted["area"]
     fraction = area_fraction(max_fpr)
     weight, totals = _in_range(len(score), weight, totals)
     start, length = 0, len(score)
@@ -324,7 +324,7 @@ def fold_exact_auc(
         else:
             positive, negative = positive + float(p.sum()), negative + float(n.sum())
         start = end
-    return {**made, "area": area}
+    return {**counted, "area": area}
 
 
 def _by_distinct_score(

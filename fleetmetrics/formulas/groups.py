@@ -101,7 +101,7 @@ def exact_parts(values: np.ndarray, most: int) -> np.ndarray:
 def _sums_before(values: np.ndarray, start: np.ndarray) -> np.ndarray:
     """For each float of at least 0, the sum of those before it in its group."""
     sizes = np.diff(np.append(start, len(values)))
-    found = np.empty_like(values)  # a difference of large sums would lose the small ones
+    sums = np.empty_like(values)  # a difference of large sums would lose the small ones
     lengths = np.frexp(sizes)[1]
     for length in np.unique(lengths):  # groups of about equal size are the rows of a matrix
         some = lengths == length
@@ -109,8 +109,8 @@ def _sums_before(values: np.ndarray, start: np.ndarray) -> np.ndarray:
         place = (start[some][:, None] + np.arange(inside.shape[1]))[inside]
         table = np.zeros((len(inside), inside.shape[1] + 1))
         table[:, 1:][inside] = values[place]
-        found[place] = np.cumsum(table, axis=1)[:, :-1][inside]
-    return found
+        sums[place] = np.cumsum(table, axis=1)[:, :-1][inside]
+    return sums
 
 
 @checked(group=keys("samples"), score=numbers("samples"), label=flags("samples"), weight=optional(weights("samples")))

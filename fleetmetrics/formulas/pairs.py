@@ -107,8 +107,8 @@ def _inversions(permutation: np.ndarray, count: np.ndarray) -> float:
         number += place // half * (half + 1)
         total += np.sum(before.ravel()[number] * of_zeros.ravel())
         numbers, counts = (
-            np.concatenate([each[zeros].reshape(-1, half), each[ones].reshape(-1, half)], axis=1).ravel()
-            for each in (numbers, counts)
+            np.concatenate([array[zeros].reshape(-1, half), array[ones].reshape(-1, half)], axis=1).ravel()
+            for array in (numbers, counts)
         )
         half //= 2
     return total.item()
@@ -116,7 +116,7 @@ def _inversions(permutation: np.ndarray, count: np.ndarray) -> float:
 
 def _pairs(argument: str, value: Any, _: Any) -> PairCounts:
     counts = made_by("pair_counts", PairCounts)(argument, value, _)
-    return PairCounts(*[amount(f"{argument}.{name}", each) for name, each in zip(PairCounts._fields, counts)])
+    return PairCounts(*[amount(f"{argument}.{name}", count) for name, count in zip(PairCounts._fields, counts)])
 
 
 @checked(pairs=_pairs, zero_division=stand_in_value)

@@ -105,8 +105,8 @@ def warn_if_small(name: str, what: str, weight: float, mean: float, squares: flo
         return
     lost = squares > 0 or (mean != 0 and min(weight, 1.0) * mean * mean < SMALLEST)
     of_errors = what in ("errors", "logarithms")
-    told = of_errors and weight < LIGHT  # `ratio` warns of it
-    if lost and not told:
+    warned = of_errors and weight < LIGHT  # `ratio` warns of it
+    if lost and not warned:
         inexact, squared, do = "inexact", "squared errors", "Multiply predictions and labels, by 1e160 or so"
         if what == "logarithms":
             squared = "squared errors of the logarithms"

@@ -174,8 +174,8 @@ def fall_out_at(ranked: RankedQueries, k: int | None = None) -> np.ndarray:
         [0.5]
     """
     misses = ranked.tie_size - ranked.tie_hits
-    found = sums_of(misses / ranked.tie_size * _within(ranked, k), ranked.start)
-    return _shares_or_nan(found, np.diff(np.append(ranked.start, len(ranked.query))) - ranked.relevant)
+    misses_within = sums_of(misses / ranked.tie_size * _within(ranked, k), ranked.start)
+    return _shares_or_nan(misses_within, np.diff(np.append(ranked.start, len(ranked.query))) - ranked.relevant)
 
 
 def _shares_or_nan(part: np.ndarray, whole: Any) -> np.ndarray:
@@ -383,5 +383,5 @@ def average_precision_of_ranking(relevant: Any, total: Any, mode: str = "IR") ->
         before = np.where(position == 1, 1.0, (hits - 1) / np.maximum(position - 1, 1))
         precision = (precision + before) / 2
     # one after the other, not pairwise: the same bits for any number of further positions
-    found = np.cumsum(precision * relevant, axis=1)[:, -1:].sum(axis=1)
-    return found / np.maximum(total, 1)
+    precisions = np.cumsum(precision * relevant, axis=1)[:, -1:].sum(axis=1)
+    return precisions / np.maximum(total, 1)

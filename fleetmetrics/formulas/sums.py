@@ -29,7 +29,9 @@ def unknown(weights: np.ndarray) -> bool:
 
 def are_counts(weights: np.ndarray) -> bool:
     """Whether weights are numbers of samples: integers, bools, or Python integers as objects."""
-    return weights.dtype.kind in "iub" or (weights.dtype == object and all(type(each) is int for each in weights.flat))
+    return weights.dtype.kind in "iub" or (
+        weights.dtype == object and all(type(value) is int for value in weights.flat)
+    )
 
 
 def exact_total(counts: np.ndarray) -> int:

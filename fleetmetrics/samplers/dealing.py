@@ -63,17 +63,17 @@ class Dealing:
     def settings(self) -> dict[str, Any]:
         """The settings that must be equal on every worker; fit for JSON."""
         dataset, of = getattr(self._inner, "dataset", None), dataset_indices(self._inner)
-        found = {"samples": None if dataset is None else len(dataset), "nranks": self.ranks}
+        settings = {"samples": None if dataset is None else len(dataset), "nranks": self.ranks}
         for name in ("batch_size", "shuffle", "drop_last"):
-            found[name] = getattr(self._inner, name, getattr(self._outer, name, None))
-        found["epoch"] = self.epoch
+            settings[name] = getattr(self._inner, name, getattr(self._outer, name, None))
+        settings["epoch"] = self.epoch
         if self.consumed:
-            found["consumed_samples"] = self.consumed
+            settings["consumed_samples"] = self.consumed
         if of is not None:
-            found["subset"] = zlib.crc32(of.data)
+            settings["subset"] = zlib.crc32(of.data)
         if isinstance(self.dealt, Iterated):
-            found["order"] = self.dealt.digest
-        return found
+            settings["order"] = self.dealt.digest
+        return settings
 
     @cached_property
     def dealt(self) -> _Formula | Iterated:
@@ -97,9 +97,9 @@ class Dealing:
             setattr(inner, self._ranks_name, 1)
             if hasattr(inner, "total_size") and hasattr(inner, "num_samples"):
                 inner.num_samples = inner.total_size
-            for each in {id(one): one, id(inner): inner}.values():
-                if is_whole(getattr(each, "batch_size", None)):
-                    each.batch_size *= self.ranks
+            for layer in {id(one): one, id(inner): inner}.values():
+                if is_whole(getattr(layer, "batch_size", None)):
+                    layer.batch_size *= self.ranks
             return one
         return None
 
@@ -178,12 +178,12 @@ def epoch_under_way(sampler: Any) -> int:
 def dataset_indices(sampler: Any) -> np.ndarray | None:
     """A sampler's indices in the whole data set, if it deals a `paddle.io.Subset`; None: the same."""
     part: Any = getattr(_dealer(sampler)[1], "dataset", None)
-    found = None
+    indices = None
     while hasattr(part, "indices") and hasattr(part, "dataset"):
         of = np.asarray(part.indices, np.int64)
-        found = of if found is None else of[found]
+        indices = of if indices is None else of[indices]
         part = part.dataset
-    return found
+    return indices
 
 
 class _Formula:
@@ -191,12 +191,12 @@ class _Formula:
 
     def __init__(self, sampler: Any, ranks: int, epoch: int) -> None:
         self.samples, self.ranks = len(sampler.dataset), ranks
-        each = getattr(sampler, "num_samples", -(-self.samples // ranks))  # fixed when the sampler was made
-        self.total = each * ranks
+        share = getattr(sampler, "num_samples", -(-self.samples // ranks))  # fixed when the sampler was made
+        self.total = share * ranks
         block = whole_number_of("sampler.batch_size", sampler.batch_size, 1)
         # In auto-parallel a worker's batch is several blocks; what is dropped is less than a batch.
-        self.dealt = each - (each % (block * getattr(sampler, "_acc_steps", 1)) if sampler.drop_last else 0)
-        self.block = max(1, min(block, each))
+        self.dealt = share - (share % (block * getattr(sampler, "_acc_steps", 1)) if sampler.drop_last else 0)
+        self.block = max(1, min(block, share))
         self.rest = self.dealt % self.block  # in a shorter last block
         self.end = (self.dealt - self.rest) * ranks  # in the whole blocks
         self.dtype = position_dtype(self.total)

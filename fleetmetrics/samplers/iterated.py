@@ -192,5 +192,5 @@ def _stir() -> None:
 
 def _loaded(name: str, function: str) -> Any:
     """A library that the job has imported, else None."""
-    found = sys.modules.get(name)
-    return found if hasattr(found, function) else None
+    module = sys.modules.get(name)
+    return module if hasattr(module, function) else None

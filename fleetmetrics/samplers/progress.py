@@ -60,8 +60,8 @@ class _Begun:
     @cached_property
     def repeats(self) -> list[int]:
         """The places of padding, rising."""
-        found: list[int] = self.dealing.dealt.repeats(self.rank).tolist()
-        return found
+        repeats: list[int] = self.dealing.dealt.repeats(self.rank).tolist()
+        return repeats
 
     @cached_property
     def first(self) -> int:
@@ -235,8 +235,8 @@ class Pass:
 
     def once(self) -> bool:
         """Whether to warn: once for each metric."""
-        told, self._warned = self._warned, True
-        return not told
+        warned, self._warned = self._warned, True
+        return not warned
 
     def mark(self) -> Any:
         """The point for `back_to`: it covers taken samples, not a pass that was set, held or forgotten."""
@@ -280,7 +280,7 @@ class Pass:
         if begun is None:
             return held
         own = Part(begun.dealing.settings, begun.rank, self.done, begun.due)
-        return [*(each for each in held if each is not begun.part), own]
+        return [*(part for part in held if part is not begun.part), own]
 
     def hold(self, parts: Sequence[Part], epoch: int | None = None) -> None:
         """Continue from the `parts` of one pass or of several.

@@ -91,33 +91,33 @@ def repeats_of(added: int, rank: int, ranks: int, look: bool) -> Repeats | None:
         ranks: the number of these.
         look: whether to look for samplers, which takes some milliseconds, if no known one fits.
     """
-    found = _fitting(added, rank, ranks)
-    if not found and look and added and _look():
-        found = _fitting(added, rank, ranks)
-    return found[0] if found and all(each.samples < added * ranks for each in found) else None
+    fitting = _fitting(added, rank, ranks)
+    if not fitting and look and added and _look():
+        fitting = _fitting(added, rank, ranks)
+    return fitting[0] if fitting and all(repeats.samples < added * ranks for repeats in fitting) else None
 
 
 def _fitting(added: int, rank: int, ranks: int) -> list[Repeats]:
     """The known samplers that deal a worker this number of samples, with repeats or without any."""
-    found: list[Repeats] = []
+    fitting: list[Repeats] = []
     if not _samplers:  # the usual case, at each exchange
-        return found
+        return fitting
     for sampler in list(_samplers):
         with contextlib.suppress(Exception):  # a sampler without a size, and whatever a user's object raises
             if places_in(sampler) == (ranks, rank):
                 samples = len(sampler.dataset)
                 if 0 < samples <= added * ranks and added <= samples and _deals(sampler, rank, added, samples, ranks):
-                    found.append(Repeats(type(sampler).__name__, added, ranks, samples))
-    return sorted(found)  # in one order on every worker
+                    fitting.append(Repeats(type(sampler).__name__, added, ranks, samples))
+    return sorted(fitting)  # in one order on every worker
 
 
 def _deals(sampler: Any, rank: int, added: int, samples: int, ranks: int) -> bool:
     """Whether a sampler deals a worker this number of samples in a pass."""
-    each = int(getattr(sampler, "num_samples", -(-samples // ranks)))
+    share = int(getattr(sampler, "num_samples", -(-samples // ranks)))
     batch = int(getattr(sampler, "batch_size", 1) or 1)
     if getattr(sampler, "drop_last", False):
-        each -= each % batch
-    if added in (each, len(sampler) * batch):
+        share -= share % batch
+    if added in (share, len(sampler) * batch):
         return True
     if samples > _FEW:
         return False
@@ -135,10 +135,10 @@ def _look() -> bool:
         return False
     kinds = set(_kinds())
     if kinds:  # an object refers to its class
-        for each in gc.get_referrers(*kinds):
-            if type(each) in kinds:
+        for referrer in gc.get_referrers(*kinds):
+            if type(referrer) in kinds:
                 with contextlib.suppress(TypeError):  # a class whose objects have no weak references, or no hash
-                    _samplers.add(each)
+                    _samplers.add(referrer)
     _spent += time.perf_counter() - now
     return True
 
@@ -146,7 +146,7 @@ def _look() -> bool:
 def _kinds() -> Iterator[type]:
     """The classes of samplers."""
     bases = [getattr(sys.modules.get(module), name, None) for module, names in _BASES.items() for name in names]
-    kinds = [each for each in bases if isinstance(each, type)]
+    kinds = [base for base in bases if isinstance(base, type)]
     while kinds:
         kind = kinds.pop()
         yield kind
@@ -211,7 +211,7 @@ def digest_of(columns: Iterable[Any], number: int) -> int:
     for column in columns:
         if column is not None:
             places = [column[:_LOOKED_AT], column[middle : middle + _LOOKED_AT], column[-_LOOKED_AT:]]
-            data += b"".join([_bytes(each) for each in places])
+            data += b"".join([_bytes(place) for place in places])
     return zlib.crc32(data, number) | 1 << 32 if len(set(data)) >= _BYTES else 0
 
 

@@ -165,7 +165,7 @@ def path_of(argument: str, value: Any) -> str:
 
 def texts_of(argument: str, value: Any) -> list[str]:
     """Several strings as a list; a single string is refused."""
-    if not isinstance(value, (list, tuple)) or not all(isinstance(each, str) for each in value):
+    if not isinstance(value, (list, tuple)) or not all(isinstance(text, str) for text in value):
         raise InvalidInputError(f"{argument} must be a list of strings, not {value!r:.80}")
     return list(value)
 
@@ -424,7 +424,7 @@ def array_of(argument: str, value: Any) -> np.ndarray:
 
 
 def _are_integers(array: np.ndarray) -> bool:
-    return array.dtype == object and all(type(each) is int for each in array.flat)
+    return array.dtype == object and all(type(value) is int for value in array.flat)
 
 
 def _shown(array: np.ndarray, value: Any) -> str:

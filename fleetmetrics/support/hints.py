@@ -42,15 +42,15 @@ _METHODS = {
 _TASKS = ("binary", "multiclass", "multilabel")
 
 
-def hint_of_argument(given: str, allowed: Sequence[str]) -> str:
+def hint_of_argument(name: str, allowed: Sequence[str]) -> str:
     """``"; did you mean prediction?"``, or a full stop."""
     for argument, names in _ARGUMENTS.items():
-        if given.lower() in names.split():
-            columns = [each for each in allowed if each not in _ARGUMENTS and argument == "column"]
+        if name.lower() in names.split():
+            columns = [other for other in allowed if other not in _ARGUMENTS and argument == "column"]
             for meant in [argument, *(columns if len(columns) == 1 else ())]:
                 if meant in allowed:
                     return f"; did you mean {meant}?"
-    return _did_you_mean(_close_matches(given.lower(), allowed, 0.6)) or "."
+    return _did_you_mean(_close_matches(name.lower(), allowed, 0.6)) or "."
 
 
 def hint_of_method(name: str) -> str:
@@ -74,19 +74,19 @@ def hint_of_name(name: str, known: Mapping[str, str]) -> str:
     from fleetmetrics.errors import FileAccessError
     from fleetmetrics.words.catalogue import owners
 
-    told = {public: each for each, public in known.items()}
-    names = {_plain(each): each for each in known}
+    own_name_of = {public: own_name for own_name, public in known.items()}
+    names = {_plain(known_name): known_name for known_name in known}
     with contextlib.suppress(FileAccessError):  # a zip of Python files alone
-        names.update((_plain(other), told[ours]) for other, ours in owners().items() if ours in told)
+        names.update((_plain(other), own_name_of[ours]) for other, ours in owners().items() if ours in own_name_of)
     names.update((_plain(each), each) for each, ours in known.items() if ours[0].isupper())  # rather than a function
     plain = _plain(name)
-    task = next((each for each in _TASKS if plain.startswith(each)), "")
+    task = next((prefix for prefix in _TASKS if plain.startswith(prefix)), "")
     for tried in (plain, plain[len(task) :]):
         for end in ("", "score", "metric", "index"):
             if tried.endswith(end) and tried[: len(tried) - len(end)] in names:
                 ours = names[tried[: len(tried) - len(end)]]
                 return _did_you_mean([f"{ours}(task={task!r})" if task not in ("", "binary") else ours])
-    return _did_you_mean([names[each] for each in _close_matches(plain, names, 0.66)])
+    return _did_you_mean([names[match] for match in _close_matches(plain, names, 0.66)])
 
 
 def _close_matches(name: str, known: Iterable[str], likeness: float) -> list[str]:
@@ -99,5 +99,5 @@ def _plain(name: str) -> str:
     return re.sub(r"[\W_]", "", name.lower())
 
 
-def _did_you_mean(found: Sequence[str]) -> str:
-    return f"; did you mean {found[0]}?" if found else ""
+def _did_you_mean(matches: Sequence[str]) -> str:
+    return f"; did you mean {matches[0]}?" if matches else ""

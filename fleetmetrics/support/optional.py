@@ -31,12 +31,12 @@ def library(name: str, extra: str) -> Any:
         >>> library("numpy", "files").__name__
         'numpy'
     """
-    found = _FOUND.get(name)
-    if found is not None and sys.modules.get(name) is found:
-        return found
+    module = _FOUND.get(name)
+    if module is not None and sys.modules.get(name) is module:
+        return module
     how = f"install it with pip install 'fleetmetrics[{extra}]'"
     try:
-        found = importlib.import_module(name)
+        module = importlib.import_module(name)
     except ImportError as error:
         if "pyarrow" in name and "numpy" in str(error).lower():  # its metadata does not declare it
             how += "; pyarrow 26 needs NumPy 2; with NumPy 1, which Paddle 2.6 needs, run pip install 'pyarrow<26'"
@@ -46,5 +46,5 @@ def library(name: str, extra: str) -> Any:
         version = sys.modules[top].__version__
         if int(version.partition(".")[0]) < _FIRST[top]:
             raise MissingLibraryError(f"{top} {version} is too old, {_FIRST[top]} or later is needed; {how}")
-    _FOUND[name] = found
-    return found
+    _FOUND[name] = module
+    return module

@@ -61,20 +61,20 @@ class Told:
 
     if not TYPE_CHECKING:  # their signature is that of __init__
 
-        def __new__(cls, *given: Any, **settings: Any) -> Any:
+        def __new__(cls, *arguments: Any, **settings: Any) -> Any:
             """Keep the arguments; copies and pickles pass none, because they carry theirs."""
-            made = super().__new__(cls)
+            instance = super().__new__(cls)
             try:
-                made._made_with = _kept(given), _kept(settings)
+                instance._made_with = _kept(arguments), _kept(settings)
             except RecursionError:
                 raise InvalidInputError(f"{cls.__name__}: {_NESTED}") from None
-            made._settled = {}
-            return made
+            instance._settled = {}
+            return instance
 
     def settings(self) -> dict[str, Any]:
         """The constructor's arguments by name, defaults included."""
-        found = {**_bound(type(self), *self._made_with), **self._settled}
-        return {name: value for name, value in found.items() if name not in self.incidental}
+        settings = {**_bound(type(self), *self._made_with), **self._settled}
+        return {name: value for name, value in settings.items() if name not in self.incidental}
 
     def __repr__(self) -> str:
         """The class and the arguments that differ from their defaults, as in the constructor's call."""
@@ -103,12 +103,12 @@ class Told:
         self._settled.update({name: value for name, value in values.items() if name in known})
         self._terms_found = ""
 
-    def _replace(self, given: Any, own: Any) -> None:
+    def _replace(self, old: Any, own: Any) -> None:
         """Keep another object in place of an argument."""
         arguments, settings = self._made_with
         self._made_with = (
-            tuple(own if each is given else each for each in arguments),
-            {name: own if each is given else each for name, each in settings.items()},
+            tuple(own if argument is old else argument for argument in arguments),
+            {name: own if setting is old else setting for name, setting in settings.items()},
         )
         self._terms_found = ""
 
@@ -126,7 +126,7 @@ def _kept(value: Any) -> Any:
     """An argument with copied containers, since the caller may change the originals."""
     if type(value) in (list, tuple, set):
         return type(value)(map(_kept, value))
-    return {name: _kept(each) for name, each in value.items()} if type(value) is dict else value
+    return {name: _kept(entry) for name, entry in value.items()} if type(value) is dict else value
 
 
 def _is_default(value: Any, default: Any) -> bool:
@@ -156,16 +156,21 @@ def signature_of(kind: type) -> inspect.Signature:
 
 
 def _signature(kind: type) -> inspect.Signature:
-    found: dict[str, inspect.Parameter] = {}
-    for init in [vars(each)["__init__"] for each in kind.__mro__[:-1] if "__init__" in vars(each)]:
+    parameters: dict[str, inspect.Parameter] = {}
+    for init in [vars(base)["__init__"] for base in kind.__mro__[:-1] if "__init__" in vars(base)]:
         own = list(inspect.signature(init).parameters.values())[1:]
-        if found:  # a derived class passes them on by keyword
-            own = [each.replace(kind=each.KEYWORD_ONLY) if each.kind < each.VAR_POSITIONAL else each for each in own]
-        named = [each for each in own if each.kind is not each.VAR_KEYWORD]
-        found.update({each.name: each for each in named if each.name not in found})
+        if parameters:  # a derived class passes them on by keyword
+            own = [
+                parameter.replace(kind=parameter.KEYWORD_ONLY)
+                if parameter.kind < parameter.VAR_POSITIONAL
+                else parameter
+                for parameter in own
+            ]
+        named = [parameter for parameter in own if parameter.kind is not parameter.VAR_KEYWORD]
+        parameters.update({parameter.name: parameter for parameter in named if parameter.name not in parameters})
         if named == own:
             break
-    return inspect.Signature(sorted(found.values(), key=lambda each: each.kind))
+    return inspect.Signature(sorted(parameters.values(), key=lambda parameter: parameter.kind))
 
 
 class AllArguments:
@@ -175,14 +180,14 @@ class AllArguments:
         return signature_of(owner)
 
 
-def _bound(kind: type, given: Sequence[Any], settings: Mapping[str, Any]) -> dict[str, Any]:
+def _bound(kind: type, arguments: Sequence[Any], settings: Mapping[str, Any]) -> dict[str, Any]:
     """Arguments by name, with the defaults of those that were not given, in the order of the signature."""
     order, names, rest, defaults = _parameters_of(kind)
-    found = {**defaults, **dict(zip(names, given))}
+    bound = {**defaults, **dict(zip(names, arguments))}
     if rest is not None:
-        found[rest] = given[len(names) :]
-    found.update(settings)
-    return {**{name: found[name] for name in order if name in found}, **found}
+        bound[rest] = arguments[len(names) :]
+    bound.update(settings)
+    return {**{name: bound[name] for name in order if name in bound}, **bound}
 
 
 class _Parameters(NamedTuple):
@@ -198,22 +203,26 @@ class _Parameters(NamedTuple):
 def _parameters_of(kind: type) -> _Parameters:
     parameters = list(signature_of(kind).parameters.values())
     return _Parameters(
-        [each.name for each in parameters],
-        [each.name for each in parameters if each.kind < each.VAR_POSITIONAL],
-        next((each.name for each in parameters if each.kind is each.VAR_POSITIONAL), None),
-        {each.name: each.default for each in parameters if each.default is not each.empty},
+        [parameter.name for parameter in parameters],
+        [parameter.name for parameter in parameters if parameter.kind < parameter.VAR_POSITIONAL],
+        next((parameter.name for parameter in parameters if parameter.kind is parameter.VAR_POSITIONAL), None),
+        {parameter.name: parameter.default for parameter in parameters if parameter.default is not parameter.empty},
     )
 
 
-def raise_if_positional(kind: type, given: Sequence[Any]) -> None:
+def raise_if_positional(kind: type, arguments: Sequence[Any]) -> None:
     """Raise for a positional argument that the class takes by keyword; the message suggests the keyword."""
     parameters = signature_of(kind).parameters.values()
-    taken = [each.name for each in parameters if each.kind is each.POSITIONAL_OR_KEYWORD]
-    if len(given) <= len(taken) or any(each.kind is each.VAR_POSITIONAL for each in parameters):
+    taken = [parameter.name for parameter in parameters if parameter.kind is parameter.POSITIONAL_OR_KEYWORD]
+    if len(arguments) <= len(taken) or any(parameter.kind is parameter.VAR_POSITIONAL for parameter in parameters):
         return
-    value = given[len(taken)]
-    fits = [each.name for each in parameters if isinstance(value, str) and repr(value) in str(each.annotation)]
-    named = [each.name for each in parameters if each.kind is each.KEYWORD_ONLY]
+    value = arguments[len(taken)]
+    fits = [
+        parameter.name
+        for parameter in parameters
+        if isinstance(value, str) and repr(value) in str(parameter.annotation)
+    ]
+    named = [parameter.name for parameter in parameters if parameter.kind is parameter.KEYWORD_ONLY]
     if not fits and isinstance(value, str) and "name" in named:
         fits = ["name"]
     raise InvalidInputError(
@@ -222,13 +231,13 @@ def raise_if_positional(kind: type, given: Sequence[Any]) -> None:
     )
 
 
-def raise_if_missing(kind: type, given: Sequence[Any], settings: Mapping[str, Any]) -> None:
+def raise_if_missing(kind: type, arguments: Sequence[Any], settings: Mapping[str, Any]) -> None:
     """Raise for an argument that the class needs; without any argument, since a copy passes none, Python does."""
     by_place, by_name = _needed(kind.__init__)  # type: ignore[misc]
     if not by_place and not by_name:  # as most metrics
         return
-    missing = [name for name in (*by_place[len(given) :], *by_name) if name not in settings]
-    if missing and (given or settings):
+    missing = [name for name in (*by_place[len(arguments) :], *by_name) if name not in settings]
+    if missing and (arguments or settings):
         raise MissingArgumentError(
             f"{kind.__name__} needs {', '.join(missing)}: {kind.__name__}({missing[0]}=..., ...)"
         )
@@ -237,15 +246,15 @@ def raise_if_missing(kind: type, given: Sequence[Any], settings: Mapping[str, An
 @functools.lru_cache(maxsize=512)
 def _needed(init: Callable[..., Any]) -> tuple[list[str], list[str]]:
     """The names without a default: of positional arguments, and of those by keyword."""
-    parameters = [each for each in inspect.signature(init).parameters.values()][1:]
-    needed = [each for each in parameters if each.default is each.empty]
-    by_name = [each.name for each in needed if each.kind is each.KEYWORD_ONLY]
-    return [each.name for each in needed if each.kind < each.VAR_POSITIONAL], by_name
+    parameters = [parameter for parameter in inspect.signature(init).parameters.values()][1:]
+    needed = [parameter for parameter in parameters if parameter.default is parameter.empty]
+    by_name = [parameter.name for parameter in needed if parameter.kind is parameter.KEYWORD_ONLY]
+    return [parameter.name for parameter in needed if parameter.kind < parameter.VAR_POSITIONAL], by_name
 
 
-def raise_if_unknown(kind: type, given: Iterable[str]) -> None:
+def raise_if_unknown(kind: type, names: Iterable[str]) -> None:
     """Raise for unknown settings."""
-    for name in given:
+    for name in names:
         from fleetmetrics.support.hints import hint_of_argument
 
         known = list(signature_of(kind).parameters)
@@ -270,12 +279,12 @@ def described(value: Any, short: bool = False) -> Any:
 def _comparable(value: Any) -> Any:
     """A short description in which equal numbers are alike; an object that cannot be described counts by its class."""
     if isinstance(value, Told):
-        settings = {name: _comparable(each) for name, each in value.settings().items()}
+        settings = {name: _comparable(setting) for name, setting in value.settings().items()}
         return {_CLASS: type(value).__qualname__, **settings}
     if type(value) in (list, tuple) and len(value) <= _LONG:
-        return [_comparable(each) for each in value]
+        return [_comparable(entry) for entry in value]
     if type(value) is dict:
-        return {name if isinstance(name, str) else repr(name): _comparable(each) for name, each in value.items()}
+        return {name if isinstance(name, str) else repr(name): _comparable(entry) for name, entry in value.items()}
     if isinstance(value, functools.partial):
         return [_comparable(part) for part in (value.func, value.args, value.keywords)]
     _raise_if_nameless(value)
@@ -288,9 +297,9 @@ def _comparable(value: Any) -> Any:
 def _with_equal_numbers(description: Any) -> Any:
     """A description in which True and 1.0 are 1, as `difference` compares them."""
     if isinstance(description, dict):
-        return {name: _with_equal_numbers(each) for name, each in description.items()}
+        return {name: _with_equal_numbers(entry) for name, entry in description.items()}
     if isinstance(description, list):
-        return [_with_equal_numbers(each) for each in description]
+        return [_with_equal_numbers(entry) for entry in description]
     whole = isinstance(description, (bool, float)) and description == description // 1
     return int(description) if whole else description
 
@@ -320,16 +329,16 @@ def _described(value: Any, short: bool, depth: int) -> Any:
     if isinstance(value, (bytes, memoryview)):
         return value.hex()
     if isinstance(value, Told):
-        found = {
-            name: _described_safely(f"{type(value).__name__}'s setting {name!r}", each, short, depth)
-            for name, each in value.settings().items()
+        attributes = {
+            name: _described_safely(f"{type(value).__name__}'s setting {name!r}", setting, short, depth)
+            for name, setting in value.settings().items()
         }
-        return {_CLASS: type(value).__qualname__, **found}
+        return {_CLASS: type(value).__qualname__, **attributes}
     if hasattr(value, "_fields"):  # a named tuple
         return _described(value._asdict(), short, depth)
     if isinstance(value, Mapping):
-        texts = {name if isinstance(name, str) else repr(name): each for name, each in value.items()}
-        return {name: _described(each, short, depth) for name, each in texts.items()}
+        texts = {name if isinstance(name, str) else repr(name): entry for name, entry in value.items()}
+        return {name: _described(text, short, depth) for name, text in texts.items()}
     if isinstance(value, Iterator):
         raise InvalidInputError(
             f"a setting is {with_article(type(value).__name__)}, which can be read only once, so it can be "
@@ -355,11 +364,11 @@ def _of_numbers(array: np.ndarray, short: bool) -> Any:
 
 
 def _of_sequence(value: Any, short: bool, depth: int) -> Any:
-    if short and len(value) > _LONG and all(type(each) in (int, float) for each in value):
+    if short and len(value) > _LONG and all(type(entry) in (int, float) for entry in value):
         array = np.asarray(list(value))
         if array.dtype.kind in "if":
             return _of_numbers(array, short)
-    entries = [_described(each, short, depth) for each in value]
+    entries = [_described(entry, short, depth) for entry in value]
     if isinstance(value, (set, frozenset)):
         entries.sort(key=repr)
     if not short or len(entries) <= _LONG:
@@ -370,7 +379,7 @@ def _of_sequence(value: Any, short: bool, depth: int) -> Any:
 def _of_object(value: Any, short: bool, depth: int) -> Any:
     """A function by its name; any other object by its attributes."""
     if isinstance(value, functools.partial):
-        return [_described(each, short, depth) for each in (value.func, value.args, value.keywords)]
+        return [_described(part, short, depth) for part in (value.func, value.args, value.keywords)]
     named = getattr(value, "__qualname__", None) or type(value).__qualname__
     if depth >= _DEEPEST:
         return named
@@ -409,13 +418,13 @@ def _attributes(value: Any) -> Mapping[str, Any]:
 @functools.lru_cache(maxsize=512)
 def _slots_of(kind: type) -> Sequence[str]:
     """The attributes that a class and its bases keep in slots, by their full names."""
-    found = []
-    for each in kind.__mro__:
-        slots = vars(each).get("__slots__", ())
+    all_names = []
+    for base in kind.__mro__:
+        slots = vars(base).get("__slots__", ())
         names = [slots] if isinstance(slots, str) else list(slots)
-        private = f"_{each.__name__.lstrip('_')}"
-        found += [private + name if name[:2] == "__" and name[-2:] != "__" else name for name in names]
-    return [name for name in found if name not in ("__dict__", "__weakref__")]
+        private = f"_{base.__name__.lstrip('_')}"
+        all_names += [private + name if name[:2] == "__" and name[-2:] != "__" else name for name in names]
+    return [name for name in all_names if name not in ("__dict__", "__weakref__")]
 
 
 def _seed_of(generator: Any) -> Mapping[str, Any]:
@@ -470,7 +479,7 @@ def _first_difference(one: Any, other: Any, where: str, at: str) -> tuple[str, s
     if isinstance(one, dict) and isinstance(other, dict):
         inside = _path(at, where)
         if one.get(_CLASS) != other.get(_CLASS):
-            own, its = (with_article(str(each.get(_CLASS))) for each in (one, other))
+            own, its = (with_article(str(side.get(_CLASS))) for side in (one, other))
             return inside, "", own, its
         values = ((key, one.get(key, _MISSING), other.get(key, _MISSING)) for key in {**one, **other})
         differing = (_first_difference(own, its, key, inside) for key, own, its in values)
@@ -480,7 +489,7 @@ def _first_difference(one: Any, other: Any, where: str, at: str) -> tuple[str, s
     alike = type(one) is type(other) or (isinstance(one, (int, float)) and isinstance(other, (int, float)))
     if alike and (one == other or (one != one and other != other)):  # nan is equal to nan here
         return None
-    own, its = ("missing" if each is _MISSING else f"{each!r:.80}" for each in (one, other))
+    own, its = ("missing" if side is _MISSING else f"{side!r:.80}" for side in (one, other))
     return _path(at) if where else "", where, own, its
 
 

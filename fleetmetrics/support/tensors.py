@@ -177,51 +177,53 @@ def _holds_tensors(values: Any, argument: str) -> bool:
         odd = set(map(type, values)) - _PLAIN
         if not odd:
             return False
-        examples = [next(each for each in values if type(each) is kind) for kind in odd]
+        examples = [next(value for value in values if type(value) is kind) for kind in odd]
         if any(map(_reader_of, examples)):
             return True
-        nested = {type(each) for each in examples if _is_list(each)}
-        lists = {id(each): each for each in values if type(each) in nested}  # each once: some lists hold themselves
+        nested = {type(example) for example in examples if _is_list(example)}
+        lists = {id(value): value for value in values if type(value) in nested}  # each once: some lists hold themselves
         values = list(chain.from_iterable(lists.values()))
     raise InvalidInputError(f"{argument} is a list that holds itself, or of more than {_MOST_AXES} levels")
 
 
 def _tensors_in(values: Any, argument: str, around: frozenset[int] = frozenset()) -> Iterator[Any]:
-    for each in values:
-        if type(each) not in _PLAIN:
-            if _reader_of(each):
-                yield each
-            elif id(each) in around:
+    for value in values:
+        if type(value) not in _PLAIN:
+            if _reader_of(value):
+                yield value
+            elif id(value) in around:
                 raise InvalidInputError(f"{argument} is a list that holds itself")
-            elif _is_list(each):
-                yield from _tensors_in(each, argument, around | {id(each)})
+            elif _is_list(value):
+                yield from _tensors_in(value, argument, around | {id(value)})
 
 
 def _with_arrays(values: Any, arrays: Iterator[np.ndarray]) -> list[Any]:
     """A list with the next of these arrays in place of each tensor."""
     return [
-        each
-        if type(each) in _PLAIN
+        value
+        if type(value) in _PLAIN
         else next(arrays)
-        if _reader_of(each)
-        else _with_arrays(each, arrays)
-        if _is_list(each)
-        else each
-        for each in values
+        if _reader_of(value)
+        else _with_arrays(value, arrays)
+        if _is_list(value)
+        else value
+        for value in values
     ]
 
 
 def _arrays_of(tensors: list[Any], argument: str) -> Iterator[np.ndarray]:
     """The arrays of tensors; those of Paddle cross from their device in one copy if they are alike."""
-    found = _together(tensors, argument) if all(map(is_eager_tensor, tensors)) else None
-    return iter([(_reader_of(each) or of_torch)(each, argument) for each in tensors] if found is None else found)
+    together = _together(tensors, argument) if all(map(is_eager_tensor, tensors)) else None
+    return iter(
+        [(_reader_of(tensor) or of_torch)(tensor, argument) for tensor in tensors] if together is None else together
+    )
 
 
 def _together(tensors: list[Any], argument: str) -> np.ndarray | None:
     """The arrays of Paddle's tensors, stacked; None if they cannot be."""
-    for each in tensors:
-        check_dense(each, argument)
-    if len(tensors) == 1 or len({(each.dtype, *each.shape) for each in tensors}) > 1 or 0 in tensors[0].shape:
+    for one in tensors:
+        check_dense(one, argument)
+    if len(tensors) == 1 or len({(tensor.dtype, *tensor.shape) for tensor in tensors}) > 1 or 0 in tensors[0].shape:
         return None
     import paddle
 

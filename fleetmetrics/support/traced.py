@@ -38,7 +38,7 @@ def keep_out_of_programs(kind: type, *names: str) -> None:
     if kind in _kept_out or not hasattr(paddle, "jit"):
         return
     _kept_out.add(kind)
-    for method in {vars(each)[name] for each in kind.__mro__ for name in names if name in vars(each)}:
+    for method in {vars(base)[name] for base in kind.__mro__ for name in names if name in vars(base)}:
         with contextlib.suppress(Exception):  # a method that is no function, and a Paddle that is built differently
             paddle.jit.not_to_static(method)  # type: ignore[union-attr]
             _divide_at(method)

@@ -148,7 +148,7 @@ def names_in(text: str, separator: str = ",") -> list[str]:
     """
     parts = separated(text, separator)
     quoted = re.compile(r'"((?:[^"]|"")*)"')
-    return [found[1].replace('""', '"') if found else part for part, found in zip(parts, map(quoted.fullmatch, parts))]
+    return [match[1].replace('""', '"') if match else part for part, match in zip(parts, map(quoted.fullmatch, parts))]
 
 
 def described(metric: Any) -> dict[str, str]:
