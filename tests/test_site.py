@@ -236,7 +236,7 @@ def test_make_docs_fails_and_names_the_file_the_line_and_what_to_run(small: Path
         change(page, old, new)
     change(small / "docs" / "index.zh.md", "# 2", "# 3")
     (small / "README.md").write_text("# The front\n\n[A page](docs/index.md) and [none](docs/gone.md).\n", "utf-8")
-    module = small / "fleetmetrics" / "saving" / "merging.py"
+    module = small / "fleetmetrics" / "base" / "merging.py"
     change(module, r"def merge_all\(parts: .*?\)", "def merge_all(parts)")
     change(small / "docs" / "other.md", "Words of its own, `--fail-if`", "See the words")
     line = module.read_text("utf-8").partition("def merge_all")[0].count("\n") + 1
