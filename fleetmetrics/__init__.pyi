@@ -169,6 +169,8 @@ from . import report as report
 from . import static as static
 
 _modules: dict[str, str]
+
+def _first_use(package: str, name: str, modules: dict[str, str]) -> object: ...
 __all__ = [
     "AUC",
     "Accuracy",

@@ -69,6 +69,8 @@ FORMULAS = (
 )
 #: The modules that are reached by their names.
 ROOMS = ("evaluation", "evaluator", "files", "formulas", "plot", "report", "static")
+#: What the packages inside call for their names.
+FIRST_USE = "def _first_use(package: str, name: str, modules: dict[str, str]) -> object: ..."
 #: What ``from fleetmetrics import *`` leaves alone: Python's own names.
 NOT_STARRED = ("max", "min", "sum")
 
@@ -168,7 +170,7 @@ def written() -> dict[Path, str]:
     calls = PACKAGE / "evaluation" / "calls.py"
     return {
         PACKAGE / "_names.py": table(by_name(modules)),
-        PACKAGE / "__init__.pyi": stub(modules, *rooms, "", "_modules: dict[str, str]"),
+        PACKAGE / "__init__.pyi": stub(modules, *rooms, "", "_modules: dict[str, str]", "", FIRST_USE),
         PACKAGE / "formulas" / "__init__.pyi": stub(formulas()),
         calls: with_options(calls.read_text(encoding="utf-8")),
     }

@@ -31,8 +31,9 @@ gives them.
 
 from __future__ import annotations
 
-import importlib
 from typing import TYPE_CHECKING, Any
+
+import fleetmetrics
 
 if TYPE_CHECKING:
     from fleetmetrics.comm.channel import SocketCommunicator
@@ -55,9 +56,11 @@ __all__ = [
     "get_communicator",
     "set_communicator",
 ]
+#: Each name is imported at its first use: few processes need all.
 _MODULES = {
     **dict.fromkeys(("Block", "Letter", "RowKeys"), "fleetmetrics.serial.descriptions"),
     **dict.fromkeys(("Call", "Communicator"), "fleetmetrics.comm.communicator"),
+    **dict.fromkeys(("communicator_for", "get_communicator", "set_communicator"), "fleetmetrics.comm.choose"),
     "LocalCommunicator": "fleetmetrics.comm.local",
     "SocketCommunicator": "fleetmetrics.comm.channel",
     "UtilCommunicator": "fleetmetrics.comm.util",
@@ -65,9 +68,5 @@ _MODULES = {
 
 
 def __getattr__(name: str) -> Any:
-    """Import a name at its first use: few processes need all."""
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(importlib.import_module(_MODULES.get(name, "fleetmetrics.comm.choose")), name)
-    globals()[name] = value
+    value = globals()[name] = fleetmetrics._first_use(__name__, name, _MODULES)
     return value

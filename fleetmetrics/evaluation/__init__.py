@@ -5,27 +5,28 @@ hold the metrics, `evidence` the statistics for the test of slices, `versus` wha
 `probe` the structure of the results, `question` what is asked of each side and the metrics that answer it, `side` the
 result of one side, which `side_of_data`, `side_of_states` and `sides_of_workers` make, `matched_rows` the match of both
 sides' rows, `slices` the tables of slices with their verdicts, `slice_frame` these by the names of conditions,
-`conditions` and `printed` the checks and the output of a result, `result` the result itself, `request` the way from the
-arguments to the sides, and `calls` what users call.
+`conditions` the checks of a result, `printed` and `result_tables` its output, `result` the result itself, `request` the
+way from the arguments to the sides, and `calls` what users call.
 """
 
 from __future__ import annotations
 
-import importlib
 from typing import TYPE_CHECKING, Any
+
+import fleetmetrics
 
 if TYPE_CHECKING:
     from fleetmetrics.evaluation.calls import compare, evaluate, merge
     from fleetmetrics.evaluation.result import EvaluationResult
 
 __all__ = ["EvaluationResult", "compare", "evaluate", "merge"]
+#: Each name is imported at its first use: the command line reads the options without NumPy.
+_MODULES = {
+    **dict.fromkeys(("compare", "evaluate", "merge"), "fleetmetrics.evaluation.calls"),
+    "EvaluationResult": "fleetmetrics.evaluation.result",
+}
 
 
 def __getattr__(name: str) -> Any:
-    """Import a name at its first use: the command line reads the options without NumPy."""
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module = "result" if name == "EvaluationResult" else "calls"
-    value = getattr(importlib.import_module(f"{__name__}.{module}"), name)
-    globals()[name] = value
+    value = globals()[name] = fleetmetrics._first_use(__name__, name, _MODULES)
     return value

@@ -103,7 +103,7 @@ def _of_part(part: Part, key: str, asked: Question, counts: Mapping[str, int]) -
     linear = asked.metric(key).linear
     bounds = (0.0, 1.0) if linear is None else (linear.lowest, linear.highest)
     with muted(UndefinedMetricWarning):  # the result names what is too scarce
-        interval = intervals.interval(part.value, part.spread, *bounds, asked.ci or 0.95, key)
+        interval = intervals.interval(part.value, part.spread, *bounds, asked.confidence, key)
     few = math.isnan(interval.low) and not math.isnan(interval.value)
     return Interval(interval.low, interval.high, *(_scarce(part, asked.counts(key), counts) if few else ()))
 

@@ -12,7 +12,7 @@ from typing import Any, Mapping, Sequence
 from fleetmetrics.columns.reading import ON_FILES, Reading
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.evaluation.named import TASKS, named, separated
-from fleetmetrics.evaluation.options import Options
+from fleetmetrics.evaluation.options import CONFIDENCE, Options
 from fleetmetrics.files.formats import FORMATS
 from fleetmetrics.support.checks import MOST_EDGES, choice_of, flag_of, number_of, whole_number_of
 from fleetmetrics.support.vocabulary import argument, counted, names_in
@@ -26,9 +26,6 @@ __all__ = [
     "renamed_columns",
     "tasks_of",
 ]
-
-#: The confidence of intervals where a comparison has some, and none was chosen.
-_CONFIDENCE = 0.95
 
 
 def checked_options(options: Options) -> Options:
@@ -256,7 +253,7 @@ def _intervals(options: Options) -> Options:
     if ci is not None:
         ci = number_of(argument("ci"), ci, 5e-324, 1 - 2**-53, "a number between 0 and 1, such as 0.95")
     elif options.join_on or options.pairs_scores or options.always_valid:
-        ci = _CONFIDENCE
+        ci = CONFIDENCE
     return replace(options, ci=ci, draws=whole_number_of(argument("draws"), options.draws, 10, MOST_EDGES))
 
 

@@ -10,7 +10,10 @@ import dataclasses
 from dataclasses import dataclass, field
 from typing import Any, Mapping, Sequence
 
-__all__ = ["OF_QUESTION", "OPTIONS", "Option", "Options"]
+__all__ = ["CONFIDENCE", "OF_QUESTION", "OPTIONS", "Option", "Options"]
+
+#: The confidence of intervals and verdicts where none was chosen.
+CONFIDENCE = 0.95
 
 
 @dataclass(frozen=True)
@@ -320,8 +323,13 @@ class Options:
         """Whether the baseline is another score in the same rows."""
         return self.baseline is None and self.baseline_score is not None
 
+    @property
+    def confidence(self) -> float:
+        """The confidence of intervals; 1 minus it bounds the share of false verdicts."""
+        return self.ci or CONFIDENCE
+
 
 #: What is declared of each argument, by its name.
-OPTIONS: Mapping[str, Option] = {each.name: each.metadata["option"] for each in dataclasses.fields(Options)}
+OPTIONS: Mapping[str, Option] = {option.name: option.metadata["option"] for option in dataclasses.fields(Options)}
 #: The arguments that an answer depends on.
 OF_QUESTION = tuple(name for name, option in OPTIONS.items() if option.of_question)

@@ -145,7 +145,7 @@ class EvaluationResult(Printed):
     @property
     def confidence(self) -> float:
         """The confidence of intervals; 1 minus it bounds the share of false verdicts."""
-        return self.asked.ci or 0.95
+        return self.asked.confidence
 
     def __getitem__(self, metric: str) -> Any:
         """The value of a metric."""
@@ -411,7 +411,7 @@ def _result(
     if other:
         check_kinds(asked.by, new, other)
     intervals = intervals_of(new, asked, notes)
-    weighing = Weighing(asked.ci or 0.95, new.rows, tightest)
+    weighing = Weighing(asked.confidence, new.rows, tightest)
     both = [intervals, intervals_of(other, sides[1].asked, []) if other else {}]
     results = [_side_result(*parts) for parts in zip(sides, values, wholes)]
     return EvaluationResult(

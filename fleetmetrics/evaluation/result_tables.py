@@ -6,6 +6,7 @@ from collections import Counter
 from types import MappingProxyType
 from typing import Any, Iterable, Iterator, Mapping, NamedTuple, Sequence
 
+from fleetmetrics.evaluation.options import CONFIDENCE
 from fleetmetrics.evaluation.printed import (
     Column,
     Table,
@@ -56,7 +57,7 @@ def tables(result: Mapping[str, Any]) -> Iterator[Table]:
 
 
 def _confidence(result: Mapping[str, Any]) -> float:
-    confidence: float = result["asked"].get("ci") or 0.95
+    confidence: float = result["asked"].get("ci") or CONFIDENCE
     return confidence
 
 

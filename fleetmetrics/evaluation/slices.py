@@ -232,8 +232,8 @@ def judged(values: Probe[Any], asked: Question) -> Judged:
         values: the values of one side.
         asked: the arguments; ``ci`` is one minus the share of false verdicts.
     """
-    confidence = asked.ci or 0.95
-    columns = [_column(values, inside, asked, confidence) for inside in values.slices]
+    confidence = asked.confidence
+    columns = [_column(values, inside, asked) for inside in values.slices]
     tables = _with_verdicts([column.slices for column in columns], "difference", asked.first.better, confidence)
     tables = [[replace(row, harm=_harm(row, asked.first.better)) for row in table] for table in tables]
     explained = {by: _explained(table, column.errors) for by, table, column in zip(asked.by, tables, columns)}
@@ -249,11 +249,11 @@ def judged(values: Probe[Any], asked: Question) -> Judged:
     )
 
 
-def _column(values: Probe[Any], inside: Slices[Any], asked: Question, confidence: float) -> _Column:
+def _column(values: Probe[Any], inside: Slices[Any], asked: Question) -> _Column:
     """The slices of a column, each with its numbers and its test."""
     numbers = [name for name, value in values.values.items() if is_number(value)]
     first = asked.ranking if asked.ranking in numbers else next(iter(numbers), "")
-    tested = _tests_of(values, inside, asked, confidence)
+    tested = _tests_of(values, inside, asked)
     whole = values.values[first] if first else math.nan
     reference = None if tested is None else tested.together
     if reference is not None and not abs(reference - whole) > _ROUNDED * abs(whole):
@@ -283,13 +283,13 @@ def _column(values: Probe[Any], inside: Slices[Any], asked: Question, confidence
     return _Column(slices, errors, reference)
 
 
-def _tests_of(values: Probe[Any], inside: Slices[Any], asked: Question, confidence: float) -> Tested | None:
+def _tests_of(values: Probe[Any], inside: Slices[Any], asked: Question) -> Tested | None:
     """The tests of the slices of a column, if the metric has one."""
     if not (asked.evidence and inside.evidence and inside.rows):
         return None
     with np.errstate(all="ignore"):  # what is beyond float64 has no test
         parts = [inside.evidence[key] for key in inside.rows]
-        return asked.evidence.tested(parts, values.evidence, confidence)
+        return asked.evidence.tested(parts, values.evidence, asked.confidence)
 
 
 def _untested(row: SliceResult, positives: int) -> SliceResult:

@@ -11,6 +11,7 @@ import pytest
 
 from fleetmetrics import GAUC, BrierScore, ClickThroughRate, LogLoss, Sliced
 from fleetmetrics.evaluation import evidence
+from fleetmetrics.evaluation.options import Options
 from fleetmetrics.evaluation.probe import Probe, Slices
 from fleetmetrics.evaluation.slices import Judged, judged
 from fleetmetrics.formulas.slices import SliceTests, false_discovery_rates
@@ -60,7 +61,7 @@ def told(
         by=[f"column {place}" for place in range(len(columns))],
         first=SimpleNamespace(better=better),
         ranking="auc",
-        ci=ci,
+        confidence=Options("label", "score", ci=ci).confidence,
         evidence=Evidence(together),
         min_positives=least,
     )
