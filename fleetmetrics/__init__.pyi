@@ -46,8 +46,8 @@ from fleetmetrics.errors import UnknownNameError as UnknownNameError
 from fleetmetrics.errors import UnnamedRunWarning as UnnamedRunWarning
 from fleetmetrics.evaluation import EvaluationResult as EvaluationResult
 from fleetmetrics.evaluation import evaluate as evaluate
-from fleetmetrics.evaluation.consistency_result import ConsistencyResult as ConsistencyResult
-from fleetmetrics.evaluation.streams import consistency as consistency
+from fleetmetrics.evaluation.consistency.consistency_result import ConsistencyResult as ConsistencyResult
+from fleetmetrics.evaluation.consistency.streams import consistency as consistency
 from fleetmetrics.formulas.bootstrap import BootstrapResult as BootstrapResult
 from fleetmetrics.formulas.differences import Difference as Difference
 from fleetmetrics.formulas.differences import paired_difference as paired_difference

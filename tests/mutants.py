@@ -66,8 +66,8 @@ BY_HAND = {
     "fleetmetrics/comm/folds.py": [
         Fault('    "shuffle": shuffle,\n', "", "tests/comm/test_folds.py -k by_name"),
     ],
-    "fleetmetrics/evaluation/conditions.py": [
-        Fault(r"([^\s<>=!]+)\s*", r"(\S+)\s*", "tests/evaluation/test_conditions.py -k may_hold"),
+    "fleetmetrics/evaluation/output/conditions.py": [
+        Fault(r"([^\s<>=!]+)\s*", r"(\S+)\s*", "tests/evaluation/output/test_conditions.py -k may_hold"),
     ],
     "fleetmetrics/evaluation/result.py": [
         Fault(

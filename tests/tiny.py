@@ -18,7 +18,7 @@ import numpy as np
 
 import fleetmetrics as fm
 from fleetmetrics.evaluation import compare, merge
-from fleetmetrics.evaluation.named import kinds
+from fleetmetrics.evaluation.arguments.named import kinds
 from fleetmetrics.support.vocabulary import VERDICTS
 
 #: The settings that some metrics need.

@@ -3,7 +3,7 @@
     python docs/scripts/names.py
 
 Of fleetmetrics/metrics, and of the modules named in ``FORMULAS``, all are public that is in ``__all__``. And write the
-arguments of `evaluate`, with what they are, from the list of them in fleetmetrics/evaluation/options.py.
+arguments of `evaluate`, with what they are, from the list of them in fleetmetrics/evaluation/arguments/options.py.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ OTHERS: dict[str, list[str] | None] = {
     "doctor": ["doctor"],
     "errors": None,
     "evaluation": ["EvaluationResult", "evaluate"],
-    "evaluation.consistency_result": ["ConsistencyResult"],
-    "evaluation.streams": ["consistency"],
+    "evaluation.consistency.consistency_result": ["ConsistencyResult"],
+    "evaluation.consistency.streams": ["consistency"],
     "formulas.bootstrap": ["BootstrapResult"],
     "formulas.differences": None,
     "formulas.intervals": ["IntervalResult"],
@@ -148,7 +148,7 @@ _DESCRIPTIONS = re.compile(r"(?<=for each row\.\n).*?(?=        communicator: th
 
 def with_options(source: str) -> str:
     """The source of `evaluate` with its options as they are declared."""
-    options = importlib.import_module("fleetmetrics.evaluation.options")
+    options = importlib.import_module("fleetmetrics.evaluation.arguments.options")
     parameters, descriptions = [], []
     for declared in dataclasses.fields(options.Options):
         default = "" if declared.default is dataclasses.MISSING else f" = {declared.default!r}".replace("'", '"')

@@ -20,7 +20,7 @@ from typing import Any, Iterable, NamedTuple
 import numpy as np
 
 import fleetmetrics as fm
-from fleetmetrics.evaluation.evidence import evidence_of
+from fleetmetrics.evaluation.question.evidence import evidence_of
 from fleetmetrics.formulas.slices import false_discovery_rates
 
 SIZES = (10, 60, 500, 2000)

@@ -51,7 +51,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         outcome = _Outcome(130, "interrupted")
     if outcome.text:
-        from fleetmetrics.evaluation.printed import clean
+        from fleetmetrics.evaluation.output.printed import clean
 
         with contextlib.suppress(OSError):  # the standard error is closed; the status stays
             for line in outcome.text.splitlines():
@@ -103,7 +103,7 @@ def _of_the_data() -> Iterator[None]:
 
 def _check_outputs(args: argparse.Namespace, inputs: Sequence[Any]) -> None:
     """Raise before anything is read if an output is not writable, or is one of the inputs."""
-    from fleetmetrics.evaluation.output_paths import check_apart, check_outputs
+    from fleetmetrics.evaluation.output.output_paths import check_apart, check_outputs
     from fleetmetrics.files.found import look
 
     save_state = getattr(args, "save_state", None)
@@ -123,10 +123,10 @@ def _check_outputs(args: argparse.Namespace, inputs: Sequence[Any]) -> None:
 
 def _evaluate(args: argparse.Namespace) -> _Outcome:
     from fleetmetrics.comm import get_communicator
-    from fleetmetrics.evaluation.options import Options
+    from fleetmetrics.evaluation.arguments.options import Options
     from fleetmetrics.evaluation.request import Request, ids_that_count
-    from fleetmetrics.evaluation.side import Side
-    from fleetmetrics.evaluation.sides_of_workers import of_workers
+    from fleetmetrics.evaluation.sides.side import Side
+    from fleetmetrics.evaluation.sides.sides_of_workers import of_workers
 
     options = Options.among(vars(args))
     request = Request.of(args.files, options)
@@ -145,8 +145,8 @@ def _evaluate(args: argparse.Namespace) -> _Outcome:
 def _finish(args: argparse.Namespace, sides: Sequence[Any]) -> _Outcome:
     """Save the usable data of the new side, and show the result."""
     from fleetmetrics.evaluation.result import result_of
-    from fleetmetrics.evaluation.side import errors_of
-    from fleetmetrics.evaluation.side_of_states import save
+    from fleetmetrics.evaluation.sides.side import errors_of
+    from fleetmetrics.evaluation.sides.side_of_states import save
 
     errors = errors_of(sides)
     with _of_the_data():
@@ -162,7 +162,7 @@ def _finish(args: argparse.Namespace, sides: Sequence[Any]) -> _Outcome:
 
 def _states(args: argparse.Namespace) -> _Outcome:
     from fleetmetrics.evaluation import compare, merge
-    from fleetmetrics.evaluation.option_checks import check_always_valid
+    from fleetmetrics.evaluation.arguments.option_checks import check_always_valid
 
     compares = args.command == "compare"
     if compares:
@@ -195,9 +195,9 @@ def _history(args: argparse.Namespace) -> _Outcome:
 def _consistency(args: argparse.Namespace) -> _Outcome:
     from fleetmetrics.cli.terminal import show
     from fleetmetrics.columns.reading import ON_FILES
-    from fleetmetrics.evaluation.conditions import failed
-    from fleetmetrics.evaluation.consistency_result import ConsistencyResult
-    from fleetmetrics.evaluation.streams import consistency
+    from fleetmetrics.evaluation.consistency.consistency_result import ConsistencyResult
+    from fleetmetrics.evaluation.consistency.streams import consistency
+    from fleetmetrics.evaluation.output.conditions import failed
 
     streams = _files_by_name(args.streams)
     _check_outputs(args, list(streams.values()))
@@ -256,7 +256,7 @@ def _shown(args: argparse.Namespace, result: EvaluationResult) -> _Outcome:
 
 def _checked(texts: Sequence[str], plain: Any) -> tuple[list[Any], InvalidInputError | None]:
     """The outcome of the conditions, and an error in them, if any: the result is shown in any case."""
-    from fleetmetrics.evaluation.conditions import checked
+    from fleetmetrics.evaluation.output.conditions import checked
 
     try:
         return checked(texts, plain), None
@@ -298,7 +298,7 @@ def _doctor(args: argparse.Namespace) -> _Outcome:
 
 
 def _metrics(args: argparse.Namespace) -> _Outcome:
-    from fleetmetrics.evaluation.named import described, listed
+    from fleetmetrics.evaluation.arguments.named import described, listed
 
     lines = described(args.name) if args.name else listed()
     _print(lambda: print("\n".join(lines)))

@@ -1,4 +1,4 @@
-"""The commands and their options; `fleetmetrics.evaluation.options` declares those of ``evaluate``."""
+"""The commands and their options; `fleetmetrics.evaluation.arguments.options` declares those of ``evaluate``."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def _name_formats(parser: Parser) -> None:
 
 
 def _add_evaluate(parser: Parser) -> None:
-    from fleetmetrics.evaluation.options import OPTIONS
+    from fleetmetrics.evaluation.arguments.options import OPTIONS
 
     parser.add_argument("files", nargs="*", help="{titles}; folders, patterns, URLs (s3://...); -: standard input")
     _add_declared(parser, *OPTIONS)
@@ -149,7 +149,7 @@ def _add_metrics(parser: Parser) -> None:
 
 def _add_declared(parser: Parser, *arguments: str) -> None:
     """Add options for arguments of `evaluate`, as they are declared."""
-    from fleetmetrics.evaluation.options import Options
+    from fleetmetrics.evaluation.arguments.options import Options
 
     declared = {field.name: field for field in dataclasses.fields(Options)}
     for name in arguments:

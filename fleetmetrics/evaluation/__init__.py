@@ -1,12 +1,16 @@
 """From data to a result: what `fleetmetrics.evaluate` returns and the command line prints.
 
-Its modules, from the bottom up: `options` declares the arguments, `option_checks` checks them, `named` and `counted`
-hold the metrics, `evidence` the statistics for the test of slices, `versus` what a comparison keeps of both sides,
-`probe` the structure of the results, `question` what is asked of each side and the metrics that answer it, `side` the
-result of one side, which `side_of_data`, `side_of_states` and `sides_of_workers` make, `matched_rows` the match of both
-sides' rows, `slices` the tables of slices with their verdicts, `slice_frame` these by the names of conditions,
-`conditions` the checks of a result, `printed` and `result_tables` its output, `result` the result itself, `request` the
-way from the arguments to the sides, and `calls` what users call.
+The folders, each of which imports only those above it:
+
+    arguments    the arguments of `evaluate`, each declared once, and their checks
+    question     what is asked of each side: the metrics, and the sums that a verdict needs
+    sides        what was read of files, frames, saved states or all workers; the match of both sides' rows
+    verdicts     what the values say: intervals, and slices that are worse, better or different
+    output       conditions, printed tables, and files
+    consistency  streams of predictions, such as training and serving, compared row by row
+
+Above them, `result` is the result itself, `request` the way from the arguments to the sides, `calls` what users call,
+and `history` a model over days.
 """
 
 from __future__ import annotations

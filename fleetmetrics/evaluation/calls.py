@@ -9,13 +9,13 @@ from fleetmetrics.comm import Communicator
 from fleetmetrics.comm.choose import channel_of
 from fleetmetrics.comm.deadline import began
 from fleetmetrics.errors import DataError
-from fleetmetrics.evaluation.option_checks import check_always_valid
-from fleetmetrics.evaluation.options import Options
+from fleetmetrics.evaluation.arguments.option_checks import check_always_valid
+from fleetmetrics.evaluation.arguments.options import Options
 from fleetmetrics.evaluation.request import Request, ids_that_count
 from fleetmetrics.evaluation.result import EvaluationResult, result_of
-from fleetmetrics.evaluation.side import Side, errors_of
-from fleetmetrics.evaluation.side_of_states import load, states_of
-from fleetmetrics.evaluation.sides_of_workers import of_all_workers
+from fleetmetrics.evaluation.sides.side import Side, errors_of
+from fleetmetrics.evaluation.sides.side_of_states import load, states_of
+from fleetmetrics.evaluation.sides.sides_of_workers import of_all_workers
 
 __all__ = ["compare", "evaluate", "merge"]
 

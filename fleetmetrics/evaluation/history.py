@@ -9,11 +9,22 @@ from html import escape
 from typing import Any, Hashable, Iterator, Mapping, NamedTuple, Sequence
 
 from fleetmetrics.errors import DataError
-from fleetmetrics.evaluation.conditions import failed
-from fleetmetrics.evaluation.output_paths import output_of
-from fleetmetrics.evaluation.printed import Column, Printed, Table, clean, column, grouped, number, plain, signed, span
+from fleetmetrics.evaluation.output.conditions import failed
+from fleetmetrics.evaluation.output.output_paths import output_of
+from fleetmetrics.evaluation.output.printed import (
+    Column,
+    Printed,
+    Table,
+    clean,
+    column,
+    grouped,
+    number,
+    plain,
+    signed,
+    span,
+)
 from fleetmetrics.evaluation.result import EvaluationResult, result_of
-from fleetmetrics.evaluation.side_of_states import load, states_of
+from fleetmetrics.evaluation.sides.side_of_states import load, states_of
 from fleetmetrics.report.headline import change_of
 from fleetmetrics.support.optional import library
 from fleetmetrics.words import Words

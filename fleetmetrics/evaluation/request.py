@@ -9,14 +9,14 @@ from typing import Any, Callable, Sequence
 from fleetmetrics.columns.joining import CommonIds
 from fleetmetrics.comm import Communicator
 from fleetmetrics.errors import InvalidInputError
-from fleetmetrics.evaluation.conditions import failed
-from fleetmetrics.evaluation.matched_rows import common_ids
-from fleetmetrics.evaluation.option_checks import renamed_columns
-from fleetmetrics.evaluation.options import Options
-from fleetmetrics.evaluation.question import Question
+from fleetmetrics.evaluation.arguments.option_checks import renamed_columns
+from fleetmetrics.evaluation.arguments.options import Options
+from fleetmetrics.evaluation.output.conditions import failed
+from fleetmetrics.evaluation.question.question import Question
 from fleetmetrics.evaluation.result import check_keys, result_of
-from fleetmetrics.evaluation.side import Side
-from fleetmetrics.evaluation.side_of_data import are_files, of_files, of_frame, of_share, shared_files
+from fleetmetrics.evaluation.sides.matched_rows import common_ids
+from fleetmetrics.evaluation.sides.side import Side
+from fleetmetrics.evaluation.sides.side_of_data import are_files, of_files, of_frame, of_share, shared_files
 from fleetmetrics.files.processes import processes_kept
 from fleetmetrics.support.checks import flag_of, listed, path_of, whole_number_of
 from fleetmetrics.support.vocabulary import argument, in_shell

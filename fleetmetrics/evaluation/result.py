@@ -10,18 +10,18 @@ from fleetmetrics._version import __version__
 from fleetmetrics.columns.understood import facts_of
 from fleetmetrics.comm import Communicator
 from fleetmetrics.errors import DataError, InvalidInputError
-from fleetmetrics.evaluation.conditions import checked, failed
-from fleetmetrics.evaluation.intervals import Delta, Interval, deltas_of, intervals_of
-from fleetmetrics.evaluation.matched_rows import check_joined, check_kinds
-from fleetmetrics.evaluation.output_paths import output_of
-from fleetmetrics.evaluation.printed import Printed, Table, plain
-from fleetmetrics.evaluation.probe import Probe
-from fleetmetrics.evaluation.question import Question
-from fleetmetrics.evaluation.result_tables import tables
-from fleetmetrics.evaluation.side import Side
-from fleetmetrics.evaluation.side_of_states import save
-from fleetmetrics.evaluation.slices import ColumnDelta, Judged, SliceDelta, SliceResult, compared, judged
-from fleetmetrics.evaluation.versus import Weighing
+from fleetmetrics.evaluation.output.conditions import checked, failed
+from fleetmetrics.evaluation.output.output_paths import output_of
+from fleetmetrics.evaluation.output.printed import Printed, Table, plain
+from fleetmetrics.evaluation.output.result_tables import tables
+from fleetmetrics.evaluation.question.probe import Probe
+from fleetmetrics.evaluation.question.question import Question
+from fleetmetrics.evaluation.question.versus import Weighing
+from fleetmetrics.evaluation.sides.matched_rows import check_joined, check_kinds
+from fleetmetrics.evaluation.sides.side import Side
+from fleetmetrics.evaluation.sides.side_of_states import save
+from fleetmetrics.evaluation.verdicts.intervals import Delta, Interval, deltas_of, intervals_of
+from fleetmetrics.evaluation.verdicts.slices import ColumnDelta, Judged, SliceDelta, SliceResult, compared, judged
 from fleetmetrics.support.checks import choice_of
 from fleetmetrics.support.optional import library
 from fleetmetrics.support.typed import Axes

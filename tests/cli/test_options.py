@@ -12,7 +12,7 @@ import pytest
 import fleetmetrics as fm
 from fleetmetrics.cli import main
 from fleetmetrics.cli.parsers import parsed
-from fleetmetrics.evaluation.named import kinds
+from fleetmetrics.evaluation.arguments.named import kinds
 from fleetmetrics.files import one_file
 from fleetmetrics.words.catalogue import entries
 from tests.fakes import together

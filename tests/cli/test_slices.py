@@ -13,8 +13,8 @@ import pytest
 
 import fleetmetrics as fm
 from fleetmetrics.cli import main
-from fleetmetrics.evaluation.evidence import evidence_of
-from fleetmetrics.evaluation.named import kinds
+from fleetmetrics.evaluation.arguments.named import kinds
+from fleetmetrics.evaluation.question.evidence import evidence_of
 
 pytestmark = [pytest.mark.numpy_only, pytest.mark.filterwarnings("ignore::fleetmetrics.errors.UndefinedMetricWarning")]
 pa = pytest.importorskip("pyarrow")

@@ -115,7 +115,7 @@ def test_the_seconds_to_wait_begin_anew_after_a_long_preparation(monkeypatch: py
 
 def test_evaluate_waits_for_the_others_once_this_worker_has_its_part(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("pyarrow")
-    from fleetmetrics.evaluation import sides_of_workers
+    from fleetmetrics.evaluation.sides import sides_of_workers
 
     channel, now = Noting(), [100.0]
     channel.world_size = 2

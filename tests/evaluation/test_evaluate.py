@@ -14,10 +14,10 @@ import fleetmetrics as fm
 from fleetmetrics.base.record_metric import GroupedMetric
 from fleetmetrics.cli import main
 from fleetmetrics.evaluation import compare, merge
-from fleetmetrics.evaluation.named import Named, kinds
-from fleetmetrics.evaluation.options import Options
-from fleetmetrics.evaluation.question import Question
-from fleetmetrics.evaluation.result_tables import _far
+from fleetmetrics.evaluation.arguments.named import Named, kinds
+from fleetmetrics.evaluation.arguments.options import Options
+from fleetmetrics.evaluation.output.result_tables import _far
+from fleetmetrics.evaluation.question.question import Question
 from fleetmetrics.support.vocabulary import as_options
 from tests.distributed.cluster import free_ports
 from tests.fakes import together
@@ -73,7 +73,7 @@ def test_a_result_of_files_prints_what_the_command_line_prints(there, capsys, mo
 
 
 def test_a_printed_result_names_arguments_of_python(monkeypatch):
-    monkeypatch.setattr("fleetmetrics.evaluation.result_tables._SLICES", 2)
+    monkeypatch.setattr("fleetmetrics.evaluation.output.result_tables._SLICES", 2)
     frame = {**DATA, "few": np.arange(ROWS)}
     asked = {**ASKED, "metrics": "auc,log_loss,roc_curve", "by": ["slot", "few"], "max_slices": 3}
     said = f"{fm.evaluate(frame, baseline=frame, **asked)}"

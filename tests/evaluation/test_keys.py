@@ -8,11 +8,11 @@ import pytest
 import fleetmetrics as fm
 from fleetmetrics.cli import main
 from fleetmetrics.evaluation import merge
-from fleetmetrics.evaluation.conditions import ConditionError
+from fleetmetrics.evaluation.arguments.named import kinds
+from fleetmetrics.evaluation.arguments.options import Options
 from fleetmetrics.evaluation.history import history
-from fleetmetrics.evaluation.named import kinds
-from fleetmetrics.evaluation.options import Options
-from fleetmetrics.evaluation.question import Question
+from fleetmetrics.evaluation.output.conditions import ConditionError
+from fleetmetrics.evaluation.question.question import Question
 from fleetmetrics.evaluation.result import check_keys
 from fleetmetrics.support.vocabulary import RESULT_KEYS
 

@@ -18,11 +18,11 @@ import pytest
 import fleetmetrics as fm
 from fleetmetrics import files
 from fleetmetrics.cli import main
+from fleetmetrics.evaluation.arguments.options import Options
 from fleetmetrics.evaluation.history import history
-from fleetmetrics.evaluation.options import Options
-from fleetmetrics.evaluation.output_paths import check_outputs
-from fleetmetrics.evaluation.question import Question
-from fleetmetrics.evaluation.side_of_data import of_share, shared_files
+from fleetmetrics.evaluation.output.output_paths import check_outputs
+from fleetmetrics.evaluation.question.question import Question
+from fleetmetrics.evaluation.sides.side_of_data import of_share, shared_files
 
 pytestmark = [pytest.mark.numpy_only, pytest.mark.filterwarnings("ignore::fleetmetrics.errors.UndefinedMetricWarning")]
 pytest.importorskip("pyarrow")

@@ -15,7 +15,7 @@ from scipy.stats import beta
 
 import fleetmetrics as fm
 from fleetmetrics.batch.hashing import integer_ids, words
-from fleetmetrics.evaluation.versus import overall_metric
+from fleetmetrics.evaluation.question.versus import overall_metric
 from fleetmetrics.records import fold
 from fleetmetrics.xp import numpy_ops
 from tests.contract import CASES, MODES, Data, batches, feed

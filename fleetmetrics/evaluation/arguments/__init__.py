@@ -1,0 +1,1 @@
+"""The arguments of an evaluation: each declared once, and their checks."""

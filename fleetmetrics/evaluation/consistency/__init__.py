@@ -1,0 +1,1 @@
+"""Streams of predictions, such as training and serving, compared row by row."""

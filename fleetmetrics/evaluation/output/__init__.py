@@ -1,0 +1,1 @@
+"""What a reader sees: conditions, printed tables, and files."""

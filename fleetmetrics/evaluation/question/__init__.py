@@ -1,0 +1,1 @@
+"""The question: what is asked of each side, and the metrics that answer it, with what a verdict needs."""

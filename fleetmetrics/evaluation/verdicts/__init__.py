@@ -1,0 +1,1 @@
+"""What the values say: intervals, and slices with a verdict."""
