@@ -90,6 +90,17 @@ def test_of_small_slices_by_user_or_query_no_more_than_promised_are_beyond_chanc
     assert len(known) > 200 and np.mean(known <= 0.05) <= 0.05 + 3.2 * math.sqrt(0.05 * 0.95 / len(known))
 
 
+def test_a_slice_without_a_value_has_a_verdict_but_no_interval():
+    random = np.random.default_rng(0)
+    slot = np.repeat(["a", "b"], 500)
+    label = np.where(slot == "a", random.integers(0, 2, 1000), 0)
+    data = {"y": label, "p": random.random(1000), "slot": slot}
+    result = fm.evaluate(data, label="y", score="p", by="slot", metrics="calibration", ci=0.95)
+    (row,) = (row for row in result.slices["slot"] if row.key == "b")
+    assert math.isnan(row.value) and math.isnan(row.low) and math.isnan(row.high)  # of an observed rate of 0
+    assert row.p < 1e-9
+
+
 @pytest.mark.parametrize("kind", [fm.AUC, fm.LogLoss, fm.ClickThroughRate])
 def test_four_equal_rows_of_a_user_say_no_more_than_one(kind):
     random = np.random.default_rng(0)

@@ -25,6 +25,7 @@ __all__ = [
     "reading_options",
     "renamed_columns",
     "tasks_of",
+    "texts",
 ]
 
 
@@ -161,7 +162,7 @@ def _classes(options: Options) -> Options:
 
 
 def _slices(options: Options) -> Options:
-    by = _texts("by", options.by)
+    by = texts("by", options.by)
     if not all(all(columns_of_slice(slices)) for slices in by):
         raise InvalidInputError(f"{argument('by')}: write crossed columns as {argument('by', 'country*day')}")
     if options.min_positives and options.task != "binary":
@@ -190,7 +191,7 @@ def _check_rank_by(rank_by: Any, by: Sequence[str]) -> None:
 
 
 def _reading(options: Options) -> Options:
-    options = replace(options, text=_texts("text", options.text))
+    options = replace(options, text=texts("text", options.text))
     choice_of(argument("format"), options.format, (None, *FORMATS))
     reading = Reading(**reading_options(options))
     keys = [column for slices in options.by for column in columns_of_slice(slices)]
@@ -206,12 +207,14 @@ def reading_options(options: Options) -> dict[str, Any]:
     return {**reading, "header": options.columns, "classes": _class_names(options)}
 
 
-def _texts(name: str, value: Any) -> list[str]:
+def texts(name: str, value: Any) -> list[str]:
     """One string or several, as a list without empty ones; None: no strings."""
-    texts = [value] if isinstance(value, str) else [] if value is None else value
-    if not isinstance(texts, (list, tuple)) or not all(isinstance(text, str) for text in texts):
+    if value is None:
+        return []
+    strings = [value] if isinstance(value, str) else value
+    if not isinstance(strings, (list, tuple)) or not all(isinstance(string, str) for string in strings):
         raise InvalidInputError(f"{argument(name)} must be a string, or a list of strings, not {value!r:.80}")
-    return [text for text in texts if text]
+    return [string for string in strings if string]
 
 
 # -- a comparison, and intervals --------------------------------------------------------------------------
@@ -261,11 +264,10 @@ def _intervals(options: Options) -> Options:
 
 
 def _metrics(options: Options) -> Options:
-    tasks, texts = tasks_of(options), options.metrics
+    tasks = tasks_of(options)
     _check_names_of_tasks(tasks)
-    if texts is None:
-        texts = _usual_metrics(options)
-    metrics = separated(texts) if isinstance(texts, str) else _texts("metrics", texts)
+    metrics = _usual_metrics(options) if options.metrics is None else options.metrics
+    metrics = separated(metrics) if isinstance(metrics, str) else texts("metrics", metrics)
     if tasks:
         _check_of_one_label(metrics)
     return replace(options, metrics=metrics)

@@ -15,9 +15,10 @@ from fleetmetrics.base.collection import MetricCollection
 from fleetmetrics.base.metric import Metric
 from fleetmetrics.batch.keys import NULL, distinct
 from fleetmetrics.columns.frames import arrow
-from fleetmetrics.columns.reading import Reading, StreamReading
+from fleetmetrics.columns.reading import StreamReading
 from fleetmetrics.columns.understood import facts_of, joined
 from fleetmetrics.errors import DataError, InvalidInputError, UndefinedMetricWarning
+from fleetmetrics.evaluation.arguments.option_checks import texts
 from fleetmetrics.evaluation.consistency.consistency_result import (
     DIGITS,
     ODDS,
@@ -33,7 +34,7 @@ from fleetmetrics.files.places import whole_path
 from fleetmetrics.formulas.sums import exact_sum
 from fleetmetrics.metrics.auc import AUC
 from fleetmetrics.metrics.click_through import Calibration
-from fleetmetrics.support.checks import choice_of, flag_of, number_of, texts_of
+from fleetmetrics.support.checks import choice_of, flag_of, number_of
 from fleetmetrics.support.vocabulary import agreeing, argument, counted
 from fleetmetrics.support.warning import muted
 
@@ -118,18 +119,15 @@ def consistency(
     """
     if not isinstance(streams, Mapping) or len(streams) < 2 or not all(isinstance(name, str) for name in streams):
         raise InvalidInputError(f"streams must be a dict of two or more streams, files by name, not {streams!r:.80}")
-    names = list(streams)
-    more = [features] if isinstance(features, str) else texts_of("features", features)
-    keys = [by] if isinstance(by, str) else texts_of("by", by)
+    features, by = texts("features", features), texts("by", by)
     number_of("tolerance", tolerance, 0, allowed="a number of at least 0")
-    ids, scores = _by_stream("id", id, names), _by_stream("score", score, names)
+    ids, scores = _by_stream("id", id, list(streams)), _by_stream("score", score, list(streams))
     flag_of("skip_bad_rows", skip_bad_rows)
-    texts = [text] if isinstance(text, str) and text else texts_of("text", text)
     if label is not None and not isinstance(label, str):
         raise InvalidInputError(f"label must be the name of a column, or None, not {label!r:.80}")
     reading = StreamReading(
         header=columns,
-        text=texts,
+        text=texts("text", text),
         where=where,
         quote=quote,
         separator=separator,
@@ -137,25 +135,16 @@ def consistency(
         null=null,
         format=choice_of("format", format, (None, *FORMATS)),
     )
-    reading.check_texts([*ids.values(), *keys])
-    readers: list[_Reader] = []
-    for name, files in streams.items():
-        arguments: dict[str, Any] = {"prediction": [scores[name], *more], "id": ids[name]}
-        if not readers:
-            arguments.update({f"by {place}": column for place, column in enumerate(keys)})
-            if label is not None:
-                arguments["label"] = label
-        lacking = [column for column in more if column not in (ids[name], scores[name])]
-        lacking += [label] if skip_bad_rows and label is not None and not readers else []
-        readers.append(_Reader(name, find(files), arguments, skip_bad_rows, replace(reading, lacking=lacking)))
-    comparison = _Comparison(readers, tolerance, more, keys)
-    number, fit = _shares_of(readers, len(more) + len(keys), memory)
+    reading.check_texts([*ids.values(), *by])
+    arguments: dict[str, dict[str, Any]] = {
+        name: {"prediction": [scores[name], *features], "id": ids[name]} for name in streams
+    }
+    arguments[next(iter(streams))].update(_of_first_stream(by, label))
+    readers = [_Reader(name, find(files), arguments[name], skip_bad_rows, reading) for name, files in streams.items()]
+    number, fit = _shares_of(readers, len(features) + len(by), memory)
+    comparison = _Comparison(readers, tolerance, features, by)
     with contextlib.nullcontext() if fit else tempfile.TemporaryDirectory(prefix="fleetmetrics-") as folder:
-        for reader in readers:
-            reader.read(number, folder)
-        for kind in sorted({kind for reader in readers for kind in reader.kinds}):
-            for share in range(number):
-                comparison.add([reader.rows(kind, share) for reader in readers])
+        comparison.read(number, folder)
     return comparison.result()
 
 
@@ -204,11 +193,15 @@ class _Reader:
     """Reads a stream once, into shares of its ids."""
 
     def __init__(
-        self, name: str, paths: Sequence[str], columns: Mapping[str, Any], skip: bool, reading: Reading
+        self, name: str, paths: Sequence[str], columns: Mapping[str, Any], skip: bool, reading: StreamReading
     ) -> None:
         self.name, self.paths, self.columns = name, paths, columns
-        self.settings: Any = {"skip_bad_rows": skip, "reading": reading}
-        self.reading = reading
+        score, *features = columns["prediction"]
+        lacking = [column for column in features if column not in (columns["id"], score)]
+        if skip and "label" in columns:
+            lacking.append(columns["label"])
+        self.reading = replace(reading, lacking=lacking)
+        self.settings: Any = {"skip_bad_rows": skip, "reading": self.reading}
         #: By argument of a column of slices, the place of each key; None is that of rows without one.
         self.keys: dict[str, dict[Any, int]] = {column: {} for column in columns if column.startswith("by ")}
         self.total = self.skipped = self.left_out = 0
@@ -253,6 +246,11 @@ class _Reader:
         label = columns.get("label", np.full(len(values), np.nan))
         return _Rows(table["id"], values, label, keys, self.met.take(kind, share)["id"])
 
+    def stream(self, auc: float | None, calibration: float | None) -> Stream:
+        """What the result says of the stream, with the values of its metrics."""
+        counts = len(self.paths), self.total, self.skipped, self.left_out
+        return Stream(*counts, auc, calibration, dict(+self.nulls), facts_of(self.understood))
+
 
 class _Comparison:
     """The steps between streams, and their values, from rows in shares."""
@@ -268,6 +266,14 @@ class _Comparison:
         self.log_odds: list[list[float]] = [[] for _ in self.steps]  # of each step, terms of the sum
         self.common = self.unmeasured = 0
         self.labeled = False
+
+    def read(self, number: int, folder: str | None) -> None:
+        """Read all streams, and compare them; the arguments are those of `_Reader.read`."""
+        for reader in self.readers:
+            reader.read(number, folder)
+        for kind in sorted({kind for reader in self.readers for kind in reader.kinds}):
+            for share in range(number):
+                self.add([reader.rows(kind, share) for reader in self.readers])
 
     def add(self, streams: Sequence[_Rows]) -> None:
         """Compare the rows of a share of the ids."""
@@ -355,49 +361,52 @@ class _Comparison:
     def result(self) -> ConsistencyResult:
         """The result, of all rows."""
         readers = self.readers
-        for step, slices, terms, reader, after in zip(self.steps, self.slices, self.log_odds, readers, readers[1:]):
-            if not step.rows and step.skipped:
-                raise DataError(
-                    f"streams {step.before!r} and {step.after!r} have {counted(step.skipped, 'ids')} in common, all of "
-                    f"skipped rows, such as {next(iter([*reader.examples, *after.examples]))}"
-                )
-            if not step.rows:
-                raise DataError(
-                    f"streams {step.before!r} and {step.after!r} have no id in common: are these the same ids, in the "
-                    "same form?"
-                )
+        for step, slices, terms, *sides in zip(self.steps, self.slices, self.log_odds, readers, readers[1:]):
+            _check_common(step, [example for reader in sides for example in reader.examples])
             if step.mean_log_odds is not None:
                 step.mean_log_odds = math.fsum(terms) / step.rows
             step.slices = {
                 by: sorted(by_key.values(), key=lambda slice_: (-slice_.share, -slice_.rows, str(slice_.key)))
                 for by, by_key in slices.items()
             }
-        streams = {}
+        streams, warnings = {}, self._warnings_of_rows()
+        for reader, metrics in zip(readers, self.metrics):
+            auc = calibration = None
+            if self.labeled:
+                with muted(UndefinedMetricWarning):  # nan says so
+                    (auc, low, high), calibration = metrics.compute_local().values()
+                if high - low > _WIDE:
+                    bounds = f"that of the scores themselves lies from {low:.6g} to {high:.6g}"
+                    warnings.append(f"{reader.name}: {auc:.6g} is an area over buckets; {bounds}")
+            streams[reader.name] = reader.stream(auc, calibration)
+        paths = [whole_path(path) for reader in readers for path in reader.paths]
+        return ConsistencyResult(streams, self.steps, self.tolerance, self.common, warnings, paths)
+
+    def _warnings_of_rows(self) -> list[str]:
+        """Which rows count nowhere, or not in every number."""
         warnings = [
             f"{reader.name}: {counted(reader.skipped, 'rows', 'were')} skipped, and compared with nothing: "
             f"{reader.examples[0]}"
-            for reader in readers
+            for reader in self.readers
             if reader.skipped
         ]
         if self.unmeasured:
             lacking = "lack" if self.unmeasured != 1 else "lacks"
             rows = f"{counted(self.unmeasured, 'rows')} {lacking} a label or a score"
             warnings.append(f"{rows}, and {agreeing(self.unmeasured, 'count')} in neither auc nor calibration")
-        for reader, metrics in zip(readers, self.metrics):
-            values: Mapping[str, Any] = {}
-            if self.labeled:
-                with muted(UndefinedMetricWarning):  # nan says so
-                    (auc, low, high), calibration = metrics.compute_local().values()
-                values = {"auc": auc, "calibration": calibration}
-                if high - low > _WIDE:
-                    bounds = f"that of the scores themselves lies from {low:.6g} to {high:.6g}"
-                    warnings.append(f"{reader.name}: {auc:.6g} is an area over buckets; {bounds}")
-            counts = len(reader.paths), reader.total, reader.skipped, reader.left_out
-            streams[reader.name] = Stream(
-                *counts, nulls=dict(+reader.nulls), understood=facts_of(reader.understood), **values
-            )
-        paths = [whole_path(path) for reader in readers for path in reader.paths]
-        return ConsistencyResult(streams, self.steps, self.tolerance, self.common, warnings, paths)
+        return warnings
+
+
+def _check_common(step: Step, examples: Sequence[str]) -> None:
+    """Raise DataError unless both streams have some rows in common; ``examples``: of rows that were skipped."""
+    if step.rows:
+        return
+    streams = f"streams {step.before!r} and {step.after!r} have"
+    if step.skipped:
+        raise DataError(
+            f"{streams} {counted(step.skipped, 'ids')} in common, all of skipped rows, such as {examples[0]}"
+        )
+    raise DataError(f"{streams} no id in common: are these the same ids, in the same form?")
 
 
 def _check_fits(stream: str, what: str, values: np.ndarray, fits: np.ndarray, allowed: str) -> None:
@@ -408,6 +417,12 @@ def _check_fits(stream: str, what: str, values: np.ndarray, fits: np.ndarray, al
             f"stream {stream!r}: {what} {values[~fits][0]:g}, where {option} needs {allowed} ({number:,} of "
             f"{len(fits):,} rows); without {option}, scores of any kind are compared"
         )
+
+
+def _of_first_stream(by: Sequence[str], label: str | None) -> dict[str, str]:
+    """The columns that only the first stream has, by argument: the slices and the label are its own."""
+    columns = {f"by {place}": column for place, column in enumerate(by)}
+    return columns if label is None else {**columns, "label": label}
 
 
 def _by_stream(argument: str, columns: Any, names: Sequence[str]) -> dict[str, str]:

@@ -260,7 +260,16 @@ def _of_slices(name: str, path: str, result: Mapping[str, Any]) -> _OfSlices:
     rest = path[4:].lstrip() if some else path
     if not rest.startswith("slices."):
         raise ConditionError(f"{name}: 'any' is for slices; write {_FORM}")
-    rest = rest[len("slices.") :]
+    readings = _readings(name, rest[len("slices.") :], some, result)
+    known = [reading for reading in readings if reading.number in reading.frame]
+    if not known:
+        wanted, names = readings[0].number, ", ".join(readings[0].frame)
+        raise ConditionError(f"{name}: a slice has no {wanted!r}{_why_unknown(wanted, result)}; there are {names}")
+    return _the_one_meant(name, known) if any(result["slices"].values()) else known[0]
+
+
+def _readings(name: str, rest: str, some: bool, result: Mapping[str, Any]) -> list[_OfSlices]:
+    """What may follow ``slices.``, the longest column first: the name of a column may hold dots and brackets."""
     columns = [by for by in result["slices"] if rest.startswith((f"{by}.", f"{by}["))]
     if not columns:
         raise ConditionError(f"{name}: {_not_by(re.split('[.[]', rest)[0], result)}")
@@ -270,16 +279,16 @@ def _of_slices(name: str, path: str, result: Mapping[str, Any]) -> _OfSlices:
     if not readings:
         bracket = rest[len(columns[0])] == "["
         raise ConditionError(f"{name} must be {_FORM}" if bracket else f"{name}: name a slice: {_FORM}")
-    known = [reading for reading in readings if reading.number in reading.frame]
-    if len(known) > 1 and any(result["slices"].values()):  # a dot or bracket in the name of a column
-        known = [reading for reading in known if some or reading.has_key] or known
-        if len(known) > 1:
-            which = " or ".join(f"{reading.number!r} by {reading.column!r}" for reading in known)
-            raise ConditionError(f"{name} may mean {which}; rename a column")
-    if not known:
-        wanted, names = readings[0].number, ", ".join(readings[0].frame)
-        raise ConditionError(f"{name}: a slice has no {wanted!r}{_why_unknown(wanted, result)}; there are {names}")
-    return known[0]
+    return readings
+
+
+def _the_one_meant(name: str, readings: list[_OfSlices]) -> _OfSlices:
+    """The reading whose slice there is; ConditionError if there are several."""
+    there = [reading for reading in readings if reading.key is None or reading.has_key] or readings
+    if len(there) > 1:
+        which = " or ".join(f"{reading.number!r} by {reading.column!r}" for reading in there)
+        raise ConditionError(f"{name} may mean {which}; rename a column")
+    return there[0]
 
 
 def _not_by(column: str, result: Mapping[str, Any]) -> str:

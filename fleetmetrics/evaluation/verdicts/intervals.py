@@ -127,15 +127,17 @@ def _scarce_of_draws(draws: BootstrapResult, unit: str, counts: Mapping[str, int
     if unit != "rows" and draws.drawn is not None:  # their number varies like that of few users if few have most rows
         have[unit] = like = (draws.drawn.mean() ** 2 / max(draws.drawn.var(), 1e-300)).item()
         because = because_of_uneven(like, None if math.isinf(total) else total, unit)
-    needs = {}
-    for name, number in have.items():
-        if number < LEAST and name == unit and math.isinf(total):
-            needs["rows"] = in_full(LEAST, number, counts["rows"])
-        elif number < LEAST:
-            needs[name] = in_full(LEAST, number, total if name == unit else counts[name])
+    everything = {**counts, unit: total}
+    needs = dict(_need(name, number, everything) for name, number in have.items() if number < LEAST)
     if not needs and not draws.std > 0 and not math.isnan(draws.value):
         return Scarce({unit: counts.get(unit, counts["rows"]) + 1}, {})
     return Scarce(needs, because if have[unit] < LEAST else {})
+
+
+def _need(name: str, number: float, counts: Mapping[str, float]) -> tuple[str, int]:
+    """What is needed of something that is too scarce; rows, if nobody has counted it."""
+    name = "rows" if math.isinf(counts[name]) else name
+    return name, in_full(LEAST, number, counts[name])
 
 
 # -- of deltas ---------------------------------------------------------------------------------------------

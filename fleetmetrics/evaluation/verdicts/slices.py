@@ -8,6 +8,7 @@ table, is expected to be false.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Mapping, NamedTuple, Sequence, TypeVar
 
@@ -188,8 +189,6 @@ class Judged:
         slices: by column, first the one that explains most; worst slices first.
         explained: by column, an estimate of the distance of slices from all rows, less what chance adds: the root of
             the mean square over rows. It is no test: of slices at random, half have more than 0.
-        verdicts: the number of slices with each verdict.
-        least_q: the smallest q-value of worse or different slices; 1 without any.
         others: by column, the number of slices in "(other)"; None: unknown.
         references: by column, the value of all slices together, if it differs from that of all rows because users or
             queries have rows in several slices. Differences, harm and explained variation then refer to this value.
@@ -197,10 +196,20 @@ class Judged:
 
     slices: dict[str, list[SliceResult]] = field(default_factory=dict)
     explained: dict[str, float] = field(default_factory=dict)
-    verdicts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(VERDICTS, 0))
-    least_q: float = 1.0
     others: dict[str, int | None] = field(default_factory=dict)
     references: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def verdicts(self) -> dict[str, int]:
+        """The number of slices with each verdict."""
+        counts = Counter(row.verdict for table in self.slices.values() for row in table)
+        return {verdict: counts[verdict] for verdict in VERDICTS}
+
+    @property
+    def least_q(self) -> float:
+        """The smallest q-value of worse or different slices; 1 without any."""
+        rows = (row for table in self.slices.values() for row in table)
+        return min((row.q for row in rows if row.verdict in ("worse", "different")), default=1.0)
 
     def plain(self) -> dict[str, Any]:
         """As the result's JSON has it."""
@@ -232,20 +241,16 @@ def judged(values: Probe[Any], asked: Question) -> Judged:
         values: the values of one side.
         asked: the arguments; ``ci`` is one minus the share of false verdicts.
     """
-    confidence = asked.confidence
-    columns = [_column(values, inside, asked) for inside in values.slices]
-    tables = _with_verdicts([column.slices for column in columns], "difference", asked.first.better, confidence)
-    tables = [[replace(row, harm=_harm(row, asked.first.better)) for row in table] for table in tables]
-    explained = {by: _explained(table, column.errors) for by, table, column in zip(asked.by, tables, columns)}
-    slices = {by: sorted(table, key=_weight) for by, table in zip(asked.by, tables)}
-    order = sorted(slices, key=lambda by: math.inf if math.isnan(explained[by]) else -explained[by])
-    rows = [row for table in tables for row in table]
+    better = asked.first.better
+    columns = {by: _column(values, inside, asked) for by, inside in zip(asked.by, values.slices)}
+    tables = _with_verdicts([column.slices for column in columns.values()], "difference", better, asked.confidence)
+    slices = {by: [replace(row, harm=_harm(row, better)) for row in table] for by, table in zip(columns, tables)}
+    explained = {by: _explained(table, columns[by].errors) for by, table in slices.items()}
+    order = sorted(columns, key=lambda by: math.inf if math.isnan(explained[by]) else -explained[by])
     return Judged(
-        {by: slices[by] for by in order},
+        {by: sorted(slices[by], key=_weight) for by in order},
         {by: explained[by] for by in order},
-        {verdict: sum(row.verdict == verdict for row in rows) for verdict in VERDICTS},
-        min((row.q for row in rows if row.verdict in ("worse", "different")), default=1.0),
-        references={by: column.reference for by, column in zip(asked.by, columns) if column.reference is not None},
+        references={by: column.reference for by, column in columns.items() if column.reference is not None},
     )
 
 
@@ -255,32 +260,35 @@ def _column(values: Probe[Any], inside: Slices[Any], asked: Question) -> _Column
     first = asked.ranking if asked.ranking in numbers else next(iter(numbers), "")
     tested = _tests_of(values, inside, asked)
     whole = values.values[first] if first else math.nan
-    reference = None if tested is None else tested.together
-    if reference is not None and not abs(reference - whole) > _ROUNDED * abs(whole):
-        reference = None
-    slices = []
-    for place, (key, number) in enumerate(inside.rows.items()):
-        metrics = {name: inside.values[name][key] for name in numbers}
-        value = metrics.get(first, math.nan)
-        sizes = {name: of_slices[key] for name, of_slices in inside.sizes.items()}
-        test: dict[str, Any] = {} if tested is None else tested.of(place, counts_of(number, sizes))
-        if math.isnan(value):  # the interval would be that of a limit, such as 1 / 0
-            test.update(low=math.nan, high=math.nan)
-        short = sizes.get("positives", asked.min_positives) < asked.min_positives
-        row = SliceResult(
-            key,
-            number,
-            first,
-            value,
-            sizes=sizes,
-            share=number / values.rows,
-            difference=value - (whole if reference is None else reference),
-            metrics=metrics,
-            **test,
-        )
-        slices.append(_untested(row, asked.min_positives) if short else row)
+    reference = _reference(tested, whole)
+    slices = [_described(inside, key, numbers, first) for key in inside.rows]
+    compared_with = whole if reference is None else reference
+    slices = [
+        replace(row, share=row.rows / values.rows, difference=row.value - compared_with, **_test(tested, place, row))
+        for place, row in enumerate(slices)
+    ]
     errors = [math.nan] * len(slices) if tested is None else list(tested.tests.error)
-    return _Column(slices, errors, reference)
+    return _Column([_with_enough_positives(row, asked.min_positives) for row in slices], errors, reference)
+
+
+def _reference(tested: Tested | None, whole: float) -> float | None:
+    """The value of all slices together, if it is not that of all rows."""
+    together = None if tested is None else tested.together
+    return together if together is not None and abs(together - whole) > _ROUNDED * abs(whole) else None
+
+
+def _described(inside: Slices[Any], key: Any, numbers: Sequence[str], first: str) -> SliceResult:
+    """A slice with its own numbers."""
+    metrics = {name: inside.values[name][key] for name in numbers}
+    sizes = {name: of_slices[key] for name, of_slices in inside.sizes.items()}
+    return SliceResult(key, inside.rows[key], first, metrics.get(first, math.nan), sizes=sizes, metrics=metrics)
+
+
+def _test(tested: Tested | None, place: int, row: SliceResult) -> dict[str, Any]:
+    """The numbers of a slice's test."""
+    test = {} if tested is None else tested.of(place, counts_of(row.rows, row.sizes))
+    # Of an undefined value, the interval would be that of a limit, such as 1 / 0.
+    return {**test, "low": math.nan, "high": math.nan} if math.isnan(row.value) else test
 
 
 def _tests_of(values: Probe[Any], inside: Slices[Any], asked: Question) -> Tested | None:
@@ -292,8 +300,10 @@ def _tests_of(values: Probe[Any], inside: Slices[Any], asked: Question) -> Teste
         return asked.evidence.tested(parts, values.evidence, asked.confidence)
 
 
-def _untested(row: SliceResult, positives: int) -> SliceResult:
-    """A slice with fewer positives than ``min_positives``, without its test."""
+def _with_enough_positives(row: SliceResult, positives: int) -> SliceResult:
+    """The slice, without its test if it has fewer positives than ``min_positives``."""
+    if row.sizes.get("positives", positives) >= positives:
+        return row
     needs = {**row.needs, "positives": max(positives, row.needs.get("positives", 0))}
     return replace(row, p=math.nan, needs=needs)
 
