@@ -135,7 +135,7 @@ def _scarce_of_draws(draws: BootstrapResult, unit: str, counts: Mapping[str, int
 
 
 def _need(name: str, number: float, counts: Mapping[str, float]) -> tuple[str, int]:
-    """What is needed of something that is too scarce; rows, if nobody has counted it."""
+    """What is needed of something too scarce: of rows, if its own number is unknown."""
     name = "rows" if math.isinf(counts[name]) else name
     return name, in_full(LEAST, number, counts[name])
 
