@@ -1,6 +1,6 @@
 """See on a CUDA device what the tests show with a stand-in: `add` does not wait for it, `compute` copies once.
 
-    python benchmarks/gpu.py [--device cpu] [--rounds FACTOR] [--steps STEPS] [--write docs/explanation/gpu.md]
+    python benchmarks/gpu.py [--device cpu] [--rounds FACTOR] [--steps STEPS] [--write docs/howto/dynamic.md]
 
 Every case of the contract is added to under Paddle's profiler, which counts what the device was waited for, and behind
 work that keeps the device busy, which `add` must not wait for; its value is compared with NumPy's. Then what an `add`

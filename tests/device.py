@@ -60,7 +60,7 @@ LOOKED_AT = frozenset(
         *("stack", "subtract", "sum", "take_along_axis", "tile", "transpose", "unsqueeze", "where"),
     ]
 )
-#: The cases of the contract whose `add` waits all the same, and for what; docs/explanation/gpu.md says why. What is
+#: The cases of the contract whose `add` waits all the same, and for what; docs/howto/dynamic.md says why. What is
 #: fixed goes from this list, and nothing comes to it.
 WAITS = {
     # Sliced without keys: which slices there are is found on the host, and the states are there.

@@ -196,10 +196,10 @@ def test_a_sample_that_is_not_a_column_is_kept_on_the_host():
     for add in adds:
         with Device() as device:
             add()
-        assert set(device.waits) == {"numpy"}, "fixed: take it off the list in docs/explanation/gpu.md"
+        assert set(device.waits) == {"numpy"}, "fixed: take it off the list in docs/howto/dynamic.md"
 
 
-@pytest.mark.parametrize("page", both("explanation/gpu"))
+@pytest.mark.parametrize("page", both("howto/dynamic"))
 def test_the_docs_have_the_list_of_what_waits(page):
     text = page.read_text(encoding="utf-8")
     rows = re.findall(r"^\| (?!---|call |调用)(.*?) \|", text, re.MULTILINE)

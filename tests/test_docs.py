@@ -149,15 +149,15 @@ def test_every_test_and_figure_that_these_pages_name_is_there() -> None:
 
     sources = "".join(path.read_text("utf-8") for path in (ROOT / "tests").rglob("test_*.py"))
     tests = set(re.findall(r"^def (test_\w+)", sources, re.MULTILINE))
-    told = (DOCS / "project" / "tested.md").read_text("utf-8")
+    told = (DOCS / "project" / "evidence.md").read_text("utf-8")
     assert not set(re.findall(r"`(test_\w+)`", told)) - tests
     shown = dict(re.findall(r"^\| (.*) \| (`test_\w+`(?:, `test_\w+`)*) \|$", told, re.MULTILINE))
     row = re.compile(r"^\| (?!---|fault |what |故障|内容)(.*?) \| .*", re.MULTILINE)
     for english, chinese in zip(GUIDES[:2], GUIDES[2:]):
         texts = [page.read_text("utf-8") for page in (english, chinese)]
-        assert "`test_" not in "".join(texts), "name tests in docs/project/tested.md"
+        assert "`test_" not in "".join(texts), "name tests in docs/project/evidence.md"
         faults = row.findall(texts[0])
-        assert not [each for each in faults if each not in shown], "give it a row in docs/project/tested.md"
+        assert not [each for each in faults if each not in shown], "give it a row in docs/project/evidence.md"
         assert len(row.findall(texts[1])) == len(faults) > 6
         names = [set(re.findall(r"`(FLEETMETRICS_\w+)`", text)) for text in texts]
         assert names[0] == names[1]
@@ -239,8 +239,6 @@ def test_the_table_of_modes_has_what_does_not_run_everywhere_and_agrees_with_wha
     monkeypatch.setattr(modes, "columns_here", dict)  # run nothing
     written = modes.content(table, again=False)
     assert between(modes.PAGE.read_text(encoding="utf-8"), "modes") == written, "run `make modes`"
-    chinese = between(modes.CHINESE_PAGE.read_text(encoding="utf-8"), "modes")
-    assert chinese == modes.in_chinese(written), "run `make modes`"
     claims: dict[str, list[tuple[str, ...]]] = {"Throughput": [("numpy", "dynamic")]}  # which has no case
     for case in CASES.values():
         claims.setdefault(type(case.make()).__name__, []).append(case.modes)
@@ -368,11 +366,8 @@ def test_metrics_of_examples_have_names_where_a_program_keeps_them() -> None:
 
 @pytest.mark.numpy_only
 def test_the_table_on_the_first_screens_is_that_of_the_comparison() -> None:
-    """`make compare` prints it; docs/explanation/fleet_metrics.md has all of what it prints."""
-    whole = (ROOT / "docs" / "explanation" / "fleet_metrics.md").read_text("utf-8")
+    """`make compare` prints it; examples/comparison/README.md has all of what it prints."""
+    whole = (ROOT / "examples" / "comparison" / "README.md").read_text("utf-8")
     for name in ("README.md", "README.zh-CN.md", "docs/index.md", "docs/index.zh.md"):
         table = re.search(r"```text\n(\$ fleetrun .*?)```", (ROOT / name).read_text("utf-8"), re.DOTALL)
         assert table and table[1] in whole, name
-    chinese = (ROOT / "docs" / "explanation" / "fleet_metrics.zh.md").read_text("utf-8")
-    tables = re.compile(r"<!-- compare-\S+ -->.*?<!-- /compare-\S+ -->", re.DOTALL)
-    assert tables.findall(whole) == tables.findall(chinese) and len(tables.findall(whole)) == 2

@@ -26,10 +26,9 @@ pytestmark = [
     pytest.mark.distributed,
     pytest.mark.skipif(not paddle_version(), reason="Paddle is not installed"),
 ]
-SCRIPTS = ("howto/existing_scripts", "howto/paddlerec", "howto/wide_and_deep")
-PAGES = [
-    both(name)[0] for name in ("start/parameter_server", "start/dynamic", "start/openmmlab", "start/files", *SCRIPTS)
-]
+STARTS = ("start/parameter_server", "start/dynamic", "start/openmmlab", "start/files")
+SCRIPTS = ("howto/existing_scripts", "howto/paddlerec")
+PAGES = [*(both(name)[0] for name in (*STARTS, *SCRIPTS)), ROOT / "examples" / "wide_and_deep" / "README.md"]
 #: Scripts of pages without Paddle.
 WITHOUT_PADDLE = ("make.py",)
 BLOCK = re.compile(r"^(?:<!-- (?P<mark>[^\n]*) -->\n)?```(?P<kind>bash|text)\n(?P<text>.*?)^```$", re.M | re.S)

@@ -259,7 +259,7 @@ def test_a_link_stays_a_link_and_a_failed_write_leaves_the_file(
 
 # -- the pages -------------------------------------------------------------------------------------------
 
-PAGES = both("howto/migrating")
+PAGES = both("howto/from_openmmlab")
 
 
 def test_every_counterpart_is_there_and_on_the_pages() -> None:

@@ -23,9 +23,9 @@ from tests.exactness import NAMES, digits, may_be_exact
 
 SEEDS = range(2)
 #: The page of the table of cases.
-CASES_PAGE = DOCS / "project" / "tested.md"
+CASES_PAGE = DOCS / "project" / "evidence.md"
 ROW = re.compile(r"^\| ([^|]+) \| (all bits|\d+) \| (all bits|\d+) \|$", re.MULTILINE)
-#: The pages of the table of metrics, with its head.
+#: The pages of the table of the metrics that promise less than others, with its head.
 HEADERS = {
     "exactness.md": ["metric", "without weights", "with weights"],
     "exactness.zh.md": ["指标", "不带权重", "带权重"],
@@ -55,6 +55,11 @@ def by_metric(cases: dict[str, list[float]]) -> list[list[str]]:
     return [[f"`{kind}`", *map(shown, cells)] for kind, cells in sorted(least.items())]
 
 
+def exceptions(cases: dict[str, list[float]]) -> list[list[str]]:
+    """The rows of the metrics that promise fewer than 14 digits."""
+    return [row for row in by_metric(cases) if not {*row[1:]} <= {"all bits", "14"}]
+
+
 def known() -> dict[str, list[float]]:
     """The rows of the table of cases."""
     rows = ROW.findall(between(CASES_PAGE.read_text(encoding="utf-8"), "exactness"))
@@ -62,7 +67,7 @@ def known() -> dict[str, list[float]]:
 
 
 def main() -> None:
-    """Write the tables: of every case where tests are described, of every metric where they are explained."""
+    """Write the tables: of every case among the evidence, of the exceptions where they are explained."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--all", action="store_true", help="measure all cases, not only those without a row")
     before = {} if parser.parse_args().all else known()
@@ -70,7 +75,7 @@ def main() -> None:
     rows = [[name, *map(shown, cells)] for name, cells in cases.items()]
     write_between(CASES_PAGE, "exactness", table(["case of the tests", "without weights", "with weights"], rows))
     for page, header in HEADERS.items():
-        write_between(DOCS / "explanation" / page, "exactness", table(header, by_metric(cases)))
+        write_between(DOCS / "explanation" / page, "exactness", table(header, exceptions(cases)))
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ from _site import FENCED, headings
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 #: Where pages lie that readers see beside the site.
-BESIDE = ("*.md", ".github/**/*.md", "benchmarks/**/*.md", "examples/**/*.md")
+BESIDE = ("*.md", ".github/**/*.md", "benchmarks/**/*.md", "examples/**/*.md", "docs/project/[de]*.md")
 CODE = re.compile(r"`[^`\n]*`")
 #: A link or a picture of Markdown, and an attribute of HTML.
 TARGET = re.compile(r"\]\(<?([^()\s>]+)>?\)|\b(?:href|src|srcset)=\"([^\"\s]+)\"")

@@ -1,4 +1,4 @@
-"""Run the cases of the contract in every mode, and write the tables in docs/metrics/modes.md and modes.zh.md.
+"""Run the cases of the contract in every mode, and write the table in docs/project/evidence.md.
 
     python docs/scripts/modes.py          # the metrics that have not been run
     python docs/scripts/modes.py --all    # all of them again
@@ -26,26 +26,11 @@ import fleetmetrics
 from tests import contract
 from tests.contract import CASES
 
-PAGE = DOCS / "metrics" / "modes.md"
-CHINESE_PAGE = DOCS / "metrics" / "modes.zh.md"
+PAGE = DOCS / "project" / "evidence.md"
 COLUMNS = ("NumPy", "dynamic, Paddle 2.6", "static, Paddle 2.6", "dynamic, Paddle 3.3", "PIR, Paddle 3.3")
 
 YES, FETCH, MEASURE = "yes", "fetch, then `add`", "measure, then `add`"
 EVERYWHERE = "Correct in every mode: "
-#: Longer texts first.
-IN_CHINESE = {
-    EVERYWHERE: "在所有模式下都正确：",
-    "yes or ": "是，或",
-    YES: "是",
-    FETCH: "先 fetch 再 `add`",
-    MEASURE: "先计时再 `add`",
-    "metric |": "指标 |",
-    "dynamic, ": "动态图，",
-    "static, ": "静态图，",
-    "PIR, ": "PIR，",
-    ", `": "、`",
-    ".\n": "。\n",
-}
 
 
 def cell(name: str, mode: str) -> str:
@@ -124,7 +109,7 @@ def known(text: str) -> dict[str, dict[str, str]]:
 def content(before: dict[str, dict[str, str]], again: bool) -> str:
     """The table and the line, after running what this version has not run, or everything again."""
     here, rows, everywhere = columns_here(), [], []
-    for domain, kinds in catalogue().items():
+    for kinds in catalogue().values():
         for name in (kind.__name__ for kind in kinds):
             row = {column: before.get(name, {}).get(column, "") for column in COLUMNS}
             if again or not all(row[column] for column in here):
@@ -133,26 +118,18 @@ def content(before: dict[str, dict[str, str]], again: bool) -> str:
             if set(row.values()) == {YES}:
                 everywhere.append(f"`{name}`")
             else:
-                rows.append([f"[`{name}`]({domain}.md)", *row.values()])
+                rows.append([f"`{name}`", *row.values()])
     return table(["metric", *COLUMNS], rows) + f"\n{EVERYWHERE}{', '.join(everywhere)}.\n"
 
 
-def in_chinese(content: str) -> str:
-    """The same for the Chinese page."""
-    for english, chinese in IN_CHINESE.items():
-        content = content.replace(english, chinese)
-    return content
-
-
 def main() -> None:
-    """Write the tables."""
+    """Write the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--all", action="store_true", help="run all metrics, not only those that have not been run")
     again = parser.parse_args().all
     warnings.simplefilter("ignore")  # Paddle's, mostly
     written = content(known(PAGE.read_text(encoding="utf-8")), again)
     write_between(PAGE, "modes", written)
-    write_between(CHINESE_PAGE, "modes", in_chinese(written))
 
 
 if __name__ == "__main__":

@@ -19,8 +19,8 @@ from _site import headings
 DOCS = Path(__file__).resolve().parent.parent
 #: Folders whose pages have a Chinese page each.
 TRANSLATED = ("start", "howto", "metrics", "explanation")
-#: What `make names`, `make modes` and `make exactness` write on the pages of both languages.
-GENERATED = re.compile(r"<!-- (catalogue|modes|exactness) -->.*?<!-- /\1 -->", re.DOTALL)
+#: What `make names` and `make exactness` write on the pages of both languages.
+GENERATED = re.compile(r"<!-- (catalogue|exactness) -->.*?<!-- /\1 -->", re.DOTALL)
 STAMP = re.compile(r"<!-- en: (?P<digest>[0-9a-f]{8}) -->\n?")
 FENCE = re.compile(r" *(```|~~~)")
 COMMENT = re.compile(r" *#.*")

@@ -549,7 +549,7 @@ def test_help_and_the_guide_have_the_formats_of_the_table():
     from fleetmetrics.files.formats import known_formats
 
     assert known_formats() == "Parquet, CSV, JSON Lines, LibSVM, NPZ and Arrow IPC"
-    guide, chinese = (page.read_text() for page in both("howto/files"))
+    guide, chinese = (page.read_text() for page in both("reference/files"))
     for name, each in table.items():
         assert f'| {each.about} | `"{name}"` | {each.streams} |' in guide
         assert f'| `"{name}"` |' in chinese
