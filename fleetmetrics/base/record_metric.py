@@ -50,7 +50,7 @@ from fleetmetrics.state.state import State
 from fleetmetrics.support.typed import Unpack
 from fleetmetrics.xp import numpy_ops
 
-__all__ = ["GroupedMetric", "OfAllSamples", "RecordMetric", "words_of"]
+__all__ = ["GroupedMetric", "InOnePiece", "OfAllSamples", "RecordMetric", "words_of"]
 
 #: How many products of a replicate and a group's number to add at a time: few enough that BLAS starts no threads.
 _AT_ONCE = 2**18
@@ -163,11 +163,8 @@ class RecordMetric(Metric[Value], Folding):
         self.table = own if own.key is None else shared.first(own.kind, own)
 
 
-class OfAllSamples(Undefinable[float], RecordMetric[float]):
-    """A number that one worker computes from all samples at once, such as a median.
-
-    It declares `record`, and defines ``batch_records`` and `value`. A collection keeps equal records once.
-    """
+class InOnePiece(Undefinable[Value], RecordMetric[Value]):
+    """A metric that takes all samples at once. It declares `record`; a collection keeps equal records once."""
 
     #: The columns of a record, by names that say what they hold: metrics with the same names share the records.
     record: tuple[str, ...] = ()
@@ -175,6 +172,17 @@ class OfAllSamples(Undefinable[float], RecordMetric[float]):
     def __init__(self, **settings: Unpack[Settings]) -> None:
         super().__init__(**settings)
         self.keep_records(self.record, key=f"{', '.join(self.record[:-1])} and {self.record[-1]}")
+
+    def join(self, carry: dict[str, Any], later: dict[str, Any]) -> dict[str, Any]:
+        """Return the later piece: there is one."""
+        return later
+
+
+class OfAllSamples(InOnePiece[float]):
+    """A number that one worker computes from all samples at once, such as a median.
+
+    It declares `record`, and defines ``batch_records`` and `value`.
+    """
 
     def value(self, records: Records) -> float:
         """The value of all samples, of which there is at least one; a column of None is all ones."""
@@ -185,10 +193,6 @@ class OfAllSamples(Undefinable[float], RecordMetric[float]):
 
     def piece(self, before: dict[str, Any], records: Records, states: Mapping[str, np.ndarray]) -> dict[str, Any]:  # noqa: D102
         return {"value": self.value(records)} if records.length else self.start()
-
-    def join(self, carry: dict[str, Any], later: dict[str, Any]) -> dict[str, Any]:
-        """Return the later piece: there is one."""
-        return later
 
     def formula(self, value: float) -> float:  # noqa: D102
         return stand_in(self._title, NO_SAMPLES, self.zero_division) if math.isnan(value) else value

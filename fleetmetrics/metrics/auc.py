@@ -17,12 +17,14 @@ from fleetmetrics.metrics.buckets import (
     ClassSettings,
     HistogramSettings,
     tolerance_of,
+    too_wide,
+    warn_of_width,
 )
 from fleetmetrics.state.state import State
 from fleetmetrics.support.checks import choice_of, flag_of
 from fleetmetrics.support.typed import Required, Unpack
 from fleetmetrics.support.vocabulary import in_shell
-from fleetmetrics.support.warning import muted, muted_now, warn
+from fleetmetrics.support.warning import muted, muted_now
 
 __all__ = ["AUC", "AveragePrecision"]
 
@@ -45,8 +47,9 @@ def _formulas_of(curve: str, bounds: bool | None) -> tuple[Any, Any]:
     return (auc.average_precision_bounds if bounds else auc.average_precision_from_histogram).bare, of_classes
 
 
-#: What is the matter if most samples are in the first and the last bucket.
+#: What is the matter if most samples are in the first and the last bucket, and the way out.
 _EXTREME = "Most samples have scores below 2.3e-10, or as near to 1"
+_FOR_EXTREME = "give ExactAUC, which needs none, or scores that are not so near to 0 and 1"
 
 
 class AreaSettings(ClassSettings, total=False):
@@ -114,8 +117,14 @@ class _Area(ClassHistograms[Value]):
         apart = area.high - area.low > self.tolerance
         if apart if isinstance(apart, bool) else apart.any():
             with muted(UndefinedMetricWarning):  # which has been said
-                value, low, high = (np.atleast_1d(bound) for bound in self.area(histogram, bounds=True))
-                self._warn_if_wide(value, low, high, self._is_extreme(histogram))
+                bounds = [np.atleast_1d(bound) for bound in self.area(histogram, bounds=True)]
+            worst = too_wide(bounds, self.tolerance)
+            if worst is not None:
+                entry = f" of {self._entry} {worst}" if len(bounds[0]) > 1 else ""
+                over = f"{entry} is an area over buckets; the area"
+                warn_of_width(
+                    self, [bound[worst] for bound in bounds], over, self._way_out(self._is_extreme(histogram))
+                )
         return area.value
 
     def _is_extreme(self, histogram: np.ndarray) -> bool:
@@ -125,31 +134,21 @@ class _Area(ClassHistograms[Value]):
         pairs = (shares[0] * shares[1]).reshape(-1, self.buckets).sum(axis=0)
         return self.spacing == "log_odds" and 2 * (pairs[0] + pairs[-1]) > pairs.sum()
 
-    def _warn_if_wide(self, value: np.ndarray, low: np.ndarray, high: np.ndarray, extreme: bool) -> None:
-        width = np.where(np.isnan(high), 0.0, high - low)
-        worst = int(width.argmax())
-        if width[worst] > self.tolerance:
-            one = f" of {self._entry} {worst}" if len(width) > 1 else ""
-            far = f"further apart than tolerance={self.tolerance:g} allows. Give more buckets=, or tolerance=None; "
-            far += "bounds=True returns the bounds, and ExactAUC needs no buckets"
+    def _way_out(self, extreme: bool) -> str:
+        """What to do if the bounds are too wide; ``extreme``: see `_is_extreme`."""
+        if not in_shell():
             if extreme:
-                far = f"further apart than tolerance={self.tolerance:g} allows. {_EXTREME}, which no number of buckets "
-                far += "parts: give ExactAUC, which needs none, or scores that are not so near to 0 and 1"
-            owner = self.name_in_errors()
-            if in_shell():
-                owner, area = self.name, "average_precision" if isinstance(self, AveragePrecision) else "auc"
-                exact = f", or for exact_auc{':curve=PR' if self.curve == 'PR' else ''}, which needs none"
-                far = f"more than {self.tolerance:g} apart. Ask for more buckets, {area}:buckets=65536"
-                exact = exact if self.task.kind == "binary" else ""
-                far += f"{exact}; with few distinct scores, the value is right"
-                if extreme:
-                    far = f"more than {self.tolerance:g} apart. {_EXTREME}, which no number of buckets parts"
-                    far += f": ask{exact[4:]}" if self.task.kind == "binary" else ""
-            warn(
-                f"{owner}: {value[worst]:.6g}{one} is an area over buckets; the area of the scores themselves "
-                f"is between {low[worst]:.6g} and {high[worst]:.6g}, {far}",
-                BucketWarning,
-            )
+                return f"{_EXTREME}, which no number of buckets parts: {_FOR_EXTREME}"
+            more = "Give more buckets=, or tolerance=None"
+            return f"{more}; bounds=True returns the bounds, and ExactAUC needs no buckets"
+        exact = ""
+        if self.task.kind == "binary":
+            exact = f"for exact_auc{':curve=PR' if self.curve == 'PR' else ''}, which needs none"
+        if extreme:
+            return f"{_EXTREME}, which no number of buckets parts" + (f": ask {exact}" if exact else "")
+        area = "average_precision" if isinstance(self, AveragePrecision) else "auc"
+        other = f", or {exact}" if exact else ""
+        return f"Ask for more buckets, {area}:buckets=65536{other}; with few distinct scores, the value is right"
 
 
 class AUC(_Area[Value]):

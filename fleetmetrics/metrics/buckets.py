@@ -237,28 +237,50 @@ class BoundedHistogram(ScoreHistogram[Value]):
         if not quiet and positive.any() and negative.any() and self.may_be_wide(positive, negative):
             with muted(UndefinedMetricWarning):  # which has been said
                 bounds = self.bounds_of(value, positive, negative)
-            self._warn_if_wide(*bounds)
+            worst = too_wide(bounds, self.allowed(bounds[0]))
+            if worst is not None:
+                over = f"{self.place(worst)} is a value over buckets; that"
+                warn_of_width(self, [bound[worst] for bound in bounds], over, self._way_out())
         return value
 
-    def _warn_if_wide(self, value: np.ndarray, low: np.ndarray, high: np.ndarray) -> None:
-        beyond = np.where(np.isnan(high), 0.0, high - low) - self.allowed(value)
-        worst = int(beyond.argmax())
-        if not beyond[worst] > 0:
-            return
-        owner, far = (
-            self.name_in_errors(),
-            f"further apart than tolerance={self.tolerance:g} allows. Give more buckets=, or ",
-        )
-        far += "tolerance=None"
-        if in_shell():
-            name = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", type(self).__name__).lower()
-            owner, far = self.name, f"more than {self.tolerance:g} apart. Ask for more buckets, {name}:buckets=65536; "
-            far += "with few distinct scores, the value is right"
-        warn(
-            f"{owner}: {value[worst]:.6g}{self.place(worst)} is a value over buckets; that of the scores themselves is "
-            f"between {low[worst]:.6g} and {high[worst]:.6g}, {far}",
-            BucketWarning,
-        )
+    def _way_out(self) -> str:
+        """What to do if the bounds are too wide."""
+        if not in_shell():
+            return "Give more buckets=, or tolerance=None"
+        name = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", type(self).__name__).lower()
+        return f"Ask for more buckets, {name}:buckets=65536; with few distinct scores, the value is right"
+
+
+def too_wide(bounds: Sequence[np.ndarray], allowed: Any) -> int | None:
+    """The place of the value whose bounds are furthest beyond what is allowed; None: all are within it.
+
+    Args:
+        bounds: the values ``[n]``, and the lowest and the highest ones that the scores themselves may have.
+        allowed: how far apart these may be.
+    """
+    _, low, high = bounds
+    beyond = np.where(np.isnan(high), 0.0, high - low) - allowed
+    worst = int(beyond.argmax())
+    return worst if beyond[worst] > 0 else None
+
+
+def warn_of_width(metric: Any, bounds: Sequence[float], over: str, way_out: str) -> None:
+    """Warn that the bounds of a value over buckets are too far apart.
+
+    Args:
+        metric: whose value it is, with a ``tolerance``.
+        bounds: the value, and the lowest and the highest one that the scores themselves may have.
+        over: what the value is, from ``is`` to ``that``.
+        way_out: what to do.
+    """
+    value, low, high = bounds
+    owner, apart = metric.name_in_errors(), f"further apart than tolerance={metric.tolerance:g} allows"
+    if in_shell():
+        owner, apart = metric.name, f"more than {metric.tolerance:g} apart"
+    warn(
+        f"{owner}: {value:.6g}{over} of the scores themselves is between {low:.6g} and {high:.6g}, {apart}. {way_out}",
+        BucketWarning,
+    )
 
 
 def split_buckets(positive: np.ndarray, negative: np.ndarray, above: bool) -> tuple[np.ndarray, np.ndarray]:

@@ -61,23 +61,23 @@ class Repeats(NamedTuple):
     """A sampler that deals more samples than its data set has, and the number that it deals each worker."""
 
     sampler: str
-    each: int
+    dealt: int
     ranks: int
     samples: int
 
-    def warn(self, name: str, made: str, size: str = "") -> None:
+    def warn(self, name: str, owner: str, size: str = "") -> None:
         """Warn that a metric has counted the repeats.
 
         Args:
             name: of the metric.
-            made: the class to create with the sampler.
+            owner: the class to create with the sampler.
             size: another call that leaves the repeats out.
         """
-        more = f", or call {size.format(self.samples)}" if size else f", or {made}(..., size={self.samples}) to check"
+        more = f", or call {size.format(self.samples)}" if size else f", or {owner}(..., size={self.samples}) to check"
         warn(
-            f"{name}: each worker added the {self.each:,} samples that {self.sampler} deals it, "
-            f"{self.each * self.ranks:,} in all, but the data set has {self.samples:,}: those that it repeats, so that "
-            f"all workers get the same number, count again. Create {made}(..., sampler=sampler){more}",
+            f"{name}: each worker added the {self.dealt:,} samples that {self.sampler} deals it, "
+            f"{self.dealt * self.ranks:,} in all, but the data set has {self.samples:,}: those that it repeats, so "
+            f"that all workers get the same number, count again. Create {owner}(..., sampler=sampler){more}",
             SizeWarning,
         )
 

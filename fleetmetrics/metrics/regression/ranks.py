@@ -7,26 +7,21 @@ from typing import Any, Mapping
 import numpy as np
 
 from fleetmetrics import formulas
-from fleetmetrics.base.metric import Settings
-from fleetmetrics.base.record_metric import RecordMetric
+from fleetmetrics.base.record_metric import InOnePiece
 from fleetmetrics.batch import Batch
 from fleetmetrics.formulas import PairCounts
 from fleetmetrics.metrics.regression.differences import OfNumbers
 from fleetmetrics.records.table import Records
 from fleetmetrics.support.checks import bare
-from fleetmetrics.support.typed import Unpack
 
 __all__ = ["XAUC", "KendallCorrelation", "SpearmanCorrelation"]
 
 
-class _OfAllSamples(OfNumbers[float], RecordMetric[float]):
+class _Ranked(OfNumbers[float], InOnePiece[float]):
     """Keeps every sample; in a collection, once for all of these metrics."""
 
     better = "higher"
-
-    def __init__(self, **settings: Unpack[Settings]) -> None:
-        super().__init__(**settings)
-        self.keep_records(("prediction", "label", "weight"), key="prediction, label and weight")
+    record = ("prediction", "label", "weight")
 
     def batch_records(self, batch: Batch) -> dict[str, Any]:
         return {
@@ -35,16 +30,13 @@ class _OfAllSamples(OfNumbers[float], RecordMetric[float]):
             "weight": batch.weight,
         }
 
-    def join(self, carry: dict[str, Any], later: dict[str, Any]) -> dict[str, Any]:
-        return later  # there is one piece
-
 
 def _in_order(batch: Batch, values: Any, floats: Any) -> Any:
     """The values to compare: integers stay integers, since float64 is inexact beyond 2**53."""
     return floats if batch.xp.kind(values) == "f" else batch.xp.cast(values, "int64")
 
 
-class SpearmanCorrelation(_OfAllSamples):
+class SpearmanCorrelation(_Ranked):
     """Spearman's rank correlation of predictions and labels, in [-1, 1].
 
     Formula: ``cov(r, s) / sqrt(var(r) * var(s))``, Pearson's coefficient of the ranks r of the predictions and s of the
@@ -73,7 +65,7 @@ class SpearmanCorrelation(_OfAllSamples):
         return formulas.pearson_correlation.bare(comoments, self.zero_division, "spearman_correlation")
 
 
-class _OfPairs(_OfAllSamples):
+class _OfPairs(_Ranked):
     """Counts pairs of samples by their order; in a collection, once for all of these metrics."""
 
     def start(self) -> dict[str, Any]:
