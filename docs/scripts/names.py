@@ -3,7 +3,8 @@
     python docs/scripts/names.py
 
 Of fleetmetrics/metrics, and of the modules named in ``FORMULAS``, all are public that is in ``__all__``. And write the
-arguments of `evaluate`, with what they are, from the list of them in fleetmetrics/evaluation/arguments/options.py.
+arguments of `evaluate`, and those that `consistency` shares with it, from their list in
+fleetmetrics/evaluation/arguments/options.py.
 """
 
 from __future__ import annotations
@@ -141,25 +142,30 @@ def formulas() -> dict[str, list[str]]:
     return modules
 
 
-#: `evaluate` takes its options between the data and the channel.
-_SIGNATURE = re.compile(r"(?<=\n    data: Any,\n    \*,\n).*?(?=    communicator: )", re.DOTALL)
-_DESCRIPTIONS = re.compile(r"(?<=for each row\.\n).*?(?=        communicator: the)", re.DOTALL)
+def with_options(source: str, after: str, before: str, names: Iterable[str]) -> str:
+    """The source of a function with some of its arguments as they are declared, in the signature and the docstring.
 
-
-def with_options(source: str) -> str:
-    """The source of `evaluate` with its options as they are declared."""
+    Args:
+        source: of its module.
+        after: the argument before them.
+        before: the argument that follows.
+        names: of these arguments.
+    """
     options = importlib.import_module("fleetmetrics.evaluation.arguments.options")
+    fields = {declared.name: declared for declared in dataclasses.fields(options.Options)}
     parameters, descriptions = [], []
-    for declared in dataclasses.fields(options.Options):
+    for declared in (fields[name] for name in names):
         default = "" if declared.default is dataclasses.MISSING else f" = {declared.default!r}".replace("'", '"')
         parameters.append(f"    {declared.name}: {declared.type}{default},\n")
         text = f"{declared.name}: {options.OPTIONS[declared.name].reference}"
         wrapped = textwrap.wrap(text, 112, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False)
         descriptions += [f"        {line}\n" for line in wrapped]
-    source, signatures = _SIGNATURE.subn(lambda _: "".join(parameters), source)
-    source, docstrings = _DESCRIPTIONS.subn(lambda _: "".join(descriptions), source)
+    signature = re.compile(rf"(?<=\n)(    {after}: [^\n]*,\n(?:    \*,\n)?)    .*?(?=    {before}: )", re.DOTALL)
+    docstring = re.compile(rf"(?<=\n)(        {after}: .*?\n)        \w+: .*?(?=        {before}: )", re.DOTALL)
+    source, signatures = signature.subn(lambda match: match[1] + "".join(parameters), source)
+    source, docstrings = docstring.subn(lambda match: match[1] + "".join(descriptions), source)
     if (signatures, docstrings) != (1, 1):
-        raise SystemExit("calls.py: evaluate has no place for its options between data and communicator")
+        raise SystemExit(f"there is no place for arguments between {after} and {before}")
     return source
 
 
@@ -167,12 +173,14 @@ def written() -> dict[Path, str]:
     """What the files hold."""
     modules = public()
     rooms = [f"from . import {name} as {name}" for name in ROOMS]
-    calls = PACKAGE / "evaluation" / "calls.py"
+    calls, streams = PACKAGE / "evaluation" / "calls.py", PACKAGE / "evaluation" / "consistency" / "streams.py"
+    options = importlib.import_module("fleetmetrics.evaluation.arguments.options")
     return {
         PACKAGE / "_names.py": table(by_name(modules)),
         PACKAGE / "__init__.pyi": stub(modules, *rooms, "", "_modules: dict[str, str]", "", FIRST_USE),
         PACKAGE / "formulas" / "__init__.pyi": stub(formulas()),
-        calls: with_options(calls.read_text(encoding="utf-8")),
+        calls: with_options(calls.read_text(encoding="utf-8"), "data", "communicator", options.OPTIONS),
+        streams: with_options(streams.read_text(encoding="utf-8"), "skip_bad_rows", "memory", options.OF_FILES),
     }
 
 

@@ -194,7 +194,7 @@ def _history(args: argparse.Namespace) -> _Outcome:
 
 def _consistency(args: argparse.Namespace) -> _Outcome:
     from fleetmetrics.cli.terminal import show
-    from fleetmetrics.columns.reading import ON_FILES
+    from fleetmetrics.evaluation.arguments.options import OF_FILES
     from fleetmetrics.evaluation.consistency.consistency_result import ConsistencyResult
     from fleetmetrics.evaluation.consistency.streams import consistency
     from fleetmetrics.evaluation.output.conditions import failed
@@ -202,7 +202,7 @@ def _consistency(args: argparse.Namespace) -> _Outcome:
     streams = _files_by_name(args.streams)
     _check_outputs(args, list(streams.values()))
     failed(args.fail_if, *ConsistencyResult.empty(list(streams)))  # an invalid one is known before reading
-    arguments = ("label", "by", "features", "tolerance", "skip_bad_rows", "where", "text", "columns", *ON_FILES)
+    arguments = ("label", "by", "features", "tolerance", "skip_bad_rows", *OF_FILES)
     settings = {name: getattr(args, name) for name in arguments}
     result = consistency(
         streams,

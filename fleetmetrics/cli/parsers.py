@@ -113,6 +113,8 @@ def _add_compare(parser: Parser) -> None:
 
 
 def _add_consistency(parser: Parser) -> None:
+    from fleetmetrics.evaluation.arguments.options import OF_FILES
+
     parser.add_argument(
         "streams", nargs="+", metavar="NAME=FILES", help="two or more streams, in the order of the data flow"
     )
@@ -129,7 +131,7 @@ def _add_consistency(parser: Parser) -> None:
         "--tolerance", type=float, default=1e-6, metavar="1e-6", help="scores that differ by at most this are equal"
     )
     parser.add_argument("--skip-bad-rows", action="store_true", help="skip and count rows with nulls")
-    _add_declared(parser, "where", "text", "columns", "quote", "separator", "encoding", "null", "format")
+    _add_declared(parser, *OF_FILES)
     _add_page(parser)
     _add_conditions(parser, "'steps.serving.share>0'")
 

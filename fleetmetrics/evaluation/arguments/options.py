@@ -10,7 +10,7 @@ import dataclasses
 from dataclasses import dataclass, field
 from typing import Any, Mapping, Sequence
 
-__all__ = ["CONFIDENCE", "OF_QUESTION", "OPTIONS", "Option", "Options"]
+__all__ = ["CONFIDENCE", "OF_FILES", "OF_QUESTION", "OPTIONS", "Option", "Options"]
 
 #: The confidence of intervals and verdicts where none was chosen.
 CONFIDENCE = 0.95
@@ -331,5 +331,7 @@ class Options:
 
 #: What is declared of each argument, by its name.
 OPTIONS: Mapping[str, Option] = {option.name: option.metadata["option"] for option in dataclasses.fields(Options)}
+#: The arguments that say which rows of the data count, and how files are written.
+OF_FILES = ("where", "text", "columns", "quote", "separator", "encoding", "null", "format")
 #: The arguments that an answer depends on.
 OF_QUESTION = tuple(name for name, option in OPTIONS.items() if option.of_question)

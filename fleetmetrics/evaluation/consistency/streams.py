@@ -51,6 +51,7 @@ _MOST_SHARES, _ROWS_OF_SHARE = 1000, 1 << 19
 _WIDE = 0.01
 
 
+# `make names` writes the arguments between ``skip_bad_rows`` and ``memory``, and their descriptions, from `Options`.
 def consistency(
     streams: Mapping[str, Any],
     *,
@@ -87,9 +88,8 @@ def consistency(
         tolerance: how far apart two scores may be, times the larger of 1 and their size.
         skip_bad_rows: whether to skip and count rows that cannot be read: without an id or a score, or with an invalid
             value. Rows without a label are compared, and count in neither AUC nor calibration. False: an error.
-        where: a condition on the rows of every stream, such as ``"day = '2026-11-01'"``; other rows are skipped and
-            counted.
-        text: columns of ids and slices that CSV keeps as strings: 007 is "007".
+        where: a condition on rows, such as ``"day = '2026-11-01' and n > 3"``; other rows are skipped and counted.
+        text: columns of keys that CSV keeps as strings: 007 is "007".
         columns: names for the columns of CSV files without a header.
         quote: what is around values of CSV that hold separators or ends of lines: "none", ``'"'`` or ``"'"``; None:
             ``'"'``, but one that would take whole rows into a value is an error.
