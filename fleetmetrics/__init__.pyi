@@ -63,6 +63,7 @@ from fleetmetrics.functional import rmse as rmse
 from fleetmetrics.functional import sum as sum
 from fleetmetrics.integrations.patch import patch_fleet as patch_fleet
 from fleetmetrics.integrations.scalars import flatten as flatten
+from fleetmetrics.integrations.scikit_learn import classification_report as classification_report
 from fleetmetrics.metrics.aggregation import Count as Count
 from fleetmetrics.metrics.aggregation import Max as Max
 from fleetmetrics.metrics.aggregation import Min as Min
@@ -91,6 +92,7 @@ from fleetmetrics.metrics.classification.averaged import Precision as Precision
 from fleetmetrics.metrics.classification.averaged import Recall as Recall
 from fleetmetrics.metrics.classification.averaged import Specificity as Specificity
 from fleetmetrics.metrics.classification.averaged import StatScores as StatScores
+from fleetmetrics.metrics.classification.class_reports import ClassificationReport as ClassificationReport
 from fleetmetrics.metrics.classification.losses import HingeLoss as HingeLoss
 from fleetmetrics.metrics.classification.losses import LogLoss as LogLoss
 from fleetmetrics.metrics.click_through import BucketError as BucketError
@@ -191,6 +193,7 @@ __all__ = [
     "COPC",
     "Calibration",
     "CalibrationCurve",
+    "ClassificationReport",
     "ClickThroughRate",
     "CohenKappa",
     "Communicator",
@@ -310,6 +313,7 @@ __all__ = [
     "acc",
     "auc",
     "check_copies",
+    "classification_report",
     "consistency",
     "doctor",
     "evaluate",

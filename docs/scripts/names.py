@@ -58,6 +58,7 @@ OTHERS: dict[str, list[str] | None] = {
     "base.record_metric": ["GroupedMetric", "RecordMetric"],
     "samplers.sampling": ["padding_mask", "remaining_indices"],
     "integrations.scalars": ["flatten"],
+    "integrations.scikit_learn": None,
     "wrappers.bootstrap": None,
     "wrappers.interval": None,
     "wrappers.sliced": None,
@@ -65,8 +66,8 @@ OTHERS: dict[str, list[str] | None] = {
 }
 #: The modules whose functions are those of `fleetmetrics.formulas`.
 FORMULAS = (
-    *("aggregation", "auc", "calibration", "class_areas", "classification", "click_through", "confusion"),
-    *("correlation", "curves", "exact_areas", "operating_points", "pairs", "quotients", "ranking"),
+    *("aggregation", "auc", "calibration", "class_areas", "class_report", "classification", "click_through"),
+    *("confusion", "correlation", "curves", "exact_areas", "operating_points", "pairs", "quotients", "ranking"),
 )
 #: The modules that are reached by their names.
 ROOMS = ("evaluation", "evaluator", "files", "formulas", "plot", "report", "static")

@@ -51,7 +51,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         outcome = _Outcome(130, "interrupted")
     if outcome.text:
-        from fleetmetrics.evaluation.output.printed import clean
+        from fleetmetrics.support.printed import clean
 
         with contextlib.suppress(OSError):  # the standard error is closed; the status stays
             for line in outcome.text.splitlines():

@@ -6,7 +6,7 @@ import json
 import sys
 from typing import Any, Mapping, Sequence
 
-from fleetmetrics.evaluation.output.printed import Printed, laid_out, markdown_of
+from fleetmetrics.support.printed import Printed, laid_out, markdown_of
 
 __all__ = ["show"]
 

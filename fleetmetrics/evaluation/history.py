@@ -11,7 +11,11 @@ from typing import Any, Hashable, Iterator, Mapping, NamedTuple, Sequence
 from fleetmetrics.errors import DataError
 from fleetmetrics.evaluation.output.conditions import failed
 from fleetmetrics.evaluation.output.output_paths import output_of
-from fleetmetrics.evaluation.output.printed import (
+from fleetmetrics.evaluation.result import EvaluationResult, result_of
+from fleetmetrics.evaluation.sides.side_of_states import load, states_of
+from fleetmetrics.report.headline import change_of
+from fleetmetrics.support.optional import library
+from fleetmetrics.support.printed import (
     Column,
     Printed,
     Table,
@@ -23,10 +27,6 @@ from fleetmetrics.evaluation.output.printed import (
     signed,
     span,
 )
-from fleetmetrics.evaluation.result import EvaluationResult, result_of
-from fleetmetrics.evaluation.sides.side_of_states import load, states_of
-from fleetmetrics.report.headline import change_of
-from fleetmetrics.support.optional import library
 from fleetmetrics.words import Words
 
 __all__ = ["HistoryResult", "HistoryRow", "history"]

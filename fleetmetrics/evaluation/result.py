@@ -12,7 +12,6 @@ from fleetmetrics.comm import Communicator
 from fleetmetrics.errors import DataError, InvalidInputError
 from fleetmetrics.evaluation.output.conditions import checked, failed
 from fleetmetrics.evaluation.output.output_paths import output_of
-from fleetmetrics.evaluation.output.printed import Printed, Table, plain
 from fleetmetrics.evaluation.output.result_tables import tables
 from fleetmetrics.evaluation.question.probe import Probe
 from fleetmetrics.evaluation.question.question import Question
@@ -24,6 +23,7 @@ from fleetmetrics.evaluation.verdicts.intervals import Delta, Interval, deltas_o
 from fleetmetrics.evaluation.verdicts.slices import ColumnDelta, Judged, SliceDelta, SliceResult, compared, judged
 from fleetmetrics.support.checks import choice_of
 from fleetmetrics.support.optional import library
+from fleetmetrics.support.printed import Printed, Table, plain
 from fleetmetrics.support.typed import Axes
 from fleetmetrics.support.vocabulary import RESULT_KEYS, SIZES, argument
 

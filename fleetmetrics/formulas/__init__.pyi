@@ -15,6 +15,8 @@ from fleetmetrics.formulas.calibration import calibration_curve as calibration_c
 from fleetmetrics.formulas.calibration import expected_calibration_error as expected_calibration_error
 from fleetmetrics.formulas.class_areas import auc_of_classes as auc_of_classes
 from fleetmetrics.formulas.class_areas import average_precision_of_classes as average_precision_of_classes
+from fleetmetrics.formulas.class_report import ClassReport as ClassReport
+from fleetmetrics.formulas.class_report import classification_report as classification_report
 from fleetmetrics.formulas.classification import balanced_accuracy as balanced_accuracy
 from fleetmetrics.formulas.classification import cohen_kappa as cohen_kappa
 from fleetmetrics.formulas.classification import confusion_accuracy as confusion_accuracy
@@ -62,6 +64,7 @@ __all__ = [
     "BoundedArea",
     "BrierParts",
     "CalibrationPoints",
+    "ClassReport",
     "HistogramCounts",
     "OperatingPoint",
     "PairCounts",
@@ -80,6 +83,7 @@ __all__ = [
     "brier_decomposition",
     "bucket_error",
     "calibration_curve",
+    "classification_report",
     "cohen_kappa",
     "confusion_accuracy",
     "cumulative_gain",

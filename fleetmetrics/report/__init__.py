@@ -18,6 +18,7 @@ from fleetmetrics import plot
 from fleetmetrics.base.accumulator import Accumulator
 from fleetmetrics.comm import LocalCommunicator, set_communicator
 from fleetmetrics.errors import BucketWarning, InvalidInputError, UndefinedMetricWarning
+from fleetmetrics.formulas.class_report import AVERAGES
 from fleetmetrics.plot.canvas import plain
 from fleetmetrics.report.headline import change_of, headline
 from fleetmetrics.serial.container import whole_file
@@ -206,7 +207,7 @@ def _rows(result: Mapping[str, Any], words: Words) -> Iterator[dict[str, Any]]:
             line = entry.definition if entry else ""
         old = dict(_leaves(name, (result["baseline"] or {}).get(name)))
         interval, delta = (result.get(f"{name}{more}") or {} for more in ("_interval", "_delta"))
-        leaves = _leaves(name, value)
+        leaves = [leaf for leaf in _leaves(name, value) if not _is_of_class(leaf[0], name, about)]
         for place, (path, leaf) in enumerate(leaves):
             numbers, widths = [leaf, old.get(path)], [delta.get("value")]
             widths += [ends["high"] - ends["low"] for ends in (interval, delta) if _has_ends(ends)]
@@ -224,6 +225,13 @@ def _rows(result: Mapping[str, Any], words: Words) -> Iterator[dict[str, Any]]:
                 "definition": "" if place else line,
                 "digits": None if tiny else digits_of(numbers, widths),
             }
+
+
+def _is_of_class(path: str, name: str, about: Mapping[str, Any]) -> bool:
+    """Whether this is a number of a class, or of samples, in a report of classes: the table of classes has it."""
+    if about.get("kind") != "ClassificationReport":
+        return False
+    return not path.startswith(tuple(f"{name}.{average}" for average in AVERAGES)) or path.endswith(".support")
 
 
 def _has_ends(ends: Mapping[str, Any]) -> bool:
@@ -283,11 +291,13 @@ def _classes(sides: Mapping[str, Any]) -> list[dict[str, Any]]:
     if not matrices or any(matrix.shape != matrices[0].shape for matrix in matrices):
         return []
     new = matrices[0]
+    named = (getattr(metric, "target_names", ()) for metric in next(iter(sides.values())).values())
+    names = next((names for names in named if len(names) == len(new)), range(len(new)))
     hits, true, predicted = (counts.tolist() for counts in (new.diagonal(), new.sum(axis=1), new.sum(axis=0)))
     old = _f1(matrices[1]) if matrices[1:] else []
     rows = [
         {
-            "class": place,
+            "class": names[place],
             "rows": true[place],
             "precision": hits[place] / predicted[place] if predicted[place] else None,
             "recall": hits[place] / true[place] if true[place] else None,

@@ -7,7 +7,6 @@ keeps every sample get the key as an additional column; `SlicedRecords` folds th
 from __future__ import annotations
 
 import functools
-import sys
 from typing import Any, Callable, ClassVar, Dict, Iterable, Mapping, Sequence
 
 import numpy as np
@@ -26,7 +25,16 @@ from fleetmetrics.state.state import Lanes, State
 from fleetmetrics.support.checks import raise_if_too_large, whole_number_of
 from fleetmetrics.support.typed import Unpack
 from fleetmetrics.support.warning import gathered, part_named, warn
-from fleetmetrics.wrappers.sliced_states import KeyTable, Known, Plan, SlicedState, check_kind, host_keys, positions_in
+from fleetmetrics.wrappers.sliced_states import (
+    EVERY_KEY,
+    KeyTable,
+    Known,
+    Plan,
+    SlicedState,
+    check_kind,
+    host_keys,
+    positions_in,
+)
 from fleetmetrics.wrappers.wrapper import Wrapper
 from fleetmetrics.xp import Directed, Scattered, is_paddle, is_static, namespace, numpy_ops, to_host
 
@@ -294,7 +302,7 @@ class Slicing:
         #: The keys of the data; None: they are fixed.
         self.table: KeyTable | None = None
         if not isinstance(kept, np.ndarray):
-            self.table = KeyTable(f"{prefix}.keys", by, sys.maxsize if kept is None else kept, self.kind)
+            self.table = KeyTable(f"{prefix}.keys", by, EVERY_KEY if kept is None else kept, self.kind)
         self.shared = Shared()  # shared by the sliced metrics
         self.tables: dict[Table, Table] = {}
         self._sliced: dict[State, State] = {}

@@ -11,7 +11,6 @@ from __future__ import annotations
 import functools
 import hashlib
 import math
-import sys
 from typing import TYPE_CHECKING, Any, Callable, Mapping, NamedTuple, Sequence
 
 import numpy as np
@@ -28,7 +27,17 @@ from fleetmetrics.xp import Directed, Scattered, numpy_ops, to_host
 if TYPE_CHECKING:
     from fleetmetrics.comm.rows import Union
 
-__all__ = ["KeyKindError", "KeyTable", "Plan", "SlicedState", "TooManyKeys", "check_kind", "host_keys", "positions_in"]
+__all__ = [
+    "EVERY_KEY",
+    "KeyKindError",
+    "KeyTable",
+    "Plan",
+    "SlicedState",
+    "TooManyKeys",
+    "check_kind",
+    "host_keys",
+    "positions_in",
+]
 
 #: The names, in saved states, of a table's chosen keys and of the number that they were chosen from.
 _CHOSEN, _CHOSEN_OF = ":chosen", ":of"
@@ -103,6 +112,10 @@ class Plan(NamedTuple):
         return len(self.rows) > 0 and bool((self.rows[1:] - self.rows[:-1] == 1).all())
 
 
+#: The limit of a table that keeps all keys: a message that announced a longer array would be refused.
+EVERY_KEY = 2**60 - 1
+
+
 class KeyTable(State):
     """The smallest keys, up to ``limit``, that a worker has met in the column ``by``.
 
@@ -129,7 +142,7 @@ class KeyTable(State):
     @property
     def keeps_all(self) -> bool:
         """Whether it has no limit."""
-        return self.limit == sys.maxsize
+        return self.limit == EVERY_KEY
 
     @property
     def called(self) -> str:

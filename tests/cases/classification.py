@@ -167,6 +167,10 @@ def of_classes(kind: type[fm.Metric], **settings: Any) -> Any:
     return made(kind, "multiclass", **{"num_classes": 5, **settings})
 
 
+_NOTHING = {**dict.fromkeys(("precision", "recall", "f1-score"), np.nan), "support": 0}
+NO_REPORT = {**{str(place): _NOTHING for place in range(5)}, "accuracy": np.nan}
+NO_REPORT.update(dict.fromkeys(("macro avg", "weighted avg"), _NOTHING))
+
 CASES = {
     "precision": Case(fm.Precision, probabilities, sklearn("precision_score", zero_division=np.nan), exact=True),
     "precision of two columns": Case(
@@ -261,6 +265,13 @@ CASES = {
         kinds="fi",
         undefined=np.zeros((6, 5)),
         warnings=0,
+    ),
+    "report of classes": Case(
+        of_classes(fm.ClassificationReport),
+        few_classes,
+        sklearn("classification_report", value=dict, labels=range(5), zero_division=np.nan, output_dict=True),
+        kinds="i",
+        undefined=NO_REPORT,
     ),
     "confusion matrix of classes": Case(
         of_classes(fm.ConfusionMatrix, normalize="true", zero_division=0),

@@ -410,3 +410,60 @@ def test_what_is_wrong_on_one_worker_is_raised_on_all():
     for error in together(asked):
         assert isinstance(error, fm.InvalidInputError)
         assert "rank 1 got different arguments from rank 0: ci is None on rank 0, here 0.9" in str(error)
+
+
+# -- the report of classes --------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def of_classes():
+    rng = np.random.default_rng(4)
+    names = np.array(["cat", "dog", "owl"])
+    label, new, old = rng.integers(0, 3, (3, 300))
+    new[:200], old[:150] = label[:200], label[:150]
+    return {"y": names[label], "p": names[new], "q": names[old], "slot": np.array(["a", "b"])[np.arange(300) % 2]}
+
+
+CLASSES = {"label": "y", "score": "p", "task": "multiclass", "classes": ["cat", "dog", "owl"]}
+
+
+def test_a_report_of_classes_has_their_names_a_table_and_conditions(of_classes):
+    result = fm.evaluate(of_classes, **CLASSES, metrics="classification_report,accuracy", by="slot")
+    expected = fm.classification_report(label=of_classes["y"], prediction=of_classes["p"])
+    assert result["classification_report"] == expected == result.to_dict()["classification_report"]
+    for row in fm.formulas.class_report.rows_of(expected):
+        assert re.search(rf"{row['name']} .*{row['f1-score']:.4f} +{row['support']}\n", f"{result}\n")
+    assert result.failed("classification_report.dog.recall<1", "classification_report.macro avg.f1-score<0") == [
+        f"'classification_report.dog.recall<1' holds: classification_report.dog.recall is "
+        f"{expected['dog']['recall']:.6g}, {1 - expected['dog']['recall']:.6g} below"
+    ]
+    assert all(row.metric == "accuracy" for row in result.slices["slot"])  # slices have numbers
+
+
+def test_against_a_baseline_the_report_has_the_change_of_f1_and_alone_no_empty_table(of_classes):
+    result = fm.evaluate(of_classes, **CLASSES, metrics="classification_report", baseline_score="q", by="slot")
+    [table] = [table for table in result.tables() if table.title == "classification_report"]
+    old = fm.classification_report(label=of_classes["y"], prediction=of_classes["q"])
+    row = next(row for row in table.rows if row[0] == "owl")
+    assert row[5] == f"{old['owl']['f1-score']:.4g}"
+    assert float(row[6]) == pytest.approx(
+        result["classification_report"]["owl"]["f1-score"] - old["owl"]["f1-score"], 0.01
+    )
+    assert "\n\n\n" not in str(result) and "undefined" not in str(result)
+
+
+def test_the_report_of_a_binary_task_and_of_several_tasks_is_by_label():
+    rows = {"click": [0, 1, 1, 0], "like": [1, 1, 0, 0], "p": [0.2, 0.9, 0.4, 0.1], "q": [0.7, 0.6, 0.2, 0.8]}
+    one = fm.evaluate(rows, label="click", score="p", metrics="classification_report")
+    both = fm.evaluate(rows, label=["click", "like"], score=["p", "q"], metrics="classification_report")
+    assert one["classification_report"]["1"]["recall"] == 0.5
+    assert both["click.classification_report"] == one["classification_report"]
+    assert "\nlike.classification_report\n" in str(both)
+
+
+def test_a_page_has_the_averages_of_a_report_among_the_metrics_and_the_classes_by_name(of_classes):
+    pytest.importorskip("jinja2"), pytest.importorskip("matplotlib")
+    page = fm.evaluate(of_classes, **CLASSES, metrics="classification_report").to_html()
+    shown = page.partition('id="result"')[0]
+    assert "classification_report.macro avg.recall" in shown and "classification_report.dog" not in shown
+    assert re.search(r">dog</t[hd]>", shown) and "macro avg.support" not in shown

@@ -7,7 +7,8 @@ from types import MappingProxyType
 from typing import Any, Iterable, Iterator, Mapping, NamedTuple, Sequence
 
 from fleetmetrics.evaluation.arguments.options import CONFIDENCE
-from fleetmetrics.evaluation.output.printed import (
+from fleetmetrics.formulas.class_report import rows_of, table_of
+from fleetmetrics.support.printed import (
     Column,
     Table,
     clean,
@@ -28,6 +29,8 @@ __all__ = ["tables"]
 
 #: The number of slices to print, and of metrics in addition to the one that ranks them.
 _SLICES, _BESIDE = 20, 2
+#: The class of a metric with a table of its own, and the digits in it.
+_REPORT, _DIGITS = "ClassificationReport", 4
 #: The number of slices with too few rows whose needs are printed.
 _FEW = 3
 #: What a line about each side begins with.
@@ -45,7 +48,10 @@ def tables(result: Mapping[str, Any]) -> Iterator[Table]:
     yield Table("", [], list(_lines_of_data(result)))
     if result.get("tasks"):
         yield _tasks(result["tasks"])
-    yield _metrics(result)
+    metrics = _metrics(result)
+    if metrics.rows or metrics.notes:
+        yield metrics
+    yield from _class_reports(result)
     for start, part in parts_of(result):
         for table in (*_deltas(part), *_slices(part)):
             if not start:
@@ -133,7 +139,8 @@ def _metrics(result: Mapping[str, Any]) -> Table:
         for key in part["asked"]["metrics"]:
             name, value = f"{start}{key}", part[key]
             if isinstance(value, (dict, list)):
-                arrays.append(name)
+                if result["about"][name]["kind"] != _REPORT:
+                    arrays.append(name)
                 continue
             interval, delta = (part.get(f"{key}_{number_of}", {}) for number_of in ("interval", "delta"))
             metrics.append(_Metric(clean(name), value, interval, delta, part["baseline"], key))
@@ -147,7 +154,26 @@ def _metrics(result: Mapping[str, Any]) -> Table:
     ]
     notes = [f"{', '.join(arrays)}: no single number, see {_everything()}"] if arrays else []
     scarce = ((metric.name, entry) for metric in metrics for entry in [_with_reason(metric)] if entry)
-    return Table.of("", columns, metrics, [*notes, *_reasons(scarce, "too few for")]).filled()
+    notes += _reasons(scarce, "too few for")
+    return Table.of("", columns, metrics, notes).filled() if metrics else Table("", [], notes)
+
+
+def _class_reports(result: Mapping[str, Any]) -> Iterator[Table]:
+    """The numbers of each class; against a baseline, its F1, too."""
+    for start, part in parts_of(result):
+        reports = (key for key in part["asked"]["metrics"] if result["about"][f"{start}{key}"]["kind"] == _REPORT)
+        for key in reports:
+            old = {row["name"]: row["f1-score"] for row in rows_of((part["baseline"] or {}).get(key, {}))}
+            rows = [{**row, "old": old.get(row["name"])} for row in rows_of(part[key])]
+            beside = [
+                column("baseline f1-score", "old", _four_digits),
+                Column("delta", lambda row: _short(_less(row["f1-score"], row["old"]))),
+            ]
+            yield table_of(clean(f"{start}{key}"), rows, _DIGITS, beside if old else [])
+
+
+def _less(value: float | None, other: float | None) -> float | None:
+    return None if value is None or other is None else value - other
 
 
 def _with_reason(metric: _Metric) -> Mapping[str, Any]:
@@ -181,7 +207,7 @@ def _slices(result: Mapping[str, Any]) -> Iterator[Table]:
             column(clean(by), "key", key_of),
             *(column(count, count, grouped) for count in ("rows", *sizes)),
             column("share", "share", "{:.2%}".format),
-            column(metric, "value", number),
+            *([column(metric, "value", number)] if metric else []),
             Column(percent, span),
             column("difference", "difference", signed),
             column("harm", "harm", lambda harm: "-" if harm is None else number(harm)),

@@ -186,7 +186,9 @@ class Question(Options):
 
     def metric(self, key: str, **settings: Any) -> Metric:
         """A new metric, without samples, by its key in the result; ``settings`` are those that it does not have."""
-        metric: Metric = self.named[key].metric(self.task, self.number_of_classes, **settings)
+        names = None if isinstance(self.classes, int) else self.classes
+        named_metric = self.named[key]
+        metric: Metric = named_metric.metric(self.task, self.number_of_classes, target_names=names, **settings)
         return metric
 
     @functools.cached_property

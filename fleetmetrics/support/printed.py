@@ -32,6 +32,9 @@ __all__ = [
     "span",
 ]
 
+#: The styles of cells in a notebook: digits of one width make the columns of numbers readable.
+_NAME, _NUMBER = "text-align: left", "text-align: right; font-variant-numeric: tabular-nums"
+
 
 class Column(NamedTuple):
     """A column of a table.
@@ -229,14 +232,17 @@ def _html(parts: Iterable[Table]) -> Iterator[str]:
         if title:
             yield f"<h4>{escape(title)}</h4>"
         if rows:
-            head = "".join(f"<th>{escape(cell)}</th>" for cell in rows[0])
-            body = "".join(f"<tr><th>{escape(row[0])}</th>{_cells(row[1:])}</tr>" for row in rows[1:])
-            yield f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+            head, *body = ("".join(_cells(row, "th" if not place else "td")) for place, row in enumerate(rows))
+            lines = "".join(f"<tr>{line}</tr>" for line in body)
+            yield f"<table><thead><tr>{head}</tr></thead><tbody>{lines}</tbody></table>"
         yield from (f"<p>{escape(note)}</p>" for note in notes)
 
 
-def _cells(row: Sequence[str]) -> str:
-    return "".join(f"<td>{escape(cell)}</td>" for cell in row)
+def _cells(row: Sequence[str], tag: str) -> Iterator[str]:
+    """A name, to the left, and numbers, to the right; each cell says so, as notebooks have styles of their own."""
+    for place, cell in enumerate(row):
+        kind, style = (tag, _NUMBER) if place else ("th", _NAME)
+        yield f'<{kind} style="{style}">{escape(cell)}</{kind}>'
 
 
 def _width(text: str) -> int:
