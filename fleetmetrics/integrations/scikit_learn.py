@@ -58,8 +58,8 @@ def classification_report(
         prediction: the predicted classes, of the label's shape; or scores ``[n, classes]``: the highest counts.
         weight: one number of at least 0 per sample; None: 1.
         mask: one flag per sample; False leaves it out. None: all count.
-        labels: the classes of the report, in this order, and of scores the classes of the columns; None: those that occur
-            on any worker, sorted. Without one that occurs, the report has micro averages in place of the accuracy.
+        labels: the classes of the report, in this order, and of scores the classes of the columns; None: those of
+            all workers, sorted. If it lacks one of these, the report has micro averages in place of the accuracy.
         target_names: the names of the classes; None: the classes as strings.
         digits: the digits after the point in the printed table.
         output_dict: True: a plain dict; the report itself is a dict, too.
