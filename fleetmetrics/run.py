@@ -36,10 +36,10 @@ def main(arguments: Sequence[str]) -> None:
     util = list(arguments[:1]) == ["--util"]
     arguments = arguments[util:]
     if arguments and arguments[0] in ("-h", "--help"):
-        print(__doc__)
+        print((__doc__ or "").replace("`", ""))
         return
     if not arguments or list(arguments) == ["-m"]:
-        raise _refusal(__doc__ or "")
+        raise _refusal("name a script, -m and a module, or a launcher: python -m fleetmetrics.run train.py")
     is_module = arguments[0] == "-m"
     name, *own_arguments = arguments[is_module:]
     if os.path.basename(name) in _COMMANDS and not is_module:
@@ -50,9 +50,11 @@ def main(arguments: Sequence[str]) -> None:
         try:
             patch_fleet(util=util)
         except FleetMetricsError as error:
-            raise _refusal(f"fleetmetrics.run: {error}") from None
+            raise _refusal(str(error)) from None
+    elif name.startswith("-"):
+        raise _refusal(f"there is no option {name}; the only one of its own is --util, before the script")
     else:
-        raise _refusal(f"fleetmetrics.run: there is no script {name!r} in {os.getcwd()}")
+        raise _refusal(f"there is no script {name!r} in {os.getcwd()}")
     sys.argv[:] = [name, *own_arguments]
     if is_module:
         runpy.run_module(name, run_name="__main__", alter_sys=True)
@@ -69,12 +71,12 @@ def _with_this_file(arguments: list[str], util: bool) -> list[str]:
             if util:
                 own.append("--util")
             return [*arguments[:place], *own, *arguments[place:]]
-    raise _refusal(f"fleetmetrics.run: none of the launcher's arguments is a script that ends in .py: {arguments}")
+    raise _refusal(f"none of the launcher's arguments is a script that ends in .py: {arguments}")
 
 
 def _refusal(text: str) -> SystemExit:
     """Say why no script is started: with status 2, as Python's own, because 1 is that of a script that fails."""
-    print(text, file=sys.stderr)
+    print(f"fleetmetrics.run: {text}", file=sys.stderr)
     return SystemExit(2)
 
 

@@ -70,22 +70,6 @@ CHANGED = [
         "from fleetmetrics.evaluator import RetrievalRecall",
     ),
     (
-        "from mmengine import Config, METRICS",
-        "from fleetmetrics.evaluator import METRICS\nfrom mmengine import Config",
-    ),
-    (
-        "if 1:\n    from mmengine.registry import METRICS, MODELS\n",
-        "if 1:\n    from fleetmetrics.evaluator import METRICS\n    from mmengine.registry import MODELS\n",
-    ),
-    (
-        "import os; from mmengine.registry import METRICS, HOOKS\n",
-        "import os; from fleetmetrics.evaluator import METRICS; from mmengine.registry import HOOKS\n",
-    ),
-    (
-        "if 1:\r\n\tfrom mmengine.registry import METRICS, HOOKS\r\n",
-        "if 1:\r\n\tfrom fleetmetrics.evaluator import METRICS\r\n\tfrom mmengine.registry import HOOKS\r\n",
-    ),
-    (
         "import mmeval\nclass A(mmeval.BaseMetric): ...\n",
         "import fleetmetrics\nclass A(fleetmetrics.BaseMetric): ...\n",
     ),
@@ -98,14 +82,6 @@ CHANGED = [
         "import fleetmetrics\nE = fleetmetrics.evaluator.Evaluator(fleetmetrics.evaluator.DumpResults('a.pkl'))",
     ),
     (
-        "import mmengine.evaluator\nimport mmengine\nmmengine.evaluator.Evaluator, mmengine.Config\n",
-        "import fleetmetrics\n"
-        "import mmengine.evaluator\n"
-        "import fleetmetrics\n"
-        "import mmengine\n"
-        "fleetmetrics.evaluator.Evaluator, mmengine.Config\n",
-    ),
-    (
         "é = '指标'; from mmeval import BaseMetric; ü = BaseMetric\n",
         "é = '指标'; from fleetmetrics import BaseMetric; ü = BaseMetric\n",
     ),
@@ -113,10 +89,66 @@ CHANGED = [
         "import mmpretrain.evaluation\nmmpretrain.evaluation.Accuracy.calculate([0], [0])\n",
         "import fleetmetrics\nfleetmetrics.evaluator.Accuracy.calculate([0], [0])\n",
     ),
+    (
+        "from mmpretrain.structures import DataSample\nfrom mmengine.fileio import load\nDataSample, load('a.pkl')\n",
+        "from fleetmetrics.evaluator import DataSample\nfrom fleetmetrics.evaluator import load\n"
+        "DataSample, load('a.pkl')\n",
+    ),
+    (
+        "import mmengine\nfrom mmpretrain import structures as s\nmmengine.load, mmengine.fileio.load, s.DataSample\n",
+        "import fleetmetrics\nimport fleetmetrics\n"
+        "fleetmetrics.evaluator.load, fleetmetrics.evaluator.load, fleetmetrics.evaluator.DataSample\n",
+    ),
+]
+#: By a spelling of Paddle's eight functions in its own documents, or in a script that someone has written from them.
+FLEET = [
+    (
+        "from paddle.distributed.fleet import metrics\nmetrics.auc(p, n)\n",
+        "import fleetmetrics as metrics\nmetrics.auc(p, n)\n",
+    ),
+    (
+        "from paddle.distributed.fleet import metrics as m, UserDefinedRoleMaker  # both\nm.acc(c, t)\n",
+        "import fleetmetrics as m\nfrom paddle.distributed.fleet import UserDefinedRoleMaker  # both\nm.acc(c, t)\n",
+    ),
+    (
+        "import paddle.distributed.fleet.metrics.metric as metric\ngetattr(metric, 'sum')(x)\n",
+        "import fleetmetrics as metric\ngetattr(metric, 'sum')(x)\n",
+    ),
+    (
+        "from paddle.distributed.fleet.metrics import (\n    auc,  # area\n    mae as error,\n)\nauc(p, n)\n",
+        "from fleetmetrics import (\n    auc,  # area\n    mae as error,\n)\nauc(p, n)\n",
+    ),
+    (
+        "from paddle.distributed.fleet.metrics.metric import rmse\n",
+        "from fleetmetrics import rmse\n",
+    ),
+    (
+        "import paddle.distributed.fleet as fleet\nfleet.init()\nfleet.metrics.auc(p, n, scope, fleet.util)\n",
+        "import fleetmetrics\nimport paddle.distributed.fleet as fleet\nfleet.init()\n"
+        "fleetmetrics.auc(p, n, scope, fleet.util)\n",
+    ),
+    (
+        "import paddle\nfrom paddle.distributed import fleet\n\n\ndef f():\n    fleet . metrics.metric.mse(e, t)\n",
+        "import paddle\nimport fleetmetrics\nfrom paddle.distributed import fleet\n\n\ndef f():\n"
+        "    fleetmetrics.mse(e, t)\n",
+    ),
+    (
+        "def f():\n    from paddle.distributed import fleet\n    ours = fleet.metrics\n    return ours.min(x)\n",
+        "def f():\n    import fleetmetrics\n    from paddle.distributed import fleet\n    ours = fleetmetrics\n"
+        "    return ours.min(x)\n",
+    ),
+    (
+        "import paddle\nimport paddle.distributed as d\npaddle.distributed.fleet.metrics.max(x), d.fleet.metrics.sum\n",
+        "import fleetmetrics\nimport paddle\nimport paddle.distributed as d\nfleetmetrics.max(x), fleetmetrics.sum\n",
+    ),
+    (  # on Paddle's pages, and in no Paddle
+        "import paddle\npaddle.metrics.max(loss), paddle.distributed.metrics.min(loss)\n",
+        "import fleetmetrics\nimport paddle\nfleetmetrics.max(loss), fleetmetrics.min(loss)\n",
+    ),
 ]
 
 
-@pytest.mark.parametrize(("text", "changed"), CHANGED)
+@pytest.mark.parametrize(("text", "changed"), CHANGED + FLEET)
 def test_what_has_a_counterpart_is_changed_and_the_rest_of_the_text_stays(text: str, changed: str) -> None:
     assert migrated(text) == (changed, [])
     assert migrated(changed) == (changed, [])
@@ -125,18 +157,23 @@ def test_what_has_a_counterpart_is_changed_and_the_rest_of_the_text_stays(text: 
 @pytest.mark.parametrize(
     "text",
     [
-        "from mmengine.hooks import Hook\nimport mmengine\nmmengine.Config\n",
-        "from mmpretrain.models import build\nfrom mmpretrain.structures import DataSample\n",
+        "from mmeval.utils import try_import\nfrom mmeval.core.dispatcher import dispatch\ntry_import('torch')\n",
+        "import mmeval.metrics.utils as utils\nfrom mmeval.metrics.utils.keypoint import calc_distances\n",
+        "import paddle\nfrom paddle.distributed import fleet\nfleet.init()\npaddle.metric.Auc, fleet.util.barrier()\n",
+        "from paddle.metric import Accuracy\nfrom paddle import *\nmetrics.auc(auc, x.metrics.sum(), fleet.sum())\n",
+        "from paddle.distributed import fleet\nfleetmetrics.patch_fleet(util=True)\nfleet.util.all_reduce(x)\n",
         "from . import mmeval\nfrom .mmeval import BaseMetric\n",
         "import paddle\nmodel = dict(type='Accuracy')  # mmeval\n",
         "",
     ],
 )
-def test_code_without_metrics_is_left_alone(text: str) -> None:
+def test_code_without_metrics_and_helpers_of_them_are_left_alone(text: str) -> None:
     assert migrated(text) == (text, [])
 
 
 STAYS = "has no counterpart in fleetmetrics, and stays"
+LOCAL = "stays, and without Gloo covers one worker: call fleetmetrics.patch_fleet(util=True) before it"
+BY_NAME = "'paddle.distributed.fleet.metrics' stays: import 'fleetmetrics' by its name instead"
 
 
 @pytest.mark.parametrize(
@@ -157,6 +194,43 @@ STAYS = "has no counterpart in fleetmetrics, and stays"
             None,
             [(1, "mmeval.* hides what is used: import it by name, and run this again")],
         ),
+        (
+            "from mmengine import Config, METRICS",
+            "from fleetmetrics.evaluator import METRICS\nfrom mmengine import Config",
+            [(1, f"mmengine.Config {STAYS}")],
+        ),
+        (
+            "if 1:\n    from mmengine.registry import METRICS, MODELS\n",
+            "if 1:\n    from fleetmetrics.evaluator import METRICS\n    from mmengine.registry import MODELS\n",
+            [(2, f"mmengine.registry.MODELS {STAYS}")],
+        ),
+        (
+            "import os; from mmengine.registry import METRICS, HOOKS\n",
+            "import os; from fleetmetrics.evaluator import METRICS; from mmengine.registry import HOOKS\n",
+            [(1, f"mmengine.registry.HOOKS {STAYS}")],
+        ),
+        (
+            "if 1:\r\n\tfrom mmengine.registry import METRICS, HOOKS\r\n",
+            "if 1:\r\n\tfrom fleetmetrics.evaluator import METRICS\r\n\tfrom mmengine.registry import HOOKS\r\n",
+            [(2, f"mmengine.registry.HOOKS {STAYS}")],
+        ),
+        (
+            "import mmengine.evaluator\nimport mmengine\nmmengine.evaluator.Evaluator, mmengine.Config\n",
+            "import fleetmetrics\n"
+            "import mmengine.evaluator\n"
+            "import mmengine\n"
+            "fleetmetrics.evaluator.Evaluator, mmengine.Config\n",
+            [(3, f"mmengine.Config {STAYS}")],
+        ),
+        (
+            "import mmengine\nimport mmpretrain.models as m\nfrom mmengine.structures import InstanceData\n",
+            None,
+            [
+                (1, f"mmengine {STAYS}"),
+                (2, f"mmpretrain.models {STAYS}"),
+                (3, f"mmengine.structures.InstanceData {STAYS}"),
+            ],
+        ),
         ("from mmengine.dist import is_main_process\n", None, [(1, f"mmengine.dist.is_main_process {STAYS}")]),
         ("from mmpretrain.evaluation import VQAAcc\n", None, [(1, f"mmpretrain.evaluation.VQAAcc {STAYS}")]),
         ("from mmengine.registry import EVALUATOR\n", None, [(1, f"mmengine.registry.EVALUATOR {STAYS}")]),
@@ -173,6 +247,30 @@ STAYS = "has no counterpart in fleetmetrics, and stays"
                 (2, "'mmpretrain.VQAAcc' has no counterpart in fleetmetrics"),
             ],
         ),
+        (
+            "from paddle.distributed.fleet.metrics import *\n",
+            None,
+            [(1, "paddle.distributed.fleet.metrics.* hides what is used: import it by name, and run this again")],
+        ),
+        (
+            "from paddle.distributed.fleet import metrics\nmetrics.accuracy(c, t)\n",
+            "import fleetmetrics as metrics\nmetrics.accuracy(c, t)\n",
+            [(2, f"paddle.distributed.fleet.metrics.accuracy {STAYS}")],
+        ),
+        (
+            "def f(fleet):\n    fleet.metrics.auc(p, n), self.fleet.metrics.acc(c, t)\n",
+            None,
+            [
+                (2, "fleet.metrics.auc stays: no import says what it is; if Paddle's, write fleetmetrics.auc"),
+                (2, "self.fleet.metrics.acc stays: no import says what it is; if Paddle's, write fleetmetrics.acc"),
+            ],
+        ),
+        (
+            "from paddle.distributed import fleet\nfleet.util.all_reduce(x), fleet.util.all_gather(1)\n",
+            None,
+            [(2, f"paddle.distributed.fleet.util.all_{name} {LOCAL}") for name in ("gather", "reduce")],
+        ),
+        ("m = importlib.import_module('paddle.distributed.fleet.metrics')\n", None, [(1, BY_NAME)]),
         (
             "import importlib\nimportlib.import_module('mmeval.metrics')\n",
             None,
@@ -199,7 +297,39 @@ def test_the_command_shows_a_diff_and_writes_on_request(tmp_path: Path, capsys: 
     assert capsys.readouterr().out == f"{script}: changed\n"
     assert script.read_bytes() == before.replace(b"from mmeval", b"from fleetmetrics")
     assert script.stat().st_mode & 0o777 == 0o750 and os.listdir(tmp_path) == ["evaluate.py"]
-    assert main([str(script), "--write"]) == 0 and capsys.readouterr().out == ""
+    assert main([str(script), "--write"]) == 0 and capsys.readouterr() == ("", "nothing to change in 1 file\n")
+
+
+def test_of_a_folder_it_takes_the_scripts_of_the_project(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    old, new = "from paddle.distributed.fleet import metrics\n", "import fleetmetrics as metrics\n"
+    ours = ["b.py", "models/net.py", "models/deep/a.py"]
+    others = [".git/a.py", "env/lib/a.py", "env/pyvenv.cfg", "models/.cache/b.py", "README.md"]
+    for name in (*ours, *others):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(old)
+    monkeypatch.chdir(tmp_path)
+    assert main(["--write", "."]) == 0
+    assert capsys.readouterr() == ("./b.py: changed\n./models/net.py: changed\n./models/deep/a.py: changed\n", "")
+    assert [(tmp_path / name).read_text() for name in (*ours, *others)] == [new] * 3 + [old] * 5
+    (tmp_path / "models" / "deep" / "a.py").write_text("if x\n")
+    (tmp_path / "b.py").write_text(old)
+    assert main(["--write", "b.py", "models"]) == 2
+    assert capsys.readouterr().err.startswith("models/deep/a.py:1: ") and (tmp_path / "b.py").read_text() == old
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (["--writ", "a.py"], "there is no option --writ; did you mean --write?"),
+        ([], "the following arguments are required: FILE"),
+    ],
+)
+def test_an_invalid_command_is_named(arguments: list[str], text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as left:
+        main(arguments)
+    assert left.value.code == 2 and text in capsys.readouterr().err
 
 
 def test_the_status_says_whether_something_is_left_to_do(tmp_path: Path) -> None:
@@ -217,7 +347,8 @@ def test_the_status_says_whether_something_is_left_to_do(tmp_path: Path) -> None
         ("bytes.py", b"from mmeval import BaseMetric\n\xff\n", "bytes.py:1: "),
         ("zeros.py", b"from mmeval import BaseMetric\n\0\n", "zeros.py:1: "),
         ("missing.py", None, "missing.py:1: [Errno 2] No such file"),
-        ("folder", b"", "folder:1: [Errno 21] Is a directory"),
+        ("folder", b"", "folder:1: no file in this folder ends in .py"),
+        ("pages.ipynb", b'{"cells": []}', "pages.ipynb:1: a notebook is no script; make one by jupyter nbconvert"),
     ],
 )
 def test_where_one_file_cannot_be_read_none_is_changed(

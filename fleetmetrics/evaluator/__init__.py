@@ -8,5 +8,16 @@ from fleetmetrics.evaluator.evaluator import Evaluator, Evaluators, get_metric_v
 from fleetmetrics.evaluator.metrics import *  # noqa: F403
 from fleetmetrics.evaluator.metrics import __all__ as _metrics
 from fleetmetrics.evaluator.registry import METRICS
+from fleetmetrics.evaluator.stand_ins import DataSample, load
 
-__all__ = ["METRICS", "BaseMetric", "DumpResults", "Evaluator", "Evaluators", "get_metric_value", *_metrics]
+__all__ = [
+    "METRICS",
+    "BaseMetric",
+    "DataSample",
+    "DumpResults",
+    "Evaluator",
+    "Evaluators",
+    "get_metric_value",
+    "load",
+    *_metrics,
+]

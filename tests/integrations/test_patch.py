@@ -261,21 +261,24 @@ def test_a_launcher_is_given_this_file_before_the_script(monkeypatch):
         ([], "python -m fleetmetrics.run train.py"),
         (["-m"], "python -m fleetmetrics.run train.py"),
         (["no.py"], "there is no script 'no.py' in "),
+        (["--utill", "train.py"], "there is no option --utill; the only one of its own is --util"),
         (["fleetrun", "--server_num=2", "train"], "none of the launcher's arguments is a script that ends in .py"),
     ],
 )
-def test_functions_that_cannot_run_are_named_with_status_2(arguments, told, monkeypatch, tmp_path, capsys):
+def test_what_cannot_run_is_named_in_one_line_with_status_2(arguments, told, monkeypatch, tmp_path, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "argv", list(sys.argv))
     with pytest.raises(SystemExit) as left:
         run.main(arguments)
-    assert left.value.code == 2 and told in capsys.readouterr().err
+    (line,) = capsys.readouterr().err.splitlines()
+    assert left.value.code == 2 and line.startswith("fleetmetrics.run: ") and told in line
     assert of_paddle()
 
 
 def test_help_is_no_failure(capsys):
     run.main(["--help"])
-    assert "python -m fleetmetrics.run train.py" in capsys.readouterr().out
+    out, err = capsys.readouterr()
+    assert "python -m fleetmetrics.run train.py" in out and "`" not in out and err == ""
 
 
 def test_torchrun_is_a_launcher_as_fleetrun_is(folder, monkeypatch):
