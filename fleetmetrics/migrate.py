@@ -204,7 +204,7 @@ class _Script:
 
 
 def _scripts(path: str) -> Iterator[str]:
-    """The file, or of a folder all that end in ".py", except in hidden folders and virtual environments."""
+    """The file itself, or a folder's Python files, without those of hidden folders and virtual environments."""
     if not os.path.isdir(path):
         yield path
         return

@@ -1,6 +1,6 @@
 """Stand-ins for two names that scripts of MMPretrain and MMEngine need around their metrics: `DataSample` and `load`.
 
-They are no copies: they hold and read what metrics take, and nothing of models, devices, or remote storage.
+They are no copies: they hold and read what metrics take, and have no models, devices or remote files.
 """
 
 from __future__ import annotations

@@ -46,7 +46,7 @@ exe.run(paddle.static.default_startup_program())
 for feed in batches:
     fetched = exe.run(paddle.static.default_main_program(), feed=feed, fetch_list=FETCHED)
 """
-#: By function of the page: what stands before training, what is fetched there, and the calls after it.
+#: By function of the page: the lines before training, what training fetches, and the calls after it.
 SECTIONS: dict[str, tuple[str, str, list[str]]] = {
     "sum": (LOSS, "[loss]", ["fleet.metrics.sum(fetched[0])", "metrics.sum(fetched[0], None, fleet.util)"]),
     "max": (LOSS, "[loss]", ["fleet.metrics.max(fetched[0])", "metrics.max(fetched[0])"]),
