@@ -11,7 +11,7 @@ import json
 import os
 import pickle
 from collections import OrderedDict
-from typing import TYPE_CHECKING, Any, Mapping
+from typing import Any, Mapping
 
 import numpy as np
 
@@ -39,15 +39,15 @@ class DataSample:
         {'sample_idx': 7, 'num_classes': 2, 'gt_label': array([1]), 'pred_score': array([0.25, 0.75])}
     """
 
-    if TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> Any: ...
-
     def __init__(self, *, metainfo: Mapping[str, Any] | None = None, **data: Any) -> None:
         self._metainfo_fields: set[str] = set()
         self.set_metainfo(metainfo or {})
         for name, value in data.items():
             setattr(self, name, value)
+
+    def __getattr__(self, name: str) -> Any:
+        fields = ", ".join(field for field in vars(self) if not field.startswith("_"))
+        raise AttributeError(f"this data sample has no {name!r}; it has {fields or 'no fields'}")
 
     def set_metainfo(self, metainfo: Mapping[str, Any]) -> None:
         """Set facts about the sample."""

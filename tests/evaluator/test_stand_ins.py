@@ -161,7 +161,7 @@ def test_fields_are_attributes_and_facts_are_kept_apart() -> None:
     assert sample.get("pred_label").tolist() == [1] and sample.get("gt_score", 7) == 7 and sample.get("x") is None
     del sample.mask
     assert "mask" not in sample and repr(DataSample().set_gt_label(1)) == "DataSample(gt_label=array([1]))"
-    with pytest.raises(AttributeError, match="gt_lable"):
+    with pytest.raises(AttributeError, match="no 'gt_lable'; it has img_shape, num_classes, caption, gt_label"):
         print(sample.gt_lable)
     other = copy.deepcopy(sample).set_gt_label(0)
     assert (sample.gt_label.item(), other.gt_label.item(), other.num_classes) == (2, 0, 3)
