@@ -51,7 +51,7 @@ else:
 
     Value = TypeVar("Value", covariant=True)
 
-__all__ = ["FOR_USERS", "Accumulator", "Value"]
+__all__ = ["FOR_USERS", "Accumulator", "Value", "unnamed"]
 
 #: The members for users, in the order in which they need them; `dir` of a metric lists these and its settings, and the
 #: reference documents them. `dir` of a class lists the rest, for authors of metrics.
@@ -81,6 +81,14 @@ def _default_name(kind: type) -> str:
     """``accuracy_0``, ``accuracy_1``, ...: the same on every worker that runs the same script."""
     stem = snake_case(kind.__name__)
     return f"{stem}_{next(_ordinals.setdefault(stem, itertools.count()))}"
+
+
+def unnamed(name: str, call: str) -> StaticProgramError:
+    """The error for a metric of a static program that a counter named; ``call``: what to write instead."""
+    return StaticProgramError(
+        f"{name} was named by a counter, but a static program needs names of your own: checkpoints have its variables "
+        f"by name, and in a script with one metric fewer a different metric would get this one. Write {call}"
+    )
 
 
 class _Adding(_thread.RLock):  # type: ignore[misc]  # which can be derived from
@@ -253,7 +261,8 @@ class Accumulator(Nestable, Generic[Value]):
             InvalidInputError: shapes or values are invalid; the batch was not added.
                 In a static program, and on a device other than the CPU, values are checked as the batches run, and
                 ``compute`` raises the error.
-            StaticProgramError: called twice for one static program, or with arrays after static variables.
+            StaticProgramError: in a static program, the metric has no name of yours; or called twice for one static
+                program, or with arrays after static variables.
         """
         self._check_is_free()
         if label is not None and self.takes_label is False:
@@ -440,20 +449,40 @@ class Accumulator(Nestable, Generic[Value]):
                 "that program, so call it only once. For a second program or a second input, create a second metric "
                 "(the same name with share=True accumulates into the same variables)"
             )
+        self._raise_if_unnamed()
         return static.current_program()
 
+    def _raise_if_unnamed(self) -> None:
+        """Raise StaticProgramError if a counter generated the beginning of a variable's name."""
+        for metric in (self, *self.fed_metrics()):
+            beginning = f"{metric.name}."
+            if metric.named_by_default and any(state.name.startswith(beginning) for state in self._states()):
+                raise unnamed(metric.name, self.call_with_name())
+
+    def call_with_name(self) -> str:
+        """The constructor's calls that give it a name."""
+        kind, name = type(self).__name__, snake_case(type(self).__name__)
+        settings = [] if repr(self) == f"{kind}()" else ["..."]
+        named = ", ".join([*settings, f'name="{name}"'])
+        return f'{kind}({named}) or MetricCollection({{"{name}": {kind}({"".join(settings)})}})'
+
+    def name_in_program(self) -> str:
+        """The beginning of its variables' names."""
+        return self.name
+
     def _enter_states(self, dtypes: Mapping[State, str]) -> None:
+        owner, own = self.name_in_program(), f"{self.name}."
         for state, dtype in dtypes.items():
+            name = f"{owner}.{state.name[len(own) :]}" if state.name.startswith(own) else state.name
             try:
-                state.enter_program(dtype, self.share)
+                state.enter_program(name, dtype, self.share)
             except DuplicateStateError as error:
-                raise DuplicateStateError(f"{self.name}: {error}") from None
+                way_out = f". Name it: {type(self).__name__}(..., name=)" if self.named_by_default else ""
+                raise DuplicateStateError(f"{self.name}: {error}{way_out}") from None
         from fleetmetrics import static
 
-        made_up = {metric.name for metric in (self, *self.leaf_metrics()) if metric.named_by_default}
-        counted = any(state.name.startswith(f"{name}.") for state in dtypes for name in made_up)
         held = [state.static for state in dtypes]
-        static.claim(self.name, described(self, short=True), counted, held, static.current_program())
+        static.claim(owner, described(self, short=True), held, static.current_program())
 
     # -- compute -------------------------------------------------------------------------------------------
 

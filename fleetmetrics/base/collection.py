@@ -20,6 +20,7 @@ from typing import (
 import numpy as np
 
 import fleetmetrics
+from fleetmetrics.base.accumulator import unnamed
 from fleetmetrics.base.composite import Composite, about, axis_taken, label_taken
 from fleetmetrics.base.metric import Common, Metric
 from fleetmetrics.base.nesting import Nestable
@@ -29,6 +30,7 @@ from fleetmetrics.state.state import State
 from fleetmetrics.state.state_dicts import Holder
 from fleetmetrics.support.checks import listed
 from fleetmetrics.support.typed import Unpack
+from fleetmetrics.support.vocabulary import snake_case
 
 if TYPE_CHECKING:
     import fleetmetrics.records.folding
@@ -52,7 +54,8 @@ class MetricCollection(Composite[Dict[str, Any]]):
         prefix: the prefix of the keys in the result.
         postfix: their postfix.
         **common: ``name``, ``validate``, ``share``, ``sampler`` and ``size`` of `Metric`. A sample that breaks a
-            requirement of one member counts for no member.
+            requirement of one member counts for no member. Without a name, the variables of a static program begin
+            with ``metric_collection`` and the keys.
 
     Raises:
         InvalidInputError: an entry is not a metric or already in use, or a key is repeated.
@@ -90,6 +93,8 @@ class MetricCollection(Composite[Dict[str, Any]]):
             if isinstance(metrics, Mapping)
             else [(_key(m), m) for m in listed("metrics", metrics, "metrics, or a dict of them by key")]
         )
+        #: The members that are keyed by the name that a counter gave them.
+        self._unnamed_members = [] if isinstance(metrics, Mapping) else [m for _, m in entries if m.named_by_default]
         self.metrics: dict[str, Metric] = {}
         self._known: dict[str, Any] = {}  # these do not change after the members are set
         shared = Shared()
@@ -197,9 +202,19 @@ class MetricCollection(Composite[Dict[str, Any]]):
             postfix: None: this collection's.
         """
         new: MetricCollection = super().fresh(name)
+        pairs = zip(new.metrics.values(), self.metrics.values())
+        new._unnamed_members = [copied for copied, own in pairs if own in self._unnamed_members]
         new.prefix = self.prefix if prefix is None else prefix
         new.postfix = self.postfix if postfix is None else postfix
         return new.rename(dict(zip(new.metrics, self.metrics)))
+
+    def _raise_if_unnamed(self) -> None:
+        for metric in self._unnamed_members:
+            raise unnamed(metric.name, metric.call_with_name())
+
+    def name_in_program(self) -> str:
+        """See `Accumulator.name_in_program`; without a name, its keys tell its variables apart."""
+        return snake_case(type(self).__name__) if self.named_by_default else self.name
 
     def _named_leaves(self) -> dict[str, Nestable]:
         """The metrics with states, each once; those in an expression by its key and their places."""

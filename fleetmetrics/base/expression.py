@@ -160,5 +160,8 @@ class Expression(Composite[Any], Metric[Any]):
                 operand.collection = self.collection
                 operand.become_part(f"{prefix}.{number}", shared)
 
+    def call_with_name(self) -> str:  # noqa: D102
+        return f'MetricCollection({{"value": {self}}})'
+
     def _part_name(self, part: Accumulator, name: str | None) -> str | None:
         return None if name is None else f"{name}.{self.operands.index(part)}"

@@ -193,7 +193,7 @@ class Metric(Accumulator[Value]):
 
     Args:
         name: the prefix of the states' names, also used in errors; None: the class name and a number, in the order of
-            creation.
+            creation. A static program takes a metric only with a name, or inside a collection.
         validate: False skips the check of `add`'s arguments: that predictions are finite, or probabilities, labels are
             classes, and weights at least 0. The effect of an invalid sample is then undefined; states with an entry for
             each class, bucket or bin omit a sample without one.

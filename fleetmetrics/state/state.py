@@ -168,12 +168,12 @@ class State:
                 "whose largest number is 1.8e308. Scale them, or leave such samples out"
             )
 
-    def enter_program(self, dtype: str, share: bool) -> None:
-        """Move into the static program that is being built; with ``share``, use its existing state of this name."""
+    def enter_program(self, name: str, dtype: str, share: bool) -> None:
+        """Become the variable of a name in the program that is being built; with ``share``, one that exists."""
         from fleetmetrics import static
 
         self.dtype = "float64" if "float64" in (self.dtype, dtype) else "int64"
-        self.static = static.create_state(self.name, self.full_shape, self.dtype, self.reduction, share=share)
+        self.static = static.create_state(name, self.full_shape, self.dtype, self.reduction, share=share)
 
     def read(self, scope: Any = None) -> np.ndarray:
         """The local value as an int64 or float64 array of the state's shape.

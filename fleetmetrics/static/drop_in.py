@@ -8,7 +8,6 @@ from typing import Any
 import paddle
 
 from fleetmetrics.errors import InvalidInputError
-from fleetmetrics.static.claims import claim
 from fleetmetrics.static.programs import kind_under_construction
 from fleetmetrics.static.variables import StaticState, accumulate, create_state, current_program
 from fleetmetrics.support.checks import whole_number_of
@@ -28,6 +27,8 @@ def auc(
     topk: int = 1,
     slide_steps: int = 1,
     ins_tag_weight: Any = None,
+    *,
+    name: str | None = None,
 ) -> tuple[Any, Any, list[Any]]:
     """Area under the ROC curve of this worker's samples so far, and of its latest batches, with their statistics.
 
@@ -44,6 +45,9 @@ def auc(
         slide_steps: the number of batches of the second area, at least 1; 0: all.
         ins_tag_weight: one number, float32, ``[1, 1]``; 0 if the batch must count in the second area only. None: it
             counts.
+        name: the prefix of the statistics' names, by which a checkpoint finds them. None: a number in the order of the
+            calls, as Paddle's own. A script with a call less, or in a different order, then loads the statistics of
+            another call without an error.
 
     Returns:
         ``(auc, batch_auc, [batch_stat_pos, batch_stat_neg, stat_pos, stat_neg])``: two float64 numbers, each 0 while a
@@ -70,9 +74,8 @@ def auc(
     steps = whole_number_of("slide_steps", slide_steps, 0)
     window, whole = ((1 + steps) * width + 1,), (1, width)
     shapes = {"batch_stat_pos": window, "batch_stat_neg": window, "stat_pos": whole, "stat_neg": whole}
-    number = next(_ordinals["auc"])
-    held = [create_state(f"static.auc_{number}.{name}", shape) for name, shape in shapes.items()]
-    claim(f"static.auc_{number}", ["static.auc", width, steps], True, held, current_program())
+    name = _numbered("auc") if name is None else name
+    held = [create_state(f"{name}.{statistic}", shape) for statistic, shape in shapes.items()]
     made = [state.variable for state in held]
     input, label = paddle_ops.cast(input, "float32"), paddle_ops.cast(label, "int64")  # as Paddle's operation requires
     kind, settings = kind_under_construction(), {"curve": curve, "num_thresholds": width - 1}
@@ -82,7 +85,9 @@ def auc(
     return area, batch_area, made
 
 
-def ctr_metric_bundle(input: Any, label: Any, ins_tag_weight: Any = None) -> tuple[Any, ...]:
+def ctr_metric_bundle(
+    input: Any, label: Any, ins_tag_weight: Any = None, *, name: str | None = None
+) -> tuple[Any, ...]:
     """Sums over this worker's samples so far, for the errors and rates of a click-through model.
 
     It returns what ``paddle.static.ctr_metric_bundle`` returns in the legacy graph, in the same order, but in float64
@@ -94,6 +99,7 @@ def ctr_metric_bundle(input: Any, label: Any, ins_tag_weight: Any = None) -> tup
         label: 0 or 1, integers or floats, in the shape of the input.
         ins_tag_weight: 0 if the batch must not count, else 1, ``[1, 1]``. None: it counts. Paddle leaves it out of
             ``q`` and ``ins_num`` only.
+        name: see `auc`.
 
     Returns:
         ``(sqrerr, abserr, prob, q, pos_num, ins_num)``, variables ``[1]``: the sums of squared errors, absolute errors,
@@ -115,14 +121,17 @@ def ctr_metric_bundle(input: Any, label: Any, ins_tag_weight: Any = None) -> tup
         "ins_num": paddle.ones_like(paddle_ops.cast(label, "int64")),
     }
     held: list[StaticState] = []
-    number = next(_ordinals["ctr_metric_bundle"])
-    for name, values in sums.items():
+    name = _numbered("ctr_metric_bundle") if name is None else name
+    for statistic, values in sums.items():
         total = paddle_ops.sum(values)
-        state = create_state(f"static.ctr_metric_bundle_{number}.{name}", [1], paddle_ops.state_dtype(total))
+        state = create_state(f"{name}.{statistic}", [1], paddle_ops.state_dtype(total))
         if ins_tag_weight is not None:
             weight = paddle_ops.cast(paddle.reshape(ins_tag_weight, [1]), state.dtype)
             total = paddle.multiply(paddle.reshape(total, [1]), weight)
         accumulate(state, total)
         held.append(state)
-    claim(f"static.ctr_metric_bundle_{number}", "static.ctr_metric_bundle", True, held, current_program())
     return tuple(state.variable for state in held)
+
+
+def _numbered(function: str) -> str:
+    return f"static.{function}_{next(_ordinals[function])}"

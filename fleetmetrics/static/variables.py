@@ -13,7 +13,7 @@ import paddle
 
 from fleetmetrics.errors import DuplicateStateError, InvalidInputError, StateNotFoundError, StaticProgramError
 from fleetmetrics.numbers.reductions import declared_shape, identity
-from fleetmetrics.static.claims import BY_COUNTER, Claim, claims_of, renew
+from fleetmetrics.static.claims import Claim, claims_of, renew
 from fleetmetrics.static.programs import Legacy, kind_of, kind_under_construction
 from fleetmetrics.static.scopes import Glance
 from fleetmetrics.static.threads import counters_beside, locked
@@ -99,8 +99,8 @@ class StaticState:
         Args:
             scope: None: the global scope.
         """
-        for each in claims_of([self.name]):
-            each.write(scope)
+        for owner in claims_of([self.name]):
+            owner.write(scope)
 
     def reset(self, scope: Any = None) -> None:
         """Set the variable to the identity of its reduction, as the startup program does.
@@ -264,8 +264,7 @@ def load(program: Any, path: str, executor: Any = None, *, scope: Any = None) ->
     """`paddle.static.load` for a program with metrics: also loads checkpoints of other metrics, or of none.
 
     It sets the variables of the checkpoint. States that the checkpoint lacks, or has with another class or other
-    settings, start from zero, and a warning names them. Another warning lists generated names, which may belong to
-    another metric.
+    settings, start from zero, and a warning names them.
 
     Args:
         program: its startup program must have run.
@@ -288,29 +287,25 @@ def load(program: Any, path: str, executor: Any = None, *, scope: Any = None) ->
     missing = [state for state in mine if state.name not in found]
     claims = claims_of(state.name for state in mine)
     strange = _strange(mine, claims, found)
-    for state in strange:
-        del found[state.name]  # for another shape, Paddle loads a part and then raises an AssertionError
+    for name in [*[state.name for state in strange], *[owner.variable for owner in claims]]:
+        found.pop(name, None)  # for another shape, Paddle loads a part and then raises an AssertionError
     scope = paddle.static.global_scope() if scope is None else scope
     with paddle.static.scope_guard(scope):
         paddle.static.set_program_state(program, found)
         for state in [*missing, *strange]:
             state.reset(scope)
     _say_what_begins_anew(path, missing, strange)
-    loaded = [each for each in claims if each.fits(found) and each.variable in found]
-    for each in claims:
-        each.write(scope)
-    guessed = [each.name for each in loaded if each.made_up]
-    if guessed:
-        warn(f"{', '.join(guessed)}: loaded {BY_COUNTER}")
+    for owner in claims:
+        owner.write(scope)
 
 
 def _strange(mine: Sequence[StaticState], claims: Sequence[Claim], found: Any) -> list[StaticState]:
     """The states that a checkpoint has for another metric, or in another form."""
     held = {state.name: np.asarray(found[state.name]) for state in mine if state.name in found}
     odd = {state.name for state in mine if state.name in held and not _has_form(held[state.name], state)}
-    for each in claims:
-        names = {name for name, *_ in each.states}
-        if not each.fits(found) or odd & names:
+    for owner in claims:
+        names = {name for name, *_ in owner.states}
+        if not owner.fits(found) or odd & names:
             odd |= names
     return [state for state in mine if state.name in odd and state.name in held]
 
@@ -329,9 +324,8 @@ def _say_what_begins_anew(path: str, missing: Sequence[StaticState], strange: Se
     if strange:
         names = ", ".join(state.name for state in strange)
         warn(
-            f"{path} has these states of different metrics (a different class, different settings, or generated names "
-            f"among different metrics), so they start from zero: {names}. Give each metric of a static program a "
-            "name="
+            f"{path} has these states of different metrics (a different class or different settings), so they start "
+            f"from zero: {names}"
         )
 
 
@@ -344,18 +338,16 @@ def _watch() -> None:
     if hasattr(executor.run, "by_fleetmetrics"):
         return
     run = executor.run
-    seen: weakref.WeakKeyDictionary[Any, tuple[Any, list[Claim]]] = weakref.WeakKeyDictionary()
+    seen: weakref.WeakKeyDictionary[Any, tuple[int, int]] = weakref.WeakKeyDictionary()
 
     @functools.wraps(run)
     def checked_run(self: Any, program: Any = None, *given: Any, **named: Any) -> Any:
         scope = named.get("scope") or (given[4] if len(given) > 4 else None) or paddle.static.global_scope()
         plain, as_seen = _plain(program), (id(scope), len(_registry))
-        before, claims = seen.get(plain, (None, []))
-        if before != as_seen:
-            claims = claims_of(_initialized(plain, scope))
-            seen[plain] = as_seen, claims
-        for each in claims:
-            each.check(scope)
+        if seen.get(plain) != as_seen:
+            for owner in claims_of(_initialized(plain, scope)):
+                owner.check(scope)
+            seen[plain] = as_seen
         return run(self, program, *given, **named)
 
     checked_run.by_fleetmetrics = True  # type: ignore[attr-defined]

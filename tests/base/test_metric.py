@@ -207,7 +207,7 @@ def test_a_metric_in_a_static_program_refuses_arrays(make):
 
 
 def test_add_is_called_once_per_static_program():
-    metric = fm.Count()
+    metric = fm.Count(name="added once")
     with new_programs():
         value = paddle.static.data("x", [-1])
         metric.add(value)
@@ -220,7 +220,7 @@ def test_add_is_called_once_per_static_program():
 
 
 def test_an_add_whose_statistics_fail_leaves_no_state_in_the_program():
-    metric = fm.AUC(validate=False)
+    metric = fm.AUC(validate=False, name="fails")
     with new_programs() as (main, _):
         label = paddle.static.data("y", [-1], "int64")
         with pytest.raises(fm.InvalidInputError, match=r"prediction has shape \[n, 3\]"):
@@ -231,7 +231,7 @@ def test_an_add_whose_statistics_fail_leaves_no_state_in_the_program():
 
 
 def test_an_add_that_fails_in_a_static_program_may_be_mended():
-    metric = fm.AUC()
+    metric = fm.AUC(name="repeated")
     with new_programs() as (main, startup):
         score, label = paddle.static.data("p", [-1]), paddle.static.data("y", [-1], "int64")
         for bad in ({"label": None}, {"label": label, "weight": np.ones(3)}, {"label": ["a"]}):

@@ -780,7 +780,7 @@ def test_many_metrics_in_one_program_and_in_its_clones_keep_apart():
     weight = np.arange(53) / 8 + 1
     reference = fm.MetricCollection({kind.__name__: kind() for kind in kinds})
     reference.add(*data[:2], weight)
-    collection, other = reference.fresh(), fm.AUC(num_thresholds=100)
+    collection, other = reference.fresh("many"), fm.AUC(num_thresholds=100, name="apart")
     with contract.new_programs() as (main, startup):
         feed = {**data.given(), "weight": weight}
         given = {name: paddle.static.data(name, [-1], str(part.dtype)) for name, part in feed.items()}

@@ -52,30 +52,39 @@ print([*said, [str(each.message) for each in told]])
 """
 
 TWO = """
-a, b = fm.AUC(), fm.AUC()
+a, b = fm.AUC(name="a"), fm.AUC(name="b")
 a.add(good, label), b.add(bad, label)
 made.update(a=a, b=b)
 """
 ONE_LESS = """
-b = fm.AUC()
+b = fm.AUC(name="b")
 b.add(bad, label)
 made.update(b=b)
 """
-ONE_MORE = """
-x, a, b = fm.AUC(), fm.AUC(), fm.AUC()
-x.add(bad, label), a.add(good, label), b.add(bad, label)
-made.update(x=x, a=a, b=b)
-"""
-OTHER_SETTINGS = """
-a, b = fm.AUC(), fm.AUC(curve="PR")
-a.add(good, label), b.add(bad, label)
-made.update(a=a, b=b)
-"""
 OTHER_ORDER = """
-b, a = fm.AUC(), fm.AUC()
+b, a = fm.AUC(name="b"), fm.AUC(name="a")
 b.add(bad, label), a.add(good, label)
 made.update(a=a, b=b)
 """
+OTHER_SETTINGS = TWO.replace('name="b"', 'curve="PR", name="b"')
+THRESHOLD = """
+b = fm.Accuracy(name="b", threshold={threshold})
+b.add(bad, label)
+made.update(b=b)
+"""
+SQUARED = """
+b = fm.MeanSquaredError(name="b")
+b.add(bad, label)
+made.update(b=b)
+"""
+ROOT = SQUARED.replace("fm.", "fm.Root")
+KEYS = """
+b = fm.MetricCollection({"x": fm.{x}(), "y": fm.{y}()})
+b.add(bad, label)
+made.update(b=b)
+"""
+SQUARED_FIRST = KEYS.replace("{x}", "MeanSquaredError").replace("{y}", "RootMeanSquaredError")
+ROOT_FIRST = KEYS.replace("{y}", "MeanSquaredError").replace("{x}", "RootMeanSquaredError")
 SAVE = """
         for _ in range(2):
             executor.run(main, feed=feed)
@@ -117,57 +126,61 @@ def saved(nursery: Nursery, tmp_path: Path) -> Path:
 AFTER = pytest.mark.parametrize("after", ["", RUN], ids=["at once", "after a run"])
 
 
-@AFTER
-@pytest.mark.parametrize("build", [ONE_LESS, OTHER_SETTINGS], ids=["one less", "other settings"])
-def test_paddles_load_into_a_script_with_other_metrics_is_an_error_that_names_them(nursery, saved, build, after):
-    said, _ = ran(nursery, saved, build, LOAD, after)
-    for text in [said] if isinstance(said, str) else said.values():
-        if text != 1.0:
-            assert text.startswith("StaticProgramError: ") and "auc_" in text and "a different metric" in text
-            assert "give each a name=" in text and "reset" in text
-    assert 0.5 not in (said.values() if isinstance(said, dict) else [])
+#: What is saved, and a script whose metrics have the same names and states of the same shapes, with one that differs.
+FOREIGN = {
+    "settings": (TWO, OTHER_SETTINGS),
+    "threshold": (THRESHOLD.format(threshold=0.5), THRESHOLD.format(threshold=0.65)),
+    "class": (SQUARED, ROOT),
+    "class of a member": (SQUARED_FIRST, ROOT_FIRST),
+}
 
 
-@AFTER
-def test_paddles_load_into_a_script_with_one_metric_more_is_an_error(nursery, saved, after):
-    said, _ = ran(nursery, saved, ONE_MORE, LOAD, after)
-    assert isinstance(said, str) and "auc_2" in said
+@pytest.mark.parametrize("after", ["", RUN, RUN + RUN], ids=["at once", "after a run", "after two"])
+@pytest.mark.parametrize(("first", "second"), FOREIGN.values(), ids=FOREIGN)
+def test_paddles_load_of_a_different_metric_under_the_name_is_an_error_that_names_it(
+    nursery, tmp_path, first, second, after
+):
+    ran(nursery, tmp_path, first, SAVE)
+    said, _ = ran(nursery, tmp_path, second, LOAD, after)
+    if isinstance(said, dict):
+        assert said.pop("a", 1.0) == 1.0
+        (said,) = said.values()
+    name = "metric_collection" if second is ROOT_FIRST else "b"
+    assert said.startswith(f"StaticProgramError: {name}: a checkpoint has the states of a different metric")
+    assert "a different name" in said and "reset" in said
 
 
-@pytest.mark.parametrize("build", [ONE_LESS, ONE_MORE], ids=["one less", "one more"])
-def test_our_load_resets_and_names_entries_that_do_not_fit(nursery, saved, build):
-    said, told = ran(nursery, saved, build, OWN)
-    assert set(said.values()) == {None}
-    strange = next(each for each in told if "start from zero: auc_0" in each and "different metrics" in each)
-    assert "Give each metric of a static program a name=" in strange
-    assert ran(nursery, saved, build, OWN, RUN)[0] == {name: 1.0 if name == "a" else 0.5 for name in said}
+@pytest.mark.parametrize("between", ["", RUN, RUN + RUN], ids=["none", "one", "two"])
+def test_so_is_one_that_is_loaded_between_two_runs(nursery, saved, between):
+    said, _ = ran(nursery, saved, OTHER_SETTINGS, RUN, LOAD, between)
+    assert said["a"] == 1.0 and said["b"].startswith("StaticProgramError: b: ")
+
+
+def test_what_is_saved_before_the_first_run_has_an_owner_too(nursery, tmp_path):
+    ran(nursery, tmp_path, TWO, SAVE.replace("range(2)", "range(0)"))
+    said, _ = ran(nursery, tmp_path, OTHER_SETTINGS, LOAD)
+    assert said["b"].startswith("StaticProgramError: b: ")
+
+
+def test_after_the_startup_program_the_metric_is_its_own_again(nursery, saved):
+    again = """
+        executor.run(startup)
+"""
+    assert ran(nursery, saved, OTHER_SETTINGS, LOAD, again, RUN)[0]["a"] == 1.0
+
+
+@pytest.mark.parametrize("after", ["", RUN], ids=["at once", "after a run"])
+def test_our_load_resets_and_names_a_metric_that_does_not_fit(nursery, saved, after):
+    said, told = ran(nursery, saved, OTHER_SETTINGS, OWN, after)
+    assert said["a"] == 1.0 and (said["b"] is None) == (not after)
+    (text,) = told
+    assert "start from zero: b." in text and "a different class or different settings" in text
 
 
 @pytest.mark.parametrize("load", [LOAD, OWN], ids=["paddle", "fleetmetrics"])
-def test_the_same_script_goes_on_with_a_warning_of_generated_names(nursery, saved, load):
-    said, told = ran(nursery, saved, TWO, load, RUN)
-    assert said == {"a": 1.0, "b": 0.5}
-    assert told and all("generated from the order of creation" in each for each in told)
-    said, told = ran(nursery, saved, OTHER_ORDER, load, RUN)
-    assert "auc_0" in told[0] and "fed its metrics in a different order" in told[0]
-
-
-@pytest.mark.parametrize("load", [LOAD, OWN], ids=["paddle", "fleetmetrics"])
-def test_named_metrics_go_on_in_any_order_and_nothing_is_said(nursery, tmp_path, load):
-    def named(build: str) -> str:
-        return (
-            build.replace("a, b = fm.AUC(), fm.AUC", 'a, b = fm.AUC(name="a"), fm.AUC')
-            .replace("b, a = fm.AUC(), fm.AUC()", 'b, a = fm.AUC(name="b"), fm.AUC(name="a")')
-            .replace("fm.AUC()", 'fm.AUC(name="b")')
-            .replace('curve="PR"', 'curve="PR", name="b"')
-        )
-
-    assert ran(nursery, tmp_path, named(TWO), SAVE)[0] == {"a": 1.0, "b": 0.5}
+def test_metrics_go_on_in_any_order_and_with_fewer_beside_them_and_nothing_is_said(nursery, saved, load):
     for build, values in ((TWO, {"a": 1.0, "b": 0.5}), (OTHER_ORDER, {"a": 1.0, "b": 0.5}), (ONE_LESS, {"b": 0.5})):
-        assert ran(nursery, tmp_path, named(build), load, RUN) == (values, [])
-    said, told = ran(nursery, tmp_path, named(OTHER_SETTINGS), load)
-    assert said["a"] == 1.0 and said["b"] != 0.5
-    assert "b" in (told[0] if load == OWN else said["b"])
+        assert ran(nursery, saved, build, load, RUN) == (values, [])
 
 
 @pytest.mark.parametrize(
@@ -175,7 +188,7 @@ def test_named_metrics_go_on_in_any_order_and_nothing_is_said(nursery, tmp_path,
 )
 def test_our_load_lets_a_metric_whose_states_have_another_shape_begin_anew(nursery, tmp_path, first, second):
     def named(one: str, two: str) -> str:
-        return TWO.replace("fm.AUC(), fm.AUC()", f'fm.AUC(name="a"{one}), fm.AUC(name="b"{two})')
+        return TWO.replace('name="a"', f'name="a"{one}').replace('name="b"', f'name="b"{two}')
 
     assert ran(nursery, tmp_path, named("", ""), SAVE)[0] == {"a": 1.0, "b": 0.5}
     said, told = ran(nursery, tmp_path, named(first, second), OWN)
@@ -202,34 +215,13 @@ def test_so_does_one_with_a_state_of_another_form_in_a_checkpoint_that_names_no_
     assert kept.metric.compute(kept.scope) == 3
 
 
-DROP_IN = """
-area, _, [_, _, pos, neg] = fm.static.auc(paddle.reshape({first}, [-1, 1]), paddle.reshape(label, [-1, 1]))
-{second}
-class Sums:
-    def compute(self):
-        return float(fm.auc(pos, neg))
-made.update(a=Sums())
-"""
-
-
-def test_paddles_own_auc_by_another_name_is_claimed_too(nursery, tmp_path):
-    second = "fm.static.auc(paddle.reshape(bad, [-1, 1]), paddle.reshape(label, [-1, 1]))"
-    both = DROP_IN.replace("{first}", "good").replace("{second}", second)
-    one = DROP_IN.replace("{first}", "bad").replace("{second}", "")
-    assert ran(nursery, tmp_path, both, SAVE)[0] == {"a": 1.0}
-    said, _ = ran(nursery, tmp_path, one, LOAD)
-    assert said["a"].startswith("StaticProgramError: static.auc_0: ")
-    said, _ = ran(nursery, tmp_path, one, LOAD, RUN)
-    assert said.startswith("StaticProgramError: static.auc_0: ")
-    assert ran(nursery, tmp_path, both, LOAD, RUN)[0] == {"a": 1.0}
-
-
 def test_a_reset_claims_what_another_metric_has_left(nursery, saved):
     reset = """
         made["b"].reset()
         executor.run(main, feed=feed)
 """
-    assert ran(nursery, saved, ONE_LESS, LOAD, reset) == ({"b": 0.5}, [])
+    said, told = ran(nursery, saved, OTHER_SETTINGS, LOAD, reset)
+    assert (said["a"], told) == (1.0, []) and 0 < said["b"] < 1
 
 
 class Kept:
@@ -251,7 +243,7 @@ class Kept:
 
 
 def test_a_new_start_in_one_process_says_nothing(recwarn):
-    kept = Kept(fm.Count())
+    kept = Kept(fm.Count(name=fresh("new")))
     for _ in range(2):
         kept.run(kept.startup)
         for number in (3, 6):

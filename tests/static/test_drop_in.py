@@ -172,6 +172,20 @@ def test_two_calls_do_not_share_and_states_resets_all():
     assert fm.sum(feed.made[0], feed.scope).sum() > 0
 
 
+def test_a_name_replaces_the_number_of_the_call():
+    feed = Feed(
+        lambda it: (
+            static.auc(it.score, it.click, name="area")[2],
+            static.ctr_metric_bundle(it.score, it.click, name="errors"),
+        )
+    )
+    area, errors = ([each.name for each in made] for made in feed.made)
+    assert area == ["area.batch_stat_pos", "area.batch_stat_neg", "area.stat_pos", "area.stat_neg"]
+    assert errors == [f"errors.{name}" for name in ("sqrerr", "abserr", "prob", "q", "pos_num", "ins_num")]
+    with pytest.raises(fm.DuplicateStateError, match=r"area\.batch_stat_pos"):
+        Feed(lambda it: static.auc(it.score, it.click, name="area"))
+
+
 def test_bad_arguments_are_named():
     with new_programs():
         score, click = paddle.static.data("s", [-1, 1], "float32"), paddle.static.data("c", [-1], "int64")

@@ -232,9 +232,9 @@ def test_metrics_of_one_name_are_an_error_and_with_share_one():
     assert first.compute(feed.scope) == second.compute(feed.scope) == 0.5
 
 
-def test_metrics_with_made_up_names_never_meet():
+def test_metrics_of_different_names_never_meet():
     data = Data(np.array([0.25, 0.75]), np.array([0, 1]))
-    metrics = [fm.MeanAbsoluteError() for _ in range(2)]
+    metrics = [fm.MeanAbsoluteError(name=fresh("mae")) for _ in range(2)]
     feeds = [StaticFeed(metric, data) for metric in metrics]
     feeds[0].run([data])
     assert metrics[0].compute(feeds[0].scope) == 0.25
@@ -283,7 +283,7 @@ def test_states_are_no_parameters():
     with new_programs() as (main, _):
         prediction = paddle.static.nn.fc(paddle.static.data("x", [-1, 2], "float32"), 1)
         before = parameters(main)
-        fm.MeanAbsoluteError().add(prediction, paddle.static.data("y", [-1, 1], "float32"))
+        fm.MeanAbsoluteError(name=fresh("mae")).add(prediction, paddle.static.data("y", [-1, 1], "float32"))
         assert parameters(main) == before and len(before) == 2
         assert all(state.variable.persistable for state in static.states())
 
@@ -410,7 +410,7 @@ def constant(value):
 
 @pytest.mark.parametrize("where", ["before", "after"])
 def test_a_metric_before_or_after_minimize_leaves_training_as_it_is(where):
-    metric = fm.MeanSquaredError()
+    metric = fm.MeanSquaredError(name=fresh("mse"))
     training = Training(metric, where)
     losses, weights = training.train()
     assert (losses, weights) == Training().train()
@@ -425,7 +425,7 @@ def test_a_test_clone_of_the_legacy_graph_accumulates_into_the_same_variables():
         def clone(self):
             return self.main.clone(for_test=True)
 
-    metric = fm.Count()
+    metric = fm.Count(name=fresh("count"))
     training = WithClone(metric, "before")
     training.train(steps=2)
     with static_mode(), paddle.static.scope_guard(training.scope):
@@ -445,7 +445,7 @@ def test_a_clone_in_pir_accumulates_into_the_same_variables():
             clone.set_is_test_attr()
             return clone
 
-    metric = fm.Count()
+    metric = fm.Count(name=fresh("count"))
     training = WithClone(metric, "before")
     _, weights = training.train(steps=2)
     with static_mode(), paddle.static.scope_guard(training.scope):
@@ -501,7 +501,7 @@ def test_a_checkpoint_from_before_the_metrics_were_added_loads_and_says_what_beg
         else:
             own = [each for each in old.main.list_vars() if each.persistable and each.name in parameters(old.main)]
             paddle.static.io.save_vars(old.executor, path, old.main, vars=own)
-    new = Named(fm.MetricCollection([fm.MeanSquaredError(), count], name=f"all of {way}"))
+    new = Named(fm.MetricCollection({"mse": fm.MeanSquaredError(), "count": count}, name=f"all of {way}"))
     new.train()
     with static_mode(), paddle.static.scope_guard(new.scope):
         if way == "save_vars" and PIR:
