@@ -160,7 +160,7 @@ def extend(program: Any, names: tuple[str, str], maker: Callable[..., Any]) -> t
     return Variant(copy, len(block.ops) - before, executor), made
 
 
-def collection(validate: bool = True) -> Any:
+def collection(validate: bool = True, name: str | None = None) -> Any:
     """AUC, accuracy, MAE, MSE and log loss."""
     import fleetmetrics
 
@@ -173,18 +173,19 @@ def collection(validate: bool = True) -> Any:
             "log_loss": fleetmetrics.LogLoss(),
         },
         validate=validate,
+        name=name,
     )
 
 
-def with_metrics(prediction: Any, label: Any, validate: bool = True) -> Any:
+def with_metrics(prediction: Any, label: Any, validate: bool = True, name: str = "checked") -> Any:
     """What fleetmetrics adds to a program for the collection."""
-    metrics = collection(validate)
+    metrics = collection(validate, name)
     metrics.add(prediction, label)
     return metrics
 
 
 def without_check(prediction: Any, label: Any) -> Any:
-    return with_metrics(prediction, label, validate=False)
+    return with_metrics(prediction, label, validate=False, name="unchecked")
 
 
 def by_hand(prediction: Any, label: Any) -> dict[str, Any]:
@@ -226,7 +227,9 @@ def check(program: Any, names: tuple[str, str], feeds: list[dict[str, np.ndarray
 
     from fleetmetrics import formulas
 
-    variant, (metrics, hand) = extend(program, names, lambda *inputs: (with_metrics(*inputs), by_hand(*inputs)))
+    variant, (metrics, hand) = extend(
+        program, names, lambda *inputs: (with_metrics(*inputs, name="compared"), by_hand(*inputs))
+    )
     for feed in feeds:
         variant.executor.run(variant.program, feed)
     scope = paddle.static.global_scope()
