@@ -453,10 +453,9 @@ class Accumulator(Nestable, Generic[Value]):
         return static.current_program()
 
     def _raise_if_unnamed(self) -> None:
-        """Raise StaticProgramError if a counter generated the beginning of a variable's name."""
+        """Raise StaticProgramError if a counter generated a name with which variables would begin."""
         for metric in (self, *self.fed_metrics()):
-            beginning = f"{metric.name}."
-            if metric.named_by_default and any(state.name.startswith(beginning) for state in self._states()):
+            if metric.named_by_default:
                 raise unnamed(metric.name, self.call_with_name())
 
     def call_with_name(self) -> str:

@@ -260,8 +260,6 @@ class State:
         """Take over `saved` contents; a static program does not store the rest."""
         if not held:
             return self.reset(scope)
-        if self.static is not None:
-            self.static.claim(scope)
         self.write(held[""], scope)
         self.rest = held.get(REST) if self.static is None else None
 

@@ -67,9 +67,8 @@ class Claim:
     def _is(self, digest: np.ndarray) -> bool:
         return digest.size > 0 and digest.flat[0] == self.digest
 
-    def write(self, scope: Any = None) -> None:
+    def write(self, scope: Any) -> None:
         """Mark the states in the scope as this metric's."""
-        scope = global_scope() if scope is None else scope
         scope.var(self.variable).get_tensor().set(np.array([self.digest]), paddle.CPUPlace())
 
 

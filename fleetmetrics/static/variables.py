@@ -13,7 +13,7 @@ import paddle
 
 from fleetmetrics.errors import DuplicateStateError, InvalidInputError, StateNotFoundError, StaticProgramError
 from fleetmetrics.numbers.reductions import declared_shape, identity
-from fleetmetrics.static.claims import Claim, claims_of, renew
+from fleetmetrics.static.claims import claims_of, renew
 from fleetmetrics.static.programs import Legacy, kind_of, kind_under_construction
 from fleetmetrics.static.scopes import Glance
 from fleetmetrics.static.threads import counters_beside, locked
@@ -92,15 +92,6 @@ class StaticState:
         scope = paddle.static.global_scope() if scope is None else scope
         # Keep the dtype: Paddle's set() takes any dtype, and the next run would fail.
         scope.var(self.name).get_tensor().set(array.astype(self.dtype), paddle.CPUPlace())
-
-    def claim(self, scope: Any = None) -> None:
-        """Mark the scope's values as this metric's, from any source.
-
-        Args:
-            scope: None: the global scope.
-        """
-        for owner in claims_of([self.name]):
-            owner.write(scope)
 
     def reset(self, scope: Any = None) -> None:
         """Set the variable to the identity of its reduction, as the startup program does.
@@ -285,25 +276,22 @@ def load(program: Any, path: str, executor: Any = None, *, scope: Any = None) ->
         raise InvalidInputError(f"path: {path!r} holds no variable that paddle.static.load_program_state can read")
     mine = states(program)
     missing = [state for state in mine if state.name not in found]
-    claims = claims_of(state.name for state in mine)
-    strange = _strange(mine, claims, found)
-    for name in [*[state.name for state in strange], *[owner.variable for owner in claims]]:
-        found.pop(name, None)  # for another shape, Paddle loads a part and then raises an AssertionError
+    strange = _strange(mine, found)
+    for state in strange:
+        del found[state.name]  # for another shape, Paddle loads a part and then raises an AssertionError
     scope = paddle.static.global_scope() if scope is None else scope
     with paddle.static.scope_guard(scope):
         paddle.static.set_program_state(program, found)
         for state in [*missing, *strange]:
             state.reset(scope)
     _say_what_begins_anew(path, missing, strange)
-    for owner in claims:
-        owner.write(scope)
 
 
-def _strange(mine: Sequence[StaticState], claims: Sequence[Claim], found: Any) -> list[StaticState]:
+def _strange(mine: Sequence[StaticState], found: Any) -> list[StaticState]:
     """The states that a checkpoint has for another metric, or in another form."""
     held = {state.name: np.asarray(found[state.name]) for state in mine if state.name in found}
     odd = {state.name for state in mine if state.name in held and not _has_form(held[state.name], state)}
-    for owner in claims:
+    for owner in claims_of(state.name for state in mine):
         names = {name for name, *_ in owner.states}
         if not owner.fits(found) or odd & names:
             odd |= names
@@ -345,8 +333,7 @@ def _watch() -> None:
         scope = named.get("scope") or (given[4] if len(given) > 4 else None) or paddle.static.global_scope()
         plain, as_seen = _plain(program), (id(scope), len(_registry))
         if seen.get(plain) != as_seen:
-            for owner in claims_of(_initialized(plain, scope)):
-                owner.check(scope)
+            _checked_states(plain, scope)
             seen[plain] = as_seen
         return run(self, program, *given, **named)
 
@@ -360,8 +347,13 @@ def _plain(program: Any) -> Any:
     return getattr(program, "_program", program) or paddle.static.default_main_program()
 
 
-def _initialized(program: Any, scope: Any) -> list[str]:
-    """The states that a program reads; StateNotFoundError if the scope does not hold all of them."""
+def _checked_states(program: Any, scope: Any) -> list[str]:
+    """The names of the states that a program reads.
+
+    Raises:
+        StateNotFoundError: the scope does not hold all of them.
+        StaticProgramError: it holds those of another metric.
+    """
     names = [state.name for state in states(program)]
     if names and kind_of(program) is Legacy:  # a startup program has them, too, but only writes them
         read = {name for operation in program.global_block().ops for name in operation.input_arg_names}
@@ -374,6 +366,8 @@ def _initialized(program: Any, scope: Any) -> list[str]:
             "does not hold yet: Paddle would crash with a segmentation fault. Run the startup program first; or, if "
             "that would reset parameters, call reset() of the metric or state, with the scope of the run"
         )
+    for owner in claims_of(names):
+        owner.check(scope)
     return names
 
 
@@ -384,7 +378,7 @@ def _counting_right(run_from_dataset: Callable[..., Any]) -> Callable[..., Any]:
         threads = max(call.get("thread", 0), getattr(call.get("dataset"), "thread_num", 1))
         program = _plain(call.get("program"))
         scope = call.get("scope") or paddle.static.global_scope()
-        counted = _initialized(program, scope)
+        counted = _checked_states(program, scope)
         if counted and kind_of(program) is not Legacy:
             raise StaticProgramError(
                 f"this program accumulates into {counted[0]}, but {run_from_dataset.__name__} does not run programs "

@@ -12,7 +12,7 @@ import paddle
 import pytest
 
 import fleetmetrics as fm
-from tests.contract import new_programs
+from tests.contract import Data, StaticFeed, new_programs
 from tests.nursery import Nursery, common
 from tests.static.test_variables import fresh
 
@@ -142,6 +142,7 @@ def test_paddles_load_of_a_different_metric_under_the_name_is_an_error_that_name
 ):
     ran(nursery, tmp_path, first, SAVE)
     said, _ = ran(nursery, tmp_path, second, LOAD, after)
+    assert isinstance(said, str) == bool(after), "the run itself raises the error, and so does compute"
     if isinstance(said, dict):
         assert said.pop("a", 1.0) == 1.0
         (said,) = said.values()
@@ -160,6 +161,15 @@ def test_what_is_saved_before_the_first_run_has_an_owner_too(nursery, tmp_path):
     ran(nursery, tmp_path, TWO, SAVE.replace("range(2)", "range(0)"))
     said, _ = ran(nursery, tmp_path, OTHER_SETTINGS, LOAD)
     assert said["b"].startswith("StaticProgramError: b: ")
+
+
+@pytest.mark.parametrize("build", [OTHER_SETTINGS, TWO], ids=["foreign", "own"])
+def test_our_load_is_right_whatever_paddles_load_has_left(nursery, saved, build):
+    ran(nursery, saved, OTHER_SETTINGS, SAVE.replace("checkpoint", "foreign"))
+    said, told = ran(nursery, saved, build, LOAD.replace("checkpoint", "foreign"), LOAD, OWN, RUN)
+    assert said["a"] == 1.0 and isinstance(said["b"], float) and len(told) == (build is OTHER_SETTINGS)
+    said, _ = ran(nursery, saved, TWO, LOAD.replace("checkpoint", "foreign"), OWN, RUN)
+    assert said == {"a": 1.0, "b": 0.5}
 
 
 def test_after_the_startup_program_the_metric_is_its_own_again(nursery, saved):
@@ -222,6 +232,13 @@ def test_a_reset_claims_what_another_metric_has_left(nursery, saved):
 """
     said, told = ran(nursery, saved, OTHER_SETTINGS, LOAD, reset)
     assert (said["a"], told) == (1.0, []) and 0 < said["b"] < 1
+
+
+def test_metrics_of_two_classes_may_share_their_states_on_purpose():
+    name, data = fresh("shared"), Data(np.array([0.5, 0.5]), np.array([0, 1]))
+    squared, root = fm.MeanSquaredError(name=name), fm.RootMeanSquaredError(name=name, share=True)
+    feed, other = StaticFeed(squared, data), StaticFeed(root, data)
+    assert (squared.compute(feed.run([data])), root.compute(other.run([data]))) == (0.25, 0.5)
 
 
 class Kept:

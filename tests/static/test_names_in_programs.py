@@ -36,7 +36,7 @@ def added(metric: Any) -> list[str]:
         (lambda: (fm.Recall() - fm.Precision(name="p")).rename("gap"), "recall", "MetricCollection({"),
         (lambda: fm.MetricCollection([fm.AUC()]), "auc", 'AUC(name="auc") or MetricCollection({"auc": AUC()})'),
         (lambda: fm.MetricCollection([fm.AUC()], name="all"), "auc", 'MetricCollection({"auc": AUC()})'),
-        (lambda: fm.MetricCollection([fm.AUC()]).fresh("all"), "auc", 'MetricCollection({"auc": AUC()})'),
+        (lambda: fm.MetricCollection(iter([fm.AUC()])).fresh("all"), "auc", 'MetricCollection({"auc": AUC()})'),
     ],
 )
 def test_a_name_from_a_counter_is_an_error_that_says_what_to_write(
