@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-import itertools
+import hashlib
+import json
+from collections import Counter
 from typing import Any
 
 import paddle
@@ -11,12 +13,13 @@ from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.static.programs import kind_under_construction
 from fleetmetrics.static.variables import StaticState, accumulate, create_state, current_program
 from fleetmetrics.support.checks import whole_number_of
+from fleetmetrics.support.warning import warn
 from fleetmetrics.xp import paddle_ops
 
 __all__ = ["auc", "ctr_metric_bundle"]
 
-#: Numbers of calls: the names are the same on every worker that runs the same script.
-_ordinals = {"auc": itertools.count(), "ctr_metric_bundle": itertools.count()}
+#: The numbers of calls by the names that their sources give them.
+_calls: Counter[str] = Counter()
 
 
 def auc(
@@ -45,9 +48,10 @@ def auc(
         slide_steps: the number of batches of the second area, at least 1; 0: all.
         ins_tag_weight: one number, float32, ``[1, 1]``; 0 if the batch must count in the second area only. None: it
             counts.
-        name: the prefix of the statistics' names, by which a checkpoint finds them. None: a number in the order of the
-            calls, as Paddle's own. A script with a call less, or in a different order, then loads the statistics of
-            another call without an error.
+        name: the prefix of the statistics' names, by which checkpoints and other workers find them. None: the label's
+            source and a digest of the settings and of the sources of all arguments, which are the fed variables and
+            the parameters that they are computed from. Calls that have these in common are numbered in their order,
+            with a warning if they are in one program.
 
     Returns:
         ``(auc, batch_auc, [batch_stat_pos, batch_stat_neg, stat_pos, stat_neg])``: two float64 numbers, each 0 while a
@@ -74,15 +78,15 @@ def auc(
     steps = whole_number_of("slide_steps", slide_steps, 0)
     window, whole = ((1 + steps) * width + 1,), (1, width)
     shapes = {"batch_stat_pos": window, "batch_stat_neg": window, "stat_pos": whole, "stat_neg": whole}
-    name = _numbered("auc") if name is None else name
-    held = [create_state(f"{name}.{statistic}", shape) for statistic, shape in shapes.items()]
-    made = [state.variable for state in held]
     input, label = paddle_ops.cast(input, "float32"), paddle_ops.cast(label, "int64")  # as Paddle's operation requires
+    name = _name_of_call("auc", [width, steps], input, label, ins_tag_weight) if name is None else name
+    statistics = [create_state(f"{name}.{statistic}", shape).variable for statistic, shape in shapes.items()]
+    batch_positive, batch_negative, positive, negative = statistics
     kind, settings = kind_under_construction(), {"curve": curve, "num_thresholds": width - 1}
     # With a weight of 0, Paddle's operation removes the oldest step from the window without moving on.
-    batch_area = kind.auc([input, label, None], made[0], made[1], {**settings, "slide_steps": steps})
-    area = kind.auc([input, label, ins_tag_weight], made[2], made[3], {**settings, "slide_steps": 0})
-    return area, batch_area, made
+    batch_area = kind.auc([input, label, None], batch_positive, batch_negative, {**settings, "slide_steps": steps})
+    area = kind.auc([input, label, ins_tag_weight], positive, negative, {**settings, "slide_steps": 0})
+    return area, batch_area, statistics
 
 
 def ctr_metric_bundle(
@@ -110,7 +114,7 @@ def ctr_metric_bundle(
         raise InvalidInputError(
             f"input and label must have one shape, not {list(input.shape)} and {list(label.shape)}; reshape one of them"
         )
-    prediction, truth = (paddle_ops.cast(each, "float64") for each in (input, label))
+    prediction, truth = paddle_ops.cast(input, "float64"), paddle_ops.cast(label, "float64")
     error = paddle.subtract(prediction, truth)
     sums = {
         "sqrerr": paddle.square(error),
@@ -120,8 +124,8 @@ def ctr_metric_bundle(
         "pos_num": paddle_ops.cast(label, "int64"),
         "ins_num": paddle.ones_like(paddle_ops.cast(label, "int64")),
     }
-    held: list[StaticState] = []
-    name = _numbered("ctr_metric_bundle") if name is None else name
+    states: list[StaticState] = []
+    name = _name_of_call("ctr_metric_bundle", [], prediction, truth, ins_tag_weight) if name is None else name
     for statistic, values in sums.items():
         total = paddle_ops.sum(values)
         state = create_state(f"{name}.{statistic}", [1], paddle_ops.state_dtype(total))
@@ -129,9 +133,22 @@ def ctr_metric_bundle(
             weight = paddle_ops.cast(paddle.reshape(ins_tag_weight, [1]), state.dtype)
             total = paddle.multiply(paddle.reshape(total, [1]), weight)
         accumulate(state, total)
-        held.append(state)
-    return tuple(state.variable for state in held)
+        states.append(state)
+    return tuple(state.variable for state in states)
 
 
-def _numbered(function: str) -> str:
-    return f"static.{function}_{next(_ordinals[function])}"
+def _name_of_call(function: str, settings: list[int], *arguments: Any) -> str:
+    """A prefix for the variables of a call, the same wherever among other calls it stands."""
+    kind = kind_under_construction()
+    sources = [[] if argument is None else kind.sources(argument) for argument in arguments]
+    digest = hashlib.sha256(json.dumps([settings, sources]).encode()).hexdigest()[:8]
+    name = ".".join(["static", function, *sources[1][:1], digest])
+    number = _calls[name]
+    _calls[name] += 1
+    if any(variable.startswith(name) for variable in kind.variables(current_program())):
+        warn(
+            f"static.{function}: an earlier call in this program has arguments that are computed from the same "
+            f"variables, and settings that are equal, so only the order of the calls tells their statistics apart "
+            f"({name}). If it changes, a checkpoint or another worker swaps them; give each call a name="
+        )
+    return f"{name}_{number}" if number else name

@@ -51,6 +51,18 @@ class Legacy:
         block.append_op(type="auc", inputs=given, outputs=outputs, attrs=settings)
         return area
 
+    @staticmethod
+    def sources(value: Any) -> list[str]:
+        """The names of the fed and the persistable variables that a value of the program depends on."""
+        program = paddle.static.default_main_program()
+        sources = {variable.name for variable in program.list_vars() if variable.is_data or variable.persistable}
+        needed = {value.name}
+        for block in reversed(program.blocks):
+            for operation in reversed(block.ops):
+                if any(name in needed and name not in sources for name in operation.output_arg_names):
+                    needed.update(operation.input_arg_names)
+        return sorted(needed & sources)
+
 
 class PIR:
     """PIR, the program representation of Paddle 3.x."""
@@ -87,6 +99,23 @@ class PIR:
         for value, variable in zip(after, (positive, negative)):
             PIR.store(value, variable)
         return area
+
+    @staticmethod
+    def sources(value: Any) -> list[str]:
+        """The names of the fed and the persistable values that a value of the program depends on."""
+        names: set[str] = set()
+        seen: set[int] = set()
+        operations = [value.get_defining_op()]
+        while operations:
+            operation = operations.pop()
+            if operation is None or operation.id() in seen:
+                continue
+            seen.add(operation.id())
+            if operation.name() in PIR.HOLDERS:
+                names.update(result.name for result in operation.results() if result.has_name)
+            used = paddle.base.libpaddle.pir.get_used_external_value(operation)  # with what its branches capture
+            operations += [operand.get_defining_op() for operand in used]
+        return sorted(names)
 
 
 Program = Union[Type[Legacy], Type[PIR]]

@@ -93,6 +93,10 @@ def test_variables_and_names_of_a_static_program_give_the_global_number(reports:
         assert report.get("variables_by_util", accuracy) == accuracy
 
 
+def test_statistics_of_calls_in_a_different_order_meet_their_own(reports: Reports) -> None:
+    assert [report["areas"] for report in reports] == [[1.0, 0.0]] * len(reports)
+
+
 def test_an_error_is_the_same_on_every_rank(reports: Reports) -> None:
     for report in reports:
         assert report["errors"] == reports[0]["errors"]

@@ -225,6 +225,36 @@ def test_so_does_one_with_a_state_of_another_form_in_a_checkpoint_that_names_no_
     assert kept.metric.compute(kept.scope) == 3
 
 
+AREA = """
+_, _, [_, _, *{name}] = fm.static.auc(paddle.reshape({score}, [-1, 1]), paddle.reshape(label, [-1, 1]))
+made.update({name}=Area({name}))
+"""
+GOOD, BAD = AREA.format(name="a", score="good"), AREA.format(name="b", score="bad")
+AREAS = """
+class Area:
+    def __init__(self, statistics):
+        self.statistics = statistics
+    def compute(self):
+        return float(fm.auc(*self.statistics))
+"""
+
+
+@pytest.mark.parametrize(
+    ("calls", "values"),
+    [
+        (GOOD + BAD, {"a": 1.0, "b": 0.5}),
+        (BAD + GOOD, {"a": 1.0, "b": 0.5}),
+        (BAD, {"b": 0.5}),
+        (AREA.format(name="b", score="paddle.nn.functional.relu(bad)"), {"b": 0.5}),
+    ],
+    ids=["the same calls", "a different order", "one call fewer", "one more layer"],
+)
+@pytest.mark.parametrize("load", [LOAD, OWN], ids=["paddle", "fleetmetrics"])
+def test_so_do_the_statistics_of_the_drop_in_calls_without_names(nursery, tmp_path, calls, values, load):
+    assert ran(nursery, tmp_path, AREAS + GOOD + BAD, SAVE)[0] == {"a": 1.0, "b": 0.5}
+    assert ran(nursery, tmp_path, AREAS + calls, load) == (values, [])
+
+
 def test_a_reset_claims_what_another_metric_has_left(nursery, saved):
     reset = """
         made["b"].reset()

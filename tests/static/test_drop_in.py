@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import re
+import warnings
+from collections import Counter
+from typing import Any
+
 import numpy as np
 import paddle
 import pytest
@@ -21,16 +26,23 @@ def drawn(batches: int = 4, size: int = 6) -> list[dict[str, np.ndarray]]:
     return [{"score": each, "click": (random.random([size, 1]) < each).astype("int64")} for each in scores]
 
 
-class Feed:
+class Fed:
+    """The inputs of a program."""
+
+    def __init__(self, columns: int = 1, dtype: str = "float32", label: str = "int64") -> None:
+        self.score = paddle.static.data("score", [-1, columns], dtype)
+        self.click = paddle.static.data("click", [-1, 1], label)
+        self.weight = paddle.static.data("weight", [1, 1], "float32")
+
+
+class Feed(Fed):
     """A program over scores and clicks, in a scope of its own."""
 
     def __init__(self, build, dtype="float32", label="int64", columns=1):
         self.dtypes, self.columns = {"score": dtype, "click": label}, columns
         self.scope, self.executor = paddle.static.Scope(), paddle.static.Executor(paddle.CPUPlace())
         with new_programs() as (self.main, self.startup), paddle.static.scope_guard(self.scope):
-            self.score = paddle.static.data("score", [-1, columns], dtype)
-            self.click = paddle.static.data("click", [-1, 1], label)
-            self.weight = paddle.static.data("weight", [1, 1], "float32")
+            super().__init__(columns, dtype, label)
             self.made = build(self)
             self.executor.run(self.startup)
 
@@ -161,7 +173,8 @@ def test_a_fake_batch_adds_nothing_to_any_sum():
 
 
 def test_two_calls_do_not_share_and_states_resets_all():
-    feed = Feed(lambda it: [static.auc(it.score, it.click)[2][2] for _ in range(2)])
+    with pytest.warns(UserWarning, match="only the order of the calls"):
+        feed = Feed(lambda it: [static.auc(it.score, it.click)[2][2] for _ in range(2)])
     feed.run(drawn(), [])
     assert feed.made[0].name != feed.made[1].name
     assert fm.sum(feed.made[0], feed.scope).sum() == fm.sum(feed.made[1], feed.scope).sum() > 0
@@ -172,7 +185,7 @@ def test_two_calls_do_not_share_and_states_resets_all():
     assert fm.sum(feed.made[0], feed.scope).sum() > 0
 
 
-def test_a_name_replaces_the_number_of_the_call():
+def test_a_name_replaces_the_generated_one():
     feed = Feed(
         lambda it: (
             static.auc(it.score, it.click, name="area")[2],
@@ -184,6 +197,97 @@ def test_a_name_replaces_the_number_of_the_call():
     assert errors == [f"errors.{name}" for name in ("sqrerr", "abserr", "prob", "q", "pos_num", "ins_num")]
     with pytest.raises(fm.DuplicateStateError, match=r"area\.batch_stat_pos"):
         Feed(lambda it: static.auc(it.score, it.click, name="area"))
+
+
+def tower(name: str, feed: Fed) -> Any:
+    """A prediction from the scores with parameters of its own."""
+    weight, bias = (paddle.ParamAttr(f"{name}.{part}") for part in ("weight", "bias"))
+    logit = paddle.static.nn.fc(feed.score, 1, weight_attr=weight, bias_attr=bias)
+    return paddle.nn.functional.sigmoid(logit)
+
+
+def captured(feed: Fed) -> Any:
+    """A prediction that only the branches of a condition compute, of a parameter and of fed data."""
+    weight = paddle.static.create_parameter([1], "float32", name="captured.weight")
+    chosen = paddle.sum(feed.weight) > 0
+    return paddle.static.nn.cond(chosen, lambda: feed.score * weight, lambda: feed.score + weight)
+
+
+#: Calls that differ in what they are computed from, or in their settings.
+CALLS = {
+    "plain": lambda it: static.auc(it.score, it.click),
+    "a tower": lambda it: static.auc(tower("first", it), it.click),
+    "another tower": lambda it: static.auc(tower("second", it), it.click),
+    "another label": lambda it: static.auc(it.score, paddle.static.data("buy", [-1, 1], "int64")),
+    "thresholds": lambda it: static.auc(it.score, it.click, num_thresholds=7),
+    "steps": lambda it: static.auc(it.score, it.click, slide_steps=3),
+    "a weight": lambda it: static.auc(it.score, it.click, ins_tag_weight=it.weight),
+    "a condition": lambda it: static.auc(captured(it), it.click),
+}
+
+
+def names_of_calls(calls: list[str]) -> dict[str, str]:
+    """The name of each call in a program of a process that has made no other."""
+    with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings():
+        warnings.simplefilter("error")
+        patch.setattr("fleetmetrics.static.drop_in._calls", Counter())
+        with new_programs():
+            feed = Fed()
+            return {call: CALLS[call](feed)[2][0].name.rpartition(".")[0] for call in calls}
+
+
+def test_without_a_name_the_variables_are_called_after_what_the_arguments_are_computed_from():
+    names = names_of_calls([*CALLS])
+    assert len({*names.values()}) == len(CALLS)
+    assert names["plain"].startswith("static.auc.click.") and names["another label"].startswith("static.auc.buy.")
+    assert names_of_calls([*CALLS][::-1]) == names
+    assert names_of_calls(["another tower"])["another tower"] == names["another tower"]
+
+
+def test_minimize_before_the_call_changes_no_name():
+    def built(first: bool) -> str:
+        it = Fed()
+        prediction = tower("trained", it)
+        cost = paddle.mean(paddle.nn.functional.log_loss(prediction, paddle.cast(it.click, "float32")))
+        if first:
+            paddle.optimizer.SGD(0.1).minimize(cost)
+        return static.auc(prediction, paddle.static.data("buy", [-1, 1], "int64"))[2][0].name
+
+    names = []
+    for first in (True, False):
+        with pytest.MonkeyPatch.context() as patch, new_programs():
+            patch.setattr("fleetmetrics.static.drop_in._calls", Counter())
+            names.append(built(first))
+    assert names[0] == names[1]
+
+
+@on_legacy_graph
+def test_a_reader_in_the_program_does_not_hide_what_is_fed():
+    with new_programs():
+        score = paddle.static.data("score", [-1, 1], "float32")
+        labels = [paddle.static.data(name, [-1, 1], "int64") for name in ("click", "buy")]
+        paddle.base.io.DataLoader.from_generator([score, *labels], capacity=2, iterable=False)
+        names = [static.auc(score, label)[2][0].name for label in labels]
+    assert names[0].startswith("static.auc.click.") and names[1].startswith("static.auc.buy.")
+
+
+def test_calls_that_nothing_tells_apart_are_numbered_with_a_warning_that_asks_for_names():
+    def two(it):
+        return [static.auc(score, it.click)[2][2].name for score in (it.score, it.score / 2)]
+
+    with pytest.warns(
+        UserWarning, match=r"^static\.auc: an earlier call .*static\.auc\.click.* give each call a name="
+    ):
+        first, second = Feed(two).made
+    assert re.fullmatch(r"static\.auc\.click\.\w{8}(_\d+)?\.stat_pos", first)
+    assert re.fullmatch(r"static\.auc\.click\.\w{8}_\d+\.stat_pos", second) and first != second
+
+
+def test_a_second_program_in_the_process_counts_apart_and_nothing_is_said():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        feeds = [Feed(lambda it: static.auc(it.score, it.click)[2][2].name) for _ in range(2)]
+    assert feeds[0].made != feeds[1].made
 
 
 def test_bad_arguments_are_named():

@@ -64,6 +64,21 @@ def variables(scope: Any, **options: Any) -> list[Any]:
     return [*static, fm.acc("correct", "total", scope, **options)]
 
 
+def areas(**options: Any) -> list[float]:
+    """Calls of `static.auc` without names, which the last worker makes in a different order."""
+    with new_programs() as (main, startup), paddle.static.scope_guard(paddle.static.Scope()):
+        names = ("click", "buy")
+        score = paddle.static.data("score", [-1, 1], "float32")
+        labels = {name: paddle.static.data(name, [-1, 1], "int64") for name in names}
+        order = names[::-1] if rank == world - 1 else names
+        statistics = {name: fm.static.auc(score, labels[name])[2][2:] for name in order}
+        executor = paddle.static.Executor(paddle.CPUPlace())
+        executor.run(startup)
+        right = np.array([[0], [1]])
+        executor.run(main, feed={"score": np.float32([[0.2], [0.8]]), "click": right, "buy": 1 - right})
+        return [fm.auc(*statistics[name], **options) for name in names]
+
+
 def errors(scope: Any, **options: Any) -> dict[str, str]:
     """Wrong calls, for which every worker must get the same error, and after which the next call works."""
     last = rank == world - 1
@@ -127,7 +142,7 @@ if __name__ == "__main__":
     channel = fm.get_communicator()
     rank, world = channel.rank, channel.world_size
     scope = paddle.static.Scope()
-    report(rank=rank, numbers=numbers(), variables=variables(scope), errors=errors(scope))
+    report(rank=rank, numbers=numbers(), variables=variables(scope), areas=areas(), errors=errors(scope))
     if util is not None:
         report(numbers_by_util=numbers(util=util), variables_by_util=fm.acc("correct", "total", scope, util))
         report(errors_by_util=errors(scope, util=util))
