@@ -60,9 +60,9 @@ class Claim:
                 "fleetmetrics.static.load starts metrics that do not fit from zero"
             )
 
-    def fits(self, found: Any) -> bool:
+    def fits(self, variables: Any) -> bool:
         """Whether variables, by name, belong to this metric or to no metric."""
-        return self.variable not in found or self._is(np.asarray(found[self.variable]))
+        return self.variable not in variables or self._is(np.asarray(variables[self.variable]))
 
     def _is(self, digest: np.ndarray) -> bool:
         return digest.size > 0 and digest.flat[0] == self.digest
@@ -81,16 +81,16 @@ def claim(name: str, kind: Any, states: Sequence[Any], program: Any) -> None:
         states: its states.
         program: the program that holds them.
     """
-    held = tuple((state.name, state.shape, state.dtype, state.reduction) for state in states)
+    declared = tuple((state.name, state.shape, state.dtype, state.reduction) for state in states)
     digest = int.from_bytes(hashlib.sha256(json.dumps(kind).encode()).digest()[: _BITS // 8], "big")
-    owner = Claim(name, digest, held, weakref.ref(program))
-    first = _by_state.get(held[0][0])
-    if first is not None and first.program() is not None and (first.name, first.states) == (name, held):
+    owner = Claim(name, digest, declared, weakref.ref(program))
+    first = _by_state.get(declared[0][0])
+    if first is not None and first.program() is not None and (first.name, first.states) == (name, declared):
         owner = first
     program_kind = kind_under_construction()
     if owner.variable not in program_kind.variables(program):
         program_kind.create(owner.variable, (1,), "int64", lambda: paddle.full([1], owner.digest, "int64"))
-    _by_state.update({state[0]: owner for state in held})
+    _by_state.update({state[0]: owner for state in declared})
 
 
 def claims_of(names: Iterable[str]) -> list[Claim]:

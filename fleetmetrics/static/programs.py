@@ -45,10 +45,10 @@ class Legacy:
         block = paddle.static.default_main_program().current_block()
         area = block.create_var(dtype="float64", stop_gradient=True)
         names = ("Predict", "Label", "InsTagWeight")
-        given = {name: [value] for name, value in zip(names, inputs) if value is not None}
-        given.update(StatPos=[positive], StatNeg=[negative])
+        arguments = {name: [value] for name, value in zip(names, inputs) if value is not None}
+        arguments.update(StatPos=[positive], StatNeg=[negative])
         outputs = {"AUC": [area], "StatPosOut": [positive], "StatNegOut": [negative]}
-        block.append_op(type="auc", inputs=given, outputs=outputs, attrs=settings)
+        block.append_op(type="auc", inputs=arguments, outputs=outputs, attrs=settings)
         return area
 
     @staticmethod
@@ -73,8 +73,8 @@ class PIR:
     @staticmethod
     def variables(program: Any) -> Mapping[str, Any]:
         """The persistable values and the inputs of the program, by name."""
-        holders = (each for each in program.global_block().ops if each.name() in PIR.HOLDERS)
-        return {value.name: value for each in holders for value in each.results() if value.has_name}
+        holders = (operation for operation in program.global_block().ops if operation.name() in PIR.HOLDERS)
+        return {value.name: value for holder in holders for value in holder.results() if value.has_name}
 
     @staticmethod
     def store(value: Any, variable: Any) -> None:

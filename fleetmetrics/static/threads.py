@@ -64,7 +64,7 @@ def locked(program: Any, counters: Iterable[str], scope: Any) -> Iterator[None]:
         _rehearse(block, first, last)
     merged = stat_var_names(program)
     if counted.intersection(merged):
-        program._fleet_opt["stat_var_names"] = [each for each in merged if each not in counted]
+        program._fleet_opt["stat_var_names"] = [name for name in merged if name not in counted]
         _taken_off.setdefault(program, set()).update(counted.intersection(merged))
     queue = core.init_lod_tensor_blocking_queue(scope.var(name), 1, False)
     token = core.LoDTensor()
@@ -119,10 +119,10 @@ def _sections(program: Any, counters: set[str]) -> list[tuple[int, int]]:
     for number in range(1, program.num_blocks()):
         inside = program.block(number)
         for place in range(inside.op_size()):
-            found = counters.intersection(inside.op(place).output_arg_names())
-            if found:
+            nested = counters.intersection(inside.op(place).output_arg_names())
+            if nested:
                 raise StaticProgramError(
-                    f"this program updates {min(found)} inside a branch or a loop, where threads cannot be kept "
+                    f"this program updates {min(nested)} inside a branch or a loop, where threads cannot be kept "
                     "apart: some updates would be lost. Update it outside, with weights of 0 or 1, or give the "
                     "dataset thread_num=1"
                 )

@@ -180,14 +180,14 @@ def create_state(
     return StaticState(name, shape, dtype, reduction, variable)
 
 
-def _check_sharing(name: str, known: _Known, asked: tuple[Any, ...], share: bool) -> None:
+def _check_sharing(name: str, known: _Known, declared: tuple[Any, ...], share: bool) -> None:
     if not share:
         raise DuplicateStateError(
             f"a state {name!r} already exists, and two would accumulate into one variable; choose another name, or "
             "pass share=True to share it on purpose"
         )
-    if known[:3] != asked:
-        texts = ["shape={}, dtype={!r}, reduction={!r}".format(*three) for three in (asked, known[:3])]
+    if known[:3] != declared:
+        texts = ["shape={}, dtype={!r}, reduction={!r}".format(*three) for three in (declared, known[:3])]
         raise DuplicateStateError(f"state {name!r} cannot be shared as {texts[0]}: it is {texts[1]}")
 
 
@@ -271,31 +271,31 @@ def load(program: Any, path: str, executor: Any = None, *, scope: Any = None) ->
             f"executor, the third argument as in paddle.static.load, must be a paddle.static.Executor or None, not "
             f"{type(executor).__name__}; a scope goes by keyword, scope="
         )
-    found = paddle.static.load_program_state(path)
-    if not found:
+    checkpoint = paddle.static.load_program_state(path)
+    if not checkpoint:
         raise InvalidInputError(f"path: {path!r} holds no variable that paddle.static.load_program_state can read")
-    mine = states(program)
-    missing = [state for state in mine if state.name not in found]
-    strange = _strange(mine, found)
+    own = states(program)
+    missing = [state for state in own if state.name not in checkpoint]
+    strange = _strange(own, checkpoint)
     for state in strange:
-        del found[state.name]  # for another shape, Paddle loads a part and then raises an AssertionError
+        del checkpoint[state.name]  # for another shape, Paddle loads a part and then raises an AssertionError
     scope = paddle.static.global_scope() if scope is None else scope
     with paddle.static.scope_guard(scope):
-        paddle.static.set_program_state(program, found)
+        paddle.static.set_program_state(program, checkpoint)
         for state in [*missing, *strange]:
             state.reset(scope)
     _say_what_begins_anew(path, missing, strange)
 
 
-def _strange(mine: Sequence[StaticState], found: Any) -> list[StaticState]:
+def _strange(own: Sequence[StaticState], checkpoint: Any) -> list[StaticState]:
     """The states that a checkpoint has for another metric, or in another form."""
-    held = {state.name: np.asarray(found[state.name]) for state in mine if state.name in found}
-    odd = {state.name for state in mine if state.name in held and not _has_form(held[state.name], state)}
-    for owner in claims_of(state.name for state in mine):
+    loaded = {state.name: np.asarray(checkpoint[state.name]) for state in own if state.name in checkpoint}
+    strange = {state.name for state in own if state.name in loaded and not _has_form(loaded[state.name], state)}
+    for owner in claims_of(state.name for state in own):
         names = {name for name, *_ in owner.states}
-        if not owner.fits(found) or odd & names:
-            odd |= names
-    return [state for state in mine if state.name in odd and state.name in held]
+        if not owner.fits(checkpoint) or strange & names:
+            strange |= names
+    return [state for state in own if state.name in strange and state.name in loaded]
 
 
 def _has_form(array: np.ndarray, state: StaticState) -> bool:
@@ -329,13 +329,13 @@ def _watch() -> None:
     seen: weakref.WeakKeyDictionary[Any, tuple[int, int]] = weakref.WeakKeyDictionary()
 
     @functools.wraps(run)
-    def checked_run(self: Any, program: Any = None, *given: Any, **named: Any) -> Any:
-        scope = named.get("scope") or (given[4] if len(given) > 4 else None) or paddle.static.global_scope()
+    def checked_run(self: Any, program: Any = None, *arguments: Any, **named: Any) -> Any:
+        scope = named.get("scope") or (arguments[4] if len(arguments) > 4 else None) or paddle.static.global_scope()
         plain, as_seen = _plain(program), (id(scope), len(_registry))
         if seen.get(plain) != as_seen:
             _checked_states(plain, scope)
             seen[plain] = as_seen
-        return run(self, program, *given, **named)
+        return run(self, program, *arguments, **named)
 
     checked_run.by_fleetmetrics = True  # type: ignore[attr-defined]
     executor.run = checked_run
@@ -358,8 +358,8 @@ def _checked_states(program: Any, scope: Any) -> list[str]:
     if names and kind_of(program) is Legacy:  # a startup program has them, too, but only writes them
         read = {name for operation in program.global_block().ops for name in operation.input_arg_names}
         names = [name for name in names if name in read]
-    found = {name: scope.find_var(name) for name in names}
-    empty = [name for name, each in found.items() if each is None or not each.get_tensor()._is_initialized()]
+    variables = {name: scope.find_var(name) for name in names}
+    empty = [name for name, held in variables.items() if held is None or not held.get_tensor()._is_initialized()]
     if empty:
         raise StateNotFoundError(
             f"this program accumulates into {', '.join(empty[:3])}{', ...' if empty[3:] else ''}, which the scope "
@@ -373,8 +373,8 @@ def _checked_states(program: Any, scope: Any) -> list[str]:
 
 def _counting_right(run_from_dataset: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(run_from_dataset)
-    def checked(self: Any, *given: Any, **named: Any) -> Any:
-        call = inspect.signature(run_from_dataset).bind(self, *given, **named).arguments
+    def checked(self: Any, *arguments: Any, **named: Any) -> Any:
+        call = inspect.signature(run_from_dataset).bind(self, *arguments, **named).arguments
         threads = max(call.get("thread", 0), getattr(call.get("dataset"), "thread_num", 1))
         program = _plain(call.get("program"))
         scope = call.get("scope") or paddle.static.global_scope()
@@ -386,7 +386,7 @@ def _counting_right(run_from_dataset: Callable[..., Any]) -> Callable[..., Any]:
             )
         counted += [name for name in counters_beside(program) if name not in counted]
         if not counted or threads == 1:
-            return run_from_dataset(self, *given, **named)
+            return run_from_dataset(self, *arguments, **named)
         if not isinstance(self.place, paddle.CPUPlace) or program._pipeline_opt or program._heter_pipeline_opt:
             raise StaticProgramError(
                 f"this program accumulates into {counted[0]}, and {threads} threads would lose batches: two of them "
@@ -395,6 +395,6 @@ def _counting_right(run_from_dataset: Callable[..., Any]) -> Callable[..., Any]:
                 "train a program without metrics, and count with a second program in a loop of exe.run"
             )
         with locked(program, counted, scope):
-            return run_from_dataset(self, *given, **named)
+            return run_from_dataset(self, *arguments, **named)
 
     return checked
