@@ -70,7 +70,7 @@ class MissingArgumentError(InvalidInputError, TypeError):
 
 
 class UnknownArgumentError(InvalidInputError, TypeError):
-    """A metric has no argument of this name; the message names a similar one, and lists those that it takes."""
+    """A metric or function has no argument of this name; the message names a similar one, and lists all."""
 
 
 class UnknownNameError(AssertedInputError, KeyError):

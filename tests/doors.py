@@ -405,7 +405,11 @@ def of_files(folder: Path) -> Iterator[Call]:
             ("command", functools.partial(command, "evaluate", *asked), None),
             ("command, bad files", functools.partial(command, "evaluate", *asked, "--skip-bad-files"), None),
             ("command, gate", functools.partial(command, "evaluate", *asked, "--fail-if", "auc < 0.5"), None),
-            ("consistency", functools.partial(command, "consistency", text, text, "--id", "id", "--score", "p"), None),
+            (
+                "consistency",
+                functools.partial(command, "consistency", text, text, "--join-on", "id", "--score", "p"),
+                None,
+            ),
             ("files.evaluate", functools.partial(files.evaluate, text, fm.AUC, columns, processes=1), None),
             ("offline_evaluate", functools.partial(_offline, text), None),
             ("merge", functools.partial(evaluation.merge, [text]), None),

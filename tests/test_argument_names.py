@@ -40,12 +40,13 @@ RULES: dict[str, Callable[[Any], bool]] = {
     "topk": _of("evaluator"),
     "by": _of("metrics.ranking", "metrics.by_user", "wrappers.sliced", "evaluation"),
     "ids": _of("wrappers"),
-    "id": lambda owner: owner is fm.consistency,
-    "join_on": lambda owner: owner is fm.evaluate,
+    "join_on": lambda owner: owner in (fm.consistency, fm.evaluate),
+    "replicates": lambda owner: owner in (fm.evaluate, fm.Bootstrap, fm.BootstrapResult),
     "average": lambda owner: owner.__name__ in AVERAGES,
 }
-#: What other libraries call these, and this one does not.
+#: What other libraries call these, or some function here once did, and this one does not.
 FOREIGN = {"n_bins", "num_bins", "num_buckets", "n_thresholds", "at", "ks", "group_by", "user_ids", "on", "averaging"}
+FOREIGN |= {"id", "draws", "logits"}
 
 
 def arguments() -> Iterator[tuple[Any, inspect.Parameter]]:

@@ -74,7 +74,7 @@ def drawn(seed: int) -> Tiny:
     task = str(random.choice(["binary"] * 4 + ["multiclass", "regression", "ranking"]))
     weight = str(random.choice(WEIGHTS))
     rows = [_size(random) for _ in range(2)]
-    options: dict[str, Any] = {"label": "y", "score": "p", "task": task, "processes": 1, "draws": 20}
+    options: dict[str, Any] = {"label": "y", "score": "p", "task": task, "processes": 1, "replicates": 20}
     options["metrics"] = [_metric(task, random) for _ in range(random.integers(1, 4))]
     options["metrics"] = list(dict.fromkeys(options["metrics"]))
     if task == "multiclass":

@@ -32,7 +32,7 @@ def clicks(rate: float, rows: int, share: float = 0.1) -> dict[str, Any]:
 
 
 def rare(draws: int = 1000) -> Any:
-    return fm.evaluate(clicks(0.0002, 1_000_000, 0.3), label="y", score="p", by="slot", ci=0.95, draws=draws)
+    return fm.evaluate(clicks(0.0002, 1_000_000, 0.3), label="y", score="p", by="slot", ci=0.95, replicates=draws)
 
 
 def three_percent() -> Any:

@@ -206,7 +206,7 @@ def _consistency(args: argparse.Namespace) -> _Outcome:
     settings = {name: getattr(args, name) for name in arguments}
     result = consistency(
         streams,
-        id=_in_each("--id", args.id, list(streams)),
+        join_on=_in_each("--join-on", args.join_on, list(streams)),
         score=_in_each("--score", args.score, list(streams)),
         **settings,
     )

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import difflib
 import sys
 from typing import Any, Mapping
 
-from fleetmetrics.cli.values import classes, metrics, slices
+from fleetmetrics.cli.values import classes, metrics, options_meant, slices
 from fleetmetrics.errors import InvalidInputError, MissingLibraryError
 from fleetmetrics.support.optional import library
 
@@ -34,7 +33,7 @@ def tokens_of(path: str, parser: argparse.ArgumentParser, args: argparse.Namespa
             tokens += [] if args.files else _texts(path, key, value)
             continue
         if name not in options:
-            near = difflib.get_close_matches(name, options, 1)
+            near = options_meant(name, list(options))
             hint = f". Did you mean {near[0]!r}?" if near else ""
             raise InvalidInputError(f"{path}: there is no option {key!r}{hint} There are files, {', '.join(options)}")
         of_file = _tokens_of_option(path, key, value, options[name])

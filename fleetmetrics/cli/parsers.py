@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import difflib
 from typing import Any, Callable, Mapping, NamedTuple, Sequence
 
 from fleetmetrics._version import __version__
-from fleetmetrics.cli.values import OF_TYPES, SEPARATED, VALUES, columns_of_streams, names
+from fleetmetrics.cli.values import OF_TYPES, SEPARATED, VALUES, columns_of_streams, names, options_meant
 
 __all__ = ["COMMANDS", "Parser", "command_line", "parsed"]
 
@@ -70,7 +69,7 @@ class Parser(argparse.ArgumentParser):
         """A question that names the option that was meant, if one is near."""
         options = [option for option in self._option_string_actions if option.startswith("--")]
         longer = [option for option in options if option.startswith(name)]
-        near = longer or difflib.get_close_matches(name, options, 1)
+        near = longer or [f"--{meant}" for meant in options_meant(name[2:], [option[2:] for option in options])]
         return f"; did you mean {' or '.join(near)}?" if near else ""
 
 
@@ -119,7 +118,7 @@ def _add_consistency(parser: Parser) -> None:
         "streams", nargs="+", metavar="NAME=FILES", help="two or more streams, in the order of the data flow"
     )
     column_of_each: Any = {"metavar": "COLUMN", "type": columns_of_streams, "required": True}
-    parser.add_argument("--id", help="the id column; one per stream, separated by commas", **column_of_each)
+    parser.add_argument("--join-on", help="the id column; one per stream, separated by commas", **column_of_each)
     parser.add_argument("--score", help="the score column; one per stream, separated by commas", **column_of_each)
     parser.add_argument(
         "--label", metavar="COLUMN", help="the label column of the first stream: adds AUC and calibration"
@@ -240,7 +239,7 @@ COMMANDS: Mapping[str, Command] = {
     "consistency": Command(
         "check whether streams, such as training and serving, give equal scores",
         _add_consistency,
-        "fleetmetrics consistency training=train.parquet serving=logs.parquet --id id --score p\n",
+        "fleetmetrics consistency training=train.parquet serving=logs.parquet --join-on id --score p\n",
     ),
     "history": Command(
         "show saved states in the given order, for example one per day",

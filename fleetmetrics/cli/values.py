@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any, Mapping
+from typing import Any, Mapping, Sequence
 
+from fleetmetrics.support.hints import arguments_meant
 from fleetmetrics.support.vocabulary import names_in, separated
 
 __all__ = [
@@ -17,9 +18,16 @@ __all__ = [
     "header",
     "metrics",
     "names",
+    "options_meant",
     "renames",
     "slices",
 ]
+
+
+def options_meant(name: str, options: Sequence[str]) -> list[str]:
+    """The option that may be meant by another name, or nothing; all without the dashes before them."""
+    arguments = [option.replace("-", "_") for option in options]
+    return [argument.replace("_", "-") for argument in arguments_meant(name.replace("-", "_"), arguments)]
 
 
 def columns(text: str) -> Any:

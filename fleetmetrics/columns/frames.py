@@ -396,14 +396,15 @@ class Columns:
         named = argument == "label" or self._names_classes(table.schema.field(names[0]).type, names[0])
         if argument in ("label", "prediction") and reading.classes is not None and named:
             return f"{shown!r} where the {argument} must be one of {called('classes')}, {', '.join(reading.classes)}"
-        if argument == "prediction" and allowed.startswith(("a probability", "probabilities")) and not reading.logits:
-            allowed += f"; for logits give {'--logits' if in_shell() else 'logits=True'}"
-        if argument == "prediction" and (reading.scale != 1.0 or reading.logits):
+        of_probabilities = argument == "prediction" and allowed.startswith(("a probability", "probabilities"))
+        if of_probabilities and not reading.from_logits:
+            allowed += f"; for logits give {'--from-logits' if in_shell() else 'from_logits=True'}"
+        if argument == "prediction" and (reading.scale != 1.0 or reading.from_logits):
             by = []
             if reading.scale != 1.0:
                 by.append(called("scale", f"{reading.scale:g}"))
-            if reading.logits:
-                by.append(called("logits"))
+            if reading.from_logits:
+                by.append(called("from_logits"))
             return f"{shown}, by {' and '.join(by)} {value}, where {argument} must be {allowed}"
         return f"{value} where {argument} must be {allowed}"
 

@@ -41,7 +41,7 @@ class Reading:
         classes: the names of the classes, as labels hold them, in the order of the scores; they become 0, 1, ... So do
             the names in one column of predictions: for metrics of several classes any values, else whatever is not a
             float, which is a probability.
-        logits: whether predictions are log-odds; for several classes, logarithms up to a constant.
+        from_logits: whether predictions are log-odds; for several classes, logarithms up to a constant.
         scale: the factor of the predictions.
         quote: what is around values of CSV that hold separators or ends of lines: ``"none"``, ``'"'`` or ``"'"``; None:
             ``'"'``, but a value that would take whole rows into it is a bad row.
@@ -68,7 +68,7 @@ class Reading:
     where: str | None = None
     positive: str | None = None
     classes: Sequence[str] | None = None
-    logits: bool = False
+    from_logits: bool = False
     scale: float = 1.0
     quote: str | None = None
     separator: str | None = None
@@ -111,7 +111,7 @@ class Reading:
             )
         if self.classes is not None and len(self.classes) < 2:
             raise InvalidInputError(f"{argument('classes')} must name two classes or more, not {list(self.classes)}")
-        flag_of(argument("logits"), self.logits)
+        flag_of(argument("from_logits"), self.from_logits)
         positive_of(argument("scale"), self.scale)
         choice_of(argument("quote"), self.quote, (None, *_QUOTES))
         if self.separator is not None:
@@ -197,7 +197,7 @@ class Reading:
         """Predictions ``[n]`` or ``[n, classes]`` from the scores in the data."""
         if self.scale != 1.0:
             values = np.multiply(values, self.scale, dtype=np.float64)
-        if not self.logits:
+        if not self.from_logits:
             return values
         values = np.asarray(values, np.float64)
         with np.errstate(over="ignore", invalid="ignore"):

@@ -76,8 +76,8 @@ def score_in_words(rules: Sequence[Any], reading: Any, kind: Any, shape: Sequenc
         what = f"{shape[1]} a row"
     else:
         what = _first_of({"a class": "classes", "a probability": "probabilities"}, allowed) or "numbers"
-    if reading.logits:
-        what = f"{'log-odds' if len(shape) == 1 else f'{what}, logits'} made probabilities by {argument('logits')}"
+    if reading.from_logits:
+        what = f"{'log-odds' if len(shape) == 1 else f'{what}, logits'} made probabilities by {argument('from_logits')}"
     if reading.scale != 1.0:
         what += f", times {reading.scale:g}"
     return f"{what} ({_type_in_words(kind)})"

@@ -74,9 +74,9 @@ class Plan:
         self.reading = reading_given(reading)
         self._wanted = Columns(self.empty, self.columns, self.reading)
         self.names = [*self._wanted.names, *self._wanted.looked_at]
-        if complete_by == "score" and reading is not None and (reading.logits or reading.scale != 1.0):
+        if complete_by == "score" and reading is not None and (reading.from_logits or reading.scale != 1.0):
             raise InvalidInputError(
-                "complete_by='score' divides a frame by its raw scores; give it probabilities, without logits or "
+                "complete_by='score' divides a frame by its raw scores; give it probabilities, without from_logits or "
                 "scale in reading"
             )
         self._closed(copy.deepcopy(self.empty))  # raises errors now

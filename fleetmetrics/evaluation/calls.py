@@ -9,6 +9,7 @@ from fleetmetrics.comm import Communicator
 from fleetmetrics.comm.choose import channel_of
 from fleetmetrics.comm.deadline import began
 from fleetmetrics.errors import DataError
+from fleetmetrics.evaluation.arguments.named_arguments import knows_its_arguments
 from fleetmetrics.evaluation.arguments.option_checks import check_always_valid
 from fleetmetrics.evaluation.arguments.options import Options
 from fleetmetrics.evaluation.request import Request, ids_that_count
@@ -21,6 +22,7 @@ __all__ = ["compare", "evaluate", "merge"]
 
 
 # `make names` writes the arguments between ``*`` and ``communicator``, and their descriptions, from `Options`.
+@knows_its_arguments
 def evaluate(
     data: Any,
     *,
@@ -44,9 +46,9 @@ def evaluate(
     max_slices: int = 1000,
     min_positives: int = 0,
     rank_by: str | None = None,
-    draws: int = 1000,
+    replicates: int = 1000,
     positive: str | None = None,
-    logits: bool = False,
+    from_logits: bool = False,
     scale: float = 1.0,
     where: str | None = None,
     text: str | Sequence[str] = (),
@@ -92,9 +94,9 @@ def evaluate(
         max_slices: the number of slices of a column to keep, those with the most rows; the others form one, "(other)".
         min_positives: slices with fewer rows labeled 1 get no verdict.
         rank_by: the metric that ranks the slices: it has their intervals and verdicts. None: the first metric.
-        draws: the number of resamples for intervals by resampling.
+        replicates: the number of replicates for intervals by resampling.
         positive: the label that counts as 1, as a string such as "click"; every other is 0. None: labels are 0 and 1.
-        logits: whether scores are log-odds; for several classes, logarithms up to a constant.
+        from_logits: whether scores are log-odds; for several classes, logarithms up to a constant.
         scale: the factor of the scores, such as 0.01 for percent.
         where: a condition on rows, such as ``"day = '2026-11-01' and n > 3"``; other rows are skipped and counted.
         text: columns of keys that CSV keeps as strings: 007 is "007".

@@ -6,7 +6,7 @@ import contextlib
 import re
 from typing import Iterable, Mapping, Sequence
 
-__all__ = ["hint_of_argument", "hint_of_method", "hint_of_name"]
+__all__ = ["arguments_meant", "hint_of_argument", "hint_of_method", "hint_of_name"]
 
 #: Names that other libraries, and other metrics of ours, give to the arguments of ``add`` and to settings.
 _ARGUMENTS = {
@@ -25,6 +25,10 @@ _ARGUMENTS = {
     "num_classes": "n_classes nb_classes classes class_num num_class",
     "num_labels": "n_labels nb_labels",
     "average": "averaging avg reduction reduce average_mode",
+    "from_logits": "logit logits",
+    "replicates": "bootstraps draws n_bootstraps num_bootstraps resamples",
+    "join_on": "id ids join_by on",
+    "score": "pred preds prediction predictions prob probability y_pred y_prob y_score",
     "ignore_index": "ignore_label ignored_index ignore",
     "column": "group group_id groups indexes qid queries query query_id uid user user_id users",
 }
@@ -44,13 +48,18 @@ _TASKS = ("binary", "multiclass", "multilabel")
 
 def hint_of_argument(name: str, allowed: Sequence[str]) -> str:
     """``"; did you mean prediction?"``, or a full stop."""
+    return _did_you_mean(arguments_meant(name, allowed)) or "."
+
+
+def arguments_meant(name: str, allowed: Sequence[str]) -> list[str]:
+    """The allowed argument that may be meant by another name, or nothing."""
     for argument, names in _ARGUMENTS.items():
         if name.lower() in names.split():
             columns = [other for other in allowed if other not in _ARGUMENTS and argument == "column"]
             for meant in [argument, *(columns if len(columns) == 1 else ())]:
                 if meant in allowed:
-                    return f"; did you mean {meant}?"
-    return _did_you_mean(_close_matches(name.lower(), allowed, 0.6)) or "."
+                    return [meant]
+    return _close_matches(name.lower(), allowed, 0.6)
 
 
 def hint_of_method(name: str) -> str:

@@ -88,7 +88,7 @@ def test_labels_and_scores_of_another_kind_give_the_same_result_in_the_shell_and
 def test_logits_are_those_of_the_probabilities(run, data):
     p = np.clip(data["p"], 0.001, 0.999)
     save("b.csv", {**data, "p": np.log(p / (1 - p))})
-    found = run(*COLUMNS, "--logits", "--metrics", "log_loss", "--json", files="b.csv")
+    found = run(*COLUMNS, "--from-logits", "--metrics", "log_loss", "--json", files="b.csv")
     assert found["log_loss"] == pytest.approx(
         fm.evaluate({**data, "p": p}, label="y", score="p", metrics="log_loss")["log_loss"], rel=1e-13
     )
@@ -172,13 +172,13 @@ def test_names_of_columns_are_quoted(run, data, name):
 
 def test_metrics_without_a_formula_use_a_thousand_draws_or_the_given_number(run, data):
     asked = [*COLUMNS, "--ci", "0.9", "--metrics", "matthews_correlation", "--json"]
-    for draws, found in ((1000, run(*asked)), (50, run(*asked, "--draws", 50))):
+    for draws, found in ((1000, run(*asked)), (50, run(*asked, "--replicates", 50))):
         metric = fm.Bootstrap(fm.MatthewsCorrelation(), draws, confidence=0.9)
         metric.add(data["p"], data["y"])
         wanted = metric.compute()
         ends = {"low": wanted.low, "high": wanted.high}
         assert found["matthews_correlation_interval"] == pytest.approx(ends, rel=1e-12)
-    assert "--draws must be" in run(*COLUMNS, "--ci", "0.9", "--draws", 1, status=2)
+    assert "--replicates must be" in run(*COLUMNS, "--ci", "0.9", "--replicates", 1, status=2)
 
 
 # -- bad input ---------------------------------------------------------------------------------------------------
@@ -193,7 +193,7 @@ REFUSED = {
         2,
         "--positive belongs to --task binary",
     ),
-    "logits of a number": (["--logits", "--task", "regression"], 2, "--logits is for probabilities"),
+    "logits of a number": (["--from-logits", "--task", "regression"], 2, "--from-logits is for probabilities"),
     "scale 0": (["--scale", "0"], 2, "--scale must be a finite number above 0"),
     "text of a score": (["--text", "p", "--by", "day"], 2, "--text 'p' is not one of the columns of keys, 'day'"),
     "too few names": (["--columns", "y,p"], 3, "a.csv: line 1 has 5 values; --columns names 2"),
@@ -295,9 +295,9 @@ def _left(run, there, text):
     [
         ("labl = 'y'", "b.toml: there is no option 'labl'. Did you mean 'label'? There are files, label, score,"),
         ("ci = 'x'", "b.toml: ci must be a number, not 'x'"),
-        ("draws = 2.5", "b.toml: draws must be an integer, not 2.5"),
+        ("replicates = 2.5", "b.toml: replicates must be an integer, not 2.5"),
         ("ci = true", "b.toml: ci must be a number, not True"),
-        ("draws = true", "b.toml: draws must be an integer, not True"),
+        ("replicates = true", "b.toml: replicates must be an integer, not True"),
         ("classes = true", "b.toml: classes must be a string, or a list of strings, not True"),
         ("json = 1", "b.toml: json must be true or false, not 1"),
         ("label = 3", "b.toml: label must be a string, or a list of strings, not 3"),
@@ -315,9 +315,9 @@ def of_file(there, text, *line):
 
 
 def test_a_value_of_a_file_of_options_is_what_the_same_token_is(there):
-    found = of_file(there, "skip-bad-rows = false\nskip_bad_files = true\nscale = 2\nclasses = 3\ndraws = 7\n")
+    found = of_file(there, "skip-bad-rows = false\nskip_bad_files = true\nscale = 2\nclasses = 3\nreplicates = 7\n")
     assert (found.skip_bad_rows, found.skip_bad_files) == (False, True)
-    assert (found.scale, found.classes, found.draws) == (2.0, 3, 7)
+    assert (found.scale, found.classes, found.replicates) == (2.0, 3, 7)
     found = of_file(there, 'classes = ["cat, big", "dog"]\ncolumns = [\'a"b\', "c,d"]\nweight = "a,b"\n')
     assert (found.classes, found.columns, found.weight) == (["cat, big", "dog"], ['a"b', "c,d"], "a,b")
     found = of_file(there, 'by = ["country*day", "slot"]\nmetrics = ["auc", "ndcg@10"]\n')

@@ -63,7 +63,7 @@ COMMANDS = [
     ["merge", "a"],
     ["compare", "a", "b"],
     ["history", "a"],
-    ["consistency", "a", "b", "--id", "i", "--score", "p"],
+    ["consistency", "a", "b", "--join-on", "i", "--score", "p"],
     ["metrics"],
     ["doctor"],
 ]
@@ -100,7 +100,7 @@ def test_a_file_of_options_without_a_library_for_toml_is_status_2(monkeypatch, c
         ("evaluate a --label y --score p --rank_by auc", "there is no option --rank_by; did you mean --rank-by?"),
         ("merge a --save b", "there is no option --save; did you mean --save-state?"),
         ("compare a b --fail auc<0", "there is no option --fail; did you mean --fail-if?"),
-        ("consistency a b --ids i --score p", "there is no option --ids; did you mean --id?"),
+        ("consistency a b --ids i --score p", "there is no option --ids; did you mean --join-on?"),
         ("history a --markdwn", "there is no option --markdwn; did you mean --markdown?"),
         ("doctor --xyzzy", "there is no option --xyzzy\n"),
         ("metrics --jso", "there is no option --jso\n"),

@@ -41,7 +41,7 @@ for folder in ("new", "old"):
 #: The rows of the second task, its positives and users, those without a label, and the baseline's.
 TASK = ["like", "1,998", "1,025", "50", "1,002", "1,998"]
 OPTIONS = (
-    "--label y --score p --user uid --by slot --metrics auc,log_loss,gauc --ci 0.9 --draws 50 --save-state day.fms"
+    "--label y --score p --user uid --by slot --metrics auc,log_loss,gauc --ci 0.9 --replicates 50 --save-state day.fms"
 )
 
 

@@ -48,7 +48,7 @@ def alone(**given: Any) -> dict[str, Any]:
 def test_every_worker_gets_the_result_of_one_process(tmp_path: Path) -> None:
     written(tmp_path)
     asked: dict[str, Any] = {"data": f"{tmp_path}/new*", "baseline": f"{tmp_path}/old*", "label": "y", "score": "p"}
-    asked.update(by="slot", metrics="auc,log_loss", ci=0.9, draws=50)
+    asked.update(by="slot", metrics="auc,log_loss", ci=0.9, replicates=50)
     reports = run(WORKER, 2, "collective", args={"asked": asked})
     users = alone(**{**asked, "user": "uid", "metrics": "auc,log_loss,gauc"})
     joined = alone(**{**asked, "join": "inner", "join_on": "id"})

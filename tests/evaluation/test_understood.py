@@ -32,7 +32,12 @@ def facts(data, **asked):
         (Y.astype(int), P, {}, ("0 and 1 (int64)", "probabilities (float64)")),
         (Y, P.astype(np.float32), {}, ("true and false (bool)", "probabilities (float32)")),
         (Y.astype(float), P * 100, {"scale": 0.01}, ("0 and 1 (float64)", "probabilities, times 0.01 (float64)")),
-        (Y.astype("int8"), P, {"logits": True}, ("0 and 1 (int8)", "log-odds made probabilities by logits (float64)")),
+        (
+            Y.astype("int8"),
+            P,
+            {"from_logits": True},
+            ("0 and 1 (int8)", "log-odds made probabilities by from_logits (float64)"),
+        ),
         (
             np.where(Y, "click", "no"),
             P,

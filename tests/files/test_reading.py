@@ -124,7 +124,7 @@ def test_predictions_may_be_names_of_classes(tmp_path):
 def test_logits_become_probabilities_and_percent_shares(tmp_path, name):
     logits = np.log(np.array(SCORES) / (1 - np.array(SCORES)))
     path = write(tmp_path / name, {"y": [1, 0, 1, 0], "p": logits.tolist()})
-    assert evaluated(path, logits=True)[0] == pytest.approx(WANTED.compute(), rel=1e-14)
+    assert evaluated(path, from_logits=True)[0] == pytest.approx(WANTED.compute(), rel=1e-14)
     path = write(tmp_path / name, {"y": [1, 0, 1, 0], "p": [90, 20, 70, 40]})
     assert evaluated(path, scale=0.01)[0] == pytest.approx(WANTED.compute(), rel=1e-14)
 
@@ -163,11 +163,11 @@ def test_a_text_of_a_condition_may_stay_a_text(tmp_path):
 
 
 def test_logits_of_any_size_and_of_several_classes():
-    found = Reading(logits=True).scores(np.array([-1e300, -745.0, 0.0, 800.0, np.nan]))
+    found = Reading(from_logits=True).scores(np.array([-1e300, -745.0, 0.0, 800.0, np.nan]))
     np.testing.assert_array_equal(found[[0, 2, 3, 4]], [0, 0.5, 1, np.nan])
     assert 0 <= found[1] < 1e-300
     several = np.array([[1000.0, 1000.0], [0.0, np.log(3.0)]])
-    np.testing.assert_allclose(Reading(logits=True).scores(several), [[0.5, 0.5], [0.25, 0.75]])
+    np.testing.assert_allclose(Reading(from_logits=True).scores(several), [[0.5, 0.5], [0.25, 0.75]])
 
 
 def test_a_score_at_fault_is_shown_as_the_data_have_it(tmp_path):
@@ -466,7 +466,7 @@ def test_the_largest_slices_are_those_of_the_rows_that_count(tmp_path):
         ({"classes": ["a", "a"]}, "classes has 'a' 2 times"),
         ({"header": "a,b"}, "columns must be a list of strings"),
         ({"scale": 0}, "scale must be a finite number above 0"),
-        ({"logits": 1}, "logits must be True or False"),
+        ({"from_logits": 1}, "from_logits must be True or False"),
     ],
 )
 def test_readings_that_cannot_be_are_refused(given, told):

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.numpy_only
 
 @pytest.mark.parametrize("name", reports.SETS)
 def test_the_planted_slice_is_on_the_first_line_and_no_other_is_called_worse(name: str) -> None:
-    fewer = {"draws": 100} if name == "rare" else {}  # 1,000 take half a minute, and nothing below depends on them
+    fewer = {"replicates": 100} if name == "rare" else {}  # 1,000 take half a minute, and nothing below depends on them
     found: Any = reports.SETS[name](**fewer)
     by, key = reports.PLANTED[name]
     assert found.slices[by][0].key == key

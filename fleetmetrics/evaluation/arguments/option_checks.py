@@ -76,7 +76,7 @@ def renamed_columns(names: Any) -> Mapping[str, str]:
 
 def _task(options: Options) -> Options:
     choice_of(argument("task"), options.task, tuple(TASKS))
-    flag_of(argument("logits"), options.logits)
+    flag_of(argument("from_logits"), options.from_logits)
     return replace(options, min_positives=whole_number_of(argument("min_positives"), options.min_positives, 0))
 
 
@@ -93,8 +93,8 @@ def _scores(options: Options) -> Options:
         _check_pairs(label, options.score)
     if options.positive is not None and task not in ("binary", "multilabel"):
         raise InvalidInputError(f"{argument('positive')} belongs to {argument('task', 'binary')}, not {task}")
-    if options.logits and task not in ("binary", "multiclass", "multilabel"):
-        raise InvalidInputError(f"{argument('logits')} is for probabilities, not {argument('task', task)}")
+    if options.from_logits and task not in ("binary", "multiclass", "multilabel"):
+        raise InvalidInputError(f"{argument('from_logits')} is for probabilities, not {argument('task', task)}")
     return options
 
 
@@ -202,7 +202,7 @@ def _reading(options: Options) -> Options:
 
 def reading_options(options: Options) -> dict[str, Any]:
     """The arguments of `Reading`."""
-    names = ("text", "where", "positive", "logits", "scale", *ON_FILES)
+    names = ("text", "where", "positive", "from_logits", "scale", *ON_FILES)
     reading: dict[str, Any] = {name: getattr(options, name) for name in names}
     return {**reading, "header": options.columns, "classes": _class_names(options)}
 
@@ -257,7 +257,9 @@ def _intervals(options: Options) -> Options:
         ci = number_of(argument("ci"), ci, 5e-324, 1 - 2**-53, "a number between 0 and 1, such as 0.95")
     elif options.join_on or options.pairs_scores or options.always_valid:
         ci = CONFIDENCE
-    return replace(options, ci=ci, draws=whole_number_of(argument("draws"), options.draws, 10, MOST_EDGES))
+    return replace(
+        options, ci=ci, replicates=whole_number_of(argument("replicates"), options.replicates, 10, MOST_EDGES)
+    )
 
 
 # -- metrics ----------------------------------------------------------------------------------------------

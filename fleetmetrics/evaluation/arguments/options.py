@@ -206,11 +206,11 @@ class Options:
             metavar="METRIC",
         ),
     )
-    draws: int = field(
+    replicates: int = field(
         default=1000,
         metadata=_option(
-            "the number of resamples for intervals by resampling.",
-            "resamples for metrics whose interval has no formula (%(default)s)",
+            "the number of replicates for intervals by resampling.",
+            "replicates for metrics whose interval has no formula (%(default)s)",
         ),
     )
     positive: str | None = field(
@@ -221,7 +221,7 @@ class Options:
             metavar="LABEL",
         ),
     )
-    logits: bool = field(
+    from_logits: bool = field(
         default=False,
         metadata=_option(
             "whether scores are log-odds; for several classes, logarithms up to a constant.", "scores are log-odds"

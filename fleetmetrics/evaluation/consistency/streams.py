@@ -18,6 +18,7 @@ from fleetmetrics.columns.frames import arrow
 from fleetmetrics.columns.reading import StreamReading
 from fleetmetrics.columns.understood import facts_of, joined
 from fleetmetrics.errors import DataError, InvalidInputError, UndefinedMetricWarning
+from fleetmetrics.evaluation.arguments.named_arguments import knows_its_arguments
 from fleetmetrics.evaluation.arguments.option_checks import texts
 from fleetmetrics.evaluation.consistency.consistency_result import (
     DIGITS,
@@ -52,10 +53,11 @@ _WIDE = 0.01
 
 
 # `make names` writes the arguments between ``skip_bad_rows`` and ``memory``, and their descriptions, from `Options`.
+@knows_its_arguments
 def consistency(
     streams: Mapping[str, Any],
     *,
-    id: str | Mapping[str, str],
+    join_on: str | Mapping[str, str],
     score: str | Mapping[str, str],
     label: str | None = None,
     by: str | Sequence[str] = (),
@@ -80,7 +82,7 @@ def consistency(
 
     Args:
         streams: files by name, as `fleetmetrics.files.find` takes them.
-        id: the column of a row's id, integers or strings, unique in a stream; a dict: by stream.
+        join_on: the column of a row's id, integers or strings, unique in a stream; a dict: by stream.
         score: the column of the prediction; a dict: by stream.
         label: the column of the label in the first stream, 0 or 1; None: no AUC and calibration.
         by: columns of the first stream, to slice by.
@@ -112,7 +114,7 @@ def consistency(
         >>> numpy.savez(folder + "/train.npz", id=numpy.arange(4), p=scores)
         >>> numpy.savez(folder + "/serving.npz", id=numpy.arange(4)[::-1], p=scores[::-1] + [0, 0, 0.002, 0])
         >>> result = fleetmetrics.consistency(
-        ...     {"train": folder + "/train.npz", "serving": folder + "/serving.npz"}, id="id", score="p"
+        ...     {"train": folder + "/train.npz", "serving": folder + "/serving.npz"}, join_on="id", score="p"
         ... )
         >>> result.departs, result.steps[0].digits[3], result.steps[0].example
         ('serving', 1, 1)
@@ -121,7 +123,7 @@ def consistency(
         raise InvalidInputError(f"streams must be a dict of two or more streams, files by name, not {streams!r:.80}")
     features, by = texts("features", features), texts("by", by)
     number_of("tolerance", tolerance, 0, allowed="a number of at least 0")
-    ids, scores = _by_stream("id", id, list(streams)), _by_stream("score", score, list(streams))
+    ids, scores = _by_stream("join_on", join_on, list(streams)), _by_stream("score", score, list(streams))
     flag_of("skip_bad_rows", skip_bad_rows)
     if label is not None and not isinstance(label, str):
         raise InvalidInputError(f"label must be the name of a column, or None, not {label!r:.80}")

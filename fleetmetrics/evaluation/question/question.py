@@ -312,7 +312,7 @@ class Question(Options):
         if ids is not None:
             metric = self.metric(key, **_COARSE)
         assert self.ci is not None
-        return _Resampled(metric, self.draws, confidence=self.ci, ids=ids, name=metric.name)
+        return _Resampled(metric, self.replicates, confidence=self.ci, ids=ids, name=metric.name)
 
     def _sizes(self) -> dict[str, Callable[[], Metric]]:
         """The further counts besides rows, with functions that make their metrics: positives, and users if kept."""

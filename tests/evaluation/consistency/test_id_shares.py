@@ -77,7 +77,7 @@ def streams(tmp_path: Path, *tables: Any) -> dict[str, str]:
 def test_large_integers_and_strings_of_digits_are_ids_of_their_own(tmp_path, memory):
     large = pa.array([2**63, 2**64 - 1, 5], pa.uint64())
     mixed = [large, pa.array(["5", "18446744073709551615"])]
-    (step,) = fm.consistency(streams(tmp_path, mixed, mixed), id="id", score="p", memory=memory).steps
+    (step,) = fm.consistency(streams(tmp_path, mixed, mixed), join_on="id", score="p", memory=memory).steps
     assert (step.rows, step.missing, step.added, step.differ) == (5, 0, 0, 3)
     assert step.example in (5, 2**63, 2**64 - 1)
 
@@ -97,20 +97,20 @@ def test_large_integers_and_strings_of_digits_are_ids_of_their_own(tmp_path, mem
     ids=["dictionary", "floats", "dates", "bools"],
 )
 def test_ids_of_other_types_are_the_integers_or_strings_that_they_say(tmp_path, one, other, rows):
-    (step,) = fm.consistency(streams(tmp_path, [one], [other]), id="id", score="p").steps
+    (step,) = fm.consistency(streams(tmp_path, [one], [other]), join_on="id", score="p").steps
     assert step.rows == rows
 
 
 def test_ids_that_are_not_utf8_are_an_error_that_names_the_column(tmp_path):
     bad = pa.array([b"a", b"\xff"]).cast(pa.binary())
     with pytest.raises(fm.DataError, match=r"column 'id'.*UTF-8"):
-        fm.consistency(streams(tmp_path, [bad], [bad]), id="id", score="p")
+        fm.consistency(streams(tmp_path, [bad], [bad]), join_on="id", score="p")
 
 
 def test_the_mean_of_log_odds_has_the_same_bits_for_any_memory(tmp_path):
     paths = streams(tmp_path, [pa.array(np.arange(3000))], [pa.array(np.arange(3000)[::-1].copy())])
     means = {
-        fm.consistency(paths, id="id", score="p", memory=memory).steps[0].mean_log_odds
+        fm.consistency(paths, join_on="id", score="p", memory=memory).steps[0].mean_log_odds
         for memory in (None, 400_000, 50_000, 3_000)
     }
     assert len(means) == 1

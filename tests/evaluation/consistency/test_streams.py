@@ -53,7 +53,7 @@ def streams(tmp_path: Path) -> dict[str, str]:
 
 @pytest.mark.parametrize("memory", [None, 500_000], ids=["in one pass", "in several"])
 def test_the_first_stream_that_departs_is_named_with_its_rows_and_slices(streams, memory):
-    result = fm.consistency(streams, id="id", score="p", label="y", by="slot", memory=memory)
+    result = fm.consistency(streams, join_on="id", score="p", label="y", by="slot", memory=memory)
     assert result.departs == "serving"
     first, second = result.steps
     kept = np.arange(ROWS) < ROWS - 10
@@ -135,7 +135,7 @@ def test_streams_of_any_rows_give_what_a_loop_over_the_ids_gives(tmp_path, seed,
         rows.append({known[at].item(): {key: values[key][at] for key in ("p", "u", "y", "slot")} for at in there})
     label = "y" if seed % 4 in (0, 2) and seed != 5 else None
     more: Any = {"features": "u", "by": "slot", "tolerance": tolerance, "memory": memory}
-    result = fm.consistency(paths, id="id", score="p", label=label, **more)
+    result = fm.consistency(paths, join_on="id", score="p", label=label, **more)
     for place, step in enumerate(result.steps):
         wanted = told_of_a_step(*rows[place : place + 2], rows[0], tolerance)
         assert step.example in wanted.pop("examples")
@@ -163,15 +163,15 @@ def test_rows_left_out_of_streams_are_counted_once_if_files_are_read_twice(tmp_p
         for name in ("a", "b")
     }
     with pytest.raises(fm.DataError, match="no value"):
-        fm.consistency(streams, id="id", score="p")
+        fm.consistency(streams, join_on="id", score="p")
     for memory in (None, 9_000):
-        found = fm.consistency(streams, id="id", score="p", memory=memory, skip_bad_rows=True)
+        found = fm.consistency(streams, join_on="id", score="p", memory=memory, skip_bad_rows=True)
         assert [(each.rows, each.skipped) for each in found.streams.values()] == [(102, 3)] * 2
         assert found.steps[0].rows == found.common == 99
 
 
 def test_each_stream_has_its_values_over_the_ids_of_all(streams):
-    result = fm.consistency(streams, id="id", score="p", label="y")
+    result = fm.consistency(streams, join_on="id", score="p", label="y")
     assert result.common == ROWS - 10
     assert result.streams["train"].auc == pytest.approx(roc_auc_score(LABEL[:-10], SCORE[:-10]), abs=1e-3)
     assert result.streams["serving"].auc < result.streams["train"].auc
@@ -183,7 +183,7 @@ def test_an_area_that_buckets_leave_open_is_a_warning_of_the_result(tmp_path, re
     fine = np.linspace(0.01, 0.99, 200)
     for name, values in (("a", fine), ("b", score)):
         written(tmp_path / name, {"id": pa.array(range(200)), "p": pa.array(values), "y": pa.array(label)})
-    result = fm.consistency({each: tmp_path / each for each in "ab"}, id="id", score="p", label="y")
+    result = fm.consistency({each: tmp_path / each for each in "ab"}, join_on="id", score="p", label="y")
     (said,) = result.to_dict()["warnings"]
     assert said.startswith(
         f"b: {result.streams['b'].auc:.6g} is an area over buckets; that of the scores themselves lies"
@@ -197,8 +197,8 @@ def test_labels_and_scores_that_have_no_auc_are_named_as_the_user_has_given_them
     paths = {name: written(tmp_path / name, {key: pa.array(each) for key, each in data.items()}) for name in "ab"}
     score, label = ({"a": "p", "b": "big"}, "y") if column == "big" else ("p", column)
     with pytest.raises(fm.DataError, match=f"^{what}, where label needs .* of 3 rows.; without label, scores of any"):
-        fm.consistency(paths, id="id", score=score, label=label)
-    assert fm.consistency(paths, id="id", score=score).common == 3
+        fm.consistency(paths, join_on="id", score=score, label=label)
+    assert fm.consistency(paths, join_on="id", score=score).common == 3
 
 
 def test_differences_of_log_odds_are_counted_where_all_scores_are_probabilities(tmp_path):
@@ -210,7 +210,7 @@ def test_differences_of_log_odds_are_counted_where_all_scores_are_probabilities(
             "b": written(tmp_path / "b", {"id": ids, "p": other}),
             "c": written(tmp_path / "c", {"id": ids, "p": other * 3}),
         },
-        id="id",
+        join_on="id",
         score="p",
     )
     assert found.steps[0].odds == {0.001: 1, 0.01: 1, 0.1: 1, 1.0: 0}
@@ -229,7 +229,7 @@ def test_columns_of_numbers_say_which_feature_differs_and_nan_is_like_nan(tmp_pa
                 tmp_path / "b", {"id": ids, "q": [0.1, 0.2, 0.3], "u": [1e9 + 1, np.nan, np.nan], "v": [1.0, 2, 3]}
             ),
         },
-        id="id",
+        join_on="id",
         score={"train": "p", "serving": "q"},
         features=["u", "v"],
     )
@@ -242,16 +242,16 @@ def test_an_id_that_comes_twice_and_streams_without_common_ids_are_errors(tmp_pa
     other = written(tmp_path / "b", {"id": ["x", "y", "z"], "p": [0.1, 0.2, 0.3]})
     third = written(tmp_path / "c", {"id": ["1", "2"], "p": [0.1, 0.2]})
     with pytest.raises(fm.DataError, match="stream 'one', column 'id': 'y' occurs twice"):
-        fm.consistency({"other": other, "one": one}, id="id", score="p")
+        fm.consistency({"other": other, "one": one}, join_on="id", score="p")
     with pytest.raises(fm.DataError, match="'other' and 'third' have no id in common"):
-        fm.consistency({"other": other, "third": third}, id="id", score="p")
+        fm.consistency({"other": other, "third": third}, join_on="id", score="p")
 
 
 @pytest.mark.parametrize(
     "change, told",
     [
         ({"streams": {"a": "x"}}, "streams must be a dict of two or more"),
-        ({"id": {"a": "x"}}, "id must be the name of a column, or a dict of one for each of 'a', 'b'"),
+        ({"join_on": {"a": "x"}}, "join_on must be the name of a column, or a dict of one for each of 'a', 'b'"),
         ({"score": 3}, "score must be the name of a column"),
         ({"tolerance": -1}, "tolerance"),
         ({"streams": {"a": "-", "b": "-"}}, "the standard input can be read only once"),
@@ -259,7 +259,7 @@ def test_an_id_that_comes_twice_and_streams_without_common_ids_are_errors(tmp_pa
     ],
 )
 def test_bad_arguments_are_named(change, told):
-    given: dict[str, Any] = {"streams": {"a": __file__, "b": __file__}, "id": "id", "score": "p", **change}
+    given: dict[str, Any] = {"streams": {"a": __file__, "b": __file__}, "join_on": "id", "score": "p", **change}
     with pytest.raises((fm.errors.InvalidInputError, fm.DataError), match=told):
         fm.consistency(given.pop("streams"), **given)
 
@@ -285,17 +285,17 @@ def test_too_little_memory_is_an_error_with_what_is_needed_before_files_are_read
     needed = (3 * ROWS - 10) * 96
     least = -(-needed // 1000)
     with pytest.raises(fm.InvalidInputError, match=rf"^memory={least - 1} .* give {least} bytes or more"):
-        fm.consistency(streams, id="id", score="p", memory=least - 1)
+        fm.consistency(streams, join_on="id", score="p", memory=least - 1)
 
 
 def test_the_command_prints_the_result_and_its_conditions_decide(streams, capsys):
-    given = ["consistency", *(f"{name}={path}" for name, path in streams.items()), "--id", "id", "--score", "p"]
+    given = ["consistency", *(f"{name}={path}" for name, path in streams.items()), "--join-on", "id", "--score", "p"]
     assert main([*given, "--by", "slot", "--fail-if", "steps.serving.share>0.1"]) == 1
     out, err = capsys.readouterr()
     assert "serving diverges first: " in out and "export to serving, by slot" in out
     assert "--fail-if 'steps.serving.share>0.1' holds" in err
     assert main([*given, "--json", "--fail-if", "steps.export.differ>0"]) == 0
-    result = fm.consistency(streams, id="id", score="p")
+    result = fm.consistency(streams, join_on="id", score="p")
     assert json.loads(capsys.readouterr().out) == json.loads(json.dumps(result.to_dict()))
     assert str(result).splitlines()[0].split() == ["files", "rows", "missing", "added"]
 
@@ -303,17 +303,17 @@ def test_the_command_prints_the_result_and_its_conditions_decide(streams, capsys
 @pytest.mark.parametrize(
     "args, status, told",
     [
-        (["a=x", "a=y", "--id", "i", "--score", "p"], 2, "two streams are called 'a'"),
-        (["a=x", "b=y", "c=z", "--id", "i", "--score", "p,q"], 2, "--score p,q names 2 columns; name one, or 3"),
-        (["a=x", "--id", "i", "--score", "p"], 2, "two or more streams"),
-        (["a=x", "b=y", "--id", "i", "--score", "p"], 3, "'x' is not a file"),
+        (["a=x", "a=y", "--join-on", "i", "--score", "p"], 2, "two streams are called 'a'"),
+        (["a=x", "b=y", "c=z", "--join-on", "i", "--score", "p,q"], 2, "--score p,q names 2 columns; name one, or 3"),
+        (["a=x", "--join-on", "i", "--score", "p"], 2, "two or more streams"),
+        (["a=x", "b=y", "--join-on", "i", "--score", "p"], 3, "'x' is not a file"),
         (
-            ["a=x", "b=y", "--id", "i", "--score", "p", "--fail-if", "steps.c.share>0"],
+            ["a=x", "b=y", "--join-on", "i", "--score", "p", "--fail-if", "steps.c.share>0"],
             2,
             "the nearest is 'steps.b.share'",
         ),
         (
-            ["a=x", "b=y", "--id", "i", "--score", "p", "--fail-if", "steps.b.slices.s.0.share>1"],
+            ["a=x", "b=y", "--join-on", "i", "--score", "p", "--fail-if", "steps.b.slices.s.0.share>1"],
             3,
             "'x' is not a file",
         ),
@@ -338,13 +338,13 @@ def test_a_notebook_a_page_and_markdown_show_the_same_tables_and_no_name_runs(tm
     np.savez(tmp_path / "a.npz", id=ids, p=scores)
     np.savez(tmp_path / "b.npz", id=ids, p=scores + np.where(ids == 2, 0.01, 0))
     streams = {"<script>alert(1)": str(tmp_path / "a.npz"), "serving": str(tmp_path / "b.npz")}
-    found = fm.consistency(streams, id="id", score="p")
+    found = fm.consistency(streams, join_on="id", score="p")
     shown, page = found._repr_html_(), found.to_html(tmp_path / "page.html")
     assert (tmp_path / "page.html").read_text("utf-8") == page
     for text in (shown, page):
         assert "&lt;script&gt;alert(1)" in text and "<script>alert" not in text
         assert "serving diverges first" in text and "16.67%" in text
-    given = ["consistency", f"one={tmp_path / 'a.npz'}", f"two={tmp_path / 'b.npz'}", "--id", "id", "--score", "p"]
+    given = ["consistency", f"one={tmp_path / 'a.npz'}", f"two={tmp_path / 'b.npz'}", "--join-on", "id", "--score", "p"]
     assert main([*given, "--markdown", "--html", str(tmp_path / "other.html")]) == 0
     assert (
         "| two | 1 | 6 |" in capsys.readouterr().out and "two diverges first" in (tmp_path / "other.html").read_text()
@@ -365,7 +365,7 @@ def texts(tmp_path: Path) -> dict[str, str]:
 
 
 def test_rows_that_a_condition_leaves_out_are_counted_and_compared_with_nothing(texts):
-    asked: Any = {"id": "id", "score": "p", "columns": ["id", "p", "day"], "text": "id"}
+    asked: Any = {"join_on": "id", "score": "p", "columns": ["id", "p", "day"], "text": "id"}
     assert fm.consistency(texts, **asked).departs == "b"
     found = fm.consistency(texts, **asked, where="day = 1")
     assert found.departs is None and found.common == 2
@@ -375,7 +375,7 @@ def test_rows_that_a_condition_leaves_out_are_counted_and_compared_with_nothing(
 
 
 def test_conditions_texts_and_names_of_columns_are_options(texts, capsys, tmp_path):
-    line = ["consistency", *(f"{name}={path}" for name, path in texts.items()), "--id", "id", "--score", "p"]
+    line = ["consistency", *(f"{name}={path}" for name, path in texts.items()), "--join-on", "id", "--score", "p"]
     named = [*line, "--columns", "id,p,day"]
     assert main([*named, "--text", "id", "--where", "day = 1", "--fail-if", "steps.b.share>0"]) == 0
     assert "2 ids are in all streams" in capsys.readouterr().out
@@ -395,7 +395,14 @@ def test_conditions_texts_and_names_of_columns_are_options(texts, capsys, tmp_pa
 
 def test_the_page_is_in_chinese_too_and_names_what_the_english_one_does(texts, tmp_path, capsys):
     pytest.importorskip("jinja2")
-    asked: Any = {"id": "id", "score": "p", "columns": ["id", "p", "day"], "text": "id", "features": "day", "by": "day"}
+    asked: Any = {
+        "join_on": "id",
+        "score": "p",
+        "columns": ["id", "p", "day"],
+        "text": "id",
+        "features": "day",
+        "by": "day",
+    }
     found = fm.consistency(texts, **asked)
     pages = {lang: found.to_html(lang=lang) for lang in ("en", "zh")}
     for english, chinese in (("Consistency of streams", "各路数据的一致性"), ("diverges first", "最先出现差异")):
@@ -407,7 +414,7 @@ def test_the_page_is_in_chinese_too_and_names_what_the_english_one_does(texts, t
         assert cell in pages["en"] and cell in pages["zh"]
     with pytest.raises(fm.InvalidInputError, match="lang must be 'en' or 'zh'"):
         found.to_html(lang="de")
-    line = ["consistency", *(f"{name}={path}" for name, path in texts.items()), "--id", "id", "--score", "p"]
+    line = ["consistency", *(f"{name}={path}" for name, path in texts.items()), "--join-on", "id", "--score", "p"]
     more = ["--columns", "id,p,day", "--text", "id", "--html", f"{tmp_path}/page.html", "--lang", "zh"]
     assert main([*line, *more]) == 0
     assert "各路数据的一致性" in (tmp_path / "page.html").read_text("utf-8")
@@ -464,7 +471,7 @@ def test_a_null_against_a_value_is_a_difference_of_the_feature_and_the_scores_ar
         "export": of_rows(tmp_path, "e", form, {"id": EIGHT, "p": HALF, "f": one}),
         "serving": of_rows(tmp_path, "s", form, {"id": EIGHT, "p": served, "f": other}),
     }
-    result = fm.consistency(streams, id="id", score="p", features="f", skip_bad_rows=skip)
+    result = fm.consistency(streams, join_on="id", score="p", features="f", skip_bad_rows=skip)
     first, second = result.steps
     assert (first.rows, first.differ, first.features) == (8, 0, {"f": 0})
     assert (second.rows, second.differ, second.features) == (8, 2, {"f": differ})
@@ -476,7 +483,7 @@ def test_a_null_against_a_value_is_a_difference_of_the_feature_and_the_scores_ar
 def test_a_feature_that_differs_is_printed_where_all_scores_agree(tmp_path):
     train = of_rows(tmp_path, "t", "parquet", {"id": EIGHT, "p": HALF, "f": HALF, "g": HALF})
     serving = of_rows(tmp_path, "s", "parquet", {"id": EIGHT, "p": HALF, "f": [None, None, *HALF[2:]], "g": HALF})
-    result = fm.consistency({"train": train, "serving": serving}, id="id", score="p", features=["f", "g"])
+    result = fm.consistency({"train": train, "serving": serving}, join_on="id", score="p", features=["f", "g"])
     said = str(result)
     assert "all scores agree within 1e-06, but not f of serving" in said
     assert re.search(r"feature +values that differ +nulls in serving\nf +25\.00% +2\ng +0%", said)
@@ -497,7 +504,7 @@ def test_a_skipped_row_is_named_and_not_missing_and_no_gate_passes_over_it(tmp_p
     rows = {"id": EIGHT, "p": HALF, "f": HALF}
     tables = [{**rows, **(SKIPPED[kind] if at == place else {})} for at in range(3)]
     streams = {name: of_rows(tmp_path, name, "csv", table) for name, table in zip(("a", "b", "c"), tables)}
-    asked: Any = {"id": "id", "score": "p", "features": "f", "memory": memory}
+    asked: Any = {"join_on": "id", "score": "p", "features": "f", "memory": memory}
     with pytest.raises(fm.DataError, match=r"(row 6, column|no value).*skip such rows: skip_bad_rows"):
         fm.consistency(streams, **asked)
     result = fm.consistency(streams, **asked, skip_bad_rows=True)
@@ -527,7 +534,7 @@ def test_a_skipped_row_is_named_and_not_missing_and_no_gate_passes_over_it(tmp_p
 def test_a_gate_of_the_command_does_not_pass_over_skipped_rows(tmp_path, capsys):
     train = of_rows(tmp_path, "t", "csv", {"id": EIGHT, "p": HALF})
     serving = of_rows(tmp_path, "s", "csv", {"id": EIGHT, "p": [None, *HALF[1:]]})
-    line = ["consistency", f"train={train}", f"serving={serving}", "--id", "id", "--score", "p", "--skip-bad-rows"]
+    line = ["consistency", f"train={train}", f"serving={serving}", "--join-on", "id", "--score", "p", "--skip-bad-rows"]
     assert main(line) == 0
     capsys.readouterr()
     assert main([*line, "--fail-if", "steps.serving.share>0.001"]) == 1
@@ -541,7 +548,7 @@ def test_rows_without_a_label_or_a_score_are_left_out_of_auc_alone(tmp_path):
     train = of_rows(tmp_path, "t", "parquet", {"id": EIGHT, "p": score, "y": label})
     served = [0.1, 0.2, 0.3, 0.4, 0.5, math.nan, 0.7, 0.9]
     serving = of_rows(tmp_path, "s", "parquet", {"id": EIGHT, "p": served})
-    asked: Any = {"id": "id", "score": "p", "label": "y"}
+    asked: Any = {"join_on": "id", "score": "p", "label": "y"}
     with pytest.raises(fm.DataError, match="row 6, column 'y': no value"):
         fm.consistency({"train": train, "serving": serving}, **asked)
     result = fm.consistency({"train": train, "serving": serving}, **asked, skip_bad_rows=True)
@@ -559,16 +566,16 @@ def test_streams_whose_common_rows_are_all_skipped_are_an_error_that_says_so(tmp
     train = of_rows(tmp_path, "t", "csv", {"id": EIGHT, "p": HALF})
     serving = of_rows(tmp_path, "s", "csv", {"id": EIGHT, "p": ["x"] * 8})
     with pytest.raises(fm.DataError, match=r"8 ids in common, all of skipped rows, such as .*row 0, column 'p'"):
-        fm.consistency({"train": train, "serving": serving}, id="id", score="p", skip_bad_rows=True)
+        fm.consistency({"train": train, "serving": serving}, join_on="id", score="p", skip_bad_rows=True)
 
 
 def test_what_the_reader_understood_of_a_stream_is_in_text_and_json(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("id;p\n1;0.5\n2;0.25\n")
     (tmp_path / "b.csv").write_text("id,p\n1,0.5\n2,0.25\n")
     semi = {"a": tmp_path / "a.csv", "b": tmp_path / "a.csv"}
-    found = fm.consistency(semi, id="id", score="p", separator=";")
+    found = fm.consistency(semi, join_on="id", score="p", separator=";")
     assert {each.understood["separator"] for each in found.streams.values()} == {";"}
     assert str(found).count("separator: ;") == 1 and "a: separator" not in str(found)
     assert found.to_dict()["streams"]["b"]["understood"] == {"separator": ";"}
-    plain = fm.consistency({"a": tmp_path / "b.csv", "b": tmp_path / "b.csv"}, id="id", score="p")
+    plain = fm.consistency({"a": tmp_path / "b.csv", "b": tmp_path / "b.csv"}, join_on="id", score="p")
     assert "score:" not in str(plain) and plain.streams["a"].understood == {}

@@ -32,7 +32,7 @@ RESULT = {
     "matrix": [[1, 2], [3, 4]],
     "auc_delta": {"value": -0.25, "low": -0.5, "high": 0.125},
     "data": {"rows": 300},
-    "asked": {"metrics": ["auc", "log_loss"], "rank_by": "auc", "draws": 1000, "ci": 0.95},
+    "asked": {"metrics": ["auc", "log_loss"], "rank_by": "auc", "replicates": 1000, "ci": 0.95},
     "about": {"auc": {"better": "higher"}},
     "baseline": {"auc": 1.0},
     "slices": {
@@ -174,7 +174,7 @@ def test_slices_with_too_few_rows_count_neither_way_for_what_is_tested_and_are_n
         ("auc<much", "must be a name, one of"),
         (5, "5 must be a name"),
         ("baseline<1", "there is no 'baseline'; the nearest is 'baseline.auc'"),
-        ("asked.draws<1", "there is no 'asked.draws'"),
+        ("asked.replicates<1", "there is no 'asked.replicates'"),
         ("about.auc.better<1", "there is no 'about.auc.better'"),
         ("slices.week.auc<1", "slices are by 'day', 'day.part', 'few', not by 'week'; give by=week"),
         ("any slices.week[mon].auc<1", ", not by 'week'; give by=week"),

@@ -23,7 +23,7 @@ pytestmark = [
 pytest.importorskip("pyarrow")
 
 ROWS, USERS = 30_000, 12_000
-ASKED: dict[str, Any] = {"label": "y", "score": "p", "user": "u", "ci": 0.95, "processes": 1, "draws": 50}
+ASKED: dict[str, Any] = {"label": "y", "score": "p", "user": "u", "ci": 0.95, "processes": 1, "replicates": 50}
 
 
 def side(seed: int, heavy: float = 0.25, users: int = USERS) -> dict[str, np.ndarray]:

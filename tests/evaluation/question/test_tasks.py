@@ -80,7 +80,7 @@ ASKED = {
     "weights": {"weight": "w", "ci": 0.9, "metrics": "log_loss,auc", "by": "slot", "rank_by": "log_loss"},
     "regression": {"task": "regression"},
     "ranking": {"task": "ranking", "user": "uid"},
-    "logits": {"logits": True},
+    "logits": {"from_logits": True},
     "scale": {"scale": 0.5},
     "where": {"where": "slot != 'a'"},
     "counts by hand": {"metrics": "ctr,f1:threshold=0.3,n=count", "min_positives": 3, "by": "slot"},
@@ -229,7 +229,7 @@ def test_the_pooled_metric_is_asked_for_by_name_and_counts_rows():
 
 def test_logits_of_several_labels_are_log_odds_of_each():
     table = alone(alone(NEW, "buy"), "like")
-    asked = {"metrics": "log_loss", "logits": True}
+    asked = {"metrics": "log_loss", "from_logits": True}
     found = fm.evaluate(table, **SEVERAL, task="multilabel", **asked)
     each = [fm.evaluate(table, label=label, score=score, **asked)["log_loss"] for label, score in TASKS.items()]
     assert found["log_loss"] == pytest.approx(np.mean(each))

@@ -283,7 +283,7 @@ def test_wrong_conditions_on_slices_are_known_before_anything_is_read(there, cap
 
 
 def test_two_scores_of_the_same_rows_are_compared_row_by_row(there, capsys):
-    given = {**ASKED, "metrics": "auc,log_loss", "draws": 50}
+    given = {**ASKED, "metrics": "auc,log_loss", "replicates": 50}
     found = fm.evaluate("new.parquet", baseline_score="old", **given)
     joined = fm.evaluate("new.parquet", baseline="old.parquet", join_on="id", **given)
     assert {name: each.value for name, each in found.deltas.items()} == {k: v.value for k, v in joined.deltas.items()}
@@ -294,7 +294,7 @@ def test_two_scores_of_the_same_rows_are_compared_row_by_row(there, capsys):
     assert of(frame)["feed"].high - of(frame)["feed"].low == pytest.approx(
         of(found)["feed"].high - of(found)["feed"].low, rel=0.15
     )
-    asked = ["--label", "y", "--score", "p", "--metrics", "auc", "--draws", "50"]
+    asked = ["--label", "y", "--score", "p", "--metrics", "auc", "--replicates", "50"]
     assert main(["evaluate", "new.parquet", *asked, "--baseline-score", "old", "--fail-if", "auc_delta.high<0"]) == 1
     assert main(["evaluate", "-", *asked, "--baseline-score", "old"]) == 2
     assert "standard input" in capsys.readouterr().err
@@ -305,14 +305,27 @@ def test_columns_of_the_baseline_may_have_other_names(there, capsys):
 
     renamed = {"label": OLD["y"], "score": OLD["p"], "pos": OLD["slot"], "key": OLD["id"]}
     pyarrow.parquet.write_table(pa.table(renamed), "renamed.parquet")
-    given = {**ASKED, "metrics": "auc", "join_on": "id", "draws": 50}
+    given = {**ASKED, "metrics": "auc", "join_on": "id", "replicates": 50}
     names = {"y": "label", "slot": "pos", "id": "key"}
     found = fm.evaluate(
         "new.parquet", baseline="renamed.parquet", baseline_score="score", baseline_columns=names, **given
     )
     wanted = fm.evaluate("new.parquet", baseline="old.parquet", **given)
     assert found.deltas == wanted.deltas and found.to_dict()["versus"] == wanted.to_dict()["versus"]
-    asked = ["--label", "y", "--score", "p", "--metrics", "auc", "--by", "slot", "--join-on", "id", "--draws", "50"]
+    asked = [
+        "--label",
+        "y",
+        "--score",
+        "p",
+        "--metrics",
+        "auc",
+        "--by",
+        "slot",
+        "--join-on",
+        "id",
+        "--replicates",
+        "50",
+    ]
     there_ = ["--baseline", "renamed.parquet", "--baseline-score", "score"]
     assert main(["evaluate", "new.parquet", *asked, *there_, "--baseline-columns", "y=label,slot=pos,id=key"]) == 0
     capsys.readouterr()
@@ -461,7 +474,7 @@ def test_intervals_of_all_looks_know_the_rows_there_are_and_those_at_which_they_
 def test_slices_add_up_to_the_whole_where_the_sides_have_other_numbers_of_rows():
     new = {name: each[np.arange(ROWS) % 3 > (DATA["slot"] == "feed")] for name, each in DATA.items()}
     for metric in ("normalized_entropy", "log_loss", "calibration", "auc"):
-        column = fm.evaluate(new, baseline=OLD, metrics=metric, draws=20, **ASKED).versus["slot"]
+        column = fm.evaluate(new, baseline=OLD, metrics=metric, replicates=20, **ASKED).versus["slot"]
         assert column.remainder == 0 and column.mix != 0 and column.within != 0, metric
 
 
@@ -469,7 +482,7 @@ def test_slices_add_up_to_the_whole_where_the_sides_have_other_numbers_of_rows()
 def test_slices_that_only_have_more_rows_change_the_mix_and_nothing_within(metric):
     more = np.concatenate([np.arange(ROWS), *[np.flatnonzero(OLD["slot"] == "search")] * 2])
     new = {name: each[more] for name, each in OLD.items()}
-    slices = of(fm.evaluate(new, baseline=OLD, metrics=metric, draws=20, **ASKED))
+    slices = of(fm.evaluate(new, baseline=OLD, metrics=metric, replicates=20, **ASKED))
     mix = max(abs(each.mix) for each in slices.values())
     assert mix > 0 and all(abs(each.within) < 1e-9 * mix for each in slices.values())
 

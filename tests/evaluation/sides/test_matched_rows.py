@@ -25,9 +25,9 @@ pa = pytest.importorskip("pyarrow")
 pytest.importorskip("pyarrow.parquet")
 
 ROWS = 3_000
-ASKED = {"label": "y", "score": "p", "metrics": "auc,log_loss", "by": "slot", "draws": 50}
+ASKED = {"label": "y", "score": "p", "metrics": "auc,log_loss", "by": "slot", "replicates": 50}
 JOINED = {**ASKED, "join_on": "id", "join": "inner"}
-OPTIONS = "--label y --score p --metrics auc,log_loss --by slot --draws 50 --join-on id".split()  # noqa: SIM905
+OPTIONS = "--label y --score p --metrics auc,log_loss --by slot --replicates 50 --join-on id".split()  # noqa: SIM905
 
 
 def drawn(kind="integers"):
