@@ -21,7 +21,7 @@ class _Ranked(OfNumbers[float], InOnePiece[float]):
     """Keeps every sample; in a collection, once for all of these metrics."""
 
     better = "higher"
-    record = ("prediction", "label", "weight")
+    record: tuple[str, ...] = ("prediction", "label", "weight")
 
     def batch_records(self, batch: Batch) -> dict[str, Any]:
         return {
