@@ -10,11 +10,7 @@ similar arguments may be NumPy arrays and scalars of any shape, Python numbers a
 Variables, PIR values that have a name, and names. Integers are summed as integers, and an overflow is an error; the sum
 of floats is correctly rounded.
 
-``scope`` is the scope in which to look up a variable's name (None: ``paddle.static.global_scope()``). ``util`` is an
-object with ``all_reduce(input, mode)``, such as ``fleet.util``: in a launched job it means the job's workers, as None
-does, and otherwise the numbers go through it. ``group`` names the workers that call the function: see
-`fleetmetrics.Communicator.among` (None: all). ``timeout`` is the number of seconds to wait for the others (None:
-``FLEETMETRICS_TIMEOUT``, else 1,800, or 300 until all have met).
+In a launched job, ``util=fleet.util`` means the job's workers, as None does; otherwise the numbers go through it.
 
 `acc`, `mae`, `mse` and `rmse` take a sum over this worker's samples and their number, each one number in any shape; as
 in Paddle, they take the first entry of a longer array, with a warning. If no worker has samples, the result is nan,
@@ -56,10 +52,11 @@ def sum(
 
     Args:
         input: this worker's numbers: bools, integers or floats, of the same shape on every worker.
-        scope: see the module.
-        util: see the module.
-        group: see the module.
-        timeout: see the module.
+        scope: where a variable's name is looked up; None: ``paddle.static.global_scope()``.
+        util: an object with ``all_reduce(input, mode)``, such as ``fleet.util``; None: the job's own channel.
+        group: the workers that call it, see `fleetmetrics.Communicator.among`; None: all.
+        timeout: the seconds to wait for the others; None: ``FLEETMETRICS_TIMEOUT``, else 1,800, or 300 until all have
+            met.
 
     Returns:
         An array of the input's shape: int64 for bools and integers, otherwise float64.
@@ -74,7 +71,18 @@ def sum(
 def max(
     input: Any, scope: Any = None, util: Any = None, *, group: Any = None, timeout: float | None = None
 ) -> np.ndarray:
-    """Element-wise maximum over all workers; an element is nan if any worker has nan. Arguments and result: see `sum`.
+    """Element-wise maximum over all workers; an element is nan if any worker has nan.
+
+    Args:
+        input: this worker's numbers: bools, integers or floats, of the same shape on every worker.
+        scope: where a variable's name is looked up; None: ``paddle.static.global_scope()``.
+        util: an object with ``all_reduce(input, mode)``, such as ``fleet.util``; None: the job's own channel.
+        group: the workers that call it, see `fleetmetrics.Communicator.among`; None: all.
+        timeout: the seconds to wait for the others; None: ``FLEETMETRICS_TIMEOUT``, else 1,800, or 300 until all have
+            met.
+
+    Returns:
+        An array of the input's shape: int64 for bools and integers, otherwise float64.
 
     Examples:
         >>> max([-5.0, 3.0])
@@ -86,7 +94,18 @@ def max(
 def min(
     input: Any, scope: Any = None, util: Any = None, *, group: Any = None, timeout: float | None = None
 ) -> np.ndarray:
-    """Element-wise minimum over all workers; an element is nan if any worker has nan. Arguments and result: see `sum`.
+    """Element-wise minimum over all workers; an element is nan if any worker has nan.
+
+    Args:
+        input: this worker's numbers: bools, integers or floats, of the same shape on every worker.
+        scope: where a variable's name is looked up; None: ``paddle.static.global_scope()``.
+        util: an object with ``all_reduce(input, mode)``, such as ``fleet.util``; None: the job's own channel.
+        group: the workers that call it, see `fleetmetrics.Communicator.among`; None: all.
+        timeout: the seconds to wait for the others; None: ``FLEETMETRICS_TIMEOUT``, else 1,800, or 300 until all have
+            met.
+
+    Returns:
+        An array of the input's shape: int64 for bools and integers, otherwise float64.
 
     Examples:
         >>> min([-5, 3])
@@ -99,6 +118,15 @@ def acc(
     correct: Any, total: Any, scope: Any = None, util: Any = None, *, group: Any = None, timeout: float | None = None
 ) -> float:
     """Global accuracy, ``sum(correct) / sum(total)`` over all workers.
+
+    Args:
+        correct: the number of this worker's samples that are predicted correctly: one number, in any shape.
+        total: the number of this worker's samples, likewise.
+        scope: where a variable's name is looked up; None: ``paddle.static.global_scope()``.
+        util: an object with ``all_reduce(input, mode)``, such as ``fleet.util``; None: the job's own channel.
+        group: the workers that call it, see `fleetmetrics.Communicator.among`; None: all.
+        timeout: the seconds to wait for the others; None: ``FLEETMETRICS_TIMEOUT``, else 1,800, or 300 until all have
+            met.
 
     Raises:
         InvalidInputError: ``correct`` exceeds ``total``, both summed over all workers.
@@ -126,6 +154,15 @@ def mae(
 ) -> float:
     """Global mean absolute error, ``sum(abserr) / sum(total_ins_num)`` over all workers.
 
+    Args:
+        abserr: the sum of this worker's absolute errors: one number, in any shape.
+        total_ins_num: the number of this worker's samples, likewise.
+        scope: where a variable's name is looked up; None: ``paddle.static.global_scope()``.
+        util: an object with ``all_reduce(input, mode)``, such as ``fleet.util``; None: the job's own channel.
+        group: the workers that call it, see `fleetmetrics.Communicator.among`; None: all.
+        timeout: the seconds to wait for the others; None: ``FLEETMETRICS_TIMEOUT``, else 1,800, or 300 until all have
+            met.
+
     Examples:
         >>> mae(6.0, 4)
         1.5
@@ -148,6 +185,15 @@ def mse(
 ) -> float:
     """Global mean squared error, ``sum(sqrerr) / sum(total_ins_num)`` over all workers.
 
+    Args:
+        sqrerr: the sum of this worker's squared errors: one number, in any shape.
+        total_ins_num: the number of this worker's samples, likewise.
+        scope: where a variable's name is looked up; None: ``paddle.static.global_scope()``.
+        util: an object with ``all_reduce(input, mode)``, such as ``fleet.util``; None: the job's own channel.
+        group: the workers that call it, see `fleetmetrics.Communicator.among`; None: all.
+        timeout: the seconds to wait for the others; None: ``FLEETMETRICS_TIMEOUT``, else 1,800, or 300 until all have
+            met.
+
     Examples:
         >>> mse(16.0, 4)
         4.0
@@ -169,6 +215,15 @@ def rmse(
     timeout: float | None = None,
 ) -> float:
     """Global root mean squared error, ``sqrt(sum(sqrerr) / sum(total_ins_num))`` over all workers.
+
+    Args:
+        sqrerr: the sum of this worker's squared errors: one number, in any shape.
+        total_ins_num: the number of this worker's samples, likewise.
+        scope: where a variable's name is looked up; None: ``paddle.static.global_scope()``.
+        util: an object with ``all_reduce(input, mode)``, such as ``fleet.util``; None: the job's own channel.
+        group: the workers that call it, see `fleetmetrics.Communicator.among`; None: all.
+        timeout: the seconds to wait for the others; None: ``FLEETMETRICS_TIMEOUT``, else 1,800, or 300 until all have
+            met.
 
     Examples:
         >>> rmse(16.0, 4)
@@ -197,10 +252,11 @@ def auc(
         stat_pos: this worker's histogram of the samples labeled 1, rising scores: a statistic of ``paddle.static.auc``
             in any of its shapes, or any array with one entry per bucket.
         stat_neg: the same for the samples labeled 0, of the same length.
-        scope: see the module.
-        util: see the module.
-        group: see the module.
-        timeout: see the module.
+        scope: where a variable's name is looked up; None: ``paddle.static.global_scope()``.
+        util: an object with ``all_reduce(input, mode)``, such as ``fleet.util``; None: the job's own channel.
+        group: the workers that call it, see `fleetmetrics.Communicator.among`; None: all.
+        timeout: the seconds to wait for the others; None: ``FLEETMETRICS_TIMEOUT``, else 1,800, or 300 until all have
+            met.
         slide_steps: of ``paddle.static.auc``, if both are arrays of its batch statistics, the first two: the area is
             then that of the latest batches. 0: both are histograms. None: that of the program's own variables;
             arrays are histograms, with a warning if they could be batch statistics.

@@ -108,3 +108,29 @@ def test_the_errors_in_docstrings_have_a_line_each():
     assert misread("Do it.\n\nRaises:\n    AError: it is\n    gone.") == ["gone."]
     assert misread("Do it.\n\nRaises:\n    AError: it is. BError: gone.") == ["    AError: it is. BError: gone."]
     assert not misread("Do it.\n\nRaises:\n    AError, BError: it is\n        gone.\n\nExamples:\n    no error")
+
+
+def test_an_entry_describes_every_argument_also_those_that_other_metrics_describe():
+    from docs.scripts import _arguments
+
+    for name in entries():
+        kind = getattr(fm, name)
+        page = _arguments.in_one_place(kind, inspect.getdoc(kind))
+        described = [line.split(":")[0].strip() for line in page.splitlines() if line.startswith("    ")]
+        assert not [each for each in inspect.signature(kind).parameters if each not in described], name
+        assert "**settings" not in page and page.count("\nArgs:\n") <= 1, name
+    f = _arguments.in_one_place(fm.FBeta, inspect.getdoc(fm.FBeta))
+    assert '``"macro"`` (the default)' in f and "as for `Precision`" not in f and "size: the number of samples" in f
+    bias = _arguments.in_one_place(fm.MeanBias, inspect.getdoc(fm.MeanBias))
+    assert "``add(prediction, label)`` takes numbers of equal shape" in bias and bias.count("Examples:") == 1
+
+
+def test_a_program_that_a_command_writes_has_the_colors_of_python():
+    from pygments import lexers, token
+
+    from docs.scripts import _programs
+
+    _programs.use()
+    text = "cat > train.py <<'END'\nimport numpy as np\nEND\npython train.py > 'a log'\n"
+    tokens = list(lexers.get_lexer_by_name("bash").get_tokens(text))
+    assert (token.Keyword.Namespace, "import") in tokens and (token.String.Single, "'a log'") in tokens

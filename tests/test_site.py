@@ -58,14 +58,14 @@ def test_the_search_of_a_language_finds_its_own_pages_only(site: Any) -> None:
     assert site.pages_found(chinese, "精度") == {"a/"} and site.pages_found(chinese, "全局指标") == {"a/", "b/"}
 
 
-def test_the_search_finds_options_names_behind_a_point_and_entries_first(site: Any) -> None:
+def test_the_search_finds_options_and_variables_first_and_entries_of_the_reference_last(site: Any) -> None:
     places = ("howto/a/#b", "reference/metrics/scores/#fleetmetrics.AUC", "reference/environment/#settings", "x/")
     texts = ("AUC", "fleetmetrics.AUC", "FLEETMETRICS_SECRET", "<code>--fail-if</code>")
     docs = [{"location": place, "title": "", "text": text} for place, text in zip(places, texts)]
     separator = re.search(r"separator: '(.*)'", (ROOT / "mkdocs.yml").read_text("utf-8"))
     assert separator
     own = site.own_index({"config": {"separator": separator[1]}, "docs": docs}, "en")
-    assert [each.get("boost") for each in own["docs"]] == [None, 10, 10, None]
+    assert [each.get("boost") for each in own["docs"]] == [None, 1e-3, 10, None]
     found = {word: site.pages_found(own, word) for word in ("AUC", "--fail-if", "FLEETMETRICS_SECRET", "none")}
     assert found == {
         "AUC": {"howto/a/", "reference/metrics/scores/"},
@@ -73,6 +73,34 @@ def test_the_search_finds_options_names_behind_a_point_and_entries_first(site: A
         "FLEETMETRICS_SECRET": {"reference/environment/"},
         "none": set(),
     }
+
+
+def test_a_page_that_is_there_in_english_only_is_found_and_reached_from_the_chinese_ones(site: Any) -> None:
+    english = {"zh/reference/metric/"}
+    docs = [{"location": place, "title": "", "text": ""} for place in ("zh/reference/metric/#add", "zh/a/", "b/")]
+    own = site.own_index({"config": {}, "docs": docs}, "zh", english)
+    assert [each["location"] for each in own["docs"]] == ["../reference/metric/#add", "a/"]
+    assert own["docs"][0]["boost"] < 1e-3
+
+    def instead(place: str) -> str:
+        return place[len("zh/") :] if place in english else ""
+
+    page = '<a href="../../reference/metric/#add"><a href="../b/"><a href=../../reference/metric/><a href="#c">'
+    moved = '<a href="../../../reference/metric/#add"><a href="../b/"><a href=../../../reference/metric/><a href="#c">'
+    assert site.led_elsewhere(page, "zh/howto/a/", instead) == moved
+    sitemap = "<urlset><url><loc>o/zh/reference/metric/</loc></url><url><loc>o/zh/a/</loc></url></urlset>"
+    assert site.without_addresses(sitemap, "o/", english) == "<urlset><url><loc>o/zh/a/</loc></url></urlset>"
+
+
+def test_the_index_of_the_reference_has_each_name_below_its_page_with_its_first_line(site: Any) -> None:
+    pages = {
+        "index.md": "# All\n\n::: fleetmetrics\n",
+        "a.md": "# A page\n\n::: fleetmetrics.AUC\n\n::: fleetmetrics.m\n",
+    }
+    names = {"AUC": "fleetmetrics.metrics.auc", "late": "fleetmetrics.m.n", "_own": "fleetmetrics.m"}
+    found = site.public_names(names, pages, {"AUC": "An area."})
+    assert "## [A page](a.md)" in found and found.count("\n| <autoref") == 2
+    assert 'identifier="fleetmetrics.AUC" optional><code>AUC</code></autoref> | An area. |' in found
 
 
 @pytest.mark.parametrize(

@@ -3,31 +3,45 @@
 from __future__ import annotations
 
 import html
+import posixpath
 import re
 from pathlib import Path
-from typing import Any, Container, Iterable
+from typing import Any, Callable, Container, Iterable
 
 FENCED = re.compile(r"^( *)(```|~~~).*?^\1\2 *$", re.MULTILINE | re.DOTALL)
 HEADING = re.compile(r"^(#{1,6}) +(.*?)(?: *\{ *#[-\w]+ *\})?$", re.MULTILINE)
 PARAGRAPH = re.compile(r"<p>(.*?)</p>", re.DOTALL)
 #: What leads a reader to another page, and says nothing where a search engine shows it.
 POINTING = re.compile(r"; see [^.;]+(?=\.)")
+#: A link to another page of the site.
+HREF = re.compile(r'(\bhref="?)((?![a-z]+:)[^"#\s>][^"\s>]*)("?)')
 #: The heading of an entry of the reference.
 ENTRY = re.compile(r'<(h\d) id="(fleetmetrics\.[\w.]+)".*?</\1>', re.DOTALL)
+#: What a page of the reference has entries of.
+ENTRIES = re.compile(r"^::: (\S+)$", re.MULTILINE)
 #: What the search of a language must find: for words that readers look for, a page; "" is any.
 WORDS = {
     "en": {
-        "AUC": "reference/metrics/scores/",
+        "AUC": "metrics/scores/",
         "--fail-if": "reference/command_line/",
+        "--join-on": "howto/release_gate/",
         "FLEETMETRICS_SECRET": "reference/environment/",
+        "fleet.metrics": "howto/from_fleet_metrics/",
+        "multi node": "howto/launchers/",
+        "custom metric": "metrics/custom/",
+        "hang": "explanation/faults/",
         "deadline": "",
         "sampler": "",
         "report": "",
     },
     "zh": {
-        "AUC": "reference/metrics/scores/",
+        "AUC": "metrics/scores/",
+        "padding": "howto/padding/",
         "超时": "explanation/faults/",
         "死锁": "explanation/faults/",
+        "卡死": "explanation/faults/",
+        "不一致": "howto/questions/",
+        "填充": "howto/padding/",
         "断点续训": "howto/checkpoints/",
         "分布式": "",
         "全局指标": "",
@@ -35,8 +49,10 @@ WORDS = {
         "参数服务器": "",
     },
 }
-#: The entries of the index that come first among equals: the classes of metrics, options, variables.
-FIRST = re.compile(r"reference/(?:metrics/\w+/#fleetmetrics\.\w+|(?:command_line|environment)/(?:#.*)?)")
+#: The entries of the index that come first among equals: options and variables.
+FIRST = re.compile(r"reference/(?:command_line|environment)/(?:#.*)?")
+#: The weight of the reference, whose entries have in their titles the words that the guides have in their text.
+REFERENCE_WEIGHT = {"en": 1e-3, "zh": 1e-5}
 
 
 def headings(markdown: str) -> list[re.Match[str]]:
@@ -85,11 +101,26 @@ def pipes_with_backslashes(content: str) -> list[str]:
     return [html.unescape(code) for cell in cells for code in re.findall(r"<code[^>]*>([^<]*\\\|[^<]*)</code>", cell)]
 
 
-def public_names(modules: dict[str, str]) -> str:
-    """The list of the names that a package exports, each a link to its entry."""
-    names = sorted((name for name in modules if not name.startswith("_")), key=str.lower)
-    links = (f'<autoref identifier="fleetmetrics.{name}" optional><code>{name}</code></autoref>' for name in names)
-    return f"\n\n<p>{', '.join(links)}</p>\n"
+def public_names(modules: dict[str, str], pages: dict[str, str], summaries: dict[str, str]) -> str:
+    """The names that a package exports, below the page of the reference that has them: each with its first line.
+
+    ``pages`` are the texts of the pages by their places, in the order of the site.
+    """
+    found: dict[str, list[str]] = {page: [] for page in pages}
+    entries = {entry: page for page, text in pages.items() for entry in ENTRIES.findall(text)}
+    for name in sorted((name for name in modules if not name.startswith("_")), key=str.lower):
+        path = f"{modules[name]}.{name}"
+        places = [f"fleetmetrics.{name}", *(path[: end.start()] for end in reversed(list(re.finditer(r"\.", path))))]
+        page = next((entries[place] for place in places if entries.get(place, "index.md") != "index.md"), "")
+        if page:
+            link = f'<autoref identifier="fleetmetrics.{name}" optional><code>{name}</code></autoref>'
+            found[page].append(f"| {link} | {summaries.get(name, '')} |\n")
+    parts = []
+    for page, rows in found.items():
+        title = HEADING.search(pages[page])
+        if rows and title:
+            parts.append(f"\n## [{title[2]}]({page})\n\n| name | what it is |\n| --- | --- |\n{''.join(rows)}")
+    return "".join(parts)
 
 
 def without_entry(modules: dict[str, str], entries: Container[str]) -> list[str]:
@@ -126,15 +157,50 @@ def with_public_ids(content: str, toc: Iterable[Any], modules: dict[str, str]) -
     return ENTRY.sub(moved, content)
 
 
-def own_index(index: dict[str, Any], language: str) -> dict[str, Any]:
-    """The search index of one language, with the places of its pages below its home page."""
+def own_index(index: dict[str, Any], language: str, english: Container[str] = frozenset()) -> dict[str, Any]:
+    """The search index of one language, with the places of its pages below its home page.
+
+    ``english`` are the Chinese addresses of pages that are there in English only.
+    """
     folder = "zh/" if language == "zh" else ""
     docs = [each for each in index["docs"] if each["location"].startswith("zh/") == bool(folder)]
-    docs = [{**each, "location": each["location"][len(folder) :]} for each in docs]
     return {
         "config": {**index["config"], "lang": sorted({"en", language})},
-        "docs": [{**each, "boost": 10} if FIRST.fullmatch(each["location"]) else each for each in docs],
+        "docs": [_of_language(each, language, english) for each in docs],
     }
+
+
+def _of_language(entry: dict[str, Any], language: str, english: Container[str]) -> dict[str, Any]:
+    place = entry["location"][len("zh/") if language == "zh" else 0 :]
+    if entry["location"].partition("#")[0] in english:
+        return {**entry, "location": f"../{place}", "boost": REFERENCE_WEIGHT[language]}
+    if FIRST.fullmatch(place):
+        return {**entry, "location": place, "boost": 10}
+    if place.startswith("reference/"):
+        return {**entry, "location": place, "boost": REFERENCE_WEIGHT[language]}
+    return {**entry, "location": place}
+
+
+def led_elsewhere(content: str, url: str, instead: Callable[[str], str]) -> str:
+    """A page at an address, whose links to some addresses lead elsewhere: ``instead`` gives the place, or nothing."""
+
+    def moved(found: re.Match[str]) -> str:
+        path, hash_, anchor = found[2].partition("#")
+        place = instead(posixpath.normpath(posixpath.join(url, path)) + "/") if path else ""
+        if not place:
+            return found[0]
+        return f"{found[1]}{posixpath.relpath(place, url or '.')}/{hash_}{anchor}{found[3]}"
+
+    return HREF.sub(moved, content)
+
+
+def without_addresses(sitemap: str, origin: str, addresses: Iterable[str]) -> str:
+    """A sitemap without some addresses, as places of their own and as the other language of a page."""
+    for address in addresses:
+        place = re.escape(origin + address)
+        sitemap = re.sub(rf"\s*<url>\s*<loc>{place}</loc>.*?</url>", "", sitemap, flags=re.DOTALL)
+        sitemap = re.sub(rf'\s*<xhtml:link [^>]*href="{place}"/>', "", sitemap)
+    return sitemap
 
 
 def pages_found(index: dict[str, Any], query: str) -> set[str]:
@@ -146,7 +212,8 @@ def pages_found(index: dict[str, Any], query: str) -> set[str]:
     separator = re.compile(index["config"]["separator"])
     words: dict[str, set[str]] = {}
     for each in index["docs"]:
-        for word in separator.split(re.sub(r"<[^>]+>", " ", f"{each['title']} {each['text']}").lower()):
+        texts = " ".join([each["title"], *each.get("tags", ()), each["text"]])
+        for word in separator.split(re.sub(r"<[^>]+>", " ", texts).lower()):
             words.setdefault(word.strip("，。：；（）、？.,:;()"), set()).add(each["location"].partition("#")[0])
     found: set[str] = set()
     for part in filter(None, separator.split(query.lower())):

@@ -1,7 +1,8 @@
 """What the reference shows beside the docstrings: an extension of griffe, which mkdocs.yml names.
 
 Signatures have every argument with its type and default, also what ``Unpack[...]`` stands for. A metric's entry has a
-table of its section in fleetmetrics/words, its formulas are mathematics, and names between single backticks are links.
+table of its section in fleetmetrics/words, every argument, also those that other metrics describe, and what ``add``
+takes; its formulas are mathematics, and names between single backticks are links.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import griffe
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent))
 
 import fleetmetrics
+from docs.scripts._arguments import described, in_one_place
 from docs.scripts.mathematics import NotMathematics, is_mathematics, mathml
 from fleetmetrics.base.accumulator import FOR_USERS
 from fleetmetrics.support.settings import signature_of
@@ -49,6 +51,9 @@ class Reference(griffe.Extension):
             if isinstance(kind, griffe.Class):
                 _spell_out(kind, getattr(fleetmetrics, name))
             wrong += hidden(kind)
+        wrong += list(undescribed(kinds))
+        for name in entries():
+            kinds[name].docstring.value = in_one_place(getattr(fleetmetrics, name), kinds[name].docstring.value)
         wrong += [line for each in _described(pkg) for line in _rewrite(each, links)]
         wrong += without_mathematics(kinds)
         for line in wrong:
@@ -78,6 +83,16 @@ def without_mathematics(kinds: dict[str, Any]) -> Iterator[str]:
         kind = kinds[name]
         if fleetmetrics._modules[name].startswith("fleetmetrics.metrics.") and "<math" not in kind.docstring.value:
             yield f"{_place(kind)}: {name} shows no formula; write `Formula: ``sum(w * x)``` in its docstring"
+
+
+def undescribed(kinds: dict[str, Any]) -> Iterator[str]:
+    """The arguments of metrics that no docstring describes."""
+    common = inspect.signature(fleetmetrics.Metric).parameters
+    for name in entries():
+        kind = getattr(fleetmetrics, name)
+        for argument in inspect.signature(kind).parameters:
+            if argument not in common and not described(kind, argument):
+                yield f"{_place(kinds[name])}: {name}: nothing says what {argument} is; write it into its Args"
 
 
 def untyped(each: Any, root: Path = ROOT) -> Iterator[str]:
@@ -164,6 +179,10 @@ class Links:
         """Text with links; where nothing is documented under a name, it stays a name."""
         return _NAME.sub(lambda found: _link(self.target(found[1], of), found[1]), text)
 
+    def made_outside_code(self, text: str, of: griffe.Object) -> str:
+        """The same in text whose indented lines are code."""
+        return "".join(line if line.startswith("    ") else self.made(line, of) for line in text.splitlines(True))
+
 
 def _link(target: str, name: str) -> str:
     return f'<autoref identifier="{target}" optional><code>{name}</code></autoref>'
@@ -189,7 +208,7 @@ def _rewrite(each: Any, links: Links) -> list[str]:
         return [
             f"{_place(each)}: {each.path}: {error}; write it as other formulas, or teach docs/scripts/mathematics.py"
         ]
-    each.docstring.value = links.made(head, each) + ("\n\n" + links.made(rest, each) if rest else "")
+    each.docstring.value = links.made_outside_code(head, each) + ("\n\n" + links.made(rest, each) if rest else "")
     return []
 
 

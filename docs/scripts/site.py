@@ -1,12 +1,13 @@
 """What the build of the site adds to MkDocs and its plugins; `hooks:` of mkdocs.yml names it.
 
 - A Chinese page has the anchors of its English twin, so that both have the same links.
-- A page that has no Chinese twin, or a shorter one, says so.
+- A Chinese page that is shorter than its twin says so; a link to a page without one leads to the English page.
 - A link of a README or of another file beside the site that leads nowhere is a warning, too.
 - A Chinese section that is older than its English one is a warning, which ends the strict build.
 - An exported name has its public address, `#fleetmetrics.AUC`; one without an entry is a warning.
 - Each language has a search index of its own.
 - A short option such as `--by` stays on one line.
+- A command that writes a Python program shows Python's colors.
 - Every page has a title and a description of its own.
 - The Python blocks that need NumPy alone run, and print what their comments say.
 - Code in a table shows no backslash before a pipe.
@@ -15,8 +16,10 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import logging
+import posixpath
 import re
 import sys
 from pathlib import Path
@@ -24,10 +27,12 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent))
 
+import _programs
 from _site import (
     WORDS,
     below_title,
     description,
+    led_elsewhere,
     line_of,
     own_index,
     pages_found,
@@ -37,6 +42,7 @@ from _site import (
     twice,
     with_anchors,
     with_public_ids,
+    without_addresses,
     without_entry,
 )
 from links import complaints as broken_links
@@ -55,15 +61,13 @@ ANCHORS: dict[str, list[tuple[int, str]]] = {}
 HEADS: dict[str, dict[str, dict[str, str]]] = {}
 #: What of each page's head is kept, and where it is there.
 HEAD = {"title": r"<title>(.*?)</title>", "description": r'<meta name="description" content="(.*?)"'}
-NO_TWIN = '!!! note ""\n    本页只有英文版。\n\n'
-#: What the pages of the reference say instead: their texts are those of the source.
-REFERENCE = (
-    '!!! note ""\n    参考部分的文字取自源码，只有英文版；'
-    "中文说明见[操作指南]({up}howto/static.md)和[指标]({up}metrics/index.md)。\n\n"
-)
+#: The addresses that the Chinese build gives to pages that are there in English only; nothing is written at them.
+ENGLISH_ONLY: set[str] = set()
 NOTICE = re.compile(r'<div class="admonition note">.*?</div>', re.DOTALL)
 #: A short option of a command, which a browser would break behind its first hyphens.
 OPTION = re.compile(r"<code>(--?[a-z][^<]{0,23})</code>")
+#: A block of lines of a log, by the comment before it.
+LOG = re.compile(r"^<!-- (?:doctor|exchange|warning) -->\n```text$", re.MULTILINE)
 SHORTER = '!!! note ""\n    本页是摘要，<a href="{url}">英文版</a>更完整。\n\n'
 
 
@@ -86,6 +90,7 @@ def on_startup(*, command: str, dirty: bool) -> None:
 
     `--quiet` would hide the warnings from `--strict` too, and every build would pass.
     """
+    _programs.use()
     if command == "build":
         logging.getLogger("mkdocs").setLevel(logging.WARNING)
         logging.getLogger("jieba").setLevel(logging.WARNING)
@@ -100,10 +105,20 @@ def on_config(config: Any) -> None:
     plugin = config.plugins["autorefs"]  # it would take the entries of both languages for one
     for places in (plugin._primary_url_map, plugin._secondary_url_map, plugin._abs_url_map, plugin._title_map):
         places.clear()
+    docs = Path(config.docs_dir)
+    pages = [page for page in docs.rglob("*.md") if not page.name.endswith(".zh.md")]
+    lone = [page for page in pages if not page.with_suffix(".zh.md").exists()]
+    ENGLISH_ONLY.update(_chinese_address(page.relative_to(docs)) for page in lone)
     version = re.search(r'"(.+)"', (ROOT / "fleetmetrics" / "_version.py").read_text("utf-8").partition("=")[2])
     config.copyright = f"fleetmetrics {version[1]}" if version else None
     if not config.repo_url:
         config.edit_uri = config.edit_uri_template = None
+
+
+def _chinese_address(page: Path) -> str:
+    """Where a page is in the Chinese site, seen from the home page."""
+    place = page.parent if page.stem == "index" else page.with_suffix("")
+    return f"zh/{place.as_posix()}/" if place.parts else "zh/"
 
 
 def on_pre_build(*, config: Any) -> None:
@@ -127,18 +142,34 @@ def on_page_markdown(markdown: str, *, page: Any, config: Any, files: Any) -> st
     if file.norm_src_uri == "project/changelog.md":
         markdown = re.sub(r"\]\(docs/", "](../", (ROOT / "CHANGELOG.md").read_text("utf-8"))
     if file.norm_src_uri == "reference/index.md":
-        markdown += public_names(fleetmetrics._modules)
+        pages = {name: Path(config.docs_dir, name).read_text("utf-8") for name in _of_reference(config.nav)}
+        places = {posixpath.relpath(name, "reference"): text for name, text in pages.items()}
+        markdown += public_names(fleetmetrics._modules, places, _summaries())
+    markdown = LOG.sub("```{.text .wrap}", markdown)
     if file.locale_alternate_of == "en":
         return markdown
     if file.locale == "en":
-        up = "../" * file.src_uri.count("/")
-        return below_title(markdown, REFERENCE.format(up=up) if file.src_uri.startswith("reference/") else NO_TWIN)
+        return markdown
     if file.norm_src_uri not in ANCHORS:
         log.warning("docs/%s:1: there is no English page beside it. Add it, then run `make docs`.", file.src_uri)
         return markdown
     markdown, same = with_anchors(markdown, ANCHORS[file.norm_src_uri])
     up = "../" * (file.url.rstrip("/").count("/") + 1)
     return markdown if same else below_title(markdown, SHORTER.format(url=f"{up}{file.alternates['en'].url}"))
+
+
+def _of_reference(nav: Any) -> list[str]:
+    """The pages of the reference, in the order of the site."""
+    if isinstance(nav, str):
+        return [nav] if nav.startswith("reference/") else []
+    return [page for item in (nav.values() if isinstance(nav, dict) else nav or ()) for page in _of_reference(item)]
+
+
+def _summaries() -> dict[str, str]:
+    """The first line of the docstring of each public name."""
+    names = [name for name in fleetmetrics._modules if not name.startswith("_")]
+    lines = {name: (inspect.getdoc(getattr(fleetmetrics, name)) or "").partition("\n")[0] for name in names}
+    return {name: line.replace("|", "&#124;") for name, line in lines.items()}
 
 
 def on_page_content(html: str, *, page: Any, config: Any, files: Any) -> str:
@@ -174,15 +205,21 @@ def on_post_page(output: str, *, page: Any, config: Any) -> str:
     for kind, pattern in HEAD.items():
         found = re.search(pattern, output, re.DOTALL)
         kept[kind][page.file.src_uri] = found[1] if found else ""
-    if page.file.locale_alternate_of == "en":
-        return output
+    chinese = page.file.locale_alternate_of == "zh"
+    if chinese and page.url in ENGLISH_ONLY:
+        return ""
+    if not chinese:
+        return led_elsewhere(output, page.url, lambda place: "zh/" if place in ENGLISH_ONLY else "")
+    output = led_elsewhere(output, page.url, lambda place: place[len("zh/") :] if place in ENGLISH_ONLY else "")
     base = re.search(r'"base": *"((?:\.\./)*)\.\."', output)
     assert base, page.url
     return f'{output[: base.start()]}"base": "{base[1] or "./"}"{output[base.end() :]}'
 
 
 def on_post_template(output: str, *, template_name: str, config: Any) -> str:
-    """Leave the English build's page for what is not found: it speaks both languages."""
+    """Leave the English build's page for what is not found: it speaks both languages; list what is there only."""
+    if template_name == "sitemap.xml":
+        return without_addresses(output, config.site_url or "", ENGLISH_ONLY)
     return "" if template_name == "404.html" and config.theme["language"] == "zh" else output
 
 
@@ -193,7 +230,7 @@ def on_post_build(*, config: Any) -> None:
         return  # a language's own build; the index of all comes after it
     index = json.loads(Path(config.site_dir, "search", "search_index.json").read_text(encoding="utf-8"))
     for language in ("zh", "en"):
-        own = own_index(index, language)
+        own = own_index(index, language, ENGLISH_ONLY)
         place = Path(config.site_dir, "zh" if language == "zh" else "", "search", "search_index.json")
         place.parent.mkdir(parents=True, exist_ok=True)
         place.write_text(json.dumps(own, ensure_ascii=False, separators=(",", ":")), encoding="utf-8")

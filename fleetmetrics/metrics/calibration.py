@@ -206,6 +206,7 @@ class ExpectedCalibrationError(_Binned[float]):
         num_classes: the number of classes, at least 2; with ``"multiclass"`` only. None: that of the scores.
         class_axis: as for `Precision`.
         from_logits: predictions are logits: the sigmoid or the softmax is applied.
+        zero_division: the value if the metric is undefined, without a warning; nan: nan, with `UndefinedMetricWarning`.
 
     Examples:
         >>> metric = ExpectedCalibrationError(bins=2)

@@ -119,8 +119,10 @@ class PredictedClickThroughRate(OfProbabilities[float]):
     Formula: ``sum(w * p) / sum(w)``, in float64 for inputs of any dtype.
 
     ``add(prediction, label=None)`` takes probabilities of class 1 of any shape; every element counts. With labels
-    ``[n]`` it also takes ``[n, 2]`` probabilities of both classes. Undefined without samples. Arguments as for
-    `Calibration`.
+    ``[n]`` it also takes ``[n, 2]`` probabilities of both classes. Undefined without samples.
+
+    Args:
+        from_logits: predictions are logits: the sigmoid is applied, to ``[n, 2]`` the softmax.
 
     Examples:
         >>> metric = PredictedClickThroughRate()

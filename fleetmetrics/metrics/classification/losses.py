@@ -260,7 +260,8 @@ class HingeLoss(_OfScores[float]):
     without samples.
 
     Args:
-        task: ``"binary"`` or ``"multiclass"``; None: as for `LogLoss`.
+        task: ``"binary"`` or ``"multiclass"``; None: multiclass with ``num_classes`` or scores of three or more
+            classes, else binary.
         num_classes: as for `LogLoss`.
         squared: whether to square each sample's loss.
         ignore_index: samples with this label, or one of several in a list, do not count.
