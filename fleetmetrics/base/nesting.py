@@ -72,7 +72,9 @@ class Nestable(Partial):
             return Meaning(ENTRIES)
         task = getattr(self, "task", None)
         kind = getattr(task, "kind", "")
-        of = LABELS if kind == "multilabel" else CLASSES if self.takes_one_hot and kind != "binary" else REFUSED
+        of = CLASSES if self.takes_one_hot and kind != "binary" else REFUSED
+        if kind == "multilabel":
+            of = LABELS
         logits = getattr(task, "from_logits", False) or getattr(self, "from_logits", False)
         return Meaning(of, logits, kind == "multiclass", (self.kind_name(),) if of == REFUSED else ())
 

@@ -109,7 +109,9 @@ def _lines(fold: str, ranks: tuple[int, ...], title: str, call: str) -> bytes:
 
 def body_of(note: Any) -> bytes:
     """The note as `note_in` reads it."""
-    body = "" if note is None else f"text {note}" if isinstance(note, str) else f"json {json.dumps(note)}"
+    if note is None:
+        return b""
+    body = f"text {note}" if isinstance(note, str) else f"json {json.dumps(note)}"
     return body.encode("utf-8", "surrogatepass")
 
 

@@ -312,7 +312,8 @@ class Connection:
         _, kind, whole, callers, others, channel, call, step, remaining, timeout, header, payload, digest = head
         body, size = self._target, self._size
         start = size - payload
-        if (hashlib.sha256(body if whole else body[:start]).digest() if size else _OF_NOTHING) != digest:
+        sealed = body if whole else body[:start]
+        if (hashlib.sha256(sealed).digest() if size else _OF_NOTHING) != digest:
             raise Garbled("the message's contents do not match its head")
         self._expect(None, self._begin, len(self._begin))
         end = time.monotonic() + remaining

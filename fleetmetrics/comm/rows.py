@@ -366,7 +366,9 @@ def _cut(slab: Slab, most: int) -> Iterator[tuple[Piece, int]]:
         step = max(1, longest // max(1, width))
         for first in range(start, stop, step):
             rows, shared = min(step, stop - first), first == last
-            slots = 0 if slab.places is None else sharing if shared else rows
+            slots = 0
+            if slab.places is not None:
+                slots = sharing if shared else rows
             for left in range(0, width, longest):
                 cut = Cut(slab.name, slab.reduction, dtype, rows, min(longest, width - left), slots, shared)
                 yield Piece(slab, first, left, cut), rows * cut.width * sharing

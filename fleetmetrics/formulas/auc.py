@@ -278,7 +278,8 @@ class _Top(NamedTuple):
 
 def _from_the_top(positive: np.ndarray, negative: np.ndarray) -> _Top:
     used = np.flatnonzero((positive != 0) | (negative != 0))[::-1]
-    rows = [as_integers(each[used]) if are_counts(each) else each[used] for each in (positive, negative)]
+    classes = (positive, negative)
+    rows = [as_integers(counts[used]) if are_counts(counts) else counts[used] for counts in classes]
     p, n = (row.astype(np.float64, copy=False) for row in rows)
     true_positive, false_positive = (partial_sums(row).astype(np.float64, copy=False) for row in rows)
     true_positive_after = true_positive[1:]

@@ -29,7 +29,9 @@ def one_class(positive: Any, negative: Any) -> str:
     """Why a metric of two classes is undefined, from their weights; "" if both have samples."""
     if positive and negative:
         return ""
-    return f"no sample is labeled {0 if positive else 1}" if positive or negative else NO_SAMPLES
+    if not positive and not negative:
+        return NO_SAMPLES
+    return f"no sample is labeled {0 if positive else 1}"
 
 
 def undefined(metric: str, reason: str, value: Any = math.nan) -> Any:

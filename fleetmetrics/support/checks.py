@@ -485,10 +485,11 @@ def flags(*shape: int | str | None, flat: bool = False) -> Kind:
     def kind(argument: str, value: Any, sizes: Sizes) -> np.ndarray:
         array = _shaped(argument, value, shape, flat, sizes)
         low, high = _extremes(array)
-        whole = array.dtype.kind != "f" or bool((array == np.floor(array)).all())
-        if not (low >= 0 and high <= 1 and whole):
-            wrong = low if not low >= 0 else high if not high <= 1 else array[array != np.floor(array)].flat[0].item()
-            raise InvalidInputError(f"{argument} must hold 0 and 1, or False and True, not {wrong!r:.60}")
+        wrong = [end for end, allowed in ((low, low >= 0), (high, high <= 1)) if not allowed]
+        if array.dtype.kind == "f":
+            wrong += array[array != np.floor(array)][:1].tolist()
+        if wrong:
+            raise InvalidInputError(f"{argument} must hold 0 and 1, or False and True, not {wrong[0]!r:.60}")
         return array.astype(np.bool_, copy=False)
 
     return kind

@@ -359,7 +359,10 @@ def _of_numbers(array: np.ndarray, short: bool) -> Any:
         return _described(array.tolist(), short, 0)
     if array.dtype.kind == "f" and (np.abs(array) < 2.0**53).all() and (array == np.floor(array)).all():
         array = array.astype(np.int64)
-    array = array.astype(np.float64 if array.dtype.kind == "f" else np.uint64 if array.dtype == np.uint64 else np.int64)
+    if array.dtype.kind == "f":
+        array = array.astype(np.float64)
+    elif array.dtype != np.uint64:
+        array = array.astype(np.int64)
     return [list(array.shape), hashlib.sha256(np.ascontiguousarray(array).tobytes()).hexdigest()]
 
 

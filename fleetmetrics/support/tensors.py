@@ -199,16 +199,14 @@ def _tensors_in(values: Any, argument: str, around: frozenset[int] = frozenset()
 
 def _with_arrays(values: Any, arrays: Iterator[np.ndarray]) -> list[Any]:
     """A list with the next of these arrays in place of each tensor."""
-    return [
-        value
-        if type(value) in _PLAIN
-        else next(arrays)
-        if _reader_of(value)
-        else _with_arrays(value, arrays)
-        if _is_list(value)
-        else value
-        for value in values
-    ]
+    return [value if type(value) in _PLAIN else _with_array(value, arrays) for value in values]
+
+
+def _with_array(value: Any, arrays: Iterator[np.ndarray]) -> Any:
+    """A tensor's array, the next one; of a list, one with arrays."""
+    if _reader_of(value):
+        return next(arrays)
+    return _with_arrays(value, arrays) if _is_list(value) else value
 
 
 def _arrays_of(tensors: list[Any], argument: str) -> Iterator[np.ndarray]:

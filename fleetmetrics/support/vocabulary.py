@@ -100,8 +100,13 @@ def counted(number: int, what: str, verb: str = "") -> str:
         >>> counted(1, "queries"), counted(2000, "queries"), counted(1, "files", "were")
         ('1 query', '2,000 queries', '1 file was')
     """
-    one = f"{what[:-3]}y" if what.endswith("ies") else what[:-2] if what.endswith("sses") else what[:-1]
-    return f"{number:,} {one if number == 1 else what}{verb and f' {agreeing(number, verb)}'}"
+    return f"{number:,} {_singular(what) if number == 1 else what}{verb and f' {agreeing(number, verb)}'}"
+
+
+def _singular(what: str) -> str:
+    if what.endswith("ies"):
+        return f"{what[:-3]}y"
+    return what[:-2] if what.endswith("sses") else what[:-1]
 
 
 def agreeing(number: int, verb: str) -> str:

@@ -341,7 +341,9 @@ class Slicing:
     def named_keys(self, values: Mapping[State, np.ndarray]) -> list[Any]:
         """The keys of all workers in the form of the result."""
         keys = self.sorted_keys(values).tolist()
-        return keys if self.table is None else [None if key in NULL.values() else key for key in keys]
+        if self.table is None:
+            return keys
+        return [None if key in NULL.values() else key for key in keys]
 
     def enter(self, batch: Batch) -> tuple[Batch, Plan | None] | None:
         """A batch in lanes, one for each slice of its samples, and any plan for the table; None if no sample counts."""

@@ -334,6 +334,9 @@ def _six_digits(value: float | None) -> str:
 
 def _percent(number: int, of: int) -> str:
     """A share in words: a few rows do not print as none, nor nearly all rows as all."""
-    if 0 < number < of:
-        return "<0.01%" if number / of < 1e-4 else ">99.99%" if number / of > 0.9999 else f"{number / of:.2%}"
-    return f"{number / of if of else math.nan:.0%}"
+    share = number / of if of else math.nan
+    if not 0 < number < of:
+        return f"{share:.0%}"
+    if share < 1e-4:
+        return "<0.01%"
+    return ">99.99%" if share > 0.9999 else f"{share:.2%}"

@@ -319,7 +319,9 @@ class _QuotientsOfUsers(_Quotients):
 
     def __init__(self, metric: Any, unit: str, weighted: bool) -> None:
         super().__init__(metric, unit)
-        self.of = ("weight" if weighted else "rows") if metric.quotient.counts_samples else "denominator"
+        self.of = "weight" if weighted else "rows"
+        if not metric.quotient.counts_samples:
+            self.of = "denominator"
 
     def of_slice(self) -> Metric:
         return _Summed(self.metric, "of users")
