@@ -138,6 +138,16 @@ FLEET = [
         "    return ours.min(x)\n",
     ),
     (
+        "def f():\n    from paddle.distributed import fleet\n    fleet.metrics.min(x)\n\n\n"
+        "def g():\n    from paddle.distributed import fleet\n    fleet.metrics.max(x)\n",
+        "def f():\n    import fleetmetrics\n    from paddle.distributed import fleet\n    fleetmetrics.min(x)\n\n\n"
+        "def g():\n    import fleetmetrics\n    from paddle.distributed import fleet\n    fleetmetrics.max(x)\n",
+    ),
+    (
+        "import mmeval\nif 1:\n    import mmeval.core as core, os\nmmeval.BaseMetric, core.BaseMetric\n",
+        "import fleetmetrics\nif 1:\n    import os\nfleetmetrics.BaseMetric, fleetmetrics.BaseMetric\n",
+    ),
+    (
         "import paddle\nimport paddle.distributed as d\npaddle.distributed.fleet.metrics.max(x), d.fleet.metrics.sum\n",
         "import fleetmetrics\nimport paddle\nimport paddle.distributed as d\nfleetmetrics.max(x), fleetmetrics.sum\n",
     ),
@@ -158,7 +168,7 @@ def test_what_has_a_counterpart_is_changed_and_the_rest_of_the_text_stays(text: 
     "text",
     [
         "from mmeval.utils import try_import\nfrom mmeval.core.dispatcher import dispatch\ntry_import('torch')\n",
-        "import mmeval.metrics.utils as utils\nfrom mmeval.metrics.utils.keypoint import calc_distances\n",
+        "import mmeval.metrics.utils as utils\nfrom mmeval.fileio import get_local_path\n",
         "import paddle\nfrom paddle.distributed import fleet\nfleet.init()\npaddle.metric.Auc, fleet.util.barrier()\n",
         "from paddle.metric import Accuracy\nfrom paddle import *\nmetrics.auc(auc, x.metrics.sum(), fleet.sum())\n",
         "from paddle.distributed import fleet\nfleetmetrics.patch_fleet(util=True)\nfleet.util.all_reduce(x)\n",

@@ -145,10 +145,19 @@ def _ours_of_util(*arguments: Any, _name: str, **named: Any) -> Any:
 def answer(name: str, arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
     """Answer a call of one of Paddle's functions."""
     function = getattr(functional, name)
-    call = inspect.signature(function).bind(*arguments, **named)
+    call = _bound("fleet.metrics", name, function, arguments, named)
     if type(call.arguments.get("util")) is getattr(sys.modules["paddle.distributed.fleet"], "UtilBase", None):
         call.arguments["util"] = None
     return function(*call.args, **call.kwargs)
+
+
+def _bound(
+    where: str, name: str, function: Callable[..., Any], arguments: tuple[Any, ...], named: dict[str, Any]
+) -> inspect.BoundArguments:
+    try:
+        return inspect.signature(function).bind(*arguments, **named)
+    except TypeError as error:
+        raise TypeError(f"{where}.{name}: {error}") from None
 
 
 def answers_util() -> bool:
@@ -162,7 +171,7 @@ def answers_util() -> bool:
 def answer_of_util(name: str, arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
     """Answer a call of a method of ``fleet.util``; leave calls that include servers to Paddle."""
     function = _UTIL_ANSWERS[name]
-    call = inspect.signature(function).bind(*arguments, **named)
+    call = _bound("fleet.util", name, function, arguments, named)
     call.apply_defaults()
     if choice_of("comm_world", call.arguments["comm_world"], ("worker", "server", "all")) == "worker":
         return function(*call.args, **call.kwargs)

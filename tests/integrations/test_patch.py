@@ -92,8 +92,11 @@ def test_paddles_own_util_means_the_channel_and_another_one_is_used(monkeypatch)
 
 
 def test_wrong_arguments_are_named():
-    with fm.patch_fleet(), pytest.raises(TypeError, match="missing a required argument: 'stat_neg'"):
-        metrics.auc([1])
+    with fm.patch_fleet(util=True):
+        with pytest.raises(TypeError, match=r"fleet\.metrics\.auc: missing a required argument: 'stat_neg'"):
+            metrics.auc([1])
+        with pytest.raises(TypeError, match=r"fleet\.util\.all_reduce: got an unexpected keyword argument 'op'"):
+            fleet.util.all_reduce([1], op="sum")
 
 
 def test_only_rank_0_logs_it_in_one_line(monkeypatch, capsys):
