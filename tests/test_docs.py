@@ -371,3 +371,16 @@ def test_the_table_on_the_first_screens_is_that_of_the_comparison() -> None:
     for name in ("README.md", "README.zh-CN.md", "docs/index.md", "docs/index.zh.md"):
         table = re.search(r"```text\n(\$ fleetrun .*?)```", (ROOT / name).read_text("utf-8"), re.DOTALL)
         assert table and table[1] in whole, name
+
+
+@pytest.mark.numpy_only
+@pytest.mark.parametrize("name", ["README.md", "README.zh-CN.md"])
+def test_the_change_on_the_first_screen_is_the_one_that_migrate_makes(name: str) -> None:
+    from fleetmetrics.migrate import migrated
+
+    (diff,) = re.findall(r"^```diff\n(.*?)^```$", (ROOT / name).read_text("utf-8"), re.MULTILINE | re.DOTALL)
+    programs = [part.splitlines() for part in diff.split("\n\n")]
+    assert len(programs) == 2
+    for lines in programs:
+        before, after = ["".join(f"{line[1:]}\n" for line in lines if line[0] != sign) for sign in "+-"]
+        assert migrated(before) == (after, []) and "fleet.metrics." in before or "import metrics" in before

@@ -1,6 +1,6 @@
 """The arguments of a metric's entry, all in one place: those of its own docstring, and those of the metrics it names.
 
-A docstring says "as for `Precision`" rather than the same twice; whoever reads one entry wants the text.
+A docstring says "as for `Precision`" rather than the same twice; a reader of one entry wants the text.
 """
 
 from __future__ import annotations
