@@ -85,8 +85,9 @@ class Browser:
             text = {"Enter": "\r", " ": " "}.get(key, "") if kind == "keyDown" else ""
             self.send("Input.dispatchKeyEvent", type=kind, key=key, text=text, windowsVirtualKeyCode=code)
 
-    def picture(self, path: Path, height: int = 0) -> None:
+    def picture(self, path: Path, height: int = 0, scale: int = 1) -> None:
         """Write what the page looks like: its first lines of pixels, or all of it."""
-        settings = {} if not height else {"clip": {"x": 0, "y": 0, "width": self.width, "height": height, "scale": 1}}
+        clip = {"x": 0, "y": 0, "width": self.width, "height": height, "scale": scale}
+        settings = {"clip": clip} if height else {}
         found = self.send("Page.captureScreenshot", captureBeyondViewport=True, **settings)
         path.write_bytes(base64.b64decode(found["data"]))

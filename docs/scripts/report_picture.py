@@ -1,53 +1,131 @@
-"""Take the pictures of the report on the README, the home page and the page on files: docs/pictures/report*.png.
+"""Take the pictures of the report on the README, the home page and the pages on files: docs/pictures/report*.png.
 
     PYTHONPATH=. python docs/scripts/report_picture.py
 
-Debian's chromium draws them. report.png compares two models of generated clicks, in one slot of which the scores say
-nothing (`two_models` of reports.py); report_files.png is what docs/start/files.md makes.
+Debian's chromium draws them, at twice the size. report.png is what the README's command writes, of two models whose data
+`two_models` makes; report_files.png what docs/start/files.md makes. A picture holds a digest of the words on its report;
+tests/test_pictures_of_pages.py writes the reports again and compares, without a browser.
 """
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
+import html
+import io
+import os
 import re
-import runpy
+import shlex
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from typing import Any
+from typing import Iterator
 
-import fleetmetrics
-from tests.browser import Browser
+import numpy as np
+from PIL import Image
+from PIL.PngImagePlugin import PngInfo
+
+from fleetmetrics.cli import main as command_line
 
 DOCS = Path(__file__).resolve().parent.parent
-WIDTH, HEIGHT = 1000, 780
+READMES = {"en": DOCS.parent / "README.md", "zh": DOCS.parent / "README.zh-CN.md"}
+WIDTH, SCALE = 1000, 2
+#: What nobody reads as words: programs, styles, drawings and the numbers once more.
+UNREAD = re.compile(r"<(script|style|svg|template)\b.*?</\1>|<[^>]+>", re.DOTALL)
+#: What differs between two runs: times, sizes and versions.
+VARYING = re.compile(r"\d{4}-\d\d-\d\d[T ]?[\d:.+Z]*|[\d.,]+ (?:KiB|MiB|s)\b|fleetmetrics \d[\w.]*")
 
 
-def two_models() -> tuple[Any, list[str]]:
-    """A result, and the conditions of its gate."""
-    reports = runpy.run_path(str(DOCS / "scripts" / "reports.py"))
-    return reports["two_models"](), reports["CONDITIONS"]["two_models"]
+def two_models(folder: Path) -> None:
+    """Write the scores of a new and of an old model: the new one is better, except in the slot "video"."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    random = np.random.default_rng(7)
+    rows = 60_000
+    slot = random.choice(["feed", "news", "search", "shop", "video"], rows, p=[0.4, 0.2, 0.2, 0.12, 0.08])
+    odds = random.normal(-3, 1.2, rows)
+    label = random.random(rows) < 1 / (1 + np.exp(-odds))
+    noise = {"new": np.where(slot == "video", 1.5, 0.3), "old": np.full(rows, 0.7)}
+    for name, spread in noise.items():
+        score = 1 / (1 + np.exp(-(odds + random.normal(0, 1, rows) * spread - spread**2 / 2)))
+        (folder / name).mkdir()
+        columns = {"id": np.arange(rows), "y": label.astype(int), "p": score.round(6), "slot": slot}
+        pq.write_table(pa.table(columns), folder / name / "part.parquet")
 
 
-def of_the_page(folder: str) -> tuple[Any, list[str]]:
-    """What the commands of docs/start/files.md evaluate."""
+def of_the_readme(folder: Path, language: str) -> None:
+    """Run the command above the picture."""
+    if not (folder / "new").exists():
+        two_models(folder)
+    found = re.search(r"^fleetmetrics (evaluate .*)$", READMES[language].read_text("utf-8"), re.MULTILINE)
+    assert found
+    _run(folder, found[1])
+
+
+def of_the_start(folder: Path, language: str) -> None:
+    """Run the commands of the start page on files."""
     page = (DOCS / "start" / "files.md").read_text(encoding="utf-8")
     made = re.search(r"cat > make.py <<'END'\n(.*?)END\n", page, re.DOTALL)
-    assert made
-    subprocess.run([sys.executable, "-c", made[1]], cwd=folder, check=True)
-    asked: dict[str, Any] = {"label": "y", "score": "p", "by": "slot", "metrics": "auc,calibration"}
-    return fleetmetrics.evaluate(Path(folder, "scores.csv"), **asked), []
+    found = re.search(r"^fleetmetrics (evaluate .*)$", page, re.MULTILINE)
+    assert made and found
+    if not (folder / "scores.csv").exists():
+        subprocess.run([sys.executable, "-c", made[1]], cwd=folder, check=True)
+    _run(folder, f"{found[1]} --lang {language}")
+
+
+def _run(folder: Path, command: str) -> None:
+    before = Path.cwd()
+    os.chdir(folder)
+    try:
+        with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+            status = command_line(shlex.split(command))
+    finally:
+        os.chdir(before)
+    assert status == 0, (command, status)
+
+
+def reports(folder: Path) -> Iterator[tuple[str, str, Path]]:
+    """The reports, each with the name of its picture and the ending of its language."""
+    for name, write in {"report": of_the_readme, "report_files": of_the_start}.items():
+        for language, ending in (("en", ""), ("zh", ".zh")):
+            write(folder, language)
+            yield name, ending, (folder / "report.html").rename(folder / f"drawn-{name}{ending}.html")
+
+
+def digest(page: str) -> str:
+    """Of the words of a report."""
+    words = html.unescape(UNREAD.sub(" ", page)).split()
+    return hashlib.sha256(VARYING.sub("", " ".join(words)).encode()).hexdigest()
+
+
+def held(picture: Path) -> str:
+    """The digest that a picture holds."""
+    with Image.open(picture) as image:
+        return str(image.info.get("words", ""))
 
 
 def main() -> None:
-    with tempfile.TemporaryDirectory() as folder, Browser() as browser:
-        for name, (found, conditions) in {"report": two_models(), "report_files": of_the_page(folder)}.items():
-            for language, ending in (("en", ""), ("zh", ".zh")):
-                page = Path(folder, f"{name}-{language}.html")
-                found.to_html(page, language, conditions)
-                for scheme, shade in (("light", ""), ("dark", "-dark")):
-                    browser.open(page, WIDTH, scheme)
-                    browser.picture(DOCS / "pictures" / f"{name}{shade}{ending}.png", HEIGHT)
+    """Draw all."""
+    from tests.browser import Browser
+
+    with tempfile.TemporaryDirectory() as place, Browser() as browser:
+        for name, ending, page in reports(Path(place)):
+            for scheme, shade in (("light", ""), ("dark", "-dark")):
+                browser.open(page, WIDTH, scheme)
+                height = int(browser.value(HEIGHT))
+                raw = Path(place, "raw.png")
+                browser.picture(raw, height, SCALE)
+                info = PngInfo()
+                info.add_text("words", digest(page.read_text("utf-8")))
+                picture = DOCS / "pictures" / f"{name}{shade}{ending}.png"
+                Image.open(raw).convert("RGB").quantize(128).save(picture, pnginfo=info, optimize=True)
+                print(picture.name, height, f"{picture.stat().st_size / 1024:.0f} KiB", flush=True)
+
+
+#: The place in pixels behind the first section, which shows the slices.
+HEIGHT = 'Math.ceil(document.querySelector("section").getBoundingClientRect().bottom + scrollY + 24)'
 
 
 if __name__ == "__main__":
