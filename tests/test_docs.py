@@ -383,4 +383,4 @@ def test_the_change_on_the_first_screen_is_the_one_that_migrate_makes(name: str)
     assert len(programs) == 2
     for lines in programs:
         before, after = ["".join(f"{line[1:]}\n" for line in lines if line[0] != sign) for sign in "+-"]
-        assert migrated(before) == (after, []) and "fleet.metrics." in before or "import metrics" in before
+        assert migrated(before) == (after, []) and re.search(r"fleet\.metrics\.|import metrics", before)

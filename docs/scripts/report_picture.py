@@ -2,8 +2,8 @@
 
     PYTHONPATH=. python docs/scripts/report_picture.py
 
-Debian's chromium draws them, at twice the size. report.png is what the README's command writes, of two models whose data
-`two_models` makes; report_files.png what docs/start/files.md makes. A picture holds a digest of the words on its report;
+Debian's chromium draws them, at twice the size. report.png is what the README's command writes, of two models whose
+data `two_models` makes; report_files.png what docs/start/files.md makes. A picture holds a digest of its words;
 tests/test_pictures_of_pages.py writes the reports again and compares, without a browser.
 """
 
@@ -31,7 +31,7 @@ from fleetmetrics.cli import main as command_line
 DOCS = Path(__file__).resolve().parent.parent
 READMES = {"en": DOCS.parent / "README.md", "zh": DOCS.parent / "README.zh-CN.md"}
 WIDTH, SCALE = 1000, 2
-#: What nobody reads as words: programs, styles, drawings and the numbers once more.
+#: What is not read as words: programs, styles, drawings and the numbers once more.
 UNREAD = re.compile(r"<(script|style|svg|template)\b.*?</\1>|<[^>]+>", re.DOTALL)
 #: What differs between two runs: times, sizes and versions.
 VARYING = re.compile(r"\d{4}-\d\d-\d\d[T ]?[\d:.+Z]*|[\d.,]+ (?:KiB|MiB|s)\b|fleetmetrics \d[\w.]*")
