@@ -114,7 +114,7 @@ class _Script:
         for node in nodes:
             if isinstance(node, ast.Name) and _MODULES.fullmatch(meanings.get(node.id, "")):
                 self._change_use(node, meanings[node.id])
-            elif isinstance(node, ast.Name):
+            elif isinstance(node, ast.Name) and id(node) in self.outer:
                 self._check_use(node, meanings.get(node.id, ""))
             elif isinstance(node, ast.Constant) and isinstance(node.value, str) and _TEXTS.fullmatch(node.value):
                 self._name(node, repr(node.value), "has no counterpart in fleetmetrics")
@@ -162,8 +162,8 @@ class _Script:
         """Name what is used of ``fleet.metrics`` and is not changed by changing an import."""
         for node, path in self._paths(name, name.id):
             _, dot, function = f".{path}".rpartition(".fleet.metrics.")
-            here = _counterpart(f"{_FLEET}.{function}")
-            if dot and here:
+            here = dot and _counterpart(f"{_FLEET}.{function}")
+            if here:
                 self._name(node, path, f"stays: no import says what it is; if Paddle's, write {here}")
         for node, path in self._paths(name, meaning)[1:2]:
             if _WHOLE.fullmatch(meaning) and not _counterpart(path):
