@@ -384,3 +384,15 @@ def test_the_change_on_the_first_screen_is_the_one_that_migrate_makes(name: str)
     for lines in programs:
         before, after = ["".join(f"{line[1:]}\n" for line in lines if line[0] != sign) for sign in "+-"]
         assert migrated(before) == (after, []) and re.search(r"fleet\.metrics\.|import metrics", before)
+
+
+@pytest.mark.numpy_only
+def test_a_text_leads_to_every_page_and_each_guide_to_its_reference() -> None:
+    pages = {page for page in DOCS.rglob("*.md") if not page.name.endswith(".zh.md")}
+    pages -= {DOCS / "project" / f"{name}.md" for name in ("design", "evidence")}  # not of the site
+    link = re.compile(r"\]\(([^)#\s]+\.md)[^)]*\)")
+    links = {page: {(page.parent / path).resolve() for path in link.findall(page.read_text("utf-8"))} for page in pages}
+    reached = {there for page, found in links.items() for there in found - {page}}
+    assert not pages - reached - {DOCS / "index.md"}, "link them where they help"
+    guides = [page for page in pages if page.parent.name == "howto"]
+    assert guides and not [page for page in guides if not any("reference" in each.parts for each in links[page])]
