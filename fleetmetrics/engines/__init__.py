@@ -12,7 +12,8 @@ from typing import Any, Callable, Iterable, Mapping, Sequence
 import numpy as np
 
 from fleetmetrics.base.merging import closed_by
-from fleetmetrics.columns.frames import Columns, arrow
+from fleetmetrics.columns.arrow_values import arrow
+from fleetmetrics.columns.frames import Columns
 from fleetmetrics.columns.reading import Reading
 from fleetmetrics.errors import FleetMetricsError, InvalidInputError
 from fleetmetrics.files import Evaluated, evaluate_file, find, together

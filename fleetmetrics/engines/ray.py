@@ -5,7 +5,7 @@ from __future__ import annotations
 import pickle
 from typing import Any, Callable, Mapping
 
-from fleetmetrics.columns.frames import arrow
+from fleetmetrics.columns.arrow_values import arrow
 from fleetmetrics.engines import Plan, joined, paths_of, tree
 from fleetmetrics.files import Evaluated, Reading
 from fleetmetrics.files.parts import Made

@@ -6,7 +6,7 @@ import pickle
 import zlib
 from typing import Any, Callable, Iterable, Iterator, Mapping
 
-from fleetmetrics.columns.frames import arrow
+from fleetmetrics.columns.arrow_values import arrow
 from fleetmetrics.engines import WAY, Part, Plan, joined, paths_of
 from fleetmetrics.files import Evaluated, Reading
 from fleetmetrics.files.parts import Made

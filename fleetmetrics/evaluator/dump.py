@@ -11,7 +11,8 @@ from typing import Any, BinaryIO, Iterator, Mapping, NamedTuple, Sequence
 
 import numpy as np
 
-from fleetmetrics.columns.frames import Columns, array_of, arrow, nulls_of, unnested
+from fleetmetrics.columns.arrow_values import array_of, arrow, nulls_of, unnested
+from fleetmetrics.columns.frames import Columns
 from fleetmetrics.columns.reading import Reading
 from fleetmetrics.errors import DataError, InvalidInputError
 from fleetmetrics.evaluator.engine_metric import BaseMetric, logger, to_cpu

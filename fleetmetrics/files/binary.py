@@ -10,7 +10,8 @@ from typing import Any, ClassVar, Iterator
 
 import numpy as np
 
-from fleetmetrics.columns.frames import Columns, array_of, arrow
+from fleetmetrics.columns.arrow_values import array_of, arrow
+from fleetmetrics.columns.frames import Columns
 from fleetmetrics.columns.nested import is_nested
 from fleetmetrics.errors import DataError
 from fleetmetrics.files.places import is_remote, opened

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any, NamedTuple, Sequence
 
-from fleetmetrics.columns.frames import Columns, arrow
+from fleetmetrics.columns.arrow_values import arrow
+from fleetmetrics.columns.frames import Columns
 from fleetmetrics.columns.reading import BLANKS, Reading
 from fleetmetrics.errors import DataError
 from fleetmetrics.support.vocabulary import argument

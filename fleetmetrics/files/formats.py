@@ -13,7 +13,8 @@ import zipfile
 import zlib
 from typing import Any, Callable, Generator
 
-from fleetmetrics.columns.frames import Columns, arrow
+from fleetmetrics.columns.arrow_values import arrow
+from fleetmetrics.columns.frames import Columns
 from fleetmetrics.errors import DataError, FleetMetricsError
 from fleetmetrics.files.binary import NPZ, Arrow, Parquet
 from fleetmetrics.files.encodings import Decoded, encoding_of

@@ -9,7 +9,8 @@ from typing import Any, NamedTuple, Sequence
 import numpy as np
 
 from fleetmetrics.batch.hashing import integer_ids
-from fleetmetrics.columns.frames import Columns, nulls_of
+from fleetmetrics.columns.arrow_values import nulls_of
+from fleetmetrics.columns.frames import Columns
 from fleetmetrics.columns.joining import distinct_ids
 from fleetmetrics.errors import DataError, InvalidInputError
 from fleetmetrics.files.formats import THREADS, read_ahead

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any, ClassVar, Iterator, Sequence
 
-from fleetmetrics.columns.frames import Columns, arrow
+from fleetmetrics.columns.arrow_values import arrow
+from fleetmetrics.columns.frames import Columns
 from fleetmetrics.errors import DataError
 from fleetmetrics.files.cells import integer_type, not_text, typed
 from fleetmetrics.files.lines import CSV, blocks_of, head_of

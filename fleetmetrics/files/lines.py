@@ -10,7 +10,8 @@ from typing import Any, Callable, ClassVar, Iterator, Mapping, NamedTuple, Seque
 
 import numpy as np
 
-from fleetmetrics.columns.frames import Columns, arrow
+from fleetmetrics.columns.arrow_values import arrow
+from fleetmetrics.columns.frames import Columns
 from fleetmetrics.columns.nested import pruned, type_inside
 from fleetmetrics.errors import DataError
 from fleetmetrics.files.cells import beside_fractions, integer_type, misfit, not_text, nulls_of_numbers, typed

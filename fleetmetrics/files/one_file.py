@@ -12,7 +12,8 @@ from typing import Any, Callable, Generator, Iterable, Mapping
 import numpy as np
 
 from fleetmetrics.base.accumulator import Accumulator
-from fleetmetrics.columns.frames import Columns, nulls_of
+from fleetmetrics.columns.arrow_values import nulls_of
+from fleetmetrics.columns.frames import Columns
 from fleetmetrics.columns.reading import Reading
 from fleetmetrics.columns.understood import joined
 from fleetmetrics.errors import ConditionError, DataError, InvalidInputError

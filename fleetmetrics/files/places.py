@@ -10,7 +10,7 @@ import re
 import urllib.parse
 from typing import Any, NamedTuple
 
-from fleetmetrics.columns.frames import arrow
+from fleetmetrics.columns.arrow_values import arrow
 from fleetmetrics.errors import DataError, MissingLibraryError
 
 __all__ = ["end_of", "is_remote", "local_path", "opened", "remote_files", "stamp_of", "whole_path"]

@@ -6,7 +6,8 @@ from typing import Any, Callable, ClassVar, Iterable, Iterator, NamedTuple
 
 import numpy as np
 
-from fleetmetrics.columns.frames import Columns, arrow
+from fleetmetrics.columns.arrow_values import arrow
+from fleetmetrics.columns.frames import Columns
 
 __all__ = ["FEW", "Bad", "Format", "Piece", "Source", "gathered", "rows_at_once"]
 

@@ -8,7 +8,7 @@ from typing import Any, Iterator, Mapping, NamedTuple, Sequence
 
 import numpy as np
 
-from fleetmetrics.columns.frames import arrow
+from fleetmetrics.columns.arrow_values import arrow
 from fleetmetrics.errors import DataError
 from fleetmetrics.support.vocabulary import argument
 

@@ -14,7 +14,7 @@ import numpy as np
 from fleetmetrics.base.collection import MetricCollection
 from fleetmetrics.base.metric import Metric
 from fleetmetrics.batch.keys import NULL, distinct
-from fleetmetrics.columns.frames import arrow
+from fleetmetrics.columns.arrow_values import arrow
 from fleetmetrics.columns.reading import StreamReading
 from fleetmetrics.columns.understood import facts_of, joined
 from fleetmetrics.errors import DataError, InvalidInputError, UndefinedMetricWarning
