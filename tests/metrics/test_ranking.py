@@ -211,3 +211,30 @@ def test_users_of_one_class_do_not_count_and_none_left_is_undefined():
     with pytest.warns(fm.UndefinedMetricWarning, match="uauc is undefined: no user has samples of both classes"):
         assert np.isnan(alone.compute())
     assert fm.WuAUC(zero_division=0.5).compute() == 0.5
+
+
+@pytest.mark.parametrize(
+    ("settings", "value"),
+    [  # what LightGBM 4.7, XGBoost 3.2 and CatBoost 1.2 print of these documents
+        (dict(k=3, gains="exponential", zero_division=1), 0.9278345801896452),
+        (dict(k=5, gains="exponential", zero_division=1), 0.9493563845714895),
+        (dict(k=3, gains="exponential", zero_division=0), 0.6778345801896450),
+        (dict(k=3, gains="linear", zero_division=1), 0.9524882791605083),
+    ],
+)
+def test_ndcg_with_two_settings_is_that_of_lightgbm_xgboost_and_catboost(settings, value):
+    random = np.random.default_rng(0)
+    query, relevance = np.repeat(range(4), 6), random.integers(0, 4, 24)
+    relevance[query == 3] = 0
+    score = random.permutation(24) / 24
+    ndcg = fm.NDCG(**settings)
+    ndcg.add(score, relevance, query=query)
+    assert ndcg.compute() == pytest.approx(value, rel=1e-9)
+    of_queries = []
+    for number in range(4):
+        found = relevance[query == number][np.argsort(-score[query == number])]
+        gains = [2.0**each - 1 if settings["gains"] == "exponential" else each for each in found]
+        orders = [gains, sorted(gains, reverse=True)]
+        own, best = (sum(g / np.log2(i + 2) for i, g in enumerate(each[: settings["k"]])) for each in orders)
+        of_queries.append(own / best if best else settings["zero_division"])
+    assert ndcg.compute() == pytest.approx(np.mean(of_queries))
