@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from _pytest.doctest import DoctestModule
 
-from tests import cover, nursery
+from tests import cover, nursery, standing_in
 
 if "PYTEST_XDIST_WORKER" in os.environ:
     # There are more workers than processors: threads of theirs would only wait for each other.
@@ -116,10 +116,11 @@ WAITING = (
 
 
 @pytest.hookimpl(optionalhook=True)
-def pytest_xdist_setupnodes() -> None:
-    """Paddle is imported once for all programs that the processes of pytest-xdist start."""
+def pytest_xdist_setupnodes(specs: list[Any]) -> None:
+    """Paddle is imported once for the processes of pytest-xdist and for all programs that they start."""
     if find_spec("paddle") is not None:
-        nursery.share()
+        python = f"{sys.executable} {standing_in.__file__} {nursery.share()}"
+        specs[:] = [type(spec)(f"{spec}//python={python}") for spec in specs]
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -159,9 +159,10 @@ def common() -> Nursery:
     return nursery
 
 
-def share() -> None:
-    """Let the processes that this one starts from here on share its common nursery."""
+def share() -> str:
+    """Let the processes that this one starts from here on share its common nursery, and return its address."""
     os.environ[_COMMON] = common().address
+    return common().address
 
 
 def _is_here(module: str) -> bool:

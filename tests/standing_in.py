@@ -19,6 +19,10 @@ read -r status <&{_HELD}
 [ "${{status:-1}}" -lt 0 ] && kill "$status" $$
 exit "${{status:-1}}"
 """
+#: Undoes the nursery's `-W ignore`.
+_SEES_WARNINGS = (
+    "import sys, warnings; sys.warnoptions.clear(); warnings.filters.remove(('ignore', None, Warning, None, 0)); "
+)
 
 
 def stand_in() -> None:
@@ -26,10 +30,14 @@ def stand_in() -> None:
     command = [each for each in sys.orig_argv[1:] if each != "-u"]
     name = command[command[0] == "-m"] if command else ""
     if os.path.basename(name) in os.environ.get(SCRIPTS, "").split(os.pathsep):
-        connection = asked(os.environ[ADDRESS], command, os.getcwd(), [0, 1, 2], dict(os.environ))
-        os.dup2(connection.fileno(), _HELD)
-        os.set_inheritable(_HELD, True)
-        os.execv("/bin/sh", ["sh", "-c", _WAITS])
+        _become(os.environ[ADDRESS], command)
+
+
+def _become(address: str, command: list[str]) -> None:
+    connection = asked(address, command, os.getcwd(), [0, 1, 2], dict(os.environ))
+    os.dup2(connection.fileno(), _HELD)
+    os.set_inheritable(_HELD, True)
+    os.execv("/bin/sh", ["sh", "-c", _WAITS])
 
 
 def asked(
@@ -44,3 +52,7 @@ def asked(
     order = {"command": command, "directory": directory, "env": env}
     socket.send_fds(connection, [repr(order).encode() + b"\n"], files)
     return connection
+
+
+if __name__ == "__main__":  # for a process of pytest-xdist, which sees warnings: standing_in.py ADDRESS -u -c PROGRAM
+    _become(sys.argv[1], ["-c", _SEES_WARNINGS + sys.argv[-1]])
