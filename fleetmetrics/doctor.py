@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import difflib
 import gc
+import importlib.metadata
 import os
 import platform
 import re
@@ -15,7 +16,6 @@ import sys
 import threading
 import time
 import types
-from importlib.metadata import distributions
 from typing import Iterator
 
 import numpy as np
@@ -140,11 +140,18 @@ def _look_at_settings(to_fix: list[str]) -> None:
             _add(to_fix, error)
 
 
+def _installed(package: str) -> str:
+    """The version of a package, "" if it is not installed."""
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return ""
+
+
 def _paddle(to_fix: list[str]) -> str:
     """Paddle's version and mode; add conflicts to the list of things to fix."""
-    versions = {distribution.metadata["Name"]: distribution.version for distribution in distributions()}
-    numpy, protobuf = versions.get("numpy", ""), versions.get("protobuf", "")
-    version = versions.get("paddlepaddle") or versions.get("paddlepaddle-gpu") or ""
+    numpy, protobuf = _installed("numpy"), _installed("protobuf")
+    version = _installed("paddlepaddle") or _installed("paddlepaddle-gpu")
     if version.startswith("2.") and not (numpy.startswith("1.") and protobuf.startswith(("3.", "4."))):
         to_fix.append(
             f"Paddle {version} with NumPy {numpy} and protobuf {protobuf}: pip install 'numpy<2' 'protobuf<5'"
