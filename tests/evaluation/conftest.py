@@ -16,6 +16,12 @@ def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
+def few_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Deltas keep a histogram of scores for each of 64 groups, and not of 1,024: that would take most of the time."""
+    monkeypatch.setattr("fleetmetrics.evaluation.versus._GROUPS", 64)
+
+
+@pytest.fixture
 def there(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with the module's ``DATA`` as new.parquet and its ``OLD`` as old.parquet; the test is in it."""
     pa = pytest.importorskip("pyarrow")

@@ -22,7 +22,11 @@ from fleetmetrics.support.vocabulary import as_options
 from tests.distributed.cluster import free_ports
 from tests.fakes import together
 
-pytestmark = [pytest.mark.numpy_only, pytest.mark.filterwarnings("ignore::fleetmetrics.errors.UndefinedMetricWarning")]
+pytestmark = [
+    pytest.mark.numpy_only,
+    pytest.mark.usefixtures("few_groups"),
+    pytest.mark.filterwarnings("ignore::fleetmetrics.errors.UndefinedMetricWarning"),
+]
 pa = pytest.importorskip("pyarrow")
 
 ROWS = 4000

@@ -16,7 +16,11 @@ from fleetmetrics.evaluation.question.question import Question
 from fleetmetrics.evaluation.result import check_keys
 from fleetmetrics.support.vocabulary import RESULT_KEYS
 
-pytestmark = [pytest.mark.numpy_only, pytest.mark.filterwarnings("ignore::fleetmetrics.errors.UndefinedMetricWarning")]
+pytestmark = [
+    pytest.mark.numpy_only,
+    pytest.mark.usefixtures("few_groups"),
+    pytest.mark.filterwarnings("ignore::fleetmetrics.errors.UndefinedMetricWarning"),
+]
 pytest.importorskip("pyarrow")
 
 RNG = np.random.default_rng(0)

@@ -15,7 +15,11 @@ from fleetmetrics.evaluation.history import history
 from fleetmetrics.serial.container import read_arrays, write_arrays
 from tests.fakes import together
 
-pytestmark = [pytest.mark.numpy_only, pytest.mark.filterwarnings("ignore::fleetmetrics.errors.UndefinedMetricWarning")]
+pytestmark = [
+    pytest.mark.numpy_only,
+    pytest.mark.usefixtures("few_groups"),
+    pytest.mark.filterwarnings("ignore::fleetmetrics.errors.UndefinedMetricWarning"),
+]
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")
 

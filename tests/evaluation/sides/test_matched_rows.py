@@ -18,6 +18,7 @@ from tests.fakes import together
 
 pytestmark = [
     pytest.mark.numpy_only,
+    pytest.mark.usefixtures("few_groups"),
     pytest.mark.filterwarnings("ignore::fleetmetrics.errors.UndefinedMetricWarning"),
     pytest.mark.filterwarnings("ignore::fleetmetrics.errors.BucketWarning"),
 ]
