@@ -13,13 +13,14 @@ import pytest
 
 from tests.cases.ranking import all_orders, dcg, mean_over_queries
 from tests.contract import CASES, draw, expected, first_dtypes
+from tests.cover import thorough
 from tests.test_docs import ROOT
 
 pytestmark = pytest.mark.numpy_only
 
-#: Moments, histograms, records by user, all records, keys, windows, replicates; and texts as keys.
-KINDS = ["pearson correlation", "auc", "gauc", "exact auc", "sliced auc"]
-KINDS += ["windowed mean squared error", "bootstrap accuracy", "dcg at 3 of texts"]
+#: Keys, and texts as keys of records; moments, histograms, records by user, all records, windows, replicates.
+KINDS = ["sliced auc", "dcg at 3 of texts", *thorough("pearson correlation", "auc", "gauc", "exact auc")]
+KINDS += thorough("windowed mean squared error", "bootstrap accuracy")
 
 
 @pytest.fixture(scope="module")

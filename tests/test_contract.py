@@ -249,13 +249,18 @@ def test_arrays_and_tensors_mix_in_one_metric(name, weight):
     assert same(metric.compute(), one.compute(), contract.is_exact(name, given, weight), CASES[name].tolerance)
 
 
+@functools.lru_cache(maxsize=None)
+def _one_of_each() -> list[Any]:
+    return [case.make() for case in CASES.values()]
+
+
 @pytest.mark.numpy_only
 @pytest.mark.parametrize("name", CASES)
 def test_merging_another_metric_is_an_error_and_changes_nothing(name):
     metric = CASES[name].make()
     feed(metric, batches(draw(name, first_dtypes(name))), "numpy")
     before = state_bytes(metric)
-    others = [other.make() for other in CASES.values() if type(other.make()) is not type(metric)]
+    others = [other for other in _one_of_each() if type(other) is not type(metric)]
     for other in [*others, None, 3, fm.AUC(num_thresholds=11), fm.MetricCollection([])]:
         with pytest.raises(fm.InvalidInputError, match=f"other must be {with_article(type(metric).__name__)}"):
             metric.merge(other)

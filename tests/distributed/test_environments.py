@@ -16,6 +16,7 @@ from fleetmetrics.comm.launchers import place_of
 from fleetmetrics.support.launcher import LAUNCHERS
 from tests.cover import quick_on
 from tests.distributed.cluster import ROOT, Job, free_ports
+from tests.nursery import common
 from tests.pages import both
 
 pytestmark = pytest.mark.distributed
@@ -103,6 +104,7 @@ def test_an_unnamed_process_group_of_paddle_is_an_error_and_not_a_local_value(pl
             "PADDLE_TRAINER_ENDPOINTS": endpoints,
             "PADDLE_CURRENT_ENDPOINT": endpoints.split(",")[rank],
             "PADDLE_DISTRI_BACKEND": "gloo",
+            **common().environment("-c"),
         }
         command = [sys.executable, "-c", code, str(rank)]
         workers.append(

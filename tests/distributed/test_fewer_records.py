@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from tests.cover import thorough
+from tests.cover import quick_on, thorough
 from tests.distributed.cluster import run
 
-pytestmark = pytest.mark.distributed
+pytestmark = [pytest.mark.distributed, quick_on(paddle=3)]
 WORKER = Path(__file__).parent / "workers" / "fewer_records.py"
 #: Samples, batch size, shuffle.
 PASSES = list(product((1, 2, 5, 8, 10, 13, 16), (1, 2, 3), (False, True)))

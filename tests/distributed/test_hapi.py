@@ -39,7 +39,10 @@ def jobs_of(mode: str, sizes: list[tuple[int, int]], what: str) -> Jobs:
     return run(WORKER, 1, args=args)[0], run(WORKER, 3, "collective", args=args)
 
 
-@pytest.fixture(scope="module", params=[pytest.param("dynamic", marks=quick_on(paddle=3)), "static"])
+@pytest.fixture(
+    scope="module",
+    params=[pytest.param("dynamic", marks=quick_on(paddle=3)), pytest.param("static", marks=quick_on(paddle=2))],
+)
 def jobs(request: pytest.FixtureRequest) -> Jobs:
     return jobs_of(request.param, [SIZE], "everything")
 

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.cover import thorough
+from tests.cover import quick_on, thorough
 from tests.distributed.cluster import AT_ONCE, run
 
-pytestmark = pytest.mark.distributed
+pytestmark = [pytest.mark.distributed, quick_on(paddle=2)]
 WORKER = Path(__file__).parent / "workers" / "records_evaluator.py"
 #: Samples, batch size, shuffle.
 PASSES = list(product((1, 2, 5, 10, 13, 16), (1, 2, 3), (False, True)))

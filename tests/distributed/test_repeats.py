@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from tests.cover import thorough
+from tests.cover import quick_on, thorough
 from tests.distributed.cluster import run
 
-pytestmark = pytest.mark.distributed
+pytestmark = [pytest.mark.distributed, quick_on(paddle=3)]
 WORKER = Path(__file__).parent / "workers" / "repeats.py"
 RECORDS = {"records": ("InOrder", "compute"), "an evaluator": ("Seen", "evaluate")}
 RECORDS["an evaluator's metric"] = RECORDS["an evaluator"]

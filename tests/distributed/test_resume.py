@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from tests.cover import thorough
+from tests.cover import quick_on, thorough
 from tests.distributed.cluster import run
 
-pytestmark = pytest.mark.distributed
+pytestmark = [pytest.mark.distributed, quick_on(paddle=2)]
 WORKER = Path(__file__).parent / "workers" / "resume.py"
 
 

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
+from tests.cover import quick_on
 from tests.distributed.cluster import run
 
-pytestmark = pytest.mark.distributed
+pytestmark = [pytest.mark.distributed, quick_on(paddle=3)]
 WORKER = Path(__file__).parent / "workers" / "token_loss.py"
 #: Of all texts at once, by scipy.special.log_softmax.
 LOSS, BITS = 11.842624871016666, 11.536225620764098

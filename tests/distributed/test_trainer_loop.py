@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
+from tests.cover import quick_on
 from tests.distributed.cluster import run
 from tests.distributed.test_token_loss import LOSS
 from tests.trainer import loss_of
 
-pytestmark = pytest.mark.distributed
+pytestmark = [pytest.mark.distributed, quick_on(paddle=2)]
 WORKER = Path(__file__).parent / "workers" / "trainer.py"
 
 

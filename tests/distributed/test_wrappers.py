@@ -11,10 +11,10 @@ import pytest
 import fleetmetrics as fm
 from fleetmetrics.comm.states import CHUNK_BYTES
 from tests.contract import plain, same
-from tests.cover import thorough
+from tests.cover import quick_on, thorough
 from tests.distributed.cluster import run
 
-pytestmark = pytest.mark.distributed
+pytestmark = [pytest.mark.distributed, quick_on(paddle=2)]
 WORKER = Path(__file__).parent / "workers" / "wrappers.py"
 SAMPLES = 600
 

@@ -133,7 +133,7 @@ def inside(signal_number: int) -> None:
         mpi._finish = lambda *given: (os.kill(os.getpid(), signal_number), FINISH(*given))
     report(entered=True)
     start = time.monotonic()
-    report(error=error_text(lambda: metric.compute(timeout=5)), seconds=time.monotonic() - start)
+    report(error=error_text(lambda: metric.compute(timeout=3)), seconds=time.monotonic() - start)
     report(after=error_text(lambda: metric.compute(timeout=20)), total=int(fm.sum(1)))
 
 
@@ -150,7 +150,7 @@ def interrupted() -> None:
         mpi._finish = leave
     start = time.monotonic()
     try:
-        report(error=error_text(lambda: channel.shuffle("test", letters, timeout=4)))
+        report(error=error_text(lambda: channel.shuffle("test", letters, timeout=2)))
     except KeyboardInterrupt:
         report(error="KeyboardInterrupt")
     report(seconds=time.monotonic() - start)
