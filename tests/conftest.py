@@ -120,7 +120,7 @@ def pytest_xdist_setupnodes(specs: list[Any]) -> None:
     """Paddle is imported once for the processes of pytest-xdist and for all programs that they start."""
     if find_spec("paddle") is not None:
         python = f"{sys.executable} {standing_in.__file__} {nursery.share()}"
-        specs[:] = [type(spec)(f"{spec}//python={python}") for spec in specs]
+        specs[:] = [type(spec)(f"{spec}//id={spec.id}//python={python}") for spec in specs]
 
 
 @pytest.hookimpl(optionalhook=True)
