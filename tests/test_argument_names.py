@@ -41,6 +41,8 @@ RULES: dict[str, Callable[[Any], bool]] = {
     "by": _of("metrics.ranking", "metrics.by_user", "wrappers.sliced", "evaluation"),
     "ids": _of("wrappers"),
     "join_on": lambda owner: owner in (fm.consistency, fm.evaluate),
+    "confidence": _of("wrappers", "formulas"),
+    "ci": lambda owner: owner is fm.evaluate,
     "replicates": lambda owner: owner in (fm.evaluate, fm.Bootstrap, fm.BootstrapResult),
     "average": lambda owner: owner.__name__ in AVERAGES,
 }

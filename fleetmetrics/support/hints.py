@@ -87,7 +87,7 @@ def hint_of_name(name: str, known: Mapping[str, str]) -> str:
     names = {_plain(known_name): known_name for known_name in known}
     with contextlib.suppress(FileAccessError):  # a zip of Python files alone
         names.update((_plain(other), own_name_of[ours]) for other, ours in owners().items() if ours in own_name_of)
-    names.update((_plain(each), each) for each, ours in known.items() if ours[0].isupper())  # rather than a function
+    names.update((_plain(own), own) for own, public in known.items() if public[0].isupper())  # rather than a function
     plain = _plain(name)
     task = next((prefix for prefix in _TASKS if plain.startswith(prefix)), "")
     for tried in (plain, plain[len(task) :]):
