@@ -68,7 +68,7 @@ def rows() -> list[Any]:
     macro = {"task": "multiclass", "num_classes": 3}
     return [
         (
-            "MAP of the first 2, answers relevant 1 0 1",
+            "MAP of the first 2, documents relevant 1 0 1",
             lambda: torch_metric(retrieval.RetrievalMAP(top_k=2), *one_query, indexes=[0] * 3),
             None,
             None,

@@ -1,13 +1,13 @@
-"""Ranked answers to queries, all queries at once; and average precision over samples.
+"""Ranked documents of queries, all queries at once; and average precision over samples.
 
-If answers tie, a value is the mean over all orders of the tied answers, in closed form: it depends neither on the order
+If documents tie, a value is the mean over all orders of the tied documents, in closed form: it depends neither on the order
 of the samples nor on the number of workers. Functions of ``ranked`` take what `rank_queries` returns and the number
-``k`` of answers that count (None: all), and return float64 ``[queries]``, nan where undefined.
+``k`` of documents that count (None: all), and return float64 ``[queries]``, nan where undefined.
 
-Average precision is of five kinds, which differ in what they do with samples or answers of equal score:
+Average precision is of five kinds, which differ in what they do with samples or documents of equal score:
 
-- `average_precision_at`: the mean over all orders of the tied answers to a query;
-- `average_precision_of_ranking`: answers that come in their final order, so that none are tied;
+- `average_precision_at`: the mean over all orders of the tied documents of a query;
+- `average_precision_of_ranking`: documents that come in their final order, so that none are tied;
 - `average_precision`, and `fleetmetrics.formulas.exact_auc` with ``curve="PR"``: tied samples enter together, of
   several classes with samples that do not count, and of one with weights;
 - `fleetmetrics.formulas.average_precision_from_histogram`: so do all samples of a bucket.
@@ -42,23 +42,23 @@ from fleetmetrics.support.vocabulary import agreeing, counted
 
 __all__ = ["average_precision", "average_precision_of_ranking"]
 
-#: Ties of more answers than this are handled one by one.
+#: Ties of more documents than this are handled one by one.
 _LONG_TIE = 256
 
 
 class RankedQueries(NamedTuple):
-    """The answers to each query, the best first; made by `rank_queries`.
+    """The documents of each query, the best first; made by `rank_queries`.
 
     Args:
-        start: int64 ``[queries]``, where the answers of each begin.
+        start: int64 ``[queries]``, where the documents of each begin.
         weight: float64 ``[queries]``, the weight of each.
-        query: int64 ``[answers]``, the query of each answer.
-        place: int64 ``[answers]``, the number of answers before it in its query.
-        gain: float64 ``[answers]``, its relevance.
-        relevant: int64 ``[queries]``, the number of its answers with a relevance above 0.
-        tie_start: int64 ``[answers]``, the place of the first answer of equal score.
-        tie_size: int64 ``[answers]``, the number of answers with that score.
-        tie_hits: int64 ``[answers]``, the number of relevant ones among these.
+        query: int64 ``[documents]``, the query of each document.
+        place: int64 ``[documents]``, the number of documents before it in its query.
+        gain: float64 ``[documents]``, its relevance.
+        relevant: int64 ``[queries]``, the number of its documents with a relevance above 0.
+        tie_start: int64 ``[documents]``, the place of the first document of equal score.
+        tie_size: int64 ``[documents]``, the number of documents with that score.
+        tie_hits: int64 ``[documents]``, the number of relevant ones among these.
     """
 
     start: np.ndarray
@@ -73,22 +73,22 @@ class RankedQueries(NamedTuple):
 
 
 @checked(
-    query=keys("answers"),
-    score=numbers("answers"),
-    relevance=weights("answers"),
-    weight=optional(weights("answers")),
+    query=keys("documents"),
+    score=numbers("documents"),
+    relevance=weights("documents"),
+    weight=optional(weights("documents")),
 )
 def rank_queries(query: Any, score: Any, relevance: Any, weight: Any = None) -> RankedQueries:
-    """Sort the answers to each query by their scores, the highest first.
+    """Sort the documents of each query by their scores, the highest first.
 
     Args:
-        query: ``[answers]`` integers or strings, sorted: which query an answer belongs to.
-        score: ``[answers]`` finite numbers.
-        relevance: ``[answers]`` numbers of at least 0; above 0 is relevant.
-        weight: ``[answers]`` numbers of at least 0, or None. A query has the mean weight of its answers.
+        query: ``[documents]`` integers or strings, sorted: which query a document belongs to.
+        score: ``[documents]`` finite numbers.
+        relevance: ``[documents]`` numbers of at least 0; above 0 is relevant.
+        weight: ``[documents]`` numbers of at least 0, or None. A query has the mean weight of its documents.
 
     Returns:
-        The answers, query by query.
+        The documents, query by query.
 
     Examples:
         >>> ranked = rank_queries([7, 7, 7, 9], [0.5, 0.9, 0.5, 0.1], [1, 0, 0, 2])
@@ -100,13 +100,13 @@ def rank_queries(query: Any, score: Any, relevance: Any, weight: Any = None) -> 
     sizes = np.diff(np.append(start, len(query)))
     order = best_first(score, start, sizes)
     score, gain = score[order], relevance[order].astype(np.float64)
-    # the answers to a query stay together, so start and sizes hold for the sorted answers too
+    # the documents of a query stay together, so start and sizes hold for the sorted documents too
     new_tie = first.copy()
     new_tie[1:] |= score[1:] != score[:-1]
     ties = np.flatnonzero(new_tie)
     tied = np.diff(ties, append=len(query))
     place = np.arange(len(query)) - np.repeat(start, sizes)
-    hits = np.append(0, np.cumsum(gain > 0))  # the number of relevant answers before each answer
+    hits = np.append(0, np.cumsum(gain > 0))  # the number of relevant documents before each document
     weights = np.ones(len(start)) if weight is None else sums_of(np.asarray(weight, np.float64), start) / sizes
     return RankedQueries(
         start,
@@ -122,7 +122,7 @@ def rank_queries(query: Any, score: Any, relevance: Any, weight: Any = None) -> 
 
 
 def _within(ranked: RankedQueries, k: Any) -> np.ndarray:
-    """Which answers are among the first k; k may be a number per query."""
+    """Which documents are among the first k; k may be a number per query."""
     if k is None:
         return np.ones(len(ranked.place), bool)
     return ranked.place < (k if np.ndim(k) == 0 else np.asarray(k)[ranked.query])
@@ -145,7 +145,7 @@ def _firsts(argument: str, value: Any, sizes: Any) -> Any:
 
 @checked(ranked=_answered, k=_firsts)
 def hits_at(ranked: RankedQueries, k: Any = None) -> np.ndarray:
-    """The number of relevant answers among the first k; k may be an array, one per query.
+    """The number of relevant documents among the first k; k may be an array, one per query.
 
     Examples:
         >>> hits_at(rank_queries([1, 1, 1], [0.9, 0.5, 0.5], [1, 1, 0]), 2).tolist()
@@ -156,7 +156,7 @@ def hits_at(ranked: RankedQueries, k: Any = None) -> np.ndarray:
 
 @checked(ranked=_RANKED)
 def r_precision(ranked: RankedQueries) -> np.ndarray:
-    """Share of relevant answers among the first R of a query with R relevant ones; nan for R = 0.
+    """Share of relevant documents among the first R of a query with R relevant ones; nan for R = 0.
 
     Examples:
         >>> r_precision(rank_queries([1, 1, 1], [0.9, 0.5, 0.1], [1, 0, 1])).tolist()
@@ -167,7 +167,7 @@ def r_precision(ranked: RankedQueries) -> np.ndarray:
 
 @checked(ranked=_RANKED, k=_FIRST)
 def fall_out_at(ranked: RankedQueries, k: int | None = None) -> np.ndarray:
-    """Share of the irrelevant answers that are among the first k; nan if all answers are relevant.
+    """Share of the irrelevant documents that are among the first k; nan if all documents are relevant.
 
     Examples:
         >>> fall_out_at(rank_queries([1, 1, 1], [0.9, 0.5, 0.1], [0, 1, 0]), 2).tolist()
@@ -184,9 +184,9 @@ def _shares_or_nan(part: np.ndarray, whole: Any) -> np.ndarray:
 
 @checked(ranked=_RANKED, k=_FIRST, exponential=flag)
 def dcg_at(ranked: RankedQueries, k: int | None = None, exponential: bool = False) -> np.ndarray:
-    """Discounted cumulative gain of the first k answers.
+    """Discounted cumulative gain of the first k documents.
 
-    Formula: ``sum_i gain_i / log2(i + 1)`` over the places i = 1, 2, ..., k; the gain is the relevance, or if
+    Formula: ``sum_i gain_i / log2(i + 1)`` over the ranks i = 1, 2, ..., k; the gain is the relevance, or if
     ``exponential``, ``2**relevance - 1``.
 
     Source for exponential gains: Burges et al., "Learning to rank using gradient descent", ICML 2005.
@@ -207,7 +207,7 @@ def dcg_at(ranked: RankedQueries, k: int | None = None, exponential: bool = Fals
 
 @checked(ranked=_RANKED, k=_FIRST, exponential=flag)
 def ideal_dcg_at(ranked: RankedQueries, k: int | None = None, exponential: bool = False) -> np.ndarray:
-    """The highest `dcg_at` of any order of the answers.
+    """The highest `dcg_at` of any order of the documents.
 
     Examples:
         >>> ideal_dcg_at(rank_queries([1, 1], [0.1, 0.9], [3, 2]), 1).tolist()
@@ -235,7 +235,7 @@ def _discounted(ranked: RankedQueries, gains: np.ndarray, k: int | None) -> np.n
 
 @checked(ranked=_RANKED, k=_FIRST)
 def hit_rate_at(ranked: RankedQueries, k: int | None = None) -> np.ndarray:
-    """Whether a relevant answer is among the first k: 0, 1, or a probability if the k-th place is tied.
+    """Whether a relevant document is among the first k: 0, 1, or a probability if the k-th rank is tied.
 
     Examples:
         >>> hit_rate_at(rank_queries([1, 1, 1], [0.9, 0.5, 0.5], [0, 1, 0]), 2).tolist()
@@ -243,14 +243,14 @@ def hit_rate_at(ranked: RankedQueries, k: int | None = None) -> np.ndarray:
     """
     drawn = ranked.place - ranked.tie_start
     left = ranked.tie_size - drawn
-    # the factor by which one more answer of the tie lowers the probability that none so far is relevant
+    # the factor by which one more document of the tie lowers the probability that none so far is relevant
     factor = np.where(_within(ranked, k), np.maximum(left - ranked.tie_hits, 0) / left, 1.0)
     return 1 - (np.multiply.reduceat(factor, ranked.start) if len(ranked.start) else factor[:0])
 
 
 @checked(ranked=_RANKED, k=_FIRST)
 def reciprocal_rank_at(ranked: RankedQueries, k: int | None = None) -> np.ndarray:
-    """One over the place of the first relevant answer; 0 if the first k have none.
+    """One over the rank of the first relevant document; 0 if the first k have none.
 
     Examples:
         >>> reciprocal_rank_at(rank_queries([1, 1, 1], [0.9, 0.5, 0.1], [0, 1, 1])).tolist()
@@ -258,7 +258,7 @@ def reciprocal_rank_at(ranked: RankedQueries, k: int | None = None) -> np.ndarra
     """
     value = np.zeros(len(ranked.start))
     begins = np.flatnonzero((ranked.place == ranked.tie_start) & (ranked.tie_hits > 0))
-    query, first = np.unique(ranked.query[begins], return_index=True)  # each query's best tie with a relevant answer
+    query, first = np.unique(ranked.query[begins], return_index=True)  # each query's best tie with a relevant document
     begins = begins[first]
     size, hits, before = ranked.tie_size[begins], ranked.tie_hits[begins], ranked.place[begins]
     last = np.minimum(size - hits + 1, np.inf if k is None else k - before)  # the possible places of the first one
@@ -284,9 +284,9 @@ def _long_tie(size: int, hits: int, before: int, last: int) -> float:
 
 @checked(ranked=_RANKED, k=_FIRST)
 def average_precision_at(ranked: RankedQueries, k: int | None = None) -> np.ndarray:
-    """Mean of the precision at each relevant answer; nan if no answer is relevant.
+    """Mean of the precision at each relevant document; nan if no document is relevant.
 
-    Formula: ``sum_i precision_i * [i is relevant] / min(R, k)`` over the places i = 1, ..., k, of R relevant answers.
+    Formula: ``sum_i precision_i * [i is relevant] / min(R, k)`` over the ranks i = 1, ..., k, of R relevant documents.
 
     Examples:
         >>> average_precision_at(rank_queries([1, 1, 1], [0.9, 0.5, 0.1], [1, 0, 1])).tolist()
@@ -296,7 +296,7 @@ def average_precision_at(ranked: RankedQueries, k: int | None = None) -> np.ndar
     begins = ranked.place == ranked.tie_start
     hits = np.cumsum(np.where(begins, ranked.tie_hits, 0))
     before_query = (hits - ranked.tie_hits)[ranked.start][ranked.query] if len(ranked.start) else hits
-    before = hits - ranked.tie_hits - before_query  # relevant answers of the query above the tie
+    before = hits - ranked.tie_hits - before_query  # relevant documents of the query above the tie
     among = drawn * (ranked.tie_hits - 1) / np.maximum(ranked.tie_size - 1, 1)
     precision = (before + among + 1) / (ranked.place + 1)
     total = sums_of(ranked.tie_hits / ranked.tie_size * precision * _within(ranked, k), ranked.start)
@@ -358,9 +358,9 @@ def _area(score: np.ndarray, target: np.ndarray) -> float:
 
 @checked(relevant=flags("queries", None), total=weights("queries"), mode=one_of("IR", "integrate"))
 def average_precision_of_ranking(relevant: Any, total: Any, mode: str = "IR") -> np.ndarray:
-    """Average precision of the answers to each query, the best answers first; 0 if no answer is relevant.
+    """Average precision of the documents of each query, the best documents first; 0 if no document is relevant.
 
-    Formula: ``sum_i p_i / total`` over the positions i = 1, 2, ... of the relevant answers, with h relevant ones up to
+    Formula: ``sum_i p_i / total`` over the positions i = 1, 2, ... of the relevant documents, with h relevant ones up to
     and including i. ``"IR"`` (information retrieval): ``p_i = h / i``. ``"integrate"`` (the trapezoidal rule of the
     Oxford Buildings benchmark): ``p_i`` is the mean of ``h / i`` and ``(h - 1) / (i - 1)``, and of ``h / i`` and 1
     where ``i = 1``.
@@ -369,8 +369,8 @@ def average_precision_of_ranking(relevant: Any, total: Any, mode: str = "IR") ->
     vocabularies and fast spatial matching", CVPR 2007.
 
     Args:
-        relevant: bool ``[queries, k]``: whether the answer at this position is relevant.
-        total: ``[queries]``, the number of relevant answers, found or not.
+        relevant: bool ``[queries, k]``: whether the document at this position is relevant.
+        total: ``[queries]``, the number of relevant documents, found or not.
         mode: ``"IR"`` or ``"integrate"``.
 
     Examples:

@@ -1,4 +1,4 @@
-"""Ranking metrics: several cutoffs, queries without a relevant answer, what is kept and shared, bad input."""
+"""Ranking metrics: several cutoffs, queries without a relevant document, what is kept and shared, bad input."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_a_query_without_a_relevant_answer_is_left_out_with_a_warning_or_counts_
         metric.add([0.9, 0.1, 0.8, 0.7], [1, 0, 0, 0], query=[1, 1, 2, 2])
         return metric
 
-    with pytest.warns(fm.UndefinedMetricWarning, match="is undefined for 1 queries without a relevant answer"):
+    with pytest.warns(fm.UndefinedMetricWarning, match="is undefined for 1 queries without a relevant document"):
         left_out = fed().compute()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -57,7 +57,7 @@ def test_a_query_without_a_relevant_answer_is_left_out_with_a_warning_or_counts_
         assert fed(zero_division=1).compute() == pytest.approx((left_out + 1) / 2)
     nothing = kind()
     nothing.add([0.8, 0.7], [0, 0], query=[2, 2])
-    with pytest.warns(fm.UndefinedMetricWarning, match="no query has a relevant answer; the value is nan"):
+    with pytest.warns(fm.UndefinedMetricWarning, match="no query has a relevant document; the value is nan"):
         assert np.isnan(nothing.compute())
 
 
@@ -67,12 +67,12 @@ def test_fall_out_leaves_out_queries_to_which_everything_is_relevant():
         metric.add([0.9, 0.1, 0.8, 0.7], [1, 2, 0, 0], query=[1, 1, 2, 2])
         return metric
 
-    with pytest.warns(fm.UndefinedMetricWarning, match="fall-out at k .* 1 queries without an irrelevant answer"):
+    with pytest.warns(fm.UndefinedMetricWarning, match="fall-out at k .* 1 queries without an irrelevant document"):
         assert fed().compute() == 0.5
     assert fed(zero_division=1).compute() == 0.75  # as torchmetrics has it by default
     everything = fm.FallOutAtK()
     everything.add([0.8, 0.7], [1, 1], query=[2, 2])
-    with pytest.warns(fm.UndefinedMetricWarning, match="no query has an irrelevant answer; the value is nan"):
+    with pytest.warns(fm.UndefinedMetricWarning, match="no query has an irrelevant document; the value is nan"):
         assert np.isnan(everything.compute())
 
 

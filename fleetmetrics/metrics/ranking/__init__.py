@@ -1,1 +1,1 @@
-"""Ranking metrics: the quality of the order of the answers to a query."""
+"""Ranking metrics: the quality of the order of the documents of a query."""

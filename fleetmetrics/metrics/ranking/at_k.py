@@ -1,4 +1,4 @@
-"""Metrics of the first k answers."""
+"""Metrics of the first k documents."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ __all__ = ["FBetaAtK", "FallOutAtK", "HitRate", "PrecisionAtK", "RPrecision", "R
 
 
 class HitRate(RankingMetric[Value]):
-    """Share of queries with a relevant answer among the first k.
+    """Share of queries with a relevant document among the first k.
 
-    Formula: ``[some answer of relevance > 0 is among the first k]``, the mean over queries; if the k-th place is tied,
-    the probability over the orders of the tie. Undefined for a query without relevant answers.
+    Formula: ``[some document of relevance > 0 is among the first k]``, the mean over queries; if the k-th rank is tied,
+    the probability over the orders of the tie. Undefined for a query without relevant documents.
 
     Inputs and arguments as for `DCG`, without ``gains``.
 
@@ -46,10 +46,10 @@ class HitRate(RankingMetric[Value]):
 
 
 class PrecisionAtK(RankingMetric[Value]):
-    """Share of relevant answers among the first k, the mean over queries.
+    """Share of relevant documents among the first k, the mean over queries.
 
-    Formula: ``|relevant among the first k| / k``, even for a query with fewer answers; without k, the divisor is the
-    number of answers. Inputs and arguments as for `MAP`.
+    Formula: ``|relevant among the first k| / k``, even for a query with fewer documents; without k, the divisor is the
+    number of documents. Inputs and arguments as for `MAP`.
 
     Examples:
         >>> metric = PrecisionAtK(k=2)
@@ -73,10 +73,10 @@ class PrecisionAtK(RankingMetric[Value]):
 
 
 class RecallAtK(RankingMetric[Value]):
-    """Share of the relevant answers that are among the first k, the mean over queries.
+    """Share of the relevant documents that are among the first k, the mean over queries.
 
-    Formula: ``|relevant among the first k| / R``, where R answers are relevant. Undefined for a query without relevant
-    answers. Inputs and arguments as for `MAP`.
+    Formula: ``|relevant among the first k| / R``, where R documents are relevant. Undefined for a query without relevant
+    documents. Inputs and arguments as for `MAP`.
 
     Examples:
         >>> metric = RecallAtK(k=1)
@@ -100,10 +100,10 @@ class RecallAtK(RankingMetric[Value]):
 
 
 class FallOutAtK(RankingMetric[Value]):
-    """Share of the irrelevant answers that are among the first k, the mean over queries; lower is better.
+    """Share of the irrelevant documents that are among the first k, the mean over queries; lower is better.
 
-    Formula: ``|irrelevant among the first k| / N``, where N answers have a relevance of 0. Undefined for a query with
-    relevant answers only.
+    Formula: ``|irrelevant among the first k| / N``, where N documents have a relevance of 0. Undefined for a query with
+    relevant documents only.
 
     Inputs and arguments as for `DCG`, without ``gains``.
 
@@ -124,8 +124,8 @@ class FallOutAtK(RankingMetric[Value]):
 
     better = "lower"
     title = "fall-out at k"
-    undefined_for = "without an irrelevant answer"
-    all_undefined = "no query has an irrelevant answer"
+    undefined_for = "without an irrelevant document"
+    all_undefined = "no query has an irrelevant document"
 
     def of_queries(self, ranked: RankedQueries, k: int | None) -> np.ndarray:
         return ranking.fall_out_at.bare(ranked, k)
@@ -134,8 +134,8 @@ class FallOutAtK(RankingMetric[Value]):
 class FBetaAtK(RankingMetric[Value]):
     """Weighted harmonic mean of `PrecisionAtK` and `RecallAtK` of a query, the mean over queries.
 
-    Formula: ``(1 + beta**2) * |relevant among the first k| / (beta**2 * R + k)``, where R answers are relevant.
-    Undefined for a query without relevant answers.
+    Formula: ``(1 + beta**2) * |relevant among the first k| / (beta**2 * R + k)``, where R documents are relevant.
+    Undefined for a query without relevant documents.
 
     Inputs and further arguments as for `DCG`, without ``gains``.
 
@@ -174,9 +174,9 @@ class FBetaAtK(RankingMetric[Value]):
 
 
 class RPrecision(QueryMetric[float]):
-    """Precision at R, the number of relevant answers of a query; the mean over queries.
+    """Precision at R, the number of relevant documents of a query; the mean over queries.
 
-    Formula: ``|relevant among the first R| / R``. Undefined for a query without relevant answers. Inputs and arguments
+    Formula: ``|relevant among the first R| / R``. Undefined for a query without relevant documents. Inputs and arguments
     as for `MAP`, without ``k``.
 
     Examples:
@@ -193,5 +193,5 @@ class RPrecision(QueryMetric[float]):
 
 
 def _places(ranked: RankedQueries, k: int | None) -> Any:
-    """The number of answers that count: k, or all of the query."""
+    """The number of documents that count: k, or all of the query."""
     return np.diff(np.append(ranked.start, len(ranked.query))) if k is None else k

@@ -1,4 +1,4 @@
-"""Metrics of the order of all answers, in which the first ones count more."""
+"""Metrics of the order of all documents, in which the first ones count more."""
 
 from __future__ import annotations
 
@@ -44,20 +44,20 @@ class GainSettings(QuerySettings, total=False):
 
 
 class DCG(RankingMetric[Value]):
-    """Discounted cumulative gain of the answers to a query, the mean over all queries.
+    """Discounted cumulative gain of the documents of a query, the mean over all queries.
 
-    Formula: ``sum_i gain_i / log2(i + 1)`` over the places i = 1, 2, ..., k of the answers by descending score. Tied
-    answers share the mean of their gains: the value is the mean over all their orders.
+    Formula: ``sum_i gain_i / log2(i + 1)`` over the ranks i = 1, 2, ..., k of the documents by descending score. Tied
+    documents share the mean of their gains: the value is the mean over all their orders.
 
     ``add(prediction, label, query=)`` takes scores and relevances (from 0 to 1e280; with exponential gains at most
-    1000) of equal shape, and the query of each answer: integers or strings. The answers to a query may come in any
-    batch and on any worker. A query has the mean weight of its answers. Undefined without samples.
+    1000) of equal shape, and the query of each document: integers or strings. The documents of a query may come in any
+    batch and on any worker. A query has the mean weight of its documents. Undefined without samples.
 
     Every worker keeps its own samples; rank 0 reads those of all workers query by query and never holds them all.
 
     Args:
-        k: the number of answers that count, at least 1; None: all. For a sequence, the value is a dict by k.
-        by: the argument of ``add`` that names the query of an answer.
+        k: the number of documents that count, at least 1; None: all. For a sequence, the value is a dict by k.
+        by: the argument of ``add`` that names the query of a document.
         gains: "linear", the relevance as in scikit-learn, or "exponential", ``2**relevance - 1``.
         zero_division: the value of an undefined query, without a warning; nan: it is left out, with a warning.
 
@@ -94,10 +94,10 @@ class DCG(RankingMetric[Value]):
 
 
 class NDCG(DCG[Value]):
-    """Normalized discounted cumulative gain: `DCG` divided by the highest DCG of any order of the answers.
+    """Normalized discounted cumulative gain: `DCG` divided by the highest DCG of any order of the documents.
 
     Formula: ``DCG@k / IDCG@k`` for each query, then the mean over queries; scikit-learn's ``ndcg_score`` with
-    ``ignore_ties=False``. Undefined for a query without relevant answers. Inputs and arguments as for `DCG`.
+    ``ignore_ties=False``. Undefined for a query without relevant documents. Inputs and arguments as for `DCG`.
 
     Examples:
         >>> metric = NDCG()
@@ -127,10 +127,10 @@ class NDCG(DCG[Value]):
 
 
 class MRR(RankingMetric[Value]):
-    """Mean reciprocal rank: one over the place of the first relevant answer, the mean over queries.
+    """Mean reciprocal rank: one over the rank of the first relevant document, the mean over queries.
 
-    Formula: ``1 / place of the first answer with relevance > 0``, 0 if it comes after the k-th; if it is tied, the mean
-    over the orders of the tie. Undefined for a query without relevant answers.
+    Formula: ``1 / rank of the first document with relevance > 0``, 0 if it comes after the k-th; if it is tied, the mean
+    over the orders of the tie. Undefined for a query without relevant documents.
 
     Inputs and arguments as for `DCG`, without ``gains``.
 
@@ -158,8 +158,8 @@ class MRR(RankingMetric[Value]):
 class MAP(RankingMetric[Value]):
     """Mean average precision over queries.
 
-    Formula: ``sum_i precision_i * [i is relevant] / min(R, k)`` over the places i = 1, ..., k, where R answers are
-    relevant. Undefined for a query without relevant answers. torchmetrics divides by the number of relevant answers
+    Formula: ``sum_i precision_i * [i is relevant] / min(R, k)`` over the ranks i = 1, ..., k, where R documents are
+    relevant. Undefined for a query without relevant documents. torchmetrics divides by the number of relevant documents
     among the first k, which rewards a ranking that misses some.
 
     Inputs and arguments as for `DCG`, without ``gains``.

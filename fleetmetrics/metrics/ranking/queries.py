@@ -1,4 +1,4 @@
-"""The base of the metrics of ranked answers."""
+"""The base of the metrics of ranked documents."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ AtEach = Dict[int, float]
 
 
 class QuerySettings(Settings, total=False):
-    """Arguments of every metric of ranked answers."""
+    """Arguments of every metric of ranked documents."""
 
     by: str
 
 
 class QueryMetric(Undefinable[Value], GroupedMetric[Value]):
-    """Keeps the answers and averages over queries; arguments as for `DCG`."""
+    """Keeps the documents and averages over queries; arguments as for `DCG`."""
 
     by: str
     columns: tuple[str, ...]
@@ -64,8 +64,8 @@ class QueryMetric(Undefinable[Value], GroupedMetric[Value]):
     #: Its name in warnings.
     title = ""
     #: For warnings: which queries have no value, and the reason if all have none.
-    undefined_for = "without a relevant answer"
-    all_undefined = "no query has a relevant answer"
+    undefined_for = "without a relevant document"
+    all_undefined = "no query has a relevant document"
     k: int | Sequence[int] | None = None
     _cutoffs: Sequence[int | None] = (None,)
     counts: tuple[str, ...] = ("left_out",)
@@ -129,7 +129,7 @@ class QueryMetric(Undefinable[Value], GroupedMetric[Value]):
 
 
 class RankingMetric(QueryMetric[Value]):
-    """A metric of all answers to a query or of the first k."""
+    """A metric of all documents of a query or of the first k."""
 
     pictures: tuple[str, ...] = ("at_k",)
 
@@ -141,5 +141,5 @@ class RankingMetric(QueryMetric[Value]):
 
 
 def where_relevant(ranked: RankedQueries, values: np.ndarray) -> np.ndarray:
-    """The values of queries, nan for those without relevant answers."""
+    """The values of queries, nan for those without relevant documents."""
     return np.where(ranked.relevant > 0, values, np.nan)
