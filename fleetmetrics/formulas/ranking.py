@@ -1,7 +1,7 @@
 """Ranked documents of queries, all queries at once; and average precision over samples.
 
-If documents tie, a value is the mean over all orders of the tied documents, in closed form: it depends neither on the order
-of the samples nor on the number of workers. Functions of ``ranked`` take what `rank_queries` returns and the number
+If documents tie, a value is the mean over all orders of the tied documents, in closed form: it depends neither on the
+order of the samples nor on the number of workers. Functions of ``ranked`` take what `rank_queries` returns and the number
 ``k`` of documents that count (None: all), and return float64 ``[queries]``, nan where undefined.
 
 Average precision is of five kinds, which differ in what they do with samples or documents of equal score:
@@ -360,8 +360,8 @@ def _area(score: np.ndarray, target: np.ndarray) -> float:
 def average_precision_of_ranking(relevant: Any, total: Any, mode: str = "IR") -> np.ndarray:
     """Average precision of the documents of each query, the best documents first; 0 if no document is relevant.
 
-    Formula: ``sum_i p_i / total`` over the positions i = 1, 2, ... of the relevant documents, with h relevant ones up to
-    and including i. ``"IR"`` (information retrieval): ``p_i = h / i``. ``"integrate"`` (the trapezoidal rule of the
+    Formula: ``sum_i p_i / total`` over the positions i = 1, 2, ... of the relevant documents, with h relevant ones up
+    to and including i. ``"IR"`` (information retrieval): ``p_i = h / i``. ``"integrate"`` (the trapezoidal rule of the
     Oxford Buildings benchmark): ``p_i`` is the mean of ``h / i`` and ``(h - 1) / (i - 1)``, and of ``h / i`` and 1
     where ``i = 1``.
 

@@ -75,8 +75,8 @@ class PrecisionAtK(RankingMetric[Value]):
 class RecallAtK(RankingMetric[Value]):
     """Share of the relevant documents that are among the first k, the mean over queries.
 
-    Formula: ``|relevant among the first k| / R``, where R documents are relevant. Undefined for a query without relevant
-    documents. Inputs and arguments as for `MAP`.
+    Formula: ``|relevant among the first k| / R``, where R documents are relevant. Undefined for a query without
+    relevant documents. Inputs and arguments as for `MAP`.
 
     Examples:
         >>> metric = RecallAtK(k=1)
@@ -176,8 +176,8 @@ class FBetaAtK(RankingMetric[Value]):
 class RPrecision(QueryMetric[float]):
     """Precision at R, the number of relevant documents of a query; the mean over queries.
 
-    Formula: ``|relevant among the first R| / R``. Undefined for a query without relevant documents. Inputs and arguments
-    as for `MAP`, without ``k``.
+    Formula: ``|relevant among the first R| / R``. Undefined for a query without relevant documents. Inputs and
+    arguments as for `MAP`, without ``k``.
 
     Examples:
         >>> metric = RPrecision()

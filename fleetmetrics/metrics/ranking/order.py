@@ -129,8 +129,8 @@ class NDCG(DCG[Value]):
 class MRR(RankingMetric[Value]):
     """Mean reciprocal rank: one over the rank of the first relevant document, the mean over queries.
 
-    Formula: ``1 / rank of the first document with relevance > 0``, 0 if it comes after the k-th; if it is tied, the mean
-    over the orders of the tie. Undefined for a query without relevant documents.
+    Formula: ``1 / rank of the first document with relevance > 0``, 0 if it comes after the k-th; if it is tied, the
+    mean over the orders of the tie. Undefined for a query without relevant documents.
 
     Inputs and arguments as for `DCG`, without ``gains``.
 
