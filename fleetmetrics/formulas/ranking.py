@@ -1,8 +1,8 @@
 """Ranked documents of queries, all queries at once; and average precision over samples.
 
 If documents tie, a value is the mean over all orders of the tied documents, in closed form: it depends neither on the
-order of the samples nor on the number of workers. Functions of ``ranked`` take what `rank_queries` returns and the number
-``k`` of documents that count (None: all), and return float64 ``[queries]``, nan where undefined.
+order of the samples nor on the number of workers. Functions of ``ranked`` take what `rank_queries` returns and the
+number ``k`` of documents that count (None: all), and return float64 ``[queries]``, nan where undefined.
 
 Average precision is of five kinds, which differ in what they do with samples or documents of equal score:
 
