@@ -274,7 +274,7 @@ def test_the_references_of_commands_and_of_the_environment_match_the_code() -> N
 
     page = (DOCS / "reference" / "command_line.md").read_text(encoding="utf-8")
     assert between(page, "commands") == commands.commands(), "run `make names`"
-    for option in ("`--fail-if", "`--always-valid ROWS", "`--id COLUMN", "<code>--lang en&#124;zh</code>"):
+    for option in ("`--fail-if", "`--always-valid ROWS", "`--join-on COLUMN", "<code>--lang en&#124;zh</code>"):
         assert option in page
     assert "\\|" not in page and "one per stream, separated by commas (required) |" in page
     assert "resamples for metrics whose interval has no formula | `1000` |" in page and "130 after Ctrl-C" in page

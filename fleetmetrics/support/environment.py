@@ -27,8 +27,8 @@ class Setting(NamedTuple):
 #: The variables that users of this package set, by name.
 SETTINGS: dict[str, Setting] = {
     "FLEETMETRICS_BIND": Setting(
-        "the address on which rank 0 listens, without a port, if it is not the host of its endpoint: behind a "
-        "different address, or `0.0.0.0` for all addresses"
+        "the address on which rank 0 listens, without a port, if it is not the host of its endpoint: behind NAT "
+        "or a forwarded port, or `0.0.0.0` for all addresses"
     ),
     "FLEETMETRICS_DIGESTS": Setting(
         "`all` (the default): every message carries a digest of its numbers; `heads`: only of its head. Rank 0's "
