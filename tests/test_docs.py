@@ -277,7 +277,7 @@ def test_the_references_of_commands_and_of_the_environment_match_the_code() -> N
     for option in ("`--fail-if", "`--always-valid ROWS", "`--join-on COLUMN", "<code>--lang en&#124;zh</code>"):
         assert option in page
     assert "\\|" not in page and "one per stream, separated by commas (required) |" in page
-    assert "resamples for metrics whose interval has no formula | `1000` |" in page and "130 after Ctrl-C" in page
+    assert "replicates for metrics whose interval has no formula | `1000` |" in page and "130 after Ctrl-C" in page
     assert not re.findall(r"^\| [`<].*[`>] \|  \|", page, re.MULTILINE), (
         "an option has no help; write one into its parser"
     )
