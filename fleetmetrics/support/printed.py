@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 import unicodedata
+from collections import abc
 from html import escape
 from typing import Any, Callable, Iterable, Iterator, Mapping, NamedTuple, Sequence
 
@@ -34,6 +35,9 @@ __all__ = [
 
 #: The styles of cells in a notebook: digits of one width make the columns of numbers readable.
 _NAME, _NUMBER = "text-align: left", "text-align: right; font-variant-numeric: tabular-nums"
+
+#: What JSON holds as it is.
+_AS_IT_IS = frozenset([bool, int, str, type(None)])
 
 
 class Column(NamedTuple):
@@ -115,8 +119,10 @@ def clean(text: Any) -> str:
 
 def plain(value: Any) -> Any:
     """The form in JSON: named tuples as dicts, arrays as lists, nan and infinity as None."""
+    if type(value) in _AS_IT_IS:
+        return value
     value = value._asdict() if hasattr(value, "_asdict") else value
-    if isinstance(value, Mapping):
+    if isinstance(value, abc.Mapping):
         return {str(key): plain(entry) for key, entry in value.items()}
     value = value.tolist() if isinstance(value, (np.ndarray, np.generic)) else value
     if isinstance(value, (list, tuple)):

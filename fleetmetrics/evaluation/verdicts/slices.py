@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Mapping, NamedTuple, Sequence, TypeVar
+from typing import Any, ClassVar, Mapping, NamedTuple, Sequence
 
 import numpy as np
 
@@ -144,13 +144,17 @@ class SliceDelta(Slice):
         return {**{f"{metric}_delta": delta for metric, delta in self.deltas.items()}, **ends, **sources}
 
 
-_Row = TypeVar("_Row", bound=Slice)
+class _Judgment(NamedTuple):
+    """What is judged of a slice."""
+
+    q: float
+    verdict: str | None
 
 
-def _with_verdicts(
-    tables: Sequence[Sequence[_Row]], differences: str, better: str, confidence: float
-) -> list[list[_Row]]:
-    """The rows of tables with their q-values and verdicts: false ones are counted over all tables together.
+def _judgments(
+    tables: Sequence[Sequence[Slice]], differences: str, better: str, confidence: float
+) -> list[list[_Judgment]]:
+    """The q-values and verdicts of the rows of tables: false ones are counted over all tables together.
 
     Args:
         tables: the slices of each column.
@@ -161,7 +165,7 @@ def _with_verdicts(
     rates = iter(false_discovery_rates([row.p for table in tables for row in table]).tolist())
     return [
         [
-            replace(row, q=rate, verdict=_verdict(row, getattr(row, differences), rate, better, 1 - confidence))
+            _Judgment(rate, _verdict(row, getattr(row, differences), rate, better, 1 - confidence))
             for row, rate in zip(table, rates)
         ]
         for table in tables
@@ -243,8 +247,11 @@ def judged(values: Probe[Any], asked: Question) -> Judged:
     """
     better = asked.first.better
     columns = {by: _column(values, inside, asked) for by, inside in zip(asked.by, values.slices)}
-    tables = _with_verdicts([column.slices for column in columns.values()], "difference", better, asked.confidence)
-    slices = {by: [replace(row, harm=_harm(row, better)) for row in table] for by, table in zip(columns, tables)}
+    tables = [column.slices for column in columns.values()]
+    slices = {
+        by: [replace(row, harm=_harm(row, verdict, better), q=q, verdict=verdict) for row, (q, verdict) in zip(*table)]
+        for by, *table in zip(columns, tables, _judgments(tables, "difference", better, asked.confidence))
+    }
     explained = {by: _explained(table, columns[by].errors) for by, table in slices.items()}
     order = sorted(columns, key=lambda by: math.inf if math.isnan(explained[by]) else -explained[by])
     return Judged(
@@ -261,14 +268,20 @@ def _column(values: Probe[Any], inside: Slices[Any], asked: Question) -> _Column
     tested = _tests_of(values, inside, asked)
     whole = values.values[first] if first else math.nan
     reference = _reference(tested, whole)
-    slices = [_described(inside, key, numbers, first) for key in inside.rows]
     compared_with = whole if reference is None else reference
-    slices = [
-        replace(row, share=row.rows / values.rows, difference=row.value - compared_with, **_test(tested, place, row))
-        for place, row in enumerate(slices)
-    ]
+    slices = []
+    for place, (key, number) in enumerate(inside.rows.items()):
+        metrics = {name: inside.values[name][key] for name in numbers}
+        sizes = {name: of_slices[key] for name, of_slices in inside.sizes.items()}
+        value = metrics.get(first, math.nan)
+        share, difference = number / values.rows, value - compared_with
+        test = _test(tested, place, value, counts_of(number, sizes))
+        row = SliceResult(
+            key, number, first, value, sizes=sizes, share=share, difference=difference, metrics=metrics, **test
+        )
+        slices.append(_with_enough_positives(row, asked.min_positives))
     errors = [math.nan] * len(slices) if tested is None else list(tested.tests.error)
-    return _Column([_with_enough_positives(row, asked.min_positives) for row in slices], errors, reference)
+    return _Column(slices, errors, reference)
 
 
 def _reference(tested: Tested | None, whole: float) -> float | None:
@@ -277,18 +290,10 @@ def _reference(tested: Tested | None, whole: float) -> float | None:
     return together if together is not None and abs(together - whole) > _ROUNDED * abs(whole) else None
 
 
-def _described(inside: Slices[Any], key: Any, numbers: Sequence[str], first: str) -> SliceResult:
-    """A slice with its own numbers."""
-    metrics = {name: inside.values[name][key] for name in numbers}
-    sizes = {name: of_slices[key] for name, of_slices in inside.sizes.items()}
-    return SliceResult(key, inside.rows[key], first, metrics.get(first, math.nan), sizes=sizes, metrics=metrics)
-
-
-def _test(tested: Tested | None, place: int, row: SliceResult) -> dict[str, Any]:
-    """The numbers of a slice's test."""
-    test = {} if tested is None else tested.of(place, counts_of(row.rows, row.sizes))
-    # Of an undefined value, the interval would be that of a limit, such as 1 / 0.
-    return {**test, "low": math.nan, "high": math.nan} if math.isnan(row.value) else test
+def _test(tested: Tested | None, place: int, value: float, counts: Mapping[str, int]) -> dict[str, Any]:
+    """The numbers of the test of a slice; of an undefined value, the interval would be that of a limit, as 1 / 0."""
+    test = {} if tested is None else tested.of(place, counts)
+    return {**test, "low": math.nan, "high": math.nan} if math.isnan(value) else test
 
 
 def _tests_of(values: Probe[Any], inside: Slices[Any], asked: Question) -> Tested | None:
@@ -308,9 +313,9 @@ def _with_enough_positives(row: SliceResult, positives: int) -> SliceResult:
     return replace(row, p=math.nan, needs=needs)
 
 
-def _harm(row: SliceResult, better: str) -> float:
+def _harm(row: SliceResult, verdict: str | None, better: str) -> float:
     """The share of a slice times its distance, if it is worse; nan without a verdict."""
-    if not better or math.isnan(row.difference) or row.verdict in ("within chance", "too few"):
+    if not better or math.isnan(row.difference) or verdict in ("within chance", "too few"):
         return math.nan
     is_worse = bool(row.difference) and (row.difference < 0) == (better == "higher")
     return row.share * abs(row.difference) * is_worse
@@ -407,7 +412,8 @@ def deltas(
         weighing: the way to intervals.
     """
     tables = [_deltas_of(*sides, whole, weighing) for sides in columns.values()]
-    tables = _with_verdicts(tables, "delta", whole.metric.better, weighing.confidence)
+    judgments = _judgments(tables, "delta", whole.metric.better, weighing.confidence)
+    tables = [[replace(row, **judgment._asdict()) for row, judgment in zip(*table)] for table in zip(tables, judgments)]
     return {by: _sources(table, whole) for by, table in zip(columns, tables)}
 
 
