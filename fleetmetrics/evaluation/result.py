@@ -259,31 +259,49 @@ class EvaluationResult(Printed):
         page = html(result, new, old, lang)
         return written(page, None if path is None else output_of(path, self.inputs()))
 
-    def plot(self, kind: str, ax: Axes | None = None) -> Axes:
+    def plot(self, kind: str, ax: Axes | None = None, *, by: str | None = None) -> Axes:
         """Draw a chart of the report with matplotlib, the baseline included.
 
         Args:
             kind: "roc", "precision_recall", "calibration", "score_histogram", "gain", "lift", "threshold_sweep",
-                "confusion_matrix", "predicted_actual", "residuals" or "at_k".
+                "confusion_matrix", "predicted_actual", "residuals", "at_k" or
+                "slices".
             ax: the axes to draw on; None: new ones.
+            by: of "slices", their column; None: the first.
 
         Returns:
             The axes.
 
         Raises:
-            InvalidInputError: no requested metric has such a chart.
+            InvalidInputError: no requested metric has such a chart, or there are no slices by that column.
             MissingLibraryError: matplotlib is not installed.
         """
         from fleetmetrics.report import PICTURES, drawn
 
-        choice_of("kind", kind, PICTURES)
+        choice_of("kind", kind, (*PICTURES, "slices"))
         if self.tasks:
             task = next(iter(self.tasks))
             raise InvalidInputError(f"there are several tasks; plot one of them: result.tasks[{task!r}].plot({kind!r})")
+        if kind == "slices":
+            return self._plot_of_slices(ax, by)
+        if by is not None:
+            raise InvalidInputError(f"by is for plot('slices'), not for {kind!r}; leave it out")
         axes = drawn(kind, self.to_dict(), *self._drawn(), ax)
         if axes is None:
             raise InvalidInputError(f"no metric here has the plot {kind!r}: {', '.join(self.values)}")
         return axes
+
+    def _plot_of_slices(self, ax: Axes | None, by: str | None) -> Axes:
+        """The intervals of the slices of a column."""
+        if not self.slices:
+            raise InvalidInputError("there are no slices to plot; name their column, evaluate(..., by='country')")
+        by = next(iter(self.slices)) if by is None else choice_of("by", by, tuple(self.slices))
+        slices, together = self.slices[by], self.judged.references.get(by)
+        if slices and not slices[0].metric:
+            raise InvalidInputError(f"slices have numbers to plot, and no metric here is one: {', '.join(self.values)}")
+        from fleetmetrics import plot
+
+        return plot.slices(slices, ax, whole=together)
 
     def _drawn(self) -> tuple[dict[str, Any], dict[str, Any] | None]:
         """The metrics of each side that have charts; of several tasks by their names."""

@@ -52,6 +52,8 @@ __all__ = ["GlobalValues", "ModelMetric", "own_predictions"]
 
 #: hapi cuts off rows beyond the size of the data set: a count that begins here never reaches it.
 _FAR_BELOW = -(2**62)
+#: The name under which hapi logs what the model minimizes.
+_LOSS = "loss"
 #: The name of the exchange before an evaluation.
 _CALL = "Model.evaluate"
 
@@ -231,11 +233,7 @@ class GlobalValues(paddle.callbacks.Callback):
         metrics = [metric for metric in model._metrics if isinstance(metric, ModelMetric)]
         if mode == "predict" or not metrics:
             return run()
-        names = model._metrics_name()
-        if len(set(names)) < len(names):
-            raise InvalidInputError(
-                f"metrics: two would be logged under the same name, among {', '.join(names)}; rename one"
-            )
+        _check_names(model)
         try:
             if _gathers(model, mode):
                 with get_communicator().call(_CALL, self.timeout) as call:
@@ -330,6 +328,19 @@ class _Pass:
         if flags is not None:
             places = places[flags[: len(places)]]
         return [array[places] for array in arrays]
+
+
+def _check_names(model: Any) -> None:
+    """Raise if two values would have one name in the logs."""
+    names = model._metrics_name()
+    if len(set(names)) == len(names):
+        return
+    if names.count(_LOSS) > 1 and names[0] == _LOSS:
+        raise InvalidInputError(
+            f"metrics: a metric has the name {_LOSS!r}, under which paddle.Model logs its own loss, that of this "
+            "worker's last batch; give the metric another name, such as 'log_loss', in the collection or with name="
+        )
+    raise InvalidInputError(f"metrics: two would be logged under the same name, among {', '.join(names)}; rename one")
 
 
 def _gathers(model: Any, mode: str) -> bool:

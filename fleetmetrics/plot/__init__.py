@@ -24,6 +24,7 @@ from fleetmetrics.plot.canvas import (
     check,
     dotted,
     interval,
+    is_own,
     list_of,
     plain,
     reference,
@@ -268,6 +269,7 @@ def calibration(metric: Any, ax: Axes | None = None, label: str = "") -> Axes:
     log = ax.get_xscale() == "log" if ax is not None and ax.lines else log
     least = 0.5 * np.min([*predicted[predicted > 0], *actual[actual > 0], 1]) if log else 0.0
     look: dict[str, Any] = {"xscale": "log", "yscale": "log"} if log else {"unit": "xy"}
+    place = [0, 1.02, 1, 0.1] if is_own(ax) else [0, 1.04, 1, 0.2]  # above the caller's axes there is less room
     with canvas(ax, "predicted", "actual", height=76, legend="inside", **look) as ax:
         reference(ax, [least, 1], [least, 1])
         shown = np.where(actual > 0, actual, np.nan) if log else actual
@@ -277,7 +279,7 @@ def calibration(metric: Any, ax: Axes | None = None, label: str = "") -> Axes:
             most = min(1.0, 2 * np.max([*predicted, *actual], initial=least))
             ends = [least, most] if len(ax.lines) == 2 else [*ax.get_xlim(), least, most]
             ax.set(xlim=(min(ends), max(ends)), ylim=(min(ends), max(ends)))
-        above = ax.child_axes[0] if ax.child_axes else ax.inset_axes([0, 1.04, 1, 0.2], sharex=ax)
+        above = ax.child_axes[0] if ax.child_axes else ax.inset_axes(place, sharex=ax)
         left, face = np.maximum(lower, least), line.get_color() if len(ax.lines) == 2 else "none"
         above.bar(left, weight, upper - left, align="edge", facecolor=face, edgecolor=line.get_color(), alpha=0.5)
         above.tick_params(labelbottom=False, length=0)
@@ -474,10 +476,10 @@ def slices(metric: Any, ax: Axes | None = None, most: int = 20, whole: float | N
     """A forest of intervals, one for each slice; dotted, the value over all of them.
 
     Args:
-        metric: `Sliced`, the dict that it computed, or the rows that ``fleetmetrics evaluate --json`` has for a column:
-            dicts of ``key``, ``value``, ``low``, ``high``, ``rows``, ``difference``, ``within_chance``, ``verdict`` and
-            ``metric``, of which only the first two must be there. Slices within chance are hollow; those that are too
-            few for a verdict are also gray.
+        metric: `Sliced`, the dict that it computed, or the rows of a column in a result, ``result.slices["slot"]``, or
+            in its JSON: dicts of ``key``, ``value``, ``low``, ``high``, ``rows``, ``difference``, ``within_chance``,
+            ``verdict`` and ``metric``, of which only the first two must be there. Slices within chance are hollow;
+            those that are too few for a verdict are also gray.
         ax: see the module.
         most: the number of first slices to draw.
         whole: the value over all slices; None: by the first row's difference, if it has one.
@@ -485,6 +487,8 @@ def slices(metric: Any, ax: Axes | None = None, most: int = 20, whole: float | N
     slices_ = metric.compute() if hasattr(metric, "compute") else metric
     if isinstance(slices_, Mapping):
         slices_ = [dict(zip(("key", "value", "low", "high"), (key, *interval(row_)))) for key, row_ in slices_.items()]
+    if isinstance(slices_, (list, tuple)):
+        slices_ = [row_.plain() if hasattr(row_, "plain") else row_ for row_ in slices_]
     if not isinstance(slices_, (list, tuple)) or not all(
         isinstance(row_, Mapping) and "key" in row_ for row_ in slices_
     ):

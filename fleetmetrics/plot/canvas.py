@@ -7,8 +7,9 @@ import contextvars
 import io
 import re
 import warnings
+import weakref
 import zlib
-from typing import Any, Iterator, Mapping
+from typing import Any, Iterator, Mapping, NamedTuple
 
 import numpy as np
 
@@ -20,9 +21,19 @@ from fleetmetrics.support.typed import Figure
 
 __all__ = ["style", "svg"]
 
-#: Replacements for the English words of plots.
-_WORDS: contextvars.ContextVar[Mapping[str, str] | None] = contextvars.ContextVar("fleetmetrics_plot", default=None)
-#: Makes the names inside an SVG the same in every run, and marks that `style` is on.
+
+class _Style(NamedTuple):
+    """What `style` was told: whether the background is dark, and the replacements for the English words of plots."""
+
+    dark: bool = False
+    words: Mapping[str, str] | None = None
+
+
+#: The style of plots here; None outside of `style`.
+_NOW: contextvars.ContextVar[_Style | None] = contextvars.ContextVar("fleetmetrics_plot", default=None)
+#: The style of axes that a plot made: a second model on them is drawn in it, too.
+_MADE: weakref.WeakKeyDictionary[Any, _Style] = weakref.WeakKeyDictionary()
+#: Makes the names inside an SVG the same in every run.
 _SALT = "fleetmetrics"
 #: In axes from 0 to 1, a line hides any narrower band.
 _HIDDEN = 1 / 512
@@ -76,16 +87,17 @@ def style(dark: bool = False, words: Mapping[str, str] | None = None) -> Iterato
         rc("legend", fontsize=7.5, frameon=False, handlelength=2.6)
         rc("path", simplify_threshold=0.5)
         rc("svg", hashsalt=_SALT)
-        token = _WORDS.set(words)
+        token = _NOW.set(_Style(dark, words))
         try:
             yield
         finally:
-            _WORDS.reset(token)
+            _NOW.reset(token)
 
 
 def worded(text: str) -> str:
     """A word of a plot, in the language of `style`."""
-    return (_WORDS.get() or {}).get(text, text)
+    now = _NOW.get()
+    return text if now is None or now.words is None else now.words.get(text, text)
 
 
 def check(ax: Any, label: Any = "") -> None:
@@ -109,15 +121,18 @@ def canvas(
 
     The plot then gets names, few ticks and a legend; the axes of ``unit``, such as ``"xy"``, go from 0 to 1. The
     legend is above in ``above`` columns, at the ``"left"`` or ``"right"``; or ``"inside"``, where there is room, as is
-    a single entry without ``above``. ``more`` is for ``ax.set``.
+    a single entry without ``above``, and any on axes of the caller's own: there may be nothing above. ``more`` is for
+    ``ax.set``.
     """
     figure, rc = library("matplotlib.figure", "plot").Figure, library("matplotlib", "plot").rcParams
-    with contextlib.nullcontext() if ax is not None or rc["svg.hashsalt"] == _SALT else style():
+    own, before = is_own(ax), _Style() if ax is None else _MADE.get(ax, _Style())
+    with contextlib.nullcontext() if own or _NOW.get() else style(*before):
         if ax is None:
             ax = figure(figsize=(80 / 25.4, height / 25.4), layout="constrained").add_subplot()
             colors = {"color": rc["xtick.color"], "labelcolor": rc["text.color"], "grid_color": rc["grid.color"]}
             # Ticks made at drawing time, perhaps in another style, look like these.
             ax.tick_params(length=0, labelsize=rc["xtick.labelsize"], grid_linewidth=rc["grid.linewidth"], **colors)
+            _MADE[ax] = _NOW.get() or _Style()
         yield ax
         if more.get("ylim") == (0, None):  # the second of two curves may be the higher one
             ax.autoscale(axis="y")
@@ -132,10 +147,15 @@ def canvas(
                 axis.set_major_formatter(_tick)
                 axis.set_minor_locator(library("matplotlib.ticker", "plot").NullLocator())
         labels, look = ax.get_legend_handles_labels()[1], {}
-        if legend != "inside" and (above or len(labels) > 1):
+        if not own and legend != "inside" and (above or len(labels) > 1):
             look = {"loc": f"lower {legend}", "bbox_to_anchor": (legend == "right", 1), "borderaxespad": 0.2}
         if labels:
-            ax.legend(**look, borderpad=0.1 if look else None, ncol=above or 1, columnspacing=1.2)
+            ax.legend(**look, borderpad=0.1 if look else None, ncol=(look and above) or 1, columnspacing=1.2)
+
+
+def is_own(ax: Any) -> bool:
+    """Whether these are the caller's axes, outside of `style`: they keep his settings."""
+    return ax is not None and ax not in _MADE and _NOW.get() is None
 
 
 def _tick(number: float, _: Any = None) -> str:

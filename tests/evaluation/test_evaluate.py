@@ -416,6 +416,23 @@ def test_what_is_wrong_on_one_worker_is_raised_on_all():
         assert "rank 1 got different arguments from rank 0: ci is None on rank 0, here 0.9" in str(error)
 
 
+def test_slices_are_plotted_by_their_column_in_one_call(result):
+    pytest.importorskip("matplotlib")
+    axes = result.plot("slices")
+    assert [tick.get_text() for tick in axes.get_yticklabels()] == [row.key for row in result.slices["slot"]]
+    again = fm.plot.slices(result.slices["slot"])
+    assert axes.get_xlabel() == again.get_xlabel() == "auc"
+    assert [line.get_xydata().tolist() for line in axes.lines] == [line.get_xydata().tolist() for line in again.lines]
+    two = fm.evaluate(DATA, label="y", score="p", by=["slot", "uid"], metrics="auc", max_slices=5)
+    assert len(two.plot("slices", by="uid").get_yticklabels()) == len(two.slices["uid"])
+    with pytest.raises(fm.InvalidInputError, match="by must be one of 'slot', 'uid', not 'country'"):
+        two.plot("slices", by="country")
+    with pytest.raises(fm.InvalidInputError, match=r"by is for plot\('slices'\), not for 'roc'"):
+        two.plot("roc", by="slot")
+    with pytest.raises(fm.InvalidInputError, match="there are no slices to plot; name their column"):
+        fm.evaluate(DATA, label="y", score="p", metrics="auc").plot("slices")
+
+
 # -- the report of classes --------------------------------------------------------------------------------------
 
 

@@ -208,6 +208,11 @@ def test_ambiguous_batches_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None
     assert "logged under the same name, among loss, bits, bits" in told(
         monkeypatch, Model(dynamic, bits(), bits()), loader_of(10, 2, 3, 1)
     )
+    loss = ModelMetric(fm.MetricCollection({"loss": fm.MeanSquaredError()}, name="losses"))
+    assert (
+        "'loss', under which paddle.Model logs its own loss, that of this worker's last batch; give the metric"
+        in told(monkeypatch, Model(dynamic, bits(), loss), loader_of(10, 2, 3, 1))
+    )
     for change in (lambda rows: [rows, rows[1:]], lambda rows: [np.repeat(rows, 2)], lambda rows: [rows[0]]):
         for mode in ("eval", "train"):
             model = Model(dynamic, bits())

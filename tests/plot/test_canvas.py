@@ -156,3 +156,46 @@ def test_what_data_contain_is_escaped_and_no_mathematics() -> None:
 )
 def test_counts_are_short(number: float, text: str) -> None:
     assert short(number) == text
+
+
+# -- a second model, outside of `style` ----------------------------------------------------------------------------
+
+
+def looks(axes):
+    """What differs between the settings of the plots and those of matplotlib."""
+    legend = axes.get_legend()
+    lines = [(line.get_linewidth(), line.get_markersize()) for line in axes.lines[-2:]]
+    return lines, [text.get_fontsize() for text in legend.get_texts()], legend.get_frame_on()
+
+
+def of_rows(rows, **options):
+    metric = fm.AUC()
+    metric.add([0.1, 0.4, 0.35, 0.8], rows)
+    return metric
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_a_second_model_on_the_axes_of_a_plot_looks_as_under_its_style(dark):
+    words = {"false positive rate": "假正率"}
+    with fm.plot.style(dark=dark, words=words):
+        inside = fm.plot.roc(of_rows([0, 1, 0, 1]), fm.plot.roc(of_rows([0, 0, 1, 1]), label="new"), label="old")
+        outside = fm.plot.roc(of_rows([0, 0, 1, 1]), label="new")
+    outside = fm.plot.roc(of_rows([0, 1, 0, 1]), outside, label="old")
+    assert looks(outside) == looks(inside) and outside.get_xlabel() == "假正率"
+    assert [line.get_color() for line in outside.lines] == [line.get_color() for line in inside.lines]
+    alone = fm.plot.roc(of_rows([0, 1, 0, 1]), fm.plot.roc(of_rows([0, 0, 1, 1])))
+    assert looks(alone) == looks(inside) and alone.get_xlabel() == "false positive rate"
+
+
+def test_on_axes_of_the_callers_own_the_legend_is_inside_and_nothing_leaves_the_figure():
+    figure = matplotlib.figure.Figure()
+    axes = figure.add_subplot()
+    for label in ("new", "old"):
+        fm.plot.score_histogram(of_rows([0, 1, 0, 1]), axes, label)
+    figure.canvas.draw()
+    frame, legend = axes.get_window_extent(), axes.get_legend().get_window_extent()
+    assert frame.y0 <= legend.y0 and legend.y1 <= frame.y1 and legend.x1 <= frame.x1
+    axes = matplotlib.figure.Figure().add_subplot()
+    fm.plot.calibration(of_rows([0, 1, 0, 1]), axes)
+    axes.figure.canvas.draw()
+    assert axes.child_axes[0].get_window_extent().y1 <= axes.figure.bbox.y1
