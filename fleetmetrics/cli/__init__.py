@@ -17,6 +17,8 @@ from fleetmetrics.support.optional import library
 from fleetmetrics.support.vocabulary import as_options, names_in
 
 if TYPE_CHECKING:
+    from fleetmetrics.evaluation.arguments.options import Options
+    from fleetmetrics.evaluation.history import HistoryResult
     from fleetmetrics.evaluation.result import EvaluationResult
 
 __all__ = ["main"]
@@ -129,6 +131,8 @@ def _evaluate(args: argparse.Namespace) -> _Outcome:
     from fleetmetrics.evaluation.sides.sides_of_workers import of_workers
 
     options = Options.among(vars(args))
+    if args.by_day is not None:
+        return _by_day(args, options)
     request = Request.of(args.files, options)
     request.check_conditions(args.fail_if)
     _check_outputs(args, [*request.data, *filter(None, [args.config])])
@@ -140,6 +144,24 @@ def _evaluate(args: argparse.Namespace) -> _Outcome:
             return request.sides(channel, common, close=args.save_state is None)
 
     return _Outcome(*of_workers(channel, make, lambda sides: [*_outcome(lambda: _finish(args, sides))]))
+
+
+def _by_day(args: argparse.Namespace, options: Options) -> _Outcome:
+    """Evaluate each day, on all workers; the first one prints the history."""
+    from fleetmetrics.comm import get_communicator
+    from fleetmetrics.evaluation.arguments.options import OPTIONS
+    from fleetmetrics.evaluation.history import check_by_day, history
+    from fleetmetrics.evaluation.request import Request
+
+    if args.save_state is not None:
+        raise InvalidInputError("--save-state holds one result, and --by-day gives one for each day; leave one out")
+    settings = {name: getattr(options, name) for name in OPTIONS}
+    check_by_day(args.files, args.by_day, settings)
+    request = Request.of(args.files, options)
+    _check_outputs(args, [*request.data, *filter(None, [args.config])])
+    with _of_the_data():
+        result = history(args.files, by_day=args.by_day, **settings)
+    return _shown_history(args, result, prints=get_communicator().rank == 0)
 
 
 def _finish(args: argparse.Namespace, sides: Sequence[Any]) -> _Outcome:
@@ -178,17 +200,24 @@ def _states(args: argparse.Namespace) -> _Outcome:
 
 
 def _history(args: argparse.Namespace) -> _Outcome:
-    from fleetmetrics.cli.terminal import show
     from fleetmetrics.evaluation.history import history
 
     _check_outputs(args, args.states)
     with _of_the_data():
         result = history(args.states)
+    return _shown_history(args, result)
+
+
+def _shown_history(args: argparse.Namespace, result: HistoryResult, prints: bool = True) -> _Outcome:
+    """Print and write a history, and check the conditions on its last state."""
+    from fleetmetrics.cli.terminal import show
+
     conditions, error = _checked(args.fail_if, result.latest)
     with _of_the_data():
-        if args.html and error is None:
+        if args.html and error is None and prints:
             result.to_html(args.html, args.lang)
-        _print(lambda: show(result, result.to_dict(), args.form))
+        if prints:
+            _print(lambda: show(result, result.to_dict(), args.form))
     return _decided(conditions, error)
 
 

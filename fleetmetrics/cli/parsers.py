@@ -92,6 +92,9 @@ def _add_evaluate(parser: Parser) -> None:
     parser.add_argument("files", nargs="*", help="{titles}; folders, patterns, URLs (s3://...); -: standard input")
     _add_declared(parser, *OPTIONS)
     parser.add_argument(
+        "--by-day", metavar="COLUMN", help="evaluate each day of this column, as a history: see the command history"
+    )
+    parser.add_argument(
         "--config", metavar="FILE", help='a TOML file of these options (label = "y"); the command line wins'
     )
     _add_save_state(parser)

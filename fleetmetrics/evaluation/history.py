@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import math
 import os
+import re
 from dataclasses import dataclass
+from datetime import date, timedelta
 from html import escape
 from typing import Any, Hashable, Iterator, Mapping, NamedTuple, Sequence
 
-from fleetmetrics.errors import DataError
+from fleetmetrics.errors import DataError, InvalidInputError
+from fleetmetrics.evaluation.calls import evaluate
 from fleetmetrics.evaluation.output.conditions import failed
 from fleetmetrics.evaluation.output.output_paths import output_of
 from fleetmetrics.evaluation.result import EvaluationResult, result_of
+from fleetmetrics.evaluation.sides.side_of_data import are_files
 from fleetmetrics.evaluation.sides.side_of_states import load, states_of
 from fleetmetrics.report.headline import change_of
 from fleetmetrics.support.optional import library
@@ -27,10 +31,17 @@ from fleetmetrics.support.printed import (
     signed,
     span,
 )
+from fleetmetrics.support.vocabulary import argument, counted
 from fleetmetrics.words import Words
 
-__all__ = ["HistoryResult", "HistoryRow", "history"]
+__all__ = ["HistoryResult", "HistoryRow", "check_by_day", "history"]
 
+#: A day as a string, alone or at the beginning of a moment.
+_DAY = re.compile(r"(?P<day>\d{4}(?P<sign>[-/]?)\d\d(?:(?P=sign)\d\d)?)(?P<time>[T ].+)?")
+#: The most values of a column of days.
+_MOST_VALUES = 100_000
+#: The most days, each of which is evaluated for itself.
+_MOST_DAYS = 1000
 #: A change that is undefined, or of the first state.
 _UNKNOWN: Mapping[str, Any] = {"value": None}
 
@@ -236,20 +247,34 @@ class HistoryResult(Printed):
         return written(page, None if path is None else output_of(path, inputs))
 
 
-def history(states: Sequence[Any]) -> HistoryResult:
-    """Show saved states as points of a history, in the order given; see `EvaluationResult.save_state`.
+def history(states: Any, *, by_day: str | None = None, **options: Any) -> HistoryResult:
+    """Show saved states as points of a history, in the order given; or one table, by its column of days.
 
     Args:
-        states: their paths, such as one for each day.
+        states: the paths of saved states, such as one for each day; see `EvaluationResult.save_state`. With ``by_day``
+            the data, as for `fleetmetrics.evaluate`.
+        by_day: the column of days: dates, times, or strings and integers such as 2026-11-01 or 20261101. Each day is
+            evaluated for itself, so the data are read once to find the days, and once for each.
+        **options: with ``by_day`` those of `fleetmetrics.evaluate`, without a baseline.
 
     Returns:
         The points; they print as ``fleetmetrics history`` does.
 
     Raises:
-        InvalidInputError: no states were given.
-        DataError: a state is given twice, or the states have different arguments.
+        InvalidInputError: no states were given, or an option is invalid.
+        DataError: a state is given twice, or the states have different arguments; or the column holds no days.
         CorruptFileError: a file is not a saved state.
+
+    Examples:
+        >>> rows = {"day": ["2026-11-02", "2026-11-01"] * 2, "y": [0, 0, 1, 1], "p": [0.1, 0.8, 0.6, 0.7]}
+        >>> result = history(rows, by_day="day", label="y", score="p", metrics="auc")
+        >>> {day: point["auc"] for day, point in result.points.items()}
+        {'2026-11-01': 0.0, '2026-11-02': 1.0}
     """
+    if by_day is not None:
+        return _by_day(states, by_day, options)
+    if options:
+        raise InvalidInputError(f"{next(iter(options))} is for a table, with by_day=; saved states have their options")
     paths = states_of(states)
     seen: set[str] = set()
     for path in paths:
@@ -271,6 +296,74 @@ def history(states: Sequence[Any]) -> HistoryResult:
         points[name] = result_of([side])
         warnings += [f"{name}: {text}" for text in points[name].warnings]
     return HistoryResult(points, warnings)
+
+
+def check_by_day(data: Any, column: Any, options: Mapping[str, Any]) -> None:
+    """Raise InvalidInputError if a table cannot be evaluated day by day.
+
+    Args:
+        data: the table.
+        column: of days.
+        options: those of `fleetmetrics.evaluate`.
+    """
+    called = argument("by_day")
+    for name in ("baseline", "baseline_score", "always_valid"):
+        if options.get(name) is not None:
+            raise InvalidInputError(f"{called} compares each day with the day before; leave out {argument(name)}")
+    if not isinstance(column, str) or not column:
+        raise InvalidInputError(f"{called} must be the name of the column of days, not {column!r:.80}")
+    if are_files(data) and "-" in ([data] if isinstance(data, str) else list(data)):
+        raise InvalidInputError(f"{called} reads the data once for each day; give files, not the standard input")
+
+
+def _by_day(data: Any, column: str, options: Mapping[str, Any]) -> HistoryResult:
+    """Evaluate each day of a table."""
+    check_by_day(data, column, options)
+    days, warnings = _days(data, column, options)
+    where, points = options.get("where"), {}
+    for day, condition in days.items():
+        points[day] = evaluate(data, **{**options, "where": f"({where}) and {condition}" if where else condition})
+        warnings += [f"{day}: {text}" for text in points[day].warnings]
+    return HistoryResult(points, warnings)
+
+
+def _days(data: Any, column: str, options: Mapping[str, Any]) -> tuple[dict[str, str], list[str]]:
+    """The days of a column in order, each with the condition on its rows; and warnings."""
+    name = '"' + column.replace('"', '""') + '"'
+    by = name if "*" in column else column
+    own = {"metrics": "count", "by": [by], "max_slices": _MOST_VALUES, "ci": None, "rank_by": None, "min_positives": 0}
+    whole = evaluate(data, **{**options, **own})
+    slices = [row for part in (whole.tasks or {"": whole}).values() for row in part.slices[by]]
+    without = sum(row.rows for row in slices if row.key is None)
+    warnings = [f"{counted(without, 'rows')} without {column} count for no day"] if without else []
+    keys = {row.key for row in slices} - {None}
+    if keys and all(type(key) is int for key in keys):
+        days = {str(key): f"{name} = {key}" for key in sorted(keys)}
+    else:
+        matches = [_DAY.fullmatch(str(key)) for key in sorted(map(str, keys))]
+        known = [match for match in matches if match is not None]
+        if not known or None in matches or len({re.sub(r"\d", "0", match["day"]) for match in known}) > 1:
+            unfit = next((key for key in sorted(map(str, keys)) if not _DAY.fullmatch(key)), next(iter(keys), None))
+            raise DataError(
+                f"{argument('by_day')}: {column} must hold days in one form, such as 2026-11-01 or 20261101, and at "
+                f"most {_MOST_VALUES:,} different values; it holds {'none' if unfit is None else repr(unfit)}"
+            )
+        of_moments = any(match["time"] for match in known)
+        days = {match["day"]: _test(name, match["day"], of_moments) for match in known}
+    if len(days) > _MOST_DAYS:
+        raise DataError(
+            f"{argument('by_day')}: {column} has {len(days):,} different days; at most {_MOST_DAYS:,} are evaluated, "
+            f"those of a condition with {argument('where')}"
+        )
+    return days, warnings
+
+
+def _test(name: str, day: str, of_moments: bool) -> str:
+    """The condition on the rows of a day; of a column of moments, from its beginning to that of the next."""
+    if not of_moments:
+        return f"{name} = '{day}'"
+    following = date.fromisoformat(day) + timedelta(days=1)
+    return f"{name} >= '{day}' and {name} < '{following}'"
 
 
 def _scalar(value: Any) -> bool:

@@ -286,3 +286,130 @@ def test_a_change_of_a_metric_without_a_direction_is_higher_or_lower() -> None:
     for sign, english, chinese in ((1, "higher", "更高"), (-1, "lower", "更低")):
         change = {"value": 0.2 * sign, "low": 0.2 * sign - 0.1, "high": 0.2 * sign + 0.1}
         assert [_in_words(change_of(change, ""), Words(lang)) for lang in ("en", "zh")] == [english, chinese]
+
+
+# -- one table, by its column of days ------------------------------------------------------------------------------
+
+
+def table(days: Any, **more: Any) -> dict[str, Any]:
+    random = np.random.default_rng(5)
+    score = random.random(len(days))
+    return {"date": np.asarray(days), "y": (random.random(len(days)) < score).astype(int), "p": score, **more}
+
+
+DAYS = ["2026-11-03", "2026-11-01", "2026-11-02"]
+ASKED: dict[str, Any] = {"label": "y", "score": "p", "metrics": "auc,log_loss", "ci": 0.95}
+
+
+def test_each_day_of_a_table_is_the_evaluation_of_its_rows_in_the_order_of_days(tmp_path: Any) -> None:
+    pytest.importorskip("pyarrow")
+    rows = table(np.repeat(DAYS, [300, 200, 400]), slot=np.arange(900) % 3)
+    found = history(rows, by_day="date", where="slot < 2", by="slot", **ASKED)
+    assert list(found.points) == sorted(DAYS)
+    for day, point in found.points.items():
+        chosen = (rows["date"] == day) & (rows["slot"] < 2)
+        alone = fm.evaluate({name: column[chosen] for name, column in rows.items()}, by="slot", **ASKED)
+        assert point.values == alone.values and point.intervals == alone.intervals
+        assert [row.value for row in point.slices["slot"]] == [row.value for row in alone.slices["slot"]]
+        point.save_state(tmp_path / f"{day}.fms")
+    assert str(found).splitlines()[0].split() == ["state", "rows", "positives", "auc", "log_loss"]
+    assert found.failed("auc_change<-1", "auc>0") == [f"'auc>0' holds: auc is {found.last['auc']:.6g}, "
+                                                       f"{found.last['auc']:.6g} above"]  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ["date", "moment", "integer", "text", "month", "quoted"])
+def test_days_may_be_dates_moments_integers_or_texts(kind: str) -> None:
+    pytest.importorskip("pyarrow")
+    day = np.repeat(DAYS, 30).astype("datetime64[D]")
+    column, expected = {
+        "date": (day, sorted(DAYS)),
+        "moment": (day.astype("datetime64[s]") + (np.arange(90) % 7 * 10_000).astype("timedelta64[s]"), sorted(DAYS)),
+        "integer": (np.repeat([20261103, 20261101, 20261102], 30), ["20261101", "20261102", "20261103"]),
+        "text": (np.repeat(["20261103", "20261101", "20261102"], 30), ["20261101", "20261102", "20261103"]),
+        "month": (np.repeat(["2026-03", "2025-12", "2026-01"], 30), ["2025-12", "2026-01", "2026-03"]),
+        "quoted": (day.astype(str), sorted(DAYS)),
+    }[kind]
+    rows = table(column)
+    name = 'the "date"*' if kind == "quoted" else "date"
+    rows[name] = rows.pop("date")
+    found = history(rows, by_day=name, label="y", score="p", metrics="auc")
+    assert list(found.points) == expected
+    assert [point.new.rows for point in found.points.values()] == [30, 30, 30]
+
+
+def test_rows_without_a_day_are_told_and_several_tasks_have_their_days() -> None:
+    pa = pytest.importorskip("pyarrow")
+    rows = table(np.repeat(DAYS, 20))
+    dates = pa.array([None, *rows["date"][1:].tolist()])
+    found = history(pa.table({**rows, "date": dates}), by_day="date", label="y", score="p", metrics="log_loss")
+    assert found.warnings == ["1 row without date count for no day"]
+    both = history({**rows, "z": 1 - rows["y"]}, by_day="date", label=["y", "z"], score=["p", "p"], metrics="log_loss")
+    assert list(both.points) == sorted(DAYS) and "z.log_loss" in both.last.values
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        ({"by_day": "p"}, "column 'p' must hold integers, strings, bools, dates or times, not double"),
+        (
+            {"by_day": "word"},
+            "by_day: word must hold days in one form, such as 2026-11-01 or 20261101, .* it holds 'mon'",
+        ),
+        ({"by_day": "mixed"}, "mixed must hold days in one form"),
+        (
+            {"by_day": "number"},
+            "number has 1,200 different days; at most 1,000 are evaluated, those of a condition with where",
+        ),
+        ({"by_day": 3}, "by_day must be the name of the column of days, not 3"),
+        (
+            {"by_day": "date", "baseline_score": "p"},
+            "by_day compares each day with the day before; leave out baseline_score",
+        ),
+        ({"by_day": "dat"}, "no column 'dat'. Did you mean 'date'"),
+    ],
+)
+def test_what_is_no_column_of_days_is_refused(given: dict[str, Any], why: str) -> None:
+    pytest.importorskip("pyarrow")
+    rows = table(np.repeat(DAYS, 400), word=np.repeat(["mon", "tue"], 600), number=np.arange(1200))
+    rows["mixed"] = np.repeat(["2026-11-01", "20261102"], 600)
+    with pytest.raises((fm.InvalidInputError, fm.DataError), match=why) as refused:
+        history(rows, label="y", score="p", metrics="auc", **given)
+    assert "\n" not in str(refused.value)
+
+
+def test_options_are_for_a_table_and_not_for_saved_states() -> None:
+    with pytest.raises(fm.InvalidInputError, match="label is for a table, with by_day="):
+        history(["a.fms"], label="y")
+
+
+def test_the_command_evaluates_each_day_and_is_a_gate_on_the_last(tmp_path: Path, capfd: Any) -> None:
+    pytest.importorskip("pyarrow")
+    lines = [f"{day},{number % 2},{number % 7 / 7}" for day in DAYS for number in range(40)]
+    (tmp_path / "log.csv").write_text("date,y,p\n" + "\n".join(lines) + "\n")
+    command = [
+        "evaluate",
+        str(tmp_path / "log.csv"),
+        "--label",
+        "y",
+        "--score",
+        "p",
+        "--metrics",
+        "auc",
+        "--by-day",
+        "date",
+    ]
+    assert main([*command, "--json", "--fail-if", "auc_change<0"]) == 0
+    shown = json.loads(capfd.readouterr().out)
+    assert [state["state"] for state in shown["states"]] == sorted(DAYS)
+    assert main([*command, "--fail-if", "auc<2"]) == 1
+    assert "'auc<2' holds" in capfd.readouterr().err
+    for more, status, why in (
+        (["--save-state", str(tmp_path / "s.fms")], 2, "--save-state holds one result"),
+        (["--baseline", str(tmp_path / "log.csv")], 2, "--by-day compares each day with the day before"),
+        (["--metrics-of", "x"], 2, "no option --metrics-of"),
+    ):
+        assert main([*command, *more]) == status
+        assert why in capfd.readouterr().err
+    assert main([*command[:-1], "y"]) == 0  # days may be numbered
+    command[1] = "-"
+    assert main(command) == 2 and "standard input" in capfd.readouterr().err
