@@ -152,7 +152,7 @@ class Expression(Composite[Any], Metric[Any]):
             result = self.function(*values_of_operands)
         if np.isinf(result).any() and not any(np.isinf(value).any() for value in values_of_operands):
             return undefined(f"{self}", "the result is beyond float64, whose largest number is 1.8e308")
-        return result
+        return result.item() if isinstance(result, np.generic) else result
 
     def become_part(self, prefix: str, shared: Shared) -> None:  # noqa: D102
         for number, operand in enumerate(self.operands):

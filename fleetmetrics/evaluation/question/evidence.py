@@ -79,7 +79,7 @@ class Tested(NamedTuple):
 
     def of(self, place: int, counts: Mapping[str, int]) -> dict[str, Any]:
         """The entries of a result for one of the slices, with what there is of it, as `counts_of` has it."""
-        ends = {"low": self.low[place], "high": self.high[place]}
+        ends = {"low": float(self.low[place]), "high": float(self.high[place])}
         needs, number = {}, self.tests.units[place].item()
         for name, need in self.needs[place].items():
             if name in ("positives", "negatives"):  # all of them count
@@ -88,7 +88,7 @@ class Tested(NamedTuple):
             name = "rows" if self.in_rows and self.in_rows[place] and name not in counts else name
             needs[name] = in_full(need, number, counts.get(name))
         because = self.because[place] if needs and self.because else {}
-        return {**ends, "p": self.tests.p_value[place], "needs": needs, "because": because}
+        return {**ends, "p": float(self.tests.p_value[place]), "needs": needs, "because": because}
 
 
 class Evidence(ABC):
