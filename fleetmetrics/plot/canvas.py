@@ -23,7 +23,7 @@ __all__ = ["style", "svg"]
 
 
 class _Style(NamedTuple):
-    """What `style` was told: whether the background is dark, and the replacements for the English words of plots."""
+    """The arguments of `style`: whether the background is dark, and the replacements for the English words of plots."""
 
     dark: bool = False
     words: Mapping[str, str] | None = None

@@ -20,11 +20,11 @@ import pytest
 import fleetmetrics as fm
 from fleetmetrics.cli import main
 from fleetmetrics.evaluation.arguments.named import kinds
-from fleetmetrics.evaluation.output import printed
 from fleetmetrics.evaluation.question.counted import Errors, Joined
 from fleetmetrics.evaluation.question.question import Question
 from fleetmetrics.evaluation.sides.side_of_data import of_files
 from fleetmetrics.evaluation.sides.sides_of_workers import of_workers
+from fleetmetrics.support import printed
 from tests.fakes import together
 
 pytestmark = [pytest.mark.numpy_only, pytest.mark.filterwarnings("ignore::fleetmetrics.errors.UndefinedMetricWarning")]
