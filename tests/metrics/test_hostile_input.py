@@ -267,6 +267,7 @@ WITH_THE_WEIGHT = (
     fm.Sum,
     fm.Histogram,
     fm.StatScores,
+    fm.ClassificationReport,
     fm.ConfusionMatrix,
     fm.BucketError,
     fm.CalibrationCurve,
