@@ -427,8 +427,9 @@ def test_the_commands_of_the_pages_print_what_they_show(page: Path, tmp_path: Pa
         assert done.returncode == 1
 
 
+@pytest.mark.numpy_only
 def test_the_sources_of_this_package_come_through_unchanged() -> None:
-    for path in ROOT.rglob("fleetmetrics/**/*.py"):
+    for path in (ROOT / "fleetmetrics").rglob("*.py"):
         text = path.read_text(encoding="utf-8")
         assert migrated(text)[0] == text
         ast.parse(text)

@@ -18,11 +18,11 @@ WORKER = Path(__file__).parent / "workers" / "metrics.py"
 #: How the samples are dealt, and their weights. Of an "empty" split the last worker has none.
 SPLITS = {"uneven": None, "empty": "real"}
 OTHERS = [("ps", 4), ("ps_gloo", 1), ("ps_gloo", 3)]
-#: With this one every case is computed on arrays and tensors, and every class in static programs, too, where the last
-#: worker has nothing.
+#: With this one every case is computed on arrays and tensors.
 EVERY_MODE = ("collective", 3)
-#: A case of each class.
-ONE_OF_EACH = {type(case.make()): name for name, case in reversed(CASES.items())}.values()
+#: A case of each class: with these in static programs, too, where the last worker has nothing.
+ONE_OF_EACH = [*{type(case.make()): name for name, case in reversed(CASES.items())}.values()]
+STATIC = {EVERY_MODE: ONE_OF_EACH[::2], ("ps_gloo", 3): ONE_OF_EACH[1::2]}
 #: With these every case is computed on arrays, so that there are one to four workers.
 EVERY_CASE = [("ps_gloo", 1), ("ps", 2), ("ps", 4)]
 
@@ -31,11 +31,12 @@ def modes_of(name: str, launch: Any, split: str) -> list[str]:
     """The modes that a case is computed in. To build static programs takes most of the time."""
     modes = list(CASES[name].modes)
     if launch == EVERY_MODE:
-        if CASES[name].brief and name not in ONE_OF_EACH:
+        if CASES[name].brief and name not in STATIC[launch]:
             modes = [mode for mode in modes if mode != "static"]
         return modes if split == "empty" or not CASES[name].brief else []
     if CASES[name].brief:
-        return ["numpy"] if split == "empty" and launch in EVERY_CASE else []
+        computed = {"numpy": launch in EVERY_CASE, "static": name in STATIC.get(launch, ())}
+        return [mode for mode in modes if computed.get(mode) and split == "empty"]
     return modes if split == "uneven" else [mode for mode in modes if mode != "static"]
 
 

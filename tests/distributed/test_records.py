@@ -9,12 +9,13 @@ from typing import Any
 
 import pytest
 
-from tests.cover import thorough
+from tests.cover import quick_on, thorough
 from tests.distributed.cluster import run
 
 pytestmark = pytest.mark.distributed
 WORKER = Path(__file__).parent / "workers" / "records.py"
-QUICK, OTHERS = [("ps", 3)], [("bare", 1), ("collective", 2), ("bare", 4), ("ps_gloo", 2)]
+QUICK = [pytest.param(("ps", 3), marks=quick_on(paddle=2))]
+OTHERS = [("bare", 1), ("collective", 2), ("bare", 4), ("ps_gloo", 2)]
 #: Batch size, samples, shuffle, drop_last, epoch.
 PASSES = [
     (batch_size, samples, shuffle, drop_last, (batch_size + samples) % 4)

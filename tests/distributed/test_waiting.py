@@ -60,8 +60,9 @@ def test_a_rank_that_ends_without_calling_is_an_error_on_the_others_within_two_s
 
 def test_a_rank_that_ends_before_rank_0_listens_is_told_of_as_well(runs: Runs) -> None:
     same = places(2, "collective")
+    patient = "wait_for('here'); from fleetmetrics.comm import client; client._SEE_OFF_SECONDS = 60.0"
     first = runs.start(0, **same[0], WHEN_IMPORTED="touch('here'); wait_for('ends'); time.sleep(0.3)", SECONDS="60")
-    second = runs.start(1, **same[1], CALLS="0", WHEN_IMPORTED="wait_for('here')", AT_END="touch('ends')")
+    second = runs.start(1, **same[1], CALLS="0", WHEN_IMPORTED=patient, AT_END="touch('ends')")
     assert second.said() == []
     start = time.monotonic()
     [line] = first.said()

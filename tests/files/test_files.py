@@ -104,11 +104,11 @@ def test_only_weighted_metrics_by_query_and_rank_correlations_may_differ_in_the_
     random = np.random.default_rng(3)
     for place in range(4):
         columns = {
-            "y": random.integers(0, 2, 3000),
-            "p": random.random(3000).round(4),
-            "u": random.integers(0, 99, 3000),
+            "y": random.integers(0, 2, 600),
+            "p": random.random(600).round(4),
+            "u": random.integers(0, 99, 600),
         }
-        write(pa.table({**columns, "w": random.random(3000)}), tmp_path / f"{place}.parquet")
+        write(pa.table({**columns, "w": random.random(600)}), tmp_path / f"{place}.parquet")
     columns = {"prediction": "p", "label": "y", "user": "u", **({"weight": "w"} if weighted else {})}
     paths = [str(tmp_path / f"{place}.parquet") for place in (2, 0, 3, 1)]
     found = [files.evaluate(tmp_path, kept_and_summed, columns, processes=number)[0] for number in (1, 2, 3)]

@@ -13,6 +13,7 @@ from fleetmetrics.batch.keys import Coded
 from fleetmetrics.errors import DataError
 from fleetmetrics.files.passes import Share
 from fleetmetrics.records import folding
+from tests.cover import thorough
 
 pytestmark = pytest.mark.numpy_only
 pa = pytest.importorskip("pyarrow")
@@ -134,7 +135,7 @@ def scored(folder, kind="floats"):
 
 
 @pytest.mark.parametrize("processes", [1, 2])
-@pytest.mark.parametrize("kind", TABLES)
+@pytest.mark.parametrize("kind", ["float32 with ties", *thorough(*[kind for kind in TABLES if "ties" not in kind])])
 def test_ranges_of_scores_give_the_exact_area_bit_for_bit(tmp_path, few, kind, processes):
     def both():
         return fm.MetricCollection({"exact": fm.ExactAUC(), "n": fm.Count()})

@@ -10,6 +10,7 @@ from fleetmetrics import files
 from fleetmetrics.batch.keys import NULL
 from fleetmetrics.errors import DataError
 from fleetmetrics.files.largest import _Counts, choose_largest, expect_few
+from tests.cover import thorough
 
 pytestmark = [pytest.mark.numpy_only, pytest.mark.filterwarnings("ignore::fleetmetrics.errors.UndefinedMetricWarning")]
 pa = pytest.importorskip("pyarrow")
@@ -202,7 +203,7 @@ def test_slices_with_a_number_of_keys_of_their_own_are_not_chosen_among_the_larg
     assert files.evaluate(many[0], both, COLUMNS, max_slices=2).metrics.compute()["few"] == wanted
 
 
-@pytest.mark.parametrize("column", ["slot", "number"])
+@pytest.mark.parametrize("column", ["slot", *thorough("number")])
 def test_which_slices_are_kept_depends_on_the_rows_and_not_on_files_or_processes(many, tmp_path, column):
     folder, table, _ = many
     pq.write_table(table, tmp_path / "one.parquet")

@@ -17,6 +17,7 @@ from fleetmetrics.formulas import (
     average_precision_from_histogram,
 )
 from fleetmetrics.formulas.auc import areas_of_many
+from tests.cover import thorough
 
 
 def exact_auc(positive, negative):
@@ -163,7 +164,7 @@ def test_average_precision_is_scikit_learns():
             assert average_precision_from_histogram(*histograms(bucket, label, w)) == pytest.approx(expected, abs=1e-12)
 
 
-@pytest.mark.parametrize("max_fpr", [None, 0.01, 0.3])
+@pytest.mark.parametrize("max_fpr", [0.3, *thorough(None, 0.01)])
 def test_area_of_the_raw_scores_lies_between_the_bounds(max_fpr):
     rng = np.random.default_rng(13)
     for number in range(150):
@@ -197,7 +198,7 @@ ORDERS = {
 }
 
 
-@pytest.mark.parametrize("area", ["roc", "part of roc", "precision and recall"])
+@pytest.mark.parametrize("area", ["part of roc", *thorough("roc", "precision and recall")])
 def test_bounds_of_counts_are_reached_by_an_order_inside_the_buckets(area):
     bounds, exact = {
         "roc": (auc_bounds, roc_auc_score),

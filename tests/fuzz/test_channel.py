@@ -22,7 +22,7 @@ MOST = 2**26 + 2**23
 
 @pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.__name__)
 @settings(
-    max_examples=TRIES or 100,
+    max_examples=TRIES or 40,
     derandomize=not TRIES,
     database=None,
     deadline=None,

@@ -23,7 +23,7 @@ from fleetmetrics.serial.serializer import pack, unpack
 
 TRIES = int(os.environ.get("FUZZ", "0"))
 fuzz = settings(
-    max_examples=TRIES or 100,
+    max_examples=TRIES or 40,
     derandomize=not TRIES,
     database=None,
     deadline=None,

@@ -14,6 +14,7 @@ import pytest
 import fleetmetrics as fm
 from tests import contract
 from tests.contract import CASES, Data, arguments, draw, first_dtypes, same, state_bytes
+from tests.cover import quick_on
 
 #: Every metric of the catalogue that one add feeds, with several settings; wrappers have tests of their own.
 NAMES = [name for name, case in CASES.items() if not isinstance(case.make(), (fm.Sliced, fm.Windowed, fm.Bootstrap))]
@@ -739,6 +740,7 @@ def is_sound(name: str, row: Data) -> bool:
     return True
 
 
+@quick_on(paddle=2)
 def test_a_static_program_leaves_out_the_samples_that_are_an_error_elsewhere_and_no_others():
     made = {name: CASES[name].make() for name in STATIC}
     of_each_kind = {

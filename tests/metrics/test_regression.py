@@ -16,6 +16,7 @@ import fleetmetrics as fm
 from tests import exactness
 from tests.cases.regression import tweedie
 from tests.contract import CASES, MODES, Data, batches, draw, feed, first_dtypes, new_scope, same
+from tests.cover import thorough
 from tests.fakes import together
 
 RNG = np.random.default_rng(7)
@@ -415,7 +416,7 @@ def test_products_with_weights_that_lose_digits_are_warned_of_once(kind):
 
 
 @pytest.mark.numpy_only
-@pytest.mark.parametrize("size", [1e-155, 1e-160, 1e-310])
+@pytest.mark.parametrize("size", [1e-160, *thorough(1e-155, 1e-310)])
 def test_small_values_have_a_value_that_no_split_changes_or_a_warning(size):
     """In the whole catalogue, for numbers whose squares are below float64."""
     tried = 0

@@ -13,10 +13,12 @@ sys.path.append(str(Path(__file__).resolve().parents[2] / "docs" / "scripts"))
 
 import reports
 
+from tests.cover import thorough
+
 pytestmark = pytest.mark.numpy_only
 
 
-@pytest.mark.parametrize("name", reports.SETS)
+@pytest.mark.parametrize("name", ["two_models", "digits", "ranking", *thorough("rare", "three_percent", "diabetes")])
 def test_the_planted_slice_is_on_the_first_line_and_no_other_is_called_worse(name: str) -> None:
     fewer = {"replicates": 100} if name == "rare" else {}  # 1,000 take half a minute, and nothing below depends on them
     found: Any = reports.SETS[name](**fewer)
