@@ -17,7 +17,7 @@ from typing import Any, Callable, Iterator, Sequence
 
 import pytest
 
-from fleetmetrics.comm import SocketCommunicator, channel, handshake, letters, past, server
+from fleetmetrics.comm import SocketCommunicator, channel, client, handshake, letters, past, server
 from fleetmetrics.comm.communicator import Letter
 from fleetmetrics.comm.deadline import Deadline
 from fleetmetrics.comm.folds import FOLDS
@@ -729,8 +729,12 @@ FLOODS: dict[str, Callable[[Guest, int], None]] = {
 
 
 @pytest.mark.parametrize("what", FLOODS)
-def test_a_worker_that_keeps_speaking_delays_nobody_and_fills_no_memory(three: Hall, what: str) -> None:
+def test_a_worker_that_keeps_speaking_delays_nobody_and_fills_no_memory(
+    three: Hall, what: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Its words go on while the others wait for another one."""
+    for module in (past, server, client):  # a quarter of what is kept otherwise, for a smaller flood
+        monkeypatch.setattr(module, "KEPT", 256)
     faulty, other = three.guests
     faulty.connection = faulty.connect()
     with pytest.raises(DeadlineError):
@@ -745,7 +749,7 @@ def test_a_worker_that_keeps_speaking_delays_nobody_and_fills_no_memory(three: H
         call.result(20)
     assert time.monotonic() - start < 1.0 + AT_ONCE
     kept = three.server
-    wait_until(lambda: (three.rank_0._number, LAST) in kept._past.failed or 1 not in kept._roster.workers)
+    wait_until(lambda: (three.rank_0._number, LAST) in kept._past.failed or 1 not in kept._roster.workers, AT_ONCE)
     assert len(kept._meetings) <= past.KEPT + 2
     assert max(len(kept._past.failed), len(kept._past.closed), len(kept._past.ended)) <= past.KEPT
     assert sum(worker.connection.waiting for worker in list(kept._roster.workers.values())) <= 2 * past.KEPT + 20
