@@ -84,12 +84,22 @@ FOUND = """(async () => {
 })()"""
 #: What the first links of the search must have, by the language's home page and the query.
 FIRST = {
-    ("", "AUC"): "reference/metrics/scores/",
-    ("", "--fail-if"): "reference/command_line/",
+    ("", "AUC"): "metrics/scores/",
+    ("", "GAUC"): "metrics/click_through/",
+    ("", "fleet.metrics"): "howto/from_fleet_metrics/",
+    ("", "--fail-if"): "howto/release_gate/",
+    ("", "--join-on"): "howto/release_gate/",
+    ("", "multi node"): "howto/launchers/",
+    ("", "custom metric"): "metrics/custom/",
+    ("", "hang"): "explanation/faults/",
     ("", "FLEETMETRICS_SECRET"): "reference/environment/",
-    ("zh/", "AUC"): "reference/metrics/scores/",
+    ("zh/", "AUC"): "metrics/scores/",
+    ("zh/", "padding"): "howto/padding/",
     ("zh/", "超时"): "explanation/faults/",
     ("zh/", "死锁"): "explanation/faults/",
+    ("zh/", "卡死"): "explanation/faults/",
+    ("zh/", "不一致"): "howto/questions/",
+    ("zh/", "填充"): "howto/padding/",
     ("zh/", "断点续训"): "howto/checkpoints/",
 }
 #: The pages that the search shows first.

@@ -23,7 +23,7 @@ ENTRIES = re.compile(r"^::: (\S+)$", re.MULTILINE)
 WORDS = {
     "en": {
         "AUC": "metrics/scores/",
-        "--fail-if": "reference/command_line/",
+        "--fail-if": "howto/release_gate/",
         "--join-on": "howto/release_gate/",
         "FLEETMETRICS_SECRET": "reference/environment/",
         "fleet.metrics": "howto/from_fleet_metrics/",
