@@ -101,7 +101,7 @@ PAGES = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
 
 
 def test_no_page_installs_from_an_index_that_does_not_have_the_package() -> None:
-    """`pip install 'fleetmetrics[files]'` works only where the package is installed already; with "@ ADDRESS", from there."""
+    """`pip install 'fleetmetrics[files]'` works only where the package is there already, or with its address."""
     told = [
         f"{path.relative_to(ROOT)}:{number}"
         for path in PAGES
