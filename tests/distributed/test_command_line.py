@@ -22,7 +22,7 @@ SCRIPT = f"""#!{sys.executable}
 import os, sys
 from fleetmetrics.cli import main
 from fleetmetrics.comm import channel
-from fleetmetrics.evaluation import versus
+from fleetmetrics.evaluation.question import versus
 from fleetmetrics.support import logs
 channel._LINES, logs.LONG_SECONDS = (3600.0,) * 3, 3600.0
 versus._GROUPS = 64  # a delta keeps a histogram for each

@@ -46,7 +46,7 @@ def alone(**given: Any) -> dict[str, Any]:
 
 @quick_on(paddle=3)
 def test_every_worker_gets_the_result_of_one_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fleetmetrics.evaluation.versus._GROUPS", 64)  # as in the worker
+    monkeypatch.setattr("fleetmetrics.evaluation.question.versus._GROUPS", 64)  # as in the worker
     written(tmp_path)
     asked: dict[str, Any] = {"data": f"{tmp_path}/new*", "baseline": f"{tmp_path}/old*", "label": "y", "score": "p"}
     asked.update(by="slot", metrics="auc,log_loss", ci=0.9, replicates=50)

@@ -18,7 +18,7 @@ def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def few_groups(monkeypatch: pytest.MonkeyPatch) -> None:
     """Deltas keep a histogram of scores for each of 64 groups, and not of 1,024: that would take most of the time."""
-    monkeypatch.setattr("fleetmetrics.evaluation.versus._GROUPS", 64)
+    monkeypatch.setattr("fleetmetrics.evaluation.question.versus._GROUPS", 64)
 
 
 @pytest.fixture

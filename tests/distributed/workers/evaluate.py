@@ -9,7 +9,7 @@ import paddle
 from cluster import arguments, error_text, report
 
 import fleetmetrics as fm
-from fleetmetrics.evaluation import versus
+from fleetmetrics.evaluation.question import versus
 
 versus._GROUPS = 64  # a delta keeps a histogram for each
 
