@@ -90,6 +90,12 @@ class World:
         ones, zeros = (np.bincount(place, each[order]) for each in (self.p, 1 - self.p))
         return float(ones @ (np.cumsum(zeros) - zeros / 2) / ones.sum() / zeros.sum())
 
+    def precision(self, score: Any) -> float:
+        order = np.argsort(-score, kind="stable")
+        _, place = np.unique(-score[order], return_inverse=True)
+        ones, zeros = (np.bincount(place, each[order]) for each in (self.p, 1 - self.p))
+        return float(ones @ (np.cumsum(ones) / np.cumsum(ones + zeros)) / ones.sum())
+
     def true(self) -> dict[str, float]:
         p, q = self.p, self.q
         rate, loss = p.mean(), -(p * np.log(p) + (1 - p) * np.log(1 - p)).mean()
@@ -97,6 +103,7 @@ class World:
         return {
             "AUC": self.area(p),
             "AUC, difference": self.area(p) - self.area(q),
+            "AveragePrecision": self.precision(p),
             "ClickThroughRate": rate,
             "COPC": 1.0,
             "LogLoss": loss,
@@ -115,9 +122,10 @@ class OfClicks:
     def __init__(self, size: Size) -> None:
         self.size, self.world = size, World(size.rate)
         self.true = self.world.true()
-        names = ("AUC", "ClickThroughRate", "COPC", "LogLoss", "NormalizedEntropy", "RootMeanSquaredError")
+        areas = {"AUC": fm.AUC(tolerance=None), "AveragePrecision": fm.AveragePrecision(tolerance=None)}
+        names = ("ClickThroughRate", "COPC", "LogLoss", "NormalizedEntropy", "RootMeanSquaredError")
         pair = ("AUC", "RootMeanSquaredError")
-        plain = {name: fm.AUC(tolerance=None) if name == "AUC" else getattr(fm, name)() for name in names}
+        plain = {**areas, **{name: getattr(fm, name)() for name in names}}
         by_user = {name: fm.Interval(each, ids="user") for name, each in plain.items()}
         alone = {name: fm.Interval(each) for name, each in plain.items()}
         own = {name: each for name, each in by_user.items() if name not in pair} if size.by_user else alone

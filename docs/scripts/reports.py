@@ -31,8 +31,8 @@ def clicks(rate: float, rows: int, share: float = 0.1) -> dict[str, Any]:
     return {"y": label.astype(np.int64), "p": np.minimum(score, 1), "slot": names[slot]}
 
 
-def rare(draws: int = 1000) -> Any:
-    return fm.evaluate(clicks(0.0002, 1_000_000, 0.3), label="y", score="p", by="slot", ci=0.95, replicates=draws)
+def rare() -> Any:
+    return fm.evaluate(clicks(0.0002, 1_000_000, 0.3), label="y", score="p", by="slot", ci=0.95)
 
 
 def three_percent() -> Any:

@@ -312,7 +312,7 @@ class Metric(Accumulator[Value]):
 
     @property
     def ranked(self) -> str:
-        """For `Interval`: the histogram of classes 0 and 1 whose area under the ROC curve is the value; "": none."""
+        """For `Interval`: the histogram of classes 0 and 1 whose area under ``curve`` is the value; "": none."""
         return ""
 
     def increments_of(self, batch: Batch) -> Iterable[tuple[Any, Any]]:

@@ -15,7 +15,7 @@ from typing import Any, Callable, Mapping, NamedTuple, Sequence
 
 import numpy as np
 
-__all__ = ["Spread", "of_area", "of_area_groups", "of_groups", "of_samples"]
+__all__ = ["Spread", "of_area", "of_area_groups", "of_groups", "of_samples", "placements_of"]
 
 #: The fewest rows, users or samples of a class.
 LEAST = 50
@@ -28,6 +28,8 @@ SOURCES = 30
 _EVEN = 15
 #: The fewest samples of the rarer class, times the share of the rarer order of pairs.
 _PAIRS = 10
+#: The same as `EVENTS` for average precision: on the scale of the log-odds, half of them suffice.
+_ON_LOG_ODDS = 20
 #: A sum of squares is a difference of terms; if it is this small a part of them, only rounding is left.
 _ROUNDED = 1e-10
 #: Below it the products of three terms are below 1e-300 and lose digits.
@@ -361,7 +363,7 @@ def largest_of(sizes: Any, of: str) -> Largest | None:
     return Largest(share, of) if share >= max(1 / LEAST, 2 * equal) else None
 
 
-# -- areas under the ROC curve ------------------------------------------------------------------------------------
+# -- areas under the ROC curve, and under the steps of the precision-recall curve ----------------------------------
 
 
 def placements(positive: np.ndarray, negative: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
@@ -372,41 +374,85 @@ def placements(positive: np.ndarray, negative: np.ndarray) -> tuple[np.ndarray, 
     return of_positive, of_negative, positive.dot(of_positive).item() / positives
 
 
-def contributions_to_area(positive: Any, negative: Any) -> tuple[np.ndarray, np.ndarray]:
+def placements_of_precision(positive: np.ndarray, negative: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
+    """The same for average precision: its derivatives by the number of samples in a bucket, on that scale.
+
+    One more positive counts with its precision and raises that of all positives at or below it; one more negative
+    lowers theirs. With P and N the numbers of both classes, T and F those at or above a bucket:
+
+        above(b) = T / (T + F) + sum_{c <= b} positive[c] * F / (T + F)**2
+        below(b) = A - N / P * sum_{c <= b} positive[c] * T / (T + F)**2
+
+    So a positive moves the value by ``(above - A) / P`` and a negative by ``(below - A) / N``, as for `placements`.
+    """
+    positives, negatives = positive.sum() or 1, negative.sum() or 1
+    true, false = (np.cumsum(each[::-1])[::-1] for each in (positive, negative))
+    both = np.where(true + false > 0, true + false, 1)
+    precision = true / both
+    area = positive.dot(precision).item() / positives
+    of_positive = precision + np.cumsum(positive * false / both**2)
+    of_negative = area - negatives / positives * np.cumsum(positive * true / both**2)
+    return of_positive, of_negative, area
+
+
+#: By curve, the placements of the samples of both classes.
+_PLACEMENTS = {"ROC": placements, "PR": placements_of_precision}
+
+
+def placements_of(curve: str, positive: Any, negative: Any) -> tuple[np.ndarray, np.ndarray, float]:
+    """By bucket, how far a positive and a negative of weight 1 move the area times their number; and the area.
+
+    Args:
+        curve: "ROC", or "PR" for average precision.
+        positive: the weight of the samples labeled 1 by bucket.
+        negative: the same for label 0.
+    """
+    return _PLACEMENTS[curve](np.asarray(positive, np.float64), np.asarray(negative, np.float64))
+
+
+def contributions_to_area(positive: Any, negative: Any, curve: str = "ROC") -> tuple[np.ndarray, np.ndarray]:
     """What a positive, and a negative, of weight 1 adds to the area, by bucket: ``(v - A) / W``, see `of_area`."""
-    positive, negative = np.asarray(positive, np.float64), np.asarray(negative, np.float64)
-    of_positive, of_negative, area = placements(positive, negative)
-    return (of_positive - area) / (positive.sum() or 1), (of_negative - area) / (negative.sum() or 1)
+    of_positive, of_negative, area = placements_of(curve, positive, negative)
+    return (of_positive - area) / (float(positive.sum()) or 1), (of_negative - area) / (float(negative.sum()) or 1)
 
 
-def of_area(positive: Any, negative: Any, positive_squares: Any, negative_squares: Any) -> Spread:
-    """The spread of the area under the ROC curve of independent samples.
+def of_area(positive: Any, negative: Any, positive_squares: Any, negative_squares: Any, curve: str = "ROC") -> Spread:
+    """The spread of the area under the ROC curve, or of average precision, of independent samples.
 
     Formula: with A the area, and the placements v, the weighted share of negatives below a positive and of positives
     above a negative, ``m / (m - 1) sum_i (w_i (v_i - A) / W1)**2`` over the positives, plus the same over the
-    negatives; m is ``W1**2 / sum_i w_i**2``, without weights the number of positives.
+    negatives; m is ``W1**2 / sum_i w_i**2``, without weights the number of positives. For average precision, v is
+    that of `placements_of_precision`: the delta method, by the numbers of both classes in each bucket.
 
     Source: DeLong, DeLong and Clarke-Pearson, "Comparing the areas under two or more correlated receiver operating
     characteristic curves", Biometrics 44 (1988); from ranks, and so from a histogram: Sun and Xu, "Fast implementation
-    of DeLong's algorithm", IEEE Signal Processing Letters 21 (2014).
+    of DeLong's algorithm", IEEE Signal Processing Letters 21 (2014). The scale of the log-odds for average precision:
+    Boyd, Eng and Page, "Area under the precision-recall curve: point estimates and confidence intervals", ECML PKDD
+    2013.
 
     Args:
         positive: the weight of the samples labeled 1 by bucket of their scores.
         negative: the same for label 0.
         positive_squares: the sums of the squares of the weights by bucket.
         negative_squares: the same for label 0.
+        curve: "ROC", or "PR" for average precision.
     """
-    area, parts, sizes = _of_classes(positive, negative, positive_squares, negative_squares)
-    supply = _supply_of_classes(area, sizes, 1.0)
-    variance = sum(parts)
+    classes = _Classes.of(positive, negative, positive_squares, negative_squares, curve)
+    supply = classes.supply(1.0)
+    variance = sum(classes.parts)
     if not variance > 0:
         return _spread(math.nan, 1.0, supply)
-    freedom = variance**2 / sum(part**2 / (size - 1) for part, size in zip(parts, sizes))
+    freedom = variance**2 / sum(part**2 / (size - 1) for part, size in zip(classes.parts, classes.sizes))
     return _spread(variance, freedom, supply)
 
 
 def of_area_groups(
-    groups: np.ndarray, positive: Any, negative: Any, positive_squares: Any, negative_squares: Any
+    groups: np.ndarray,
+    positive: Any,
+    negative: Any,
+    positive_squares: Any,
+    negative_squares: Any,
+    curve: str = "ROC",
 ) -> Spread:
     """The same if only users are independent, from the contribution of each group of users to the area.
 
@@ -418,37 +464,59 @@ def of_area_groups(
         negative: likewise.
         positive_squares: likewise.
         negative_squares: likewise.
+        curve: likewise.
     """
-    area, parts, sizes = _of_classes(positive, negative, positive_squares, negative_squares)
+    classes = _Classes.of(positive, negative, positive_squares, negative_squares, curve)
     spread = of_groups(groups)
-    inflation = max(1.0, spread.variance / sum(parts)) if sum(parts) else 1.0
+    inflation = max(1.0, spread.variance / sum(classes.parts)) if sum(classes.parts) else 1.0
     users = {name: Supply(supplied.number, 0.0) for name, supplied in spread.supply.items()}
-    supply = {**users, **_supply_of_classes(area, sizes, inflation)}
+    supply = {**users, **classes.supply(inflation)}
     return _spread(spread.variance, spread.freedom, supply, groups)
 
 
-def _of_classes(
-    positive: Any, negative: Any, positive_squares: Any, negative_squares: Any
-) -> tuple[float, list[float], list[float]]:
-    """The area; the contribution of positives and negatives to the variance; and their effective numbers."""
-    above, below, area = placements(np.asarray(positive, np.float64), np.asarray(negative, np.float64))
-    parts, sizes = [], []
-    for weight, squares, placed in ((positive, positive_squares, above), (negative, negative_squares, below)):
-        total, squares = float(weight.sum()), np.asarray(squares, np.float64)
-        size = total**2 / squares.sum().item() if total else 0.0
-        part = squares.dot((placed - area) ** 2).item() / total**2 if total else 0.0
-        parts.append(part * size / (size - 1) if size > 1 else math.nan)
-        sizes.append(size)
-    return area, parts, sizes
+class _Classes(NamedTuple):
+    """The samples of both classes, positives first: what they add to the variance of an area, and their number.
 
+    Args:
+        area: the value.
+        parts: the contributions to the variance.
+        sizes: the effective numbers of samples.
+        cube: the sum of the cubes of what samples add to the value.
+        curve: "ROC" or "PR".
+    """
 
-def _supply_of_classes(area: float, sizes: Sequence[float], inflation: float) -> dict[str, Supply]:
-    """The samples of both classes; this many samples of a user count as one."""
-    rarer = max(min(area, 1 - area), 0.5 / max(min(sizes), 1))
-    return {
-        name: Supply(size, _PAIRS / rarer * inflation, LEAST * inflation)
-        for name, size in zip(("positives", "negatives"), sizes)
-    }
+    area: float
+    parts: list[float]
+    sizes: list[float]
+    cube: float
+    curve: str
+
+    @staticmethod
+    def of(positive: Any, negative: Any, positive_squares: Any, negative_squares: Any, curve: str) -> _Classes:
+        above, below, area = placements_of(curve, positive, negative)
+        parts, sizes, cube = [], [], 0.0
+        for weight, squares, placed in ((positive, positive_squares, above), (negative, negative_squares, below)):
+            total, squares = float(weight.sum()), np.asarray(squares, np.float64)
+            size = total**2 / squares.sum().item() if total else 0.0
+            part = squares.dot((placed - area) ** 2).item() / total**2 if total else 0.0
+            parts.append(part * size / (size - 1) if size > 1 else math.nan)
+            sizes.append(size)
+            if total and curve == "PR":
+                alike = squares * np.divide(squares, weight, out=np.zeros_like(squares), where=np.asarray(weight) > 0)
+                cube += alike.dot(((placed - area) / total) ** 3).item()
+        return _Classes(area, parts, sizes, cube, curve)
+
+    def supply(self, inflation: float) -> dict[str, Supply]:
+        """The samples of both classes; this many samples of a user count as one."""
+        if self.curve == "PR":
+            enough = _events(sum(self.parts), self.cube) / _ON_LOG_ODDS
+            needed = [self.sizes[0] / enough if enough > 0 else self.sizes[0] * _ON_LOG_ODDS, 0.0]
+        else:
+            needed = [_PAIRS / max(min(self.area, 1 - self.area), 0.5 / max(min(self.sizes), 1))] * 2
+        return {
+            name: Supply(size, need * inflation, LEAST * inflation)
+            for name, size, need in zip(("positives", "negatives"), self.sizes, needed)
+        }
 
 
 def inflation_of_areas(positive: Any, negative: Any) -> float:

@@ -99,6 +99,11 @@ class _Area(ClassHistograms[Value]):
         self.bounds = flag_of("bounds", bounds)
         self.tolerance = tolerance_of(tolerance)
 
+    @property
+    def ranked(self) -> str:
+        whole = self.cell_states and self.max_fpr is None and not self.bounds
+        return "histogram" if whole else ""
+
     def area(self, histogram: np.ndarray, bounds: bool | None) -> Any:
         """The area, or a `fleetmetrics.formulas.BoundedArea`; None: with bounds as far as ``tolerance`` asks."""
         of_one, of_classes = _formulas_of(self.curve, bounds)
@@ -266,14 +271,9 @@ class AUC(_Area[Value]):
         if curve == "PR":
             self.pictures = tuple(dict.fromkeys(["precision_recall", *self.pictures]))
 
-    @property
-    def ranked(self) -> str:
-        whole = self.cell_states and self.curve == "ROC" and self.max_fpr is None and not self.bounds
-        return "histogram" if whole else ""
-
     def values_from_rows(self, values: Mapping[State, np.ndarray]) -> Sequence[Any] | None:
         histogram = values[self.states["histogram"]]
-        if not self.ranked or histogram.dtype.kind == "f":
+        if not self.ranked or self.curve != "ROC" or histogram.dtype.kind == "f":
             return None
         from fleetmetrics.formulas.auc import areas_of_many
 

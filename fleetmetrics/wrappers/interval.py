@@ -33,12 +33,12 @@ _GROUPS = 2**14
 class Interval(Wrapper[IntervalResult]):
     """A metric with its standard error and a confidence interval, without resampling: DeLong's, or the delta method.
 
-    It takes `AUC`, and every metric whose value is computed from a few sums: shares and means (`Accuracy`,
-    `ClickThroughRate`, `Precision`, `LogLoss`, `MeanAbsoluteError`), functions of them (`RootMeanSquaredError`,
-    `Calibration`, `COPC`, `NormalizedEntropy`), and means over users or queries (`GAUC`, `NDCG`). For others, use
-    `Bootstrap`.
+    It takes `AUC`, `AveragePrecision`, and every metric whose value is computed from a few sums: shares and means
+    (`Accuracy`, `ClickThroughRate`, `Precision`, `LogLoss`, `MeanAbsoluteError`), functions of them
+    (`RootMeanSquaredError`, `Calibration`, `COPC`, `NormalizedEntropy`), and means over users or queries (`GAUC`,
+    `NDCG`). For others, use `Bootstrap`.
 
-    Formula: for `AUC` see `fleetmetrics.formulas.spreads.of_area`, for others
+    Formula: for areas see `fleetmetrics.formulas.spreads.of_area`, for others
     `fleetmetrics.formulas.spreads.of_samples`, with ids `fleetmetrics.formulas.spreads.of_groups`; for the ends
     `fleetmetrics.formulas.intervals.interval`. The interval is symmetric on the scale of the log-odds for a value
     between 0 and 1, and on that of the logarithm for a value of at least 0. With weights, it is that of the weighted
@@ -46,7 +46,7 @@ class Interval(Wrapper[IntervalResult]):
 
     Without ids, samples are independent of each other. With ``ids="user"``, ``add(..., user=)`` takes an integer or a
     text for each sample, and only users are independent: samples of one id may be alike. A hash of the id puts each
-    user into one of ``groups``. A metric by user or by query already has ids. With ids, `AUC` keeps an entry for each
+    user into one of ``groups``. A metric by user or by query already has ids. With ids, an area keeps an entry for each
     sample, as `GAUC` does, and does not work in static programs.
 
     The value, std, low and high are the same on any number of workers if the metric's value is. If there are too few
@@ -124,10 +124,10 @@ class Interval(Wrapper[IntervalResult]):
             self.settle(ids=group)
         if not metric.ranked and metric.linear is None:
             raise InvalidInputError(
-                f"Interval takes AUC (of two classes, the whole area, without bounds), shares, means and functions of "
-                f"them (Accuracy, ClickThroughRate, Precision, LogLoss, MeanAbsoluteError, RootMeanSquaredError, "
-                f"Calibration, NormalizedEntropy) and means over users or queries (GAUC, NDCG), whose value is one "
-                f"number; {metric.name} ({type(metric).__name__}) is none of these: use Bootstrap"
+                f"Interval takes AUC and AveragePrecision (of two classes, the whole area, without bounds), shares, "
+                f"means and functions of them (Accuracy, ClickThroughRate, Precision, LogLoss, MeanAbsoluteError, "
+                f"RootMeanSquaredError, Calibration, NormalizedEntropy) and means over users or queries (GAUC, NDCG), "
+                f"whose value is one number; {metric.name} ({type(metric).__name__}) is none of these: use Bootstrap"
             )
         if self.ids is not None:
             self.columns = tuple(dict.fromkeys((*metric.columns, self.ids)))

@@ -4,7 +4,7 @@
 | --- | --- | --- |
 | a function of sums over rows | `SumsOfRows` | `SumsOfUsers` |
 | a mean over users or queries | | `MeansOfUsers` |
-| an area under the ROC curve | `AreaOfRows` | `AreaOfUsers`; in bounded memory `AreaOfGroups` |
+| an area under a curve | `AreaOfRows` | `AreaOfUsers`; in bounded memory `AreaOfGroups` |
 """
 
 from __future__ import annotations
@@ -348,7 +348,7 @@ class AreaOfRows(UnitSums):
         excess = batch.xp.multiply(weight, batch.xp.subtract(weight, batch.xp.ones_like(weight)))
         return _without_weight(batch).histogram(*indices, amount=excess)
 
-    def _classes(self, values: _Values) -> tuple[np.ndarray, ...]:
+    def _classes(self, values: _Values) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         """By bucket the weights of positives and of negatives, and the squares of both."""
         histogram = values[self._histogram]
         squares = np.maximum(histogram + values[self._excess], 0)
@@ -359,7 +359,7 @@ class AreaOfRows(UnitSums):
         return self._classes(values)
 
     def spread(self, values: _Values, carries: _Carries) -> Spread:
-        return spreads.of_area(*self._classes(values))
+        return spreads.of_area(*self._classes(values), curve=self.metric.curve)
 
 
 class AreaOfUsers(AreaOfRows):
@@ -384,7 +384,7 @@ class AreaOfUsers(AreaOfRows):
     def spread(self, values: _Values, carries: _Carries) -> Spread:
         classes, (above, below) = self._classes(values), self.read(values, carries)
         groups = above / float(classes[0].sum()) + below / float(classes[1].sum())
-        return spreads.of_area_groups(groups, *classes)
+        return spreads.of_area_groups(groups, *classes, curve=self.metric.curve)
 
     def rows_by_group(self, values: _Values, carries: _Carries) -> np.ndarray:
         return self._by_user.rows_in(carries[self._by_user])
@@ -395,14 +395,19 @@ class AreaOfGroups(AreaOfRows):
 
     def adopted(self, prefix: str, shared: Shared) -> Sequence[State]:
         states = super().adopted(prefix, shared)
-        self._by_group = Lanes(f"{prefix}.by_group", (self.groups, *self._histogram.shape), "int64", "sum")
+        key = ("by group", self._histogram.key, self.ids, self.groups)
+        own = Lanes(f"{prefix}.by_group", (self.groups, *self._histogram.shape), "int64", "sum", key)
+        self._by_group = shared.first(own.kind, own)
         return [*states, self._by_group]
 
     def statistics(self, batch: Batch) -> Iterable[tuple[Any, Any]]:
+        by_group = batch.cached(self._by_group, lambda: self._by_group_of(batch))
+        return [*super().statistics(batch), (self._by_group, by_group)]
+
+    def _by_group_of(self, batch: Batch) -> Any:
         ((_, (indices, weight)),) = _row_increments(self.metric, batch)
         index = _group_of(batch, self.ids, self.groups), *indices
-        amount = None if batch.weight is None else weight
-        return [*super().statistics(batch), (self._by_group, _without_weight(batch).histogram(*index, amount=amount))]
+        return _without_weight(batch).histogram(*index, amount=None if batch.weight is None else weight)
 
     def read(self, values: _Values, carries: _Carries) -> np.ndarray:
         """The histograms, ``[groups, 2, buckets]``, negatives first."""
@@ -410,8 +415,9 @@ class AreaOfGroups(AreaOfRows):
 
     def spread(self, values: _Values, carries: _Carries) -> Spread:
         classes, by_group = self._classes(values), self.read(values, carries)
-        of_positive, of_negative = spreads.contributions_to_area(*classes[:2])
-        return spreads.of_area_groups(by_group[:, 1] @ of_positive + by_group[:, 0] @ of_negative, *classes)
+        of_positive, of_negative = spreads.contributions_to_area(*classes[:2], curve=self.metric.curve)
+        groups = by_group[:, 1] @ of_positive + by_group[:, 0] @ of_negative
+        return spreads.of_area_groups(groups, *classes, curve=self.metric.curve)
 
     def users(self, values: _Values, carries: _Carries) -> float | None:
         return spreads.users_of(values[self._by_group].sum(axis=(1, 2)))
@@ -498,7 +504,7 @@ class _PlacedTerms(_UserTerms):
 
     def of_users(self, records: Records, states: Mapping[str, np.ndarray]) -> tuple[np.ndarray, int]:
         negative, positive = states["histogram"].astype(np.float64)
-        above, below, area = spreads.placements(positive, negative)
+        above, below, area = spreads.placements_of(self.metric.curve, positive, negative)
         ids, bucket, label = (records[name] for name in (self.table.order or "", "bucket", "label"))
         weight, exponent = scaled(records["weight"])
         start = starts_of(ids)

@@ -152,7 +152,7 @@ def test_a_result_does_not_overwrite_its_data_from_another_folder(run, day, monk
 def test_streams_are_not_overwritten_from_python(run, day):
     for name in ("a", "b"):
         (day.parent / f"{name}.csv").write_text("id,p\n1,0.5\n2,0.25\n")
-    result = fm.consistency({"a": "a.csv", "b": "b.csv"}, id="id", score="p")
+    result = fm.consistency({"a": "a.csv", "b": "b.csv"}, join_on="id", score="p")
     with pytest.raises(fm.InvalidInputError, match=r"path b.csv would overwrite .*b.csv, which is read"):
         result.to_html("b.csv")
 

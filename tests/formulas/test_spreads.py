@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fleetmetrics.formulas import spreads
+from fleetmetrics.formulas import average_precision_from_histogram, spreads
 
 RNG = np.random.default_rng(11)
 
@@ -187,3 +187,55 @@ def test_a_share_needs_enough_events_of_the_rarer_kind_for_any_number_of_samples
         assert (not spread.short) == enough, (clicks, spread.short)
         if samples > 50 and not enough:
             assert spread.short["samples"][1] == pytest.approx(samples * spreads.EVENTS / 30, rel=1e-3)
+
+
+# -- average precision --------------------------------------------------------------------------------------------
+
+
+def _histograms(seed: int, samples: int = 4000, rate: float = 0.1) -> tuple[np.ndarray, np.ndarray]:
+    """Positives and negatives by bucket, which overlap."""
+    random = np.random.default_rng(seed)
+    label = random.random(samples) < rate
+    bucket = np.clip(random.normal(20 + 8 * label, 7).astype(int), 0, 63)
+    return np.bincount(bucket[label], minlength=64), np.bincount(bucket[~label], minlength=64)
+
+
+def test_contributions_to_average_precision_are_its_derivatives() -> None:
+    positive, negative = (each.astype(float) for each in _histograms(0))
+    of_positive, of_negative = spreads.contributions_to_area(positive, negative, "PR")
+    step = 1e-4
+    for bucket in (15, 20, 31, 38):
+        assert positive[bucket] and negative[bucket]
+        more = np.zeros(64)
+        more[bucket] = step
+        up, down = (average_precision_from_histogram(positive + sign * more, negative) for sign in (1, -1))
+        assert of_positive[bucket] == pytest.approx((up - down) / (2 * step), rel=1e-3, abs=1e-9)
+        up, down = (average_precision_from_histogram(positive, negative + sign * more) for sign in (1, -1))
+        assert of_negative[bucket] == pytest.approx((up - down) / (2 * step), rel=1e-3, abs=1e-9)
+    # doubling all samples changes nothing
+    assert abs(positive @ of_positive + negative @ of_negative) < 1e-12
+
+
+def test_the_spread_of_average_precision_is_that_of_resampled_histograms() -> None:
+    positive, negative = _histograms(1)
+    random = np.random.default_rng(2)
+    values = [average_precision_from_histogram(random.poisson(positive), random.poisson(negative)) for _ in range(2000)]
+    spread = spreads.of_area(positive, negative, positive, negative, "PR")
+    assert not spread.short and math.sqrt(spread.variance) == pytest.approx(np.std(values), rel=0.05)
+
+
+def test_weights_of_one_size_change_no_spread_of_average_precision() -> None:
+    positive, negative = _histograms(3)
+    plain = spreads.of_area(positive, negative, positive, negative, "PR")
+    weighted = spreads.of_area(3 * positive, 3 * negative, 9 * positive, 9 * negative, "PR")
+    assert weighted.variance == pytest.approx(plain.variance, rel=1e-12)
+    assert weighted.supply["positives"] == pytest.approx(plain.supply["positives"])
+
+
+def test_few_positives_that_decide_average_precision_are_too_few() -> None:
+    negative = np.bincount([0] * 5000, minlength=64)
+    few = np.bincount([0] * 57 + [63] * 3, minlength=64)  # three of sixty give nearly all of the value
+    spread = spreads.of_area(few, negative, few, negative, "PR")
+    assert spread.short["positives"][1] > 60
+    none = spreads.of_area(0 * few, negative, 0 * few, negative, "PR")
+    assert math.isnan(none.variance) and "positives" in none.short

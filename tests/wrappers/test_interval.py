@@ -347,7 +347,7 @@ def test_weights_that_add_up_to_less_than_one_have_the_interval_of_larger_ones(i
             lambda: fm.Interval(fm.R2Score()),
             r"Interval takes AUC .*; r2_score_\d+ \(R2Score\) is none of these: use Boot",
         ),
-        (lambda: fm.Interval(fm.AUC(curve="PR")), "is none of these"),
+        (lambda: fm.Interval(fm.AveragePrecision(bounds=True)), "is none of these"),
         (lambda: fm.Interval(fm.AUC(max_fpr=0.1)), "is none of these"),
         (lambda: fm.Interval(fm.AUC(bounds=True)), "is none of these"),
         (lambda: fm.Interval(fm.AUC(num_classes=3)), "is none of these"),

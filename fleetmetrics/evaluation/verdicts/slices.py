@@ -485,6 +485,8 @@ def _contributions(keys: Sequence[Any], new: Slices[Any], old: Slices[Any], metr
         for of_side in (parts, baseline_parts)
     )
     if metric.ranked:
+        if getattr(metric, "curve", "") != "ROC":  # the precision of one slice depends on the others
+            return Contributions(*[np.full(len(keys), math.nan)] * 2)
         return contributions.of_areas(one, other)
     if metric.quotient is not None:
         pairs = (one[:, 0], one[:, 1]), (other[:, 0], other[:, 1])

@@ -51,13 +51,27 @@ def test_the_interval_of_an_area_is_as_wide_for_scores_that_lie_close_together(m
 
 
 def test_an_area_that_few_buckets_give_otherwise_has_no_interval_and_says_why() -> None:
-    close = {**DATA, "p": 0.4 + 0.02 * DATA["p"], "old": 0.4 + 0.02 * DATA["old"]}
-    asked = {**ASKED, "user": "uid", "metrics": "average_precision", "baseline_score": "old"}
+    close = {**DATA, "p": 0.4 + 0.008 * DATA["p"], "old": 0.4 + 0.008 * DATA["old"]}
+    name = "auc:max_fpr=0.1"
+    asked = {**ASKED, "user": "uid", "metrics": name, "baseline_score": "old"}
     found = fm.evaluate(close, **asked)
-    assert "average_precision" not in found.intervals and found.deltas["average_precision"].interval is None
-    assert any("average_precision has no interval" in each and "close together" in each for each in found.warnings)
+    assert name not in found.intervals and found.deltas[name].interval is None
+    assert any(f"{name} has no interval" in each and "close together" in each for each in found.warnings)
     wide = fm.evaluate(DATA, **asked)
-    assert width(wide.intervals["average_precision"]) > 0 and not any("no interval" in each for each in wide.warnings)
+    assert width(wide.intervals[name]) > 0 and not any("no interval" in each for each in wide.warnings)
+
+
+@pytest.mark.parametrize("more", [{}, {"user": "uid"}, {"weight": "w"}])
+def test_the_interval_of_average_precision_is_that_of_resampling(more: dict[str, Any]) -> None:
+    data = {**DATA, "w": np.random.default_rng(0).integers(1, 4, ROWS)}
+    asked = {**ASKED, "metrics": "average_precision", **more}
+    found = fm.evaluate(data, **asked).intervals["average_precision"]
+    metric = fm.Bootstrap(fm.AveragePrecision(), 400, ids="user")
+    weight = {"weight": data["w"]} if "weight" in more else {}
+    metric.add(data["p"], data["y"], user=data["uid"] if "user" in more else np.arange(ROWS), **weight)
+    wanted = metric.compute()
+    assert width(found) == pytest.approx(wanted.high - wanted.low, rel=0.15)
+    assert found.low < wanted.value < found.high
 
 
 # -- too few ------------------------------------------------------------------------------------------------------
@@ -71,7 +85,7 @@ def test_an_area_that_few_buckets_give_otherwise_has_no_interval_and_says_why() 
         (300, {"user": "uid"}, "log_loss", "users"),
         (300, {"user": "uid"}, "gauc", "users"),
         (100, {}, "average_precision", "positives"),
-        (300, {"user": "uid"}, "average_precision", "rows"),  # draws do not tell the number of users
+        (300, {"user": "uid"}, "matthews_correlation", "rows"),  # draws do not tell the number of users
         (40, {}, "matthews_correlation", "rows"),
     ],
 )
@@ -98,7 +112,7 @@ def test_enough_rows_need_nothing() -> None:
 
 def test_one_user_with_most_rows_is_few_users() -> None:
     user = np.where(np.arange(ROWS) < 2000, 0, DATA["uid"])
-    found = fm.evaluate({**DATA, "uid": user}, metrics="average_precision,click_through_rate", user="uid", **ASKED)
+    found = fm.evaluate({**DATA, "uid": user}, metrics="matthews_correlation,click_through_rate", user="uid", **ASKED)
     assert all("users" in each.needs for each in found.intervals.values())
 
 
