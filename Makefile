@@ -143,7 +143,7 @@ SUMMARY := import sys, xml.etree.ElementTree as tree; s = tree.parse(sys.argv[1]
 	print("%d failed, %d passed, %d skipped, %d errors in %.0fs" % (n["failures"], \
 	n["tests"] - n["failures"] - n["errors"] - n["skipped"], n["skipped"], n["errors"], float(s["time"])))
 
-.PHONY: help demo test test-all test-thorough test-ps test-cpu test-numpy test-engines fuzz mutations lint types package format docs look compare evaluate metric test-metric names modes exactness written bench-sync bench-gather bench-scale bench-reading bench-files kills attacks hosts bench-metrics bench-engines bench gpu \
+.PHONY: help demo test test-all test-thorough test-ps test-cpu test-numpy test-engines fuzz mutations lint types package format docs look compare evaluate metric test-metric names modes exactness written bench-sync bench-gather bench-scale bench-reading bench-files bench-readme kills attacks hosts bench-metrics bench-engines bench gpu \
 	clean clean-all
 
 help:  ## list the tasks
@@ -294,6 +294,9 @@ bench-reading: $(ALONE)/.ready  ## count the functions and lines that a reader o
 
 bench-files: $(CPU)/.ready  ## time and weigh metrics of files beside bare reading, pandas and scikit-learn
 	@$(CPU)/bin/python benchmarks/files.py $(ARGS)
+
+bench-readme: $(CPU)/.ready  ## time the README's command, two models and a report, beside the plain run of one model
+	@$(CPU)/bin/python benchmarks/readme.py $(ARGS)
 
 kills: $(CPU)/.ready  ## kill a worker 1,000 times, cut a connection 1,000 times, and count the ranks that got a number where others got an error
 	@$(CPU)/bin/python -m tests.distributed.kills $(ARGS)

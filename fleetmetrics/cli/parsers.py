@@ -175,6 +175,7 @@ def _add_save_state(parser: Parser) -> None:
 
 def _add_report(parser: Parser) -> None:
     _add_forms(parser)
+    _add_quiet(parser)
     parser.add_argument("--html", metavar="FILE", help="write a report that opens in any browser")
     _add_language(parser, "the report's language")
     _add_conditions(parser, "'auc<0.77'")
@@ -183,7 +184,12 @@ def _add_report(parser: Parser) -> None:
 def _add_page(parser: Parser) -> None:
     _add_language(parser, "the page's language")
     _add_forms(parser)
+    _add_quiet(parser)
     parser.add_argument("--html", metavar="FILE", help="write a page that opens in any browser")
+
+
+def _add_quiet(parser: Parser) -> None:
+    parser.add_argument("--quiet", action="store_true", help="do not show the progress of long runs")
 
 
 def _add_language(parser: Parser, what: str) -> None:

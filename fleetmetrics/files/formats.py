@@ -26,7 +26,7 @@ from fleetmetrics.files.places import end_of, opened
 from fleetmetrics.files.row_pieces import Bad, Format, Piece, Source, gathered
 from fleetmetrics.support.vocabulary import argument
 
-__all__ = ["FORMATS", "THREADS", "known_formats", "piece_of", "pieces_of", "read_ahead", "rows_of"]
+__all__ = ["FORMATS", "THREADS", "counted_rows_of", "known_formats", "piece_of", "pieces_of", "read_ahead", "rows_of"]
 
 #: The number of files that a first pass reads at a time; pyarrow and NumPy work in parallel with Python.
 THREADS = 2
@@ -130,12 +130,21 @@ def _ready(piece: Piece, columns: Columns) -> Piece:
     return piece._replace(table=piece.table.drop_columns(columns.looked_at)) if columns.looked_at else piece
 
 
+def counted_rows_of(path: str) -> int | None:
+    """The number of rows of a file that has their count: Parquet; None: it has none, or is the standard input."""
+    if path == "-":
+        return None
+    with opened(path) as file:
+        return int(arrow("parquet").read_metadata(file).num_rows) if file.read(4) == b"PAR1" else None
+
+
 def rows_of(path: str) -> int:
     """The number of rows of a file, estimated from its size if the file has no count."""
+    counted = counted_rows_of(path)
+    if counted is not None:
+        return counted
     with opened(path) as file:
         first = file.read(6)
-        if first.startswith(b"PAR1"):
-            return int(arrow("parquet").read_metadata(file).num_rows)
         return end_of(file) // (4 if _packed(first) else 16)
 
 

@@ -17,7 +17,7 @@ from fleetmetrics.columns.frames import Columns
 from fleetmetrics.columns.reading import Reading
 from fleetmetrics.columns.understood import joined
 from fleetmetrics.errors import ConditionError, DataError, InvalidInputError
-from fleetmetrics.files.formats import FORMATS, piece_of, pieces_of
+from fleetmetrics.files.formats import FORMATS, counted_rows_of, piece_of, pieces_of
 from fleetmetrics.files.found import one
 from fleetmetrics.files.parts import EXAMPLES, Evaluated, Made, Read, Source, words_of
 from fleetmetrics.files.passes import Share
@@ -82,7 +82,7 @@ def evaluate_file(
         items = _with_lines(path, format, evaluation.columns)
         few = evaluation.source is not None and evaluation.source.size < _FEW_BYTES
         with contextlib.closing(items if few else _ahead(items)) as pieces:
-            for lines, piece in shown(pieces, f"{path}, pieces", None) if flag_of("progress", progress) else pieces:
+            for lines, piece in _shown(pieces, path) if flag_of("progress", progress) else pieces:
                 for text in lines:
                     evaluation.line(text)
                 if piece is not None:
@@ -291,6 +291,21 @@ class _Evaluation:
                 multiline=self.multiline,
             )
         return Evaluated(self.metrics, read)
+
+
+def _shown(pieces: Iterable[Any], path: Any) -> Iterable[Any]:
+    """The pieces of a file, with the number of rows so far during long runs, and of all rows if the file has it."""
+
+    def rows(item: tuple[Any, Piece | None]) -> int:
+        piece = item[1]
+        return 0 if piece is None else piece.table.num_rows + piece.left_out + piece.unmatched
+
+    def all_rows() -> int | None:
+        with contextlib.suppress(OSError, DataError):
+            return counted_rows_of(path)
+        return None
+
+    return shown(pieces, str(path), None, all_rows, rows, "rows")
 
 
 def _identity(path: str) -> tuple[int, bytes]:

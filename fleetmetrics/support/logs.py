@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import contextlib
+import contextvars
 import logging
 import sys
 import time
 from collections import Counter
-from typing import Any, Generator, Iterable, Mapping, Sized, TypeVar
+from typing import Any, Callable, Generator, Iterable, Iterator, Mapping, Sized, TypeVar
 
 from fleetmetrics.support.environment import setting
 
-__all__ = ["Attendance", "Watch", "logger", "progress", "say", "watch"]
+__all__ = ["Attendance", "Watch", "logger", "progress", "say", "watch", "without_progress"]
 
 logger: logging.Logger = logging.getLogger("fleetmetrics")
 #: A worker that arrives this long after the median keeps the others waiting.
 LATE_SECONDS = 0.1
 #: After this number of exchanges with a late worker, the log names the rank that was last most often.
 LATE_EXCHANGES = 10
+#: Whether the program has asked for silence.
+_SILENT = contextvars.ContextVar("fleetmetrics_silent", default=False)
 #: Work that takes this long shows its progress.
 LONG_SECONDS = 10.0
 _T = TypeVar("_T")
@@ -136,36 +139,57 @@ class Watch:
             )
 
 
-def progress(items: Iterable[_T], what: str, channel: Any, total: int | None = None) -> Generator[_T, None, None]:
+@contextlib.contextmanager
+def without_progress() -> Iterator[None]:
+    """Within this, `progress` shows nothing."""
+    token = _SILENT.set(True)
+    try:
+        yield
+    finally:
+        _SILENT.reset(token)
+
+
+def progress(
+    items: Iterable[_T],
+    what: str,
+    channel: Any,
+    total: int | Callable[[], int | None] | None = None,
+    size: Callable[[_T], int] | None = None,
+    unit: str = "",
+) -> Generator[_T, None, None]:
     """Yield the items; during long runs, show the progress: a bar on rank 0's terminal, else lines.
 
     Args:
         items: to work on.
         what: names the work.
         channel: of the workers that share the work, with its rank and world_size; None: this process works alone.
-        total: the number of items, if known.
+        total: the number of items, or their size in all, if known; or a function that finds it out.
+        size: gives the size of an item; None: items are counted.
+        unit: of the size.
     """
     together = channel is not None and channel.world_size > 1
-    quiet = (together and channel.rank != 0) or setting("FLEETMETRICS_LOG") == "warning"
+    quiet = (together and channel.rank != 0) or setting("FLEETMETRICS_LOG") == "warning" or _SILENT.get()
     whose = f"rank {channel.rank}, " if together else ""
-    began, pause, bar = time.monotonic(), LONG_SECONDS, None
-    then = began + pause
+    began, pause, bar, done = time.monotonic(), LONG_SECONDS, None, 0
+    then, known = began + pause, total if isinstance(total, int) else None
     try:
-        for number, item in enumerate(items, 1):
+        for item in items:
+            step = 1 if size is None else size(item)
+            done += step
             yield item
             if bar is not None:
-                bar.update()
+                bar.update(step)
             elif time.monotonic() >= then:
                 pause *= 2  # after 10, 30, 70, 150 seconds
                 then += pause
+                known = total() if callable(total) else known
                 with contextlib.suppress(ImportError):
                     if not quiet and sys.stderr.isatty():
                         from tqdm import tqdm
 
-                        bar = tqdm(desc=what, total=total, initial=number, leave=False)
+                        bar = tqdm(desc=what, total=known, initial=done, leave=False)
                         continue
-                of = "" if total is None else f" of {total}"
-                text = f"fleetmetrics: {whose}{what}: {number}{of} done after {time.monotonic() - began:.0f} s"
+                text = f"fleetmetrics: {whose}{what}: {_how_far(done, known, unit, time.monotonic() - began)}"
                 if _asked():
                     logger.info(text)
                 elif not quiet:
@@ -173,3 +197,10 @@ def progress(items: Iterable[_T], what: str, channel: Any, total: int | None = N
     finally:
         if bar is not None:
             bar.close()
+
+
+def _how_far(done: int, total: int | None, unit: str, seconds: float) -> str:
+    """What is done after some seconds, and how many more the rest will take."""
+    of = "" if total is None else f" of {total:,}"
+    text = f"{done:,}{of}{unit and f' {unit}'} done after {seconds:.0f} s"
+    return text if total is None or not 0 < done <= total else f"{text}, {seconds * (total - done) / done:.0f} s left"

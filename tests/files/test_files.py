@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 from types import SimpleNamespace
 
 import numpy as np
@@ -248,6 +249,8 @@ def test_a_long_job_shows_how_far_it_is(table, tmp_path, monkeypatch, capsys):
         write(table, tmp_path / f"{place}.parquet")
     files.evaluate(tmp_path, fm.AUC, {"prediction": "p", "label": "y"}, processes=1)
     assert "files: 1 of 2 done after 0 s" in capsys.readouterr().err
+    files.evaluate(tmp_path / "0.parquet", fm.AUC, {"prediction": "p", "label": "y"})
+    assert re.search(r"0\.parquet: ([\d,]+) of \1 rows done after 0 s, \d+ s left\n", capsys.readouterr().err)
     files.evaluate(tmp_path, fm.AUC, {"prediction": "p", "label": "y"}, processes=1, progress=False)
     assert capsys.readouterr().err == ""
 

@@ -210,10 +210,13 @@ def work_through(clock: Any, seconds: float, rank: int = 0, total: int | None = 
 def test_long_work_says_now_and_then_how_far_it_is(clock: Any, capsys: Any) -> None:
     work_through(clock, 1.0)
     assert capsys.readouterr().err.splitlines() == [
-        f"fleetmetrics: rank 0, GAUC gauc, records: {done} of 100 done after {done} s" for done in (10, 30, 70)
+        f"fleetmetrics: rank 0, GAUC gauc, records: {done} of 100 done after {done} s, {100 - done} s left"
+        for done in (10, 30, 70)
     ]
     work_through(clock, 1.0, workers=1)
-    assert capsys.readouterr().err.startswith("fleetmetrics: GAUC gauc, records: 10 of 100 done after 10 s\n")
+    assert capsys.readouterr().err.startswith(
+        "fleetmetrics: GAUC gauc, records: 10 of 100 done after 10 s, 90 s left\n"
+    )
     work_through(clock, 0.09)
     work_through(clock, 1.0, rank=1)
     assert capsys.readouterr().err == ""
@@ -237,8 +240,8 @@ def test_on_a_terminal_it_is_a_bar_and_plain_lines_without_tqdm(clock: Any, monk
             self.options, self.updates, self.closed = options, 0, False
             bars.append(self)
 
-        def update(self) -> None:
-            self.updates += 1
+        def update(self, step: int) -> None:
+            self.updates += step
 
         def close(self) -> None:
             self.closed = True
@@ -257,13 +260,25 @@ def test_on_a_terminal_it_is_a_bar_and_plain_lines_without_tqdm(clock: Any, monk
     assert sys.stderr.getvalue() == ""
     monkeypatch.setitem(sys.modules, "tqdm", None)
     work_through(clock, 1.0)
-    assert sys.stderr.getvalue().startswith("fleetmetrics: rank 0, GAUC gauc, records: 10 of 100 done after 10 s\n")
+    assert sys.stderr.getvalue().startswith(
+        "fleetmetrics: rank 0, GAUC gauc, records: 10 of 100 done after 10 s, 90 s left\n"
+    )
 
 
 def test_the_level_warning_keeps_it_quiet(clock: Any, capsys: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    with logs.without_progress():
+        work_through(clock, 1.0)
+    assert capsys.readouterr().err == ""
     monkeypatch.setenv("FLEETMETRICS_LOG", "warning")
     work_through(clock, 1.0)
     assert capsys.readouterr().err == ""
+
+
+def test_work_of_items_of_different_sizes_says_how_much_and_how_long_it_will_take(clock: Any, capsys: Any) -> None:
+    for total, end in ((1000, " of 1,000 rows done after 20 s, 30 s left"), (None, " rows done after 20 s")):
+        for size in logs.progress([400, 600], "a.parquet", None, lambda rows=total: rows, int, "rows"):
+            clock.time += 20 if size == 400 else 0
+        assert capsys.readouterr().err == f"fleetmetrics: a.parquet: 400{end}\n"
 
 
 def test_folding_gathering_and_offline_evaluation_show_it(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
@@ -284,7 +299,7 @@ def test_folding_gathering_and_offline_evaluation_show_it(monkeypatch: pytest.Mo
 
     together([work] * 2)
     assert re.search(
-        r"^fleetmetrics: rank 0, GAUC gauc, records: 1 of \d+ done after 0 s$", capsys.readouterr().err, re.M
+        r"^fleetmetrics: rank 0, GAUC gauc, records: 1 of \d+ done after 0 s, \d+ s left$", capsys.readouterr().err, re.M
     )
     samples = [dict(pred_label=1, gt_label=1)] * 5
     assert Evaluator(dict(type="Accuracy")).offline_evaluate(samples, chunk_size=2)["accuracy/top1"] == 100.0
