@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Callable, Iterator, NamedTuple, Sequence
 
 from fleetmetrics.cli.parsers import parsed
 from fleetmetrics.errors import ConditionError, DataError, FleetMetricsError, InvalidInputError, MissingLibraryError
+from fleetmetrics.support.logs import without_progress
 from fleetmetrics.support.optional import library
 from fleetmetrics.support.vocabulary import as_options, names_in
 
@@ -67,7 +68,8 @@ def _run(tokens: Sequence[str]) -> _Outcome:
     run.update(consistency=_consistency, history=_history, doctor=_doctor)
     args = parsed(tokens)
     args.line = shlex.join(["fleetmetrics", *tokens])
-    return run[args.command](args)
+    with without_progress() if getattr(args, "quiet", False) else contextlib.nullcontext():
+        return run[args.command](args)
 
 
 def _outcome(act: Callable[[], _Outcome]) -> _Outcome:
@@ -279,8 +281,21 @@ def _shown(args: argparse.Namespace, result: EvaluationResult) -> _Outcome:
     with _of_the_data():
         if args.html and error is None:
             result.to_html(args.html, args.lang, args.fail_if)
-        _print(lambda: show(result, plain, args.form))
+        lead = _verdict(plain, conditions, args.lang) if args.form == "Markdown" else ()
+        _print(lambda: show(result, plain, args.form, lead))
     return _decided(conditions, error)
+
+
+def _verdict(plain: Any, conditions: Sequence[Any], lang: str) -> Sequence[str]:
+    """The first lines of the report, in Markdown too; of several tasks none, for each has its own."""
+    from fleetmetrics.report.headline import headline
+    from fleetmetrics.support.printed import clean
+    from fleetmetrics.words import Words
+
+    if plain.get("tasks"):
+        return ()
+    outcomes = [condition._asdict() for condition in conditions]
+    return [clean(text) for text in headline({**plain, "conditions": outcomes}, Words(lang))[:2]]
 
 
 def _checked(texts: Sequence[str], plain: Any) -> tuple[list[Any], InvalidInputError | None]:

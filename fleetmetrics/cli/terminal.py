@@ -6,17 +6,25 @@ import json
 import sys
 from typing import Any, Mapping, Sequence
 
-from fleetmetrics.support.printed import Printed, laid_out, markdown_of
+from fleetmetrics.support.printed import Printed, escaped, laid_out, markdown_of
 
 __all__ = ["show"]
 
 
-def show(result: Printed, plain: Mapping[str, Any], form: str | None = None) -> None:
-    """Print a result as "JSON" or "Markdown", or as text: with rich if it is installed and the output is a terminal."""
+def show(result: Printed, plain: Mapping[str, Any], form: str | None = None, lead: Sequence[str] = ()) -> None:
+    """Print a result as "JSON" or "Markdown", or as text: with rich if it is installed and the output is a terminal.
+
+    Args:
+        result: to print.
+        plain: the same as JSON.
+        form: None: text.
+        lead: the verdict and the sentences below it, for Markdown.
+    """
     if form == "JSON":
         print(json.dumps(plain, indent=2))
     elif form == "Markdown":
-        print(markdown_of(result.tables()))
+        verdict, *sentences = map(escaped, filter(None, lead)) if any(lead) else ("",)
+        print("\n\n".join([*([f"**{verdict}**"] if verdict else []), *sentences, markdown_of(result.tables())]))
     elif not (sys.stdout.isatty() and _shown_by_rich(result)):
         print(laid_out(result.tables()))
 

@@ -461,7 +461,7 @@ def at_k(metric: Any, ax: Axes | None = None, label: str = "") -> Axes:
 
 
 #: The marks of slices: full, hollow, and hollow and gray.
-_KINDS = ("differs", "within chance", "too few to tell")
+_KINDS = ("significant", "not significant", "too few to tell")
 
 
 def _verdict(row: Mapping[str, Any]) -> str:
@@ -469,7 +469,7 @@ def _verdict(row: Mapping[str, Any]) -> str:
     within = row.get("within_chance")
     if within is None:
         return "too few to tell" if row.get("verdict") == "too few" else ""
-    return "within chance" if within else "differs"
+    return "not significant" if within else "significant"
 
 
 def slices(metric: Any, ax: Axes | None = None, most: int = 20, whole: float | None = None) -> Axes:
@@ -478,8 +478,8 @@ def slices(metric: Any, ax: Axes | None = None, most: int = 20, whole: float | N
     Args:
         metric: `Sliced`, the dict that it computed, or the rows of a column in a result, ``result.slices["slot"]``, or
             in its JSON: dicts of ``key``, ``value``, ``low``, ``high``, ``rows``, ``difference``, ``within_chance``,
-            ``verdict`` and ``metric``, of which only the first two must be there. Slices within chance are hollow;
-            those that are too few for a verdict are also gray.
+            ``verdict`` and ``metric``, of which only the first two must be there. Slices that do not differ
+            significantly are hollow; those that are too few for a verdict are also gray.
         ax: see the module.
         most: the number of first slices to draw.
         whole: the value over all slices; None: by the first row's difference, if it has one.
@@ -500,7 +500,7 @@ def slices(metric: Any, ax: Axes | None = None, most: int = 20, whole: float | N
         whole = rows[0]["value"] - rows[0]["difference"]
     table, place = np.array([interval(row) for row in rows]).reshape(-1, 3), np.arange(len(rows))
     tested = any(row_.get("within_chance") is not None for row_ in slices_)
-    verdicts = [_verdict(row) or ("too few to tell" if tested else "differs") for row in rows]  # without tests: full
+    verdicts = [_verdict(row) or ("too few to tell" if tested else "significant") for row in rows]
     kinds = {kind: np.array([verdict == kind for verdict in verdicts], bool) for kind in _KINDS}
     name = plain(rows[0].get("metric", "value")) if rows else ""
     name += worded(", the first {} of {}").format(most, len(slices_)) if len(slices_) > most else ""
@@ -509,12 +509,12 @@ def slices(metric: Any, ax: Axes | None = None, most: int = 20, whole: float | N
         if whole is not None:
             ax.axvline(whole, **dotted(ax))
         color = ax.plot([], [])[0].get_color()
-        legend = tested and set(verdicts) != {"differs"}
+        legend = tested and set(verdicts) != {"significant"}
         for kind, which in kinds.items():
             if which.any():
                 its = dotted(ax)["color"] if kind == "too few to tell" else color
                 ax.hlines(place[which], table[which, 1], table[which, 2], color=its, linewidth=1)
-                look = {"markerfacecolor": color if kind == "differs" else "none", "linestyle": "", "marker": "o"}
+                look = {"markerfacecolor": color if kind == "significant" else "none", "linestyle": "", "marker": "o"}
                 named = legend or kind == "too few to tell"
                 ax.plot(table[which, 0], place[which], color=its, label=worded(kind) if named else None, **look)
         for row, row_ in zip(place, rows):

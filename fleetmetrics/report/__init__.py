@@ -20,7 +20,9 @@ from fleetmetrics.comm import LocalCommunicator, set_communicator
 from fleetmetrics.errors import BucketWarning, InvalidInputError, UndefinedMetricWarning
 from fleetmetrics.formulas.class_report import AVERAGES
 from fleetmetrics.plot.canvas import plain
-from fleetmetrics.report.headline import change_of, headline
+from fleetmetrics.report.by_slice import ends_of, plots, significant
+from fleetmetrics.report.gate import condition_of, value_of
+from fleetmetrics.report.headline import Headline, best_of, change_of, headline
 from fleetmetrics.serial.container import whole_file
 from fleetmetrics.support.checks import path_of
 from fleetmetrics.support.optional import library
@@ -60,9 +62,9 @@ _ERRORS = "errors"
 def html(result: Mapping[str, Any], metrics: Any = None, baseline: Any = None, lang: str = "en") -> str:
     """Write a result as one HTML page that needs no other file and no network.
 
-    It describes the data and the arguments, and shows the metrics with intervals and against a baseline, charts, and
-    the slices in order of harm. The element ``#result`` holds the result as JSON. Strings from the data are escaped,
-    and the page's policy blocks other scripts and all loading.
+    Its first line is a verdict in words. Then come plots by slice, what is significant, the metrics, the tables of
+    slices, folded, the other plots, the data and the request. The element ``#result`` holds the result as JSON. Strings
+    from the data are escaped, and the page's policy blocks other scripts and all loading.
 
     Args:
         result: the output of ``fleetmetrics evaluate --json``. Every key except the metrics may be missing.
@@ -100,10 +102,26 @@ def html(result: Mapping[str, Any], metrics: Any = None, baseline: Any = None, l
         "report.html",
         result=shown,
         kept=kept,
-        lead=_lead(parts, words),
+        headline=_headline([(task[:-1], headline(part, words)) for task, part in parts], words),
+        conditions=[
+            {**outcome, **condition_of(outcome["condition"], shown, words)._asdict()}
+            for outcome in shown.get("conditions") or ()
+        ],
+        by_slice=[plot_ for task, part in parts for plot_ in _of_task_in(task, plots(part, words), words)],
+        significant=[
+            (words("headline.task", task=task[:-1], sentence=title) if task else title, *rest)
+            for task, part in parts
+            for title, *rest in significant(part, words)
+        ],
+        is_tested=any(_is_tested(part) for _, part in parts),
         tasks=[(task[:-1], part) for task, part in parts if task],
         rows=[{**row, "name": f"{task}{row['name']}"} for task, part in parts for row in _rows(part, words)],
-        versus=[(task[:-1], *column) for task, part in parts for column in (part.get("versus") or {}).items()],
+        versus=[
+            {**_versus(by, column), "task": task[:-1]}
+            for task, part in parts
+            for by, column in (part.get("versus") or {}).items()
+            if column["slices"]
+        ],
         tables=[
             {**_table(by, slices, part), "task": task[:-1]}
             for task, part in parts
@@ -127,11 +145,35 @@ def _of_task(metrics: Any, task: str) -> Any:
     return metrics[task[:-1]] if task and metrics is not None else metrics
 
 
-def _lead(parts: Sequence[tuple[str, Mapping[str, Any]]], words: Words) -> str:
-    """The first sentence; of several tasks, one for each."""
-    sentences = ((task[:-1], headline(part, words)) for task, part in parts)
-    return " ".join(
-        words("headline.task", task=task, sentence=sentence) if task else sentence for task, sentence in sentences
+def _of_task_in(task: str, drawn: Iterator[Any], words: Words) -> Iterator[Any]:
+    """Plots with the name of their task, if there are several."""
+    for one in drawn:
+        yield one._replace(title=words("headline.task", task=task[:-1], sentence=one.title)) if task else one
+
+
+def _headline(parts: Sequence[tuple[str, Headline]], words: Words) -> Headline:
+    """The first lines; of several tasks those of each, and the worst tone."""
+    if len(parts) == 1 and not parts[0][0]:
+        return parts[0][1]
+
+    def each(texts: Sequence[tuple[str, str]]) -> str:
+        return words("punctuation.semicolon").join(
+            words("headline.task", task=task, sentence=text) for task, text in texts if text
+        )
+
+    tones = {part.tone for _, part in parts}
+    tone = "bad" if "bad" in tones else tones.pop() if len(tones) == 1 else ""
+    return Headline(
+        each([(task, part.verdict) for task, part in parts]), each([(task, part.lead) for task, part in parts]), tone
+    )
+
+
+def _is_tested(part: Mapping[str, Any]) -> bool:
+    """Whether a difference of any slice or metric has a test."""
+    rows = [row for rows in part["slices"].values() for row in rows]
+    rows += [row for column in (part.get("versus") or {}).values() for row in column["slices"]]
+    return any(row.get("verdict") for row in rows) or any(
+        _has_ends(part.get(f"{name}_delta") or {}) for name in part["about"]
     )
 
 
@@ -176,6 +218,7 @@ def _environment(lang: str) -> Any:
     environment.filters.update(
         number=words.number, date=words.date, signed=words.signed, span=words.span, ends=words.ends
     )
+    environment.globals["found"] = functools.partial(value_of, words=words)
     return environment
 
 
@@ -201,7 +244,7 @@ def _rows(result: Mapping[str, Any], words: Words) -> Iterator[dict[str, Any]]:
         if name in RESULT_KEYS or name in beside:
             continue
         about = result["about"].get(name) or {}
-        better, line = about.get("better", ""), about.get("definition", "")
+        better, line, best = about.get("better", ""), about.get("definition", ""), best_of(about)
         if words.lang == "zh":
             entry = entries().get(about.get("kind", ""))
             line = entry.definition if entry else ""
@@ -219,7 +262,8 @@ def _rows(result: Mapping[str, Any], words: Words) -> Iterator[dict[str, Any]]:
                 "old": old.get(path),
                 "interval": interval,
                 "delta": delta,
-                "change": change_of(delta, better),
+                "change": change_of(delta, better, (leaf, old.get(path)), best),
+                "best": "" if best is None else f"{best:g}",
                 "rises": (delta.get("value") or 0) > 0,
                 "better": better,
                 "definition": "" if place else line,
@@ -249,15 +293,16 @@ def _leaves(name: str, value: Any) -> list[tuple[str, Any]]:
 
 
 def _table(by: str, slices: list[dict[str, Any]], result: Mapping[str, Any]) -> dict[str, Any]:
-    """The table of one slicing: its rows, and the scale of their bars; values within chance may be outside."""
+    """The table of one slicing: its rows, and the scale of their bars, which a value far from the others may leave."""
     metric, whole = slices[0]["metric"] or "—", result.get(slices[0]["metric"])
     together = result.get("references", {}).get(by)
     whole = whole if together is None else together
-    sure = [row["value"] for row in slices if not row.get("within_chance")]  # other values may be outside
+    sure = [row["value"] for row in slices if not row.get("within_chance") and row.get("verdict") != "too few"]
     values = [value for value in (whole, *sure) if value is not None] or [0]
     wide = [row["high"] - row["low"] for row in slices if row.get("low") is not None and row.get("high") is not None]
-    room = max((max(values) - min(values)) / 6, statistics.median(wide or [0])) or 1
-    scale = {"least": min(values) - room, "width": max(values) - min(values) + 2 * room, "whole": whole}
+    least, most = ends_of(values, whole)
+    room = max((most - least) / 6, statistics.median(wide or [0])) or 1
+    scale = {"least": least - room, "width": most - least + 2 * room, "whole": whole}
     more = slices[0].get("metrics", {}).items()
     others = [name for name, value in more if name != metric and not isinstance(value, (list, dict))]
     sizes = [name for name in SIZES if name in slices[0]]
@@ -276,6 +321,23 @@ def _table(by: str, slices: list[dict[str, Any]], result: Mapping[str, Any]) -> 
         "digits": _digits_of_column([whole, *(row["value"] for row in slices)]),
         "digits_of": {name: _digits_of_column(column) for name, column in numbers.items()},
         "has": {name for name in ("low", "q", "harm") if any(row.get(name) is not None for row in slices)},
+    }
+
+
+def _versus(by: str, column: Mapping[str, Any]) -> dict[str, Any]:
+    """The table of the slices of both sides; of paired rows, whose shares do not change, without the parts of a mix."""
+    rows = column["slices"]
+    mixed = any(abs(row["mix"] or 0) > 1e-12 for row in rows)
+    deltas = (name for name in rows[0].get("deltas") or () if name != column["metric"])
+    return {
+        **column,
+        "by": by,
+        "parts": () if not column["made_of"] else ("mix", "within", "added") if mixed else ("added",),
+        "moved": any(row["rows"] != row["baseline_rows"] for row in rows),
+        "deltas": [
+            name for name in deltas if not all(isinstance(row["deltas"].get(name), (list, dict)) for row in rows)
+        ],
+        "has": {name for name in ("q",) if any(row.get(name) is not None for row in rows)},
     }
 
 

@@ -19,12 +19,12 @@ for (const table of document.querySelectorAll(".slices")) {
     button.append(...head.childNodes);
     head.append(button);
   }
-  const controls = table.closest("section").querySelector(".controls"), rows = [...table.tBodies[0].rows];
-  const [text, beyond] = controls.querySelectorAll("input"), shown = controls.querySelector("output");
+  const controls = table.closest("details").querySelector(".controls"), rows = [...table.tBodies[0].rows];
+  const [text, significant] = controls.querySelectorAll("input"), shown = controls.querySelector("output");
   controls.hidden = false;
   controls.oninput = () => {
     const wanted = text.value.trim().toLowerCase(), named = row => row.cells[0].textContent.toLowerCase().includes(wanted);
-    for (const row of rows) row.hidden = !named(row) || (beyond.checked && !row.classList.contains("beyond"));
+    for (const row of rows) row.hidden = !named(row) || (significant.checked && !row.classList.contains("beyond"));
     shown.value = shown.dataset.text.replace("{0}", rows.filter(row => !row.hidden).length).replace("{1}", rows.length);
   };
   controls.oninput();
@@ -32,4 +32,9 @@ for (const table of document.querySelectorAll(".slices")) {
 
 const numbers = JSON.parse(document.getElementById("result").textContent);
 document.querySelector(".json pre").textContent = JSON.stringify(numbers, null, 2);
-addEventListener("beforeprint", () => document.querySelectorAll("dd details, .note details").forEach(each => (each.open = true)));
+let closed = [];
+addEventListener("beforeprint", () => {
+  closed = [...document.querySelectorAll("details:not([open]):not(.json)")];
+  closed.forEach(each => (each.open = true));
+});
+addEventListener("afterprint", () => closed.forEach(each => (each.open = false)));

@@ -20,6 +20,7 @@ __all__ = [
     "clean",
     "column",
     "ends",
+    "escaped",
     "facts_in_line",
     "grouped",
     "html_of",
@@ -212,15 +213,16 @@ def markdown_of(parts: Iterable[Table]) -> str:
 def _markdown(parts: Iterable[Table]) -> Iterator[str]:
     for title, rows, notes in parts:
         if title:
-            yield f"### {_escaped(title)}"
-        cells = [[_escaped(cell) for cell in row] for row in rows]
+            yield f"### {escaped(title)}"
+        cells = [[escaped(cell) for cell in row] for row in rows]
         if cells:
             cells.insert(1, ["---", *["---:"] * (len(cells[0]) - 1)])
             yield "\n".join(f"| {' | '.join(row)} |" for row in cells)
-        yield from map(_escaped, notes)
+        yield from map(escaped, notes)
 
 
-def _escaped(text: str) -> str:
+def escaped(text: str) -> str:
+    """A string for Markdown."""
     return re.sub(r"([\\`*_\[\]<>|#])", r"\\\1", text)
 
 

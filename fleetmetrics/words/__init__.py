@@ -15,6 +15,8 @@ __all__ = ["Words", "digits_of"]
 _RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 #: A number with more digits after the point than this is written with a power of ten.
 _MOST_DIGITS = 9
+#: The keys of metrics that are acronyms.
+_ACRONYMS = ("auc", "gauc", "uauc", "copc", "ctr", "ndcg", "mrr", "map", "mae", "mse", "rmse", "ks", "f1")
 
 
 class Words:
@@ -49,9 +51,18 @@ class Words:
         """Names in a list."""
         return self("punctuation.names").join(names)
 
+    def metric(self, name: str) -> str:
+        """A metric in a sentence: AUC, where a table has its key."""
+        return name.upper() if name in _ACRONYMS else name
+
     def key(self, key: Any) -> Any:
         """The name of a slice; (null) for rows without a key."""
         return self("numbers.null") if key is None else key
+
+    def slice(self, column: str, key: Any) -> str:
+        """A slice in a sentence: with its column, unless the key says it: slot_07, but slot 7."""
+        name = str(self.key(key))
+        return name if name.lower().startswith(column.lower()) else f"{column} {name}"
 
     @property
     def of_charts(self) -> Mapping[str, str] | None:

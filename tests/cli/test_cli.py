@@ -227,11 +227,11 @@ def test_metrics_by_query_have_intervals_deltas_and_conditions_and_those_of_all_
 
 
 def test_a_metric_without_a_formula_is_resampled_over_few_buckets_and_moved_to_its_value(evaluate, data):
-    found = evaluate("--user", "uid", "--ci", "0.9", "--metrics", "average_precision", "--json")
-    metric = fm.Bootstrap(fm.AveragePrecision(), 1000, confidence=0.9, ids="user")
+    found = evaluate("--user", "uid", "--ci", "0.9", "--metrics", "matthews_correlation", "--json")
+    metric = fm.Bootstrap(fm.MatthewsCorrelation(), 1000, confidence=0.9, ids="user")
     metric.add(data["p"], data["y"], user=data["uid"])
     wanted = metric.compute()
-    assert found["average_precision_interval"] == pytest.approx({"low": wanted.low, "high": wanted.high}, abs=2e-3)
+    assert found["matthews_correlation_interval"] == pytest.approx({"low": wanted.low, "high": wanted.high}, abs=2e-3)
 
 
 def test_without_a_user_rows_are_independent(evaluate):

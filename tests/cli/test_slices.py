@@ -138,7 +138,7 @@ def test_only_worse_slices_do_harm_and_better_ones_are_called_better(evaluate, t
         assert better and all(each["harm"] == 0 and each["within_chance"] is False for each in better)
         assert all(each["harm"] is None for each in others if each["verdict"] in ("within chance", "too few"))
     text = evaluate(table, "--by", "slot", "--metrics", "auc")
-    assert "1 worse, " in text and " better, 1 too few to tell; beyond chance: q of at most 0.05" in text
+    assert "1 worse, " in text and " better, 1 too few to tell; significant: q of at most 0.05" in text
     assert "too few: needs 5 positives and 5 negatives" in text
 
 
@@ -171,7 +171,7 @@ def test_slices_across_queries_are_compared_with_each_other_in_every_number(eval
     said = f"slices share queries, and are compared with each other: ndcg@10 {together:.6g} of all slices together"
     assert said in text and "difference of slices from all slices together, less what chance adds: " in text
     page = (tmp_path / "page.html").read_text()
-    assert ("，全部切片合起来 0." if lang == "zh" else "of all slices together, 25") in page.partition("</header>")[0]
+    assert ("（全部切片合起来）" if lang == "zh" else "of all slices together, 25") in page.partition("</header>")[0]
     assert ("各切片有共同的用户" if lang == "zh" else "Slices share users or queries") in page
     table["slot"] = slot[query]  # a query in one slice: then they are compared with the whole
     found = evaluate(table, *args, "--json")

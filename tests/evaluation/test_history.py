@@ -56,7 +56,7 @@ def test_what_changed_is_better_worse_or_within_chance_by_the_direction_of_the_m
     first, auc, loss = [each.rows for each in found.tables()]
     assert [row[0] for row in first] == ["state", "d1", "d2", "d3"]
     assert first[0][1:] == ["rows", "positives", "auc", "log_loss"]
-    assert [row[-1] for row in auc][2:] == ["within chance", "worse"]
+    assert [row[-1] for row in auc][2:] == ["not significant", "worse"]
     assert loss[3][-1] == "worse" and loss[3][3].startswith("+")  # a higher loss
     assert auc[1][3:] == ("-", "-", "")
     assert f"auc: {made['d1']['auc']:.6g} (d1) to {made['d3']['auc']:.6g} (d3), worse" in str(found)

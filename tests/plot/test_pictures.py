@@ -253,7 +253,7 @@ def test_slices_show_the_intervals_in_the_order_given_and_which_are_within_chanc
     assert ax.lines[0].get_xdata() == pytest.approx([0.8, 0.8])  # over all of them
     full, hollow = (each for each in ax.lines if each.get_marker() == "o")
     assert full.get_data()[1].tolist() == [0] and hollow.get_data()[1].tolist() == [1, 2]
-    assert hollow.get_markerfacecolor() == "none" and texts(ax) == ["differs", "within chance"]
+    assert hollow.get_markerfacecolor() == "none" and texts(ax) == ["significant", "not significant"]
     assert [each.get_text() for each in ax.texts] == ["1.2k", "", ""]
     assert "the first 2 of 3" in plot.slices(rows, most=2).get_xlabel()
 
@@ -277,14 +277,14 @@ def test_a_slice_without_a_verdict_is_neither_different_nor_within_chance() -> N
     assert [each.get_ydata().tolist() for each in (full, hollow, gray)] == [[0], [1], [2, 3]]
     assert full.get_markerfacecolor() == full.get_color() == hollow.get_color() != gray.get_color()
     assert hollow.get_markerfacecolor() == gray.get_markerfacecolor() == "none"
-    assert texts(ax) == ["differs", "within chance", "too few to tell"]
+    assert texts(ax) == ["significant", "not significant", "too few to tell"]
     assert set(bars(ax)) == {0, 1, 2, 3}
     assert marks(rows[2:3]) == ([[0]], ["too few to tell"])  # if no slice has a verdict, none differs
     assert marks(rows[3:]) == ([[0]], [])  # a metric without a test
     assert marks(rows[2:]) == ([[1], [0]], ["too few to tell"])
-    assert marks(rows[::2]) == ([[0], [1]], ["differs", "too few to tell"])
+    assert marks(rows[::2]) == ([[0], [1]], ["significant", "too few to tell"])
     with plot.style(words=Words("zh").of_charts):
-        assert texts(plot.slices(rows)) == ["有差异", "在偶然范围内", "数据太少"]
+        assert texts(plot.slices(rows)) == ["显著", "不显著", "数据太少"]
 
 
 def test_slices_are_drawn_of_what_sliced_computes() -> None:

@@ -299,7 +299,9 @@ def test_folding_gathering_and_offline_evaluation_show_it(monkeypatch: pytest.Mo
 
     together([work] * 2)
     assert re.search(
-        r"^fleetmetrics: rank 0, GAUC gauc, records: 1 of \d+ done after 0 s, \d+ s left$", capsys.readouterr().err, re.M
+        r"^fleetmetrics: rank 0, GAUC gauc, records: 1 of \d+ done after 0 s, \d+ s left$",
+        capsys.readouterr().err,
+        re.M,
     )
     samples = [dict(pred_label=1, gt_label=1)] * 5
     assert Evaluator(dict(type="Accuracy")).offline_evaluate(samples, chunk_size=2)["accuracy/top1"] == 100.0

@@ -23,13 +23,18 @@ pytestmark = pytest.mark.numpy_only
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "fleetmetrics"
 SOURCES = {path: path.read_text("utf-8") for kind in ("*.py", "*.html") for path in PACKAGE.rglob(kind)}
+CHANGES = ("better", "worse", "higher", "lower", "nearer", "farther")
 #: The sections whose keys are values of a result or names of charts: ``words(f"verdicts.{verdict}")``.
 CHOSEN = {
     "sizes": {"rows", "positives", "negatives", "users", "queries"},
     "wholes": {"rows", "all rows", "weight", "denominator"},
     "verdicts": set(VERDICTS),
-    "changes": {"better", "worse", "higher", "lower", "chance", "same", "few"}
-    | {f"seems {change}" for change in ("better", "worse", "higher", "lower")},
+    "changes": {"chance", "same", "few"} | {f"{seems}{change}" for seems in ("", "seems ") for change in CHANGES},
+    "kinds": {"binary", "multiclass", "multilabel", "regression", "ranking"},
+    "condition": {"lt", "le", "gt", "ge", "eq", "ne", "not_worse", "surely_not_worse", "not_significantly_worse"}
+    | {"low", "high"},
+    "found": {f"{whole}{verdict}" for whole in ("", "whole_") for verdict in ("worse", "different", "better")},
+    "versus": {"mix", "within", "added"},
     "captions": set(PICTURES),
 }
 CHOSEN["against"] = CHOSEN["changes"] | {"undecided"}

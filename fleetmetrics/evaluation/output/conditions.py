@@ -54,6 +54,7 @@ class Checked(NamedTuple):
         fails: whether the condition holds or the number is undefined: either blocks the release.
         said: the text of a condition that fails.
         note: names slices with too few rows for a verdict, if others had enough.
+        slices: the names of the slices in which it holds.
     """
 
     condition: str
@@ -62,6 +63,7 @@ class Checked(NamedTuple):
     fails: bool
     said: str
     note: str = ""
+    slices: Sequence[str] = ()
 
 
 def failed(texts: Sequence[str], result: Mapping[str, Any], unfilled: Sequence[str] = ()) -> list[str]:
@@ -322,7 +324,8 @@ def _of_values(condition: _Condition, wanted: _OfSlices) -> Checked:
     more = f"; it also holds in {_listed([cell.key for cell in others], _NAMED)}" if holding and others else ""
     text_of_first = f"slices.{column}[{first.key}].{number} is {condition.away(first.value)}"
     note = _note(name, [cell.key for cell in cells if cell.value is None], len(cells))
-    return Checked(text, path, first.value, bool(holding), f"{name} holds: {text_of_first}{more}", note)
+    keys = [cell.key for cell in holding]
+    return Checked(text, path, first.value, bool(holding), f"{name} holds: {text_of_first}{more}", note, keys)
 
 
 def _undefined(wanted: _OfSlices, cells: Sequence[Cell]) -> str:

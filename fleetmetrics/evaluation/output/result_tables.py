@@ -33,6 +33,8 @@ _SLICES, _BESIDE = 20, 2
 _REPORT, _DIGITS = "ClassificationReport", 4
 #: The number of slices with too few rows whose needs are printed.
 _FEW = 3
+#: The words of the verdict "within chance".
+_NOT_SIGNIFICANT = "not significant"
 #: What a line about each side begins with.
 _SIDES = "", "baseline: "
 #: The names of changes within a slice, by the attribution of the delta.
@@ -246,7 +248,7 @@ def _notes_on_slices(by: str, result: Mapping[str, Any]) -> Iterator[str]:
     if without < len(slices):
         rest = [f"{without} without a verdict"] if without else []
         verdicts = [*_verdicts(slices, {"too few": "too few to tell"}), *rest]
-        yield f"{', '.join(verdicts)}; beyond chance: q of at most {share:.2g}, over all slices of all columns"
+        yield f"{', '.join(verdicts)}; significant: q of at most {share:.2g}, over all slices of all columns"
     elif slices:
         yield f"no verdicts: there is no test for {metric or 'the first metric'} of these rows"
     yield from _reasons(((key_of(row["key"]), row) for row in slices), "too few in")
@@ -272,12 +274,18 @@ def _whole(together: float | None) -> str:
 def _verdicts(slices: Sequence[Mapping[str, Any]], words: Mapping[str, str] = MappingProxyType({})) -> list[str]:
     """The number of slices with each verdict."""
     numbers = Counter(row["verdict"] for row in slices)
+    words = {"within chance": _NOT_SIGNIFICANT, **words}
     return [f"{numbers[verdict]} {words.get(verdict, verdict)}" for verdict in VERDICTS if numbers[verdict]]
 
 
 def _verdict(row: Mapping[str, Any]) -> str:
     """The words of a verdict on a slice, with the needs of one that is too small."""
-    return needed(row) if row["verdict"] == "too few" else row["verdict"] or "-"
+    return needed(row) if row["verdict"] == "too few" else _short_verdict(row["verdict"])
+
+
+def _short_verdict(verdict: str | None) -> str:
+    """The words of a verdict, or a dash."""
+    return _NOT_SIGNIFICANT if verdict == "within chance" else verdict or "-"
 
 
 def _two_digits(q: float | None) -> str:
@@ -307,7 +315,7 @@ def _deltas(result: Mapping[str, Any]) -> Iterator[Table]:
             column("delta", "delta", _short),
             Column(percent, lambda row: span(row, "+", 2)),
             column("q", "q", _two_digits),
-            column("", "verdict", lambda verdict: verdict or "-"),
+            column("", "verdict", _short_verdict),
         ]
         notes = list(_notes_on_deltas(of_column, result))
         yield Table.of(f"new against baseline, by {clean(by)}", columns, slices[:_SLICES], notes).filled()
@@ -340,7 +348,7 @@ def _notes_on_deltas(of_column: Mapping[str, Any], result: Mapping[str, Any]) ->
     """The number of slices with each verdict, the needs of those with too few rows, and what intervals hold at."""
     slices, verdicts = of_column["slices"], ", ".join(_verdicts(of_column["slices"]))
     if verdicts:
-        yield f"{verdicts}; beyond chance: q of at most {1 - _confidence(result):.2g}"
+        yield f"{verdicts}; significant: q of at most {1 - _confidence(result):.2g}"
     elif slices:
         yield f"no verdicts: there is no test for the delta of {of_column['metric']} of these rows"
     few = [row for row in slices[:_SLICES] if row["verdict"] == "too few"]
