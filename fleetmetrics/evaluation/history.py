@@ -8,7 +8,7 @@ import re
 from dataclasses import dataclass
 from datetime import date, timedelta
 from html import escape
-from typing import Any, Hashable, Iterator, Mapping, NamedTuple, Sequence
+from typing import Any, Collection, Hashable, Iterator, Mapping, NamedTuple, Sequence
 
 from fleetmetrics.errors import DataError, InvalidInputError
 from fleetmetrics.evaluation.calls import evaluate
@@ -340,22 +340,28 @@ def _days(data: Any, column: str, options: Mapping[str, Any]) -> tuple[dict[str,
     if keys and all(type(key) is int for key in keys):
         days = {str(key): f"{name} = {key}" for key in sorted(keys)}
     else:
-        matches = [_DAY.fullmatch(str(key)) for key in sorted(map(str, keys))]
-        known = [match for match in matches if match is not None]
-        if not known or None in matches or len({re.sub(r"\d", "0", match["day"]) for match in known}) > 1:
-            unfit = next((key for key in sorted(map(str, keys)) if not _DAY.fullmatch(key)), next(iter(keys), None))
-            raise DataError(
-                f"{argument('by_day')}: {column} must hold days in one form, such as 2026-11-01 or 20261101, and at "
-                f"most {_MOST_VALUES:,} different values; it holds {'none' if unfit is None else repr(unfit)}"
-            )
-        of_moments = any(match["time"] for match in known)
-        days = {match["day"]: _test(name, match["day"], of_moments) for match in known}
+        days = _days_of_texts(keys, column, name)
     if len(days) > _MOST_DAYS:
         raise DataError(
             f"{argument('by_day')}: {column} has {len(days):,} different days; at most {_MOST_DAYS:,} are evaluated, "
             f"those of a condition with {argument('where')}"
         )
     return days, warnings
+
+
+def _days_of_texts(keys: Collection[Any], column: str, name: str) -> dict[str, str]:
+    """The days that strings say, in order, each with the condition on its rows; DataError for other strings."""
+    texts = sorted(map(str, keys))
+    matches = [match for match in map(_DAY.fullmatch, texts) if match is not None]
+    forms = {re.sub(r"\d", "0", match["day"]) for match in matches}
+    if len(matches) < len(texts) or len(forms) != 1:
+        unfit = next((text for text in texts if not _DAY.fullmatch(text)), next(iter(keys), None))
+        raise DataError(
+            f"{argument('by_day')}: {column} must hold days in one form, such as 2026-11-01 or 20261101, and at "
+            f"most {_MOST_VALUES:,} different values; it holds {'none' if unfit is None else repr(unfit)}"
+        )
+    of_moments = any(match["time"] for match in matches)
+    return {match["day"]: _test(name, match["day"], of_moments) for match in matches}
 
 
 def _test(name: str, day: str, of_moments: bool) -> str:
