@@ -25,7 +25,11 @@ import numpy as np
 from _report import arguments, machine, save_chart, seconds, table, write
 
 import fleetmetrics
-from fleetmetrics.comm.channel import SocketCommunicator  # before the forks: a child would import it for itself
+import fleetmetrics.comm.choose  # this and the next ones before the forks: each child would import them for itself
+import fleetmetrics.formulas.class_areas
+import fleetmetrics.samplers.repeats
+import fleetmetrics.serial.serializer
+from fleetmetrics.comm.channel import SocketCommunicator
 from fleetmetrics.comm.job import Job
 from fleetmetrics.comm.states import describe, pack
 
