@@ -317,7 +317,7 @@ def test_each_day_of_a_table_is_the_evaluation_of_its_rows_in_the_order_of_days(
                                                        f"{found.last['auc']:.6g} above"]  # fmt: skip
 
 
-@pytest.mark.parametrize("kind", ["date", "moment", "integer", "text", "month", "quoted"])
+@pytest.mark.parametrize("kind", ["date", "moment", "integer", "number", "text", "month", "quoted"])
 def test_days_may_be_dates_moments_integers_or_texts(kind: str) -> None:
     pytest.importorskip("pyarrow")
     day = np.repeat(DAYS, 30).astype("datetime64[D]")
@@ -325,6 +325,7 @@ def test_days_may_be_dates_moments_integers_or_texts(kind: str) -> None:
         "date": (day, sorted(DAYS)),
         "moment": (day.astype("datetime64[s]") + (np.arange(90) % 7 * 10_000).astype("timedelta64[s]"), sorted(DAYS)),
         "integer": (np.repeat([20261103, 20261101, 20261102], 30), ["20261101", "20261102", "20261103"]),
+        "number": (np.repeat([33, 1, 64], 30), ["1", "33", "64"]),
         "text": (np.repeat(["20261103", "20261101", "20261102"], 30), ["20261101", "20261102", "20261103"]),
         "month": (np.repeat(["2026-03", "2025-12", "2026-01"], 30), ["2025-12", "2026-01", "2026-03"]),
         "quoted": (day.astype(str), sorted(DAYS)),
