@@ -134,3 +134,12 @@ def test_the_charts_of_benchmarks_have_no_white_box_and_are_light_on_dark_pages(
     light, dark = ((DOCS / "project" / f"{name}{theme}.svg").read_text("utf-8") for theme in ("", "-dark"))
     assert not re.search("fill: #ffffff", light + dark)
     assert "#000000" in light and "#000000" not in dark and '<svg fill="#ececec"' in dark
+
+
+def test_the_pictures_of_reports_show_the_words_of_the_reports_that_the_pages_commands_write(tmp_path: Path) -> None:
+    script = runpy.run_path(str(DOCS / "scripts/report_picture.py"))
+    for name, ending, page in script["reports"](tmp_path):
+        words = script["digest"](page.read_text("utf-8"))
+        for shade in ("", "-dark"):
+            picture = DOCS / "pictures" / f"{name}{shade}{ending}.png"
+            assert script["held"](picture) == words, f"{picture.name} is stale; {script_of(picture)}"
