@@ -34,7 +34,8 @@ WIDTH, SCALE = 1000, 2
 #: What is not read as words: programs, styles, drawings and the numbers once more.
 UNREAD = re.compile(r"<(script|style|svg|template)\b.*?</\1>|<[^>]+>", re.DOTALL)
 #: What differs between two runs: times, sizes and versions.
-VARYING = re.compile(r"\d{4}-\d\d-\d\d[T ]?[\d:.+Z]*|\d{4}年\d+月\d+日 ?[\d:]*|[\d.,]+ (?:KiB|MiB|s)\b|fleetmetrics \d[\w.]*")
+TIME = r"\d{4}-\d\d-\d\d[T ]?[\d:.+Z]*|\d{4}年\d+月\d+日 ?[\d:]*"
+VARYING = re.compile(rf"{TIME}|[\d.,]+ (?:KiB|MiB|s)\b|fleetmetrics \d[\w.]*")
 
 
 def two_models(folder: Path) -> None:
