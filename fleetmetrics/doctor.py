@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import difflib
 import gc
 import importlib.metadata
 import os
@@ -36,6 +35,7 @@ from fleetmetrics.errors import (
 )
 from fleetmetrics.samplers.dealing import Dealing, epoch_under_way
 from fleetmetrics.support.environment import SETTINGS, setting
+from fleetmetrics.support.hints import did_you_mean, near
 from fleetmetrics.support.launcher import other_role
 from fleetmetrics.support.vocabulary import counted
 from fleetmetrics.support.warning import muted
@@ -131,8 +131,7 @@ def _look_at_settings(to_fix: list[str]) -> None:
     """Read every setting as the package does, and look for unknown names."""
     for name in sorted(name for name in os.environ if name.upper().startswith("FLEETMETRICS")):
         if name not in SETTINGS:
-            near = difflib.get_close_matches(name.upper(), SETTINGS, 1, 0)[0]
-            to_fix.append(f"there is no setting {name}; did you mean {near}?")
+            to_fix.append(f"there is no setting {name}{did_you_mean(near(name, SETTINGS, 0))}")
     for name in SETTINGS:
         try:
             resolve_timeout() if name == "FLEETMETRICS_TIMEOUT" else setting(name)

@@ -105,7 +105,7 @@ class StaticProgramError(FleetMetricsError, RuntimeError):
 
 
 class MissingLibraryError(FleetMetricsError, ImportError):
-    """An optional library cannot be imported; the message names the extra that installs it."""
+    """An optional library cannot be imported; the message has the command that installs it."""
 
 
 class IntegerOverflowError(FleetMetricsError, OverflowError):

@@ -48,7 +48,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         with as_options():
             outcome = _outcome(lambda: _run(tokens))
-    except SystemExit as left:  # argparse has printed the error
+    except SystemExit as left:  # argparse has printed the help
         code = int(left.code or 0)
         outcome = _outcome(lambda: _printed(code))
     except KeyboardInterrupt:
@@ -121,8 +121,8 @@ def _check_outputs(args: argparse.Namespace, inputs: Sequence[Any]) -> None:
     check_outputs(outputs, paths)
     check_apart(outputs, (path for files in inputs for path in ([files] if isinstance(files, str) else files)))
     if args.html is not None:
-        library("jinja2", "report")
-        library("matplotlib", "report")
+        library("jinja2")
+        library("matplotlib")
 
 
 def _evaluate(args: argparse.Namespace) -> _Outcome:

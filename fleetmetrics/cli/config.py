@@ -8,6 +8,7 @@ from typing import Any, Mapping
 
 from fleetmetrics.cli.values import classes, metrics, options_meant, slices
 from fleetmetrics.errors import InvalidInputError, MissingLibraryError
+from fleetmetrics.support.hints import did_you_mean
 from fleetmetrics.support.optional import library
 
 __all__ = ["tokens_of"]
@@ -33,9 +34,9 @@ def tokens_of(path: str, parser: argparse.ArgumentParser, args: argparse.Namespa
             tokens += [] if args.files else _texts(path, key, value)
             continue
         if name not in options:
-            near = options_meant(name, list(options))
-            hint = f". Did you mean {near[0]!r}?" if near else ""
-            raise InvalidInputError(f"{path}: there is no option {key!r}{hint} There are files, {', '.join(options)}")
+            meant = options_meant(name, ["files", *options])
+            hint = did_you_mean(meant) or f"; there are files, {', '.join(options)}"
+            raise InvalidInputError(f"{path}: there is no option {key!r}{hint}")
         of_file = _tokens_of_option(path, key, value, options[name])
         tokens += [] if _is_on_the_line(options[name], args) else of_file
     return tokens
@@ -84,7 +85,7 @@ def _texts(path: str, key: str, value: Any) -> list[str]:
 
 def _read(path: str) -> Mapping[str, Any]:
     try:
-        toml = library("tomllib" if sys.version_info >= (3, 11) else "tomli", "files")
+        toml = library("tomllib" if sys.version_info >= (3, 11) else "tomli")
     except MissingLibraryError as error:
         raise MissingLibraryError(f"--config {path}: {error}") from None
     try:

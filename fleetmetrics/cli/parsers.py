@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-from typing import Any, Callable, Mapping, NamedTuple, Sequence
+import re
+from typing import Any, Callable, Iterable, Mapping, NamedTuple, NoReturn, Sequence
 
 from fleetmetrics._version import __version__
 from fleetmetrics.cli.values import OF_TYPES, SEPARATED, VALUES, columns_of_streams, names, options_meant
+from fleetmetrics.errors import InvalidInputError
+from fleetmetrics.support.hints import did_you_mean, near
 
 __all__ = ["COMMANDS", "Parser", "command_line", "parsed"]
+
+#: What begins as an option does: neither a negative number nor the standard input.
+_OPTION = re.compile("--.|-[A-Za-z]")
+#: The types of options that take numbers, in words.
+_NUMBERS = {int: "an integer", float: "a number"}
 
 _STATUSES = """\
 exit status: 0; 1: a --fail-if holds; 2: the command is invalid; 3: the data are invalid or unreadable;
@@ -24,13 +32,15 @@ class _Once(argparse._StoreAction):
         stored = vars(namespace).setdefault("stored", set())
         if self.option_strings and self.dest in stored:
             more = "; put commas between several values" if self.type in SEPARATED else ""
-            parser.error(f"{'/'.join(self.option_strings)} is given twice; give it once{more}")
+            raise InvalidInputError(f"{'/'.join(self.option_strings)} is given twice; give it once{more}")
         stored.add(self.dest)
         super().__call__(parser, namespace, *value)
 
 
 class Parser(argparse.ArgumentParser):
     """A parser whose options are given in full, and once, except for those that collect values.
+
+    A wrong command line is an `InvalidInputError` of one line, without the usage.
 
     Args:
         add_options: adds the options; not before they are needed, so that a command does not wait for those of others.
@@ -61,16 +71,46 @@ class Parser(argparse.ArgumentParser):
             if token == "--" or (self._subparsers is not None and not token.startswith("-")):
                 break  # files follow, or a command with options of its own
             name = token.partition("=")[0]
-            if name.startswith("--") and " " not in name and name not in self._option_string_actions:
-                self.error(f"there is no option {name}{self._nearest(name)}")
+            if _OPTION.match(name) and " " not in name and name not in self._option_string_actions:
+                options = [option[2:] for option in self._option_string_actions if option.startswith("--")]
+                meant = [f"--{option}" for option in options_meant(name.lstrip("-"), options)]
+                self._refuse(f"there is no option {name}", meant)
         return super().parse_known_args(args, namespace)
 
-    def _nearest(self, name: str) -> str:
-        """A question that names the option that was meant, if one is near."""
-        options = [option for option in self._option_string_actions if option.startswith("--")]
-        longer = [option for option in options if option.startswith(name)]
-        near = longer or [f"--{meant}" for meant in options_meant(name[2:], [option[2:] for option in options])]
-        return f"; did you mean {' or '.join(near)}?" if near else ""
+    def error(self, message: str) -> NoReturn:
+        """Raise argparse's error as one of ours."""
+        if message.startswith("argument "):  # it says what is wrong with one
+            raise InvalidInputError(message[len("argument ") :])
+        raise InvalidInputError(message + self._help)
+
+    def _refuse(self, message: str, meant: Iterable[str]) -> NoReturn:
+        """Raise for an unknown name, with the known names that it may mean."""
+        raise InvalidInputError(message + (did_you_mean(meant) or self._help))
+
+    @property
+    def _help(self) -> str:
+        """The end of a message that cannot say what was meant."""
+        return f"; `{self.prog} --help` lists what there is"
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        """Raise for a value that is not one of the choices, as for an argument of a function."""
+        from fleetmetrics.support.checks import choice_of  # takes NumPy
+
+        known = list(action.choices or [value])
+        if isinstance(action, argparse._SubParsersAction) and value not in known:
+            self._refuse(f"there is no command {value!r}", near(value, known))
+        if value not in known:
+            choice_of("/".join(action.option_strings), value, known)
+
+    def _get_value(self, action: argparse.Action, text: str) -> Any:
+        """The value of a text; the error for one that is no number says so."""
+        try:
+            return super()._get_value(action, text)
+        except argparse.ArgumentError:
+            if action.type not in _NUMBERS:
+                raise
+            option = "/".join(action.option_strings)
+            raise InvalidInputError(f"{option} must be {_NUMBERS[action.type]}, not {text!r:.80}") from None
 
 
 def _name_formats(parser: Parser) -> None:

@@ -32,7 +32,7 @@ __all__ = [
 
 def arrow(module: str = "") -> Any:
     """A module of pyarrow, imported when something must be read; MissingLibraryError if it cannot be."""
-    return library(f"pyarrow.{module}" if module else "pyarrow", "files")
+    return library(f"pyarrow.{module}" if module else "pyarrow")
 
 
 def _is_text(kind: Any) -> bool:

@@ -30,7 +30,7 @@ def table_of_pandas(frame: Any, names: Sequence[str], called: str) -> Any:
     Raises:
         DataError: two columns have one name, or Arrow cannot hold a column.
     """
-    pa = library("pyarrow", "files")
+    pa = library("pyarrow")
     columns, others = columns_read(names, list(frame.columns))
     part = frame[columns]
 
@@ -65,7 +65,7 @@ def _readable(column: Any, dtype: Any) -> Any:
 
 def table_of_polars(frame: Any, names: Sequence[str], called: str) -> Any:
     """The requested columns of a data frame of polars as an Arrow table; see `table_of_pandas`."""
-    pa, polars = library("pyarrow", "files"), sys.modules["polars"]
+    pa, polars = library("pyarrow"), sys.modules["polars"]
     columns, others = columns_read(names, frame.columns)
     part = frame[columns]
     usual = _usual(part, pa.table)
@@ -97,18 +97,18 @@ def with_others(table: Any, others: Sequence[Any], there: Sequence[Any]) -> Any:
     if not others:
         return table
     for name in dict.fromkeys(map(str, others)):
-        table = table.append_column(name, library("pyarrow", "files").nulls(table.num_rows))
+        table = table.append_column(name, library("pyarrow").nulls(table.num_rows))
     return table.select(list(dict.fromkeys(map(str, there))))
 
 
 def _errors() -> tuple[type[Exception], ...]:
     """The errors of conversions to Arrow."""
-    return (library("pyarrow", "files").ArrowException, TypeError, ValueError, OverflowError, AttributeError)
+    return (library("pyarrow").ArrowException, TypeError, ValueError, OverflowError, AttributeError)
 
 
 def _usual(part: Any, table: Callable[[Any], Any]) -> Any:
     """A table of columns that need no second look; None if one does."""
-    pa = library("pyarrow", "files")
+    pa = library("pyarrow")
     with contextlib.suppress(*_errors()):
         arrow_table = table(part)
         for kind in arrow_table.schema.types:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import difflib
 import functools
 from typing import Any, Callable, Collection, Mapping, Sequence
 
@@ -36,6 +35,7 @@ from fleetmetrics.columns.partitions import FOLDERS, NUMERAL, in_words, types_of
 from fleetmetrics.columns.reading import Reading
 from fleetmetrics.columns.understood import label_in_words, score_in_words
 from fleetmetrics.errors import DataError, InvalidInputError
+from fleetmetrics.support.hints import did_you_mean, near
 from fleetmetrics.support.vocabulary import agreeing, counted, in_shell
 from fleetmetrics.support.vocabulary import argument as called
 
@@ -157,22 +157,15 @@ class Columns:
     def chosen(self, there: Sequence[str]) -> list[str]:
         """The requested columns of those present; DataError for one that is neither present nor in folders' names."""
         own, there = there, [*there, *(name for name in self.of_folders if name not in there)]
-        options = {"prediction": called("score")} if in_shell() else {}
-        wanted = [
-            (name, options.get(argument, argument)) for argument in self.by_argument for name in self.of(argument)
-        ]
-        joined = self.reading.joined[0] if self.reading.joined else None
-        looked_at = ((name, called("join_on" if name == joined else "where")) for name in self.looked_at)
+        named_by = {name: called(argument) for name, argument in self.reading.named_by.items()}
+        wanted = [(name, named_by.get(name, argument)) for argument in self.by_argument for name in self.of(argument)]
+        looked_at = ((name, named_by.get(name, called("where"))) for name in self.looked_at)
         paths_inside = {name: inside(name, own) for name in (*self.names, *self.looked_at) if name not in there}
         self.inside = {name: its for name, its in paths_inside.items() if its is not None}
         for name, what in [*wanted, *looked_at]:
             name = self.inside[name].column if name in self.inside else name
             if name not in there:
-                known, wanted_name = {column.lower(): column for column in there}, name.lower()
-                near = [column for column in known if column.startswith(wanted_name)] or difflib.get_close_matches(
-                    wanted_name, known
-                )
-                hint = f". Did you mean {known[near[0]]!r}?" if near else "."
+                hint = did_you_mean(map(repr, near(name, there))) or ""
                 role = "" if what == name else f" for {what}"  # a slice's argument has its column's name
                 raise DataError(f"no column {name!r}{role}{hint} There are {', '.join(map(repr, there)) or 'none'}")
             if own.count(name) > 1:

@@ -41,11 +41,11 @@ def compared(field: Any, array: Any, sign: str, literal: Literal) -> Any:
     Raises:
         ConditionError: the literal is of another kind; the message has one that fits.
     """
-    types = library("pyarrow", "files").types
+    types = library("pyarrow").types
     try:
         if types.is_dictionary(array.type):  # each value is compared once, not once per row
             flags = _of_values(field, array.dictionary, sign, literal)
-            return library("pyarrow.compute", "files").take(flags, array.indices)
+            return library("pyarrow.compute").take(flags, array.indices)
         return _of_values(field, array, sign, literal)
     except _UnfitError:
         raise ConditionError(_told(field, array.type, sign, literal)) from None
@@ -56,7 +56,7 @@ class _UnfitError(Exception):
 
 
 def _of_values(field: Any, array: Any, sign: str, literal: Literal) -> Any:
-    pa, pc = library("pyarrow", "files"), library("pyarrow.compute", "files")
+    pa, pc = library("pyarrow"), library("pyarrow.compute")
     types, kind = pa.types, array.type
     source = (field.metadata or {}).get(FOLDERS.encode(), b"").decode()
     if types.is_null(kind):  # pyarrow cannot compare such columns
@@ -96,7 +96,7 @@ def _of_values(field: Any, array: Any, sign: str, literal: Literal) -> Any:
 
 def _check_order(array: Any, sign: str, literal: str, flags: Any) -> None:
     """Raise if all strings are numbers, and they compare with a number otherwise than as texts: '10' with '9'."""
-    pa, pc = library("pyarrow", "files"), library("pyarrow.compute", "files")
+    pa, pc = library("pyarrow"), library("pyarrow.compute")
     if pc.all(pc.match_substring_regex(array, f"^(?:{_NUMBER.pattern})$")).as_py():
         numbers = getattr(pc, sign)(array.cast(pa.float64()), float(literal))
         if pc.any(pc.not_equal(flags, numbers)).as_py():
@@ -125,7 +125,7 @@ def _of_counts(array: Any, sign: str, number: Fraction, low: int, high: int, sca
         high: the largest.
         scalar: makes a value of the array's type from a number of steps; None: integers.
     """
-    pa, pc = library("pyarrow", "files"), library("pyarrow.compute", "files")
+    pa, pc = library("pyarrow"), library("pyarrow.compute")
     floor = number.numerator // number.denominator
     if floor != number:  # between two steps
         if sign in ("equal", "not_equal"):
@@ -137,7 +137,7 @@ def _of_counts(array: Any, sign: str, number: Fraction, low: int, high: int, sca
 
 
 def _of_decimals(array: Any, sign: str, number: Fraction) -> Any:
-    pa = library("pyarrow", "files")
+    pa = library("pyarrow")
     kind = array.type
     if kind.bit_width < 128:  # of which some releases of pyarrow compare none
         array = array.cast(pa.decimal128(kind.precision, kind.scale))
@@ -152,7 +152,7 @@ def _of_decimals(array: Any, sign: str, number: Fraction) -> Any:
 
 def _of_floats(array: Any, sign: str, number: Fraction) -> Any:
     """Compare floats with a number as a float of the same type; one beyond these as a double."""
-    pa, pc = library("pyarrow", "files"), library("pyarrow.compute", "files")
+    pa, pc = library("pyarrow"), library("pyarrow.compute")
     own = np.dtype(f"f{array.type.bit_width // 8}")
     value = float(number)
     if abs(value) <= float(np.finfo(own).max):
@@ -162,13 +162,13 @@ def _of_floats(array: Any, sign: str, number: Fraction) -> Any:
 
 def _constant(array: Any, flag: bool) -> Any:
     """The same flag for each value, null for nulls."""
-    pc = library("pyarrow.compute", "files")
+    pc = library("pyarrow.compute")
     return pc.if_else(pc.is_valid(array), flag, None)
 
 
 def _moment(kind: Any, literal: Literal) -> Fraction:
     """A date, a time of day, a time or a duration as a number in the units of a temporal type."""
-    types = library("pyarrow", "files").types
+    types = library("pyarrow").types
     if not isinstance(literal, str):
         raise _UnfitError
     text = literal.strip()
@@ -219,12 +219,12 @@ def shown(literal: Literal) -> str:
 def type_in_words(field: Any) -> str:
     """The type of a column, for errors."""
     source = (field.metadata or {}).get(FOLDERS.encode(), b"").decode()
-    kind = field.type.value_type if library("pyarrow", "files").types.is_dictionary(field.type) else field.type
+    kind = field.type.value_type if library("pyarrow").types.is_dictionary(field.type) else field.type
     return f"{kind}, from the folders' names" if source else str(kind)
 
 
 def _told(field: Any, kind: Any, sign: str, literal: Literal) -> str:
-    types = library("pyarrow", "files").types
+    types = library("pyarrow").types
     kind = kind.value_type if types.is_dictionary(kind) else kind
     written = re.fullmatch(r"[^\W\d]\w*", field.name)
     name = field.name if written else '"' + field.name.replace('"', '""') + '"'
@@ -233,7 +233,7 @@ def _told(field: Any, kind: Any, sign: str, literal: Literal) -> str:
 
 
 def _advice(kind: Any, start: str, name: str, sign: str, literal: Literal) -> str:
-    types = library("pyarrow", "files").types
+    types = library("pyarrow").types
     if types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind):
         if isinstance(literal, str) and _NUMBER.fullmatch(literal):
             return f"write it as one: {start} {literal}"

@@ -64,13 +64,13 @@ def inside(name: str, there: Sequence[str]) -> Inside | None:
 
 def is_list(kind: Any) -> bool:
     """Whether an Arrow type is one of lists."""
-    types = library("pyarrow", "files").types
+    types = library("pyarrow").types
     return types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind)
 
 
 def is_nested(kind: Any) -> bool:
     """Whether an Arrow type has values inside."""
-    return is_list(kind) or bool(library("pyarrow", "files").types.is_nested(kind))
+    return is_list(kind) or bool(library("pyarrow").types.is_nested(kind))
 
 
 def is_vector(kind: Any) -> bool:
@@ -80,7 +80,7 @@ def is_vector(kind: Any) -> bool:
 
 def dense(array: Any) -> Any:
     """Spark's vectors, also those without their zeros, as lists."""
-    pa, pc = library("pyarrow", "files"), library("pyarrow.compute", "files")
+    pa, pc = library("pyarrow"), library("pyarrow.compute")
     kind, size, indices, values = (pc.struct_field(array, name) for name in ("type", "size", "indices", "values"))
     is_sparse = np.asarray(pc.fill_null(kind, 1)) == _SPARSE
     lengths = np.asarray(pc.fill_null(pc.list_value_length(values), 0))
@@ -96,7 +96,7 @@ def dense(array: Any) -> Any:
 
 def type_inside(kind: Any, steps: Sequence[str | int]) -> Any:
     """The type of a value inside of an Arrow type; null where it is unknown."""
-    pa = library("pyarrow", "files")
+    pa = library("pyarrow")
     for step in steps:
         if isinstance(step, str):
             kind = kind.field(step).type if _is_struct(kind) and kind.get_field_index(step) >= 0 else pa.null()
@@ -112,7 +112,7 @@ def pruned(kind: Any, wanted: Sequence[tuple[Sequence[str | int], Any]]) -> Any:
         kind: of the column.
         wanted: the steps to each value, and its type.
     """
-    pa = library("pyarrow", "files")
+    pa = library("pyarrow")
     leaf = next((leaf for steps, leaf in wanted if not steps), None)
     if leaf is not None:
         return leaf
@@ -145,11 +145,11 @@ def item_in(kind: Any, name: str) -> str:
 
 
 def _is_struct(kind: Any) -> bool:
-    return bool(library("pyarrow", "files").types.is_struct(kind))
+    return bool(library("pyarrow").types.is_struct(kind))
 
 
 def _field(array: Any, name: str, column: str) -> Any:
-    pa, pc = library("pyarrow", "files"), library("pyarrow.compute", "files")
+    pa, pc = library("pyarrow"), library("pyarrow.compute")
     if pa.types.is_null(array.type):
         return array
     if pa.types.is_map(array.type) and (pa.types.is_string(array.type.key_type)):
@@ -167,7 +167,7 @@ def _field(array: Any, name: str, column: str) -> Any:
 
 
 def _item(array: Any, place: int) -> Any:
-    pa, pc = library("pyarrow", "files"), library("pyarrow.compute", "files")
+    pa, pc = library("pyarrow"), library("pyarrow.compute")
     array = dense(array) if is_vector(array.type) else array
     if pa.types.is_null(array.type):
         return array

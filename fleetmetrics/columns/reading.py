@@ -5,9 +5,9 @@ from __future__ import annotations
 import codecs
 import contextlib
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Sequence
+from typing import Any, Mapping, Sequence
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from fleetmetrics.support.checks import choice_of, flag_of, positive_of
 from fleetmetrics.support.optional import library
 from fleetmetrics.support.vocabulary import argument, names_in
 
-__all__ = ["BLANKS", "ON_FILES", "JoinedReading", "Reading", "StreamReading"]
+__all__ = ["BLANKS", "ON_FILES", "Reading", "SideReading", "StreamReading"]
 
 #: The options that say how files are written: two evaluations that differ only in these have the same meaning.
 ON_FILES = ("quote", "separator", "encoding", "null", "format")
@@ -80,6 +80,11 @@ class Reading:
     def joined(self) -> tuple[str, CommonIds] | None:
         """The column of ids, and the ids that count; None: all rows count."""
         return None
+
+    @property
+    def named_by(self) -> Mapping[str, str]:
+        """The argument of the caller's function that names a column, by column; the others name those of ``add``."""
+        return {}
 
     @property
     def may_lack(self) -> Sequence[str]:
@@ -176,7 +181,7 @@ class Reading:
 
     def labels(self, array: Any) -> np.ndarray:
         """Numbers for named labels: 1 for the positive one, else 0; or the place among the classes, -1 for others."""
-        pa = library("pyarrow", "files")
+        pa = library("pyarrow")
         if not pa.types.is_dictionary(array.type):
             array = array.dictionary_encode()
         values = array.dictionary.to_pylist()
@@ -209,16 +214,22 @@ class Reading:
 
 
 @dataclass(frozen=True)
-class JoinedReading(Reading):
-    """Options of reading for a side whose rows count only if the other side has their ids, too.
+class SideReading(Reading):
+    """Options of reading for a side of an evaluation, whose rows may count only if the other side has their ids.
 
     Args:
         id: the column of ids.
-        common: the ids that count.
+        common: the ids that count; None: all rows count.
+        arguments: of the evaluation, by the columns that they name.
     """
 
     id: str = ""
     common: CommonIds | None = None
+    arguments: Mapping[str, str] = field(default_factory=dict, compare=False)
+
+    @property
+    def named_by(self) -> Mapping[str, str]:  # noqa: D102
+        return self.arguments
 
     @property
     def joined(self) -> tuple[str, CommonIds] | None:  # noqa: D102
@@ -231,9 +242,15 @@ class StreamReading(Reading):
 
     Args:
         lacking: the columns of these numbers.
+        arguments: of the comparison, by the columns that they name.
     """
 
     lacking: Sequence[str] = ()
+    arguments: Mapping[str, str] = field(default_factory=dict, compare=False)
+
+    @property
+    def named_by(self) -> Mapping[str, str]:  # noqa: D102
+        return self.arguments
 
     @property
     def may_lack(self) -> Sequence[str]:  # noqa: D102

@@ -38,7 +38,7 @@ class _Test(NamedTuple):
     literals: Sequence[Literal]
 
     def flags(self, table: Any) -> Any:
-        pc = library("pyarrow.compute", "files")
+        pc = library("pyarrow.compute")
         field, column = table.schema.field(self.column), table.column(self.column).combine_chunks()
         if not self.literals:
             return pc.is_null(column)
@@ -54,7 +54,7 @@ class _Not(NamedTuple):
     part: Any
 
     def flags(self, table: Any) -> Any:
-        return library("pyarrow.compute", "files").invert(self.part.flags(table))
+        return library("pyarrow.compute").invert(self.part.flags(table))
 
 
 class _Both(NamedTuple):
@@ -66,7 +66,7 @@ class _Both(NamedTuple):
 
     def flags(self, table: Any) -> Any:
         both = self.one.flags(table), self.other.flags(table)
-        return getattr(library("pyarrow.compute", "files"), self.by)(*both)
+        return getattr(library("pyarrow.compute"), self.by)(*both)
 
 
 class _Token(NamedTuple):

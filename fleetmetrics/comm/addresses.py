@@ -61,7 +61,7 @@ def listen(job: Job, key: Key, calls: bool = True) -> socket.socket:
                 failures[-1] += ": if the others reach this machine by that name all the same, set FLEETMETRICS_BIND"
     raise NoChannelError(
         f"{ranks_text([0])} cannot listen for the other {job.world_size - 1} workers: {', '.join(failures)}. Set "
-        "FLEETMETRICS_ENDPOINT=host:port on all workers to a free address of its machine."
+        "FLEETMETRICS_ENDPOINT=host:port on all workers to a free address of its machine"
     )
 
 
@@ -70,13 +70,13 @@ def _unknown_place(job: Job, host: str, error: socket.gaierror) -> InvalidInputE
     if job.bind:
         return InvalidInputError(
             f"the environment variable FLEETMETRICS_BIND holds {job.bind!r}; it must be an address of"
-            f" {ranks_text([0])}'s machine, without a port, such as 10.0.0.1 or 0.0.0.0 ({error.strerror})."
+            f" {ranks_text([0])}'s machine, without a port, such as 10.0.0.1 or 0.0.0.0 ({error.strerror})"
         )
     return NoChannelError(
         f"{ranks_text([0])} cannot listen for the other {job.world_size - 1} workers: the name {host!r} of its address"
         f" is not known on this machine ({error.strerror}). If the others reach this machine by that name, set"
         " FLEETMETRICS_BIND to an address of it, or to 0.0.0.0; otherwise set FLEETMETRICS_ENDPOINT=host:port on all"
-        " workers to an address of this machine that is free."
+        " workers to an address of this machine that is free"
     )
 
 
@@ -87,7 +87,7 @@ def _listen_at(job: Job, key: Key, calls: bool, host: str, port: int) -> socket.
         raise NoChannelError(
             f"{ranks_text([0])} would listen on {address}, which the other machines cannot reach: this machine's hosts "
             f"file gives the name {host!r} that address. Set FLEETMETRICS_BIND to an address that the others reach, or "
-            "to 0.0.0.0."
+            "to 0.0.0.0"
         )
     family, *_, place = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
     try:
@@ -145,6 +145,6 @@ def check_descriptors(world_size: int) -> None:
         if hard != resource.RLIM_INFINITY and needed > hard:
             raise NoChannelError(
                 f"{ranks_text([0])} needs {needed} file descriptors for {world_size} workers ({opened} are open), but "
-                f"may have only {hard}; raise the limit: ulimit -Hn {needed}."
+                f"may have only {hard}; raise the limit: ulimit -Hn {needed}"
             )
         resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))

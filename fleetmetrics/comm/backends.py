@@ -21,7 +21,7 @@ def list_all_backends() -> list[str]:
     Returns:
         "auto": what `get_communicator` returns. "non_dist": this process alone. "paddle_dist": the workers of the
         job that Paddle's launcher started. "fleet_util": the workers of ``fleet.util``. "mpi4py": the workers
-        that ``mpirun`` started, with the extra ``fleetmetrics[mpi]``. As arguments, MMEval's "torch_cpu",
+        that ``mpirun`` started, with the extra ``mpi``. As arguments, MMEval's "torch_cpu",
         "torch_cuda", "tf_horovod" and "oneflow" also mean "auto".
 
     Examples:
@@ -78,6 +78,6 @@ def check_backend(dist_backend: str | None) -> str | None:
         return "auto"
     if dist_backend is not None and not (named and dist_backend in _BACKENDS):
         raise UnknownNameError(
-            f"dist_backend is {dist_backend!r}; allowed are {', '.join(map(repr, _BACKENDS))}, or None for the default."
+            f"dist_backend is {dist_backend!r}; allowed are {', '.join(map(repr, _BACKENDS))}, or None for the default"
         )
     return dist_backend

@@ -148,7 +148,7 @@ class SocketCommunicator(Communicator):
         if _exchanging.label:
             raise CommunicatorError(
                 f"{_exchanging.label} is not over: code that runs inside it, such as compute_metric, runs only on "
-                f"{ranks_text([0])} and cannot call the other workers."
+                f"{ranks_text([0])} and cannot call the other workers"
             )
         self._check()
         self._end.callers.add(threading.get_ident())
@@ -165,10 +165,10 @@ class SocketCommunicator(Communicator):
         if self._end.process != os.getpid():
             raise CommunicatorError(
                 f"the workers' channel belongs to process {self._end.process}, and this is its forked child"
-                f" {os.getpid()}; compute global metrics in the worker's main process only."
+                f" {os.getpid()}; compute global metrics in the worker's main process only"
             )
         if self._closed:
-            raise CommunicatorError("the workers' channel is closed; make a new communicator on every worker.")
+            raise CommunicatorError("the workers' channel is closed; make a new communicator on every worker")
         starter = "" if self._end.met else started_by_worker(self._job)
         if starter:
             raise CommunicatorError(starter)
@@ -190,7 +190,7 @@ class SocketCommunicator(Communicator):
         else:
             label = letters.label_of(call.number, call.name, self._ranks)
             shared = CommunicatorError(
-                f"{in_words([self._job.rank])} was interrupted ({type(error).__name__}) at {label}."
+                f"{in_words([self._job.rank])} was interrupted ({type(error).__name__}) at {label}"
             )
         place = (self._number, call.number, max(1, call.step))
         message = Message(LEFT, *place, header=error_header(shared))
@@ -293,7 +293,7 @@ class SocketCommunicator(Communicator):
         if not missing:
             return late_text([0], "answer", timeout, exchange.label)
         how = "connect" if self._job.rank else "listen"
-        return f"{late_text([0], how, timeout, exchange.label)} {missing}{way_out(self._job)}"
+        return f"{late_text([0], how, timeout, exchange.label)}. {missing}{way_out(self._job)}"
 
     def _decide(self, exchange: _Exchange, reply: Message) -> None:
         """Decide on the letters of all, as the first rank, and send the answer, or the error."""
@@ -338,7 +338,7 @@ class SocketCommunicator(Communicator):
         if group is not None and self._ranks:
             raise InvalidInputError(
                 f"communicator already belongs to the group of {in_words(self._ranks)}; leave group out, or give the "
-                "communicator of the whole job."
+                "communicator of the whole job"
             )
         return super().among(group)
 
@@ -418,9 +418,9 @@ def _mark(error: BaseException) -> None:
 
 def _checked(secret: Any) -> Hidden:
     if not isinstance(secret, str) or not secret:
-        raise InvalidInputError(f"secret is {type(secret).__name__}; it must be a non-empty string.")
+        raise InvalidInputError(f"secret is {type(secret).__name__}; it must be a non-empty string")
     try:
         secret.encode(errors="surrogateescape")
     except UnicodeEncodeError:
-        raise InvalidInputError("secret has a lone surrogate; it must be a string that UTF-8 can hold.") from None
+        raise InvalidInputError("secret has a lone surrogate; it must be a string that UTF-8 can hold") from None
     return Hidden(secret)

@@ -106,7 +106,7 @@ def checked_communicator(communicator: Any) -> Communicator:
     if isinstance(communicator, Communicator):
         return communicator
     raise InvalidInputError(
-        f"communicator is {communicator!r:.80}; it must be a fleetmetrics.comm.Communicator, or None."
+        f"communicator is {communicator!r:.80}; it must be a fleetmetrics.comm.Communicator, or None"
     )
 
 

@@ -57,8 +57,8 @@ _LOST_SECONDS = 1.0
 #: What an address did that did nothing, and what to do if all are so.
 _NO_ANSWER = "it did not answer in time"
 _FIREWALL = (
-    " If a firewall lets in only certain ports, set FLEETMETRICS_ENDPOINT=host:port on all workers to a port that it "
-    "lets in, on rank 0's machine."
+    ". If a firewall lets in only certain ports, set FLEETMETRICS_ENDPOINT=host:port on all workers to a port that it "
+    "lets in, on rank 0's machine"
 )
 #: The first wait for each step of the greeting, doubled from round to round.
 _STEP_SECONDS = (1.0, GUEST_SECONDS)
@@ -102,7 +102,7 @@ class Client(Inbox):
             return f"The name {self._looks_up!r} of its address is still being looked up; does the name server answer?"
         tried = dict(self._tried)
         hint = _FIREWALL if tried and set(tried.values()) == {_NO_ANSWER} else ""
-        return "Tried: " + ", ".join(f"{where} ({why})" for where, why in tried.items()) + "." + hint
+        return "Tried: " + ", ".join(f"{where} ({why})" for where, why in tried.items()) + hint
 
     # -- its thread
 
@@ -154,11 +154,11 @@ class Client(Inbox):
                 self._unheard.clear()
                 if message.kind == CLOSED:  # rank 0 has a new connection for new communicators
                     self.rank_0 = NONE
-                    self._break_calls(_gone_text("it closed the channel."))
+                    self._break_calls(_gone_text("it closed the channel"))
                     return
                 self._receive(message)
             except Garbled as error:
-                self._break(f"messages from rank 0 to {in_words([self.job.rank])} cannot be trusted: {error}.")
+                self._break(f"messages from rank 0 to {in_words([self.job.rank])} cannot be trusted: {error}")
             except Lost as error:
                 if connection.heard:
                     self._break(_gone_text(error.why) + self._last_result())
@@ -185,7 +185,7 @@ class Client(Inbox):
         if not self._answered:
             return ""
         return (
-            f" Exchange {self._answered}, the last with a result on this rank, may have ended with an error on others."
+            f". Exchange {self._answered}, the last with a result on this rank, may have ended with an error on others"
         )
 
     def _is_failed(self, message: Message) -> bool:
@@ -357,4 +357,4 @@ class Client(Inbox):
 
 
 def _gone_text(why: str) -> str:
-    return f"rank 0 has gone away: {why} Look at its log. Other ranks may have a result of this exchange."
+    return f"rank 0 has gone away: {why}. Look at its log. Other ranks may have a result of this exchange"

@@ -26,7 +26,7 @@ def as_column(array: Any) -> np.ndarray:
     if not is_plain(column.dtype) or column.dtype.kind not in _NUMBERS + "SU" or column.dtype.itemsize > WIDEST:
         raise InvalidInputError(
             f"array is of dtype {column.dtype}; allowed are numbers, booleans, and bytes or strings of fixed width, up "
-            "to 16 MiB an element."
+            "to 16 MiB an element"
         )
     return np.asarray(column, dtype=column.dtype.newbyteorder("="), order="C")
 
@@ -47,10 +47,10 @@ def join(source: int | None, parts: Sequence[tuple[str, Sequence[int]]]) -> tupl
         return parts[source][0], sizes
     dtypes = [np.dtype(dtype) for dtype, _ in parts]
     if len({"number" if dtype.kind in _NUMBERS else dtype.kind for dtype in dtypes}) > 1:
-        raise AgreementError(f"the workers gather arrays that cannot be joined: {by_rank(map(str, dtypes))}.")
+        raise AgreementError(f"the workers gather arrays that cannot be joined: {by_rank(map(str, dtypes))}")
     if len({(len(shape), tuple(shape[1:])) for _, shape in parts}) > 1:
         what = by_rank(f"shape {list(shape)}" for _, shape in parts)
-        raise AgreementError(f"the workers gather arrays that differ beyond the first axis: {what}.")
+        raise AgreementError(f"the workers gather arrays that differ beyond the first axis: {what}")
     # only the header gives the width of strings that never arrive
     heard = [dtype for dtype, size in zip(dtypes, sizes) if size or dtype.kind in _NUMBERS] or dtypes[:1]
     return functools.reduce(np.promote_types, heard).str, sizes
@@ -66,7 +66,7 @@ def gather(letters: Sequence[Letter]) -> Letter:
     sources, *parts = zip(*read_each(letters, column_in))
     if len(set(sources)) > 1:
         calls = by_rank(f"broadcast from rank {source}" for source in sources)
-        raise AgreementError(f"the workers disagree: {calls}.")
+        raise AgreementError(f"the workers disagree: {calls}")
     large = max(join(sources[0], list(zip(*parts)))[1]) > states.CHUNK_BYTES
     return Letter(list(zip(*parts)), b"" if large else [letter.payload for letter in letters])
 

@@ -329,7 +329,7 @@ class Communicator:
         """Give the arrays of all workers, or that of the source, to every worker."""
         with self.call(name, timeout, trouble) as call:
             if source is not None and source not in range(self.world_size):
-                raise InvalidInputError(f"source is {source!r}; it must be a rank from 0 to {self.world_size - 1}.")
+                raise InvalidInputError(f"source is {source!r}; it must be a rank from 0 to {self.world_size - 1}")
             column = as_column(array) if source in (None, self.rank) else np.empty(0)
             data, size = memoryview(column.tobytes()), states.CHUNK_BYTES
             note = [source, column.dtype.str, column.shape]
@@ -463,7 +463,7 @@ class Communicator:
         pickles = allow_pickle and self.authenticated
         with self.call(call, timeout) as begun:
             if not set(ranks) <= set(range(self.world_size)):
-                raise InvalidInputError(f"src is {ranks[0]!r}; it must be a rank from 0 to {self.world_size - 1}.")
+                raise InvalidInputError(f"src is {ranks[0]!r}; it must be a rank from 0 to {self.world_size - 1}")
             letter = Letter(None)
             if self.rank in ranks:
                 layout, buffers = pack([obj], pickles, "the object")

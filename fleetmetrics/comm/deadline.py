@@ -83,7 +83,7 @@ def _seconds(source: str, value: Any, number: Any) -> float:
     except Exception:  # no number, one beyond float64, and whatever an object's __float__ raises
         seconds = math.nan
     if not 0 < seconds < math.inf:
-        raise InvalidInputError(f"{source} is {value!r:.80}; it must be a finite number of seconds greater than 0.")
+        raise InvalidInputError(f"{source} is {value!r:.80}; it must be a finite number of seconds greater than 0")
     return min(seconds, LONGEST)
 
 

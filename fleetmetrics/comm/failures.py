@@ -143,7 +143,7 @@ def error_in(header: bytes, rank: int = 0) -> tuple[FleetMetricsError, bool]:
     with contextlib.suppress(ValueError, TypeError, RecursionError):
         name, text, *broken = json.loads(header)
         return named_error(str(name), str(text)), broken == [True]
-    return CommunicatorError(f"{in_words([rank])} reports an error in a message that cannot be read."), False
+    return CommunicatorError(f"{in_words([rank])} reports an error in a message that cannot be read"), False
 
 
 def raise_trouble(troubles: Sequence[Trouble | None]) -> None:
@@ -212,5 +212,5 @@ def late_text(ranks: Sequence[int], how: str, timeout: float, label: str) -> str
         f" {'those workers' if len(ranks) > 1 else 'that worker'}: every worker must call the same metrics in the same"
         " order. If it is only slow, give more seconds: timeout=, or FLEETMETRICS_TIMEOUT; the default is"
         f" {FIRST_TIMEOUT:g} s until all workers have met, then {DEFAULT_TIMEOUT:,g} s, and in an interactive session"
-        f" {INTERACTIVE_TIMEOUT:g} s."
+        f" {INTERACTIVE_TIMEOUT:g} s"
     )

@@ -53,7 +53,7 @@ def check_numbers(numbers: Sequence[int]) -> None:
     """Raise unless each worker gives a letter for each worker."""
     if set(numbers) != {len(numbers)}:
         texts = by_rank(map(str, numbers))
-        raise InvalidInputError(f"letters must hold one for each of {len(numbers)} workers, not {texts}.")
+        raise InvalidInputError(f"letters must hold one for each of {len(numbers)} workers, not {texts}")
 
 
 #: By name.
@@ -78,7 +78,7 @@ def answered(decide: Decide, number: int, calls: Sequence[str], letters: Sequenc
     try:
         notes = [letter.note for letter in letters]
         if len(set(calls)) > 1 or len({isinstance(note, str) for note in notes if note is not None}) > 1:
-            raise AgreementError(f"the workers disagree: {by_rank(map(_spoken, calls, notes))}.")
+            raise AgreementError(f"the workers disagree: {by_rank(map(_spoken, calls, notes))}")
         return decide(letters)
     except FleetMetricsError as error:
         text = str(error)

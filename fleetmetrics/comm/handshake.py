@@ -72,7 +72,7 @@ def unproven_text(ranks: list[int]) -> str:
         f"{ranks_text(ranks)} could not prove to {ranks_text([0])} that "
         f"{'they know' if len(ranks) > 1 else 'it knows'} the job's secret. Set FLEETMETRICS_SECRET to the same "
         "string on all workers; without it, workers of one user on one machine share the file "
-        f"{secret_path('<uid>')}."
+        f"{secret_path('<uid>')}"
     )
 
 
@@ -228,7 +228,7 @@ def other_run_text(where: str, theirs: str, ours: str) -> str:
     return (
         f"{ranks_text([0])} of another run ({theirs}) listens at {where}, but this worker belongs to {ours}. The "
         "variables that identify a run must be the same on all its workers, and concurrent runs must have different "
-        "endpoints."
+        "endpoints"
     )
 
 

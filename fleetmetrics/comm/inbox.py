@@ -56,7 +56,7 @@ class Inbox:
             self._woken, self._wakes = pipe()
         except OSError as error:
             raise CommunicatorError(
-                f"the workers' channel cannot open a pipe ({error.strerror}): close files, or raise ulimit -n."
+                f"the workers' channel cannot open a pipe ({error.strerror}): close files, or raise ulimit -n"
             ) from None
         self._close_pipe = weakref.finalize(self, _close, self._woken, self._wakes)  # if no thread was ever started
         self._close_pipe.atexit = False
@@ -75,7 +75,7 @@ class Inbox:
             try:
                 thread.start()
             except RuntimeError as error:
-                raise CommunicatorError(f"the workers' channel cannot start its thread: {error}.") from None
+                raise CommunicatorError(f"the workers' channel cannot start its thread: {error}") from None
             self._thread = thread
 
     def warn_once(self) -> None:
@@ -141,7 +141,7 @@ class Inbox:
 
     def _main(self) -> None:
         """Run; whatever ends this thread is an error of every call that waits, and of later ones."""
-        why = "the workers' channel was closed while this call waited; make a new communicator on every worker."
+        why = "the workers' channel was closed while this call waited; make a new communicator on every worker"
         try:
             self._run()
         except Exception as error:
@@ -163,7 +163,7 @@ class Inbox:
         """The text for an error in this thread that nothing explains; its traceback is logged."""
         logger.error("fleetmetrics: the thread of the workers' channel failed", exc_info=error)
         who, what = in_words([self.job.rank]), readable(f"{type(error).__name__}: {error}")
-        return f"the channel of {who} failed ({what}). Look at its log, and start all workers again."
+        return f"the channel of {who} failed ({what}). Look at its log, and start all workers again"
 
     def _read_wake(self) -> None:
         """Forget that this thread was woken; call it before `_take_asked`."""

@@ -43,7 +43,7 @@ def split_endpoint(endpoint: str, variable: str) -> tuple[str, int]:
     if not is_host(host) or not (port.isascii() and port.isdigit() and len(port) < 6) or not 0 < int(port) < 65536:
         several = " of each worker, separated by commas" if variable == "PADDLE_TRAINER_ENDPOINTS" else ""
         raise InvalidInputError(
-            f"the environment variable {variable} holds {endpoint!r:.80}; it must be host:port{several}."
+            f"the environment variable {variable} holds {endpoint!r:.80}; it must be host:port{several}"
         )
     return host, int(port)
 
@@ -155,14 +155,14 @@ class Job:
             if isinstance(value, bool) or not isinstance(value, int) or value < lowest:
                 raise InvalidInputError(
                     f"{name} is {value!r}; give rank, world_size and endpoint together: whole numbers from 0 and from "
-                    '1, and "host:port" of rank 0.'
+                    '1, and "host:port" of rank 0'
                 )
         if rank >= world_size:
             raise InvalidInputError(
-                f"rank is {rank}; with world_size {world_size} it must be from 0 to {world_size - 1}."
+                f"rank is {rank}; with world_size {world_size} it must be from 0 to {world_size - 1}"
             )
         if not isinstance(endpoint, str):
-            raise InvalidInputError(f'endpoint is {endpoint!r}; it must be "host:port" of rank 0.')
+            raise InvalidInputError(f'endpoint is {endpoint!r}; it must be "host:port" of rank 0')
         split_endpoint(endpoint, "endpoint")
         run = os.environ.get("FLEETMETRICS_RUN", "").strip()
         return cls(
@@ -182,7 +182,7 @@ class Job:
     def warn_if_unnamed(self) -> None:
         """Warn on rank 0 if nothing names this run."""
         if not self.named and self.rank == 0 and self.world_size > 1:
-            warn(f"nothing names this run ({self.title}). {UNNAMED[0].upper()}{UNNAMED[1:]}.", UnnamedRunWarning)
+            warn(f"nothing names this run ({self.title}). {UNNAMED[0].upper()}{UNNAMED[1:]}", UnnamedRunWarning)
 
     @cached_property
     def name(self) -> bytes:
@@ -230,12 +230,12 @@ class Job:
             raise NoChannelError(
                 f"PADDLE_TRAINERS_NUM says that there are {self.world_size} workers, but PADDLE_TRAINER_ENDPOINTS"
                 " and PADDLE_MASTER are empty, so rank 0 cannot be found. Start the workers through fleetrun, or"
-                " set FLEETMETRICS_ENDPOINT=host:port (host of rank 0) on all of them."
+                " set FLEETMETRICS_ENDPOINT=host:port (host of rank 0) on all of them"
             )
         if parts and len(parts) != self.world_size:
             raise InvalidInputError(
                 f"PADDLE_TRAINER_ENDPOINTS names {len(parts)} workers, but {self.variables[0]} is {self.world_size}; "
-                "they must agree."
+                "they must agree"
             )
         endpoints = [split_endpoint(part, "PADDLE_TRAINER_ENDPOINTS") for part in parts]
         firsts = endpoints[:1] or ([split_endpoint(self.master, "PADDLE_MASTER")] if self.master else [])
@@ -277,7 +277,7 @@ def refuse_other_roles(env: Mapping[str, str]) -> None:
         name = next(name for name in ("TRAINING_ROLE", "PADDLE_ROLE") if env.get(name))
         raise ServerProcessError(
             f"this process is {role} ({name}={env[name]}), not a worker; compute metrics on the workers only, for"
-            " example inside `if fleet.is_worker():`."
+            " example inside `if fleet.is_worker():`"
         )
 
 

@@ -160,7 +160,7 @@ def refuse_groups() -> None:
                 f"{words.format(size)}, but the environment variable PADDLE_TRAINERS_NUM is not set (or is 1), so "
                 "the other workers cannot be found, and the number would be local. Set PADDLE_TRAINERS_NUM and "
                 f"PADDLE_TRAINER_ID, and {_ENDPOINT}=host:port (host of rank 0), on all of them, start through "
-                "fleetrun, or call fleetmetrics.set_communicator; compute_local() gives the local value."
+                "fleetrun, or call fleetmetrics.set_communicator; compute_local() gives the local value"
             )
 
 
@@ -209,7 +209,7 @@ def _number(name: str, values: Environment, lowest: int) -> int:
     if not digits or int(text) < lowest:
         raise InvalidInputError(
             f"the environment variable {name} holds {text!r:.80}; it must be a whole number from {lowest}"
-            f"{' of fewer digits' if len(text) >= _TOO_MANY_DIGITS else ''}."
+            f"{' of fewer digits' if len(text) >= _TOO_MANY_DIGITS else ''}"
         )
     return int(text)
 
@@ -307,7 +307,7 @@ def _rank_in(row: Launcher, size: int, values: Environment) -> int:
     if rank >= size:
         raise InvalidInputError(
             f"{name} is {rank}, but {number} is {size}: ranks run from 0 to {size - 1}. Start the workers through "
-            f"{_command(row)}, or set {number} and {name}."
+            f"{_command(row)}, or set {number} and {name}"
         )
     return rank
 
@@ -332,7 +332,7 @@ def _host_of(rows: list[Launcher], size: int, values: Environment) -> str:
     if not is_host(host):
         raise InvalidInputError(
             f"the environment variable {named} holds {values[named]!r:.80}; it must be a host name or an address of "
-            "rank 0's machine, without a port."
+            "rank 0's machine, without a port"
         )
     return host
 
@@ -343,7 +343,7 @@ def _first_node(name: str, values: Environment) -> tuple[str, bool]:
     entries = re.findall(r"(?:[^,\[\]]|\[[^\[\]]+\])+", text)
     if not entries or ",".join(entries) != text:
         raise InvalidInputError(
-            f"the environment variable {name} holds {text!r}; it must be a list of machines such as node[01-04,7],gpu3."
+            f"the environment variable {name} holds {text!r}; it must be a list of machines such as node[01-04,7],gpu3"
         )
     ranges = re.findall(r"\[([^\]]*)\]", entries[0])
     alone = len(entries) == 1 and not any(re.search("[-,]", part) for part in ranges)
@@ -375,7 +375,7 @@ def _command(row: Launcher) -> str:
 
 
 def _alone(variable: str) -> str:
-    return f"; for a single process, unset {variable}, or call compute_local()."
+    return f"; for a single process, unset {variable}, or call compute_local()"
 
 
 def starter() -> tuple[str, bool]:

@@ -127,7 +127,7 @@ def check_size(header: bytes) -> None:
     if len(header) > HEADER_LIMIT:
         raise CommunicatorError(
             f"what describes the call's data has {len(header):,} bytes, and may have {HEADER_LIMIT:,}; pass large data "
-            "as arrays, or in several calls."
+            "as arrays, or in several calls"
         )
 
 

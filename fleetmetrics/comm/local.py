@@ -35,7 +35,7 @@ class LocalCommunicator(Communicator):
         self, call: str, decide: Decide, mine: Letter, deadline: Deadline, trouble: BaseException | None
     ) -> Letter:
         if self._closed:
-            raise CommunicatorError("this communicator is closed; make a new one.")
+            raise CommunicatorError("this communicator is closed; make a new one")
         if trouble is not None:
             raise trouble
         answer = decide([Letter(mine.note, joined(mine.payload))])

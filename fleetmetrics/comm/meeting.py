@@ -119,5 +119,5 @@ def stuck_text(meetings: Sequence[Meeting]) -> str:
     )
     return (
         f"the workers disagree: {words}, and these wait for each other; name the same ranks on every worker of a "
-        "group, and call groups and communicators in the same order on all workers."
+        "group, and call groups and communicators in the same order on all workers"
     )

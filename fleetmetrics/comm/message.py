@@ -99,13 +99,13 @@ class Lost(ConnectionResetError):
     """The connection is lost."""
 
     #: Where the other end has gone, for people.
-    why = "its process ended, or it closed the channel."
+    why = "its process ended, or it closed the channel"
 
 
 class Silent(Lost):
     """The other end's machine does not answer any more."""
 
-    why = "its machine has not answered for two minutes, or a firewall has forgotten the connection."
+    why = "its machine has not answered for two minutes, or a firewall has forgotten the connection"
 
 
 class Garbled(Lost):

@@ -1,4 +1,4 @@
-"""The communicator of a job that ``mpirun`` has started: the extra ``fleetmetrics[mpi]``.
+"""The communicator of a job that ``mpirun`` has started: the extra ``mpi``.
 
 MPI carries the letters of a shuffle, which are most of what metrics over records exchange; all else goes through rank
 0. MPI's operations have no deadline, so all workers agree to enter one, and learn afterwards whether all have left it.
@@ -61,8 +61,8 @@ class MPICommunicator(SocketCommunicator):
             from mpi4py import MPI
         except (ImportError, RuntimeError) as error:  # RuntimeError without libmpi
             raise ImportError(
-                f"the engine mpi cannot import mpi4py ({error}): pip install 'fleetmetrics[mpi]', and an MPI such as"
-                " mpich if MPI is missing"
+                f"the engine mpi cannot import mpi4py ({error}): pip install mpi4py, and an MPI such as mpich if MPI "
+                "is missing"
             ) from error
         self._world = MPI.COMM_WORLD if comm is None else comm
         if comm is None and self._world.Get_size() == 1:
@@ -92,7 +92,7 @@ class MPICommunicator(SocketCommunicator):
         except Exception as failure:
             self._broken = CommunicatorError(
                 f"this job can no longer use MPI, because {name} failed: {failure} Restart the job, or remove "
-                "FLEETMETRICS_ENGINE and the backend mpi4py."
+                "FLEETMETRICS_ENGINE and the backend mpi4py"
             )
             if error is not None and not isinstance(error, Exception):  # Ctrl-C, or the end of the process
                 raise error from None
@@ -129,7 +129,7 @@ def _finish(deadline: Deadline, request: Any, *buffers: Any) -> None:
             if deadline.remaining <= spare:
                 raise DeadlineError(
                     f"not all MPI ranks completed an operation within {deadline.timeout:g} s; every rank must make "
-                    "the same call at the same place in the program. Look at their logs."
+                    "the same call at the same place in the program. Look at their logs"
                 )
             os.sched_yield()
     except BaseException:

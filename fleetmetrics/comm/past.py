@@ -55,7 +55,7 @@ class Split:
         """The error that tells all."""
         return (
             f"the workers diverged at {self.label}: it ended with a result on {in_words(self.with_result)}, and with "
-            f"an error on {in_words(self.with_error)}. Compute it again on all workers; they are in step again."
+            f"an error on {in_words(self.with_error)}. Compute it again on all workers; they are in step again"
         )
 
 

@@ -116,7 +116,7 @@ class Roster:
         if guest.world_size != job.world_size or rank >= job.world_size:
             text = (
                 f"a worker says that it is rank {rank} of {guest.world_size}, but rank 0 has different values; "
-                f"{job.variables[0]} must be the same on all workers."
+                f"{job.variables[0]} must be the same on all workers"
             )
             return Refusal(text, for_all=True)
         if guest.program and guest.program != job.program:  # perhaps a run of its own, such as an evaluation
@@ -143,16 +143,16 @@ class Roster:
         if self._is_restarted(guest):
             text = (
                 "rank 0 was restarted, and this worker has met the one before; a restarted process cannot join the "
-                "others: start all workers again."
+                "others: start all workers again"
             )
             return Refusal(text, for_all=guest.calls)
         if 0 in self.gone:
             return Refusal(self.gone[0])
         if rank in self.gone:
-            return Refusal(f"{self.gone[rank]} A restarted {who} cannot join the others: start all workers again.")
+            return Refusal(f"{self.gone[rank]}. A restarted {who} cannot join the others: start all workers again")
         apart = (
             f"Each worker needs its own {self.job.variables[1]}, and each run needs its own name, FLEETMETRICS_RUN, or "
-            "its own endpoints."
+            "its own endpoints"
         )
         if not met:
             text = f"two processes say that they are {who}, in two runs with the same endpoints or in one run. {apart}"
@@ -161,7 +161,7 @@ class Roster:
             self._reported.add(guest.session)
             say(
                 f"a second process of {who} was refused. If it is the worker, and the process that came first a "
-                "helper of it, the numbers so far include the helper's data instead of the worker's."
+                "helper of it, the numbers so far include the helper's data instead of the worker's"
             )
         text = (
             f"another process is {who} of this run, and has met the others; this one is a second process, or was "
@@ -175,5 +175,5 @@ def _other_program_text(rank: int, theirs: str, ours: str) -> str:
     return (
         f"rank 0 of this run runs {ours}, but this process, which says that it is rank {rank}, runs {theirs}. If it is "
         "a helper of the worker, compute in the worker itself, or call compute_local(); if it is the worker, give both "
-        "programs the same run, FLEETMETRICS_RUN."
+        "programs the same run, FLEETMETRICS_RUN"
     )

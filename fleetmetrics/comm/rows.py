@@ -89,7 +89,7 @@ class Union:
         here = [key for key in keys if len(key)]
         if len({kind for kind, key in zip(kinds, keys) if len(key)}) > 1:
             texts = [kind if len(key) else "none" for kind, key in zip(kinds, keys)]
-            raise AgreementError(f"{name}: the workers' keys differ: {by_rank(texts)}.")
+            raise AgreementError(f"{name}: the workers' keys differ: {by_rank(texts)}")
         union = distinct_of(np.concatenate(here)) if here else np.empty(0, np.int64)
         #: For each worker, the order in which keys that are not kept come last; None if they already do.
         self._orders: list[Any] = [None] * len(keys)
@@ -403,7 +403,7 @@ def reduce_pieces(letters: Sequence[Letter]) -> Letter:
     """Rank 0's answer to letters of pieces: the reduced numbers."""
     texts = [letter.note for letter in letters]
     if texts.count(texts[0]) < len(texts):
-        raise AgreementError(f"the workers disagree: pieces {by_rank(map(str, texts))}.")
+        raise AgreementError(f"the workers disagree: pieces {by_rank(map(str, texts))}")
     [(call, cuts)] = read_each(texts[:1], _cuts_in)
     numbers = []
     for cut, column in zip(cuts, zip(*read_each(letters, functools.partial(_parts_in, cuts)))):

@@ -49,7 +49,7 @@ def warn_if_unauthenticated(job: Job, secret: Secret) -> None:
         warn(
             "the workers' channel is not authenticated: any process that reaches rank 0's port can pass for a "
             "worker. Set FLEETMETRICS_SECRET to the same long random string on all workers; until then only numbers "
-            "are exchanged, never pickles.",
+            "are exchanged, never pickles",
             UnauthenticatedWarning,
         )
 
@@ -71,13 +71,13 @@ def _user_secret() -> Key:
         except OSError as error:
             if error.errno in (errno.EMFILE, errno.ENFILE):
                 raise NoChannelError(
-                    f"this process cannot read {folder / _FILE} ({error.strerror}): close files, or raise ulimit -n."
+                    f"this process cannot read {folder / _FILE} ({error.strerror}): close files, or raise ulimit -n"
                 ) from None
             failures.append(f"{folder} ({error.strerror or error})")
     raise AuthenticationError(
         "no folder is safe for the secret that the workers of one machine share, so any process could pass for one. "
         f"Tried: {', '.join(failures)}. Make one of these folders private to this user (mode 700), or set "
-        "FLEETMETRICS_SECRET to the same long random string on all workers."
+        "FLEETMETRICS_SECRET to the same long random string on all workers"
     )
 
 

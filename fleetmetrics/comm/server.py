@@ -167,7 +167,7 @@ class Server(Inbox):
             if message is not None:
                 self._hear(worker.rank, message)
         except Garbled as error:
-            self._lose(worker, f"messages from {in_words([worker.rank])} to rank 0 cannot be trusted: {error}.")
+            self._lose(worker, f"messages from {in_words([worker.rank])} to rank 0 cannot be trusted: {error}")
         except Lost as error:
             self._lose(worker, gone_text(worker.rank, error.why))
 
@@ -217,12 +217,12 @@ class Server(Inbox):
     def _deliver_late(self, delivery: Delivery) -> None:
         """The answer stays: a worker that could not take it in time has stopped."""
         for worker in [worker for worker in self._sending if worker.rank in delivery.ranks]:
-            self._lose(worker, f"{in_words([worker.rank])} stopped in the middle of an answer.")
+            self._lose(worker, f"{in_words([worker.rank])} stopped in the middle of an answer")
         self._deliver(delivery)
 
     def _expire(self, meeting: Meeting) -> None:
         if meeting.missing:
-            self._fail(meeting, DeadlineError(f"{late_status(meeting, self._roster)} {self._status(meeting)}"))
+            self._fail(meeting, DeadlineError(f"{late_status(meeting, self._roster)}. {self._status(meeting)}"))
         else:
             self._fail(meeting, DeadlineError(slow_text(meeting)))
 
@@ -271,8 +271,8 @@ class Server(Inbox):
             if worker.ended is not None:  # nothing has come since
                 others = [rank for rank in worker.ended.ranks if rank != worker.rank]
                 why += (
-                    f" The previous exchange, {worker.ended.label}, ended with a result on {in_words(others)}; "
-                    f"{in_words([worker.rank])} may have an error instead."
+                    f". The previous exchange, {worker.ended.label}, ended with a result on {in_words(others)}; "
+                    f"{in_words([worker.rank])} may have an error instead"
                 )
             self._lose_rank(worker.rank, why)
         elif worker.connection.heard:  # it has ended without calling, or its first connection was lost
@@ -352,7 +352,7 @@ class Server(Inbox):
         if arrival.ranks == meeting.group:
             return False
         theirs, its = [in_words(ranks or range(self.job.world_size)) for ranks in (meeting.group, arrival.ranks)]
-        error = AgreementError(f"the workers disagree at {meeting.label} of {theirs}: {in_words([rank])} says {its}.")
+        error = AgreementError(f"the workers disagree at {meeting.label} of {theirs}: {in_words([rank])} says {its}")
         self._fail(meeting, error)
         if rank not in meeting.ranks:
             self._say_error(rank, arrival.message, error)
@@ -380,11 +380,11 @@ class Server(Inbox):
         closed = self._past.closed.get(message.channel, ())
         closed = {other for other in closed if other in ranks and other not in meeting.arrivals}
         if closed:
-            return CommunicatorError(f"{in_words(closed)} has gone away: it closed the channel.")
+            return CommunicatorError(f"{in_words(closed)} has gone away: it closed the channel")
         if isinstance(ranks, tuple) and max(ranks) >= self.job.world_size:
-            return CommunicatorError(f"{in_words(ranks)} are not all among the job's {self.job.world_size} workers.")
+            return CommunicatorError(f"{in_words(ranks)} are not all among the job's {self.job.world_size} workers")
         if rank not in ranks:
-            return CommunicatorError(f"{in_words([rank])} is not one of {in_words(ranks)}, whose exchange it joins.")
+            return CommunicatorError(f"{in_words([rank])} is not one of {in_words(ranks)}, whose exchange it joins")
         return None
 
     def _leave(self, rank: int, message: Message) -> None:
@@ -415,7 +415,7 @@ class Server(Inbox):
         self._past.close(message.channel, rank, self.job.world_size)
         for meeting in list(self._meetings.values()):
             if meeting.place[0] == message.channel and rank in meeting.missing:
-                self._fail(meeting, CommunicatorError(f"{in_words([rank])} has gone away: it closed the channel."))
+                self._fail(meeting, CommunicatorError(f"{in_words([rank])} has gone away: it closed the channel"))
 
     # -- the decision
 

@@ -305,7 +305,7 @@ def agree(layouts: Sequence[Layout]) -> Layout | None:
     if layouts.count(first) == len(layouts):
         return first
     if len({(layout.call, *_without_dtypes(layout)) for layout in layouts}) > 1:
-        raise AgreementError(f"the workers disagree: {_difference(layouts)}.")
+        raise AgreementError(f"the workers disagree: {_difference(layouts)}")
     if len({layout.settings for layout in layouts}) > 1:
         return None
     columns = zip(*[layout.entries for layout in layouts])
@@ -328,7 +328,7 @@ def check_settings(name: str, settings: Sequence[str]) -> None:
     words = difference(first, its, here=f"on {ranks_text([0])}") or "they are written differently"
     raise AgreementError(
         f"{name}: the workers disagree on its settings: on {ranks_text(ranks)}, {words}. Give all workers the same; a"
-        " custom class may list in `incidental` the arguments that cannot change the result."
+        " custom class may list in `incidental` the arguments that cannot change the result"
     )
 
 

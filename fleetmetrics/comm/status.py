@@ -28,7 +28,7 @@ def status_of(meeting: Meeting, meetings: Iterable[Meeting], roster: Roster, doo
         ranks_by_state.setdefault(_state_of(rank, meetings, roster), []).append(rank)
     states = ", ".join(f"{in_words(ranks)} {state}" for state, ranks in ranks_by_state.items())
     where = f"rank 0 listens at {door.address}" if door.address else "rank 0 does not listen"
-    text = f"Of the job's {roster.job.world_size} workers ({source_of(roster.job)}), {states}; {where}."
+    text = f"Of the job's {roster.job.world_size} workers ({source_of(roster.job)}), {states}; {where}"
     return text + _refusals(meeting.missing, roster, door)
 
 
@@ -50,13 +50,13 @@ def _refusals(missing: Sequence[int], roster: Roster, door: Door) -> str:
     text, strangers = "", roster.other_runs.intersection(missing)
     unproven = door.ranks_unproven().intersection(missing).difference(roster.workers)
     if strangers:
-        text += f" Rank 0 refused {in_words(strangers)} of another run; this run is {roster.job.title}."
+        text += f". Rank 0 refused {in_words(strangers)} of another run; this run is {roster.job.title}"
     if unproven:
-        text += f" A process that says that it is {in_words(unproven)} does not know the job's secret."
+        text += f". A process that says that it is {in_words(unproven)} does not know the job's secret"
     if door.deaf_until:
-        text += " Rank 0 has no file descriptor left to accept a worker: close files, or raise ulimit -n."
+        text += ". Rank 0 has no file descriptor left to accept a worker: close files, or raise ulimit -n"
     if door.other_versions:
-        text += f" A process that tried to connect cannot: {door.other_versions}."
+        text += f". A process that tried to connect cannot: {door.other_versions}"
     return text
 
 
@@ -71,7 +71,7 @@ def slow_text(meeting: Meeting) -> str:
     """The first rank has had the letters for too long."""
     with calling(meeting.group):
         first = ranks_text([0])
-    return f"{first} needed more than the {meeting.timeout:g} s that it has at {meeting.label}."
+    return f"{first} needed more than the {meeting.timeout:g} s that it has at {meeting.label}"
 
 
 def ended_text(ranks: Sequence[int], meeting: Meeting) -> str:
@@ -84,7 +84,7 @@ def ended_text(ranks: Sequence[int], meeting: Meeting) -> str:
 
 def gone_text(rank: int, why: str = Lost.why) -> str:
     """A worker's connection has ended."""
-    return f"{in_words([rank])} has gone away: {why} Look at its log."
+    return f"{in_words([rank])} has gone away: {why}. Look at its log"
 
 
 def source_of(job: Job) -> str:
@@ -97,4 +97,4 @@ def way_out(job: Job) -> str:
     if not job.claimed:
         return ""
     names = " and ".join(dict.fromkeys(job.variables))
-    return f" If this process belongs to no job of {job.world_size} workers, unset {names}, or call compute_local()."
+    return f". If this process belongs to no job of {job.world_size} workers, unset {names}, or call compute_local()"

@@ -90,14 +90,14 @@ class UtilCommunicator(Communicator):
         """This communicator: util reaches all workers; `InvalidInputError` for a group."""
         if group is None:
             return self
-        raise InvalidInputError(f"group is {group!r:.80}, but util reaches all workers; leave one of them out.")
+        raise InvalidInputError(f"group is {group!r:.80}, but util reaches all workers; leave one of them out")
 
     def _consult(
         self, call: str, decide: Decide, mine: Letter, deadline: Deadline, trouble: BaseException | None
     ) -> Letter:
         if self._busy:
             raise CommunicatorError(
-                f"{self._busy} is not over: code that rank 0 runs inside it cannot call the other workers."
+                f"{self._busy} is not over: code that rank 0 runs inside it cannot call the other workers"
             )
         if self._broken:
             raise trouble or CommunicatorError(self._broken)
@@ -122,7 +122,7 @@ class UtilCommunicator(Communicator):
 
     def close(self) -> None:
         """Refuse all further calls; util itself stays usable."""
-        self._broken = "this communicator is closed; make a new one on every worker."
+        self._broken = "this communicator is closed; make a new one on every worker"
 
     def _meet(self, deadline: Deadline) -> None:
         """Find the number of workers and this one's rank, once; each draws a slot of a table."""
@@ -138,7 +138,7 @@ class UtilCommunicator(Communicator):
                 break
         workers = int(counts.sum())
         if counts[slot] not in (1, workers):
-            raise CommunicatorError(f"the {workers} workers of util cannot be distinguished; leave util out.")
+            raise CommunicatorError(f"the {workers} workers of util cannot be distinguished; leave util out")
         # equal draws every time mean that there is no other worker: util is a mock that multiplies
         self._mirrored = bool(counts[slot] > 1)
         self._rank, self._workers = int(np.count_nonzero(counts[:slot])), workers
@@ -154,7 +154,7 @@ class UtilCommunicator(Communicator):
         except Exception as error:
             return _packed([None, described(error)]), None
         except BaseException as error:  # Ctrl-C, sys.exit
-            shared = CommunicatorError(f"rank 0 was interrupted ({type(error).__name__}) at {self._busy}.")
+            shared = CommunicatorError(f"rank 0 was interrupted ({type(error).__name__}) at {self._busy}")
             return _packed([None, described(shared)]), error
 
     def _bytes_of_all(self, mine: bytes, deadline: Deadline) -> list[bytes]:
@@ -185,7 +185,7 @@ class UtilCommunicator(Communicator):
         where = self._busy or "the count of the workers"
 
         def broken(what: str) -> str:
-            self._broken = f"util.all_reduce {what} at {where}; util is unusable. Look at the workers' logs."
+            self._broken = f"util.all_reduce {what} at {where}; util is unusable. Look at the workers' logs"
             return self._broken
 
         broken("was interrupted")
@@ -201,7 +201,7 @@ class UtilCommunicator(Communicator):
             raise NoChannelError(
                 f"util.all_reduce covers {counted(workers, 'workers')}, but there are {expected}: the number would be "
                 "local. fleetrun turns Paddle's Gloo off; leave util out, and fleetmetrics connects the workers "
-                "itself, or start them with PADDLE_WITH_GLOO=1."
+                "itself, or start them with PADDLE_WITH_GLOO=1"
             )
         return sums[1:]
 
@@ -227,7 +227,7 @@ def through(util: Any) -> UtilCommunicator:
     patch = sys.modules.get("fleetmetrics.integrations.patch")
     patched = patch is not None and patch.answers_util()
     if getattr(util, "role_maker", util) is None and not patched:
-        raise InvalidInputError("util is fleet.util before fleet.init(); call that first, or leave util out.")
+        raise InvalidInputError("util is fleet.util before fleet.init(); call that first, or leave util out")
     kept: UtilCommunicator | None = getattr(util, _KEPT, None)
     if kept is None or kept.util is not util:  # a copy has the attributes of its original
         kept = UtilCommunicator(util)
@@ -241,7 +241,7 @@ def check_util(util: Any) -> None:
     if not callable(getattr(util, "all_reduce", None)):
         raise InvalidInputError(
             f"util is {util!r:.80}, which has no all_reduce(input, mode); give paddle.distributed.fleet.util, or"
-            " leave util out."
+            " leave util out"
         )
 
 
@@ -251,7 +251,7 @@ def check_workers(util: Any, workers: int) -> None:
     if known not in (0, workers):
         raise NoChannelError(
             f"util has {counted(known, 'workers')} by its role maker, but this job has {workers}: leave util out for "
-            "the number over the job, or give fleetmetrics.comm.UtilCommunicator(util)."
+            "the number over the job, or give fleetmetrics.comm.UtilCommunicator(util)"
         )
 
 

@@ -34,7 +34,7 @@ def started_by_worker(job: Job) -> str:
     return (
         f"this process, {os.getpid()}, was started by process {process}, which is rank {job.rank} of {job.title}"
         f". Compute in the worker itself, give this process its own rank ({job.variables[1]}), or call "
-        f"compute_local(). If it is the worker after all, set {_SETTING}=this in its environment."
+        f"compute_local(). If it is the worker after all, set {_SETTING}=this in its environment"
     )
 
 

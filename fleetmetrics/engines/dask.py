@@ -37,7 +37,7 @@ def evaluate(
         >>> metrics.compute(), read.rows
         (0.75, 4)
     """
-    delayed = library("dask", "dask").delayed
+    delayed = library("dask").delayed
     plan = Plan(make_metrics, columns, complete_by, totals, skip_bad_rows, reading)
     if hasattr(files_or_frame, "to_delayed"):
         column = plan.divided_by(list(files_or_frame.columns))

@@ -36,7 +36,7 @@ def evaluate(
         >>> metrics.compute(), read.rows
         (0.5, 3)
     """
-    ray = library("ray", "ray")
+    ray = library("ray")
     plan = Plan(make_metrics, columns, complete_by, totals, skip_bad_rows, reading)
     if hasattr(files_or_dataset, "map_batches"):
         read = ray.remote(lambda table: joined(map(pickle.loads, table["part"].to_pylist())))

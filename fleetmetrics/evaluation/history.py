@@ -111,7 +111,7 @@ class HistoryResult(Printed):
         """
         rows = [row for of_state in self._rows().values() for row in of_state]
         rows += [row for of_state in self._rows(of_slices=True).values() for row in of_state]
-        return library("pandas", "pandas").DataFrame([row.plain() for row in rows])
+        return library("pandas").DataFrame([row.plain() for row in rows])
 
     def _rows(self, *, of_slices: bool = False) -> dict[str, list[HistoryRow]]:
         """The rows of each state, over all rows or over those of slices, with their changes."""

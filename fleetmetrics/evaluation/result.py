@@ -208,15 +208,15 @@ class EvaluationResult(Printed):
         choice_of("by", by, (None, *(self.asked.by if self.tasks else self.slices)))
         if by is None:
             rows = [self._row(key) for key, value in self.values.items() if not isinstance(value, (dict, list))]
-            return library("pandas", "pandas").DataFrame(rows).set_index("metric").dropna(axis=1, how="all")
+            return library("pandas").DataFrame(rows).set_index("metric").dropna(axis=1, how="all")
         if self.tasks:
             frames = {task: result.frame(by) for task, result in self.tasks.items()}
-            joint = library("pandas", "pandas").concat(frames, names=["task", None])
+            joint = library("pandas").concat(frames, names=["task", None])
             return joint.reset_index("task").reset_index(drop=True)
         deltas = {row.key: row.columns() for row in self.versus[by].slices} if by in self.versus else {}
         rows = [{**row.plain(), **row.metrics, **deltas.get(row.key, {})} for row in self.slices[by]]
         drop = ["needs", "because", "metrics", "metric", "within_chance"]
-        frame = library("pandas", "pandas").DataFrame(rows).drop(columns=drop, errors="ignore")
+        frame = library("pandas").DataFrame(rows).drop(columns=drop, errors="ignore")
         return frame if by in frame.columns else frame.rename(columns={"key": by})
 
     def _row(self, key: str) -> dict[str, Any]:

@@ -287,7 +287,7 @@ def _merged(
             if name in merged:
                 raise InvalidInputError(
                     f"There are multiple evaluation results with the same metric name {name}. Please make sure all"
-                    " metrics have different prefixes."
+                    " metrics have different prefixes"
                 )
             merged[name] = value
     return merged
@@ -301,7 +301,7 @@ def _evaluate_together(
     def shares() -> list[Share]:
         unknown = sorted(set(sizes) - set(evaluators))
         if unknown:
-            raise InvalidInputError(f"sizes names {', '.join(unknown)}; known sets are {', '.join(evaluators)}.")
+            raise InvalidInputError(f"sizes names {', '.join(unknown)}; known sets are {', '.join(evaluators)}")
         return [
             replace(share, name=f"{name}: {share.name}" if name else share.name)
             for name, evaluator in evaluators.items()

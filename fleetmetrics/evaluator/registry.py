@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 import inspect
 import re
 from typing import Any, Callable, Mapping, Sequence
 
 from fleetmetrics.errors import UnknownArgumentError, UnknownNameError
-from fleetmetrics.support.hints import hint_of_argument
+from fleetmetrics.support.hints import did_you_mean, hint_of_argument, near
 from fleetmetrics.support.warning import warn
 
 __all__ = ["ENGINE", "EVAL", "METRICS", "PRETRAIN", "Registry"]
@@ -137,12 +136,11 @@ class Registry:
         if isinstance(kind, str):
             kind = self.get(f"{cfg.get('_scope_')}.{kind}") or self.get(kind)
             if kind is None:
-                near = difflib.get_close_matches(cfg["type"], self._names(), n=1)
-                guess = f" Did you mean {near[0]!r}?" if near else ""
+                hint = did_you_mean(map(repr, near(cfg["type"], self._names()))) or "."
                 raise UnknownNameError(
                     f"{cfg['type']} is not in the {self.name} registry. Please check whether the value of"
-                    f" `{cfg['type']}` is correct or it was registered as expected.{guess} Known are:"
-                    f" {', '.join(self._names())}."
+                    f" `{cfg['type']}` is correct or it was registered as expected{hint} Known are:"
+                    f" {', '.join(self._names())}"
                 )
         if not callable(kind):
             raise TypeError(f"type must be a str or valid type, but got {type(kind)}")

@@ -48,7 +48,7 @@ class ClassReport(Dict[str, Any], Printed):
             MissingLibraryError: pandas is not installed.
         """
         rows = [{"class": row["name"], **{key: row[key] for key in (*MEASURES, "support")}} for row in rows_of(self)]
-        return library("pandas", "pandas").DataFrame(rows).set_index("class")
+        return library("pandas").DataFrame(rows).set_index("class")
 
     def tables(self) -> Iterator[Table]:
         """The table that is printed."""

@@ -157,6 +157,6 @@ def _pictures(name: str, value: Any) -> Iterator[tuple[str, np.ndarray]]:
         except MissingLibraryError:
             warn(f"{name} is not drawn: plots need matplotlib")
             return
-        canvas = library("matplotlib.backends.backend_agg", "plot").FigureCanvasAgg(axes.figure)
+        canvas = library("matplotlib.backends.backend_agg").FigureCanvasAgg(axes.figure)
         canvas.draw()
         yield "/".join([name, *map(str, index)]), np.asarray(canvas.buffer_rgba())[..., :3].copy()

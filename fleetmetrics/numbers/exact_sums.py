@@ -43,7 +43,7 @@ def sum_integers(arrays: Sequence[np.ndarray], over: str) -> np.ndarray:
         position = [int(axis) for axis in np.unravel_index(wrong[0], arrays[0].shape)]
         raise IntegerOverflowError(
             f"the sum over {over or f'{len(arrays)} workers'} at position {position} is {value}, which does not fit"
-            " into int64 (-2**63 to 2**63 - 1); use a float64 state, or count in a coarser unit."
+            " into int64 (-2**63 to 2**63 - 1); use a float64 state, or count in a coarser unit"
         )
     return np.asarray(exact.astype(np.int64).reshape(arrays[0].shape))
 

@@ -64,7 +64,7 @@ def identity(reduction: str, dtype: Any) -> Any:
         return np.int64({"max": _LEAST, "min": _MOST}.get(reduction, 0))
     if kind == np.float64:
         return np.float64({"max": -np.inf, "min": np.inf}.get(reduction, 0.0))
-    raise InvalidInputError(f"dtype is {kind}; a state is int64 or float64. Convert the array first.")
+    raise InvalidInputError(f"dtype is {kind}; a state is int64 or float64. Convert the array first")
 
 
 def widen(value: Any, argument: str) -> np.ndarray:
@@ -216,21 +216,21 @@ def declared_shape(name: Any, shape: Any, dtype: Any, reduction: Any) -> tuple[i
 
 def _check_reduction(reduction: str) -> None:
     if not isinstance(reduction, str) or reduction not in REDUCTIONS:
-        raise InvalidInputError(f"reduction is {reduction!r}; it must be one of {', '.join(REDUCTIONS)}.")
+        raise InvalidInputError(f"reduction is {reduction!r}; it must be one of {', '.join(REDUCTIONS)}")
 
 
 def _as_same_dtype(arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
     if not isinstance(arrays, (list, tuple)):
         raise InvalidInputError(f"arrays must be a list of one array per worker, not {arrays!r:.60}")
     if len(arrays) == 0:
-        raise InvalidInputError("arrays is empty; give one array per worker.")
+        raise InvalidInputError("arrays is empty; give one array per worker")
     states = [array if type(array) is np.ndarray else widen(array, "an array of arrays") for array in arrays]
     dtypes = {array.dtype for array in states}
     if not dtypes <= {np.dtype(np.int64), np.dtype(np.float64)}:
-        raise InvalidInputError(f"arrays are of {sorted(map(str, dtypes))}; a state is int64 or float64.")
+        raise InvalidInputError(f"arrays are of {sorted(map(str, dtypes))}; a state is int64 or float64")
     shapes = {array.shape for array in states}
     if len(shapes) > 1:
-        raise InvalidInputError(f"arrays have the shapes {sorted(shapes)}; all workers must have the same shape.")
+        raise InvalidInputError(f"arrays have the shapes {sorted(shapes)}; all workers must have the same shape")
     if len(dtypes) > 1:
         return [array.astype(np.float64) for array in states]
     return states

@@ -393,7 +393,7 @@ def confusion_matrix(
     shares = np.nan_to_num(_ratio(matrix.astype(np.float64), matrix.sum(axis=1, keepdims=True)))
     with canvas(ax, "predicted", "true", height=70 if size < 13 else 80, title=plain(label)) as ax:
         (line,) = ax.plot([], [])
-        shade = library("matplotlib.colors", "plot").ListedColormap([line.get_color()])
+        shade = library("matplotlib.colors").ListedColormap([line.get_color()])
         ax.imshow(shares, cmap=shade, alpha=0.6 * shares)  # for contrast with each shade
         for (row, column), share in np.ndenumerate(shares if size < 13 else shares[:0]):
             text = f"{short(matrix[row, column])}\n{share:.0%}" if matrix[row, column] else "0"

@@ -69,10 +69,10 @@ def style(dark: bool = False, words: Mapping[str, str] | None = None) -> Iterato
     flag_of("dark", dark)
     if words is not None and not isinstance(words, Mapping):
         raise InvalidInputError(f"words must be a dict of replacements by English word, or None, not {words!r:.80}")
-    there = {font.name for font in library("matplotlib.font_manager", "plot").fontManager.ttflist}
-    cycler, rc = library("cycler", "plot").cycler, library("matplotlib", "plot").rc
+    there = {font.name for font in library("matplotlib.font_manager").fontManager.ttflist}
+    cycler, rc = library("cycler").cycler, library("matplotlib").rc
     text, back, between, grid = _INKS[dark]
-    with library("matplotlib.style", "plot").context("default"):
+    with library("matplotlib.style").context("default"):
         rc("font", size=7.5, family=["DejaVu Sans", *[name for name in _CHINESE if name in there][:1]])
         rc("text", color=text)
         rc("figure", facecolor=back, dpi=150)
@@ -102,7 +102,7 @@ def worded(text: str) -> str:
 
 def check(ax: Any, label: Any = "") -> None:
     """Raise InvalidInputError unless ``ax`` can be drawn on, and ``label`` is a string."""
-    if ax is not None and not isinstance(ax, library("matplotlib.axes", "plot").Axes):
+    if ax is not None and not isinstance(ax, library("matplotlib.axes").Axes):
         raise InvalidInputError(f"ax must be axes of matplotlib, such as plt.gca(), or None, not {ax!r:.80}")
     text("label", label)
 
@@ -124,7 +124,7 @@ def canvas(
     a single entry without ``above``, and any on axes of the caller's own: there may be nothing above. ``more`` is for
     ``ax.set``.
     """
-    figure, rc = library("matplotlib.figure", "plot").Figure, library("matplotlib", "plot").rcParams
+    figure, rc = library("matplotlib.figure").Figure, library("matplotlib").rcParams
     own, before = is_own(ax), _Style() if ax is None else _MADE.get(ax, _Style())
     with contextlib.nullcontext() if own or _NOW.get() else style(*before):
         if ax is None:
@@ -141,11 +141,11 @@ def canvas(
             linear = axis.get_scale() == "linear"
             if side in unit:  # a little more, so that no line at an end is cut
                 ax.set(**{f"{side}lim": (-0.02, 1.02), f"{side}ticks": [0, 0.25, 0.5, 0.75, 1]})
-            if isinstance(axis.get_major_locator(), library("matplotlib.ticker", "plot").MaxNLocator):
+            if isinstance(axis.get_major_locator(), library("matplotlib.ticker").MaxNLocator):
                 axis.get_major_locator().set_params(nbins=5 if linear else 7)
             if side in unit or not linear:
                 axis.set_major_formatter(_tick)
-                axis.set_minor_locator(library("matplotlib.ticker", "plot").NullLocator())
+                axis.set_minor_locator(library("matplotlib.ticker").NullLocator())
         labels, look = ax.get_legend_handles_labels()[1], {}
         if not own and legend != "inside" and (above or len(labels) > 1):
             look = {"loc": f"lower {legend}", "bbox_to_anchor": (legend == "right", 1), "borderaxespad": 0.2}
@@ -261,13 +261,13 @@ def svg(figure: Figure, name: str = "") -> str:
         >>> text[:4], text[-6:]
         ('<svg', '</svg>')
     """
-    if not isinstance(figure, library("matplotlib.figure", "plot").Figure):
+    if not isinstance(figure, library("matplotlib.figure").Figure):
         raise InvalidInputError(f"figure must be a whole figure of matplotlib, such as ax.figure, not {figure!r:.80}")
     if not isinstance(name, str) or not re.fullmatch(r"[-\w]*", name, re.ASCII):
         raise InvalidInputError(f"name must be letters, digits, - and _, not {name!r:.80}")
     buffer, nothing = io.StringIO(), dict.fromkeys(("Creator", "Date", "Format", "Type"))
     rc = {"svg.hashsalt": _SALT, "svg.fonttype": "none"}
-    with warnings.catch_warnings(), library("matplotlib", "plot").rc_context(rc):
+    with warnings.catch_warnings(), library("matplotlib").rc_context(rc):
         warnings.filterwarnings("ignore", "Glyph .* missing")  # the browser has its own fonts
         figure.savefig(buffer, format="svg", metadata=nothing, facecolor="none")
     text = re.search(r"<svg.*</svg>", buffer.getvalue(), re.DOTALL)[0]  # type: ignore[index]

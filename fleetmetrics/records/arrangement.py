@@ -42,7 +42,7 @@ def arrange(mode: str, counts: Sequence[int], blocks: Sequence[Any] | None = Non
     parts = [counts_of(f"blocks[{rank}]", part) for rank, part in enumerate(blocks or ())] if mode == "batch" else []
     sums = [int(part.sum()) for part in parts]
     if mode == "batch" and sums != records.tolist():
-        raise InvalidInputError(f"blocks sum by rank to {sums}; they must sum to the counts, {records.tolist()}.")
+        raise InvalidInputError(f"blocks sum by rank to {sums}; they must sum to the counts, {records.tolist()}")
     having = records[records > 0]
     stops = np.cumsum(records).tolist()
     if mode == "cat" or having.size <= 1:
@@ -61,7 +61,7 @@ def arrange(mode: str, counts: Sequence[int], blocks: Sequence[Any] | None = Non
 
 def _mode(argument: str, value: Any, _: Any) -> str:
     if not isinstance(value, str) or value not in MODES:
-        raise UnknownNameError(f"{argument} is {value!r:.60}; it must be one of {', '.join(MODES)}.")
+        raise UnknownNameError(f"{argument} is {value!r:.60}; it must be one of {', '.join(MODES)}")
     return value
 
 

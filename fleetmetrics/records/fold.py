@@ -100,7 +100,7 @@ def _fold_together(call: Call, folds: _UnderWay) -> tuple[list[Any] | Closed, bo
         if closed and any(kind == "open" for kind, *_ in answers):
             kinds = by_rank(kind for kind, *_ in answers)
             raise AgreementError(
-                f"{table.name}: the workers differ; close the metric on all of them or on none: {kinds}."
+                f"{table.name}: the workers differ; close the metric on all of them or on none: {kinds}"
             )
         if closed:
             return Letter(*pack(["closed", *folds.folds.join_closed(closed)]))
@@ -210,7 +210,7 @@ def _check_kinds(table: Table, answers: Sequence[Any]) -> None:
     here = [kinds for kind, kinds, *_ in answers if kind == "open"]
     if any(kinds != here[0] for kinds in here):
         texts = [", ".join(f"{name}: {kind}" for name, kind in answer[1].items()) or "no records" for answer in answers]
-        raise AgreementError(f"{table.name}: the workers' records differ: {by_rank(texts)}.")
+        raise AgreementError(f"{table.name}: the workers' records differ: {by_rank(texts)}")
 
 
 def _cuts(answers: Sequence[Any]) -> np.ndarray:

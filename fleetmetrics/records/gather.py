@@ -349,7 +349,7 @@ class _Collected:
         share = self.share
         if any(states is not None for states in self._states):
             if any(self._taken):
-                raise AgreementError(f"{share.name}: summarize returned None on some workers, and states on others.")
+                raise AgreementError(f"{share.name}: summarize returned None on some workers, and states on others")
             return share.value_from(self._states)
         results = self._results()
         states = share.states(results) if self._has_ids else None

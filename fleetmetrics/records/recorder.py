@@ -174,7 +174,7 @@ def combine_states(name: str, states: Sequence[States | None]) -> dict[str, np.n
     ]
     present = [worker_states for worker_states in states if worker_states is not None]
     if len({kind for kind, worker_states in zip(kinds, states) if worker_states is not None}) > 1:
-        raise AgreementError(f"{name}: summarize returned different states: {by_rank(kinds)}.")
+        raise AgreementError(f"{name}: summarize returned different states: {by_rank(kinds)}")
     result = {}
     for key, (reduction, _) in present[0].items():
         arrays = [worker_states[key][1] for worker_states in present]

@@ -50,7 +50,7 @@ class Share:
         size = self.size
         if size is not None and not (is_whole(size) and size >= 0):
             raise InvalidInputError(
-                f"size is {size!r}; it must be None, or the number of samples of the whole data set."
+                f"size is {size!r}; it must be None, or the number of samples of the whole data set"
             )
         self.size = None if size is None else int(size)
         self._unfit: RecordError | None = None
@@ -179,13 +179,13 @@ def check_notes(notes: Sequence[Sequence[dict[str, Any]]]) -> None:
     read_each(notes, lambda rank_notes: list(map(kinds_in, rank_notes)))
     names = [", ".join(note["name"] for note in rank_notes) for rank_notes in notes]
     if len(set(names)) > 1:
-        raise AgreementError(f"the workers compute different metrics: {by_rank(names)}.")
+        raise AgreementError(f"the workers compute different metrics: {by_rank(names)}")
     for same in zip(*notes):
         for key in (*_SAME, *_SAME_IF_ANY):
             here = [note for note in same if key in _SAME or note["n"]]
             if len({json.dumps(note[key]) for note in here}) > 1:
                 texts = [_text(key, note) if note in here else "no records" for note in same]
-                raise AgreementError(f"{same[0]['name']}: the workers differ: {by_rank(texts)}.")
+                raise AgreementError(f"{same[0]['name']}: the workers differ: {by_rank(texts)}")
         check_settings(same[0]["name"], read_each(same, lambda note: str(note["settings"])))
         doubt_of_size(same)
         if same[0]["sampler"] is not None and not any(note["n"] for note in same) and any(n["calls"] for n in same):
@@ -250,5 +250,5 @@ def doubt_of_size(notes: Sequence[dict[str, Any]]) -> str:
 def check_mode(argument: str, mode: Any) -> str:
     """Return the collect mode, or raise `UnknownNameError`."""
     if not isinstance(mode, str) or mode not in _COLLECT_MODES:
-        raise UnknownNameError(f"{argument} is {mode!r}; allowed are {', '.join(map(repr, _COLLECT_MODES))}.")
+        raise UnknownNameError(f"{argument} is {mode!r}; allowed are {', '.join(map(repr, _COLLECT_MODES))}")
     return str(mode)

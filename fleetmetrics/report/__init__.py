@@ -198,7 +198,7 @@ def page(words: Words, template: str, **parts: Any) -> str:
         template: its file.
         **parts: the parts of the page; ``pictures`` are pairs of SVG and caption.
     """
-    environment, raw = _environment(words.lang), library("markupsafe", "report").Markup
+    environment, raw = _environment(words.lang), library("markupsafe").Markup
     script = environment.loader.get_source(environment, "report.js")[0]
     parts["pictures"] = [(raw(svg), caption) for svg, caption in parts["pictures"]]
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
@@ -210,7 +210,7 @@ def page(words: Words, template: str, **parts: Any) -> str:
 @functools.lru_cache(maxsize=None)
 def _environment(lang: str) -> Any:
     """The templates of this folder, with the numbers and dates of a language; compiled once in a process."""
-    jinja2, words = library("jinja2", "report"), Words(lang)
+    jinja2, words = library("jinja2"), Words(lang)
     flags = dict.fromkeys(("autoescape", "lstrip_blocks", "trim_blocks"), True)
     loader = jinja2.FileSystemLoader(Path(__file__).parent)
     environment = jinja2.Environment(loader=loader, undefined=jinja2.StrictUndefined, **flags)

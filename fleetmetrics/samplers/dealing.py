@@ -133,9 +133,9 @@ def _instead(sampler: Any) -> str:
     if type(sampler).__name__ == "BatchSampler":
         return (
             "With this sampler, each worker evaluates everything: give the loader a DistributedBatchSampler of the "
-            "same data set and batch_size."
+            "same data set and batch_size"
         )
-    return "If samples are dealt in a different way, give a BaseMetric ids= instead."
+    return "If samples are dealt in a different way, give a BaseMetric ids= instead"
 
 
 def _dealer(sampler: Any) -> tuple[Any, Any, tuple[str, str]]:

@@ -111,7 +111,7 @@ def remaining_indices(sampler: Any, batches: Sequence[int], epoch: int | None = 
     dealing = Dealing(sampler, epoch, every=True)
     done = counts_of("batches", batches).tolist()
     if len(done) != dealing.ranks:
-        raise InvalidInputError(f"batches is {batches!r}; it must hold a number for each of {dealing.ranks} ranks.")
+        raise InvalidInputError(f"batches is {batches!r}; it must hold a number for each of {dealing.ranks} ranks")
     size, rest = dealing.batch, []
     for rank, number in enumerate(done):
         left = slice(number * size, None)

@@ -369,7 +369,7 @@ def _part(path: str, token: str, rank: int) -> str:
 def _check_equal(notes: Sequence[Any]) -> None:
     texts = [json.dumps(note) for note in notes]
     if len(set(texts)) > 1:
-        raise AgreementError(f"the workers disagree: {by_rank(texts)}.")
+        raise AgreementError(f"the workers disagree: {by_rank(texts)}")
 
 
 def _tidy(path: str, token: str) -> None:

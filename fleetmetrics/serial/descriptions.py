@@ -77,11 +77,11 @@ class Block:
     def __init__(self, name: str, reduction: str, array: np.ndarray, keys: str = "") -> None:
         if reduction not in REDUCTIONS:
             allowed = ", ".join(REDUCTIONS)
-            raise InvalidInputError(f"state {name!r}: reduction is {reduction!r}; allowed are {allowed}.")
+            raise InvalidInputError(f"state {name!r}: reduction is {reduction!r}; allowed are {allowed}")
         dtype = STATE_DTYPES.get(array.dtype) if isinstance(array, np.ndarray) else None
         if dtype is None:
             kind = getattr(array, "dtype", type(array).__name__)
-            raise InvalidInputError(f"state {name!r} is {kind}; a state is a NumPy array, int64 or float64.")
+            raise InvalidInputError(f"state {name!r} is {kind}; a state is a NumPy array, int64 or float64")
         self.name, self.reduction, self.array, self.keys = name, reduction, array, keys
         #: Whether no other object holds the array.
         self.fresh = False

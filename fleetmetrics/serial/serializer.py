@@ -414,7 +414,7 @@ class _Packer:
         except Exception as error:  # classes may raise anything
             where, value = self.first([value for value in values if not _can_be_pickled(value)] or values)
             raise RecordError(
-                f"{where} is {_kind_of(value)}, which cannot be pickled ({type(error).__name__}: {error}); {_ALLOWED}."
+                f"{where} is {_kind_of(value)}, which cannot be pickled ({type(error).__name__}: {error}); {_ALLOWED}"
                 " Convert it to arrays"
             ) from error
         return ["pickle", self.put(data), hashlib.sha256(data).hexdigest()]

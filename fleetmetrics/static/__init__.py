@@ -9,7 +9,7 @@ Importing this module imports Paddle.
 
 from fleetmetrics.support.optional import library
 
-library("paddle", "cpu")  # its error says what to install
+library("paddle")  # its error says what to install
 
 from fleetmetrics.static.claims import claim  # noqa: E402
 from fleetmetrics.static.drop_in import auc, ctr_metric_bundle  # noqa: E402

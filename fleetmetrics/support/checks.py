@@ -33,6 +33,7 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, Sequence, TypeVar, Union
 import numpy as np
 
 from fleetmetrics.errors import InvalidInputError
+from fleetmetrics.support.hints import did_you_mean, near
 from fleetmetrics.support.tensors import as_array, refuse_masked
 from fleetmetrics.support.vocabulary import counted
 
@@ -117,7 +118,7 @@ def counts_of(name: str, values: Sequence[int]) -> np.ndarray:
     except Exception:  # ragged lists, and whatever an object's __array__ raises
         array = np.empty((), object)
     if np.ma.is_masked(values) or array.ndim != 1 or (array.size and (array.dtype.kind not in "iu" or array.min() < 0)):
-        raise InvalidInputError(f"{name} is {values!r}; it must hold integers of at least 0.")
+        raise InvalidInputError(f"{name} is {values!r}; it must hold integers of at least 0")
     return array.astype(np.int64)
 
 
@@ -145,9 +146,12 @@ def _is_finite(value: Any) -> bool:
 
 def choice_of(argument: str, value: Any, allowed: Sequence[str | None]) -> Any:
     """One of several strings, or None if it is among them."""
-    if not (value is None or isinstance(value, str)) or value not in allowed:
-        raise InvalidInputError(f"{argument} must be one of {', '.join(map(repr, allowed))}, not {value!r}")
-    return value
+    if (value is None or isinstance(value, str)) and value in allowed:
+        return value
+    names = [name for name in allowed if name is not None]
+    shown = ", ".join(names if argument.startswith("--") else map(repr, allowed))
+    hint = did_you_mean(map(repr, near(value, names))) if isinstance(value, str) else ""
+    raise InvalidInputError(f"{argument} must be one of {shown}, not {value!r}{hint}")
 
 
 def path_of(argument: str, value: Any) -> str:

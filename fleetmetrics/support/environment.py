@@ -34,18 +34,18 @@ SETTINGS: dict[str, Setting] = {
         "`all` (the default): every message carries a digest of its numbers; `heads`: only of its head. Rank 0's "
         "setting applies to all workers",
         ("all", "heads"),
-        "allowed are 'all' and 'heads'.",
+        "allowed are 'all' and 'heads'",
     ),
     "FLEETMETRICS_ENDPOINT": Setting("`host:port` where rank 0 must listen instead; the same on all workers"),
     "FLEETMETRICS_ENGINE": Setting(
         "`mpi`: MPI finds the workers and sends records; unset: sockets",
         ("mpi",),
-        "it must be mpi, for workers that mpirun started, or unset: the workers then use their own sockets.",
+        "it must be mpi, for workers that mpirun started, or unset: the workers then use their own sockets",
     ),
     "FLEETMETRICS_LOG": Setting(
         "`info` or `warning`: the level of the log of exchanges; unset: the level of Python's logging",
         ("info", "warning"),
-        "it must be info, warning, or unset.",
+        "it must be info, warning, or unset",
     ),
     "FLEETMETRICS_RUN": Setting(
         "the name of this run, different for each run and the same on all its workers; needed if no launcher names it"
@@ -60,7 +60,7 @@ SETTINGS: dict[str, Setting] = {
     "FLEETMETRICS_WORKER": Setting(
         "`this`: this process is the worker, although a process with the same environment started it",
         ("this",),
-        "allowed is 'this', for a process that is the worker although a process with the same environment started it.",
+        "allowed is 'this', for a process that is the worker although a process with the same environment started it",
     ),
 }
 

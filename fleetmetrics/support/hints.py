@@ -1,4 +1,4 @@
-"""Hints for users of other libraries: names of arguments, methods and metrics."""
+"""Hints for names that are misspelt, or those of other libraries: of arguments, methods, metrics, options, columns."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import contextlib
 import re
 from typing import Iterable, Mapping, Sequence
 
-__all__ = ["arguments_meant", "hint_of_argument", "hint_of_method", "hint_of_name"]
+__all__ = ["arguments_meant", "did_you_mean", "hint_of_argument", "hint_of_method", "hint_of_name", "near"]
 
 #: Names that other libraries, and other metrics of ours, give to the arguments of ``add`` and to settings.
 _ARGUMENTS = {
@@ -43,12 +43,15 @@ _METHODS = {
     "fresh": "clone",
 }
 
+#: The number of names that a hint may have.
+_MOST_MEANT = 3
+
 _TASKS = ("binary", "multiclass", "multilabel")
 
 
 def hint_of_argument(name: str, allowed: Sequence[str]) -> str:
     """``"; did you mean prediction?"``, or a full stop."""
-    return _did_you_mean(arguments_meant(name, allowed)) or "."
+    return did_you_mean(arguments_meant(name, allowed)) or "."
 
 
 def arguments_meant(name: str, allowed: Sequence[str]) -> list[str]:
@@ -59,7 +62,7 @@ def arguments_meant(name: str, allowed: Sequence[str]) -> list[str]:
             for meant in [argument, *(columns if len(columns) == 1 else ())]:
                 if meant in allowed:
                     return [meant]
-    return _close_matches(name.lower(), allowed, 0.6)
+    return near(name, allowed)
 
 
 def hint_of_method(name: str) -> str:
@@ -68,7 +71,7 @@ def hint_of_method(name: str) -> str:
     Args:
         name: an unknown attribute.
     """
-    return _did_you_mean([ours for ours, theirs in _METHODS.items() if name in theirs.split()])
+    return did_you_mean([ours for ours, theirs in _METHODS.items() if name in theirs.split()])
 
 
 def hint_of_name(name: str, known: Mapping[str, str]) -> str:
@@ -94,19 +97,31 @@ def hint_of_name(name: str, known: Mapping[str, str]) -> str:
         for end in ("", "score", "metric", "index"):
             if tried.endswith(end) and tried[: len(tried) - len(end)] in names:
                 ours = names[tried[: len(tried) - len(end)]]
-                return _did_you_mean([f"{ours}(task={task!r})" if task not in ("", "binary") else ours])
-    return _did_you_mean([names[match] for match in _close_matches(plain, names, 0.66)])
+                return did_you_mean([f"{ours}(task={task!r})" if task not in ("", "binary") else ours])
+    return did_you_mean([names[match] for match in near(plain, names, 0.66)])
 
 
-def _close_matches(name: str, known: Iterable[str], likeness: float) -> list[str]:
+def near(name: str, known: Iterable[str], likeness: float = 0.6) -> list[str]:
+    """The known names that an unknown one may mean: up to three that begin with it, or the one that is most like it.
+
+    Examples:
+        >>> near("--skip", ["--skip-rows", "--skip-files"]), near("Slto", ["slot", "user"]), near("day", ["slot"])
+        (['--skip-rows', '--skip-files'], ['slot'], [])
+    """
     import difflib  # every metric imports this module, and few make mistakes
 
-    return difflib.get_close_matches(name, known, 1, likeness)
+    names, name = {known_name.lower(): known_name for known_name in known}, name.lower()
+    longer = [names[known_name] for known_name in names if known_name.startswith(name)]
+    if 0 < len(longer) <= _MOST_MEANT:
+        return longer
+    return [names[match] for match in difflib.get_close_matches(name, names, 1, likeness)]
 
 
 def _plain(name: str) -> str:
     return re.sub(r"[\W_]", "", name.lower())
 
 
-def _did_you_mean(matches: Sequence[str]) -> str:
-    return f"; did you mean {matches[0]}?" if matches else ""
+def did_you_mean(matches: Iterable[str]) -> str:
+    """``"; did you mean slot or user?"``, or nothing."""
+    meant = " or ".join(dict.fromkeys(matches))
+    return f"; did you mean {meant}?" if meant else ""

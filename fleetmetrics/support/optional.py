@@ -1,4 +1,4 @@
-"""Optional libraries, imported at first use; the error for a missing one names the extra that installs it."""
+"""Optional libraries, imported at first use; the error for a missing one has the command that installs it."""
 
 from __future__ import annotations
 
@@ -13,35 +13,37 @@ __all__ = ["library"]
 #: The first usable release of libraries whose earlier releases fail with their own errors. pyarrow 17 cannot read the
 #: string views of polars.
 _FIRST = {"pyarrow": 18}
+#: What pip calls libraries whose modules have other names, or that need more than their own package.
+_ON_INDEX = {"dask": "'dask[distributed]'", "paddle": "paddlepaddle", "ray": "'ray[data]'"}
 #: The libraries found so far: reading a small file requests parts of pyarrow twenty times.
 _FOUND: dict[str, Any] = {}
 
 
-def library(name: str, extra: str) -> Any:
+def library(name: str) -> Any:
     """Import an optional library.
 
     Args:
         name: the module, such as ``"pyarrow.parquet"``.
-        extra: the extra of this package that installs it.
 
     Raises:
         MissingLibraryError: the library is not installed, broken, or too old.
 
     Examples:
-        >>> library("numpy", "files").__name__
+        >>> library("numpy").__name__
         'numpy'
     """
     module = _FOUND.get(name)
     if module is not None and sys.modules.get(name) is module:
         return module
-    how = f"install it with pip install 'fleetmetrics[{extra}]'"
+    top = name.partition(".")[0]
+    package = f"'{top}>={_FIRST[top]}'" if top in _FIRST else _ON_INDEX.get(top, top)
+    how = f"install it with pip install {package}"
     try:
         module = importlib.import_module(name)
     except ImportError as error:
         if "pyarrow" in name and "numpy" in str(error).lower():  # its metadata does not declare it
             how += "; pyarrow 26 needs NumPy 2; with NumPy 1, which Paddle 2.6 needs, run pip install 'pyarrow<26'"
         raise MissingLibraryError(f"{name} cannot be imported ({error}); {how}") from error
-    top = name.partition(".")[0]
     if top in _FIRST:
         version = sys.modules[top].__version__
         if int(version.partition(".")[0]) < _FIRST[top]:

@@ -373,7 +373,7 @@ def test_an_undefined_number_fails(run, tmp_path):
 @pytest.mark.parametrize(
     ("args", "said"),
     [
-        (["--fail-if", "aux<0.5"], "nearest is 'auc'"),
+        (["--fail-if", "aux<0.5"], "did you mean auc?"),
         (["--fail-if", "auc_delta.low<0"], "deltas need --baseline"),
         (["--fail-if", "auc_interval.low<0"], "intervals need --ci"),
         (["--fail-if", "baseline.auc<0"], "need --baseline"),
@@ -411,7 +411,9 @@ def test_a_wrong_command_is_status_2_before_anything_is_read(evaluate, args, sai
 
 def test_bad_data_are_status_3_with_file_and_place(evaluate, run, tmp_path, there):
     assert "or a pattern that matches one" in evaluate(files="nothing/*.parquet", status=3)
-    assert "Did you mean 'y'?" in run("evaluate", "new", "--label", "yy", "--score", "p", status=3)
+    assert "no column 'yy' for --label; did you mean 'y'?" in run(
+        "evaluate", "new", "--label", "yy", "--score", "p", status=3
+    )
     write(tmp_path / "null.parquet", {"y": [1, 0, 1], "p": [0.5, None, 0.25]})
     text = run("evaluate", tmp_path / "null.parquet", *COLUMNS, status=3)
     assert "null.parquet" in text and "row 1" in text and "'p'" in text
@@ -481,7 +483,7 @@ def test_merged_states_print_what_evaluate_prints_of_all_data(evaluate, run, tmp
     assert "auc is" in run("merge", *states, "--fail-if", "auc<2", status=1)
     assert "is given 2 times" in run("merge", states[0], states[0], status=3)
     page = tmp_path / "page.html"
-    assert "nearest is 'auc'" in run("merge", *states, "--fail-if", "aux<2", "--html", page, status=2)
+    assert "did you mean auc?" in run("merge", *states, "--fail-if", "aux<2", "--html", page, status=2)
     assert not page.exists()
 
 

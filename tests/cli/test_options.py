@@ -185,7 +185,7 @@ def test_metrics_without_a_formula_use_a_thousand_draws_or_the_given_number(run,
 
 REFUSED = {
     "where cannot be read": (["--where", "day >"], 2, "--where 'day >': at its end it should have a number"),
-    "where names no column": (["--where", "dya = 'mon'"], 3, "a.csv: no column 'dya' for --where. Did you mean 'day'?"),
+    "where names no column": (["--where", "dya = 'mon'"], 3, "a.csv: no column 'dya' for --where; did you mean 'day'?"),
     "where of no row": (["--where", "day = 'x'", "--by", "zip"], 3, "no rows to evaluate in 1 file: 600 rows left out"),
     "no such label": (["--positive", "clk"], 3, "--positive 'clk': no row has that label in column 'y'; there are "),
     "positive of a number": (
@@ -282,7 +282,7 @@ def test_a_file_of_options_says_what_the_command_line_does_and_that_wins(run, th
     found = run("--config", "eval.toml", "--json", "--metrics", "auc", "--max-slices", 1000)
     assert "log_loss" not in found and len(found["slices"]["zip"]) == 3
     assert "'auc>0' holds" in run("--config", "eval.toml", "--fail-if", "auc>0", files=None, status=1)
-    assert "required: --score" in _left(run, there, 'files = "a.csv"\nlabel = "y"\n')
+    assert "required: --score;" in _left(run, there, 'files = "a.csv"\nlabel = "y"\n')
 
 
 def _left(run, there, text):
@@ -293,7 +293,7 @@ def _left(run, there, text):
 @pytest.mark.parametrize(
     "text, told",
     [
-        ("labl = 'y'", "b.toml: there is no option 'labl'. Did you mean 'label'? There are files, label, score,"),
+        ("labl = 'y'", "b.toml: there is no option 'labl'; did you mean label?\n"),
         ("ci = 'x'", "b.toml: ci must be a number, not 'x'"),
         ("replicates = 2.5", "b.toml: replicates must be an integer, not 2.5"),
         ("ci = true", "b.toml: ci must be a number, not True"),
@@ -380,7 +380,7 @@ def test_a_metric_is_described_by_formula_range_direction_and_settings(there, ca
         assert out.startswith("calibration: ") and "Better: the closer to 1\nUndefined: no sample is labeled 1" in out
         assert "Source: He et al." in out and "others: PCOC" in out
     assert main(["metrics", "auk"]) == 2
-    assert "there is no 'auk'" in capsys.readouterr().err
+    assert "fleetmetrics: there is no metric 'auk'; did you mean auc?\n" in capsys.readouterr().err
 
 
 def test_values_are_in_the_stated_range():

@@ -102,8 +102,9 @@ def test_a_file_of_options_without_a_library_for_toml_is_status_2(monkeypatch, c
         ("compare a b --fail auc<0", "there is no option --fail; did you mean --fail-if?"),
         ("consistency a b --ids i --score p", "there is no option --ids; did you mean --join-on?"),
         ("history a --markdwn", "there is no option --markdwn; did you mean --markdown?"),
-        ("doctor --xyzzy", "there is no option --xyzzy\n"),
-        ("metrics --jso", "there is no option --jso\n"),
+        ("doctor --xyzzy", "there is no option --xyzzy; `fleetmetrics doctor --help` lists what there is\n"),
+        ("metrics --jso", "there is no option --jso; `fleetmetrics metrics --help` lists what there is\n"),
+        ("doctor -x", "there is no option -x; `fleetmetrics doctor --help` lists"),
         ("--versio", "there is no option --versio; did you mean --version?"),
     ],
 )

@@ -153,14 +153,14 @@ def refused(frame, metric=None, **columns):
 def test_a_missing_column_is_named_with_the_most_similar_one(given, meant):
     there = FRAMES["Arrow"]({name: [1] for name in ("slot", "scar", "score_ctr", "UserId", "clicks")})
     text = refused(there, prediction="scar", label=given)
-    assert f"Did you mean {meant!r}?" in text if meant else "Did you mean" not in text
+    assert f"; did you mean {meant!r}?" in text if meant else "did you mean" not in text
 
 
 @pytest.mark.parametrize("kind", ["pandas", "polars", "Arrow"])
 def test_an_error_names_the_columns_that_a_frame_lacks(kind):
     frame = FRAMES[kind]
     assert refused(frame(DATA), label="truth").startswith("frame: no column 'truth' for label. There are 'p', 'y'")
-    assert refused(frame(DATA), label="slott").startswith("frame: no column 'slott' for label. Did you mean 'slot'?")
+    assert refused(frame(DATA), label="slott").startswith("frame: no column 'slott' for label; did you mean 'slot'?")
     text = refused(frame({**DATA, "p": [0.1, None, 0.3, None]}))
     assert text.startswith("frame: column 'p': 2 of 4 rows have no value, the first at position 1")
     assert refused(frame({**DATA, "p": ["0.1"] * 4})).startswith("frame: column 'p' must hold numbers or bools, not ")

@@ -128,7 +128,7 @@ def test_a_bad_row_of_a_frame_is_an_error_or_counted(engine):
 
 
 def test_a_frame_without_the_column_is_refused_before_any_task(engine):
-    with pytest.raises(fm.DataError, match=r"no column 'slots' for slot. Did you mean 'slot'"):
+    with pytest.raises(fm.DataError, match=r"no column 'slots' for slot; did you mean 'slot'"):
         engine.evaluate(engine.frame(rows(8), 1), make, {**COLUMNS, "slot": "slots"})
 
 

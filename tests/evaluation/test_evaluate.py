@@ -180,7 +180,7 @@ def test_conditions_are_those_of_the_command_line_without_its_option(result):
     assert result.failed("auc<0.1", "auc_delta.low<-1") == []
     [held] = result.failed("auc<1")
     assert held.startswith("'auc<1' holds: auc is 0.")
-    with pytest.raises(fm.InvalidInputError, match=r"^'aux<1': there is no 'aux'; the nearest is 'auc'"):
+    with pytest.raises(fm.InvalidInputError, match=r"^'aux<1': there is no 'aux'; did you mean auc?"):
         result.failed("aux<1")
     with pytest.raises(fm.InvalidInputError, match=r"^5 must be a name"):
         result.failed(5)
@@ -220,7 +220,7 @@ def test_reading_a_result_twice_changes_nothing_of_what_it_reads():
         ({"by": 5}, "^by must be a string, or a list of strings, not 5"),
         ({"score": None}, "^score must be the name of a column, or a list of names, not None"),
         ({"weight": ["w"]}, r"^weight must be the name of a column or None, not \['w'\]"),
-        ({"metrics": "auk"}, "^metrics: there is no 'auk'; did you mean auc?"),
+        ({"metrics": "auk"}, "^metrics: there is no metric 'auk'; did you mean auc?"),
         ({"metrics": []}, "^metrics is empty"),
         ({"metrics": "auc,auc"}, "^metrics: 'auc' is taken"),
         ({"metrics": "gauc"}, "give user=COLUMN"),
@@ -236,8 +236,8 @@ def test_reading_a_result_twice_changes_nothing_of_what_it_reads():
         ({"columns": ["a", "b"]}, "^columns names the columns of CSV files without a header; a data frame has names"),
         ({"baseline": [3]}, "^baseline must be a path"),
         ({"baseline": []}, "^baseline is empty; name at least one file"),
-        ({"label": "yy"}, "^data: no column 'yy' for label. Did you mean 'y'"),
-        ({"by": "nothere"}, "^data: no column 'nothere'. There are 'y'"),
+        ({"label": "yy"}, "^data: no column 'yy' for label; did you mean 'y'"),
+        ({"by": "nothere"}, "^data: no column 'nothere' for by. There are 'y'"),
     ],
 )
 def test_errors_name_arguments_as_python_does(more, said):

@@ -227,7 +227,11 @@ def test_a_condition_on_the_last_state_makes_the_exit_status_one(days: Any, tmp_
     assert "auc_change is undefined" in capsys.readouterr().err
     capsys.readouterr()
     page = tmp_path / "page.html"
-    for wrong, what in (("acu<0.7", "the nearest is 'auc'"), ("auc<", "must be a name"), ("auc_delta<0", "--baseline")):
+    for wrong, what in (
+        ("acu<0.7", "the did you mean auc?"),
+        ("auc<", "must be a name"),
+        ("auc_delta<0", "--baseline"),
+    ):
         assert main(["history", *paths, "--fail-if", wrong, "--html", str(page)]) == 2
         said = capsys.readouterr()
         assert what in said.err and "d3" in said.out and not page.exists()

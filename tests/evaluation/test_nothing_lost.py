@@ -393,7 +393,7 @@ def test_a_file_without_data_is_named_or_counted(run, tmp_path, given, kind):
     assert found["rows"] == 100 and found["data"]["files"] == ["day/0.csv"]
     assert found["data"]["skipped_files"] == 1 and bad.name in found["data"]["bad_files"][0]
     page = fm.evaluate(given, label="y", score="p", skip_bad_files=True)
-    in_python = [text.replace("for --score", "for prediction") for text in found["data"]["bad_files"]]
+    in_python = [text.replace("for --score", "for score") for text in found["data"]["bad_files"]]
     assert page.new.data.bad_files == tuple(in_python)
 
 

@@ -162,7 +162,7 @@ def test_metrics_may_be_one_or_several_objects_or_configurations(registered: Non
 
 def test_an_unknown_type_lists_the_known_ones(registered: None) -> None:
     with pytest.raises(
-        KeyError, match=r"Sen of this test is not in the metric registry.*Did you mean 'Seen of this"
+        KeyError, match=r"Sen of this test is not in the metric registry.*did you mean 'Seen of this"
     ) as e:
         Evaluator(dict(type="Sen of this test"))
     assert "DumpResults" in str(e.value)

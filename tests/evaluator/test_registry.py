@@ -124,7 +124,7 @@ def test_an_unknown_name_is_a_key_error_that_lists_the_known_ones(shapes: Regist
     assert isinstance(error.value, fm.UnknownNameError)
     assert str(error.value) == (
         "Squar is not in the shape registry. Please check whether the value of `Squar` is correct or it was registered"
-        " as expected. Did you mean 'Square'? Known are: Circle, Square."
+        " as expected; did you mean 'Square'? Known are: Circle, Square"
     )
 
 

@@ -123,7 +123,7 @@ def test_only_weighted_metrics_by_query_and_rank_correlations_may_differ_in_the_
 
 def test_a_missing_column_is_named_with_the_nearest_one(table, tmp_path):
     path = write(table, tmp_path / "a.parquet")
-    with pytest.raises(DataError, match=r"a.parquet: no column 'ys' for label. Did you mean 'y'\? There are 'y', 'p'"):
+    with pytest.raises(DataError, match=r"a.parquet: no column 'ys' for label; did you mean 'y'\? There are 'y', 'p'"):
         files.evaluate(path, make, {**COLUMNS, "label": "ys"})
 
 

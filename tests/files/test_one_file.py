@@ -8,7 +8,7 @@ import pytest
 import fleetmetrics as fm
 from fleetmetrics import files
 from fleetmetrics.columns.joining import CommonIds
-from fleetmetrics.columns.reading import JoinedReading
+from fleetmetrics.columns.reading import SideReading
 from fleetmetrics.errors import DataError
 from fleetmetrics.files import row_pieces
 from fleetmetrics.files.one_file import of_tables
@@ -42,7 +42,7 @@ def test_a_row_keeps_its_number_whatever_is_left_out_before_it(tmp_path, monkeyp
 
 @pytest.mark.parametrize("how", ["where", "join"])
 def test_rows_left_out_of_one_part_of_a_frame_count_in_the_numbers_of_the_next(how):
-    reading = JoinedReading(id="n", common=CommonIds(np.array([0, 2, 3, 4]))) if how == "join" else None
+    reading = SideReading(id="n", common=CommonIds(np.array([0, 2, 3, 4]))) if how == "join" else None
     reading = reading or files.Reading(where="n != 1")
     parts = [pa.table({"p": [0.9, 0.2], "y": [1, 0], "n": [0, 1]})] * 2
     parts.append(pa.table({"p": [0.5, 7.0], "y": [1, 0], "n": [3, 4]}))
@@ -54,7 +54,7 @@ def test_rows_left_out_of_one_part_of_a_frame_count_in_the_numbers_of_the_next(h
 
 def test_a_file_has_as_many_rows_as_it_has_however_few_count(tmp_path):
     pq.write_table(pa.table({"p": [0.9, 0.2, 0.5, 7.0], "y": [1, 0, 1, 1], "n": range(4)}), tmp_path / "a.parquet")
-    reading = JoinedReading(where="n != 0", id="n", common=CommonIds(np.array([1, 3])))
+    reading = SideReading(where="n != 0", id="n", common=CommonIds(np.array([1, 3])))
     read = files.evaluate(tmp_path, fm.AUC, COLUMNS, reading=reading, skip_bad_rows=True).read
     assert (read.rows, read.left_out, read.unmatched, read.skipped) == (2, 1, 1, 1)
     assert [source.rows for source in read.sources] == [4]

@@ -392,7 +392,7 @@ def test_dates_compare_with_texts_and_a_column_of_another_kind_is_refused(tmp_pa
         ("n = '3'", "where compares column 'n', of int64, with '3'; write it as one"),
         ("t = 3", "where compares column 't', of string, with 3; write it as a string"),
         ("day > 'tomorrow'", "where compares column 'day', of date32[day], with 'tomorrow'"),
-        ("nn > 3", "no column 'nn' for where. Did you mean 'n'?"),
+        ("nn > 3", "no column 'nn' for where; did you mean 'n'?"),
     ):
         assert told in refused(path, where=where)
 

@@ -132,7 +132,7 @@ def test_folders_that_name_a_value_are_a_column(tmp_path):
     crossed = files.evaluate(tmp_path, make, {**COLUMNS, "slot": ["country", "day"]}).metrics.compute()["by"]
     assert crossed == {"(null)*2026-11-02": 6, "a/b*2026-11-01": 6, "de*2026-11-01": 6}
     with pytest.raises(
-        DataError, match=r"no column 'dey' for slot. Did you mean 'day'\? There are 'p', 'y', 'day', 'coun"
+        DataError, match=r"no column 'dey' for slot; did you mean 'day'\? There are 'p', 'y', 'day', 'coun"
     ):
         files.evaluate(tmp_path, make, {**COLUMNS, "slot": "dey"})
 

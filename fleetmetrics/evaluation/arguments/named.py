@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import functools
 import inspect
 import re
-from typing import Any, Mapping, NamedTuple, Sequence
+from typing import Any, Iterator, Mapping, NamedTuple, Sequence
 
 import fleetmetrics
 from fleetmetrics.errors import InvalidInputError
@@ -54,7 +55,8 @@ class Named(NamedTuple):
 
     def metric(self, task: str = "binary", classes: int | None = None, **usual: Any) -> Any:
         """A new metric; ``usual`` are settings that its text does not give, for the classes that have them."""
-        kind = self._kind()
+        with _errors_of(argument("metrics")):
+            kind = self.kind()
         parameters = kind.__signature__.parameters
         usual["by"] = "user"
         if task == "multiclass":
@@ -65,23 +67,20 @@ class Named(NamedTuple):
             settings.setdefault("k", self.k)
         needed = (name for name, parameter in parameters.items() if parameter.default is parameter.empty)
         missing = [name for name in needed if name not in settings]
-        if missing:
-            raise InvalidInputError(
-                f"{argument('metrics')}: {self.text} needs {missing[0]}, {self.text}:{missing[0]}=VALUE"
-            )
-        try:
-            return kind(name=self.key, **settings)
-        except (InvalidInputError, TypeError) as error:
-            raise InvalidInputError(f"{argument('metrics')}: {self.text}: {error}") from None
+        with _errors_of(argument("metrics")):
+            if missing:
+                raise InvalidInputError(f"{self.text} needs {missing[0]}, {self.text}:{missing[0]}=VALUE")
+            with _errors_of(self.text):
+                return kind(name=self.key, **settings)
 
-    def _kind(self) -> Any:
+    def kind(self) -> Any:
+        """The class; InvalidInputError for an unknown name."""
         name, classes = self.name.lower(), kinds()
         full_names = dict(pair.split("=") for pair in _SHORT.split())
         kind = classes.get(f"{name}_at_k" if self.k is not None else "") or classes.get(full_names.get(name, name))
         if kind is None:
-            hint = hint_of_name(name, classes)
-            text = f"{argument('metrics')}: there is no {self.name!r}{hint}"
-            raise InvalidInputError(f"{text}; `fleetmetrics metrics` lists them")
+            hint = hint_of_name(name, classes) or "; `fleetmetrics metrics` lists them"
+            raise InvalidInputError(f"there is no metric {self.name!r}{hint}")
         return getattr(fleetmetrics, kind)
 
 
@@ -111,18 +110,33 @@ def separated(text: str) -> list[str]:
 def named(texts: Sequence[str]) -> dict[str, Named]:
     """The requested metrics, by their keys in the result."""
     metrics: dict[str, Named] = {}
-    for text in texts:
-        match = _SPEC.fullmatch(text)
-        if match is None:
-            raise InvalidInputError(f"{argument('metrics')}: {text!r} must be like auc, ndcg@10, or pr=auc:curve=PR")
-        key, k = match["key"] or text, match["k"]
-        if key in metrics:
-            raise InvalidInputError(f"{argument('metrics')}: {key!r} is taken; give it another name, NAME={text}")
-        settings = dict(part.split("=", 1) for part in match["settings"].split(":")[1:])
-        metrics[key] = Named(text, key, match["name"], None if k is None else int(k), settings)
+    with _errors_of(argument("metrics")):
+        for text in texts:
+            metric = _parsed(text)
+            if metric.key in metrics:
+                raise InvalidInputError(f"{metric.key!r} is taken; give it another name, NAME={text}")
+            metrics[metric.key] = metric
     if not metrics:
         raise InvalidInputError(f"{argument('metrics')} is empty; give at least one name, or leave it out")
     return metrics
+
+
+def _parsed(text: str) -> Named:
+    match = _SPEC.fullmatch(text)
+    if match is None:
+        raise InvalidInputError(f"{text!r} must be like auc, ndcg@10, or pr=auc:curve=PR")
+    settings = dict(part.split("=", 1) for part in match["settings"].split(":")[1:])
+    k = None if match["k"] is None else int(match["k"])
+    return Named(text, match["key"] or text, match["name"], k, settings)
+
+
+@contextlib.contextmanager
+def _errors_of(what: str) -> Iterator[None]:
+    """Errors inside say what they are about."""
+    try:
+        yield
+    except (InvalidInputError, TypeError) as error:
+        raise InvalidInputError(f"{what}: {error}") from None
 
 
 #: Settings of every metric that do not change its value.
@@ -167,8 +181,7 @@ def _lines_on_settings(
 def _kind_called(name: str) -> Any:
     """The class of a metric by its name here, or in another library."""
     try:
-        (metric,) = named([name]).values()
-        return metric._kind()
+        return _parsed(name).kind()
     except InvalidInputError:
         classes = {other.lower(): ours for other, ours in owners().items() if ours in kinds().values()}
         if name.lower() not in classes:

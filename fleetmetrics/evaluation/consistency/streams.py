@@ -122,11 +122,11 @@ def consistency(
     if not isinstance(streams, Mapping) or len(streams) < 2 or not all(isinstance(name, str) for name in streams):
         raise InvalidInputError(f"streams must be a dict of two or more streams, files by name, not {streams!r:.80}")
     features, by = texts("features", features), texts("by", by)
-    number_of("tolerance", tolerance, 0, allowed="a number of at least 0")
+    number_of(argument("tolerance"), tolerance, 0, allowed="a number of at least 0")
     ids, scores = _by_stream("join_on", join_on, list(streams)), _by_stream("score", score, list(streams))
-    flag_of("skip_bad_rows", skip_bad_rows)
+    flag_of(argument("skip_bad_rows"), skip_bad_rows)
     if label is not None and not isinstance(label, str):
-        raise InvalidInputError(f"label must be the name of a column, or None, not {label!r:.80}")
+        raise InvalidInputError(f"{argument('label')} must be the name of a column, or None, not {label!r:.80}")
     reading = StreamReading(
         header=columns,
         text=texts("text", text),
@@ -135,7 +135,7 @@ def consistency(
         separator=separator,
         encoding=encoding,
         null=null,
-        format=choice_of("format", format, (None, *FORMATS)),
+        format=choice_of(argument("format"), format, (None, *FORMATS)),
     )
     reading.check_texts([*ids.values(), *by])
     arguments: dict[str, dict[str, Any]] = {
@@ -202,7 +202,9 @@ class _Reader:
         lacking = [column for column in features if column not in (columns["id"], score)]
         if skip and "label" in columns:
             lacking.append(columns["label"])
-        self.reading = replace(reading, lacking=lacking)
+        named_by = {columns[name]: name.partition(" ")[0] for name in columns if name != "prediction"}
+        named_by = {**dict.fromkeys(features, "features"), **named_by, score: "score", columns["id"]: "join_on"}
+        self.reading = replace(reading, lacking=lacking, arguments=named_by)
         self.settings: Any = {"skip_bad_rows": skip, "reading": self.reading}
         #: By argument of a column of slices, the place of each key; None is that of rows without one.
         self.keys: dict[str, dict[Any, int]] = {column: {} for column in columns if column.startswith("by ")}
@@ -427,14 +429,12 @@ def _of_first_stream(by: Sequence[str], label: str | None) -> dict[str, str]:
     return columns if label is None else {**columns, "label": label}
 
 
-def _by_stream(argument: str, columns: Any, names: Sequence[str]) -> dict[str, str]:
+def _by_stream(name: str, columns: Any, names: Sequence[str]) -> dict[str, str]:
     """A column for each stream."""
     by_stream = dict(columns) if isinstance(columns, Mapping) else dict.fromkeys(names, columns)
     if set(by_stream) != set(names) or not all(isinstance(column, str) for column in by_stream.values()):
-        streams = ", ".join(map(repr, names))
-        raise InvalidInputError(
-            f"{argument} must be the name of a column, or a dict of one for each of {streams}; not {columns!r:.80}"
-        )
+        one_each = f"a dict of one for each of {', '.join(map(repr, names))}"
+        raise InvalidInputError(f"{argument(name)} must be the name of a column, or {one_each}; not {columns!r:.80}")
     return by_stream
 
 

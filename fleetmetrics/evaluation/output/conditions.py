@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import difflib
 import math
 import operator
 import re
@@ -14,6 +13,7 @@ from fleetmetrics.errors import InvalidInputError, UndefinedMetricWarning
 from fleetmetrics.evaluation.output.slice_frame import Cell, SliceFrame
 from fleetmetrics.evaluation.question.tasks import task_and_rest
 from fleetmetrics.support.checks import listed
+from fleetmetrics.support.hints import did_you_mean, near
 from fleetmetrics.support.vocabulary import agreeing, argument, in_shell
 from fleetmetrics.support.warning import warn
 from fleetmetrics.words import Words
@@ -206,13 +206,13 @@ def _unknown(name: str, path: str, numbers: _Numbers) -> ConditionError:
     result, tasks = numbers.result, numbers.tasks
     names = [known for known, value in numbers.by_path.items() if value is None or _is_number(value)]
     names = [known for known in names if known in result or not re.search(r"\.\d+(\.|$)", known)]
-    why = _what_it_needs(path, result)
+    of_tasks = ""
     if tasks:
         task = task_and_rest(path, tasks)[0] or next(iter(tasks))
         names = [known for known in names if task_and_rest(known, tasks)[0] == task]
-        why += f"; the names of a task begin with it, here with {', '.join(tasks)}"
-    near = f"the nearest is {difflib.get_close_matches(path, names, 1, 0)[0]!r}"
-    return ConditionError(f"{name}: there is no {path!r}{why}; {near}, of {', '.join(names)}")
+        of_tasks = f"; the names of a task begin with it, here with {', '.join(tasks)}"
+    hint = _what_it_needs(path, result) or did_you_mean(near(path, names)) or f"; there are {', '.join(names)}"
+    return ConditionError(f"{name}: there is no {path!r}{of_tasks}{hint}")
 
 
 def _what_it_needs(path: str, result: Mapping[str, Any]) -> str:
@@ -265,8 +265,9 @@ def _of_slices(name: str, path: str, result: Mapping[str, Any]) -> _OfSlices:
     readings = _readings(name, rest[len("slices.") :], some, result)
     known = [reading for reading in readings if reading.number in reading.frame]
     if not known:
-        wanted, names = readings[0].number, ", ".join(readings[0].frame)
-        raise ConditionError(f"{name}: a slice has no {wanted!r}{_why_unknown(wanted, result)}; there are {names}")
+        wanted, names = readings[0].number, [*readings[0].frame]
+        hint = _why_unknown(wanted, result) or did_you_mean(near(wanted, names)) or f"; there are {', '.join(names)}"
+        raise ConditionError(f"{name}: a slice has no {wanted!r}{hint}")
     return _the_one_meant(name, known) if any(result["slices"].values()) else known[0]
 
 
@@ -298,7 +299,8 @@ def _not_by(column: str, result: Mapping[str, Any]) -> str:
     there = "there are no slices"
     if result["slices"]:
         there = f"slices are by {', '.join(map(repr, result['slices']))}"
-    return f"{there}, not by {column!r}; give {argument('by', column)}"
+    hint = did_you_mean(map(repr, near(column, result["slices"]))) or f"; give {argument('by', column)}"
+    return f"{there}, not by {column!r}{hint}"
 
 
 def _why_unknown(number: str, result: Mapping[str, Any]) -> str:
@@ -357,9 +359,8 @@ def _only(name: str, column: str, key: str, cells: Sequence[Cell]) -> Cell:
     if len(fitting) > 1:  # the words for rows without a key can be a key themselves
         raise ConditionError(f"{name}: {len(fitting)} slices by {column!r} are called {key!r}; rename a key")
     if not fitting:
-        near = difflib.get_close_matches(key, keys, 1)
-        hint = f"did you mean {near[0]!r}?" if near else f"there are {_listed(keys, 10)}"
-        raise ConditionError(f"{name}: there is no slice {key!r} by {column!r}; {hint}")
+        hint = did_you_mean(map(repr, near(key, keys))) or f"; there are {_listed(keys, 10)}"
+        raise ConditionError(f"{name}: there is no slice {key!r} by {column!r}{hint}")
     return fitting[0]
 
 

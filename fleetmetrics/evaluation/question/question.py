@@ -12,7 +12,7 @@ from typing import Any, Callable, Mapping
 from fleetmetrics.base.metric import Metric
 from fleetmetrics.base.record_metric import GroupedMetric
 from fleetmetrics.columns.joining import CommonIds
-from fleetmetrics.columns.reading import JoinedReading, Reading
+from fleetmetrics.columns.reading import Reading, SideReading
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.evaluation.arguments.named import Named, named
 from fleetmetrics.evaluation.arguments.option_checks import (
@@ -29,6 +29,7 @@ from fleetmetrics.evaluation.question.evidence import Evidence, GroupCount, evid
 from fleetmetrics.evaluation.question.probe import Probe, Slices
 from fleetmetrics.evaluation.question.versus import compared_metric, overall_metric
 from fleetmetrics.files import ROW
+from fleetmetrics.support.hints import did_you_mean, near
 from fleetmetrics.support.vocabulary import argument, described
 from fleetmetrics.wrappers.bootstrap import Bootstrap
 from fleetmetrics.wrappers.sliced import Sliced
@@ -61,10 +62,12 @@ class Question(Options):
         compared: whether to keep the states that a comparison of slices needs.
         same_rows: whether the other side's scores are in the same rows.
         common: the ids of both sides, once they are known, if only these count; no saved state has them.
+        of_baseline_alone: the columns that the baseline has in place of others, with the arguments that name them.
     """
 
     compared: bool = False
     same_rows: bool = False
+    of_baseline_alone: Mapping[str, str] = dataclasses.field(default_factory=dict, compare=False, repr=False)
     common: CommonIds | None = dataclasses.field(default=None, compare=False, repr=False)
 
     @classmethod
@@ -96,8 +99,15 @@ class Question(Options):
     @functools.cached_property
     def reading(self) -> Reading:
         """How the data are read."""
-        options = reading_options(self)
-        return JoinedReading(**options, id=self.roles["id"], common=self.common) if self.common else Reading(**options)
+        arguments = {column: "by" for slices in self.by for column in columns_of_slice(slices)}
+        for name in _ROLES:
+            arguments.update(dict.fromkeys(_as_names(getattr(self, name)), name))
+        return SideReading(
+            **reading_options(self),
+            id=self.join_on or "",
+            common=self.common,
+            arguments={**arguments, **self.of_baseline_alone},
+        )
 
     def of_baseline(self, score: Any = None, names: Mapping[str, str] | None = None) -> Question:
         """The same for a baseline whose columns have other names.
@@ -127,10 +137,12 @@ class Question(Options):
             return "*".join(_quoted(there(column)) for column in columns_of_slice(by)) if "*" in by else there(by)
 
         renamed = {name: there(getattr(self, name)) for name in _OF_COLUMNS if getattr(self, name)}
+        alone = dict.fromkeys(names.values(), "baseline_columns")
         if score is not None:
             renamed["score"] = check_baseline_score(score, self.label, self.tasks)
-        where = condition.renamed(names) if condition else None
-        return dataclasses.replace(self, **renamed, by=[slices_there(by) for by in self.by], where=where)
+            alone.update(dict.fromkeys(_as_names(renamed["score"]), "baseline_score"))
+        by, where = [slices_there(by) for by in self.by], condition.renamed(names) if condition else None
+        return dataclasses.replace(self, **renamed, by=by, where=where, of_baseline_alone=alone)
 
     def plain(self) -> dict[str, Any]:
         """As JSON and a saved state hold it; `of_plain` reads it."""
@@ -198,8 +210,10 @@ class Question(Options):
             numbers = (key for key in self.named if self.metric(key).gives == "number")
             return next(numbers, next(iter(self.named)))
         if self.rank_by not in self.named:
-            known = ", ".join(self.named)
-            raise InvalidInputError(f"{argument('rank_by')} must be one of the metrics, {known}, not {self.rank_by!r}")
+            known, meant = ", ".join(self.named), did_you_mean(near(self.rank_by, self.named))
+            raise InvalidInputError(
+                f"{argument('rank_by')} must be one of the metrics, {known}, not {self.rank_by!r}{meant}"
+            )
         return self.rank_by
 
     @functools.cached_property
@@ -365,12 +379,18 @@ class Question(Options):
         for name, metric in needed.items():
             if known.get(name) is None:
                 keys = (key for key in self.named if name in self.metric(key).columns)
-                raise InvalidInputError(
-                    f"{next(keys, metric.name)} needs the column of the {name}; give {argument('user', 'COLUMN')}"
-                )
+                what = f"{next(keys, metric.name)} needs the column of the {name}"
+                if name != "user":
+                    raise InvalidInputError(f"{what}, which only its add takes; leave it out")
+                raise InvalidInputError(f"{what}; give {argument('user', 'COLUMN')}")
         label = [] if metrics.takes_label is False else ["label"]
         used = ["prediction", *label, "weight", *needed]
         return {name: known[name] for name in used if name in known}
+
+
+def _as_names(columns: Any) -> list[str]:
+    """The names of no, one or several columns."""
+    return [columns] if isinstance(columns, str) else list(columns or ())
 
 
 def _as_list(value: Any) -> Any:

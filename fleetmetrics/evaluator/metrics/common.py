@@ -89,9 +89,7 @@ def suffixes(thrs: Sequence[float | None]) -> list[str]:
 def check_choice(argument: str, value: Any, options: Sequence[str | None]) -> Any:
     """One of the options."""
     if not (value is None or isinstance(value, str)) or value not in options:
-        raise AssertedInputError(
-            f"Invalid `{argument}` argument, please specify from {list(options)}. It is {value!r}."
-        )
+        raise AssertedInputError(f"Invalid `{argument}` argument, please specify from {list(options)}. It is {value!r}")
     return value
 
 
@@ -104,7 +102,7 @@ def check_items(items: Any, metric: str) -> tuple[str, ...]:
         if not isinstance(item, str) or item not in ITEMS:
             raise AssertedInputError(
                 f"The metric {item} is not supported by `{metric}`, please specify from "
-                '"precision", "recall", "f1-score" and "support".'
+                '"precision", "recall", "f1-score" and "support"'
             )
     return items
 
@@ -118,7 +116,7 @@ def known_class_count(num_classes: Any) -> int:
     """The required number of classes as an int."""
     count = check_class_count(num_classes)
     if count is None:
-        raise AssertedInputError("Please specify the `num_classes` if the `pred` is labels instead of scores.")
+        raise AssertedInputError("Please specify the `num_classes` if the `pred` is labels instead of scores")
     return count
 
 

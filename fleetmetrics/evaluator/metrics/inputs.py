@@ -30,7 +30,7 @@ def _on_host(value: Any) -> Any:
         return [_on_host(entry) for entry in value] if _holds_tensors(value) else value
     if hasattr(value, "__array__") and not is_eager_tensor(value):
         return value
-    raise TypeError(f"{type(value)} is not an available argument.")
+    raise TypeError(f"{type(value)} is not an available argument")
 
 
 def _holds_tensors(value: Any) -> bool:
@@ -42,7 +42,7 @@ def _holds_tensors(value: Any) -> bool:
 def to_batch(value: Any, argument: str) -> np.ndarray:
     """An argument of `calculate` as an array with one entry or row per sample."""
     if isinstance(value, (int, float, np.generic)):
-        raise TypeError(f"{type(value)} is not an available argument.")
+        raise TypeError(f"{type(value)} is not an available argument")
     array = to_array(value, argument)
     if array.ndim == 0:
         raise InvalidInputError(f"{argument} is one number; give one entry or row per sample")
@@ -84,7 +84,7 @@ def pair(pred: Any, target: Any) -> tuple[np.ndarray, np.ndarray]:
     """The predictions and targets given to `calculate`, of equal length."""
     pred, target = to_batch(pred, "pred"), to_batch(target, "target")
     if len(pred) != len(target):
-        raise AssertedInputError(f"The size of pred ({len(pred)}) doesn't match the target ({len(target)}).")
+        raise AssertedInputError(f"The size of pred ({len(pred)}) doesn't match the target ({len(target)})")
     return pred, target
 
 
@@ -164,7 +164,7 @@ def labeled_record(sample: Mapping[str, Any]) -> dict[str, Any]:
     pred = score_of(sample) if key == "pred_score" else label_of(sample, key)
     label, size = label_of(sample, "gt_label"), 1 if key == "pred_score" else pred.size
     if label.size != size:
-        way = " Of a one-hot gt_label give gt_label.argmax()." if label.size > size == 1 else ""
+        way = " Of a one-hot gt_label give gt_label.argmax()" if label.size > size == 1 else ""
         raise AssertedInputError(f"The size of pred ({size}) doesn't match the target ({label.size}).{way}")
     return {key: pred, "gt_label": label}
 

@@ -99,9 +99,9 @@ class MultiLabelMetric(BaseMetric):
         super().__init__(collect_device=collect_device, prefix=prefix)
         if thr is None and topk is None:
             thr = 0.5
-            warn("Neither thr nor k is given, set thr as 0.5 by default.")
+            warn("Neither thr nor k is given, set thr as 0.5 by default")
         elif thr is not None and topk is not None:
-            warn("Both thr and topk are given, use threshold in favor of top-k.")
+            warn("Both thr and topk are given, use threshold in favor of top-k")
         self.average = common.check_choice("average", average, common.AVERAGES)
         self.thr, self.topk = common.threshold(thr), None if topk is None else whole_number_of("topk", topk, 1)
         self.items = common.check_items(items, "MultiLabelMetric")
@@ -167,9 +167,9 @@ class MultiLabelMetric(BaseMetric):
         pred = inputs.as_scores(_matrix(pred, pred_indices, classes, "pred"), "pred")
         target = _as_target(_matrix(target, target_indices, classes, "target"), "target")
         if pred.shape != target.shape:
-            raise AssertedInputError(f"The size of pred ({pred.shape}) doesn't match the target ({target.shape}).")
+            raise AssertedInputError(f"The size of pred ({pred.shape}) doesn't match the target ({target.shape})")
         if classes is not None and pred.shape[1] != classes:
-            raise AssertedInputError(f"The shape of `pred` ({pred.shape}) doesn't match the num_classes ({classes}).")
+            raise AssertedInputError(f"The shape of `pred` ({pred.shape}) doesn't match the num_classes ({classes})")
         return _shares(_class_counts(pred, target, 0.5 if thr is None and topk is None else thr, topk), average)
 
 
@@ -178,10 +178,10 @@ def _matrix(value: Any, indices: bool, classes: int | None, argument: str) -> np
     if not indices:
         array = inputs.to_batch(value, argument)
         if array.ndim != 2:
-            raise AssertedInputError("The shape `pred` and `target` array must be (N, num_classes).")
+            raise AssertedInputError("The shape `pred` and `target` array must be (N, num_classes)")
         return array
     if classes is None:
-        raise AssertedInputError("For index-type labels, please specify `num_classes`.")
+        raise AssertedInputError("For index-type labels, please specify `num_classes`")
     rows = value if isinstance(value, (list, tuple)) else inputs.to_batch(value, argument)
     return inputs.one_hot([inputs.to_array(row, argument).reshape(-1) for row in rows], classes, argument)
 
@@ -280,7 +280,7 @@ class AveragePrecision(BaseMetric):
         common.check_choice("average", average, _AP_AVERAGES)
         pred, target = inputs.to_batch(pred, "pred"), inputs.to_batch(target, "target")
         if pred.ndim != 2 or pred.shape != target.shape:
-            raise AssertedInputError("Both `pred` and `target` should have shape `(N, num_classes)`.")
+            raise AssertedInputError("Both `pred` and `target` should have shape `(N, num_classes)`")
         return _average_precision(inputs.as_scores(pred, "pred"), _as_target(target, "target"), average)
 
 

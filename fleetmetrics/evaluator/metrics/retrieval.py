@@ -56,7 +56,7 @@ def _answers(pred: Any, target: Any, k: int, pred_indices: bool, target_indices:
     ranked = _rows(pred, "pred") if pred_indices else _scores(pred)
     wanted: Any = _rows(target, "target") if target_indices else _flags(target)
     if len(ranked) != len(wanted):
-        raise AssertedInputError(f"Length of `pred`({len(ranked)}) and `target` ({len(wanted)}) must be the same.")
+        raise AssertedInputError(f"Length of `pred`({len(ranked)}) and `target` ({len(wanted)}) must be the same")
     if isinstance(ranked, np.ndarray):
         items = ranked.shape[1]
         if target_indices:
@@ -78,7 +78,7 @@ def _scores(pred: Any) -> np.ndarray:
     if isinstance(pred, Sequence) and array.dtype.kind != "f":
         raise TypeError(
             f"The pred must be type of torch.tensor, np.ndarray or Sequence of floats but get {type(pred)} of integers."
-            " If these are indices of items, set `pred_indices` to True."
+            " If these are indices of items, set `pred_indices` to True"
         )
     return inputs.as_scores(array, "pred")
 

@@ -85,7 +85,7 @@ class Accuracy(BaseMetric):
     def summarize(self, results: Sequence[Any]) -> dict[str, np.ndarray]:
         if not results:
             return _correct(np.zeros([0, max(self.topk)]), np.zeros(0), self.topk, self.thrs)
-        advice = " Please check the `val_evaluator` and `test_evaluator` fields in your config file."
+        advice = " Please check the `val_evaluator` and `test_evaluator` fields in your config file"
         return _correct(*inputs.labeled_columns(results), self.topk, self.thrs, advice)
 
     def compute_from(self, states: dict[str, np.ndarray]) -> dict[str, Any]:
@@ -218,7 +218,7 @@ class SingleLabelMetric(BaseMetric):
     def process(self, data_batch: Any, data_samples: Sequence[Mapping[str, Any]]) -> None:
         records = inputs.records_with_classes(as_dicts(data_samples), self.num_classes)
         if any("pred_label" in record and record["num_classes"] is None for record in records):
-            raise AssertedInputError("The `num_classes` must be specified if no `pred_score`.")
+            raise AssertedInputError("The `num_classes` must be specified if no `pred_score`")
         self.results.extend(records)
 
     def summarize(self, results: Sequence[Any]) -> dict[str, np.ndarray]:

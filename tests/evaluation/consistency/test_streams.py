@@ -310,7 +310,7 @@ def test_the_command_prints_the_result_and_its_conditions_decide(streams, capsys
         (
             ["a=x", "b=y", "--join-on", "i", "--score", "p", "--fail-if", "steps.c.share>0"],
             2,
-            "the nearest is 'steps.b.share'",
+            "did you mean steps.b.share?",
         ),
         (
             ["a=x", "b=y", "--join-on", "i", "--score", "p", "--fail-if", "steps.b.slices.s.0.share>1"],

@@ -173,7 +173,7 @@ def test_slices_with_too_few_rows_count_neither_way_for_what_is_tested_and_are_n
         ("auc<nan", "must be a name, one of"),
         ("auc<much", "must be a name, one of"),
         (5, "5 must be a name"),
-        ("baseline<1", "there is no 'baseline'; the nearest is 'baseline.auc'"),
+        ("baseline<1", "there is no 'baseline'; did you mean baseline.auc?"),
         ("asked.replicates<1", "there is no 'asked.replicates'"),
         ("about.auc.better<1", "there is no 'about.auc.better'"),
         ("slices.week.auc<1", "slices are by 'day', 'day.part', 'few', not by 'week'; give by=week"),
@@ -207,8 +207,10 @@ def test_what_a_condition_needs_is_named_where_it_was_not_asked_for():
     del alone["asked"]["ci"]
     with pytest.raises(ConditionError, match="intervals need ci, or join_on"):
         checked(["auc_interval.low<0"], alone)
-    with pytest.raises(ConditionError, match=r"of auc, ece, data\.rows$"):
+    with pytest.raises(ConditionError, match=r"there is no 'acu'; did you mean auc\?$"):
         checked(["acu<0"], without("slices", "matrix", "auc_delta", "baseline"))
+    with pytest.raises(ConditionError, match=r"there is no 'zz'; there are auc, ece, data\.rows$"):
+        checked(["zz<0"], without("slices", "matrix", "auc_delta", "baseline"))
     with pytest.raises(ConditionError, match="there are no slices, not by 'day'; give by=day"):
         checked(["any slices.day.auc<0"], {**RESULT, "slices": {}})
 

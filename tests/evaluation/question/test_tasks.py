@@ -300,9 +300,9 @@ def test_a_gate_is_on_one_task(compared, condition, said):
 @pytest.mark.parametrize(
     ("condition", "said"),
     [
-        ("auc<0.5", r"no 'auc'; the names of a task begin with it, here with click, like, buy; the nearest is"),
+        ("auc<0.5", r"no 'auc'; the names of a task begin with it, here with click, like, buy; there are click.auc"),
         ("any slices.slot.auc<0.5", "the names of a task begin with it"),
-        ("click.acu<0.5", r"no 'click\.acu'; .* the nearest is 'click\.auc', of click"),
+        ("click.acu<0.5", r"no 'click\.acu'; .* with click, like, buy; did you mean click\.auc\?$"),
         ("any click.slices.sloth.auc<0.5", "slices are by 'slot', not by 'sloth"),
         ("click.asked.max_slices<5", r"no 'click\.asked"),
     ],

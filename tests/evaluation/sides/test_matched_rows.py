@@ -286,7 +286,7 @@ def test_in_a_shell_a_wrong_command_is_status_2_and_wrong_data_are_3(tmp_path, c
     written(tmp_path, "old", {**old, "id": old["id"] + 1})
     files_, there = [f"{tmp_path}/new*"], ["--baseline", f"{tmp_path}/old*"]
     for line, status, says in (
-        ([*files_, *there, *OPTIONS, "--join", "outer"], 2, "invalid choice: 'outer'"),
+        ([*files_, *there, *OPTIONS, "--join", "outer"], 2, "--join must be one of inner, not 'outer'"),
         ([*files_, *there, *OPTIONS[:-2], "--join", "inner"], 2, "--join inner joins the data"),
         ([*files_, *OPTIONS[:-2], "--join", "inner"], 2, "give all three"),
         (["-", *there, *OPTIONS, "--join", "inner"], 2, "the standard input can be read only once"),
