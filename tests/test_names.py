@@ -11,6 +11,7 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import fleetmetrics as fm
@@ -74,6 +75,13 @@ def test_completion_offers_public_names_alone():
     assert {name for name in dir(fm) if not name.startswith("__")} == {*fm._modules, *rooms} - {"__version__"}
 
 
+class Records(fm.BaseMetric):
+    """Of MMEval's kind."""
+
+    def compute_metric(self, results: Any) -> Any:
+        return len(results)
+
+
 class Own(fm.Metric):
     """A metric of a user's."""
 
@@ -98,6 +106,26 @@ def test_completion_of_a_metric_offers_what_users_call():
     assert {"limit", "seen", "shown", "compute"} <= {*dir(Own())} and "batch_statistics" not in dir(Own())
     assert "batch_statistics" in dir(fm.AUC), "for authors"
     assert all(hasattr(fm.AUC(), name) for name in dir(fm.AUC()))
+
+
+def offered(thing: Any) -> set[str]:
+    return {name for name in dir(thing) if not name.startswith("_")}
+
+
+def test_completion_offers_what_users_call_and_not_what_authors_of_the_package_do():
+    of_records = {"add", "compute", "compute_local", "compute_metric", "dataset_meta", "dist_comm", "reset", "sampler"}
+    states = {"name", "set_state_dict", "settings", "state_dict"}
+    for_all = {name for name in offered(Records()) if name not in ("dist_collect_mode", "batch_size", "logger")}
+    assert for_all - {"allow_pickle", "collect_dir", "collect_dir_shared"} == of_records | states
+    evaluator = fm.evaluator.Evaluator(fm.evaluator.Accuracy())
+    process = {"evaluate", "evaluate_local", "offline_evaluate", "process", "reset"}
+    assert process <= offered(evaluator) and not {"settle", "shares", "incidental"} & offered(evaluator)
+    result = fm.evaluate({"y": np.array([0, 1]), "p": np.array([0.2, 0.7])}, label="y", score="p", metrics="auc")
+    assert {"frame", "plot", "slices", "to_html", "values"} <= offered(result) and len(offered(result)) <= 22
+    assert not {"inputs", "tables"} & offered(result)
+    for module in (fm.comm, fm.evaluator, fm.files, fm.formulas, fm.plot):
+        assert offered(module) == set(module.__all__), module
+        assert all(hasattr(module, name) for name in dir(module)), module
 
 
 @pytest.mark.numpy_only

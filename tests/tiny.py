@@ -224,7 +224,7 @@ def faults(result: fm.EvaluationResult) -> Iterator[str]:
         if by_formula(result.asked.metric(key)):  # percentiles of a few draws need not hold the value
             yield from _around(f"{key}'s interval", result.values[key], interval.low, interval.high, interval.needs)
     for key, delta in result.deltas.items():
-        if delta.interval is not None and by_formula(result.asked.metric(key)):
+        if delta.known_interval is not None and by_formula(result.asked.metric(key)):
             ends = delta.interval.low, delta.interval.high
             yield from _around(f"{key}_delta", delta.value, *ends, delta.interval.needs)
     for by, slices in result.slices.items():

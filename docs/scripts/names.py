@@ -157,7 +157,8 @@ def with_options(source: str, after: str, before: str, names: Iterable[str]) -> 
     parameters, descriptions = [], []
     for declared in (fields[name] for name in names):
         default = "" if declared.default is dataclasses.MISSING else f" = {declared.default!r}".replace("'", '"')
-        parameters.append(f"    {declared.name}: {declared.type}{default},\n")
+        kind = re.sub(r"'(\w+)'", r'"\1"', declared.type)  # Python keeps a hint with other quotes than ours
+        parameters.append(f"    {declared.name}: {kind}{default},\n")
         text = f"{declared.name}: {options.OPTIONS[declared.name].reference}"
         wrapped = textwrap.wrap(text, 112, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False)
         descriptions += [f"        {line}\n" for line in wrapped]

@@ -7,7 +7,7 @@ import contextlib
 import re
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Mapping, Sequence
+from typing import Any, Literal, Mapping, Sequence
 
 import numpy as np
 
@@ -70,11 +70,11 @@ class Reading:
     classes: Sequence[str] | None = None
     from_logits: bool = False
     scale: float = 1.0
-    quote: str | None = None
+    quote: Literal["none", '"', "'"] | None = None
     separator: str | None = None
     encoding: str | None = None
     null: str | Sequence[str] = ()
-    format: str | None = None
+    format: Literal["parquet", "npz", "arrow", "jsonl", "libsvm", "csv"] | None = None
 
     @property
     def joined(self) -> tuple[str, CommonIds] | None:

@@ -70,3 +70,8 @@ _MODULES = {
 def __getattr__(name: str) -> Any:
     value = globals()[name] = fleetmetrics._first_use(__name__, name, _MODULES)
     return value
+
+
+def __dir__() -> list[str]:
+    """What users call."""
+    return sorted(__all__)

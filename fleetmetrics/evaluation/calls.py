@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from typing import Any, Mapping, Sequence
+from typing import Any, Literal, Mapping, Sequence
 
 from fleetmetrics.comm import Communicator
 from fleetmetrics.comm.choose import channel_of
@@ -28,7 +28,7 @@ def evaluate(
     *,
     label: str | Sequence[str],
     score: str | Sequence[str],
-    task: str = "binary",
+    task: Literal["binary", "multiclass", "multilabel", "regression", "ranking"] = "binary",
     classes: int | Sequence[str] | None = None,
     weight: str | None = None,
     user: str | None = None,
@@ -39,7 +39,7 @@ def evaluate(
     baseline_score: str | Sequence[str] | None = None,
     baseline_columns: Mapping[str, str] | None = None,
     join_on: str | None = None,
-    join: str | None = None,
+    join: Literal["inner"] | None = None,
     skip_bad_rows: bool = False,
     skip_bad_files: bool = False,
     processes: int | None = None,
@@ -53,11 +53,11 @@ def evaluate(
     where: str | None = None,
     text: str | Sequence[str] = (),
     columns: Sequence[str] | None = None,
-    quote: str | None = None,
+    quote: Literal["none", '"', "'"] | None = None,
     separator: str | None = None,
     encoding: str | None = None,
     null: str | Sequence[str] = (),
-    format: str | None = None,
+    format: Literal["parquet", "npz", "arrow", "jsonl", "libsvm", "csv"] | None = None,
     always_valid: int | None = None,
     communicator: Communicator | None = None,
     timeout: float | None = None,

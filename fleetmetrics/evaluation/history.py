@@ -32,6 +32,7 @@ from fleetmetrics.support.printed import (
     span,
 )
 from fleetmetrics.support.vocabulary import argument, counted
+from fleetmetrics.support.vocabulary import Language
 from fleetmetrics.words import Words
 
 __all__ = ["HistoryResult", "HistoryRow", "check_by_day", "history"]
@@ -217,7 +218,7 @@ class HistoryResult(Printed):
         """The result of the last state."""
         return list(self.points.values())[-1]
 
-    def to_html(self, path: Any = None, lang: str = "en") -> str:
+    def to_html(self, path: Any = None, lang: Language = "en") -> str:
         """Return one self-contained page: a chart of each metric, the tables, and all numbers as JSON.
 
         Args:

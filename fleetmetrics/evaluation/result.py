@@ -25,7 +25,7 @@ from fleetmetrics.support.checks import choice_of
 from fleetmetrics.support.optional import library
 from fleetmetrics.support.printed import Printed, Table, plain
 from fleetmetrics.support.typed import Axes
-from fleetmetrics.support.vocabulary import RESULT_KEYS, SIZES, argument
+from fleetmetrics.support.vocabulary import RESULT_KEYS, SIZES, Language, argument
 
 __all__ = ["DataRead", "Delta", "EvaluationResult", "Interval", "SideResult", "check_keys", "result_of"]
 
@@ -221,7 +221,7 @@ class EvaluationResult(Printed):
 
     def _row(self, key: str) -> dict[str, Any]:
         interval, delta = self.intervals.get(key), self.deltas.get(key)
-        of_delta = delta and delta.interval
+        of_delta = delta and delta.known_interval
         return {
             "metric": key,
             "value": self.values[key],
@@ -233,7 +233,7 @@ class EvaluationResult(Printed):
             "delta_high": of_delta and of_delta.high,
         }
 
-    def to_html(self, path: Any = None, lang: str = "en", conditions: str | Sequence[str] = ()) -> str:
+    def to_html(self, path: Any = None, lang: Language = "en", conditions: str | Sequence[str] = ()) -> str:
         """Return the report, one self-contained page; see `fleetmetrics.report.html`.
 
         Args:

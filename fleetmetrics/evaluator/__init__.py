@@ -21,3 +21,8 @@ __all__ = [
     "load",
     *_metrics,
 ]
+
+
+def __dir__() -> list[str]:
+    """What users call."""
+    return sorted(__all__)

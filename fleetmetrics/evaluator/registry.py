@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import inspect
 import re
-from typing import Any, Callable, Mapping, Sequence
+from typing import Any, Callable, Mapping, Sequence, TypeVar, overload
 
 from fleetmetrics.errors import UnknownArgumentError, UnknownNameError
 from fleetmetrics.support.hints import did_you_mean, hint_of_argument, near
 from fleetmetrics.support.warning import warn
 
 __all__ = ["ENGINE", "EVAL", "METRICS", "PRETRAIN", "Registry"]
+
+#: What is registered: a class, which stays what it is.
+Entry = TypeVar("Entry", bound=Callable[..., Any])
 
 #: Python's own text.
 _UNKNOWN = re.compile(r"unexpected keyword argument '(\w+)'")
@@ -73,6 +76,14 @@ class Registry:
             return self._scopes[scope].module_dict.get(name) or unscoped.get(name)
         return None if self.parent is None else self.parent.get(key)
 
+    @overload
+    def register_module(
+        self, name: str | Sequence[str] | None = None, force: bool = False, module: None = None
+    ) -> Callable[[Entry], Entry]: ...
+    @overload
+    def register_module(
+        self, name: str | Sequence[str] | None = None, force: bool = False, *, module: Entry
+    ) -> Entry: ...
     def register_module(
         self, name: str | Sequence[str] | None = None, force: bool = False, module: Callable[..., Any] | None = None
     ) -> Callable[..., Any]:

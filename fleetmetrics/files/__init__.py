@@ -7,7 +7,7 @@ import copy
 import functools
 import os
 import pickle
-from typing import Any, Callable, Mapping, Sequence
+from typing import Any, Callable, Literal, Mapping, Sequence
 
 import numpy as np
 
@@ -29,6 +29,12 @@ from fleetmetrics.support.vocabulary import as_options, in_shell
 from fleetmetrics.wrappers.sliced_states import TooManyKeys
 
 __all__ = ["ROW", "DataError", "Evaluated", "Read", "Reading", "evaluate", "evaluate_file", "find", "together"]
+
+
+def __dir__() -> list[str]:
+    """What users call."""
+    return sorted(__all__)
+
 
 #: The fewest bytes that make starting a process worthwhile: a start takes about a second.
 _WORTH = 1 << 28
@@ -54,7 +60,7 @@ def evaluate(
     totals: Any = None,
     memory: int | None = None,
     progress: bool | None = None,
-    format: str | None = None,
+    format: Literal["parquet", "npz", "arrow", "jsonl", "libsvm", "csv"] | None = None,
     max_slices: int | None = None,
     reading: Reading | None = None,
 ) -> Evaluated[Made]:

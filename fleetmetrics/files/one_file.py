@@ -7,7 +7,7 @@ import contextvars
 import hashlib
 from collections import Counter, deque
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Callable, Generator, Iterable, Mapping
+from typing import Any, Callable, Generator, Iterable, Literal, Mapping
 
 import numpy as np
 
@@ -45,7 +45,7 @@ def evaluate_file(
     columns: Mapping[str, Any],
     *,
     skip_bad_rows: bool = False,
-    format: str | None = None,
+    format: Literal["parquet", "npz", "arrow", "jsonl", "libsvm", "csv"] | None = None,
     progress: bool = False,
     share: Share | None = None,
     reading: Reading | None = None,

@@ -33,12 +33,32 @@ from fleetmetrics.plot.canvas import (
     stairs,
     worded,
 )
-from fleetmetrics.plot.canvas import style as style
-from fleetmetrics.plot.canvas import svg as svg
+from fleetmetrics.plot.canvas import style, svg
 from fleetmetrics.support.checks import array_or_empty, is_number, whole_number_of
 from fleetmetrics.support.optional import library
 from fleetmetrics.support.typed import Axes
 from fleetmetrics.xp.score_buckets import lowest_scores
+
+__all__ = [
+    "at_k",
+    "by_worker",
+    "calibration",
+    "confusion_matrix",
+    "gain",
+    "histogram",
+    "lift",
+    "over_passes",
+    "over_time",
+    "precision_recall",
+    "predicted_actual",
+    "residuals",
+    "roc",
+    "score_histogram",
+    "slices",
+    "style",
+    "svg",
+    "threshold_sweep",
+]
 
 #: More classes than this are drawn only in combination; more bins are drawn as about fifty.
 _MOST, _MOST_BINS = 6, 100
@@ -48,6 +68,11 @@ _GROUPS = 16
 _RARE = 0.2
 #: In matrices of more classes, the axes name only some of them.
 _NAMED = 40
+
+
+def __dir__() -> list[str]:
+    """What users call."""
+    return sorted(__all__)
 
 
 def draw(metric: Any, ax: Axes | None = None, **options: Any) -> Axes:

@@ -148,20 +148,21 @@ class BaseMetric(Recorder, Resumable):
     def _value_of(self, results: Any) -> Any:
         return self.compute_metric(results)
 
-    def add(self, *columns: Any, ids: Any = None, **named: Any) -> None:
+    def add(self, *columns: Any, **named: Any) -> None:  # checkers let a subclass take what it likes instead
         """Append a batch, one record per sample; or override it, and append records to ``self._results``.
 
         Args:
             *columns: arrays or tensors whose first axis is the sample, or lists of anything: strings, ragged arrays,
                 dicts, ... Arrays are kept, not copied: do not write into them afterwards.
-            ids: one integer or string per sample. A repeated sample counts once; its records must not differ by more
-                than rounding. The records are then in the order of the ids.
-            **named: the columns by name, instead; any name but ``ids``.
+            **named: the columns by name, instead. ``ids`` has one integer or string per sample: a repeated sample
+                counts once, its records must not differ by more than rounding, and the records are then in the order
+                of the ids.
 
         Raises:
             InvalidInputError: if the columns differ in length, or from those of earlier batches; the batch was not
                 added.
         """
+        ids = named.pop("ids", None)
         self._begin_pass()
         self._columns.append(columns, named, ids)
 

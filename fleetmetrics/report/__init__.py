@@ -26,7 +26,7 @@ from fleetmetrics.report.headline import Headline, best_of, change_of, headline
 from fleetmetrics.serial.container import whole_file
 from fleetmetrics.support.checks import path_of
 from fleetmetrics.support.optional import library
-from fleetmetrics.support.vocabulary import RESULT_KEYS, SIZES, VERDICTS, described, parts_of
+from fleetmetrics.support.vocabulary import RESULT_KEYS, SIZES, VERDICTS, Language, described, parts_of
 from fleetmetrics.support.warning import muted
 from fleetmetrics.words import Words, digits_of
 from fleetmetrics.words.catalogue import entries
@@ -59,7 +59,7 @@ _ALONE = ("confusion_matrix", "threshold_sweep")
 _ERRORS = "errors"
 
 
-def html(result: Mapping[str, Any], metrics: Any = None, baseline: Any = None, lang: str = "en") -> str:
+def html(result: Mapping[str, Any], metrics: Any = None, baseline: Any = None, lang: Language = "en") -> str:
     """Write a result as one HTML page that needs no other file and no network.
 
     Its first line is a verdict in words. Then come plots by slice, what is significant, the metrics, the tables of

@@ -75,12 +75,19 @@ class Holder(Protocol):
         """Load what was `saved`; cannot fail after `check`."""
 
 
+#: What only this package calls, and what authors of metrics define.
+_FOR_AUTHORS = {
+    *("holders", "incidental", "joined", "name_in_errors", "settle", "share", "shares", "warns_of_repeats"),
+    *("compute_from", "summarize"),
+}
+
+
 class Checkpointed(Told):
     """An object that can be saved and resumed."""
 
     def __dir__(self) -> list[str]:
-        """Leave out of completion what only this package calls."""
-        return [name for name in super().__dir__() if name not in ("name_in_errors", "holders")]
+        """Leave out of completion what users do not call."""
+        return [name for name in super().__dir__() if name not in _FOR_AUTHORS]
 
     def holders(self) -> Sequence[Holder]:
         """Its holders, in an order that its class and settings determine."""

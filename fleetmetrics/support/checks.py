@@ -33,7 +33,6 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, Sequence, TypeVar, Union
 import numpy as np
 
 from fleetmetrics.errors import InvalidInputError
-from fleetmetrics.support.hints import did_you_mean, near
 from fleetmetrics.support.tensors import as_array, refuse_masked
 from fleetmetrics.support.vocabulary import counted
 
@@ -148,6 +147,8 @@ def choice_of(argument: str, value: Any, allowed: Sequence[str | None]) -> Any:
     """One of several strings, or None if it is among them."""
     if (value is None or isinstance(value, str)) and value in allowed:
         return value
+    from fleetmetrics.support.hints import did_you_mean, near  # few make mistakes, and every metric is imported
+
     names = [name for name in allowed if name is not None]
     shown = ", ".join(names if argument.startswith("--") else map(repr, allowed))
     hint = did_you_mean(map(repr, near(value, names))) if isinstance(value, str) else ""

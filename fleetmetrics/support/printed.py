@@ -103,6 +103,10 @@ class Printed:
         """The printed tables."""
         raise NotImplementedError
 
+    def __dir__(self) -> list[str]:
+        """Leave out of completion what the command line alone calls."""
+        return [name for name in super().__dir__() if name not in ("inputs", "tables")]
+
     def __str__(self) -> str:
         return laid_out(self.tables())
 

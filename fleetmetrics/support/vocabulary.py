@@ -9,12 +9,14 @@ import contextlib
 import contextvars
 import functools
 import re
-from typing import Any, Iterator, Mapping
+from typing import Any, Iterator, Literal, Mapping, get_args
 
 __all__ = [
     "RESULT_KEYS",
     "SIZES",
     "VERDICTS",
+    "Language",
+    "Verdict",
     "agreeing",
     "argument",
     "as_options",
@@ -28,8 +30,10 @@ __all__ = [
     "with_article",
 ]
 
+Language = Literal["en", "zh"]
+Verdict = Literal["worse", "different", "better", "within chance", "too few"]
 #: The verdicts on a slice, the most important first.
-VERDICTS = ("worse", "different", "better", "within chance", "too few")
+VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
 #: What is counted of a slice, and of the whole, beside rows.
 SIZES = ("positives", "users", "queries")
 #: What a result has beside the values of metrics, in JSON.

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import functools
 from types import MappingProxyType
-from typing import Mapping
+from typing import Mapping, get_args
 
 from fleetmetrics.errors import FileAccessError
+from fleetmetrics.support.vocabulary import Language
 
 __all__ = ["LANGUAGES", "texts_of"]
 
-LANGUAGES = ("en", "zh")
+LANGUAGES: tuple[Language, ...] = get_args(Language)
 
 
 @functools.lru_cache(maxsize=None)

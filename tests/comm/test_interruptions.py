@@ -173,7 +173,7 @@ def test_an_interruption_of_the_report_of_an_interruption_keeps_it_from_no_worke
     _run(ranks, work, 30)
     assert seen[who] == ["KeyboardInterrupt: again", 1], seen
     assert seen[1 - who] == [
-        f"CommunicatorError: rank {who} was interrupted (KeyboardInterrupt) at exchange 2 (echo).",
+        f"CommunicatorError: rank {who} was interrupted (KeyboardInterrupt) at exchange 2 (echo)",
         1,
     ]
 

@@ -14,7 +14,7 @@ SPLIT, NEXT, LATER, LAST = (7, 3, 1), (7, 4, 1), (7, 5, 1), (7, 6, 1)
 ALL = (0, 1, 2)
 TEXT = (
     "the workers diverged at exchange 3 (auc): it ended with a result on ranks 0, 2, and with an error on rank 1. "
-    "Compute it again on all workers; they are in step again."
+    "Compute it again on all workers; they are in step again"
 )
 
 

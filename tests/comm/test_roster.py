@@ -64,7 +64,7 @@ def test_the_loss_of_a_worker_concerns_those_who_need_it_and_that_of_rank_0_all(
 
 def test_a_loss_is_an_earlier_one_for_those_who_all_know_of_it() -> None:
     roster = Roster(JOB)
-    roster.gone[2] = "rank 2 has gone away: look at its log."
+    roster.gone[2] = "rank 2 has gone away: look at its log"
     roster.informed.add(0)
     assert str(roster.later_error_of_gone([0, 1, 2])) == roster.gone[2]
     roster.informed.add(1)
@@ -149,9 +149,9 @@ def test_later_a_second_process_is_refused_by_itself_and_reported_once_if_it_cal
 
 def test_after_a_loss_no_one_comes_in_for_the_lost_one_and_without_rank_0_no_one_at_all() -> None:
     roster = Roster(JOB)
-    roster.gone[1] = "rank 1 has gone away."
+    roster.gone[1] = "rank 1 has gone away"
     refused = refusal(roster, met=True)
     assert refused.text.startswith("rank 1 has gone away. A restarted rank 1 cannot join the others")
     assert roster.refusal(guest(rank=2), met=True) is None
-    roster.gone[0] = "rank 0 failed."
-    assert refusal(roster, met=True, rank=2).text == "rank 0 failed."
+    roster.gone[0] = "rank 0 failed"
+    assert refusal(roster, met=True, rank=2).text == "rank 0 failed"

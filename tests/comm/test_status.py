@@ -56,7 +56,7 @@ def test_each_missing_rank_has_its_state() -> None:
     assert text == (
         "Of the job's 6 workers (their number is that of WORLD_SIZE), rank 1 only tried to connect from helper.py, "
         "not train.py, rank 2 connected, but did not come to this call yet, rank 3 came to exchange 3 (auc) instead, "
-        "rank 4 connected, but called nothing yet, rank 5 ended; rank 0 listens at 10.0.0.1:8500."
+        "rank 4 connected, but called nothing yet, rank 5 ended; rank 0 listens at 10.0.0.1:8500"
     )
 
 
@@ -65,19 +65,19 @@ def test_rank_0_itself_is_always_connected_and_a_rank_not_seen_never_was() -> No
     assert "rank 0 connected, but called nothing yet, ranks 2 to 5 never connected;" in said(meeting(9, 1), who)
     who.rank_0_called = True
     assert "rank 0 connected, but did not come to this call yet," in said(meeting(9, 1), who)
-    assert "rank 0 does not listen." in said(meeting(9, 1), who, address="")
+    assert "rank 0 does not listen" in said(meeting(9, 1), who, address="")
 
 
 def test_refusals_are_said_of_the_ranks_that_are_missing() -> None:
     who, waiting = roster(2, 3), meeting(9, 0, 2, 5)
     who.other_runs = {2, 4}
     text = said(waiting, who, unproven={1, 2, 3, 5})
-    assert f" Rank 0 refused rank 4 of another run; this run is {JOB.title}." in text
-    assert " A process that says that it is rank 1 does not know the job's secret." in text
+    assert f". Rank 0 refused rank 4 of another run; this run is {JOB.title}" in text
+    assert ". A process that says that it is rank 1 does not know the job's secret" in text
 
 
 def test_what_keeps_workers_from_connecting_is_said_only_if_it_does() -> None:
-    full, versions = "no file descriptor left", "A process that tried to connect cannot: it speaks version 3."
+    full, versions = "no file descriptor left", "A process that tried to connect cannot: it speaks version 3"
     texts = [
         said(meeting(9, 0), roster()),
         said(meeting(9, 0), roster(), deaf_until=5.0, other_versions="it speaks version 3"),

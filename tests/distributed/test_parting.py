@@ -126,7 +126,7 @@ def test_a_worker_hears_that_its_number_may_be_the_only_one_if_rank_0_has_ended(
     assert number == right(2, 1)
     for text in texts:
         assert "rank 0 has gone away" in text
-        assert text.endswith("Exchange 1, the last with a result on this rank, may have ended with an error on others.")
+        assert text.endswith("Exchange 1, the last with a result on this rank, may have ended with an error on others")
 
 
 @pytest.mark.parametrize("moment", ["the arrival passed", "the answer did not pass"])
@@ -230,7 +230,7 @@ def test_a_broken_link_is_an_error_on_the_next_channel_in_use(tmp_path: Path, ho
     first, second, third = together(3, breaking("the answer did not pass", how), tmp_path, calls=3, channels="aab")
     assert second[1].startswith("CommunicatorError: rank 0 has gone away")
     assert first[2] == third[2]
-    assert "exchange 2 (all_reduce), ended with a result on ranks 0, 2; rank 1 may have an error instead." in first[2]
+    assert "exchange 2 (all_reduce), ended with a result on ranks 0, 2; rank 1 may have an error instead" in first[2]
 
 
 @pytest.mark.thorough

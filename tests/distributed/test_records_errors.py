@@ -65,7 +65,7 @@ DIFFERING = {
     "summarize raises": "CommunicatorError: on LAST: KeyError: 'm'",
     "summarize raises on rank 0": "CommunicatorError: on rank 0: KeyError: 'm'",
     "summarize is wrong": "InvalidInputError: on LAST: summarize of Condensing returned int; it must return a dict",
-    "summarize gives up": "AgreementError: Condensing: summarize returned None on some workers, and states on others.",
+    "summarize gives up": "AgreementError: Condensing: summarize returned None on some workers, and states on others",
     "other states": "AgreementError: Condensing: summarize returned different states: sum of n [], sum of sum [2] on",
     "states of other shapes": "AgreementError: Condensing: summarize returned different states: sum of n [], sum",
     "states that overflow": "IntegerOverflowError: Condensing, state 'n': ",

@@ -228,7 +228,7 @@ def test_leftover_variables_are_named_with_the_way_out(runs: Runs, rank: int) ->
     notebook = f"sys.ps1 = '>>> '\n{SOON}channel.INTERACTIVE_TIMEOUT = 3.0\n"
     lines = runs.start(1, **torch, WHEN_IMPORTED=notebook, SECONDS="").said(waits=True)
     assert len(lines) == 3 and lines[-1].startswith("DeadlineError: "), lines
-    way_out = "If this process belongs to no job of 2 workers, unset WORLD_SIZE and RANK, or call compute_local()."
+    way_out = "If this process belongs to no job of 2 workers, unset WORLD_SIZE and RANK, or call compute_local()"
     assert all(way_out in line for line in lines), lines
     assert "within 3 s" in lines[-1], lines
 

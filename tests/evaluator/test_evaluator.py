@@ -240,7 +240,7 @@ def test_two_metrics_of_one_name_are_an_error_and_the_results_stay() -> None:
     evaluator = Evaluator([Seen(), Seen()])
     evaluator.process([1])
     text = "There are multiple evaluation results with the same metric name seen/records. Please make sure all metrics"
-    with pytest.raises(ValueError, match=f"{text} have different prefixes."):
+    with pytest.raises(ValueError, match=f"{text} have different prefixes$"):
         evaluator.evaluate(1)
     assert [metric.results for metric in evaluator.metrics] == [[1], [1]]
 

@@ -319,4 +319,4 @@ def test_a_shuffle_with_too_few_letters_is_an_error_on_every_worker() -> None:
     found = together([lambda channel: channel.shuffle("test", [Letter(0)] * (3 - channel.rank))] * 3)
     texts = {f"{type(each).__name__}: {each}" for each in found}
     assert len(texts) == 1
-    assert "letters must hold one for each of 3 workers, not 3 on rank 0, 2 on rank 1, 1 on rank 2." in texts.pop()
+    assert "letters must hold one for each of 3 workers, not 3 on rank 0, 2 on rank 1, 1 on rank 2" in texts.pop()

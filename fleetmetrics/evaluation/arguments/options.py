@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass, field
-from typing import Any, Mapping, Sequence
+from typing import Any, Literal, Mapping, Sequence
 
 __all__ = ["CONFIDENCE", "OF_FILES", "OF_QUESTION", "OPTIONS", "Option", "Options"]
 
@@ -64,7 +64,7 @@ class Options:
             "columns",
         )
     )
-    task: str = field(
+    task: Literal["binary", "multiclass", "multilabel", "regression", "ranking"] = field(
         default="binary",
         metadata=_option(
             '"binary", "multiclass", "multilabel" (several labels are one task, their elements pooled), "regression" '
@@ -154,7 +154,7 @@ class Options:
             "column",
         ),
     )
-    join: str | None = field(
+    join: Literal["inner"] | None = field(
         default=None,
         metadata=_option(
             '"inner": count only ids that both sides have; this reads the data once more. None: both have the same '
@@ -256,7 +256,7 @@ class Options:
             "names for the columns of CSV files without a header.", "names for CSV files without a header", "header"
         ),
     )
-    quote: str | None = field(
+    quote: Literal["none", '"', "'"] | None = field(
         default=None,
         metadata=_option(
             'what is around values of CSV that hold separators or ends of lines: "none", ``\'"\'`` or ``"\'"``; None: '
@@ -289,7 +289,7 @@ class Options:
             "names",
         ),
     )
-    format: str | None = field(
+    format: Literal["parquet", "npz", "arrow", "jsonl", "libsvm", "csv"] | None = field(
         default=None,
         metadata=_option(
             'of all files, such as "libsvm"; None: each is recognized.',

@@ -9,7 +9,7 @@ from typing import Any, Iterator, Mapping, Sequence
 from fleetmetrics.evaluation.output.conditions import checked
 from fleetmetrics.evaluation.output.output_paths import output_of
 from fleetmetrics.support.printed import Column, Printed, Table, clean, facts_in_line, grouped, key_of, plain
-from fleetmetrics.support.vocabulary import counted
+from fleetmetrics.support.vocabulary import Language, counted
 from fleetmetrics.words import Words
 
 __all__ = ["DIGITS", "ODDS", "ConsistencyResult", "Step", "StepSlice", "Stream"]
@@ -197,7 +197,7 @@ class ConsistencyResult(Printed):
                 texts.append(f"{path} is {stream.skipped:,}: {rows} compared with nothing; '{path}>N' allows N of them")
         return texts
 
-    def to_html(self, path: Any = None, lang: str = "en") -> str:
+    def to_html(self, path: Any = None, lang: Language = "en") -> str:
         """Return one self-contained page, with the tables and every number as JSON.
 
         Args:

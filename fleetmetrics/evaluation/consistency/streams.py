@@ -7,7 +7,7 @@ import math
 import tempfile
 from collections import Counter
 from dataclasses import replace
-from typing import Any, Callable, Mapping, NamedTuple, Sequence
+from typing import Any, Callable, Literal, Mapping, NamedTuple, Sequence
 
 import numpy as np
 
@@ -67,11 +67,11 @@ def consistency(
     where: str | None = None,
     text: str | Sequence[str] = (),
     columns: Sequence[str] | None = None,
-    quote: str | None = None,
+    quote: Literal["none", '"', "'"] | None = None,
     separator: str | None = None,
     encoding: str | None = None,
     null: str | Sequence[str] = (),
-    format: str | None = None,
+    format: Literal["parquet", "npz", "arrow", "jsonl", "libsvm", "csv"] | None = None,
     memory: int | None = None,
 ) -> ConsistencyResult:
     r"""Check that two or more streams give the same rows the same scores: training, serving, or each step between.

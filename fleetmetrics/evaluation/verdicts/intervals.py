@@ -54,15 +54,20 @@ class Delta:
 
     Attributes:
         value: the difference.
-        interval: its interval, or None.
+        known_interval: its interval; None: it has none.
     """
 
     value: float
-    interval: Interval | None = None
+    known_interval: Interval | None = None
+
+    @property
+    def interval(self) -> Interval:
+        """Its interval; both ends are nan if it has none."""
+        return self.known_interval or Interval(math.nan, math.nan)
 
     def plain(self) -> dict[str, Any]:
         """As the result's JSON has it."""
-        return {"value": self.value, **(self.interval.plain() if self.interval else {})}
+        return {"value": self.value, **(self.known_interval.plain() if self.known_interval else {})}
 
 
 # -- of values ---------------------------------------------------------------------------------------------

@@ -24,7 +24,7 @@ from fleetmetrics.formulas import contributions
 from fleetmetrics.formulas.contributions import Contributions
 from fleetmetrics.formulas.slices import false_discovery_rates
 from fleetmetrics.support.checks import is_number
-from fleetmetrics.support.vocabulary import VERDICTS
+from fleetmetrics.support.vocabulary import VERDICTS, Verdict
 
 __all__ = ["ColumnDelta", "Judged", "Slice", "SliceDelta", "SliceResult", "Whole", "compared", "deltas", "judged"]
 
@@ -62,7 +62,7 @@ class Slice:
     high: float = math.nan
     p: float = math.nan
     q: float = math.nan
-    verdict: str | None = None
+    verdict: Verdict | None = None
     needs: Mapping[str, int] = field(default_factory=dict)
     because: Mapping[str, Any] = field(default_factory=dict)
 
@@ -172,7 +172,7 @@ def _judgments(
     ]
 
 
-def _verdict(row: Slice, difference: float, rate: float, better: str, share: float) -> str | None:
+def _verdict(row: Slice, difference: float, rate: float, better: str, share: float) -> Verdict | None:
     if math.isnan(rate):
         return "too few" if row.needs else None
     if rate > share:

@@ -164,8 +164,8 @@ def labeled_record(sample: Mapping[str, Any]) -> dict[str, Any]:
     pred = score_of(sample) if key == "pred_score" else label_of(sample, key)
     label, size = label_of(sample, "gt_label"), 1 if key == "pred_score" else pred.size
     if label.size != size:
-        way = " Of a one-hot gt_label give gt_label.argmax()" if label.size > size == 1 else ""
-        raise AssertedInputError(f"The size of pred ({size}) doesn't match the target ({label.size}).{way}")
+        way = ". Of a one-hot gt_label give gt_label.argmax()" if label.size > size == 1 else ""
+        raise AssertedInputError(f"The size of pred ({size}) doesn't match the target ({label.size}){way}")
     return {key: pred, "gt_label": label}
 
 

@@ -85,7 +85,7 @@ class Accuracy(BaseMetric):
     def summarize(self, results: Sequence[Any]) -> dict[str, np.ndarray]:
         if not results:
             return _correct(np.zeros([0, max(self.topk)]), np.zeros(0), self.topk, self.thrs)
-        advice = " Please check the `val_evaluator` and `test_evaluator` fields in your config file"
+        advice = ". Please check the `val_evaluator` and `test_evaluator` fields in your config file"
         return _correct(*inputs.labeled_columns(results), self.topk, self.thrs, advice)
 
     def compute_from(self, states: dict[str, np.ndarray]) -> dict[str, Any]:
@@ -139,7 +139,7 @@ def _correct(
     classes = pred.shape[1]
     if max(topk) > classes:
         raise InvalidInputError(
-            f"Top-{max(topk)} accuracy is unavailable since the number of categories is {classes}.{advice}"
+            f"Top-{max(topk)} accuracy is unavailable since the number of categories is {classes}{advice}"
         )
     label = inputs.as_labels(target, "target", classes)
     hit = numpy_ops.rank_of_label(pred, label)[:, None] < np.array(topk)

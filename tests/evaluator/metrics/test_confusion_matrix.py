@@ -115,7 +115,7 @@ def test_bad_input():
         ConfusionMatrix.calculate([0], [0, 1], 2)
     with pytest.raises(AssertionError, match=r"target has shape \[1, 2\]"):
         ConfusionMatrix.calculate([0], [[0, 1]], 2)
-    with pytest.raises(TypeError, match=r"<class 'str'> is not an available argument."):
+    with pytest.raises(TypeError, match=r"<class 'str'> is not an available argument$"):
         ConfusionMatrix.calculate("a", [0], 2)
     with pytest.raises(InvalidInputError, match="pred_score holds nan"):
         ConfusionMatrix().process(None, [{"pred_score": [0.5, float("nan")], "gt_label": 0}])

@@ -122,14 +122,14 @@ def test_results_are_named_as_in_mmpretrain(settings, ending):
 
 
 def test_a_threshold_of_zero_wins_over_topk_in_number_and_name():
-    with pytest.warns(UserWarning, match="Both thr and topk are given, use threshold in favor of top-k."):
+    with pytest.warns(UserWarning, match="Both thr and topk are given, use threshold in favor of top-k$"):
         metric = MultiLabelMetric(thr=0.0, topk=1, items=["recall"], average="micro")
     given = [{"pred_score": [0.5, 0.25, -0.25], "gt_score": [1, 1, 1]}]
     assert evaluate(metric, given) == {"recall_thr-0.00_micro": close(200 / 3)}
 
 
 def test_without_threshold_and_topk_it_is_one_half_with_a_warning():
-    with pytest.warns(UserWarning, match="Neither thr nor k is given, set thr as 0.5 by default."):
+    with pytest.warns(UserWarning, match="Neither thr nor k is given, set thr as 0.5 by default$"):
         metric = MultiLabelMetric()
     assert (metric.thr, metric.topk) == (0.5, None)
     assert list(evaluate(metric, [{"pred_score": [0.5], "gt_label": 0}])) == ["precision", "recall", "f1-score"]
@@ -336,15 +336,15 @@ def test_bad_items_and_averages():
 @pytest.mark.parametrize(
     "arguments, message",
     [
-        (([[1]], [[1, 0]]), r"The size of pred \(\(1, 1\)\) doesn't match the target \(\(1, 2\)\)."),
+        (([[1]], [[1, 0]]), r"The size of pred \(\(1, 1\)\) doesn't match the target \(\(1, 2\)\)$"),
         (
             ([[1]], [[1]], False, False, None, None, None, 2),
             r"The shape of `pred` \(\(1, 1\)\) doesn't match the num_classes",
         ),
-        (([1], [[1]]), r"The shape `pred` and `target` array must be \(N, num_classes\)."),
-        ((np.zeros([1, 1]), np.zeros(1)), r"The shape `pred` and `target` array must be \(N, num_classes\)."),
-        (([[1]], [[1]], True), "For index-type labels, please specify `num_classes`."),
-        (([[1]], [[1]], False, True), "For index-type labels, please specify `num_classes`."),
+        (([1], [[1]]), r"The shape `pred` and `target` array must be \(N, num_classes\)$"),
+        ((np.zeros([1, 1]), np.zeros(1)), r"The shape `pred` and `target` array must be \(N, num_classes\)$"),
+        (([[1]], [[1]], True), "For index-type labels, please specify `num_classes`$"),
+        (([[1]], [[1]], False, True), "For index-type labels, please specify `num_classes`$"),
     ],
 )
 def test_what_mmpretrain_asserts_is_an_assertion(arguments, message):
@@ -383,7 +383,7 @@ def test_bad_values_name_the_argument_and_what_is_allowed(calculate, pred, targe
 
 def test_bad_shapes_for_average_precision():
     for pred, target in [([0.5], [1]), ([[0.5]], [[1, 0]]), ([[0.5]], [[1], [0]])]:
-        with pytest.raises(AssertionError, match=r"Both `pred` and `target` should have shape `\(N, num_classes\)`."):
+        with pytest.raises(AssertionError, match=r"Both `pred` and `target` should have shape `\(N, num_classes\)`$"):
             AveragePrecision.calculate(pred, target)
 
 

@@ -256,7 +256,7 @@ def test_k_can_be_at_most_the_number_of_items():
 @pytest.mark.parametrize(
     "arguments, message",
     [
-        (([[0]], [[1], [2]], 1, True, True), r"Length of `pred`\(1\) and `target` \(2\) must be the same."),
+        (([[0]], [[1], [2]], 1, True, True), r"Length of `pred`\(1\) and `target` \(2\) must be the same$"),
         (({}, [[1]], 1, True, True), "`pred` must be Sequence of indices when `pred_indices` set to True, but get"),
         (("ab", [[1]], 1, True, True), "`pred` must be Sequence of indices when `pred_indices` set to True, but get"),
         (([[0]], 1, 1, True, True), "`target` must be Sequence of indices when `target_indices` set to True, but get"),
