@@ -206,6 +206,7 @@ lint: $(DEV)/.ready  ## check style, format, spelling, English, and that nothing
 
 types: $(DEV)/.ready  ## check the types with mypy; with Basedpyright and griffe what editors and the reference show
 	@$(DEV)/bin/python -m mypy
+	@$(DEV)/bin/python -m mypy --strict --follow-imports=silent tests/typing/programs.py
 	@$(DEV)/bin/python -m mypy.stubtest fleetmetrics --concise --ignore-missing-stub --ignore-disjoint-bases \
 		--mypy-config-file pyproject.toml --allowlist tests/typing/stubtest.txt
 	@$(DEV)/bin/basedpyright -p tests/typing --pythonpath $(DEV)/bin/python

@@ -562,7 +562,7 @@ class Server(Inbox):
     def missing(self) -> str:
         """Why it does not listen yet; see `Inbox`."""
         host, port = self._opens
-        return f"It waits for {host}:{port}: the name is being looked up, or another listens there." if host else ""
+        return f"It waits for {host}:{port}: the name is being looked up, or another listens there" if host else ""
 
     def _open_door(self, calls: bool) -> None:
         self._listen_error = None

@@ -67,7 +67,7 @@ class DumpResults(BaseMetric):
         self, out_file_path: str, collect_device: str = "cpu", collect_dir: str | None = None, **more: bool
     ) -> None:
         super().__init__(collect_device, "", collect_dir, **more)
-        self.out_file_path = str(out_file_path)
+        self.out_file_path: str = str(out_file_path)
         if not self.out_file_path.endswith(_ENDINGS):
             raise InvalidInputError(
                 f"The output file must be a pkl file. Allowed are .pkl, .parquet and .npz, not {out_file_path!r}"

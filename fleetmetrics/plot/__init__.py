@@ -31,9 +31,10 @@ from fleetmetrics.plot.canvas import (
     short,
     spoken,
     stairs,
+    style,
+    svg,
     worded,
 )
-from fleetmetrics.plot.canvas import style, svg
 from fleetmetrics.support.checks import array_or_empty, is_number, whole_number_of
 from fleetmetrics.support.optional import library
 from fleetmetrics.support.typed import Axes

@@ -24,7 +24,7 @@ def one_metric(scores: np.ndarray, labels: np.ndarray) -> float:
     return auc.compute()
 
 
-def a_collection(scores: np.ndarray, labels: np.ndarray) -> "dict[str, Any]":
+def a_collection(scores: np.ndarray, labels: np.ndarray) -> dict[str, Any]:
     metrics = fm.MetricCollection({"auc": fm.AUC(), "loss": fm.LogLoss()})
     metrics.add(scores, labels)
     assert_type(metrics.fresh(), fm.MetricCollection)

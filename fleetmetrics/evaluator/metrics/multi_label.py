@@ -85,7 +85,7 @@ class MultiLabelMetric(BaseMetric):
         {'precision': 33.333333333333336, 'recall': 33.333333333333336, 'f1-score': 33.333333333333336}
     """
 
-    default_prefix = "multi-label"
+    default_prefix: str | None = "multi-label"
 
     def __init__(
         self,
@@ -102,9 +102,10 @@ class MultiLabelMetric(BaseMetric):
             warn("Neither thr nor k is given, set thr as 0.5 by default")
         elif thr is not None and topk is not None:
             warn("Both thr and topk are given, use threshold in favor of top-k")
-        self.average = common.check_choice("average", average, common.AVERAGES)
-        self.thr, self.topk = common.threshold(thr), None if topk is None else whole_number_of("topk", topk, 1)
-        self.items = common.check_items(items, "MultiLabelMetric")
+        self.average: str | None = common.check_choice("average", average, common.AVERAGES)
+        self.thr: float | None = common.threshold(thr)
+        self.topk: int | None = None if topk is None else whole_number_of("topk", topk, 1)
+        self.items: tuple[str, ...] = common.check_items(items, "MultiLabelMetric")
 
     def process(self, data_batch: Any, data_samples: Sequence[Mapping[str, Any]]) -> None:
         self.results.extend([_record(sample, labels=True) for sample in as_dicts(data_samples)])
@@ -246,11 +247,11 @@ class AveragePrecision(BaseMetric):
         {'AP_classwise': [100.0, 50.0]}
     """
 
-    default_prefix = "multi-label"
+    default_prefix: str | None = "multi-label"
 
     def __init__(self, average: str | None = "macro", collect_device: str = "cpu", prefix: str | None = None) -> None:
         super().__init__(collect_device=collect_device, prefix=prefix)
-        self.average = common.check_choice("average", average, _AP_AVERAGES)
+        self.average: str | None = common.check_choice("average", average, _AP_AVERAGES)
 
     def process(self, data_batch: Any, data_samples: Sequence[Mapping[str, Any]]) -> None:
         self.results.extend([_record(sample) for sample in as_dicts(data_samples)])

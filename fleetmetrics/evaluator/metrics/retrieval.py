@@ -157,11 +157,11 @@ class RetrievalRecall(BaseMetric):
         {'Recall@1': 0.0, 'Recall@2': 100.0}
     """
 
-    default_prefix = "retrieval"
+    default_prefix: str | None = "retrieval"
 
     def __init__(self, topk: int | Sequence[int], collect_device: str = "cpu", prefix: str | None = None) -> None:
         super().__init__(collect_device=collect_device, prefix=prefix)
-        self.topk = common.top_ks(topk)
+        self.topk: tuple[int, ...] = common.top_ks(topk)
 
     def process(self, data_batch: Any, data_samples: Sequence[Mapping[str, Any]]) -> None:
         if len(data_samples):  # only the hits are kept: a gallery may be large
@@ -262,13 +262,14 @@ class RetrievalAveragePrecision(BaseMetric):
         {'mAP@3': 100.0}
     """
 
-    default_prefix = "retrieval"
+    default_prefix: str | None = "retrieval"
 
     def __init__(
         self, topk: int | None = None, mode: str = "IR", collect_device: str = "cpu", prefix: str | None = None
     ) -> None:
         super().__init__(collect_device=collect_device, prefix=prefix)
-        self.topk, self.mode = whole_number_of("`topk`", topk, 1), common.check_choice("mode", mode, _MODES)
+        self.topk: int = whole_number_of("`topk`", topk, 1)
+        self.mode: str = common.check_choice("mode", mode, _MODES)
 
     def process(self, data_batch: Any, data_samples: Sequence[Mapping[str, Any]]) -> None:
         if len(data_samples):  # only the value is kept: a gallery may be large

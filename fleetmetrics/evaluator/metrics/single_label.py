@@ -66,7 +66,7 @@ class Accuracy(BaseMetric):
         array([50.])
     """
 
-    default_prefix = "accuracy"
+    default_prefix: str | None = "accuracy"
 
     def __init__(
         self,
@@ -76,8 +76,8 @@ class Accuracy(BaseMetric):
         prefix: str | None = None,
     ) -> None:
         super().__init__(collect_device=collect_device, prefix=prefix)
-        self.topk = common.top_ks(topk)
-        self.thrs = common.thresholds(thrs)
+        self.topk: tuple[int, ...] = common.top_ks(topk)
+        self.thrs: tuple[float | None, ...] = common.thresholds(thrs)
 
     def process(self, data_batch: Any, data_samples: Sequence[Mapping[str, Any]]) -> None:
         self.results.extend([inputs.labeled_record(sample) for sample in as_dicts(data_samples)])
@@ -198,7 +198,7 @@ class SingleLabelMetric(BaseMetric):
         (array(62.5), array(75.), array(66.66666667), array(4))
     """
 
-    default_prefix = "single-label"
+    default_prefix: str | None = "single-label"
 
     def __init__(
         self,
@@ -210,10 +210,10 @@ class SingleLabelMetric(BaseMetric):
         prefix: str | None = None,
     ) -> None:
         super().__init__(collect_device=collect_device, prefix=prefix)
-        self.average = common.check_choice("average", average, common.AVERAGES)
-        self.thrs = common.thresholds(thrs)
-        self.items = common.check_items(items, "SingleLabelMetric")
-        self.num_classes = common.check_class_count(num_classes)
+        self.average: str | None = common.check_choice("average", average, common.AVERAGES)
+        self.thrs: tuple[float | None, ...] = common.thresholds(thrs)
+        self.items: tuple[str, ...] = common.check_items(items, "SingleLabelMetric")
+        self.num_classes: int | None = common.check_class_count(num_classes)
 
     def process(self, data_batch: Any, data_samples: Sequence[Mapping[str, Any]]) -> None:
         records = inputs.records_with_classes(as_dicts(data_samples), self.num_classes)
@@ -333,11 +333,11 @@ class ConfusionMatrix(BaseMetric):
                [0, 1, 0]])
     """
 
-    default_prefix = "confusion_matrix"
+    default_prefix: str | None = "confusion_matrix"
 
     def __init__(self, num_classes: int | None = None, collect_device: str = "cpu", prefix: str | None = None) -> None:
         super().__init__(collect_device=collect_device, prefix=prefix)
-        self.num_classes = common.check_class_count(num_classes)
+        self.num_classes: int | None = common.check_class_count(num_classes)
 
     def process(self, data_batch: Any, data_samples: Sequence[Mapping[str, Any]]) -> None:
         records = inputs.records_with_classes(as_dicts(data_samples), self.num_classes)
