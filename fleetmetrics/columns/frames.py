@@ -165,7 +165,7 @@ class Columns:
         for name, what in [*wanted, *looked_at]:
             name = self.inside[name].column if name in self.inside else name
             if name not in there:
-                hint = did_you_mean(map(repr, near(name, there))) or ""
+                hint = did_you_mean(map(repr, near(name, there))) or "."
                 role = "" if what == name else f" for {what}"  # a slice's argument has its column's name
                 raise DataError(f"no column {name!r}{role}{hint} There are {', '.join(map(repr, there)) or 'none'}")
             if own.count(name) > 1:
