@@ -32,8 +32,8 @@ from fleetmetrics.support.printed import (
     span,
 )
 from fleetmetrics.support.vocabulary import argument, counted
-from fleetmetrics.support.vocabulary import Language
 from fleetmetrics.words import Words
+from fleetmetrics.words.texts import Language
 
 __all__ = ["HistoryResult", "HistoryRow", "check_by_day", "history"]
 

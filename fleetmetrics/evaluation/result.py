@@ -25,7 +25,8 @@ from fleetmetrics.support.checks import choice_of
 from fleetmetrics.support.optional import library
 from fleetmetrics.support.printed import Printed, Table, plain
 from fleetmetrics.support.typed import Axes
-from fleetmetrics.support.vocabulary import RESULT_KEYS, SIZES, Language, argument
+from fleetmetrics.support.vocabulary import RESULT_KEYS, SIZES, argument
+from fleetmetrics.words.texts import Language
 
 __all__ = ["DataRead", "Delta", "EvaluationResult", "Interval", "SideResult", "check_keys", "result_of"]
 

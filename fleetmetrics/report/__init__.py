@@ -26,10 +26,11 @@ from fleetmetrics.report.headline import Headline, best_of, change_of, headline
 from fleetmetrics.serial.container import whole_file
 from fleetmetrics.support.checks import path_of
 from fleetmetrics.support.optional import library
-from fleetmetrics.support.vocabulary import RESULT_KEYS, SIZES, VERDICTS, Language, described, parts_of
+from fleetmetrics.support.vocabulary import RESULT_KEYS, SIZES, VERDICTS, described, parts_of
 from fleetmetrics.support.warning import muted
 from fleetmetrics.words import Words, digits_of
 from fleetmetrics.words.catalogue import entries
+from fleetmetrics.words.texts import Language
 
 __all__ = ["PICTURES", "drawn", "html", "page", "written"]
 

@@ -15,7 +15,6 @@ __all__ = [
     "RESULT_KEYS",
     "SIZES",
     "VERDICTS",
-    "Language",
     "Verdict",
     "agreeing",
     "argument",
@@ -30,7 +29,6 @@ __all__ = [
     "with_article",
 ]
 
-Language = Literal["en", "zh"]
 Verdict = Literal["worse", "different", "better", "within chance", "too few"]
 #: The verdicts on a slice, the most important first.
 VERDICTS: tuple[Verdict, ...] = get_args(Verdict)

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import functools
 from types import MappingProxyType
-from typing import Mapping, get_args
+from typing import Literal, Mapping, get_args
 
 from fleetmetrics.errors import FileAccessError
-from fleetmetrics.support.vocabulary import Language
 
 __all__ = ["LANGUAGES", "texts_of"]
 
+Language = Literal["en", "zh"]
 LANGUAGES: tuple[Language, ...] = get_args(Language)
 
 

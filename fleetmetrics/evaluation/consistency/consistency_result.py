@@ -9,8 +9,9 @@ from typing import Any, Iterator, Mapping, Sequence
 from fleetmetrics.evaluation.output.conditions import checked
 from fleetmetrics.evaluation.output.output_paths import output_of
 from fleetmetrics.support.printed import Column, Printed, Table, clean, facts_in_line, grouped, key_of, plain
-from fleetmetrics.support.vocabulary import Language, counted
+from fleetmetrics.support.vocabulary import counted
 from fleetmetrics.words import Words
+from fleetmetrics.words.texts import Language
 
 __all__ = ["DIGITS", "ODDS", "ConsistencyResult", "Step", "StepSlice", "Stream"]
 
