@@ -243,7 +243,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = Parser("python -m fleetmetrics.migrate", description=about)
     parser.add_argument("files", nargs="+", metavar="FILE", help="a Python script or configuration, or a folder")
     parser.add_argument("--write", action="store_true", help="make the changes, instead of showing them")
-    options = parser.parse_args(sys.argv[1:] if arguments is None else texts_of("arguments", arguments))
+    tokens = sys.argv[1:] if arguments is None else texts_of("arguments", arguments)
+    try:
+        options = parser.parse_args(tokens)
+    except InvalidInputError as error:
+        parser.exit(2, f"{parser.prog}: {error}\n")
     sources: dict[str, _Source] = {}
     path = options.files[0]
     try:

@@ -9,7 +9,7 @@ from typing import Any, Callable, Iterator, Mapping, Sequence
 from fleetmetrics._version import __version__
 from fleetmetrics.columns.understood import facts_of
 from fleetmetrics.comm import Communicator
-from fleetmetrics.errors import DataError, InvalidInputError
+from fleetmetrics.errors import DataError, InvalidInputError, UnknownNameError
 from fleetmetrics.evaluation.output.conditions import checked, failed
 from fleetmetrics.evaluation.output.output_paths import output_of
 from fleetmetrics.evaluation.output.result_tables import tables
@@ -22,6 +22,7 @@ from fleetmetrics.evaluation.sides.side_of_states import save
 from fleetmetrics.evaluation.verdicts.intervals import Delta, Interval, deltas_of, intervals_of
 from fleetmetrics.evaluation.verdicts.slices import ColumnDelta, Judged, SliceDelta, SliceResult, compared, judged
 from fleetmetrics.support.checks import choice_of
+from fleetmetrics.support.hints import did_you_mean, near
 from fleetmetrics.support.optional import library
 from fleetmetrics.support.printed import Printed, Table, plain
 from fleetmetrics.support.typed import Axes
@@ -149,7 +150,11 @@ class EvaluationResult(Printed):
         return self.asked.confidence
 
     def __getitem__(self, metric: str) -> Any:
-        """The value of a metric."""
+        """The value of a metric; UnknownNameError, a KeyError, without one of that name."""
+        if metric not in self.new.values:
+            known = [*self.new.values]
+            hint = did_you_mean(near(str(metric), known)) or f"; there are {', '.join(known)}"
+            raise UnknownNameError(f"there is no metric {metric!r}{hint}")
         return self.new.values[metric]
 
     def tables(self) -> Iterator[Table]:

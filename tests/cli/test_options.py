@@ -231,6 +231,36 @@ def test_impossible_options_are_refused_in_the_words_of_the_command_line(run, ki
     assert told in run(*COLUMNS, *options, status=status)
 
 
+@pytest.mark.parametrize(
+    "option", ["label", "score", "weight", "user", "by", "join-on", "baseline-score", "baseline-columns", "where"]
+)
+def test_a_missing_column_is_one_of_the_option_that_names_it(run, option):
+    value = {"baseline-columns": "zip=zz", "where": "zz > 3"}.get(option, "zz")
+    columns = ["--label", value if option == "label" else "y", "--score", value if option == "score" else "p"]
+    columns += ["--metrics", "gauc,auc"] if option == "user" else ["--metrics", "auc"]
+    columns += ["--baseline", "a.csv"] if option in ("join-on", "baseline-columns") else []
+    columns += ["--by", "zip"] if option == "baseline-columns" else []
+    more = [] if option in ("label", "score") else [f"--{option}", value]
+    said = run(*columns, *more, status=3)
+    assert f"no column 'zz' for --{option}. There are 'y', 'p', 'zip', 'day', 'uid'" in said
+    named = dict(label=columns[1], score=columns[3], metrics="gauc,auc" if option == "user" else "auc")
+    named.update({"by": "zip", "baseline": "a.csv"} if option == "baseline-columns" else {})
+    named.update({"baseline": "a.csv"} if option == "join-on" else {})
+    argument = option.replace("-", "_")
+    if more:
+        named[argument] = {"zip": "zz"} if option == "baseline-columns" else value
+    with pytest.raises(fm.DataError, match=rf"no column 'zz' for {argument}\. There are 'y', 'p', 'zip', 'day', 'uid'"):
+        fm.evaluate("a.csv", **named)
+
+
+@pytest.mark.parametrize("option", ["id", "score", "label", "by", "features", "where"])
+def test_a_missing_column_of_a_stream_is_one_of_the_option_that_names_it(there, capsys, option):
+    line = {"id": "uid", "score": "p", option: "zz > 3" if option == "where" else "zz"}
+    tokens = [token for name, value in line.items() for token in (f"--{name}", value)]
+    assert main(["consistency", "a=a.csv", "b=a.csv", *tokens]) == 3
+    assert f"a.csv: no column 'zz' for --{option}. There are" in capsys.readouterr().err
+
+
 def test_keys_of_two_kinds_are_refused_with_the_file(run, there, data):
     (there / "two").mkdir()
     save("two/0.csv", {"y": [1, 0], "p": [0.9, 0.2], "id": [1, 2]})

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from fleetmetrics.cli import _of_the_data, _Outcome, _outcome, main
-from fleetmetrics.cli.parsers import parsed
+from fleetmetrics.cli.parsers import COMMANDS as COMMANDS_BY_NAME
+from fleetmetrics.cli.parsers import command_line, parsed
 from fleetmetrics.errors import (
     CorruptFileError,
     DataError,
@@ -111,6 +112,53 @@ def test_a_file_of_options_without_a_library_for_toml_is_status_2(monkeypatch, c
 def test_options_are_given_in_full_and_a_near_one_is_named(line, told, capsys):
     assert main(line.split()) == 2
     assert told in capsys.readouterr().err
+
+
+#: What a command takes at least.
+LEAST = {command[0]: command[1:] for command in COMMANDS}
+
+
+@pytest.mark.parametrize("name", COMMANDS_BY_NAME)
+def test_each_misspelt_option_and_bad_value_costs_one_line_that_names_the_option(name, capsys):
+    parser = command_line()[1][name].complete()
+    for action in parser._actions:
+        for option in (option for option in action.option_strings if option.startswith("--")):
+            assert main([name, *LEAST[name], f"{option}x"]) == 2
+            (line,) = capsys.readouterr().err.splitlines()
+            assert line == f"fleetmetrics: there is no option {option}x; did you mean {option}?", line
+        if action.type in (int, float) or (action.choices and action.option_strings):
+            option = action.option_strings[0]
+            assert main([name, *LEAST[name], option, "zz"]) == 2
+            (line,) = capsys.readouterr().err.splitlines()
+            assert line.startswith(f"fleetmetrics: {option} must be ") and line.endswith(", not 'zz'"), line
+
+
+@pytest.mark.parametrize(
+    "line, told",
+    [
+        ("", "the following arguments are required: COMMAND; `fleetmetrics --help` lists what there is"),
+        ("evalute a", "there is no command 'evalute'; did you mean evaluate?"),
+        ("zz", "there is no command 'zz'; `fleetmetrics --help` lists what there is"),
+        ("evaluate a", "the following arguments are required: --label, --score; `fleetmetrics evaluate --help` lists"),
+        ("evaluate a --label y --score p --label y", "--label is given twice; give it once; put commas between"),
+        ("evaluate a --label y --score p --task binry", "ranking, not 'binry'; did you mean 'binary'?"),
+        ("evaluate a --label y --score p --metrics aucc", "--metrics: there is no metric 'aucc'; did you mean auc?"),
+        ("evaluate a --label y --score", "--score: expected one argument"),
+        ("compare a", "the following arguments are required: STATE"),
+        ("doctor a", "unrecognized arguments: a; `fleetmetrics --help` lists what there is"),
+        ("metrics auk", "there is no metric 'auk'; did you mean auc?"),
+    ],
+)
+def test_a_wrong_command_costs_one_line_without_the_usage(line, told, capsys):
+    assert main(line.split()) == 2
+    (said,) = capsys.readouterr().err.splitlines()
+    assert said.startswith("fleetmetrics: ") and told in said
+
+
+@pytest.mark.parametrize("name", ["", *COMMANDS_BY_NAME])
+def test_help_is_no_failure(name, capsys):
+    assert main([*name.split(), "--help"]) == 0
+    assert f"usage: fleetmetrics {name}" in capsys.readouterr().out
 
 
 def test_values_and_files_may_look_like_options():

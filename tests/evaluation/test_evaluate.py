@@ -176,6 +176,27 @@ def test_pictures_are_drawn_of_both_sides_and_one_that_no_metric_has_is_refused(
     plt.close("all")
 
 
+def test_an_unknown_metric_of_a_result_is_a_key_error_that_names_the_nearest(result):
+    with pytest.raises(KeyError, match=r"^there is no metric 'aucc'; did you mean auc\?$"):
+        result["aucc"]
+    with pytest.raises(fm.UnknownNameError, match=r"^there is no metric 7; there are auc"):
+        result[7]
+
+
+def test_every_metric_that_lacks_something_is_named_as_it_was_asked_for():
+    """And no argument, object or key of the package itself."""
+    few = {"y": np.array([0, 1, 1, 0]), "p": np.array([0.2, 0.7, 0.6, 0.3])}
+    errors = {}
+    for name in kinds():
+        try:
+            fm.evaluate(few, label="y", score="p", metrics=[f"mine={name}"], ci=0.9)
+        except fm.InvalidInputError as error:
+            errors[name] = str(error)
+    assert len(errors) > 15 and errors["gauc"] == "mine needs the column of the user; give user=COLUMN"
+    for name, text in errors.items():
+        assert "mine" in text and not re.search(r"0x[0-9a-f]{6}|\w_count_\d|values |slice_\d", text), (name, text)
+
+
 def test_conditions_are_those_of_the_command_line_without_its_option(result):
     assert result.failed("auc<0.1", "auc_delta.low<-1") == []
     [held] = result.failed("auc<1")
