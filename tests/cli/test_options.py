@@ -253,9 +253,9 @@ def test_a_missing_column_is_one_of_the_option_that_names_it(run, option):
         fm.evaluate("a.csv", **named)
 
 
-@pytest.mark.parametrize("option", ["id", "score", "label", "by", "features", "where"])
+@pytest.mark.parametrize("option", ["join-on", "score", "label", "by", "features", "where"])
 def test_a_missing_column_of_a_stream_is_one_of_the_option_that_names_it(there, capsys, option):
-    line = {"id": "uid", "score": "p", option: "zz > 3" if option == "where" else "zz"}
+    line = {"join-on": "uid", "score": "p", option: "zz > 3" if option == "where" else "zz"}
     tokens = [token for name, value in line.items() for token in (f"--{name}", value)]
     assert main(["consistency", "a=a.csv", "b=a.csv", *tokens]) == 3
     assert f"a.csv: no column 'zz' for --{option}. There are" in capsys.readouterr().err
