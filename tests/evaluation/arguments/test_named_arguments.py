@@ -52,4 +52,4 @@ def test_so_is_an_option_of_the_command_line(command: str, meant: str, capsys: p
 def test_so_is_an_option_in_a_file(tmp_path: Any, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "a.toml").write_text("draws = 5\n")
     assert main(["evaluate", "a", "--config", str(tmp_path / "a.toml")]) == 2
-    assert "there is no option 'draws'. Did you mean 'replicates'?" in capsys.readouterr().err
+    assert "there is no option 'draws'; did you mean replicates?" in capsys.readouterr().err

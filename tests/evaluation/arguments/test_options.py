@@ -5,15 +5,20 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import json
-from typing import Any
+import re
+from typing import Any, get_args
 
 import pytest
 
 import fleetmetrics as fm
 from fleetmetrics.cli.parsers import command_line, parsed
 from fleetmetrics.cli.values import OF_TYPES, VALUES
+from fleetmetrics.evaluation.arguments.named import TASKS
 from fleetmetrics.evaluation.arguments.options import OF_QUESTION, OPTIONS, Options
 from fleetmetrics.evaluation.question.question import Question
+from fleetmetrics.files.formats import FORMATS
+from fleetmetrics.support.vocabulary import VERDICTS, Verdict
+from fleetmetrics.words.texts import LANGUAGES, Language
 
 pytestmark = pytest.mark.numpy_only
 pytest.importorskip("pyarrow")
@@ -37,7 +42,17 @@ def test_the_command_line_takes_each_option_with_the_same_default():
     for name, option in OPTIONS.items():
         assert actions[name].option_strings[0] == f"--{name.replace('_', '-')}"
         kind = str(DECLARED[name].type).split(" | ")[0]
-        assert option.takes in VALUES or kind in OF_TYPES or kind == "str"
+        assert option.takes in VALUES or kind in OF_TYPES or kind == "str" or kind.startswith("Literal[")
+
+
+def test_the_choices_of_a_checker_are_those_of_the_command_line_and_of_the_package():
+    known = {"task": TASKS, "join": ["inner"], "quote": ["none", '"', "'"], "format": FORMATS}
+    given = {name: re.findall(r"""'(\w+|")'|"(')\"""", str(DECLARED[name].type)) for name in known}
+    assert {name: {one or other for one, other in texts} for name, texts in given.items()} == {
+        name: set(texts) for name, texts in known.items()
+    }
+    assert all(set(option.choices) <= set(known[name]) for name, option in OPTIONS.items() if option.choices)
+    assert set(get_args(Verdict)) == set(VERDICTS) and set(get_args(Language)) == set(LANGUAGES)
 
 
 QUESTIONS: dict[str, dict[str, Any]] = {

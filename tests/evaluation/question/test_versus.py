@@ -247,11 +247,11 @@ def test_slices_with_too_few_rows_never_satisfy_a_condition_nor_pass_in_silence(
 @pytest.mark.parametrize(
     "condition, message",
     [
-        ("any slices.slto.auc<1", "slices are by 'slot', not by 'slto'; give by=slto"),
+        ("any slices.slto.auc<1", "slices are by 'slot', not by 'slto'; did you mean 'slot'?"),
         ("slices.slot[feeed].auc<1", "no slice 'feeed' by 'slot'; did you mean 'feed'"),
         ("slices.slot.auc<1", "name a slice: "),
         ("any auc<1", "'any' is for slices"),
-        ("any slices.slot.gauc<1", "a slice has no 'gauc'; there are auc, log_loss"),
+        ("any slices.slot.gauc<1", "a slice has no 'gauc'; did you mean auc?"),
         (
             "any slices.slot.log_loss_delta.low<0",
             "'any slices.slot.log_loss_delta.low<0': a slice has no 'log_loss_delta.low'; slices have intervals of "
