@@ -228,7 +228,7 @@ def test_a_condition_on_the_last_state_makes_the_exit_status_one(days: Any, tmp_
     capsys.readouterr()
     page = tmp_path / "page.html"
     for wrong, what in (
-        ("acu<0.7", "the did you mean auc?"),
+        ("acu<0.7", "did you mean auc?"),
         ("auc<", "must be a name"),
         ("auc_delta<0", "--baseline"),
     ):
