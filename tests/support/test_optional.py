@@ -60,7 +60,10 @@ def test_a_pyarrow_that_needs_numpy_2_is_named_with_the_version_that_does_not(mo
     "name, package", [("paddle.static", "paddlepaddle"), ("ray", r"'ray\[data\]'"), ("jinja2", "jinja2")]
 )
 def test_the_command_has_the_name_of_the_index(monkeypatch, name, package):
+    def missing(name):
+        raise ModuleNotFoundError(f"No module named {name!r}")
+
     monkeypatch.setattr("fleetmetrics.support.optional._FOUND", {})
-    monkeypatch.setitem(sys.modules, name.partition(".")[0], None)
+    monkeypatch.setattr("importlib.import_module", missing)
     with pytest.raises(fm.MissingLibraryError, match=f"pip install {package}$"):
         library(name)
