@@ -333,7 +333,11 @@ def _days(data: Any, column: str, options: Mapping[str, Any]) -> tuple[dict[str,
     name = '"' + column.replace('"', '""') + '"'
     by = name if "*" in column else column
     own = {"metrics": "count", "by": [by], "max_slices": _MOST_VALUES, "ci": None, "rank_by": None, "min_positives": 0}
-    whole = evaluate(data, **{**options, **own})
+    try:
+        whole = evaluate(data, **{**options, **own})
+    except DataError as error:
+        missing = f"no column {column!r} for "  # the option by is not the caller's
+        raise DataError(str(error).replace(missing + argument("by"), missing + argument("by_day"))) from None
     slices = [row for part in (whole.tasks or {"": whole}).values() for row in part.slices[by]]
     without = sum(row.rows for row in slices if row.key is None)
     warnings = [f"{counted(without, 'rows')} without {column} count for no day"] if without else []

@@ -370,7 +370,7 @@ def test_rows_without_a_day_are_told_and_several_tasks_have_their_days() -> None
             {"by_day": "date", "baseline_score": "p"},
             "by_day compares each day with the day before; leave out baseline_score",
         ),
-        ({"by_day": "dat"}, "no column 'dat'. Did you mean 'date'"),
+        ({"by_day": "dat"}, "no column 'dat' for by_day; did you mean 'date'"),
     ],
 )
 def test_what_is_no_column_of_days_is_refused(given: dict[str, Any], why: str) -> None:
