@@ -14,6 +14,8 @@ from fleetmetrics.batch.rules import REQUIREMENTS, applicable
 from tests.cases.regression import tweedie
 from tests.contract import CASES, StaticFeed, batches, draw, feed, first_dtypes, same, state_bytes
 
+pytestmark = pytest.mark.halved
+
 WAYS = {
     "pickle": lambda metric: pickle.loads(pickle.dumps(metric)),
     "oldest protocol": lambda metric: pickle.loads(pickle.dumps(metric, 2)),

@@ -11,6 +11,8 @@ from sklearn import metrics as sklearn
 import fleetmetrics as fm
 from tests.contract import MODES, Data, StaticFeed, feed, same
 
+pytestmark = pytest.mark.halved
+
 RNG = np.random.default_rng(0)
 SAMPLES = 60
 WEIGHT = RNG.random(SAMPLES)

@@ -19,6 +19,8 @@ from tests.contract import CASES, MODES, Data, batches, draw, feed, first_dtypes
 from tests.cover import thorough
 from tests.fakes import together
 
+pytestmark = pytest.mark.halved
+
 RNG = np.random.default_rng(7)
 CUTS = [0, 100, 100, 170, 400]  # four workers, the second one empty
 

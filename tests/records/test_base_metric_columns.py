@@ -12,6 +12,8 @@ import pytest
 
 import fleetmetrics as fm
 
+pytestmark = pytest.mark.halved
+
 
 class Gathered(fm.BaseMetric):
     """What ``compute_metric`` gets is the value."""

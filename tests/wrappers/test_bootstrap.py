@@ -19,6 +19,8 @@ from tests.contract import MODES, Data, arguments, batches, draw, feed, new_prog
 from tests.exactness import taken
 from tests.fakes import Together, together
 
+pytestmark = pytest.mark.halved
+
 RNG = np.random.default_rng(17)
 N = 300
 P, Y, W, IDS = RNG.random(N), RNG.integers(0, 2, N), RNG.random(N), RNG.permutation(N)

@@ -15,7 +15,7 @@ from fleetmetrics.batch.hashing import poisson, salts, words
 from fleetmetrics.xp import numpy_ops
 from tests.contract import CASES, Data, batches, counts, draw, feed, first_dtypes, same
 
-pytestmark = pytest.mark.filterwarnings("ignore::fleetmetrics.UndefinedMetricWarning")
+pytestmark = [pytest.mark.halved, pytest.mark.filterwarnings("ignore::fleetmetrics.UndefinedMetricWarning")]
 WRAPPERS = ("Sliced", "Windowed", "Bootstrap", "Interval")
 NAMES = [name for name, case in CASES.items() if type(case.make()).__name__ not in WRAPPERS]
 SUMS = [name for name in NAMES if not list(CASES[name].make().record_metrics())]

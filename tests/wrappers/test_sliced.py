@@ -14,6 +14,8 @@ import fleetmetrics as fm
 from tests.contract import Data, batches, draw, feed, new_programs, same
 from tests.fakes import Listener, Together, together
 
+pytestmark = pytest.mark.halved
+
 RNG = np.random.default_rng(11)
 N = 400
 P, Y, W = RNG.random(N), RNG.integers(0, 2, N), RNG.random(N)

@@ -16,6 +16,8 @@ from fleetmetrics.xp import paddle_ops
 from tests.contract import MODES, Data, StaticFeed, batches, draw, feed, plain, same
 from tests.fakes import Listener, Together, together
 
+pytestmark = pytest.mark.halved
+
 #: Sums, histograms, extremes, moments.
 METRICS = {
     "auc": fm.AUC,

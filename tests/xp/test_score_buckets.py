@@ -11,6 +11,8 @@ from fleetmetrics.xp import numpy_ops, paddle_ops
 from fleetmetrics.xp.score_buckets import log_odds, lowest_scores, odds_bounds
 from tests.contract import new_programs
 
+pytestmark = pytest.mark.halved
+
 
 def awkward(buckets: int, dtype: str) -> np.ndarray:
     """The ends, the smallest numbers, every bound and its neighbors in the dtype, and numbers between them."""
