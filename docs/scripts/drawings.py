@@ -25,7 +25,7 @@ CHINESE = {
     "sends [8, 10] to every rank": "把 [8, 10] 发给每个 rank",
     "each computes 8 / 10: the same bits on every rank": "各自计算 8 / 10：每个 rank 上逐比特相同",
     "10 samples": "10 个样本",
-    "the sampler deals 12": "采样器分发 12 个",
+    "the sampler assigns 12": "采样器分配 12 个",
     "repeated": "重复",
     "counts": "计入",
     "does not count": "不计入",
@@ -132,12 +132,12 @@ def exchange(on: Drawing) -> int:
 
 
 def padding(on: Drawing) -> int:
-    """A sampler deals 10 samples to 3 workers in batches of 2."""
+    """A sampler assigns 10 samples to 3 workers in batches of 2."""
     on.text(8, 18, "10 samples", "quiet", 12, "start")
     for sample in range(10):
         on.box(8 + 34.6 * sample, 26, 29, 26, str(sample), ink="good")
     on.arrow(180, 58, 180, 88)
-    on.text(192, 78, "the sampler deals 12", "quiet", 12, "start")
+    on.text(192, 78, "the sampler assigns 12", "quiet", 12, "start")
     for rank, dealt in enumerate(((0, 1, 6, 7), (2, 3, 8, 9), (4, 5, 0, 1))):
         top = 94 + 36 * rank
         on.text(58, top + 18, f"rank {rank}", anchor="end")

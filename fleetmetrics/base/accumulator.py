@@ -187,7 +187,7 @@ class Accumulator(Nestable, Generic[Value]):
 
     @property
     def sampler(self) -> Any:
-        """The sampler that deals the samples; setting it begins a new pass, and keeps the accumulated samples."""
+        """The sampler that assigns the samples; setting it begins a new pass, and keeps the accumulated samples."""
         return self._pass.sampler
 
     @sampler.setter

@@ -199,8 +199,8 @@ class Metric(Accumulator[Value]):
             each class, bucket or bin omit a sample without one.
         share: in a static program, use the existing variables of a metric with the same name, instead of raising
             `DuplicateStateError`. It has no effect outside static programs.
-        sampler: the `paddle.io.DistributedBatchSampler` that deals the samples, or a `paddle.io.DataLoader` with one:
-            each sample then counts once, even if the sampler deals it to two workers. Add every batch of a pass once,
+        sampler: the `paddle.io.DistributedBatchSampler` that assigns the samples, or a `paddle.io.DataLoader` with one:
+            each sample then counts once, even if the sampler assigns it to two workers. Add every batch of a pass once,
             and `reset` before the next pass; see `fleetmetrics.padding_mask`. Not for static programs. A metric inside
             a collection, a wrapper or an expression takes no sampler: give it to the outermost object.
         size: the number of samples of the data set. If all workers together have added more or fewer unmasked samples,

@@ -31,7 +31,7 @@ class Evaluator(Resumable):
             and its name in `METRICS` as ``type``: ``dict(type="Accuracy", topk=(1, 5))``.
         sampler: as in `fleetmetrics.BaseMetric`.
         collect_mode: the order of the workers' records without a sampler. "batch" or "auto": batch by batch,
-            as `paddle.io.DistributedBatchSampler` deals them; "unzip": one sample from each rank in turn, as in
+            as `paddle.io.DistributedBatchSampler` assigns them; "unzip": one sample from each rank in turn, as in
             MMEngine, which is wrong for that sampler; "cat": rank after rank.
 
     Raises:

@@ -22,7 +22,7 @@ def arrange(mode: str, counts: Sequence[int], blocks: Sequence[Any] | None = Non
 
     Args:
         mode: "unzip": one sample from each rank in turn; "cat": rank after rank; "batch": one block from each rank in
-            turn, as `paddle.io.DistributedBatchSampler` deals. A rank that has run out is skipped. Others:
+            turn, as `paddle.io.DistributedBatchSampler` assigns them. A rank that has run out is skipped. Others:
             `UnknownNameError`.
         counts: number of records by rank, each at least 0.
         blocks: for "batch": by rank the lengths of its blocks, int [k], each at least 0, adding up to its count.

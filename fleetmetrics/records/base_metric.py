@@ -40,12 +40,12 @@ class BaseMetric(Recorder, Resumable):
     Args:
         dataset_meta: facts about the data set, such as the names of its classes; copied.
         dist_collect_mode: the order of the workers' records. "unzip": one sample from each rank in turn, as
-            PyTorch's sampler deals them; "cat": rank after rank; "batch": block by block, as
-            `paddle.io.DistributedBatchSampler` deals them; "auto": decided by ``sampler``, else like "batch".
+            PyTorch's sampler assigns them; "cat": rank after rank; "batch": block by block, as
+            `paddle.io.DistributedBatchSampler` assigns them; "auto": decided by ``sampler``, else like "batch".
             None: "auto" with a sampler, else "unzip", MMEval's default.
         dist_backend: name of the communicator, see `list_all_backends`; None: the default one.
         logger: for messages; None: fleetmetrics' own.
-        sampler: the `paddle.io.DistributedBatchSampler` that deals the samples, or a `paddle.io.DataLoader` with one:
+        sampler: the `paddle.io.DistributedBatchSampler` that assigns the samples, or a `paddle.io.DataLoader` with one:
             padding and order are then exact, shuffled or not. See `fleetmetrics.padding_mask`.
         batch_size: length of the blocks for "batch"; None: each ``add`` of columns is a block.
         allow_pickle: whether records that have no array form may be pickled on their way to another worker, if the

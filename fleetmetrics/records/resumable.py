@@ -65,7 +65,7 @@ class Resumable(Checkpointed, ABC):
 
     @property
     def sampler(self) -> Any:
-        """The sampler that deals the samples; setting it begins a new pass and keeps the added records."""
+        """The sampler that assigns the samples; setting it begins a new pass and keeps the added records."""
         return self._pass.sampler
 
     @sampler.setter

@@ -53,7 +53,7 @@ class Resumed(_Job):
         workers: their number.
         batches: the number of batches that each worker had finished, by rank.
         sampler: the settings of its sampler, and the epoch of the pass.
-        indices: the data set's indices that the sampler dealt; None: all.
+        indices: the data set's indices that the sampler assigned; None: all.
 
     Attributes:
         missing: with ``strict=False``, the metrics that the checkpoint lacks; they are empty now.
@@ -139,7 +139,7 @@ class _Share(NamedTuple):
         arrays: by metric and key.
         names: of the metrics.
         sampler: its settings.
-        indices: of the data set, that the sampler deals.
+        indices: of the data set, that the sampler assigns.
         batches: the number that it has finished.
     """
 
