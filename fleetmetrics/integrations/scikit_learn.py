@@ -11,25 +11,21 @@ import numpy as np
 import fleetmetrics.comm
 from fleetmetrics.base.accumulator import Accumulator
 from fleetmetrics.comm.choose import call_of
-from fleetmetrics.errors import InvalidInputError, MissingArgumentError, UnknownArgumentError
+from fleetmetrics.errors import InvalidInputError, MissingArgumentError
+from fleetmetrics.evaluation.arguments.named_arguments import knows_its_arguments
 from fleetmetrics.formulas.class_report import ClassReport, class_names, report_of
 from fleetmetrics.formulas.confusion import Counts
 from fleetmetrics.metrics.aggregation import Count
 from fleetmetrics.metrics.classification.class_reports import ClassificationReport
 from fleetmetrics.support.checks import flag_of, listed, whole_number_of, zero_division_of
-from fleetmetrics.support.hints import hint_of_argument
 from fleetmetrics.support.tensors import as_array, refuse_masked
 from fleetmetrics.wrappers.sliced import Sliced
 from fleetmetrics.wrappers.sliced_states import host_keys
 
 __all__ = ["classification_report"]
 
-_ARGUMENTS = (
-    *("label", "prediction", "weight", "mask", "labels", "target_names", "digits", "output_dict", "zero_division"),
-    *("ignore_index", "communicator", "group", "timeout"),
-)
 
-
+@knows_its_arguments
 def classification_report(
     *positional: Any,
     label: Any = None,
@@ -45,7 +41,6 @@ def classification_report(
     communicator: fleetmetrics.comm.Communicator | None = None,
     group: Any = None,
     timeout: float | None = None,
-    **unknown: Any,
 ) -> ClassReport:
     """Precision, recall, F1 and support of each class over all workers, as scikit-learn's function of this name.
 
@@ -68,7 +63,6 @@ def classification_report(
         communicator: the workers' channel; None: the one that was set or is chosen automatically.
         group: the workers that call it; None: all.
         timeout: seconds to wait for the others; None: ``FLEETMETRICS_TIMEOUT``, else 1,800, or 300 until all have met.
-        **unknown: refused, with a hint.
 
     Raises:
         FleetMetricsError: the same error on every worker.
@@ -87,7 +81,7 @@ def classification_report(
     """
     settings = _Settings(labels, target_names, digits, output_dict, zero_division, ignore_index)
     try:
-        _check_names(positional, unknown, label=label, prediction=prediction)
+        _check_names(positional, label=label, prediction=prediction)
         settings = settings.checked()
         metric = _filled(settings, label, prediction, weight, mask)
     except Exception as error:
@@ -126,16 +120,11 @@ class _Settings(NamedTuple):
         return _Settings(labels, names, digits, flag, zero_division_of(zero_division), ignored)
 
 
-def _check_names(positional: Sequence[Any], unknown: Mapping[str, Any], **needed: Any) -> None:
+def _check_names(positional: Sequence[Any], **needed: Any) -> None:
     if positional:
         raise InvalidInputError(
             "classification_report takes label= and prediction= by keyword: scikit-learn takes labels first, and add "
             "takes predictions first"
-        )
-    for name in unknown:
-        hint = hint_of_argument(name, _ARGUMENTS)
-        raise UnknownArgumentError(
-            f"classification_report has no argument {name!r}{hint} It takes {', '.join(_ARGUMENTS)}"
         )
     for name, value in needed.items():
         if value is None:

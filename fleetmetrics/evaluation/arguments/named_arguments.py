@@ -16,7 +16,8 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 def knows_its_arguments(function: _Function) -> _Function:
     """A function that raises UnknownArgumentError for an argument that it does not have."""
-    known = list(inspect.signature(function).parameters)
+    parameters = inspect.signature(function).parameters.values()
+    known = [parameter.name for parameter in parameters if parameter.kind is not parameter.VAR_POSITIONAL]
 
     @functools.wraps(function)
     def call(*values: Any, **named: Any) -> Any:
