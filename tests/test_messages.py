@@ -28,6 +28,10 @@ class Module:
             for call in ast.walk(function):
                 if isinstance(call, ast.Call) and call.args and self._is_of_message(call.func):
                     yield from ((call.lineno, end) for end in self._ends(call.args[0], function))
+        for name, function in self.functions.items():
+            for node in ast.walk(function) if name == "text" or name.endswith(("_text", "_status")) else ():
+                if isinstance(node, ast.Return):
+                    yield from ((node.lineno, end) for end in self._ends(node.value, function))
 
     @staticmethod
     def _is_of_message(called: ast.expr) -> bool:
