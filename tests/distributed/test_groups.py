@@ -217,7 +217,7 @@ def test_errors_name_the_ranks_that_the_job_knows(port: int, tmp_path: Path) -> 
     assert "on rank 1, shape" in one[2] and "ranks 3, 4" in one[2]
     assert one[3].startswith("InvalidInputError: on rank 4: timeout is 'soon'")
     assert one[4] == three[4]
-    assert "rank 4 did not arrive within 1 s at exchange 5 (all_reduce) in the group of ranks 1, 3, 4." in one[4]
+    assert "rank 4 did not arrive within 1 s at exchange 5 (all_reduce) in the group of ranks 1, 3, 4" in one[4]
 
 
 @pytest.mark.parametrize("gone", [1, 3])

@@ -618,7 +618,7 @@ def test_the_error_of_workers_that_differ_names_the_difference_and_the_ranks() -
     )
     assert told == (
         "AgreementError: Sliced mine, mine.keys: the workers' keys differ: integers on rank 0, none on rank 1, "
-        "strings on rank 2."
+        "strings on rank 2"
     )
     told = outcome(lambda: (count(max_keys=5), [1]), lambda: (count(max_keys=6), [1]))
     assert told.startswith("AgreementError: the workers disagree: Sliced mine, state 'mine.keys': ")
