@@ -149,6 +149,7 @@ def _plot(title: str, values: Sequence[_Values], whole: Any, reference: str, wor
     known = [number for value in shown for number in (value.new, value.old) if number is not None]
     if not known:
         return
+    known += [end for value in shown if value.kind != "few" for end in (value.low, value.high) if end is not None]
     whole = whole if isinstance(whole, (int, float)) else None
     least, most = ends_of([*known, *([whole] if whole is not None else [])], whole)
     room = (most - least) * 0.06 or abs(most) * 0.05 or 1.0
