@@ -104,7 +104,7 @@ def test_after_a_cut_whoever_has_a_number_hears_who_may_have_an_error(
         results_on = "ranks 0, 2" if world > 2 else "rank 0"
         assert others[0][2].endswith(
             f"The previous exchange, exchange 2 (all_reduce), ended with a result on {results_on}; rank 1 may have an "
-            "error instead."
+            "error instead"
         )
     assert all(outcomes[1] == others[0][1] for outcomes in others), found
 
