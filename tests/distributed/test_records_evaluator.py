@@ -157,16 +157,16 @@ def begins(text: str, expected: str) -> bool:
 TROUBLES = {
     "two of one name": "InvalidInputError: There are multiple evaluation results with the same metric name seen/",
     "compute_metrics raises": "OSError: [Errno 28] No space left on device",
-    "another prefix": "AgreementError: the workers compute different metrics: Seen yours on OTHERS, Seen mine on LAST.",
-    "another metric": "AgreementError: the workers compute different metrics: Seen... on LAST.",
+    "another prefix": "AgreementError: the workers compute different metrics: Seen yours on OTHERS, Seen mine on LAST",
+    "another metric": "AgreementError: the workers compute different metrics: Seen... on LAST",
     "another order": "AgreementError: the workers compute different metrics: Seen...Total... on OTHERS, Total...",
-    "another mode": "AgreementError: Seen...: the workers differ: mode batch on OTHERS, mode cat on LAST.",
+    "another mode": "AgreementError: Seen...: the workers differ: mode batch on OTHERS, mode cat on LAST",
     "another size": "AgreementError: Seen...: the workers differ: size ",
     "other sets": "AgreementError: ",
     "other order of sets": "AgreementError: ",
-    "sizes for an unknown set": "InvalidInputError: on LAST: sizes names c; known sets are a.",
+    "sizes for an unknown set": "InvalidInputError: on LAST: sizes names c; known sets are a",
     "offline, one worker's chunk": "CommunicatorError: on LAST: ZeroDivisionError: division by zero",
-    "offline, other samples": "AgreementError: Seen...: the workers differ: size 5 on OTHERS, size 6 on LAST.",
+    "offline, other samples": "AgreementError: Seen...: the workers differ: size 5 on OTHERS, size 6 on LAST",
     "dumped into a file": "",
 }
 
