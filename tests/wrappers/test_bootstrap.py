@@ -569,9 +569,9 @@ def test_percentiles_of_few_samples_are_a_warning_with_their_number(samples: int
 def test_an_evaluation_names_what_its_replicates_lack_without_a_warning() -> None:
     pytest.importorskip("pyarrow")
     data = {"y": [0, 1] * 10, "p": np.linspace(0, 1, 20)}
-    found = fm.evaluate(data, label="y", score="p", ci=0.95, metrics="average_precision", replicates=50, processes=1)
+    found = fm.evaluate(data, label="y", score="p", ci=0.95, metrics="matthews_correlation", replicates=50, processes=1)
     assert not [each for each in found.warnings if "independent samples" in each]
-    assert found.intervals["average_precision"].needs["rows"] == 50
+    assert found.intervals["matthews_correlation"].needs["rows"] == 50
 
 
 # -- in a collection ------------------------------------------------------------------------------------------
