@@ -137,7 +137,7 @@ def test_each_misspelt_option_and_bad_value_costs_one_line_that_names_the_option
     "line, told",
     [
         ("", "the following arguments are required: COMMAND; `fleetmetrics --help` lists what there is"),
-        ("evalute a", "there is no command 'evalute'; did you mean evaluate?"),
+        ("evalute a", "there is no command 'evalute'; did you mean evaluate?"),  # codespell:ignore
         ("zz", "there is no command 'zz'; `fleetmetrics --help` lists what there is"),
         ("evaluate a", "the following arguments are required: --label, --score; `fleetmetrics evaluate --help` lists"),
         ("evaluate a --label y --score p --label y", "--label is given twice; give it once; put commas between"),
