@@ -273,7 +273,7 @@ def test_an_interruption_inside_a_call_is_an_error_on_all_at_once(
         others = [workers[rank].result() for rank in range(4) if rank != who]
     assert own[0].startswith(how)
     for text, seconds in others:
-        assert text == f"CommunicatorError: rank {who} was interrupted ({how}) at exchange 2 (all_reduce)."
+        assert text == f"CommunicatorError: rank {who} was interrupted ({how}) at exchange 2 (all_reduce)"
         assert seconds < AT_ONCE
 
 
@@ -311,7 +311,7 @@ def test_the_error_of_a_signal_handler_inside_a_call_is_not_changed(
         else:
             assert (
                 first[0]
-                == f"CommunicatorError: rank {who} was interrupted ({kind.__name__}) at exchange 2 (all_reduce)."
+                == f"CommunicatorError: rank {who} was interrupted ({kind.__name__}) at exchange 2 (all_reduce)"
             )
             assert first[1] < AT_ONCE
         assert after == [6], found
@@ -349,7 +349,7 @@ def test_the_error_of_a_signal_handler_is_the_users_own_whatever_it_interrupts(
     assert own[2:] == ([3], 1) and other[2:] == ([3], 0)
     assert "the workers diverged at exchange 2" in str(own[1]) if parted else own[1] == [3], own
     assert other[1] == own[1]
-    told = f"CommunicatorError: rank {who} was interrupted (TimeoutError) at exchange 2 (all_reduce)."
+    told = f"CommunicatorError: rank {who} was interrupted (TimeoutError) at exchange 2 (all_reduce)"
     assert other[0] == ([2] if parted else told), other
 
 

@@ -111,7 +111,7 @@ def test_a_comparison_reads_the_current_files_of_both_sides(made, tmp_path):
             tmp_path / "new.parquet", label="y", score="p", metrics="auc", baseline=tmp_path / "t", **more
         )
         assert result.baseline.values["auc"] == 1.0
-    streams = fm.consistency({"a": tmp_path / "new.parquet", "b": tmp_path / "t"}, id="id", score="p")
+    streams = fm.consistency({"a": tmp_path / "new.parquet", "b": tmp_path / "t"}, join_on="id", score="p")
     assert streams.departs is None
 
 

@@ -465,7 +465,7 @@ def test_consistency_and_saved_states_take_them(tmp_path):
     (tmp_path / "a.txt").write_bytes("id\1p\n1\0010.5\n中\0010.25\n".encode("gbk"))
     (tmp_path / "b.txt").write_bytes("id\1p\n1\0010.5\n中\0010.25\n".encode("gbk"))
     streams = {"train": str(tmp_path / "a.txt"), "serving": str(tmp_path / "b.txt")}
-    found = fm.consistency(streams, id="id", score="p", separator="^A", encoding="gbk", text="id")
+    found = fm.consistency(streams, join_on="id", score="p", separator="^A", encoding="gbk", text="id")
     assert found.departs is None
     (tmp_path / "c.txt").write_bytes(DATA)
     (tmp_path / "d.csv").write_text("y,p\n1,0.9\n0,0.2\n")
