@@ -113,6 +113,7 @@ WITHOUT_PADDLE := fleetmetrics tests/formulas tests/comm tests/fuzz tests/serial
 	xp/paddle_ops.py xp/paddle_values.py) \
 	--deselect=fleetmetrics/base/accumulator.py::fleetmetrics.base.accumulator.Accumulator.add_frame \
 	--deselect=fleetmetrics/evaluation/calls.py::fleetmetrics.evaluation.calls.evaluate \
+	--deselect=fleetmetrics/evaluation/history.py::fleetmetrics.evaluation.history.history \
 	--deselect=fleetmetrics/evaluation/consistency/streams.py::fleetmetrics.evaluation.consistency.streams.consistency
 
 # The tests that go through all metrics, and the examples of the classes.
