@@ -508,8 +508,10 @@ class _PlacedTerms(_UserTerms):
         ids, bucket, label = (records[name] for name in (self.table.order or "", "bucket", "label"))
         weight, exponent = scaled(records["weight"])
         start = starts_of(ids)
-        keys = [bucket, label, np.cumsum(start)]
-        order = np.lexsort(keys if weight is None else [weight, *keys])  # or rounding would depend on the workers
+        order: Any = slice(None)
+        if not start.all():  # or rounding would depend on the workers
+            keys = [bucket, label, np.cumsum(start)]
+            order = np.lexsort(keys if weight is None else [weight, *keys])
         bucket, label = bucket[order], label[order].astype(bool)
         distance = np.where(label, above[bucket], below[bucket]) - area
         distance = distance if weight is None else distance * weight[order]

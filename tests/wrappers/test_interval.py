@@ -120,10 +120,13 @@ def test_the_standard_error_is_that_of_the_samples_contributions(name: str, weig
 @pytest.mark.numpy_only
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("name", METRICS)
-def test_with_ids_the_error_is_that_of_the_contributions_of_groups_of_users(name: str, weighted: bool) -> None:
-    group = words(numpy_ops, integer_ids(USER[FEW]), 0)[0].astype(np.int64) % 4096
+@pytest.mark.parametrize("user", [USER, np.arange(N)[::-1]], ids=["several rows", "one row"])
+def test_with_ids_the_error_is_that_of_the_contributions_of_groups_of_users(
+    user: np.ndarray, name: str, weighted: bool
+) -> None:
+    group = words(numpy_ops, integer_ids(user[FEW]), 0)[0].astype(np.int64) % 4096
     wanted = np.bincount(group, moved(name, weighted), 4096)
-    result = fed(interval(METRICS[name], "user", groups=4096), FEW, weight=W if weighted else None, user=USER).compute()
+    result = fed(interval(METRICS[name], "user", groups=4096), FEW, weight=W if weighted else None, user=user).compute()
     np.testing.assert_allclose(result.groups, wanted, atol=1e-9 * np.abs(wanted).max())
     assert result.drawn.tolist() == np.bincount(group, minlength=4096).tolist()
     filled = np.count_nonzero(result.groups)
