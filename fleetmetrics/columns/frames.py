@@ -32,7 +32,7 @@ from fleetmetrics.columns.frame_columns import (
 )
 from fleetmetrics.columns.nested import Inside, inside, is_list, is_vector, item_in
 from fleetmetrics.columns.partitions import FOLDERS, NUMERAL, in_words, types_of, values_of
-from fleetmetrics.columns.reading import Reading
+from fleetmetrics.columns.reading import Reading, named_labels
 from fleetmetrics.columns.understood import label_in_words, score_in_words
 from fleetmetrics.errors import DataError, InvalidInputError
 from fleetmetrics.support.hints import did_you_mean, near
@@ -148,6 +148,11 @@ class Columns:
         kinds = self.understood.setdefault(name, [])
         if kind not in kinds:
             kinds.append(kind)
+
+    @property
+    def numeric_labels(self) -> list[str]:
+        """The columns whose labels must be numbers."""
+        return self.of("label") if "label" in self.by_argument and not self.reading.names_labels else []
 
     def of(self, argument: str) -> list[str]:
         """The columns of an argument."""
@@ -336,7 +341,10 @@ class Columns:
 
     def _labels(self, array: Any) -> np.ndarray:
         if not self.reading.names_labels:
-            return numbers_in(array)
+            try:
+                return numbers_in(array)
+            except InvalidInputError as error:
+                raise InvalidInputError(f"{error}{named_labels(array[0].as_py())}") from None
         if is_list(array.type):
             raise InvalidInputError(
                 f"holds lists; {called('positive')} and {called('classes')} are for labels of one value"

@@ -18,7 +18,7 @@ from fleetmetrics.support.checks import choice_of, flag_of, positive_of
 from fleetmetrics.support.optional import library
 from fleetmetrics.support.vocabulary import argument, names_in
 
-__all__ = ["BLANKS", "ON_FILES", "Reading", "SideReading", "StreamReading"]
+__all__ = ["BLANKS", "ON_FILES", "Reading", "SideReading", "StreamReading", "named_labels"]
 
 #: The options that say how files are written: two evaluations that differ only in these have the same meaning.
 ON_FILES = ("quote", "separator", "encoding", "null", "format")
@@ -290,3 +290,8 @@ def _is_named(value: Any, name: str) -> bool:
         except (TypeError, ValueError):
             continue
     return False
+
+
+def named_labels(value: Any) -> str:
+    """The advice for a column of labels whose first one is a word."""
+    return f"; if labels are names, give {argument('positive', 'LABEL')}" if isinstance(value, str) else ""

@@ -9,6 +9,7 @@ from typing import Any, Mapping, NamedTuple, Sequence
 import numpy as np
 
 from fleetmetrics.columns.arrow_values import arrow
+from fleetmetrics.columns.reading import named_labels
 from fleetmetrics.errors import DataError
 from fleetmetrics.files.encodings import likely_encoding
 from fleetmetrics.files.row_pieces import Bad, Piece
@@ -50,7 +51,12 @@ def integer_type(texts: Any) -> Any:
 
 
 def typed(
-    piece: Piece, kinds: Mapping[str, Any], bad: Bad, null: Sequence[str] = (), loose: Sequence[str] = ()
+    piece: Piece,
+    kinds: Mapping[str, Any],
+    bad: Bad,
+    null: Sequence[str] = (),
+    loose: Sequence[str] = (),
+    labels: Sequence[str] = (),
 ) -> tuple[Piece, dict[str, Any]]:
     """Columns of bytes converted to their types, without the rows that do not fit; and the types.
 
@@ -60,6 +66,7 @@ def typed(
         bad: receives the first defect of each row that does not fit.
         null: names of missing values, besides an empty text.
         loose: columns whose numbers need not be whole, whatever their type.
+        labels: columns of labels; if the first row has a word there, they may be names of classes.
     """
     pa, pc = arrow(), arrow("compute")
     typed_columns: dict[str, Any] = {}
@@ -79,6 +86,8 @@ def typed(
     for place, (row, name) in enumerate(sorted(defects.items())):
         value = piece.table.column(name)[row].as_py() if place < _DESCRIBED else None
         reason = "" if value is None else f": {misfit(value, kinds[name], name)}"
+        if name in labels and piece.start + row == 0:
+            reason += named_labels(None if value is None else value.decode(errors="replace"))
         bad(f"row {piece.start + row}, column {name!r}{reason}")
     kinds = {name: array.type for name, array in typed_columns.items()}
     piece = piece._replace(table=pa.table(typed_columns))

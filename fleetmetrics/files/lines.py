@@ -267,7 +267,9 @@ class _Table:
         """A piece with the types of its columns."""
         if arrow().binary() not in piece.table.schema.types:
             return piece
-        piece, kinds = typed(piece, self.kinds, self.bad, self.columns.reading.null, self._loose)
+        piece, kinds = typed(
+            piece, self.kinds, self.bad, self.columns.reading.null, self._loose, self.columns.numeric_labels
+        )
         for name, kind in kinds.items():
             if kind == arrow().uint64():  # the next block may hold such numbers, too
                 self.kinds[name] = kind

@@ -317,6 +317,15 @@ def test_a_wrong_type_names_column_type_and_value(tmp_path):
     assert "column 'slot' must hold integers, strings, bools, dates or times, not double; a row has 0.5" in text
 
 
+@pytest.mark.parametrize("kind", ["parquet", "csv"])
+def test_labels_that_are_names_lead_to_positive(tmp_path, kind):
+    path = tmp_path / "a.csv"
+    path.write_text("p,y\n0.9,yes\n0.2,no\n")
+    if kind == "parquet":
+        path = parquet(tmp_path / "a.parquet", y=["yes", "no", "no", "no"])
+    assert "if labels are names, give positive=LABEL" in refused(path)
+
+
 @pytest.mark.parametrize("column", ["p", "y", "w"])
 def test_an_integer_of_64_bits_that_is_no_key_names_file_and_column(tmp_path, column):
     path = parquet(tmp_path / "a.parquet", **{column: pa.array([0, 1, 2**63, 1], pa.uint64())})
