@@ -357,6 +357,14 @@ def test_slices_of_fewer_positives_than_asked_are_too_few(evaluate, table):
     assert "--max-slices must be" in evaluate(table, "--by", "slot", "--max-slices", "0", status=2)
 
 
+def test_metrics_that_were_asked_for_have_a_column_by_slice_or_are_named(evaluate, table):
+    few = evaluate(table, "--by", "slot", "--metrics", "auc,log_loss,copc,ctr,mean_bias")
+    many = evaluate(table, "--by", "slot", "--metrics", "auc,log_loss,brier_score,copc,ctr,mean_bias,mae")
+    (heading,) = (line for line in few.splitlines() if line.startswith("slot "))
+    assert heading.split()[-4:] == ["log_loss", "copc", "ctr", "mean_bias"]
+    assert "copc, ctr, mean_bias, mae by slot: see --json" in many
+
+
 def test_rank_by_chooses_the_metric_whose_slices_have_intervals_and_verdicts(evaluate, table):
     asked = ("--by", "slot", "--metrics", "auc,log_loss,confusion_matrix", "--json")
     first = evaluate(table, *asked)["slices"]["slot"][0]

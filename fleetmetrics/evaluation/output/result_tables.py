@@ -27,8 +27,10 @@ from fleetmetrics.words import Words
 
 __all__ = ["tables"]
 
-#: The number of slices to print, and of metrics in addition to the one that ranks them.
-_SLICES, _BESIDE = 20, 2
+#: The number of slices to print.
+_SLICES = 20
+#: The most metrics that all have a column beside the one that ranks the slices; of more, how many have one.
+_BESIDE, _NARROW = 4, 2
 #: The class of a metric with a table of its own, and the digits in it.
 _REPORT, _DIGITS = "ClassificationReport", 4
 #: The number of slices with too few rows whose needs are printed.
@@ -204,7 +206,8 @@ def _slices(result: Mapping[str, Any]) -> Iterator[Table]:
     for by, slices in result["slices"].items():
         first: Mapping[str, Any] = slices[0] if slices else {"metric": "", "metrics": {}}
         metric, sizes = first["metric"], [size for size in SIZES if size in first]
-        beside = [name for name in first["metrics"] if name != metric][:_BESIDE]
+        others = [name for name in first["metrics"] if name != metric]
+        beside = others if len(others) <= _BESIDE else others[:_NARROW]
         columns = [
             column(clean(by), "key", key_of),
             *(column(count, count, grouped) for count in ("rows", *sizes)),
@@ -219,6 +222,8 @@ def _slices(result: Mapping[str, Any]) -> Iterator[Table]:
         ]
         notes = [*_of_others(by, result), *_notes_on_slices(by, result)]
         notes += [f"intervals and verdicts are those of {metric}; see {argument('rank_by')}"] if beside else []
+        if len(beside) < len(others):
+            notes.append(f"{', '.join(others[len(beside) :])} by {clean(by)}: see {_everything()}")
         yield Table.of(f"by {clean(by)}", columns, slices[:_SLICES], notes).filled()
 
 

@@ -60,6 +60,9 @@ class Delta:
     value: float
     known_interval: Interval | None = None
 
+    def __repr__(self) -> str:
+        return f"Delta(value={self.value!r}, interval={self.known_interval!r})"
+
     @property
     def interval(self) -> Interval:
         """Its interval; both ends are nan if it has none."""

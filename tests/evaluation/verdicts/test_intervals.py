@@ -139,6 +139,7 @@ def test_metrics_that_few_rows_make_too_large_have_no_interval() -> None:
     found = fm.evaluate(DATA, metrics=names, baseline_score="old", **ASKED)
     assert list(found.intervals) == ["log_loss"]
     assert [key for key, each in found.deltas.items() if each.known_interval] == ["log_loss"]
+    assert repr(found.deltas["log_loss"]).partition(", ")[2].startswith("interval=Interval(low=")
     numbers = fm.evaluate(DATA, task="regression", metrics="max_error,mean_absolute_error", **ASKED)
     assert list(numbers.intervals) == ["mean_absolute_error"]
 
