@@ -69,9 +69,7 @@ class DumpResults(BaseMetric):
         super().__init__(collect_device, "", collect_dir, **more)
         self.out_file_path: str = str(out_file_path)
         if not self.out_file_path.endswith(_ENDINGS):
-            raise InvalidInputError(
-                f"The output file must be a pkl file. Allowed are .pkl, .parquet and .npz, not {out_file_path!r}"
-            )
+            raise InvalidInputError(f"out_file_path must end in .pkl, .parquet or .npz, not be {out_file_path!r}")
 
     def process(self, data_batch: Any, predictions: Sequence[dict[str, Any]]) -> None:
         """Keep the data samples, with their tensors on the host."""

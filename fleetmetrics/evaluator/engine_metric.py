@@ -38,7 +38,7 @@ _BY_ITSELF = Arrangement()
 arrangement: contextvars.ContextVar[Arrangement] = contextvars.ContextVar("arrangement", default=_BY_ITSELF)
 
 
-class _UnknownDeviceError(InvalidInputError, NotImplementedError):
+class UnknownDeviceError(InvalidInputError, NotImplementedError):
     """MMEngine's error is a NotImplementedError."""
 
 
@@ -96,13 +96,11 @@ class BaseMetric(Recorder):
             raise TypeError(f"Can't instantiate abstract class {type(self).__name__} with abstract method process")
         super().__init__(collect_dir, collect_dir_shared, allow_pickle)
         if not isinstance(collect_device, str) or collect_device not in _DEVICES:
-            raise _UnknownDeviceError(
-                f"device must be 'cpu' , 'gpu' or 'npu', but got {collect_device!s:.80} (collect_device)"
-            )
+            raise UnknownDeviceError(f"collect_device must be 'cpu', 'gpu' or 'npu', not {collect_device!r:.80}")
         if prefix is not None and not isinstance(prefix, str):
             raise InvalidInputError(f"prefix must be a string or None, not {prefix!r:.80}")
         if collect_dir is not None and collect_device != "cpu":
-            raise InvalidInputError("`collec_dir` could only be configured when `collect_device='cpu'`")
+            raise InvalidInputError(f"collect_dir needs collect_device='cpu', not {collect_device!r}")
         self.collect_device = collect_device
         self.results: list[Any] = []
         self.prefix = prefix or self.default_prefix

@@ -47,9 +47,9 @@ def test_a_metric_is_made_as_in_mmengine() -> None:
 
 
 def test_arguments_that_do_not_go_together() -> None:
-    with pytest.raises(ValueError, match="`collec_dir` could only be configured when `collect_device='cpu'`"):
+    with pytest.raises(ValueError, match="collect_dir needs collect_device='cpu', not 'gpu'"):
         Seen("gpu", collect_dir="/tmp/here")
-    with pytest.raises(NotImplementedError, match="device must be 'cpu' , 'gpu' or 'npu', but got tpu"):
+    with pytest.raises(NotImplementedError, match="collect_device must be 'cpu', 'gpu' or 'npu', not 'tpu'"):
         Seen("tpu")
 
 
@@ -330,7 +330,7 @@ def test_a_sampler_puts_the_records_into_the_order_of_the_data_set(shuffle: bool
             evaluator.process(batch)
         assert evaluator.evaluate(7)["seen/records"] == list(range(7))
     evaluator.process([1])
-    with pytest.raises(fm.InvalidInputError, match="Seen: 1 record for the 7 samples that the sampler deals"):
+    with pytest.raises(fm.InvalidInputError, match="Seen: 1 record for the 7 samples that the sampler assigns"):
         evaluator.evaluate(7)
 
 
