@@ -111,7 +111,7 @@ def _padding(to_fix: list[str]) -> Iterator[str]:
             dealt = sum(map(dealing.dealt.count, range(dealing.ranks)))
             if dealt > dealing.dealt.distinct:
                 lines.add(
-                    f"{type(sampler).__name__} deals {dealt:,} samples to {dealing.ranks} workers, of which "
+                    f"{type(sampler).__name__} assigns {dealt:,} samples to {dealing.ranks} workers, of which "
                     f"{dealing.dealt.distinct:,} are distinct. {names}: without a sampler, repeated samples count "
                     "again unless a mask removes them; create it with sampler="
                 )

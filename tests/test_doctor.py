@@ -66,7 +66,9 @@ def test_metrics_without_the_sampler_that_repeats_samples_are_named(capsys: Any)
     untold.add([1.0] * 16)
     aware.add([1.0] * 16)
     (line,) = told("untold (Count)")
-    assert line.startswith("padding: DistributedBatchSampler deals 48 samples to 3 workers, of which 47 are distinct.")
+    assert line.startswith(
+        "padding: DistributedBatchSampler assigns 48 samples to 3 workers, of which 47 are distinct."
+    )
     assert line.endswith("unless a mask removes them; create it with sampler=")
     assert not any(map(told, ("idle", "aware", "member"))) and idle.sampler is None
     good, lines = seen(capsys)

@@ -27,7 +27,7 @@ def run(number: int, work: Any) -> Any:
 
 
 def added(metric: Any, sampler: Any) -> list[int]:
-    """The samples that the sampler deals, added as their indices."""
+    """The samples that the sampler assigns, added as their indices."""
     seen = []
     for batch in sampler:
         metric.add(np.array(batch, float))

@@ -355,7 +355,7 @@ def _placed(group: Any) -> tuple[int, int, Communicator]:
     channel = get_communicator()
     if channel.world_size not in (1, everyone):
         raise InvalidInputError(
-            f"PADDLE_TRAINERS_NUM, by which paddle.Model deals its data, is {everyone}, but the channel has "
+            f"PADDLE_TRAINERS_NUM, by which paddle.Model splits its data, is {everyone}, but the channel has "
             f"{channel.world_size} workers; start them with paddle.distributed.launch, or set PADDLE_TRAINERS_NUM and "
             "PADDLE_TRAINER_ID"
         )

@@ -274,7 +274,7 @@ class _Collected:
             warn(
                 f"{share.name}: {cut} of {sum(self._counts)} {'samples' if self._runs else 'records'} "
                 f"{agreeing(cut, 'are')} cut off as padding, the last when one sample is taken from each worker in "
-                "turn. paddle.io.DistributedBatchSampler deals differently: give the metric, or the Evaluator, "
+                "turn. paddle.io.DistributedBatchSampler assigns them differently: give the metric, or the Evaluator, "
                 "sampler=; or choose a collect mode"
             )
         if self._doubled:

@@ -100,7 +100,7 @@ class Resumable(Checkpointed, ABC):
             if count > due or (whole and count < due):
                 raise InvalidInputError(
                     f"{self.name_in_errors()}: {counted(count, 'records')} for {counted(due, 'samples')} that the "
-                    f"sampler deals to this worker, not counting {start} before the checkpoint; there must be "
+                    f"sampler assigns to this worker, not counting {start} before the checkpoint; there must be "
                     "one record per sample"
                 )
             flags = self._pass.take(count)

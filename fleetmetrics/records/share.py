@@ -89,13 +89,13 @@ class Share:
         held, due, distinct = len(self.records), dealt.count(rank), dealt.distinct
         if held != due and not self.uses_calls(self.metric._ledger.note(held), rank):
             raise InvalidInputError(
-                f"{self.name}: {counted(held, 'records')} for the {counted(due, 'samples')} that the sampler deals to "
-                "this worker in a pass; there must be one record per sample: add every sample of a "
+                f"{self.name}: {counted(held, 'records')} for the {counted(due, 'samples')} that the sampler assigns "
+                "to this worker in a pass; there must be one record per sample: add every sample of a "
                 "pass once, and reset before the next"
             )
         if self.size not in (None, distinct):
             raise InvalidInputError(
-                f"{self.name}: size is {self.size}, but the sampler deals {distinct} distinct samples; leave out "
+                f"{self.name}: size is {self.size}, but the sampler assigns {distinct} distinct samples; leave out "
                 "size, because the sampler determines it"
             )
 

@@ -121,7 +121,7 @@ class Dealing:
         """Raise `InvalidInputError` unless it deals to this worker."""
         if (self.ranks, self.local_rank) != (workers, rank):
             raise InvalidInputError(
-                f"the sampler deals to rank {self.local_rank} of {self.ranks}, but this worker is rank {rank} of "
+                f"the sampler is for rank {self.local_rank} of {self.ranks}, but this worker is rank {rank} of "
                 f"{workers}; create the sampler with num_replicas={workers} and rank={rank}, or, if several workers "
                 f"get the same samples, give group= the {self.ranks} workers that get different ones. For the value "
                 "of this worker alone, call compute_local or evaluate_local"
@@ -135,7 +135,7 @@ def _instead(sampler: Any) -> str:
             "With this sampler, each worker evaluates everything: give the loader a DistributedBatchSampler of the "
             "same data set and batch_size"
         )
-    return "If samples are dealt in a different way, give a BaseMetric ids= instead"
+    return "If samples are assigned in a different way, give a BaseMetric ids= instead"
 
 
 def _dealer(sampler: Any) -> tuple[Any, Any, tuple[str, str]]:

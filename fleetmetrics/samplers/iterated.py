@@ -47,7 +47,7 @@ class Iterated:
             shared = None if alone is None else _shared(alone, mine, own, len(samplers), block)
             if shared is None and not np.array_equal(_indices(copy.copy(samplers[own])), mine):
                 raise InvalidInputError(
-                    f"sampler: {type(samplers[0]).__name__} deals in a different order each time that it is iterated, "
+                    f"sampler: {type(samplers[0]).__name__} gives a different order each time that it is iterated, "
                     "so its padding is unknown; let it draw from a generator that its epoch seeds"
                 )
             if shared is None:

@@ -214,7 +214,7 @@ class Pass:
         start, stop = self.done, self.done + rows
         if stop > begun.due:
             raise InvalidInputError(
-                f"{counted(stop, 'samples', 'were')} added, but the sampler deals {begun.due:,} to rank {begun.rank} "
+                f"{counted(stop, 'samples', 'were')} added, but the sampler assigns {begun.due:,} to rank {begun.rank} "
                 "in a pass; add each batch of a pass once, and reset before the next pass"
             )
         self.done = stop
@@ -312,7 +312,7 @@ class Pass:
             for part in self.parts() if whole else ():
                 if part.done < part.due:
                     raise InvalidInputError(
-                        f"{part.done:,} of the {part.due:,} samples that the sampler deals to rank {part.rank} in a "
+                        f"{part.done:,} of the {part.due:,} samples that the sampler assigns to rank {part.rank} in a "
                         "pass were added; add all of them, or call compute(partial=True) if the pass ends early. "
                         "After a checkpoint of other workers, set the metric's sampler to the sampler of the "
                         "remaining samples"

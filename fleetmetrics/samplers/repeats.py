@@ -75,7 +75,7 @@ class Repeats(NamedTuple):
         """
         more = f", or call {size.format(self.samples)}" if size else f", or {owner}(..., size={self.samples}) to check"
         warn(
-            f"{name}: each worker added the {self.dealt:,} samples that {self.sampler} deals it, "
+            f"{name}: each worker added the {self.dealt:,} samples that {self.sampler} assigns to it, "
             f"{self.dealt * self.ranks:,} in all, but the data set has {self.samples:,}: those that it repeats, so "
             f"that all workers get the same number, count again. Create {owner}(..., sampler=sampler){more}",
             SizeWarning,

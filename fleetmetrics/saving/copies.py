@@ -72,7 +72,7 @@ def check_copies(
             raise AgreementError(
                 f"the copies differ in {', '.join(map(repr, apart[:_NAMED]))}{more}: the digests of {apart[0]!r} are "
                 f"{texts}. Workers that see the same samples must add the same values: check dropout, outputs that "
-                "were not gathered, and samplers that deal by the rank in the job"
+                "were not gathered, and samplers that assign by the rank in the job"
             )
         return Letter(None)
 

@@ -43,9 +43,9 @@ def test_every_worker_warns_once_with_the_line_to_write(reports: list[dict[str, 
             assert text.startswith("it (") and "(..., sampler=sampler), or " in text
     if workers == 3:
         assert found["in order"] == [
-            "it (Accuracy): each worker added the 18 samples that DistributedBatchSampler deals it, 54 in all, but the "
-            "data set has 53: those that it repeats, so that all workers get the same number, count again. Create "
-            "Accuracy(..., sampler=sampler), or Accuracy(..., size=53) to check"
+            "it (Accuracy): each worker added the 18 samples that DistributedBatchSampler assigns to it, 54 in all, "
+            "but the data set has 53: those that it repeats, so that all workers get the same number, count again. "
+            "Create Accuracy(..., sampler=sampler), or Accuracy(..., size=53) to check"
         ]
 
 

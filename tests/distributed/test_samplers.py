@@ -95,7 +95,7 @@ def test_another_sampler_epoch_or_batch_size_on_one_worker_is_an_error_on_all(re
     ):
         assert re.match(rf"AgreementError: .*{here}.*{there}.* on rank {last}", told[name]), told[name]
     assert (
-        f"InvalidInputError: on rank {last}: it (Count): the sampler deals to rank {last} of {last + 2}"
+        f"InvalidInputError: on rank {last}: it (Count): the sampler is for rank {last} of {last + 2}"
         in (told["another number"])
     )
     assert re.match(rf"InvalidInputError: on rank {last}: it \(Count\): 4 of the \d+ samples", told["too few"])
@@ -106,4 +106,4 @@ def test_where_workers_share_samples_the_group_of_those_with_different_ones_coun
     for report in run(WORKER, 4, args={"groups": kinds}):
         for kind, (value, told) in report["groups"].items():
             assert kind == "interleaved" or value == sum(range(SAMPLES)), kind  # which drops one that epoch 0 chose
-            assert "the sampler deals to rank" in told and "of 2, but this worker is rank" in told and "group=" in told
+            assert "the sampler is for rank" in told and "of 2, but this worker is rank" in told and "group=" in told

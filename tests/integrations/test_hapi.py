@@ -174,7 +174,7 @@ def test_workers_unknown_to_paddle_are_an_error() -> None:
 
     with fm.set_communicator(Three()), pytest.raises(
         fm.InvalidInputError,
-        match=r"by which paddle\.Model deals its data, is 1, but the channel has 3 workers",
+        match=r"by which paddle\.Model splits its data, is 1, but the channel has 3 workers",
     ):
         evaluated(ModelMetric(fm.Count(name="n")), callbacks=GlobalValues())
 

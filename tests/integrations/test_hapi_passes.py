@@ -240,7 +240,7 @@ def test_a_sampler_of_another_rank_is_refused(monkeypatch: pytest.MonkeyPatch) -
     with fm.set_communicator(channel):
         model, callback = Model(DynamicGraphAdapter, ModelMetric(fm.Sum())), GlobalValues()
         callback.set_model(model)
-        with pytest.raises(fm.InvalidInputError, match="deals to rank 2 of 3, but this worker is rank 1 of 3"):
+        with pytest.raises(fm.InvalidInputError, match="is for rank 2 of 3, but this worker is rank 1 of 3"):
             model._run_one_epoch(loader_of(7, 2, 3, 2), None, "eval")
 
 

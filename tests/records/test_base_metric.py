@@ -340,7 +340,7 @@ def test_a_sampler_excludes_other_arguments() -> None:
         Gathered(sampler=paddle.io.BatchSampler(range(3)))
     metric = Gathered(sampler=make_sampler(num_replicas=2))
     metric.add(np.arange(4))
-    with pytest.raises(fm.InvalidInputError, match="the sampler deals to rank 0 of 2, but this worker is rank 0 of 1"):
+    with pytest.raises(fm.InvalidInputError, match="the sampler is for rank 0 of 2, but this worker is rank 0 of 1"):
         metric.compute()
 
 

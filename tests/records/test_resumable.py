@@ -89,7 +89,7 @@ def test_a_pass_goes_on_whether_the_sampler_is_set_before_or_after_the_load(when
     assert places(added(again[0], 10, 18)) == KEPT
     again[1].add(np.zeros(8))
     assert again[1].compute_local() == len(KEPT)
-    with pytest.raises(fm.InvalidInputError, match="19 samples were added, but the sampler deals 18"):
+    with pytest.raises(fm.InvalidInputError, match="19 samples were added, but the sampler assigns 18"):
         again[1].add([0.0])
 
 

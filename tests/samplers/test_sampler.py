@@ -162,7 +162,7 @@ def test_too_many_samples_are_an_error_and_a_failed_add_leaves_the_pass_where_it
     for _ in range(2):
         with pytest.raises(
             fm.InvalidInputError,
-            match=r"n \(Count\): 20 samples were added, but the sampler deals 18 .* rank 0 .*reset",
+            match=r"n \(Count\): 20 samples were added, but the sampler assigns 18 .* rank 0 .*reset",
         ):
             metric.add(np.zeros(2))
     metric.reset()
@@ -216,13 +216,13 @@ def test_a_sampler_of_another_rank_is_an_error_on_all_workers() -> None:
     def work(channel: Together) -> Any:
         return counted(paddles(max(1, channel.rank), 3), 18).compute(communicator=channel)
 
-    with pytest.raises(fm.InvalidInputError, match="deals to rank 1 of 3, but this worker is rank 0 of 3"):
+    with pytest.raises(fm.InvalidInputError, match="is for rank 1 of 3, but this worker is rank 0 of 3"):
         run(3, work)
 
 
 def test_a_sampler_of_other_workers_is_an_error_and_compute_local_is_this_workers_value() -> None:
     metric = counted(paddles(0, 3), 18)
-    with pytest.raises(fm.InvalidInputError, match="deals to rank 0 of 3, but this worker is rank 0 of 1"):
+    with pytest.raises(fm.InvalidInputError, match="is for rank 0 of 3, but this worker is rank 0 of 1"):
         metric.compute()
     assert 17 <= metric.compute_local() <= 18
 
@@ -273,7 +273,7 @@ def test_a_checkpoint_carries_the_pass() -> None:
     again.add(np.zeros(8))
     assert again.compute_local() == one.compute_local()
     assert again._pass.check(1, 3) == one._pass.settings
-    with pytest.raises(fm.InvalidInputError, match="19 samples were added, but the sampler deals 18"):
+    with pytest.raises(fm.InvalidInputError, match="19 samples were added, but the sampler assigns 18"):
         again.add([0.0])
 
 
@@ -297,7 +297,7 @@ def test_after_a_resumed_pass_the_next_one_begins_at_its_first_sample(how: str) 
         again.add(np.zeros(8))
         again.sampler = paddles(1, 3)
     again.add(np.zeros(18))
-    with pytest.raises(fm.InvalidInputError, match="19 samples were added, but the sampler deals 18"):
+    with pytest.raises(fm.InvalidInputError, match="19 samples were added, but the sampler assigns 18"):
         again.add([0.0])
 
 
@@ -418,7 +418,7 @@ def test_a_sampler_that_deals_by_chance_is_an_error() -> None:
         def __iter__(self) -> Any:
             yield np.random.permutation(len(self.dataset))[self.local_rank :: self.nranks]
 
-    with pytest.raises(fm.InvalidInputError, match="Chance deals in a different order each time"):
+    with pytest.raises(fm.InvalidInputError, match="Chance gives a different order each time"):
         counted(Chance(0, 3), 4)
 
 

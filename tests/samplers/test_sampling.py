@@ -308,7 +308,7 @@ def test_a_look_at_what_a_sampler_deals_changes_no_random_state(draws):
 
 @pytest.mark.numpy_only
 def test_an_order_that_follows_the_random_state_of_the_process_is_an_error():
-    with pytest.raises(InvalidInputError, match="Drawing deals in a different order each time that it is iterated"):
+    with pytest.raises(InvalidInputError, match="Drawing gives a different order each time that it is iterated"):
         dealt_indices(Drawing(draws="a copy"), 1)
 
 
