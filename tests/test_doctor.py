@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import importlib
 import re
 import subprocess
 import sys
 import types
 from pathlib import Path
-from typing import Any
+from typing import Any, Iterator
 
 import pytest
 
@@ -29,10 +30,14 @@ def seen(capsys: Any, **options: Any) -> tuple[bool, list[str]]:
 
 
 @pytest.fixture(autouse=True)
-def alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def alone(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """No channel, and no metric or sampler that another test has left: `gc.get_objects` leaves out what is frozen."""
     from fleetmetrics.comm import choose
 
     monkeypatch.setattr(choose, "_automatic", None)
+    gc.freeze()
+    yield
+    gc.unfreeze()
 
 
 def test_one_process_with_paddle_has_nothing_to_fix(capsys: Any) -> None:
