@@ -346,6 +346,8 @@ def _days(data: Any, column: str, options: Mapping[str, Any]) -> tuple[dict[str,
         days = {str(key): f"{name} = {key}" for key in sorted(keys)}
     else:
         days = _days_of_texts(keys, column, name)
+        if any(str(key).endswith("Z") for key in keys):
+            warnings.append(f"{column} has a time zone; its days are those of UTC")
     if len(days) > _MOST_DAYS:
         raise DataError(
             f"{argument('by_day')}: {column} has {len(days):,} different days; at most {_MOST_DAYS:,} are evaluated, "

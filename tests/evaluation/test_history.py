@@ -382,6 +382,18 @@ def test_what_is_no_column_of_days_is_refused(given: dict[str, Any], why: str) -
     assert "\n" not in str(refused.value)
 
 
+def test_days_of_times_with_a_zone_are_those_of_utc_and_a_warning_says_so() -> None:
+    pa, pc = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.compute")
+    at = pa.array(np.array(["2026-11-01T01", "2026-11-01T23", "2026-11-01T07", "2026-11-01T09"], "datetime64[s]"))
+    zoned = pc.assume_timezone(at, "Asia/Shanghai")  # eight hours ahead
+    table = pa.table({"at": zoned, "y": [0, 1, 1, 0], "p": [0.1, 0.8, 0.6, 0.7]})
+    result = history(table, by_day="at", label="y", score="p", metrics="count")
+    assert {day: point["count"] for day, point in result.points.items()} == {"2026-10-31": 2, "2026-11-01": 2}
+    assert "at has a time zone; its days are those of UTC" in result.warnings
+    local = history(table.set_column(0, "at", at), by_day="at", label="y", score="p", metrics="count")
+    assert list(local.points) == ["2026-11-01"] and not local.warnings
+
+
 def test_options_are_for_a_table_and_not_for_saved_states() -> None:
     with pytest.raises(fm.InvalidInputError, match="label is for a table, with by_day="):
         history(["a.fms"], label="y")
