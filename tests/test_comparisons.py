@@ -63,6 +63,7 @@ def _kept_by(work: Callable[[], object]) -> int:
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", KINDS)
+@pytest.mark.thorough
 def test_another_round_of_seeds_takes_no_more_memory(name: str, values_of: Callable[..., list[object]]) -> None:
     def compare() -> None:
         data = draw(name, first_dtypes(name), "real", True)

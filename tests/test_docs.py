@@ -110,6 +110,7 @@ def spoken(text: str) -> str:
 
 
 @pytest.mark.numpy_only
+@pytest.mark.thorough
 def test_the_workers_see_every_fault_as_the_guide_describes_it() -> None:
     script = [sys.executable, str(ROOT / "docs" / "scripts" / "channel_errors.py")]
     printed = subprocess.run(script, stdout=subprocess.PIPE, text=True, timeout=250, check=True).stdout
@@ -377,6 +378,7 @@ def test_metrics_of_examples_have_names_where_a_program_keeps_them() -> None:
 
 
 @pytest.mark.numpy_only
+@pytest.mark.thorough
 def test_the_table_on_the_first_screens_is_that_of_the_comparison() -> None:
     """`make compare` prints it; examples/comparison/README.md has all of what it prints."""
     whole = (ROOT / "examples" / "comparison" / "README.md").read_text("utf-8")

@@ -128,6 +128,7 @@ def forked() -> dict[str, str]:
     if paddle_version()
     else [],
 )
+@pytest.mark.thorough
 def test_a_recipe_prints_in_an_empty_directory_what_the_page_shows(
     name: str, forked: dict[str, str], tmp_path: Path
 ) -> None:

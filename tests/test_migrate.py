@@ -428,6 +428,7 @@ def test_the_commands_of_the_pages_print_what_they_show(page: Path, tmp_path: Pa
 
 
 @pytest.mark.numpy_only
+@pytest.mark.thorough
 def test_the_sources_of_this_package_come_through_unchanged() -> None:
     for path in (ROOT / "fleetmetrics").rglob("*.py"):
         text = path.read_text(encoding="utf-8")

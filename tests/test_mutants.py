@@ -156,6 +156,7 @@ def test_the_text_of_a_fault_by_hand_stands_once_in_its_module(module):
     assert [whole.count(fault.text) for fault in mutants.BY_HAND[module]] == [1] * len(mutants.BY_HAND[module])
 
 
+@pytest.mark.thorough
 def test_faults_by_hand_are_tried_and_counted_in_the_lines_that_are_wanted(root, monkeypatch):
     (root / "tests/formulas/test_shares.py").write_text(
         "from pathlib import Path\n\ndef test_rows():\n"

@@ -136,6 +136,7 @@ def test_the_charts_of_benchmarks_have_no_white_box_and_are_light_on_dark_pages(
     assert "#000000" in light and "#000000" not in dark and '<svg fill="#ececec"' in dark
 
 
+@pytest.mark.thorough
 def test_the_pictures_of_reports_show_the_words_of_the_reports_that_the_pages_commands_write(tmp_path: Path) -> None:
     script = runpy.run_path(str(DOCS / "scripts/report_picture.py"))
     for name, ending, page in script["reports"](tmp_path):

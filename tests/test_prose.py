@@ -58,6 +58,7 @@ def test_an_unpacked_sdist_has_no_git_and_the_same_files(tmp_path: Path):
         assert sorted(prose.files(tmp_path)) == sorted(there[:-1])
 
 
+@pytest.mark.thorough
 def test_the_repository_has_none():
     found = [f"{name}:{hit.line}: {hit.found}" for name in prose.files() for hit in prose.of_file(prose.ROOT / name)]
     assert found == []

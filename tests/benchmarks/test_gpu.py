@@ -14,7 +14,6 @@ import numpy as np
 import paddle
 import pytest
 
-from tests.cover import quick_on
 from tests.nursery import common
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -102,7 +101,7 @@ def test_checking_needs_only_python():
 # -- the rehearsal ---------------------------------------------------------------------------------------
 
 
-@quick_on(paddle=3)
+@pytest.mark.thorough
 def test_the_rehearsal_runs_all_of_it_and_ends_with_0(tmp_path):
     page = tmp_path / "page.md"
     page.write_text("<!-- gpu: begin -->\n<!-- gpu: end -->\n")

@@ -36,6 +36,7 @@ def forked() -> dict[str, str]:
     return common().environment("fleetmetrics")
 
 
+@pytest.mark.thorough
 def test_the_commands_print_what_the_pages_show(tmp_path: Path, forked: dict[str, str]) -> None:
     program = tmp_path / "bin" / "fleetmetrics"  # what pip installs
     program.parent.mkdir()

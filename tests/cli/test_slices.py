@@ -82,6 +82,7 @@ def test_of_slices_at_random_no_more_than_promised_are_beyond_chance(script, nam
 
 
 @pytest.mark.parametrize("name", ["gauc/within", "gauc/across", "ndcg/within"])
+@pytest.mark.thorough
 def test_of_small_slices_by_user_or_query_no_more_than_promised_are_beyond_chance(script, name):
     name, _, users = name.partition("/")
     case = next(each for each in script.CASES if (each.name, each.users) == (name, users))

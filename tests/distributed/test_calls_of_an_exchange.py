@@ -60,6 +60,7 @@ def test_one_exchange_calls_few_functions(what: str) -> None:
     assert min(run(2, work)[0][5:]) <= MOST[what]
 
 
+@pytest.mark.thorough
 def test_a_reader_of_one_call_meets_no_more_functions_lines_and_modules_than_the_benchmark_allows() -> None:
     script = Path(__file__).resolve().parents[2] / "benchmarks" / "reading.py"
 

@@ -87,7 +87,7 @@ def test_two_workers_print_once_what_one_process_prints(tmp_path: Path) -> None:
     unless_paddles_own(check)
 
 
-@quick_on(paddle=3)
+@pytest.mark.thorough
 def test_two_workers_print_what_one_process_prints_of_several_tasks(tmp_path: Path) -> None:
     def check() -> None:
         options = f"'new*.npz' --baseline 'old*.npz' {OPTIONS.replace('y --score p', 'y,like --score p,q')}"

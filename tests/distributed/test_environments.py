@@ -45,6 +45,7 @@ def plain(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.numpy_only
+@pytest.mark.thorough
 def test_no_environment_of_every_eighth_is_silently_local(plain: None) -> None:
     lines = printed("--every", "8")
     assert len(lines) == 1, "\n".join(lines)

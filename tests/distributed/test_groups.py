@@ -300,6 +300,7 @@ def test_threads_of_a_worker_may_be_in_two_groups_when_it_ends(port: int) -> Non
     assert run(3, work) == [[101], [None], [101]]
 
 
+@pytest.mark.thorough
 def test_every_metric_of_the_contract_is_that_of_one_process_over_the_group(port: int) -> None:
     """Workers 0 and 2 deal a data set among them, and 1 and 3 another one; both groups compute at the same time."""
     names = list(CASES)

@@ -163,7 +163,7 @@ def test_an_evaluation_that_a_group_cannot_do_is_the_same_error_on_every_worker(
 ERRORS = ("not for the group", "other sizes", "no group", "theirs", "theirs, shuffled")
 
 
-@quick_on(paddle=3)
+@pytest.mark.thorough
 def test_the_script_of_the_page_prints_the_same_on_three_workers(tmp_path: Path) -> None:
     """What one process prints, tests/test_docs.py looks at."""
     expected, printed = run_page(PAGE, "train.py", tmp_path)

@@ -88,7 +88,7 @@ if os.environ["TRAINING_ROLE"] == "TRAINER":
 """
 
 
-@quick_on(paddle=2)
+@pytest.mark.thorough
 def test_two_launches_with_the_same_ports_are_both_right(tmp_path: Path) -> None:
     """The launcher's own names keep the runs apart; the user sets nothing."""
     script = tmp_path / "one_sum.py"

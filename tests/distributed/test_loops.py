@@ -44,6 +44,7 @@ def in_the_table(loop: str) -> list[str]:
     return [cell.strip() for cell in row[1].split("|")]
 
 
+@pytest.mark.thorough
 def test_paddleclas_cuts_off_the_end_which_is_the_padding_only_in_order(jobs):
     for report in [*jobs[1], *jobs[3]]:
         for _, ours in report["clas"].values():

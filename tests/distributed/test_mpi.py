@@ -48,6 +48,7 @@ def test_groups_overlap_and_need_no_rank_0() -> None:
 
 
 @pytest.mark.parametrize("workers", [2, *thorough(4)])
+@pytest.mark.thorough
 def test_records_fold_on_all_workers_to_the_bits_of_the_star_and_of_one_process(workers: int) -> None:
     sizes = [2000, 2**24]
     reports = run(WORKER, workers, "mpi", args={"case": "folding", "round_bytes": sizes}, env=ENGINE)
@@ -78,6 +79,7 @@ def test_without_the_backend_the_workers_of_one_machine_use_sockets() -> None:
 
 
 @pytest.mark.parametrize("late", [2, *thorough(0)])
+@pytest.mark.thorough
 def test_a_rank_that_is_late_to_the_start_is_named_and_the_next_try_works(late: int) -> None:
     reports = run(WORKER, 3, "mpi", args={"case": "late_to_the_start", "late": late})
     expected = f"DeadlineError: rank {late} did not connect within 1 s at "
@@ -96,6 +98,7 @@ def test_rank_0_listens_from_the_start_so_that_no_process_takes_its_port() -> No
         assert rank or "Address already in use" in report["taken"]
 
 
+@pytest.mark.thorough
 def test_rank_0_listens_where_the_variables_say_and_a_taken_port_is_an_error_on_all() -> None:
     with socket.socket() as other:
         other.bind(("127.0.0.1", free_ports(1)[0]))
@@ -159,6 +162,7 @@ def test_a_rank_stopped_inside_mpi_is_named_and_mpi_counts_as_broken() -> None:
         assert report["total"] == 3  # what needs no records goes on
 
 
+@pytest.mark.thorough
 def test_an_interruption_inside_mpi_reaches_the_others_by_the_deadline() -> None:
     zero, one = run(WORKER, 2, "mpi", args={"case": "interrupted"}, env=ENGINE)
     assert one["error"] == "KeyboardInterrupt"

@@ -26,6 +26,7 @@ def test_every_epoch_counts_each_sample_once_on_any_number_of_workers(workers):
 
 
 @on_legacy_graph
+@pytest.mark.thorough
 def test_paddles_own_counts_are_too_large_there():
     """By 2**15, less what threads have lost: the reason for the lock."""
     for count in run(WORKER, 1, "ps", args={"theirs": True})[0]["epochs"]:

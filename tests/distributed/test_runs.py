@@ -101,6 +101,7 @@ def test_a_secret_for_each_run_keeps_it_apart(runs: Runs) -> None:
     assert any("value" in said[0][0] for said in found), found
 
 
+@pytest.mark.thorough
 def test_two_runs_of_two_shells_without_an_address_never_mix(runs: Runs) -> None:
     shell = 'for rank in 0 1; do OWN=$((OWN + rank)) RANK=$rank "$PYTHON" "$TRAIN" & done; wait'
     torch = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "PYTHON": sys.executable, "TRAIN": runs.script("train.py")}
@@ -153,6 +154,7 @@ def test_a_relay_to_another_job_causes_errors_and_no_number(runs: Runs) -> None:
 
 
 @pytest.mark.parametrize("who", [0, 1])
+@pytest.mark.thorough
 def test_a_second_process_of_a_rank_is_an_error_on_all_before_they_have_met(runs: Runs, who: int) -> None:
     same = places(3, "endpoint")
     late = {"BEFORE_EACH": "wait_for('go')"}
@@ -167,6 +169,7 @@ def test_a_second_process_of_a_rank_is_an_error_on_all_before_they_have_met(runs
 
 
 @pytest.mark.parametrize("who", [0, 1, *thorough(2)])
+@pytest.mark.thorough
 def test_a_second_process_that_does_not_call_harms_no_job(runs: Runs, who: int) -> None:
     """It has a metric of its own, and only the local value of it."""
     same = places(3, "endpoint")
@@ -201,6 +204,7 @@ def test_a_second_process_of_a_rank_is_refused_when_the_workers_have_met(runs: R
 
 @pytest.mark.parametrize("who", [0, 1])
 @pytest.mark.parametrize("kind", ["collective", "endpoint"])
+@pytest.mark.thorough
 def test_a_worker_that_is_started_again_while_the_others_go_on_is_told_at_once_and_so_are_they(
     runs: Runs, kind: str, who: int
 ) -> None:
@@ -281,6 +285,7 @@ def test_a_process_that_a_worker_has_started_is_not_that_worker(runs: Runs, how:
 
 
 @pytest.mark.parametrize("who", [0, 1])
+@pytest.mark.thorough
 def test_a_helper_that_computes_before_its_worker_has_a_metric_is_a_named_disagreement(runs: Runs, who: int) -> None:
     """Another program than the others'; the number is that of the workers."""
     helps = "import subprocess; subprocess.run([sys.executable, os.environ['HELPER']], env={**os.environ, **TOLD})"
@@ -368,6 +373,7 @@ STARTERS = {
 @pytest.mark.parametrize("how", STARTERS)
 @pytest.mark.parametrize("before", ["import fleetmetrics; fleetmetrics.Sum()", *thorough("", "import fleetmetrics")])
 @pytest.mark.parametrize("prefork", [False, True])
+@pytest.mark.thorough
 def test_a_program_that_places_and_starts_one_worker_after_another_is_none_of_them(
     runs: Runs, how: str, before: str, prefork: bool
 ) -> None:
@@ -411,6 +417,7 @@ WRAPPERS: dict[str, Callable[[], list[str]]] = {
 
 
 @pytest.mark.parametrize("wrapper", [*[*WRAPPERS][::3], *thorough(*[*WRAPPERS][1::3], *[*WRAPPERS][2::3])])
+@pytest.mark.thorough
 def test_processes_between_a_launcher_and_a_worker_change_nothing(runs: Runs, wrapper: str) -> None:
     names = {"PYTHON": sys.executable, "TRAIN": runs.script("train.py")}
     workers = [
@@ -455,6 +462,7 @@ def test_a_worker_that_starts_the_others_is_another_one(runs: Runs, how: str, wh
     assert worker.said() == ["value 1.0"] * 2
 
 
+@pytest.mark.thorough
 def test_a_run_that_begins_while_rank_0_of_the_last_goes_on_needs_a_name(runs: Runs) -> None:
     """As in a shell's loop that waits for one of the two; without a name nothing distinguishes it from a bystander."""
     same = places(2, "servers")

@@ -159,6 +159,7 @@ def check_exact(run: Run) -> None:
         assert each.counted == "counted twice: none, never: none"
 
 
+@pytest.mark.thorough
 def test_one_process_says_that_it_is_the_only_worker_and_has_nothing_to_put_right(alone: Run) -> None:
     check_exact(alone)
     for each in alone.passes.values():
@@ -199,7 +200,7 @@ def test_the_readme_quotes_it(three: Run) -> None:
     assert f"```text\n{three.text}```\n" in (EXAMPLE / "README.md").read_text()
 
 
-@quick_on(paddle=3)
+@pytest.mark.thorough
 def test_values_that_are_not_those_of_one_process_fail_the_job(tmp_path: Path, forked: dict[str, str]) -> None:
     script = tmp_path / "evaluate.py"
     exact = EVALUATE.read_text()

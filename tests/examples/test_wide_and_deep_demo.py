@@ -321,6 +321,7 @@ def test_beside_paddle_s_own_gloo_other_numbers_of_processes_and_other_data_do_a
 
 
 @with_servers
+@pytest.mark.thorough
 def test_a_worker_that_is_killed_while_it_trains_is_named_with_the_end_of_its_log(
     example: Path, tmp_path: Path
 ) -> None:

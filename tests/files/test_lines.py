@@ -78,6 +78,7 @@ def test_a_quote_within_a_value_is_part_of_it(tmp_path, monkeypatch, size, key):
     assert metrics.compute() == {f" {key}": 1.0, "b": 100.0}
 
 
+@pytest.mark.thorough
 def test_many_rows_at_fault_take_no_longer_than_others(tmp_path):
     _, found = read(tmp_path / "a.csv", "p,y,k\n" + "0.5\n" * 300_000 + "0.5,1,a\n")
     assert (found.rows, found.skipped) == (300_001, 300_000)

@@ -204,6 +204,7 @@ def test_slices_with_a_number_of_keys_of_their_own_are_not_chosen_among_the_larg
 
 
 @pytest.mark.parametrize("column", ["slot", *thorough("number")])
+@pytest.mark.thorough
 def test_which_slices_are_kept_depends_on_the_rows_and_not_on_files_or_processes(many, tmp_path, column):
     folder, table, _ = many
     pq.write_table(table, tmp_path / "one.parquet")

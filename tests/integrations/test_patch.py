@@ -230,7 +230,7 @@ def test_a_module_runs_and_so_does_a_script_through_the_file_itself(folder, monk
     assert done.stdout == "0.5 False ['train.py', '0'] __main__ scripts 7\n", done.stderr
 
 
-@quick_on(paddle=2)
+@pytest.mark.thorough
 def test_a_script_runs_with_fleet_util_behind_the_channel_too(folder, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     (folder / "reduce.py").write_text(

@@ -90,6 +90,7 @@ def rare(seed: int, samples: int = 300_000) -> tuple[np.ndarray, np.ndarray]:
     return score, (rng.random(samples) < score).astype(np.int64)
 
 
+@pytest.mark.thorough
 def test_at_a_rate_of_two_in_ten_thousand_linear_buckets_are_far_off_and_log_odds_buckets_are_not():
     off: dict[str, list[float]] = {"linear": [], "log_odds": []}
     for seed in range(2):

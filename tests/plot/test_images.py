@@ -48,6 +48,7 @@ def test_the_pictures_of_real_data_that_the_documentation_shows_are_all_of_the_s
     assert sorted(names) == files_of(real_pictures.PICTURES)
 
 
+@pytest.mark.thorough
 def test_the_documentation_shows_the_pictures_that_its_script_draws() -> None:
     """By what is written in them: coordinates may differ in a digit between versions of matplotlib."""
     said = re.compile(r"<text[^>]*>(.*?)</text>", re.DOTALL)

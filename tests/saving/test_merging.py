@@ -155,6 +155,7 @@ def test_any_order_and_any_tree_of_merges_gives_the_same_bits(name, weight, time
         assert len({repr(contract.plain(value)) for value in values}) == 1
 
 
+@pytest.mark.thorough
 def test_thirty_orders_and_trees_of_sixteen_parts_give_the_same_bits():
     rng = np.random.default_rng(1)
     parts = []

@@ -96,6 +96,7 @@ def test_replicates_of_hard_labels_are_right_and_the_same_for_every_split(make: 
 
 @pytest.mark.parametrize("mode", ["numpy", "dynamic"])
 @pytest.mark.parametrize("shape", ["flat", "matrix", "sliced", "sliced by keys"])
+@pytest.mark.thorough
 def test_a_large_batch_is_taken_in_parts(shape: str, mode: str, monkeypatch: Any) -> None:
     data = DATA
     if shape == "matrix":

@@ -100,6 +100,7 @@ def of_replicate(value: Any, replicate: int) -> Any:
 
 @pytest.mark.numpy_only
 @pytest.mark.parametrize("weight", ["real", None])
+@pytest.mark.thorough
 def test_replicates_have_the_values_of_what_they_draw(weight: str | None) -> None:
     wrong = []
     for name in SUMS:

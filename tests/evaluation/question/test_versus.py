@@ -503,6 +503,7 @@ def of_clicks(clicks, rows):
 
 
 @pytest.mark.parametrize("clicks, times", [(30, 10), (40, 10), (40, 1), (420, 0.1), (38, 3)])
+@pytest.mark.thorough
 def test_of_equal_sides_no_more_than_promised_differ_at_the_limit_of_too_few(clicks, times):
     """Not even if one side is small: it is not compared because it happens to have many clicks."""
     random, p = np.random.default_rng(5), []

@@ -113,6 +113,7 @@ def test_only_rows_whose_ids_both_sides_have_count_and_the_others_are_counted(ki
 
 @pytest.mark.parametrize("format", ["parquet", "csv"])
 @pytest.mark.parametrize("kind", ["integers", "texts"])
+@pytest.mark.thorough
 def test_files_are_joined_alike_by_one_process_and_by_several(tmp_path, kind, format):
     (new, old), (new_both, old_both) = sides(kind)
     written(tmp_path, "new", new, format)
@@ -204,6 +205,7 @@ def test_labels_of_the_same_id_must_be_the_same(tmp_path):
         fm.evaluate(f"{tmp_path}/new*", baseline=f"{tmp_path}/old*", **JOINED)
 
 
+@pytest.mark.thorough
 def test_the_numbers_left_out_are_in_text_json_and_html(tmp_path, capsys):
     (new, old), _ = sides()
     written(tmp_path, "new", new)

@@ -166,6 +166,7 @@ def test_a_slice_of_fewer_positives_than_asked_for_has_too_few_and_says_how_many
 
 
 @pytest.mark.parametrize(("metric", "uneven", "runs"), [(ClickThroughRate, 0.7, 16), (GAUC, 0.85, 12)])
+@pytest.mark.thorough
 def test_the_slices_of_the_largest_users_are_called_no_more_often_than_promised(
     metric: Any, uneven: float, runs: int
 ) -> None:
