@@ -107,7 +107,7 @@ class _Everything(Columns):
     unexpected = "error"
 
     def __init__(self) -> None:
-        self.keys, self.names, self.required = set(), [], []
+        self.by_argument, self.keys, self.names, self.required = {}, set(), [], []
         self.reading, self.looked_at, self.understood = Reading(), (), {}
         self.coded, self.as_dictionary = set(), set()
 
