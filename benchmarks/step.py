@@ -6,6 +6,8 @@ One process builds the network of `examples/wide_and_deep` and trains it on the 
 variants are copies of one program that differ in the metrics alone and share the parameters. They take turns: a few
 steps of each, round after round; ratios and differences are those of the same round. All of it twice: with the
 parameters on a server, as in the example, and with the whole tables in the process.
+
+A last table has the same five metrics for ten tasks, in steps of 50 ms of other work, which leave the caches cold.
 """
 
 from __future__ import annotations
@@ -25,6 +27,8 @@ ROUNDS = {1: 200, 0: 40}
 """By the number of servers."""
 PLACES = {1: "on a server", 0: "in the process"}
 """Where the embedding tables are."""
+TASKS, STEP_SECONDS, TASK_STEPS = 10, 0.05, 100
+"""The tasks of the last table, the other work of its steps, and how many there are."""
 TITLES = {
     "none": "no metrics",
     "metrics": "fleetmetrics",
@@ -160,21 +164,24 @@ def extend(program: Any, names: tuple[str, str], maker: Callable[..., Any]) -> t
     return Variant(copy, len(block.ops) - before, executor), made
 
 
-def collection(validate: bool = True, name: str | None = None) -> Any:
+def templates() -> dict[str, Any]:
     """AUC, accuracy, MAE, MSE and log loss."""
     import fleetmetrics
 
-    return fleetmetrics.MetricCollection(
-        {
-            "auc": fleetmetrics.AUC(num_thresholds=BUCKETS - 1),
-            "accuracy": fleetmetrics.Accuracy(),
-            "mae": fleetmetrics.MeanAbsoluteError(),
-            "mse": fleetmetrics.MeanSquaredError(),
-            "log_loss": fleetmetrics.LogLoss(),
-        },
-        validate=validate,
-        name=name,
-    )
+    return {
+        "auc": fleetmetrics.AUC(num_thresholds=BUCKETS - 1),
+        "accuracy": fleetmetrics.Accuracy(),
+        "mae": fleetmetrics.MeanAbsoluteError(),
+        "mse": fleetmetrics.MeanSquaredError(),
+        "log_loss": fleetmetrics.LogLoss(),
+    }
+
+
+def collection(validate: bool = True, name: str | None = None) -> Any:
+    """The metrics, in one collection."""
+    import fleetmetrics
+
+    return fleetmetrics.MetricCollection(templates(), validate=validate, name=name)
 
 
 def with_metrics(prediction: Any, label: Any, validate: bool = True, name: str = "checked") -> Any:
@@ -265,6 +272,8 @@ def main() -> None:
         (findings,) = run(__file__, 1, servers=servers, arguments=given)
         parts.append(show(PLACES[servers], findings))
         print(parts[-1], flush=True)
+    parts.append(of_tasks(options.rounds))
+    print(parts[-1], flush=True)
     if options.write:
         write(options.write, "step", "\n\n".join(parts))
 
@@ -293,6 +302,43 @@ def show(title: str, findings: dict[str, Any]) -> str:
     return "\n\n".join(
         [first, table(header, rows), table(["a step with", "against", "ratio", "to reach", "reached"], targets)]
     )
+
+
+def of_tasks(factor: float) -> str:
+    """The time of an add in all tasks at once, and of one in a collection for each task, in steps of other work."""
+    import fleetmetrics
+
+    rng = np.random.default_rng(0)
+    names = {f"task {n}": {"prediction": f"score {n}", "label": f"label {n}"} for n in range(TASKS)}
+    scores = {f"score {n}": rng.random(BATCH_SIZE).astype(np.float32) for n in range(TASKS)}
+    batch = {**scores, **{f"label {n}": rng.integers(0, 2, BATCH_SIZE) for n in range(TASKS)}}
+    together = fleetmetrics.MetricCollection.of_tasks(names, templates())
+    apart = [collection() for _ in names]
+    matrix = rng.random((500, 500), np.float32)
+
+    def one_by_one() -> None:
+        for metrics, its in zip(apart, names.values()):
+            metrics.add(batch[its["prediction"]], batch[its["label"]])
+
+    times: dict[str, list[float]] = {"at once": [], "one by one": []}
+    for number in range(-WARM_UP, max(3, round(factor * TASK_STEPS))):
+        for name, add in (("at once", lambda: together.add(batch)), ("one by one", one_by_one)):
+            end = time.perf_counter() + STEP_SECONDS
+            while time.perf_counter() < end:
+                matrix @ matrix
+            start = time.perf_counter()
+            add()
+            if number >= 0:
+                times[name].append(time.perf_counter() - start)
+    target = Target("<=", 1e-3)
+    rows = []
+    for name, taken in times.items():
+        reached = "yes" if target.reached(float(np.median(taken))) else "no"
+        judged = ["at most 1 ms", reached] if name == "at once" else ["", ""]
+        rows.append([f"{TASKS} tasks, 5 metrics, {name}", seconds(taken), *judged])
+    step = f"{BATCH_SIZE} rows, in steps of {STEP_SECONDS * 1e3:.0f} ms"
+    first = f"Several tasks, {step}. {machine({'NumPy': np.__version__})}"
+    return f"{first}\n\n{table(['an add', 'a step', 'to reach', 'reached'], rows)}"
 
 
 def more(times: np.ndarray, base: np.ndarray) -> str:

@@ -281,7 +281,7 @@ class Accumulator(Nestable, Generic[Value]):
                 its.done += len(prediction)
                 return
             try:
-                batch = Batch(prediction, label, weight, mask, columns, self.class_axis, self)
+                batch = self._batch_of(prediction, label, weight, mask, columns)
             except (InvalidInputError, IntegerOverflowError) as error:
                 raise self._told(error) from None
             if not its.counts or (batch.xp is namespaces.numpy_ops and its.all_count(batch.rows)):
@@ -297,6 +297,9 @@ class Accumulator(Nestable, Generic[Value]):
             except BaseException:
                 its.back_to(mark)
                 raise
+
+    def _batch_of(self, prediction: Any, label: Any, weight: Any, mask: Any, columns: Mapping[str, Any]) -> Batch:
+        return Batch(prediction, label, weight, mask, columns, self.class_axis, self)
 
     def _add_plain(self, prediction: Any, label: Any) -> bool:
         """Overridden if plain arrays have a fast path; False: they take the usual path, which finds their errors."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import importlib
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -104,6 +105,47 @@ class MetricCollection(Composite[Dict[str, Any]]):
         self.takes_label = label_taken(self.metrics.values())
         self.columns = tuple(dict.fromkeys(name for metric in self.metrics.values() for name in metric.columns))
         self.class_axis = axis_taken(self.metrics.values())
+
+    @classmethod
+    def of_tasks(
+        cls,
+        tasks: Mapping[str, Mapping[str, str]],
+        metrics: Mapping[str, Metric] | Iterable[Metric],
+        *,
+        prefix: str = "",
+        postfix: str = "",
+        **common: Unpack[Common],
+    ) -> MetricCollection:
+        """Return a collection of the same metrics for several tasks over the same rows, such as click and purchase.
+
+        ``add`` takes one dict of columns by name, and adds to all tasks or to none; ``compute`` exchanges all tasks at
+        once. Each value is that of the metric in a collection of the task alone, bit for bit.
+
+        Args:
+            tasks: for each task the names of its columns by argument of ``add``: ``prediction``, ``label``, and where
+                there are any ``weight``, ``mask`` (the rows that have the task, such as clicked ones), and the
+                metrics' further arguments, such as ``user``.
+            metrics: for each task; without samples, left unchanged. The keys of the result are ``task/key``.
+            prefix: the prefix of the keys in the result.
+            postfix: their postfix.
+            **common: as for `MetricCollection`; a sampler deals the rows of all tasks.
+
+        Raises:
+            InvalidInputError: a task lacks a column, or has an unknown argument; an entry is not a metric.
+
+        Examples:
+            >>> from fleetmetrics import AUC, LogLoss
+            >>> metrics = MetricCollection.of_tasks(
+            ...     {"ctr": {"prediction": "p_ctr", "label": "click"},
+            ...      "cvr": {"prediction": "p_cvr", "label": "buy", "mask": "click"}},
+            ...     {"auc": AUC()})
+            >>> metrics.add({"p_ctr": [0.1, 0.7, 0.6], "click": [0, 1, 1], "p_cvr": [0.2, 0.3, 0.1], "buy": [0, 1, 0]})
+            >>> metrics.compute()
+            {'ctr/auc': 1.0, 'cvr/auc': 1.0}
+        """
+        of_tasks = importlib.import_module("fleetmetrics.base.of_tasks")  # which imports this module
+        collection: MetricCollection = of_tasks.TaskCollection(tasks, metrics, prefix=prefix, postfix=postfix, **common)
+        return collection
 
     @overload
     def __getitem__(self, key: str) -> Metric: ...

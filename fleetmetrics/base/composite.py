@@ -74,8 +74,9 @@ def statistics_of(leaves: Iterable[Nestable], batch: Batch) -> Iterable[tuple[An
             increments = dict(leaf.increments_of(batch))
         except InvalidInputError as error:
             raise about(error, leaf) from None
-        for target in {**dict.fromkeys(leaf.own_states()), **increments}:
-            increment = increments.get(target)
+        for target in leaf.own_states():
+            increments.setdefault(target, None)
+        for target, increment in increments.items():
             before, by = filled.setdefault(target, (increment, leaf))
             if before is not increment and not _identical(before, increment):
                 raise InvalidInputError(

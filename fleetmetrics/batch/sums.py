@@ -128,6 +128,10 @@ class Sums:
         squares = self.xp.squares(values, self.weight)
         return self.xp.sum(squares) if self.lanes is None else self.lanes.sum(squares)
 
+    def sum_of_logs(self, factors: Any) -> Any:
+        """The sum of the logarithms of positive float64 values, of samples without weights or lanes."""
+        return self.xp.sum_of_logs(factors)
+
     @property
     def total(self) -> Any:
         """The number (int64) or the weight (float64) of the samples that count."""

@@ -51,7 +51,7 @@ def _binary_log_likelihoods(batch: Batch) -> Any:
 @statistic
 def _binary_log_likelihood(batch: Batch) -> Any:
     if batch.weight is None and batch.lanes is None:
-        return batch.xp.sum_of_logs(_likelihoods(batch))
+        return batch.sum_of_logs(_likelihoods(batch))
     return batch.weighted_sum(_binary_log_likelihoods(batch), zero_at_zero=True)
 
 
