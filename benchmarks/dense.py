@@ -35,7 +35,7 @@ def main() -> None:
 
     torch.set_num_threads(1)
     versions = {"NumPy": np.__version__, "SciPy": scipy.__version__, "torch": torch.__version__}
-    rows = [of_pixels(options.rounds), *of_tokens(options.rounds)]
+    rows = [of_pixels(options.rounds), of_masks(options.rounds), *of_tokens(options.rounds)]
     header = ["one pass", "time", "peak memory beside the logits", "of the logits"]
     text = f"{machine(versions)}\n\n{table(HEADER, rows)}\n\n{table(header, one_pass(options.texts))}"
     print(text)
@@ -72,6 +72,34 @@ def of_pixels(factor: float) -> list[str]:
     times = in_turn({"ours": ours, "by hand": by_hand}, round(factor * ROUNDS["pixels"]))
     what = f"`Accuracy`, {IMAGES} images of {SIDE} x {SIDE}, {CLASSES} classes"
     return row(what, "`argmax` and `numpy.bincount` by hand", times["ours"], times["by hand"], Target("<=", 1.3))
+
+
+def of_masks(factor: float) -> list[str]:
+    """The mean intersection over union of predicted classes, of which some pixels are ignored."""
+    import fleetmetrics
+
+    rng = np.random.default_rng(0)
+    predicted, label = rng.integers(0, CLASSES, (2, AT_ONCE, SIDE, SIDE))
+    batches = IMAGES // AT_ONCE
+
+    def ours() -> float:
+        metric = fleetmetrics.MeanIoU(num_classes=CLASSES, ignore_index=255)
+        for _ in range(batches):
+            metric.add(predicted, label)
+        return float(metric.compute())
+
+    def by_hand() -> float:
+        counts = np.zeros(CLASSES * CLASSES, np.int64)
+        for _ in range(batches):
+            counts += np.bincount((label * CLASSES + predicted).ravel(), minlength=CLASSES * CLASSES)
+        matrix = counts.reshape(CLASSES, CLASSES)
+        both = matrix.diagonal()
+        return float((both / (matrix.sum(axis=0) + matrix.sum(axis=1) - both)).mean())
+
+    np.testing.assert_allclose(ours(), by_hand(), rtol=1e-14)
+    times = in_turn({"ours": ours, "by hand": by_hand}, round(factor * ROUNDS["pixels"]))
+    what = f"`MeanIoU`, {IMAGES} masks of {SIDE} x {SIDE}, {CLASSES} classes"
+    return row(what, "`numpy.bincount` of the joint index", times["ours"], times["by hand"], Target("<=", 1.3))
 
 
 # Tokens

@@ -147,6 +147,10 @@ from fleetmetrics.metrics.regression.ranks import XAUC as XAUC
 from fleetmetrics.metrics.regression.relative import MeanAbsolutePercentageError as MeanAbsolutePercentageError
 from fleetmetrics.metrics.regression.relative import SymmetricMeanAbsolutePercentageError as SymmetricMeanAbsolutePercentageError
 from fleetmetrics.metrics.regression.relative import WeightedMeanAbsolutePercentageError as WeightedMeanAbsolutePercentageError
+from fleetmetrics.metrics.segmentation.overlap import Dice as Dice
+from fleetmetrics.metrics.segmentation.overlap import FrequencyWeightedIoU as FrequencyWeightedIoU
+from fleetmetrics.metrics.segmentation.overlap import MeanIoU as MeanIoU
+from fleetmetrics.metrics.segmentation.overlap import PixelAccuracy as PixelAccuracy
 from fleetmetrics.metrics.tokens import BitsPerByte as BitsPerByte
 from fleetmetrics.metrics.tokens import Perplexity as Perplexity
 from fleetmetrics.metrics.tokens import TokenLoss as TokenLoss
@@ -208,6 +212,7 @@ __all__ = [
     "DataError",
     "DeadlineError",
     "Declared",
+    "Dice",
     "Difference",
     "DuplicateStateError",
     "EvaluationResult",
@@ -221,6 +226,7 @@ __all__ = [
     "FallOutAtK",
     "FileAccessError",
     "FleetMetricsError",
+    "FrequencyWeightedIoU",
     "GAUC",
     "GroupedMetric",
     "HammingLoss",
@@ -247,6 +253,7 @@ __all__ = [
     "MeanAbsoluteError",
     "MeanAbsolutePercentageError",
     "MeanBias",
+    "MeanIoU",
     "MeanSquaredError",
     "MeanSquaredLogError",
     "MedianAbsoluteError",
@@ -260,6 +267,7 @@ __all__ = [
     "NormalizedEntropy",
     "PearsonCorrelation",
     "Perplexity",
+    "PixelAccuracy",
     "Precision",
     "PrecisionAtFixedRecall",
     "PrecisionAtK",

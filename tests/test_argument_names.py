@@ -20,6 +20,7 @@ GLOSSARY = Path(__file__).resolve().parents[1] / "docs" / "explanation"
 AVERAGES = {
     **dict.fromkeys(["AUC", "AveragePrecision", "LogLoss", "MultiLabelMetric", "SingleLabelMetric"], "macro"),
     **dict.fromkeys(["F1", "FBeta", "Jaccard", "Precision", "Recall", "Specificity"], "auto"),
+    **dict.fromkeys(["Dice", "MeanIoU", "PixelAccuracy"], "auto"),
     "Accuracy": "micro",
     "StatScores": None,
 }

@@ -13,6 +13,7 @@ PAGES = {
     "scores": ("Scores and curves", ("metrics.auc", "metrics.exact_auc", "metrics.curves", "metrics.operating_points")),
     "click_through": ("Click-through rates", ("metrics.click_through", "metrics.calibration", "metrics.by_user")),
     "classification": ("Classification", ("metrics.classification",)),
+    "segmentation": ("Segmentation", ("metrics.segmentation",)),
     "tokens": ("Language models", ("metrics.tokens",)),
     "regression": ("Regression", ("metrics.regression",)),
     "ranking": ("Ranking", ("metrics.ranking",)),

@@ -9,7 +9,16 @@ from typing import Any, Iterable, Mapping
 
 import numpy as np
 
-from fleetmetrics.batch.one_hot import CLASSES, ENTRIES, LABELS, Alike, Earlier, hint_of_one_hot, surely_entries
+from fleetmetrics.batch.one_hot import (
+    AS_ENTRIES,
+    CLASSES,
+    ENTRIES,
+    LABELS,
+    Alike,
+    Earlier,
+    hint_of_one_hot,
+    surely_entries,
+)
 from fleetmetrics.batch.rules import FLAGS, ONE_HOT, Requirement, applicable, raise_unless
 from fleetmetrics.batch.scores import Table, axis_of_classes, fits, without_ones
 from fleetmetrics.batch.sums import Sums, per_sample, statistic
@@ -17,8 +26,6 @@ from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.xp import is_paddle, is_static, namespace, numpy_ops, to_host
 
 __all__ = ["Batch", "per_sample", "statistic"]
-
-_AS_ENTRIES = Earlier(ENTRIES)
 
 
 class Batch(Sums):
@@ -127,11 +134,11 @@ class Batch(Sums):
         meaning, xp = reader.meaning, self.xp
         if meaning.of in (ENTRIES, LABELS) or 0 in full or not (full == shape or fits(full, shape)):
             return None
-        quick = xp.FILTERS and class_axis is weight is mask is None and reader.earlier.of != CLASSES
-        if quick and surely_entries(prediction, self.label):
-            self.earlier = _AS_ENTRIES
-            return None
         axis = len(without_ones(full)) - 1 if class_axis is None else class_axis % len(full)
+        quick = xp.FILTERS and weight is mask is None and reader.earlier.of != CLASSES
+        if quick and surely_entries(prediction, self.label, 1 if class_axis is None and len(full) == 2 else axis):
+            self.earlier = AS_ENTRIES
+            return None
         if full[axis] < 2:
             return None
         rows = (*full[:axis], *full[axis + 1 :])
@@ -148,7 +155,9 @@ class Batch(Sums):
             if xp.kind(alike.prediction) == "f" and (axis == len(full) - 1 or -1 not in full[1:]):
                 self.alike = alike
             return None
-        live = functools.reduce(np.logical_and, map(xp.host, flags)) if flags else None
+        live = None
+        if flags:  # of which one may stand for all rows
+            live = np.broadcast_to(functools.reduce(np.logical_and, map(xp.host, flags)), math.prod(rows))
         self.earlier = alike.taken(meaning, live, reader.earlier)
         if self.earlier.of != CLASSES:
             return None

@@ -13,6 +13,7 @@ from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.support.vocabulary import agreeing, counted
 
 __all__ = [
+    "AS_ENTRIES",
     "CLASSES",
     "ENTRIES",
     "LABELS",
@@ -60,6 +61,9 @@ class Earlier(NamedTuple):
 
     of: str = ""  # CLASSES or ENTRIES; "": they could be either
     unsure: int = 0  # the rows that counted as entries then
+
+
+AS_ENTRIES = Earlier(ENTRIES)
 
 
 class Alike(NamedTuple):
@@ -213,11 +217,14 @@ class Alike(NamedTuple):
         )
 
 
-def surely_entries(prediction: np.ndarray, label: np.ndarray) -> bool:
-    """Whether the first row shows that the labels ``[n, m]`` are no classes."""
-    if label.ndim != 2 or np.count_nonzero(label[0]) == 1:
+def surely_entries(prediction: np.ndarray, label: np.ndarray, axis: int) -> bool:
+    """Whether the first row along the axis shows that labels of the prediction's shape are no classes."""
+    if prediction.shape != label.shape or (prediction.dtype.kind == "f" and label.ndim != 2):
         return False
-    return prediction.dtype.kind != "f" or not abs(np.add.reduce(prediction[0]) - 1) <= _ROUNDING
+    first = tuple(slice(None) if place == axis else 0 for place in range(label.ndim))
+    if np.count_nonzero(label[first]) == 1 and label[first].max() == 1:
+        return False
+    return prediction.dtype.kind != "f" or not abs(np.add.reduce(prediction[first]) - 1) <= _ROUNDING
 
 
 def _rows(array: np.ndarray, live: np.ndarray | None) -> np.ndarray:

@@ -19,8 +19,11 @@ from fleetmetrics.support.checks import (
     raise_if_too_large,
     whole_number_of,
 )  # fmt: skip
+from fleetmetrics.xp import numpy_ops
 
 TASKS = ("binary", "multiclass", "multilabel")
+#: The most cells, and the samples at a time, that `confusion_of` counts in a cache.
+_CELLS, _BLOCK = 2**14, 2**16
 #: The labels that do not count.
 Ignored = Union[int, Tuple[int, ...], None]
 
@@ -124,7 +127,10 @@ class _Class(NamedTuple):
     ignore_index: Ignored
 
     def __call__(self, batch: Batch) -> Any:
-        flags = batch.xp.is_class(getattr(batch, self.argument), self.classes)
+        xp, values = batch.xp, getattr(batch, self.argument)
+        if xp.kind(values) == "i" and self.classes and xp.within(values, 0, self.classes - 1):
+            return None
+        flags = xp.is_class(values, self.classes)
         return _or_ignored(batch, flags, self.ignore_index)
 
 
@@ -387,6 +393,38 @@ def confusion(batch: Batch, task: Task) -> Any:
     label = (batch.label_index,) if task.kind == "multilabel" else ()
     indices = (*label, label_classes(batch, task), predicted_classes(batch, task))
     return batch.histogram(*indices, amount=counted(batch, task))
+
+
+def confusion_of(prediction: np.ndarray, label: np.ndarray, classes: int, ignored: Ignored) -> np.ndarray | None:
+    """The confusion matrix of integer arrays of equal size, counted in one pass in blocks that a cache holds.
+
+    Returns:
+        None if a prediction is no class, or a label neither one nor ignored; or if ignored labels are far from them.
+    """
+    skipped = () if ignored is None else ignored if isinstance(ignored, tuple) else (ignored,)
+    low, high = min(0, *skipped, 0), max(classes - 1, *skipped, 0)
+    labels = high - low + 1
+    if labels * classes > _CELLS:
+        return None
+    counts, places = np.zeros(labels * classes, np.int64), np.empty(_BLOCK, np.int64)
+    prediction, label = prediction.reshape(-1), label.reshape(-1)
+    for start in range(0, label.size, _BLOCK):
+        row, column = (array[start : start + _BLOCK].astype(np.int64, copy=False) for array in (label, prediction))
+        if not (numpy_ops.within(row, low, high) and numpy_ops.within(column, 0, classes - 1)):
+            return None
+        place = np.multiply(row, classes, out=places[: row.size])
+        place += column
+        if low:
+            place -= low * classes
+        counts += np.bincount(place, minlength=counts.size)
+    matrix = counts.reshape(labels, classes)
+    whole = matrix[-low : classes - low].copy()
+    matrix[-low : classes - low] = 0
+    for each in skipped:
+        if 0 <= each < classes:
+            whole[each] = 0
+        matrix[each - low] = 0
+    return None if matrix.any() else whole
 
 
 @per_sample

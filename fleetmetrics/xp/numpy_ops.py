@@ -222,6 +222,12 @@ def position(edges: np.ndarray, array: np.ndarray, right: bool = False) -> np.nd
     return np.searchsorted(edges, array, side="right" if right else "left")
 
 
+def counts_of_rows(index: np.ndarray, size: int) -> np.ndarray:
+    rows = len(index)
+    places = index + (size + 1) * np.arange(rows)[:, None]
+    return np.bincount(places.ravel(), minlength=rows * (size + 1)).reshape(rows, size + 1)[:, :size]
+
+
 def matvec(matrix: np.ndarray, vector: np.ndarray) -> np.ndarray:
     return vector @ matrix
 

@@ -186,6 +186,12 @@ def sum_by(index: Any, amount: Any, size: int) -> Any:
     return _scatter(paddle.zeros([size], "float64"), Scattered((index,), cast(amount, "float64")))
 
 
+def counts_of_rows(index: Any, size: int) -> Any:
+    """How often each row of an int64 ``[rows, n]`` has each number below ``size``, its largest entry: int64."""
+    counts = [sum_of_rows(cast(equal(index, paddle.full_like(index, number)), "int64")) for number in range(size)]
+    return paddle.stack(counts, axis=1)
+
+
 def matvec(matrix: Any, vector: Any) -> Any:
     """``matrix.T @ vector``, float64."""
     return paddle.matmul(vector, matrix)

@@ -65,6 +65,7 @@ def test_paddlesegs_areas_are_right_on_any_number_of_workers_and_its_auc_on_one(
             whole, ours = jobs[1][0]["seg"][name][0], report["seg"][name][1]
             for what in ("iou", "acc", "kappa", "dice"):
                 np.testing.assert_allclose(ours[what], whole[what], rtol=1e-14)
+            assert ours["miou"] == pytest.approx(whole["iou"].mean(), rel=1e-14)
         theirs, ours = report["seg"]["ignored"]
         np.testing.assert_array_equal(theirs["iou"], ours["iou"])
         assert (f"{theirs['iou'].mean():.4f}", theirs["iou"][3]) == ("0.6634", 1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import TYPE_CHECKING, Any, Literal, Sequence, overload
 
@@ -11,6 +12,7 @@ from fleetmetrics import formulas
 from fleetmetrics.base.accumulator import Value
 from fleetmetrics.base.metric import Quotient, Settings, Undefinable, WithoutColumns, formula_of
 from fleetmetrics.batch import Batch
+from fleetmetrics.batch.one_hot import AS_ENTRIES, CLASSES, surely_entries
 from fleetmetrics.batch.rules import Requirement
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.metrics.task import (
@@ -20,6 +22,7 @@ from fleetmetrics.metrics.task import (
     average_of,
     class_axis_of,
     confusion,
+    confusion_of,
     number_of_rows,
     rows_with_share,
     sum_of_shares,
@@ -78,12 +81,53 @@ class OfTask(WithoutColumns[Value], Undefinable[Value]):
         return self.task.rules_for(batch)
 
 
-class ConfusionMetric(OfTask[Value]):
-    """A metric of the confusion matrix; arguments as for `Precision`."""
+class OfConfusion(OfTask[Value]):
+    """A metric of the confusion matrix of its `task`."""
 
     pictures: tuple[str, ...] = ("confusion_matrix",)
 
     class_axis: int | None
+    requirements: tuple[str | Requirement, ...]
+
+    def _declare_states(self) -> None:
+        self.declare("confusion", self.task.shape, statistic=confusion, settings=("task",))
+
+    def _add_plain(self, prediction: Any, label: Any) -> bool:
+        """Count arrays of predicted classes and labels; see `Accumulator._add_plain`."""
+        if not type(prediction) is type(label) is np.ndarray or prediction.shape != label.shape or not label.size:
+            return False
+        if not (self.validate and self._counts_plainly) or {prediction.dtype.kind, label.dtype.kind} - {"i", "u"}:
+            return False
+        matrix = self.states["confusion"]
+        if type(matrix.value) is not np.ndarray or matrix.value.dtype != np.int64:
+            return False
+        if label.ndim > 1:
+            axis = -1 if self.class_axis is None else self.class_axis
+            if not -label.ndim <= axis < label.ndim or self.earlier.of == CLASSES:
+                return False
+            if not surely_entries(prediction, label, axis % label.ndim):
+                return False
+        counts = confusion_of(prediction, label, self.task.size, self.task.ignore_index)
+        if counts is None:
+            return False
+        matrix.value = matrix.value + counts
+        if label.ndim > 1:
+            self.earlier = AS_ENTRIES
+        return True
+
+    @functools.cached_property
+    def _counts_plainly(self) -> bool:
+        """Whether it counts and requires what this class does; a user's class may require more."""
+        plain = self._filled_by == {"confusion": (confusion, [self.task])}
+        of_classes = self.task.kind == "multiclass" and self.task.top_k == 1 and self.requirements == self.task.rules
+        return plain and of_classes and type(self).__module__.startswith("fleetmetrics.")
+
+
+class ConfusionMetric(OfConfusion[Value]):
+    """A metric of the confusion matrix; arguments as for `Precision`."""
+
+    class_axis: int | None
+    pictures: tuple[str, ...] = OfConfusion.pictures
     requirements: tuple[str | Requirement, ...]
     task: Task
 
@@ -122,9 +166,6 @@ class ConfusionMetric(OfTask[Value]):
             self.pictures = ()  # it has several matrices
         self.requirements = self.task.rules
         self._declare_states()
-
-    def _declare_states(self) -> None:
-        self.declare("confusion", self.task.shape, statistic=confusion, settings=("task",))
 
 
 def _averages(function: Any, name: str, reason: str, *settings: str) -> Any:

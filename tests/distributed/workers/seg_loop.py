@@ -11,7 +11,7 @@ import numpy as np
 import paddle
 from digits import Digits, dealt, gathered
 
-from fleetmetrics import AUC, F1, Accuracy, CohenKappa, Jaccard, MetricCollection
+from fleetmetrics import AUC, CohenKappa, Dice, MeanIoU, MetricCollection, PixelAccuracy
 
 
 class Pixels(Digits):
@@ -75,14 +75,15 @@ def theirs(model: Any, loader: Any, auc_roc: bool) -> dict[str, Any]:
 
 def ours(model: Any, loader: Any) -> dict[str, Any]:
     eval_dataset = loader.dataset
-    pixels = {"num_classes": eval_dataset.num_classes, "class_axis": 1, "ignore_index": 255}
+    pixels = {"num_classes": eval_dataset.num_classes, "ignore_index": 255}
     metrics = MetricCollection(
         {
-            "iou": Jaccard(average=None, zero_division=1, **pixels),
-            "acc": Accuracy(**pixels),
-            "kappa": CohenKappa(**pixels),
-            "dice": F1(average=None, zero_division=0, **pixels),
-            "auc": AUC(from_logits=True, **pixels),
+            "miou": MeanIoU(absent=1, **pixels),
+            "iou": MeanIoU(absent=1, average=None, **pixels),
+            "acc": PixelAccuracy(**pixels),
+            "kappa": CohenKappa(class_axis=1, **pixels),
+            "dice": Dice(absent=0, average=None, **pixels),
+            "auc": AUC(class_axis=1, from_logits=True, **pixels),
         },
         sampler=loader,
     )
