@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import re
 from collections import Counter
 from pathlib import Path
@@ -69,6 +70,24 @@ def test_each_module_has_a_name_of_its_own():
         path.name for path in MODULES.values() if path.name != "__init__.py" and path.parent.name != "formulas"
     )
     assert [name for name, number in names.items() if number > 1] == []
+
+
+@pytest.mark.parametrize("package", ["comm", "evaluator", "files", "formulas", "plot"])
+def test_completion_in_a_package_shows_what_users_call(package):
+    module = importlib.import_module(f"fleetmetrics.{package}")
+    assert dir(module) == sorted(module.__all__)
+
+
+def test_no_conditional_expression_is_a_part_of_another():
+    """Such as ``a if b else c if d else e``: nobody reads it at first sight."""
+    nested = [
+        f"{name}:{node.lineno}"
+        for name, path in MODULES.items()
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.IfExp)
+        and any(isinstance(part, ast.IfExp) for part in (node.test, node.body, node.orelse))
+    ]
+    assert nested == []
 
 
 #: Methods of named tuples, which are public in spite of their names.

@@ -46,8 +46,9 @@ class Columns:
     """The column of the data for each argument of ``add``, and the conversion of its values.
 
     Args:
-        metrics: a metric or a collection, which knows which arguments are keys; all others are numbers.
-        given: the column by argument, or several columns, which become those of a matrix.
+        metrics: a metric or a collection, which knows which arguments are keys; all others are numbers. None: no column
+            is an argument.
+        columns: the column by argument, or several columns, which become those of a matrix.
         reading: options of reading.
     """
 
@@ -70,17 +71,20 @@ class Columns:
     #: What replaces a JSON field that is not requested, or that appears too late to be known.
     unexpected = "ignore"
 
-    def __init__(self, metrics: Any, columns: Mapping[str, Any], reading: Reading | None = None) -> None:
+    def __init__(
+        self, metrics: Any = None, columns: Mapping[str, Any] | None = None, reading: Reading | None = None
+    ) -> None:
         self.reading = reading or Reading()
-        self.by_argument: dict[str, Any] = {name: column for name, column in columns.items() if column is not None}
-        self._keys = {name for leaf in metrics.leaf_metrics() for name in leaf.columns}
-        sure = {name for leaf in metrics.leaf_metrics() for name in leaf.columns if name not in leaf.nullable}
+        self._leaves: Sequence[Any] = () if metrics is None else metrics.leaf_metrics()
+        self.by_argument = {name: column for name, column in (columns or {}).items() if column is not None}
+        self._keys = {name for leaf in self._leaves for name in leaf.columns}
+        sure = {name for leaf in self._leaves for name in leaf.columns if name not in leaf.nullable}
         self._slices = self._keys - sure
         for argument, column in self.by_argument.items():
             names = self.of(argument)
             if not names or not all(isinstance(name, str) for name in names):
                 raise InvalidInputError(f"{argument} must be the name of a column, or a list of names, not {column!r}")
-        if not self.by_argument:
+        if metrics is not None and not self.by_argument:
             raise InvalidInputError("columns is empty; name the column of each argument, such as prediction='score'")
         #: The requested columns, each once.
         self.names = list(dict.fromkeys(name for argument in self.by_argument for name in self.of(argument)))
@@ -95,7 +99,7 @@ class Columns:
             if argument in sure or argument not in self._keys
             for name in self.of(argument)
         }
-        self.labels_apart = metrics.labels_apart and "label" in self.by_argument
+        self.labels_apart = "label" in self.by_argument and metrics.labels_apart
         if self.labels_apart:
             needed -= {name for argument in ("label", "prediction") for name in self.of(argument)} & {*self.names}
         self.required = [name for name in self.names if name in needed and name not in self.reading.may_lack]
@@ -113,14 +117,13 @@ class Columns:
         #: The values from folders' names, for all rows of a file, by column; and their Arrow types.
         self.of_folders: Mapping[str, str | None] = {}
         self.folder_types: Mapping[str, str] = {}
-        self._metrics = metrics
         self._check_order()
         self.understood = {}
 
     @functools.cached_property
     def _of_classes(self) -> bool:
         """Whether the one column of predictions holds names of classes for any metric: none takes a probability."""
-        return any(leaf.one_hot.several for leaf in self._metrics.leaf_metrics())
+        return any(leaf.one_hot.several for leaf in self._leaves)
 
     def _check_order(self) -> None:
         """InvalidInputError if the columns of scores have the classes' names, but another order."""
@@ -318,7 +321,7 @@ class Columns:
             table: the rows.
             arguments: those of `arguments`.
         """
-        rules = {rule for leaf in self._metrics.leaf_metrics() for rule in leaf.requirements}
+        rules = {rule for leaf in self._leaves for rule in leaf.requirements}
         asked = [REQUIREMENTS[rule] if isinstance(rule, str) else rule for rule in rules]
         for argument in ("label", "prediction"):
             names = self.of(argument) if argument in arguments else []

@@ -31,6 +31,7 @@ gives them.
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, Any
 
 import fleetmetrics
@@ -56,6 +57,7 @@ __all__ = [
     "get_communicator",
     "set_communicator",
 ]
+__dir__ = functools.partial(sorted, __all__)
 #: Each name is imported at its first use: few processes need all.
 _MODULES = {
     **dict.fromkeys(("Block", "Letter", "RowKeys"), "fleetmetrics.serial.descriptions"),
@@ -70,8 +72,3 @@ _MODULES = {
 def __getattr__(name: str) -> Any:
     value = globals()[name] = fleetmetrics._first_use(__name__, name, _MODULES)
     return value
-
-
-def __dir__() -> list[str]:
-    """What users call."""
-    return sorted(__all__)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 from fleetmetrics.evaluator.dump import DumpResults
 from fleetmetrics.evaluator.engine_metric import BaseMetric
 from fleetmetrics.evaluator.evaluator import Evaluator, Evaluators, get_metric_value
@@ -22,7 +24,4 @@ __all__ = [
     *_metrics,
 ]
 
-
-def __dir__() -> list[str]:
-    """What users call."""
-    return sorted(__all__)
+__dir__ = functools.partial(sorted, __all__)

@@ -13,7 +13,6 @@ import numpy as np
 
 from fleetmetrics.columns.arrow_values import array_of, arrow, nulls_of, unnested
 from fleetmetrics.columns.frames import Columns
-from fleetmetrics.columns.reading import Reading
 from fleetmetrics.errors import DataError, InvalidInputError
 from fleetmetrics.evaluator.engine_metric import BaseMetric, logger, to_cpu
 from fleetmetrics.evaluator.registry import ENGINE
@@ -105,11 +104,6 @@ class _Everything(Columns):
     """All columns of a file, unchanged."""
 
     unexpected = "error"
-
-    def __init__(self) -> None:
-        self.by_argument, self.keys, self.names, self.required = {}, set(), [], []
-        self.reading, self.looked_at, self.understood = Reading(), (), {}
-        self.coded, self.as_dictionary = set(), set()
 
     def chosen(self, there: Sequence[str]) -> list[str]:
         return list(there)

@@ -29,12 +29,7 @@ from fleetmetrics.support.vocabulary import as_options, in_shell
 from fleetmetrics.wrappers.sliced_states import TooManyKeys
 
 __all__ = ["ROW", "DataError", "Evaluated", "Read", "Reading", "evaluate", "evaluate_file", "find", "together"]
-
-
-def __dir__() -> list[str]:
-    """What users call."""
-    return sorted(__all__)
-
+__dir__ = functools.partial(sorted, __all__)
 
 #: The fewest bytes that make starting a process worthwhile: a start takes about a second.
 _WORTH = 1 << 28

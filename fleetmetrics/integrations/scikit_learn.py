@@ -114,10 +114,10 @@ class _Settings(NamedTuple):
             labels = host_keys(listed("labels", labels, "classes"), "labels").tolist()
             class_names(labels, len(labels), "labels")
             names = class_names(labels if names is None else names, len(labels))
-        several = isinstance(ignored, (list, tuple, set, frozenset, range, np.ndarray))
-        ignored = [] if ignored is None else list(ignored) if several else [ignored]
+        if not isinstance(ignored, (list, tuple, set, frozenset, range, np.ndarray)):
+            ignored = [] if ignored is None else [ignored]
         flag, digits = flag_of("output_dict", plain), whole_number_of("digits", digits, 0, 15)
-        return _Settings(labels, names, digits, flag, zero_division_of(zero_division), ignored)
+        return _Settings(labels, names, digits, flag, zero_division_of(zero_division), list(ignored))
 
 
 def _check_names(positional: Sequence[Any], **needed: Any) -> None:

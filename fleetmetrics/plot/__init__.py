@@ -10,6 +10,7 @@ than six are combined. Without matplotlib, every function raises a `MissingLibra
 from __future__ import annotations
 
 import copy
+import functools
 import math
 from typing import Any, Callable, Iterator, Mapping, Sequence
 
@@ -60,6 +61,7 @@ __all__ = [
     "svg",
     "threshold_sweep",
 ]
+__dir__ = functools.partial(sorted, __all__)
 
 #: More classes than this are drawn only in combination; more bins are drawn as about fifty.
 _MOST, _MOST_BINS = 6, 100
@@ -69,11 +71,6 @@ _GROUPS = 16
 _RARE = 0.2
 #: In matrices of more classes, the axes name only some of them.
 _NAMED = 40
-
-
-def __dir__() -> list[str]:
-    """What users call."""
-    return sorted(__all__)
 
 
 def draw(metric: Any, ax: Axes | None = None, **options: Any) -> Axes:

@@ -163,7 +163,8 @@ def _headline(parts: Sequence[tuple[str, Headline]], words: Words) -> Headline:
         )
 
     tones = {part.tone for _, part in parts}
-    tone = "bad" if "bad" in tones else tones.pop() if len(tones) == 1 else ""
+    tones = tones & {"bad"} or tones
+    tone = tones.pop() if len(tones) == 1 else ""
     return Headline(
         each([(task, part.verdict) for task, part in parts]), each([(task, part.lead) for task, part in parts]), tone
     )
@@ -333,7 +334,7 @@ def _versus(by: str, column: Mapping[str, Any]) -> dict[str, Any]:
     return {
         **column,
         "by": by,
-        "parts": () if not column["made_of"] else ("mix", "within", "added") if mixed else ("added",),
+        "parts": (("mix", "within") if mixed else ()) + ("added",) if column["made_of"] else (),
         "moved": any(row["rows"] != row["baseline_rows"] for row in rows),
         "deltas": [
             name for name in deltas if not all(isinstance(row["deltas"].get(name), (list, dict)) for row in rows)

@@ -198,7 +198,9 @@ def _ticks(low: float, high: float) -> Iterator[tuple[float, int]]:
 def _line(value: _Values, low: float, high: float, digits: int, words: Words) -> Line:
     places = [None if end is None else _share(end, low, high) for end in value[2:]]
     outside = [place for place in places[:2] if place is not None and not 0 <= place <= 1]
-    beyond = "" if not outside else "low" if outside[0] < 0 else "high"
+    beyond = ""
+    if outside:
+        beyond = "low" if outside[0] < 0 else "high"
     new, old, *ends = [None if place is None else min(max(place, 0.0), 1.0) for place in places]
     numbers = [words.number(side, digits) if side is not None else "—" for side in (value.old, value.new)]
     text = " → ".join(numbers) if value.old is not None or old is not None else numbers[1]

@@ -108,7 +108,8 @@ def change_of(delta: Mapping[str, Any], better: str, sides: Any = None, best: fl
         change = "better" if change == better else "worse"
     elif best is not None and sides and None not in sides:
         new, old = (abs(side - best) for side in sides)
-        change = change if math.isclose(new, old) else "nearer" if new < old else "farther"
+        if not math.isclose(new, old):
+            change = "nearer" if new < old else "farther"
     return f"seems {change}" if low is None or high is None else change
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from typing import Any
 
 import numpy as np
@@ -10,6 +9,7 @@ import paddle
 
 from fleetmetrics.errors import FleetMetricsError, InvalidInputError, StateNotFoundError
 from fleetmetrics.static.claims import Claim, array_in, check_reading, global_scope
+from fleetmetrics.support.hints import near
 
 __all__ = ["Glance"]
 
@@ -57,8 +57,8 @@ class Glance:
                 f"{argument}: variable {name!r} is in the scope but holds nothing yet; run the startup program first"
             )
         known = _names_in(self._scope)
-        near = difflib.get_close_matches(name, known, n=5, cutoff=0.4) or known[:5]
-        hint = f"names there: {', '.join(near)}" if near else "no variable of the current program is there"
+        names = near(name, known) or known[:5]
+        hint = f"names there: {', '.join(names)}" if names else "no variable of the current program is there"
         return StateNotFoundError(
             f"{argument}: no variable {name!r} in the scope ({hint}). It must be persistable and the startup program "
             "must have run; pass scope= if it ran in a different scope"
