@@ -42,6 +42,7 @@ from fleetmetrics.errors import StaticProgramError as StaticProgramError
 from fleetmetrics.errors import UnauthenticatedWarning as UnauthenticatedWarning
 from fleetmetrics.errors import UndefinedMetricWarning as UndefinedMetricWarning
 from fleetmetrics.errors import UnknownArgumentError as UnknownArgumentError
+from fleetmetrics.errors import UnknownAttributeError as UnknownAttributeError
 from fleetmetrics.errors import UnknownNameError as UnknownNameError
 from fleetmetrics.errors import UnnamedRunWarning as UnnamedRunWarning
 from fleetmetrics.evaluation import EvaluationResult as EvaluationResult
@@ -308,6 +309,7 @@ __all__ = [
     "UnauthenticatedWarning",
     "UndefinedMetricWarning",
     "UnknownArgumentError",
+    "UnknownAttributeError",
     "UnknownNameError",
     "UnnamedRunWarning",
     "UtilCommunicator",

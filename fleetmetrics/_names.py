@@ -47,6 +47,7 @@ MODULES: dict[str, str] = {
     "UnauthenticatedWarning": "fleetmetrics.errors",
     "UndefinedMetricWarning": "fleetmetrics.errors",
     "UnknownArgumentError": "fleetmetrics.errors",
+    "UnknownAttributeError": "fleetmetrics.errors",
     "UnknownNameError": "fleetmetrics.errors",
     "UnnamedRunWarning": "fleetmetrics.errors",
     "EvaluationResult": "fleetmetrics.evaluation",

@@ -34,6 +34,7 @@ from fleetmetrics.errors import (
     UnnamedRunWarning,
 )
 from fleetmetrics.samplers.dealing import Dealing, epoch_under_way
+from fleetmetrics.support.checks import knows_its_arguments
 from fleetmetrics.support.environment import SETTINGS, setting
 from fleetmetrics.support.hints import did_you_mean, near
 from fleetmetrics.support.launcher import other_role
@@ -46,6 +47,7 @@ _SHOWN = re.compile(rf"PADDLE_|TRAINING_ROLE$|POD_|FLEETMETRICS_|FLAGS_enable_pi
 _HIDDEN = re.compile("SECRET|TOKEN|PASS|KEY|CREDENTIAL")
 
 
+@knows_its_arguments
 def doctor(*, timeout: float = 30.0) -> bool:
     """Print the job as this worker sees it, try an exchange with the others, and list what to fix.
 

@@ -34,6 +34,7 @@ __all__ = [
     "UnauthenticatedWarning",
     "UndefinedMetricWarning",
     "UnknownArgumentError",
+    "UnknownAttributeError",
     "UnknownNameError",
     "UnnamedRunWarning",
 ]
@@ -73,8 +74,15 @@ class UnknownArgumentError(InvalidInputError, TypeError):
     """A metric or function has no argument of this name; the message names a similar one, and lists all."""
 
 
+class UnknownAttributeError(InvalidInputError, AttributeError):
+    """A metric or result has no attribute of this name; the message names a similar one."""
+
+
 class UnknownNameError(AssertedInputError, KeyError):
-    """A name is unknown: of a metric type, a collect mode or a backend. The message lists the known ones."""
+    """A name is unknown: of a number of a result, a metric type, a collect mode or a backend.
+
+    The message names a similar one, or lists the known ones.
+    """
 
     def __str__(self) -> str:
         return Exception.__str__(self)  # KeyError's puts the message into quotes

@@ -35,7 +35,7 @@ from fleetmetrics.formulas.quotients import ratio, warn_if_small
 from fleetmetrics.formulas.sums import root
 from fleetmetrics.serial.descriptions import Block
 from fleetmetrics.state.state import name_of, read
-from fleetmetrics.support.checks import amount, check_part, whole_number_of
+from fleetmetrics.support.checks import amount, check_part, knows_its_arguments, whole_number_of
 from fleetmetrics.support.vocabulary import counted
 from fleetmetrics.support.warning import warn
 from fleetmetrics.xp import is_static
@@ -45,6 +45,7 @@ __all__ = ["acc", "auc", "mae", "max", "min", "mse", "rmse", "sum"]
 _Result = TypeVar("_Result")
 
 
+@knows_its_arguments
 def sum(
     input: Any, scope: Any = None, util: Any = None, *, group: Any = None, timeout: float | None = None
 ) -> np.ndarray:
@@ -68,6 +69,7 @@ def sum(
     return _reduce("sum", input, scope, util, group, timeout)
 
 
+@knows_its_arguments
 def max(
     input: Any, scope: Any = None, util: Any = None, *, group: Any = None, timeout: float | None = None
 ) -> np.ndarray:
@@ -91,6 +93,7 @@ def max(
     return _reduce("max", input, scope, util, group, timeout)
 
 
+@knows_its_arguments
 def min(
     input: Any, scope: Any = None, util: Any = None, *, group: Any = None, timeout: float | None = None
 ) -> np.ndarray:
@@ -114,6 +117,7 @@ def min(
     return _reduce("min", input, scope, util, group, timeout)
 
 
+@knows_its_arguments
 def acc(
     correct: Any, total: Any, scope: Any = None, util: Any = None, *, group: Any = None, timeout: float | None = None
 ) -> float:
@@ -143,6 +147,7 @@ def acc(
     return _of_totals("acc", formula, scope, util, group, timeout, correct=correct, total=total)
 
 
+@knows_its_arguments
 def mae(
     abserr: Any,
     total_ins_num: Any,
@@ -174,6 +179,7 @@ def mae(
     return _of_totals("mae", formula, scope, util, group, timeout, abserr=abserr, total_ins_num=total_ins_num)
 
 
+@knows_its_arguments
 def mse(
     sqrerr: Any,
     total_ins_num: Any,
@@ -205,6 +211,7 @@ def mse(
     return _of_totals("mse", formula, scope, util, group, timeout, sqrerr=sqrerr, total_ins_num=total_ins_num)
 
 
+@knows_its_arguments
 def rmse(
     sqrerr: Any,
     total_ins_num: Any,
@@ -236,6 +243,7 @@ def rmse(
     return _of_totals("rmse", formula, scope, util, group, timeout, sqrerr=sqrerr, total_ins_num=total_ins_num)
 
 
+@knows_its_arguments
 def auc(
     stat_pos: Any,
     stat_neg: Any,

@@ -79,7 +79,7 @@ def test_completion_in_a_package_shows_what_users_call(package):
 
 
 def test_no_conditional_expression_is_a_part_of_another():
-    """Such as ``a if b else c if d else e``: nobody reads it at first sight."""
+    """Such as ``a if b else c if d else e``, which must be read twice."""
     nested = [
         f"{name}:{node.lineno}"
         for name, path in MODULES.items()

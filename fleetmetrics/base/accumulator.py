@@ -21,6 +21,7 @@ from fleetmetrics.errors import (
     IntegerOverflowError,
     InvalidInputError,
     StaticProgramError,
+    UnknownAttributeError,
 )
 from fleetmetrics.samplers.progress import Pass
 from fleetmetrics.state.state import State, add_numbers, blocks_of
@@ -156,7 +157,8 @@ class Accumulator(Nestable, Generic[Value]):
         def __getattr__(self, name: str) -> Any:
             from fleetmetrics.support.hints import hint_of_method  # few make mistakes, and every metric is imported
 
-            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{hint_of_method(name)}")
+            hint = hint_of_method(name)
+            raise UnknownAttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{hint}")
 
     def __dir__(self) -> list[str]:
         """List the members for users, and those that a class outside this package adds, for completion."""

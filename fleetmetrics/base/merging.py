@@ -16,7 +16,7 @@ import fleetmetrics
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.state.state import InPlace, State
 from fleetmetrics.state.state_dicts import Checkpointed
-from fleetmetrics.support.checks import listed
+from fleetmetrics.support.checks import knows_its_arguments, listed
 from fleetmetrics.support.settings import described, difference
 from fleetmetrics.support.vocabulary import with_article
 
@@ -199,6 +199,7 @@ def closed_by(totals: Any, complete_by: str) -> Any:
     return closed[0].carries[0]
 
 
+@knows_its_arguments
 def merge_all(parts: Iterable[Part]) -> Part:
     """Merge all parts into a new metric or collection; sums are rounded once, so their order does not matter.
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.support.tensors import native, without_tensors
-from fleetmetrics.support.vocabulary import with_article
+from fleetmetrics.support.vocabulary import entries_in_words, with_article
 
 __all__ = ["NULL", "Coded", "coded_of", "crossed", "distinct", "joined_arrays", "keys_of", "of_one_kind"]
 
@@ -179,7 +179,7 @@ def keys_of(values: Any, argument: str) -> Any:
     if not array.size:
         return array.astype(np.int64)
     raise InvalidInputError(
-        f"{argument} must hold integers or strings, one per sample, not {array.dtype} "
+        f"{argument} must hold integers or strings, one per sample, not {entries_in_words(array)} "
         f"(given {with_article(type(values).__name__)})" + _HOW.get(array.dtype.kind, "").format(argument)
     )
 

@@ -76,7 +76,9 @@ class Columns:
     ) -> None:
         self.reading = reading or Reading()
         self._leaves: Sequence[Any] = () if metrics is None else metrics.leaf_metrics()
-        self.by_argument = {name: column for name, column in (columns or {}).items() if column is not None}
+        self.by_argument: dict[str, Any] = {
+            name: column for name, column in (columns or {}).items() if column is not None
+        }
         self._keys = {name for leaf in self._leaves for name in leaf.columns}
         sure = {name for leaf in self._leaves for name in leaf.columns if name not in leaf.nullable}
         self._slices = self._keys - sure

@@ -32,7 +32,7 @@ gives them.
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Callable
 
 import fleetmetrics
 
@@ -57,7 +57,7 @@ __all__ = [
     "get_communicator",
     "set_communicator",
 ]
-__dir__ = functools.partial(sorted, __all__)
+__dir__: Callable[[], list[str]] = functools.partial(sorted, __all__)
 #: Each name is imported at its first use: few processes need all.
 _MODULES = {
     **dict.fromkeys(("Block", "Letter", "RowKeys"), "fleetmetrics.serial.descriptions"),

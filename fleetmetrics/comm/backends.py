@@ -5,6 +5,7 @@ from __future__ import annotations
 from fleetmetrics.comm.choose import resolve
 from fleetmetrics.comm.communicator import Communicator
 from fleetmetrics.errors import UnknownNameError
+from fleetmetrics.support.checks import knows_its_arguments
 
 __all__ = ["backend_of", "check_backend", "get_dist_backend", "list_all_backends", "set_default_dist_backend"]
 
@@ -31,6 +32,7 @@ def list_all_backends() -> list[str]:
     return list(_BACKENDS)
 
 
+@knows_its_arguments
 def set_default_dist_backend(dist_backend: str) -> None:
     """Choose the communicator of every `BaseMetric` that names none.
 
@@ -45,6 +47,7 @@ def set_default_dist_backend(dist_backend: str) -> None:
     _default = check_backend(dist_backend) or _default
 
 
+@knows_its_arguments
 def get_dist_backend(dist_backend: str | None = None) -> Communicator:
     """Return the communicator of this name.
 

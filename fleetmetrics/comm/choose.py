@@ -13,6 +13,7 @@ from fleetmetrics.comm.deadline import Deadline
 from fleetmetrics.comm.job import Job, refuse_other_roles
 from fleetmetrics.comm.local import LocalCommunicator
 from fleetmetrics.errors import FleetMetricsError, InvalidInputError, NoChannelError
+from fleetmetrics.support.checks import knows_its_arguments
 from fleetmetrics.support.environment import setting
 
 if TYPE_CHECKING:
@@ -220,6 +221,7 @@ class set_communicator:
         True
     """
 
+    @knows_its_arguments
     def __init__(self, communicator: Communicator | None) -> None:
         global _chosen
         if communicator is not None:

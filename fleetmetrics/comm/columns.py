@@ -14,6 +14,7 @@ from fleetmetrics.errors import AgreementError, InvalidInputError
 from fleetmetrics.serial import WIDEST, described_array, is_plain
 from fleetmetrics.serial.descriptions import Letter, joined
 from fleetmetrics.support.tensors import as_array
+from fleetmetrics.support.vocabulary import kind_in_words
 
 __all__ = ["array_of", "as_column", "column_in", "gather", "gather_chunks", "join", "parts_in"]
 
@@ -25,8 +26,8 @@ def as_column(array: Any) -> np.ndarray:
     column = as_array(array, "array")
     if not is_plain(column.dtype) or column.dtype.kind not in _NUMBERS + "SU" or column.dtype.itemsize > WIDEST:
         raise InvalidInputError(
-            f"array is of dtype {column.dtype}; allowed are numbers, booleans, and bytes or strings of fixed width, up "
-            "to 16 MiB an element"
+            f"array holds {kind_in_words(column.dtype)}; allowed are numbers, booleans, and bytes or strings of fixed "
+            "width, up to 16 MiB an element"
         )
     return np.asarray(column, dtype=column.dtype.newbyteorder("="), order="C")
 
@@ -47,7 +48,7 @@ def join(source: int | None, parts: Sequence[tuple[str, Sequence[int]]]) -> tupl
         return parts[source][0], sizes
     dtypes = [np.dtype(dtype) for dtype, _ in parts]
     if len({"number" if dtype.kind in _NUMBERS else dtype.kind for dtype in dtypes}) > 1:
-        raise AgreementError(f"the workers gather arrays that cannot be joined: {by_rank(map(str, dtypes))}")
+        raise AgreementError(f"the workers gather arrays that cannot be joined: {by_rank(map(kind_in_words, dtypes))}")
     if len({(len(shape), tuple(shape[1:])) for _, shape in parts}) > 1:
         what = by_rank(f"shape {list(shape)}" for _, shape in parts)
         raise AgreementError(f"the workers gather arrays that differ beyond the first axis: {what}")

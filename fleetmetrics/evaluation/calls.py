@@ -9,7 +9,6 @@ from fleetmetrics.comm import Communicator
 from fleetmetrics.comm.choose import channel_of
 from fleetmetrics.comm.deadline import began
 from fleetmetrics.errors import DataError
-from fleetmetrics.evaluation.arguments.named_arguments import knows_its_arguments
 from fleetmetrics.evaluation.arguments.option_checks import check_always_valid
 from fleetmetrics.evaluation.arguments.options import Options
 from fleetmetrics.evaluation.request import Request, ids_that_count
@@ -17,6 +16,7 @@ from fleetmetrics.evaluation.result import EvaluationResult, result_of
 from fleetmetrics.evaluation.sides.side import Side, errors_of
 from fleetmetrics.evaluation.sides.side_of_states import load, states_of
 from fleetmetrics.evaluation.sides.sides_of_workers import of_all_workers
+from fleetmetrics.support.checks import knows_its_arguments
 
 __all__ = ["compare", "evaluate", "merge"]
 
@@ -138,16 +138,13 @@ def evaluate(
     options = Options.among(locals())  # as long as nothing else has a name
     channel, trouble = channel_of(communicator)
     _, trouble = began(timeout, trouble)  # a single worker checks it, too
-
-    @functools.lru_cache(maxsize=1)
-    def request() -> Request:
-        return Request.of(data, options)
-
+    request = functools.lru_cache(maxsize=1)(functools.partial(Request.of, data, options))
     common = ids_that_count(request, data, options, channel, trouble=trouble, timeout=timeout)
     sides = of_all_workers(channel, lambda: request().sides(channel, common), trouble, timeout)
     return result_of_sides(sides, always_valid=always_valid, channel=channel, timeout=timeout)
 
 
+@knows_its_arguments
 def merge(states: Sequence[Any]) -> EvaluationResult:
     """Merge saved states into the result of `evaluate` for all their data; see `EvaluationResult.save_state`.
 
@@ -163,6 +160,7 @@ def merge(states: Sequence[Any]) -> EvaluationResult:
     return result_of_sides([side], warnings)
 
 
+@knows_its_arguments
 def compare(new: Any, old: Any, *, always_valid: int | None = None) -> EvaluationResult:
     """Compare two saved states, as `evaluate` compares with a baseline.
 

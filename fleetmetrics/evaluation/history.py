@@ -20,6 +20,7 @@ from fleetmetrics.evaluation.sides.side_of_states import load, states_of
 from fleetmetrics.report.headline import change_of
 from fleetmetrics.support.optional import library
 from fleetmetrics.support.printed import (
+    ByName,
     Column,
     Printed,
     Table,
@@ -296,7 +297,7 @@ def history(states: Any, *, by_day: str | None = None, **options: Any) -> Histor
                 warnings.append(f"{source.path} is in {before} and in {name}")
         points[name] = result_of([side])
         warnings += [f"{name}: {text}" for text in points[name].warnings]
-    return HistoryResult(points, warnings)
+    return HistoryResult(ByName("point", "", points), warnings)
 
 
 def check_by_day(data: Any, column: Any, options: Mapping[str, Any]) -> None:
@@ -325,7 +326,7 @@ def _by_day(data: Any, column: str, options: Mapping[str, Any]) -> HistoryResult
     for day, condition in days.items():
         points[day] = evaluate(data, **{**options, "where": f"({where}) and {condition}" if where else condition})
         warnings += [f"{day}: {text}" for text in points[day].warnings]
-    return HistoryResult(points, warnings)
+    return HistoryResult(ByName("point", "", points), warnings)
 
 
 def _days(data: Any, column: str, options: Mapping[str, Any]) -> tuple[dict[str, str], list[str]]:

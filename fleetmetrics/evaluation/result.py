@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, fields, replace
 from datetime import datetime, timezone
-from typing import Any, Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Callable, Iterator, Mapping, NoReturn, Sequence, TypeVar
 
 from fleetmetrics._version import __version__
 from fleetmetrics.columns.understood import facts_of
 from fleetmetrics.comm import Communicator
-from fleetmetrics.errors import DataError, InvalidInputError, UnknownNameError
+from fleetmetrics.errors import DataError, InvalidInputError, UnknownAttributeError
 from fleetmetrics.evaluation.output.conditions import checked, failed
 from fleetmetrics.evaluation.output.output_paths import output_of
 from fleetmetrics.evaluation.output.result_tables import tables
@@ -22,15 +22,15 @@ from fleetmetrics.evaluation.sides.side_of_states import save
 from fleetmetrics.evaluation.verdicts.intervals import Delta, Interval, deltas_of, intervals_of
 from fleetmetrics.evaluation.verdicts.slices import ColumnDelta, Judged, SliceDelta, SliceResult, compared, judged
 from fleetmetrics.support.checks import choice_of
-from fleetmetrics.support.hints import did_you_mean, near
 from fleetmetrics.support.optional import library
-from fleetmetrics.support.printed import Printed, Table, plain
+from fleetmetrics.support.printed import ByName, Printed, Table, plain
 from fleetmetrics.support.typed import Axes
 from fleetmetrics.support.vocabulary import RESULT_KEYS, SIZES, argument
 from fleetmetrics.words.texts import Language
 
 __all__ = ["DataRead", "Delta", "EvaluationResult", "Interval", "SideResult", "check_keys", "result_of"]
 
+_Column = TypeVar("_Column")
 #: What the results add to the key of a metric.
 _ENDINGS = ("_interval", "_delta", "_change")
 #: The entries of a result of several tasks besides them; the others are in each task's own result.
@@ -131,7 +131,7 @@ class EvaluationResult(Printed):
     versus: dict[str, ColumnDelta] = field(default_factory=dict)
     command: str = ""
     always_valid: int | None = None
-    tasks: dict[str, EvaluationResult] = field(default_factory=dict)
+    tasks: dict[str, EvaluationResult] = field(default_factory=lambda: ByName("task", "label= names one", {}))
     _sides: Sequence[Side] = field(default=(), compare=False)
 
     @property
@@ -151,11 +151,16 @@ class EvaluationResult(Printed):
 
     def __getitem__(self, metric: str) -> Any:
         """The value of a metric; UnknownNameError, a KeyError, without one of that name."""
-        if metric not in self.new.values:
-            known = [*self.new.values]
-            hint = did_you_mean(near(str(metric), known)) or f"; there are {', '.join(known)}"
-            raise UnknownNameError(f"there is no metric {metric!r}{hint}")
         return self.new.values[metric]
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> NoReturn:
+            new = vars(self).get("new")
+            if new is not None and name in new.values:
+                hint = f"the metric's value is result[{name!r}]"
+                raise UnknownAttributeError(f"{type(self).__name__!r} object has no attribute {name!r}; {hint}")
+            super().__getattr__(name)
 
     def tables(self) -> Iterator[Table]:
         """The printed tables: the data, the metrics, the slices, the warnings."""
@@ -437,16 +442,17 @@ def _result(
     intervals = intervals_of(new, asked, notes)
     weighing = Weighing(asked.confidence, new.rows, tightest)
     both = [intervals, intervals_of(other, sides[1].asked, []) if other else {}]
+    slices = judged(new, asked)
     results = [_side_result(*parts) for parts in zip(sides, values, wholes)]
     return EvaluationResult(
         results[0],
         results[1] if other else None,
-        intervals,
-        deltas_of(new, other, asked, weighing, both) if other else {},
-        replace(judged(new, asked), others=sides[0].others()),
+        _intervals(intervals),
+        _deltas(deltas_of(new, other, asked, weighing, both) if other else {}),
+        replace(slices, slices=_columns(slices.slices), others=sides[0].others()),
         asked,
         notes,
-        compared(new, other, asked, weighing) if other else {},
+        _columns(compared(new, other, asked, weighing) if other else {}),
         always_valid=tightest,
         _sides=sides,
     )
@@ -464,16 +470,32 @@ def _result_of_tasks(
     new = _side_result(sides[0], measured[0], measured[0])
     old = _side_result(sides[1], measured[1], measured[1]) if sides[1:] else None
     return EvaluationResult(
-        replace(new, values=named("values")),
-        old and replace(old, values=named("values", lambda result: result.baseline)),
-        named("intervals"),
-        named("deltas"),
+        replace(new, values=_values(named("values"))),
+        old and replace(old, values=_values(named("values", lambda result: result.baseline))),
+        _intervals(named("intervals")),
+        _deltas(named("deltas")),
         Judged(),
         sides[0].asked,
         [],
-        tasks=tasks,
+        tasks=ByName("task", "", tasks),
         _sides=sides,
     )
+
+
+def _values(values: Mapping[str, Any]) -> dict[str, Any]:
+    return ByName("metric", "name some: metrics=", values)
+
+
+def _intervals(intervals: Mapping[str, Interval]) -> dict[str, Interval]:
+    return ByName("interval", "give ci=0.95 for intervals", intervals)
+
+
+def _deltas(deltas: Mapping[str, Delta]) -> dict[str, Delta]:
+    return ByName("delta", "give baseline= to compare with", deltas)
+
+
+def _columns(columns: Mapping[str, _Column]) -> dict[str, _Column]:
+    return ByName("column of slices", "give by= for slices, and baseline= to compare them", columns)
 
 
 def _side_result(side: Side, values: Probe[Any], whole: Probe[Any]) -> SideResult:
@@ -503,4 +525,4 @@ def _side_result(side: Side, values: Probe[Any], whole: Probe[Any]) -> SideResul
     )
     if side.task is not None:  # the result of all tasks names the files
         data = replace(data, files=(), examples=(), bad_files=())
-    return SideResult(values.values, values.rows, data, values.at_k)
+    return SideResult(_values(values.values), values.rows, data, values.at_k)

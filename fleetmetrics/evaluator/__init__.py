@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from typing import Callable
 
 from fleetmetrics.evaluator.dump import DumpResults
 from fleetmetrics.evaluator.engine_metric import BaseMetric
@@ -24,4 +25,4 @@ __all__ = [
     *_metrics,
 ]
 
-__dir__ = functools.partial(sorted, __all__)
+__dir__: Callable[[], list[str]] = functools.partial(sorted, __all__)

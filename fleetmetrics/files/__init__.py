@@ -23,13 +23,13 @@ from fleetmetrics.files.parts import Evaluated, Made, Part, Read, as_one, togeth
 from fleetmetrics.files.passes import Share, score_of
 from fleetmetrics.files.processes import results_of
 from fleetmetrics.records import folding
-from fleetmetrics.support.checks import choice_of, flag_of, whole_number_of
+from fleetmetrics.support.checks import choice_of, flag_of, knows_its_arguments, whole_number_of
 from fleetmetrics.support.logs import progress as shown
 from fleetmetrics.support.vocabulary import as_options, in_shell
 from fleetmetrics.wrappers.sliced_states import TooManyKeys
 
 __all__ = ["ROW", "DataError", "Evaluated", "Read", "Reading", "evaluate", "evaluate_file", "find", "together"]
-__dir__ = functools.partial(sorted, __all__)
+__dir__: Callable[[], list[str]] = functools.partial(sorted, __all__)
 
 #: The fewest bytes that make starting a process worthwhile: a start takes about a second.
 _WORTH = 1 << 28
@@ -43,6 +43,7 @@ _PASSES = 2
 _SAMPLE = 100_000
 
 
+@knows_its_arguments
 def evaluate(
     files: Any,
     make_metrics: Callable[[], Made],

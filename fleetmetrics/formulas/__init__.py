@@ -6,13 +6,13 @@ Each name is imported at its first use.
 from __future__ import annotations
 
 import functools
-from typing import Any
+from typing import Any, Callable
 
 import fleetmetrics
 from fleetmetrics import _names
 
 __all__ = sorted(_names.FORMULAS)
-__dir__ = functools.partial(sorted, __all__)
+__dir__: Callable[[], list[str]] = functools.partial(sorted, __all__)
 
 
 def __getattr__(name: str) -> Any:

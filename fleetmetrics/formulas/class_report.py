@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Dict, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from fleetmetrics.formulas.confusion import Counts, averaged, counts_of
 from fleetmetrics.formulas.quotients import NO_SAMPLES, ratio
 from fleetmetrics.support.checks import checked, listed, matrix, stand_in_value, whole_number_of
 from fleetmetrics.support.optional import library
-from fleetmetrics.support.printed import Column, Printed, Table, clean, grouped, number
+from fleetmetrics.support.printed import ByName, Column, Printed, Table, clean, grouped, number
 from fleetmetrics.support.warning import muted, part_now, warn
 
 __all__ = ["ClassReport", "classification_report"]
@@ -25,7 +25,7 @@ AVERAGES = ("accuracy", *_OF_CLASSES.values())
 _NAMED = 5
 
 
-class ClassReport(Dict[str, Any], Printed):
+class ClassReport(ByName[Any], Printed):
     """A dict by class and average, as scikit-learn's ``classification_report(output_dict=True)`` has it.
 
     Each class has a dict of ``"precision"``, ``"recall"``, ``"f1-score"`` and ``"support"``, and so have ``"macro
@@ -35,6 +35,9 @@ class ClassReport(Dict[str, Any], Printed):
 
     #: The digits after the point in the table.
     digits: int = 2
+
+    def __init__(self) -> None:
+        super().__init__("class", "it is empty", {})
 
     @property
     def classes(self) -> list[str]:

@@ -20,7 +20,7 @@ from fleetmetrics.comm.launchers import rank_told
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.numbers.reductions import REDUCTIONS
 from fleetmetrics.state.state import read
-from fleetmetrics.support.checks import choice_of, flag_of
+from fleetmetrics.support.checks import choice_of, flag_of, knows_its_arguments
 from fleetmetrics.support.launcher import other_role
 
 __all__ = ["patch_fleet"]
@@ -58,6 +58,7 @@ class patch_fleet:
 
     modules: list[str]
 
+    @knows_its_arguments
     def __init__(self, *, util: bool = False) -> None:
         self.modules = [_METRICS, _UTIL] if flag_of("util", util) else [_METRICS]
         self._awaited = {name for name in self.modules if name not in sys.modules}

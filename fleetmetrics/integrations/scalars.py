@@ -13,7 +13,7 @@ from fleetmetrics.formulas import ROC, CalibrationPoints, HistogramCounts, Preci
 from fleetmetrics.formulas.bootstrap import BootstrapResult
 from fleetmetrics.formulas.intervals import IntervalResult
 from fleetmetrics.metrics.curves import Shares
-from fleetmetrics.support.checks import array_or_empty, flag_of, whole_number_of
+from fleetmetrics.support.checks import array_or_empty, flag_of, knows_its_arguments, whole_number_of
 from fleetmetrics.support.warning import warn
 from fleetmetrics.xp import to_host
 
@@ -23,6 +23,7 @@ __all__ = ["flatten"]
 _WHOLE = (ROC, PrecisionRecall, Shares, Sweep, CalibrationPoints, HistogramCounts, BootstrapResult, IntervalResult)
 
 
+@knows_its_arguments
 def flatten(values: Any, prefix: str = "", *, most: int = 100, matrices: bool = True) -> dict[str, float]:
     """Turn the values of metrics, collections and wrappers into scalars with stable names.
 

@@ -12,12 +12,11 @@ import fleetmetrics.comm
 from fleetmetrics.base.accumulator import Accumulator
 from fleetmetrics.comm.choose import call_of
 from fleetmetrics.errors import InvalidInputError, MissingArgumentError
-from fleetmetrics.evaluation.arguments.named_arguments import knows_its_arguments
 from fleetmetrics.formulas.class_report import ClassReport, class_names, report_of
 from fleetmetrics.formulas.confusion import Counts
 from fleetmetrics.metrics.aggregation import Count
 from fleetmetrics.metrics.classification.class_reports import ClassificationReport
-from fleetmetrics.support.checks import flag_of, listed, whole_number_of, zero_division_of
+from fleetmetrics.support.checks import flag_of, knows_its_arguments, listed, whole_number_of, zero_division_of
 from fleetmetrics.support.tensors import as_array, refuse_masked
 from fleetmetrics.wrappers.sliced import Sliced
 from fleetmetrics.wrappers.sliced_states import host_keys

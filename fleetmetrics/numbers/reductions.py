@@ -16,7 +16,7 @@ from fleetmetrics.numbers.exact_sums import sign_zeros, sum_floats, sum_in_words
 from fleetmetrics.numbers.moments import RESTS, WIDTHS, merged_exactly
 from fleetmetrics.support.checks import choice_of, shape_of
 from fleetmetrics.support.tensors import as_array, refuse_masked
-from fleetmetrics.support.vocabulary import with_article
+from fleetmetrics.support.vocabulary import entries_in_words, kind_in_words, with_article
 
 __all__ = [
     "OF_BATCHES",
@@ -93,7 +93,7 @@ def widen(value: Any, argument: str) -> np.ndarray:
     if array.dtype.kind == "f":
         return array.astype(np.float64, copy=False)
     raise InvalidInputError(
-        f"{argument} must hold bools, integers or floats, not {array.dtype} "
+        f"{argument} must hold bools, integers or floats, not {entries_in_words(array)} "
         f"(given {with_article(type(value).__name__)})"
     )
 
@@ -227,7 +227,8 @@ def _as_same_dtype(arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
     states = [array if type(array) is np.ndarray else widen(array, "an array of arrays") for array in arrays]
     dtypes = {array.dtype for array in states}
     if not dtypes <= {np.dtype(np.int64), np.dtype(np.float64)}:
-        raise InvalidInputError(f"arrays are of {sorted(map(str, dtypes))}; a state is int64 or float64")
+        kinds = ", ".join(sorted(map(kind_in_words, dtypes)))
+        raise InvalidInputError(f"arrays are of {kinds}; a state is int64 or float64")
     shapes = {array.shape for array in states}
     if len(shapes) > 1:
         raise InvalidInputError(f"arrays have the shapes {sorted(shapes)}; all workers must have the same shape")

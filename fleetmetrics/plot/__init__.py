@@ -36,7 +36,7 @@ from fleetmetrics.plot.canvas import (
     svg,
     worded,
 )
-from fleetmetrics.support.checks import array_or_empty, is_number, whole_number_of
+from fleetmetrics.support.checks import array_or_empty, is_number, knows_its_arguments, whole_number_of
 from fleetmetrics.support.optional import library
 from fleetmetrics.support.typed import Axes
 from fleetmetrics.xp.score_buckets import lowest_scores
@@ -61,7 +61,7 @@ __all__ = [
     "svg",
     "threshold_sweep",
 ]
-__dir__ = functools.partial(sorted, __all__)
+__dir__: Callable[[], list[str]] = functools.partial(sorted, __all__)
 
 #: More classes than this are drawn only in combination; more bins are drawn as about fifty.
 _MOST, _MOST_BINS = 6, 100
@@ -140,6 +140,7 @@ def _ratio(part: np.ndarray, whole: Any) -> np.ndarray:
     return np.divide(part, whole, out=np.full(np.shape(part), np.nan), where=np.not_equal(whole, 0))
 
 
+@knows_its_arguments
 def roc(metric: Any, ax: Axes | None = None, label: str = "") -> Axes:
     """The ROC curve, with a band that holds the curve of the scores themselves, in any order within their buckets.
 
@@ -166,6 +167,7 @@ def roc(metric: Any, ax: Axes | None = None, label: str = "") -> Axes:
     return ax
 
 
+@knows_its_arguments
 def precision_recall(metric: Any, ax: Axes | None = None, label: str = "") -> Axes:
     """The precision-recall curve, with a band that holds the curve of the scores themselves; dotted, the rate.
 
@@ -203,6 +205,7 @@ def _known(at: np.ndarray, low: np.ndarray, high: np.ndarray) -> tuple[np.ndarra
     return at, np.where(nothing, high, low), high
 
 
+@knows_its_arguments
 def gain(metric: Any, ax: Axes | None = None, label: str = "") -> Axes:
     """Cumulative gain: the share of the positive samples among the highest scores; dotted, without a model.
 
@@ -211,6 +214,7 @@ def gain(metric: Any, ax: Axes | None = None, label: str = "") -> Axes:
     return _by_share(metric, ax, label, "share of the positive ones")
 
 
+@knows_its_arguments
 def lift(metric: Any, ax: Axes | None = None, label: str = "") -> Axes:
     """Lift: how many times more positive samples are among the highest scores than without a model; dotted, 1.
 
@@ -236,6 +240,7 @@ def _by_share(metric: Any, ax: Axes | None = None, label: str = "", y: str = "ga
     return ax
 
 
+@knows_its_arguments
 def threshold_sweep(metric: Any, ax: Axes | None = None, label: str = "") -> Axes:
     """Precision, recall, F-beta and specificity against the threshold; dotted, where F-beta is highest.
 
@@ -261,6 +266,7 @@ def threshold_sweep(metric: Any, ax: Axes | None = None, label: str = "") -> Axe
     return ax
 
 
+@knows_its_arguments
 def calibration(metric: Any, ax: Axes | None = None, label: str = "") -> Axes:
     """The observed rate against the prediction, by bin, with 95 % intervals; above, the number of samples.
 
@@ -332,6 +338,7 @@ def _by_mass(positive: np.ndarray, negative: np.ndarray, lowest: np.ndarray) -> 
     return formulas.CalibrationPoints(summed / number, clicks / number, number, lower, upper)
 
 
+@knows_its_arguments
 def predicted_actual(metric: Any, ax: Axes | None = None, label: str = "") -> Axes:
     """The average label against the prediction, by groups of predictions, with 95 % intervals.
 
@@ -351,6 +358,7 @@ def predicted_actual(metric: Any, ax: Axes | None = None, label: str = "") -> Ax
     return ax
 
 
+@knows_its_arguments
 def score_histogram(metric: Any, ax: Axes | None = None, label: str = "") -> Axes:
     """The distribution of each class's scores, without the outermost; the legend has the number of samples.
 
@@ -371,6 +379,7 @@ def score_histogram(metric: Any, ax: Axes | None = None, label: str = "") -> Axe
     return ax
 
 
+@knows_its_arguments
 def histogram(metric: Any, ax: Axes | None = None, label: str = "") -> Axes:
     """The density of values by bin; the legend gives the share of values outside the bins.
 
@@ -385,6 +394,7 @@ def histogram(metric: Any, ax: Axes | None = None, label: str = "") -> Axes:
     return ax
 
 
+@knows_its_arguments
 def residuals(metric: Any, ax: Axes | None = None, label: str = "") -> Axes:
     """The distribution of prediction errors; dotted, 0.
 
@@ -397,6 +407,7 @@ def residuals(metric: Any, ax: Axes | None = None, label: str = "") -> Axes:
     return ax
 
 
+@knows_its_arguments
 def confusion_matrix(
     metric: Any, ax: Axes | None = None, label: str = "", classes: Sequence[str] | None = None
 ) -> Axes:
@@ -431,6 +442,7 @@ def confusion_matrix(
     return ax
 
 
+@knows_its_arguments
 def over_passes(values: Any, ax: Axes | None = None, label: str = "") -> Axes:
     """A metric over the passes, with a band where its values have intervals.
 
@@ -446,6 +458,7 @@ def over_passes(values: Any, ax: Axes | None = None, label: str = "") -> Axes:
     return ax
 
 
+@knows_its_arguments
 def over_time(values: Mapping[str, Any], ax: Axes | None = None, label: str = "") -> Axes:
     """A metric at consecutive points, such as days, with intervals if its values have them.
 
@@ -472,6 +485,7 @@ def _by_number(values: Mapping[Any, Any], ax: Axes | None, label: str, x: str, *
     return ax
 
 
+@knows_its_arguments
 def at_k(metric: Any, ax: Axes | None = None, label: str = "") -> Axes:
     """A metric of ranked answers by k.
 
@@ -495,6 +509,7 @@ def _verdict(row: Mapping[str, Any]) -> str:
     return "not significant" if within else "significant"
 
 
+@knows_its_arguments
 def slices(metric: Any, ax: Axes | None = None, most: int = 20, whole: float | None = None) -> Axes:
     """A forest of intervals, one for each slice; dotted, the value over all of them.
 
@@ -548,6 +563,7 @@ def slices(metric: Any, ax: Axes | None = None, most: int = 20, whole: float | N
     return ax
 
 
+@knows_its_arguments
 def by_worker(local: Sequence[Any], whole: Any, ax: Axes | None = None) -> Axes:
     """The value of each worker, beside the value over all of them, dotted.
 

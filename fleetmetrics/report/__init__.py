@@ -24,7 +24,7 @@ from fleetmetrics.report.by_slice import ends_of, plots, significant
 from fleetmetrics.report.gate import condition_of, value_of
 from fleetmetrics.report.headline import Headline, best_of, change_of, headline
 from fleetmetrics.serial.container import whole_file
-from fleetmetrics.support.checks import path_of
+from fleetmetrics.support.checks import knows_its_arguments, path_of
 from fleetmetrics.support.optional import library
 from fleetmetrics.support.vocabulary import RESULT_KEYS, SIZES, VERDICTS, described, parts_of
 from fleetmetrics.support.warning import muted
@@ -60,6 +60,7 @@ _ALONE = ("confusion_matrix", "threshold_sweep")
 _ERRORS = "errors"
 
 
+@knows_its_arguments
 def html(result: Mapping[str, Any], metrics: Any = None, baseline: Any = None, lang: Language = "en") -> str:
     """Write a result as one HTML page that needs no other file and no network.
 

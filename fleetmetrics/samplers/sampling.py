@@ -21,7 +21,7 @@ import numpy as np
 
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.samplers.dealing import Dealing
-from fleetmetrics.support.checks import counts_of
+from fleetmetrics.support.checks import counts_of, knows_its_arguments
 
 __all__ = ["dealt_indices", "kept_positions", "padding_mask", "remaining_indices"]
 
@@ -40,6 +40,7 @@ def dealt_indices(sampler: Any, rank: int | None = None, epoch: int | None = Non
     return dealing.dealt.indices(dealing.rank(rank))
 
 
+@knows_its_arguments
 def padding_mask(sampler: Any, rank: int | None = None, epoch: int | None = None) -> np.ndarray:
     """Return flags of the padding among a rank's samples in one pass, by default the next pass.
 
@@ -87,6 +88,7 @@ def kept_positions(sampler: Any, rank: int | None = None, epoch: int | None = No
     return dealing.dealt.kept(dealing.rank(rank))
 
 
+@knows_its_arguments
 def remaining_indices(sampler: Any, batches: Sequence[int], epoch: int | None = None) -> np.ndarray:
     """Return the data set's indices that remain in an unfinished pass: int64 [n], rising, each once.
 

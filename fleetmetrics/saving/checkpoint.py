@@ -27,7 +27,7 @@ from fleetmetrics.serial import MISFITS
 from fleetmetrics.serial.container import read_arrays, write_arrays
 from fleetmetrics.serial.descriptions import Letter
 from fleetmetrics.state.state_dicts import Checkpointed, Plan, is_of_a_state
-from fleetmetrics.support.checks import flag_of, path_of, whole_number_of
+from fleetmetrics.support.checks import flag_of, knows_its_arguments, path_of, whole_number_of
 
 __all__ = ["Resumed", "load", "named_metrics", "save"]
 
@@ -84,6 +84,7 @@ class Resumed(_Job):
             raise CorruptFileError(f"the checkpoint's sampler is invalid: {self.sampler!r:.200} ({error})") from None
 
 
+@knows_its_arguments
 def save(
     path: Any,
     metrics: Any,
@@ -214,6 +215,7 @@ def _write(path: str, share: _Share, call: Call, alone: bool) -> None:
     call.consult(finish, size, name="save, parts", trouble=caught.error)
 
 
+@knows_its_arguments
 def load(
     path: Any,
     metrics: Any,

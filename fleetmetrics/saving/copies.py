@@ -15,6 +15,7 @@ from fleetmetrics.comm.letters import read_each
 from fleetmetrics.errors import AgreementError, InvalidInputError
 from fleetmetrics.saving.checkpoint import named_metrics
 from fleetmetrics.serial.descriptions import Letter
+from fleetmetrics.support.checks import knows_its_arguments
 
 __all__ = ["check_copies"]
 
@@ -23,6 +24,7 @@ _CALL = "check_copies"
 _NAMED = 5
 
 
+@knows_its_arguments
 def check_copies(
     metrics: Any,
     group: Any = None,

@@ -18,6 +18,7 @@ from typing import Any, Collection, Iterable, Iterator, NamedTuple, Sequence
 import numpy as np
 
 from fleetmetrics.errors import FleetMetricsError, InvalidInputError, RecordError
+from fleetmetrics.support.vocabulary import kind_in_words
 
 #: The words of errors about pickles.
 PICKLE_TERMS = (
@@ -79,7 +80,8 @@ def pack_arrays(arrays: Iterable[np.ndarray]) -> Packed:
     layout, buffers = [], []
     for array in arrays:
         if not is_plain(array.dtype):
-            raise RecordError(f"an array of dtype {array.dtype} cannot be sent; allowed are numbers, bools and strings")
+            kind = kind_in_words(array.dtype)
+            raise RecordError(f"an array of {kind} cannot be sent; allowed are numbers, bools and strings")
         layout.append([array.dtype.str, list(array.shape)])
         buffers += padded([bytes_of(array)])
     return Packed(layout, buffers)
@@ -104,8 +106,8 @@ def pack_chunks(chunks: Sequence[np.ndarray], narrow: bool = False) -> Packed:
         common = np.dtype(object)
     if not is_plain(common):
         raise InvalidInputError(
-            f"chunks are of {', '.join(map(str, dtypes))}; allowed are numbers, booleans, times, and bytes or strings "
-            "of fixed width, with a common dtype"
+            f"chunks are of {', '.join(map(kind_in_words, dtypes))}; allowed are numbers, booleans, times, and bytes "
+            "or strings of fixed width, with a common dtype"
         )
     arrays = [array.astype(common, copy=False) for array in arrays]
     if narrow and common == np.int64:

@@ -15,6 +15,7 @@ from fleetmetrics.errors import IntegerOverflowError, InvalidInputError, StaticP
 from fleetmetrics.numbers.moments import merged_floats
 from fleetmetrics.numbers.reductions import REST, check_rest, combine_exactly, held_of, identity, sum_of_numbers, widen
 from fleetmetrics.serial.descriptions import Block, RowKeys
+from fleetmetrics.support.vocabulary import kind_in_words
 from fleetmetrics.xp import Scattered, is_paddle, is_static, namespace, numpy_ops, together_to_host
 
 __all__ = ["InPlace", "Lanes", "State", "blocks_of", "count_at", "most_at_once", "name_of", "read"]
@@ -252,7 +253,8 @@ class State:
         array = held.get("", np.empty(0, bool))
         if array.dtype not in (np.int64, np.float64) or array.shape != shape:
             raise InvalidInputError(
-                f"{self.name} must be int64 or float64 of shape {list(shape)}, not {array.dtype} {list(array.shape)}"
+                f"{self.name} must be int64 or float64 of shape {list(shape)}, not {kind_in_words(array.dtype)} "
+                f"{list(array.shape)}"
             )
         check_rest(self.name, self.reduction, array, held.get(REST))
 

@@ -28,13 +28,13 @@ import math
 import os
 import sys
 import warnings
-from typing import TYPE_CHECKING, Any, Callable, Dict, Sequence, TypeVar, Union
+from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, Sequence, TypeVar, Union, cast
 
 import numpy as np
 
-from fleetmetrics.errors import InvalidInputError
+from fleetmetrics.errors import InvalidInputError, UnknownArgumentError
 from fleetmetrics.support.tensors import as_array, refuse_masked
-from fleetmetrics.support.vocabulary import counted
+from fleetmetrics.support.vocabulary import counted, entries_in_words
 
 if TYPE_CHECKING:
     from typing_extensions import ParamSpec, Protocol
@@ -50,6 +50,9 @@ if TYPE_CHECKING:
 
         def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
             """Check the arguments, and call the function."""
+
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
 # -- settings ---------------------------------------------------------------------------------------------
@@ -247,7 +250,7 @@ Shape = Sequence[Union[int, str, None]]
 def checked(**kinds: Kind) -> Callable[[Callable[P, R]], Checked[P, R]]:
     """Declare the kinds of a function's arguments by name, in the order of the checks.
 
-    Omitted arguments are not checked; Python itself raises `TypeError` for unknown ones.
+    Omitted arguments are not checked.
     """
 
     def decorate(function: Callable[P, R]) -> Checked[P, R]:
@@ -261,6 +264,7 @@ def checked(**kinds: Kind) -> Callable[[Callable[P, R]], Checked[P, R]]:
             try:
                 arguments = signature.bind(*args, **named)
             except TypeError:
+                raise_if_unknown_argument(function.__name__, names, named)
                 return function(*args, **named)  # whose error names the function
             values, sizes = arguments.arguments, {}  # type: ignore[var-annotated]
             for name, kind in kinds.items():
@@ -277,6 +281,36 @@ def checked(**kinds: Kind) -> Callable[[Callable[P, R]], Checked[P, R]]:
 def bare(function: Callable[..., Any]) -> Callable[..., Any]:
     """The function without its checks; a function without checks, such as a user's, unchanged."""
     return getattr(function, "bare", function)
+
+
+def knows_its_arguments(function: _Function) -> _Function:
+    """A function that raises UnknownArgumentError for an argument that it does not have."""
+    parameters = inspect.signature(function).parameters.values()
+    known = [parameter.name for parameter in parameters if parameter.kind is not parameter.VAR_POSITIONAL]
+    name = function.__qualname__.partition(".")[0]  # of a constructor, that of its class
+
+    @functools.wraps(function)
+    def call(*values: Any, **named: Any) -> Any:
+        raise_if_unknown_argument(name, known, named)
+        return function(*values, **named)
+
+    return cast(_Function, call)
+
+
+def raise_if_unknown_argument(function: str, known: Sequence[str], named: Iterable[str]) -> None:
+    """Raise UnknownArgumentError for the first name that is not known.
+
+    Args:
+        function: its name.
+        known: its arguments.
+        named: those that a call gives by name.
+    """
+    for name in named:
+        if name not in known:
+            from fleetmetrics.support.hints import hint_of_argument  # few make mistakes
+
+            hint = hint_of_argument(name, known)
+            raise UnknownArgumentError(f"{function} has no argument {name!r}{hint} It takes {', '.join(known)}")
 
 
 # -- kinds of numbers and settings --------------------------------------------------------------------------------
@@ -424,7 +458,8 @@ def array_of(argument: str, value: Any) -> np.ndarray:
     except Exception:  # ragged lists, integers beyond float64 among floats, and whatever an object's __array__ raises
         raise InvalidInputError(f"{argument} must be an array of numbers, not {value!r:.60}") from None
     if array.dtype.kind not in "biuf" and not _are_integers(array):
-        raise InvalidInputError(f"{argument} must be an array of numbers, not {_shown(array, value)}")
+        shown = entries_in_words(array) if array.size else f"{value!r:.60}"
+        raise InvalidInputError(f"{argument} must be an array of numbers, not {shown}")
     return array
 
 

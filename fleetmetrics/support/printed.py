@@ -7,13 +7,28 @@ import re
 import unicodedata
 from collections import abc
 from html import escape
-from typing import Any, Callable, Iterable, Iterator, Mapping, NamedTuple, Sequence
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Callable,
+    Dict,
+    Iterable,
+    Iterator,
+    Mapping,
+    NamedTuple,
+    NoReturn,
+    Sequence,
+    TypeVar,
+)
 
 import numpy as np
 
+from fleetmetrics.errors import UnknownAttributeError, UnknownNameError
+from fleetmetrics.support.hints import did_you_mean, near
 from fleetmetrics.words import Words
 
 __all__ = [
+    "ByName",
     "Column",
     "Printed",
     "Table",
@@ -33,6 +48,8 @@ __all__ = [
     "signed",
     "span",
 ]
+
+_Entry = TypeVar("_Entry")
 
 #: The styles of cells in a notebook: digits of one width make the columns of numbers readable.
 _NAME, _NUMBER = "text-align: left", "text-align: right; font-variant-numeric: tabular-nums"
@@ -96,8 +113,32 @@ class Table(NamedTuple):
         return self._replace(rows=list(zip(*columns)))
 
 
+class ByName(Dict[str, _Entry]):
+    """A dict of a result, which raises `UnknownNameError`, a KeyError, for a name that it lacks.
+
+    Args:
+        what: an entry is, such as "delta".
+        way: to have entries, while it is empty.
+        entries: by name.
+    """
+
+    def __init__(self, what: str, way: str, entries: Mapping[str, _Entry]) -> None:
+        super().__init__(entries)
+        self._what, self._way = what, way
+
+    def __missing__(self, name: Any) -> NoReturn:
+        way = did_you_mean(near(str(name), self)) or (f"; there are {', '.join(self)}" if self else f"; {self._way}")
+        raise UnknownNameError(f"there is no {self._what} {name!r}{way}")
+
+
 class Printed:
     """A result that is printed as tables, in a shell and in a notebook alike."""
+
+    if not TYPE_CHECKING:  # otherwise every attribute would seem to exist
+
+        def __getattr__(self, name: str) -> NoReturn:
+            hint = "" if name.startswith("_") else did_you_mean(near(name, dir(self)))
+            raise UnknownAttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{hint}")
 
     def tables(self) -> Iterable[Table]:
         """The printed tables."""

@@ -21,7 +21,9 @@ __all__ = [
     "as_options",
     "counted",
     "described",
+    "entries_in_words",
     "in_shell",
+    "kind_in_words",
     "names_in",
     "parts_of",
     "separated",
@@ -52,6 +54,17 @@ RESULT_KEYS = (
     "versus",
     "warnings",
 )
+
+#: What NumPy abbreviates, by the letter of a dtype: <U3 are strings.
+_KINDS = {
+    "O": "objects",
+    "S": "bytes",
+    "U": "strings",
+    "V": "records",
+    "M": "times",
+    "c": "complex numbers",
+    "m": "durations",
+}
 
 #: The verbs of messages whose singular is not the plural with an s.
 _SINGULAR = {"are": "is", "do": "does", "have": "has", "were": "was"}
@@ -133,6 +146,27 @@ def with_article(name: str) -> str:
         ('an AUC', 'an F1', 'a Sliced', 'an int')
     """
     return f"{'an' if _SPOKEN_VOWEL.match(name) else 'a'} {name}"
+
+
+def kind_in_words(dtype: Any) -> str:
+    """What entries of a dtype are, in words, such as strings for <U3; of numbers the dtype's name."""
+    return _KINDS.get(dtype.kind, str(dtype))
+
+
+def entries_in_words(array: Any) -> str:
+    """What an array holds where numbers belong, with the first that is not a number.
+
+    Examples:
+        >>> import numpy as np
+        >>> entries_in_words(np.array(["cat", "dog"])), entries_in_words(np.array([1, None]))
+        ("strings such as 'cat'", 'objects such as None')
+    """
+    words = kind_in_words(array.dtype)
+    if array.dtype.kind not in _KINDS or not array.size:
+        return words
+    odd = next((entry for entry in array.flat if not isinstance(entry, (int, float))), array.flat[0])
+    plain = odd.item() if array.dtype.kind in "SU" else odd
+    return f"{words} such as {plain!r:.60}" if array.dtype.kind in "OSU" else f"{words} such as {plain!s:.60}"
 
 
 @functools.lru_cache(maxsize=1024)

@@ -98,10 +98,10 @@ def test_weights_come_by_batch_by_row_or_by_element(shape, form):
 @pytest.mark.parametrize(
     "value, told",
     [
-        (["a", "b"], r"must hold .*, not <U1"),
-        ([1j, 2j], r"must hold .*, not complex128"),
-        ([None, None], r"must hold .*, not object"),
-        (np.array(["2020"], "datetime64[D]"), r"must hold .*, not datetime64"),
+        (["a", "b"], r"must hold .*, not strings such as 'a' \(given a"),
+        ([1j, 2j], r"must hold .*, not complex numbers such as 1j"),
+        ([None, None], r"must hold .*, not objects such as None"),
+        (np.array(["2020"], "datetime64[D]"), r"must hold .*, not times such as 2020-01-01"),
         ([[1, 2], [3]], "has no rectangular array form"),
         ({"a": 1}, r"must hold .*, not object"),
     ],

@@ -114,7 +114,7 @@ DISAGREEMENTS = {
 TROUBLES = {
     "missing name on the last rank": "StateNotFoundError: .*correct: no variable 'correct' in the scope",
     "no number on the last rank": "InvalidInputError: .*sqrerr is empty; it must hold one number",
-    "no numbers on the last rank": "InvalidInputError: .*input must hold bools, integers or floats, not complex128",
+    "no numbers on the last rank": "InvalidInputError: .*input must hold bools, integers or floats, not complex",
     "a negative count on the last rank": "InvalidInputError: .*stat_pos must hold counts of at least 0; entry 1 is -2",
     **({"unnamed on the last rank": "InvalidInputError: .*input is an intermediate value of a PIR"} if PIR else {}),
 }

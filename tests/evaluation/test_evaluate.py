@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import json
+import pickle
 import re
 
 import numpy as np
@@ -181,6 +182,43 @@ def test_an_unknown_metric_of_a_result_is_a_key_error_that_names_the_nearest(res
         result["aucc"]
     with pytest.raises(fm.UnknownNameError, match=r"^there is no metric 7; there are auc"):
         result[7]
+
+
+@pytest.mark.parametrize(
+    ("ask", "told"),
+    [
+        (lambda result: result.deltas["acu"], "there is no delta 'acu'; did you mean auc?"),
+        (lambda result: result.values["acu"], "there is no metric 'acu'; did you mean auc?"),
+        (lambda result: result.baseline.values["xyz"], "there is no metric 'xyz'; there are auc, log_loss"),
+        (lambda result: result.slices["slto"], "there is no column of slices 'slto'; did you mean slot?"),
+        (lambda result: result.versus["slto"], "there is no column of slices 'slto'; did you mean slot?"),
+        (lambda result: result.intervals["auc"], "there is no interval 'auc'; give ci=0.95 for intervals"),
+        (lambda result: result.tasks["click"], "there is no task 'click'; label= names one"),
+    ],
+)
+def test_so_is_any_other_name_in_a_result_and_it_says_how_to_have_some(ask, told):
+    rows = {"y": [0, 1, 0, 1], "p": [0.1, 0.8, 0.4, 0.3], "slot": ["a", "a", "b", "b"]}
+    compared = fm.evaluate(rows, label="y", score="p", by="slot", baseline=rows, metrics="auc,log_loss")
+    for kept in (compared, pickle.loads(pickle.dumps(compared))):
+        with pytest.raises(KeyError) as caught:
+            ask(kept)
+        assert isinstance(caught.value, fm.UnknownNameError) and str(caught.value) == told
+    assert compared.deltas.get("acu") is None and "acu" not in compared.deltas
+
+
+def test_an_unknown_attribute_of_a_result_is_an_error_that_names_what_was_meant(result):
+    with pytest.raises(fm.UnknownAttributeError, match=r"no attribute 'auc'; the metric's value is result\['auc'\]$"):
+        _ = result.auc
+    with pytest.raises(AttributeError, match=r"no attribute 'slcies'; did you mean slices\?$"):  # codespell:ignore
+        _ = result.slcies  # codespell:ignore
+    assert not hasattr(result, "auc") and not hasattr(result, "_repr_png_")
+
+
+def test_few_frames_are_between_a_call_and_its_error():
+    """The traceback of a wrong option: those of evaluate, the one exchange, the question, and the check."""
+    with pytest.raises(fm.InvalidInputError) as caught:
+        fm.evaluate({"y": [0], "p": [0.1]}, label="y", score="p", ci=3)
+    assert len(caught.traceback) <= 10
 
 
 def test_every_metric_that_lacks_something_is_named_as_it_was_asked_for():

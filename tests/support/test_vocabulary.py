@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import fleetmetrics as fm
-from fleetmetrics.support.vocabulary import agreeing, counted, with_article
+from fleetmetrics.support.vocabulary import agreeing, counted, entries_in_words, with_article
 
 pytestmark = pytest.mark.numpy_only
 
@@ -32,3 +33,19 @@ def test_one_thing_is_singular_and_so_is_its_verb() -> None:
 def test_messages_leave_articles_of_classes_to_one_function() -> None:
     package = Path(fm.__file__).parent
     assert [str(path) for path in package.rglob("*.py") if ARTICLE.search(path.read_text("utf-8"))] == []
+
+
+@pytest.mark.parametrize(
+    "array, words",
+    [
+        (np.array(["cat"]), "strings such as 'cat'"),
+        (np.array([b"a"]), "bytes such as b'a'"),
+        (np.array([1, None, 2]), "objects such as None"),
+        (np.array([2**70]), f"objects such as {2**70}"),
+        (np.array(["2020-01-01"], "datetime64[D]"), "times such as 2020-01-01"),
+        (np.array([], "<U3"), "strings"),
+        (np.zeros(2, np.float32), "float32"),
+    ],
+)
+def test_what_an_array_holds_is_said_without_numpys_abbreviations(array, words):
+    assert entries_in_words(array) == words

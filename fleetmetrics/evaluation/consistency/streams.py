@@ -18,7 +18,6 @@ from fleetmetrics.columns.arrow_values import arrow
 from fleetmetrics.columns.reading import StreamReading
 from fleetmetrics.columns.understood import facts_of, joined
 from fleetmetrics.errors import DataError, InvalidInputError, UndefinedMetricWarning
-from fleetmetrics.evaluation.arguments.named_arguments import knows_its_arguments
 from fleetmetrics.evaluation.arguments.option_checks import texts
 from fleetmetrics.evaluation.consistency.consistency_result import (
     DIGITS,
@@ -35,7 +34,7 @@ from fleetmetrics.files.places import whole_path
 from fleetmetrics.formulas.sums import exact_sum
 from fleetmetrics.metrics.auc import AUC
 from fleetmetrics.metrics.click_through import Calibration
-from fleetmetrics.support.checks import choice_of, flag_of, number_of
+from fleetmetrics.support.checks import choice_of, flag_of, knows_its_arguments, number_of
 from fleetmetrics.support.vocabulary import agreeing, argument, counted
 from fleetmetrics.support.warning import muted
 

@@ -17,20 +17,23 @@ _MOST = 1.001
 
 def to_array(value: Any, argument: str = "value") -> np.ndarray:
     """A value as a NumPy array on the host, copied only if necessary."""
-    return numpy_ops.asarray(_on_host(value), argument)
+    return numpy_ops.asarray(_on_host(value, argument), argument)
 
 
-def _on_host(value: Any) -> Any:
+def _on_host(value: Any, argument: str) -> Any:
     if isinstance(value, (np.ndarray, np.number, np.bool_, int, float)):
         return value
     value = to_host(value)
     if isinstance(value, np.ndarray):
         return value
     if isinstance(value, Sequence) and not isinstance(value, (str, bytes)):
-        return [_on_host(entry) for entry in value] if _holds_tensors(value) else value
+        return [_on_host(entry, argument) for entry in value] if _holds_tensors(value) else value
     if hasattr(value, "__array__") and not is_eager_tensor(value):
         return value
-    raise TypeError(f"{type(value)} is not an available argument")
+    raise TypeError(
+        f"{argument} must hold numbers (of classes, their indices), not {value!r:.60}: {type(value)} is not an "
+        "available argument"
+    )
 
 
 def _holds_tensors(value: Any) -> bool:
@@ -42,7 +45,7 @@ def _holds_tensors(value: Any) -> bool:
 def to_batch(value: Any, argument: str) -> np.ndarray:
     """An argument of `calculate` as an array with one entry or row per sample."""
     if isinstance(value, (int, float, np.generic)):
-        raise TypeError(f"{type(value)} is not an available argument")
+        raise TypeError(f"{argument} is one number: {type(value)} is not an available argument")
     array = to_array(value, argument)
     if array.ndim == 0:
         raise InvalidInputError(f"{argument} is one number; give one entry or row per sample")

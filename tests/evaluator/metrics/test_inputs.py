@@ -58,8 +58,8 @@ def test_numbers_have_no_dimension():
 
 @pytest.mark.parametrize("value", ["a", b"a", {}, {1}, None, object(), iter([1])])
 def test_other_things_are_a_type_error(value):
-    with pytest.raises(TypeError, match="is not an available argument"):
-        to_array(value)
+    with pytest.raises(TypeError, match=r"^gt_label must hold numbers .*, not .* is not an available argument$"):
+        to_array(value, "gt_label")
 
 
 @pytest.mark.parametrize("value", [[[1], [1, 2]], ["a"], [None], np.array([1j]), [10**30]])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any, Callable
 
 import pytest
@@ -29,6 +30,31 @@ def test_the_error_names_the_argument_that_was_meant(function: Callable[..., Any
         fm.UnknownArgumentError, match=rf"has no argument '{name}'; did you mean {meant}\? It takes \w+, "
     ):
         function({}, **{name: "x"})
+
+
+FUNCTIONS = {
+    name: function
+    for name, function in ((name, getattr(fm, name)) for name in fm.__all__)
+    if inspect.isfunction(function) and inspect.signature(function).parameters
+}
+
+
+@pytest.mark.parametrize("name", sorted(FUNCTIONS))
+def test_every_public_function_knows_its_arguments(name: str) -> None:
+    with pytest.raises(fm.UnknownArgumentError, match=f"^{name} has no argument 'tilm'"):
+        FUNCTIONS[name](tilm=3)
+
+
+@pytest.mark.parametrize("function", [fm.functional.sum, fm.functional.max, fm.plot.roc, fm.formulas.ratio])
+def test_so_does_that_of_a_module(function: Callable[..., Any]) -> None:
+    """``fm.sum(1, tilm=3)`` was an error of Python's."""
+    with pytest.raises(fm.UnknownArgumentError, match=f"^{function.__name__} has no argument 'tilm'"):
+        function(tilm=3)
+
+
+def test_so_does_a_class_that_is_called_as_a_function() -> None:
+    with pytest.raises(fm.UnknownArgumentError, match=r"^patch_fleet has no argument 'utli'; did you mean util\?"):
+        fm.patch_fleet(utli=True)  # type: ignore[call-arg]
 
 
 def test_an_argument_without_a_likeness_is_refused_with_the_list_of_all() -> None:
