@@ -626,8 +626,8 @@ def test_chunks_of_different_dtypes_are_promoted() -> None:
         ([np.ones(2), np.ones((2, 1))], r"\[2\], \[2, 1\]"),
         ([np.array(1.0)], r"\[\]"),
         ([np.array([None])], "object"),
-        ([np.ones(1, "M8[s]"), np.ones(1)], "datetime64"),
-        ([np.ones(1, "i4,i4")], "f0"),
+        ([np.ones(1, "M8[s]"), np.ones(1)], "times, float64"),
+        ([np.ones(1, "i4,i4")], "records"),
     ],
 )
 def test_chunks_that_do_not_go_together_are_named(chunks: list[np.ndarray], text: str) -> None:
