@@ -1,5 +1,7 @@
 """Time ranking metrics, small batches and a collection of twenty, against torchmetrics, torcheval and the bare bytes.
 
+And weigh retrieval over features, in a process of its own.
+
     python benchmarks/catalogue.py [--rounds FACTOR] [--write benchmarks/README.md]
 
 The variants of a line take turns, round after round, each round beginning with another one, in the same process; torch
@@ -10,6 +12,8 @@ from __future__ import annotations
 
 import time
 import warnings
+from multiprocessing import get_context
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -46,7 +50,7 @@ def main() -> None:
     }
     rows = [*of_queries(options.rounds), *of_add(options.rounds), of_sampler(options.rounds)]
     findings = run(__file__, WORKERS, arguments=["--rounds", str(options.rounds)])
-    rows += of_exchange(findings)
+    rows += [*of_exchange(findings), of_retrieval()]
     text = f"{machine(versions)}\n\n{table(HEADER, rows)}"
     print(text)
     if options.write:
@@ -98,6 +102,39 @@ def of_queries(factor: float) -> list[list[str]]:
         what = f"`{name}`, {USERS:,} of {EACH} samples"
         rows.append(row(what, f"torchmetrics {against}", times["ours"], times["theirs"], Target(">=", 50)))
     return rows
+
+
+# Retrieval
+
+#: The most bytes of the process.
+MOST = 1e9
+
+
+def retrieved(queries: int, items: int, width: int) -> tuple[float, float]:
+    """The seconds of the value, from the arrays, and the peak of memory of this process in bytes."""
+    import fleetmetrics
+
+    rng = np.random.default_rng(0)
+    means = rng.normal(size=(items // 20, width)).astype(np.float32)
+    metric = fleetmetrics.Retrieval()
+    start = time.perf_counter()
+    for side, count in ((metric.gallery, items), (metric, queries)):
+        for _ in range(count // 1000):
+            labels = rng.integers(0, len(means), 1000)
+            side.add(means[labels] + 2 * rng.normal(size=(1000, width)).astype(np.float32), labels)
+    metric.compute()
+    status = Path("/proc/self/status").read_text()
+    return time.perf_counter() - start, 1024 * int(status.split("VmHWM:")[1].split()[0])
+
+
+def of_retrieval() -> list[str]:
+    """The peak of memory of a process that computes mAP, mINP and recall of 10,000 queries of a gallery of 100,000."""
+    queries, items, width = 10_000, 100_000, 128
+    with get_context("spawn").Pool(1) as pool:
+        took, peak = pool.apply(retrieved, (queries, items, width))
+    what = f"`Retrieval`, {queries:,} queries of {items:,} pictures, {width} features"
+    reached = "yes" if peak <= MOST else "no"
+    return [what, f"{took:.0f} s", "", "", "1", f"{peak / 1e6:,.0f} MB of memory", "at most 1,000 MB", reached]
 
 
 # Small batches

@@ -29,6 +29,7 @@ The folders, each of which imports only those above it:
     plot          curves and charts
     base          what accumulates, exchanges once and evaluates
     metrics       the catalogue
+    vision        metrics of pictures: features, boxes and regions, as records of any form
     wrappers      slices, windows and intervals around any metric
     files         metrics of files of any size
     engines       metrics on Spark, Ray and Dask

@@ -162,6 +162,7 @@ from fleetmetrics.saving.checkpoint import Resumed as Resumed
 from fleetmetrics.saving.checkpoint import load as load
 from fleetmetrics.saving.checkpoint import save as save
 from fleetmetrics.saving.copies import check_copies as check_copies
+from fleetmetrics.vision.gallery import Retrieval as Retrieval
 from fleetmetrics.wrappers.bootstrap import Bootstrap as Bootstrap
 from fleetmetrics.wrappers.interval import Interval as Interval
 from fleetmetrics.wrappers.sliced import Sliced as Sliced
@@ -285,6 +286,7 @@ __all__ = [
     "RecordError",
     "RecordMetric",
     "Resumed",
+    "Retrieval",
     "RootMeanSquaredError",
     "RootMeanSquaredLogError",
     "SensitivityAtSpecificity",

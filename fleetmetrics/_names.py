@@ -167,6 +167,7 @@ MODULES: dict[str, str] = {
     "load": "fleetmetrics.saving.checkpoint",
     "save": "fleetmetrics.saving.checkpoint",
     "check_copies": "fleetmetrics.saving.copies",
+    "Retrieval": "fleetmetrics.vision.gallery",
     "Bootstrap": "fleetmetrics.wrappers.bootstrap",
     "Interval": "fleetmetrics.wrappers.interval",
     "Sliced": "fleetmetrics.wrappers.sliced",

@@ -38,7 +38,7 @@ RULES: dict[str, Callable[[Any], bool]] = {
     "fractions": lambda owner: issubclass(owner, fm.CumulativeGain),
     "k": _of("metrics.ranking"),
     "top_k": _of("metrics.classification"),
-    "topk": _of("evaluator"),
+    "topk": _of("evaluator", "vision"),
     "by": _of("metrics.ranking", "metrics.by_user", "wrappers.sliced", "evaluation"),
     "ids": _of("wrappers"),
     "join_on": lambda owner: owner in (fm.consistency, fm.evaluate),

@@ -17,7 +17,9 @@ from fleetmetrics.words.catalogue import entries
 pytestmark = pytest.mark.numpy_only
 
 ROOT = Path(__file__).resolve().parent.parent
-METRICS = [name for name in entries() if fm._modules[name].startswith("fleetmetrics.metrics.")]
+METRICS = [
+    name for name in entries() if fm._modules[name].startswith(("fleetmetrics.metrics.", "fleetmetrics.vision."))
+]
 
 
 def formulas(docstring: str) -> str:

@@ -17,6 +17,7 @@ PAGES = {
     "tokens": ("Language models", ("metrics.tokens",)),
     "regression": ("Regression", ("metrics.regression",)),
     "ranking": ("Ranking", ("metrics.ranking",)),
+    "retrieval": ("Retrieval", ("vision.gallery",)),
     "aggregation": ("Aggregation", ("metrics.aggregation", "metrics.distribution")),
     "slices": ("Slices and windows", ("wrappers.sliced", "wrappers.windowed")),
     "uncertainty": ("Confidence intervals", ("wrappers.bootstrap", "wrappers.interval")),
@@ -42,9 +43,10 @@ def catalogue() -> dict[str, list[type]]:
     """The classes by page, in the order of the pages; on a page by name."""
     import fleetmetrics
 
-    places = ("fleetmetrics.metrics.", "fleetmetrics.wrappers.")
+    places = ("fleetmetrics.metrics.", "fleetmetrics.vision.", "fleetmetrics.wrappers.")
     kinds = [getattr(fleetmetrics, name) for name, module in fleetmetrics._modules.items() if module.startswith(places)]
-    kinds = [kind for kind in kinds if isinstance(kind, type) and issubclass(kind, fleetmetrics.Metric)]
+    over_anything = fleetmetrics.Metric, fleetmetrics.BaseMetric
+    kinds = [kind for kind in kinds if isinstance(kind, type) and issubclass(kind, over_anything)]
     pages: dict[str, list[type]] = {page: [] for page in PAGES}
     for kind in sorted(kinds, key=lambda kind: kind.__name__.lower()):
         pages[page_of(kind)].append(kind)

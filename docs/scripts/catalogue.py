@@ -10,7 +10,7 @@ import sys
 from _catalogue import DOCS, PAGES, catalogue, table, write_between
 from _site import headings
 
-from fleetmetrics.base.record_metric import RecordMetric
+from fleetmetrics import BaseMetric, RecordMetric
 from fleetmetrics.words.catalogue import Entry, entries
 
 
@@ -54,11 +54,11 @@ def _linked(kind: type, page: str) -> str:
 
 def _summary(kind: type) -> str:
     line = (kind.__doc__ or "").splitlines()[0]
-    return f"{line} *Keeps every sample.*" if issubclass(kind, RecordMetric) else line
+    return f"{line} *Keeps every sample.*" if issubclass(kind, (RecordMetric, BaseMetric)) else line
 
 
 def _in_chinese(kind: type) -> str:
-    return _entry(kind).definition + ("*保存每个样本。*" if issubclass(kind, RecordMetric) else "")
+    return _entry(kind).definition + ("*保存每个样本。*" if issubclass(kind, (RecordMetric, BaseMetric)) else "")
 
 
 def _entry(kind: type) -> Entry:

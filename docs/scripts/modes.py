@@ -110,7 +110,7 @@ def content(before: dict[str, dict[str, str]], again: bool) -> str:
     """The table and the line, after running what this version has not run, or everything again."""
     here, rows, everywhere = columns_here(), [], []
     for kinds in catalogue().values():
-        for name in (kind.__name__ for kind in kinds):
+        for name in (kind.__name__ for kind in kinds if issubclass(kind, fleetmetrics.Metric)):
             row = {column: before.get(name, {}).get(column, "") for column in COLUMNS}
             if again or not all(row[column] for column in here):
                 row.update({column: merged(found) for column, found in cells(name).items()})

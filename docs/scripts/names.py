@@ -2,8 +2,8 @@
 
     python docs/scripts/names.py
 
-Of fleetmetrics/metrics, and of the modules named in ``FORMULAS``, all are public that is in ``__all__``. And write the
-arguments of `evaluate`, and those that `consistency` shares with it, from their list in
+Of fleetmetrics/metrics, of fleetmetrics/vision, and of the modules named in ``FORMULAS``, all are public that is in
+``__all__``. And write the arguments of `evaluate`, and those that `consistency` shares with it, from their list in
 fleetmetrics/evaluation/arguments/options.py.
 """
 
@@ -83,10 +83,10 @@ def public() -> dict[str, list[str]]:
     for name, chosen in OTHERS.items():
         module = importlib.import_module(f"fleetmetrics.{name}")
         found[module.__name__] = module.__all__ if chosen is None else chosen
-    root = importlib.import_module("fleetmetrics.metrics")
-    for info in pkgutil.walk_packages(root.__path__, "fleetmetrics.metrics."):
-        module = importlib.import_module(info.name)
-        found[info.name] = [] if info.ispkg else getattr(module, "__all__", [])
+    for root in ("fleetmetrics.metrics", "fleetmetrics.vision"):
+        for info in pkgutil.walk_packages(importlib.import_module(root).__path__, f"{root}."):
+            module = importlib.import_module(info.name)
+            found[info.name] = [] if info.ispkg else getattr(module, "__all__", [])
     return {module: sorted(names) for module, names in sorted(found.items()) if names}
 
 

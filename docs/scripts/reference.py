@@ -81,7 +81,8 @@ def without_mathematics(kinds: dict[str, Any]) -> Iterator[str]:
     """The metrics whose entries show no formula; what wraps a metric has that of the metric."""
     for name in entries():
         kind = kinds[name]
-        if fleetmetrics._modules[name].startswith("fleetmetrics.metrics.") and "<math" not in kind.docstring.value:
+        place = ("fleetmetrics.metrics.", "fleetmetrics.vision.")
+        if fleetmetrics._modules[name].startswith(place) and "<math" not in kind.docstring.value:
             yield f"{_place(kind)}: {name} shows no formula; write `Formula: ``sum(w * x)``` in its docstring"
 
 

@@ -196,11 +196,15 @@ class BaseMetric(Recorder, Resumable):
             FleetMetricsError: the same error on every worker, by the deadline.
             Exception: the error of ``compute_metric``, on every worker.
         """
-        return gather(self.name, lambda: [self._share(size)], self.dist_comm.among(group), timeout)[0]
+        return gather(self.name, lambda: self._shares(size), self.dist_comm.among(group), timeout)[-1]
 
     def compute_local(self) -> Any:
         """The value over this worker's records, padding included, without communication."""
-        return gather(self.name, lambda: [self._share(whole=False)], LocalCommunicator())[0]
+        return gather(self.name, lambda: self._shares(whole=False), LocalCommunicator())[-1]
+
+    def _shares(self, size: int | None = None, whole: bool = True) -> list[Share]:
+        """The parts of an exchange, whose values rank 0 computes one after the other; the last is this metric's."""
+        return [self._share(size, whole)]
 
     def _share(self, size: int | None = None, whole: bool = True) -> Share:
         """This metric's part of an exchange; ``whole`` is False for this worker alone."""

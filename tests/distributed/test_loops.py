@@ -21,7 +21,7 @@ pytestmark = [
 ]
 WORKERS = Path(__file__).parent / "workers"
 PAGE, CHINESE = both("howto/loops")
-LOOPS = ("clas", "seg", "video", "nlp", "ocr", "det", "paddlex")
+LOOPS = ("clas", "retrieval", "seg", "video", "nlp", "ocr", "det", "paddlex")
 #: Of 103 pictures.
 RIGHT, AMONG_FIVE = 58 / 103, 88 / 103
 
@@ -57,6 +57,18 @@ def test_paddleclas_cuts_off_the_end_which_is_the_padding_only_in_order(jobs):
         assert printed == [57, 57, 57, 56, 56, 56]
     assert in_the_table(", in order") == ["0.5631"] * 3
     assert in_the_table(", shuffled, epoch 3") == ["0.5631", f"{56 / 103:.4f}", f"{RIGHT:.4f}"]
+
+
+def test_paddleclas_retrieval_lacks_shuffled_pictures_on_three_workers_and_ours_has_each_once(jobs):
+    value = jobs[1][0]["retrieval"]["in order"][1]
+    for report in [*jobs[1], *jobs[3]]:
+        for _, ours in report["retrieval"].values():
+            assert ours == value
+        theirs, _ = report["retrieval"]["in order"]
+        assert (theirs["mAP"], theirs["recall1"]) == pytest.approx((value["mAP"], value["recall@1"]), rel=1e-6)
+    printed = [f"{report['retrieval']['shuffled'][0]['mAP'].item():.4f}" for report in (*jobs[1], *jobs[3])]
+    assert len({*printed[1:]}) == 1
+    assert in_the_table(", retrieval, mAP, shuffled") == [*printed[:2], f"{value['mAP']:.4f}"]
 
 
 def test_paddlesegs_areas_are_right_on_any_number_of_workers_and_its_auc_on_one(jobs):

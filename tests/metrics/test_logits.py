@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 import fleetmetrics as fm
-from fleetmetrics.words.catalogue import entries
 from tests.contract import MODES, Data, feed, same
 
 RNG = np.random.default_rng(1)
@@ -24,7 +23,6 @@ TAKE_ANY_SCORE = {
     "ClickThroughRate", "Count", "ExactAUC", "GAUC", "HingeLoss", "Histogram", "Mean", "StandardDeviation", "UAUC",
     "Variance", "WuAUC", "Throughput",
 }  # fmt: skip
-WRAPPERS = {"Bootstrap", "Interval", "MetricCollection", "Sliced", "Windowed"}
 REQUIRED = {"PrecisionAtFixedRecall": "min_recall", "RecallAtFixedPrecision": "min_precision"}
 REQUIRED.update(SensitivityAtSpecificity="min_specificity", SpecificityAtSensitivity="min_sensitivity")
 REQUIRED.update(ExactMatch="num_labels")
@@ -36,7 +34,7 @@ def made(name: str, **settings: object) -> fm.Metric:
 
 
 @pytest.mark.numpy_only
-@pytest.mark.parametrize("name", sorted(set(entries()) - TAKE_ANY_SCORE - WRAPPERS))
+@pytest.mark.parametrize("name", sorted(set(fm.metrics.__all__) - TAKE_ANY_SCORE))
 def test_a_metric_that_needs_probabilities_refuses_logits_and_says_how_to_give_them(name):
     settings = inspect.signature(getattr(fm, name)).parameters
     data = (np.stack([LOGITS] * 2, 1), np.stack([LABEL] * 2, 1)) if name == "ExactMatch" else (LOGITS, LABEL)

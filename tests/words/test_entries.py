@@ -19,7 +19,7 @@ LIBRARIES = "DeepCTR EasyRec Evidently MCGrad Paddle RecBole TFMA TorchEasyRec T
 
 
 def metrics() -> list[str]:
-    places = ("fleetmetrics.metrics.", "fleetmetrics.wrappers.", "fleetmetrics.base.collection")
+    places = ("fleetmetrics.metrics.", "fleetmetrics.vision.", "fleetmetrics.wrappers.", "fleetmetrics.base.collection")
     kinds = [getattr(fm, name) for name, module in fm._modules.items() if module.startswith(places)]
     return [kind.__name__ for kind in kinds if isinstance(kind, type) and hasattr(kind, "compute")]
 

@@ -1,0 +1,42 @@
+"""One worker of the tests of metrics of pictures: some of the pictures, some of them twice, or none."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, Iterator
+
+import numpy as np
+from cluster import arguments, error_text, report
+
+import fleetmetrics as fm
+
+rank, workers = int(os.environ["PADDLE_TRAINER_ID"]), int(os.environ["PADDLE_TRAINERS_NUM"])
+
+
+def mine(count: int) -> Iterator[np.ndarray]:
+    """The pictures in batches: the last worker has none, and the first has the beginning again at the end."""
+    places = np.arange(count)[rank :: workers - 1] if rank < workers - 1 else np.arange(0)
+    yield from np.array_split(np.append(places, np.arange(3)) if rank == 0 else places, 3)
+
+
+def retrieval(queries: Any, gallery: Any) -> fm.Retrieval:
+    """Everything by its id."""
+    metric = fm.Retrieval(topk=(1, 5))
+    for side, (features, labels, cameras) in ((metric, queries), (metric.gallery, gallery)):
+        for places in filter(len, mine(len(labels))):
+            side.add(features[places], labels[places], cameras[places], ids=places)
+    return metric
+
+
+def retrieval_errors() -> list[str]:
+    """Only the first worker has another width, or a gallery."""
+    wide, empty = fm.Retrieval(), fm.Retrieval()
+    wide.gallery.add(np.ones((2, 3 if rank else 2)), [0, 1])
+    wide.add(np.ones((1, 3)), [1])
+    empty.add(np.ones((1, 3)), [1])
+    return [error_text(wide.compute), error_text(empty.compute)]
+
+
+if __name__ == "__main__":
+    given = {name: [np.array(column) for column in columns] for name, columns in arguments().items()}
+    report(retrieval=retrieval(given["queries"], given["gallery"]).compute(), retrieval_errors=retrieval_errors())
