@@ -176,7 +176,7 @@ def _features_of(name: str, results: Any) -> Features | None:
         widths = sorted({len(row) for row in results["features"]})
         raise InvalidInputError(
             f"{name}: the features of some samples have {' and of others '.join(map(str, widths))} numbers; all need "
-            "equally many"
+            "the same number"
         )
     return Features(**{column: np.asarray(values) for column, values in results.items()})
 
@@ -185,7 +185,7 @@ def _check_alike(name: str, queries: Features, gallery: Features) -> None:
     """Raise unless queries and gallery can be compared."""
     if queries.features.shape[1] != gallery.features.shape[1]:
         widths = f"{queries.features.shape[1]} numbers, and those of the gallery {gallery.features.shape[1]}"
-        raise InvalidInputError(f"{name}: features of the queries have {widths}; both need equally many")
+        raise InvalidInputError(f"{name}: features of the queries have {widths}; both need the same number")
     if (queries.cameras is None) != (gallery.cameras is None):
         raise InvalidInputError(f"{name}: only one of queries and gallery came with cameras; give them to both")
     for column in ("labels", "cameras"):
