@@ -34,6 +34,7 @@ from fleetmetrics.errors import InvalidInputError as InvalidInputError
 from fleetmetrics.errors import MissingArgumentError as MissingArgumentError
 from fleetmetrics.errors import MissingLibraryError as MissingLibraryError
 from fleetmetrics.errors import NoChannelError as NoChannelError
+from fleetmetrics.errors import NotReadyError as NotReadyError
 from fleetmetrics.errors import RecordError as RecordError
 from fleetmetrics.errors import ServerProcessError as ServerProcessError
 from fleetmetrics.errors import SizeWarning as SizeWarning
@@ -267,6 +268,7 @@ __all__ = [
     "NDCG",
     "NoChannelError",
     "NormalizedEntropy",
+    "NotReadyError",
     "PearsonCorrelation",
     "Perplexity",
     "PixelAccuracy",

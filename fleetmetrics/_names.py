@@ -39,6 +39,7 @@ MODULES: dict[str, str] = {
     "MissingArgumentError": "fleetmetrics.errors",
     "MissingLibraryError": "fleetmetrics.errors",
     "NoChannelError": "fleetmetrics.errors",
+    "NotReadyError": "fleetmetrics.errors",
     "RecordError": "fleetmetrics.errors",
     "ServerProcessError": "fleetmetrics.errors",
     "SizeWarning": "fleetmetrics.errors",

@@ -26,6 +26,7 @@ __all__ = [
     "MissingArgumentError",
     "MissingLibraryError",
     "NoChannelError",
+    "NotReadyError",
     "RecordError",
     "ServerProcessError",
     "SizeWarning",
@@ -142,6 +143,10 @@ class AuthenticationError(CommunicatorError):
 
 class DeadlineError(CommunicatorError, TimeoutError):
     """A worker did not arrive before the deadline; the message names it."""
+
+
+class NotReadyError(FleetMetricsError, TimeoutError):
+    """The answer of `compute_async` has not come within the timeout of ``result``; it may still come."""
 
 
 class UnauthenticatedWarning(UserWarning):

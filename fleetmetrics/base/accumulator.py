@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import _thread
+import copy
 import inspect
 import itertools
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Iterable, Iterator, Mapping, NamedTuple, Sequence
 
 import numpy as np
 
@@ -60,6 +61,7 @@ FOR_USERS: tuple[str, ...] = (
     "add",
     "add_frame",
     "compute",
+    "compute_async",
     "compute_local",
     "reset",
     "merge",
@@ -97,6 +99,25 @@ class _Adding(_thread.RLock):  # type: ignore[misc]  # which can be derived from
 
     def __reduce__(self) -> Any:
         return _Adding, ()
+
+
+class Content(NamedTuple):
+    """What a worker sends when it computes."""
+
+    workers: int
+    whole: bool  #: whether the pass of a sampler must be complete
+    repeats: Any  #: the sampler that has repeated samples, if one is known
+    states: Sequence[State]
+    blocks: list[Any]  #: of the states
+    tables: Sequence[Any]  #: the records, with their folds
+
+    def copied(self) -> Content:
+        """A copy that later batches do not change."""
+        for block in self.blocks:
+            if not getattr(block, "fresh", False):
+                block.array = block.array.copy()
+        tables = [type(folds)(copy.copy(folds.table), folds.metrics) for folds in self.tables]
+        return self._replace(tables=tables)
 
 
 class Accumulator(Nestable, Generic[Value]):
@@ -139,7 +160,7 @@ class Accumulator(Nestable, Generic[Value]):
     ) -> None:
         raise_if_unknown(type(self), unknown)
         notice()
-        keep_out_of_programs(type(self), "add", "compute", "compute_local")
+        keep_out_of_programs(type(self), "add", "compute", "compute_async", "compute_local")
         if self._name_as_copy is not ...:
             name = self._name_as_copy
         self._set_name(_default_name(type(self)) if name is None else name)
@@ -523,40 +544,109 @@ class Accumulator(Nestable, Generic[Value]):
         call = call_of(f"{type(self).__name__} {self.name}", communicator, util, group, timeout)
         return self._computed(call, scope, partial)
 
+    def compute_async(
+        self,
+        scope: Any = None,
+        *,
+        util: Any = None,
+        communicator: fleetmetrics.comm.Communicator | None = None,
+        group: Any = None,
+        timeout: float | None = None,
+        partial: bool = False,
+    ) -> fleetmetrics.comm.Answer[Value]:
+        """Begin a `compute`, and return at once; the answer is that over the samples added before this call.
+
+        Every worker must call it, and all workers must begin it at the same place among their calls. Later calls of
+        ``add``, ``reset`` and ``compute`` do not change the answer. Ask for the result before the program ends.
+
+        Args:
+            scope: as for `compute`; the variables are read now.
+            util: as for `compute`; an error where the numbers would go through it.
+            communicator: as for `compute`.
+            group: as for `compute`.
+            timeout: as for `compute`, from now on.
+            partial: as for `compute`.
+
+        Returns:
+            ``result(timeout=None)`` waits for the value, or raises the error that every worker gets; ``done()`` tells
+            whether it would wait.
+
+        Raises:
+            CommunicatorError: the channel carries one call at a time, as MPI does, or is closed.
+
+        Examples:
+            >>> from fleetmetrics import Mean
+            >>> metric = Mean()
+            >>> metric.add([1.0, 2.0])
+            >>> answer = metric.compute_async()
+            >>> metric.add([9.0])
+            >>> answer.result(), metric.compute()
+            (1.5, 4.0)
+        """
+        from fleetmetrics.comm.answers import Answer
+        from fleetmetrics.comm.choose import call_of
+
+        raise_if_traced(f"compute of {self.name}")
+        call = call_of(f"{type(self).__name__} {self.name}", communicator, util, group, timeout)
+        return Answer(
+            call,
+            lambda: self._copied_content(call, scope, partial),
+            lambda content: (content, *self._exchanged(call, content)),
+            lambda exchanged: self._evaluated(*exchanged),
+        )
+
+    def _copied_content(self, call: fleetmetrics.comm.Call, scope: Any, partial: bool) -> Content:
+        with self._adding:  # other threads may add
+            return self._content(call, scope, partial).copied()
+
     def _computed(self, call: fleetmetrics.comm.Call, scope: Any, partial: bool | None) -> Any:
         """The value over the samples of a call's workers, which must agree; ``partial``: None without a pass."""
-        channel, check = call.channel, self._check
-        carries: Mapping[Any, Any] = {}
         with call:
-            several = channel.world_size > 1
-            whole = partial is not None and not flag_of("partial", partial)
-            call.name += "" if partial is None else self._check_pass(channel, whole)
-            repeats = self._repeats(channel) if whole and several else None
-            states, tables = self._states(), self.record_folds()
-            with self._adding:
-                blocks = blocks_of(states, scope)
-            if repeats is not None:
-                place = states.index(check.seen)
-                blocks[place] = check.flagged(blocks[place])
-            totals = call.reduce(blocks, self._terms() if several else "")
-            values = dict(zip(states, totals))
-            if tables:
-                from fleetmetrics.records.fold import fold_in_order
+            content = self._content(call, scope, partial)
+            exchanged = self._exchanged(call, content)
+        return self._evaluated(content, *exchanged)
 
-                self._raise_if_invalid(values)
-                carries, same = fold_in_order(call, tables, values)
-        if repeats is not None and check.flags_in(values) == channel.world_size and self._pass.once():
+    def _content(self, call: fleetmetrics.comm.Call, scope: Any, partial: bool | None) -> Content:
+        """What this worker sends in a call, which it names after the pass."""
+        channel, check = call.channel, self._check
+        several = channel.world_size > 1
+        whole = partial is not None and not flag_of("partial", partial)
+        call.name += "" if partial is None else self._check_pass(channel, whole)
+        repeats = self._repeats(channel) if whole and several else None
+        states, tables = self._states(), self.record_folds()
+        with self._adding:
+            blocks = blocks_of(states, scope)
+        if repeats is not None:
+            place = states.index(check.seen)
+            blocks[place] = check.flagged(blocks[place])
+        return Content(channel.world_size, whole, repeats, states, blocks, tables)
+
+    def _exchanged(self, call: fleetmetrics.comm.Call, content: Content) -> tuple[dict[State, np.ndarray], Any, bool]:
+        """The global states and carries, and whether all workers have added the same records."""
+        totals = call.reduce(content.blocks, self._terms() if content.workers > 1 else "")
+        values = dict(zip(content.states, totals))
+        if not content.tables:
+            return values, {}, False
+        from fleetmetrics.records.fold import fold_in_order
+
+        self._raise_if_invalid(values)
+        return (values, *fold_in_order(call, content.tables, values))
+
+    def _evaluated(self, content: Content, values: dict[State, np.ndarray], carries: Any, same: bool) -> Any:
+        """The value, with the warnings about the samples."""
+        workers, whole, repeats, _, blocks, tables = content
+        if repeats is not None and self._check.flags_in(values) == workers and self._pass.once():
             repeats.warn(self.name_in_errors(), type(self).__name__)
         if not tables:
             self._raise_if_invalid(values)
-        if several:
+        if workers > 1:
             from fleetmetrics.samplers.repeats import sums_are_equal, warn_of_same_samples
 
             if not tables:
                 first = sum(len(check.states) for check in self.batch_checks())
-                same = sums_are_equal(blocks[first:], totals[first:], channel.world_size)
+                same = sums_are_equal(blocks[first:], [*values.values()][first:], workers)
             if same:
-                warn_of_same_samples(self.name_in_errors(), channel.world_size)
+                warn_of_same_samples(self.name_in_errors(), workers)
         if whole and self._data_size is not None:
             self._data_size.warn_unless_met(self.name_in_errors(), values)
         try:

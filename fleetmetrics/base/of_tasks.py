@@ -35,6 +35,8 @@ class Together(Batch):
     they would have for the task alone.
     """
 
+    places: list[slice]  #: of the tasks
+
     def __init__(self, batches: Sequence[Batch]) -> None:
         label = None if batches[0].label is None else np.concatenate([batch.label for batch in batches])
         super().__init__(np.concatenate([batch.prediction for batch in batches]), label)
@@ -100,6 +102,15 @@ class TaskBatches:
         earlier: what rows of labels were taken as, by task; None: unknown.
         alike: whether the tasks have the same metrics.
     """
+
+    alike: bool
+    by_task: Mapping[Any, Batch]
+    each: Any
+    earlier: Any
+    empty: bool
+    leaves: Mapping[Any, Sequence[Nestable]]
+    rows: int
+    xp: Any
 
     #: The batches as one, once they are checked, if that is possible.
     whole: Together | None = None
@@ -224,6 +235,9 @@ class TaskCollection(ByTask):
         **common: as for `MetricCollection`.
     """
 
+    columns: tuple[str, ...]
+    tasks: dict[str, dict[str, str]]
+
     def __init__(
         self,
         tasks: Mapping[str, Mapping[str, str]],
@@ -300,7 +314,7 @@ class TaskCollection(ByTask):
         """Accumulate one batch in all tasks, or in none; in a static program, at every run.
 
         Args:
-            columns: the columns of the tasks by name, of equally many rows; other columns are ignored. Arrays, tensors
+            columns: the columns of the tasks by name, of the same length; other columns are ignored. Arrays, tensors
                 or static variables, as for `Metric.add`.
             *others: none.
             **named: none.

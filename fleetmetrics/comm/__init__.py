@@ -23,10 +23,10 @@ starts is not taken for it. `secret` has what only the workers know, `handshake`
 seals what follows, and `addresses` says where rank 0 listens. What travels is described in `serial.descriptions`;
 metrics import nothing else before they compute. `letters` are their bytes, `states` has the bytes and the reduction of
 states, `rows` those by key and the pieces of large ones, `columns` arrays of any dtype, and `folds` the pure functions
-of letters. `channel` is the communicator on top, and `groups` finds the workers of a group. `local` is the communicator
-of one worker, `util` goes through an object with ``all_reduce`` where no launcher's variables name the workers, and
-`mpi` sends records over MPI. `choose` has the one function that picks among them, and `backends` the names that MMEval
-gives them.
+of letters. `channel` is the communicator on top, `answers` let a thread wait in the program's place, and `groups` finds
+the workers of a group. `local` is the communicator of one worker, `util` goes through an object with ``all_reduce``
+where no launcher's variables name the workers, and `mpi` sends records over MPI. `choose` has the one function that
+picks among them, and `backends` the names that MMEval gives them.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ from typing import TYPE_CHECKING, Any, Callable
 import fleetmetrics
 
 if TYPE_CHECKING:
+    from fleetmetrics.comm.answers import Answer
     from fleetmetrics.comm.channel import SocketCommunicator
     from fleetmetrics.comm.choose import communicator_for, get_communicator, set_communicator
     from fleetmetrics.comm.communicator import Call, Communicator
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from fleetmetrics.serial.descriptions import Block, Letter, RowKeys
 
 __all__ = [
+    "Answer",
     "Block",
     "Call",
     "Communicator",
@@ -63,6 +65,7 @@ _MODULES = {
     **dict.fromkeys(("Block", "Letter", "RowKeys"), "fleetmetrics.serial.descriptions"),
     **dict.fromkeys(("Call", "Communicator"), "fleetmetrics.comm.communicator"),
     **dict.fromkeys(("communicator_for", "get_communicator", "set_communicator"), "fleetmetrics.comm.choose"),
+    "Answer": "fleetmetrics.comm.answers",
     "LocalCommunicator": "fleetmetrics.comm.local",
     "SocketCommunicator": "fleetmetrics.comm.channel",
     "UtilCommunicator": "fleetmetrics.comm.util",

@@ -95,6 +95,8 @@ class SocketCommunicator(Communicator):
         1
     """
 
+    overlaps = True
+
     authenticated: bool
     rank: int
     world_size: int
@@ -153,6 +155,10 @@ class SocketCommunicator(Communicator):
         self._check()
         self._end.callers.add(threading.get_ident())
         call.numbers.extend(itertools.islice(self._calls, 1))  # in one step: a signal finds it done, or not begun
+
+    def follow(self, thread: threading.Thread) -> None:
+        """Count the thread among those that call, so that others do not take this worker's next call for its last."""
+        self._end.callers.add(thread.ident or 0)
 
     def _default_timeout(self) -> float:
         if hasattr(sys, "ps1") or "ipykernel" in sys.modules:

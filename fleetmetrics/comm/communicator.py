@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import functools
+import threading
 from typing import Any, Callable, Iterable, Iterator, Sequence, TypeVar
 
 import numpy as np
@@ -127,6 +128,8 @@ class Communicator:
     authenticated: bool = False
     #: Whether `shuffle` sends directly instead of through rank 0.
     spreads: bool = False
+    #: Whether its calls are numbered, so that one may wait while others begin and end.
+    overlaps: bool = False
 
     def consult(
         self,
@@ -230,6 +233,9 @@ class Communicator:
         """Begin the next exchange of a call; the result waits for the answer."""
         answer = self._consult(name, decide, mine, call.deadline, trouble)
         return lambda: answer
+
+    def follow(self, thread: threading.Thread) -> None:
+        """Know of a thread that goes on with a call."""
 
     def _leave(self, call: Call, error: BaseException) -> None:
         """End a call with an error."""

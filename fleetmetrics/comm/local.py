@@ -27,6 +27,7 @@ class LocalCommunicator(Communicator):
     rank = 0
     world_size = 1
     authenticated = True
+    overlaps = True
 
     def __init__(self) -> None:
         self._closed = False

@@ -55,6 +55,7 @@ class MPICommunicator(SocketCommunicator):
     """
 
     spreads = True
+    overlaps = False  # MPI's operations have no numbers: two threads could mix up their records
 
     def __init__(self, comm: Any = None, *, timeout: float | None = None) -> None:
         try:
