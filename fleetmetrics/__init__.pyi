@@ -149,6 +149,8 @@ from fleetmetrics.metrics.regression.ranks import XAUC as XAUC
 from fleetmetrics.metrics.regression.relative import MeanAbsolutePercentageError as MeanAbsolutePercentageError
 from fleetmetrics.metrics.regression.relative import SymmetricMeanAbsolutePercentageError as SymmetricMeanAbsolutePercentageError
 from fleetmetrics.metrics.regression.relative import WeightedMeanAbsolutePercentageError as WeightedMeanAbsolutePercentageError
+from fleetmetrics.metrics.segmentation.boundaries import BoundaryF as BoundaryF
+from fleetmetrics.metrics.segmentation.boundaries import HausdorffDistance as HausdorffDistance
 from fleetmetrics.metrics.segmentation.overlap import Dice as Dice
 from fleetmetrics.metrics.segmentation.overlap import FrequencyWeightedIoU as FrequencyWeightedIoU
 from fleetmetrics.metrics.segmentation.overlap import MeanIoU as MeanIoU
@@ -193,6 +195,7 @@ __all__ = [
     "BitsPerByte",
     "Bootstrap",
     "BootstrapResult",
+    "BoundaryF",
     "BrierDecomposition",
     "BrierScore",
     "BucketError",
@@ -233,6 +236,7 @@ __all__ = [
     "GAUC",
     "GroupedMetric",
     "HammingLoss",
+    "HausdorffDistance",
     "HingeLoss",
     "Histogram",
     "HitRate",

@@ -154,6 +154,8 @@ MODULES: dict[str, str] = {
     "MeanAbsolutePercentageError": "fleetmetrics.metrics.regression.relative",
     "SymmetricMeanAbsolutePercentageError": "fleetmetrics.metrics.regression.relative",
     "WeightedMeanAbsolutePercentageError": "fleetmetrics.metrics.regression.relative",
+    "BoundaryF": "fleetmetrics.metrics.segmentation.boundaries",
+    "HausdorffDistance": "fleetmetrics.metrics.segmentation.boundaries",
     "Dice": "fleetmetrics.metrics.segmentation.overlap",
     "FrequencyWeightedIoU": "fleetmetrics.metrics.segmentation.overlap",
     "MeanIoU": "fleetmetrics.metrics.segmentation.overlap",

@@ -52,6 +52,42 @@ def of_images(name: str, absent: float | None = None) -> Callable[..., Any]:
     return reference
 
 
+def by_pixel(measure: Callable[[Any, Any], float]) -> Callable[..., float]:
+    """A measure of the distances between boundary pixels, of all pairs at once: the mean over classes, then images."""
+
+    def edges(mask: Any) -> Any:
+        padded = np.pad(mask, 1)
+        inside = padded[:-2, 1:-1] & padded[2:, 1:-1] & padded[1:-1, :-2] & padded[1:-1, 2:]
+        return np.argwhere(mask & ~inside)
+
+    def reference(p: Any, y: Any, w: Any) -> float:
+        from scipy.spatial.distance import cdist
+
+        values, weights = [], []
+        for image, truth, weight in zip(p, y, np.ones(len(p)) if w is None else w):
+            image = np.where(truth == 77, 77, image)
+            pairs = [[edges(x == c) for x in (image, truth)] for c in range(1, 6)]
+            tables = [cdist(*pair) for pair in pairs if any(map(len, pair))]
+            if tables:
+                values.append(np.mean([measure(table.min(1), table.min(0)) if table.size else 0 for table in tables]))
+                weights.append(weight)
+        return float(np.average(values, weights=weights)) if np.sum(weights) else np.nan
+
+    return reference
+
+
+def near(found: Any, true: Any) -> float:
+    shares = [np.mean(distances <= 1) for distances in (found, true)]
+    return 2 * shares[0] * shares[1] / sum(shares) if all(shares) else 0.0
+
+
+def squares(rng: Rng, samples: int, dtype: str, label_dtype: str) -> tuple[Any, Any]:
+    """Images in which every class has pixels in prediction and label."""
+    label = rng.permuted(np.tile(np.arange(24) % 6, (samples, 1)), axis=1)
+    prediction = np.roll(label, 1, axis=1)
+    return prediction.reshape(-1, 4, 6).astype(dtype), label.reshape(-1, 4, 6).astype(label_dtype)
+
+
 IMAGES: dict[str, Any] = {"shapes": ("[n]",), "kinds": "i", "by_row": True}
 CASES = {
     "mean iou": Case(
@@ -82,6 +118,20 @@ CASES = {
         functools.partial(fm.FrequencyWeightedIoU, **SETTINGS, ignore_index=77),
         masks,
         of_pixels("jaccard_score", average="weighted"),
+        **IMAGES,
+    ),
+    "boundary f": Case(
+        functools.partial(fm.BoundaryF, **SETTINGS, ignore_index=77, tolerance=1),
+        masks,
+        by_pixel(near),
+        modes=("numpy", "dynamic"),
+        **IMAGES,
+    ),
+    "hausdorff distance": Case(
+        functools.partial(fm.HausdorffDistance, **SETTINGS, percentile=90),
+        squares,
+        by_pixel(lambda found, true: max(np.percentile(found, 90), np.percentile(true, 90))),
+        modes=("numpy", "dynamic"),
         **IMAGES,
     ),
 }

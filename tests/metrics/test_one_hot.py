@@ -146,7 +146,7 @@ def made(name, **settings):
 
 
 #: Metrics that need the number of classes, whose axis is the second one.
-OF_PIXELS = {"Dice", "FrequencyWeightedIoU", "MeanIoU", "PixelAccuracy"}
+OF_PIXELS = {"BoundaryF", "Dice", "FrequencyWeightedIoU", "HausdorffDistance", "MeanIoU", "PixelAccuracy"}
 
 
 @pytest.mark.numpy_only

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import sys
 from typing import Any
 
 import numpy as np
@@ -130,3 +131,72 @@ def test_members_of_a_collection_share_one_matrix():
     metrics = fm.MetricCollection({kind.__name__: kind(**settings) for kind in kinds})
     metrics.add(*digits())
     assert len({id(metric.states["confusion"]) for metric in metrics.values()}) == 1
+
+
+def square(*corner: int) -> np.ndarray:
+    image = np.zeros((1, 12, 12), int)
+    image[0, corner[0] : corner[0] + 4, corner[1] : corner[1] + 4] = 1
+    return image
+
+
+@pytest.mark.numpy_only
+def test_a_segment_that_is_missed_has_no_boundary_f_and_is_as_far_as_the_image_is_wide():
+    truth, nothing = square(2, 3), np.zeros((1, 12, 12), int)
+    for pair in ((truth, nothing), (nothing, truth)):
+        metrics = [
+            fm.BoundaryF(num_classes=2),
+            *(fm.HausdorffDistance(num_classes=2, missed=far) for far in (None, 50)),
+        ]
+        for metric in metrics:
+            metric.add(*pair)
+        assert [metric.compute() for metric in metrics] == [0, pytest.approx(11 * 2**0.5), 50]
+    empty = fm.BoundaryF(num_classes=2)
+    empty.add(nothing, nothing)
+    with pytest.warns(fm.UndefinedMetricWarning, match="no image has a pixel of these classes"):
+        assert np.isnan(empty.compute())
+    empty.add(truth, truth)  # an image without a segment does not count
+    assert empty.compute() == 1
+
+
+@pytest.mark.numpy_only
+def test_boundaries_of_volumes_and_of_the_background_are_measured():
+    volume = np.zeros((1, 6, 6, 6), int)
+    volume[0, 1:4, 1:4, 1:4] = 1
+    metric = fm.HausdorffDistance(num_classes=2)
+    metric.add(np.roll(volume, 1, axis=3), volume)
+    assert metric.compute() == 1
+    whole = fm.HausdorffDistance(num_classes=2, classes=[0])
+    whole.add(square(2, 3), square(2, 5))
+    assert whole.compute() == 2 and whole.settings()["classes"] == (0,)
+
+
+@pytest.mark.numpy_only
+@pytest.mark.parametrize(
+    "settings, told",
+    [
+        ({"classes": [2]}, r"classes must be numbers from 0 to 1, not \[2\]"),
+        ({"classes": []}, "classes must be numbers"),
+        ({"tolerance": -1}, "tolerance must be a finite number of at least 0, not -1"),
+    ],
+)
+def test_settings_of_boundaries_that_mean_nothing_are_errors(settings: Any, told: str):
+    with pytest.raises(fm.InvalidInputError, match=told):
+        fm.BoundaryF(num_classes=2, **settings)
+
+
+@pytest.mark.numpy_only
+def test_boundaries_need_images_and_scipy(monkeypatch: Any):
+    metric = fm.BoundaryF(num_classes=2)
+    with pytest.raises(fm.InvalidInputError, match=r"label must be images \[n, height, width\]"):
+        metric.add([0, 1], [0, 1])
+    monkeypatch.setitem(sys.modules, "scipy.ndimage", None)
+    monkeypatch.setattr("fleetmetrics.support.optional._FOUND", {})
+    with pytest.raises(fm.MissingLibraryError, match="pip install scipy"):
+        metric.add(square(2, 3), square(2, 3))
+    assert not metric.holds_samples()
+
+
+def test_boundaries_in_a_static_program_are_an_error():
+    metric = fm.HausdorffDistance(num_classes=2, name="far")
+    with pytest.raises(fm.StaticProgramError, match="fetch prediction and label"):
+        feed(metric, [Data(square(2, 3), square(2, 3))], "static")
