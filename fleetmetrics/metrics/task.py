@@ -401,7 +401,7 @@ def confusion_of(prediction: np.ndarray, label: np.ndarray, classes: int, ignore
     Returns:
         None if a prediction is no class, or a label neither one nor ignored; or if ignored labels are far from them.
     """
-    skipped = () if ignored is None else ignored if isinstance(ignored, tuple) else (ignored,)
+    skipped = [] if ignored is None else np.atleast_1d(ignored).tolist()
     low, high = min(0, *skipped, 0), max(classes - 1, *skipped, 0)
     labels = high - low + 1
     if labels * classes > _CELLS:
