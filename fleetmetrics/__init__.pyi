@@ -66,6 +66,7 @@ from fleetmetrics.functional import sum as sum
 from fleetmetrics.integrations.patch import patch_fleet as patch_fleet
 from fleetmetrics.integrations.scalars import flatten as flatten
 from fleetmetrics.integrations.scikit_learn import classification_report as classification_report
+from fleetmetrics.integrations.scoring import scorer as scorer
 from fleetmetrics.metrics.aggregation import Count as Count
 from fleetmetrics.metrics.aggregation import Max as Max
 from fleetmetrics.metrics.aggregation import Min as Min
@@ -349,6 +350,7 @@ __all__ = [
     "remaining_indices",
     "rmse",
     "save",
+    "scorer",
     "set_communicator",
     "set_default_dist_backend",
     "unpaired_difference",

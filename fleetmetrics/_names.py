@@ -71,6 +71,7 @@ MODULES: dict[str, str] = {
     "patch_fleet": "fleetmetrics.integrations.patch",
     "flatten": "fleetmetrics.integrations.scalars",
     "classification_report": "fleetmetrics.integrations.scikit_learn",
+    "scorer": "fleetmetrics.integrations.scoring",
     "Count": "fleetmetrics.metrics.aggregation",
     "Max": "fleetmetrics.metrics.aggregation",
     "Min": "fleetmetrics.metrics.aggregation",

@@ -59,6 +59,7 @@ OTHERS: dict[str, list[str] | None] = {
     "samplers.sampling": ["padding_mask", "remaining_indices"],
     "integrations.scalars": ["flatten"],
     "integrations.scikit_learn": None,
+    "integrations.scoring": ["scorer"],
     "wrappers.bootstrap": None,
     "wrappers.interval": None,
     "wrappers.sliced": None,
