@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import logging
 import os
 import re
 import sys
@@ -13,6 +14,7 @@ from typing import Any
 
 import pytest
 from _pytest.doctest import DoctestModule
+from _pytest.runner import runtestprotocol
 
 from tests import cover, nursery, standing_in
 
@@ -72,9 +74,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_collection_finish() -> None:
-    """From here on there is garbage; a search for that of collecting would take longer than to keep it."""
+    """From here on there is garbage; a search for that of collecting would take longer than to keep it.
+
+    Paddle has forty loggers that do not propagate: pytest would add its handlers to each of them six times a test.
+    """
     gc.freeze()
     gc.enable()
+    for name, logger in logging.root.manager.loggerDict.items():
+        if isinstance(logger, logging.Logger) and not name.startswith("fleetmetrics"):
+            logger.propagate = True
 
 
 class _NoPaddle:
@@ -84,6 +92,18 @@ class _NoPaddle:
     def find_spec(name: str, *_: object) -> None:
         if name.partition(".")[0] == "paddle":
             raise ImportError("a test that is marked numpy_only must not import Paddle")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
+    """As pytest's own, but a process of pytest-xdist reports neither starts nor setups that passed at once."""
+    if "PYTEST_XDIST_WORKER" not in os.environ or item.config.option.verbose > 0:
+        return None
+    for report in runtestprotocol(item, log=False, nextitem=nextitem):
+        if not (report.when == "setup" and report.passed and report.duration < 0.01):
+            item.ihook.pytest_runtest_logreport(report=report)
+    item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
+    return True
 
 
 @pytest.hookimpl(wrapper=True)
@@ -138,6 +158,10 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
             if scopes:
                 scope = min(scopes, key=lambda each: [not each.startswith(first) for first in WAITING])
                 self.workqueue.move_to_end(scope, last=False)
+            assigned = self.assigned_work[node]
+            # pytest-xdist would count the tests of finished modules again after each test.
+            for scope in [scope for scope, tests in assigned.items() if all(tests.values())]:
+                del assigned[scope]
             super()._assign_work_unit(node)
 
     config.option.loadscopereorder = False

@@ -27,7 +27,7 @@ def of_the_other(items: Sequence[pytest.Item], older: bool) -> list[pytest.Item]
         item
         for combinations in _by_test(items).values()
         if combinations[0].get_closest_marker("halved")
-        for item, entry in zip(combinations, _longest([_entries(item) for item in combinations]))
+        for item, entry in zip(combinations, _longest(_entries(combinations)))
         if zlib.crc32(_name(item, entry).encode()) % 2 != older and not item.get_closest_marker("numpy_only")
     ]
 
@@ -58,7 +58,7 @@ def _longest(entries: Sequence[Sequence[Entry]]) -> Sequence[Entry]:
 
 def _beyond(combinations: Sequence[pytest.Item]) -> Iterator[pytest.Item]:
     """The combinations of one test without those that have an entry first; each entry is used about equally often."""
-    entries = [_entries(item) for item in combinations]
+    entries = _entries(combinations)
     longest = _longest(entries)
     used: Counter[Entry] = Counter()
     kept: set[int] = set()
@@ -80,8 +80,15 @@ def _by(column: Sequence[Entry]) -> dict[Entry, list[int]]:
     return rows
 
 
-def _entries(item: pytest.Item) -> list[Entry]:
-    """The entry that a test has of each of its lists."""
+def _entries(combinations: Sequence[pytest.Item]) -> list[list[Entry]]:
+    """The entry that each combination of one test has of each of the test's lists."""
+    lists = [(",".join(names), names) for names in _lists(combinations[0])]
+    rows = [item.callspec.params for item in combinations]  # type: ignore[attr-defined]
+    return [[(joined, tuple(_key(params[name]) for name in names)) for joined, names in lists] for params in rows]
+
+
+def _lists(item: pytest.Item) -> list[list[str]]:
+    """The names of the arguments that each of a test's lists has."""
     params = item.callspec.params  # type: ignore[attr-defined]
     split = item.get_closest_marker("product") is not None
     lists, seen = [], set()
@@ -91,8 +98,7 @@ def _entries(item: pytest.Item) -> list[Entry]:
         names = [name for name in names if name in params]
         seen.update(names)
         lists += [[name] for name in names] if split else [names]
-    lists += [[name] for name in params if name not in seen]
-    return [(",".join(names), tuple(_key(params[name]) for name in names)) for names in lists]
+    return lists + [[name] for name in params if name not in seen]
 
 
 def _key(value: object) -> Hashable:

@@ -76,12 +76,10 @@ class Module:
         return self.assigned[function]
 
 
-MODULES = [Module(path) for path in sorted(PACKAGE.rglob("*.py"))]
-
-
 def test_no_message_ends_in_a_full_stop() -> None:
     """A message may go on: "; did you mean ...?", a place in a file, or how many more there are."""
-    ends = {(module.path.relative_to(PACKAGE), line, end) for module in MODULES for line, end in module.messages()}
+    modules = [Module(path) for path in sorted(PACKAGE.rglob("*.py"))]
+    ends = {(module.path.relative_to(PACKAGE), line, end) for module in modules for line, end in module.messages()}
     assert len(ends) > 500
     wrong = [f"{path}:{line}: {end[-40:]!r}" for path, line, end in sorted(ends) if end.endswith(".") and end != "."]
     assert not wrong, "\n".join(wrong)
