@@ -38,6 +38,7 @@ _COMMON = "NURSERY_COMMON"
 
 #: What workers import at their first metric and their first exchange; a fork finds its own place among them.
 OF_WORKERS = (
+    "numpy.ma",
     *[f"fleetmetrics.{name}" for name in ("metrics.aggregation", "metrics.auc", "evaluator")],
     *[f"fleetmetrics.comm.{name}" for name in ("channel", "client", "server", "util", "worker")],
 )

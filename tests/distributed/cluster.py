@@ -364,12 +364,12 @@ def nursery_for(script: Path) -> Nursery | None:
         if begins_with_paddle or script.name == "launchers.py":
             return common()
         if script.name in ("channel.py", "fold.py", "records_errors.py", "watching.py"):
-            return _of_channels()
+            return of_channels()
     return None
 
 
 @functools.lru_cache(maxsize=None)
-def _of_channels() -> Nursery:
+def of_channels() -> Nursery:
     """A process that forks workers without Paddle, for the rest of this test run."""
     nursery = Nursery("tests.nursery", *OF_WORKERS)
     atexit.register(nursery.__exit__)

@@ -19,7 +19,7 @@ import threading
 import time
 from pathlib import Path
 
-from tests.distributed.cluster import ROOT, free_ports
+from tests.distributed.cluster import ROOT, free_ports, of_channels
 from tests.distributed.forks import SECRET
 
 #: A worker: the test gives what it does before it imports the package, before and after its first metric, before each
@@ -83,16 +83,22 @@ class Worker:
         return [line for line in lines if waits or not line.startswith("fleetmetrics: ")]
 
     def kill(self) -> None:
-        """End it at once."""
+        """End it at once, also where it stands for a fork."""
         self.process.kill()
         self.process.wait()
+        self._reader.join(60)
 
 
 class Runs:
-    """Starts workers, and ends those that are left."""
+    """Starts workers, and ends those that are left.
 
-    def __init__(self, place: Path) -> None:
-        self.place = place
+    Args:
+        place: the directory of their programs and of what they touch.
+        forked: whether a nursery forks those that run a script and print no warnings, in a fraction of the time.
+    """
+
+    def __init__(self, place: Path, forked: bool = True) -> None:
+        self.place, self.forked = place, forked
         self.workers: list[Worker] = []
         self.environment = {
             **{name: text for name, text in os.environ.items() if not name.startswith(("PADDLE_", "FLEETMETRICS_"))},
@@ -124,8 +130,11 @@ class Runs:
 
     def start(self, own: float, command: list[str] | None = None, **environment: str) -> Worker:
         """Start a worker that brings a value of its own; by default it runs train.py."""
+        command = command or [sys.executable, self.script("train.py")]
         said = {**self.environment, "OWN": str(own), **environment}
-        self.workers.append(Worker(command or [sys.executable, self.script("train.py")], said))
+        if self.forked and len(command) == 2 and "PYTHONWARNINGS" not in environment:
+            said.update(of_channels().environment(Path(command[1]).name))
+        self.workers.append(Worker(command, said))
         return self.workers[-1]
 
     def wait_for(self, name: str, seconds: float = 60.0) -> None:

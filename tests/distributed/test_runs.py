@@ -1,6 +1,7 @@
 """Which run a worker belongs to, and which process is the worker.
 
-All are new processes, as a launcher or a shell starts them: their programs and environments are part of what is tested.
+Programs, environments and places are part of what is tested. Workers that start other processes, or that a program of
+their own starts, are new processes, as a launcher or a shell starts them; the others are forked.
 """
 
 from __future__ import annotations
@@ -24,6 +25,13 @@ pytestmark = [pytest.mark.distributed, pytest.mark.numpy_only]
 @pytest.fixture
 def runs(tmp_path: Path) -> Iterator[Runs]:
     with Runs(tmp_path) as found:
+        yield found
+
+
+@pytest.fixture
+def new(tmp_path: Path) -> Iterator[Runs]:
+    """Runs whose workers are new processes."""
+    with Runs(tmp_path, forked=False) as found:
         yield found
 
 
@@ -102,10 +110,10 @@ def test_a_secret_for_each_run_keeps_it_apart(runs: Runs) -> None:
 
 
 @pytest.mark.thorough
-def test_two_runs_of_two_shells_without_an_address_never_mix(runs: Runs) -> None:
+def test_two_runs_of_two_shells_without_an_address_never_mix(new: Runs) -> None:
     shell = 'for rank in 0 1; do OWN=$((OWN + rank)) RANK=$rank "$PYTHON" "$TRAIN" & done; wait'
-    torch = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "PYTHON": sys.executable, "TRAIN": runs.script("train.py")}
-    shells = [runs.start(own, ["/bin/bash", "-c", shell], **torch) for own in (100, 200)]
+    torch = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "PYTHON": sys.executable, "TRAIN": new.script("train.py")}
+    shells = [new.start(own, ["/bin/bash", "-c", shell], **torch) for own in (100, 200)]
     assert said_by(shells) == [["value 201.0"] * 2, ["value 401.0"] * 2]
 
 
@@ -269,7 +277,7 @@ HELPER += "touch('helped')\n"
 
 @pytest.mark.parametrize("placed", [False, True])
 @pytest.mark.parametrize("how", [*[*HELPERS][:1], *thorough(*[*HELPERS][1:])])
-def test_a_process_that_a_worker_has_started_is_not_that_worker(runs: Runs, how: str, placed: bool) -> None:
+def test_a_process_that_a_worker_has_started_is_not_that_worker(new: Runs, how: str, placed: bool) -> None:
     """Also if the program has set the place, as `paddle.distributed.spawn` does."""
     workers = []
     for rank, place in enumerate(places(3, "collective")):
@@ -277,7 +285,7 @@ def test_a_process_that_a_worker_has_started_is_not_that_worker(runs: Runs, how:
         helps = HELPERS[how] if rank == 1 else ""
         # a spawned process runs the script of its parent again
         command = [sys.executable, "-c", WORKER] if "spawn" in how else None
-        workers.append(runs.start(rank, command, **given, WHEN_MADE=helps, HELPER=HELPER))
+        workers.append(new.start(rank, command, **given, WHEN_MADE=helps, HELPER=HELPER))
     said = said_by(workers)
     assert said[0] == said[2] == ["value 3.0"], said
     assert said[1][-1] == "value 3.0" and len(said[1]) == 2, said
@@ -286,13 +294,13 @@ def test_a_process_that_a_worker_has_started_is_not_that_worker(runs: Runs, how:
 
 @pytest.mark.parametrize("who", [0, 1])
 @pytest.mark.thorough
-def test_a_helper_that_computes_before_its_worker_has_a_metric_is_a_named_disagreement(runs: Runs, who: int) -> None:
+def test_a_helper_that_computes_before_its_worker_has_a_metric_is_a_named_disagreement(new: Runs, who: int) -> None:
     """Another program than the others'; the number is that of the workers."""
     helps = "import subprocess; subprocess.run([sys.executable, os.environ['HELPER']], env={**os.environ, **TOLD})"
     told = "TOLD = {'OWN': '1000', 'SECONDS': '3', 'AT_START': ''}\n"
-    helper = runs.script("helper.py")
+    helper = new.script("helper.py")
     workers = [
-        runs.start(rank, **place, AT_START=told + helps if rank == who else "", HELPER=helper)
+        new.start(rank, **place, AT_START=told + helps if rank == who else "", HELPER=helper)
         for rank, place in enumerate(places(3, "collective"))
     ]
     said = said_by(workers)
@@ -331,16 +339,16 @@ def test_the_line_of_a_waiting_worker_names_the_program_that_tried_to_connect_in
 
 
 @pytest.mark.parametrize("when", ["WHEN_IMPORTED", "AT_END", *thorough("WHEN_MADE", "BEFORE_EACH")])
-def test_a_script_that_every_rank_starts_computes_over_all_of_them(runs: Runs, when: str) -> None:
+def test_a_script_that_every_rank_starts_computes_over_all_of_them(new: Runs, when: str) -> None:
     """Whether the trainer has only imported the package, has metrics, or has computed."""
-    evaluate = runs.script("evaluate.py")
+    evaluate = new.script("evaluate.py")
     starts = (
         "import subprocess; subprocess.run([sys.executable, os.environ['EVALUATE']],"
         " env={**os.environ, 'OWN': '10' + os.environ['OWN'], **dict.fromkeys(HOOKS, '')})"
     )
     hooks = "HOOKS = ('WHEN_IMPORTED', 'WHEN_MADE', 'BEFORE_EACH', 'AT_END')\n"
     workers = [
-        runs.start(rank, **place, **{when: hooks + starts}, EVALUATE=evaluate)
+        new.start(rank, **place, **{when: hooks + starts}, EVALUATE=evaluate)
         for rank, place in enumerate(places(3, "collective"))
     ]
     first, second = ("value 303.0", "value 3.0") if when != "AT_END" else ("value 3.0", "value 303.0")
@@ -349,15 +357,15 @@ def test_a_script_that_every_rank_starts_computes_over_all_of_them(runs: Runs, w
 
 @pytest.mark.parametrize("does", ["import fleetmetrics; fleetmetrics.Sum()", *thorough("", "import fleetmetrics")])
 @pytest.mark.parametrize("kind", ["endpoint", *thorough("collective")])
-def test_a_side_process_of_the_entrypoint_delays_and_harms_nothing(runs: Runs, kind: str, does: str) -> None:
+def test_a_side_process_of_the_entrypoint_delays_and_harms_nothing(new: Runs, kind: str, does: str) -> None:
     """As a log uploader: `export PADDLE_...; python side.py & python train.py`."""
-    side = runs.script("side.py", f"import os, time\n{does}\nopen(os.environ['READY'], 'w'); time.sleep(30)")
+    side = new.script("side.py", f"import os, time\n{does}\nopen(os.environ['READY'], 'w'); time.sleep(30)")
     shell = (
         '"$PYTHON" "$SIDE" >/dev/null 2>&1 & while [ ! -e "$READY" ]; do sleep 0.05; done; "$PYTHON" "$TRAIN"; kill %1'
     )
-    names = {"PYTHON": sys.executable, "SIDE": side, "TRAIN": runs.script("train.py")}
+    names = {"PYTHON": sys.executable, "SIDE": side, "TRAIN": new.script("train.py")}
     workers = [
-        runs.start(rank, ["/bin/bash", "-c", shell], **place, **names, READY=str(runs.place / f"side {rank}"))
+        new.start(rank, ["/bin/bash", "-c", shell], **place, **names, READY=str(new.place / f"side {rank}"))
         for rank, place in enumerate(places(3, kind))
     ]
     assert said_by(workers) == [["value 3.0"]] * 3
@@ -375,7 +383,7 @@ STARTERS = {
 @pytest.mark.parametrize("prefork", [False, True])
 @pytest.mark.thorough
 def test_a_program_that_places_and_starts_one_worker_after_another_is_none_of_them(
-    runs: Runs, how: str, before: str, prefork: bool
+    new: Runs, how: str, before: str, prefork: bool
 ) -> None:
     """Preforked workers have all but their numbers from the program that has started them."""
     given = places(3, "collective")
@@ -388,7 +396,7 @@ def test_a_program_that_places_and_starts_one_worker_after_another_is_none_of_th
         "    started[-1].start()\n"
         "[each.join() for each in started]"
     )
-    worker = runs.start(0, [sys.executable, "-c", code], WORKER=WORKER)
+    worker = new.start(0, [sys.executable, "-c", code], WORKER=WORKER)
     assert worker.said() == ["value 3.0"] * 3
 
 
@@ -418,16 +426,16 @@ WRAPPERS: dict[str, Callable[[], list[str]]] = {
 
 @pytest.mark.parametrize("wrapper", [*[*WRAPPERS][::3], *thorough(*[*WRAPPERS][1::3], *[*WRAPPERS][2::3])])
 @pytest.mark.thorough
-def test_processes_between_a_launcher_and_a_worker_change_nothing(runs: Runs, wrapper: str) -> None:
-    names = {"PYTHON": sys.executable, "TRAIN": runs.script("train.py")}
+def test_processes_between_a_launcher_and_a_worker_change_nothing(new: Runs, wrapper: str) -> None:
+    names = {"PYTHON": sys.executable, "TRAIN": new.script("train.py")}
     workers = [
-        runs.start(rank, WRAPPERS[wrapper]() if rank else None, **place, **names)
+        new.start(rank, WRAPPERS[wrapper]() if rank else None, **place, **names)
         for rank, place in enumerate(places(3, "collective"))
     ]
     assert said_by(workers) == [["value 3.0"]] * 3
 
 
-def test_children_that_say_another_place_are_workers(runs: Runs) -> None:
+def test_children_that_say_another_place_are_workers(new: Runs) -> None:
     """As what a program of one's own starts."""
     same = places(2, "collective")
     code = (
@@ -436,13 +444,13 @@ def test_children_that_say_another_place_are_workers(runs: Runs) -> None:
         " 'OWN': place['PADDLE_TRAINER_ID'], 'AT_START': ''}) for place in places]\n"
         "sys.exit(max(child.wait() for child in children))"
     )
-    worker = runs.start(0, AT_START=code, HELPER=WORKER, **{**places(2, "collective")[0]})
+    worker = new.start(0, AT_START=code, HELPER=WORKER, **{**places(2, "collective")[0]})
     assert worker.said() == ["value 1.0"] * 2
 
 
 @pytest.mark.parametrize("how", ["subprocess", "fork"])
 @pytest.mark.parametrize("when", ["WHEN_IMPORTED", "WHEN_MADE"])
-def test_a_worker_that_starts_the_others_is_another_one(runs: Runs, how: str, when: str) -> None:
+def test_a_worker_that_starts_the_others_is_another_one(new: Runs, how: str, when: str) -> None:
     """It sets their places, or passes them on, and then its own."""
     first, second = places(2, "collective")
     told = {"OWN": "1", when: ""}
@@ -458,7 +466,7 @@ def test_a_worker_that_starts_the_others_is_another_one(runs: Runs, how: str, wh
             "os.environ.update(OWN='0')\n"
         )
     code = f"{starts}os.environ.update({first!r}); time.sleep(1.0)"
-    worker = runs.start(0, **{when: code}, TRAIN=runs.script("train.py"))
+    worker = new.start(0, **{when: code}, TRAIN=new.script("train.py"))
     assert worker.said() == ["value 1.0"] * 2
 
 
