@@ -15,6 +15,7 @@ import ast
 import atexit
 import contextlib
 import functools
+import gc
 import importlib
 import importlib.util
 import os
@@ -349,4 +350,5 @@ if __name__ == "__main__":
     with socket.socket(fileno=int(sys.argv[1])) as _listener:
         for _module in sys.argv[2:]:
             importlib.import_module(_module)
+        gc.freeze()  # a child that looks for garbage would look at all of Paddle's objects, and copy them
         serve(_listener)

@@ -37,7 +37,6 @@ def alone(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(choose, "_automatic", None)
     gc.freeze()
     yield
-    gc.unfreeze()
 
 
 def test_one_process_with_paddle_has_nothing_to_fix(capsys: Any) -> None:

@@ -22,7 +22,7 @@ OTHERS = [("ps", 4), ("ps_gloo", 1), ("ps_gloo", 3)]
 EVERY_MODE = ("collective", 3)
 #: A case of each class: with these in static programs, too, where the last worker has nothing.
 ONE_OF_EACH = [*{type(case.make()): name for name, case in reversed(CASES.items())}.values()]
-STATIC = {EVERY_MODE: ONE_OF_EACH[::2], ("ps_gloo", 3): ONE_OF_EACH[1::2]}
+STATIC = {EVERY_MODE: ONE_OF_EACH[::4], ("ps_gloo", 3): [name for name in ONE_OF_EACH if name not in ONE_OF_EACH[::4]]}
 #: With these every case is computed on arrays, so that there are one to four workers.
 EVERY_CASE = [("ps_gloo", 1), ("ps", 2), ("ps", 4)]
 
@@ -33,7 +33,9 @@ def modes_of(name: str, launch: Any, split: str) -> list[str]:
     if launch == EVERY_MODE:
         if CASES[name].brief and name not in STATIC[launch]:
             modes = [mode for mode in modes if mode != "static"]
-        return modes if split == "empty" or not CASES[name].brief else []
+        if split == "empty":
+            return modes
+        return [] if CASES[name].brief else [mode for mode in modes if mode != "static"]
     if CASES[name].brief:
         computed = {"numpy": launch in EVERY_CASE, "static": name in STATIC.get(launch, ())}
         return [mode for mode in modes if computed.get(mode) and split == "empty"]

@@ -21,11 +21,40 @@ from tests.distributed.dealt import RECORD_METRICS, dealt
 pytestmark = [pytest.mark.distributed, pytest.mark.numpy_only]
 WORKER = Path(__file__).parent / "workers" / "mpi.py"
 ENGINE = {"FLEETMETRICS_ENGINE": "mpi"}
+#: Cases of one job, in this order; with the last one MPI breaks.
+IN_TURN = ["port", "folding", "late", "stopped"]
+
+
+def of(case: str, report: dict[str, Any] | None) -> dict[str, Any]:
+    """What a worker has reported of a case."""
+    return {name.partition(": ")[2]: value for name, value in (report or {}).items() if name.startswith(f"{case}: ")}
+
+
+def reports_of(case: str, workers: int, launch: str = "mpi", env: Any = None, **args: Any) -> list[dict[str, Any]]:
+    """The reports of a job that has one case."""
+    return [of(case, report) for report in run(WORKER, workers, launch, args={"cases": [case], **args}, env=env)]
+
+
+@pytest.fixture(scope="module")
+def in_turn() -> dict[str, list[dict[str, Any]]]:
+    """The reports of a job of three workers that has several cases, one after the other."""
+    with Job(WORKER, 3, "mpi", args={"cases": IN_TURN, "round_bytes": []}, env=ENGINE) as job:
+        waited_for(lambda: all("error" in of("stopped", job.report_of(rank)) for rank in (0, 1)), job)
+        for pid in stopped(job):
+            os.kill(pid, signal.SIGCONT)
+        reports = job.wait()
+    return {case: [of(case, report) for report in reports] for case in IN_TURN}
 
 
 @pytest.mark.parametrize("workers", [3, *thorough(1)])
-def test_metrics_are_global_and_the_same_on_every_rank(workers: int) -> None:
-    reports = run(WORKER, workers, "mpi", args={"case": "metrics"})
+def test_metrics_are_global_and_the_same_on_every_rank_and_without_the_backend_workers_use_sockets(
+    workers: int,
+) -> None:
+    found = run(WORKER, workers, "mpi", args={"cases": ["not_chosen", "metrics"]})
+    for report in found:
+        channel = "SocketCommunicator" if workers > 1 else "LocalCommunicator"
+        assert of("not_chosen", report) == {"total": workers, "channel": channel}
+    reports = [of("metrics", report) for report in found]
     ranks = range(workers)
     assert [(report["rank"], report["world"]) for report in reports] == [(rank, workers) for rank in ranks]
     for report in reports:
@@ -35,8 +64,11 @@ def test_metrics_are_global_and_the_same_on_every_rank(workers: int) -> None:
         assert report["same"]
 
 
-def test_groups_overlap_and_need_no_rank_0() -> None:
-    reports = run(WORKER, 4, "mpi", args={"case": "groups"}, env=ENGINE)
+def test_groups_overlap_and_need_no_rank_0_and_a_rank_killed_inside_mpi_ends_the_job() -> None:
+    with Job(WORKER, 4, "mpi", args={"cases": ["groups", "killed"]}, env=ENGINE) as job:
+        waited_for(lambda: all("entered" in of("killed", job.report_of(rank)) for rank in range(4)), job)
+        assert job.processes[0].wait(AT_ONCE) != 0
+        reports = [of("groups", job.report_of(rank)) for rank in range(4)]
     for rank, report in enumerate(reports):
         assert report["total"] == 4
         assert "which is not in it" in report["outside"]
@@ -51,7 +83,7 @@ def test_groups_overlap_and_need_no_rank_0() -> None:
 @pytest.mark.thorough
 def test_records_fold_on_all_workers_to_the_bits_of_the_star_and_of_one_process(workers: int) -> None:
     sizes = [2000, 2**24]
-    reports = run(WORKER, workers, "mpi", args={"case": "folding", "round_bytes": sizes}, env=ENGINE)
+    reports = reports_of("folding", workers, env=ENGINE, round_bytes=sizes)
     assert [report["rank"] for report in reports] == list(range(workers))
     for name, make in RECORD_METRICS.items():
         one = repr(dealt(make(), 0, 1).compute())
@@ -64,8 +96,8 @@ def test_records_fold_on_all_workers_to_the_bits_of_the_star_and_of_one_process(
                 assert found[0] == one, name
 
 
-def test_a_shuffle_over_mpi_delivers_to_each_worker_its_rows_from_every_worker() -> None:
-    reports = run(WORKER, 3, "mpi", args={"case": "folding", "round_bytes": []}, env=ENGINE)
+def test_a_shuffle_over_mpi_delivers_to_each_worker_its_rows_from_every_worker(in_turn: Any) -> None:
+    reports = in_turn["folding"]
     for to, report in enumerate(reports):
         assert report["shuffled"] == [[[rank, to], (bytes([to]) * 5 * rank).hex()] for rank in range(3)]
         assert report["wrong"] == reports[0]["wrong"]
@@ -73,15 +105,10 @@ def test_a_shuffle_over_mpi_delivers_to_each_worker_its_rows_from_every_worker()
         assert report["after"] == 3
 
 
-def test_without_the_backend_the_workers_of_one_machine_use_sockets() -> None:
-    for report in run(WORKER, 2, "mpi", args={"case": "not_chosen"}):
-        assert (report["total"], report["channel"]) == (2, "SocketCommunicator")
-
-
 @pytest.mark.parametrize("late", [2, *thorough(0)])
 @pytest.mark.thorough
 def test_a_rank_that_is_late_to_the_start_is_named_and_the_next_try_works(late: int) -> None:
-    reports = run(WORKER, 3, "mpi", args={"case": "late_to_the_start", "late": late})
+    reports = reports_of("late_to_the_start", 3, late=late)
     expected = f"DeadlineError: rank {late} did not connect within 1 s at "
     for rank, report in enumerate(reports):
         if rank == late == 0:  # the others have not met it in their first try, and meet it in its own
@@ -92,9 +119,9 @@ def test_a_rank_that_is_late_to_the_start_is_named_and_the_next_try_works(late: 
         assert report["totals"] == [6]
 
 
-def test_rank_0_listens_from_the_start_so_that_no_process_takes_its_port() -> None:
-    for rank, report in enumerate(run(WORKER, 2, "mpi", args={"case": "port"})):
-        assert report["total"] == 2 and report["endpoint"].startswith("127.0.0.1:")
+def test_rank_0_listens_from_the_start_so_that_no_process_takes_its_port(in_turn: Any) -> None:
+    for rank, report in enumerate(in_turn["port"]):
+        assert report["total"] == 3 and report["endpoint"].startswith("127.0.0.1:")
         assert rank or "Address already in use" in report["taken"]
 
 
@@ -105,11 +132,11 @@ def test_rank_0_listens_where_the_variables_say_and_a_taken_port_is_an_error_on_
         other.listen()
         endpoint = f"localhost:{other.getsockname()[1]}"
         env = {**ENGINE, "FLEETMETRICS_ENDPOINT": endpoint, "FLEETMETRICS_BIND": "127.0.0.1"}
-        with Job(WORKER, 3, "mpi", args={"case": "port", "taken": True}, env=env) as job:
+        with Job(WORKER, 3, "mpi", args={"cases": ["port"], "taken": True}, env=env) as job:
             waited_for(lambda: all((job.directory / f"told {rank}").exists() for rank in range(3)), job)
             other.close()
             (job.directory / "free").touch()
-            reports = job.wait()
+            reports = [of("port", report) for report in job.wait()]
     for report in reports:
         assert report["error"].startswith("NoChannelError: rank 0 cannot listen for the other 2 workers: 127.0.0.1:")
         assert (report["endpoint"], report["total"]) == (endpoint, 3)
@@ -139,21 +166,16 @@ def test_rank_0_of_several_machines_does_not_listen_where_only_its_own_can_come(
     assert _own_address(3) == host
 
 
-def test_a_late_rank_is_named_before_a_worker_enters_mpi_and_the_next_call_works() -> None:
-    reports = run(WORKER, 3, "mpi", args={"case": "late"}, env=ENGINE)
+def test_a_late_rank_is_named_before_a_worker_enters_mpi_and_the_next_call_works(in_turn: Any) -> None:
     one = dealt(fm.GAUC(), 0, 1).compute()
-    for report in reports:
+    for report in in_turn["late"]:
         assert report["error"].startswith("DeadlineError: rank 2 did not arrive within 2 s"), report["error"]
         assert report["seconds"] < 2 + SLACK
         assert report["again"] == one
 
 
-def test_a_rank_stopped_inside_mpi_is_named_and_mpi_counts_as_broken() -> None:
-    with Job(WORKER, 3, "mpi", args={"case": "stopped"}, env=ENGINE) as job:
-        waited_for(lambda: all("error" in (job.report_of(rank) or {}) for rank in (0, 1)), job)
-        for pid in stopped(job):
-            os.kill(pid, signal.SIGCONT)
-        reports = job.wait()
+def test_a_rank_stopped_inside_mpi_is_named_and_mpi_counts_as_broken(in_turn: Any) -> None:
+    reports = in_turn["stopped"]
     for rank, report in enumerate(reports):
         assert rank == 2 or report["seconds"] < 3 + SLACK
         assert report["error"].startswith("DeadlineError: rank 2 did not arrive within 3 s"), report["error"]
@@ -164,20 +186,12 @@ def test_a_rank_stopped_inside_mpi_is_named_and_mpi_counts_as_broken() -> None:
 
 @pytest.mark.thorough
 def test_an_interruption_inside_mpi_reaches_the_others_by_the_deadline() -> None:
-    zero, one = run(WORKER, 2, "mpi", args={"case": "interrupted"}, env=ENGINE)
+    zero, one = reports_of("interrupted", 2, env=ENGINE)
     assert one["error"] == "KeyboardInterrupt"
     assert "rank 1" in zero["error"] and "KeyboardInterrupt" in zero["error"], zero["error"]
     assert zero["seconds"] < 2 + SLACK
     assert zero["after"] == one["after"] and "this job can no longer use MPI" in zero["after"]
     assert zero["total"] == one["total"] == 2
-
-
-def test_a_rank_killed_inside_mpi_ends_the_job() -> None:
-    with Job(WORKER, 3, "mpi", args={"case": "killed"}, env=ENGINE) as job:
-        waited_for(lambda: all("entered" in (job.report_of(rank) or {}) for rank in range(3)), job)
-        start = time.monotonic()
-        assert job.processes[0].wait(AT_ONCE) != 0
-        assert time.monotonic() - start < AT_ONCE
 
 
 @pytest.mark.parametrize(
@@ -188,14 +202,14 @@ def test_a_rank_killed_inside_mpi_ends_the_job() -> None:
     ],
 )
 def test_an_unavailable_engine_is_an_error_that_says_why(engine: str, error: str) -> None:
-    (report,) = run(WORKER, 1, args={"case": "without"}, env={"FLEETMETRICS_ENGINE": engine})
+    (report,) = reports_of("without", 1, "bare", env={"FLEETMETRICS_ENGINE": engine})
     assert re.match(error, report["error"]), report["error"]
     assert report["backend"].startswith("NoChannelError: the engine mpi needs workers that mpirun started")
 
 
 def test_an_mpirun_unknown_to_mpi4py_is_an_error_and_not_a_local_value() -> None:
     env = {**ENGINE, "OMPI_COMM_WORLD_SIZE": "3", "OMPI_COMM_WORLD_RANK": "0"}
-    (report,) = run(WORKER, 1, args={"case": "without"}, env=env)
+    (report,) = reports_of("without", 1, "bare", env=env)
     expected = (
         "NoChannelError: OMPI_COMM_WORLD_SIZE is 3, but mpi4py's MPI sees 1 process: mpirun belongs to a different"
     )
@@ -205,7 +219,7 @@ def test_an_mpirun_unknown_to_mpi4py_is_an_error_and_not_a_local_value() -> None
 def test_without_mpi4py_the_engine_is_an_error_that_says_how_to_get_it(tmp_path: Path) -> None:
     (tmp_path / "mpi4py.py").write_text("raise ImportError('not here')")
     env = {"PYTHONPATH": os.pathsep.join([str(tmp_path), *map(str, (WORKER.parents[3], WORKER.parents[1]))])}
-    for report in run(WORKER, 2, "mpi", args={"case": "without"}, env={**ENGINE, **env}):
+    for report in reports_of("without", 2, env={**ENGINE, **env}):
         assert report["error"].startswith("NoChannelError: FLEETMETRICS_ENGINE is mpi, but the engine mpi cannot")
         assert "not here" in report["error"] and "pip install mpi4py" in report["error"]
         assert report["backend"].startswith("ImportError: the engine mpi cannot import mpi4py (not here)")

@@ -9,7 +9,8 @@ import time
 from typing import Any
 
 import numpy as np
-from cluster import arguments, error_text, report, touch, wait_for_file
+import cluster
+from cluster import arguments, error_text, touch, wait_for_file
 
 import fleetmetrics as fm
 from fleetmetrics.comm import Letter, mpi
@@ -18,6 +19,13 @@ from fleetmetrics.records import fold
 from tests.distributed.dealt import RECORD_METRICS, dealt
 
 FINISH: Any = mpi._finish
+#: The case that runs now.
+CASE = [""]
+
+
+def report(**values: Any) -> None:
+    """Write what the test must see of a case."""
+    cluster.report(**{f"{CASE[0]}: {name}": value for name, value in values.items()})
 
 
 class Gathered(fm.BaseMetric):
@@ -162,7 +170,6 @@ def without() -> None:
 
 
 if __name__ == "__main__":
-    case = arguments()["case"]
     cases: dict[str, Any] = {
         "metrics": metrics,
         "folding": folding,
@@ -176,4 +183,5 @@ if __name__ == "__main__":
         "killed": lambda: inside(signal.SIGKILL),
         "without": without,
     }
-    cases[case]()
+    for CASE[0] in arguments()["cases"]:
+        cases[CASE[0]]()
