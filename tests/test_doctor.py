@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import importlib
 import re
-import subprocess
 import sys
 import types
 from pathlib import Path
@@ -238,15 +237,11 @@ def test_the_module_can_be_called_where_it_hides_the_function(capsys: Any) -> No
 
 
 @quick_on(paddle=3)
-def test_as_a_program_it_ends_with_1_where_something_is_to_be_fixed() -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "fleetmetrics.doctor"],
-        env={"PYTHONPATH": str(ROOT), "PADDLE_TRAINERS_NUM": "2", "PATH": ""},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 1 and "to fix: NoChannelError" in done.stdout and done.stderr == ""
+def test_as_a_program_it_ends_with_1_where_something_is_to_be_fixed(tmp_path: Path) -> None:
+    out, err = tmp_path / "out", tmp_path / "err"
+    env = {"PYTHONPATH": str(ROOT), "PADDLE_TRAINERS_NUM": "2", "PATH": ""}
+    status = common().start(["-m", "fleetmetrics.doctor"], tmp_path, out, err, env).wait(60)
+    assert status == 1 and "to fix: NoChannelError" in out.read_text() and err.read_text() == ""
 
 
 @pytest.mark.distributed

@@ -444,6 +444,8 @@ def _of_sides(kind: str, sides: Mapping[str, Any], ax: Any = None) -> Any:
 def _pictures(sides: Mapping[str, Any], words: Words) -> Iterator[tuple[str, str]]:
     """The charts that the metrics have, as SVG, with their captions."""
     for kind in PICTURES:
+        if not any(_drawable(kind, side) for side in sides.values()):
+            continue
         with plot.style(words=words.of_charts), muted(UndefinedMetricWarning, BucketWarning):  # the page tells
             axes = _of_sides(kind, sides)
         if axes:
@@ -461,7 +463,16 @@ def _drawn(kind: str, side: Mapping[str, Any], axes: Any, label: str) -> Any:
             if isinstance(values, dict):
                 drawn_on = plot.at_k(values, drawn_on or axes, f"{label} {plain(name)}".strip())
         return drawn_on
-    for name, metric in side.items():
-        if kind in getattr(metric, "pictures", ()) and (kind != "residuals" or name == _ERRORS):
-            return getattr(plot, kind)(metric, axes, label)
-    return None
+    metrics = _drawable(kind, side)
+    return getattr(plot, kind)(metrics[0], axes, label) if metrics else None
+
+
+def _drawable(kind: str, side: Mapping[str, Any]) -> list[Any]:
+    """The metrics, or dicts of values by k, that have such a chart."""
+    if kind == "at_k":
+        return [values for values in side.values() if isinstance(values, dict)]
+    return [
+        metric
+        for name, metric in side.items()
+        if kind in getattr(metric, "pictures", ()) and (kind != "residuals" or name == _ERRORS)
+    ]

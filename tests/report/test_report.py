@@ -14,7 +14,7 @@ import sys
 from html.parser import HTMLParser
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, Iterator
 
 import matplotlib
 import numpy as np
@@ -40,16 +40,21 @@ class Element:
 
     def all(self, tag: str = "", **attributes: str) -> list[Element]:
         """The elements inside, in order."""
-        found = []
+        wanted = {name.rstrip("_"): value for name, value in attributes.items()}
+        kinds = set(wanted.pop("class", "").split())
+        return [
+            element
+            for element in self._within()
+            if tag in ("", element.tag)
+            and wanted.items() <= element.attributes.items()
+            and kinds <= set((element.attributes.get("class") or "").split())
+        ]
+
+    def _within(self) -> Iterator[Element]:
         for part in self.parts:
             if isinstance(part, Element):
-                wanted = {name.rstrip("_"): value for name, value in attributes.items()}
-                kinds = set(wanted.pop("class", "").split())
-                own = set((part.attributes.get("class") or "").split())
-                if tag in ("", part.tag) and wanted.items() <= part.attributes.items() and kinds <= own:
-                    found.append(part)
-                found += part.all(tag, **attributes)
-        return found
+                yield part
+                yield from part._within()
 
     @property
     def text(self) -> str:
@@ -96,7 +101,7 @@ def placed(element: Element) -> dict[str, float]:
 def shown(page: Element) -> str:
     """The texts that a reader sees."""
     [body] = page.all("body")
-    return " ".join(part.text for part in body.all() if part.tag not in ("script", "svg") and not part.all())
+    return " ".join(part.text for part in body.all() if part.tag not in ("script", "svg") and not any(part._within()))
 
 
 @functools.lru_cache(maxsize=None)  # longer than a fixture lives: one process may run these tests among others

@@ -77,6 +77,7 @@ def run(full_graph: bool, name: str) -> tuple[Any, Any]:
     return inside, outside
 
 
+@pytest.mark.halved
 @pytest.mark.parametrize("name", METRICS)
 def test_a_layer_that_is_compiled_in_parts_adds_every_batch(name: str) -> None:
     inside, outside = run(False, name)
@@ -89,6 +90,7 @@ def test_a_layer_that_is_compiled_as_a_whole_says_to_add_outside(name: str) -> N
         run(True, name)
 
 
+@pytest.mark.halved
 @pytest.mark.parametrize("name", ["auc", "collection", "window", "columns"])
 def test_a_value_in_a_compiled_function_is_that_of_each_call(name: str) -> None:
     make, add = METRICS[name]
