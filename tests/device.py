@@ -79,6 +79,29 @@ def on_device(part: Data) -> Data:
     return part.map(paddle.to_tensor)._replace(columns=columns)
 
 
+#: The devices that watch now.
+_WATCHING: list[Device] = []
+
+
+@functools.lru_cache(maxsize=None)
+def _operations() -> tuple[dict[str, Any], dict[str, Any]]:
+    """Paddle's operations, and those in their places while a device watches: too many to make for each one."""
+    operations = {
+        name: operation
+        for name, operation in vars(paddle._C_ops).items()
+        if callable(operation) and not name.startswith("_")
+    }
+    return operations, {name: _counted(name, operation) for name, operation in operations.items()}
+
+
+def _counted(name: str, operation: Callable[..., Any]) -> Callable[..., Any]:
+    def counted(*args: Any, **named: Any) -> Any:
+        _WATCHING[-1].ran(name)
+        return operation(*args, **named)
+
+    return counted
+
+
 class Device:
     """Watches until the end of the block.
 
@@ -104,12 +127,14 @@ class Device:
         for name in FUNCTIONS:
             if hasattr(paddle, name):
                 self._put(paddle, name, self._waiting(name, getattr(paddle, name)))
-        for name, operation in list(vars(paddle._C_ops).items()):
-            if callable(operation) and not name.startswith("_"):
-                self._put(paddle._C_ops, name, self._operation(name, operation))
+        vars(paddle._C_ops).update(_operations()[1])
+        _WATCHING.append(self)
         return self
 
     def __exit__(self, *_: Any) -> None:
+        _WATCHING.remove(self)
+        if not _WATCHING:
+            vars(paddle._C_ops).update(_operations()[0])
         for owner, name, before in reversed(self._before):
             if before is _MISSING:
                 delattr(owner, name)
@@ -129,15 +154,12 @@ class Device:
 
         return counted
 
-    def _operation(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-        def counted(*args: Any, **named: Any) -> Any:
-            if not self._inside:
-                self.operations[name] += 1
-                if name in OPERATIONS:
-                    self._count(name)
-            return function(*args, **named)
-
-        return counted
+    def ran(self, name: str) -> None:
+        """Count an operation, unless it is part of a call that is counted."""
+        if not self._inside:
+            self.operations[name] += 1
+            if name in OPERATIONS:
+                self._count(name)
 
     def _index(self, function: Callable[..., Any]) -> Callable[..., Any]:
         def counted(tensor: Any, index: Any) -> Any:
