@@ -262,6 +262,7 @@ def declare(**given: Any) -> None:
     fm.Metric().declare(**given)
 
 
+@functools.lru_cache(maxsize=None)
 def drawn() -> Any:
     metric = fm.Bootstrap(fm.AUC(), 5, ids="id")
     metric.add(FRAME["p"], FRAME["y"], id=FRAME["id"])
@@ -339,9 +340,9 @@ def outcomes(call: Any, given: dict[str, Any]) -> list[tuple[str, str]]:
     found = []
     for argument in given:
         for key, make in OBJECTS.items():
-            known = {name: value() if callable(value) else value for name, value in given.items()}
+            others = {name: value() if callable(value) else value for name, value in given.items() if name != argument}
             try:
-                call(**{**known, argument: make()})
+                call(**others, **{argument: make()})
             except fm.FleetMetricsError as error:
                 if argument not in str(error) and not OF_SETTINGS.search(str(error)):
                     found.append((f"{argument}={key}", f"{UNNAMED}: {error}"))

@@ -440,9 +440,7 @@ FAULTS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_faulty_peer_ends_in_the_same_named_error_on_the_other_ranks(
-    port: int, fault: str, tmp_path: Path
-) -> None:
+def test_a_faulty_peer_ends_in_the_same_named_error_on_the_other_ranks(port: int, fault: str, tmp_path: Path) -> None:
     """Rank 0 calls last, so that its deadline is that of the faulty peer alone."""
     options, spoken = dict(FAULTS[fault]), tmp_path / "spoken"
 

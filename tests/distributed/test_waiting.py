@@ -135,9 +135,7 @@ def test_each_default_deadline_holds_and_is_said(runs: Runs, default: str, befor
     patch = f"{before}from fleetmetrics.comm import channel; channel.{default} = 2.5\n"
     met = default == "DEFAULT_TIMEOUT"
     first = runs.start(0, **same[0], WHEN_IMPORTED=patch, SECONDS="", CALLS="2" if met else "1")
-    runs.start(
-        1, **same[1], SECONDS="30", BEFORE_EACH="" if met else "wait_for('go')", AT_END="wait_for('go')"
-    )
+    runs.start(1, **same[1], SECONDS="30", BEFORE_EACH="" if met else "wait_for('go')", AT_END="wait_for('go')")
     lines = first.said()
     runs.touch("go")
     assert "did not" in lines[-1] and "within 2.5 s" in lines[-1], lines

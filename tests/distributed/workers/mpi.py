@@ -8,8 +8,8 @@ import socket
 import time
 from typing import Any
 
-import numpy as np
 import cluster
+import numpy as np
 from cluster import arguments, error_text, touch, wait_for_file
 
 import fleetmetrics as fm
