@@ -202,6 +202,34 @@ def test_other_bad_arguments_are_errors():
         fm.GAUC(user_weight="money")
 
 
+@pytest.mark.numpy_only
+@pytest.mark.parametrize("k", [None, 3])
+def test_a_list_of_gains_is_that_of_lightgbm(k):
+    rng = np.random.default_rng(0)
+    query, label, score = np.repeat(np.arange(20), 8), rng.integers(0, 4, 160), rng.random(160)
+    label[:8] = 0  # the gains of a query without relevance are 0, and it has no value
+    for kind in (fm.DCG, fm.NDCG):
+        for gains, same in (([0, 1, 3, 7], "exponential"), (range(5), "linear"), (np.arange(4.0), "linear")):
+            listed, named = kind(k, gains=gains, zero_division=1), kind(k, gains=same, zero_division=1)
+            for metric in (listed, named):
+                metric.add(score, label, query=query)
+            assert listed.compute() == named.compute()
+    ideal = fm.NDCG(gains=[0, 5, 1])  # not rising: the ideal order is that of the gains
+    ideal.add([0.9, 0.5, 0.1], [1, 2, 0], query=[1, 1, 1])
+    assert ideal.compute() == 1 and ideal.settings()["gains"] == (0, 5, 1)
+
+
+@pytest.mark.numpy_only
+def test_a_relevance_without_a_gain_and_gains_that_are_none_are_errors():
+    metric = fm.NDCG(gains=[0, 1, 3])
+    for label in (3, 0.5, -1):
+        with pytest.raises(fm.InvalidInputError, match=f"a whole number from 0 to 2, as gains has 3 entries.*{label}"):
+            metric.add([0.9, 0.5], [0, label], query=[1, 1])
+    for gains in ([], [1, -1], [[1]], None, ["a"], [np.nan], [np.inf]):
+        with pytest.raises(fm.InvalidInputError, match=r"gains must be .* such as LightGBM's label_gain"):
+            fm.DCG(gains=gains)
+
+
 def test_users_of_one_class_do_not_count_and_none_left_is_undefined():
     metric = fm.GAUC()
     metric.add([0.9, 0.1, 0.3], [1, 0, 1], user=["a", "a", "b"])

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, Literal, Sequence, overload
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Sequence, overload
 
 import numpy as np
 
 from fleetmetrics.base.accumulator import Value
 from fleetmetrics.batch import Batch
 from fleetmetrics.batch.rules import Requirement
+from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.formulas import ranking
 from fleetmetrics.formulas.ranking import RankedQueries
 from fleetmetrics.metrics.ranking.queries import AtEach, QuerySettings, RankingMetric, where_relevant
 from fleetmetrics.support.checks import choice_of
 from fleetmetrics.support.typed import Unpack
+from fleetmetrics.support.vocabulary import counted
 
 __all__ = ["DCG", "MAP", "MRR", "NDCG"]
 
@@ -37,10 +39,36 @@ _EXPONENT = Requirement(
 )
 
 
+class _HasEntry(NamedTuple):
+    """Which labels have one of this number of gains; equal ones share one check."""
+
+    size: int
+
+    def __call__(self, batch: Batch) -> Any:
+        return batch.xp.is_class(batch.label, self.size)
+
+
+def _gains_of(gains: Any) -> Any:
+    """The argument ``gains``: a name, or the gains by relevance as a tuple."""
+    if isinstance(gains, str):
+        return choice_of("gains", gains, ("linear", "exponential"))
+    try:
+        table = np.asarray(gains, np.float64)
+        valid = table.ndim == 1 and table.size > 0 and bool(((table >= 0) & (table <= 1e280)).all())
+    except (TypeError, ValueError):
+        valid = False
+    if not valid:
+        raise InvalidInputError(
+            "gains must be 'linear', 'exponential', or a list of the gains of relevance 0, 1, 2, ... as numbers of at "
+            f"least 0 and at most 1e280, such as LightGBM's label_gain [0, 1, 3, 7]; not {gains!r:.80}"
+        )
+    return tuple(table.tolist())
+
+
 class GainSettings(QuerySettings, total=False):
     """Arguments of `DCG`."""
 
-    gains: Literal["linear", "exponential"]
+    gains: Literal["linear", "exponential"] | Sequence[float]
 
 
 class DCG(RankingMetric[Value]):
@@ -58,7 +86,8 @@ class DCG(RankingMetric[Value]):
     Args:
         k: the number of documents that count, at least 1; None: all. For a sequence, the value is a dict by k.
         by: the argument of ``add`` that names the query of a document.
-        gains: "linear", the relevance as in scikit-learn, or "exponential", ``2**relevance - 1``.
+        gains: "linear", the relevance as in scikit-learn; "exponential", ``2**relevance - 1``; or a list of the gains
+            of relevance 0, 1, 2, ..., LightGBM's ``label_gain``: relevances are then whole numbers.
         zero_division: the value of an undefined query, without a warning; nan: it is left out, with a warning.
 
     Examples:
@@ -82,15 +111,27 @@ class DCG(RankingMetric[Value]):
         self,
         k: int | Sequence[int] | None = None,
         *,
-        gains: Literal["linear", "exponential"] = "linear",
+        gains: Literal["linear", "exponential"] | Sequence[float] = "linear",
         **settings: Unpack[QuerySettings],
     ) -> None:
         super().__init__(k, **settings)
-        self.gains = choice_of("gains", gains, ("linear", "exponential"))
-        self.requirements = ("finite_prediction", _EXPONENT if gains == "exponential" else _GAIN)
+        self.gains = _gains_of(gains)
+        self.settle(gains=self.gains)
+        rule = _EXPONENT if self.gains == "exponential" else _GAIN
+        if isinstance(self.gains, tuple):
+            has_gain: Any = _HasEntry(len(self.gains))
+            allowed = f"a relevance with a gain: a whole number from 0 to {len(self.gains) - 1}, as gains has "
+            rule = Requirement("label", allowed + counted(len(self.gains), "entries"), has_gain)
+        self.requirements = ("finite_prediction", rule)
 
     def of_queries(self, ranked: RankedQueries, k: int | None) -> np.ndarray:
-        return ranking.dcg_at.bare(ranked, k, self.gains == "exponential")
+        return ranking.dcg_at.bare(self._with_gains(ranked), k, self.gains == "exponential")
+
+    def _with_gains(self, ranked: RankedQueries) -> RankedQueries:
+        """The documents, with the gains of a list in place of their relevances."""
+        if not isinstance(self.gains, tuple):
+            return ranked
+        return ranked._replace(gain=np.take(self.gains, ranked.gain.astype(np.int64), mode="clip"))
 
 
 class NDCG(DCG[Value]):
@@ -122,8 +163,8 @@ class NDCG(DCG[Value]):
     highest: float = 1.0
 
     def of_queries(self, ranked: RankedQueries, k: int | None) -> np.ndarray:
-        ideal = ranking.ideal_dcg_at.bare(ranked, k, self.gains == "exponential")
-        return where_relevant(ranked, super().of_queries(ranked, k) / np.where(ranked.relevant > 0, ideal, 1))
+        ideal = ranking.ideal_dcg_at.bare(self._with_gains(ranked), k, self.gains == "exponential")
+        return np.where(ideal > 0, super().of_queries(ranked, k) / np.where(ideal > 0, ideal, 1), np.nan)
 
 
 class MRR(RankingMetric[Value]):
