@@ -96,6 +96,9 @@ from fleetmetrics.metrics.classification.averaged import Recall as Recall
 from fleetmetrics.metrics.classification.averaged import Specificity as Specificity
 from fleetmetrics.metrics.classification.averaged import StatScores as StatScores
 from fleetmetrics.metrics.classification.class_reports import ClassificationReport as ClassificationReport
+from fleetmetrics.metrics.classification.contingency import AdjustedRand as AdjustedRand
+from fleetmetrics.metrics.classification.contingency import CramersV as CramersV
+from fleetmetrics.metrics.classification.contingency import NormalizedMutualInformation as NormalizedMutualInformation
 from fleetmetrics.metrics.classification.losses import HingeLoss as HingeLoss
 from fleetmetrics.metrics.classification.losses import LogLoss as LogLoss
 from fleetmetrics.metrics.click_through import BucketError as BucketError
@@ -186,6 +189,7 @@ def _first_use(package: str, name: str, modules: dict[str, str]) -> object: ...
 __all__ = [
     "AUC",
     "Accuracy",
+    "AdjustedRand",
     "AgreementError",
     "AssertedInputError",
     "AuthenticationError",
@@ -214,6 +218,7 @@ __all__ = [
     "ConsistencyResult",
     "CorruptFileError",
     "Count",
+    "CramersV",
     "CumulativeGain",
     "DCG",
     "DataError",
@@ -273,6 +278,7 @@ __all__ = [
     "NDCG",
     "NoChannelError",
     "NormalizedEntropy",
+    "NormalizedMutualInformation",
     "NotReadyError",
     "PearsonCorrelation",
     "Perplexity",

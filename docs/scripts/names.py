@@ -68,7 +68,8 @@ OTHERS: dict[str, list[str] | None] = {
 #: The modules whose functions are those of `fleetmetrics.formulas`.
 FORMULAS = (
     *("aggregation", "auc", "calibration", "class_areas", "class_report", "classification", "click_through"),
-    *("confusion", "correlation", "curves", "exact_areas", "operating_points", "pairs", "quotients", "ranking"),
+    *("confusion", "contingency", "correlation", "curves", "exact_areas", "operating_points", "pairs", "quotients"),
+    "ranking",
 )
 #: The modules that are reached by their names.
 ROOMS = ("evaluation", "evaluator", "files", "formulas", "plot", "report", "static")

@@ -33,6 +33,9 @@ from fleetmetrics.formulas.confusion import precision_recall_f1 as precision_rec
 from fleetmetrics.formulas.confusion import recall as recall
 from fleetmetrics.formulas.confusion import specificity as specificity
 from fleetmetrics.formulas.confusion import stat_scores as stat_scores
+from fleetmetrics.formulas.contingency import adjusted_rand as adjusted_rand
+from fleetmetrics.formulas.contingency import cramers_v as cramers_v
+from fleetmetrics.formulas.contingency import normalized_mutual_information as normalized_mutual_information
 from fleetmetrics.formulas.correlation import explained_variance as explained_variance
 from fleetmetrics.formulas.correlation import pearson_correlation as pearson_correlation
 from fleetmetrics.formulas.correlation import r2_score as r2_score
@@ -71,6 +74,7 @@ __all__ = [
     "PrecisionRecall",
     "ROC",
     "Sweep",
+    "adjusted_rand",
     "auc_bounds",
     "auc_from_histogram",
     "auc_of_classes",
@@ -86,6 +90,7 @@ __all__ = [
     "classification_report",
     "cohen_kappa",
     "confusion_accuracy",
+    "cramers_v",
     "cumulative_gain",
     "exact_auc",
     "expected_calibration_error",
@@ -101,6 +106,7 @@ __all__ = [
     "mean_of_samples",
     "normalized_confusion",
     "normalized_entropy",
+    "normalized_mutual_information",
     "pair_counts",
     "pearson_correlation",
     "precision",

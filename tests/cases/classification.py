@@ -158,6 +158,45 @@ def hinge(p: Any, y: Any, w: Any) -> float:
     )
 
 
+def contingency(p: Any, y: Any, w: Any) -> Any:
+    """How many samples, or how much weight, there is of each class in each cluster that occurs."""
+    from sklearn.metrics import confusion_matrix
+
+    table = confusion_matrix(y.astype(int), p.astype(int), sample_weight=w)
+    return table[table.any(axis=1)][:, table.any(axis=0)]
+
+
+def adjusted_rand(p: Any, y: Any, w: Any) -> float:
+    """scikit-learn's; with weights, by the definition."""
+    from sklearn.metrics import adjusted_rand_score
+
+    if w is None:
+        return float(adjusted_rand_score(y.astype(int), p.astype(int)))
+    table = contingency(p, y, w)
+    parts = [table, table.sum(axis=1), table.sum(axis=0), table.sum()]
+    together, true, predicted, pairs = (float((part * (part - 1)).sum()) / 2 for part in parts)
+    chance = true * predicted / pairs
+    return (together - chance) / ((true + predicted) / 2 - chance)
+
+
+def mutual_information(p: Any, y: Any, w: Any) -> float:
+    from scipy.stats import entropy
+    from sklearn.metrics import normalized_mutual_info_score
+
+    if w is None:
+        return float(normalized_mutual_info_score(y.astype(int), p.astype(int)))
+    table = contingency(p, y, w)
+    apart = float(entropy(table.sum(axis=0)) + entropy(table.sum(axis=1)))
+    return 2 * (apart - float(entropy(table.reshape(-1)))) / apart
+
+
+def cramers_v(p: Any, y: Any, w: Any) -> float:
+    from scipy.stats import chi2_contingency
+
+    table = contingency(p, y, w)
+    return float(np.sqrt(chi2_contingency(table, correction=False)[0] / table.sum() / (min(table.shape) - 1)))
+
+
 def made(kind: type[fm.Metric], task: str, **settings: Any) -> Any:
     size = {"multiclass": {"num_classes": 6}, "multilabel": {"num_labels": LABELS}}.get(task, {})
     return functools.partial(kind, **{"task": task, **size, **settings})
@@ -385,4 +424,16 @@ CASES = {
     "hinge loss of classes": Case(
         made(fm.HingeLoss, "multiclass"), functools.partial(normals, columns=6), hinge, shapes=OF_SCORES, kinds="f"
     ),
+    "adjusted rand": Case(
+        of_classes(fm.AdjustedRand), few_classes, adjusted_rand, kinds="i", shapes=SEVERAL, tolerance=1e-11
+    ),
+    "normalized mutual information": Case(
+        of_classes(fm.NormalizedMutualInformation),
+        few_classes,
+        mutual_information,
+        kinds="i",
+        shapes=SEVERAL,
+        tolerance=1e-11,
+    ),
+    "cramers v": Case(of_classes(fm.CramersV), few_classes, cramers_v, kinds="i", shapes=SEVERAL, tolerance=1e-11),
 }

@@ -1,0 +1,101 @@
+"""Agreement of two partitions of samples, of predicted clusters and classes, whatever their numbers.
+
+``confusion`` is ``[classes, clusters]``, square: counts or weights, finite and at least 0, else `InvalidInputError`. A
+weight is a number of samples. Where a value is undefined it is ``zero_division``; nan, the default, comes with
+`UndefinedMetricWarning`.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from fleetmetrics.formulas.quotients import stand_in
+from fleetmetrics.support.checks import checked, matrix, stand_in_value
+
+__all__ = ["adjusted_rand", "cramers_v", "normalized_mutual_information"]
+
+_ONE_EACH = "all samples are in one class and in one cluster"
+
+
+@checked(confusion=matrix(labels=False), zero_division=stand_in_value)
+def adjusted_rand(confusion: Any, zero_division: float = math.nan) -> float:
+    """Adjusted Rand index: agreement on the pairs of samples that are together, beyond chance; at most 1.
+
+    Formula: ``(s - e) / ((a + b) / 2 - e)`` with ``e = a * b / c``, where s, a, b and c sum ``n * (n - 1) / 2`` over
+    the cells, the rows, the columns and the whole of the matrix.
+
+    Source: Hubert and Arabie, "Comparing partitions", Journal of Classification 2 (1985).
+
+    Examples:
+        >>> adjusted_rand([[3, 0], [1, 2]])
+        0.32432432432432434
+    """
+    cells, rows, columns = (_whole(part) for part in (confusion, confusion.sum(axis=1), confusion.sum(axis=0)))
+    total = sum(rows)
+    if not total:
+        return stand_in("adjusted_rand", "there are no samples", zero_division)
+    together, true, predicted, pairs = (sum(n * (n - 1) for n in part) for part in (cells, rows, columns, [total]))
+    below = (true + predicted) * pairs - 2 * true * predicted
+    if not below:
+        return stand_in("adjusted_rand", f"{_ONE_EACH}, or each in its own", zero_division)
+    return float(2 * (together * pairs - true * predicted) / below)
+
+
+def _whole(counts: np.ndarray) -> list[Any]:
+    """The entries as numbers of Python, whose products do not overflow."""
+    entries: list[Any] = counts.reshape(-1).tolist()
+    return entries
+
+
+@checked(confusion=matrix(labels=False), zero_division=stand_in_value)
+def normalized_mutual_information(confusion: Any, zero_division: float = math.nan) -> float:
+    """Mutual information of class and cluster over the mean of their entropies, in [0, 1].
+
+    Formula: ``2 * I / (H_t + H_p)``, with ``I = sum(p_ij * ln(p_ij / (t_i * p_j)))`` and ``H = -sum(t * ln(t))`` of the
+    shares of rows and columns.
+
+    Source: Strehl and Ghosh, "Cluster ensembles", Journal of Machine Learning Research 3 (2002).
+
+    Examples:
+        >>> normalized_mutual_information([[2, 0], [0, 2]])
+        1.0
+    """
+    total = confusion.sum()
+    if not total:
+        return stand_in("normalized_mutual_information", "there are no samples", zero_division)
+    shares = confusion / total
+    t, p = shares.sum(axis=1), shares.sum(axis=0)
+    entropy = -sum(float((part[part > 0] * np.log(part[part > 0])).sum()) for part in (t, p))
+    if entropy <= 0:
+        return stand_in("normalized_mutual_information", _ONE_EACH, zero_division)
+    seen = shares > 0
+    information = float((shares[seen] * np.log(shares[seen] / np.outer(t, p)[seen])).sum())
+    return min(1.0, max(0.0, 2 * information / entropy))
+
+
+@checked(confusion=matrix(labels=False), zero_division=stand_in_value)
+def cramers_v(confusion: Any, zero_division: float = math.nan) -> float:
+    """Cramer's V: the strength of the association of class and cluster, in [0, 1]; 0 if they are independent.
+
+    Formula: ``sqrt(chi2 / (n * (min(r, c) - 1)))``, with Pearson's chi-squared statistic of the r rows and c columns
+    that have samples.
+
+    Source: Cramer, Mathematical Methods of Statistics (1946), section 21.9.
+
+    Examples:
+        >>> cramers_v([[3, 1], [1, 3]])
+        0.5
+    """
+    total = confusion.sum()
+    if not total:
+        return stand_in("cramers_v", "there are no samples", zero_division)
+    shares = confusion / total
+    shares = shares[shares.any(axis=1)][:, shares.any(axis=0)]
+    smaller = min(shares.shape)
+    if smaller == 1:
+        return stand_in("cramers_v", "one class only is true, or one cluster only is predicted", zero_division)
+    expected = np.outer(shares.sum(axis=1), shares.sum(axis=0))
+    return min(1.0, math.sqrt(float(((shares - expected) ** 2 / expected).sum()) / (smaller - 1)))
