@@ -159,6 +159,15 @@ from fleetmetrics.metrics.segmentation.overlap import Dice as Dice
 from fleetmetrics.metrics.segmentation.overlap import FrequencyWeightedIoU as FrequencyWeightedIoU
 from fleetmetrics.metrics.segmentation.overlap import MeanIoU as MeanIoU
 from fleetmetrics.metrics.segmentation.overlap import PixelAccuracy as PixelAccuracy
+from fleetmetrics.metrics.text.edits import CharErrorRate as CharErrorRate
+from fleetmetrics.metrics.text.edits import NormalizedEditDistance as NormalizedEditDistance
+from fleetmetrics.metrics.text.edits import WordErrorRate as WordErrorRate
+from fleetmetrics.metrics.text.entities import EntityF1 as EntityF1
+from fleetmetrics.metrics.text.matches import StringMatch as StringMatch
+from fleetmetrics.metrics.text.matches import TokenF1 as TokenF1
+from fleetmetrics.metrics.text.rouge import ROUGE as ROUGE
+from fleetmetrics.metrics.text.translation import BLEU as BLEU
+from fleetmetrics.metrics.text.translation import CHRF as CHRF
 from fleetmetrics.metrics.tokens import BitsPerByte as BitsPerByte
 from fleetmetrics.metrics.tokens import Perplexity as Perplexity
 from fleetmetrics.metrics.tokens import TokenLoss as TokenLoss
@@ -194,6 +203,7 @@ __all__ = [
     "AssertedInputError",
     "AuthenticationError",
     "AveragePrecision",
+    "BLEU",
     "BalancedAccuracy",
     "BaseMetric",
     "Batch",
@@ -205,9 +215,11 @@ __all__ = [
     "BrierScore",
     "BucketError",
     "BucketWarning",
+    "CHRF",
     "COPC",
     "Calibration",
     "CalibrationCurve",
+    "CharErrorRate",
     "ClassificationReport",
     "ClickThroughRate",
     "CohenKappa",
@@ -227,6 +239,7 @@ __all__ = [
     "Dice",
     "Difference",
     "DuplicateStateError",
+    "EntityF1",
     "EvaluationResult",
     "ExactAUC",
     "ExactMatch",
@@ -277,6 +290,7 @@ __all__ = [
     "MissingLibraryError",
     "NDCG",
     "NoChannelError",
+    "NormalizedEditDistance",
     "NormalizedEntropy",
     "NormalizedMutualInformation",
     "NotReadyError",
@@ -291,6 +305,7 @@ __all__ = [
     "QuantileLoss",
     "R2Score",
     "ROCCurve",
+    "ROUGE",
     "RPrecision",
     "RecalibratedNormalizedEntropy",
     "Recall",
@@ -314,10 +329,12 @@ __all__ = [
     "StatScores",
     "StateNotFoundError",
     "StaticProgramError",
+    "StringMatch",
     "Sum",
     "SymmetricMeanAbsolutePercentageError",
     "ThresholdSweep",
     "Throughput",
+    "TokenF1",
     "TokenLoss",
     "TweedieDeviance",
     "UAUC",
@@ -332,6 +349,7 @@ __all__ = [
     "WeightedMeanAbsolutePercentageError",
     "Windowed",
     "WindowedValue",
+    "WordErrorRate",
     "WuAUC",
     "XAUC",
     "__version__",

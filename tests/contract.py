@@ -106,6 +106,8 @@ def spoil(data: Data, keep: Any) -> Data:
     for array in (prediction, label):
         if array is not None and array.dtype.kind == "f":
             array[~keep] = np.resize([np.nan, np.inf, -np.inf, 7], array[~keep].shape)
+        elif array is not None and array.dtype == object:  # of texts
+            array[~keep] = None
         elif array is not None and array.dtype.kind in "iu":
             array[~keep] = 99
     return data._replace(prediction=prediction, label=label)
@@ -124,7 +126,7 @@ def expected(name: str, data: Data) -> float:
     if case.by_row:
         return case.reference(prediction, label, None if weight is None else weight.reshape(-1), **columns)
     of_scores = prediction.ndim == 2 and prediction.shape[1] > 1 and label is not None and label.size == len(label)
-    width = 1 if of_scores else prediction[0].size if len(prediction) else 1
+    width = 1 if of_scores or prediction.ndim == 1 else prediction[0].size if len(prediction) else 1
     prediction = prediction if of_scores else prediction.reshape(-1)
     label = None if label is None else label.reshape(-1)
     weight = None if weight is None else np.repeat(weight.reshape(-1), width)
@@ -215,7 +217,7 @@ def feed(metric: Any, parts: Sequence[Data], mode: str, like: Data | None = None
         if mode == "dynamic":
             import paddle
 
-            part = part.map(paddle.to_tensor)
+            part = part.map(lambda array: array if array.dtype == object else paddle.to_tensor(array))
         metric.add(**arguments(metric, part))
     return None
 
@@ -272,11 +274,16 @@ def _variables(like: Data, prefix: str = "") -> dict[str, Any]:
     import paddle
 
     made = {
-        name: paddle.static.data(prefix + name, [-1, *part.shape[1:]] if part.ndim else [], str(part.dtype))
+        name: paddle.static.data(prefix + name, [-1, *part.shape[1:]] if part.ndim else [], _dtype_of(part))
         for name, part in like.given().items()
     }
     columns = {name: made.pop(name) for name in like.columns}
     return {**made, "columns": columns}
+
+
+def _dtype_of(part: Any) -> str:
+    """The dtype of a variable; texts have none, and their metrics refuse any."""
+    return "int64" if part.dtype == object else str(part.dtype)
 
 
 class StaticFeed:

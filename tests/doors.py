@@ -132,6 +132,8 @@ FORMS: dict[str, Callable[[Any], Any]] = {
     "a masked array of nothing": lambda array: np.ma.masked_array(array, False),
     "what has __array__": Tensorlike,
 }
+#: Those that texts may have, too.
+OF_TEXTS = ("lists", "tuples", "objects", "backwards in memory", "what has __array__")
 #: What no metric can take as numbers, or what only some can.
 ODD: dict[str, Callable[[Any], Any]] = {
     "texts": _as_texts,
@@ -180,13 +182,20 @@ def arrays() -> Iterator[Call]:
     arguments = ("prediction", "label", "value")
     for name in ONE_OF_EACH:
         right = functools.partial(computed, name, lambda array: array, arguments)
-        for key, change in FORMS.items():
-            yield Call("arrays", f"{name}: {key}", functools.partial(computed, name, change, arguments), right)
+        texts = _data(name).prediction.dtype == object
+        for key in OF_TEXTS if texts else FORMS:
+            yield Call("arrays", f"{name}: {key}", functools.partial(computed, name, FORMS[key], arguments), right)
         both = itertools.product(ODD, (("prediction", "value"), ("label",)))
         for place, (key, which) in enumerate(both):
             if (place + len(name)) % 4 == 0 or key in ("one-hot", "logits", "one row", "texts"):
                 text = f"{name}: {'/'.join(which)} {key}"
-                yield Call("arrays", text, functools.partial(computed, name, ODD[key], which))
+                odd = functools.partial(_of_numbers, ODD[key]) if texts else ODD[key]
+                yield Call("arrays", text, functools.partial(computed, name, odd, which))
+
+
+def _of_numbers(change: Callable[[Any], Any], array: Any) -> Any:
+    """Numbers instead of texts, changed."""
+    return change(np.arange(len(array)) % 2)
 
 
 def settings() -> Iterator[Call]:

@@ -15,6 +15,7 @@ PAGES = {
     "classification": ("Classification", ("metrics.classification",)),
     "segmentation": ("Segmentation", ("metrics.segmentation",)),
     "tokens": ("Language models", ("metrics.tokens",)),
+    "text": ("Text and speech", ("metrics.text",)),
     "regression": ("Regression", ("metrics.regression",)),
     "ranking": ("Ranking", ("metrics.ranking",)),
     "retrieval": ("Retrieval", ("vision.gallery",)),

@@ -322,7 +322,11 @@ class Accumulator(Nestable, Generic[Value]):
                 raise
 
     def _batch_of(self, prediction: Any, label: Any, weight: Any, mask: Any, columns: Mapping[str, Any]) -> Batch:
-        return Batch(prediction, label, weight, mask, columns, self.class_axis, self)
+        if self.samples in ("numbers", "any"):
+            return Batch(prediction, label, weight, mask, columns, self.class_axis, self)
+        from fleetmetrics.batch.text_batch import TextBatch  # few metrics take texts
+
+        return TextBatch(prediction, label, weight, mask, columns)
 
     def _add_plain(self, prediction: Any, label: Any) -> bool:
         """Overridden if plain arrays have a fast path; False: they take the usual path, which finds their errors."""

@@ -22,7 +22,7 @@ import numpy as np
 
 import fleetmetrics
 from fleetmetrics.base.accumulator import unnamed
-from fleetmetrics.base.composite import Composite, about, axis_taken, label_taken
+from fleetmetrics.base.composite import Composite, about, axis_taken, label_taken, samples_taken
 from fleetmetrics.base.metric import Common, Metric
 from fleetmetrics.base.nesting import Nestable
 from fleetmetrics.base.shared import Shared
@@ -74,6 +74,7 @@ class MetricCollection(Composite[Dict[str, Any]]):
     columns: tuple[str, ...]
     postfix: str
     prefix: str
+    samples: str
     takes_label: bool | None
 
     def __init__(
@@ -105,6 +106,7 @@ class MetricCollection(Composite[Dict[str, Any]]):
         self.takes_label = label_taken(self.metrics.values())
         self.columns = tuple(dict.fromkeys(name for metric in self.metrics.values() for name in metric.columns))
         self.class_axis = axis_taken(self.metrics.values())
+        self.samples = samples_taken(self.metrics.values())
 
     @classmethod
     def of_tasks(

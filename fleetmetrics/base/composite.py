@@ -15,7 +15,7 @@ from fleetmetrics.state.state import State
 if TYPE_CHECKING:
     import fleetmetrics.records.folding
 
-__all__ = ["Composite", "about", "axis_taken", "label_taken", "statistics_of"]
+__all__ = ["Composite", "about", "axis_taken", "label_taken", "samples_taken", "statistics_of"]
 
 
 class Composite(Accumulator[Value]):
@@ -105,6 +105,19 @@ def axis_taken(metrics: Iterable[Nestable]) -> int | None:
         axes = ", ".join(f"{metric.name} has class_axis={axis}" for axis, metric in by_axis.items())
         raise InvalidInputError(f"all metrics get the same scores, but {axes}; give each the same class_axis")
     return next(iter(by_axis), None)
+
+
+def samples_taken(metrics: Iterable[Nestable]) -> str:
+    """The `Nestable.samples` of an object that adds the same samples to several others.
+
+    Raises:
+        InvalidInputError: they take different samples.
+    """
+    by_kind = {metric.samples: metric for metric in metrics if metric.samples != "any"}
+    if len(by_kind) > 1:
+        takes = ", ".join(f"{metric.name} takes {samples}" for samples, metric in by_kind.items())
+        raise InvalidInputError(f"all metrics get the same samples, but {takes}; put them into separate collections")
+    return next(iter(by_kind), "any")
 
 
 def label_taken(metrics: Iterable[Nestable]) -> bool | None:

@@ -8,7 +8,7 @@ from typing import Any, Callable, Iterable, Mapping
 import numpy as np
 
 from fleetmetrics.base.accumulator import Accumulator
-from fleetmetrics.base.composite import Composite, axis_taken, label_taken
+from fleetmetrics.base.composite import Composite, axis_taken, label_taken, samples_taken
 from fleetmetrics.base.metric import Metric
 from fleetmetrics.base.shared import Shared
 from fleetmetrics.batch.rules import Check, Requirement
@@ -89,6 +89,7 @@ class Expression(Composite[Any], Metric[Any]):
     class_axis: int | None
     columns: tuple[str, ...]
     operands: tuple[Any, ...]
+    samples: str
     symbol: str
     takes_label: bool | None
 
@@ -112,6 +113,7 @@ class Expression(Composite[Any], Metric[Any]):
         self._metrics = [operand for operand in operands if isinstance(operand, Metric)]
         self.takes_label = label_taken(self._metrics)
         self.class_axis = axis_taken(self._metrics)
+        self.samples = samples_taken(self._metrics)
         super().__init__()
         self.requirements = tuple(dict.fromkeys(rule for metric in self._metrics for rule in metric.requirements))
         self.columns = tuple(dict.fromkeys(name for metric in self._metrics for name in metric.columns))

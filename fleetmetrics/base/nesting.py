@@ -39,6 +39,9 @@ class Nestable(Partial):
     #: Whether ``add`` takes a label; None: it accepts one and ignores it. False: a label is an error,
     #: because the metric's own ``add`` takes weights in its place.
     takes_label: bool | None = True
+    #: What predictions and labels hold: "numbers", of any shape; "texts" or "tags", a string or a sequence of tags for
+    #: each sample; "any", if it only counts samples.
+    samples: str = "numbers"
     #: The positional arguments of ``add``; the first is the prediction.
     arguments: tuple[str, ...] = ("prediction", "label", "weight", "mask")
     #: Keys of `fleetmetrics.batch.rules.REQUIREMENTS` that every sample must meet, or the class's own requirements.

@@ -36,6 +36,11 @@ class Requirement(NamedTuple):
     #: What else an error says: a sentence.
     advice: str = ""
 
+    def at_fault(self, value: Any) -> Any:
+        """What an error shows of an invalid value."""
+        fault = getattr(self.holds, "fault", None)
+        return value if fault is None else f"{fault(value)!r:.80}"
+
     @property
     def text(self) -> str:
         """The rule in words."""
@@ -217,7 +222,7 @@ def raise_unless(xp: Any, holds: Any, live: Any, requirement: Requirement, batch
     if not broken.any():
         return
     first = int(broken.argmax())
-    value = batch.given(requirement.argument, first)
+    value = requirement.at_fault(batch.given(requirement.argument, first))
     place = first if batch.full is None else list(map(int, np.unravel_index(first, batch.full)))
     way = "convert it to flags, such as mask > 0.5" if requirement is FLAGS else "mask such samples"
     advice = f"{requirement.advice}. " if requirement.advice else ""

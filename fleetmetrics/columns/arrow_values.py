@@ -25,6 +25,7 @@ __all__ = [
     "nulls_in",
     "nulls_of",
     "numbers_in",
+    "texts_in",
     "unknown_rows",
     "unnested",
 ]
@@ -229,6 +230,18 @@ def numbers_in(array: Any) -> np.ndarray:
         if largest is not None and largest >= 2**63:
             raise InvalidInputError(f"holds {largest}; the largest integer allowed is 2**63 - 1; convert it to floats")
     return array.to_numpy(zero_copy_only=False).reshape(shape)
+
+
+def texts_in(array: Any, tags: bool) -> np.ndarray:
+    """Strings, or lists of them, as Python's objects; ``tags``: a string is a sequence of tags between blanks."""
+    types, kind = arrow().types, array.type
+    inner = kind.value_type if is_list(kind) or types.is_dictionary(kind) else kind
+    if len(array) and not (types.is_string(inner) or types.is_large_string(inner)):
+        raise _wrong(array, "strings, or lists of strings")
+    values = np.empty(len(array), object)
+    for place, value in enumerate(array.to_pylist()):
+        values[place] = value.split() if tags and isinstance(value, str) else value
+    return values
 
 
 #: What keys may be, for errors.

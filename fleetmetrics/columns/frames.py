@@ -21,6 +21,7 @@ from fleetmetrics.columns.arrow_values import (
     nulls_in,
     nulls_of,
     numbers_in,
+    texts_in,
     unknown_rows,
 )
 from fleetmetrics.columns.frame_columns import (
@@ -119,6 +120,12 @@ class Columns:
         #: The values from folders' names, for all rows of a file, by column; and their Arrow types.
         self.of_folders: Mapping[str, str | None] = {}
         self.folder_types: Mapping[str, str] = {}
+        #: The columns of texts and tags, which the metrics take as they are; an empty one is a text, too.
+        self.texts: set[str] = set()
+        self._samples = "numbers" if metrics is None else metrics.samples
+        if self._samples in ("texts", "tags"):
+            self.texts = {name for argument in ("prediction", "label") for name in self.of(argument)} & {*self.names}
+            self._check_texts()
         self._check_order()
         self.understood = {}
 
@@ -126,6 +133,24 @@ class Columns:
     def _of_classes(self) -> bool:
         """Whether the one column of predictions holds names of classes for any metric: none takes a probability."""
         return any(leaf.one_hot.several for leaf in self._leaves)
+
+    def _check_texts(self) -> None:
+        """InvalidInputError if an option of reading is for numbers, where the metrics take texts."""
+        reading = self.reading
+        is_given = {
+            "positive": reading.positive is not None,
+            "classes": reading.classes is not None,
+            "from_logits": reading.from_logits,
+            "scale": reading.scale != 1.0,
+        }
+        name = next((name for name, given in is_given.items() if given), None)
+        if self.labels_apart:
+            raise InvalidInputError(
+                f"{called('label')} names several tasks, and metrics of texts have one; write several references of a "
+                "row as a list in one column"
+            )
+        if name is not None:
+            raise InvalidInputError(f"{called(name)} is for numbers, and the metrics take {self._samples}")
 
     def _check_order(self) -> None:
         """InvalidInputError if the columns of scores have the classes' names, but another order."""
@@ -252,6 +277,8 @@ class Columns:
             if first == pa.uint64():
                 return first if name in self.required else pa.string()  # slices have no keys of 2**63 or more
             return first if first == pa.int64() or (whole and first == pa.float64()) else pa.string()
+        if name in self.texts:
+            return pa.list_(pa.string()) if is_list(first) else pa.string()
         if is_list(first):
             return pa.list_(pa.float64())
         return first if first == pa.bool_() else pa.float64()
@@ -287,7 +314,7 @@ class Columns:
         if argument in self._slices and values.dtype == np.uint64 and len(values) and values.max() >= 2**63:
             how = f"{called('text', str(column))} makes strings"
             raise DataError(f"column {column!r} holds {values.max()}; slices take integers below 2**63: {how}")
-        if argument != "prediction":
+        if argument != "prediction" or self.texts:
             return values
         if len(arrays) > 1 and "label" in self.by_argument and len(self.of("label")) == len(arrays):
             return np.stack([self.reading.scores(array) for array in arrays], axis=1)  # a score for each label
@@ -299,6 +326,8 @@ class Columns:
             return arrow_keys
         if is_key:
             return keys_in
+        if self.texts and argument in ("prediction", "label"):
+            return functools.partial(texts_in, tags=self._samples == "tags")
         return self._labels if argument == "label" else numbers_in
 
     def lacking(self, table: Any, nulls: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -326,7 +355,7 @@ class Columns:
         rules = {rule for leaf in self._leaves for rule in leaf.requirements}
         asked = [REQUIREMENTS[rule] if isinstance(rule, str) else rule for rule in rules]
         for argument in ("label", "prediction"):
-            names = self.of(argument) if argument in arguments else []
+            names = self.of(argument) if argument in arguments and not self.texts else []
             for kind in dict.fromkeys(table.schema.field(name).type for name in names):
                 if argument == "label":
                     self.understand("label", label_in_words(asked, self.reading, kind))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from decimal import Decimal
-from typing import Any, Mapping, NamedTuple, Sequence
+from typing import Any, Collection, Mapping, NamedTuple, Sequence
 
 import numpy as np
 
@@ -57,6 +57,7 @@ def typed(
     null: Sequence[str] = (),
     loose: Sequence[str] = (),
     labels: Sequence[str] = (),
+    whole: Collection[str] = (),
 ) -> tuple[Piece, dict[str, Any]]:
     """Columns of bytes converted to their types, without the rows that do not fit; and the types.
 
@@ -67,6 +68,7 @@ def typed(
         null: names of missing values, besides an empty text.
         loose: columns whose numbers need not be whole, whatever their type.
         labels: columns of labels; if the first row has a word there, they may be names of classes.
+        whole: columns of texts, of which none stands for a missing value.
     """
     pa, pc = arrow(), arrow("compute")
     typed_columns: dict[str, Any] = {}
@@ -75,7 +77,9 @@ def typed(
         column = _array(piece.table.column(name))
         converted = _texts(column)
         nothing = ["", *null] if pa.types.is_string(kind) else nulls_of_numbers(null)
-        texts = pc.if_else(pc.is_in(converted.array, pa.array(nothing)), None, converted.array)
+        texts = converted.array
+        if name not in whole:
+            texts = pc.if_else(pc.is_in(texts, pa.array(nothing)), None, texts)
         misfits = _misfits(converted)
         if not pa.types.is_string(kind):
             converted = _converted(texts, kind, name, name in loose)

@@ -267,8 +267,9 @@ class _Table:
         """A piece with the types of its columns."""
         if arrow().binary() not in piece.table.schema.types:
             return piece
+        columns = self.columns
         piece, kinds = typed(
-            piece, self.kinds, self.bad, self.columns.reading.null, self._loose, self.columns.numeric_labels
+            piece, self.kinds, self.bad, columns.reading.null, self._loose, columns.numeric_labels, columns.texts
         )
         for name, kind in kinds.items():
             if kind == arrow().uint64():  # the next block may hold such numbers, too

@@ -260,7 +260,7 @@ class _Evaluation:
             names, by_column = self.columns.of(argument), flags.reshape(len(places), -1)
             flags = by_column.any(axis=1)
             first = int(flags.argmax())
-            value = arguments[argument][first].tolist() if argument in arguments else ""
+            value = arguments[argument][first : first + 1].tolist()[0] if argument in arguments else ""
             if by_column.shape[1] == len(names) > 1:  # then it is the value of one of the columns
                 at = int(by_column[first].argmax())
                 names, value = names[at : at + 1], value[at]

@@ -34,6 +34,7 @@ class Count(WithoutColumns[int]):
     """
 
     takes_label: bool | None = None
+    samples: str = "any"
     declared: tuple[Declared, ...] = (TOTAL,)
     cell_states: tuple[str, ...] = ("total",)
 

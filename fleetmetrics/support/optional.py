@@ -14,7 +14,12 @@ __all__ = ["library"]
 #: string views of polars.
 _FIRST = {"pyarrow": 18}
 #: What pip calls libraries whose modules have other names, or that need more than their own package.
-_ON_INDEX = {"dask": "'dask[distributed]'", "paddle": "paddlepaddle", "ray": "'ray[data]'"}
+_ON_INDEX = {
+    "dask": "'dask[distributed]'",
+    "paddle": "paddlepaddle",
+    "ray": "'ray[data]'",
+    "rouge_score": "rouge-score",
+}
 #: The libraries found so far: reading a small file requests parts of pyarrow twenty times.
 _FOUND: dict[str, Any] = {}
 

@@ -34,6 +34,7 @@ class Wrapper(Metric[Value]):
     columns: tuple[str, ...]
     nullable: tuple[str, ...]
     requirements: tuple[str | Requirement, ...]
+    samples: str
     states: dict[str, State]
     takes_label: bool | None
 
@@ -63,6 +64,7 @@ class Wrapper(Metric[Value]):
         self.columns = metric.columns
         self.nullable = metric.nullable
         self.class_axis = metric.class_axis
+        self.samples = metric.samples
         self.metric.become_part(metric.name, Shared())  # operands share equal counts, which `_fit` uses
         self._fit()
         self.become_part(self.name, Shared())

@@ -1,0 +1,142 @@
+"""Edit distances of texts: word and character error rate, and the normalized distance; rapidfuzz computes them."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, Sequence
+
+import numpy as np
+
+from fleetmetrics.base.metric import TOTAL, Declared, Quotient
+from fleetmetrics.batch import Batch, per_sample, statistic
+from fleetmetrics.batch.rules import Requirement
+from fleetmetrics.batch.text_batch import TEXT, TEXT_LABEL
+from fleetmetrics.metrics.text.text_metric import NormalizedMetric, TextSettings, normalized, words_of
+from fleetmetrics.support.checks import choice_of
+from fleetmetrics.support.optional import library
+from fleetmetrics.support.typed import Unpack
+
+__all__ = ["CharErrorRate", "NormalizedEditDistance", "WordErrorRate"]
+
+
+@per_sample
+def _units(batch: Batch, unit: str, normalize: str) -> tuple[Sequence[Any], Sequence[Any]]:
+    """The predictions and labels as sequences of what is counted."""
+    predictions, labels = normalized(batch, normalize)
+    if unit == "characters":
+        return predictions, labels
+    split = words_of if unit == "words and Chinese characters" else str.split
+    return [split(text) for text in predictions], [split(text) for text in labels]
+
+
+@per_sample
+def _distances(batch: Batch, unit: str, normalize: str) -> np.ndarray:
+    distances = map(library("rapidfuzz.distance").Levenshtein.distance, *_units(batch, unit, normalize))
+    return np.fromiter(distances, np.int64, len(batch.each))
+
+
+def _lengths(sequences: Sequence[Any]) -> np.ndarray:
+    return np.fromiter(map(len, sequences), np.int64, len(sequences))
+
+
+@statistic
+def _edits(batch: Batch, unit: str, normalize: str) -> Any:
+    return batch.weighted_sum(_distances(batch, unit, normalize))
+
+
+@statistic
+def _length(batch: Batch, unit: str, normalize: str) -> Any:
+    return batch.weighted_sum(_lengths(_units(batch, unit, normalize)[1]))
+
+
+@statistic
+def _normalized_distances(batch: Batch, normalize: str) -> Any:
+    longest = np.maximum(*map(_lengths, _units(batch, "characters", normalize)))
+    return batch.weighted_sum(_distances(batch, "characters", normalize) / np.maximum(longest, 1))
+
+
+class _ErrorRate(NormalizedMetric[float]):
+    better = "lower"
+    quotient: Quotient | None = Quotient({"edits": 1}, {"length": 1})
+    declared: tuple[Declared, ...] = (
+        Declared("edits", statistic=_edits, settings=("unit", "normalize")),
+        Declared("length", statistic=_length, settings=("unit", "normalize")),
+    )
+    unit = "characters"
+
+
+class CharErrorRate(_ErrorRate):
+    """Character error rate, CER: the edits that turn predictions into references, per character of the references.
+
+    Formula: ``sum(w * d) / sum(w * n)`` over the samples of all workers, with the Levenshtein distance ``d`` of a text
+    (insertions, deletions and substitutions of characters) and the length ``n`` of its reference; above 1 if there are
+    more edits than characters. rapidfuzz computes the distances.
+
+    ``add(predictions, references)`` takes lists of strings, one entry per sample; a reference that is blank is an
+    error. Undefined without samples.
+
+    Args:
+        normalize: what counts of both texts. "none": all characters, blanks too; "spaces": all but spaces, as
+            PaddleSpeech's ``remove_space``; "alphanumeric": ASCII letters, of either case, and digits; "squad": without
+            case, punctuation and articles.
+
+    Examples:
+        >>> metric = CharErrorRate()
+        >>> metric.add(["this is the prediction"], ["this is a reference"])
+        >>> round(metric.compute(), 4)
+        0.6842
+    """
+
+
+class WordErrorRate(_ErrorRate):
+    """Word error rate, WER: the edits that turn predictions into references, per word of the references.
+
+    Formula: ``sum(w * d) / sum(w * n)`` as for `CharErrorRate`, in words instead of characters: what is between blanks.
+    A Chinese character is a word of its own, so that a text in Chinese has an error rate of characters.
+
+    Inputs and arguments as for `CharErrorRate`.
+
+    Args:
+        chinese: "characters": each Chinese character is a word; "words": only blanks are between words, for texts that
+            were segmented.
+
+    Examples:
+        >>> metric = WordErrorRate()
+        >>> metric.add(["the cat sat", "我喜欢 paddle"], ["the cat sat down", "我很喜欢 paddle"])
+        >>> metric.compute()
+        0.2222222222222222
+    """
+
+    chinese: str
+    unit: str
+
+    def __init__(
+        self, *, chinese: Literal["characters", "words"] = "characters", **settings: Unpack[TextSettings]
+    ) -> None:
+        self.chinese = choice_of("chinese", chinese, ("characters", "words"))
+        self.unit = "words and Chinese characters" if chinese == "characters" else "words"
+        super().__init__(**settings)
+
+
+class NormalizedEditDistance(NormalizedMetric[float]):
+    """The mean edit distance of a text, per character of the longer one of prediction and reference.
+
+    Formula: ``sum(w * d / max(m, n)) / sum(w)`` with the Levenshtein distance ``d`` and the lengths ``m`` and ``n``
+    of both texts; 0 if both are empty. PaddleOCR's ``norm_edit_dis``, also called 1-N.E.D., is
+    ``1 - NormalizedEditDistance(normalize="spaces")``, which is a metric, too.
+
+    Inputs and arguments as for `CharErrorRate`; references may be empty.
+
+    Examples:
+        >>> metric = 1 - NormalizedEditDistance(normalize="spaces")
+        >>> metric.add(["PAD DLE", "0CR"], ["PADDLE", "OCR"])
+        >>> round(metric.compute(), 4)
+        0.8333
+    """
+
+    better = "lower"
+    quotient: Quotient | None = Quotient({"distance": 1}, highest=1)
+    requirements: tuple[str | Requirement, ...] = (TEXT, TEXT_LABEL)
+    declared: tuple[Declared, ...] = (
+        Declared("distance", dtype="float64", statistic=_normalized_distances, settings=("normalize",)),
+        TOTAL,
+    )

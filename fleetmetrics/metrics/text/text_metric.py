@@ -1,0 +1,106 @@
+"""The base of the metrics of texts: how a text is read, in characters or in words."""
+
+from __future__ import annotations
+
+import re
+import string
+from typing import TYPE_CHECKING, Any, Callable, Literal, Sequence
+
+from fleetmetrics.base.accumulator import Value
+from fleetmetrics.base.metric import Settings, Undefinable
+from fleetmetrics.batch import Batch, per_sample
+from fleetmetrics.batch.rules import Requirement
+from fleetmetrics.batch.text_batch import REFERENCE, TEXT, required, strings
+from fleetmetrics.support.checks import choice_of
+from fleetmetrics.support.typed import Unpack
+
+#: Chinese characters, among which Japanese Kanji are.
+CHINESE = "\u3007\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
+_WORD = re.compile(rf"[{CHINESE}]|[^\s{CHINESE}]+")
+_ARTICLES = re.compile(r"\b(a|an|the)\b")
+_NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
+_ALPHANUMERIC = frozenset(string.ascii_letters + string.digits)
+
+
+def _without_spaces(text: str) -> str:
+    return text.replace(" ", "")
+
+
+def _alphanumeric(text: str) -> str:
+    return "".join(filter(_ALPHANUMERIC.__contains__, text)).lower()
+
+
+def _as_squad(text: str) -> str:
+    return " ".join(_ARTICLES.sub(" ", text.lower().translate(_NO_PUNCTUATION)).split())
+
+
+#: What is left of a text before it is compared; "none": all of it.
+_LEFT: dict[str, Callable[[str], str]] = {
+    "none": str,
+    "spaces": _without_spaces,
+    "alphanumeric": _alphanumeric,
+    "squad": _as_squad,
+}
+
+
+def words_of(text: str) -> list[str]:
+    """The words between blanks; a Chinese character is a word of its own."""
+    return text.split() if text.isascii() else _WORD.findall(text)
+
+
+@per_sample
+def normalized(batch: Batch, normalize: str) -> tuple[list[str], list[Any]]:
+    """Predictions and labels; a label is a string, or a list of several references."""
+    predictions, labels = strings(batch, "prediction"), strings(batch, "label")
+    left = _LEFT[normalize]
+    if normalize == "none":
+        return predictions, labels
+    return [left(text) for text in predictions], [
+        left(label) if isinstance(label, str) else [left(text) for text in label] for label in labels
+    ]
+
+
+def references(label: Any) -> Sequence[str]:
+    """The references of a sample, of which there may be one."""
+    return (label,) if isinstance(label, str) else label
+
+
+class TextMetric(Undefinable[Value]):
+    """A metric that compares texts with their references: ``add(["a cat"], ["the cat"])``."""
+
+    samples: str = "texts"
+    requirements: tuple[str | Requirement, ...] = (TEXT, REFERENCE)
+
+    if TYPE_CHECKING:
+
+        def add(  # type: ignore[override]  # it takes less than `Metric`
+            self, prediction: Any = None, label: Any = None, weight: Any = None, mask: Any = None
+        ) -> None: ...
+
+
+def _counts(label: Any) -> bool:
+    return all(not text.strip() or _alphanumeric(text) for text in references(label))
+
+
+_COUNTED = required("label", "a text with an ASCII letter or digit: normalize='alphanumeric' counts no others", _counts)
+
+
+class TextSettings(Settings, total=False):
+    """Arguments of every metric of texts of which only a part may count."""
+
+    normalize: Literal["none", "spaces", "alphanumeric", "squad"]
+
+
+class NormalizedMetric(TextMetric[Value]):
+    """A metric of texts of which only a part may count."""
+
+    normalize: str
+    requirements: tuple[str | Requirement, ...]
+
+    def __init__(
+        self, *, normalize: Literal["none", "spaces", "alphanumeric", "squad"] = "none", **settings: Unpack[Settings]
+    ) -> None:
+        self.normalize = choice_of("normalize", normalize, tuple(_LEFT))
+        super().__init__(**settings)
+        if normalize == "alphanumeric":  # otherwise all texts in Chinese would be equal
+            self.requirements = (*self.requirements, _COUNTED)
