@@ -57,6 +57,15 @@ class Coded:
         """The dtype of the strings."""
         return self.values.dtype
 
+    @property
+    def nbytes(self) -> int:
+        """The bytes of the places and of the dictionary."""
+        return self.codes.nbytes + self.values.nbytes
+
+    def copy(self) -> Coded:
+        """The same, with places of its own."""
+        return Coded(self.codes.copy(), self.values)
+
     def texts(self) -> np.ndarray:
         """The text of each sample."""
         return self.values[self.codes] if len(self.codes) else self.values[:0]
@@ -221,8 +230,20 @@ def _of_objects(values: Any, argument: str) -> np.ndarray:
     return np.array(flat).reshape(objects.shape)
 
 
-def joined_arrays(arrays: Sequence[np.ndarray], argument: str) -> np.ndarray:
-    """Concatenate arrays of one axis, all of strings or all of numbers; NumPy joins int64 and uint64 to floats."""
+def joined_arrays(arrays: Sequence[Any], argument: str) -> Any:
+    """Concatenate arrays of one axis, all of strings or all of numbers; NumPy joins int64 and uint64 to floats.
+
+    Strings that are all `Coded` stay so.
+    """
+    if any(isinstance(array, Coded) for array in arrays):
+        if not all(isinstance(array, Coded) for array in arrays):
+            return np.concatenate([array.texts() if isinstance(array, Coded) else array for array in arrays])
+        if all(array.values is arrays[0].values for array in arrays):
+            return Coded(np.concatenate([array.codes for array in arrays]), arrays[0].values)
+        before = np.cumsum([0, *(len(array.values) for array in arrays)])
+        dtype = np.int32 if before[-1] < 2**31 else np.int64
+        codes = np.concatenate([array.codes.astype(dtype) + dtype(start) for array, start in zip(arrays, before)])
+        return Coded(codes, np.concatenate([array.values for array in arrays]))
     if np.result_type(*arrays).kind == "f" and all(array.dtype.kind in "iu" for array in arrays):
         filled = [array for array in arrays if array.size] or arrays[:1]
         low, high = min(int(array.min()) for array in filled), max(int(array.max()) for array in filled)

@@ -188,7 +188,8 @@ class Folds:
         table = self.table
         if table.closed is not None:
             return _packed(table.closed)
-        return {name: column.copy() for name, column in table.records().items() if column is not None and len(column)}
+        columns = table.records().plain().items()
+        return {name: column.copy() for name, column in columns if column is not None and len(column)}
 
     def together(self, parts: Sequence[Mapping[Any, Any]]) -> dict[str, np.ndarray]:
         """The joined content of several tables, one after the other."""

@@ -6,7 +6,7 @@ from typing import Any, Callable, Dict, Mapping, NamedTuple, Sequence
 
 import numpy as np
 
-from fleetmetrics.batch.keys import joined_arrays
+from fleetmetrics.batch.keys import Coded, joined_arrays
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.serial import small
 from fleetmetrics.xp import to_host, together_to_host
@@ -15,7 +15,10 @@ __all__ = ["Closed", "Kept", "Records", "Table", "joined_records"]
 
 
 class Records(Dict[str, Any]):
-    """Columns of equal length: NumPy arrays with integers as short as possible, or None for all ones."""
+    """Columns of equal length: NumPy arrays with integers as short as possible, or None for all ones.
+
+    Strings of the keys of slices may be `Coded`; `plain` has arrays.
+    """
 
     def __init__(self, columns: Mapping[str, Any]) -> None:
         super().__init__(columns)
@@ -29,6 +32,10 @@ class Records(Dict[str, Any]):
     def taken(self, place: Any) -> Records:
         """Some of the samples."""
         return Records({name: None if column is None else column[place] for name, column in self.items()})
+
+    def plain(self) -> Records:
+        """The same, with arrays of strings, as they are sent and saved."""
+        return Records({name: column.texts() if isinstance(column, Coded) else column for name, column in self.items()})
 
     def cached(self, key: Any, make: Callable[[Records], Any]) -> Any:
         """The value of ``make(records)``, computed once for all metrics."""
@@ -95,7 +102,7 @@ class Table:
                 f"{self.name} is closed, and takes no more samples; reset it, or add to a new metric"
             )
         here = [value for value in kept.records.values() if value is not None]
-        if all(isinstance(value, np.ndarray) or kept.xp.is_eager(value) for value in here):
+        if all(isinstance(value, (np.ndarray, Coded)) or kept.xp.is_eager(value) for value in here):
             kept = self.on_host(kept)
         else:
             records = {name: _copied(value) for name, value in kept.records.items()}
@@ -165,7 +172,7 @@ class Table:
 
     def prepared(self) -> Records:
         """All records, prepared for sending."""
-        records = self.records()
+        records = self.records().plain()
         return self.prepare(records) if records else records
 
     def sorted(self, records: Records) -> Records:
@@ -223,4 +230,4 @@ def _copied(value: Any) -> Any:
     """A copy of an array or a tensor, whose owner may write to it later; None stays None."""
     if value is None:
         return None
-    return value.copy() if isinstance(value, np.ndarray) else value.clone()
+    return value.copy() if isinstance(value, (np.ndarray, Coded)) else value.clone()

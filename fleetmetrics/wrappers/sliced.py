@@ -15,7 +15,7 @@ from fleetmetrics.base.accumulator import Value
 from fleetmetrics.base.metric import Common, Metric
 from fleetmetrics.base.shared import Shared
 from fleetmetrics.batch import Batch
-from fleetmetrics.batch.keys import NULL, Coded
+from fleetmetrics.batch.keys import NULL, Coded, distinct
 from fleetmetrics.batch.lanes import Groups
 from fleetmetrics.errors import BucketWarning, InvalidInputError, StaticProgramError, UndefinedMetricWarning
 from fleetmetrics.formulas.quotients import undefined
@@ -179,7 +179,7 @@ class Sliced(Wrapper[Dict[Any, Value]]):
         records: list[tuple[Any, Any]] = []
         for target, increment in self.metric.increments_of(in_lanes):
             if isinstance(target, Table):
-                keys = batch.cached((_KEY, self.by), lambda: _keys_to_keep(batch.column(self.by), self.by))
+                keys = batch.cached((_KEY, self.by), lambda: _keys_to_keep(batch.columns[self.by], self.by))
                 kept = increment._replace(records={**increment.records, _KEY: keys})
                 records.append((slicing.tables[target], kept))
             else:
@@ -247,8 +247,9 @@ def _sorted_keys(keys: Sequence[Any], other: str) -> np.ndarray:
 
 
 def _keys_to_keep(column: Any, argument: str) -> Any:
-    """Keys in the form in which records have them: tensors unchanged, bytes as strings."""
-    return column if is_paddle(column) else host_keys(column, argument)
+    """Keys in the form in which records have them: tensors unchanged, bytes as strings, a small dictionary as it is."""
+    keys = column if is_paddle(column) else host_keys(column, argument)
+    return keys.texts() if isinstance(keys, Coded) and len(keys.values) > len(keys) else keys
 
 
 def _by_cell(batch: Batch, state: State, increment: Any) -> Any:
@@ -538,8 +539,8 @@ def _prepared(table: Table, records: Records) -> Records:
     """Prepare the records of each slice on their own, and sort them together."""
     if not len(records[_KEY]):
         return records
-    keys, index = np.unique(records[_KEY], return_inverse=True)
-    parts = [(keys[row], table.prepare(part)) for row, part in _by_slice(records, index.reshape(-1))]
+    keys, index = distinct(records[_KEY])
+    parts = [(keys[row], table.prepare(part)) for row, part in _by_slice(records, index)]
     return table.sorted(joined_records(table.name, [{**part, _KEY: np.full(part.length, key)} for key, part in parts]))
 
 

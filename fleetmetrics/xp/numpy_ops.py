@@ -44,7 +44,6 @@ at_least: Callable[..., Any] = np.maximum
 concat: Callable[..., Any] = np.concatenate
 count: Callable[..., Any] = operator.attrgetter("size")
 moveaxis: Callable[..., Any] = np.moveaxis
-filled: Callable[..., Any] = np.full  # with a NumPy scalar
 first_zero: Callable[..., Any] = np.argmin
 kind: Callable[..., Any] = operator.attrgetter("dtype.kind")
 number = np.int64
@@ -90,6 +89,11 @@ def host(array: np.ndarray) -> np.ndarray:
 
 constant: Callable[..., Any] = host
 integers: Callable[..., Any] = host
+
+
+def filled(shape: tuple[int, ...], value: Any) -> np.ndarray:
+    """An array of one NumPy scalar; the system gives zeros without a pass over the memory."""
+    return np.full(shape, value) if value else np.zeros(shape, value.dtype)
 
 
 def is_eager(array: np.ndarray) -> bool:

@@ -11,6 +11,7 @@ import paddle
 import pytest
 
 import fleetmetrics as fm
+from fleetmetrics.batch.keys import Coded
 from tests.contract import Data, batches, draw, feed, new_programs, same
 from tests.fakes import Listener, Together, together
 
@@ -217,6 +218,38 @@ def test_metrics_that_keep_every_sample_are_sliced_too(keys: Any) -> None:
             alone.add(P[own], Y[own], W[own], **({"user": user[own]} if "auc" in name else {}))
             wanted["other"] = alone.compute()
         assert same(value[name], wanted, False), (name, value[name], wanted)
+
+
+@pytest.mark.filterwarnings("ignore:.*the very same samples")
+def test_keys_in_dictionaries_are_kept_as_the_same_keys_in_plain_strings() -> None:
+    """Dictionaries of batches differ, repeat a text, or have more texts than the batch has samples."""
+    slot, user = np.array(["b", "a", "c"])[RNG.integers(0, 3, N)], RNG.integers(0, 9, N)
+    dictionaries = [["c", "a", "b"], ["a", "x", "b", "c", "a"] * 15, [*map(str, range(N)), "c", "b", "a"]]
+    makes = {"gauc": fm.GAUC, "exact": fm.ExactAUC}  # the records of the second are prepared slice by slice
+    coded, mixed, plain = (
+        fm.MetricCollection({name: fm.Sliced(make()) for name, make in makes.items()}, name="of slices")
+        for _ in range(3)
+    )
+    for number, part in enumerate(np.array_split(np.arange(N), 5)):
+        two, three = (
+            Coded(np.array([texts.index(key) for key in slot[part].tolist()], dtype), np.array(texts))
+            for texts, dtype in ((dictionaries[number % 2], np.int8), (dictionaries[number % 3], np.int16))
+        )
+        for metric, keys in {coded: two, mixed: three if number % 2 else slot[part], plain: slot[part]}.items():
+            metric.add(P[part], Y[part], slot=keys, user=user[part])
+    for metric, kinds in ((coded, {Coded}), (mixed, {Coded, np.ndarray})):
+        kept = [kept.records["slice key"] for folds in metric.record_folds() for kept in folds.table.batches]
+        assert {type(column) for column in kept} == kinds
+    wanted, loaded = plain.compute(), plain.fresh()
+    for metric in (coded, mixed, pickle.loads(pickle.dumps(coded))):
+        loaded.set_state_dict(metric.state_dict())
+        for value in (metric.compute(), loaded.compute()):
+            assert all(same(value[name], wanted[name], True) for name in makes)
+    results = together(
+        [lambda channel, metric=metric: metric.compute(communicator=channel) for metric in (coded, mixed, plain)]
+    )
+    thrice = fm.merge_all([plain, plain, plain]).compute()
+    assert all(same(result[name], thrice[name], False) for result in results for name in makes)
 
 
 @pytest.mark.filterwarnings("ignore:.*more than 2 keys")
