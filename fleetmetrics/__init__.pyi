@@ -50,6 +50,8 @@ from fleetmetrics.evaluation import EvaluationResult as EvaluationResult
 from fleetmetrics.evaluation import evaluate as evaluate
 from fleetmetrics.evaluation.consistency.consistency_result import ConsistencyResult as ConsistencyResult
 from fleetmetrics.evaluation.consistency.streams import consistency as consistency
+from fleetmetrics.evaluation.history import HistoryResult as HistoryResult
+from fleetmetrics.evaluation.history import history as history
 from fleetmetrics.formulas.bootstrap import BootstrapResult as BootstrapResult
 from fleetmetrics.formulas.differences import Difference as Difference
 from fleetmetrics.formulas.differences import paired_difference as paired_difference
@@ -258,6 +260,7 @@ __all__ = [
     "HausdorffDistance",
     "HingeLoss",
     "Histogram",
+    "HistoryResult",
     "HitRate",
     "IntegerOverflowError",
     "Interval",
@@ -363,6 +366,7 @@ __all__ = [
     "flatten",
     "get_communicator",
     "get_dist_backend",
+    "history",
     "list_all_backends",
     "load",
     "mae",

@@ -55,6 +55,8 @@ MODULES: dict[str, str] = {
     "evaluate": "fleetmetrics.evaluation",
     "ConsistencyResult": "fleetmetrics.evaluation.consistency.consistency_result",
     "consistency": "fleetmetrics.evaluation.consistency.streams",
+    "HistoryResult": "fleetmetrics.evaluation.history",
+    "history": "fleetmetrics.evaluation.history",
     "BootstrapResult": "fleetmetrics.formulas.bootstrap",
     "Difference": "fleetmetrics.formulas.differences",
     "paired_difference": "fleetmetrics.formulas.differences",

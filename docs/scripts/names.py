@@ -48,6 +48,7 @@ OTHERS: dict[str, list[str] | None] = {
     "evaluation": ["EvaluationResult", "evaluate"],
     "evaluation.consistency.consistency_result": ["ConsistencyResult"],
     "evaluation.consistency.streams": ["consistency"],
+    "evaluation.history": ["HistoryResult", "history"],
     "formulas.bootstrap": ["BootstrapResult"],
     "formulas.differences": None,
     "formulas.intervals": ["IntervalResult"],

@@ -20,6 +20,7 @@ __all__ = [
     "arrow",
     "arrow_keys",
     "cleaned_keys",
+    "days_in",
     "decoded",
     "keys_in",
     "nulls_in",
@@ -244,6 +245,8 @@ def texts_in(array: Any, tags: bool) -> np.ndarray:
     return values
 
 
+#: A moment as a string, for Arrow: its day, and whether it is one of UTC.
+_MOMENT = r"^(\d{4}(?:-\d\d-\d\d|/\d\d/\d\d|\d{4}))[T ].*?(Z?)$"
 #: What keys may be, for errors.
 _KEYS = "integers, strings, bools, dates or times"
 
@@ -320,6 +323,23 @@ def keys_in(array: Any) -> Any:
     if indices.null_count or values.null_count:
         values, indices = _with_null(values, indices)
     return Coded(indices.to_numpy(), keys_of([NULL["U"] if text is None else text for text in _texts(values)], "it"))
+
+
+def days_in(array: Any) -> Any:
+    """The same, with moments cut to the beginnings of their days, in UTC: they stay moments."""
+    pa, pc = arrow(), arrow("compute")
+
+    def cut(values: Any) -> Any:
+        kind = values.type
+        if pa.types.is_timestamp(kind):
+            begun = pc.floor_temporal(values.cast(pa.timestamp(kind.unit)), unit="day")
+            return begun.cast(pa.timestamp("s", "UTC" if kind.tz else None))
+        is_text = pa.types.is_string(kind) or pa.types.is_large_string(kind)
+        return pc.replace_substring_regex(values, _MOMENT, r"\1T00\2") if is_text else values
+
+    if not pa.types.is_dictionary(array.type):
+        return keys_in(cut(array))
+    return keys_in(pa.DictionaryArray.from_arrays(array.indices, cut(array.dictionary)))
 
 
 def arrow_keys(array: Any) -> Any:

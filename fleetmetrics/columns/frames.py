@@ -16,6 +16,7 @@ from fleetmetrics.columns.arrow_values import (
     arrow,
     arrow_keys,
     cleaned_keys,
+    days_in,
     decoded,
     keys_in,
     nulls_in,
@@ -325,7 +326,7 @@ class Columns:
         if argument in self.reading.in_arrow:
             return arrow_keys
         if is_key:
-            return keys_in
+            return days_in if self.of(argument) == [self.reading.cut] else keys_in
         if self.texts and argument in ("prediction", "label"):
             return functools.partial(texts_in, tags=self._samples == "tags")
         return self._labels if argument == "label" else numbers_in

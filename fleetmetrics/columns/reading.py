@@ -96,6 +96,11 @@ class Reading:
         """The arguments whose keys stay in Arrow, where strings take less memory and time."""
         return ()
 
+    @property
+    def cut(self) -> str:
+        """The column of keys whose moments are cut to days; "": none."""
+        return ""
+
     def __post_init__(self) -> None:
         if isinstance(self.null, str):
             object.__setattr__(self, "null", [string for string in names_in(self.null) if string])
@@ -220,11 +225,13 @@ class SideReading(Reading):
     Args:
         id: the column of ids.
         common: the ids that count; None: all rows count.
+        days: the column of slices whose moments are cut to days; "": none.
         arguments: of the evaluation, by the columns that they name.
     """
 
     id: str = ""
     common: CommonIds | None = None
+    days: str = ""
     arguments: Mapping[str, str] = field(default_factory=dict, compare=False)
 
     @property
@@ -234,6 +241,10 @@ class SideReading(Reading):
     @property
     def joined(self) -> tuple[str, CommonIds] | None:  # noqa: D102
         return None if self.common is None else (self.id, self.common)
+
+    @property
+    def cut(self) -> str:  # noqa: D102
+        return self.days
 
 
 @dataclass(frozen=True)

@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 import os
 import re
 from dataclasses import dataclass
-from datetime import date, timedelta
+from datetime import date, datetime, timedelta
 from html import escape
 from typing import Any, Collection, Hashable, Iterator, Mapping, NamedTuple, Sequence
 
+from fleetmetrics.comm.choose import channel_of
+from fleetmetrics.comm.deadline import began
 from fleetmetrics.errors import DataError, InvalidInputError
-from fleetmetrics.evaluation.calls import evaluate
+from fleetmetrics.evaluation.arguments.options import Options
+from fleetmetrics.evaluation.calls import evaluate, result_of_sides
 from fleetmetrics.evaluation.output.conditions import failed
 from fleetmetrics.evaluation.output.output_paths import output_of
+from fleetmetrics.evaluation.question.question import OTHER
+from fleetmetrics.evaluation.request import Request
 from fleetmetrics.evaluation.result import EvaluationResult, result_of
 from fleetmetrics.evaluation.sides.side_of_data import are_files
 from fleetmetrics.evaluation.sides.side_of_states import load, states_of
+from fleetmetrics.evaluation.sides.sides_of_workers import of_all_workers
 from fleetmetrics.report.headline import change_of
+from fleetmetrics.support.checks import raise_if_unknown_argument
 from fleetmetrics.support.optional import library
 from fleetmetrics.support.printed import (
     ByName,
@@ -38,9 +46,9 @@ from fleetmetrics.words.texts import Language
 
 __all__ = ["HistoryResult", "HistoryRow", "check_by_day", "history"]
 
-#: A day as a string, alone or at the beginning of a moment.
-_DAY = re.compile(r"(?P<day>\d{4}(?P<sign>[-/]?)\d\d(?:(?P=sign)\d\d)?)(?P<time>[T ].+)?")
-#: The most values of a column of days.
+#: A day or a month as a string; or a moment, which begins with a day.
+_DAY = re.compile(r"(?P<day>\d{4}(?P<sign>[-/]?)\d\d(?P<date>(?P=sign)\d\d)?)(?(date)(?P<time>[T ].+)?)")
+#: The most values of a column of days, once moments are cut to days.
 _MOST_VALUES = 100_000
 #: The most days, each of which is evaluated for itself.
 _MOST_DAYS = 1000
@@ -335,14 +343,14 @@ def _days(data: Any, column: str, options: Mapping[str, Any]) -> tuple[dict[str,
     by = name if "*" in column else column
     own = {"metrics": "count", "by": [by], "max_slices": _MOST_VALUES, "ci": None, "rank_by": None, "min_positives": 0}
     try:
-        whole = evaluate(data, **{**options, **own})
+        whole = _of_days(data, column, {**options, **own})
     except DataError as error:
         missing = f"no column {column!r} for "  # the option by is not the caller's
         raise DataError(str(error).replace(missing + argument("by"), missing + argument("by_day"))) from None
     slices = [row for part in (whole.tasks or {"": whole}).values() for row in part.slices[by]]
     without = sum(row.rows for row in slices if row.key is None)
     warnings = [f"{counted(without, 'rows')} without {column} count for no day"] if without else []
-    keys = {row.key for row in slices} - {None}
+    keys = {row.key for row in slices} - {None, OTHER}
     if keys and all(type(key) is int for key in keys):
         days = {str(key): f"{name} = {key}" for key in sorted(keys)}
     else:
@@ -350,11 +358,25 @@ def _days(data: Any, column: str, options: Mapping[str, Any]) -> tuple[dict[str,
         if any(str(key).endswith("Z") for key in keys):
             warnings.append(f"{column} has a time zone; its days are those of UTC")
     if len(days) > _MOST_DAYS:
+        number = f"{len(days):,}" if len(keys) < _MOST_VALUES else f"{_MOST_VALUES:,} or more"
         raise DataError(
-            f"{argument('by_day')}: {column} has {len(days):,} different days; at most {_MOST_DAYS:,} are evaluated, "
+            f"{argument('by_day')}: {column} has {number} different days; at most {_MOST_DAYS:,} are evaluated, "
             f"those of a condition with {argument('where')}"
         )
     return days, warnings
+
+
+def _of_days(data: Any, column: str, options: Mapping[str, Any]) -> EvaluationResult:
+    """What `evaluate` returns for slices by a column, whose moments are cut to days."""
+    signature = inspect.signature(evaluate)
+    raise_if_unknown_argument("evaluate", [*signature.parameters], options)
+    bound = signature.bind(data, **options)
+    bound.apply_defaults()
+    timeout, asked = bound.arguments["timeout"], Options.among(bound.arguments)
+    channel, trouble = channel_of(bound.arguments["communicator"])
+    _, trouble = began(timeout, trouble)
+    sides = of_all_workers(channel, lambda: Request.of(data, asked, column).sides(channel), trouble, timeout)
+    return result_of_sides(sides, channel=channel, timeout=timeout)
 
 
 def _days_of_texts(keys: Collection[Any], column: str, name: str) -> dict[str, str]:
@@ -363,20 +385,28 @@ def _days_of_texts(keys: Collection[Any], column: str, name: str) -> dict[str, s
     matches = [match for match in map(_DAY.fullmatch, texts) if match is not None]
     forms = {re.sub(r"\d", "0", match["day"]) for match in matches}
     if len(matches) < len(texts) or len(forms) != 1:
-        unfit = next((text for text in texts if not _DAY.fullmatch(text)), next(iter(keys), None))
+        unfit = next((text for text in texts if not _DAY.fullmatch(text)), None)
+        several = " and ".join(repr(text) for text in texts[:: max(1, len(texts) - 1)])
         raise DataError(
-            f"{argument('by_day')}: {column} must hold days in one form, such as 2026-11-01 or 20261101, and at "
-            f"most {_MOST_VALUES:,} different values; it holds {'none' if unfit is None else repr(unfit)}"
+            f"{argument('by_day')}: {column} must hold days in one form, such as 2026-11-01 or 20261101, or moments "
+            f"that begin with one; it holds {repr(unfit) if unfit is not None else several or 'none'}"
         )
     of_moments = any(match["time"] for match in matches)
-    return {match["day"]: _test(name, match["day"], of_moments) for match in matches}
+    return {match["day"]: _test(name, match, of_moments) for match in matches}
 
 
-def _test(name: str, day: str, of_moments: bool) -> str:
+def _test(name: str, match: re.Match[str], of_moments: bool) -> str:
     """The condition on the rows of a day; of a column of moments, from its beginning to that of the next."""
+    day, sign = match["day"], match["sign"]
     if not of_moments:
         return f"{name} = '{day}'"
-    following = date.fromisoformat(day) + timedelta(days=1)
+    try:
+        begins = datetime.strptime(day, f"%Y{sign}%m{sign}%d").date()
+    except ValueError:
+        raise DataError(f"{argument('by_day')}: {name} holds {day}, and there is no such day") from None
+    if begins == date.max:
+        return f"{name} >= '{day}'"
+    following = (begins + timedelta(days=1)).isoformat().replace("-", sign)
     return f"{name} >= '{day}' and {name} < '{following}'"
 
 

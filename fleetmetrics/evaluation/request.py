@@ -39,9 +39,15 @@ class Request:
     options: Options
 
     @classmethod
-    def of(cls, data: Any, options: Options) -> Request:
-        """The request of these arguments of `fleetmetrics.evaluate`; InvalidInputError if one is invalid."""
-        question = Question.of(options)
+    def of(cls, data: Any, options: Options, days: str = "") -> Request:
+        """The request of these arguments of `fleetmetrics.evaluate`; InvalidInputError if one is invalid.
+
+        Args:
+            data: of the new side.
+            options: the other arguments.
+            days: the column of slices whose moments are cut to days; "": none.
+        """
+        question = replace(Question.of(options), days=days)
         check_keys(question)
         sides = _data_of_sides(data, options)
         _check_way_of_reading(options)

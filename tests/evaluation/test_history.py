@@ -365,18 +365,25 @@ def test_rows_without_a_day_are_told_and_several_tasks_have_their_days() -> None
             {"by_day": "number"},
             "number has 1,200 different days; at most 1,000 are evaluated, those of a condition with where",
         ),
+        ({"by_day": "second"}, "second has 100 or more different days; at most 50 are evaluated"),
+        ({"by_day": "name"}, "name must hold days in one form, .*, or moments that begin with one; it holds 'row 0'"),
         ({"by_day": 3}, "by_day must be the name of the column of days, not 3"),
         (
             {"by_day": "date", "baseline_score": "p"},
             "by_day compares each day with the day before; leave out baseline_score",
         ),
+        ({"by_day": "date", "metric": "auc"}, "evaluate has no argument 'metric'; did you mean metrics"),
         ({"by_day": "dat"}, "no column 'dat' for by_day; did you mean 'date'"),
     ],
 )
-def test_what_is_no_column_of_days_is_refused(given: dict[str, Any], why: str) -> None:
+def test_what_is_no_column_of_days_is_refused(given: dict[str, Any], why: str, monkeypatch: Any) -> None:
     pytest.importorskip("pyarrow")
+    if given["by_day"] in ("second", "name"):  # of more values than are counted
+        monkeypatch.setattr("fleetmetrics.evaluation.history._MOST_VALUES", 100)
+        monkeypatch.setattr("fleetmetrics.evaluation.history._MOST_DAYS", 50)
     rows = table(np.repeat(DAYS, 400), word=np.repeat(["mon", "tue"], 600), number=np.arange(1200))
     rows["mixed"] = np.repeat(["2026-11-01", "20261102"], 600)
+    rows.update(second=1_793_491_200 + np.arange(1200), name=np.array([f"row {number}" for number in range(1200)]))
     with pytest.raises((fm.InvalidInputError, fm.DataError), match=why) as refused:
         history(rows, label="y", score="p", metrics="auc", **given)
     assert "\n" not in str(refused.value)
@@ -392,6 +399,49 @@ def test_days_of_times_with_a_zone_are_those_of_utc_and_a_warning_says_so() -> N
     assert "at has a time zone; its days are those of UTC" in result.warnings
     local = history(table.set_column(0, "at", at), by_day="at", label="y", score="p", metrics="count")
     assert list(local.points) == ["2026-11-01"] and not local.warnings
+
+
+@pytest.mark.parametrize(
+    ("form", "days"),
+    [
+        ("datetime64[us]", ["2026-10-31", "2026-11-01", "2026-11-02"]),
+        ("dictionary", ["2026-10-31", "2026-11-01", "2026-11-02"]),
+        ("%Y-%m-%d %H:%M:%S", ["2026-10-31", "2026-11-01", "2026-11-02"]),
+        ("%Y/%m/%d %H:%M:%S", ["2026/10/31", "2026/11/01", "2026/11/02"]),
+        ("%Y%m%dT%H%M%SZ", ["20261031", "20261101", "20261102"]),
+    ],
+)
+def test_moments_are_cut_to_days_while_they_are_read_so_that_they_may_all_differ(
+    form: str, days: list[str], monkeypatch: Any, tmp_path: Path
+) -> None:
+    pa = pytest.importorskip("pyarrow")
+    monkeypatch.setattr("fleetmetrics.evaluation.history._MOST_VALUES", 50)
+    at = np.datetime64("2026-10-31T00:00:00", "us") + np.arange(0, 72 * 3600, 1000) * np.timedelta64(1, "s")
+    column = at if "%" not in form else np.array([moment.strftime(form) for moment in at.tolist()])
+    keys = pa.array(column).dictionary_encode() if form == "dictionary" else pa.array(column)
+    data = pa.table({"at": keys, "y": np.arange(len(at)) % 2, "p": np.arange(len(at)) / len(at)})
+    asked: dict[str, Any] = {"label": "y", "score": "p", "metrics": "count"}
+    whole = history(data, by_day="at", **asked)
+    assert {day: point["count"] for day, point in whole.points.items()} == dict(zip(days, (87, 86, 87)))
+    assert whole.warnings == (["at has a time zone; its days are those of UTC"] if form.endswith("Z") else [])
+    later = {"datetime64[us]": "2026-11-01T12:00", "dictionary": "2026-11-01T12:00"}.get(form, column[130])
+    some = history(data, by_day="at", where=f"at >= '{later}'", **asked)  # a condition sees the moments, not the days
+    assert {day: point["count"] for day, point in some.points.items()} == dict(zip(days[1:], (43, 87)))
+    if "%" in form:
+        lines = [f"{moment},{number % 2},0.5" for number, moment in enumerate(column)]
+        (tmp_path / "log.csv").write_text("at,y,p\n" + "\n".join(lines) + "\n")
+        assert [*history(str(tmp_path / "log.csv"), by_day="at", **asked).points] == days
+
+
+def test_a_day_may_be_the_first_or_the_last_of_all_and_must_be_one() -> None:
+    pytest.importorskip("pyarrow")
+    ends = ["0001-01-01 00:00:00", "9999-12-31 23:59:59", "2026-11-01 12:00:00"] * 2
+    found = history(table(ends), by_day="date", label="y", score="p", metrics="count")
+    assert {day: point["count"] for day, point in found.points.items()} == dict.fromkeys(
+        ("0001-01-01", "2026-11-01", "9999-12-31"), 2
+    )
+    with pytest.raises(fm.DataError, match='by_day: "date" holds 2026-11-31, and there is no such day'):
+        history(table(["2026-11-31 12:00:00", "2026-11-01 12:00:00"]), by_day="date", label="y", score="p")
 
 
 def test_options_are_for_a_table_and_not_for_saved_states() -> None:

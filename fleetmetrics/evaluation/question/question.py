@@ -62,6 +62,7 @@ class Question(Options):
         compared: whether to keep the states that a comparison of slices needs.
         same_rows: whether the other side's scores are in the same rows.
         common: the ids of both sides, once they are known, if only these count; no saved state has them.
+        days: the column of slices whose moments are cut to days; "": none.
         of_baseline_alone: the columns that the baseline has in place of others, with the arguments that name them.
     """
 
@@ -69,6 +70,7 @@ class Question(Options):
     same_rows: bool = False
     of_baseline_alone: Mapping[str, str] = dataclasses.field(default_factory=dict, compare=False, repr=False)
     common: CommonIds | None = dataclasses.field(default=None, compare=False, repr=False)
+    days: str = dataclasses.field(default="", compare=False, repr=False)
 
     @classmethod
     def of(cls, options: Options) -> Question:
@@ -106,6 +108,7 @@ class Question(Options):
             **reading_options(self),
             id=self.join_on or "",
             common=self.common,
+            days=self.days,
             arguments={**arguments, **self.of_baseline_alone},
         )
 
