@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import hashlib
 from typing import Any, Mapping, Sequence
 
 import numpy as np
@@ -56,6 +57,7 @@ class Rows(Count):
 class Positives(Metric):
     """The number of rows labeled 1, of any weight above 0; other metrics check the labels."""
 
+    samples: str = "any"
     declared: tuple[Declared, ...] = (Declared("total", key="positives"),)
 
     def batch_statistics(self, batch: Batch) -> dict[str, Any]:  # noqa: D102
@@ -150,7 +152,11 @@ def _edges() -> np.ndarray:
 
 def ids_with_labels(ids: Any, labels: Any) -> np.ndarray:
     """An integer for each id with its label: int64 ``[n]``."""
-    bits = (np.asarray(labels, np.float64) + 0.0).view(np.int64)  # -0.0 is 0.0
+    if getattr(labels, "dtype", None) == object:  # texts, or lists of them
+        digests = b"".join(hashlib.blake2b(repr(label).encode(), digest_size=8).digest() for label in labels)
+        bits = np.frombuffer(digests, "<i8").astype(np.int64)
+    else:
+        bits = (np.asarray(labels, np.float64) + 0.0).view(np.int64)  # -0.0 is 0.0
     mixed: np.ndarray = integer_ids(ids) ^ (bits * np.int64(0x5851F42D4C957F2D))
     return mixed
 
@@ -159,6 +165,7 @@ class Joined(Metric):
     """A fingerprint of the ids with their labels, 128 bits in four sums of hashes, and the number of rows."""
 
     columns: tuple[str, ...] = ("id",)
+    samples: str = "any"
     declared: tuple[Declared, ...] = (Declared("sums", (5,), "int64"),)
 
     def batch_statistics(self, batch: Batch) -> dict[str, Any]:  # noqa: D102
