@@ -21,7 +21,7 @@ pytestmark = [
 ]
 WORKERS = Path(__file__).parent / "workers"
 PAGE, CHINESE = both("howto/loops")
-LOOPS = ("clas", "retrieval", "seg", "video", "nlp", "ocr", "det", "paddlex")
+LOOPS = ("clas", "retrieval", "seg", "video", "nlp", "ocr", "det", "paddlex", "text", "chunk", "speech")
 #: Of 103 pictures.
 RIGHT, AMONG_FIVE = 58 / 103, 88 / 103
 
@@ -147,6 +147,24 @@ def test_paddleocrs_metric_over_all_texts_is_that_of_one_process_to_the_bit(jobs
             assert theirs.pop("read") == pictures == ours["pictures"]
             assert ours == seen == {**theirs, "pictures": pictures}
         assert report["ocr"]["7 of 7"][1]["acc"] == 6 / (7 + 1e-5)
+
+
+def test_metrics_of_texts_and_entities_are_those_of_one_process_and_theirs_of_one_worker(jobs):
+    for report in [*jobs[1], *jobs[3]]:
+        text, chunk, speech = report["text"], report["chunk"], report["speech"]
+        assert text["ours"]["acc"] == 28 / 38 == pytest.approx(text["all"]["acc"], abs=1e-5)
+        assert text["ours"]["norm_edit_dis"] == pytest.approx(text["all"]["norm_edit_dis"], abs=1e-6)
+        assert chunk["ours"] == chunk["all"] and speech["ours"] == jobs[1][0]["speech"]["all"]
+    alone = [report["speech"]["all"] for report in jobs[3]]
+    assert alone == [jobs[1][0]["speech"]["all"], None, None]
+    for loop, printed in (
+        (", 38 lines of text, `acc`", [report["text"]["share"]["acc"] for report in jobs[3]]),
+        (", `ChunkEvaluator`", [report["chunk"]["share"] for report in jobs[3]]),
+    ):
+        assert in_the_table(loop)[1] == ", ".join(f"{value:.4f}" for value in printed)
+    whole = [f"{report:.4f}" for report in (28 / 38, chunk["ours"], speech["ours"])]
+    for loop, value in zip((", 38 lines of text, `acc`", ", `ChunkEvaluator`", ", character error rate"), whole):
+        assert in_the_table(loop)[0] == in_the_table(loop)[2] == value
 
 
 def test_beside_these_loops_the_doctor_finds_every_worker_and_nothing_to_fix(jobs):

@@ -152,7 +152,7 @@ def _edges() -> np.ndarray:
 
 def ids_with_labels(ids: Any, labels: Any) -> np.ndarray:
     """An integer for each id with its label: int64 ``[n]``."""
-    if getattr(labels, "dtype", None) == object:  # texts, or lists of them
+    if isinstance(labels, np.ndarray) and labels.dtype == object:  # texts, or lists of them
         digests = b"".join(hashlib.blake2b(repr(label).encode(), digest_size=8).digest() for label in labels)
         bits = np.frombuffer(digests, "<i8").astype(np.int64)
     else:
