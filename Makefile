@@ -249,9 +249,10 @@ docs: $(DEV)/.ready  ## build the site into site/, every warning an error
 	@$(DEV)/bin/python -m mkdocs build --strict
 	@echo "built site/index.html"
 
-look: docs  ## look at every page of the site in Chromium: nothing is too wide, and axe finds nothing in light and dark
+look: docs $(CPU)/.ready  ## look at every page of the site and at a report in Chromium: nothing is too wide, and axe finds nothing in light and dark
 	@$(DEV)/bin/python -m pip install -qq $(PIP) --no-deps --upgrade --target build/axe axe-playwright-python==0.1.8
 	@$(DEV)/bin/python -m tests.look site build/axe/axe_playwright_python/axe.min.js $(ARGS)
+	@$(CPU)/bin/python -m tests.report.browser build/report build/axe/axe_playwright_python/axe.min.js
 
 compare: $(PS)/.ready $(CPU)/.ready  ## print what fleet.metrics and fleetmetrics answer, side by side
 	@$(PS)/bin/python examples/comparison/compare.py

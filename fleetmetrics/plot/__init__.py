@@ -185,6 +185,8 @@ def precision_recall(metric: Any, ax: Axes | None = None, label: str = "") -> Ax
             curves.append((recall[::-1], at.precision[::-1], spoken(name, "AP", *bounds), (recall, lowest, highest)))
     check(ax, label)
     # If positive samples are rare, precision is high only for the highest scores.
+    for mark in _marks(ax):
+        mark.remove()
     seen = [curve[:2] for curve in curves] + [line.get_data() for line in (ax.lines if ax else ())]
     high = max(np.max(y[np.greater(x, 0.02)], initial=0.0) for x, y in seen)
     top = 1.5 * high if 0 < high < 0.4 else 1.0
@@ -196,7 +198,26 @@ def precision_recall(metric: Any, ax: Axes | None = None, label: str = "") -> Ax
             if ends:
                 ends = _known(*ends)
                 band(ax, line.get_color(), *ends, top=top)
+        for line in [*ax.lines]:
+            _mark_above(ax, line, 1.02 * top)
     return ax
+
+
+#: What marks say in matplotlib's terms that a line goes on above the axis.
+_ABOVE = "above"
+
+
+def _marks(ax: Any) -> list[Any]:
+    return [line for line in (ax.lines if ax else ()) if line.get_gid() == _ABOVE]
+
+
+def _mark_above(ax: Any, line: Any, top: float) -> None:
+    """A triangle at the top where a line leaves the axis."""
+    x, y = line.get_data()
+    beyond = np.compress(np.greater(y, top), x)
+    if beyond.size:
+        look = {"marker": "^", "markersize": 5, "linestyle": "none", "color": line.get_color(), "clip_on": False}
+        ax.plot(beyond.max(), 1, transform=ax.get_xaxis_transform(), gid=_ABOVE, zorder=3, **look)
 
 
 def _known(at: np.ndarray, low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -35,6 +35,8 @@ _NOW: contextvars.ContextVar[_Style | None] = contextvars.ContextVar("fleetmetri
 _MADE: weakref.WeakKeyDictionary[Any, _Style] = weakref.WeakKeyDictionary()
 #: Makes the names inside an SVG the same in every run.
 _SALT = "fleetmetrics"
+#: More filled histograms than this would cover one another: they are lines.
+_FILLS = 2
 #: In axes from 0 to 1, a line hides any narrower band.
 _HIDDEN = 1 / 512
 #: By background: Okabe and Ito's colors, those that stand out, some of them darker; each also has its own line style.
@@ -206,7 +208,13 @@ def stairs(ax: Any, histograms: Mapping[str, Any], edges: np.ndarray, cut: bool,
         more = worded("{}% outside").format(f"{100 * left:.2g}") if left > 1e-9 else ""
         (line,) = ax.plot([], [], label=", ".join(filter(None, [name, more])))
         look = {"color": line.get_color(), "linestyle": line.get_linestyle(), "linewidth": line.get_linewidth()}
-        ax.stairs(share / np.diff(place), edges, color=line.get_color(), alpha=0.2, fill=True)
+        stairs = [patch for patch in ax.patches if isinstance(patch, library("matplotlib.patches").StepPatch)]
+        fills = [patch for patch in stairs if patch.get_fill()]
+        if len(stairs) - len(fills) < _FILLS:
+            ax.stairs(share / np.diff(place), edges, color=line.get_color(), alpha=0.2, fill=True)
+        else:
+            for fill in fills:
+                fill.remove()
         ax.stairs(share / np.diff(place), edges, **look)
 
 

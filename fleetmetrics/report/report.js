@@ -30,6 +30,12 @@ for (const table of document.querySelectorAll(".slices")) {
   controls.oninput();
 }
 
+// On a phone rows are cards, by "display: block", which takes the tables' roles away.
+const roles = { table: "table", thead: "rowgroup", tbody: "rowgroup", tr: "row", td: "cell", "thead th": "columnheader", "tbody th": "rowheader" };
+for (const [tag, role] of Object.entries(roles)) {
+  for (const part of document.querySelectorAll(tag === "table" ? ".cards" : `.cards ${tag}`)) part.setAttribute("role", role);
+}
+
 const numbers = JSON.parse(document.getElementById("result").textContent);
 document.querySelector(".json pre").textContent = JSON.stringify(numbers, null, 2);
 let closed = [];

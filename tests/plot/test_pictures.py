@@ -225,6 +225,29 @@ def test_few_scores_at_the_ends_do_not_make_the_axis_wide() -> None:
     assert len(plot.score_histogram(held(fm.AUC(), [0.5, 0.5], [0, 1])).patches) == 4
 
 
+def test_two_densities_are_filled_and_four_are_lines_that_cover_nothing() -> None:
+    ax = plot.score_histogram(held(fm.AUC()))
+    assert [patch.get_fill() for patch in ax.patches] == [True, False] * 2
+    for rounds in (4, 6):
+        ax = plot.score_histogram(held(fm.AUC(), SCORES.clip(0.1, 0.5)), ax, f"of {rounds}")
+        assert [patch.get_fill() for patch in ax.patches] == [False] * rounds
+
+
+def test_a_precision_recall_curve_that_goes_on_above_the_axis_has_a_mark_there() -> None:
+    """As where positives are rare: the highest scores have a precision that would squeeze the rest."""
+    scores = np.linspace(0.01, 0.99, 20_000)
+    clicks = np.arange(len(scores)) % 40 == 0
+    clicks[-5:] = True
+    ax = plot.precision_recall(held(fm.AUC(), scores, clicks))
+    top = ax.get_ylim()[1]
+    [mark] = [line for line in ax.lines if line.get_marker() == "^"]
+    assert top < 0.6 and max(ax.lines[1].get_ydata()) == 1 and not mark.get_clip_on()
+    [at], [height] = mark.get_data()
+    assert height == 1 and 0 < at < 0.05  # of the axis, at the recall until which it is above
+    plot.precision_recall(held(fm.AUC()), ax, "a good model")  # whose axis holds both
+    assert ax.get_ylim()[1] > 1 and not [line for line in ax.lines if line.get_marker() == "^"]
+
+
 # -- numbers with intervals --------------------------------------------------------------------------------------
 
 

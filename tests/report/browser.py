@@ -1,8 +1,10 @@
 """Look at the report in a real browser: `python -m tests.report.browser FOLDER` with Debian's chromium installed.
 
 It writes screenshots (light, dark, phone, print; English and Chinese) into FOLDER, sorts and filters by keyboard, and
-fails if a page asks the network for anything, overflows a phone, runs what the data hold, or leaves a message on the
-console. Not among the tests: where they run there is no browser.
+fails if a page asks the network for anything, overflows a phone, runs what the data hold, leaves a message on the
+console, or if axe finds anything. `make look` runs it. Not among the tests: where they run there is no browser.
+
+    python -m tests.report.browser FOLDER AXE    # AXE is axe.min.js
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ import re
 import sys
 from pathlib import Path
 
+import fleetmetrics
 from fleetmetrics import report
 from tests.browser import Browser
 from tests.report import sample
@@ -71,7 +74,23 @@ def sorts_and_filters(browser: Browser) -> None:
 OPEN = "document.querySelectorAll('details:not(.json)').forEach(each => (each.open = true))"
 
 
-def is_in_order(browser: Browser, width: int) -> None:
+#: The roles of the parts of tables whose rows may be cards: not all browsers keep those of blocks.
+PARTS = """[...new Set([...document.querySelectorAll(".cards, .cards :is(thead, tbody, tr, th, td)")].map(
+    each => each.getAttribute("role")))].sort()"""
+#: What axe finds, by all of its rules: their names, with the first place.
+FOUND = """(async () => (await axe.run(document, {resultTypes: ["violations"], preload: false})).violations.map(
+    each => [each.id, each.nodes[0].html.slice(0, 160)]))()"""
+
+
+def accessible(browser: Browser, axe: str) -> None:
+    """The rules of axe hold."""
+    browser.value(OPEN)
+    browser.value(axe)
+    found = browser.value(FOUND)
+    assert not found, found
+
+
+def is_in_order(browser: Browser, width: int, axe: str) -> None:
     """Nothing overflows, runs, is asked for or complained of; what is read aloud has a name."""
     browser.value(OPEN)
     wide = "[...document.querySelectorAll('.box')].filter(each => each.scrollWidth > each.clientWidth + 1).length"
@@ -88,24 +107,36 @@ def is_in_order(browser: Browser, width: int) -> None:
     told = [node for node in nodes if node.get("role", {}).get("value") in roles and not node["ignored"]]
     assert len(told) > (40 if width > 1000 else 10)  # on a phone a row is a card, whose numbers have labels
     assert not [node for node in told if not node["name"]["value"]]
+    assert browser.value(PARTS) == ["cell", "columnheader", "row", "rowgroup", "rowheader", "table"]
+    accessible(browser, axe)
 
 
-def main(folder: Path) -> None:
+def main(folder: Path, axe: Path) -> None:
     """Write the pages and the screenshots, and check them."""
+    program = axe.read_text("utf-8") + "; 0"
     folder.mkdir(parents=True, exist_ok=True)
     metrics, baseline = sample.collection(1.5), sample.collection(1.3)
     with Browser() as browser:
         for lang in ("en", "zh"):
             path = folder.resolve() / f"{lang}.html"
             path.write_text(report.html(sample.result(), metrics, baseline, lang=lang), encoding="utf-8")
-            for width in (1200, 360):
+            for width in (1280, 390):
                 for scheme in ("light", "dark"):
                     browser.open(path, width, scheme)
                     browser.picture(folder / f"{lang}-{width}-{scheme}.png")
-                    is_in_order(browser, width)
+                    is_in_order(browser, width, program)
             printed = browser.send("Page.printToPDF", preferCSSPageSize=True)["data"]
             (folder / f"{lang}.pdf").write_bytes(base64.b64decode(printed))
-        browser.open(folder.resolve() / "en.html", 1200, "light")
+        compared = folder.resolve() / "compared.html"
+        rows = {"y": [0, 1, 0, 1] * 50, "p": [0.1, 0.8, 0.4, 0.3] * 50, "slot": ["a", "a", "b", "b"] * 50}
+        fleetmetrics.evaluate(rows, label="y", score="p", by="slot", baseline=rows, ci=0.95).to_html(
+            compared, conditions="auc<0.9"
+        )
+        for width in (1280, 390):
+            browser.open(compared, width, "light")
+            accessible(browser, program)
+            browser.picture(folder / f"compared-{width}.png")
+        browser.open(folder.resolve() / "en.html", 1280, "light")
         browser.value(OPEN)
         sorts_and_filters(browser)
         browser.picture(folder / "en-sorted.png")
@@ -113,4 +144,4 @@ def main(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]), Path(sys.argv[2]))
