@@ -20,7 +20,8 @@ __all__ = ["ClassReport", "classification_report"]
 #: The numbers of a class, and the averages, as scikit-learn calls them.
 MEASURES = ("precision", "recall", "f1-score")
 _OF_CLASSES = {"micro": "micro avg", "macro": "macro avg", "weighted": "weighted avg"}
-AVERAGES = ("accuracy", *_OF_CLASSES.values())
+OF_SAMPLES = "samples avg"
+AVERAGES = ("accuracy", *_OF_CLASSES.values(), OF_SAMPLES)
 #: The most classes that a warning names.
 _NAMED = 5
 
@@ -30,7 +31,8 @@ class ClassReport(ByName[Any], Printed):
 
     Each class has a dict of ``"precision"``, ``"recall"``, ``"f1-score"`` and ``"support"``, and so have ``"macro
     avg"`` and ``"weighted avg"``. ``"accuracy"`` is a number. Several labels, and a selection of the classes, have
-    ``"micro avg"`` in its place. `str` gives a table, and a notebook shows one.
+    ``"micro avg"`` in its place, and several labels of `ClassificationReport` also ``"samples avg"``. `str` gives a
+    table, and a notebook shows one.
     """
 
     #: The digits after the point in the table.

@@ -209,6 +209,9 @@ def of_classes(kind: type[fm.Metric], **settings: Any) -> Any:
 _NOTHING = {**dict.fromkeys(("precision", "recall", "f1-score"), np.nan), "support": 0}
 NO_REPORT = {**{str(place): _NOTHING for place in range(5)}, "accuracy": np.nan}
 NO_REPORT.update(dict.fromkeys(("macro avg", "weighted avg"), _NOTHING))
+NO_REPORT_OF_LABELS = dict.fromkeys(
+    (*map(str, range(LABELS)), "micro avg", "macro avg", "weighted avg", "samples avg"), _NOTHING
+)
 
 CASES = {
     "precision": Case(fm.Precision, probabilities, sklearn("precision_score", zero_division=np.nan), exact=True),
@@ -311,6 +314,14 @@ CASES = {
         sklearn("classification_report", value=dict, labels=range(5), zero_division=np.nan, output_dict=True),
         kinds="i",
         undefined=NO_REPORT,
+    ),
+    "report of labels": Case(
+        made(fm.ClassificationReport, "multilabel"),
+        many_labels,
+        sklearn("classification_report", value=dict, zero_division=np.nan, output_dict=True),
+        shapes=OF_SCORES,
+        by_row=True,
+        undefined=NO_REPORT_OF_LABELS,
     ),
     "confusion matrix of classes": Case(
         of_classes(fm.ConfusionMatrix, normalize="true", zero_division=0),

@@ -11,7 +11,7 @@ import warnings
 import numpy as np
 import pytest
 
-from fleetmetrics import InvalidInputError, UndefinedMetricWarning
+from fleetmetrics import ClassificationReport, InvalidInputError, UndefinedMetricWarning
 from fleetmetrics.formulas import classification_report, f_beta, precision, recall
 
 pytestmark = pytest.mark.numpy_only
@@ -103,3 +103,22 @@ def test_names_that_no_dict_can_have_are_refused(names, why):
 def test_digits_are_of_0_to_15():
     with pytest.raises(InvalidInputError, match="digits must be at most 15, not 16"):
         classification_report(MATRIX, digits=16)
+
+
+def test_the_average_over_samples_can_be_left_out_for_weights_of_single_labels():
+    prediction, label = np.array([[0.9, 0.2], [0.7, 0.8]]), np.array([[1, 0], [1, 1]])
+    with pytest.raises(InvalidInputError, match="a metric of whole rows takes one per row"):
+        ClassificationReport(num_labels=2).add(prediction, label, weight=np.ones((2, 2)))
+    metric = ClassificationReport(num_labels=2, samples=False)
+    metric.add(prediction, label, weight=np.ones((2, 2)))
+    assert "samples avg" not in metric.compute()
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        ClassificationReport(num_labels=2).compute()
+    assert [str(warning.message)[:34] for warning in said] == ["classification_report is undefined"]
+
+
+def test_a_class_that_a_report_does_not_have_is_named():
+    report = classification_report(MATRIX, NAMES)
+    with pytest.raises(KeyError, match=r"^there is no class 'dgo'; did you mean dog\?$"):
+        report["dgo"]
