@@ -46,7 +46,7 @@ _MODULES = re.compile(
 )
 #: Names to report if they have no counterpart: all except helpers, which compute nothing.
 _NAMED = re.compile(
-    r"(mmengine|mmpretrain)(\.|$)|mmeval($|\.(?!(metrics\.)?utils\b|fileio\b|core\.dispatch))|"
+    r"(mmengine|mmpretrain|mmcv)(\.|$)|mmeval($|\.(?!(metrics\.)?utils\b|fileio\b|core\.dispatch))|"
     r"mm\w+\.registry\.EVALUATORS?$|paddle\.distributed\.fleet\.metrics\."
 )
 #: The same in strings: types in configurations, and modules that are imported by name.
@@ -120,7 +120,8 @@ class _Script:
                 self._name(node, repr(node.value), "has no counterpart in fleetmetrics")
             elif isinstance(node, ast.Constant) and node.value == _FLEET:
                 self._name(node, repr(node.value), "stays: import 'fleetmetrics' by its name instead")
-        self.ours_is_bound = False
+        #: Whether a line above imports fleetmetrics, and whether that line is new.
+        self.ours_is_bound = self.ours_is_new = False
         for node in imports:
             self._change_import(node, node in tree.body)
 
@@ -169,7 +170,21 @@ class _Script:
             if _WHOLE.fullmatch(meaning) and not _counterpart(path):
                 self._name(node, path)
 
+    def _drop(self, node: Any) -> bool:
+        """Remove a statement, if it is alone on its line."""
+        line = self.lines[node.lineno - 1]
+        alone = node.lineno == node.end_lineno and line.strip() == (ast.get_source_segment(self.text, node) or "")
+        if alone:
+            start = len("".join(self.lines[: node.lineno - 1]))
+            self.edits.append((start, start + len(line), ""))
+        return alone
+
     def _change_import(self, node: Any, is_global: bool) -> None:
+        if is_global and isinstance(node, ast.Import) and _bound(node) == [("fleetmetrics", "fleetmetrics")]:
+            if self.ours_is_new:
+                self._drop(node)
+            self.ours_is_bound = True
+            return
         own = f"{'.' * node.level}{node.module or ''}" if isinstance(node, ast.ImportFrom) else ""
         homes: dict[str, list[str]] = {}
         new = []
@@ -190,7 +205,10 @@ class _Script:
         order = sorted(homes, key=lambda home: home == own)
         new += [(f"from {home} " if home else "") + f"import {', '.join(homes[home])}" for home in order]
         if any(name in self.changed for name, _ in _bound(node)) and not (new and self.ours_is_bound):
+            if is_global and self.ours_is_bound and self._drop(node):
+                return
             new.insert(0, "import fleetmetrics")
+            self.ours_is_new |= is_global and not self.ours_is_bound
             self.ours_is_bound |= is_global
         elif {*homes} == {own} and len(homes[own]) == len(node.names):
             return

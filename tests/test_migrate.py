@@ -96,7 +96,7 @@ CHANGED = [
     ),
     (
         "import mmengine\nfrom mmpretrain import structures as s\nmmengine.load, mmengine.fileio.load, s.DataSample\n",
-        "import fleetmetrics\nimport fleetmetrics\n"
+        "import fleetmetrics\n"
         "fleetmetrics.evaluator.load, fleetmetrics.evaluator.load, fleetmetrics.evaluator.DataSample\n",
     ),
 ]
@@ -179,6 +179,38 @@ def test_what_has_a_counterpart_is_changed_and_the_rest_of_the_text_stays(text: 
 )
 def test_code_without_metrics_and_helpers_of_them_are_left_alone(text: str) -> None:
     assert migrated(text) == (text, [])
+
+
+@pytest.mark.parametrize(
+    ("text", "changed"),
+    [
+        (
+            "import mmeval\nimport os\nimport fleetmetrics\nmmeval.BaseMetric, fleetmetrics.AUC\n",
+            "import fleetmetrics\nimport os\nfleetmetrics.BaseMetric, fleetmetrics.AUC\n",
+        ),
+        (
+            "import fleetmetrics\nimport mmeval\nmmeval.BaseMetric\n",
+            "import fleetmetrics\nfleetmetrics.BaseMetric\n",
+        ),
+        (
+            "import mmeval\nimport fleetmetrics  # ours\nmmeval.BaseMetric\n",
+            "import fleetmetrics\nimport fleetmetrics  # ours\nfleetmetrics.BaseMetric\n",
+        ),
+        (
+            "import fleetmetrics\ndef f():\n    import mmeval\n    return mmeval.BaseMetric\n",
+            "import fleetmetrics\ndef f():\n    import fleetmetrics\n    return fleetmetrics.BaseMetric\n",
+        ),
+        ("import fleetmetrics\nimport os\nimport fleetmetrics\n",) * 2,
+    ],
+)
+def test_a_script_that_imports_this_package_somewhere_does_not_import_it_twice(text: str, changed: str) -> None:
+    assert migrated(text) == (changed, [])
+
+
+def test_the_library_of_images_that_stays_is_named() -> None:
+    text = "import mmcv\nfrom mmcv.ops import nms\n"
+    stays = "has no counterpart in fleetmetrics, and stays"
+    assert migrated(text) == (text, [(1, f"mmcv {stays}"), (2, f"mmcv.ops.nms {stays}")])
 
 
 STAYS = "has no counterpart in fleetmetrics, and stays"
