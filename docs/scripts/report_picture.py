@@ -2,9 +2,9 @@
 
     PYTHONPATH=. python docs/scripts/report_picture.py
 
-Debian's chromium draws them, at twice the size. report.png is what the README's command writes, of two models whose
-data `two_models` makes; report_files.png what docs/start/files.md makes. A picture holds a digest of its words;
-tests/test_pictures_of_pages.py writes the reports again and compares, without a browser.
+Debian's chromium draws them, at twice the size. report.png is what the README's commands write, of two models whose
+scores examples/two_models.py makes; report_files.png what docs/start/files.md makes. A picture holds a digest of its
+words; tests/test_pictures_of_pages.py writes the reports again and compares, without a browser.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ import tempfile
 from pathlib import Path
 from typing import Iterator
 
-import numpy as np
 from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 
@@ -38,30 +37,14 @@ TIME = r"\d{4}-\d\d-\d\d[T ]?[\d:.+Z]*|\d{4}年\d+月\d+日 ?[\d:]*"
 VARYING = re.compile(rf"{TIME}|[\d.,]+ (?:KiB|MiB|s)\b|fleetmetrics \d[\w.]*")
 
 
-def two_models(folder: Path) -> None:
-    """Write the scores of a new and of an old model: the new one is better, except in the slot "video"."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    random = np.random.default_rng(7)
-    rows = 60_000
-    slot = random.choice(["feed", "news", "search", "shop", "video"], rows, p=[0.4, 0.2, 0.2, 0.12, 0.08])
-    odds = random.normal(-3, 1.2, rows)
-    label = random.random(rows) < 1 / (1 + np.exp(-odds))
-    noise = {"new": np.where(slot == "video", 1.5, 0.3), "old": np.full(rows, 0.7)}
-    for name, spread in noise.items():
-        score = 1 / (1 + np.exp(-(odds + random.normal(0, 1, rows) * spread - spread**2 / 2)))
-        (folder / name).mkdir()
-        columns = {"id": np.arange(rows), "y": label.astype(int), "p": score.round(6), "slot": slot}
-        pq.write_table(pa.table(columns), folder / name / "part.parquet")
-
-
 def of_the_readme(folder: Path, language: str) -> None:
-    """Run the command above the picture."""
+    """Run the commands above the picture."""
+    text = READMES[language].read_text("utf-8")
+    made = re.search(r"^python (examples/\S+)$", text, re.MULTILINE)
+    found = re.search(r"^fleetmetrics (evaluate .*)$", text, re.MULTILINE)
+    assert made and found
     if not (folder / "new").exists():
-        two_models(folder)
-    found = re.search(r"^fleetmetrics (evaluate .*)$", READMES[language].read_text("utf-8"), re.MULTILINE)
-    assert found
+        subprocess.run([sys.executable, DOCS.parent / made[1]], cwd=folder, check=True)
     _run(folder, found[1])
 
 

@@ -109,7 +109,7 @@ def test_the_average_over_samples_can_be_left_out_for_weights_of_single_labels()
     prediction, label = np.array([[0.9, 0.2], [0.7, 0.8]]), np.array([[1, 0], [1, 1]])
     with pytest.raises(InvalidInputError, match="a metric of whole rows takes one per row"):
         ClassificationReport(num_labels=2).add(prediction, label, weight=np.ones((2, 2)))
-    metric = ClassificationReport(num_labels=2, samples=False)
+    metric = ClassificationReport(num_labels=2, samples_average=False)
     metric.add(prediction, label, weight=np.ones((2, 2)))
     assert "samples avg" not in metric.compute()
     with warnings.catch_warnings(record=True) as said:

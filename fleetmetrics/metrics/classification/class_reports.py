@@ -40,8 +40,8 @@ class ClassificationReport(ConfusionMetric[formulas.ClassReport]):
     Args:
         target_names: the names of the classes or labels, in their order; None: their numbers.
         digits: the digits after the point in the printed table, 0 to 15.
-        samples: with several labels, whether there is an average over samples, for which weights and masks have one
-            entry per row.
+        samples_average: with several labels, whether there is an average over samples, for which weights and masks
+            have one entry per row.
         **settings: as for `Precision`, without ``average``.
 
     Examples:
@@ -66,7 +66,7 @@ class ClassificationReport(ConfusionMetric[formulas.ClassReport]):
     target_names: list[str]
     digits: int
 
-    samples: bool
+    samples_average: bool
     #: The contributions to the share of a row, as those of `Precision`, `Recall` and `F1`.
     precision_parts: ClassVar[tuple[Cells, Cells]] = Precision.parts
     recall_parts: ClassVar[tuple[Cells, Cells]] = Recall.parts
@@ -77,18 +77,18 @@ class ClassificationReport(ConfusionMetric[formulas.ClassReport]):
         *,
         target_names: Sequence[str] | None = None,
         digits: int = 2,
-        samples: bool = True,
+        samples_average: bool = True,
         **settings: Unpack[TaskSettings],
     ) -> None:
-        self.samples = flag_of("samples", samples)
+        self.samples_average = flag_of("samples_average", samples_average)
         super().__init__(**settings)
         self.target_names = class_names(target_names, self.task.size)
         self.digits = whole_number_of("digits", digits, 0, 15)
-        self.settle(target_names=self.target_names, samples=self.samples)
+        self.settle(target_names=self.target_names, samples_average=self.samples_average)
 
     def _declare_states(self) -> None:
         super()._declare_states()
-        if self.task.kind != "multilabel" or not self.samples:
+        if self.task.kind != "multilabel" or not self.samples_average:
             return
         for name in _MEASURES:
             settings = ("task", f"{name}_parts")
