@@ -83,6 +83,7 @@ from fleetmetrics.metrics.calibration import BrierDecomposition as BrierDecompos
 from fleetmetrics.metrics.calibration import BrierScore as BrierScore
 from fleetmetrics.metrics.calibration import CalibrationCurve as CalibrationCurve
 from fleetmetrics.metrics.calibration import ExpectedCalibrationError as ExpectedCalibrationError
+from fleetmetrics.metrics.calibration import KuiperCalibration as KuiperCalibration
 from fleetmetrics.metrics.classification.accuracy import Accuracy as Accuracy
 from fleetmetrics.metrics.classification.accuracy import ExactMatch as ExactMatch
 from fleetmetrics.metrics.classification.agreement import BalancedAccuracy as BalancedAccuracy
@@ -269,6 +270,7 @@ __all__ = [
     "Jaccard",
     "KendallCorrelation",
     "KolmogorovSmirnov",
+    "KuiperCalibration",
     "Lift",
     "LocalCommunicator",
     "LogCoshError",

@@ -10,9 +10,11 @@ from fleetmetrics.formulas.auc import average_precision_bounds as average_precis
 from fleetmetrics.formulas.auc import average_precision_from_histogram as average_precision_from_histogram
 from fleetmetrics.formulas.calibration import BrierParts as BrierParts
 from fleetmetrics.formulas.calibration import CalibrationPoints as CalibrationPoints
+from fleetmetrics.formulas.calibration import KuiperParts as KuiperParts
 from fleetmetrics.formulas.calibration import brier_decomposition as brier_decomposition
 from fleetmetrics.formulas.calibration import calibration_curve as calibration_curve
 from fleetmetrics.formulas.calibration import expected_calibration_error as expected_calibration_error
+from fleetmetrics.formulas.calibration import kuiper_calibration as kuiper_calibration
 from fleetmetrics.formulas.class_areas import auc_of_classes as auc_of_classes
 from fleetmetrics.formulas.class_areas import average_precision_of_classes as average_precision_of_classes
 from fleetmetrics.formulas.class_report import ClassReport as ClassReport
@@ -69,6 +71,7 @@ __all__ = [
     "CalibrationPoints",
     "ClassReport",
     "HistogramCounts",
+    "KuiperParts",
     "OperatingPoint",
     "PairCounts",
     "PrecisionRecall",
@@ -101,6 +104,7 @@ __all__ = [
     "jaccard",
     "kendall_correlation",
     "kolmogorov_smirnov",
+    "kuiper_calibration",
     "lift",
     "matthews_correlation",
     "mean_of_samples",

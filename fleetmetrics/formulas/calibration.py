@@ -15,14 +15,16 @@ import numpy as np
 
 from fleetmetrics.formulas.quotients import ratio, stand_in, undefined
 from fleetmetrics.formulas.sums import root
-from fleetmetrics.support.checks import checked, numbers, one_of, stand_in_value, weights
+from fleetmetrics.support.checks import amount, checked, numbers, one_of, stand_in_value, weights
 
 __all__ = [
     "BrierParts",
     "CalibrationPoints",
+    "KuiperParts",
     "brier_decomposition",
     "calibration_curve",
     "expected_calibration_error",
+    "kuiper_calibration",
 ]
 
 
@@ -64,6 +66,27 @@ class CalibrationPoints(NamedTuple):
     weight: np.ndarray
     lower: np.ndarray
     upper: np.ndarray
+
+
+class KuiperParts(NamedTuple):
+    """Kuiper's statistic of calibration, and the range of scores in which it arises.
+
+    Args:
+        statistic: the largest absolute difference of actual and predicted positives in any range of scores, as a share
+            of all samples.
+        normalized: the same, divided by its standard deviation under perfect calibration, ``sum(p * (1 - p))**0.5``.
+        p_value: the probability of at least that for perfectly calibrated predictions, of many samples.
+        lower: the lower end of that range of scores.
+        upper: its upper end.
+        difference: actual less predicted positives there, as a share of all samples.
+    """
+
+    statistic: float
+    normalized: float
+    p_value: float
+    lower: float
+    upper: float
+    difference: float
 
 
 @checked(
@@ -171,3 +194,55 @@ def _of_bins(number: np.ndarray, probability: np.ndarray) -> tuple[np.ndarray, .
     used = weight != 0
     weight = weight[used]
     return used, weight, probability.sum(axis=0)[used] / weight, number[1][used] / weight
+
+
+@checked(
+    number=weights(2, "bins"),
+    probability=weights(2, "bins"),
+    variance=amount,
+    edges=numbers("bins+1", rising=True),
+)
+def kuiper_calibration(number: Any, probability: Any, variance: Any, edges: Any) -> KuiperParts:
+    """Calibration without bins of a chosen width: the largest miscalibration of any range of scores.
+
+    Formula: ``max_k F_k - min_k F_k``, where ``F_k = sum_{i <= k}(y_i - p_i) / n`` over the samples of the first k
+    bins, and ``F_0 = 0``. With narrow bins it is that of the sorted samples. Under perfect calibration ``n * F`` is a
+    random walk of variance ``sum(p * (1 - p))``, whose range is distributed as that of a Brownian motion (Feller,
+    "The asymptotic distribution of the range of sums of independent random variables", 1951).
+
+    Source: Arrieta-Ibarra et al., "Metrics of calibration for probabilistic predictions", Journal of Machine Learning
+    Research 23 (2022); for segments Guy et al., "Measuring multi-calibration", arXiv 2506.11251 (2025).
+
+    Args:
+        number: see the module.
+        probability: see the module.
+        variance: the sum of ``w**2 * p * (1 - p)`` over all samples.
+        edges: ``[bins + 1]``, increasing.
+
+    Examples:
+        >>> parts = kuiper_calibration([[4, 1], [0, 3]], [[1.0, 0.75], [0.0, 2.25]], 1.5, [0, 0.5, 1])
+        >>> parts.statistic, parts.lower, parts.upper, parts.difference
+        (0.125, 0.0, 0.5, -0.125)
+    """
+    total = float(number.sum())
+    if not total:
+        return KuiperParts(*[undefined("kuiper_calibration", "there are no samples")] * 6)
+    walk = np.append(0.0, np.cumsum(number[1] - probability.sum(axis=0))) / total
+    low, high = int(walk.argmin()), int(walk.argmax())
+    statistic, deviation = float(walk[high] - walk[low]), math.sqrt(float(variance))
+    normalized = math.inf if statistic else 0.0
+    if deviation:
+        normalized = statistic * total / deviation
+    first, last = sorted((low, high))
+    first = int(np.flatnonzero(walk[: last + 1] == walk[first])[-1])  # the narrowest of ranges that are alike
+    ends = np.asarray(edges)[[first, last]].tolist()
+    difference = statistic if high > low else -statistic
+    return KuiperParts(statistic, normalized, _exceeds(normalized), ends[0], ends[1], difference)
+
+
+def _exceeds(span: float) -> float:
+    """The probability that the range of a Brownian motion in unit time exceeds a number."""
+    if span < 0.5:  # 1 in float64
+        return 1.0
+    terms = (k * math.erfc(k * span / math.sqrt(2)) * (-1) ** (k - 1) for k in range(1, 100))
+    return min(1.0, max(0.0, 4 * math.fsum(terms)))

@@ -9,17 +9,22 @@ import numpy as np
 
 from fleetmetrics import formulas
 from fleetmetrics.base.accumulator import Value
-from fleetmetrics.base.metric import TOTAL, Common, Declared, Quotient, WithoutColumns, formula_of
+from fleetmetrics.base.metric import TOTAL, Common, Declared, Quotient, Settings, WithoutColumns, formula_of
 from fleetmetrics.batch import Batch, per_sample, statistic
 from fleetmetrics.batch.rules import Requirement
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.metrics.buckets import OfProbabilities, probability_rules
 from fleetmetrics.metrics.classification.losses import probability_rules_of
-from fleetmetrics.metrics.task import DISTRIBUTION, Task, check_scores, class_axis_of, task_of
+from fleetmetrics.metrics.task import DISTRIBUTION, Task, check_scores, class_axis_of, of_scores, task_of
 from fleetmetrics.support.checks import choice_of, edges_of, flag_of, zero_division_of
 from fleetmetrics.support.typed import Unpack
+from fleetmetrics.xp.score_buckets import lowest_scores
 
-__all__ = ["BrierDecomposition", "BrierScore", "CalibrationCurve", "ExpectedCalibrationError"]
+__all__ = ["BrierDecomposition", "BrierScore", "CalibrationCurve", "ExpectedCalibrationError", "KuiperCalibration"]
+
+
+#: The buckets of `KuiperCalibration`.
+_BUCKETS = 4096
 
 
 @per_sample
@@ -29,29 +34,87 @@ def _squared_errors(batch: Batch, from_logits: bool) -> Any:
 
 
 @statistic
-def _squared_error(batch: Batch, from_logits: bool) -> Any:
-    return batch.weighted_sum(_squared_errors(batch, from_logits), zero_at_zero=not from_logits)
+def _squared_error(batch: Batch, task: Task) -> Any:
+    if task.kind == "multiclass":
+        return batch.weighted_sum(of_scores(batch, task, _of_classes if task.from_logits else _from_one_hot))
+    return batch.weighted_sum(_squared_errors(batch, task.from_logits), zero_at_zero=not task.from_logits)
 
 
-_SQUARED_ERROR = Declared("squared_error", dtype="float64", statistic=_squared_error, settings=("from_logits",))
+def _of_classes(xp: Any, logits: Any, label: Any) -> Any:
+    """The squared distance of the softmax from the one-hot label."""
+    logits = xp.cast(logits, "float64")
+    odds = xp.exp(xp.subtract(logits, xp.reshape(xp.largest_of_rows(logits), [-1, 1])))
+    return _from_one_hot(xp, xp.divide(odds, xp.reshape(xp.sum_of_rows(odds), [-1, 1])), label)
+
+
+def _from_one_hot(xp: Any, probabilities: Any, label: Any) -> Any:
+    is_label = xp.equal(xp.arange(probabilities.shape[1]), xp.reshape(label, [-1, 1]))
+    error = xp.subtract(xp.cast(probabilities, "float64"), xp.cast(is_label, "float64"))
+    return xp.sum_of_rows(xp.square(error))
 
 
 class BrierScore(OfProbabilities[float]):
     """Brier score: the mean squared error of predicted probabilities.
 
-    Formula: ``sum(w * (p - y)**2) / sum(w)``, in float64 for inputs of any dtype. Inputs and arguments as for
-    `fleetmetrics.Calibration`. Undefined without samples.
+    Formula: ``sum(w * (p - y)**2) / sum(w)``, in float64 for inputs of any dtype; of several classes
+    ``sum(w * sum_k (p_k - [y = k])**2) / sum(w)``, in [0, 2], as in scikit-learn: of two classes it is twice the binary
+    score. Undefined without samples.
+
+    Inputs with ``task="binary"`` as for `fleetmetrics.Calibration`; with ``"multiclass"`` probabilities
+    ``[n, num_classes]`` that add up to 1, and labels ``[n]``.
+
+    Args:
+        task: ``"binary"`` or ``"multiclass"``; None: multiclass with ``num_classes``, else binary.
+        num_classes: the number of classes, at least 2; with ``"multiclass"`` only.
+        class_axis: as for `Precision`.
+        from_logits: predictions are logits: the sigmoid or the softmax is applied.
+        zero_division: the value if the metric is undefined, without a warning; nan: nan, with `UndefinedMetricWarning`.
 
     Examples:
         >>> metric = BrierScore()
         >>> metric.add([0.5, 0.75], [0, 1])
         >>> metric.compute()
         0.15625
+        >>> metric = BrierScore(num_classes=3)
+        >>> metric.add([[0.5, 0.25, 0.25]], [0])
+        >>> metric.compute()
+        0.375
     """
 
+    class_axis: int | None
+    requirements: tuple[str | Requirement, ...]
+    task: Task
+
     better = "lower"
-    quotient: Quotient | None = Quotient({"squared_error": 1}, highest=1)
-    declared: tuple[Declared, ...] = (_SQUARED_ERROR, TOTAL)
+    declared: tuple[Declared, ...] = (
+        Declared("squared_error", dtype="float64", statistic=_squared_error, settings=("task",)),
+        TOTAL,
+    )
+
+    def __init__(
+        self,
+        *,
+        task: Literal["binary", "multiclass"] | None = None,
+        num_classes: int | None = None,
+        class_axis: int | None = None,
+        from_logits: bool = False,
+        **settings: Unpack[Settings],
+    ) -> None:
+        self.task = task_of(task, num_classes, from_logits=from_logits, allowed=("binary", "multiclass"))
+        super().__init__(from_logits=from_logits, **settings)
+        self.settle(**self.task.settings)
+        self.class_axis = class_axis_of(class_axis)
+        if self.task.kind == "multiclass":
+            self.requirements = probability_rules_of(self.task, self.task.size)
+
+    @property
+    def quotient(self) -> Quotient | None:
+        return Quotient({"squared_error": 1}, highest=2 if self.task.kind == "multiclass" else 1)
+
+    def requirements_of(self, batch: Batch) -> tuple[str | Requirement, ...]:
+        if self.task.kind == "multiclass":
+            check_scores(self.task, batch)
+        return self.requirements
 
 
 # -- over bins -------------------------------------------------------------------------------------------
@@ -286,3 +349,52 @@ class BrierDecomposition(_Binned[formulas.BrierParts]):
         self, number: np.ndarray, probability: np.ndarray, squared_deviation: np.ndarray
     ) -> formulas.BrierParts:
         return formulas.brier_decomposition.bare(number, probability, squared_deviation, _centers(self.edges))
+
+
+@statistic
+def _variance(batch: Batch, from_logits: bool) -> Any:
+    """The variance of the number of positives, were the probabilities right: of weight w, ``w**2 * p * (1 - p)``."""
+    xp, probability = batch.xp, batch.probability(from_logits)
+    values = xp.multiply(probability, xp.subtract(xp.ones_like(probability), probability))
+    return batch.weighted_sum(values if batch.weight is None else xp.multiply(batch.weight, values))
+
+
+class KuiperCalibration(_Binned[formulas.KuiperParts]):
+    """Kuiper's calibration error: the range of scores that is miscalibrated the most, and whether that is chance.
+
+    Formula: see `fleetmetrics.formulas.kuiper_calibration`, over 4,096 buckets of scores. There is no width of bins to
+    choose. The value is a `fleetmetrics.formulas.KuiperParts`: the statistic, its normalized form and p-value, and the
+    range of scores with the sign of the difference; without samples, all nan with `UndefinedMetricWarning`. For
+    segments, ``Sliced(KuiperCalibration(), by=...)`` has one each: the worst has the largest normalized statistic.
+
+    Inputs as for `fleetmetrics.Calibration`.
+
+    Args:
+        bins: as for `CalibrationCurve`; None: the log-odds buckets of `fleetmetrics.AUC`.
+        from_logits: as for `CalibrationCurve`.
+
+    Examples:
+        >>> metric = KuiperCalibration()
+        >>> metric.add([0.25, 0.25, 0.25, 0.25, 0.75, 0.75, 0.75, 0.75], [0, 0, 0, 0, 0, 1, 1, 1])
+        >>> parts = metric.compute()
+        >>> parts.statistic, round(parts.p_value, 3), parts.difference
+        (0.125, 0.992, -0.125)
+    """
+
+    gives = "parts"
+    formula: Any = formula_of(formulas.kuiper_calibration, "edges")
+
+    def __init__(
+        self, *, bins: int | Sequence[float] | None = None, from_logits: bool = False, **common: Unpack[Common]
+    ) -> None:
+        buckets = [0.0, *lowest_scores(_BUCKETS, "log_odds")[1:].tolist(), 1.0]
+        super().__init__(bins=buckets if bins is None else bins, from_logits=from_logits, **common)
+        if bins is None:
+            self.settle(bins=None)
+
+    def _declare(self) -> None:
+        super()._declare()
+        self.declare("variance", dtype="float64", statistic=_variance, settings=("from_logits",))
+
+    def batch_statistics(self, batch: Batch) -> dict[str, Any]:
+        return {**super().batch_statistics(batch), "variance": _variance(batch, self.from_logits)}

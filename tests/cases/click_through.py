@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 import fleetmetrics as fm
-from fleetmetrics.formulas import BrierParts, CalibrationPoints
+from fleetmetrics.formulas import BrierParts, CalibrationPoints, KuiperParts
 from tests.cases.base import Case, probabilities, sklearn, two_columns
 
 Rng = np.random.Generator
@@ -137,6 +137,12 @@ def of_top_label(reference: Any, logits: bool = False) -> Any:
     return of_table
 
 
+def brier_of_classes(p: Any, y: Any, w: Any) -> float:
+    """The mean squared distance from one-hot labels: scikit-learn's, which has it from 1.7 on."""
+    error = p.astype(float) - np.eye(4)[y.astype(int)]
+    return float(np.average((error**2).sum(axis=1), weights=w))
+
+
 def brier_parts(p: Any, y: Any, w: Any) -> BrierParts:
     score = sklearn("brier_score_loss")(of_class_1(p), y, w)
     p, y, w = of_class_1(p), y.astype(float), ones(w, y)
@@ -148,6 +154,18 @@ def brier_parts(p: Any, y: Any, w: Any) -> BrierParts:
         within = [np.average((f - mean) ** 2, weights=of), 2 * np.average((f - mean) * (o - actual), weights=of)]
         parts += of.sum() / w.sum() * np.array([*spread, *within])
     return BrierParts(score, parts[0], parts[1], base * (1 - base), parts[2], parts[3])
+
+
+def kuiper(p: Any, y: Any, w: Any) -> KuiperParts:
+    """The largest difference of any two sums up to an edge, bins by bins."""
+    p, y, w = of_class_1(p), y.astype(float), ones(w, y)
+    below = [np.sum((w * (y - p))[p <= edge]) / w.sum() if edge else 0.0 for edge in EDGES]
+    found = max(((abs(there - here), i, j) for i, here in enumerate(below) for j, there in enumerate(below[:i])))
+    statistic, last, first = found
+    normalized = statistic * w.sum() / np.sqrt(np.sum(w**2 * p * (1 - p)))
+    p_value = 4 * sum((-1) ** (k - 1) * k * math.erfc(k * normalized / math.sqrt(2)) for k in range(1, 200))
+    difference = below[last] - below[first]
+    return KuiperParts(statistic, normalized, p_value, EDGES[first], EDGES[last], difference)
 
 
 UNIFORM = np.linspace(0, 1, 16)
@@ -180,6 +198,16 @@ CASES = {
     "brier score of logits": Case(
         functools.partial(fm.BrierScore, from_logits=True), logits, from_logits(sklearn("brier_score_loss"))
     ),
+    "brier score of classes": Case(
+        functools.partial(fm.BrierScore, num_classes=4), softmax, brier_of_classes, shapes=OF_SCORES, kinds="f"
+    ),
+    "brier score of logits of classes": Case(
+        functools.partial(fm.BrierScore, num_classes=4, from_logits=True),
+        logits_of_four,
+        lambda p, y, w: brier_of_classes(np.exp(p.astype(float)) / np.exp(p.astype(float)).sum(1, keepdims=True), y, w),
+        shapes=OF_SCORES,
+        kinds="f",
+    ),
     "brier decomposition": Case(
         functools.partial(fm.BrierDecomposition, bins=EDGES),
         probabilities,
@@ -187,6 +215,15 @@ CASES = {
         shapes=SEVERAL,
         undefined=BrierParts(*[np.nan] * 6),
         tolerance=1e-11,
+        kinds="f",
+    ),
+    "kuiper calibration": Case(
+        functools.partial(fm.KuiperCalibration, bins=EDGES),
+        probabilities,
+        kuiper,
+        shapes=SEVERAL,
+        undefined=KuiperParts(*[np.nan] * 6),
+        tolerance=1e-10,
         kinds="f",
     ),
     "expected calibration error": Case(

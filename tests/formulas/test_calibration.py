@@ -90,3 +90,34 @@ def test_no_samples_are_undefined():
         assert all(map(math.isnan, formulas.brier_decomposition(number, probability, np.zeros(3), np.zeros(3))))
     with pytest.warns(UndefinedMetricWarning, match="calibration_curve is undefined: there are no samples"):
         assert [len(part) for part in formulas.calibration_curve(number, probability, np.arange(4))] == [0] * 5
+
+
+def test_kuipers_p_value_is_that_of_the_range_of_a_random_walk():
+    rng = np.random.default_rng(0)
+    probability = np.sort(rng.random((400, 500)), axis=1)
+    label = rng.random(probability.shape) < probability
+    parts = [
+        formulas.kuiper_calibration(
+            [~row, row], [p * ~row, p * row], (p * (1 - p)).sum(), np.append(0, np.arange(1, 501) / 500)
+        )
+        for p, row in zip(probability, label)
+    ]
+    for level in (0.05, 0.2, 0.5):
+        share = np.mean([part.p_value <= level for part in parts])
+        assert level - 0.1 < share < level + 0.05  # a walk of 500 steps has a smaller range than one without steps
+
+
+@pytest.mark.parametrize("normalized, p_value", [(0.25, 1), (1, 0.936635), (2.5, 0.049673), (4, 0.000253370)])
+def test_kuipers_p_value_at_given_statistics(normalized, p_value):
+    parts = formulas.kuiper_calibration([[8], [0]], [[normalized], [0]], 1, [0, 1])
+    assert parts.normalized == normalized and parts.p_value == pytest.approx(p_value, rel=1e-5)
+
+
+def test_kuipers_range_of_scores_is_where_the_difference_arises_and_has_its_sign():
+    number = [[4, 3, 4], [4, 5, 4]]  # of the middle bin five of eight are positive, and three are predicted
+    parts = formulas.kuiper_calibration(number, [[2, 1, 2], [2, 2, 2]], 4, [0, 0.25, 0.5, 1])
+    assert parts[:2] == (2 / 24, 1) and parts[3:] == (0.25, 0.5, 2 / 24)
+    certain = formulas.kuiper_calibration([[2, 0], [0, 2]], [[0, 0], [0, 2]], 0, [0, 0.5, 1])
+    assert (certain.statistic, certain.normalized, certain.p_value) == (0, 0, 1)
+    wrong = formulas.kuiper_calibration([[0, 2], [0, 0]], [[0, 2], [0, 0]], 0, [0, 0.5, 1])
+    assert (wrong.statistic, wrong.normalized, wrong.p_value, wrong.difference) == (1, np.inf, 0, -1)

@@ -1,4 +1,4 @@
-"""Agreement of predicted clusters with classes, whatever the clusters' numbers."""
+"""Agreement of predicted clusters and classes; the numbers of the clusters mean nothing."""
 
 from __future__ import annotations
 
