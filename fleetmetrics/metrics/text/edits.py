@@ -83,7 +83,7 @@ class CharErrorRate(_ErrorRate):
         >>> metric = CharErrorRate()
         >>> metric.add(["this is the prediction"], ["this is a reference"])
         >>> round(metric.compute(), 4)
-        0.6842
+        0.5789
     """
 
 
