@@ -111,6 +111,10 @@ from fleetmetrics.metrics.click_through import ClickThroughRate as ClickThroughR
 from fleetmetrics.metrics.click_through import NormalizedEntropy as NormalizedEntropy
 from fleetmetrics.metrics.click_through import PredictedClickThroughRate as PredictedClickThroughRate
 from fleetmetrics.metrics.click_through import RecalibratedNormalizedEntropy as RecalibratedNormalizedEntropy
+from fleetmetrics.metrics.counterfactual import DoublyRobust as DoublyRobust
+from fleetmetrics.metrics.counterfactual import EffectiveSampleSize as EffectiveSampleSize
+from fleetmetrics.metrics.counterfactual import IPS as IPS
+from fleetmetrics.metrics.counterfactual import SNIPS as SNIPS
 from fleetmetrics.metrics.curves import CumulativeGain as CumulativeGain
 from fleetmetrics.metrics.curves import KolmogorovSmirnov as KolmogorovSmirnov
 from fleetmetrics.metrics.curves import Lift as Lift
@@ -241,7 +245,9 @@ __all__ = [
     "Declared",
     "Dice",
     "Difference",
+    "DoublyRobust",
     "DuplicateStateError",
+    "EffectiveSampleSize",
     "EntityF1",
     "EvaluationResult",
     "ExactAUC",
@@ -263,6 +269,7 @@ __all__ = [
     "Histogram",
     "HistoryResult",
     "HitRate",
+    "IPS",
     "IntegerOverflowError",
     "Interval",
     "IntervalResult",
@@ -322,6 +329,7 @@ __all__ = [
     "Retrieval",
     "RootMeanSquaredError",
     "RootMeanSquaredLogError",
+    "SNIPS",
     "SensitivityAtSpecificity",
     "ServerProcessError",
     "SizeWarning",
