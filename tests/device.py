@@ -67,12 +67,18 @@ WAITS = {
     "sliced auc": {"numpy", "to_tensor"},
     "sliced variance by text": {"numpy", "to_tensor"},
     "sliced gauc": {"numpy", "to_tensor"},
+    # SciPy measures the distances, on the host.
+    "boundary f": {"numpy", "to_tensor"},
+    "hausdorff distance": {"numpy", "to_tensor"},
 }
 _MISSING = object()
 
 
 def on_device(part: Data) -> Data:
-    """A batch as tensors, columns too except for texts."""
+    """A batch as tensors, columns too; texts stay where they are, and weights with them."""
+    if part.prediction.dtype.kind == "O":
+        return part
+
     columns = {
         name: column if column.dtype.kind == "U" else paddle.to_tensor(column) for name, column in part.columns.items()
     }
