@@ -1,6 +1,6 @@
 """Time ranking metrics, small batches and a collection of twenty, against torchmetrics, torcheval and the bare bytes.
 
-And weigh retrieval over features, in a process of its own.
+And weigh retrieval over features, in a process of its own, and time boxes against the library that computes them.
 
     python benchmarks/catalogue.py [--rounds FACTOR] [--write benchmarks/README.md]
 
@@ -50,7 +50,7 @@ def main() -> None:
     }
     rows = [*of_queries(options.rounds), *of_add(options.rounds), of_sampler(options.rounds)]
     findings = run(__file__, WORKERS, arguments=["--rounds", str(options.rounds)])
-    rows += [*of_exchange(findings), of_retrieval()]
+    rows += [*of_exchange(findings), of_retrieval(), of_boxes(options.rounds)]
     text = f"{machine(versions)}\n\n{table(HEADER, rows)}"
     print(text)
     if options.write:
@@ -135,6 +135,61 @@ def of_retrieval() -> list[str]:
     what = f"`Retrieval`, {queries:,} queries of {items:,} pictures, {width} features"
     reached = "yes" if peak <= MOST else "no"
     return [what, f"{took:.0f} s", "", "", "1", f"{peak / 1e6:,.0f} MB of memory", "at most 1,000 MB", reached]
+
+
+# Boxes
+
+IMAGES, BOXES = 300, 100
+
+
+def boxes(rng: np.random.Generator, labels: int = 80) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The predicted and the true boxes of an image."""
+    corners, sizes = rng.random((10, 2)) * 500, rng.random((10, 2)) * 120 + 4
+    near, label = rng.integers(0, 10, BOXES), rng.integers(0, labels, 10)
+    shifted = corners[near] + rng.normal(size=(BOXES, 2)) * 15
+    found = {"boxes": np.hstack([shifted, shifted + sizes[near]]), "scores": rng.random(BOXES), "labels": label[near]}
+    return found, {"boxes": np.hstack([corners, corners + sizes]), "labels": label}
+
+
+def of_boxes(factor: float) -> list[str]:
+    """COCO's average precision from arrays, against the library from the dicts of its files."""
+    from faster_coco_eval import COCO, COCOeval_faster
+
+    import fleetmetrics
+
+    rng = np.random.default_rng(0)
+    found, true = map(list, zip(*(boxes(rng) for _ in range(IMAGES))))
+    truth, answers = [], []
+    for image, (mine, its) in enumerate(zip(found, true)):
+        for side, listed in ((its, truth), (mine, answers)):
+            corners = side["boxes"]
+            for n, (x, y, w, h) in enumerate(np.hstack([corners[:, :2], corners[:, 2:] - corners[:, :2]]).tolist()):
+                box = {"image_id": image, "category_id": int(side["labels"][n]), "bbox": [x, y, w, h]}
+                more = {"score": float(mine["scores"][n])} if side is mine else {"area": w * h, "iscrowd": 0}
+                listed.append({"id": len(listed) + 1, **box, **more})
+
+    def theirs() -> float:
+        data = COCO()
+        data.dataset = {"images": [{"id": image} for image in range(IMAGES)], "annotations": truth}
+        data.dataset["categories"] = [{"id": label} for label in range(80)]
+        data.createIndex()
+        evaluation = COCOeval_faster(data, data.loadRes([dict(answer) for answer in answers]), "bbox")
+        evaluation.evaluate()
+        evaluation.accumulate()
+        evaluation.summarize()
+        return float(evaluation.stats[0])
+
+    def ours() -> float:
+        metric = fleetmetrics.MeanAveragePrecision()
+        for start in range(0, IMAGES, 10):
+            batch = slice(start, start + 10)
+            metric.add(found[batch], true[batch], ids=range(start, start + 10))
+        return float(metric.compute()["map"])
+
+    assert ours() == theirs()
+    times = in_turn({"ours": ours, "theirs": theirs}, round(factor * ROUNDS["queries"]))
+    what = f"`MeanAveragePrecision`, {IMAGES} images of {BOXES} boxes"
+    return row(what, "faster-coco-eval alone", times["ours"], times["theirs"], Target("<=", 1.2))
 
 
 # Small batches

@@ -185,7 +185,10 @@ from fleetmetrics.saving.checkpoint import Resumed as Resumed
 from fleetmetrics.saving.checkpoint import load as load
 from fleetmetrics.saving.checkpoint import save as save
 from fleetmetrics.saving.copies import check_copies as check_copies
+from fleetmetrics.vision.coco import MeanAveragePrecision as MeanAveragePrecision
 from fleetmetrics.vision.gallery import Retrieval as Retrieval
+from fleetmetrics.vision.text_regions import TextDetection as TextDetection
+from fleetmetrics.vision.voc import VOCMeanAveragePrecision as VOCMeanAveragePrecision
 from fleetmetrics.wrappers.bootstrap import Bootstrap as Bootstrap
 from fleetmetrics.wrappers.interval import Interval as Interval
 from fleetmetrics.wrappers.sliced import Sliced as Sliced
@@ -290,6 +293,7 @@ __all__ = [
     "Mean",
     "MeanAbsoluteError",
     "MeanAbsolutePercentageError",
+    "MeanAveragePrecision",
     "MeanBias",
     "MeanIoU",
     "MeanSquaredError",
@@ -345,6 +349,7 @@ __all__ = [
     "StringMatch",
     "Sum",
     "SymmetricMeanAbsolutePercentageError",
+    "TextDetection",
     "ThresholdSweep",
     "Throughput",
     "TokenF1",
@@ -358,6 +363,7 @@ __all__ = [
     "UnknownNameError",
     "UnnamedRunWarning",
     "UtilCommunicator",
+    "VOCMeanAveragePrecision",
     "Variance",
     "WeightedMeanAbsolutePercentageError",
     "Windowed",

@@ -19,6 +19,7 @@ PAGES = {
     "regression": ("Regression", ("metrics.regression",)),
     "ranking": ("Ranking", ("metrics.ranking",)),
     "retrieval": ("Retrieval", ("vision.gallery",)),
+    "detection": ("Detection and OCR", ("vision.coco", "vision.voc", "vision.text_regions")),
     "counterfactual": ("Counterfactual values", ("metrics.counterfactual",)),
     "aggregation": ("Aggregation", ("metrics.aggregation", "metrics.distribution")),
     "slices": ("Slices and windows", ("wrappers.sliced", "wrappers.windowed")),

@@ -16,6 +16,7 @@ _FIRST = {"pyarrow": 18}
 #: What pip calls libraries whose modules have other names, or that need more than their own package.
 _ON_INDEX = {
     "dask": "'dask[distributed]'",
+    "faster_coco_eval": "faster-coco-eval",
     "paddle": "paddlepaddle",
     "ray": "'ray[data]'",
     "rouge_score": "rouge-score",

@@ -178,7 +178,8 @@ def _features_of(name: str, results: Any) -> Features | None:
             f"{name}: the features of some samples have {' and of others '.join(map(str, widths))} numbers; all need "
             "the same number"
         )
-    return Features(**{column: np.asarray(values) for column, values in results.items()})
+    keys = {column: keys_of(values, f"{name}: {column}") for column, values in results.items() if column != "features"}
+    return Features(results["features"], **keys)
 
 
 def _check_alike(name: str, queries: Features, gallery: Features) -> None:

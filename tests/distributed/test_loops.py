@@ -21,7 +21,7 @@ pytestmark = [
 ]
 WORKERS = Path(__file__).parent / "workers"
 PAGE, CHINESE = both("howto/loops")
-LOOPS = ("clas", "retrieval", "seg", "video", "nlp", "ocr", "det", "paddlex", "text", "chunk", "speech")
+LOOPS = ("clas", "retrieval", "seg", "video", "nlp", "ocr", "det", "ppdet", "paddlex", "text", "chunk", "speech")
 #: Of 103 pictures.
 RIGHT, AMONG_FIVE = 58 / 103, 88 / 103
 
@@ -184,6 +184,18 @@ def test_paddleocrs_metric_over_all_boxes_is_that_of_one_process_shuffled_or_not
     for report in [*jobs[1], *jobs[3]]:
         assert [ours for _, ours in report["det"].values()] == [jobs[1][0]["det"]["False"][0]] * 2
         assert all(0.5 < share < 1 for share in report["det"]["True"][1].values())
+
+
+def test_paddledetections_boxes_count_once_also_where_every_worker_evaluates_everything(jobs):
+    value = jobs[1][0]["ppdet"]["everything on every worker"]
+    assert 0.3 < value["map"] < 1
+    for report in [*jobs[1], *jobs[3]]:
+        assert [repr(each) for each in report["ppdet"].values()] == [repr(value)] * 3
+    assert in_the_table(", every worker evaluates all, mAP") == [
+        f"{value['map']:.4f}",
+        f"{value['map']:.4f}, three times the work",
+        f"{value['map']:.4f}",
+    ]
 
 
 @pytest.mark.parametrize("name", LOOPS)

@@ -26,7 +26,21 @@ def features(count: int, seed: int) -> list[Any]:
     ]
 
 
-GIVEN = {"queries": features(23, 0), "gallery": features(61, 1)}
+def images(count: int) -> list[Any]:
+    """Predicted and true boxes, of any number; many have equal scores."""
+    rng = np.random.default_rng(2)
+    sides: list[Any] = [[], []]
+    for _ in range(count):
+        number = int(rng.integers(0, 5))
+        corners, sizes = rng.integers(0, 60, (number, 2)), rng.integers(5, 40, (number, 2))
+        near, labels = corners + rng.integers(-3, 4, corners.shape), rng.integers(0, 2, number).tolist()
+        scores = (rng.integers(0, 5, number) / 4).tolist()
+        sides[0].append({"boxes": np.hstack([near, near + sizes]).tolist(), "labels": labels, "scores": scores})
+        sides[1].append({"boxes": np.hstack([corners, corners + sizes]).tolist(), "labels": labels})
+    return sides
+
+
+GIVEN = {"queries": features(23, 0), "gallery": features(61, 1), "images": images(37)}
 
 
 @pytest.fixture(scope="module", params=[2, 5])
@@ -48,3 +62,22 @@ def test_retrieval_over_features_of_two_widths_or_without_a_gallery_is_one_error
         wide, empty = report["retrieval_errors"]
         assert "Retrieval.gallery: the features of some samples have 2 and of others 3 numbers" in wide
         assert "Retrieval: the gallery is empty" in empty
+
+
+def test_boxes_have_the_bits_of_one_process(reports):
+    found, true = GIVEN["images"]
+    ids = range(len(true))
+    for name, metric in (("coco", fm.MeanAveragePrecision()), ("voc", fm.VOCMeanAveragePrecision())):
+        metric.add(found, true, ids=ids)
+        value = metric.compute()
+        assert [repr(report["boxes"][name]) for report in reports] == [repr(value)] * len(reports)
+        assert 0.2 < value["map"] < 1
+    metric = fm.TextDetection()
+    quads = [[[quad(box) for box in image["boxes"]] for image in side] for side in (found, true)]
+    metric.add(*quads, ids=ids)
+    assert [report["boxes"]["text"] for report in reports] == [metric.compute()] * len(reports)
+
+
+def quad(box: Any) -> Any:
+    left, top, right, bottom = box
+    return [(left, top), (right, top), (right, bottom), (left, bottom)]

@@ -144,6 +144,10 @@ ROWS = np.eye(3)
         (lambda m: m.add(ROWS, [[0, 1]] * 3), "labels has shape"),
         (lambda m: (m.add(ROWS, [0, 1, 2]), m.add(ROWS, [0, 1, 2], [0, 0, 0])), "same columns"),
         (lambda m: m.add(ROWS, [0, 1, 2], label=[0]), "label"),
+        (
+            lambda m: (m.add(ROWS, [0, 1, 2]), m.add(ROWS, ["a", "b", "c"])),
+            "labels must hold integers or strings, not both",
+        ),
         (lambda m: (m.add(ROWS, [0, 1, 2]), m.gallery.add(ROWS[:, :2] + 1, [0, 1, 2])), "have 3 numbers, and .* 2;"),
         (lambda m: (m.add(ROWS, [0, 1, 2]), m.gallery.add(ROWS, ["a", "b", "c"])), "labels are strings on one side"),
         (lambda m: (m.add(ROWS, [0, 1, 2], [0] * 3), m.gallery.add(ROWS, [0, 1, 2])), "only one .* came with cameras"),

@@ -5,6 +5,7 @@ counts once; counts are integers, and shares float64 instead of float32, which w
 `UndefinedMetricWarning`, instead of 0 or an error; `calculate` leaves its arguments alone.
 """
 
+from fleetmetrics.evaluator.metrics.detection import CocoMetric
 from fleetmetrics.evaluator.metrics.multi_label import AveragePrecision, MultiLabelMetric
 from fleetmetrics.evaluator.metrics.retrieval import RetrievalAveragePrecision, RetrievalRecall
 from fleetmetrics.evaluator.metrics.single_label import Accuracy, ConfusionMatrix, SingleLabelMetric
@@ -12,6 +13,7 @@ from fleetmetrics.evaluator.metrics.single_label import Accuracy, ConfusionMatri
 __all__ = [
     "Accuracy",
     "AveragePrecision",
+    "CocoMetric",
     "ConfusionMatrix",
     "MultiLabelMetric",
     "RetrievalAveragePrecision",

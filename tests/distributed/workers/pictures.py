@@ -37,6 +37,27 @@ def retrieval_errors() -> list[str]:
     return [error_text(wide.compute), error_text(empty.compute)]
 
 
+def boxes(images: Any) -> dict[str, Any]:
+    """COCO, VOC, and text regions: each box is its four corners."""
+    metrics = {"coco": fm.MeanAveragePrecision(), "voc": fm.VOCMeanAveragePrecision(), "text": fm.TextDetection()}
+    found, true = images
+    for places in filter(len, mine(len(true))):
+        mine_, its = [found[n] for n in places], [true[n] for n in places]
+        metrics["coco"].add(mine_, its, ids=places)
+        metrics["voc"].add(mine_, its, ids=places)
+        metrics["text"].add(*([list(map(quad, image["boxes"])) for image in side] for side in (mine_, its)), ids=places)
+    return {name: metric.compute() for name, metric in metrics.items()}
+
+
+def quad(box: Any) -> Any:
+    left, top, right, bottom = box
+    return [(left, top), (right, top), (right, bottom), (left, bottom)]
+
+
 if __name__ == "__main__":
-    given = {name: [np.array(column) for column in columns] for name, columns in arguments().items()}
+    images = arguments()["images"]
+    report(boxes=boxes(images))
+    given = {
+        name: [np.array(column) for column in columns] for name, columns in arguments().items() if name != "images"
+    }
     report(retrieval=retrieval(given["queries"], given["gallery"]).compute(), retrieval_errors=retrieval_errors())
