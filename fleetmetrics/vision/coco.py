@@ -19,7 +19,7 @@ AREAS = ("", "_small", "_medium", "_large")
 
 
 class Evaluated(NamedTuple):
-    """The arrays of COCO's evaluation, -1 where there are no true boxes."""
+    """The arrays of COCO's evaluation, -1 without true boxes."""
 
     labels: list[Any]
     precision: np.ndarray  #: ``[IoUs, recalls, labels, areas, most detections]``
