@@ -440,6 +440,12 @@ class Columns:
         of_probabilities = argument == "prediction" and allowed.startswith(("a probability", "probabilities"))
         if of_probabilities and not reading.from_logits:
             allowed += f"; for logits give {'--from-logits' if in_shell() else 'from_logits=True'}"
+            if isinstance(value, (int, float)) and 1 < value <= 100 and reading.scale == 1.0:
+                allowed += f", for percent {called('scale', '0.01')}"
+        if argument == "label" and allowed.startswith("a class") and isinstance(value, (int, float)):
+            positive = called("positive", f"{value:g}")
+            is_whole = value == value // 1
+            allowed += f"; if {value:g} is the positive one, give {positive}" if is_whole else "; are these the scores?"
         if argument == "prediction" and (reading.scale != 1.0 or reading.from_logits):
             by = []
             if reading.scale != 1.0:

@@ -490,3 +490,18 @@ def test_archives_that_zipfile_cannot_read_are_named(tmp_path: Path, way: str) -
     path.write_bytes(bytes(data))
     with pytest.raises(fm.FleetMetricsError, match=r"odd\.npz"):
         fm.files.evaluate(str(path), fm.Mean, {"value": "x"}, processes=1)
+
+
+@pytest.mark.parametrize(
+    ("column", "values", "hint"),
+    [
+        ("y", [1, 2, 1, 2], "; if 2 is the positive one, give positive=2 (the first"),
+        ("y", [0.1, 0.2, 0.9, 0.5], "; are these the scores? (the first"),
+        ("p", [90.0, 2.0, 30.0, 4.0], "; for logits give from_logits=True, for percent scale=0.01 (the first"),
+        ("p", [-3.0, 2.0, 0.5, 4.0], "; for logits give from_logits=True (the first"),
+    ],
+)
+def test_labels_of_one_and_two_swapped_columns_and_percent_are_told_their_way_out(column, values, hint):
+    with pytest.raises(DataError) as caught:
+        fm.evaluate({"y": [0, 1, 0, 1], "p": [0.1, 0.8, 0.4, 0.3], column: values}, label="y", score="p")
+    assert hint in str(caught.value)
