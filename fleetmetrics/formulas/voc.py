@@ -60,8 +60,7 @@ def _right(
         overlap = overlaps(found, true, pixel)
         best = overlap.argmax(axis=1)
         near = np.flatnonzero(overlap.max(axis=1) > iou)
-        taken, first = np.unique(best[near], return_index=True)
-        flags[near[first[~difficult[taken]]]] = True
+        flags[near[np.unique(best[near], return_index=True)[1]]] = True
         counts[near[difficult[best[near]]]] = False
     return flags, counts
 

@@ -148,6 +148,16 @@ def test_vocs_average_precision_is_that_of_the_definition(settings):
     assert value["map"] == pytest.approx(np.mean(each), rel=1e-12)
 
 
+def test_half_of_a_box_is_not_above_an_iou_of_a_half():
+    metric = fm.VOCMeanAveragePrecision()
+    metric.add(
+        [{"boxes": [[0, 0, 10, 5]], "scores": [1.0], "labels": [0]}],
+        [{"boxes": [[0, 0, 10, 10]], "labels": [0]}],
+        ids=[0],
+    )
+    assert metric.compute() == {"map": 0.0}
+
+
 def test_without_true_boxes_the_value_is_nan_and_told():
     found, true = images(3)
     nothing = [{"boxes": [], "labels": []}] * 3
