@@ -12,12 +12,17 @@ import numpy as np
 import pytest
 
 import fleetmetrics as fm
+from fleetmetrics.metrics.text.text_metric import TextMetric
 from tests import contract
 from tests.contract import CASES, Data, arguments, draw, first_dtypes, same, state_bytes
 from tests.cover import quick_on
 
 #: Every metric of the catalogue that one add feeds, with several settings; wrappers have tests of their own.
-NAMES = [name for name, case in CASES.items() if not isinstance(case.make(), (fm.Sliced, fm.Windowed, fm.Bootstrap))]
+NAMES = [  # those of arrays of numbers; tests/metrics/text has what is not a text
+    name
+    for name, case in CASES.items()
+    if not isinstance(case.make(), (fm.Sliced, fm.Windowed, fm.Bootstrap, TextMetric))
+]
 STATIC = [name for name in NAMES if "static" in CASES[name].modes]
 
 
@@ -535,6 +540,10 @@ NEEDED = {
     "SensitivityAtSpecificity": {"min_specificity": 0.5},
     "SpecificityAtSensitivity": {"min_sensitivity": 0.5},
     "ExactMatch": {"num_labels": 2},
+    **dict.fromkeys(
+        ("BoundaryF", "Dice", "FrequencyWeightedIoU", "HausdorffDistance", "MeanIoU", "PixelAccuracy"),
+        {"num_classes": 2},
+    ),
 }
 
 

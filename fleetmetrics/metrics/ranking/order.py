@@ -55,7 +55,7 @@ def _gains_of(gains: Any) -> Any:
     try:
         table = np.asarray(gains, np.float64)
         valid = table.ndim == 1 and table.size > 0 and bool(((table >= 0) & (table <= 1e280)).all())
-    except (TypeError, ValueError):
+    except (OverflowError, TypeError, ValueError):
         valid = False
     if not valid:
         raise InvalidInputError(

@@ -23,7 +23,7 @@ from fleetmetrics.metrics.task import (
 )
 from fleetmetrics.support.checks import number_of
 from fleetmetrics.support.optional import library
-from fleetmetrics.support.typed import Required, Unpack
+from fleetmetrics.support.typed import Unpack
 from fleetmetrics.xp import is_static
 
 __all__ = ["BoundaryF", "HausdorffDistance"]
@@ -94,7 +94,6 @@ def _hausdorff(found: np.ndarray, true: np.ndarray, percentile: float) -> float:
 class BoundarySettings(Settings, total=False):
     """Arguments of every metric of boundaries."""
 
-    num_classes: Required[int]
     classes: Sequence[int] | None
     ignore_index: int | Sequence[int] | None
     class_axis: int | None
@@ -178,9 +177,9 @@ class BoundaryF(Boundaries):
 
     tolerance: float
 
-    def __init__(self, *, tolerance: float = 2.0, **settings: Unpack[BoundarySettings]) -> None:
+    def __init__(self, *, num_classes: int, tolerance: float = 2.0, **settings: Unpack[BoundarySettings]) -> None:
         self.tolerance = number_of("tolerance", tolerance, 0)
-        super().__init__(**settings)
+        super().__init__(num_classes=num_classes, **settings)
 
     @property
     def _argument(self) -> float:
@@ -216,11 +215,16 @@ class HausdorffDistance(Boundaries):
     percentile: float
 
     def __init__(
-        self, *, percentile: float = 100.0, missed: float | None = None, **settings: Unpack[BoundarySettings]
+        self,
+        *,
+        num_classes: int,
+        percentile: float = 100.0,
+        missed: float | None = None,
+        **settings: Unpack[BoundarySettings],
     ) -> None:
         self.percentile = number_of("percentile", percentile, 0, 100)
         self.missed = None if missed is None else number_of("missed", missed, 0)
-        super().__init__(**settings)
+        super().__init__(num_classes=num_classes, **settings)
 
     @property
     def _argument(self) -> float:

@@ -83,9 +83,8 @@ def _pixels(batch: Batch, task: Task) -> list[Any]:
 
 
 class PixelSettings(Settings, total=False):
-    """Arguments of every metric of pixels."""
+    """Arguments of every metric of pixels, besides ``num_classes``."""
 
-    num_classes: Required[int]
     per: Literal["dataset", "image"]
     ignore_index: int | Sequence[int] | None
     class_axis: int | None
@@ -94,6 +93,7 @@ class PixelSettings(Settings, total=False):
 class OnePixelValue(PixelSettings, total=False):
     """Arguments of a metric of pixels whose value is one number."""
 
+    num_classes: Required[int]
     absent: float | None
     average: Literal["auto", "micro", "macro", "weighted"]
 
@@ -101,6 +101,7 @@ class OnePixelValue(PixelSettings, total=False):
 class PixelValueEach(PixelSettings, total=False):
     """Arguments of a metric of pixels whose value has a number for each class."""
 
+    num_classes: Required[int]
     absent: float | None
     average: Required[Literal["none"] | None]
 
@@ -108,6 +109,7 @@ class PixelValueEach(PixelSettings, total=False):
 class AllPixelSettings(PixelSettings, total=False):
     """Arguments of a metric of pixels that averages over classes."""
 
+    num_classes: Required[int]
     absent: float | None
     average: Literal["auto", "micro", "macro", "weighted", "none"] | None
 
@@ -185,6 +187,7 @@ class Overlap(Pixels[Value]):
     def __init__(
         self,
         *,
+        num_classes: int,
         absent: float | None = None,
         average: Literal["auto", "micro", "macro", "weighted", "none"] | None = "auto",
         **settings: Unpack[PixelSettings],
@@ -192,7 +195,7 @@ class Overlap(Pixels[Value]):
         choice_of("average", average, ("auto", "micro", "macro", "weighted", "none", None))
         self.average = {"auto": type(self).usual, "none": None}.get(average, average)  # type: ignore[arg-type]
         self.absent = None if absent is None else number_of("absent", absent, 0, 1)
-        super().__init__(**settings)
+        super().__init__(num_classes=num_classes, **settings)
         self.settle(average=self.average or "none")
 
 
