@@ -79,6 +79,7 @@ from fleetmetrics.metrics.auc import AveragePrecision as AveragePrecision
 from fleetmetrics.metrics.by_user import GAUC as GAUC
 from fleetmetrics.metrics.by_user import UAUC as UAUC
 from fleetmetrics.metrics.by_user import WuAUC as WuAUC
+from fleetmetrics.metrics.calibration import AdaptiveCalibrationError as AdaptiveCalibrationError
 from fleetmetrics.metrics.calibration import BrierDecomposition as BrierDecomposition
 from fleetmetrics.metrics.calibration import BrierScore as BrierScore
 from fleetmetrics.metrics.calibration import CalibrationCurve as CalibrationCurve
@@ -208,6 +209,7 @@ def _first_use(package: str, name: str, modules: dict[str, str]) -> object: ...
 __all__ = [
     "AUC",
     "Accuracy",
+    "AdaptiveCalibrationError",
     "AdjustedRand",
     "AgreementError",
     "AssertedInputError",

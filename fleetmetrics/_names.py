@@ -84,6 +84,7 @@ MODULES: dict[str, str] = {
     "GAUC": "fleetmetrics.metrics.by_user",
     "UAUC": "fleetmetrics.metrics.by_user",
     "WuAUC": "fleetmetrics.metrics.by_user",
+    "AdaptiveCalibrationError": "fleetmetrics.metrics.calibration",
     "BrierDecomposition": "fleetmetrics.metrics.calibration",
     "BrierScore": "fleetmetrics.metrics.calibration",
     "CalibrationCurve": "fleetmetrics.metrics.calibration",

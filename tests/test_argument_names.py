@@ -33,7 +33,10 @@ def _of(*folders: str) -> Callable[[Any], bool]:
 #: Which owners may have each argument.
 RULES: dict[str, Callable[[Any], bool]] = {
     "buckets": lambda owner: issubclass(owner, BucketHistogram),
-    "bins": lambda owner: owner.gives in ("curve", "counts", "parts") or owner is fm.ExpectedCalibrationError,
+    "bins": lambda owner: (
+        owner.gives in ("curve", "counts", "parts")
+        or owner in (fm.ExpectedCalibrationError, fm.AdaptiveCalibrationError)
+    ),
     "thresholds": lambda owner: owner is fm.ThresholdSweep,
     "fractions": lambda owner: issubclass(owner, fm.CumulativeGain),
     "k": _of("metrics.ranking"),

@@ -225,6 +225,8 @@ def kuiper_calibration(number: Any, probability: Any, variance: Any, edges: Any)
         (0.125, 0.0, 0.5, -0.125)
     """
     total = float(number.sum())
+    if not math.isfinite(total + float(probability.sum()) + float(variance)) or variance < 0:  # unchecked sums
+        return KuiperParts(*[math.nan] * 6)
     if not total:
         return KuiperParts(*[undefined("kuiper_calibration", "there are no samples")] * 6)
     walk = np.append(0.0, np.cumsum(number[1] - probability.sum(axis=0))) / total

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from fleetmetrics.formulas.quotients import stand_in
+from fleetmetrics.formulas.sums import unknown
 from fleetmetrics.support.checks import checked, matrix, stand_in_value
 
 __all__ = ["adjusted_rand", "cramers_v", "normalized_mutual_information"]
@@ -33,6 +34,8 @@ def adjusted_rand(confusion: Any, zero_division: float = math.nan) -> float:
         >>> adjusted_rand([[3, 0], [1, 2]])
         0.32432432432432434
     """
+    if unknown(confusion):
+        return math.nan
     cells, rows, columns = (_whole(part) for part in (confusion, confusion.sum(axis=1), confusion.sum(axis=0)))
     total = sum(rows)
     if not total:
@@ -63,6 +66,8 @@ def normalized_mutual_information(confusion: Any, zero_division: float = math.na
         >>> normalized_mutual_information([[2, 0], [0, 2]])
         1.0
     """
+    if unknown(confusion):
+        return math.nan
     total = confusion.sum()
     if not total:
         return stand_in("normalized_mutual_information", "there are no samples", zero_division)
@@ -89,6 +94,8 @@ def cramers_v(confusion: Any, zero_division: float = math.nan) -> float:
         >>> cramers_v([[3, 1], [1, 3]])
         0.5
     """
+    if unknown(confusion):
+        return math.nan
     total = confusion.sum()
     if not total:
         return stand_in("cramers_v", "there are no samples", zero_division)

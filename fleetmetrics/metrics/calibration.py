@@ -10,17 +10,26 @@ import numpy as np
 from fleetmetrics import formulas
 from fleetmetrics.base.accumulator import Value
 from fleetmetrics.base.metric import TOTAL, Common, Declared, Quotient, Settings, WithoutColumns, formula_of
+from fleetmetrics.base.record_metric import OfAllSamples
 from fleetmetrics.batch import Batch, per_sample, statistic
 from fleetmetrics.batch.rules import Requirement
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.metrics.buckets import OfProbabilities, probability_rules
 from fleetmetrics.metrics.classification.losses import probability_rules_of
 from fleetmetrics.metrics.task import DISTRIBUTION, Task, check_scores, class_axis_of, of_scores, task_of
-from fleetmetrics.support.checks import choice_of, edges_of, flag_of, zero_division_of
+from fleetmetrics.records.table import Records
+from fleetmetrics.support.checks import MOST_EDGES, choice_of, edges_of, flag_of, whole_number_of, zero_division_of
 from fleetmetrics.support.typed import Unpack
 from fleetmetrics.xp.score_buckets import lowest_scores
 
-__all__ = ["BrierDecomposition", "BrierScore", "CalibrationCurve", "ExpectedCalibrationError", "KuiperCalibration"]
+__all__ = [
+    "AdaptiveCalibrationError",
+    "BrierDecomposition",
+    "BrierScore",
+    "CalibrationCurve",
+    "ExpectedCalibrationError",
+    "KuiperCalibration",
+]
 
 
 #: The buckets of `KuiperCalibration`.
@@ -398,3 +407,69 @@ class KuiperCalibration(_Binned[formulas.KuiperParts]):
 
     def batch_statistics(self, batch: Batch) -> dict[str, Any]:
         return {**super().batch_statistics(batch), "variance": _variance(batch, self.from_logits)}
+
+
+# -- over bins of equal mass -----------------------------------------------------------------------------------
+
+
+def _equal_mass(values: np.ndarray, weight: np.ndarray, bins: int) -> np.ndarray:
+    """The bin of each value, where all bins have about the same weight, and equal values are in one."""
+    _, first, place = np.unique(values, return_index=True, return_inverse=True)
+    mass = np.bincount(place.reshape(-1), weight, len(first))
+    middle = mass.cumsum() - mass / 2
+    # Up to rounding: the weights 0.1 and 0.2 are half of 0.1, 0.2 and 0.3.
+    of_value = np.minimum(bins * middle / mass.sum() + 2.0**-40, bins - 1).astype(np.int64)
+    return np.asarray(of_value[place.reshape(-1)])
+
+
+class AdaptiveCalibrationError(OfProbabilities[float], OfAllSamples):
+    """Calibration error over bins of equal mass: each holds about the same number of samples, at any rate.
+
+    Formula: that of `ExpectedCalibrationError`, with the samples sorted by probability and cut into ``bins`` parts of
+    equal weight. Equal probabilities are in one bin, that of the middle of their weight, so that the value does not
+    depend on the order of the samples.
+
+    Inputs as for `fleetmetrics.Calibration`, storage as for `SpearmanCorrelation`. Undefined without samples.
+
+    Args:
+        bins: their number, at least 1; those without samples are left out.
+        norm: as for `ExpectedCalibrationError`.
+        from_logits: as for `fleetmetrics.Calibration`.
+        zero_division: the value if the metric is undefined, without a warning; nan: nan, with `UndefinedMetricWarning`.
+
+    Examples:
+        >>> metric = AdaptiveCalibrationError(bins=2)
+        >>> metric.add([0.01, 0.03, 0.02, 0.96], [0, 0, 1, 1])
+        >>> round(metric.compute(), 6)
+        0.245
+    """
+
+    biased = True
+    better = "lower"
+    bins: int
+    norm: Any
+    record: tuple[str, ...] = ("probability", "outcome", "weight")
+
+    def __init__(
+        self,
+        *,
+        bins: int = 15,
+        norm: Literal["l1", "l2", "max"] = "l1",
+        from_logits: bool = False,
+        **settings: Unpack[Settings],
+    ) -> None:
+        super().__init__(from_logits=from_logits, **settings)
+        self.bins = whole_number_of("bins", bins, 1, MOST_EDGES)
+        self.norm = choice_of("norm", norm, ("l1", "l2", "max"))
+
+    def batch_records(self, batch: Batch) -> dict[str, Any]:
+        outcome = batch.xp.cast(batch.positive, "int64")
+        return {"probability": batch.probability(self.from_logits), "outcome": outcome, "weight": batch.weight}
+
+    def value(self, records: Records) -> float:
+        order = np.argsort(records["probability"], kind="stable")  # sums round alike in any order of the samples
+        probability, outcome = records["probability"][order], records["outcome"][order]
+        weight = np.ones(len(order)) if records["weight"] is None else records["weight"][order]
+        place = _equal_mass(probability, weight, self.bins) + self.bins * outcome.astype(np.int64)
+        number, total = (np.bincount(place, by, 2 * self.bins).reshape(2, -1) for by in (weight, weight * probability))
+        return float(formulas.expected_calibration_error.bare(number, total, self.norm))

@@ -156,6 +156,16 @@ def brier_parts(p: Any, y: Any, w: Any) -> BrierParts:
     return BrierParts(score, parts[0], parts[1], base * (1 - base), parts[2], parts[3])
 
 
+def of_equal_mass(p: Any, y: Any, w: Any) -> float:
+    """The root of the mean squared difference over five bins of equal weight, equal probabilities in one."""
+    p, y, w = of_class_1(p), y.astype(float), ones(w, y)
+    middle = np.array([w[p < each].sum() + w[p == each].sum() / 2 for each in p])
+    place = np.floor(5 * middle / w.sum() + 1e-9)
+    parts = [(w[place == k], p[place == k], y[place == k]) for k in np.unique(place)]
+    squares = [(np.average(of, weights=by) - np.average(true, weights=by)) ** 2 for by, of, true in parts]
+    return math.sqrt(np.average(squares, weights=[by.sum() for by, *_ in parts]))
+
+
 def kuiper(p: Any, y: Any, w: Any) -> KuiperParts:
     """The largest difference of any two sums up to an edge, bins by bins."""
     p, y, w = of_class_1(p), y.astype(float), ones(w, y)
@@ -215,6 +225,14 @@ CASES = {
         shapes=SEVERAL,
         undefined=BrierParts(*[np.nan] * 6),
         tolerance=1e-11,
+        kinds="f",
+    ),
+    "adaptive calibration error": Case(
+        functools.partial(fm.AdaptiveCalibrationError, bins=5, norm="l2"),
+        probabilities,
+        of_equal_mass,
+        shapes=SEVERAL,
+        modes=("numpy", "dynamic"),
         kinds="f",
     ),
     "kuiper calibration": Case(
