@@ -31,13 +31,13 @@ def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("keeps", ["sums", "records"])
-@pytest.mark.parametrize("page", ["regression", "scores", "classification", "tokens", "ranking", "aggregation"])
+@pytest.mark.parametrize("page", ["regression", "scores", "classification", "tokens", "text", "ranking", "aggregation"])
 def test_a_metric_is_laid_out_on_each_page_and_works_as_far_as_it_goes(
     script: dict[str, Any], tmp_path: Path, page: str, keeps: str
 ) -> None:
     paths = script["lay_out"](script["Layout"]("OddThing", page, keeps))
     changed = [str(path.relative_to(tmp_path)) for path in paths]
-    folder = f"{page}/" if page in ("regression", "classification", "ranking") else ""
+    folder = f"{page}/" if page in ("regression", "classification", "text", "ranking") else ""
     assert changed[:6] == [
         f"fleetmetrics/metrics/{folder}odd_thing.py",
         f"tests/cases/{page}.py",

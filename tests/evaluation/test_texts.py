@@ -49,6 +49,13 @@ def test_texts_that_look_like_numbers_stay_texts(tmp_path):
     assert rates(path)["char_error_rate"] == 3 / 7
 
 
+def test_an_empty_text_is_one_beside_a_bad_number_too(tmp_path):
+    path = tmp_path / "speech.csv"
+    path.write_text("said,heard,w\na b,,1\nc,c,x\n")
+    result = rates(path, weight="w", skip_bad_rows=True)
+    assert result["word_error_rate"] == 1 and result.new.data.skipped == 1
+
+
 def test_a_row_with_a_blank_reference_or_none_is_named_and_may_be_skipped(tmp_path):
     path = tmp_path / "speech.jsonl"
     path.write_text('{"said": "a b", "heard": "a b"}\n{"said": " ", "heard": "x"}\n{"said": "a", "heard": null}\n')
