@@ -285,3 +285,16 @@ def test_a_sample_that_coco_metric_cannot_use_is_named(tmp_path):
     metric.process(None, [sample])
     with pytest.raises(fm.InvalidInputError, match="has no image 10"):
         metric.evaluate(size=1)
+
+
+def test_an_image_that_comes_twice_counts_once_and_with_other_boxes_is_an_error():
+    found, true = images(3)
+    first, second, third = samples(found, true)
+    metric = evaluator.CocoMetric()
+    metric.process(None, [first, second, third])
+    once = metric.evaluate(size=3)
+    metric.process(None, [first, second, first, third])
+    assert metric.evaluate(size=4) == once
+    metric.process(None, [first, {**second, "img_id": first["img_id"]}])
+    with pytest.raises(fm.InvalidInputError, match="1 of 1 ids came with records that differ: 10"):
+        metric.evaluate(size=2)

@@ -10,6 +10,7 @@ from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.evaluator.engine_metric import BaseMetric, as_dicts
 from fleetmetrics.evaluator.registry import PRETRAIN
 from fleetmetrics.formulas.quotients import undefined
+from fleetmetrics.records.batches import one_per_id
 from fleetmetrics.support.checks import choice_of, flag_of, path_of
 from fleetmetrics.support.optional import library
 from fleetmetrics.vision.coco import IOUS, Evaluated, MeanAveragePrecision, evaluated, mean_of
@@ -27,8 +28,8 @@ class CocoMetric(BaseMetric):
     ``labels``. Without ``ann_file`` they also hold ``instances``, a list of dicts with ``bbox``, ``bbox_label`` and
     maybe ``ignore_flag``. An image of the file without a sample counts as one without predictions.
 
-    Differs from MMDetection's: only boxes, no masks and proposals; an image that comes twice counts once; values are
-    not rounded; a value without true boxes is nan instead of -1.
+    Differs from MMDetection's: only boxes, no masks and proposals; an image that comes twice counts once, and
+    with other boxes is an error; values are not rounded; a value without true boxes is nan instead of -1.
 
     Args:
         ann_file: COCO's file of annotations; None: the data samples have them.
@@ -93,10 +94,13 @@ class CocoMetric(BaseMetric):
             self.results.append(record)
 
     def compute_metrics(self, results: Sequence[Any]) -> dict[str, Any]:
-        found = {record["img_id"]: record["found"] for record in reversed(results)}
+        ids = np.array([record["img_id"] for record in results])
+        (kept,) = one_per_id([[(record["found"], record.get("true")) for record in results]], ids)
+        by_image = dict(zip(np.unique(ids).tolist(), kept))
+        found = {image: boxes for image, (boxes, _) in by_image.items()}
         names: Mapping[Any, str] = dict(enumerate((self.dataset_meta or {}).get("classes", ())))
         if self.ann_file is None:
-            true = {record["img_id"]: record["true"] for record in reversed(results)}
+            true = {image: boxes for image, (_, boxes) in by_image.items()}
         else:
             true, names, found = self._of_file(found)
         images = sorted(true)
