@@ -291,7 +291,8 @@ def knows_its_arguments(function: _Function) -> _Function:
 
     @functools.wraps(function)
     def call(*values: Any, **named: Any) -> Any:
-        raise_if_unknown_argument(name, known, named)
+        if named:
+            raise_if_unknown_argument(name, known, named)
         return function(*values, **named)
 
     return cast(_Function, call)

@@ -35,7 +35,9 @@ def test_the_error_names_the_argument_that_was_meant(function: Callable[..., Any
 FUNCTIONS = {
     name: function
     for name, function in ((name, getattr(fm, name)) for name in fm.__all__)
-    if inspect.isfunction(function) and inspect.signature(function).parameters
+    if inspect.isfunction(function)
+    and (parameters := inspect.signature(function).parameters.values())
+    and not any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)  # settings of something else
 }
 
 
