@@ -99,7 +99,10 @@ class OfConfusion(OfTask[Value]):
         if not (self.validate and self._counts_plainly) or {prediction.dtype.kind, label.dtype.kind} - {"i", "u"}:
             return False
         matrix = self.states["confusion"]
-        if type(matrix.value) is not np.ndarray or matrix.value.dtype != np.int64:
+        before = matrix.value
+        if matrix.static is not None or not (
+            before is None or (type(before) is np.ndarray and before.dtype == np.int64)
+        ):
             return False
         if label.ndim > 1:
             axis = -1 if self.class_axis is None else self.class_axis
@@ -110,7 +113,7 @@ class OfConfusion(OfTask[Value]):
         counts = confusion_of(prediction, label, self.task.size, self.task.ignore_index)
         if counts is None:
             return False
-        matrix.value = matrix.value + counts
+        matrix.value = counts if before is None else before + counts
         if label.ndim > 1:
             self.earlier = AS_ENTRIES
         return True
