@@ -213,7 +213,7 @@ class Metric(Accumulator[Value]):
 
     #: The states that do not depend on a setting; `declare` makes the others.
     declared: tuple[Declared, ...] = ()
-    #: The better direction of the value, "higher" or "lower"; "": neither, or the value is not a single number.
+    #: The better direction of the value, or of all its parts, "higher" or "lower"; "": neither, or not of all parts.
     better: ClassVar[str] = ""
     #: The kind of value that `compute` returns: a "number" (or one for each class or k), a "curve", a "point" of one,
     #: "counts", "parts" or "slices".

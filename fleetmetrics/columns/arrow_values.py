@@ -233,12 +233,18 @@ def numbers_in(array: Any) -> np.ndarray:
     return array.to_numpy(zero_copy_only=False).reshape(shape)
 
 
-def texts_in(array: Any, tags: bool) -> np.ndarray:
-    """Strings, or lists of them, as Python's objects; ``tags``: a string is a sequence of tags between blanks."""
+def texts_in(array: Any, tags: bool, metric: str) -> np.ndarray:
+    """Strings, or lists of them, as Python's objects.
+
+    Args:
+        array: the column.
+        tags: whether a string is a sequence of tags between blanks.
+        metric: the name of one that takes them, for the error.
+    """
     types, kind = arrow().types, array.type
     inner = kind.value_type if is_list(kind) or types.is_dictionary(kind) else kind
     if len(array) and not (types.is_string(inner) or types.is_large_string(inner)):
-        raise _wrong(array, "strings, or lists of strings")
+        raise _wrong(array, f"strings, or lists of strings, for {metric}")
     values = np.empty(len(array), object)
     for place, value in enumerate(array.to_pylist()):
         values[place] = value.split() if tags and isinstance(value, str) else value

@@ -328,7 +328,8 @@ class Columns:
         if is_key:
             return days_in if self.of(argument) == [self.reading.cut] else keys_in
         if self.texts and argument in ("prediction", "label"):
-            return functools.partial(texts_in, tags=self._samples == "tags")
+            metric = next(leaf.name for leaf in self._leaves if leaf.samples == self._samples)
+            return functools.partial(texts_in, tags=self._samples == "tags", metric=metric)
         return self._labels if argument == "label" else numbers_in
 
     def lacking(self, table: Any, nulls: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:

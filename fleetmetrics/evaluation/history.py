@@ -281,6 +281,8 @@ def history(states: Any, *, by_day: str | None = None, **options: Any) -> Histor
         >>> {day: point["auc"] for day, point in result.points.items()}
         {'2026-11-01': 0.0, '2026-11-02': 1.0}
     """
+    of_evaluate = [name for name in inspect.signature(evaluate).parameters if name != "data"]
+    raise_if_unknown_argument("history", ["states", "by_day", *of_evaluate], options)
     if by_day is not None:
         return _by_day(states, by_day, options)
     if options:
@@ -368,9 +370,7 @@ def _days(data: Any, column: str, options: Mapping[str, Any]) -> tuple[dict[str,
 
 def _of_days(data: Any, column: str, options: Mapping[str, Any]) -> EvaluationResult:
     """What `evaluate` returns for slices by a column, whose moments are cut to days."""
-    signature = inspect.signature(evaluate)
-    raise_if_unknown_argument("evaluate", [*signature.parameters], options)
-    bound = signature.bind(data, **options)
+    bound = inspect.signature(evaluate).bind(data, **options)
     bound.apply_defaults()
     timeout, asked = bound.arguments["timeout"], Options.among(bound.arguments)
     channel, trouble = channel_of(bound.arguments["communicator"])

@@ -425,9 +425,9 @@ def _equal_mass(values: np.ndarray, weight: np.ndarray, bins: int) -> np.ndarray
 class AdaptiveCalibrationError(OfProbabilities[float], OfAllSamples):
     """Calibration error over bins of equal mass: each holds about the same number of samples, at any rate.
 
-    Formula: that of `ExpectedCalibrationError`, with the samples sorted by probability and cut into ``bins`` parts of
-    equal weight. Equal probabilities are in one bin, that of the middle of their weight, so that the value does not
-    depend on the order of the samples.
+    Formula: that of `ExpectedCalibrationError`, by default ``sum_k n_k * |p_k - y_k| / sum_k n_k``, with the samples
+    sorted by probability and cut into ``bins`` parts of equal weight. Equal probabilities are in one bin, that of the
+    middle of their weight, so that the value does not depend on the order of the samples.
 
     Inputs as for `fleetmetrics.Calibration`, storage as for `SpearmanCorrelation`. Undefined without samples.
 

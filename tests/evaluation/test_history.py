@@ -372,7 +372,7 @@ def test_rows_without_a_day_are_told_and_several_tasks_have_their_days() -> None
             {"by_day": "date", "baseline_score": "p"},
             "by_day compares each day with the day before; leave out baseline_score",
         ),
-        ({"by_day": "date", "metric": "auc"}, "evaluate has no argument 'metric'; did you mean metrics"),
+        ({"by_day": "date", "metric": "auc"}, "history has no argument 'metric'; did you mean metrics"),
         ({"by_day": "dat"}, "no column 'dat' for by_day; did you mean 'date'"),
     ],
 )

@@ -103,7 +103,9 @@ def test_two_systems_are_compared_on_the_same_texts():
 
 
 def test_numbers_in_place_of_texts_and_several_tasks_are_refused():
-    with pytest.raises(fm.InvalidInputError, match="column 'said' must hold strings, or lists of strings, not int64"):
+    with pytest.raises(
+        fm.InvalidInputError, match="'said' must hold strings, or lists of strings, for word_error_rate, not int64"
+    ):
         rates({"said": [1], "heard": ["a"]})
     two = {"a": ["x"], "b": ["x"]}
     with pytest.raises(fm.InvalidInputError, match="metrics of texts have one"):

@@ -540,10 +540,10 @@ NEEDED = {
     "SensitivityAtSpecificity": {"min_specificity": 0.5},
     "SpecificityAtSensitivity": {"min_sensitivity": 0.5},
     "ExactMatch": {"num_labels": 2},
-    **dict.fromkeys(
-        ("BoundaryF", "Dice", "FrequencyWeightedIoU", "HausdorffDistance", "MeanIoU", "PixelAccuracy"),
-        {"num_classes": 2},
-    ),
+    **{
+        name: {"num_classes": 2}
+        for name in ("BoundaryF", "Dice", "FrequencyWeightedIoU", "HausdorffDistance", "MeanIoU", "PixelAccuracy")
+    },
 }
 
 

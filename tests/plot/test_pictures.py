@@ -485,7 +485,8 @@ def test_every_picture_that_a_metric_declares_is_a_function_of_plot() -> None:
     classes = [getattr(fm, name) for name in fm._modules if hasattr(getattr(fm, name), "gives")]
     no_number = {each.gives for each in classes} - {"number"}
     assert no_number == {"curve", "point", "counts", "parts", "slices"}
-    assert all(not each.better for each in classes if each.gives in no_number - {"point"})
+    # Of parts, all may be better if they are higher: the precisions of mAP at several IoUs are.
+    assert all(not each.better for each in classes if each.gives in no_number - {"point", "parts"})
 
 
 @pytest.mark.parametrize("draw", PUBLIC, ids=lambda each: each.__name__)

@@ -18,6 +18,7 @@ pytestmark = pytest.mark.numpy_only
     [
         (fm.evaluate, "labels", "label"),
         (fm.evaluate, "y_pred", "score"),
+        (fm.history, "metric", "metrics"),
         (fm.evaluate, "draws", "replicates"),
         (fm.evaluate, "logits", "from_logits"),
         (fm.evaluate, "id", "join_on"),

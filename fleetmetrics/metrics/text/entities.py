@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
-from fleetmetrics.base.metric import TOTAL, Declared, Quotient, Settings, Undefinable
+from fleetmetrics.base.metric import TOTAL, Declared, Quotient, Settings, Undefinable, WithoutColumns
 from fleetmetrics.batch import Batch, per_sample, statistic
 from fleetmetrics.batch.rules import Requirement
 from fleetmetrics.batch.text_batch import required, strings
@@ -191,7 +191,7 @@ def _rules(scheme: str) -> tuple[str | Requirement, ...]:
     return (*rules, _AS_LONG)
 
 
-class EntityF1(Undefinable[float]):
+class EntityF1(WithoutColumns[float], Undefinable[float]):
     """The F1 of entities in sequences of tags: an entity is right if its first and last token and its type are.
 
     Formula: ``2 * sum(w * c) / (sum(w * p) + sum(w * t))`` over the sequences of all workers, with ``c`` right ones of

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 import string
-from typing import TYPE_CHECKING, Any, Callable, Literal, Sequence
+from typing import Any, Callable, Literal, Sequence
 
 from fleetmetrics.base.accumulator import Value
-from fleetmetrics.base.metric import Settings, Undefinable
+from fleetmetrics.base.metric import Settings, Undefinable, WithoutColumns
 from fleetmetrics.batch import Batch, per_sample
 from fleetmetrics.batch.rules import Requirement
 from fleetmetrics.batch.text_batch import REFERENCE, TEXT, required, strings
@@ -65,17 +65,11 @@ def references(label: Any) -> Sequence[str]:
     return (label,) if isinstance(label, str) else label
 
 
-class TextMetric(Undefinable[Value]):
+class TextMetric(WithoutColumns[Value], Undefinable[Value]):
     """A metric that compares texts with their references: ``add(["a cat"], ["the cat"])``."""
 
     samples: str = "texts"
     requirements: tuple[str | Requirement, ...] = (TEXT, REFERENCE)
-
-    if TYPE_CHECKING:
-
-        def add(  # type: ignore[override]  # it takes less than `Metric`
-            self, prediction: Any = None, label: Any = None, weight: Any = None, mask: Any = None
-        ) -> None: ...
 
 
 def _counts(label: Any) -> bool:
