@@ -483,8 +483,10 @@ _found: list[Any] = [None, ()]
 
 def _programs(static: Any) -> Iterator[Any]:
     """The legacy programs of the process; it looks for them again once Paddle has made further names."""
-    if not hasattr(static.default_main_program(), "_fleet_opt"):  # PIR
+    default = static.default_main_program()
+    if not hasattr(default, "_fleet_opt"):  # PIR
         return
+    yield default  # made when Paddle was imported: after gc.freeze(), no search would find it
     generated = dict(sys.modules["paddle"].base.unique_name.generator.ids)
     if _found[0] != generated:
         _found[:] = (
