@@ -110,6 +110,9 @@ NOT_IN_THE_VALUE = (
     "sum",
     "max",
     "min",
+    "report of labels rows",
+    "snips total",
+    "effective sample size total",
     "entity f1 total",
     "entity f1 of iob2 total",
     *(f"{name} {state}" for name in ("bleu", "chrf") for state in ("fewest", "most")),  # numbers of references

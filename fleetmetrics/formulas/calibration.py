@@ -233,7 +233,12 @@ def kuiper_calibration(number: Any, probability: Any, variance: Any, edges: Any)
     low, high = int(walk.argmin()), int(walk.argmax())
     statistic, deviation = float(walk[high] - walk[low]), math.sqrt(float(variance))
     normalized = math.inf if statistic else 0.0
-    if deviation:
+    if total < 2.0**-500:
+        reason = (
+            f"squares of such small weights, {total:g} in all, are below the range of float64. Multiply the weights"
+        )
+        normalized = undefined("kuiper_calibration's p_value", reason)
+    elif deviation:
         normalized = statistic * total / deviation
     first, last = sorted((low, high))
     first = int(np.flatnonzero(walk[: last + 1] == walk[first])[-1])  # the narrowest of ranges that are alike
@@ -243,7 +248,9 @@ def kuiper_calibration(number: Any, probability: Any, variance: Any, edges: Any)
 
 
 def _exceeds(span: float) -> float:
-    """The probability that the range of a Brownian motion in unit time exceeds a number."""
+    """The probability that the range of a Brownian motion in unit time exceeds a number; nan for nan."""
+    if math.isnan(span):
+        return math.nan
     if span < 0.5:  # 1 in float64
         return 1.0
     terms = (k * math.erfc(k * span / math.sqrt(2)) * (-1) ** (k - 1) for k in range(1, 100))

@@ -26,7 +26,8 @@ def adjusted_rand(confusion: Any, zero_division: float = math.nan) -> float:
     """Adjusted Rand index: agreement on the pairs of samples that are together, beyond chance; at most 1.
 
     Formula: ``(s - e) / ((a + b) / 2 - e)`` with ``e = a * b / c``, where s, a, b and c sum ``n * (n - 1) / 2`` over
-    the cells, the rows, the columns and the whole of the matrix.
+    the cells, the rows, the columns and the whole of the matrix. Weights count as copies of samples, so that larger ones
+    are more pairs; below a total of one sample there are none.
 
     Source: Hubert and Arabie, "Comparing partitions", Journal of Classification 2 (1985).
 
@@ -36,11 +37,17 @@ def adjusted_rand(confusion: Any, zero_division: float = math.nan) -> float:
     """
     if unknown(confusion):
         return math.nan
+    one: Any = 1
+    if confusion.sum() > 2.0**200:  # whose fourth power is beyond floats
+        one = math.ldexp(1.0, -math.frexp(confusion.sum())[1])
+        confusion = confusion * one
     cells, rows, columns = (_whole(part) for part in (confusion, confusion.sum(axis=1), confusion.sum(axis=0)))
     total = sum(rows)
     if not total:
         return stand_in("adjusted_rand", "there are no samples", zero_division)
-    together, true, predicted, pairs = (sum(n * (n - 1) for n in part) for part in (cells, rows, columns, [total]))
+    if total < one:
+        return stand_in("adjusted_rand", f"a total weight of {total:g} is less than one sample", zero_division)
+    together, true, predicted, pairs = (sum(n * (n - one) for n in part) for part in (cells, rows, columns, [total]))
     below = (true + predicted) * pairs - 2 * true * predicted
     if not below:
         return stand_in("adjusted_rand", f"{_ONE_EACH}, or each in its own", zero_division)

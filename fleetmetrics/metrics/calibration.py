@@ -470,6 +470,7 @@ class AdaptiveCalibrationError(OfProbabilities[float], OfAllSamples):
         order = np.argsort(records["probability"], kind="stable")  # sums round alike in any order of the samples
         probability, outcome = records["probability"][order], records["outcome"][order]
         weight = np.ones(len(order)) if records["weight"] is None else records["weight"][order]
+        weight = np.ldexp(weight, -np.frexp(weight.max())[1])  # their sum is finite, and no digit changes
         place = _equal_mass(probability, weight, self.bins) + self.bins * outcome.astype(np.int64)
         number, total = (np.bincount(place, by, 2 * self.bins).reshape(2, -1) for by in (weight, weight * probability))
         return float(formulas.expected_calibration_error.bare(number, total, self.norm))

@@ -200,7 +200,7 @@ class DoublyRobust(_OffPolicy):
 class EffectiveSampleSize(_OffPolicy):
     """How many samples of the new policy itself the logged ones are worth, where `IPS` reweights them.
 
-    Formula: ``sum(w * t / l)**2 / sum(w * (t / l)**2)``, from 1 to the number of samples. Inputs and ``clip`` as for
+    Formula: ``sum(w * t / l)**2 / sum(w * (t / l)**2)``, at most the total weight. Inputs and ``clip`` as for
     `IPS`; the rewards do not count. Undefined without samples, and if all ``t`` are 0.
 
     Args:
@@ -226,4 +226,7 @@ class EffectiveSampleSize(_OffPolicy):
     def formula(self, ratios: np.ndarray, squares: np.ndarray, total: np.ndarray) -> float:
         if not squares.item() and total.item():
             return self._ratio(0, 0, _NONE_TAKEN)
-        return self._ratio(ratios.item() ** 2, squares.item())
+        # Divided by about the sum of the ratios, whose square may be beyond floats.
+        scaled, exponent = np.frexp(ratios)
+        with np.errstate(over="ignore"):
+            return float(np.ldexp(self._ratio(scaled.item() ** 2, np.ldexp(squares, -exponent).item()), exponent))

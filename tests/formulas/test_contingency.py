@@ -38,3 +38,16 @@ def test_adjusted_rand_and_mutual_information_have_a_value_where_one_side_is_a_s
     assert formulas.adjusted_rand(matrix) == formulas.normalized_mutual_information(matrix) == 0
     with pytest.warns(fm.UndefinedMetricWarning, match="one cluster only is predicted"):
         assert np.isnan(formulas.cramers_v(matrix))
+
+
+@pytest.mark.parametrize("weight", [1e40, 1e100, 1e150, 1e300])
+def test_adjusted_rand_of_weights_of_any_size_is_that_of_as_many_copies(weight: float):
+    table = np.array([[3.0, 1.0], [2.0, 4.0]])
+    copies = formulas.adjusted_rand((table * 10**12).astype(np.int64))
+    assert formulas.adjusted_rand(table * weight) == pytest.approx(copies, abs=1e-11)
+
+
+def test_adjusted_rand_of_less_than_one_sample_is_undefined():
+    for weight in (0.05, 1e-300):
+        with pytest.warns(fm.UndefinedMetricWarning, match="is less than one sample"):
+            assert np.isnan(formulas.adjusted_rand(np.array([[3.0, 1.0], [2.0, 4.0]]) * weight))

@@ -83,3 +83,12 @@ def test_expected_rewards_must_be_numbers_and_a_clip_must_be_positive():
         fm.DoublyRobust().add([[0.5, 0.5, 0.1, np.nan]], [1])
     with pytest.raises(fm.InvalidInputError, match="clip must be a finite number above 0, not 0"):
         fm.IPS(clip=0)
+
+
+@pytest.mark.parametrize("weight", [1e-200, 1e200, 1e300])
+def test_the_effective_sample_size_grows_with_the_weights_to_any_size(weight):
+    log, reward = [[0.5, 0.25], [0.0, 0.5], [1.0, 0.8]], [1, 1, 0]
+    alone, weighted = fm.EffectiveSampleSize(), fm.EffectiveSampleSize()
+    alone.add(log, reward)
+    weighted.add(log, reward, weight=[weight] * 3)
+    assert weighted.compute() == pytest.approx(alone.compute() * weight, rel=1e-12)

@@ -14,12 +14,19 @@ from tests.contract import MODES, Data, feed, same
 RNG = np.random.default_rng(1)
 LABEL = (RNG.random(64) < 0.4).astype(np.int64)
 LOGITS = RNG.normal(2.5 * LABEL - 1.2, 1.5)
+#: What metrics take that is no probability of a label.
+TAKE_SOMETHING_ELSE = {
+    "fleetmetrics.metrics.counterfactual": "two probabilities of the logged action",
+    "fleetmetrics.metrics.segmentation.": "classes of pixels, or a score for each class",
+    "fleetmetrics.metrics.text.": "texts",
+}
 #: Metrics of scores that need not be probabilities: of values, of order, of decision values, of numbers.
 TAKE_ANY_SCORE = {
     *fm.metrics.aggregation.__all__,
     *fm.metrics.ranking.at_k.__all__,
     *fm.metrics.ranking.order.__all__,
     *(name for name, module in fm._modules.items() if module.startswith("fleetmetrics.metrics.regression.")),
+    *(name for name, module in fm._modules.items() if module.startswith(tuple(TAKE_SOMETHING_ELSE))),
     "ClickThroughRate", "Count", "ExactAUC", "GAUC", "HingeLoss", "Histogram", "Mean", "StandardDeviation", "UAUC",
     "Variance", "WuAUC", "Throughput",
 }  # fmt: skip

@@ -175,7 +175,10 @@ def test_boundaries_of_volumes_and_of_the_background_are_measured():
     "settings, told",
     [
         ({"classes": [2]}, r"classes must be numbers from 0 to 1, not \[2\]"),
-        ({"classes": []}, "classes must be numbers"),
+        *(
+            ({"classes": wrong}, "classes must be numbers")
+            for wrong in ([], True, 1, "1", [0.5], [None], [[1], [0, 1]])
+        ),
         ({"tolerance": -1}, "tolerance must be a finite number of at least 0, not -1"),
     ],
 )

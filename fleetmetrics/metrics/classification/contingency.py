@@ -16,7 +16,8 @@ class AdjustedRand(ConfusionMetric[float]):
 
     Formula: see `fleetmetrics.formulas.adjusted_rand`. The clusters' numbers mean nothing: exchanging two of them
     changes nothing. Undefined without samples, and if all samples are in one class and in one cluster (scikit-learn
-    returns 1: ``zero_division=1``). A sample of weight w counts as w samples.
+    returns 1: ``zero_division=1``). A sample of weight w counts as w samples: weights twice as large change the value,
+    since it counts pairs; a total weight below 1 is undefined.
 
     Inputs and arguments as for `CohenKappa`, without ``weights``; ``num_classes`` is the larger number, of the classes
     or of the clusters.

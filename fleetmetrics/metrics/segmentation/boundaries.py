@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from typing import Any, ClassVar, Sequence
 
 import numpy as np
@@ -91,6 +92,17 @@ def _hausdorff(found: np.ndarray, true: np.ndarray, percentile: float) -> float:
     return max(float(np.percentile(distances, percentile)) for distances in (found, true))
 
 
+def _classes_of(classes: Any, num_classes: int) -> tuple[int, ...]:
+    """The argument ``classes``, sorted."""
+    try:
+        numbers = sorted({operator.index(number) for number in classes})
+    except TypeError:
+        numbers = []
+    if not numbers or not 0 <= numbers[0] <= numbers[-1] < num_classes:
+        raise InvalidInputError(f"classes must be numbers from 0 to {num_classes - 1}, not {classes!r}")
+    return tuple(numbers)
+
+
 class BoundarySettings(Settings, total=False):
     """Arguments of every metric of boundaries."""
 
@@ -123,10 +135,7 @@ class Boundaries(OfTask[float]):
         super().__init__(**settings)
         self.class_axis = class_axis_of(class_axis)
         self.task = task_of("multiclass", num_classes, ignore_index=ignore_index)
-        numbers = range(1, num_classes) if classes is None else classes
-        if not len(numbers) or not {*numbers} <= {*range(num_classes)}:
-            raise InvalidInputError(f"classes must be numbers from 0 to {num_classes - 1}, not {classes!r}")
-        self.classes = tuple(sorted({int(number) for number in numbers}))
+        self.classes = _classes_of(range(1, num_classes) if classes is None else classes, num_classes)
         self.settle(num_classes=self.task.size, classes=self.classes, ignore_index=self.task.ignore_index)
         self.requirements = self.task.rules
         self._measure = type(self).measure
