@@ -26,8 +26,8 @@ def adjusted_rand(confusion: Any, zero_division: float = math.nan) -> float:
     """Adjusted Rand index: agreement on the pairs of samples that are together, beyond chance; at most 1.
 
     Formula: ``(s - e) / ((a + b) / 2 - e)`` with ``e = a * b / c``, where s, a, b and c sum ``n * (n - 1) / 2`` over
-    the cells, the rows, the columns and the whole of the matrix. Weights count as copies of samples, so that larger ones
-    are more pairs; below a total of one sample there are none.
+    the cells, the rows, the columns and the whole of the matrix. Weights count as copies of samples, so that
+    larger ones are more pairs; a total below one sample has no pairs.
 
     Source: Hubert and Arabie, "Comparing partitions", Journal of Classification 2 (1985).
 

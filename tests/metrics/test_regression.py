@@ -424,6 +424,8 @@ def test_small_values_have_a_value_that_no_split_changes_or_a_warning(size):
     tried = 0
     for name in exactness.NAMES:
         drawn = draw(name, first_dtypes(name), "eighths", samples=40)
+        if drawn.prediction.dtype == object:
+            continue  # texts and tags have no size
         small = drawn._replace(prediction=drawn.prediction.astype(np.float64) * size)
         both = small._replace(label=None if drawn.label is None else drawn.label.astype(np.float64) * size)
         for data in (small, both):
