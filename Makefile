@@ -36,7 +36,7 @@ CPU_PADDLE := 3.3.1
 PS := .venv
 PS_NAME := paddlepaddle $(PS_PADDLE)
 # pyarrow 26 takes no NumPy 1, and says so only when it is imported. NumPy first: where pip meets its limit late, it tries
-# the versions of all that depends on NumPy, for more than ten minutes.
+# version after version of what depends on NumPy, for more than ten minutes.
 PS_INSTALLS := 'numpy<2' -e '.[ps]' paddlepaddle==$(PS_PADDLE) 'pyarrow<26'
 PS_GROUPS := test
 CPU := .venv-cpu
