@@ -49,7 +49,7 @@ def search(queries: Features, gallery: Features, similarity: str) -> Found:
     starts, ends = (np.searchsorted(codes[:items][order], codes[items:], side) for side in ("left", "right"))
     cameras = None if gallery.cameras is None else gallery.cameras[order]
     rows = max(1, _AT_ONCE // (4 * max(1, items)))
-    found = []
+    by_query = []
     for begin in range(0, len(queries.labels), rows):
         scores = _similarities(queries.features[begin : begin + rows], gallery.features, order, similarity)
         for query, row in enumerate(scores, begin):
@@ -58,8 +58,8 @@ def search(queries: Features, gallery: Features, similarity: str) -> Found:
             if cameras is not None and queries.cameras is not None:
                 matches = matches[cameras[start:end] != queries.cameras[query]]
             if len(matches):
-                found.append(_places(np.sort(matches), row[:start], row[end:]))
-    precision, first, penalty = zip(*found) if found else ((), (), ())
+                by_query.append(_places(np.sort(matches), row[:start], row[end:]))
+    precision, first, penalty = zip(*by_query) if by_query else ((), (), ())
     return Found(np.array(precision, np.float64), np.array(first, np.int64), np.array(penalty, np.float64))
 
 

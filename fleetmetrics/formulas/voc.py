@@ -35,13 +35,13 @@ def average_precisions(
     scores: dict[Any, list[np.ndarray]] = {}
     right: dict[Any, list[np.ndarray]] = {}
     number: dict[Any, int] = {}
-    for found, true in zip(predictions, targets):
+    for predicted, true in zip(predictions, targets):
         difficult = true.get("difficult", np.zeros(len(true["labels"]))) != 0
-        for label in np.unique(np.concatenate([found["labels"], true["labels"]])).tolist():
-            mine, its = found["labels"] == label, true["labels"] == label
-            order = np.argsort(-found["scores"][mine], kind="stable")
-            flags, counts = _right(found["boxes"][mine][order], true["boxes"][its], difficult[its], iou, pixel)
-            scores.setdefault(label, []).append(found["scores"][mine][order][counts])
+        for label in np.unique(np.concatenate([predicted["labels"], true["labels"]])).tolist():
+            mine, its = predicted["labels"] == label, true["labels"] == label
+            order = np.argsort(-predicted["scores"][mine], kind="stable")
+            flags, counts = _right(predicted["boxes"][mine][order], true["boxes"][its], difficult[its], iou, pixel)
+            scores.setdefault(label, []).append(predicted["scores"][mine][order][counts])
             right.setdefault(label, []).append(flags[counts])
             number[label] = number.get(label, 0) + int(np.count_nonzero(~difficult[its]))
     return {
@@ -52,12 +52,12 @@ def average_precisions(
 
 
 def _right(
-    found: np.ndarray, true: np.ndarray, difficult: np.ndarray, iou: float, pixel: float
+    predicted: np.ndarray, true: np.ndarray, difficult: np.ndarray, iou: float, pixel: float
 ) -> tuple[np.ndarray, np.ndarray]:
     """Which boxes of an image and label, the best first, are right, and which count: not those on a difficult box."""
-    flags, counts = np.zeros(len(found), bool), np.ones(len(found), bool)
-    if len(true) and len(found):
-        overlap = overlaps(found, true, pixel)
+    flags, counts = np.zeros(len(predicted), bool), np.ones(len(predicted), bool)
+    if len(true) and len(predicted):
+        overlap = overlaps(predicted, true, pixel)
         best = overlap.argmax(axis=1)
         near = np.flatnonzero(overlap.max(axis=1) > iou)
         flags[near[np.unique(best[near], return_index=True)[1]]] = True

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from fleetmetrics.errors import InvalidInputError, UnknownArgumentError
+from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.evaluation.arguments.named import named
-from fleetmetrics.support.hints import hint_of_argument
+from fleetmetrics.support.settings import raise_if_unknown
 
 __all__ = ["Scorer", "scorer"]
 
@@ -61,15 +61,11 @@ class Scorer:
         (self._named,) = named([metric]).values()
         self.metric, self.settings = metric, dict(settings)
         kind: Any = self._named.kind()
-        parameters, given = kind.__signature__.parameters, {*settings, *self._named.settings}
-        for name in settings:
-            if name not in parameters:
-                raise UnknownArgumentError(
-                    f"{kind.__name__} has no setting {name!r}{hint_of_argument(name, parameters)}"
-                )
-        for name in given & {"task", "num_classes", "num_labels"}:
+        parameters, chosen = kind.__signature__.parameters, {*settings, *self._named.settings}
+        raise_if_unknown(kind, [name for name in settings if name not in parameters])
+        for name in chosen & {"task", "num_classes", "num_labels"}:
             raise InvalidInputError(f"metric {metric!r}: leave out {name}; the classes are those of the estimator")
-        self._takes_several, self._averages = "num_classes" in parameters, "average" in given
+        self._takes_several, self._averages = "num_classes" in parameters, "average" in chosen
         example = self._made(2)
         why = ""
         if kind.gives != "number":
@@ -86,7 +82,7 @@ class Scorer:
         self._of_classes = self._takes_several or "class_label" in example.requirements
         if getattr(example, "from_logits", False):
             self._asks = ["decision_function"]
-        elif "threshold" in parameters and not given & {"threshold", "top_k"}:
+        elif "threshold" in parameters and not chosen & {"threshold", "top_k"}:
             self._asks = ["predict"]
         elif "class_scores" in example.requirements:
             self._asks = ["decision_function"]

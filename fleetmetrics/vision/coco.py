@@ -34,12 +34,12 @@ def evaluated(
 ) -> Evaluated:
     """Evaluate the boxes of all images, by their corners, with faster-coco-eval."""
     coco = library("faster_coco_eval")
-    labels, truth, found = joined(predictions, targets)
+    labels, truth, predicted = joined(predictions, targets)
     data = coco.COCO()
     data.dataset = {"images": [{"id": number} for number in range(len(targets))], "annotations": truth}
     data.dataset["categories"] = [{"id": number} for number in range(len(labels))]
     data.createIndex()
-    evaluation = coco.COCOeval_faster(data, data.loadRes(found), "bbox")
+    evaluation = coco.COCOeval_faster(data, data.loadRes(predicted), "bbox")
     evaluation.params.iouThrs, evaluation.params.maxDets = np.array(ious), list(most)
     evaluation.evaluate()
     evaluation.accumulate()
@@ -50,13 +50,15 @@ def joined(
     predictions: Sequence[Mapping[str, Any]], targets: Sequence[Mapping[str, Any]]
 ) -> tuple[list[Any], list[dict[str, Any]], list[dict[str, Any]]]:
     """The labels, and the true and the predicted boxes of all images as in COCO's files, with numbers for labels."""
-    truth, found = _columns(targets, ("iscrowd", "area")), _columns(predictions, ("scores",))
-    labels, numbers = np.unique(np.concatenate([truth.pop("labels"), found.pop("labels")]), return_inverse=True)
+    truth, predicted = _columns(targets, ("iscrowd", "area")), _columns(predictions, ("scores",))
+    labels, numbers = np.unique(np.concatenate([truth.pop("labels"), predicted.pop("labels")]), return_inverse=True)
     sizes = truth["boxes"][:, 2] * truth["boxes"][:, 3]
     truth["area"] = np.where(np.isnan(truth["area"]), sizes, truth["area"])
     truth["iscrowd"] = np.nan_to_num(truth["iscrowd"]).astype(np.int64)
     parts = np.split(numbers.reshape(-1), [len(sizes)])
-    true, guessed = ([array.tolist() for array in (part, *side.values())] for part, side in zip(parts, (truth, found)))
+    true, guessed = (
+        [array.tolist() for array in (part, *side.values())] for part, side in zip(parts, (truth, predicted))
+    )
     true_boxes = [
         {"id": n, "category_id": label, "image_id": image, "bbox": box, "iscrowd": crowd, "area": area}
         for n, (label, image, box, crowd, area) in enumerate(zip(*true), 1)
@@ -111,8 +113,8 @@ class MeanAveragePrecision(BoxMetric):
 
     Examples:
         >>> metric = MeanAveragePrecision()
-        >>> found = {"boxes": [[258.0, 41.0, 606.0, 285.0]], "scores": [0.536], "labels": [0]}
-        >>> metric.add([found], [{"boxes": [[214.0, 41.0, 562.0, 285.0]], "labels": [0]}], ids=[17])
+        >>> predicted = {"boxes": [[258.0, 41.0, 606.0, 285.0]], "scores": [0.536], "labels": [0]}
+        >>> metric.add([predicted], [{"boxes": [[214.0, 41.0, 562.0, 285.0]], "labels": [0]}], ids=[17])
         >>> values = metric.compute()
         >>> round(values["map"], 6), values["map_50"], values["map_75"], values["mar_100"]
         (0.6, 1.0, 1.0, 0.6)
@@ -144,19 +146,19 @@ class MeanAveragePrecision(BoxMetric):
     def compute_metric(self, results: Any) -> dict[str, Any]:
         if not results or not sum(len(target["boxes"]) for target in results["targets"]):
             return {"map": undefined(self.name, "there are no true boxes")}
-        found = evaluated(
+        evaluation = evaluated(
             results["predictions"], results["targets"], self.iou_thresholds, self.max_detection_thresholds
         )
         values: dict[str, Any] = {
-            f"map{area}": mean_of(found.precision[:, :, :, number, -1]) for number, area in enumerate(AREAS)
+            f"map{area}": mean_of(evaluation.precision[:, :, :, number, -1]) for number, area in enumerate(AREAS)
         }
         for name, iou in (("map_50", 0.5), ("map_75", 0.75)):
             if iou in self.iou_thresholds:
-                values[name] = mean_of(found.precision[self.iou_thresholds.index(iou), :, :, 0, -1])
+                values[name] = mean_of(evaluation.precision[self.iou_thresholds.index(iou), :, :, 0, -1])
         for number, most in enumerate(self.max_detection_thresholds):
-            values[f"mar_{most}"] = mean_of(found.recall[:, :, 0, number])
-        values.update((f"mar{area}", mean_of(found.recall[:, :, n, -1])) for n, area in enumerate(AREAS) if area)
+            values[f"mar_{most}"] = mean_of(evaluation.recall[:, :, 0, number])
+        values.update((f"mar{area}", mean_of(evaluation.recall[:, :, n, -1])) for n, area in enumerate(AREAS) if area)
         if self.class_metrics:
-            each = (mean_of(found.precision[:, :, number, 0, -1]) for number in range(len(found.labels)))
-            values["map_per_class"] = dict(zip(found.labels, each))
+            means = (mean_of(evaluation.precision[:, :, number, 0, -1]) for number in range(len(evaluation.labels)))
+            values["map_per_class"] = dict(zip(evaluation.labels, means))
         return values

@@ -132,8 +132,8 @@ class Retrieval(_WithFeatures):
         if gallery is None:
             raise InvalidInputError(f"{self.name}: the gallery is empty; add to it on some worker: gallery.add(...)")
         _check_alike(self.name, queries, gallery)
-        found = search(queries, gallery, self.similarity)
-        total, number = len(queries.labels), len(found.first)
+        ranks = search(queries, gallery, self.similarity)
+        total, number = len(queries.labels), len(ranks.first)
         if not number:
             return dict.fromkeys(self._names(), undefined(self.name, "nothing in the gallery matches a query"))
         if number < total:
@@ -142,8 +142,8 @@ class Retrieval(_WithFeatures):
                 "gallery matches; left out",
                 UndefinedMetricWarning,
             )
-        hits = [int(np.count_nonzero(found.first <= k)) / number for k in self.topk]
-        means = (math.fsum(found.precision) / number, math.fsum(found.penalty) / number)
+        hits = [int(np.count_nonzero(ranks.first <= k)) / number for k in self.topk]
+        means = (math.fsum(ranks.precision) / number, math.fsum(ranks.penalty) / number)
         return dict(zip(self._names(), (*means, *hits)))
 
     def _names(self) -> list[str]:

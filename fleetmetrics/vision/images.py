@@ -57,12 +57,12 @@ class BoxMetric(ImageMetric):
             if not isinstance(images, (list, tuple)):
                 raise InvalidInputError(f"{self.name}: {name} must be a list with a dict for each image")
         wanted = ("boxes", "scores", "labels")
-        found = [self.image(f"predictions[{place}]", image, wanted, ()) for place, image in enumerate(predictions)]
+        predicted = [self.image(f"predictions[{place}]", image, wanted, ()) for place, image in enumerate(predictions)]
         true = [
             self.image(f"targets[{place}]", image, ("boxes", "labels"), self.extras)
             for place, image in enumerate(targets)
         ]
-        self._add_images(ids, predictions=found, targets=true)
+        self._add_images(ids, predictions=predicted, targets=true)
 
     def image(self, what: str, image: Any, wanted: Sequence[str], extras: Sequence[str]) -> dict[str, np.ndarray]:
         """An image's arrays, boxes as float64 ``[n, 4]`` by their corners."""

@@ -85,42 +85,42 @@ class TextDetection(ImageMetric):
             raise InvalidInputError(
                 f"{self.name}: ignored[{place}] has {len(ignored)} flags for {len(targets)} polygons of targets"
             )
-        found, true = (
+        predicted, true = (
             _polygons(f"{self.name}: {name}[{place}]", polygons)
             for name, polygons in (("predictions", predictions), ("targets", targets))
         )
         sound = shapely.is_valid(true)
         out = np.asarray(numpy_ops.asarray(ignored, "ignored"), bool).reshape(-1)[sound]
-        left_out, true, found = len(true) + len(found), true[sound], found[shapely.is_valid(found)]
-        left_out -= len(true) + len(found)
-        both = shapely.area(shapely.intersection(true[:, None], found[None, :]))
-        sizes, found_sizes = shapely.area(true), shapely.area(found)
-        in_ignored = (2 * both[out] > found_sizes).any(axis=0)
-        union = sizes[:, None] + found_sizes - both
+        left_out, true, predicted = len(true) + len(predicted), true[sound], predicted[shapely.is_valid(predicted)]
+        left_out -= len(true) + len(predicted)
+        both = shapely.area(shapely.intersection(true[:, None], predicted[None, :]))
+        sizes, predicted_sizes = shapely.area(true), shapely.area(predicted)
+        in_ignored = (2 * both[out] > predicted_sizes).any(axis=0)
+        union = sizes[:, None] + predicted_sizes - both
         near = (both > self.iou_threshold * union)[~out][:, ~in_ignored]
         return _matched(near), int(np.count_nonzero(~in_ignored)), int(np.count_nonzero(~out)), left_out
 
     def compute_metric(self, results: Any) -> dict[str, float]:
         counts = results["counts"].sum(axis=0).tolist() if results else [0] * 4
-        matched, found, true, left_out = counts
+        matched, predicted, true, left_out = counts
         if left_out:
             warn(f"{self.name}: {counted(left_out, 'polygons', 'were')} left out: edges cross, or there is no area")
-        precision = ratio.bare(matched, found, "precision", reason="no region was found")
+        precision = ratio.bare(matched, predicted, "precision", reason="no region was found")
         recall = ratio.bare(matched, true, "recall", reason="there is no true region")
-        return {"precision": precision, "recall": recall, "hmean": 2 * matched / (found + true) if matched else 0.0}
+        return {"precision": precision, "recall": recall, "hmean": 2 * matched / (predicted + true) if matched else 0.0}
 
 
 def _polygons(what: str, polygons: Sequence[Any]) -> np.ndarray:
     """Polygons of shapely."""
-    shapely, made = library("shapely"), []
+    shapely, shapes = library("shapely"), []
     for number, polygon in enumerate(polygons):
         points = np.asarray(numpy_ops.asarray(polygon, what), np.float64)
         if points.ndim != 2 or points.shape[1] != 2 or len(points) < 3 or not np.isfinite(points).all():
             raise InvalidInputError(
                 f"{what}: polygon {number} must be [points, 2], of at least 3 points of numbers, not {polygon!r:.80}"
             )
-        made.append(shapely.Polygon(points))
-    return np.array(made, object)
+        shapes.append(shapely.Polygon(points))
+    return np.array(shapes, object)
 
 
 def _matched(near: np.ndarray) -> int:

@@ -36,8 +36,8 @@ class VOCMeanAveragePrecision(BoxMetric):
 
     Examples:
         >>> metric = VOCMeanAveragePrecision()
-        >>> found = {"boxes": [[0, 0, 9, 9], [20, 20, 29, 29]], "scores": [0.9, 0.8], "labels": [1, 1]}
-        >>> metric.add([found], [{"boxes": [[0, 0, 10, 10], [50, 50, 60, 60]], "labels": [1, 1]}], ids=[17])
+        >>> predicted = {"boxes": [[0, 0, 9, 9], [20, 20, 29, 29]], "scores": [0.9, 0.8], "labels": [1, 1]}
+        >>> metric.add([predicted], [{"boxes": [[0, 0, 10, 10], [50, 50, 60, 60]], "labels": [1, 1]}], ids=[17])
         >>> metric.compute()
         {'map': 0.5}
     """
@@ -64,9 +64,9 @@ class VOCMeanAveragePrecision(BoxMetric):
         self.class_metrics: bool = flag_of("class_metrics", class_metrics)
 
     def compute_metric(self, results: Any) -> dict[str, Any]:
-        found, true = (results["predictions"], results["targets"]) if results else ([], [])
-        each = average_precisions(found, true, self.iou_threshold, self.interpolation, float(self.inclusive))
-        if not each:
+        predicted, true = (results["predictions"], results["targets"]) if results else ([], [])
+        by_label = average_precisions(predicted, true, self.iou_threshold, self.interpolation, float(self.inclusive))
+        if not by_label:
             return {"map": undefined(self.name, "there are no true boxes, other than difficult ones")}
-        value = {"map": math.fsum(each.values()) / len(each)}
-        return {**value, "map_per_class": each} if self.class_metrics else value
+        value = {"map": math.fsum(by_label.values()) / len(by_label)}
+        return {**value, "map_per_class": by_label} if self.class_metrics else value

@@ -50,9 +50,9 @@ class CocoMetric(BaseMetric):
 
     Examples:
         >>> metric = CocoMetric()
-        >>> found = {"bboxes": [[0, 0, 9, 9]], "scores": [0.9], "labels": [0]}
+        >>> predicted = {"bboxes": [[0, 0, 9, 9]], "scores": [0.9], "labels": [0]}
         >>> true = [{"bbox": [0, 0, 9, 9], "bbox_label": 0}]
-        >>> metric.process(None, [{"img_id": 3, "pred_instances": found, "instances": true}])
+        >>> metric.process(None, [{"img_id": 3, "pred_instances": predicted, "instances": true}])
         >>> metric.evaluate(size=1)["coco/bbox_mAP"]
         1.0
     """
@@ -88,51 +88,52 @@ class CocoMetric(BaseMetric):
                 raise InvalidInputError("CocoMetric: a data sample has no img_id, by which an image counts once")
             image, pred = sample["img_id"], dict(sample["pred_instances"])
             pred["boxes"] = pred.pop("bboxes")
-            record = {"img_id": image, "found": self._boxes.image(f"image {image!r}", pred, _PREDICTED, ())}
+            record = {"img_id": image, "predictions": self._boxes.image(f"image {image!r}", pred, _PREDICTED, ())}
             if self.ann_file is None:
-                record["true"] = self._boxes.image(f"image {image!r}", _target(sample), ("boxes", "labels"), _EXTRAS)
+                record["targets"] = self._boxes.image(f"image {image!r}", _target(sample), ("boxes", "labels"), _EXTRAS)
             self.results.append(record)
 
     def compute_metrics(self, results: Sequence[Any]) -> dict[str, Any]:
         ids = np.array([record["img_id"] for record in results])
-        (kept,) = one_per_id([[(record["found"], record.get("true")) for record in results]], ids)
-        by_image = dict(zip(np.unique(ids).tolist(), kept))
-        found = {image: boxes for image, (boxes, _) in by_image.items()}
+        boxes = [(record["predictions"], record.get("targets")) for record in results]
+        images, kept = one_per_id([ids, boxes], ids)
+        by_image = dict(zip(images.tolist(), kept))
+        predicted = {image: boxes for image, (boxes, _) in by_image.items()}
         names: Mapping[Any, str] = dict(enumerate((self.dataset_meta or {}).get("classes", ())))
         if self.ann_file is None:
             true = {image: boxes for image, (_, boxes) in by_image.items()}
         else:
-            true, names, found = self._of_file(found)
+            true, names, predicted = self._of_file(predicted)
         images = sorted(true)
         if not sum(len(true[image]["boxes"]) for image in images):
             value = undefined("CocoMetric", "there are no true boxes")
             return {f"bbox_{item}": value for item in self.metric_items}
         nothing = {"boxes": np.zeros((0, 4)), "scores": np.zeros(0), "labels": np.zeros(0, np.int64)}
         arrays = evaluated(
-            [found.get(image, nothing) for image in images],
+            [predicted.get(image, nothing) for image in images],
             [true[image] for image in images],
             self.iou_thrs,
             self.proposal_nums,
         )
         return {**self._items(arrays), **(self._by_class(arrays, names) if self.classwise else {})}
 
-    def _items(self, found: Evaluated) -> dict[str, float]:
+    def _items(self, evaluation: Evaluated) -> dict[str, float]:
         hundred = self.proposal_nums.index(100) if 100 in self.proposal_nums else -1
-        values = {"mAP": mean_of(found.precision[:, :, :, 0, hundred])}
+        values = {"mAP": mean_of(evaluation.precision[:, :, :, 0, hundred])}
         for item, iou in (("mAP_50", 0.5), ("mAP_75", 0.75)):
             place = [number for number, threshold in enumerate(self.iou_thrs) if threshold == iou]
-            values[item] = mean_of(found.precision[place, :, :, 0, -1])
+            values[item] = mean_of(evaluation.precision[place, :, :, 0, -1])
         for number, item in enumerate(("mAP_s", "mAP_m", "mAP_l"), 1):
-            values[item] = mean_of(found.precision[:, :, :, number, -1])
+            values[item] = mean_of(evaluation.precision[:, :, :, number, -1])
         return {f"bbox_{item}": values[item] for item in self.metric_items}
 
-    def _by_class(self, found: Evaluated, names: Mapping[Any, str]) -> dict[str, float]:
+    def _by_class(self, evaluation: Evaluated, names: Mapping[Any, str]) -> dict[str, float]:
         return {
-            f"{names.get(label, label)}_precision": mean_of(found.precision[:, :, number, 0, -1])
-            for number, label in enumerate(found.labels)
+            f"{names.get(label, label)}_precision": mean_of(evaluation.precision[:, :, number, 0, -1])
+            for number, label in enumerate(evaluation.labels)
         }
 
-    def _of_file(self, found: Mapping[Any, Any]) -> tuple[dict[Any, Any], dict[Any, str], dict[Any, Any]]:
+    def _of_file(self, predicted: Mapping[Any, Any]) -> tuple[dict[Any, Any], dict[Any, str], dict[Any, Any]]:
         """The true boxes by image and the names of categories in the file; and the predictions with its categories."""
         data = library("faster_coco_eval").COCO(self.ann_file)
         names = {category["id"]: category.get("name", str(category["id"])) for category in data.cats.values()}
@@ -142,11 +143,11 @@ class CocoMetric(BaseMetric):
             missing = sorted({*classes} - {*numbers})[0]
             raise InvalidInputError(f"CocoMetric: {self.ann_file} has no category {missing!r}, one of the classes")
         ids = np.array(list(names) if classes is None else [numbers[name] for name in classes], np.int64)
-        strange = sorted({*found} - {*data.imgs})
+        strange = sorted({*predicted} - {*data.imgs})
         if strange:
             raise InvalidInputError(f"CocoMetric: {self.ann_file} has no image {strange[0]!r}")
         true = {image: _of_annotations(data.imgToAnns.get(image, []), ids) for image in data.imgs}
-        return true, names, {image: _in_ids(image, boxes, ids) for image, boxes in found.items()}
+        return true, names, {image: _in_ids(image, boxes, ids) for image, boxes in predicted.items()}
 
 
 _PREDICTED, _EXTRAS = ("boxes", "scores", "labels"), ("iscrowd",)
@@ -158,18 +159,18 @@ def _target(sample: Mapping[str, Any]) -> dict[str, Any]:
         raise InvalidInputError("CocoMetric: a data sample has no instances; give them, or ann_file=")
     instances = sample["instances"]
     columns = {"boxes": "bbox", "labels": "bbox_label"}
-    target: dict[str, Any] = {name: [each[key] for each in instances] for name, key in columns.items()}
-    return {**target, "iscrowd": [each.get("ignore_flag", 0) for each in instances]}
+    target: dict[str, Any] = {name: [instance[key] for instance in instances] for name, key in columns.items()}
+    return {**target, "iscrowd": [instance.get("ignore_flag", 0) for instance in instances]}
 
 
 def _of_annotations(annotations: Sequence[Mapping[str, Any]], ids: np.ndarray) -> dict[str, np.ndarray]:
-    kept = [each for each in annotations if each["category_id"] in ids]
-    boxes = np.array([each["bbox"] for each in kept], np.float64).reshape(-1, 4)
+    kept = [annotation for annotation in annotations if annotation["category_id"] in ids]
+    boxes = np.array([annotation["bbox"] for annotation in kept], np.float64).reshape(-1, 4)
     return {
         "boxes": np.concatenate([boxes[:, :2], boxes[:, :2] + boxes[:, 2:]], axis=1),
-        "labels": np.array([each["category_id"] for each in kept], np.int64),
-        "iscrowd": np.array([each.get("iscrowd", 0) for each in kept], np.float64),
-        "area": np.array([each.get("area", np.nan) for each in kept], np.float64),
+        "labels": np.array([annotation["category_id"] for annotation in kept], np.int64),
+        "iscrowd": np.array([annotation.get("iscrowd", 0) for annotation in kept], np.float64),
+        "area": np.array([annotation.get("area", np.nan) for annotation in kept], np.float64),
     }
 
 

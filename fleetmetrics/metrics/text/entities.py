@@ -141,13 +141,13 @@ def _entities(codes: np.ndarray, scheme: str) -> np.ndarray:
 @per_sample
 def _counts(batch: Batch, scheme: str) -> np.ndarray:
     """Of each sample the correct, predicted and true entities: int64 ``[3, n]``."""
-    codes, found = _Codes(scheme), []
+    codes, sides = _Codes(scheme), []
     sequences = strings(batch, "label")
     lengths = np.fromiter(map(len, sequences), np.int64, len(sequences)) + 1
     for entries in (strings(batch, "prediction"), sequences):
         tags = chain(("O",), chain.from_iterable(chain.from_iterable(zip(entries, [("O",)] * len(entries)))))
-        found.append(_entities(np.fromiter(map(codes.__getitem__, tags), np.int64, lengths.sum() + 1), scheme))
-    predicted, true = found
+        sides.append(_entities(np.fromiter(map(codes.__getitem__, tags), np.int64, lengths.sum() + 1), scheme))
+    predicted, true = sides
     of = np.repeat(np.arange(len(lengths)), lengths)
     which = (predicted == true) & (true >= 0), predicted >= 0, true >= 0
     return np.stack([np.bincount(of[flags[1:]], minlength=len(lengths)) for flags in which])
