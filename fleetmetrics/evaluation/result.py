@@ -95,6 +95,10 @@ class SideResult:
     data: DataRead
     at_k: dict[str, Any] = field(default_factory=dict)
 
+    def __getitem__(self, metric: str) -> Any:
+        """The value of a metric; UnknownNameError, a KeyError, without one of that name."""
+        return self.values[metric]
+
     def plain(self) -> dict[str, Any]:
         """As JSON has a baseline."""
         entries = {"data": self.data.plain(), "rows": self.rows, **self.values}

@@ -13,6 +13,7 @@ from fleetmetrics.errors import DataError
 from fleetmetrics.files.lake_tables import Tables
 from fleetmetrics.files.places import is_remote, local_path, remote_files
 from fleetmetrics.support.checks import listed, path_of
+from fleetmetrics.support.hints import did_you_mean, near
 
 __all__ = ["Found", "find", "look", "one"]
 
@@ -68,7 +69,8 @@ def look(files: Any) -> Found:
         entry = local_path(pattern)
         matched, bad = _of_entry(entry, tables)
         if not matched and not bad:
-            raise DataError(f"{pattern!r} is not a file, a folder with files, or a pattern that matches one")
+            what = "is not a file, a folder with files, or a pattern that matches one"
+            raise DataError(f"{pattern!r} {what}{did_you_mean(_neighbours_like(entry))}")
         for path in matched:
             identity = _identity(path)
             if identity in entry_by_identity:
@@ -100,6 +102,14 @@ def _of_entry(entry: str, tables: Tables) -> Found:
         bad = list(_refused(entry))  # in a folder that may be listed and not entered, nothing is a file
         matched = Found([], bad) if bad else _matching(entry)
     return matched._replace(paths=tables.current(entry, matched.paths))
+
+
+def _neighbours_like(entry: str) -> list[str]:
+    """What the folder of a path that does not exist holds by a similar name."""
+    folder, name = os.path.split(entry)
+    with contextlib.suppress(OSError):
+        return [os.path.join(folder, neighbour) for neighbour in near(name, sorted(os.listdir(folder or ".")))]
+    return []
 
 
 def _identity(path: str) -> Hashable:

@@ -189,7 +189,7 @@ def test_an_unknown_metric_of_a_result_is_a_key_error_that_names_the_nearest(res
     [
         (lambda result: result.deltas["acu"], "there is no delta 'acu'; did you mean auc?"),
         (lambda result: result.values["acu"], "there is no metric 'acu'; did you mean auc?"),
-        (lambda result: result.baseline.values["xyz"], "there is no metric 'xyz'; there are auc, log_loss"),
+        (lambda result: result.baseline["xyz"], "there is no metric 'xyz'; there are auc, log_loss"),
         (lambda result: result.slices["slto"], "there is no column of slices 'slto'; did you mean slot?"),
         (lambda result: result.versus["slto"], "there is no column of slices 'slto'; did you mean slot?"),
         (lambda result: result.intervals["auc"], "there is no interval 'auc'; give ci=0.95 for intervals"),
@@ -255,7 +255,7 @@ def test_saved_states_merge_and_compare_as_in_a_shell(tmp_path):
     assert [each.verdict for each in merged.slices["slot"]] == [each.verdict for each in whole.slices["slot"]]
     fm.evaluate(OLD, **ASKED).save_state(tmp_path / "old.fms")
     compared = compare(states[0], tmp_path / "old.fms")
-    assert compared.deltas["auc"].value == compared["auc"] - compared.baseline.values["auc"]
+    assert compared.deltas["auc"].value == compared["auc"] - compared.baseline["auc"]
     with pytest.raises(fm.InvalidInputError, match="states is empty"):
         merge([])
 
