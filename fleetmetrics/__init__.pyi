@@ -126,10 +126,12 @@ from fleetmetrics.metrics.distribution import Mean as Mean
 from fleetmetrics.metrics.distribution import StandardDeviation as StandardDeviation
 from fleetmetrics.metrics.distribution import Variance as Variance
 from fleetmetrics.metrics.exact_auc import ExactAUC as ExactAUC
+from fleetmetrics.metrics.operating_points import EqualErrorRate as EqualErrorRate
 from fleetmetrics.metrics.operating_points import PrecisionAtFixedRecall as PrecisionAtFixedRecall
 from fleetmetrics.metrics.operating_points import RecallAtFixedPrecision as RecallAtFixedPrecision
 from fleetmetrics.metrics.operating_points import SensitivityAtSpecificity as SensitivityAtSpecificity
 from fleetmetrics.metrics.operating_points import SpecificityAtSensitivity as SpecificityAtSensitivity
+from fleetmetrics.metrics.operating_points import TPRAtFPR as TPRAtFPR
 from fleetmetrics.metrics.operating_points import ThresholdSweep as ThresholdSweep
 from fleetmetrics.metrics.ranking.at_k import FBetaAtK as FBetaAtK
 from fleetmetrics.metrics.ranking.at_k import FallOutAtK as FallOutAtK
@@ -254,6 +256,7 @@ __all__ = [
     "DuplicateStateError",
     "EffectiveSampleSize",
     "EntityF1",
+    "EqualErrorRate",
     "EvaluationResult",
     "ExactAUC",
     "ExactMatch",
@@ -351,6 +354,7 @@ __all__ = [
     "StringMatch",
     "Sum",
     "SymmetricMeanAbsolutePercentageError",
+    "TPRAtFPR",
     "TextDetection",
     "ThresholdSweep",
     "Throughput",

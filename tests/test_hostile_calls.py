@@ -65,6 +65,7 @@ def test_an_error_names_the_argument_that_is_wrong(module: str) -> None:
                 (formulas.precision_at_fixed_recall, "min_recall"),
                 (formulas.sensitivity_at_specificity, "min_specificity"),
                 (formulas.specificity_at_sensitivity, "min_sensitivity"),
+                (formulas.tpr_at_fpr, "max_fpr"),
             )
             for least in (math.nan, -1, 2, "0.5", None)
         ],

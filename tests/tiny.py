@@ -27,6 +27,7 @@ NEEDED = {
     "recall_at_fixed_precision": ":min_precision=0.5",
     "sensitivity_at_specificity": ":min_specificity=0.5",
     "specificity_at_sensitivity": ":min_sensitivity=0.5",
+    "tpr_at_fpr": ":max_fpr=0.5",
 }
 #: Metrics of rows of classes, and of vectors or tokens, which a column of scores does not have.
 OTHERS = {"bits_per_byte", "exact_match", "perplexity", "token_loss"}

@@ -53,11 +53,13 @@ from fleetmetrics.formulas.curves import roc_curve as roc_curve
 from fleetmetrics.formulas.exact_areas import exact_auc as exact_auc
 from fleetmetrics.formulas.operating_points import OperatingPoint as OperatingPoint
 from fleetmetrics.formulas.operating_points import Sweep as Sweep
+from fleetmetrics.formulas.operating_points import equal_error_rate as equal_error_rate
 from fleetmetrics.formulas.operating_points import precision_at_fixed_recall as precision_at_fixed_recall
 from fleetmetrics.formulas.operating_points import recall_at_fixed_precision as recall_at_fixed_precision
 from fleetmetrics.formulas.operating_points import sensitivity_at_specificity as sensitivity_at_specificity
 from fleetmetrics.formulas.operating_points import specificity_at_sensitivity as specificity_at_sensitivity
 from fleetmetrics.formulas.operating_points import threshold_sweep as threshold_sweep
+from fleetmetrics.formulas.operating_points import tpr_at_fpr as tpr_at_fpr
 from fleetmetrics.formulas.pairs import PairCounts as PairCounts
 from fleetmetrics.formulas.pairs import kendall_correlation as kendall_correlation
 from fleetmetrics.formulas.pairs import pair_counts as pair_counts
@@ -95,6 +97,7 @@ __all__ = [
     "confusion_accuracy",
     "cramers_v",
     "cumulative_gain",
+    "equal_error_rate",
     "exact_auc",
     "expected_calibration_error",
     "explained_variance",
@@ -130,6 +133,7 @@ __all__ = [
     "standard_deviation",
     "stat_scores",
     "threshold_sweep",
+    "tpr_at_fpr",
     "variance",
     "xauc",
 ]

@@ -21,15 +21,17 @@ from fleetmetrics.support.checks import above_0, between, checked, numbers, stan
 __all__ = [
     "OperatingPoint",
     "Sweep",
+    "equal_error_rate",
     "precision_at_fixed_recall",
     "recall_at_fixed_precision",
     "sensitivity_at_specificity",
     "specificity_at_sensitivity",
     "threshold_sweep",
+    "tpr_at_fpr",
 ]
 
 
-#: The lower limit of a precision or a rate.
+#: The limit of a precision or a rate.
 _SHARE = between(0, 1)
 
 
@@ -126,6 +128,45 @@ def specificity_at_sensitivity(
     if at.one_class:
         return OperatingPoint(stand_in("specificity_at_sensitivity", at.one_class, zero_division), math.nan)
     return _best(at, at.tn / at.tn[0], at.tp / at.tp[-1] >= min_sensitivity, lowest=True)
+
+
+@checked(positive=HISTOGRAM, negative=HISTOGRAM, thresholds=THRESHOLDS, max_fpr=_SHARE, zero_division=stand_in_value)
+def tpr_at_fpr(
+    positive: Any, negative: Any, thresholds: Any, max_fpr: float, zero_division: float = math.nan
+) -> OperatingPoint:
+    """The highest true positive rate with a false positive rate of at most ``max_fpr``; undefined for one class alone.
+
+    Formula: ``max { TPR(t) : FPR(t) <= max_fpr }`` over the thresholds t; of equal values the one at the highest
+    threshold, where the false positive rate is lower.
+
+    Examples:
+        >>> tpr_at_fpr([0, 1, 0, 1], [1, 1, 0, 0], [0.0, 0.25, 0.5, 0.75], max_fpr=0.5)
+        OperatingPoint(value=1.0, threshold=0.25)
+    """
+    at = points(positive, negative, thresholds)
+    if at.one_class:
+        return OperatingPoint(stand_in("tpr_at_fpr", at.one_class, zero_division), math.nan)
+    return _best(at, at.tp / at.tp[-1], at.fp / at.fp[-1] <= max_fpr)
+
+
+@checked(positive=HISTOGRAM, negative=HISTOGRAM, zero_division=stand_in_value)
+def equal_error_rate(positive: Any, negative: Any, zero_division: float = math.nan) -> float:
+    """The rate at which false positives and false negatives are equally frequent, in [0, 1].
+
+    Formula: ``FPR = 1 - TPR`` on the ROC curve, whose points are joined by straight lines. Undefined for one class
+    alone.
+
+    Source: Martin et al., "The DET curve in assessment of detection task performance", Eurospeech 1997.
+
+    Examples:
+        >>> equal_error_rate([0, 1, 3], [3, 1, 0])
+        0.125
+    """
+    at = points(positive, negative)
+    if at.one_class:
+        return stand_in("equal_error_rate", at.one_class, zero_division)
+    fpr = at.fp / at.fp[-1]
+    return float(np.interp(0.0, fpr - at.fn / at.fn[0], fpr))
 
 
 def _best(at: Points, values: np.ndarray, allowed: np.ndarray, *, lowest: bool = False) -> OperatingPoint:

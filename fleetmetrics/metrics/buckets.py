@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import math
-import re
 from typing import Any, Callable, ClassVar, Literal, Sequence, TypedDict
 
 import numpy as np
@@ -19,7 +18,7 @@ from fleetmetrics.metrics.task import DISTRIBUTION, Task, check_scores
 from fleetmetrics.state.state import Lanes, count_at
 from fleetmetrics.support.checks import MOST_ENTRIES, bare, choice_of, flag_of, number_of, whole_number_of
 from fleetmetrics.support.typed import Unpack
-from fleetmetrics.support.vocabulary import in_shell
+from fleetmetrics.support.vocabulary import in_shell, snake_case
 from fleetmetrics.support.warning import muted, muted_now, warn
 from fleetmetrics.xp import numpy_ops
 from fleetmetrics.xp.score_buckets import LOG_ODDS_MAX, lowest_scores
@@ -247,7 +246,7 @@ class BoundedHistogram(ScoreHistogram[Value]):
         """What to do if the bounds are too wide."""
         if not in_shell():
             return "Give more buckets=, or tolerance=None"
-        name = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", type(self).__name__).lower()
+        name = snake_case(type(self).__name__)
         return f"Ask for more buckets, {name}:buckets=65536; with few distinct scores, the value is right"
 
 

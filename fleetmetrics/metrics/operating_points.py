@@ -22,10 +22,12 @@ from fleetmetrics.support.checks import MOST_EDGES, array_or_empty, number_of, p
 from fleetmetrics.support.typed import Unpack
 
 __all__ = [
+    "EqualErrorRate",
     "PrecisionAtFixedRecall",
     "RecallAtFixedPrecision",
     "SensitivityAtSpecificity",
     "SpecificityAtSensitivity",
+    "TPRAtFPR",
     "ThresholdSweep",
 ]
 
@@ -174,6 +176,68 @@ class SpecificityAtSensitivity(_RatePoint):
     def __init__(self, *, min_sensitivity: float, **settings: Unpack[BoundedSettings]) -> None:
         super().__init__(**settings)
         self.min_sensitivity = number_of("min_sensitivity", min_sensitivity, 0, 1)
+
+
+class TPRAtFPR(_RatePoint):
+    """The highest true positive rate at which the false positive rate is at most the given one, from a histogram.
+
+    Formula: see `fleetmetrics.formulas.tpr_at_fpr`; `SensitivityAtSpecificity` under the name of biometrics and of
+    fraud detection. Otherwise like it.
+
+    Args:
+        max_fpr: in [0, 1].
+        **settings: as for `RecallAtFixedPrecision`.
+
+    Examples:
+        >>> metric = TPRAtFPR(max_fpr=0.5, buckets=9, spacing="linear")
+        >>> metric.add([0.125, 0.5, 0.375, 0.75], [0, 0, 1, 1])
+        >>> metric.compute()
+        OperatingPoint(value=1.0, threshold=0.375)
+    """
+
+    pictures: tuple[str, ...] = ("roc",)
+
+    max_fpr: float
+
+    best: ClassVar[tuple[Any, str]] = formulas.tpr_at_fpr.bare, "max_fpr"
+
+    def __init__(self, *, max_fpr: float, **settings: Unpack[BoundedSettings]) -> None:
+        super().__init__(**settings)
+        self.max_fpr = number_of("max_fpr", max_fpr, 0, 1)
+
+
+class EqualErrorRate(BoundedHistogram[float]):
+    """Equal error rate (EER): the rate of errors where as many positives are missed as negatives are accepted.
+
+    Formula: see `fleetmetrics.formulas.equal_error_rate`: the point of the ROC curve with ``FPR = 1 - TPR``. Inside a
+    bucket the curve is a straight line; if the rate of the scores themselves may differ by more than ``tolerance``,
+    ``compute`` warns, and names the bounds. Inputs as for `fleetmetrics.ROCCurve`. Undefined if a class has no samples.
+
+    Args:
+        **settings: ``tolerance``, ``buckets``, ``spacing``, ``num_thresholds`` and ``from_logits``, as for
+            `fleetmetrics.KolmogorovSmirnov`.
+
+    Examples:
+        >>> metric = EqualErrorRate()
+        >>> metric.add([0.1, 0.4, 0.35, 0.8], [0, 0, 1, 1])
+        >>> metric.compute()
+        0.5
+    """
+
+    pictures: tuple[str, ...] = ("roc",)
+    better = "lower"
+
+    def value_of(self, positive: np.ndarray, negative: np.ndarray, thresholds: np.ndarray | None = None) -> float:
+        return formulas.equal_error_rate.bare(positive, negative, self.zero_division)
+
+    def bounds_of(self, value: Any, positive: np.ndarray, negative: np.ndarray) -> tuple[np.ndarray, ...]:
+        """A curve that lies above another one meets the diagonal ``FPR = 1 - TPR`` before it."""
+        low, high = (self.value_of(*split_buckets(positive, negative, above)) for above in (True, False))
+        return np.array([value]), np.array([min(low, value)]), np.array([max(high, value)])
+
+    def may_be_wide(self, positive: np.ndarray, negative: np.ndarray) -> bool:
+        """All orders meet the diagonal in the same bucket, whose shares of both classes limit how far apart."""
+        return min(largest_share(positive), largest_share(negative)) > self.tolerance
 
 
 @statistic

@@ -79,6 +79,21 @@ def specificities(p: Any, y: Any, w: Any) -> tuple[Any, Any, Any]:
     return specificity, tpr, thresholds
 
 
+def at_false_alarms(p: Any, y: Any, w: Any) -> tuple[Any, Any, Any]:
+    fpr, tpr, thresholds = curve(p, y, w)
+    return tpr, -fpr, thresholds
+
+
+def equal_error_rate(p: Any, y: Any, w: Any) -> float:
+    """Where the curve meets its falling diagonal."""
+    from scipy.optimize import brentq
+
+    fpr, tpr, _ = curve(p, y, w)
+    along = np.arange(len(fpr))
+    at = brentq(lambda place: np.interp(place, along, fpr + tpr) - 1, 0, len(fpr) - 1, xtol=1e-15)
+    return float(np.interp(at, along, fpr))
+
+
 def sweep(p: Any, y: Any, w: Any) -> Sweep:
     """scikit-learn's metrics of the classes that each threshold predicts."""
     from sklearn import metrics
@@ -245,4 +260,6 @@ CASES = {
         of(fm.ExactAUC, max_fpr=0.3), sklearn("roc_auc_score", max_fpr=0.3), modes=IN_MEMORY
     ),
     "exact average precision": scores(of(fm.ExactAUC, curve="PR"), AVERAGE_PRECISION, modes=IN_MEMORY),
+    "tpr at fpr": scores(of(fm.TPRAtFPR, max_fpr=0.47), of_buckets(best(at_false_alarms, -0.47)), NO_POINT),
+    "equal error rate": scores(fm.EqualErrorRate, of_buckets(equal_error_rate)),
 }

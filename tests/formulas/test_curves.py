@@ -15,6 +15,7 @@ from sklearn import metrics
 from fleetmetrics import UndefinedMetricWarning
 from fleetmetrics.formulas import (
     cumulative_gain,
+    equal_error_rate,
     kolmogorov_smirnov,
     lift,
     precision_at_fixed_recall,
@@ -24,6 +25,7 @@ from fleetmetrics.formulas import (
     sensitivity_at_specificity,
     specificity_at_sensitivity,
     threshold_sweep,
+    tpr_at_fpr,
 )
 
 BUCKETS = 12
@@ -186,6 +188,8 @@ def test_a_missing_class_is_nan_with_a_warning_or_what_was_asked_for_without(pos
         lambda: kolmogorov_smirnov(*by_class, value),
         lambda: sensitivity_at_specificity(*by_class, thresholds, 0.5, value).value,
         lambda: specificity_at_sensitivity(*by_class, thresholds, 0.5, value).value,
+        lambda: tpr_at_fpr(*by_class, thresholds, 0.5, value).value,
+        lambda: equal_error_rate(*by_class, value),
     ]
     needs_negative = [lambda: roc_curve(*by_class, thresholds, value).fpr]
     undefined = [

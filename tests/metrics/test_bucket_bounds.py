@@ -60,6 +60,11 @@ METRICS = {
         lambda **more: fm.SpecificityAtSensitivity(min_sensitivity=0.8, **more),
         lambda tp, fp: best(1 - fp / fp[-1], tp / tp[-1] >= 0.8),
     ),
+    "tpr": (
+        lambda **more: fm.TPRAtFPR(max_fpr=0.2, **more),
+        lambda tp, fp: best(tp / tp[-1], fp / fp[-1] <= 0.2),
+    ),
+    "eer": (fm.EqualErrorRate, lambda tp, fp: np.interp(0, tp / tp[-1] + fp / fp[-1] - 1, fp / fp[-1])),
     "gain": (lambda **more: fm.CumulativeGain(fractions=FRACTIONS, **more), gain),
     "lift": (
         lambda **more: fm.Lift(fractions=FRACTIONS, **more),

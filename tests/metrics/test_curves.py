@@ -22,6 +22,8 @@ OF_ONE_HISTOGRAM = {
     "p@r": lambda **k: fm.PrecisionAtFixedRecall(min_recall=0.5, **k),
     "sens": lambda **k: fm.SensitivityAtSpecificity(min_specificity=0.5, **k),
     "spec": lambda **k: fm.SpecificityAtSensitivity(min_sensitivity=0.5, **k),
+    "tpr@fpr": lambda **k: fm.TPRAtFPR(max_fpr=0.5, **k),
+    "eer": fm.EqualErrorRate,
     "lift": fm.Lift,
     "gain": fm.CumulativeGain,
 }
@@ -132,6 +134,7 @@ def test_beta_must_be_above_0(beta):
         (fm.PrecisionAtFixedRecall, "min_recall"),
         (fm.SensitivityAtSpecificity, "min_specificity"),
         (fm.SpecificityAtSensitivity, "min_sensitivity"),
+        (fm.TPRAtFPR, "max_fpr"),
     ],
 )
 def test_the_rate_that_is_fixed_must_be_one(make, argument, value):

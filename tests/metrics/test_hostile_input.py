@@ -546,6 +546,7 @@ NEEDED = {
     "PrecisionAtFixedRecall": {"min_recall": 0.5},
     "SensitivityAtSpecificity": {"min_specificity": 0.5},
     "SpecificityAtSensitivity": {"min_sensitivity": 0.5},
+    "TPRAtFPR": {"max_fpr": 0.5},
     "ExactMatch": {"num_labels": 2},
     **{
         name: {"num_classes": 2}

@@ -32,6 +32,7 @@ TAKE_ANY_SCORE = {
 }  # fmt: skip
 REQUIRED = {"PrecisionAtFixedRecall": "min_recall", "RecallAtFixedPrecision": "min_precision"}
 REQUIRED.update(SensitivityAtSpecificity="min_specificity", SpecificityAtSensitivity="min_sensitivity")
+REQUIRED.update(TPRAtFPR="max_fpr")
 REQUIRED.update(ExactMatch="num_labels")
 
 

@@ -139,6 +139,7 @@ OF_CLASSES = [
 ]
 REQUIRED = {"PrecisionAtFixedRecall": "min_recall", "RecallAtFixedPrecision": "min_precision"}
 REQUIRED.update(SensitivityAtSpecificity="min_specificity", SpecificityAtSensitivity="min_sensitivity")
+REQUIRED.update(TPRAtFPR="max_fpr")
 
 
 def made(name, **settings):
