@@ -47,9 +47,9 @@ class Way(NamedTuple):
 
 LIMITS: dict[str, dict[str, int]] = {
     "AUC().add(p, y)": {"functions": 6},
-    "AUC().compute()": {"functions": 88, "lines": 900, "modules": 20, "frames": 9},
-    "Sliced(AUC()).compute()": {"functions": 123},
-    "fleetmetrics.auc(pos, neg)": {"functions": 71},
+    "AUC().compute()": {"functions": 86, "lines": 900, "modules": 20, "frames": 8},
+    "Sliced(AUC()).compute()": {"functions": 120},
+    "fleetmetrics.auc(pos, neg)": {"functions": 70},
     "GAUC().compute()": {},
 }
 """The most that a call may meet, by field of `Way`."""

@@ -530,5 +530,6 @@ def _call(function: str, *inputs: Any) -> str:
     names = []
     for value in inputs:
         with contextlib.suppress(InvalidInputError):  # the exchange raises it again, for all workers
-            names += [_same_everywhere(name) for name in [name_of(value)] if name]
+            name = name_of(value)
+            names += [_same_everywhere(name)] if name else []
     return f"{function} of {', '.join(names)}" if names else function

@@ -6,7 +6,7 @@ import _thread
 import copy
 import inspect
 import itertools
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Iterable, Iterator, Mapping, NamedTuple, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -99,25 +99,6 @@ class _Adding(_thread.RLock):  # type: ignore[misc]  # which can be derived from
 
     def __reduce__(self) -> Any:
         return _Adding, ()
-
-
-class Content(NamedTuple):
-    """What a worker sends when it computes."""
-
-    workers: int
-    whole: bool  #: whether the pass of a sampler must be complete
-    repeats: Any  #: the sampler that has repeated samples, if one is known
-    states: Sequence[State]
-    blocks: list[Any]  #: of the states
-    tables: Sequence[Any]  #: the records, with their folds
-
-    def copied(self) -> Content:
-        """A copy that later batches do not change."""
-        for block in self.blocks:
-            if not getattr(block, "fresh", False):
-                block.array = block.array.copy()
-        tables = [type(folds)(copy.copy(folds.table), folds.metrics) for folds in self.tables]
-        return self._replace(tables=tables)
 
 
 class Accumulator(Nestable, Generic[Value]):
@@ -545,8 +526,9 @@ class Accumulator(Nestable, Generic[Value]):
         from fleetmetrics.comm.choose import call_of
 
         raise_if_traced(f"compute of {self.name}")
-        call = call_of(f"{type(self).__name__} {self.name}", communicator, util, group, timeout)
-        return self._computed(call, scope, partial)
+        with call_of(f"{type(self).__name__} {self.name}", communicator, util, group, timeout) as call:
+            *_, exchanged = self._exchange(call, scope, partial)
+        return self._evaluated(*exchanged)
 
     def compute_async(
         self,
@@ -592,71 +574,17 @@ class Accumulator(Nestable, Generic[Value]):
 
         raise_if_traced(f"compute of {self.name}")
         call = call_of(f"{type(self).__name__} {self.name}", communicator, util, group, timeout)
-        return Answer(
-            call,
-            lambda: self._copied_content(call, scope, partial),
-            lambda content: (content, *self._exchanged(call, content)),
-            lambda exchanged: self._evaluated(*exchanged),
-        )
+        exchange = self._exchange(call, scope, partial)
 
-    def _copied_content(self, call: fleetmetrics.comm.Call, scope: Any, partial: bool) -> Content:
-        with self._adding:  # other threads may add
-            return self._content(call, scope, partial).copied()
+        def begin() -> None:
+            with self._adding:  # other threads may add
+                blocks, tables = next(exchange)
+                for block in blocks:
+                    if not getattr(block, "fresh", False):
+                        block.array = block.array.copy()
+                tables[:] = [type(folds)(copy.copy(folds.table), folds.metrics) for folds in tables]
 
-    def _computed(self, call: fleetmetrics.comm.Call, scope: Any, partial: bool | None) -> Any:
-        """The value over the samples of a call's workers, which must agree; ``partial``: None without a pass."""
-        with call:
-            content = self._content(call, scope, partial)
-            exchanged = self._exchanged(call, content)
-        return self._evaluated(content, *exchanged)
-
-    def _content(self, call: fleetmetrics.comm.Call, scope: Any, partial: bool | None) -> Content:
-        """What this worker sends in a call, which it names after the pass."""
-        channel, check = call.channel, self._check
-        several = channel.world_size > 1
-        whole = partial is not None and not flag_of("partial", partial)
-        call.name += "" if partial is None else self._check_pass(channel, whole)
-        repeats = self._repeats(channel) if whole and several else None
-        states, tables = self._states(), self.record_folds()
-        with self._adding:
-            blocks = blocks_of(states, scope)
-        if repeats is not None:
-            place = states.index(check.seen)
-            blocks[place] = check.flagged(blocks[place])
-        return Content(channel.world_size, whole, repeats, states, blocks, tables)
-
-    def _exchanged(self, call: fleetmetrics.comm.Call, content: Content) -> tuple[dict[State, np.ndarray], Any, bool]:
-        """The global states and carries, and whether all workers have added the same records."""
-        totals = call.reduce(content.blocks, self._terms() if content.workers > 1 else "")
-        values = dict(zip(content.states, totals))
-        if not content.tables:
-            return values, {}, False
-        from fleetmetrics.records.fold import fold_in_order
-
-        self._raise_if_invalid(values)
-        return (values, *fold_in_order(call, content.tables, values))
-
-    def _evaluated(self, content: Content, values: dict[State, np.ndarray], carries: Any, same: bool) -> Any:
-        """The value, with the warnings about the samples."""
-        workers, whole, repeats, _, blocks, tables = content
-        if repeats is not None and self._check.flags_in(values) == workers and self._pass.once():
-            repeats.warn(self.name_in_errors(), type(self).__name__)
-        if not tables:
-            self._raise_if_invalid(values)
-        if workers > 1:
-            from fleetmetrics.samplers.repeats import sums_are_equal, warn_of_same_samples
-
-            if not tables:
-                first = sum(len(check.states) for check in self.batch_checks())
-                same = sums_are_equal(blocks[first:], [*values.values()][first:], workers)
-            if same:
-                warn_of_same_samples(self.name_in_errors(), workers)
-        if whole and self._data_size is not None:
-            self._data_size.warn_unless_met(self.name_in_errors(), values)
-        try:
-            return self.value_from_states(values, carries)
-        except InvalidInputError as error:
-            raise self._told(error) from None
+        return Answer(call, begin, lambda: next(exchange), lambda exchanged: self._evaluated(*exchanged))
 
     def compute_local(self, scope: Any = None) -> Value:
         """The value over this worker's samples only; no communication.
@@ -667,8 +595,72 @@ class Accumulator(Nestable, Generic[Value]):
         from fleetmetrics.comm.local import LocalCommunicator
 
         raise_if_traced(f"compute of {self.name}")
-        call = LocalCommunicator().call(f"{type(self).__name__} {self.name}", _NO_WAIT)
-        return self._computed(call, scope, None)
+        with LocalCommunicator().call(f"{type(self).__name__} {self.name}", _NO_WAIT) as call:
+            *_, exchanged = self._exchange(call, scope, None)
+        return self._evaluated(*exchanged)
+
+    def _exchange(self, call: fleetmetrics.comm.Call, scope: Any, partial: bool | None) -> Iterator[Any]:
+        """Exchange what has been added with the call's workers, which must agree: two steps, and a pause between them.
+
+        Yields:
+            What this worker sends, in two lists, whose entries may be replaced by copies; then the arguments of
+            `_evaluated`.
+        """
+        channel, check = call.channel, self._check
+        several = channel.world_size > 1
+        whole = partial is not None and not flag_of("partial", partial)  # None: without a pass
+        call.name += "" if partial is None else self._check_pass(channel, whole)
+        repeats = self._repeats(channel) if whole and several else None
+        states, tables = self._states(), self.record_folds()
+        with self._adding:
+            blocks = blocks_of(states, scope)
+        if repeats is not None:
+            place = states.index(check.seen)
+            blocks[place] = check.flagged(blocks[place])
+        yield blocks, tables
+        totals = call.reduce(blocks, self._terms() if several else "")
+        values = dict(zip(states, totals))
+        if repeats is not None and check.flags_in(values) < channel.world_size:
+            repeats = None
+        carries: Mapping[Any, Any] = {}
+        same = False
+        if tables:
+            from fleetmetrics.records.fold import fold_in_order
+
+            self._raise_if_invalid(values)
+            carries, same = fold_in_order(call, tables, values)
+        elif several:
+            from fleetmetrics.samplers.repeats import sums_are_equal
+
+            first = len(check.states) * len(self.batch_checks())
+            same = sums_are_equal(blocks[first:], totals[first:], channel.world_size)
+        yield values, carries, repeats, channel.world_size if same else 0, whole
+
+    def _evaluated(
+        self, values: Mapping[State, np.ndarray], carries: Mapping[Any, Any], repeats: Any, same: int, whole: bool
+    ) -> Any:
+        """The value, with the warnings about the samples.
+
+        Args:
+            values: the global states.
+            carries: of the records.
+            repeats: the sampler whose repeated samples all workers have counted, if there is one.
+            same: the number of workers, if all have added the same samples; else 0.
+            whole: whether the pass of a sampler had to be complete.
+        """
+        if repeats is not None and self._pass.once():
+            repeats.warn(self.name_in_errors(), type(self).__name__)
+        self._raise_if_invalid(values)
+        if same:
+            from fleetmetrics.samplers.repeats import warn_of_same_samples
+
+            warn_of_same_samples(self.name_in_errors(), same)
+        if whole and self._data_size is not None:
+            self._data_size.warn_unless_met(self.name_in_errors(), values)
+        try:
+            return self.value_from_states(values, carries)
+        except InvalidInputError as error:
+            raise self._told(error) from None
 
     def _check_pass(self, channel: fleetmetrics.comm.Communicator, whole: bool) -> str:
         """The note on pass and data, on which all workers must agree; `InvalidInputError` if its pass is incomplete."""

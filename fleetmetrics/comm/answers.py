@@ -25,8 +25,8 @@ class Answer(Generic[Value]):
 
     Args:
         call: the call, which begins here.
-        begin: takes a copy of what this worker sends, in this thread.
-        exchange: exchanges that copy with the others, in a thread of its own.
+        begin: copies what this worker sends, in this thread.
+        exchange: exchanges the copy with the others, in a thread of its own.
         evaluate: the value from the exchanged, in the thread that asks for the result.
 
     Raises:
@@ -34,7 +34,7 @@ class Answer(Generic[Value]):
     """
 
     def __init__(
-        self, call: Call, begin: Callable[[], Any], exchange: Callable[[Any], Any], evaluate: Callable[[Any], Value]
+        self, call: Call, begin: Callable[[], None], exchange: Callable[[], Any], evaluate: Callable[[Any], Value]
     ) -> None:
         if not call.channel.overlaps:
             raise CommunicatorError(
@@ -50,9 +50,9 @@ class Answer(Generic[Value]):
         call.__enter__()
         with contextlib.ExitStack() as ending:
             ending.push(call)  # until the thread takes over, an error ends the call here
-            content, trouble = None, None
+            trouble = None
             try:
-                content = begin()
+                begin()
             except Exception as error:  # the others must get it, which takes until they come
                 trouble = error
 
@@ -62,7 +62,7 @@ class Answer(Generic[Value]):
                         ending.push(call)
                         if trouble is not None:
                             raise trouble
-                        self._exchanged = exchange(content)
+                        self._exchanged = exchange()
                 except BaseException as error:
                     self._error = error
                 finally:
