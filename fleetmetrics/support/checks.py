@@ -158,6 +158,12 @@ def choice_of(argument: str, value: Any, allowed: Sequence[str | None]) -> Any:
     raise InvalidInputError(f"{argument} must be one of {shown}, not {value!r}{hint}")
 
 
+def choices_of(argument: str, value: Any, allowed: Sequence[str]) -> list[str]:
+    """One string of several, or a list of at least one of them, each once."""
+    choices = listed(argument, [value] if isinstance(value, str) else value, "strings") or [None]
+    return [choice_of(argument, choice, allowed) for choice in dict.fromkeys(choices)]
+
+
 def path_of(argument: str, value: Any) -> str:
     """The path of a file or folder, as a string."""
     path = os.fspath(value) if isinstance(value, (str, os.PathLike)) else None

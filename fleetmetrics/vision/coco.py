@@ -1,29 +1,54 @@
-"""COCO's average precision and recall of boxes, which faster-coco-eval computes."""
+"""COCO's average precision and recall of boxes and masks, which faster-coco-eval computes."""
 
 from __future__ import annotations
 
+import logging
 import math
 from typing import Any, Mapping, NamedTuple, Sequence
 
 import numpy as np
 
 from fleetmetrics.formulas.quotients import undefined
-from fleetmetrics.support.checks import flag_of, number_of, whole_number_of
+from fleetmetrics.support.checks import choices_of, flag_of, number_of, whole_number_of
 from fleetmetrics.support.optional import library
 from fleetmetrics.vision.images import BoxMetric
+from fleetmetrics.vision.masks import area_of
 
 __all__ = ["MeanAveragePrecision"]
 
 IOUS: tuple[float, ...] = tuple(np.linspace(0.5, 0.95, 10).tolist())  # to the bits of COCO's own
 AREAS = ("", "_small", "_medium", "_large")
+#: Where an image has what is compared.
+SHAPES = {"bbox": "boxes", "segm": "masks"}
+_log = logging.getLogger("fleetmetrics").debug  # Paddle lets the library's info lines through
 
 
 class Evaluated(NamedTuple):
-    """The arrays of COCO's evaluation, -1 without true boxes."""
+    """The arrays of COCO's evaluation, -1 without true objects."""
 
+    ious: tuple[float, ...]
+    most: tuple[int, ...]  #: detections of an image and label
     labels: list[Any]
     precision: np.ndarray  #: ``[IoUs, recalls, labels, areas, most detections]``
     recall: np.ndarray  #: ``[IoUs, labels, areas, most detections]``
+
+    def values(self, most: int = -1) -> dict[str, float]:
+        """COCO's values, by the names of torchmetrics; ``map`` is that of the ``most`` th number of detections."""
+        values = {"map": mean_of(self.precision[:, :, :, 0, most])}
+        for number, area in enumerate(AREAS[1:], 1):
+            values[f"map{area}"] = mean_of(self.precision[:, :, :, number, -1])
+        for name, iou in (("map_50", 0.5), ("map_75", 0.75)):
+            if iou in self.ious:
+                values[name] = mean_of(self.precision[self.ious.index(iou), :, :, 0, -1])
+        for number, count in enumerate(self.most):
+            values[f"mar_{count}"] = mean_of(self.recall[:, :, 0, number])
+        for number, area in enumerate(AREAS[1:], 1):
+            values[f"mar{area}"] = mean_of(self.recall[:, :, number, -1])
+        return values
+
+    def by_label(self) -> dict[Any, float]:
+        """The average precision of each label."""
+        return {label: mean_of(self.precision[:, :, number, 0, -1]) for number, label in enumerate(self.labels)}
 
 
 def evaluated(
@@ -31,54 +56,79 @@ def evaluated(
     targets: Sequence[Mapping[str, Any]],
     ious: Sequence[float],
     most: Sequence[int],
+    iou_type: str = "bbox",
+    by_label: bool = True,
 ) -> Evaluated:
-    """Evaluate the boxes of all images, by their corners, with faster-coco-eval."""
+    """Evaluate the boxes of all images, by their corners, or their masks, with faster-coco-eval.
+
+    Args:
+        predictions: the predicted objects of each image, as `BoxMetric` keeps them.
+        targets: the true objects.
+        ious: the thresholds.
+        most: how many detections of an image and label count, rising.
+        iou_type: a key of `SHAPES`.
+        by_label: whether labels must agree; otherwise all objects have one.
+    """
     coco = library("faster_coco_eval")
-    labels, truth, predicted = joined(predictions, targets)
-    data = coco.COCO()
-    data.dataset = {"images": [{"id": number} for number in range(len(targets))], "annotations": truth}
-    data.dataset["categories"] = [{"id": number} for number in range(len(labels))]
-    data.createIndex()
-    evaluation = coco.COCOeval_faster(data, data.loadRes(predicted), "bbox")
+    images = [_image(number, *sides) for number, sides in enumerate(zip(predictions, targets))]
+    labels, *annotations = joined(predictions, targets, iou_type)
+    both = []
+    for rows in annotations:  # as `loadRes` would do it, which first makes a polygon of every predicted box
+        data = coco.COCO()
+        data.dataset = {"images": images, "annotations": rows, "categories": [{"id": n} for n in range(len(labels))]}
+        data.createIndex()
+        both.append(data)
+    evaluation = coco.COCOeval_faster(*both, iou_type, print_function=_log)
     evaluation.params.iouThrs, evaluation.params.maxDets = np.array(ious), list(most)
+    evaluation.params.useCats = int(by_label)
     evaluation.evaluate()
     evaluation.accumulate()
-    return Evaluated(labels, *(np.asarray(evaluation.eval[name]) for name in ("precision", "recall")))
+    arrays = (np.asarray(evaluation.eval[name]) for name in ("precision", "recall"))
+    return Evaluated(tuple(ious), tuple(most), labels if by_label else ["all"], *arrays)
+
+
+def _image(number: int, *sides: Mapping[str, Any]) -> dict[str, int]:
+    """An entry of the list of images; without masks, its size does not count."""
+    height, width = next((side["size"].tolist() for side in sides if "size" in side), (0, 0))
+    return {"id": number, "height": height, "width": width}
 
 
 def joined(
-    predictions: Sequence[Mapping[str, Any]], targets: Sequence[Mapping[str, Any]]
+    predictions: Sequence[Mapping[str, Any]], targets: Sequence[Mapping[str, Any]], iou_type: str
 ) -> tuple[list[Any], list[dict[str, Any]], list[dict[str, Any]]]:
-    """The labels, and the true and the predicted boxes of all images as in COCO's files, with numbers for labels."""
-    truth, predicted = _columns(targets, ("iscrowd", "area")), _columns(predictions, ("scores",))
-    labels, numbers = np.unique(np.concatenate([truth.pop("labels"), predicted.pop("labels")]), return_inverse=True)
-    sizes = truth["boxes"][:, 2] * truth["boxes"][:, 3]
-    truth["area"] = np.where(np.isnan(truth["area"]), sizes, truth["area"])
-    truth["iscrowd"] = np.nan_to_num(truth["iscrowd"]).astype(np.int64)
-    parts = np.split(numbers.reshape(-1), [len(sizes)])
-    true, guessed = (
-        [array.tolist() for array in (part, *side.values())] for part, side in zip(parts, (truth, predicted))
+    """The labels, and the true and the predicted objects of all images as in COCO's files, with numbers for labels."""
+    true, guessed = (_columns(images, iou_type) for images in (targets, predictions))
+    labels, numbers = np.unique(np.concatenate([true["category_id"], guessed["category_id"]]), return_inverse=True)
+    true["category_id"], guessed["category_id"] = np.split(numbers.reshape(-1), [len(true["category_id"])])
+    return labels.tolist(), _rows(true), _rows(guessed)
+
+
+def _rows(columns: Mapping[str, Any]) -> list[dict[str, Any]]:
+    lists = (column if isinstance(column, list) else column.tolist() for column in columns.values())
+    return [dict(zip(columns, row)) for row in zip(*lists)]
+
+
+def _columns(images: Sequence[Mapping[str, Any]], iou_type: str) -> dict[str, Any]:
+    """The objects of all images, with the number of their image."""
+    sizes = [len(image["labels"]) for image in images]
+    columns: dict[str, Any] = {"category_id": np.concatenate([image["labels"] for image in images])}
+    columns["id"], columns["image_id"] = np.arange(1, sum(sizes) + 1), np.repeat(np.arange(len(images)), sizes)
+    if iou_type == "segm":
+        masks = [{"size": image["size"].tolist(), "counts": mask} for image in images for mask in image["masks"]]
+        columns["segmentation"], pixels = masks, np.array([area_of(mask["counts"]) for mask in masks])
+        images = [{**image, "scores": image["mask_scores"]} if "mask_scores" in image else image for image in images]
+    else:
+        columns["bbox"] = np.concatenate([image["boxes"] for image in images])
+        columns["bbox"][:, 2:] -= columns["bbox"][:, :2]
+        pixels = columns["bbox"][:, 2] * columns["bbox"][:, 3]
+    crowds, areas = (
+        np.concatenate([image.get(name, np.full(size, np.nan)) for image, size in zip(images, sizes)])
+        for name in ("iscrowd", "area")
     )
-    true_boxes = [
-        {"id": n, "category_id": label, "image_id": image, "bbox": box, "iscrowd": crowd, "area": area}
-        for n, (label, image, box, crowd, area) in enumerate(zip(*true), 1)
-    ]
-    found_boxes = [
-        {"category_id": label, "image_id": image, "bbox": box, "score": score}
-        for label, image, box, score in zip(*guessed)
-    ]
-    return labels.tolist(), true_boxes, found_boxes
-
-
-def _columns(images: Sequence[Mapping[str, Any]], names: Sequence[str]) -> dict[str, np.ndarray]:
-    """The boxes of all images by left, top, width and height, with the number of the image; nan: it said nothing."""
-    sizes = [len(image["boxes"]) for image in images]
-    boxes = np.concatenate([image["boxes"] for image in images])
-    boxes[:, 2:] -= boxes[:, :2]
-    columns = {"labels": np.concatenate([image["labels"] for image in images])}
-    columns.update(images=np.repeat(np.arange(len(images)), sizes), boxes=boxes)
-    for name in names:
-        columns[name] = np.concatenate([image.get(name, np.full(size, np.nan)) for image, size in zip(images, sizes)])
+    columns["iscrowd"] = np.nan_to_num(crowds).astype(np.int64)
+    columns["area"] = np.where(np.isnan(areas), pixels, areas)
+    if "scores" in images[0]:
+        columns["score"] = np.concatenate([image["scores"] for image in images])
     return columns
 
 
@@ -89,7 +139,7 @@ def mean_of(values: np.ndarray) -> float:
 
 
 class MeanAveragePrecision(BoxMetric):
-    """Average precision and recall of detected boxes, as COCO computes them: `map`, `map_50`, `mar_100` and so on.
+    """Average precision and recall of detected objects, as COCO computes them: `map`, `map_50`, `mar_100` and so on.
 
     Formula: the average precision at an IoU t is ``sum_r(max { precision(s) : s >= r }) / 101`` over the recalls r = 0,
     0.01, ..., 1; ``map`` is its mean over t = 0.5, 0.55, ..., 0.95 and over the labels that have true boxes.
@@ -99,11 +149,16 @@ class MeanAveragePrecision(BoxMetric):
     [n]; targets without scores, and maybe with ``iscrowd`` [n] and ``area`` [n] (else that of the box). Rank 0 gathers
     all boxes, each image once, in the order of the ids, or of the sampler. Undefined without true boxes.
 
+    For ``iou_type="segm"`` the dicts have ``masks`` in place of ``boxes``: booleans [n, height, width], or a list with
+    a dict of pycocotools, of ``size`` and ``counts``, or with polygons ``[[x1, y1, x2, y2, ...], ...]`` for each
+    object. Polygons need the ``size`` of the image, ``(height, width)``, beside the masks.
+
     Args:
         box_format: ``"xyxy"``, ``"xywh"`` or ``"cxcywh"``.
         iou_thresholds: the IoUs; None: 0.5, 0.55, ..., 0.95.
-        max_detection_thresholds: how many boxes of an image and label count; the last also for ``map``.
+        max_detection_thresholds: how many objects of an image and label count; the last also for ``map``.
         class_metrics: whether to give ``map_per_class``, by label, too.
+        iou_type: ``"bbox"``, ``"segm"``, or both, by which the names then begin: ``bbox_map``, ``segm_map``, ...
         categories: the allowed labels; None: any.
         sampler: assigns the images, as for `BaseMetric`; None: `add` takes ids.
 
@@ -131,6 +186,7 @@ class MeanAveragePrecision(BoxMetric):
         max_detection_thresholds: Sequence[int] = (1, 10, 100),
         class_metrics: bool = False,
         *,
+        iou_type: str | Sequence[str] = "bbox",
         categories: Sequence[int] | None = None,
         sampler: Any = None,
     ) -> None:
@@ -141,24 +197,26 @@ class MeanAveragePrecision(BoxMetric):
         most = [whole_number_of("each of max_detection_thresholds", most, 1) for most in max_detection_thresholds]
         self.max_detection_thresholds: tuple[int, ...] = tuple(sorted(most))
         self.class_metrics: bool = flag_of("class_metrics", class_metrics)
-        self.settle(max_detection_thresholds=self.max_detection_thresholds, iou_thresholds=self.iou_thresholds)
+        self.iou_types: list[str] = choices_of("iou_type", iou_type, (*SHAPES,))
+        self.shapes = tuple(SHAPES[one] for one in self.iou_types)
+        self.settle(
+            max_detection_thresholds=self.max_detection_thresholds,
+            iou_thresholds=self.iou_thresholds,
+            iou_type=self.iou_types,
+        )
 
     def compute_metric(self, results: Any) -> dict[str, Any]:
-        if not results or not sum(len(target["boxes"]) for target in results["targets"]):
+        values: dict[str, Any] = {}
+        for iou_type in self.iou_types:
+            prefix = f"{iou_type}_" if len(self.iou_types) > 1 else ""
+            values.update((prefix + name, value) for name, value in self._values(results, iou_type).items())
+        return values
+
+    def _values(self, results: Any, iou_type: str) -> dict[str, Any]:
+        if not results or not sum(len(target["labels"]) for target in results["targets"]):
             return {"map": undefined(self.name, "there are no true boxes")}
         evaluation = evaluated(
-            results["predictions"], results["targets"], self.iou_thresholds, self.max_detection_thresholds
+            results["predictions"], results["targets"], self.iou_thresholds, self.max_detection_thresholds, iou_type
         )
-        values: dict[str, Any] = {
-            f"map{area}": mean_of(evaluation.precision[:, :, :, number, -1]) for number, area in enumerate(AREAS)
-        }
-        for name, iou in (("map_50", 0.5), ("map_75", 0.75)):
-            if iou in self.iou_thresholds:
-                values[name] = mean_of(evaluation.precision[self.iou_thresholds.index(iou), :, :, 0, -1])
-        for number, most in enumerate(self.max_detection_thresholds):
-            values[f"mar_{most}"] = mean_of(evaluation.recall[:, :, 0, number])
-        values.update((f"mar{area}", mean_of(evaluation.recall[:, :, n, -1])) for n, area in enumerate(AREAS) if area)
-        if self.class_metrics:
-            means = (mean_of(evaluation.precision[:, :, number, 0, -1]) for number in range(len(evaluation.labels)))
-            values["map_per_class"] = dict(zip(evaluation.labels, means))
-        return values
+        values: dict[str, Any] = {**evaluation.values()}
+        return {**values, "map_per_class": evaluation.by_label()} if self.class_metrics else values

@@ -72,10 +72,26 @@ def test_boxes_have_the_bits_of_one_process(reports):
         value = metric.compute()
         assert [repr(report["boxes"][name]) for report in reports] == [repr(value)] * len(reports)
         assert 0.2 < value["map"] < 1
+    masks = fm.MeanAveragePrecision(iou_type=["bbox", "segm"])
+    masks.add(*([{**image, "masks": triangles(image["boxes"])} for image in side] for side in (found, true)), ids=ids)
+    value = masks.compute()
+    assert [repr(report["boxes"]["masks"]) for report in reports] == [repr(value)] * len(reports)
+    assert 0.2 < value["segm_map"] < 1 and value["segm_map"] != value["bbox_map"]
     metric = fm.TextDetection()
     quads = [[[quad(box) for box in image["boxes"]] for image in side] for side in (found, true)]
     metric.add(*quads, ids=ids)
     assert [report["boxes"]["text"] for report in reports] == [metric.compute()] * len(reports)
+
+
+def triangles(boxes: Any) -> list[Any]:
+    """The lower triangle of each box, in the form of pycocotools."""
+    from faster_coco_eval.core import mask as coder
+
+    rows, columns = np.ogrid[:110, :110]
+    masks = [
+        (a <= columns) & (columns < c) & (b <= rows) & (rows < d) & (rows - b >= columns - a) for a, b, c, d in boxes
+    ]
+    return [coder.encode(np.asfortranarray(mask.astype(np.uint8))) for mask in masks]
 
 
 def quad(box: Any) -> Any:

@@ -277,8 +277,8 @@ def test_a_sample_that_coco_metric_cannot_use_is_named(tmp_path):
     for missing, told in (("img_id", "no img_id"), ("instances", "no instances; give them, or ann_file=")):
         with pytest.raises(fm.InvalidInputError, match=told):
             metric.process(None, [{name: part for name, part in sample.items() if name != missing}])
-    with pytest.raises(fm.InvalidInputError, match=r"metric .*'segm'"):
-        evaluator.CocoMetric(metric="segm")
+    with pytest.raises(fm.InvalidInputError, match=r"metric must be one of 'bbox', 'segm',.* did you mean.*'segm'"):
+        evaluator.CocoMetric(metric=["bbox", "segmn"])
     file = tmp_path / "none.json"
     file.write_text(json.dumps({"images": [{"id": 1}], "annotations": [], "categories": [{"id": 1, "name": "cat"}]}))
     metric = evaluator.CocoMetric(ann_file=str(file))

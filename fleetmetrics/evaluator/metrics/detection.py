@@ -1,7 +1,8 @@
-"""Detection metrics: boxes of images, modeled on MMDetection 3.3.0."""
+"""Detection metrics: boxes and masks of images, modeled on MMDetection 3.3.0."""
 
 from __future__ import annotations
 
+import math
 from typing import Any, Mapping, Sequence
 
 import numpy as np
@@ -9,40 +10,54 @@ import numpy as np
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.evaluator.engine_metric import BaseMetric, as_dicts
 from fleetmetrics.evaluator.registry import PRETRAIN
+from fleetmetrics.formulas.proposals import recalls_of_proposals
 from fleetmetrics.formulas.quotients import undefined
 from fleetmetrics.records.batches import one_per_id
-from fleetmetrics.support.checks import choice_of, flag_of, path_of
+from fleetmetrics.support.checks import choice_of, choices_of, flag_of, path_of
 from fleetmetrics.support.optional import library
-from fleetmetrics.vision.coco import IOUS, Evaluated, MeanAveragePrecision, evaluated, mean_of
+from fleetmetrics.vision.coco import AREAS, IOUS, MeanAveragePrecision, evaluated
+from fleetmetrics.vision.masks import run_lengths, size_of
 
 __all__ = ["CocoMetric"]
 
-_ITEMS = ("mAP", "mAP_50", "mAP_75", "mAP_s", "mAP_m", "mAP_l")
+_KEYS = {"boxes": "bbox", "masks": "mask"}
+_NOTHING = {"boxes": np.zeros((0, 4)), "masks": [], "scores": np.zeros(0), "labels": np.zeros(0, np.int64)}
+_METRICS = ("bbox", "segm", "proposal", "proposal_fast")
+#: MMDetection's names, and those of `MeanAveragePrecision`.
+_PRECISIONS = {"mAP": "map", "mAP_50": "map_50", "mAP_75": "map_75"}
+_PRECISIONS.update({"mAP_s": "map_small", "mAP_m": "map_medium", "mAP_l": "map_large"})
 
 
 @PRETRAIN.register_module(["CocoMetric", "mmdet.CocoMetric"])
 class CocoMetric(BaseMetric):
-    """COCO's average precision of boxes, modeled on MMDetection's; see `fleetmetrics.MeanAveragePrecision`.
+    """COCO's values of boxes, masks and proposals, modeled on MMDetection's; see `fleetmetrics.MeanAveragePrecision`.
 
     Data samples hold ``img_id``, and in ``pred_instances`` the ``bboxes`` [n, 4] by their corners, ``scores`` and
-    ``labels``. Without ``ann_file`` they also hold ``instances``, a list of dicts with ``bbox``, ``bbox_label`` and
-    maybe ``ignore_flag``. An image of the file without a sample counts as one without predictions.
+    ``labels``. For ``"segm"`` they have ``masks`` in place of ``bboxes``, and maybe ``mask_scores``: booleans
+    [n, height, width], or dicts of pycocotools. Without ``ann_file`` they also hold ``instances``, a list of dicts with
+    ``bbox``, ``bbox_label`` and maybe ``ignore_flag`` and ``mask``. ``ori_shape`` is the size of the image. An image of
+    the file without a sample counts as one without predictions.
 
-    Differs from MMDetection's: only boxes, no masks and proposals; an image that comes twice counts once, and
-    with other boxes is an error; values are not rounded; a value without true boxes is nan instead of -1.
+    Differs from MMDetection's: an image that comes twice counts once, and with other boxes is an error; values are not
+    rounded; a value without true boxes is nan instead of -1. Without ``ann_file``, the area of a mask is that of its
+    pixels. With ``"bbox"`` and ``"segm"``, ``{class}_precision`` begins with the metric, too. ``"proposal_fast"`` takes
+    the boxes with the highest scores, whatever their order.
 
     Args:
         ann_file: COCO's file of annotations; None: the data samples have them.
-        metric: ``"bbox"``.
-        classwise: whether to give ``{class}_precision``, too.
-        proposal_nums: how many boxes of an image and label count. ``mAP`` is that of 100, the others that of the last.
+        metric: ``"bbox"``, ``"segm"``, ``"proposal"``, the average recall of boxes whatever their labels,
+            ``"proposal_fast"``, which pairs boxes by their IoUs alone, or several.
+        classwise: whether to give ``{class}_precision``, of each ``"bbox"`` and ``"segm"``, too.
+        proposal_nums: how many objects of an image and label count. ``mAP`` is that of 100, others that of the last.
         iou_thrs: the IoUs; None: 0.5, 0.55, ..., 0.95.
-        metric_items: the results; None: all.
+        metric_items: the results; None: those below.
         collect_device: as in `BaseMetric`.
         prefix: of the results' names; None: ``"coco"``.
 
     Results:
-        ``bbox_mAP``, ``bbox_mAP_50``, ``bbox_mAP_75``, ``bbox_mAP_s``, ``bbox_mAP_m``, ``bbox_mAP_l``.
+        ``bbox_mAP``, ``bbox_mAP_50``, ``bbox_mAP_75``, ``bbox_mAP_s``, ``bbox_mAP_m``, ``bbox_mAP_l``, and the same of
+        ``segm``; of proposals ``AR@100``, ``AR@300``, ``AR@1000``, ``AR_s@1000``, ``AR_m@1000``, ``AR_l@1000``, of the
+        fast ones the first three.
 
     Raises:
         InvalidInputError: an argument, or a sample, is invalid.
@@ -72,66 +87,92 @@ class CocoMetric(BaseMetric):
     ) -> None:
         super().__init__(collect_device=collect_device, prefix=prefix)
         self.ann_file: str | None = None if ann_file is None else path_of("ann_file", ann_file)
-        named = metric[0] if not isinstance(metric, str) and len(metric) == 1 else metric
-        self.metric: str = choice_of("metric", named, ("bbox",))
+        self.metrics: list[str] = choices_of("metric", metric, _METRICS)
+        if {"proposal", "proposal_fast"} <= {*self.metrics}:
+            raise InvalidInputError(
+                "CocoMetric: proposal and proposal_fast give values of the same names; give one of them"
+            )
         self.classwise: bool = flag_of("classwise", classwise)
-        ious = [iou_thrs] if isinstance(iou_thrs, (int, float)) else iou_thrs or IOUS
-        self._boxes = MeanAveragePrecision(iou_thresholds=ious, max_detection_thresholds=proposal_nums)
-        self.proposal_nums: tuple[int, ...] = self._boxes.max_detection_thresholds
-        self.iou_thrs: tuple[float, ...] = self._boxes.iou_thresholds
-        items = _ITEMS if metric_items is None else metric_items
-        self.metric_items: list[str] = [choice_of("each of metric_items", item, _ITEMS) for item in items]
+        self._objects = MeanAveragePrecision(
+            iou_thresholds=[iou_thrs] if isinstance(iou_thrs, (int, float)) else iou_thrs or IOUS,
+            max_detection_thresholds=proposal_nums,
+            iou_type=["segm" if one == "segm" else "bbox" for one in self.metrics],
+        )
+        self.proposal_nums: tuple[int, ...] = self._objects.max_detection_thresholds
+        self.iou_thrs: tuple[float, ...] = self._objects.iou_thresholds
+        last = self.proposal_nums[-1]
+        self._fast: dict[str, str] = {f"AR@{count}": f"mar_{count}" for count in self.proposal_nums}
+        areas = zip(("s", "m", "l"), AREAS[1:])
+        self._recalls: dict[str, str] = {**self._fast, **{f"AR_{short}@{last}": f"mar{long}" for short, long in areas}}
+        items = (*_PRECISIONS, *self._recalls)
+        self.metric_items: list[str] | None = (
+            None if metric_items is None else [choice_of("each of metric_items", item, items) for item in metric_items]
+        )
 
     def process(self, data_batch: Any, data_samples: Sequence[Mapping[str, Any]]) -> None:
         for sample in as_dicts(data_samples):
             if sample.get("img_id") is None:
                 raise InvalidInputError("CocoMetric: a data sample has no img_id, by which an image counts once")
-            image, pred = sample["img_id"], dict(sample["pred_instances"])
-            pred["boxes"] = pred.pop("bboxes")
-            record = {"img_id": image, "predictions": self._boxes.image(f"image {image!r}", pred, _PREDICTED, ())}
+            record, what = {"img_id": sample["img_id"]}, f"image {sample['img_id']!r}"
+            pred = {"boxes" if name == "bboxes" else name: value for name, value in sample["pred_instances"].items()}
+            record["predictions"] = self._objects.predicted(what, pred, sample.get("ori_shape"))
             if self.ann_file is None:
-                record["targets"] = self._boxes.image(f"image {image!r}", _target(sample), ("boxes", "labels"), _EXTRAS)
+                record["targets"] = self._objects.true(what, self._target(sample))
             self.results.append(record)
+
+    def _target(self, sample: Mapping[str, Any]) -> dict[str, Any]:
+        """The true objects of a data sample."""
+        if "instances" not in sample:
+            raise InvalidInputError("CocoMetric: a data sample has no instances; give them, or ann_file=")
+        target: dict[str, Any] = {"size": sample.get("ori_shape")}
+        for name, key in (("labels", "bbox_label"), *((shape, _KEYS[shape]) for shape in self._objects.shapes)):
+            if not all(key in instance for instance in sample["instances"]):
+                raise InvalidInputError(f"CocoMetric: one of the instances of image {sample['img_id']!r} has no {key}")
+            target[name] = [instance[key] for instance in sample["instances"]]
+        return {**target, "iscrowd": [instance.get("ignore_flag", 0) for instance in sample["instances"]]}
 
     def compute_metrics(self, results: Sequence[Any]) -> dict[str, Any]:
         ids = np.array([record["img_id"] for record in results])
-        boxes = [(record["predictions"], record.get("targets")) for record in results]
-        images, kept = one_per_id([ids, boxes], ids)
+        objects = [(record["predictions"], record.get("targets")) for record in results]
+        images, kept = one_per_id([ids, objects], ids)
         by_image = dict(zip(images.tolist(), kept))
-        predicted = {image: boxes for image, (boxes, _) in by_image.items()}
+        predicted = {image: its for image, (its, _) in by_image.items()}
         names: Mapping[Any, str] = dict(enumerate((self.dataset_meta or {}).get("classes", ())))
         if self.ann_file is None:
-            true = {image: boxes for image, (_, boxes) in by_image.items()}
+            true = {image: its for image, (_, its) in by_image.items()}
         else:
             true, names, predicted = self._of_file(predicted)
-        images = sorted(true)
-        if not sum(len(true[image]["boxes"]) for image in images):
-            value = undefined("CocoMetric", "there are no true boxes")
-            return {f"bbox_{item}": value for item in self.metric_items}
-        nothing = {"boxes": np.zeros((0, 4)), "scores": np.zeros(0), "labels": np.zeros(0, np.int64)}
-        arrays = evaluated(
-            [predicted.get(image, nothing) for image in images],
-            [true[image] for image in images],
-            self.iou_thrs,
-            self.proposal_nums,
-        )
-        return {**self._items(arrays), **(self._by_class(arrays, names) if self.classwise else {})}
+        sides = [predicted.get(image, _NOTHING) for image in sorted(true)], [true[image] for image in sorted(true)]
+        values: dict[str, Any] = {}
+        for metric in self.metrics:
+            values.update(self._values(metric, *sides, names))
+        return values
 
-    def _items(self, evaluation: Evaluated) -> dict[str, float]:
-        hundred = self.proposal_nums.index(100) if 100 in self.proposal_nums else -1
-        values = {"mAP": mean_of(evaluation.precision[:, :, :, 0, hundred])}
-        for item, iou in (("mAP_50", 0.5), ("mAP_75", 0.75)):
-            place = [number for number, threshold in enumerate(self.iou_thrs) if threshold == iou]
-            values[item] = mean_of(evaluation.precision[place, :, :, 0, -1])
-        for number, item in enumerate(("mAP_s", "mAP_m", "mAP_l"), 1):
-            values[item] = mean_of(evaluation.precision[:, :, :, number, -1])
-        return {f"bbox_{item}": values[item] for item in self.metric_items}
-
-    def _by_class(self, evaluation: Evaluated, names: Mapping[Any, str]) -> dict[str, float]:
-        return {
-            f"{names.get(label, label)}_precision": mean_of(evaluation.precision[:, :, number, 0, -1])
-            for number, label in enumerate(evaluation.labels)
-        }
+    def _values(
+        self, metric: str, predicted: Sequence[Any], true: Sequence[Any], names: Mapping[Any, str]
+    ) -> dict[str, Any]:
+        """The values of one of the metrics."""
+        proposals = metric.startswith("proposal")
+        table = self._fast if metric == "proposal_fast" else {**_PRECISIONS, **self._recalls}
+        usual = self._recalls if proposals else _PRECISIONS
+        items = [item for item in self.metric_items or usual if item in table]
+        prefix = "" if proposals else f"{metric}_"
+        if not sum(len(image["labels"]) for image in true):
+            return dict.fromkeys([prefix + item for item in items], undefined("CocoMetric", "there are no true boxes"))
+        if metric == "proposal_fast":
+            recalls = recalls_of_proposals(predicted, true, self.iou_thrs, self.proposal_nums)
+            values = dict(zip(self._fast.values(), recalls))
+        else:
+            iou_type = "bbox" if proposals else metric
+            arrays = evaluated(predicted, true, self.iou_thrs, self.proposal_nums, iou_type, by_label=not proposals)
+            values = arrays.values(self.proposal_nums.index(100) if 100 in self.proposal_nums else -1)
+        named = {prefix + item: values.get(table[item], math.nan) for item in items}
+        if self.classwise and not proposals:
+            prefix = prefix if len(self._objects.shapes) > 1 else ""
+            named.update(
+                (f"{prefix}{names.get(label, label)}_precision", value) for label, value in arrays.by_label().items()
+            )
+        return named
 
     def _of_file(self, predicted: Mapping[Any, Any]) -> tuple[dict[Any, Any], dict[Any, str], dict[Any, Any]]:
         """The true boxes by image and the names of categories in the file; and the predictions with its categories."""
@@ -146,37 +187,34 @@ class CocoMetric(BaseMetric):
         strange = sorted({*predicted} - {*data.imgs})
         if strange:
             raise InvalidInputError(f"CocoMetric: {self.ann_file} has no image {strange[0]!r}")
-        true = {image: _of_annotations(data.imgToAnns.get(image, []), ids) for image in data.imgs}
-        return true, names, {image: _in_ids(image, boxes, ids) for image, boxes in predicted.items()}
+        true = {image: self._of_annotations(image, data, ids) for image in data.imgs}
+        return true, names, {image: _in_ids(image, its, true[image], ids) for image, its in predicted.items()}
+
+    def _of_annotations(self, image: Any, data: Any, ids: np.ndarray) -> dict[str, Any]:
+        """The true objects of an image of the file."""
+        kept = [annotation for annotation in data.imgToAnns.get(image, []) if annotation["category_id"] in ids]
+        objects: dict[str, Any] = {"labels": np.array([annotation["category_id"] for annotation in kept], np.int64)}
+        for name, missing in (("iscrowd", 0), ("area", np.nan)):
+            objects[name] = np.array([annotation.get(name, missing) for annotation in kept], np.float64)
+        if "boxes" in self._objects.shapes:
+            boxes = np.array([annotation["bbox"] for annotation in kept], np.float64).reshape(-1, 4)
+            objects["boxes"] = np.concatenate([boxes[:, :2], boxes[:, :2] + boxes[:, 2:]], axis=1)
+        if "masks" in self._objects.shapes:
+            what, masks = f"{self.ann_file}: image {image!r}", [annotation.get("segmentation") for annotation in kept]
+            sides = data.imgs[image].get("height"), data.imgs[image].get("width")
+            size = size_of(f"height and width of {what}", sides)
+            objects["masks"], _ = run_lengths(what, masks, size, may_be_empty=True)  # a polygon in a pixel has none
+            objects["size"] = np.array(size)
+        return objects
 
 
-_PREDICTED, _EXTRAS = ("boxes", "scores", "labels"), ("iscrowd",)
-
-
-def _target(sample: Mapping[str, Any]) -> dict[str, Any]:
-    """The true boxes of a data sample."""
-    if "instances" not in sample:
-        raise InvalidInputError("CocoMetric: a data sample has no instances; give them, or ann_file=")
-    instances = sample["instances"]
-    columns = {"boxes": "bbox", "labels": "bbox_label"}
-    target: dict[str, Any] = {name: [instance[key] for instance in instances] for name, key in columns.items()}
-    return {**target, "iscrowd": [instance.get("ignore_flag", 0) for instance in instances]}
-
-
-def _of_annotations(annotations: Sequence[Mapping[str, Any]], ids: np.ndarray) -> dict[str, np.ndarray]:
-    kept = [annotation for annotation in annotations if annotation["category_id"] in ids]
-    boxes = np.array([annotation["bbox"] for annotation in kept], np.float64).reshape(-1, 4)
-    return {
-        "boxes": np.concatenate([boxes[:, :2], boxes[:, :2] + boxes[:, 2:]], axis=1),
-        "labels": np.array([annotation["category_id"] for annotation in kept], np.int64),
-        "iscrowd": np.array([annotation.get("iscrowd", 0) for annotation in kept], np.float64),
-        "area": np.array([annotation.get("area", np.nan) for annotation in kept], np.float64),
-    }
-
-
-def _in_ids(image: Any, boxes: Mapping[str, np.ndarray], ids: np.ndarray) -> dict[str, np.ndarray]:
-    labels = boxes["labels"]
+def _in_ids(image: Any, its: Mapping[str, Any], true: Mapping[str, Any], ids: np.ndarray) -> dict[str, Any]:
+    """Predicted objects with the categories of the file."""
+    labels = its["labels"]
     wrong = labels[(labels < 0) | (labels >= len(ids))]
     if wrong.size:
         raise InvalidInputError(f"CocoMetric: image {image!r} has the label {wrong[0]} of {len(ids)} categories")
-    return {**boxes, "labels": ids[labels]}
+    if "size" in its and its["size"].tolist() != true["size"].tolist():
+        sizes = " x ".join(map(str, its["size"])), " x ".join(map(str, true["size"]))
+        raise InvalidInputError(f"CocoMetric: the masks of image {image!r} are {sizes[0]}, but the image is {sizes[1]}")
+    return {**its, "labels": ids[labels]}

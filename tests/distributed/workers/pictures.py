@@ -38,15 +38,28 @@ def retrieval_errors() -> list[str]:
 
 
 def boxes(images: Any) -> dict[str, Any]:
-    """COCO, VOC, and text regions: each box is its four corners."""
+    """COCO, VOC, and text regions: each box is its four corners, and a mask."""
     metrics = {"coco": fm.MeanAveragePrecision(), "voc": fm.VOCMeanAveragePrecision(), "text": fm.TextDetection()}
+    metrics["masks"] = fm.MeanAveragePrecision(iou_type=["bbox", "segm"])
     found, true = images
     for places in filter(len, mine(len(true))):
         mine_, its = [found[n] for n in places], [true[n] for n in places]
         metrics["coco"].add(mine_, its, ids=places)
         metrics["voc"].add(mine_, its, ids=places)
+        metrics["masks"].add(
+            *([{**image, "masks": masks(image["boxes"])} for image in side] for side in (mine_, its)), ids=places
+        )
         metrics["text"].add(*([list(map(quad, image["boxes"])) for image in side] for side in (mine_, its)), ids=places)
     return {name: metric.compute() for name, metric in metrics.items()}
+
+
+def masks(boxes: Any) -> np.ndarray:
+    """The lower triangle of each box."""
+    rows, columns = np.ogrid[:110, :110]
+    triangles = [
+        (a <= columns) & (columns < c) & (b <= rows) & (rows < d) & (rows - b >= columns - a) for a, b, c, d in boxes
+    ]
+    return np.array(triangles, bool).reshape(-1, 110, 110)
 
 
 def quad(box: Any) -> Any:
