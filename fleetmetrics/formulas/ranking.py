@@ -1,8 +1,9 @@
 """Ranked documents of queries, all queries at once; and average precision over samples.
 
 If documents tie, a value is the mean over all orders of the tied documents, in closed form: it depends neither on the
-order of the samples nor on the number of workers. Functions of ``ranked`` take what `rank_queries` returns and the
-number ``k`` of documents that count (None: all), and return float64 ``[queries]``, nan where undefined.
+order of the samples nor on the number of workers. `rank_queries` can also rank documents of equal score by another
+number. Functions of ``ranked`` take what `rank_queries` returns and the number ``k`` of documents that count (None:
+all), and return float64 ``[queries]``, nan where undefined.
 
 Average precision is of five kinds, which differ in what they do with samples or documents of equal score:
 
@@ -56,8 +57,8 @@ class RankedQueries(NamedTuple):
         place: int64 ``[documents]``, the number of documents before it in its query.
         gain: float64 ``[documents]``, its relevance.
         relevant: int64 ``[queries]``, the number of its documents with a relevance above 0.
-        tie_start: int64 ``[documents]``, the place of the first document of equal score.
-        tie_size: int64 ``[documents]``, the number of documents with that score.
+        tie_start: int64 ``[documents]``, the place of the first document that ties with it.
+        tie_size: int64 ``[documents]``, the number of documents that tie, itself included.
         tie_hits: int64 ``[documents]``, the number of relevant ones among these.
     """
 
@@ -77,8 +78,9 @@ class RankedQueries(NamedTuple):
     score=numbers("documents"),
     relevance=weights("documents"),
     weight=optional(weights("documents")),
+    then=optional(numbers("documents")),
 )
-def rank_queries(query: Any, score: Any, relevance: Any, weight: Any = None) -> RankedQueries:
+def rank_queries(query: Any, score: Any, relevance: Any, weight: Any = None, then: Any = None) -> RankedQueries:
     """Sort the documents of each query by their scores, the highest first.
 
     Args:
@@ -86,6 +88,8 @@ def rank_queries(query: Any, score: Any, relevance: Any, weight: Any = None) -> 
         score: ``[documents]`` finite numbers.
         relevance: ``[documents]`` numbers of at least 0; above 0 is relevant.
         weight: ``[documents]`` numbers of at least 0, or None. A query has the mean weight of its documents.
+        then: ``[documents]`` finite numbers: of documents of equal score, the lowest comes first, and those with equal
+            numbers tie. None: documents of equal score tie.
 
     Returns:
         The documents, query by query.
@@ -103,6 +107,11 @@ def rank_queries(query: Any, score: Any, relevance: Any, weight: Any = None) -> 
     # the documents of a query stay together, so start and sizes hold for the sorted documents too
     new_tie = first.copy()
     new_tie[1:] |= score[1:] != score[:-1]
+    if then is not None:
+        then, tie = then[order], new_tie.cumsum()
+        order = np.lexsort((then, tie))
+        then, gain = then[order], gain[order]
+        new_tie[1:] |= then[1:] != then[:-1]
     ties = np.flatnonzero(new_tie)
     tied = np.diff(ties, append=len(query))
     place = np.arange(len(query)) - np.repeat(start, sizes)

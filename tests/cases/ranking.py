@@ -35,6 +35,10 @@ def text_query(rng: np.random.Generator, samples: int) -> dict[str, Any]:
     return {"query": TEXTS[rng.integers(0, len(TEXTS), samples)]}
 
 
+def named_documents(rng: np.random.Generator, samples: int) -> dict[str, Any]:
+    return {**query(rng, samples), "docno": rng.permutation([f"d{place}" for place in range(samples)])}
+
+
 def user(rng: np.random.Generator, samples: int) -> dict[str, Any]:
     return {"user": rng.integers(10**12, 10**12 + 9, samples)}
 
@@ -75,6 +79,18 @@ def mean_over_queries(
                 found.append(np.mean([of_order(order) for order in all_orders(p[own], y[own].astype(float))]))
                 weights.append(1.0 if w is None else w[own].mean())
         return float(np.average(found, weights=weights))
+
+    return reference
+
+
+def by_document(of_order: Callable[[Any], float]) -> Callable[..., float]:
+    """A reference: the weighted mean over queries with a relevant document, with ties in the order of ids."""
+
+    def reference(p: Any, y: Any, w: Any, query: Any, docno: Any) -> float:
+        order = np.argsort(docno)
+        order = order[np.argsort(-p[order].astype(float), kind="stable")]
+        rest = (None if w is None else w[order], query[order])
+        return mean_over_queries(of_order)(-np.arange(len(p)), y[order], *rest)
 
     return reference
 
@@ -140,6 +156,9 @@ CASES = {
     ),
     "mrr": ranking(fm.MRR, mean_over_queries(lambda r: reciprocal_rank(r, 99))),
     "map at 3": ranking(of(fm.MAP, k=3), mean_over_queries(lambda r: average_precision(r, 3))),
+    "map by document": ranking(
+        of(fm.MAP, ties="ascending", document="docno"), by_document(lambda r: average_precision(r, 99)), named_documents
+    ),
     "hit rate at 2": ranking(of(fm.HitRate, k=2), mean_over_queries(lambda r: float((r[:2] > 0).any()))),
     "precision at 2": ranking(
         of(fm.PrecisionAtK, k=2), mean_over_queries(lambda r: (r[:2] > 0).sum() / 2, lambda r: True)

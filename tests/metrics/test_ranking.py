@@ -42,6 +42,52 @@ def test_ndcg_is_scikit_learns():
         assert metric.compute() == pytest.approx(ndcg_score(relevance, score, k=k), rel=1e-12)
 
 
+def drawn_ties():
+    """Scores with ties, relevances, and the ids of the documents of 40 queries."""
+    rng = np.random.default_rng(5)
+    relevance, score = rng.integers(0, 3, (40, 9)), rng.integers(0, 4, (40, 9)) / 4
+    relevance[:, :2] = 1, 0
+    return score, relevance, np.argsort(rng.random((40, 9)), axis=1)
+
+
+@pytest.mark.parametrize("kind", RANKING)
+def test_tied_documents_are_ranked_by_their_ids_or_by_their_relevance(kind):
+    score, relevance, ids = drawn_ties()
+    query, at = np.repeat(np.arange(40), 9), {} if kind is fm.RPrecision else {"k": 3}
+
+    def of_order(keys):
+        """The value of the same documents where ties are in the order of the keys."""
+        metric, ranks = kind(**at), np.argsort(np.lexsort((keys, -score)), axis=1)
+        metric.add(-ranks.ravel(), relevance.ravel(), query=query)
+        return metric.compute()
+
+    def of_ties(ties, **columns):
+        metric = kind(ties=ties, **at)
+        for rows in (slice(0, 200), slice(200, 203), slice(203, None)):
+            rest = {name: column.ravel()[rows] for name, column in columns.items()}
+            metric.add(score.ravel()[rows], relevance.ravel()[rows], query=query[rows], **rest)
+        return metric.compute()
+
+    texts = np.array([f"d{place}" for place in ids.ravel()]).reshape(ids.shape)
+    assert of_ties("ascending", document=ids) == pytest.approx(of_order(ids), rel=1e-12)
+    assert of_ties("descending", document=texts) == pytest.approx(of_order(-ids), rel=1e-12)
+    best, worst = of_ties("best"), of_ties("worst")
+    assert [best, worst] == pytest.approx([of_order(-relevance), of_order(relevance)], rel=1e-12)
+    assert of_ties("ascending", document=np.zeros_like(ids)) == of_ties("mean")
+    low, high = sorted([best, worst])
+    assert low < of_ties("mean") < high
+
+
+def test_a_rule_for_ties_has_one_of_five_names_and_needs_ids_where_it_compares_them():
+    with pytest.raises(fm.InvalidInputError, match="ties must be one of 'mean', 'best', 'worst', 'ascending', "):
+        fm.NDCG(ties="first")
+    with pytest.raises(fm.InvalidInputError, match="document='docno' names ids that only ties='ascending' and 'desc"):
+        fm.MRR(document="docno")
+    metric = fm.MAP(ties="descending", document="docno")
+    with pytest.raises(fm.InvalidInputError, match="docno is missing; pass add"):
+        metric.add([0.5, 0.5], [1, 0], query=[1, 1])
+
+
 @pytest.mark.parametrize("kind", OF_RELEVANT)
 def test_a_query_without_a_relevant_answer_is_left_out_with_a_warning_or_counts_as_asked(kind):
     def fed(**settings):

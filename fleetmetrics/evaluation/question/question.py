@@ -377,8 +377,9 @@ class Question(Options):
         for name, by in zip(self._arguments(), self.by):
             columns = columns_of_slice(by)
             slices[name] = columns if len(columns) > 1 else columns[0]
-        known = {**self.roles, "row": ROW, **slices}
         needed = {name: metric for metric in metrics.leaf_metrics() for name in metric.columns}
+        documents = {getattr(metric, "document", "") for metric in metrics.leaf_metrics()}
+        known = {**{name: name for name in documents}, **self.roles, "row": ROW, **slices}
         for name, metric in needed.items():
             if known.get(name) is None:
                 keys = (key for key in self.named if name in self.metric(key).columns)

@@ -88,6 +88,11 @@ class DCG(RankingMetric[Value]):
         by: the argument of ``add`` that names the query of a document.
         gains: "linear", the relevance as in scikit-learn; "exponential", ``2**relevance - 1``; or a list of the gains
             of relevance 0, 1, 2, ..., LightGBM's ``label_gain``: relevances are then whole numbers.
+        ties: of documents of equal score. "mean": the mean over all their orders; "best" or "worst": the order with the
+            most or the least relevant first; "ascending" or "descending": that of their ids, ``add(..., document=)``,
+            integers or strings. trec_eval takes descending ids, XGBoost and LightGBM ascending numbers of rows.
+            Documents with the same id have the mean over their orders.
+        document: the argument of ``add`` with the ids; with ``ties="ascending"`` or ``"descending"`` only.
         zero_division: the value of an undefined query, without a warning; nan: it is left out, with a warning.
 
     Examples:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Dict, Mapping, Sequence
+from typing import Any, Dict, Literal, Mapping, Sequence
 
 import numpy as np
 
@@ -11,6 +11,7 @@ from fleetmetrics.base.accumulator import Value
 from fleetmetrics.base.metric import Quotient, Settings, Undefinable
 from fleetmetrics.base.record_metric import GroupedMetric
 from fleetmetrics.batch import Batch
+from fleetmetrics.batch.keys import distinct
 from fleetmetrics.batch.rules import Requirement
 from fleetmetrics.errors import InvalidInputError, UndefinedMetricWarning
 from fleetmetrics.formulas import ranking
@@ -18,7 +19,7 @@ from fleetmetrics.formulas.groups import scaled
 from fleetmetrics.formulas.quotients import stand_in
 from fleetmetrics.formulas.ranking import RankedQueries
 from fleetmetrics.records.table import Records
-from fleetmetrics.support.checks import column_of, is_whole
+from fleetmetrics.support.checks import choice_of, column_of, is_whole
 from fleetmetrics.support.typed import Unpack
 from fleetmetrics.support.vocabulary import in_shell
 from fleetmetrics.support.warning import warn
@@ -45,10 +46,17 @@ def _cutoffs(k: Any) -> list[int | None]:
 AtEach = Dict[int, float]
 
 
+#: How documents of equal score are ranked.
+Ties = Literal["mean", "best", "worst", "ascending", "descending"]
+_TIES = ("mean", "best", "worst", "ascending", "descending")
+
+
 class QuerySettings(Settings, total=False):
     """Arguments of every metric of ranked documents."""
 
     by: str
+    ties: Ties
+    document: str
 
 
 class QueryMetric(Undefinable[Value], GroupedMetric[Value]):
@@ -56,6 +64,8 @@ class QueryMetric(Undefinable[Value], GroupedMetric[Value]):
 
     by: str
     columns: tuple[str, ...]
+    document: str
+    ties: Ties
 
     better = "higher"
     #: Of the value of a query.
@@ -70,11 +80,20 @@ class QueryMetric(Undefinable[Value], GroupedMetric[Value]):
     _cutoffs: Sequence[int | None] = (None,)
     counts: tuple[str, ...] = ("left_out",)
 
-    def __init__(self, *, by: str = "query", **settings: Unpack[Settings]) -> None:
+    def __init__(
+        self, *, by: str = "query", ties: Ties = "mean", document: str = "document", **settings: Unpack[Settings]
+    ) -> None:
         super().__init__(**settings)
         self.by = column_of("by", by, ("score", "relevance"))
-        self.columns = (by,)
-        self.keep_records((by, "score", "relevance", "weight"), order=by, key="answers to queries")
+        self.ties = choice_of("ties", ties, _TIES)
+        self.document = column_of("document", document, ("score", "relevance", by))
+        by_id = ties in ("ascending", "descending")
+        if document != "document" and not by_id:
+            raise InvalidInputError(
+                f"document={document!r} names ids that only ties='ascending' and 'descending' compare, not {ties!r}"
+            )
+        self.columns = (by, document) if by_id else (by,)
+        self.keep_records((*self.columns, "score", "relevance", "weight"), order=by, key="answers to queries")
 
     @property
     def quotient(self) -> Quotient | None:
@@ -87,13 +106,14 @@ class QueryMetric(Undefinable[Value], GroupedMetric[Value]):
 
     def batch_records(self, batch: Batch) -> Mapping[str, Any]:
         score = batch.values if batch.classes else batch.prediction  # scores of several classes are an error there
-        return {self.by: batch.column(self.by), "score": score, "relevance": batch.labels, "weight": batch.weight}
+        columns = {name: batch.column(name) for name in self.columns}
+        return {**columns, "score": score, "relevance": batch.labels, "weight": batch.weight}
 
     def sums(self) -> dict[str, tuple[int, ...]]:
         return {"total": (len(self._cutoffs),), "weight": (), "weight_left_out": ()}
 
     def of_groups(self, records: Records) -> dict[str, Any]:
-        ranked, exponent = records.cached("ranked", self._ranked)
+        ranked, exponent = records.cached(("ranked", self.ties), self._ranked)
         values = np.stack([self.of_queries(ranked, k) for k in self._cutoffs])
         undefined = np.isnan(values[0])
         return {
@@ -106,7 +126,17 @@ class QueryMetric(Undefinable[Value], GroupedMetric[Value]):
 
     def _ranked(self, records: Records) -> tuple[RankedQueries, int]:
         weight, exponent = scaled(records["weight"])
-        return ranking.rank_queries.bare(records[self.by], records["score"], records["relevance"], weight), exponent
+        documents = records[self.by], records["score"], records["relevance"]
+        return ranking.rank_queries.bare(*documents, weight, self._order_of_ties(records)), exponent
+
+    def _order_of_ties(self, records: Records) -> Any:
+        """Of documents of equal score the lowest of these numbers comes first; None: they tie."""
+        if self.ties == "mean":
+            return None
+        if self.document in records:
+            places = distinct(records[self.document])[1]
+            return places if self.ties == "ascending" else -places
+        return records["relevance"] if self.ties == "worst" else -records["relevance"].astype(np.float64)
 
     def formula(self, total: Any, weight: Any, weight_left_out: Any, left_out: int) -> Any:
         if not math.isnan(self.zero_division):
