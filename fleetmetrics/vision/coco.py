@@ -12,7 +12,6 @@ from fleetmetrics.formulas.quotients import undefined
 from fleetmetrics.support.checks import choices_of, flag_of, number_of, whole_number_of
 from fleetmetrics.support.optional import library
 from fleetmetrics.vision.images import BoxMetric
-from fleetmetrics.vision.masks import area_of
 
 __all__ = ["MeanAveragePrecision"]
 
@@ -115,7 +114,7 @@ def _columns(images: Sequence[Mapping[str, Any]], iou_type: str) -> dict[str, An
     columns["id"], columns["image_id"] = np.arange(1, sum(sizes) + 1), np.repeat(np.arange(len(images)), sizes)
     if iou_type == "segm":
         masks = [{"size": image["size"].tolist(), "counts": mask} for image in images for mask in image["masks"]]
-        columns["segmentation"], pixels = masks, np.array([area_of(mask["counts"]) for mask in masks])
+        columns["segmentation"], pixels = masks, library("faster_coco_eval.core.mask").area(masks)
         images = [{**image, "scores": image["mask_scores"]} if "mask_scores" in image else image for image in images]
     else:
         columns["bbox"] = np.concatenate([image["boxes"] for image in images])

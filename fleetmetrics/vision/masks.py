@@ -47,24 +47,30 @@ def run_lengths(what: str, masks: Any, size: Size | None, may_be_empty: bool) ->
     for number, mask in enumerate(masks):
         one = f"{what}: mask {number}"
         rle = _encoded(one, mask, size)
-        its_size = size_of(f"size of {one}", rle["size"])
-        size = its_size if size is None else size
-        if its_size != size:
-            raise InvalidInputError(f"{one} has the size {_text(its_size)}, but its image {_text(size)}")
+        if size is None or rle["size"] not in (size, [*size]):
+            its_size = size_of(f"size of {one}", rle["size"])
+            size = its_size if size is None else size
+            if its_size != size:
+                raise InvalidInputError(f"{one} has the size {_text(its_size)}, but its image {_text(size)}")
         counts.append(rle["counts"] if isinstance(rle["counts"], str) else bytes(rle["counts"]).decode("latin-1"))
-        runs = _runs(counts[-1])
-        if runs is None or runs.sum() != size[0] * size[1]:
-            end = "cannot be read" if runs is None else f"has runs of {runs.sum()} pixels, not {_text(size)}"
-            raise InvalidInputError(f"{one} {end}: {counts[-1]!r:.60}; give counts as pycocotools encodes them")
-        if not may_be_empty and not runs[1::2].any():
-            raise InvalidInputError(f"{one} has no pixels; leave the object out, or set its iscrowd")
+    if counts and size is not None:
+        _check(what, counts, size, may_be_empty)
     return counts, size
 
 
-def area_of(counts: str) -> int:
-    """How many pixels a mask has."""
-    runs = _runs(counts)
-    return 0 if runs is None else int(runs[1::2].sum())
+def _check(what: str, counts: Sequence[str], size: Size, may_be_empty: bool) -> None:
+    """Raise unless all counts can be read and fill an image of the size."""
+    pixels, its_own = _pixels(counts)
+    wrong = np.flatnonzero(pixels != size[0] * size[1])
+    if wrong.size:
+        number, total = wrong[0], pixels[wrong[0]]
+        how = "cannot be read" if total < 0 else f"has runs of {total} pixels, not {_text(size)}"
+        raise InvalidInputError(
+            f"{what}: mask {number} {how}: {counts[number]!r:.60}; give counts as pycocotools encodes them"
+        )
+    if not may_be_empty and not its_own.all():
+        number = its_own.argmin()
+        raise InvalidInputError(f"{what}: mask {number} has no pixels; leave the object out, or set its iscrowd")
 
 
 def _encoded(what: str, mask: Any, size: Size | None) -> Mapping[str, Any]:
@@ -114,26 +120,45 @@ def _tried(what: str, coder: Any, *args: Any) -> Any:
         raise InvalidInputError(f"{what} cannot be encoded: {error!s:.100}") from error
 
 
-def _runs(counts: str) -> np.ndarray | None:
-    """The lengths of the runs of background and object in turn, down the columns; None if it is no such text.
+def _pixels(counts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+    """How many pixels each mask has with the background, or -1 if it cannot be read, and without.
 
-    Each character has 5 bits of a number and a flag that more follow. From the fourth run on, a number is the
+    A mask is the runs of background and object in turn. Each character has 5 bits of a number, the lowest first, and
+    a flag that more follow; the last bit of all is the sign. A number is the run, or, from the fourth on, its
     difference from the last run but one.
     """
-    codes = np.frombuffer(counts.encode("latin-1", "replace"), np.uint8).astype(np.int64) - 48
+    masks, lengths = len(counts), np.array([*map(len, counts)])
+    codes = np.frombuffer("".join(counts).encode(), np.uint8).astype(np.int64) - 48
+    last = lengths.cumsum() - 1
     ends = np.flatnonzero(codes < 32)
-    if not codes.size or codes.min() < 0 or codes.max() > 63 or codes[-1] > 31:
-        return None
-    starts = np.concatenate([[0], ends[:-1] + 1])
-    sizes = ends - starts + 1
-    if sizes.max() > _LONGEST:
-        return None
-    places = 5 * (np.arange(len(codes)) - np.repeat(starts, sizes))
-    numbers = np.add.reduceat((codes & 31) << places, starts)
-    numbers -= np.where(codes[ends] & 16, np.left_shift(1, 5 * sizes), 0)
-    numbers[1::2] = numbers[1::2].cumsum()
-    numbers[2::2] = numbers[2::2].cumsum()
-    return numbers if (numbers >= 0).all() else None
+    characters = np.diff(ends, prepend=-1)
+    if (
+        len(codes) != last[-1] + 1  # characters beyond ASCII
+        or not lengths.all()
+        or not ((codes >= 0) & (codes < 64)).all()
+        or not (codes[last] < 32).all()
+        or characters.max() > _LONGEST
+    ):
+        if masks == 1:
+            return np.array([-1]), np.array([0])
+        all_pixels, its_own = zip(*(_pixels([text]) for text in counts))
+        return np.concatenate(all_pixels), np.concatenate(its_own)
+    places = np.arange(len(codes)) - np.repeat(ends - characters + 1, characters)
+    numbers = np.add.reduceat((codes & 31) << 5 * places, ends - characters + 1)
+    numbers -= np.where(codes[ends] & 16, np.left_shift(1, 5 * characters), 0)
+
+    first = np.searchsorted(ends, last - lengths + 1)  # the first number of each mask
+    mask = np.repeat(np.arange(masks), np.diff(first, append=len(numbers)))
+    index = np.arange(len(numbers)) - first[mask]
+    group = 3 * mask + np.where(index == 0, 0, 1 + index % 2)  # whose numbers add up
+    order = np.argsort(group, kind="stable")
+    group, numbers = group[order], numbers[order]
+    starts = np.flatnonzero(np.diff(group, prepend=-1))
+    sums = numbers.cumsum()
+    runs = sums - np.repeat(sums[starts] - numbers[starts], np.diff(starts, append=len(sums)))
+    all_pixels = np.bincount(group // 3, runs, masks).astype(np.int64)
+    all_pixels[group[runs < 0] // 3] = -1
+    return all_pixels, np.bincount(group // 3, np.where(group % 3 == 2, runs, 0), masks).astype(np.int64)
 
 
 def _text(size: Size) -> str:
