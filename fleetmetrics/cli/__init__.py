@@ -122,7 +122,6 @@ def _check_outputs(args: argparse.Namespace, inputs: Sequence[Any]) -> None:
     check_apart(outputs, (path for files in inputs for path in ([files] if isinstance(files, str) else files)))
     if args.html is not None:
         library("jinja2")
-        library("matplotlib")
 
 
 def _evaluate(args: argparse.Namespace) -> _Outcome:

@@ -239,7 +239,7 @@ class HistoryResult(Printed):
 
         Raises:
             InvalidInputError: the path is one of the states or data, or not writable.
-            MissingLibraryError: jinja2 or matplotlib is not installed.
+            MissingLibraryError: jinja2 is not installed.
         """
         from fleetmetrics.report import written
         from fleetmetrics.report.tables import page_of, points

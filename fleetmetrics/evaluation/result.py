@@ -262,7 +262,7 @@ class EvaluationResult(Printed):
 
         Raises:
             InvalidInputError: the path is one of the data or not writable, or a condition is malformed.
-            MissingLibraryError: jinja2 or matplotlib is not installed.
+            MissingLibraryError: jinja2 is not installed.
         """
         from fleetmetrics.report import html, written
 

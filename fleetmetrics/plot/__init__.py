@@ -29,13 +29,13 @@ from fleetmetrics.plot.canvas import (
     list_of,
     plain,
     reference,
-    short,
     spoken,
     stairs,
     style,
     svg,
     worded,
 )
+from fleetmetrics.plot.chart import Chart, short
 from fleetmetrics.support.checks import array_or_empty, is_number, knows_its_arguments, whole_number_of
 from fleetmetrics.support.optional import library
 from fleetmetrics.support.typed import Axes
@@ -332,9 +332,10 @@ def calibration(metric: Any, ax: Axes | None = None, label: str = "") -> Axes:
         above = ax.child_axes[0] if ax.child_axes else ax.inset_axes(place, sharex=ax)
         left, face = np.maximum(lower, least), line.get_color() if len(ax.lines) == 2 else "none"
         above.bar(left, weight, upper - left, align="edge", facecolor=face, edgecolor=line.get_color(), alpha=0.5)
-        above.tick_params(labelbottom=False, length=0)
-        above.yaxis.set_major_formatter(short)
-        above.locator_params(axis="y", nbins=2)
+        if not isinstance(above, Chart):  # which has such axes for counts alone
+            above.tick_params(labelbottom=False, length=0)
+            above.yaxis.set_major_formatter(short)
+            above.locator_params(axis="y", nbins=2)
     return ax
 
 
@@ -448,8 +449,7 @@ def confusion_matrix(
     shares = np.nan_to_num(_ratio(matrix.astype(np.float64), matrix.sum(axis=1, keepdims=True)))
     with canvas(ax, "predicted", "true", height=70 if size < 13 else 80, title=plain(label)) as ax:
         (line,) = ax.plot([], [])
-        shade = library("matplotlib.colors").ListedColormap([line.get_color()])
-        ax.imshow(shares, cmap=shade, alpha=0.6 * shares)  # for contrast with each shade
+        _shade(ax, shares, line.get_color())
         for (row, column), share in np.ndenumerate(shares if size < 13 else shares[:0]):
             text = f"{short(matrix[row, column])}\n{share:.0%}" if matrix[row, column] else "0"
             ax.text(column, row, text, ha="center", va="center", fontsize=7 if size < 6 else 4.5)
@@ -461,6 +461,14 @@ def confusion_matrix(
             ax.set_xticks(range(size), ticks, rotation=0 if size < 4 or classes is None else 90, **look)
             ax.set_yticks(range(size), ticks, **look)
     return ax
+
+
+def _shade(ax: Any, shares: np.ndarray, color: str) -> None:
+    """Cells as dark as their shares, up to what a number in them has contrast with."""
+    if isinstance(ax, Chart):
+        ax.cells(shares, color, 0.6)
+    else:
+        ax.imshow(shares, cmap=library("matplotlib.colors").ListedColormap([color]), alpha=0.6 * shares)
 
 
 @knows_its_arguments

@@ -14,6 +14,7 @@ from typing import Any, Iterator, Mapping, NamedTuple
 import numpy as np
 
 from fleetmetrics.errors import InvalidInputError
+from fleetmetrics.plot.chart import COLORS, INKS, LINES, Chart, tick
 from fleetmetrics.support.checks import flag_of, listed, text
 from fleetmetrics.support.optional import library
 from fleetmetrics.support.tensors import refuse_masked
@@ -39,11 +40,6 @@ _SALT = "fleetmetrics"
 _FILLS = 2
 #: In axes from 0 to 1, a line hides any narrower band.
 _HIDDEN = 1 / 512
-#: By background: Okabe and Ito's colors, those that stand out, some of them darker; each also has its own line style.
-_COLORS = ("#0072B2 #D55E00 #222222 #008F68 #AF4F88 #3E8EBE", "#56B4E9 #E69F00 #F2F2F2 #2BC79A #DE9BC0 #F0E442")
-_LINES = ["-", (0, (5, 1.5)), (0, (5, 1.5, 1, 1.5)), (0, (1, 1)), (0, (3, 1, 1, 1, 1, 1)), (0, (8, 2))]
-#: The colors of text, background, elements between them, and the grid.
-_INKS = (("#1a1a1a", "#ffffff", "#6a6a6a", "#e2e2e2"), ("#ececec", "#16191d", "#a0a4a8", "#30353b"))
 #: matplotlib's own font has no Chinese characters; of these the first one that is installed comes after it.
 _CHINESE = ("Noto Sans CJK SC", "Source Han Sans SC", "WenQuanYi Micro Hei", "PingFang SC", "Microsoft YaHei")
 
@@ -73,14 +69,14 @@ def style(dark: bool = False, words: Mapping[str, str] | None = None) -> Iterato
         raise InvalidInputError(f"words must be a dict of replacements by English word, or None, not {words!r:.80}")
     there = {font.name for font in library("matplotlib.font_manager").fontManager.ttflist}
     cycler, rc = library("cycler").cycler, library("matplotlib").rc
-    text, back, between, grid = _INKS[dark]
+    text, back, between, grid = INKS[dark]
     with library("matplotlib.style").context("default"):
         rc("font", size=7.5, family=["DejaVu Sans", *[name for name in _CHINESE if name in there][:1]])
         rc("text", color=text)
         rc("figure", facecolor=back, dpi=150)
         rc("axes", facecolor="none", edgecolor=between, labelcolor=text, linewidth=0.5, axisbelow=True, grid=True)
         rc("axes", labelsize=7.5, titlesize=7.5)
-        rc("axes", prop_cycle=cycler(color=_COLORS[dark].split()) + cycler(linestyle=_LINES))
+        rc("axes", prop_cycle=cycler(color=COLORS[dark].split()) + cycler(linestyle=LINES))
         rc("axes.spines", top=False, right=False)
         rc("grid", color=grid, linewidth=0.5)
         rc(("xtick", "ytick"), color=between, labelcolor=text, labelsize=7)
@@ -96,6 +92,20 @@ def style(dark: bool = False, words: Mapping[str, str] | None = None) -> Iterato
             _NOW.reset(token)
 
 
+@contextlib.contextmanager
+def charts(words: Mapping[str, str] | None) -> Iterator[None]:
+    """`style` for charts, without matplotlib.
+
+    Args:
+        words: as for `style`.
+    """
+    token = _NOW.set(_Style(False, words))
+    try:
+        yield
+    finally:
+        _NOW.reset(token)
+
+
 def worded(text: str) -> str:
     """A word of a plot, in the language of `style`."""
     now = _NOW.get()
@@ -104,7 +114,7 @@ def worded(text: str) -> str:
 
 def check(ax: Any, label: Any = "") -> None:
     """Raise InvalidInputError unless ``ax`` can be drawn on, and ``label`` is a string."""
-    if ax is not None and not isinstance(ax, library("matplotlib.axes").Axes):
+    if ax is not None and not isinstance(ax, Chart) and not isinstance(ax, library("matplotlib.axes").Axes):
         raise InvalidInputError(f"ax must be axes of matplotlib, such as plt.gca(), or None, not {ax!r:.80}")
     text("label", label)
 
@@ -126,6 +136,10 @@ def canvas(
     a single entry without ``above``, and any on axes of the caller's own: there may be nothing above. ``more`` is for
     ``ax.set``.
     """
+    if isinstance(ax, Chart):
+        yield ax
+        ax.finish(unit, above, height, legend == "inside", **{"xlabel": worded(x), "ylabel": worded(y), **more})
+        return
     figure, rc = library("matplotlib.figure").Figure, library("matplotlib").rcParams
     own, before = is_own(ax), _Style() if ax is None else _MADE.get(ax, _Style())
     with contextlib.nullcontext() if own or _NOW.get() else style(*before):
@@ -146,7 +160,7 @@ def canvas(
             if isinstance(axis.get_major_locator(), library("matplotlib.ticker").MaxNLocator):
                 axis.get_major_locator().set_params(nbins=5 if linear else 7)
             if side in unit or not linear:
-                axis.set_major_formatter(_tick)
+                axis.set_major_formatter(tick)
                 axis.set_minor_locator(library("matplotlib.ticker").NullLocator())
         labels, look = ax.get_legend_handles_labels()[1], {}
         if not own and legend != "inside" and (above or len(labels) > 1):
@@ -160,18 +174,10 @@ def is_own(ax: Any) -> bool:
     return ax is not None and ax not in _MADE and _NOW.get() is None
 
 
-def _tick(number: float, _: Any = None) -> str:
-    """A number at an axis of shares, which may be close to 0 or to 1."""
-    if 0 < number < 1e-3:
-        return f"{number:.0e}".replace("e-0", "e-")
-    if 0.9995 < number < 1:
-        return f"1-{1 - number:.0e}".replace("e-0", "e-")
-    return f"{number:.9g}"
-
-
 def dotted(ax: Any) -> dict[str, Any]:
     """The style of a line that shows no data."""
-    return {"color": ax.spines["left"].get_edgecolor(), "linestyle": (0, (1, 2)), "linewidth": 0.9}
+    color = INKS[0][2] if isinstance(ax, Chart) else ax.spines["left"].get_edgecolor()
+    return {"color": color, "linestyle": (0, (1, 2)), "linewidth": 0.9}
 
 
 def reference(ax: Any, x: Any, y: Any) -> None:
@@ -194,7 +200,8 @@ def stairs(ax: Any, histograms: Mapping[str, Any], edges: np.ndarray, cut: bool,
     If ``cut``, there are about fifty bins of equal width on the axis, from the lowest 0.1 % quantile to the highest of
     99.9 %.
     """
-    place, table = ax.xaxis.get_transform().transform(edges), np.stack(list(histograms.values()))
+    place = ax.scaled_x(edges) if isinstance(ax, Chart) else ax.xaxis.get_transform().transform(edges)
+    table = np.stack(list(histograms.values()))
     total = table.sum(axis=1, keepdims=True) + outside
     if cut:
         until = np.cumsum(table, axis=1)
@@ -208,7 +215,8 @@ def stairs(ax: Any, histograms: Mapping[str, Any], edges: np.ndarray, cut: bool,
         more = worded("{}% outside").format(f"{100 * left:.2g}") if left > 1e-9 else ""
         (line,) = ax.plot([], [], label=", ".join(filter(None, [name, more])))
         look = {"color": line.get_color(), "linestyle": line.get_linestyle(), "linewidth": line.get_linewidth()}
-        stairs = [patch for patch in ax.patches if isinstance(patch, library("matplotlib.patches").StepPatch)]
+        step: Any = object if isinstance(ax, Chart) else library("matplotlib.patches").StepPatch
+        stairs = [patch for patch in ax.patches if isinstance(patch, step)]
         fills = [patch for patch in stairs if patch.get_fill()]
         if len(stairs) - len(fills) < _FILLS:
             ax.stairs(share / np.diff(place), edges, color=line.get_color(), alpha=0.2, fill=True)
@@ -239,13 +247,6 @@ def spoken(label: str, name: str, value: float, low: float = np.nan, high: float
     digits = next((digits for digits, least in ((3, 0.1), (5, 0.001)) if value >= least), 7)
     bounds = worded(" (buckets ±{})").format(f"{max(high - value, value - low):.{digits}f}")
     return f"{label} {name} {value:.{digits}f}{bounds if high - low > 0.5 * 10**-digits else ''}".strip()
-
-
-def short(number: float, _: Any = None) -> str:
-    """A count in few characters: 12k, 3.4M."""
-    rounded = float(f"{number:.3g}")  # 999,802 is 1M, and not 1e+03k
-    size, letter = next((unit for unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")) if rounded >= unit[0]), (1, ""))
-    return f"{number / size:.3g}{letter}"
 
 
 def plain(key: Any) -> str:

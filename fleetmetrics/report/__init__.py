@@ -19,7 +19,8 @@ from fleetmetrics.base.accumulator import Accumulator
 from fleetmetrics.comm import LocalCommunicator, set_communicator
 from fleetmetrics.errors import BucketWarning, InvalidInputError, UndefinedMetricWarning
 from fleetmetrics.formulas.class_report import AVERAGES
-from fleetmetrics.plot.canvas import plain
+from fleetmetrics.plot.canvas import charts, plain
+from fleetmetrics.plot.chart import Chart
 from fleetmetrics.report.by_slice import ends_of, plots, significant
 from fleetmetrics.report.gate import condition_of, value_of
 from fleetmetrics.report.headline import Headline, best_of, change_of, headline
@@ -80,7 +81,7 @@ def html(result: Mapping[str, Any], metrics: Any = None, baseline: Any = None, l
 
     Raises:
         InvalidInputError: ``lang`` is invalid, or the result holds values that JSON cannot represent.
-        MissingLibraryError: jinja2 or, for the charts, matplotlib is not installed.
+        MissingLibraryError: jinja2 is not installed.
 
     Examples:
         >>> import fleetmetrics.report
@@ -446,13 +447,12 @@ def _pictures(sides: Mapping[str, Any], words: Words) -> Iterator[tuple[str, str
     for kind in PICTURES:
         if not any(_drawable(kind, side) for side in sides.values()):
             continue
-        with plot.style(words=words.of_charts), muted(UndefinedMetricWarning, BucketWarning):  # the page tells
-            axes = _of_sides(kind, sides)
-        if axes:
-            svg = plot.svg(axes.figure, kind)
+        with charts(words.of_charts), muted(UndefinedMetricWarning, BucketWarning):  # the page tells
+            chart = _of_sides(kind, sides, Chart())
+        if chart:
             caption = words(f"captions.{kind}")
-            title = escape("; ".join([caption, *axes.get_legend_handles_labels()[1]]))
-            yield svg.replace(">", f' role="img"><title>{title}</title>', 1), caption
+            title = escape("; ".join([caption, *chart.get_legend_handles_labels()[1]]))
+            yield chart.svg(kind, title), caption
 
 
 def _drawn(kind: str, side: Mapping[str, Any], axes: Any, label: str) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Iterable, Mapping, Sequence
 
 from fleetmetrics import plot
+from fleetmetrics.plot.chart import Chart
 from fleetmetrics.report import page
 from fleetmetrics.words import Words
 
@@ -41,7 +42,4 @@ def points(values: Mapping[str, Mapping[str, Any]], name: str, number: int) -> t
         name: of the metric.
         number: of the chart on its page.
     """
-    with plot.style():
-        axes = plot.over_time(values)
-    svg = plot.svg(axes.figure, f"history{number}")
-    return svg.replace(">", f' role="img"><title>{name}</title>', 1), name
+    return plot.over_time(values, Chart()).svg(f"history{number}", name), name

@@ -622,7 +622,7 @@ def test_the_standard_input_is_a_file_too(there):
 
 
 def test_a_report_is_written_whole_beside_the_output(evaluate, tmp_path):
-    pytest.importorskip("matplotlib")
+    pytest.importorskip("jinja2")
     text = evaluate("--metrics", "auc,roc_curve", "--by", "slot", "--html", tmp_path / "r.html", "--lang", "zh")
     page = (tmp_path / "r.html").read_text("utf-8")
     assert text.startswith("4,000 rows") and 'lang="zh' in page and "<svg" in page and "<b>news" not in page

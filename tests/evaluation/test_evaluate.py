@@ -148,7 +148,6 @@ def test_metrics_and_slices_are_data_frames(result):
 
 
 def test_the_report_is_returned_and_written(result, tmp_path):
-    pytest.importorskip("matplotlib")
     pytest.importorskip("jinja2")
     page = result.to_html(tmp_path / "r.html", lang="zh")
     assert (tmp_path / "r.html").read_text("utf-8") == page and page.count("<figure>") == 7 and 'lang="zh' in page
@@ -329,7 +328,6 @@ def test_what_is_neither_files_nor_a_frame_is_refused(given):
 
 def test_one_condition_may_be_given_alone(result):
     pytest.importorskip("jinja2")
-    pytest.importorskip("matplotlib")
     assert "auc&lt;0.99" in result.to_html(conditions="auc<0.99") and "auc&lt;0.99" in result.to_html(
         conditions=["auc<0.99"]
     )
@@ -543,7 +541,7 @@ def test_the_report_of_a_binary_task_and_of_several_tasks_is_by_label():
 
 
 def test_a_page_has_the_averages_of_a_report_among_the_metrics_and_the_classes_by_name(of_classes):
-    pytest.importorskip("jinja2"), pytest.importorskip("matplotlib")
+    pytest.importorskip("jinja2")
     page = fm.evaluate(of_classes, **CLASSES, metrics="classification_report").to_html()
     shown = page.partition('id="result"')[0]
     assert "classification_report.macro avg.recall" in shown and "classification_report.dog" not in shown

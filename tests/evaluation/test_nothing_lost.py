@@ -174,7 +174,6 @@ def test_an_output_that_is_no_file_is_status_2_and_stays(run, day, option):
 
 def test_an_output_keeps_its_permissions_and_the_link_that_leads_to_it(run, day):
     pytest.importorskip("jinja2")
-    pytest.importorskip("matplotlib")
     for name in ("page", "state"):
         (day.parent / name).touch(mode=0o600)
         os.symlink(name, f"to_{name}")
@@ -187,7 +186,6 @@ def test_an_output_keeps_its_permissions_and_the_link_that_leads_to_it(run, day)
 @pytest.mark.parametrize("option", ["--html", "--save-state"])
 def test_an_output_that_would_be_read_as_data_the_next_time_is_status_2(run, day, option):
     pytest.importorskip("jinja2")
-    pytest.importorskip("matplotlib")
     for given, output in (
         ("day", "day/new"),
         ("day", "folder/new"),
@@ -214,7 +212,6 @@ def test_an_output_that_would_be_read_as_data_the_next_time_is_status_2(run, day
 @pytest.mark.parametrize("option", ["--html", "--save-state"])
 def test_a_disk_that_is_full_is_status_3_and_names_the_file(run, day, option, monkeypatch):
     pytest.importorskip("jinja2")
-    pytest.importorskip("matplotlib")
 
     def full(number):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

@@ -72,7 +72,6 @@ def test_labels_and_scores_are_said(label, score, asked, wanted):
 
 def test_text_json_and_report_say_it_and_sides_that_are_alike_have_one_line(tmp_path, monkeypatch, capsys):
     pytest.importorskip("jinja2")
-    pytest.importorskip("matplotlib")
     monkeypatch.chdir(tmp_path)
     pq.write_table(pa.table({"y": Y.astype(int), "p": P}), "a.parquet")
     pq.write_table(pa.table({"y": Y, "p": P}), "b.parquet")

@@ -252,7 +252,6 @@ def there(tmp_path, monkeypatch):
 
 def test_text_json_and_the_report_have_each_task_by_name(there, capsys):
     pytest.importorskip("jinja2")
-    pytest.importorskip("matplotlib")
     wanted = fm.evaluate(NEW, **SEVERAL, metrics="auc,calibration", by="slot")
     given = ["evaluate", "new.parquet", *OPTIONS, "--metrics", "auc,calibration", "--by", "slot"]
     assert main([*given, "--html", "a.html"]) == 0

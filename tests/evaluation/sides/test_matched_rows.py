@@ -220,7 +220,6 @@ def test_the_numbers_left_out_are_in_text_json_and_html(tmp_path, capsys):
     assert found["asked"]["join"] == "inner" and "common" not in found["asked"]
     assert (found["data"]["unmatched"], found["baseline"]["data"]["unmatched"]) == (WANTED[1], WANTED[3])
     pytest.importorskip("jinja2")
-    pytest.importorskip("matplotlib")
     for lang, text in (("en", "Rows whose ids are on this side only"), ("zh", "编号仅在这一侧的行")):
         assert main([*line, "--html", str(tmp_path / "report.html"), "--lang", lang]) == 0
         page = (tmp_path / "report.html").read_text()
