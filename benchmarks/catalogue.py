@@ -10,11 +10,12 @@ has one thread. For the exchange two workers are lined up before each call, as i
 
 from __future__ import annotations
 
+import functools
 import time
 import warnings
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any
+from typing import Any, Iterator
 
 import numpy as np
 from _job import Gate, Place, place, report, run
@@ -108,11 +109,11 @@ def of_queries(factor: float) -> list[list[str]]:
 
 
 def of_texts(factor: float) -> list[list[str]]:
-    """Character error rate and entities, against the libraries whose numbers they are."""
+    """Error rates, edit distances and entities, against the libraries whose numbers they are."""
     from rapidfuzz.distance import Levenshtein
     from seqeval.metrics import f1_score
 
-    import fleetmetrics
+    import fleetmetrics as fm
 
     rng = np.random.default_rng(0)
     letters = np.array(list("abcdefghijklmnopqrstuvwxyz    "))
@@ -122,27 +123,46 @@ def of_texts(factor: float) -> list[list[str]]:
     true = [rng.choice(tags, rng.integers(5, 40)).tolist() for _ in range(5_000)]
     predicted = [[tag if rng.random() < 0.9 else "O" for tag in row] for row in true]
 
-    def ours(metric: Any, *texts: Any) -> float:
-        for start in range(0, len(texts[0]), 1_000):
-            metric.add(*[part[start : start + 1_000] for part in texts])
+    def in_batches(size: int, *texts: Any) -> Iterator[list[Any]]:
+        return ([part[start : start + size] for part in texts] for start in range(0, len(texts[0]), size))
+
+    def ours(metric: Any, size: int, *texts: Any) -> float:
+        for batch in in_batches(size, *texts):
+            metric.add(*batch)
         return float(metric.compute())
 
-    pairs = {
-        "`CharErrorRate`, 100,000 lines in batches of 1,000": (
-            "rapidfuzz `Levenshtein.distance`",
-            lambda: ours(fleetmetrics.CharErrorRate(), heard, said),
-            lambda: sum(map(Levenshtein.distance, heard, said)) / sum(map(len, said)),
-            Target("<=", 1.2),
-        ),
-        "`EntityF1`, 5,000 sentences": (
+    def rate(size: int, split: Any = None) -> float:
+        edits = length = 0
+        for batch in in_batches(size, heard, said):
+            one, other = batch if split is None else ([*map(split, part)] for part in batch)
+            edits, length = edits + sum(map(Levenshtein.distance, one, other)), length + sum(map(len, other))
+        return edits / length
+
+    def normalized(size: int) -> float:
+        batches = in_batches(size, heard, said)
+        return sum(sum(map(Levenshtein.normalized_distance, *batch)) for batch in batches) / len(said)
+
+    lines = []
+    for size, how in ((1_000, "in batches of 1,000"), (100_000, "at once")):
+        for kind, peer in (
+            (fm.CharErrorRate, rate),
+            (fm.WordErrorRate, functools.partial(rate, split=str.split)),
+            (fm.NormalizedEditDistance, normalized),
+        ):
+            mine = functools.partial(lambda kind, size: ours(kind(), size, heard, said), kind, size)
+            what = f"`{kind.__name__}`, 100,000 lines {how}"
+            lines.append((what, "rapidfuzz, the same", mine, functools.partial(peer, size), Target("<=", 1.2)))
+    lines.append(
+        (
+            "`EntityF1`, 5,000 sentences",
             "seqeval `f1_score`",
-            lambda: ours(fleetmetrics.EntityF1(), predicted, true),
+            lambda: ours(fm.EntityF1(), 1_000, predicted, true),
             lambda: f1_score(true, predicted),
             Target(">=", 5),
-        ),
-    }
+        )
+    )
     rows = []
-    for what, (against, mine, peer, target) in pairs.items():
+    for what, against, mine, peer, target in lines:
         np.testing.assert_allclose(mine(), peer(), rtol=1e-12)
         times = in_turn({"ours": mine, "theirs": peer}, round(factor * ROUNDS["texts"]))
         rows.append(row(what, against, times["ours"], times["theirs"], target))

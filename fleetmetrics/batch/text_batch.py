@@ -21,11 +21,12 @@ __all__ = [
     "TEXT_LABELS",
     "TextBatch",
     "entries_of",
+    "pieces",
     "required",
     "strings",
 ]
 
-#: The number of strings that are joined to check them.
+#: The number of entries of a piece: few enough that they stay in the processor's cache.
 _AT_ONCE = 1024
 
 
@@ -44,9 +45,10 @@ class TextBatch(Batch):
         StaticProgramError: an argument is a variable of a static program.
     """
 
-    label: Any
-    #: The arguments whose entries are all strings.
-    plain: set[str]
+    #: The entries by argument; `prediction` and `label` are the places of those that count.
+    entries: dict[str, Sequence[Any]]
+    #: The number of characters of the arguments whose entries are all strings.
+    characters: dict[str, int]
 
     def __init__(
         self,
@@ -56,63 +58,60 @@ class TextBatch(Batch):
         mask: Any = None,
         columns: Mapping[str, Any] | None = None,
     ) -> None:
-        if any(map(is_static, (prediction, label, weight, mask))):
+        if any(is_static(values) for values in (prediction, label, weight, mask) if values is not None):
             raise StaticProgramError(
                 "a static program has no variables of texts: fetch its outputs with exe.run(fetch_list=...), decode "
                 "them, and pass lists to add after each run"
             )
-        predictions, of_strings = entries_of(prediction, "prediction")
-        super().__init__(np.zeros(len(predictions), np.int8), None, to_host(weight), to_host(mask), columns)
-        self.prediction = predictions
-        self.plain = {"prediction"} if of_strings else set()
+        self.entries = {"prediction": entries_of(prediction, "prediction")}
         if label is not None:
-            self.label, of_strings = entries_of(label, "label")
-            self.plain |= {"label"} if of_strings else set()
-            if len(self.label) != len(predictions):
-                raise InvalidInputError(
-                    f"label has {len(self.label)} entries but prediction has {len(predictions)}; they must be equal, "
-                    "one entry per sample: several references of a sample are a list in its entry"
-                )
+            self.entries["label"] = entries_of(label, "label")
+        sizes = [*map(len, self.entries.values())]
+        if sizes[0] != sizes[-1]:
+            raise InvalidInputError(
+                f"label has {sizes[1]} entries but prediction has {sizes[0]}; they must be equal, one entry per "
+                "sample: several references of a sample are a list in its entry"
+            )
+        super().__init__(np.arange(sizes[0]), None, to_host(weight), to_host(mask), columns)
+        self.all_places = self.prediction
+        self.label = None if label is None else self.prediction
+        self.characters = {}
+        for argument, entries in self.entries.items():
+            try:
+                self.characters[argument] = sum(len("".join(piece)) for piece in pieces(entries))
+            except TypeError:  # not all are strings: to join them is faster than to ask each
+                arrays_as_lists = [entry.tolist() if isinstance(entry, np.ndarray) else entry for entry in entries]
+                self.entries[argument] = arrays_as_lists
+
+    @property
+    def all_count(self) -> bool:
+        """Whether no entry was left out, and each counts once."""
+        return self.prediction is self.all_places and self.weight is self.lanes is None
+
+    def given(self, argument: str, place: int) -> Any:  # noqa: D102
+        return self.entries[argument][place] if argument in self.entries else super().given(argument, place)
 
 
-def entries_of(values: Any, argument: str) -> tuple[np.ndarray, bool]:
-    """An array ``[n]`` of Python's objects, a string or a list for each sample; and whether all are strings."""
+def entries_of(values: Any, argument: str) -> Sequence[Any]:
+    """Python's objects, a string or a list for each sample."""
+    if isinstance(values, (list, tuple)):
+        return values
     if isinstance(values, np.ndarray):
-        entries: Any = values.tolist() if values.ndim else [values.item()]
-    elif isinstance(values, (str, bytes, Mapping, set, frozenset)) or is_eager_tensor(values):
+        return values.tolist() if values.ndim else [values.item()]
+    if isinstance(values, (str, bytes, Mapping, set, frozenset)) or is_eager_tensor(values):
         raise _not_entries(values, argument)
-    elif isinstance(values, (list, tuple)):
-        entries = values
-    else:
-        listed = next((getattr(values, name) for name in ("to_pylist", "tolist") if hasattr(values, name)), None)
-        if listed is None and not isinstance(values, Iterable):
-            raise _not_entries(values, argument)
-        entries = list(values) if listed is None else listed()
-    of_strings = _are_strings(entries)
-    if not of_strings:
-        entries = [entry.tolist() if isinstance(entry, np.ndarray) else entry for entry in entries]
-    return _objects(entries), of_strings
+    listed = next((getattr(values, name) for name in ("to_pylist", "tolist") if hasattr(values, name)), None)
+    if listed is None and not isinstance(values, Iterable):
+        raise _not_entries(values, argument)
+    entries: list[Any] = list(values) if listed is None else listed()
+    return entries
 
 
-def _are_strings(entries: Sequence[Any]) -> bool:
-    """Whether all entries are strings: to join some at a time is three times faster than to look at their types."""
-    try:
-        for start in range(0, len(entries), _AT_ONCE):
-            "".join(entries[start : start + _AT_ONCE])
-    except TypeError:
-        return False
-    return True
-
-
-def _objects(entries: Sequence[Any]) -> np.ndarray:
-    """An array of these objects; of a list of strings, `numpy.array` would measure each, and of lists it makes rows."""
-    try:
-        return np.fromiter(entries, object, len(entries))
-    except ValueError:  # before NumPy 1.23
-        array = np.empty(len(entries), object)
-        for place, entry in enumerate(entries):
-            array[place] = entry
-        return array
+def pieces(entries: Sequence[Any]) -> Iterable[Sequence[Any]]:
+    """The entries, a piece at a time."""
+    if len(entries) <= _AT_ONCE:
+        return (entries,)
+    return (entries[start : start + _AT_ONCE] for start in range(0, len(entries), _AT_ONCE))
 
 
 def _not_entries(values: Any, argument: str) -> InvalidInputError:
@@ -123,10 +122,13 @@ def _not_entries(values: Any, argument: str) -> InvalidInputError:
     )
 
 
-def strings(batch: Batch, argument: str) -> list[Any]:
-    """The entries of an argument."""
-    entries: list[Any] = batch.cached(("strings", argument), getattr(batch, argument).tolist)
-    return entries
+def strings(batch: Any, argument: str) -> Sequence[Any]:
+    """The entries of an argument that count."""
+    entries: Sequence[Any] = batch.entries[argument]
+    places = getattr(batch, argument)
+    if places is batch.all_places:
+        return entries
+    return batch.cached(("strings", argument), lambda: [*map(entries.__getitem__, places.tolist())])
 
 
 @dataclass(frozen=True)
@@ -136,11 +138,11 @@ class _All:
     argument: str
     has_property: Callable[[Any], bool]
     fault: Callable[[Any], Any]
-    of_strings: Callable[[list[str]], bool] | None
+    of_strings: Callable[[Sequence[str]], bool] | None
 
     def __call__(self, batch: Any) -> Any:
         entries = strings(batch, self.argument)
-        if self.of_strings and self.argument in batch.plain and self.of_strings(entries):
+        if self.of_strings and self.argument in batch.characters and self.of_strings(entries):
             return None
         flags = np.fromiter(map(self.has_property, entries), bool, len(entries))
         return None if flags.all() else flags
@@ -155,7 +157,7 @@ def required(
     allowed: str,
     has_property: Callable[[Any], bool],
     fault: Callable[[Any], Any] = _itself,
-    of_strings: Callable[[list[str]], bool] | None = None,
+    of_strings: Callable[[Sequence[str]], bool] | None = None,
 ) -> Requirement:
     """The requirement that each entry of an argument has a property.
 
@@ -188,11 +190,11 @@ def _are_texts(entry: Any) -> bool:
     return isinstance(entry, str) or (isinstance(entry, (list, tuple)) and len(entry) > 0 and all(map(_is_text, entry)))
 
 
-def _always(entries: list[str]) -> bool:
+def _always(entries: Sequence[str]) -> bool:
     return True
 
 
-def _none_blank(entries: list[str]) -> bool:
+def _none_blank(entries: Sequence[str]) -> bool:
     return all(map(str.strip, entries))
 
 

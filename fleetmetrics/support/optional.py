@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import re
 import sys
 from typing import Any
 
@@ -11,8 +12,8 @@ from fleetmetrics.errors import MissingLibraryError
 __all__ = ["library"]
 
 #: The first usable release of libraries whose earlier releases fail with their own errors. pyarrow 17 cannot read the
-#: string views of polars.
-_FIRST = {"pyarrow": 18}
+#: string views of polars; rapidfuzz compares pairs of lists since 3.8.
+_FIRST = {"pyarrow": "18", "rapidfuzz": "3.8"}
 #: What pip calls libraries whose modules have other names, or that need more than their own package.
 _ON_INDEX = {
     "dask": "'dask[distributed]'",
@@ -52,7 +53,11 @@ def library(name: str) -> Any:
         raise MissingLibraryError(f"{name} cannot be imported ({error}); {how}") from error
     if top in _FIRST:
         version = sys.modules[top].__version__
-        if int(version.partition(".")[0]) < _FIRST[top]:
+        if _numbers(version) < _numbers(_FIRST[top]):
             raise MissingLibraryError(f"{top} {version} is too old, {_FIRST[top]} or later is needed; {how}")
     _FOUND[name] = module
     return module
+
+
+def _numbers(version: str) -> list[int]:
+    return [int(number) for number in re.findall(r"\d+", version)[:2]]

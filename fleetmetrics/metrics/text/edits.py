@@ -9,7 +9,7 @@ import numpy as np
 from fleetmetrics.base.metric import TOTAL, Declared, Quotient
 from fleetmetrics.batch import Batch, per_sample, statistic
 from fleetmetrics.batch.rules import Requirement
-from fleetmetrics.batch.text_batch import TEXT, TEXT_LABEL
+from fleetmetrics.batch.text_batch import TEXT, TEXT_LABEL, pieces
 from fleetmetrics.metrics.text.text_metric import NormalizedMetric, TextSettings, normalized, words_of
 from fleetmetrics.support.checks import choice_of
 from fleetmetrics.support.optional import library
@@ -29,13 +29,12 @@ def _units(batch: Batch, unit: str, normalize: str) -> tuple[Sequence[Any], Sequ
 
 
 @per_sample
-def _distances(batch: Batch, unit: str, normalize: str) -> np.ndarray:
-    distances = map(library("rapidfuzz.distance").Levenshtein.distance, *_units(batch, unit, normalize))
-    return np.fromiter(distances, np.int64, len(batch.each))
-
-
-def _lengths(sequences: Sequence[Any]) -> np.ndarray:
-    return np.fromiter(map(len, sequences), np.int64, len(sequences))
+def _distances(batch: Batch, unit: str, normalize: str, normalized: bool = False) -> np.ndarray:
+    """The distance of each sample; ``normalized``: per character of the longer text."""
+    levenshtein, compare = library("rapidfuzz.distance").Levenshtein, library("rapidfuzz.process").cpdist
+    scorer, dtype = (levenshtein.normalized_distance, np.float64) if normalized else (levenshtein.distance, np.int64)
+    pairs = zip(*map(pieces, _units(batch, unit, normalize)))
+    return np.concatenate([compare(*pair, scorer=scorer, dtype=dtype) for pair in pairs])
 
 
 @statistic
@@ -44,14 +43,16 @@ def _edits(batch: Batch, unit: str, normalize: str) -> Any:
 
 
 @statistic
-def _length(batch: Batch, unit: str, normalize: str) -> Any:
-    return batch.weighted_sum(_lengths(_units(batch, unit, normalize)[1]))
+def _length(batch: Any, unit: str, normalize: str) -> Any:
+    if unit == "characters" and normalize == "none" and batch.all_count and "label" in batch.characters:
+        return np.int64(batch.characters["label"])
+    labels = _units(batch, unit, normalize)[1]
+    return batch.weighted_sum(np.fromiter(map(len, labels), np.int64, len(labels)))
 
 
 @statistic
 def _normalized_distances(batch: Batch, normalize: str) -> Any:
-    longest = np.maximum(*map(_lengths, _units(batch, "characters", normalize)))
-    return batch.weighted_sum(_distances(batch, "characters", normalize) / np.maximum(longest, 1))
+    return batch.weighted_sum(_distances(batch, "characters", normalize, True))
 
 
 class _ErrorRate(NormalizedMetric[float]):

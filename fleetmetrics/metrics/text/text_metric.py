@@ -49,7 +49,7 @@ def words_of(text: str) -> list[str]:
 
 
 @per_sample
-def normalized(batch: Batch, normalize: str) -> tuple[list[str], list[Any]]:
+def normalized(batch: Batch, normalize: str) -> tuple[Sequence[str], Sequence[Any]]:
     """Predictions and labels; a label is a string, or a list of several references."""
     predictions, labels = strings(batch, "prediction"), strings(batch, "label")
     left = _LEFT[normalize]

@@ -161,7 +161,7 @@ def test_numbers_and_texts_do_not_go_into_one_collection():
     [
         (fm.BLEU, "sacrebleu", "sacrebleu"),
         (fm.ROUGE, "rouge_score", "rouge-score"),
-        (fm.CharErrorRate, "rapidfuzz", "rapidfuzz"),
+        (fm.CharErrorRate, "rapidfuzz", "'rapidfuzz>=3.8'"),
     ],
 )
 def test_a_missing_library_is_named_with_its_command(kind, module, package, monkeypatch):
