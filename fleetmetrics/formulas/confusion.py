@@ -302,29 +302,17 @@ def precision_recall_f1(
         >>> precision_recall_f1([1, 1, 0, 1], [1, 2, 0, 1], [1, 1, 1, 1], total=4)
         (array(0.625), array(0.75), array(0.66666667), array(4))
     """
-    counts = [true_positive, predicted, actual]
-    support = counts[2] if average is None else np.asarray(counts[2].sum())
-    if average == "micro":
-        counts = [count.sum(keepdims=True) for count in counts]
+    support = actual if average is None else np.asarray(actual.sum())
     if total == 0:
         value = undefined("precision, recall and f1-score", "there are no samples")
-        shares = [np.full(counts[0].shape, value)] * 3
-    else:
-        for name, reason, count in (("precision", "predicted", counts[1]), ("recall", "true", counts[2])):
-            if not count.any():
-                undefined(name, f"no class is {reason} for any sample", 0.0)
-        hits, predicted, actual = counts
-        shares = [
-            _share_of_count(hits, predicted),
-            _share_of_count(hits, actual),
-            _share_of_count(2 * hits, predicted + actual),
-        ]
-    if average is not None:
-        shares = [np.asarray(share.mean() if share.size else math.nan) for share in shares]
-    precision, recall, f1 = shares
+        nothing = np.full(np.shape(support), value)
+        return nothing, nothing, nothing, support
+    for name, reason, weight in (("precision", "predicted", predicted), ("recall", "true", actual)):
+        if not weight.any():
+            undefined(name, f"no class is {reason} for any sample", 0.0)
+    tn = float(total) - predicted - actual + true_positive
+    # of labels: a class that is neither true nor predicted counts, too
+    counts = Counts(true_positive, predicted - true_positive, actual - true_positive, tn, "label")
+    quotients = (true_positive, predicted), (true_positive, actual), (2 * true_positive, predicted + actual)
+    precision, recall, f1 = (np.asarray(averaged("", "", counts, *parts, average, 0.0)) for parts in quotients)
     return precision, recall, f1, support
-
-
-def _share_of_count(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
-    """The shares of counts, whose smallest above 0 is 1; 0 of 0, whose part is 0, too."""
-    return part / np.maximum(whole, 1)

@@ -34,6 +34,13 @@ def test_percent_of_integers_is_correctly_rounded():
 
 
 @pytest.mark.parametrize("average", ["micro", "macro", None])
+def test_weights_below_1_have_the_shares_of_their_multiples(average):
+    small = precision_recall_f1([0.25, 0.0, 0.0], [0.5, 0.25, 0.0], [0.25, 0.5, 0.0], 0.75, average)
+    large = precision_recall_f1([1, 0, 0], [2, 1, 0], [1, 2, 0], 3, average)
+    assert [share.tolist() for share in small[:3]] == [share.tolist() for share in large[:3]]
+
+
+@pytest.mark.parametrize("average", ["micro", "macro", None])
 def test_no_samples_are_nan(average):
     zeros = np.zeros(3, np.int64)
     with pytest.warns(
