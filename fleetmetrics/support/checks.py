@@ -293,7 +293,7 @@ def knows_its_arguments(function: _Function) -> _Function:
     """A function that raises UnknownArgumentError for an argument that it does not have."""
     parameters = inspect.signature(function).parameters.values()
     known = [parameter.name for parameter in parameters if parameter.kind is not parameter.VAR_POSITIONAL]
-    name = function.__qualname__.partition(".")[0]  # of a constructor, that of its class
+    name = function.__qualname__.replace(".__init__", "")  # of a constructor, that of its class
 
     @functools.wraps(function)
     def call(*values: Any, **named: Any) -> Any:

@@ -60,6 +60,11 @@ def test_so_does_a_class_that_is_called_as_a_function() -> None:
         fm.patch_fleet(utli=True)  # type: ignore[call-arg]
 
 
+def test_so_does_the_method_of_a_class() -> None:
+    with pytest.raises(fm.UnknownArgumentError, match=r"^Accuracy\.calculate has no argument 'k'; did you mean topk\?"):
+        fm.evaluator.Accuracy.calculate([1], [1], k=1)  # type: ignore[call-arg]
+
+
 def test_an_argument_without_a_likeness_is_refused_with_the_list_of_all() -> None:
     with pytest.raises(fm.UnknownArgumentError, match=r"no argument \'xyz\'\. It takes streams, join_on, score"):
         fm.consistency({}, xyz=1)  # type: ignore[call-arg]

@@ -2,39 +2,17 @@
 
 from __future__ import annotations
 
-import functools
-import inspect
 from collections import Counter
-from typing import Any, Callable, Iterable, Sequence, TypeVar, cast
+from typing import Any, Iterable, Mapping, Sequence
 
 import numpy as np
 
-from fleetmetrics.errors import AssertedInputError, InvalidInputError, UnknownArgumentError
+from fleetmetrics import formulas
+from fleetmetrics.errors import AssertedInputError, InvalidInputError
 from fleetmetrics.support.checks import number_of, whole_number_of
-from fleetmetrics.support.hints import hint_of_argument
 
 AVERAGES = ("micro", "macro", None)
 ITEMS = ("precision", "recall", "f1-score", "support")
-
-
-_Function = TypeVar("_Function", bound=Callable[..., Any])
-
-
-def hinting(function: _Function) -> _Function:
-    """Let a function hint at the argument meant, where Python would only name the unknown one."""
-    known = list(inspect.signature(function).parameters)
-
-    @functools.wraps(function)
-    def checked(*arguments: Any, **named: Any) -> Any:
-        for name in named:
-            if name not in known:
-                raise UnknownArgumentError(
-                    f"{function.__qualname__} has no argument {name!r}{hint_of_argument(name, known)} It takes "
-                    f"{', '.join(known)}"
-                )
-        return function(*arguments, **named)
-
-    return cast(_Function, checked)
 
 
 def _entries(argument: str, value: Any) -> tuple[Any, ...]:
@@ -120,7 +98,22 @@ def known_class_count(num_classes: Any) -> int:
     return count
 
 
-def pick(values: Sequence[np.ndarray], items: Sequence[str], average: str | None, suffix: str = "") -> dict[str, Any]:
-    """The results of one threshold, as MMPretrain names them."""
-    ending = suffix + {"macro": "", "micro": "_micro", None: "_classwise"}[average]
-    return {item + ending: value.tolist() for item, value in zip(ITEMS, values) if item in items}
+def shares(states: Mapping[str, np.ndarray], average: str | None) -> list[tuple[np.ndarray, ...]]:
+    """Precision, recall and F1 in percent, and the support, of each threshold."""
+    return [
+        formulas.precision_recall_f1.bare(100 * hits, predicted, states["actual"], states["total"], average)
+        for hits, predicted in zip(states["true_positive"], states["predicted"])
+    ]
+
+
+def named_shares(
+    states: Mapping[str, np.ndarray], items: Sequence[str], average: str | None, endings: Sequence[str]
+) -> dict[str, Any]:
+    """The `shares` as MMPretrain names them; ``endings`` has one for each threshold."""
+    of_average = {"macro": "", "micro": "_micro", None: "_classwise"}[average]
+    return {
+        item + ending + of_average: value.tolist()
+        for ending, values in zip(endings, shares(states, average))
+        for item, value in zip(ITEMS, values)
+        if item in items
+    }

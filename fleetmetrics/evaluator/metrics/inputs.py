@@ -17,23 +17,16 @@ _MOST = 1.001
 
 def to_array(value: Any, argument: str = "value") -> np.ndarray:
     """A value as a NumPy array on the host, copied only if necessary."""
-    return numpy_ops.asarray(_on_host(value, argument), argument)
-
-
-def _on_host(value: Any, argument: str) -> Any:
-    if isinstance(value, (np.ndarray, np.number, np.bool_, int, float)):
-        return value
     value = to_host(value)
-    if isinstance(value, np.ndarray):
-        return value
-    if isinstance(value, Sequence) and not isinstance(value, (str, bytes)):
-        return [_on_host(entry, argument) for entry in value] if _holds_tensors(value) else value
-    if hasattr(value, "__array__") and not is_eager_tensor(value):
-        return value
-    raise TypeError(
-        f"{argument} must hold numbers (of classes, their indices), not {value!r:.60}: {type(value)} is not an "
-        "available argument"
-    )
+    is_array = isinstance(value, (int, float)) or (hasattr(value, "__array__") and not is_eager_tensor(value))
+    if not is_array and (isinstance(value, (str, bytes)) or not isinstance(value, Sequence)):
+        raise TypeError(
+            f"{argument} must hold numbers (of classes, their indices), not {value!r:.60}: {type(value)} is not an "
+            "available argument"
+        )
+    if not is_array and _holds_tensors(value):
+        value = [to_array(entry, argument) for entry in value]
+    return numpy_ops.asarray(value, argument)
 
 
 def _holds_tensors(value: Any) -> bool:

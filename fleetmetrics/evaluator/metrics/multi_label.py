@@ -12,7 +12,7 @@ from fleetmetrics.errors import AssertedInputError, InvalidInputError
 from fleetmetrics.evaluator.engine_metric import BaseMetric, as_dicts
 from fleetmetrics.evaluator.metrics import common, inputs
 from fleetmetrics.evaluator.registry import PRETRAIN
-from fleetmetrics.support.checks import whole_number_of
+from fleetmetrics.support.checks import knows_its_arguments, whole_number_of
 from fleetmetrics.support.warning import warn
 
 __all__ = ["AveragePrecision", "MultiLabelMetric"]
@@ -38,6 +38,8 @@ def _as_target(array: np.ndarray, argument: str) -> np.ndarray:
 
 
 def _gather(records: Sequence[Mapping[str, Any]], key: str = "pred_score") -> tuple[np.ndarray, np.ndarray]:
+    if not records:
+        return np.zeros([0, 0]), np.zeros([0, 0], np.int8)
     pred, target = inputs.stack(records, key), inputs.stack(records, "gt_score")
     return inputs.as_scores(pred, key), _as_target(target, "gt_score")
 
@@ -111,21 +113,16 @@ class MultiLabelMetric(BaseMetric):
         self.results.extend([_record(sample, labels=True) for sample in as_dicts(data_samples)])
 
     def summarize(self, results: Sequence[Any]) -> dict[str, np.ndarray]:
-        if not results:
-            none = np.zeros(0, np.int64)
-            return {"true_positive": none, "predicted": none, "actual": none, "total": none.sum()}
-        if "pred_label" in results[0]:
-            return _class_counts(*_gather(results, "pred_label"), 0.5, None)
-        return _class_counts(*_gather(results), self.thr, self.topk)
+        if results and "pred_label" not in results[0]:
+            return _class_counts(*_gather(results), self.thr, self.topk)
+        return _class_counts(*_gather(results, "pred_label"), 0.5, None)
 
     def compute_from(self, states: dict[str, np.ndarray]) -> dict[str, Any]:
-        suffix = f"_top{self.topk}" if self.thr is None else f"_thr-{self.thr:.2f}"
-        if self.thr == 0.5:
-            suffix = ""
-        return common.pick(_shares(states, self.average), self.items, self.average, suffix)
+        ending = f"_top{self.topk}" if self.thr is None else f"_thr-{self.thr:.2f}"
+        return common.named_shares(states, self.items, self.average, ["" if self.thr == 0.5 else ending])
 
     @staticmethod
-    @common.hinting
+    @knows_its_arguments
     def calculate(
         pred: Any,
         target: Any,
@@ -171,7 +168,8 @@ class MultiLabelMetric(BaseMetric):
             raise AssertedInputError(f"The size of pred ({pred.shape}) doesn't match the target ({target.shape})")
         if classes is not None and pred.shape[1] != classes:
             raise AssertedInputError(f"The shape of `pred` ({pred.shape}) doesn't match the num_classes ({classes})")
-        return _shares(_class_counts(pred, target, 0.5 if thr is None and topk is None else thr, topk), average)
+        (values,) = common.shares(_class_counts(pred, target, 0.5 if thr is topk is None else thr, topk), average)
+        return values
 
 
 def _matrix(value: Any, indices: bool, classes: int | None, argument: str) -> np.ndarray:
@@ -196,17 +194,11 @@ def _class_counts(pred: np.ndarray, target: np.ndarray, thr: float | None, topk:
         positive = inputs.above(pred, thr, or_at=True)
     actual = target == 1
     return {
-        "true_positive": np.count_nonzero(positive & actual, axis=0),
-        "predicted": np.count_nonzero(positive & (target != -1), axis=0),
+        "true_positive": np.count_nonzero(positive & actual, axis=0)[None],
+        "predicted": np.count_nonzero(positive & (target != -1), axis=0)[None],
         "actual": np.count_nonzero(actual, axis=0),
         "total": np.array(len(pred), np.int64),
     }
-
-
-def _shares(states: dict[str, np.ndarray], average: str | None) -> tuple[np.ndarray, ...]:
-    return formulas.precision_recall_f1.bare(
-        100 * states["true_positive"], states["predicted"], states["actual"], states["total"], average
-    )
 
 
 @PRETRAIN.register_module()
@@ -257,12 +249,11 @@ class AveragePrecision(BaseMetric):
         self.results.extend([_record(sample) for sample in as_dicts(data_samples)])
 
     def compute_metrics(self, results: Sequence[Any]) -> dict[str, Any]:
-        pred, target = _gather(results) if results else (np.zeros([0, 0]), np.zeros([0, 0], np.int8))
-        value = _average_precision(pred, target, self.average).tolist()
+        value = _average_precision(*_gather(results), self.average).tolist()
         return {"AP_classwise" if self.average is None else "mAP": value}
 
     @staticmethod
-    @common.hinting
+    @knows_its_arguments
     def calculate(pred: Any, target: Any, average: str | None = "macro") -> np.ndarray:
         """The average precision of these predictions, in percent.
 

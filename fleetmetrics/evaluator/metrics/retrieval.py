@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import groupby
 from typing import Any, Mapping, NamedTuple, Sequence
 
 import numpy as np
@@ -12,7 +13,7 @@ from fleetmetrics.errors import AssertedInputError, InvalidInputError, Undefined
 from fleetmetrics.evaluator.engine_metric import BaseMetric, as_dicts
 from fleetmetrics.evaluator.metrics import common, inputs
 from fleetmetrics.evaluator.registry import PRETRAIN
-from fleetmetrics.support.checks import whole_number_of
+from fleetmetrics.support.checks import knows_its_arguments, whole_number_of
 from fleetmetrics.support.warning import warn
 
 __all__ = ["RetrievalAveragePrecision", "RetrievalRecall"]
@@ -28,12 +29,11 @@ class _Answers(NamedTuple):
 
 
 def _answers_of_samples(samples: Sequence[Mapping[str, Any]], k: int) -> _Answers:
-    scores = (inputs.score_of(sample) for sample in samples)
+    scores = map(inputs.score_of, samples)
     rows = [(score, inputs.target_of(sample, len(score))) for sample, score in zip(samples, scores)]
-    one_gallery = len({len(score) for score, _ in rows}) == 1
     answers = []
-    for group in [rows] if one_gallery else [[row] for row in rows]:
-        score, relevance = (np.stack(column) for column in zip(*group))
+    for _, gallery in groupby(rows, lambda row: len(row[0])):
+        score, relevance = (np.stack(column) for column in zip(*gallery))
         answers.append(_from_scores(inputs.as_scores(score, "pred_score"), _relevant(relevance, "gt_score"), k))
     return _Answers(*map(np.concatenate, zip(*answers)))
 
@@ -177,7 +177,7 @@ class RetrievalRecall(BaseMetric):
         return {f"Recall@{k}": value for k, value in zip(self.topk, _recalls(states))}
 
     @staticmethod
-    @common.hinting
+    @knows_its_arguments
     def calculate(
         pred: Any, target: Any, topk: int | Sequence[int], pred_indices: bool = False, target_indices: bool = False
     ) -> list[np.ndarray]:
@@ -284,7 +284,7 @@ class RetrievalAveragePrecision(BaseMetric):
         return {f"mAP@{self.topk}": _mean_precision(values, relevant)}
 
     @staticmethod
-    @common.hinting
+    @knows_its_arguments
     def calculate(
         pred: Any,
         target: Any,

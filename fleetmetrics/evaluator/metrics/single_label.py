@@ -11,14 +11,15 @@ from fleetmetrics.errors import AssertedInputError, InvalidInputError
 from fleetmetrics.evaluator.engine_metric import BaseMetric, as_dicts
 from fleetmetrics.evaluator.metrics import common, inputs
 from fleetmetrics.evaluator.registry import PRETRAIN
+from fleetmetrics.support.checks import knows_its_arguments
 from fleetmetrics.support.warning import warn
 from fleetmetrics.xp import numpy_ops
 
 __all__ = ["Accuracy", "ConfusionMatrix", "SingleLabelMetric"]
 
 
-def _warn_of_dropped(metric: str, what: str, dropped: np.ndarray, thrs: Sequence[float | None]) -> None:
-    for count, thr in zip(dropped.tolist(), thrs):
+def _warn_of_dropped(metric: str, what: str, states: Mapping[str, np.ndarray], thrs: Sequence[float | None]) -> None:
+    for count, thr in zip(states["dropped"].tolist() if "dropped" in states else (), thrs):
         if count:
             warn(
                 f"{metric}: the threshold {thr} drops {count} {what} whose scores are outside [0, 1], so they are not "
@@ -100,7 +101,7 @@ class Accuracy(BaseMetric):
         }
 
     @staticmethod
-    @common.hinting
+    @knows_its_arguments
     def calculate(
         pred: Any, target: Any, topk: int | Sequence[int] = (1,), thrs: float | Sequence[float | None] | None = (0.0,)
     ) -> np.ndarray | list[list[np.ndarray]]:
@@ -143,20 +144,22 @@ def _correct(
         )
     label = inputs.as_labels(target, "target", classes)
     hit = numpy_ops.rank_of_label(pred, label)[:, None] < np.array(topk)
-    own = np.take_along_axis(pred, label[:, None], axis=1)[:, 0]
-    passed = np.stack([inputs.above(own, thr) for thr in thrs], axis=1)
-    suspect = hit.any(axis=1) & inputs.look_like_logits(pred)
-    return {
-        "correct": hit.T.astype(np.int64) @ passed.astype(np.int64),
-        "dropped": np.count_nonzero(suspect[:, None] & ~passed, axis=0),
-        "total": total,
-    }
+    kept, dropped = _kept(pred, label, thrs, hit.any(axis=1))
+    return {"correct": hit.T.astype(np.int64) @ kept.T.astype(np.int64), "dropped": dropped, "total": total}
+
+
+def _kept(
+    pred: np.ndarray, label: np.ndarray, thrs: Sequence[float | None], counted: Any = True
+) -> tuple[np.ndarray, np.ndarray]:
+    """Whether the scores of these labels are above each threshold, ``[thresholds, n]``; how many logits each drops."""
+    own = numpy_ops.score_of_label(pred, label)
+    kept = np.stack([inputs.above(own, thr) for thr in thrs])
+    return kept, np.count_nonzero(inputs.look_like_logits(pred) & counted & ~kept, axis=1)
 
 
 def _accuracies(states: dict[str, np.ndarray], thrs: Sequence[float | None]) -> np.ndarray:
     """Percent: ``[k, threshold]``, or 0-d for predicted labels."""
-    if "dropped" in states:
-        _warn_of_dropped("Accuracy", "correct predictions", states["dropped"], thrs)
+    _warn_of_dropped("Accuracy", "correct predictions", states, thrs)
     counts, total = states["correct"].reshape(-1).tolist(), states["total"]
     values = [formulas.ratio.bare(100 * count, total, "accuracy") for count in counts]
     return np.reshape(values, states["correct"].shape)
@@ -230,15 +233,12 @@ class SingleLabelMetric(BaseMetric):
         return _class_counts(pred, target, self.thrs, inputs.class_count(results) if pred.ndim == 1 else None)
 
     def compute_from(self, states: dict[str, np.ndarray]) -> dict[str, Any]:
-        values = _shares(states, self.thrs, self.average)
-        suffixes = common.suffixes(self.thrs) if "dropped" in states else [""]
-        results: dict[str, Any] = {}
-        for value, suffix in zip(values, suffixes):
-            results.update(common.pick(value, self.items, self.average, suffix))
-        return results
+        _warn_of_dropped("SingleLabelMetric", "predictions", states, self.thrs)
+        endings = common.suffixes(self.thrs) if "dropped" in states else [""]
+        return common.named_shares(states, self.items, self.average, endings)
 
     @staticmethod
-    @common.hinting
+    @knows_its_arguments
     def calculate(
         pred: Any,
         target: Any,
@@ -265,7 +265,9 @@ class SingleLabelMetric(BaseMetric):
         common.check_choice("average", average, common.AVERAGES)
         pred, target = inputs.pair(pred, target)
         thrs = common.thresholds(thrs)
-        values = _shares(_class_counts(pred, target, thrs, num_classes), thrs, average)
+        states = _class_counts(pred, target, thrs, num_classes)
+        _warn_of_dropped("SingleLabelMetric", "predictions", states, thrs)
+        values = common.shares(states, average)
         return values[0] if pred.ndim == 1 else values
 
 
@@ -276,31 +278,17 @@ def _class_counts(
     states = {"total": np.array(len(target), np.int64)}
     if pred.ndim == 1:
         classes = common.known_class_count(classes)
-        label, kept = inputs.as_labels(pred, "pred", classes), [np.ones(len(pred), np.bool_)]
+        label, kept = inputs.as_labels(pred, "pred", classes), np.ones([1, len(pred)], np.bool_)
     else:
         pred = inputs.as_scores(pred, "pred")
         classes, label = pred.shape[1], pred.argmax(axis=1)
-        top = np.take_along_axis(pred, label[:, None], axis=1)[:, 0]
-        kept = [inputs.above(top, thr) for thr in thrs]
-        suspect = inputs.look_like_logits(pred)
-        states["dropped"] = np.array([np.count_nonzero(suspect & ~keep) for keep in kept], np.int64)
+        kept, states["dropped"] = _kept(pred, label, thrs)
     truth = inputs.as_labels(target, "target", classes)
     right = label == truth
     states["true_positive"] = np.stack([np.bincount(label[keep & right], minlength=classes) for keep in kept])
     states["predicted"] = np.stack([np.bincount(label[keep], minlength=classes) for keep in kept])
     states["actual"] = np.bincount(truth, minlength=classes)
     return states
-
-
-def _shares(
-    states: dict[str, np.ndarray], thrs: Sequence[float | None], average: str | None
-) -> list[tuple[np.ndarray, ...]]:
-    if "dropped" in states:
-        _warn_of_dropped("SingleLabelMetric", "predictions", states["dropped"], thrs)
-    return [
-        formulas.precision_recall_f1.bare(100 * hits, predicted, states["actual"], states["total"], average)
-        for hits, predicted in zip(states["true_positive"], states["predicted"])
-    ]
 
 
 @PRETRAIN.register_module()
@@ -357,7 +345,7 @@ class ConfusionMatrix(BaseMetric):
         return {"result": states["matrix"]}
 
     @staticmethod
-    @common.hinting
+    @knows_its_arguments
     def calculate(pred: Any, target: Any, num_classes: int | None = None) -> np.ndarray:
         """The confusion matrix of these predictions.
 
