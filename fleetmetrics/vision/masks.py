@@ -133,8 +133,7 @@ def _pixels(counts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
     ends = np.flatnonzero(codes < 32)
     characters = np.diff(ends, prepend=-1)
     if (
-        len(codes) != last[-1] + 1  # characters beyond ASCII
-        or not lengths.all()
+        not lengths.all()
         or not ((codes >= 0) & (codes < 64)).all()
         or not (codes[last] < 32).all()
         or characters.max() > _LONGEST

@@ -119,7 +119,9 @@ class Boundaries(OfTask[float]):
     requirements: tuple[str | Requirement, ...]
     task: Task
     cell_states: tuple[str, ...] = ()
+    #: The value of a class from the distances of both boundaries and the ``argument``, an attribute.
     measure: ClassVar[Any]
+    argument: ClassVar[str]
     #: The value of a class that is true or predicted only; None: the diagonal of the image.
     missed: float | None = 0.0
 
@@ -138,15 +140,9 @@ class Boundaries(OfTask[float]):
         self.classes = _classes_of(range(1, num_classes) if classes is None else classes, num_classes)
         self.settle(num_classes=self.task.size, classes=self.classes, ignore_index=self.task.ignore_index)
         self.requirements = self.task.rules
-        self._measure = type(self).measure
-        arguments = ("task", "classes", "_measure", "_argument", "missed")
+        arguments = ("task", "classes", "measure", self.argument, "missed")
         self.declare("distance", dtype="float64", statistic=_sum, settings=arguments)
         self.declare("images", statistic=_images, settings=arguments)
-
-    @property
-    def _argument(self) -> float:
-        """The argument of the measure."""
-        raise NotImplementedError
 
     def formula(self, distance: np.ndarray, images: np.ndarray) -> float:
         return self._ratio(distance, images, "no image has a pixel of these classes")
@@ -182,17 +178,14 @@ class BoundaryF(Boundaries):
 
     better = "higher"
     quotient: Quotient | None = Quotient({"distance": 1}, {"images": 1}, highest=1)
-    measure = _f
+    measure = staticmethod(_f)
+    argument = "tolerance"
 
     tolerance: float
 
     def __init__(self, *, num_classes: int, tolerance: float = 2.0, **settings: Unpack[BoundarySettings]) -> None:
         self.tolerance = number_of("tolerance", tolerance, 0)
         super().__init__(num_classes=num_classes, **settings)
-
-    @property
-    def _argument(self) -> float:
-        return self.tolerance
 
 
 class HausdorffDistance(Boundaries):
@@ -218,7 +211,8 @@ class HausdorffDistance(Boundaries):
     """
 
     better = "lower"
-    measure = _hausdorff
+    measure = staticmethod(_hausdorff)
+    argument = "percentile"
 
     missed: float | None
     percentile: float
@@ -234,7 +228,3 @@ class HausdorffDistance(Boundaries):
         self.percentile = number_of("percentile", percentile, 0, 100)
         self.missed = None if missed is None else number_of("missed", missed, 0)
         super().__init__(num_classes=num_classes, **settings)
-
-    @property
-    def _argument(self) -> float:
-        return self.percentile
