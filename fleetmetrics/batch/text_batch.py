@@ -84,6 +84,11 @@ class TextBatch(Batch):
                 self.entries[argument] = arrays_as_lists
 
     @property
+    def labels(self) -> Any:
+        """The references that count."""
+        return strings(self, "label") if "label" in self.entries else super().labels
+
+    @property
     def all_count(self) -> bool:
         """Whether no entry was left out, and each counts once."""
         return self.prediction is self.all_places and self.weight is self.lanes is None

@@ -152,7 +152,8 @@ def _edges() -> np.ndarray:
 
 def ids_with_labels(ids: Any, labels: Any) -> np.ndarray:
     """An integer for each id with its label: int64 ``[n]``."""
-    if isinstance(labels, np.ndarray) and labels.dtype == object:  # texts, or lists of them
+    of_texts = labels.dtype == object if isinstance(labels, np.ndarray) else isinstance(labels, (list, tuple))
+    if of_texts:
         digests = b"".join(hashlib.blake2b(repr(label).encode(), digest_size=8).digest() for label in labels)
         bits = np.frombuffer(digests, "<i8").astype(np.int64)
     else:
@@ -169,7 +170,7 @@ class Joined(Metric):
     declared: tuple[Declared, ...] = (Declared("sums", (5,), "int64"),)
 
     def batch_statistics(self, batch: Batch) -> dict[str, Any]:  # noqa: D102
-        both = ids_with_labels(batch.columns["id"], batch.label)
+        both = ids_with_labels(batch.columns["id"], batch.labels)
         sums = [word.sum(dtype=np.int64) for seed in (0, 1) for word in words(batch.xp, both, seed)]
         return {"sums": np.array([*sums, len(both)], np.int64)}
 
