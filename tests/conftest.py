@@ -64,10 +64,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     older = "not numpy_only" in config.option.markexpr
     unwanted = ("thorough", "numpy_only") if older else ("thorough",)
     wanted = [item for item in items if not any(map(item.get_closest_marker, unwanted))]
-    others = cover.of_the_other(wanted, older)
-    for item in others:
+    left = {*cover.of_the_other(wanted, older), *cover.of_a_kind_seen(wanted)}
+    for item in left:
         item.add_marker("thorough")
-    left = set(others)
     wanted = [item for item in wanted if item not in left]
     for item in cover.left_out(wanted[::-1] if older else wanted):
         item.add_marker("thorough")

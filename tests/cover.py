@@ -3,7 +3,8 @@
 A test has lists of arguments: those of each `parametrize` and of each fixture with parameters. `make test` runs every
 entry of every list at least once; `make test-all` runs every combination. A test that is marked `product` has a table
 that is itself a product: each of its arguments is such a list. Of a test that is marked `halved` each version of Paddle
-runs about half of the longest list, and the other version the rest.
+runs about half of the longest list, and the other version the rest. A test that is marked `kinds` checks what the base
+classes of the metrics do: `make test` runs it for one case of each kind.
 """
 
 from __future__ import annotations
@@ -36,6 +37,16 @@ def _name(item: pytest.Item, entry: Entry) -> str:
     """An entry's name, the same in every process and with every version of NumPy."""
     params = item.callspec.params  # type: ignore[attr-defined]
     return re.sub(" at 0x[0-9a-f]+", "", ", ".join(str(params[name]) for name in entry[0].split(",")))
+
+
+def of_a_kind_seen(items: Sequence[pytest.Item]) -> list[pytest.Item]:
+    """Return the tests marked `kinds` of the cases that another case stands for."""
+    marked = [item for item in items if item.get_closest_marker("kinds")]
+    if not marked:
+        return []
+    from tests.kinds import one_of_each
+
+    return [item for item in marked if item.callspec.params["name"] not in one_of_each()]  # type: ignore[attr-defined]
 
 
 def left_out(items: Sequence[pytest.Item]) -> list[pytest.Item]:

@@ -173,6 +173,7 @@ def test_a_large_batch_keeps_float_sums_to_1e_12(mode):
 CUTS = [0, 7, 7, 40, 53]  # four workers, the second one empty
 
 
+@pytest.mark.kinds
 @pytest.mark.product
 @pytest.mark.parametrize(
     "name, weight, mode",
@@ -205,6 +206,7 @@ def test_merging_workers_in_any_order_gives_what_one_process_would(name, weight,
             assert state_bytes(right) == state_bytes(one)
 
 
+@pytest.mark.kinds
 @pytest.mark.numpy_only
 @pytest.mark.parametrize("seeds", [range(2), range(2, 4), range(4, 6), range(6, 8)], ids=repr)
 @pytest.mark.parametrize("name", CASES)
@@ -238,6 +240,7 @@ def test_states_merge_from_one_mode_into_another_and_adding_goes_on(name, mode):
     assert same(theirs.compute(scope), reference, exact, CASES[name].tolerance)
 
 
+@pytest.mark.kinds
 @pytest.mark.product
 @pytest.mark.parametrize("name, weight", [*itertools.product(THOROUGH, WEIGHTS), *[(name, "real") for name in BRIEF]])
 def test_arrays_and_tensors_mix_in_one_metric(name, weight):
@@ -254,6 +257,7 @@ def _one_of_each() -> list[Any]:
     return [case.make() for case in CASES.values()]
 
 
+@pytest.mark.kinds
 @pytest.mark.numpy_only
 @pytest.mark.parametrize("name", CASES)
 def test_merging_another_metric_is_an_error_and_changes_nothing(name):
@@ -270,6 +274,7 @@ def test_merging_another_metric_is_an_error_and_changes_nothing(name):
 # -- reset and compute -----------------------------------------------------------------------------------
 
 
+@pytest.mark.kinds
 @pytest.mark.product
 @pytest.mark.parametrize("name, mode", in_modes(brief=["numpy"]))
 def test_reset_forgets_everything_and_the_next_pass_starts_anew(name, mode):
@@ -293,6 +298,7 @@ def test_reset_forgets_everything_and_the_next_pass_starts_anew(name, mode):
     assert same(metric.compute(scope), again.compute(scope_again), exact=True)
 
 
+@pytest.mark.kinds
 @pytest.mark.product
 @pytest.mark.parametrize("name, mode", in_modes(brief=["numpy"]))
 def test_compute_changes_nothing_and_adding_goes_on(name, mode):
@@ -328,6 +334,7 @@ def test_no_samples_are_undefined_with_a_warning(name, mode):
         assert len(told) == CASES[name].warnings, told
 
 
+@pytest.mark.kinds
 @pytest.mark.product
 @pytest.mark.parametrize("name, mode", in_modes(["numpy", "dynamic"], ["numpy", "dynamic"]))
 def test_an_empty_batch_and_a_masked_batch_leave_no_trace(name, mode):
@@ -343,6 +350,7 @@ def test_an_empty_batch_and_a_masked_batch_leave_no_trace(name, mode):
 # -- what a mask and a weight may look like --------------------------------------------------------------
 
 
+@pytest.mark.kinds
 @pytest.mark.product
 @pytest.mark.parametrize("name, mode", in_modes(brief=["numpy"]))
 def test_one_weight_for_all_samples_is_that_weight_for_each(name, mode):

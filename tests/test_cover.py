@@ -8,7 +8,10 @@ from typing import Any
 
 import pytest
 
+import fleetmetrics as fm
 from tests import cover
+from tests.contract import CASES
+from tests.kinds import kind, one_of_each
 
 pytestmark = pytest.mark.numpy_only
 
@@ -75,3 +78,22 @@ def test_of_a_halved_test_each_version_runs_what_the_other_does_not() -> None:
 
 def test_a_test_that_stands_alone_is_no_combination() -> None:
     assert cover.left_out([SimpleNamespace(nodeid="tests/test_it.py::test_it")]) == []  # type: ignore[list-item]
+
+
+def test_of_what_base_classes_do_one_case_of_each_kind_is_tried() -> None:
+    items = combinations([parametrize("name", *CASES), pytest.mark.kinds.mark], mode=["numpy"])
+    seen = {id(item) for item in cover.of_a_kind_seen(items)}
+    kept_names = {item.callspec.params["name"] for item in items if id(item) not in seen}
+    assert {"auc", "gauc", "exact auc", "sliced gauc", "bootstrap accuracy"} <= kept_names == one_of_each()
+    assert "recall" not in kept_names and "precision" in kept_names  # which differ in their formulas only
+    assert cover.of_a_kind_seen(combinations([parametrize("name", *CASES)])) == []
+
+
+def test_a_metric_with_a_mechanism_of_its_own_is_of_a_kind_of_its_own() -> None:
+    class OfItsOwn(fm.Precision):
+        __module__ = "fleetmetrics.metrics.own"
+
+        def merge(self, *others: Any) -> None:
+            super().merge(*others)
+
+    assert kind(OfItsOwn()) != kind(fm.Precision()) == kind(fm.Recall()) != kind(fm.Sliced(fm.Precision(), by="slot"))

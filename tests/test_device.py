@@ -263,6 +263,7 @@ def test_a_tensor_that_changes_after_add_changes_nothing(make):
 # -- compute ---------------------------------------------------------------------------------------------
 
 
+@pytest.mark.kinds
 @pytest.mark.halved
 @pytest.mark.parametrize("name", IN_MEMORY)
 def test_compute_copies_once_for_each_exchange_and_gives_what_the_cpu_gives(name):

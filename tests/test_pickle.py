@@ -50,6 +50,7 @@ def test_every_metric_of_the_catalogue_is_here():
     assert set(fm.metrics.__all__) <= kinds
 
 
+@pytest.mark.kinds
 @pytest.mark.numpy_only
 @pytest.mark.parametrize("name", [name for name, case in CASES.items() if "numpy" in case.modes])
 def test_a_copy_has_the_value_and_goes_on_by_itself(name):
@@ -111,6 +112,7 @@ def test_a_copy_has_the_same_requirements_as_a_new_metric(way):
 TENSORS = [name for name, case in CASES.items() if "dynamic" in case.modes]
 
 
+@pytest.mark.kinds
 @pytest.mark.parametrize("name", TENSORS)
 def test_what_tensors_have_left_is_copied_and_pickled_too(name):
     """On Paddle 2.6 a tensor cannot be pickled, and `paddle.save` makes a tuple of it."""

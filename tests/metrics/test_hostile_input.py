@@ -259,6 +259,7 @@ def test_hostile_values_give_a_value_or_an_error_that_adds_nothing(name):
         assert same(metric.compute(), known, True)
 
 
+@pytest.mark.kinds
 @pytest.mark.numpy_only
 @pytest.mark.parametrize("name", NAMES)
 def test_masked_samples_have_no_effect_for_any_values(name):

@@ -41,6 +41,7 @@ def through_paddle(return_numpy: bool, state: dict[str, Any], tmp_path: Any) -> 
     return paddle.load(path, return_numpy=return_numpy)
 
 
+@pytest.mark.kinds
 @pytest.mark.numpy_only
 @pytest.mark.parametrize("name", CASES)
 def test_a_metric_goes_on_from_its_state_dict_as_if_nothing_had_happened(name: str) -> None:

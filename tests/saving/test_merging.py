@@ -136,6 +136,7 @@ def parts_of(name, weight):
     return metrics[:-1], metrics[-1]
 
 
+@pytest.mark.kinds
 @pytest.mark.parametrize("weight, times", [(None, 1), ("real", 2)])
 @pytest.mark.parametrize("name", CASES)
 def test_any_order_and_any_tree_of_merges_gives_the_same_bits(name, weight, times):

@@ -70,6 +70,7 @@ def is_promised(name: str, weight: str | None) -> bool:
     return may_be_exact(name, weight is not None) or not (any(metric.record_metrics()) or "window" in name)
 
 
+@pytest.mark.kinds
 @pytest.mark.parametrize("weight", [None, "real"])
 @pytest.mark.parametrize("name", CASES)
 def test_the_value_after_a_resume_is_that_before_it_to_the_last_bit(
