@@ -57,6 +57,10 @@ MODULES = (
 )
 
 
+#: What makes the end of Python, with its destructors, dearer than most programs; see also `leave`.
+LARGE = {"paddle", "pandas"}
+
+
 class Ended(NamedTuple):
     """How a program ended, and what it printed."""
 
@@ -156,7 +160,7 @@ def common() -> Nursery:
     """The nursery with Paddle that all tests of this process share, and with pytest-xdist all its processes."""
     if _COMMON in os.environ:
         return Nursery.at(os.environ[_COMMON])
-    nursery = Nursery(*filter(_is_here, MODULES), GLOG_minloglevel="2")
+    nursery = Nursery(*filter(is_here, MODULES), GLOG_minloglevel="2")
     atexit.register(nursery.__exit__)
     return nursery
 
@@ -167,7 +171,7 @@ def share() -> str:
     return common().address
 
 
-def _is_here(module: str) -> bool:
+def is_here(module: str) -> bool:
     return importlib.util.find_spec(module.partition(".")[0]) is not None
 
 
@@ -224,7 +228,7 @@ class Child:
 def serve(listener: socket.socket) -> None:
     """Fork for any process that asks, until the test that has started this process ends it or is gone.
 
-    A child runs its program and returns, so that Python ends as it always does; but with Paddle, see `leave`.
+    A child runs its program and returns, so that Python ends as it always does; but with what is large, see `leave`.
     """
     signaled, signals = os.pipe()
     os.set_blocking(signals, False)
@@ -253,7 +257,7 @@ def serve(listener: socket.socket) -> None:
                     os.close(each)
                 for each in (listener, connection, *children):
                     each.close()
-                (leave if "paddle" in sys.modules else become)(order, files)
+                (leave if LARGE & sys.modules.keys() else become)(order, files)
                 return
             for each in files:
                 os.close(each)

@@ -26,7 +26,7 @@ from docs.scripts.blocks import BLOCK, PRINTED, place, programs, runs, what_diff
 from tests.contract import CASES
 from tests.cover import quick_on
 from tests.distributed.cluster import AT_ONCE, SLACK
-from tests.nursery import Nursery, common
+from tests.nursery import Nursery, common, is_here
 from tests.pages import DOCS, both
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -74,14 +74,15 @@ def cases() -> list[Any]:
 @pytest.fixture(scope="module")
 def nurseries() -> Iterator[dict[bool, Nursery]]:
     """Processes that have imported what the programs need: with Paddle, and without."""
-    most = [f"fleetmetrics.{name}" for name in ("metrics", "wrappers", "base.collection", "comm")]
-    with Nursery("numpy", *most, "fleetmetrics.evaluation") as plain:
+    most = [f"fleetmetrics.{name}" for name in ("metrics", "wrappers", "base.collection", "comm", "evaluation")]
+    others = ("pandas", "pyarrow.dataset", "pyarrow.parquet", "matplotlib.pyplot", "sklearn.metrics", "jinja2")
+    with Nursery("numpy", *filter(is_here, others), *most) as plain:
         yield {False: plain, True: common()}
 
 
 @pytest.mark.parametrize("code", cases())
 def test_a_program_of_the_docs_prints_what_it_says(code: str, nurseries: dict[bool, Nursery], tmp_path: Path) -> None:
-    done = nurseries["import paddle" in code].run(code, tmp_path)
+    done = nurseries["paddle" in code].run(code, tmp_path)
     assert done.status == 0, f"{place(code.splitlines()[0], PAGES)}: {done.err[-3000:]}"
     assert done.out.splitlines() == PRINTED.findall(code), what_differs(code, done.out.splitlines(), PAGES)
 
