@@ -247,6 +247,7 @@ def make_docs(folder: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(not MKDOCS.exists(), reason="`make lint` makes .venv-dev")
 def test_make_docs_builds_pages_that_are_right_and_prints_nothing_else(small: Path) -> None:
     done = make_docs(small)
@@ -273,7 +274,7 @@ def test_make_docs_fails_and_names_the_file_the_line_and_what_to_run(small: Path
     done = make_docs(small)
     assert done.returncode != 0
     lines = done.stdout.splitlines()
-    for place, what, told in (
+    planted = [
         ("docs/index.md:3: ", "'none.md'", "run `make docs`"),
         ("docs/index.md:4: ", "'none.svg'", "run `make docs`"),
         ("docs/index.md:5: ", "'other.md#none'", "run `make docs`"),
@@ -284,5 +285,11 @@ def test_make_docs_fails_and_names_the_file_the_line_and_what_to_run(small: Path
         ("docs/other.md:1: ", "begins with 'See the words", "run `make docs`"),
         ("docs/index.md:13: ", r"shows a backslash: en\|zh", "&#124;"),
         (f"fleetmetrics/base/merging.py:{line}: ", "the argument parts has no type", "run `make types`"),
-    ):
+    ]
+    for place, what, told in planted:
         assert [each for each in lines if f" {place}" in each and what in each and told in each], (place, done.stdout)
+    ends = ("Aborted with ", "make: ")
+    others = [
+        each for each in lines if each and not each.startswith(ends) and not any(f" {at}" in each for at, *_ in planted)
+    ]
+    assert others == [], "what is right has no complaint, and nothing else is printed"

@@ -28,6 +28,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent))
 
 import _programs
+import griffe
 from _site import (
     WORDS,
     below_title,
@@ -47,7 +48,6 @@ from _site import (
 )
 from links import complaints as broken_links
 from mkdocs.plugins import event_priority
-from mkdocs.utils import DuplicateFilter
 from translations import complaints
 
 import fleetmetrics
@@ -83,6 +83,8 @@ class Placed(logging.Filter):
 
 
 PLACED = Placed()
+#: What griffe has read of the package: the first language reads it for both.
+READ = griffe.ModulesCollection(), griffe.LinesCollection()
 
 
 def on_startup(*, command: str, dirty: bool) -> None:
@@ -94,7 +96,6 @@ def on_startup(*, command: str, dirty: bool) -> None:
     if command == "build":
         logging.getLogger("mkdocs").setLevel(logging.WARNING)
         logging.getLogger("jieba").setLevel(logging.WARNING)
-        logging.getLogger("mkdocs.hooks.reference").addFilter(DuplicateFilter())  # both languages read the package
 
 
 def on_config(config: Any) -> None:
@@ -105,6 +106,8 @@ def on_config(config: Any) -> None:
     plugin = config.plugins["autorefs"]  # it would take the entries of both languages for one
     for places in (plugin._primary_url_map, plugin._secondary_url_map, plugin._abs_url_map, plugin._title_map):
         places.clear()
+    python = config.plugins["mkdocstrings"].get_handler("python")
+    python._modules_collection, python._lines_collection = READ
     docs = Path(config.docs_dir)
     pages = [page for page in docs.rglob("*.md") if not page.name.endswith(".zh.md")]
     lone = [page for page in pages if not page.with_suffix(".zh.md").exists()]
