@@ -351,6 +351,8 @@ def sources() -> list[tuple[str, str]]:
         if path.parts[len(ROOT.parts)] == "examples":
             found.append((place, text))
             continue
+        if not KEEPS.search(text):
+            continue
         docs = [ast.get_docstring(node) for node in ast.walk(ast.parse(text)) if isinstance(node, DOCUMENTED)]
         found += [(place, "".join(each.source for each in finder.get_examples(doc))) for doc in docs if doc]
     return found

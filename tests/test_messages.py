@@ -17,16 +17,17 @@ class Module:
     """A module's source: the messages in it, and the texts that they may end with."""
 
     def __init__(self, path: Path) -> None:
-        self.path, tree = path, ast.parse(path.read_text("utf-8"))
-        self.functions = {node.name: node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
-        self.tree = tree
+        self.path, self.tree = path, ast.parse(path.read_text("utf-8"))
+        self.nodes = list(ast.walk(self.tree))
+        self.functions = {node.name: node for node in self.nodes if isinstance(node, ast.FunctionDef)}
         self.assigned: dict[ast.AST, dict[str, list[ast.expr]]] = {}
 
     def messages(self) -> Iterator[tuple[int, str]]:
         """The line of each message, and a text that it may end with; nothing for one that is not known here."""
-        for function in [self.tree, *self.functions.values()]:
-            for call in ast.walk(function):
-                if isinstance(call, ast.Call) and call.args and self._is_of_message(call.func):
+        for call in self.nodes:
+            if isinstance(call, ast.Call) and call.args and self._is_of_message(call.func):
+                around = (function for function in self.functions.values() if _is_within(call, function))
+                for function in [self.tree, *around]:
                     yield from ((call.lineno, end) for end in self._ends(call.args[0], function))
         for name, function in self.functions.items():
             for node in ast.walk(function) if name == "text" or name.endswith(("_text", "_status")) else ():
@@ -69,16 +70,21 @@ class Module:
         """What a function assigns, by name."""
         if function not in self.assigned:
             values = self.assigned[function] = {}
-            for node in ast.walk(function):
-                if isinstance(node, (ast.Assign, ast.AugAssign)):
+            for node in self.nodes:
+                if isinstance(node, (ast.Assign, ast.AugAssign)) and _is_within(node, function):
                     for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
                         values.setdefault(getattr(target, "id", ""), []).append(node.value)
         return self.assigned[function]
 
 
+def _is_within(node: ast.stmt | ast.expr, function: ast.AST) -> bool:
+    """Whether a node lies in a function; all do in the module."""
+    return not isinstance(function, ast.FunctionDef) or function.lineno <= node.lineno <= (function.end_lineno or 0)
+
+
 def test_no_message_ends_in_a_full_stop() -> None:
     """A message may go on: "; did you mean ...?", a place in a file, or how many more there are."""
-    modules = [Module(path) for path in sorted(PACKAGE.rglob("*.py"))]
+    modules = map(Module, sorted(PACKAGE.rglob("*.py")))
     ends = {(module.path.relative_to(PACKAGE), line, end) for module in modules for line, end in module.messages()}
     assert len(ends) > 500
     wrong = [f"{path}:{line}: {end[-40:]!r}" for path, line, end in sorted(ends) if end.endswith(".") and end != "."]

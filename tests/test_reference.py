@@ -102,7 +102,7 @@ def test_the_errors_in_docstrings_have_a_line_each():
     wrong = []
     for path in sorted((ROOT / "fleetmetrics").rglob("*.py")):
         text = path.read_text("utf-8")
-        for node in ast.walk(ast.parse(text)):
+        for node in ast.walk(ast.parse(text)) if "Raises:" in text else ():
             if isinstance(node, (ast.ClassDef, ast.FunctionDef)):
                 for line in misread(ast.get_docstring(node) or ""):
                     wrong.append(f"{path.relative_to(ROOT)}:{node.lineno}: {node.name}: {line.strip()}")
