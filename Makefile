@@ -11,7 +11,7 @@ PYTHON ?= python3
 # Passed on to the program that the task runs: make test ARGS="-k auc", make demo ARGS=--help
 ARGS ?=
 # How many processes share the tests of one version: more than there are processors, for many tests only wait. 0: none
-# but pytest itself.
+# but pytest itself. See tests/processes.py.
 WORKERS ?= 4
 # Which NumPy `make test-numpy` tests with: make test-numpy PYTHON=python3.9 NUMPY=numpy==1.21.*
 NUMPY ?= numpy
@@ -125,7 +125,7 @@ OF_A_METRIC := tests/test_contract.py tests/test_exactness.py tests/test_names.p
 define run-tests
 	@echo "testing with paddlepaddle $(2) ..."
 	@mkdir -p build && rm -f build/tests-$(2).xml
-	@$(1)/bin/python -m pytest -n $(WORKERS) --doctest-modules --junitxml=build/tests-$(2).xml tests fleetmetrics \
+	@$(1)/bin/python -m pytest --processes $(WORKERS) --doctest-modules --junitxml=build/tests-$(2).xml tests fleetmetrics \
 		$(CHOSEN) $(ARGS)
 endef
 
@@ -182,13 +182,13 @@ test-cpu: $(CPU)/.ready  ## run all on Paddle 3.3.1
 	$(call run-tests,$(CPU),$(CPU_PADDLE))
 
 test-numpy: $(ALONE)/.ready  ## run those that need nothing but NumPy: the first run of a new developer, under two minutes
-	@$(ALONE)/bin/python -m pytest -q -n $(WORKERS) --doctest-modules $(WITHOUT_PADDLE) $(ARGS)
+	@$(ALONE)/bin/python -m pytest -q --processes $(WORKERS) --doctest-modules $(WITHOUT_PADDLE) $(ARGS)
 
 test-engines: $(ENGINES)/.ready  ## run those of fleetmetrics.engines, on Spark, Ray and Dask
 	@mkdir -p build && $(ENGINES)/bin/python -m pytest --durations=5 tests/engines $(ARGS)
 
 fuzz: $(CPU)/.ready $(FUZZER)/.ready  ## try FUZZ=5000 other bytes from a peer in each test of tests/fuzz, then atheris, FUZZ_SECONDS=60 each
-	@FUZZ=$(FUZZ) $(CPU)/bin/python -m pytest -n $(WORKERS) --timeout 0 tests/fuzz $(ARGS)
+	@FUZZ=$(FUZZ) $(CPU)/bin/python -m pytest --processes $(WORKERS) --timeout 0 tests/fuzz $(ARGS)
 	@mkdir -p build/fuzz
 	@for target in messages_of_a_peer headers_of_a_peer guests_of_rank_0 greetings_of_rank_0 letters_of_a_peer words_of_workers; do \
 		echo "atheris: $$target"; PYTHONPATH=. $(FUZZER)/bin/python tests/fuzz/atheris_frames.py $$target -max_len=600 \
@@ -267,7 +267,7 @@ metric: $(DEV)/.ready  ## write a draft of a metric, NAME=MedianAbsoluteError: i
 	@$(DEV)/bin/python docs/scripts/new_metric.py "$(NAME)" --page $(PAGE) --keeps $(KEEPS)
 
 test-metric: $(CPU)/.ready  ## run the tests of one metric, NAME=MedianAbsoluteError, on Paddle 3.3.1, in seconds
-	@$(CPU)/bin/python -m pytest -n 0 --doctest-modules $(OF_A_METRIC) $(ARGS) \
+	@$(CPU)/bin/python -m pytest --doctest-modules $(OF_A_METRIC) $(ARGS) \
 		-k "$(NAME) or every_metric or the_table or list_of_names or both_languages or every_chinese_section"
 
 names: $(DEV)/.ready  ## write the lists of public names, fleetmetrics/_names.py and __init__.pyi, the arguments of evaluate, and the docs' catalogue and commands

@@ -4,23 +4,17 @@ from __future__ import annotations
 
 import gc
 import logging
-import os
 import re
 import sys
 from collections.abc import Iterator
-from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 import pytest
 from _pytest.doctest import DoctestModule
-from _pytest.runner import runtestprotocol
 
-from tests import cover, nursery, standing_in
+from tests import cover
 
-if "PYTEST_XDIST_WORKER" in os.environ:
-    # There are more workers than processors: threads of theirs would only wait for each other.
-    os.environ.setdefault("OMP_NUM_THREADS", "1")
+pytest_plugins = ["tests.processes"]
 
 # `make types` runs these, with packages that other environments lack.
 collect_ignore = ["typing"]
@@ -93,18 +87,6 @@ class _NoPaddle:
             raise ImportError("a test that is marked numpy_only must not import Paddle")
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
-    """As pytest's own, but a process of pytest-xdist reports neither starts nor setups that passed at once."""
-    if "PYTEST_XDIST_WORKER" not in os.environ or item.config.option.verbose > 0:
-        return None
-    for report in runtestprotocol(item, log=False, nextitem=nextitem):
-        if not (report.when == "setup" and report.passed and report.duration < 0.01):
-            item.ihook.pytest_runtest_logreport(report=report)
-    item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
-    return True
-
-
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
     """One version is enough for a test that never touches Paddle: see that it does not."""
@@ -118,50 +100,3 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
         sys.meta_path.remove(_NoPaddle)
         if paddle is not None:
             sys.modules["paddle"] = paddle
-
-
-#: Tests that start processes, and mostly wait for them: those that take longest come first.
-WAITING = (
-    "tests/examples/test_wide_and_deep_demo.py",
-    "tests/distributed/test_strangers.py",
-    "tests/distributed/test_runs.py",
-    "tests/distributed/test_hapi.py",
-    "tests/distributed/test_metrics.py",
-    "tests/test_docs_scripts.py",
-    "tests/distributed/",
-    "tests/examples/",
-    "tests/test_docs.py",
-)
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_setupnodes(specs: list[Any]) -> None:
-    """Paddle is imported once for the processes of pytest-xdist and for all programs that they start."""
-    if find_spec("paddle") is not None:
-        python = f"{sys.executable} {standing_in.__file__} {nursery.share()}"
-        specs[:] = [type(spec)(f"{spec}//id={spec.id}//python={python}") for spec in specs]
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Of pytest-xdist's workers half or one more begin with the tests that wait, the others with those that compute.
-
-    The tests of a module stay together: they share a job, or what is made once for all of them.
-    """
-    from xdist.scheduler import LoadFileScheduling
-
-    class WaitBesideComputing(LoadFileScheduling):
-        def _assign_work_unit(self, node: Any) -> None:
-            waits = self.nodes.index(node) % 2 == 0
-            scopes = [each for each in self.workqueue if each.startswith(WAITING) == waits]
-            if scopes:
-                scope = min(scopes, key=lambda each: [not each.startswith(first) for first in WAITING])
-                self.workqueue.move_to_end(scope, last=False)
-            assigned = self.assigned_work[node]
-            # pytest-xdist would count the tests of finished modules again after each test.
-            for scope in [scope for scope, tests in assigned.items() if all(tests.values())]:
-                del assigned[scope]
-            super()._assign_work_unit(node)
-
-    config.option.loadscopereorder = False
-    return WaitBesideComputing(config, log)

@@ -36,6 +36,8 @@ from tests.standing_in import ADDRESS, SCRIPTS, asked
 
 ROOT = Path(__file__).resolve().parent.parent
 _COMMON = "NURSERY_COMMON"
+#: Of the processes that share the tests, each has its number in this variable.
+NUMBER = "TESTS_PROCESS"
 
 #: What workers import at their first metric and their first exchange; a fork finds its own place among them.
 OF_WORKERS = (
@@ -157,10 +159,10 @@ class Nursery:
 
 @functools.lru_cache(maxsize=None)
 def common() -> Nursery:
-    """The nursery with Paddle that all tests of this process share, and with pytest-xdist all its processes."""
+    """The nursery with Paddle that all tests of this process share, and all that share its tests."""
     if _COMMON in os.environ:
         return Nursery.at(os.environ[_COMMON])
-    nursery = Nursery(*filter(is_here, MODULES), GLOG_minloglevel="2")
+    nursery = Nursery(*modules(), GLOG_minloglevel="2")
     atexit.register(nursery.__exit__)
     return nursery
 
@@ -169,6 +171,11 @@ def share() -> str:
     """Let the processes that this one starts from here on share its common nursery, and return its address."""
     os.environ[_COMMON] = common().address
     return common().address
+
+
+def modules() -> list[str]:
+    """Those of `MODULES` that are installed."""
+    return [module for module in MODULES if is_here(module)]
 
 
 def is_here(module: str) -> bool:

@@ -19,10 +19,6 @@ read -r status <&{_HELD}
 [ "${{status:-1}}" -lt 0 ] && kill "$status" $$
 exit "${{status:-1}}"
 """
-#: Undoes the nursery's `-W ignore`.
-_SEES_WARNINGS = (
-    "import sys, warnings; sys.warnoptions.clear(); warnings.filters.remove(('ignore', None, Warning, None, 0)); "
-)
 
 
 def stand_in() -> None:
@@ -52,7 +48,3 @@ def asked(
     order = {"command": command, "directory": directory, "env": env}
     socket.send_fds(connection, [repr(order).encode() + b"\n"], files)
     return connection
-
-
-if __name__ == "__main__":  # for a process of pytest-xdist, which sees warnings: standing_in.py ADDRESS -u -c PROGRAM
-    _become(sys.argv[1], ["-c", _SEES_WARNINGS + sys.argv[-1]])

@@ -50,6 +50,7 @@ def named(values: Any) -> Any:
 
 
 ONE = decimal.Decimal(1)
+# Those of polars are made in the tests: polars starts threads, and processes that share the tests are forked before.
 READ = {
     "decimals": (arrow([ONE, ONE, ONE * 2, None], pa.decimal128(20, 0)), {1, 2, None}),
     "decimals with a scale": (arrow([ONE, ONE, ONE * 2, None], pa.decimal256(50, 5)), {1, 2, None}),
@@ -77,15 +78,16 @@ READ = {
         {"2026-01", "2026-02", None},
     ),
     "sparse": (frame(pandas.arrays.SparseArray([1, 0, 0, 1])), {0, 1}),
-    "Int128": (named(polars.Series([1, 0, 2, 1]).cast(polars.Int128)), {0, 1, 2}),
-    "categories of polars": (named(polars.Series(["a", "b"] * 2, dtype=polars.Categorical)), {"a", "b"}),
-    "enums of polars": (named(polars.Series(["a", "b"] * 2, dtype=polars.Enum(["a", "b"]))), {"a", "b"}),
+    "Int128": (lambda: named(polars.Series([1, 0, 2, 1]).cast(polars.Int128)), {0, 1, 2}),
+    "categories of polars": (lambda: named(polars.Series(["a", "b"] * 2, dtype=polars.Categorical)), {"a", "b"}),
+    "enums of polars": (lambda: named(polars.Series(["a", "b"] * 2, dtype=polars.Enum(["a", "b"]))), {"a", "b"}),
 }
 
 
 @pytest.mark.parametrize("name", READ)
 def test_keys_of_any_type_are_read_by_what_they_mean(name):
     data, wanted = READ[name]
+    data = data() if callable(data) else data
     assert keys(data) == wanted
     if None not in wanted:
         assert evaluated(data, user="x", metrics="gauc").values.keys() == {"gauc"}
@@ -122,7 +124,7 @@ REFUSED = {
     "objects": (frame([object()] * 4), r"column 'x', of object, cannot be read"),
     "complex": (frame(np.array([1j] * 4)), r"column 'x', of complex128, cannot be read"),
     "objects of polars": (
-        named(polars.Series([object()] * 4, dtype=polars.Object)),
+        lambda: named(polars.Series([object()] * 4, dtype=polars.Object)),
         r"column 'x', of Object.*, cannot be read",
     ),
     "mixed lists": ({"p": P, "y": Y, "x": [1, "1", 2, 3]}, r"column 'x' holds strings and 1, of int; give one kind"),
@@ -134,6 +136,7 @@ REFUSED = {
 @pytest.mark.parametrize("name", REFUSED)
 def test_other_keys_are_a_named_error_with_a_way_out(name):
     data, told = REFUSED[name]
+    data = data() if callable(data) else data
     with pytest.raises(InvalidInputError, match=told):
         keys(data)
 

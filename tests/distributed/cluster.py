@@ -32,12 +32,13 @@ import tempfile
 import threading
 import time
 import uuid
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Callable
 
 import numpy as np
 
-from tests.nursery import OF_WORKERS, Nursery, common
+from tests.nursery import NUMBER, OF_WORKERS, Nursery, common
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
@@ -113,7 +114,7 @@ def free_ports(count: int) -> list[int]:
     """
     ports: list[int] = []
     while len(ports) < count:
-        port = 10_000 + next(_ports) % 10_000
+        port = 10_000 + next(_ports()) % 10_000
         with socket.socket() as sock, contextlib.suppress(OSError):
             sock.bind(("", port))
             ports.append(port)
@@ -121,8 +122,11 @@ def free_ports(count: int) -> list[int]:
 
 
 #: Test runs that go on at the same time begin at different ones, and so do the processes that share one.
-_RUN = os.getppid() if "PYTEST_XDIST_WORKER" in os.environ else os.getpid()
-_ports = itertools.count(_RUN * 211 + 1000 * int(os.environ.get("PYTEST_XDIST_WORKER", "gw0")[2:]))
+@functools.lru_cache(maxsize=None)
+def _ports() -> Iterator[int]:
+    shared = os.environ.get(NUMBER)
+    run = os.getpid() if shared is None else os.getppid()
+    return itertools.count(run * 211 + 1000 * int(shared or 0))
 
 
 def run(
