@@ -1,6 +1,7 @@
 """`pytest --processes 4`: one process imports and collects everything, and forks those that run the tests.
 
-Each of them runs the tests of one module at a time. A process that a test has ended is replaced.
+Each of them runs the tests of one module at a time. A process that a test has ended is replaced. Every other one is
+forked before anything is imported, and begins with the tests that fork workers themselves.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import signal
 import sys
 import threading
 import time
+import traceback
 import warnings
 from collections.abc import Iterable
 from importlib import import_module
@@ -43,6 +45,29 @@ WAITING = (
     "tests/examples/",
     "tests/test_docs.py",
 )
+#: Tests that fork workers: 4 ms of processor time each where little is imported, 38 where everything is collected.
+FORKING = (
+    "tests/base/test_of_tasks.py",
+    "tests/comm/test_addresses.py",
+    "tests/comm/test_client.py",
+    "tests/comm/test_interruptions.py",
+    "tests/comm/test_secret.py",
+    "tests/comm/test_server.py",
+    "tests/comm/test_worker.py",
+    "tests/distributed/test_answers.py",
+    "tests/distributed/test_calls_of_an_exchange.py",
+    "tests/distributed/test_class_report.py",
+    "tests/distributed/test_formulas.py",
+    "tests/distributed/test_groups.py",
+    "tests/distributed/test_hangs.py",
+    "tests/distributed/test_parting.py",
+    "tests/distributed/test_runs.py",
+    "tests/distributed/test_same_samples.py",
+    "tests/distributed/test_strangers.py",
+    "tests/distributed/test_threads.py",
+    "tests/distributed/test_waiting.py",
+    "tests/support/test_logs.py",
+)
 #: Reports are sent when a test fails, and otherwise after so many seconds.
 _SEND_AFTER = 0.2
 #: Threads that may run while this process forks: of memory managers, which see to it.
@@ -54,24 +79,27 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_configure(config: pytest.Config) -> None:
-    if config.option.processes and not config.option.collectonly:
-        # There are more processes than processors: threads of theirs would only wait for each other.
-        os.environ.setdefault("OMP_NUM_THREADS", "1")
-        if find_spec("paddle") is not None:
-            nursery.share()
+def pytest_collection(session: pytest.Session) -> None:
+    options = session.config.option
+    if not options.processes or options.collectonly or options.usepdb:
+        return
+    # There are more processes than processors: threads of theirs would only wait for each other.
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    if find_spec("paddle") is not None:
+        nursery.share()
+    session.config.stash[_TESTS] = _Tests(session, options.processes)
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtestloop(session: pytest.Session) -> bool | None:
-    options = session.config.option
-    if not options.processes or options.collectonly or options.usepdb or session.testsfailed:
+    tests = session.config.stash.get(_TESTS, None)
+    if tests is None or session.testsfailed:
         return None
     if find_spec("paddle") is not None:
         for module in nursery.modules():
             import_module(module)
     gc.freeze()  # a process that looked for garbage among all that would copy it
-    _Tests(session).run(options.processes)
+    tests.run()
     return True
 
 
@@ -79,28 +107,30 @@ class _Tests:
     """The tests of a session: which are left, and which process runs which.
 
     Args:
-        session: one that has been collected.
+        session: one that is about to be collected.
+        count: how many processes run at a time.
     """
 
-    def __init__(self, session: pytest.Session) -> None:
+    def __init__(self, session: pytest.Session, count: int) -> None:
         self._session = session
         self._hook = session.config.hook
+        self._count = count
         self._left: dict[str, list[int]] = {}  # by module: their places in the session
-        for place, item in enumerate(session.items):
-            self._left.setdefault(item.nodeid.partition("::")[0], []).append(place)
         self._processes: dict[Connection, _Process] = {}
-        reporter: Any = session.config.pluginmanager.getplugin("terminalreporter")
+        for number in range(0, count, 2):
+            self._fork(number, early=True)
+
+    def run(self) -> None:
+        """Run them all, once they are collected."""
+        for place, item in enumerate(self._session.items):
+            self._left.setdefault(item.nodeid.partition("::")[0], []).append(place)
+        reporter: Any = self._session.config.pluginmanager.getplugin("terminalreporter")
         reporter.showfspath = False
-
-    def run(self, processes: int) -> None:
-        """Run them all.
-
-        Args:
-            processes: how many run at a time.
-        """
         try:
-            for number in range(processes):
+            for number in range(1, self._count, 2):
                 self._fork(number)
+            for process in self._processes.values():
+                self._give(process)
             while self._processes:
                 for connection in wait(self._processes):
                     assert isinstance(connection, Connection)
@@ -109,23 +139,25 @@ class _Tests:
             for process in self._processes.values():
                 process.end()
 
-    def _fork(self, number: int) -> None:
+    def _fork(self, number: int, early: bool = False) -> _Process:
         threads = [thread.name for thread in threading.enumerate()[1:]] + _pools()
         assert not threads, f"a module of tests has started threads, which no fork would have: {', '.join(threads)}"
-        process = _Process(self._session, number, self._processes)
+        process = _Process(self._session, number, early, self._processes)
         self._processes[process.connection] = process
-        self._give(process)
+        return process
 
     def _give(self, process: _Process) -> None:
         """Have a process run the tests of the next module: of every other process preferably one that waits."""
         waits = process.number % 2 == 0
         modules = [module for module in self._left if module.startswith(WAITING) == waits] or list(self._left)
+        if process.early:
+            modules = [module for module in self._left if module in FORKING]
         if not modules:
             process.send([])
             return
         module = min(modules, key=lambda module: [not module.startswith(first) for first in WAITING])
         process.places = self._left.pop(module)
-        process.send(process.places)
+        process.send([(place, self._session.items[place].nodeid) for place in process.places])
 
     def _hear(self, connection: Connection) -> None:
         process = self._processes[connection]
@@ -158,20 +190,21 @@ class _Tests:
             raise self._session.Failed(self._session.shouldfail)
 
     def _replace(self, process: _Process) -> None:
-        """A process has ended. Where tests are left, one of them has ended it; others are for another process."""
+        """A process has ended. Where tests are left of its module, one of them has ended it."""
         status = process.wait()
-        if not process.places:
-            return
-        place = process.runs()
-        item = self._session.items[place]
-        words = f"the process ended with status {status} while it ran this test"
-        report = pytest.TestReport(item.nodeid, item.location, {}, "failed", words, "call")
-        after = pytest.TestReport(item.nodeid, item.location, {}, "passed", None, "teardown")
-        if place in process.places:
-            self._report(process, place, [report, after])
         if process.places:
-            self._left[item.nodeid.partition("::")[0]] = process.places
-        self._fork(process.number + self._session.config.option.processes)
+            place = process.runs()
+            if place not in process.places:
+                place = process.places[0]
+            item = self._session.items[place]
+            words = f"the process ended with status {status} while it ran this test"
+            report = pytest.TestReport(item.nodeid, item.location, {}, "failed", words, "call")
+            after = pytest.TestReport(item.nodeid, item.location, {}, "passed", None, "teardown")
+            self._report(process, place, [report, after])
+            if process.places:
+                self._left[item.nodeid.partition("::")[0]] = process.places
+        if self._left:
+            self._give(self._fork(process.number + self._count))
 
 
 class _Process:
@@ -180,11 +213,13 @@ class _Process:
     Args:
         session: what it may run.
         number: by which its folders and ports differ from those of the others.
+        early: whether the session is not collected yet.
         others: the connections to these.
     """
 
-    def __init__(self, session: pytest.Session, number: int, others: Iterable[Connection]) -> None:
+    def __init__(self, session: pytest.Session, number: int, early: bool, others: Iterable[Connection]) -> None:
         self.number = number
+        self.early = early
         self.places: list[int] = []
         self._place = mmap.mmap(-1, 8)
         self.connection, end = Pipe()
@@ -192,13 +227,13 @@ class _Process:
         if self.pid == 0:
             for connection in (self.connection, *others):
                 connection.close()
-            _run(session, number, end, self._place)
+            _run(session, number, early, end, self._place)
         end.close()
 
-    def send(self, places: list[int]) -> None:
-        """Tell it what to run next; nothing: it ends."""
+    def send(self, tests: list[tuple[int, str]]) -> None:
+        """Tell it what to run next, by place and name, all of one module; nothing: it ends."""
         with contextlib.suppress(BrokenPipeError):
-            self.connection.send(places)
+            self.connection.send(tests)
 
     def runs(self) -> int:
         """The place of the test that it has begun last."""
@@ -217,6 +252,8 @@ class _Process:
                     return
                 time.sleep(0.1)
 
+
+_TESTS = pytest.StashKey[_Tests]()
 
 # -- in the process ----------------------------------------------------------------------------------------
 
@@ -273,7 +310,7 @@ class _Stacks:
         self._tw = TerminalWriter(sys.__stderr__)
 
 
-def _run(session: pytest.Session, number: int, connection: Connection, running: mmap.mmap) -> None:
+def _run(session: pytest.Session, number: int, early: bool, connection: Connection, running: mmap.mmap) -> None:
     """Run tests in this process, which has been forked, as long as there are some; it does not return."""
     status = 1
     try:
@@ -281,10 +318,15 @@ def _run(session: pytest.Session, number: int, connection: Connection, running: 
         os.environ[nursery.NUMBER] = str(number)
         reports = _Reports(connection)
         _become(session.config, number, reports)
-        while places := connection.recv():
-            items = [session.items[place] for place in places]
+        while tests := connection.recv():
+            if early:
+                session.perform_collect([str(session.config.rootpath / tests[0][1].partition("::")[0])])
+                named = {item.nodeid: item for item in session.items}
+                items = [named[name] for _, name in tests]
+            else:
+                items = [session.items[place] for place, _ in tests]
             # What belongs to the session stays.
-            for place, item, following in zip(places, items, [*items[1:], session]):
+            for (place, _), item, following in zip(tests, items, [*items[1:], session]):
                 running[:8] = place.to_bytes(8, "little")
                 item.ihook.pytest_runtest_protocol(item=item, nextitem=following)
                 reports.send(place)
@@ -296,6 +338,8 @@ def _run(session: pytest.Session, number: int, connection: Connection, running: 
         session._setupstate.teardown_exact(None)
     except (EOFError, BrokenPipeError):
         pass  # the one that has forked this one is gone
+    except BaseException:
+        traceback.print_exc(file=sys.__stderr__)
     finally:
         os._exit(status)  # destructors of Paddle 2.6 hang now and then
 
