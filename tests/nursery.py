@@ -159,7 +159,7 @@ class Nursery:
 
 @functools.lru_cache(maxsize=None)
 def common() -> Nursery:
-    """The nursery with Paddle that all tests of this process share, and all that share its tests."""
+    """The nursery with Paddle that all tests of this process share, and every process that runs its tests."""
     if _COMMON in os.environ:
         return Nursery.at(os.environ[_COMMON])
     nursery = Nursery(*modules(), GLOG_minloglevel="2")

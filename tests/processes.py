@@ -68,7 +68,7 @@ FORKING = (
     "tests/distributed/test_waiting.py",
     "tests/support/test_logs.py",
 )
-#: Reports are sent when a test fails, and otherwise after so many seconds.
+#: Reports are sent when a test fails, and otherwise after this many seconds.
 _SEND_AFTER = 0.2
 #: Threads that may run while this process forks: of memory managers, which see to it.
 _MAY_FORK = ("jemalloc_bg_thd", "polars-ooc-clea")
@@ -98,7 +98,7 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
     if find_spec("paddle") is not None:
         for module in nursery.modules():
             import_module(module)
-    gc.freeze()  # a process that looked for garbage among all that would copy it
+    gc.freeze()  # a process that looked for garbage there would copy it
     tests.run()
     return True
 
@@ -286,7 +286,7 @@ class _Reports:
         self._unsent.append(("warning", values))
 
     def forget(self) -> None:
-        """Do not tell what has not been told."""
+        """Drop what is not sent yet."""
         self._unsent.clear()
 
     def send(self, place: int) -> None:
