@@ -175,7 +175,7 @@ class EvaluationResult(Printed):
         entries = {
             "rows": self.new.rows,
             **self._changes(),
-            "about": self.asked.about(),
+            "about": self._about(),
             "data": self.new.data.plain(),
             "asked": self._asked(),
             **self.judged.plain(),
@@ -192,6 +192,15 @@ class EvaluationResult(Printed):
             entries["at_k"] = self.new.at_k
         result: dict[str, Any] = plain(entries if self.tasks else {**self.new.values, **entries})
         return result
+
+    def _about(self) -> dict[str, dict[str, str]]:
+        """What each metric is; and the signature that a library gave its value, the baseline's too if it differs."""
+        about = self.asked.about()
+        for name, what in about.items():
+            new, old = (getattr(side and side.values[name], "signature", "") for side in (self.new, self.baseline))
+            signatures = {"signature": new, "baseline_signature": "" if old == new else old}
+            what.update({key: signature for key, signature in signatures.items() if signature})
+        return about
 
     def _changes(self) -> dict[str, Any]:
         """The intervals and deltas, each beside its metric."""

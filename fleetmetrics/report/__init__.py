@@ -271,6 +271,7 @@ def _rows(result: Mapping[str, Any], words: Words) -> Iterator[dict[str, Any]]:
                 "rises": (delta.get("value") or 0) > 0,
                 "better": better,
                 "definition": "" if place else line,
+                "signatures": [about[key] for key in ("signature", "baseline_signature") if about.get(key)],
                 "digits": None if tiny else digits_of(numbers, widths),
             }
 

@@ -112,3 +112,25 @@ def test_numbers_in_place_of_texts_and_several_tasks_are_refused():
         fm.evaluate(two, label=["a", "b"], score=["a", "b"], metrics="char_error_rate")
     with pytest.raises(fm.InvalidInputError, match="auc takes numbers, bleu takes texts"):
         fm.evaluate(two, label="a", score="b", metrics="auc,bleu")
+
+
+def test_a_result_names_the_signature_of_a_score_and_that_of_a_baseline_that_differs(tmp_path):
+    import pyarrow as pa
+
+    frame = {"said": SAID, "heard": [*HEARD[:2], "stop it"]}
+    several = pa.table({**frame, "said": [SAID[:2], *([text] for text in SAID[1:])]})
+    options = {"label": "said", "score": "heard", "metrics": "bleu,string_match"}
+    result = fm.evaluate(frame, **options, baseline=several)
+    new = result["bleu"].signature
+    assert new.startswith("nrefs:1|") and "baseline_signature" not in fm.evaluate(frame, **options).to_dict()["about"]
+    about = result.to_dict()["about"]
+    assert (about["bleu"]["signature"], about["bleu"]["baseline_signature"]) == (
+        new,
+        new.replace("nrefs:1", "nrefs:var"),
+    )
+    assert "signature" not in about["string_match"]
+    assert f"\nbleu: {new}; baseline: nrefs:var|" in str(result)
+    fm.evaluate(frame, **options).save_state(tmp_path / "state")
+    assert fm.evaluation.merge([tmp_path / "state"]).to_dict()["about"]["bleu"]["signature"] == new
+    pytest.importorskip("jinja2")
+    assert f"<bdi>{new}</bdi>" in result.to_html()

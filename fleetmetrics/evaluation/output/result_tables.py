@@ -157,6 +157,12 @@ def _metrics(result: Mapping[str, Any]) -> Table:
         Column(f"{percent} of the delta", lambda metric: ends(metric.delta, "+") if metric.baseline else ""),
     ]
     notes = [f"{', '.join(arrays)}: no single number, see {_everything()}"] if arrays else []
+    signed_by = (
+        (name, what.get("signature"), what.get("baseline_signature")) for name, what in result["about"].items()
+    )
+    notes += [
+        f"{clean(name)}: {new}" + (f"; baseline: {old}" if old else "") for name, new, old in signed_by if new or old
+    ]
     scarce = ((metric.name, entry) for metric in metrics for entry in [_with_reason(metric)] if entry)
     notes += _reasons(scarce, "too few for")
     return Table.of("", columns, metrics, notes).filled() if metrics else Table("", [], notes)
