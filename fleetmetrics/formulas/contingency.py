@@ -8,7 +8,7 @@ weight is a number of samples. Where a value is undefined it is ``zero_division`
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, Callable
 
 import numpy as np
 
@@ -73,19 +73,15 @@ def normalized_mutual_information(confusion: Any, zero_division: float = math.na
         >>> normalized_mutual_information([[2, 0], [0, 2]])
         1.0
     """
-    if unknown(confusion):
-        return math.nan
-    total = confusion.sum()
-    if not total:
-        return stand_in("normalized_mutual_information", "there are no samples", zero_division)
-    shares = confusion / total
+    return _of_shares("normalized_mutual_information", _mutual_information, confusion, _ONE_EACH, zero_division)
+
+
+def _mutual_information(shares: np.ndarray) -> float | None:
     t, p = shares.sum(axis=1), shares.sum(axis=0)
     entropy = -sum(float((part[part > 0] * np.log(part[part > 0])).sum()) for part in (t, p))
-    if entropy <= 0:
-        return stand_in("normalized_mutual_information", _ONE_EACH, zero_division)
     seen = shares > 0
     information = float((shares[seen] * np.log(shares[seen] / np.outer(t, p)[seen])).sum())
-    return min(1.0, max(0.0, 2 * information / entropy))
+    return 2 * information / entropy if entropy > 0 else None
 
 
 @checked(confusion=matrix(labels=False), zero_division=stand_in_value)
@@ -101,15 +97,27 @@ def cramers_v(confusion: Any, zero_division: float = math.nan) -> float:
         >>> cramers_v([[3, 1], [1, 3]])
         0.5
     """
-    if unknown(confusion):
-        return math.nan
-    total = confusion.sum()
-    if not total:
-        return stand_in("cramers_v", "there are no samples", zero_division)
-    shares = confusion / total
+    reason = "one class only is true, or one cluster only is predicted"
+    return _of_shares("cramers_v", _association, confusion, reason, zero_division)
+
+
+def _association(shares: np.ndarray) -> float | None:
     shares = shares[shares.any(axis=1)][:, shares.any(axis=0)]
     smaller = min(shares.shape)
     if smaller == 1:
-        return stand_in("cramers_v", "one class only is true, or one cluster only is predicted", zero_division)
+        return None
     expected = np.outer(shares.sum(axis=1), shares.sum(axis=0))
-    return min(1.0, math.sqrt(float(((shares - expected) ** 2 / expected).sum()) / (smaller - 1)))
+    return math.sqrt(float(((shares - expected) ** 2 / expected).sum()) / (smaller - 1))
+
+
+def _of_shares(
+    metric: str, of: Callable[[np.ndarray], float | None], confusion: Any, reason: str, zero_division: float
+) -> float:
+    """A function of the shares of the samples, in [0, 1] except for rounding; where it is None, for this reason."""
+    if unknown(confusion):
+        return math.nan
+    total = confusion.sum()
+    value = of(confusion / total) if total else None
+    if value is None:
+        return stand_in(metric, reason if total else "there are no samples", zero_division)
+    return min(1.0, max(0.0, value))
