@@ -1,18 +1,20 @@
-"""``MetricCollection``: several metrics over the same batches."""
+"""``MetricCollection``: several metrics over the same batches, or over those of several tasks."""
 
 from __future__ import annotations
 
 import copy
-import importlib
+from collections import defaultdict
 from typing import (
     TYPE_CHECKING,
     Any,
     Callable,
     Dict,
+    Hashable,
     ItemsView,
     Iterable,
     KeysView,
     Mapping,
+    NamedTuple,
     Sequence,
     ValuesView,
     overload,
@@ -22,10 +24,14 @@ import numpy as np
 
 import fleetmetrics
 from fleetmetrics.base.accumulator import unnamed
-from fleetmetrics.base.composite import Composite, about, axis_taken, label_taken, samples_taken
+from fleetmetrics.base.composite import Composite, about, axis_taken, label_taken, samples_taken, statistics_of
 from fleetmetrics.base.metric import Common, Metric
 from fleetmetrics.base.nesting import Nestable
 from fleetmetrics.base.shared import Shared
+from fleetmetrics.base.task_columns import ARGUMENTS, arguments_of_tasks, checked_tasks
+from fleetmetrics.batch import Batch
+from fleetmetrics.batch.one_hot import Earlier, Meaning
+from fleetmetrics.batch.task_batches import AlikeBatches
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.state.state import State
 from fleetmetrics.state.state_dicts import Holder
@@ -90,18 +96,14 @@ class MetricCollection(Composite[Dict[str, Any]]):
             if not isinstance(text, str):
                 raise InvalidInputError(f"{argument} must be a string, not {text!r}")
         self.prefix, self.postfix = prefix, postfix
-        entries = (
-            list(metrics.items())
-            if isinstance(metrics, Mapping)
-            else [(_key(m), m) for m in listed("metrics", metrics, "metrics, or a dict of them by key")]
-        )
+        entries = _entries(metrics)
         #: The members that are keyed by the name that a counter gave them.
         self._unnamed_members = [] if isinstance(metrics, Mapping) else [m for _, m in entries if m.named_by_default]
         self.metrics: dict[str, Metric] = {}
         self._known: dict[str, Any] = {}  # these do not change after the members are set
-        shared = Shared()
+        shared: dict[Hashable, Shared] = defaultdict(Shared)
         for key, metric in entries:
-            self._take(key, metric, shared)
+            self._take(key, metric, shared[self.task_of(key)])
         self._replace(metrics, dict(self.metrics))
         self.takes_label = label_taken(self.metrics.values())
         self.columns = tuple(dict.fromkeys(name for metric in self.metrics.values() for name in metric.columns))
@@ -145,9 +147,11 @@ class MetricCollection(Composite[Dict[str, Any]]):
             >>> metrics.compute()
             {'ctr/auc': 1.0, 'cvr/auc': 1.0}
         """
-        of_tasks = importlib.import_module("fleetmetrics.base.of_tasks")  # which imports this module
-        collection: MetricCollection = of_tasks.TaskCollection(tasks, metrics, prefix=prefix, postfix=postfix, **common)
-        return collection
+        return TaskCollection(tasks, metrics, prefix=prefix, postfix=postfix, **common)
+
+    def task_of(self, key: str) -> Hashable:
+        """The task of a metric, which shares states with those of the same task alone."""
+        return None
 
     @overload
     def __getitem__(self, key: str) -> Metric: ...
@@ -184,15 +188,10 @@ class MetricCollection(Composite[Dict[str, Any]]):
         return self.metrics.items()
 
     def _take(self, key: str, metric: Metric, shared: Shared) -> None:
-        if not isinstance(metric, Metric):
-            raise InvalidInputError(f"metrics[{key!r}] must be a Metric, not {type(metric).__name__}")
         operand = metric.collection == self.name and metric not in self.metrics.values()
         if metric.collection is not None and not operand:
             raise InvalidInputError(f"metrics[{key!r}] already belongs to {metric.collection}; create a new metric")
-        if key in self.metrics:
-            raise InvalidInputError(f"metrics has two entries {key!r}; give each its own key or name")
-        if metric.program is not None or metric.holds_samples():
-            raise InvalidInputError(f"metrics[{key!r}] already holds samples; a collection takes new metrics")
+        _raise_unless_new(key, metric, self.metrics)
         if metric.sampler is not None:
             raise InvalidInputError(
                 f"metrics[{key!r}] has a sampler; create it without one, and give the sampler to the collection: "
@@ -347,7 +346,186 @@ def _own_holders(leaf: Nestable) -> Sequence[Holder]:
     return _holders_of(leaf, {folds.table: folds for folds in leaf.record_folds()})
 
 
-def _key(metric: Any) -> str:
-    if not isinstance(metric, Metric):
-        raise InvalidInputError(f"metrics must hold Metric objects, not {type(metric).__name__}")
-    return metric.name
+def _entries(metrics: Any) -> list[tuple[str, Metric]]:
+    """Metrics with their keys, which in a sequence are their names."""
+    if not isinstance(metrics, Mapping):
+        for metric in (metrics := listed("metrics", metrics, "metrics, or a dict of them by key")):
+            if not isinstance(metric, Metric):
+                raise InvalidInputError(f"metrics must hold Metric objects, not {type(metric).__name__}")
+        return [(metric.name, metric) for metric in metrics]
+    for key, metric in metrics.items():
+        if not isinstance(metric, Metric):
+            raise InvalidInputError(f"metrics[{key!r}] must be a Metric, not {type(metric).__name__}")
+    return list(metrics.items())
+
+
+def _raise_unless_new(key: str, metric: Metric, others: Mapping[str, Metric]) -> None:
+    """Raise InvalidInputError if a key is one of the others', or a metric has been used."""
+    if key in others:
+        raise InvalidInputError(f"metrics has two entries {key!r}; give each its own key or name")
+    if metric.program is not None or metric.holds_samples():
+        raise InvalidInputError(f"metrics[{key!r}] already holds samples; a collection takes new metrics")
+
+
+# -- several tasks ------------------------------------------------------------------------------------------
+
+
+class ByTask(MetricCollection):
+    """A collection with metrics of several tasks, each of which has a batch of its own: see `TaskBatches`."""
+
+    def leaves_of_tasks(self) -> Mapping[Any, Sequence[Nestable]]:
+        """The metrics of each task."""
+        return dict(self._once("leaves of tasks", self._leaves_of_tasks))
+
+    def _leaves_of_tasks(self) -> Iterable[tuple[Any, Sequence[Nestable]]]:
+        leaves: dict[Any, dict[Nestable, None]] = {}
+        for key, metric in self.metrics.items():
+            leaves.setdefault(self.task_of(key), {}).update(dict.fromkeys(metric.leaf_metrics()))
+        return [(task, [*its]) for task, its in leaves.items()]
+
+    def requirements_of(self, batch: Any) -> Any:
+        """The metrics of each task, which the batch asks for their requirements: see `TaskBatches.check`."""
+        return self.leaves_of_tasks()
+
+    def increments_of(self, batch: Any) -> Iterable[tuple[Any, Any]]:
+        """Those of each task from its own batch."""
+        leaves = self.leaves_of_tasks()
+        return [pair for task, own in batch.by_task.items() for pair in statistics_of(leaves[task], own)]
+
+
+class TaskCollection(ByTask):
+    """The same metrics for several tasks; see `MetricCollection.of_tasks`.
+
+    Args:
+        tasks: as for `MetricCollection.of_tasks`.
+        metrics: as for `MetricCollection.of_tasks`.
+        prefix: of the keys in the result.
+        postfix: of the keys in the result.
+        **common: as for `MetricCollection`.
+    """
+
+    tasks: dict[str, dict[str, str]]
+
+    def __init__(
+        self,
+        tasks: Mapping[str, Mapping[str, str]],
+        metrics: Mapping[str, Metric] | Iterable[Metric],
+        *,
+        prefix: str = "",
+        postfix: str = "",
+        **common: Unpack[Common],
+    ) -> None:
+        templates: dict[str, Metric] = {}
+        for key, metric in _entries(metrics):
+            _raise_unless_new(key, metric, templates)
+            templates[key] = metric
+        self._replace(metrics, templates)
+        further = dict.fromkeys(name for metric in templates.values() for name in metric.columns)
+        self.tasks = checked_tasks(tasks, label_taken(templates.values()), [*further])
+        self._task_by_key = {f"{task}/{key}": task for task in tasks for key in templates}
+        fresh = {f"{task}/{key}": metric.fresh() for task in tasks for key, metric in templates.items()}
+        super().__init__(fresh, prefix=prefix, postfix=postfix, **common)
+        self.columns = ()  # which are among those of each task
+
+    def task_of(self, key: str) -> Hashable:
+        """See `MetricCollection.task_of`."""
+        return self._task_by_key[key]
+
+    def rename(self, keys: Mapping[str, str]) -> MetricCollection:
+        """See `MetricCollection.rename`."""
+        renamed = super().rename(keys)
+        self._task_by_key = {keys.get(key, key): task for key, task in self._task_by_key.items()}
+        return renamed
+
+    def add(self, columns: Any = None, *others: Any, **named: Any) -> None:  # type: ignore[override]
+        """Accumulate one batch in all tasks, or in none; in a static program, at every run.
+
+        Args:
+            columns: the columns of the tasks by name, of the same length; other columns are ignored. Arrays, tensors
+                or static variables, as for `Metric.add`.
+            *others: none.
+            **named: none.
+
+        Raises:
+            InvalidInputError: a column is missing, or as for `Metric.add`; the error names the task.
+            StaticProgramError: as for `Metric.add`.
+        """
+        if others or named or not isinstance(columns, Mapping):
+            names = dict.fromkeys(name for its in self.tasks.values() for name in its.values())
+            raise InvalidInputError(
+                f"{self.name} has several tasks, so add takes one dict of columns by name, such as model outputs and "
+                f"labels: add({{{', '.join(f'{name!r}: ...' for name in names)}}})"
+            )
+        self._add_arguments(arguments_of_tasks(self.tasks, columns, self.name))
+
+    def add_frame(self, frame: Any, **columns: Any) -> None:
+        """Accumulate a data frame with the columns of the tasks, as one batch.
+
+        Args:
+            frame: as for `Metric.add_frame`.
+            **columns: none.
+
+        Raises:
+            InvalidInputError: as for `Metric.add_frame`.
+        """
+        if columns:
+            raise InvalidInputError(f"{self.name}: tasks name the columns already; leave out {', '.join(columns)}")
+        from fleetmetrics.columns.frames import arguments_of
+
+        self._add_arguments({task: arguments_of(self, frame, its) for task, its in self.tasks.items()})
+
+    def _add_arguments(self, by_task: Mapping[str, Mapping[str, Any]]) -> None:
+        """Accumulate a batch, from the arguments of each task."""
+        masks = (its[name] for its in by_task.values() for name in ("mask", "weight") if name in its)
+        super().add(by_task, mask=next(masks, None))  # only whether there is one matters
+
+    def _batch_of(self, by_task: Any, *_: Any) -> Any:
+        earlier: dict[str, Earlier] = self.earlier if isinstance(self.earlier, dict) else {}
+        batches = {}
+        for task, arguments in by_task.items():
+            own = dict(arguments)
+            prediction, label, weight, mask = [own.pop(name, None) for name in ARGUMENTS]
+            reader = _Reader(self.meaning, earlier.get(task, MetricCollection.earlier))
+            try:
+                batch = batches[task] = Batch(prediction, label, weight, mask, own or None, self.class_axis, reader)
+            except InvalidInputError as error:
+                raise InvalidInputError(f"{task!r}: {error}") from None
+            if batch.earlier is not None:
+                earlier = {**earlier, task: batch.earlier}
+        return AlikeBatches(batches, earlier)
+
+    def increments_of(self, batch: Any) -> Iterable[tuple[Any, Any]]:
+        """Those of each task; of plain batches from all samples at once, for the metrics that leave sums to a batch."""
+        whole = batch.whole
+        if whole is None:
+            return super().increments_of(batch)
+        quick, states, slow = self._once("ways", self._ways)
+        pairs: list[tuple[Any, Any]] = []
+        for state, increment in statistics_of(quick, whole):
+            pairs += [(own, whole.for_task(increment, task)) for task, own in enumerate(states[state])]
+        for own, leaves in zip(batch.by_task.values(), slow):
+            own.checked = whole.checked
+            pairs += statistics_of(leaves, own)
+        return pairs
+
+    def _ways(self) -> Iterable[Any]:
+        """The first task's metrics that leave sums to a batch; each of their states in all tasks; the other metrics."""
+        rows = list(zip(*self.leaves_of_tasks().values()))  # a metric in all tasks
+        quick = [row for row in rows if _leaves_sums(row[0])]
+        states = {its[0]: its for row in quick for its in zip(*[leaf.states.values() for leaf in row])}
+        slow = [row for row in rows if row not in quick]
+        return [row[0] for row in quick], states, list(zip(*slow))
+
+
+class _Reader(NamedTuple):
+    """What a batch asks the metric that takes it."""
+
+    meaning: Meaning
+    earlier: Earlier
+
+
+def _leaves_sums(leaf: Any) -> bool:
+    """Whether all sums of a metric of the package are made by its declared statistics."""
+    kind: Any = type(leaf)
+    own = kind.__module__.startswith("fleetmetrics.") and len(leaf.states) > 0
+    return own and kind.increments_of is Metric.increments_of and kind.batch_statistics is Metric.batch_statistics

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import functools
-from typing import Any, ClassVar, Mapping
+from typing import Any, ClassVar, Mapping, Sequence
 
 import numpy as np
 
-from fleetmetrics.base.collection import MetricCollection
-from fleetmetrics.base.of_tasks import ByTask, TaskBatches
+from fleetmetrics.base.collection import ByTask, MetricCollection
 from fleetmetrics.batch import Batch
 from fleetmetrics.batch.one_hot import LABELS, Meaning, meaning_for_all
+from fleetmetrics.batch.task_batches import TaskBatches
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.support.vocabulary import argument
 
@@ -68,14 +68,14 @@ class OfTasks(OfRows, ByTask):
             if own.dtype.kind == "f" and np.isnan(own).any():
                 known = ~np.isnan(own) if mask is None else ~np.isnan(own) & mask
             batches[task] = Batch(prediction[:, task], own, weight, known, columns)
-        return _Rows(batches, self.leaves_of_tasks())
+        return _Rows(batches)
 
 
 class _Rows(TaskBatches):
-    def check(self, requirements: Any, validate: bool) -> None:
+    def check(self, leaves_of_tasks: Mapping[Any, Sequence[Any]], validate: bool) -> None:
         """As for any tasks; of an error, the flags of the broken entries get the axis of the tasks."""
         try:
-            super().check(requirements, validate)
+            super().check(leaves_of_tasks, validate)
         except InvalidInputError as error:
             if error.broken is not None and self.checking is not None and error.broken[0] in ("prediction", "label"):
                 argument, allowed, flags = error.broken
