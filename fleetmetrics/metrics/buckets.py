@@ -36,7 +36,7 @@ _PICTURES, _NARROW = ("roc", "precision_recall", "score_histogram", "gain", "lif
 def _by_class_and_bucket(batch: Batch, task: Task, buckets: int, spacing: str) -> Any:
     """Samples by label and bucket; with several classes (each against all others) or labels, of each."""
     xp, flags = batch.xp, None if task.ignore_index is None else tasks.counted(batch, task)
-    score = _probabilities(batch, task, flags)
+    score = class_probabilities(batch, task, flags)
     if task.kind == "multiclass":
         batch = batch.one_vs_rest()
         flags = None if flags is None else xp.repeat(flags, task.size)
@@ -52,7 +52,7 @@ def _by_class_and_bucket(batch: Batch, task: Task, buckets: int, spacing: str) -
     return batch.histogram(*which, label, bucket, amount=flags)
 
 
-def _probabilities(batch: Batch, task: Task, flags: Any) -> Any:
+def class_probabilities(batch: Batch, task: Task, flags: Any) -> Any:
     """Probabilities of each label, or of each class of each sample, flat; arbitrary where the label is ignored."""
     xp = batch.xp
     if task.kind != "multiclass":

@@ -14,7 +14,7 @@ from fleetmetrics.base.record_metric import OfAllSamples
 from fleetmetrics.batch import Batch, per_sample, statistic
 from fleetmetrics.batch.rules import Requirement
 from fleetmetrics.errors import InvalidInputError
-from fleetmetrics.metrics.buckets import OfProbabilities, probability_rules
+from fleetmetrics.metrics.buckets import OfProbabilities, class_probabilities, probability_rules
 from fleetmetrics.metrics.classification.losses import probability_rules_of
 from fleetmetrics.metrics.task import DISTRIBUTION, Task, check_scores, class_axis_of, of_scores, task_of
 from fleetmetrics.records.table import Records
@@ -177,6 +177,29 @@ def _probabilities(batch: Batch, *settings: Any) -> Any:
     return batch.histogram(_outcome(batch, settings[-1]), _bin(batch, *settings), amount=confidence)
 
 
+@statistic
+def _numbers_by_class(batch: Batch, edges: tuple[float, ...], task: Task) -> Any:
+    each, _, place = _each_class(batch, edges, task)
+    return each.histogram(*place)
+
+
+@statistic
+def _probabilities_by_class(batch: Batch, edges: tuple[float, ...], task: Task) -> Any:
+    each, probability, place = _each_class(batch, edges, task)
+    return each.histogram(*place, amount=probability)
+
+
+@per_sample
+def _each_class(batch: Batch, edges: tuple[float, ...], task: Task) -> tuple[Batch, Any, tuple[Any, ...]]:
+    """Each class against the others: the samples, their probabilities, and their outcomes, classes and bins."""
+    xp, each = batch.xp, batch.one_vs_rest()
+    probability = xp.cast(class_probabilities(batch, task, None), "float64")
+    if each.keep is not None:
+        probability = xp.zero_unless(each.keep, probability)
+    place = xp.position(xp.constant(np.array(edges[1:-1])), probability)
+    return each, probability, (xp.cast(each.label, "int64"), each.label_index, place)
+
+
 @per_sample
 def _from_center(batch: Batch, *settings: Any) -> Any:
     """The square of the distance of each probability from the center of its bin."""
@@ -268,11 +291,13 @@ class ExpectedCalibrationError(_Binned[float]):
 
     Inputs with ``task="binary"`` as for `fleetmetrics.Calibration`. With ``"multiclass"``, ``add(prediction, label)``
     takes probabilities ``[n, classes]`` that add up to 1 and labels ``[n]``, and the metric is top-label: p is the
-    highest probability of a sample, and y is 1 where it is the label's.
+    highest probability of a sample, and y is 1 where it is the label's. It is classwise (static calibration error, SCE)
+    with ``classwise=True``: the bins are those of all classes, each against the others, and count alike.
 
     Args:
         bins: as for `CalibrationCurve`.
         norm: ``"l1"``, ``"l2"`` or ``"max"``.
+        classwise: whether to look at the probabilities of all classes; needs ``num_classes``.
         task: ``"binary"`` or ``"multiclass"``; None: multiclass with ``num_classes`` or scores of three or more
             classes, else binary.
         num_classes: the number of classes, at least 2; with ``"multiclass"`` only. None: that of the scores.
@@ -291,19 +316,20 @@ class ExpectedCalibrationError(_Binned[float]):
     pictures: tuple[str, ...] = ("calibration",)
 
     class_axis: int | None
+    classwise: bool
     norm: Any
     requirements: tuple[str | Requirement, ...]
     top_label: bool | None
     zero_division: float
 
     better = "lower"
-    formula: Any = formula_of(formulas.expected_calibration_error, "norm", "zero_division")
 
     def __init__(
         self,
         *,
         bins: int | Sequence[float] = 15,
         norm: Literal["l1", "l2", "max"] = "l1",
+        classwise: bool = False,
         task: Literal["binary", "multiclass"] | None = None,
         num_classes: int | None = None,
         class_axis: int | None = None,
@@ -313,6 +339,7 @@ class ExpectedCalibrationError(_Binned[float]):
     ) -> None:
         allowed = ("binary", "multiclass")
         self.task: Task = task_of(task, num_classes, from_logits=from_logits, allowed=allowed, by_shape=True)
+        self.classwise = _classwise_of(classwise, self.task)
         self.top_label = None if self.task.kind == "any" else self.task.kind == "multiclass"
         super().__init__(bins=bins, from_logits=from_logits, **common)
         self.zero_division = zero_division_of(zero_division)
@@ -321,8 +348,33 @@ class ExpectedCalibrationError(_Binned[float]):
         self.norm = choice_of("norm", norm, ("l1", "l2", "max"))
         self.requirements = probability_rules_of(self.task, 3 if self.top_label else 0)
 
+    def _declare(self) -> None:
+        if not self.classwise:
+            return super()._declare()
+        shape = (2, self.task.size, len(self.edges) - 1)
+        self.pictures = ()
+        self.declare("number", shape, statistic=_numbers_by_class, settings=("edges", "task"))
+        self.declare("probability", shape, "float64", statistic=_probabilities_by_class, settings=("edges", "task"))
+
+    def batch_statistics(self, batch: Batch) -> dict[str, Any]:
+        if not self.classwise:
+            return super().batch_statistics(batch)
+        binning = self.edges, self.task
+        return {"number": _numbers_by_class(batch, *binning), "probability": _probabilities_by_class(batch, *binning)}
+
     def requirements_of(self, batch: Batch) -> tuple[str | Requirement, ...]:
         return probability_rules_of(check_scores(self.task, batch), batch.classes)
+
+    def formula(self, number: np.ndarray, probability: np.ndarray) -> float:
+        cells = number.reshape(2, -1), probability.reshape(2, -1)
+        return formulas.expected_calibration_error.bare(*cells, self.norm, self.zero_division)
+
+
+def _classwise_of(classwise: Any, task: Task) -> bool:
+    """The argument ``classwise``."""
+    if flag_of("classwise", classwise) and not (task.kind == "multiclass" and task.size):
+        raise InvalidInputError("classwise=True has bins for each of several classes; it needs num_classes=")
+    return bool(classwise)
 
 
 class BrierDecomposition(_Binned[formulas.BrierParts]):
@@ -426,15 +478,20 @@ class AdaptiveCalibrationError(OfProbabilities[float], OfAllSamples):
     """Calibration error over bins of equal mass: each holds about the same number of samples, at any rate.
 
     Formula: that of `ExpectedCalibrationError`, by default ``sum_k n_k * |p_k - y_k| / sum_k n_k``, with the samples
-    sorted by probability and cut into ``bins`` parts of equal weight. Equal probabilities are in one bin, that of the
-    middle of their weight, so that the value does not depend on the order of the samples.
+    sorted by probability and cut into ``bins`` parts of equal weight; with ``classwise=True`` the probabilities of each
+    class are (ACE of Nixon et al.). Equal probabilities are in one bin, that of the middle of their weight, so that the
+    value does not depend on the order of the samples.
 
-    Inputs as for `fleetmetrics.Calibration`, storage as for `SpearmanCorrelation`. Undefined without samples.
+    Inputs as for `ExpectedCalibrationError`, storage as for `SpearmanCorrelation`. Undefined without samples.
 
     Args:
         bins: their number, at least 1; those without samples are left out.
         norm: as for `ExpectedCalibrationError`.
-        from_logits: as for `fleetmetrics.Calibration`.
+        classwise: whether to look at the probabilities of all classes instead of the highest; needs ``num_classes``.
+        task: as for `ExpectedCalibrationError`.
+        num_classes: the number of classes, at least 2; with ``"multiclass"`` only. None: that of the scores.
+        class_axis: as for `Precision`.
+        from_logits: predictions are logits: the sigmoid or the softmax is applied.
         zero_division: the value if the metric is undefined, without a warning; nan: nan, with `UndefinedMetricWarning`.
 
     Examples:
@@ -447,30 +504,61 @@ class AdaptiveCalibrationError(OfProbabilities[float], OfAllSamples):
     biased = True
     better = "lower"
     bins: int
+    class_axis: int | None
+    classwise: bool
     norm: Any
-    record: tuple[str, ...] = ("probability", "outcome", "weight")
+    requirements: tuple[str | Requirement, ...]
+    task: Task
 
     def __init__(
         self,
         *,
         bins: int = 15,
         norm: Literal["l1", "l2", "max"] = "l1",
+        classwise: bool = False,
+        task: Literal["binary", "multiclass"] | None = None,
+        num_classes: int | None = None,
+        class_axis: int | None = None,
         from_logits: bool = False,
         **settings: Unpack[Settings],
     ) -> None:
+        allowed = ("binary", "multiclass")
+        self.task = task_of(task, num_classes, from_logits=from_logits, allowed=allowed, by_shape=True)
+        self.classwise = _classwise_of(classwise, self.task)
+        self._of_class = [f"class {k}" for k in range(self.task.size)] if self.classwise else ["probability"]
+        self.record = (*self._of_class, "outcome", "weight")
         super().__init__(from_logits=from_logits, **settings)
+        self.settle(**self.task.settings)
+        self.keep_records(self.record, key=("probability and outcome", self.classwise, self.task))
+        self.class_axis = class_axis_of(class_axis)
         self.bins = whole_number_of("bins", bins, 1, MOST_EDGES)
         self.norm = choice_of("norm", norm, ("l1", "l2", "max"))
+        self.requirements = probability_rules_of(self.task, 3 if self.task.kind == "multiclass" else 0)
+
+    def requirements_of(self, batch: Batch) -> tuple[str | Requirement, ...]:
+        return probability_rules_of(check_scores(self.task, batch), batch.classes)
 
     def batch_records(self, batch: Batch) -> dict[str, Any]:
-        outcome = batch.xp.cast(batch.positive, "int64")
-        return {"probability": batch.probability(self.from_logits), "outcome": outcome, "weight": batch.weight}
+        if self.classwise:
+            table = batch.xp.reshape(class_probabilities(batch, self.task, None), [-1, self.task.size])
+            columns = {name: table[:, k] for k, name in enumerate(self._of_class)}
+            return {**columns, "outcome": batch.xp.cast(batch.labels, "int64"), "weight": batch.weight}
+        top_label = batch.classes > 2 if self.task.kind == "any" else self.task.kind == "multiclass"
+        probability = _confidence(batch, self.from_logits, top_label)
+        return {"probability": probability, "outcome": _outcome(batch, top_label), "weight": batch.weight}
 
     def value(self, records: Records) -> float:
-        order = np.argsort(records["probability"], kind="stable")  # sums round alike in any order of the samples
-        probability, outcome = records["probability"][order], records["outcome"][order]
-        weight = np.ones(len(order)) if records["weight"] is None else records["weight"][order]
+        outcome, weight = records["outcome"], records["weight"]
+        outcomes = [outcome == k for k in range(self.task.size)] if self.classwise else [outcome]
+        cells = [self._in_bins(records[name], own, weight) for name, own in zip(self._of_class, outcomes)]
+        number, total = (np.concatenate(parts, axis=1) for parts in zip(*cells))
+        return float(formulas.expected_calibration_error.bare(number, total, self.norm))
+
+    def _in_bins(self, probability: np.ndarray, outcome: np.ndarray, weight: np.ndarray | None) -> list[np.ndarray]:
+        """The weights and the summed probabilities by outcome and bin, ``[2, bins]`` each."""
+        order = np.argsort(probability, kind="stable")  # sums round alike in any order of the samples
+        probability, outcome = probability[order], outcome[order]
+        weight = np.ones(len(order)) if weight is None else weight[order]
         weight = np.ldexp(weight, -np.frexp(weight.max())[1])  # their sum is finite, and no digit changes
         place = _equal_mass(probability, weight, self.bins) + self.bins * outcome.astype(np.int64)
-        number, total = (np.bincount(place, by, 2 * self.bins).reshape(2, -1) for by in (weight, weight * probability))
-        return float(formulas.expected_calibration_error.bare(number, total, self.norm))
+        return [np.bincount(place, by, 2 * self.bins).reshape(2, -1) for by in (weight, weight * probability)]

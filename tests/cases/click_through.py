@@ -126,6 +126,15 @@ def calibration_error(norm: str, edges: Any) -> Any:
     return reference
 
 
+def of_each_class(reference: Any) -> Any:
+    """The mean over classes of a reference of one class against the others."""
+
+    def of_table(p: Any, y: Any, w: Any) -> float:
+        return float(np.mean([reference(p[:, k].astype(float), y == k, w) for k in range(p.shape[1])]))
+
+    return of_table
+
+
 def of_top_label(reference: Any, logits: bool = False) -> Any:
     def of_table(p: Any, y: Any, w: Any) -> float:
         p = p.astype(float)
@@ -156,14 +165,18 @@ def brier_parts(p: Any, y: Any, w: Any) -> BrierParts:
     return BrierParts(score, parts[0], parts[1], base * (1 - base), parts[2], parts[3])
 
 
-def of_equal_mass(p: Any, y: Any, w: Any) -> float:
-    """The root of the mean squared difference over five bins of equal weight, equal probabilities in one."""
+def mean_square_of_equal_mass(p: Any, y: Any, w: Any) -> float:
+    """The mean squared difference over five bins of equal weight, equal probabilities in one."""
     p, y, w = of_class_1(p), y.astype(float), ones(w, y)
     middle = np.array([w[p < each].sum() + w[p == each].sum() / 2 for each in p])
     place = np.floor(5 * middle / w.sum() + 1e-9)
     parts = [(w[place == k], p[place == k], y[place == k]) for k in np.unique(place)]
     squares = [(np.average(of, weights=by) - np.average(true, weights=by)) ** 2 for by, of, true in parts]
-    return math.sqrt(np.average(squares, weights=[by.sum() for by, *_ in parts]))
+    return float(np.average(squares, weights=[by.sum() for by, *_ in parts]))
+
+
+def rooted(reference: Any) -> Any:
+    return lambda p, y, w: math.sqrt(reference(p, y, w))
 
 
 def kuiper(p: Any, y: Any, w: Any) -> KuiperParts:
@@ -230,9 +243,24 @@ CASES = {
     "adaptive calibration error": Case(
         functools.partial(fm.AdaptiveCalibrationError, bins=5, norm="l2"),
         probabilities,
-        of_equal_mass,
+        rooted(mean_square_of_equal_mass),
         shapes=SEVERAL,
         modes=("numpy", "dynamic"),
+        kinds="f",
+    ),
+    "classwise adaptive calibration error": Case(
+        functools.partial(fm.AdaptiveCalibrationError, bins=5, norm="l2", classwise=True, num_classes=4),
+        softmax,
+        rooted(of_each_class(mean_square_of_equal_mass)),
+        shapes=OF_SCORES,
+        modes=("numpy", "dynamic"),
+        kinds="f",
+    ),
+    "classwise calibration error": Case(
+        functools.partial(fm.ExpectedCalibrationError, classwise=True, num_classes=4),
+        softmax,
+        of_each_class(calibration_error("l1", UNIFORM)),
+        shapes=OF_SCORES,
         kinds="f",
     ),
     "kuiper calibration": Case(

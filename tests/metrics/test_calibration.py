@@ -135,3 +135,22 @@ def test_no_probability_is_lost_between_bins():
     metric.add(p, np.zeros(1001, int))
     assert metric.compute() == pytest.approx(0.5) and not math.isnan(metric.compute())
     assert metric.states["number"].read().sum() == 1001
+
+
+@pytest.mark.parametrize("kind", [fm.ExpectedCalibrationError, fm.AdaptiveCalibrationError])
+def test_classwise_looks_at_every_class_and_needs_their_number(kind):
+    for settings in ({}, {"task": "multiclass"}, {"task": "binary"}):
+        with pytest.raises(fm.InvalidInputError, match="of several classes; it needs num_classes="):
+            kind(classwise=True, **settings)
+    # the highest probability is that of class 0 and right half of the time; those of classes 1 and 2 are wrong alike
+    metrics = fm.MetricCollection({"top": kind(num_classes=3), "all": kind(num_classes=3, classwise=True)})
+    metrics.add([[0.5, 0.25, 0.25]] * 4, [0, 0, 1, 1])
+    assert metrics.compute() == {"top": 0.0, "all": pytest.approx((0 + 0.25 + 0.25) / 3)}
+
+
+def test_records_of_logits_and_of_probabilities_are_kept_apart():
+    metrics = fm.MetricCollection(
+        {"p": fm.AdaptiveCalibrationError(), "z": fm.AdaptiveCalibrationError(from_logits=True)}
+    )
+    metrics.add([0.0, 1.0], [0, 1])
+    assert metrics.compute() == {"p": 0.0, "z": pytest.approx((0.5 + 1 - 1 / (1 + np.exp(-1))) / 2)}

@@ -597,6 +597,7 @@ def test_a_flag_is_true_or_false_and_nothing_else(name):
     flags = [argument for argument, default in settings_of(kind).items() if isinstance(default, bool)]
     assert {"validate", "share"} <= set(flags)
     needed = {**NEEDED.get(name, {}), **({"task": "binary"} if kind is fm.Accuracy else {})}
+    needed.update({"num_classes": 3} if "classwise" in flags else {})
     for argument in flags:
         for value in (True, False, np.True_, np.False_):
             kind(**{**needed, argument: value})
