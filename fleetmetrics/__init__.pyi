@@ -157,6 +157,7 @@ from fleetmetrics.metrics.regression.differences import MeanSquaredLogError as M
 from fleetmetrics.metrics.regression.differences import RootMeanSquaredError as RootMeanSquaredError
 from fleetmetrics.metrics.regression.differences import RootMeanSquaredLogError as RootMeanSquaredLogError
 from fleetmetrics.metrics.regression.median_absolute_error import MedianAbsoluteError as MedianAbsoluteError
+from fleetmetrics.metrics.regression.quantile_error import QuantileError as QuantileError
 from fleetmetrics.metrics.regression.ranks import KendallCorrelation as KendallCorrelation
 from fleetmetrics.metrics.regression.ranks import SpearmanCorrelation as SpearmanCorrelation
 from fleetmetrics.metrics.regression.ranks import XAUC as XAUC
@@ -323,6 +324,7 @@ __all__ = [
     "PrecisionAtK",
     "PrecisionRecallCurve",
     "PredictedClickThroughRate",
+    "QuantileError",
     "QuantileLoss",
     "R2Score",
     "ROCCurve",

@@ -162,6 +162,7 @@ MODULES: dict[str, str] = {
     "RootMeanSquaredError": "fleetmetrics.metrics.regression.differences",
     "RootMeanSquaredLogError": "fleetmetrics.metrics.regression.differences",
     "MedianAbsoluteError": "fleetmetrics.metrics.regression.median_absolute_error",
+    "QuantileError": "fleetmetrics.metrics.regression.quantile_error",
     "KendallCorrelation": "fleetmetrics.metrics.regression.ranks",
     "SpearmanCorrelation": "fleetmetrics.metrics.regression.ranks",
     "XAUC": "fleetmetrics.metrics.regression.ranks",

@@ -73,6 +73,21 @@ def quantiles(p: Any, y: Any, w: Any) -> Any:
     return np.array([sklearn("mean_pinball_loss", alpha=q)(p[:, k], y, w) for k, q in enumerate((0.1, 0.5, 0.9))])
 
 
+def middle_of_bucket(quantile: float) -> Any:
+    """A quantile of the absolute errors, as the middle of its 64th of a doubling; or the mean of two of them."""
+
+    def reference(p: Any, y: Any, w: Any) -> float:
+        error = np.abs(p.astype(float) - y.astype(float))
+        order = np.argsort(error)
+        below = (np.ones(len(error)) if w is None else w[order]).cumsum()
+        share = quantile * below[-1]
+        ends = error[order[np.searchsorted(below, [share * (1 - 1e-12), share * (1 + 1e-12)])]]
+        mantissa, exponent = np.frexp(ends)
+        return float(np.ldexp(np.where(ends > 0, np.floor(mantissa * 128) + 0.5, 0), exponent - 7).mean())
+
+    return reference
+
+
 def pearson(p: Any, y: Any, w: Any) -> float:
     return float(np.corrcoef(p.astype(float), y.astype(float))[0, 1]) if w is None else weighted_pearson(p, y, w)
 
@@ -168,4 +183,5 @@ CASES = {
     "median absolute error": Case(
         fm.MedianAbsoluteError, numbers, sklearn("median_absolute_error"), modes=("numpy", "dynamic")
     ),
+    "quantile error": Case(functools.partial(fm.QuantileError, 0.9), numbers, middle_of_bucket(0.9)),
 }

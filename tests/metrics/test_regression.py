@@ -524,3 +524,33 @@ def test_an_undefined_mean_names_the_metric_and_the_reason_or_is_what_was_asked_
     metric = make(zero_division=-0.25)  # not its root
     metric.add(*map(np.array, arguments))
     assert metric.compute() == -0.25 and not recwarn.list
+
+
+@pytest.mark.parametrize("error", ["absolute", "relative"])
+def test_the_bounds_of_a_quantile_contain_that_of_the_errors(error):
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        quantile, times = rng.choice([0.0, 0.25, 0.5, 0.9, 1.0]), rng.integers(0, 4, 50)
+        times[0] = 1
+        p, y = (np.round(rng.normal(size=50), seed % 3) * 10.0 ** rng.integers(-9, 9) for _ in range(2))
+        sizes = np.abs(p - y) / (1 if error == "absolute" else np.maximum(np.abs(y), 2.0**-52))
+        exact = np.quantile(np.repeat(sizes, times), quantile, method="averaged_inverted_cdf")
+        metric = fm.QuantileError(quantile, error=error, bounds=True)
+        for rows in (slice(0, 7), slice(7, 50)):
+            metric.add(p[rows], y[rows], weight=times[rows])
+        _, low, high = metric.compute()
+        assert low <= exact <= high
+        assert high <= low * (1 + 1 / 64) + 1e-19 or exact > 2.0**64  # an error relative to a label of 0
+
+
+def test_a_quantile_beyond_the_buckets_is_bounded_by_infinity_and_other_settings_are_errors():
+    metric = fm.QuantileError(1.0, bounds=True)
+    metric.add([3e19], [0.0])
+    assert metric.compute() == (np.inf, 2.0**64, np.inf)
+    for settings, message in (
+        ({"quantile": 1.5}, "quantile must be a number from 0 to 1, not 1.5"),
+        ({"error": "squared"}, "error must be one of 'absolute', 'relative', not 'squared'"),
+        ({"bounds": 1}, "bounds must be True or False, not 1"),
+    ):
+        with pytest.raises(fm.InvalidInputError, match=message):
+            fm.QuantileError(**settings)

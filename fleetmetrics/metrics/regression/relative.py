@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from fleetmetrics.base.metric import TOTAL, Declared, Quotient
-from fleetmetrics.batch import Batch, statistic
+from fleetmetrics.batch import Batch, per_sample, statistic
 from fleetmetrics.metrics.regression.differences import ABSOLUTE_ERROR, OfNumbers, absolute_errors
 
 __all__ = ["MeanAbsolutePercentageError", "SymmetricMeanAbsolutePercentageError", "WeightedMeanAbsolutePercentageError"]
@@ -16,10 +16,16 @@ __all__ = ["MeanAbsolutePercentageError", "SymmetricMeanAbsolutePercentageError"
 _LEAST = float(np.finfo(np.float64).eps)
 
 
+@per_sample
+def relative_errors(batch: Batch) -> Any:
+    """The size of the error of each prediction, divided by that of the label."""
+    size = batch.xp.at_least(batch.xp.absolute(batch.targets), _LEAST)
+    return batch.xp.divide(absolute_errors(batch), size)
+
+
 @statistic
 def _percentage_error(batch: Batch) -> Any:
-    size = batch.xp.at_least(batch.xp.absolute(batch.targets), _LEAST)
-    return batch.weighted_sum(batch.xp.divide(absolute_errors(batch), size), zero_at_zero=True)
+    return batch.weighted_sum(relative_errors(batch), zero_at_zero=True)
 
 
 @statistic
