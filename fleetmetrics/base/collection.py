@@ -418,6 +418,11 @@ class TaskCollection(ByTask):
         templates: dict[str, Metric] = {}
         for key, metric in _entries(metrics):
             _raise_unless_new(key, metric, templates)
+            if metric.samples not in ("numbers", "any"):
+                raise InvalidInputError(
+                    f"metrics[{key!r}] takes {metric.samples}, but tasks are columns of numbers; make a "
+                    "MetricCollection for each task, and add its texts to it"
+                )
             templates[key] = metric
         self._replace(metrics, templates)
         further = dict.fromkeys(name for metric in templates.values() for name in metric.columns)

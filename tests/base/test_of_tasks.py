@@ -223,3 +223,11 @@ def test_a_data_frame_has_the_columns_of_all_tasks():
     together.add(batch)
     framed.add_frame(pyarrow.table(batch))
     assert framed.compute() == pytest.approx(together.compute())
+
+
+@pytest.mark.numpy_only
+@pytest.mark.parametrize("metric, samples", [(fm.WordErrorRate(), "texts"), (fm.EntityF1(), "tags")])
+def test_tasks_take_no_texts_and_say_what_does(metric, samples):
+    told = rf"metrics\['one'\] takes {samples}, .*make a MetricCollection for each task"
+    with pytest.raises(fm.InvalidInputError, match=told):
+        fm.MetricCollection.of_tasks({"a": {"prediction": "p", "label": "y"}}, {"one": metric})

@@ -17,12 +17,10 @@ from tests.contract import CASES, Data, arguments, draw, first_dtypes, same, sta
 from tests.cover import quick_on
 
 #: Every metric of the catalogue that one add feeds, with several settings; wrappers have tests of their own.
-NAMES = [  # those of arrays of numbers; tests/metrics/text has what is not a text, nor a tag
-    name
-    for name, case in CASES.items()
-    if not isinstance(case.make(), (fm.Sliced, fm.Windowed, fm.Bootstrap))
-    and case.make().samples not in ("texts", "tags")
-]
+EVERY = [name for name, case in CASES.items() if not isinstance(case.make(), (fm.Sliced, fm.Windowed, fm.Bootstrap))]
+#: Those of texts and of tags.
+TEXTS = [name for name in EVERY if CASES[name].make().samples in ("texts", "tags")]
+NAMES = [name for name in EVERY if name not in TEXTS]
 STATIC = [name for name in NAMES if "static" in CASES[name].modes]
 
 
@@ -237,13 +235,62 @@ def hostile(data: Data) -> Iterator[tuple[str, Data]]:
             yield f"{key} {name}", data._replace(columns={key: other})
 
 
+#: What may be among texts, or in place of one.
+ODD = [
+    None,
+    3,
+    math.nan,
+    b"a",
+    "",
+    " \t\u3000",
+    "a \ud800 b",
+    "a\0b",
+    [],
+    [None],
+    ["a", None],
+    [["a"]],
+    {"a": 1},
+    ["X-PER"],
+]
+ODD += [("a",), np.array(["a", "b"]), np.str_("a b"), object()]
+#: What may be in place of all texts.
+NOT_TEXTS = ["text", b"x", 3, None, {"a": 1}, {"a"}, [], np.zeros(53), np.zeros((53, 2)), np.array("a"), [[]] * 53]
+
+
+def hostile_texts(data: Data) -> Iterator[tuple[str, Data]]:
+    """The same texts or tags, spoilt in many ways."""
+    n, p, y = len(data.prediction), data.prediction, data.label
+    yield "one sample", data.rows(0, 1)
+    yield "fewer predictions", data._replace(prediction=p[:-1])
+    yield "swapped", data._replace(prediction=y, label=p)
+    yield "two columns", data._replace(label=np.stack([y, y], 1))
+    for size in (1.7e308, 1e300, 1e-310):
+        yield f"weights {size}", data._replace(weight=np.full(n, size))
+    yield "weights of all sizes", data._replace(weight=np.where(np.arange(n) % 2, 1e300, 1e-300))
+    for weight in (np.full(n, -1.0), np.full(n, np.nan), np.ones(n - 1), np.ones((n, 2)), 2.0, 0, "a", [None] * n):
+        yield f"weight {weight}", data._replace(weight=weight)
+    for flag in (math.nan, 2, 0.5):
+        yield f"a flag of {flag}", data._replace(mask=replaced(np.ones(n), flag))
+    for odd in ODD:
+        first = p.copy(), y.copy()
+        for array in first:
+            array[0] = odd
+        yield f"prediction {odd!r}", data._replace(prediction=first[0])
+        yield f"label {odd!r}", data._replace(label=first[1])
+        yield f"both {odd!r}", data._replace(prediction=first[0], label=first[1])
+    for given in NOT_TEXTS:
+        yield f"predictions {given!r}", data._replace(prediction=given)
+        yield f"labels {given!r}", data._replace(label=given)
+
+
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[pytest.mark.numpy_only] * CASES[name].brief) for name in NAMES]
+    "name",
+    [pytest.param(name, marks=[pytest.mark.numpy_only] * (CASES[name].brief or name in TEXTS)) for name in EVERY],
 )
 def test_hostile_values_give_a_value_or_an_error_that_adds_nothing(name):
     good, metric = draw(name, first_dtypes(name)), CASES[name].make()
     known, before = value_of(metric, good), state_bytes(metric)
-    for what, data in hostile(good):
+    for what, data in (hostile_texts if name in TEXTS else hostile)(good):
         kind, _ = outcome(CASES[name].make(), data)
         if kind == "value":
             continue
@@ -261,7 +308,7 @@ def test_hostile_values_give_a_value_or_an_error_that_adds_nothing(name):
 
 @pytest.mark.kinds
 @pytest.mark.numpy_only
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", EVERY)
 def test_masked_samples_have_no_effect_for_any_values(name):
     good = draw(name, first_dtypes(name), mask=True)
     nothing = outcome(CASES[name].make(), good.rows(0, 0))
@@ -289,7 +336,7 @@ WITH_THE_WEIGHT = (
 @pytest.mark.numpy_only
 @pytest.mark.parametrize("scale", [2.0**900, 2.0**30, 2.0**-900])
 def test_weights_of_any_size_give_the_value_of_ordinary_ones(scale):
-    for name in NAMES:
+    for name in EVERY:
         metric = CASES[name].make()
         if isinstance(metric, WITH_THE_WEIGHT) or getattr(metric, "ddof", 0):
             continue

@@ -83,7 +83,10 @@ class _Tagged(NamedTuple):
     scheme: str
 
     def __call__(self, tags: Any) -> bool:
-        return isinstance(tags, (list, tuple)) and all(map(self._is_tag, set(tags)))
+        try:
+            return isinstance(tags, (list, tuple)) and all(map(self._is_tag, set(tags)))
+        except TypeError:  # no set holds what is in place of a tag, such as a list
+            return False
 
     def _is_tag(self, tag: Any) -> bool:
         return isinstance(tag, str) and _split(tag, self.scheme) is not None
