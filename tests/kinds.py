@@ -7,8 +7,10 @@ each kind, and `make test-all` for all cases. A metric with a mechanism of its o
 from __future__ import annotations
 
 import functools
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from typing import Any
+
+import pytest
 
 from tests.contract import CASES
 
@@ -35,3 +37,9 @@ def kind(metric: Any) -> Hashable:
         frozenset((type(state), state.declared_dtype, state.reduction) for state in metric.states.values()),
         tuple(kind(part) for part in vars(metric).values() if hasattr(part, "batch_statistics")),
     )
+
+
+def kinds_of(names: Sequence[str]) -> list[Any]:
+    """Lists of cases for `parametrize`: one of each kind, and for `make test-all` all of them."""
+    few = [name for name in names if name in one_of_each()]
+    return [pytest.param(few, id="one of each kind"), pytest.param(names, id="all", marks=pytest.mark.thorough)]

@@ -8,6 +8,7 @@ import runpy
 
 import pytest
 
+from tests.cover import thorough
 from tests.exactness import NAMES, digits, may_be_exact
 from tests.pages import DOCS, both
 
@@ -30,11 +31,12 @@ def test_every_case_has_a_row_and_every_exception_the_least_of_its_cases(monkeyp
         assert ROW.findall(page.read_text("utf-8")) == [tuple(row) for row in least], "run `make exactness`"
 
 
+@pytest.mark.parametrize("splits", [1, *thorough(2)])
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("name, plain, with_weights", ROWS)
 def test_a_value_depends_on_the_split_by_no_more_than_the_docs_say(
-    name: str, plain: str, with_weights: str, weighted: bool
+    name: str, plain: str, with_weights: str, weighted: bool, splits: int
 ) -> None:
     promised = with_weights if weighted else plain
     assert (promised == "all bits") == may_be_exact(name, weighted)
-    assert digits(name, weighted, 1000, splits=2) >= (math.inf if promised == "all bits" else int(promised))
+    assert digits(name, weighted, 1000, splits) >= (math.inf if promised == "all bits" else int(promised))

@@ -14,6 +14,7 @@ import fleetmetrics as fm
 from fleetmetrics.batch.hashing import poisson, salts, words
 from fleetmetrics.xp import numpy_ops
 from tests.contract import CASES, Data, batches, counts, draw, feed, first_dtypes, same
+from tests.kinds import kinds_of
 
 pytestmark = [pytest.mark.halved, pytest.mark.filterwarnings("ignore::fleetmetrics.UndefinedMetricWarning")]
 WRAPPERS = ("Sliced", "Windowed", "Bootstrap", "Interval")
@@ -40,9 +41,10 @@ def value_of(name: str, data: Data) -> Any:
 
 @pytest.mark.parametrize("weight", ["real", None])
 @pytest.mark.parametrize("mode", ["numpy", "dynamic"])
-def test_slices_have_the_values_of_their_samples(mode: str, weight: str | None) -> None:
+@pytest.mark.parametrize("names", kinds_of(NAMES))
+def test_slices_have_the_values_of_their_samples(names: list[str], mode: str, weight: str | None) -> None:
     wrong = []
-    for name in NAMES:
+    for name in names:
         data = samples_of(name, weight)
         slot = np.random.default_rng(0).integers(0, 3, len(data.prediction))
         wanted = {key: value_of(name, chosen(data, slot == key)) for key in np.unique(slot[counts(data)]).tolist()}
@@ -56,9 +58,10 @@ def test_slices_have_the_values_of_their_samples(mode: str, weight: str | None) 
 
 @pytest.mark.numpy_only
 @pytest.mark.parametrize("weight", ["real", None])
-def test_windows_have_the_values_of_the_last_batches(weight: str | None) -> None:
+@pytest.mark.parametrize("names", kinds_of(SUMS))
+def test_windows_have_the_values_of_the_last_batches(names: list[str], weight: str | None) -> None:
     wrong = []
-    for name in SUMS:
+    for name in names:
         parts = batches(samples_of(name, weight))
         metric = fm.Windowed(CASES[name].make(), 2)
         feed(metric, parts, "numpy")
@@ -72,9 +75,10 @@ def test_windows_have_the_values_of_the_last_batches(weight: str | None) -> None
 
 
 @pytest.mark.numpy_only
-def test_a_metric_that_comes_twice_in_a_collection_shares_its_states() -> None:
+@pytest.mark.parametrize("names", kinds_of(SUMS))
+def test_a_metric_that_comes_twice_in_a_collection_shares_its_states(names: list[str]) -> None:
     wrong = []
-    for name in SUMS:
+    for name in names:
         data = samples_of(name)
         keyed = chosen(data, np.arange(len(data.prediction)), uid=np.arange(len(data.prediction)) % 3)
         for wrap, columns in (
