@@ -13,6 +13,7 @@ from fleetmetrics import files
 from fleetmetrics.errors import DataError
 from fleetmetrics.files import lines
 from fleetmetrics.files.quotes import Quotes, stays_open
+from tests.cover import thorough
 
 pytestmark = pytest.mark.numpy_only
 csv = pytest.importorskip("pyarrow.csv")
@@ -205,7 +206,8 @@ def test_a_line_leaves_a_quote_open_as_one_character_after_the_other_says():
         assert stays_open(line.encode(), '"', ",") == open_at_the_end(line), line
 
 
-def test_rows_that_are_settled_together_are_those_settled_one_by_one():
+@pytest.mark.parametrize("blocks", [400, *thorough(2000)])
+def test_rows_that_are_settled_together_are_those_settled_one_by_one(blocks):
     draw = random.Random(2)
     kinds = [
         "a",
@@ -222,7 +224,7 @@ def test_rows_that_are_settled_together_are_those_settled_one_by_one():
         '"a"b',
         '"a\n""b"""',
     ]
-    for _ in range(2000):
+    for _ in range(blocks):
         rows = [f"0.{draw.randrange(9)},1,{draw.choice(kinds)}\n" for _ in range(draw.randrange(1, 6))]
         block = "".join(rows).encode()
         rule = Quotes('"', ",", ["p", "y", "k"], False, b"0.5,1,a\n", 1 << 20)

@@ -86,6 +86,7 @@ def run(number: int, work: Callable[[Together], Any]) -> Any:
     return results[0]
 
 
+@pytest.mark.kinds
 @pytest.mark.parametrize("name", CASES)
 def test_each_sample_counts_once_on_any_number_of_workers_with_any_sampler(name: str) -> None:
     data, case = draw(name, first_dtypes(name), samples=SAMPLES), CASES[name]

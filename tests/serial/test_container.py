@@ -20,6 +20,7 @@ import pytest
 
 from fleetmetrics.errors import CorruptFileError, FileAccessError
 from fleetmetrics.serial.container import _HEAD, read_arrays, write_arrays
+from tests.cover import thorough
 
 pytestmark = pytest.mark.numpy_only
 
@@ -49,10 +50,12 @@ def test_unwanted_arrays_are_skipped(path: str) -> None:
     assert read_arrays(path, lambda *_: False)[0] == {}
 
 
-def test_every_flipped_bit_and_every_cut_is_seen(path: str) -> None:
+@pytest.mark.parametrize("bits", [1, *thorough(8)])
+def test_every_flipped_bit_and_every_cut_is_seen(path: str, bits: int) -> None:
     data = Path(path).read_bytes()
     for place in range(len(data)):
-        flipped = [data[:place] + bytes([data[place] ^ 1 << bit]) + data[place + 1 :] for bit in range(8)]
+        turned = [1 << (place + bit) % 8 for bit in range(bits)]
+        flipped = [data[:place] + bytes([data[place] ^ bit]) + data[place + 1 :] for bit in turned]
         for bad in [data[:place], *flipped]:
             Path(path).write_bytes(bad)
             with pytest.raises(CorruptFileError, match=rf"^{path}: .*, at bytes? \d+( to \d+)? of {len(bad)}$"):
