@@ -66,11 +66,11 @@ def forked() -> dict[str, str]:
 def test_each_launcher_lets_it_through_and_all_workers_have_the_global_numbers(
     launch: str, forked: dict[str, str], tmp_path: Path
 ) -> None:
-    """Under the first one Paddle is imported when the script does, under the others it is there before.
+    """Under the first one workers import Paddle when the script does, under the others it is there before.
 
     Servers and coordinators have variables of the workers, and are none of them.
     """
-    variables = {} if launch == "fleetrun" else forked
+    variables = common().environment("fleetmetrics.run") if launch == "fleetrun" else forked
     mode = {"fleetrun": "collective", "federated": "federated"}.get(launch, "ps")
     line = f"python -m fleetmetrics.run {LAUNCHES[launch]} job.py {mode} --epochs=2 >launcher.log 2>&1\n"
     command = Command(

@@ -120,16 +120,15 @@ def launch(workers: int, environment: dict[str, str]) -> Run:
 
 
 @pytest.fixture(scope="module")
-def alone(tmp_path_factory: pytest.TempPathFactory) -> Run:
+def alone(forked: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Run:
     """One process, without the launcher."""
     directory = tmp_path_factory.mktemp("alone")
     foreign = ("PADDLE_", "FLEETMETRICS_", "TRAINING_", "FLAGS_")
     environment = {name: value for name, value in os.environ.items() if not name.startswith(foreign)}
-    environment["PYTHONPATH"] = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
     done = subprocess.run(
         [sys.executable, str(EVALUATE)],
         cwd=directory,
-        env=environment,
+        env={**environment, **forked},
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,

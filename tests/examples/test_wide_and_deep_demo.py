@@ -254,10 +254,10 @@ def impressions(path: Path, rows: int) -> Path:
 
 
 @pytest.fixture(scope="module")
-def stopped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demo]:
+def stopped(nursery: Nursery, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demo]:
     """A run with a worker that is stopped: nothing happens in it until the time is over, so that others may go on."""
     settings = ["--servers", "1", "--passes", "1000000", "--timeout", "40"]
-    with Demo(copied(tmp_path_factory.mktemp("stopped")), *settings) as demo:
+    with Demo(copied(tmp_path_factory.mktemp("stopped")), *settings, nursery=nursery) as demo:
         demo.hurt("worker", 1, signal.SIGSTOP)
         yield demo
 
