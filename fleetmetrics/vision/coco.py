@@ -197,7 +197,7 @@ class MeanAveragePrecision(BoxMetric):
         self.max_detection_thresholds: tuple[int, ...] = tuple(sorted(most))
         self.class_metrics: bool = flag_of("class_metrics", class_metrics)
         self.iou_types: list[str] = choices_of("iou_type", iou_type, (*SHAPES,))
-        self.shapes = tuple(SHAPES[one] for one in self.iou_types)
+        self.shapes: tuple[str, ...] = tuple(SHAPES[one] for one in self.iou_types)
         self.settle(
             max_detection_thresholds=self.max_detection_thresholds,
             iou_thresholds=self.iou_thresholds,

@@ -82,16 +82,6 @@ def _images(batch: Batch, *settings: Any) -> Any:
     return batch.weighted_sum(_of_images(batch, *settings)[1])
 
 
-def _f(found: np.ndarray, true: np.ndarray, tolerance: float) -> float:
-    """The harmonic mean of the shares of both boundaries that are near the other one."""
-    near = [float((distances <= tolerance).mean()) for distances in (found, true)]
-    return 2 * near[0] * near[1] / sum(near) if all(near) else 0.0
-
-
-def _hausdorff(found: np.ndarray, true: np.ndarray, percentile: float) -> float:
-    return max(float(np.percentile(distances, percentile)) for distances in (found, true))
-
-
 def _classes_of(classes: Any, num_classes: int) -> tuple[int, ...]:
     """The argument ``classes``, sorted."""
     try:
@@ -119,8 +109,7 @@ class Boundaries(OfTask[float]):
     requirements: tuple[str | Requirement, ...]
     task: Task
     cell_states: tuple[str, ...] = ()
-    #: The value of a class from the distances of both boundaries and the ``argument``, an attribute.
-    measure: ClassVar[Any]
+    #: The attribute that `measure` gets.
     argument: ClassVar[str]
     #: The value of a class that is true or predicted only; None: the diagonal of the image.
     missed: float | None = 0.0
@@ -143,6 +132,11 @@ class Boundaries(OfTask[float]):
         arguments = ("task", "classes", "measure", self.argument, "missed")
         self.declare("distance", dtype="float64", statistic=_sum, settings=arguments)
         self.declare("images", statistic=_images, settings=arguments)
+
+    @staticmethod
+    def measure(found: np.ndarray, true: np.ndarray, argument: float) -> float:
+        """The value of a class, from the distance of each pixel of both boundaries to the other one."""
+        raise NotImplementedError
 
     def formula(self, distance: np.ndarray, images: np.ndarray) -> float:
         return self._ratio(distance, images, "no image has a pixel of these classes")
@@ -178,14 +172,18 @@ class BoundaryF(Boundaries):
 
     better = "higher"
     quotient: Quotient | None = Quotient({"distance": 1}, {"images": 1}, highest=1)
-    measure = staticmethod(_f)
-    argument = "tolerance"
+    argument: ClassVar[str] = "tolerance"
 
     tolerance: float
 
     def __init__(self, *, num_classes: int, tolerance: float = 2.0, **settings: Unpack[BoundarySettings]) -> None:
         self.tolerance = number_of("tolerance", tolerance, 0)
         super().__init__(num_classes=num_classes, **settings)
+
+    @staticmethod
+    def measure(found: np.ndarray, true: np.ndarray, argument: float) -> float:
+        near = [float((distances <= argument).mean()) for distances in (found, true)]
+        return 2 * near[0] * near[1] / sum(near) if all(near) else 0.0
 
 
 class HausdorffDistance(Boundaries):
@@ -211,8 +209,7 @@ class HausdorffDistance(Boundaries):
     """
 
     better = "lower"
-    measure = staticmethod(_hausdorff)
-    argument = "percentile"
+    argument: ClassVar[str] = "percentile"
 
     missed: float | None
     percentile: float
@@ -228,3 +225,7 @@ class HausdorffDistance(Boundaries):
         self.percentile = number_of("percentile", percentile, 0, 100)
         self.missed = None if missed is None else number_of("missed", missed, 0)
         super().__init__(num_classes=num_classes, **settings)
+
+    @staticmethod
+    def measure(found: np.ndarray, true: np.ndarray, argument: float) -> float:
+        return max(float(np.percentile(distances, argument)) for distances in (found, true))
