@@ -14,7 +14,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import math
-from typing import Any
+from typing import Any, Callable
 
 import numpy as np
 
@@ -22,7 +22,7 @@ from fleetmetrics.batch.keys import Coded, keys_of
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.xp import is_paddle, is_static, namespace, numpy_ops
 
-__all__ = ["integer_ids", "poisson", "salts", "thresholds", "words", "words_of_column"]
+__all__ = ["integer_ids", "poisson", "salts", "thresholds", "word", "words", "words_of_column"]
 
 _MASK = 2**32 - 1
 _CACHED = 2**15  # hashes at a time
@@ -74,26 +74,36 @@ def salts(seed: int, replicates: int) -> np.ndarray:
 
 def words(xp: Any, ids: Any, seed: int) -> tuple[Any, Any]:
     """Two numbers of 32 bits for each int64 id: ``[n]`` each, uint32 in NumPy, else int64."""
+    halves, (one, two, _) = _halves(xp, ids), _constants(seed)
+    return _word(xp, *halves, one), _word(xp, *halves, two)
+
+
+def word(xp: Any, ids: Any, seed: int) -> Any:
+    """The first of `words`."""
+    return _word(xp, *_halves(xp, ids), _constants(seed)[0])
+
+
+def _word(xp: Any, low: Any, high: Any, constant: int) -> Any:
+    return _mixed(xp, xp.bitwise_xor(_mixed(xp, xp.bitwise_xor(low, _number(xp, constant))), high))
+
+
+def _halves(xp: Any, ids: Any) -> tuple[Any, Any]:
+    """The lower and the upper 32 bits of ids."""
     if xp is numpy_ops:
         bits = ids.view(np.uint64)
-        low, high = (bits & np.uint64(_MASK)).astype(np.uint32), (bits >> np.uint64(32)).astype(np.uint32)
-    else:
-        low = xp.bitwise_and(ids, _MASK)
-        high = xp.bitwise_and(xp.quotient(xp.subtract(ids, low), 2**32), _MASK)
-    one, two = [
-        _mixed(xp, xp.bitwise_xor(_mixed(xp, xp.bitwise_xor(low, _number(xp, constant))), high))
-        for constant in _constants(seed)[:2]
-    ]
-    return one, two
+        return (bits & np.uint64(_MASK)).astype(np.uint32), (bits >> np.uint64(32)).astype(np.uint32)
+    low = xp.bitwise_and(ids, _MASK)
+    return low, xp.bitwise_and(xp.quotient(xp.subtract(ids, low), 2**32), _MASK)
 
 
-def words_of_column(batch: Any, name: str, seed: int) -> tuple[Any, Any]:
+def words_of_column(batch: Any, name: str, seed: int, hashed: Callable[..., Any] = words) -> Any:
     """The `words` of a batch's ids, on the host unless that would wait for a device.
 
     Args:
         batch: a `fleetmetrics.batch.Batch`.
         name: of the column.
         seed: of the hash.
+        hashed: `words`, or `word`.
 
     Raises:
         InvalidInputError: the ids are an array beside the variables of a static program.
@@ -101,13 +111,13 @@ def words_of_column(batch: Any, name: str, seed: int) -> tuple[Any, Any]:
     ids = batch.columns[name]
     if is_paddle(ids) and not namespace(ids).is_eager(ids):
         xp = namespace(ids)
-        return words(xp, xp.cast(xp.asarray(ids, name), "int64"), seed)
+        return hashed(xp, xp.cast(xp.asarray(ids, name), "int64"), seed)
     if is_static(batch.each):
         raise InvalidInputError(
             f"{name} must be an integer variable of the static program, not an array; static programs do not support "
             "strings: fetch the inputs of add, and pass it the arrays after each run"
         )
-    return words(numpy_ops, integer_ids(keys_of(ids, name)), seed)
+    return hashed(numpy_ops, integer_ids(keys_of(ids, name)), seed)
 
 
 def poisson(xp: Any, one: Any, two: Any, salt: Any) -> Any:
