@@ -70,7 +70,7 @@ def main() -> None:
     what = f"the README's command, two models of {options.rows:,} rows, with a report"
     line = row(what, "one model, by the same slices", times["readme"], times["plain"], TARGET)
     spent = np.array(processor["readme"][1:]) / np.array(processor["plain"][1:])
-    versions = {name: metadata.version(name) for name in ("numpy", "pyarrow", "matplotlib", "jinja2")}
+    versions = {name: metadata.version(name) for name in ("numpy", "pyarrow", "jinja2")}
     text = f"{machine(versions)}\n\n{table(HEADER, [line])}\n\nThe processor's time: {quotient(spent)} x as long."
     print(text)
     if options.write:
