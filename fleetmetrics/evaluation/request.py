@@ -55,9 +55,9 @@ class Request:
         questions = [question]
         if options.compares:
             questions.append(question.of_baseline(options.baseline_score, options.baseline_columns))
-        request = cls(sides, questions, options)
-        request.unread()  # otherwise an invalid metric would be reported only after reading
-        return request
+        # Otherwise an invalid metric would be reported only after reading; the baseline's differ by names of columns.
+        question.columns_of(question.probe().collection())
+        return cls(sides, questions, options)
 
     def unread(self) -> list[Side]:
         """The sides before anything is read."""
