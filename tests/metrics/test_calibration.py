@@ -142,10 +142,10 @@ def test_classwise_looks_at_every_class_and_needs_their_number(kind):
     for settings in ({}, {"task": "multiclass"}, {"task": "binary"}):
         with pytest.raises(fm.InvalidInputError, match="of several classes; it needs num_classes="):
             kind(classwise=True, **settings)
-    # the highest probability is that of class 0 and right half of the time; those of classes 1 and 2 are wrong alike
+    # the highest probability is that of class 0, and right half of the time; that of class 1 is too high, of 2 too low
     metrics = fm.MetricCollection({"top": kind(num_classes=3), "all": kind(num_classes=3, classwise=True)})
-    metrics.add([[0.5, 0.25, 0.25]] * 4, [0, 0, 1, 1])
-    assert metrics.compute() == {"top": 0.0, "all": pytest.approx((0 + 0.25 + 0.25) / 3)}
+    metrics.add([[0.5, 0.375, 0.125]] * 4, [0, 0, 2, 2])
+    assert metrics.compute() == {"top": 0.0, "all": pytest.approx((0 + 0.375 + 0.375) / 3)}
 
 
 def test_records_of_logits_and_of_probabilities_are_kept_apart():

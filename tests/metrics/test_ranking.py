@@ -78,6 +78,12 @@ def test_tied_documents_are_ranked_by_their_ids_or_by_their_relevance(kind):
     assert low < of_ties("mean") < high
 
 
+def test_metrics_of_a_collection_may_rank_ties_by_different_rules():
+    metrics = fm.MetricCollection({ties: fm.MRR(ties=ties) for ties in ("mean", "best", "worst")})
+    metrics.add([0.5, 0.5], [1, 0], query=[7, 7])
+    assert metrics.compute() == {"mean": 0.75, "best": 1.0, "worst": 0.5}
+
+
 def test_a_rule_for_ties_has_one_of_five_names_and_needs_ids_where_it_compares_them():
     with pytest.raises(fm.InvalidInputError, match="ties must be one of 'mean', 'best', 'worst', 'ascending', "):
         fm.NDCG(ties="first")
