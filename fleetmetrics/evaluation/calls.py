@@ -28,7 +28,7 @@ def evaluate(
     *,
     label: str | Sequence[str],
     score: str | Sequence[str],
-    task: Literal["binary", "multiclass", "multilabel", "regression", "ranking"] = "binary",
+    task: Literal["binary", "multiclass", "multilabel", "regression", "ranking", "counterfactual"] = "binary",
     classes: int | Sequence[str] | None = None,
     weight: str | None = None,
     user: str | None = None,
@@ -73,8 +73,9 @@ def evaluate(
         label: the column of the label; several: one for each task, named by it. Each task has its own values,
             ``result["click.auc"]``, over the rows that have its label.
         score: the column of the prediction; several: one for each task, or for each class.
-        task: "binary", "multiclass", "multilabel" (several labels are one task, their elements pooled), "regression" or
-            "ranking".
+        task: "binary", "multiclass", "multilabel" (several labels are one task, their elements pooled), "regression",
+            "ranking", or "counterfactual" (the label is a reward, and two or four scores are those of `IPS` or
+            `DoublyRobust`).
         classes: the number of classes, for a multiclass task whose score is one column; or their names, if labels (and
             predicted classes, if the score is one column) are names, in the order of the scores.
         weight: the column of weights.

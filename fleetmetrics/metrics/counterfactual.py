@@ -79,7 +79,7 @@ class _OffPolicy(WithoutColumns[float], Undefinable[float]):
 
     requirements: tuple[str | Requirement, ...] = ("finite_label", _PROBABILITIES)
     better = "higher"
-    #: The columns of a prediction, in words.
+    #: The columns of a prediction, and in words; more than it needs are those of `DoublyRobust`.
     width: ClassVar[int] = 2
     columns_in_words: ClassVar[str] = "the new policy's and the logging policy's probability of the logged action"
 
@@ -94,7 +94,7 @@ class _OffPolicy(WithoutColumns[float], Undefinable[float]):
         """Those of the class, for the right columns."""
         if batch.label is None:
             raise InvalidInputError("label is missing; give add(prediction, label)")
-        if batch.classes != self.width:
+        if batch.classes not in (self.width, DoublyRobust.width):
             shape = f"[n, {batch.classes}]" if batch.classes else "[n]"
             raise InvalidInputError(
                 f"prediction has shape {shape}; it must be [n, {self.width}]: {self.columns_in_words}. Give "
@@ -108,8 +108,8 @@ class IPS(_OffPolicy):
 
     Formula: ``sum(w * r * t / l) / sum(w)``, where the new policy takes the logged action with probability ``t``, and
     the logging policy has taken it with probability ``l``, its propensity. ``add(prediction, label)`` takes ``t`` and
-    ``l`` as a prediction ``[n, 2]``, and the rewards ``r`` ``[n]``. Without bias if every action of the new policy was
-    possible in the log. Undefined without samples.
+    ``l`` as a prediction ``[n, 2]`` (or the four columns of `DoublyRobust`), and the rewards ``r`` ``[n]``. Without
+    bias if every action of the new policy was possible in the log. Undefined without samples.
 
     `Interval` gives its confidence interval, `EffectiveSampleSize` how many samples it stands on.
 

@@ -141,7 +141,7 @@ def test_each_misspelt_option_and_bad_value_costs_one_line_that_names_the_option
         ("zz", "there is no command 'zz'; `fleetmetrics --help` lists what there is"),
         ("evaluate a", "the following arguments are required: --label, --score; `fleetmetrics evaluate --help` lists"),
         ("evaluate a --label y --score p --label y", "--label is given twice; give it once; put commas between"),
-        ("evaluate a --label y --score p --task binry", "ranking, not 'binry'; did you mean 'binary'?"),
+        ("evaluate a --label y --score p --task binry", "counterfactual, not 'binry'; did you mean 'binary'?"),
         ("evaluate a --label y --score p --metrics aucc", "--metrics: there is no metric 'aucc'; did you mean auc?"),
         ("evaluate a --label y --score", "--score: expected one argument"),
         ("compare a", "the following arguments are required: STATE"),

@@ -546,3 +546,22 @@ def test_a_page_has_the_averages_of_a_report_among_the_metrics_and_the_classes_b
     shown = page.partition('id="result"')[0]
     assert "classification_report.macro avg.recall" in shown and "classification_report.dog" not in shown
     assert re.search(r">dog</t[hd]>", shown) and "macro avg.support" not in shown
+
+
+def test_counterfactual_values_are_those_of_the_columns_in_the_order_of_add(tmp_path, capsys):
+    rng = np.random.default_rng(0)
+    names = ["target", "propensity", "model", "expected"]
+    log = {name: rng.uniform(0.1, 1, 300) for name in names} | {"reward": rng.normal(size=300)}
+    metrics = fm.MetricCollection({"ips": fm.IPS(), "snips": fm.SNIPS(), "doubly_robust": fm.DoublyRobust()})
+    metrics.add(np.stack([log[name] for name in names], axis=1), log["reward"])
+    result = fm.evaluate(log, label="reward", score=names, task="counterfactual")
+    assert {name: result[name] for name in metrics.metrics} == pytest.approx(metrics.compute(), rel=1e-12)
+    pa.parquet = pytest.importorskip("pyarrow.parquet")
+    pa.parquet.write_table(pa.table(log), tmp_path / "log.parquet")
+    arguments = ["evaluate", str(tmp_path / "log.parquet"), "--task", "counterfactual", "--label", "reward", "--json"]
+    assert main([*arguments, "--score", "target,propensity"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["ips"] == pytest.approx(result["ips"], rel=1e-12) and "doubly_robust" not in found
+    for score in ("target", ["target", "propensity", "model"]):
+        with pytest.raises(fm.InvalidInputError, match="takes one column of rewards, label=click, and two of scores"):
+            fm.evaluate(log, label="reward", score=score, task="counterfactual")

@@ -111,7 +111,9 @@ def an_evaluation(task: Literal["binary", "ranking"]) -> bool:
 def verdicts_and_choices_are_literals(result: fm.EvaluationResult) -> None:
     worst = result.slices["slot"][0]
     assert_type(worst.verdict, 'Literal["worse", "different", "better", "within chance", "too few"] | None')
-    assert_type(result.asked.task, 'Literal["binary", "multiclass", "multilabel", "regression", "ranking"]')
+    assert_type(
+        result.asked.task, 'Literal["binary", "multiclass", "multilabel", "regression", "ranking", "counterfactual"]'
+    )
     assert_type(result.asked.join, 'Literal["inner"] | None')
 
 

@@ -30,7 +30,7 @@ CHOSEN = {
     "wholes": {"rows", "all rows", "weight", "denominator"},
     "verdicts": set(VERDICTS),
     "changes": {"chance", "same", "few"} | {f"{seems}{change}" for seems in ("", "seems ") for change in CHANGES},
-    "kinds": {"binary", "multiclass", "multilabel", "regression", "ranking"},
+    "kinds": {"binary", "multiclass", "multilabel", "regression", "ranking", "counterfactual"},
     "condition": {"lt", "le", "gt", "ge", "eq", "ne", "not_worse", "surely_not_worse", "not_significantly_worse"}
     | {"low", "high"},
     "found": {f"{whole}{verdict}" for whole in ("", "whole_") for verdict in ("worse", "different", "better")},

@@ -24,6 +24,7 @@ TASKS = {
     "multiclass": "accuracy,balanced_accuracy,f1=f1:average=macro,matthews_correlation",
     "regression": "mean_absolute_error,root_mean_squared_error,mean_bias,r2_score,pearson_correlation",
     "ranking": "ndcg@10,map,mrr,hit_rate@10,recall@10",
+    "counterfactual": "ips,snips,effective_sample_size",
 }
 TASKS["multilabel"] = TASKS["binary"]
 _SHORT = (

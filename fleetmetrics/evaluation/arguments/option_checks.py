@@ -89,13 +89,31 @@ def _scores(options: Options) -> Options:
             f"{argument('task', 'multiclass')} takes one column of labels, not {', '.join(label)}; evaluate one label "
             "at a time"
         )
-    if task != "multiclass":
+    if task == "counterfactual":
+        _check_policies(label, options.score)
+    elif task != "multiclass":
         _check_pairs(label, options.score)
     if options.positive is not None and task not in ("binary", "multilabel"):
         raise InvalidInputError(f"{argument('positive')} belongs to {argument('task', 'binary')}, not {task}")
     if options.from_logits and task not in ("binary", "multiclass", "multilabel"):
         raise InvalidInputError(f"{argument('from_logits')} is for probabilities, not {argument('task', task)}")
     return options
+
+
+def _check_policies(label: Any, score: Any) -> None:
+    """Raise InvalidInputError unless there is one column of rewards, and two or four of scores."""
+    if isinstance(label, list) or not isinstance(score, list) or len(score) not in (2, 4):
+        raise InvalidInputError(
+            f"{argument('task', 'counterfactual')} takes one column of rewards, {argument('label', 'click')}, and two "
+            f"of scores, {argument('score', 'target,propensity')}: the new policy's and the logging policy's "
+            "probability of the logged action; for doubly_robust also the expected reward of that action and of the "
+            f"new policy. {argument('label')} names {counted(_number(label), 'columns')}, and {argument('score')} "
+            f"names {_number(score)}"
+        )
+
+
+def _number(columns: Any) -> int:
+    return len(columns) if isinstance(columns, list) else 1
 
 
 def _check_class_names(options: Options) -> None:
@@ -133,7 +151,8 @@ def _check_pairs(label: Any, score: Any, name: str = "score") -> None:
 def tasks_of(options: Options) -> list[str]:
     """The names of several tasks, which are those of their labels; empty: there is one task."""
     label = options.label
-    return list(label) if isinstance(label, list) and options.task not in ("multilabel", "multiclass") else []
+    together = ("multilabel", "multiclass", "counterfactual")
+    return list(label) if isinstance(label, list) and options.task not in together else []
 
 
 def _class_names(options: Options) -> list[str] | None:
@@ -282,6 +301,8 @@ def _usual_metrics(options: Options) -> str:
         metrics += ",gauc"
     if options.task == "multiclass" and isinstance(options.score, list):
         metrics += ",log_loss"
+    if options.task == "counterfactual" and len(options.score) > 2:
+        metrics += ",doubly_robust"
     return metrics
 
 

@@ -64,13 +64,14 @@ class Options:
             "columns",
         )
     )
-    task: Literal["binary", "multiclass", "multilabel", "regression", "ranking"] = field(
+    task: Literal["binary", "multiclass", "multilabel", "regression", "ranking", "counterfactual"] = field(
         default="binary",
         metadata=_option(
-            '"binary", "multiclass", "multilabel" (several labels are one task, their elements pooled), "regression" '
-            'or "ranking".',
+            '"binary", "multiclass", "multilabel" (several labels are one task, their elements pooled), "regression", '
+            '"ranking", or "counterfactual" (the label is a reward, and two or four scores are those of `IPS` or '
+            "`DoublyRobust`).",
             "the kind of labels; multilabel: several labels are one task",
-            choices=("binary", "multiclass", "multilabel", "regression", "ranking"),
+            choices=("binary", "multiclass", "multilabel", "regression", "ranking", "counterfactual"),
         ),
     )
     classes: int | Sequence[str] | None = field(
