@@ -229,6 +229,7 @@ def test_the_new_metric_of_the_guide_for_contributors_is_one_of_the_repository()
             rest = rest[rest.index(line[1:]) + 1 :]
 
 
+@pytest.mark.numpy_only
 @pytest.mark.usefixtures("scripts")
 def test_the_tables_of_all_metrics_match_their_docstrings() -> None:
     import catalogue
