@@ -302,17 +302,20 @@ def precision_recall_f1(
         >>> precision_recall_f1([1, 1, 0, 1], [1, 2, 0, 1], [1, 1, 1, 1], total=4)
         (array(0.625), array(0.75), array(0.66666667), array(4))
     """
+    weights = [true_positive, predicted, actual]
     support = actual if average is None else np.asarray(actual.sum())
+    if average == "micro":
+        weights = [weight.sum(keepdims=True) for weight in weights]
+    hits, predicted, actual = weights
     if total == 0:
-        value = undefined("precision, recall and f1-score", "there are no samples")
-        nothing = np.full(np.shape(support), value)
-        return nothing, nothing, nothing, support
-    for name, reason, weight in (("precision", "predicted", predicted), ("recall", "true", actual)):
-        if not weight.any():
-            undefined(name, f"no class is {reason} for any sample", 0.0)
-    tn = float(total) - predicted - actual + true_positive
-    # of labels: a class that is neither true nor predicted counts, too
-    counts = Counts(true_positive, predicted - true_positive, actual - true_positive, tn, "label")
-    quotients = (true_positive, predicted), (true_positive, actual), (2 * true_positive, predicted + actual)
-    precision, recall, f1 = (np.asarray(averaged("", "", counts, *parts, average, 0.0)) for parts in quotients)
+        shares = [np.full(hits.shape, undefined("precision, recall and f1-score", "there are no samples"))] * 3
+    else:
+        for name, reason, weight in (("precision", "predicted", predicted), ("recall", "true", actual)):
+            if not weight.any():
+                undefined(name, f"no class is {reason} for any sample", 0.0)
+        quotients = (hits, predicted), (hits, actual), (2 * hits, predicted + actual)
+        shares = [part / (whole + (whole == 0)) for part, whole in quotients]
+    if average is not None:
+        shares = [np.asarray(share.sum() / share.size if share.size else math.nan) for share in shares]
+    precision, recall, f1 = shares
     return precision, recall, f1, support

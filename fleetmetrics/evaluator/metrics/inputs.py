@@ -18,14 +18,14 @@ _MOST = 1.001
 def to_array(value: Any, argument: str = "value") -> np.ndarray:
     """A value as a NumPy array on the host, copied only if necessary."""
     value = to_host(value)
-    is_array = isinstance(value, (int, float)) or (hasattr(value, "__array__") and not is_eager_tensor(value))
-    if not is_array and (isinstance(value, (str, bytes)) or not isinstance(value, Sequence)):
-        raise TypeError(
-            f"{argument} must hold numbers (of classes, their indices), not {value!r:.60}: {type(value)} is not an "
-            "available argument"
-        )
-    if not is_array and _holds_tensors(value):
-        value = [to_array(entry, argument) for entry in value]
+    if not isinstance(value, (np.ndarray, np.number, np.bool_, int, float)):
+        if isinstance(value, Sequence) and not isinstance(value, (str, bytes)):
+            value = [to_array(entry, argument) for entry in value] if _holds_tensors(value) else value
+        elif not hasattr(value, "__array__") or is_eager_tensor(value):
+            raise TypeError(
+                f"{argument} must hold numbers (of classes, their indices), not {value!r:.60}: {type(value)} is not an "
+                "available argument"
+            )
     return numpy_ops.asarray(value, argument)
 
 

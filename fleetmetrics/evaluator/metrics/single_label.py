@@ -144,17 +144,17 @@ def _correct(
         )
     label = inputs.as_labels(target, "target", classes)
     hit = numpy_ops.rank_of_label(pred, label)[:, None] < np.array(topk)
-    kept, dropped = _kept(pred, label, thrs, hit.any(axis=1))
+    kept, dropped = _kept(pred, label, thrs, hit.any(axis=1) & inputs.look_like_logits(pred))
     return {"correct": hit.T.astype(np.int64) @ kept.T.astype(np.int64), "dropped": dropped, "total": total}
 
 
 def _kept(
-    pred: np.ndarray, label: np.ndarray, thrs: Sequence[float | None], counted: Any = True
+    pred: np.ndarray, label: np.ndarray, thrs: Sequence[float | None], suspect: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Whether the scores of these labels are above each threshold, ``[thresholds, n]``; how many logits each drops."""
+    """Whether the scores of these labels are above each threshold, ``[thresholds, n]``; the suspects each drops."""
     own = numpy_ops.score_of_label(pred, label)
     kept = np.stack([inputs.above(own, thr) for thr in thrs])
-    return kept, np.count_nonzero(inputs.look_like_logits(pred) & counted & ~kept, axis=1)
+    return kept, np.array([np.count_nonzero(suspect & ~above) for above in kept], np.int64)
 
 
 def _accuracies(states: dict[str, np.ndarray], thrs: Sequence[float | None]) -> np.ndarray:
@@ -282,7 +282,7 @@ def _class_counts(
     else:
         pred = inputs.as_scores(pred, "pred")
         classes, label = pred.shape[1], pred.argmax(axis=1)
-        kept, states["dropped"] = _kept(pred, label, thrs)
+        kept, states["dropped"] = _kept(pred, label, thrs, inputs.look_like_logits(pred))
     truth = inputs.as_labels(target, "target", classes)
     right = label == truth
     states["true_positive"] = np.stack([np.bincount(label[keep & right], minlength=classes) for keep in kept])
