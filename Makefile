@@ -105,14 +105,14 @@ endef
 # Leaves out the tests that never touch Paddle: `make test` runs them on one version, which is not that of Paddle 2.6,
 # whose NumPy the newest pyarrow does not take.
 WITH_PADDLE := --ignore=tests/formulas --ignore=tests/fuzz --ignore=tests/files --ignore=tests/columns/test_frames.py \
-	--ignore=fleetmetrics/files --deselect=fleetmetrics/base/accumulator.py::fleetmetrics.base.accumulator.Accumulator.add_frame
+	--ignore=fleetmetrics/files --deselect=fleetmetrics/base/adding.py::fleetmetrics.base.adding.Adding.add_frame
 
 # What `make test-numpy` runs: what imports neither Paddle nor an optional library.
 WITHOUT_PADDLE := fleetmetrics tests/formulas tests/comm tests/fuzz tests/serial/test_container.py tests/test_package.py \
 	--ignore=tests/fuzz/test_files.py \
 	$(addprefix --ignore=fleetmetrics/,static plot report files integrations columns/reading.py columns/where.py \
 	xp/paddle_ops.py xp/paddle_values.py vision/coco.py vision/text_regions.py evaluator/metrics/detection.py) \
-	--deselect=fleetmetrics/base/accumulator.py::fleetmetrics.base.accumulator.Accumulator.add_frame \
+	--deselect=fleetmetrics/base/adding.py::fleetmetrics.base.adding.Adding.add_frame \
 	--deselect=fleetmetrics/evaluation/calls.py::fleetmetrics.evaluation.calls.evaluate \
 	--deselect=fleetmetrics/evaluation/history.py::fleetmetrics.evaluation.history.history \
 	--deselect=fleetmetrics/evaluation/consistency/streams.py::fleetmetrics.evaluation.consistency.streams.consistency

@@ -23,7 +23,7 @@ from typing import (
 import numpy as np
 
 import fleetmetrics
-from fleetmetrics.base.accumulator import unnamed
+from fleetmetrics.base.adding import unnamed
 from fleetmetrics.base.composite import Composite, about, axis_taken, label_taken, samples_taken, statistics_of
 from fleetmetrics.base.metric import Common, Metric
 from fleetmetrics.base.nesting import Nestable
@@ -404,6 +404,7 @@ class TaskCollection(ByTask):
         **common: as for `MetricCollection`.
     """
 
+    columns: tuple[str, ...]
     tasks: dict[str, dict[str, str]]
 
     def __init__(

@@ -8,6 +8,7 @@ the reference has only `Nestable.requirements_of`, which authors of metrics may 
 from __future__ import annotations
 
 import functools
+import itertools
 from typing import TYPE_CHECKING, Any, ClassVar, Iterable, Mapping, Sequence
 
 import numpy as np
@@ -21,6 +22,7 @@ from fleetmetrics.state.state import State
 
 if TYPE_CHECKING:
     import fleetmetrics.records.folding
+    from fleetmetrics.records.table import Table
 
 __all__ = ["Nestable"]
 
@@ -33,6 +35,8 @@ class Nestable(Partial):
 
     #: Whether its name was generated.
     named_by_default: bool
+
+    _check: Check  # of the batches added here
 
     # -- what a batch must have ------------------------------------------------------------------------------
 
@@ -111,7 +115,27 @@ class Nestable(Partial):
 
     def batch_checks(self) -> list[Check]:
         """The checks of the batches added here, or to the metrics inside."""
-        raise NotImplementedError
+        return [self._check]
+
+    def _states(self) -> list[State]:
+        """All states, each once, those of the checks first."""
+        checks = [state for check in self.batch_checks() for state in check.states]
+        return list(dict.fromkeys([*checks, *self.own_states(), *self._counted()]))
+
+    def _counted(self) -> Sequence[State]:
+        """The state that counts samples, if the size of the data set is given."""
+        return () if self._data_size is None else (self._data_size.added,)
+
+    def record_folds(self) -> list[fleetmetrics.records.folding.Folds]:
+        """The tables of records, each with all its folds."""
+        tables: dict[Table, list[fleetmetrics.records.folding.Folding]] = {}
+        for metric in self.record_metrics():
+            tables.setdefault(metric.table, []).append(metric)
+        if not tables:
+            return []
+        from fleetmetrics.records.folding import Folds
+
+        return list(itertools.starmap(Folds, tables.items()))
 
     def become_part(self, prefix: str, shared: Any) -> None:
         """Become part of what holds it: take its names, and share its states.

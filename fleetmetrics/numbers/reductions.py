@@ -7,7 +7,7 @@ array([1., 3.])
 
 from __future__ import annotations
 
-from typing import Any, Sequence
+from typing import Any, NamedTuple, Sequence
 
 import numpy as np
 
@@ -22,6 +22,8 @@ __all__ = [
     "OF_BATCHES",
     "REDUCTIONS",
     "REST",
+    "Directed",
+    "Scattered",
     "check_rest",
     "combine",
     "combine_alike",
@@ -46,6 +48,24 @@ _WIDE = frozenset([np.dtype(np.int64), np.dtype(np.float64)])
 #: How many arrays are summed at a time.
 _AT_ONCE = 64
 _LOW_32_BITS = np.int64(0xFFFFFFFF)
+
+
+class Scattered(NamedTuple):
+    """An increment that touches few entries of a state: ``state[indices[0][i], ...] += amount[i]`` for every i.
+
+    ``indices`` has one int64 array ``[n]`` per axis of the state, as in NumPy's indexing; ``amount`` is an int64 or
+    float64 array ``[n]``, or None for 1. In lanes, on the host, they are arrays that broadcast to a common shape.
+    """
+
+    indices: tuple[Any, ...]
+    amount: Any
+
+
+class Directed(NamedTuple):
+    """An increment for part of a state: the rows of some keys, or a place in a ring."""
+
+    to: Any
+    increment: Any
 
 
 def identity(reduction: str, dtype: Any) -> Any:

@@ -19,6 +19,7 @@ __all__ = [
     "as_array",
     "check_dense",
     "is_eager_tensor",
+    "is_paddle",
     "is_static",
     "is_torch",
     "native",
@@ -57,6 +58,11 @@ def is_static(value: Any) -> bool:
         return False
     kinds = (paddle.static.Variable, getattr(getattr(paddle, "pir", None), "Value", ()))  # type: ignore[union-attr]
     return isinstance(value, kinds)
+
+
+def is_paddle(value: Any) -> bool:
+    """Whether a value is Paddle's; False where Paddle was never imported."""
+    return is_eager_tensor(value) or is_static(value)
 
 
 def is_torch(kind: type) -> bool:

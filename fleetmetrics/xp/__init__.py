@@ -11,9 +11,9 @@ from typing import Any, Iterable, Sequence
 
 import numpy as np
 
-from fleetmetrics.support.tensors import is_torch, of_paddle, of_torch
+from fleetmetrics.numbers.reductions import Directed, Scattered
+from fleetmetrics.support.tensors import is_eager_tensor, is_paddle, is_static, is_torch, of_paddle, of_torch
 from fleetmetrics.xp import numpy_ops
-from fleetmetrics.xp.kinds import Directed, Scattered, is_eager_tensor, is_paddle, is_static, without_strays
 
 __all__ = [
     "Directed",
@@ -69,3 +69,27 @@ def is_on_device(value: Any) -> bool:
     if type(value) in _NEVER_PADDLE:
         return False
     return is_eager_tensor(value) and value.is_dense() and not namespace(value).is_eager(value)
+
+
+def without_strays(xp: Any, increment: Any, state: Any) -> Any:
+    """An increment without entries outside of its state, for batches that were not validated.
+
+    Such entries would raise an error, change another row, or crash a device. Lanes in front, which only the increment
+    has, are always valid.
+    """
+    if isinstance(increment, Directed):
+        return increment._replace(increment=without_strays(xp, increment.increment, state))
+    if not isinstance(increment, Scattered):
+        return increment
+    indices, inside = list(increment.indices), None
+    for place, size in zip(range(len(indices))[::-1], state.shape[::-1]):
+        index = indices[place]
+        fits = xp.is_class(index, size)
+        indices[place] = xp.where(fits, index, xp.zeros_like(index))
+        inside = fits if inside is None else xp.logical_and(inside, fits)
+    if inside is None or (xp.is_eager(inside) and xp.all_true(inside)):
+        return increment
+    amount = increment.amount
+    if amount is None:
+        return Scattered(tuple(indices), xp.cast(inside, "int64"))
+    return Scattered(tuple(indices), xp.where(inside, amount, xp.zeros_like(amount)))

@@ -19,9 +19,8 @@ from numpy import sinh, square, subtract, where, zeros_like
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.numbers.moments import WIDTHS, merged, merged_floats, two_sum
 from fleetmetrics.numbers.reductions import OF_BATCHES as _OF_BATCHES
-from fleetmetrics.numbers.reductions import combine, identity, sum_of_numbers, widen
+from fleetmetrics.numbers.reductions import Scattered, combine, identity, sum_of_numbers, widen
 from fleetmetrics.support.tensors import as_array
-from fleetmetrics.xp.kinds import Scattered
 from fleetmetrics.xp.score_buckets import log_odds
 
 #: Overflow is checked afterwards.

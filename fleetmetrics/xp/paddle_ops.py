@@ -33,8 +33,9 @@ from paddle import minimum, multiply, ones_like, sinh, square, subtract, where, 
 # isort: on
 
 from fleetmetrics.numbers.moments import WIDTHS, merged
+from fleetmetrics.numbers.reductions import Directed, Scattered
+from fleetmetrics.support.tensors import is_eager_tensor
 from fleetmetrics.xp import numpy_ops
-from fleetmetrics.xp.kinds import Directed, Scattered, is_eager_tensor
 from fleetmetrics.xp.paddle_values import *
 from fleetmetrics.xp.score_buckets import lowest_scores
 

@@ -10,9 +10,8 @@ import paddle
 
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.numbers import reductions
-from fleetmetrics.support.tensors import check_dense
+from fleetmetrics.support.tensors import check_dense, is_eager_tensor, is_static
 from fleetmetrics.xp import numpy_ops
-from fleetmetrics.xp.kinds import is_eager_tensor, is_static
 
 _KINDS = {
     paddle.bool: "b",

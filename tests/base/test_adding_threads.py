@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import fleetmetrics as fm
-from fleetmetrics.base import accumulator
+from fleetmetrics.base import adding
 
 pytestmark = pytest.mark.numpy_only
 
@@ -54,7 +54,7 @@ def test_threads_that_change_at_every_step_lose_no_batch(name: str) -> None:
 
 
 def test_two_threads_are_never_inside_of_one_merge(monkeypatch: pytest.MonkeyPatch) -> None:
-    merge, inside, both = accumulator.add_numbers, [], threading.Event()
+    merge, inside, both = adding.add_numbers, [], threading.Event()
 
     def slowly(increments: Any) -> bool:
         inside.append(increments)
@@ -64,7 +64,7 @@ def test_two_threads_are_never_inside_of_one_merge(monkeypatch: pytest.MonkeyPat
         inside.pop()
         return merge(increments)
 
-    monkeypatch.setattr(accumulator, "add_numbers", slowly)
+    monkeypatch.setattr(adding, "add_numbers", slowly)
     metric = METRICS["numbers"]()
     in_threads(2, lambda: add(metric, 1))
     assert not both.is_set()
