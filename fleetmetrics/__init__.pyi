@@ -174,6 +174,7 @@ from fleetmetrics.metrics.text.edits import CharErrorRate as CharErrorRate
 from fleetmetrics.metrics.text.edits import NormalizedEditDistance as NormalizedEditDistance
 from fleetmetrics.metrics.text.edits import WordErrorRate as WordErrorRate
 from fleetmetrics.metrics.text.entities import EntityF1 as EntityF1
+from fleetmetrics.metrics.text.entities import EntityReport as EntityReport
 from fleetmetrics.metrics.text.matches import StringMatch as StringMatch
 from fleetmetrics.metrics.text.matches import TokenF1 as TokenF1
 from fleetmetrics.metrics.text.rouge import ROUGE as ROUGE
@@ -257,6 +258,7 @@ __all__ = [
     "DuplicateStateError",
     "EffectiveSampleSize",
     "EntityF1",
+    "EntityReport",
     "EqualErrorRate",
     "EvaluationResult",
     "ExactAUC",

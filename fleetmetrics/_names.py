@@ -179,6 +179,7 @@ MODULES: dict[str, str] = {
     "NormalizedEditDistance": "fleetmetrics.metrics.text.edits",
     "WordErrorRate": "fleetmetrics.metrics.text.edits",
     "EntityF1": "fleetmetrics.metrics.text.entities",
+    "EntityReport": "fleetmetrics.metrics.text.entities",
     "StringMatch": "fleetmetrics.metrics.text.matches",
     "TokenF1": "fleetmetrics.metrics.text.matches",
     "ROUGE": "fleetmetrics.metrics.text.rouge",

@@ -21,6 +21,8 @@ __all__ = ["ClassReport", "classification_report"]
 MEASURES = ("precision", "recall", "f1-score")
 _OF_CLASSES = {"micro": "micro avg", "macro": "macro avg", "weighted": "weighted avg"}
 OF_SAMPLES = "samples avg"
+#: The metrics whose value is a `ClassReport`.
+REPORTS = ("ClassificationReport", "EntityReport")
 AVERAGES = ("accuracy", *_OF_CLASSES.values(), OF_SAMPLES)
 #: The most classes that a warning names.
 _NAMED = 5
@@ -160,7 +162,13 @@ def classification_report(
 
 
 def report_of(
-    counts: Counts, names: Sequence[str], right: tuple[Any, Any] | None, zero_division: float, digits: int
+    counts: Counts,
+    names: Sequence[str],
+    right: tuple[Any, Any] | None,
+    zero_division: float,
+    digits: int,
+    title: str = "classification_report",
+    nothing: str = NO_SAMPLES,
 ) -> ClassReport:
     """The report from the counts of each class.
 
@@ -170,6 +178,8 @@ def report_of(
         right: the number of correct samples, and that of all; None: the report has no accuracy.
         zero_division: see `classification_report`.
         digits: see there.
+        title: what warnings begin with.
+        nothing: why all is undefined, if it is.
     """
     quotients = {
         "precision": ("never predicted", counts.tp, counts.predicted),
@@ -184,7 +194,7 @@ def report_of(
             for name, (reason, above, below) in quotients.items()
         }
         accuracy = right and ratio.bare(*right, "accuracy", zero_division)
-    _warn_of_undefined(quotients, names, zero_division)
+    _warn_of_undefined(quotients, names, zero_division, title, nothing)
     report = ClassReport()
     report.digits = digits
     for place, (name, support) in enumerate(zip(names, counts.support.tolist())):
@@ -198,19 +208,23 @@ def report_of(
 
 
 def _warn_of_undefined(
-    quotients: Mapping[str, tuple[str, np.ndarray, np.ndarray]], names: Sequence[str], zero_division: float
+    quotients: Mapping[str, tuple[str, np.ndarray, np.ndarray]],
+    names: Sequence[str],
+    zero_division: float,
+    title: str,
+    nothing: str,
 ) -> None:
-    """Warn once of all classes without a value; without any sample, of that alone."""
+    """Warn once of all classes without a value; if none has one, only say why."""
     empty = {name: np.flatnonzero(below == 0).tolist() for name, (_, _, below) in quotients.items()}
     if not math.isnan(zero_division) or not any(empty.values()):
         return
     if len(empty["f1-score"]) == len(names):
-        warn(f"classification_report{part_now()} is undefined: {NO_SAMPLES}", UndefinedMetricWarning)
+        warn(f"{title}{part_now()} is undefined: {nothing}", UndefinedMetricWarning)
         return
     parts = [
         f"{measure} of {_first(names, places)}, {quotients[measure][0]}" for measure, places in empty.items() if places
     ]
-    text = f"classification_report{part_now()}: undefined are {'; '.join(parts)}. Averages leave them out"
+    text = f"{title}{part_now()}: undefined are {'; '.join(parts)}. Averages leave them out"
     warn(text, UndefinedMetricWarning)
 
 

@@ -18,7 +18,7 @@ from fleetmetrics import plot
 from fleetmetrics.base.accumulator import Accumulator
 from fleetmetrics.comm import LocalCommunicator, set_communicator
 from fleetmetrics.errors import BucketWarning, InvalidInputError, UndefinedMetricWarning
-from fleetmetrics.formulas.class_report import AVERAGES
+from fleetmetrics.formulas.class_report import AVERAGES, REPORTS
 from fleetmetrics.plot.canvas import charts, plain
 from fleetmetrics.plot.chart import Chart
 from fleetmetrics.report.by_slice import ends_of, plots, significant
@@ -278,7 +278,7 @@ def _rows(result: Mapping[str, Any], words: Words) -> Iterator[dict[str, Any]]:
 
 def _is_of_class(path: str, name: str, about: Mapping[str, Any]) -> bool:
     """Whether this is a number of a class, or of samples, in a report of classes: the table of classes has it."""
-    if about.get("kind") != "ClassificationReport":
+    if about.get("kind") not in REPORTS:
         return False
     return not path.startswith(tuple(f"{name}.{average}" for average in AVERAGES)) or path.endswith(".support")
 

@@ -262,6 +262,7 @@ def test_every_metric_without_samples_is_zero_division():
         given = {p.name: 0.5 for p in parameters if p.default is p.empty and p.kind is p.KEYWORD_ONLY}
         if name == "ExactMatch" or "num_classes" in given:
             given["num_labels" if name == "ExactMatch" else "num_classes"] = 2
+        given.update({"types": ["A"]} if "types" in given else {})
         try:
             metric = getattr(fm, name)(**given, zero_division=4.0)
         except TypeError as error:

@@ -127,6 +127,45 @@ def entity_f1(p: Any, y: Any, w: Any, scheme: str = "") -> float:
     return float(2 * sums[0] / (sums[1] + sums[2])) if sums[1] + sums[2] else np.nan
 
 
+def entity_report(p: Any, y: Any, w: Any) -> Any:
+    """Seqeval's functions of each type in turn, of which it has no weights: from the counts in each sequence."""
+    from seqeval.metrics.sequence_labeling import get_entities
+
+    types = ("LOC", "PER")
+    counts = np.zeros((2, 3))
+    for prediction, label, weight in zip(p, y, weights(w, len(p))):
+        one, other = set(get_entities(prediction)), set(get_entities(label))
+        for place, name in enumerate(types):
+            sizes = [sum(entity[0] == name for entity in some) for some in (one & other, one, other)]
+            counts[place] += weight * np.array(sizes)
+    rows = {name: counts[place] for place, name in enumerate(types)}
+    measured = {name: measures(*row) for name, row in rows.items()}
+    right, predicted, true = counts.sum(axis=0)
+    measured["micro avg"] = measures(right, predicted, true)
+    numbers = np.array([[*measured[name].values()][:3] for name in types])
+    occurs = (counts[:, 1] + counts[:, 2]) > 0
+    for name, share in (("macro avg", occurs.astype(float)), ("weighted avg", counts[:, 2] * occurs)):
+        mean = [mean_of(numbers[:, k], share) for k in range(3)]
+        measured[name] = {**dict(zip(("precision", "recall", "f1-score"), mean)), "support": true}
+    return measured
+
+
+def measures(right: float, predicted: float, true: float) -> dict[str, float]:
+    both = predicted + true
+    return {
+        "precision": right / predicted if predicted else np.nan,
+        "recall": right / true if true else np.nan,
+        "f1-score": 2 * right / both if both else np.nan,
+        "support": true,
+    }
+
+
+def mean_of(values: Any, share: Any) -> float:
+    """The weighted mean of the defined values."""
+    kept = ~np.isnan(values) & (share > 0)
+    return float((values[kept] * share[kept]).sum() / share[kept].sum()) if kept.any() else np.nan
+
+
 def sacrebleu(kind: str, **options: Any) -> Callable[..., float]:
     """Its corpus score; with weights, from the weighted sums of its counts."""
 
@@ -174,6 +213,12 @@ CASES = {
         functools.partial(fm.EntityF1, scheme="IOB2"),
         lambda rng, samples, *_: sequences(rng, samples, TAGS[:5]),
         functools.partial(entity_f1, scheme="IOB2"),
+    ),
+    "entity report": case(
+        functools.partial(fm.EntityReport, types=["LOC", "PER"]),
+        lambda rng, samples, *_: sequences(rng, samples, TAGS[:7]),
+        entity_report,
+        undefined=entity_report([], [], None),
     ),
     "bleu": case(fm.BLEU, several, sacrebleu("BLEU", force=True)),
     "chrf": case(fm.CHRF, several, sacrebleu("CHRF")),

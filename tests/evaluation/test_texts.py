@@ -114,6 +114,18 @@ def test_numbers_in_place_of_texts_and_several_tasks_are_refused():
         fm.evaluate(two, label="a", score="b", metrics="auc,bleu")
 
 
+def test_a_report_of_entities_is_a_table_of_its_own():
+    import pyarrow as pa
+
+    frame = pa.table({"true": [["B-A", "O"], ["B-B"]], "tags": [["B-A", "B-B"], ["B-B"]], "room": ["a", "b"]})
+    metrics = "entities=entity_report:types=['A','B']"
+    result = fm.evaluate(frame, label="true", score="tags", metrics=metrics, by="room", baseline=frame)
+    assert result["entities"]["B"] == {"precision": 0.5, "recall": 1.0, "f1-score": 2 / 3, "support": 1}
+    assert "\nB                0.5000  1.0000    0.6667        1" in str(result)
+    pytest.importorskip("jinja2")
+    assert "macro avg" in result.to_html()
+
+
 def test_a_result_names_the_signature_of_a_score_and_that_of_a_baseline_that_differs(tmp_path):
     import pyarrow as pa
 

@@ -332,6 +332,7 @@ WITH_THE_WEIGHT = (
     fm.Histogram,
     fm.StatScores,
     fm.ClassificationReport,
+    fm.EntityReport,
     fm.ConfusionMatrix,
     fm.BucketError,
     fm.CalibrationCurve,
@@ -604,6 +605,7 @@ NEEDED = {
     "SpecificityAtSensitivity": {"min_sensitivity": 0.5},
     "TPRAtFPR": {"max_fpr": 0.5},
     "ExactMatch": {"num_labels": 2},
+    "EntityReport": {"types": ["A"]},
     **{
         name: {"num_classes": 2}
         for name in ("BoundaryF", "Dice", "FrequencyWeightedIoU", "HausdorffDistance", "MeanIoU", "PixelAccuracy")

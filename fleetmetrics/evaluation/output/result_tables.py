@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import Any, Iterable, Iterator, Mapping, NamedTuple, Sequence
 
 from fleetmetrics.evaluation.arguments.options import CONFIDENCE
-from fleetmetrics.formulas.class_report import rows_of, table_of
+from fleetmetrics.formulas.class_report import REPORTS, rows_of, table_of
 from fleetmetrics.support.printed import (
     Column,
     Table,
@@ -31,8 +31,8 @@ __all__ = ["tables"]
 _SLICES = 20
 #: The most metrics that all have a column beside the one that ranks the slices; of more, how many have one.
 _BESIDE, _NARROW = 4, 2
-#: The class of a metric with a table of its own, and the digits in it.
-_REPORT, _DIGITS = "ClassificationReport", 4
+#: The digits in the table of a report of classes.
+_DIGITS = 4
 #: The number of slices with too few rows whose needs are printed.
 _FEW = 3
 #: The words of the verdict "within chance".
@@ -143,7 +143,7 @@ def _metrics(result: Mapping[str, Any]) -> Table:
         for key in part["asked"]["metrics"]:
             name, value = f"{start}{key}", part[key]
             if isinstance(value, (dict, list)):
-                if result["about"][name]["kind"] != _REPORT:
+                if result["about"][name]["kind"] not in REPORTS:
                     arrays.append(name)
                 continue
             interval, delta = (part.get(f"{key}_{number_of}", {}) for number_of in ("interval", "delta"))
@@ -171,7 +171,7 @@ def _metrics(result: Mapping[str, Any]) -> Table:
 def _class_reports(result: Mapping[str, Any]) -> Iterator[Table]:
     """The numbers of each class; against a baseline, its F1, too."""
     for start, part in parts_of(result):
-        reports = (key for key in part["asked"]["metrics"] if result["about"][f"{start}{key}"]["kind"] == _REPORT)
+        reports = (key for key in part["asked"]["metrics"] if result["about"][f"{start}{key}"]["kind"] in REPORTS)
         for key in reports:
             old = {row["name"]: row["f1-score"] for row in rows_of((part["baseline"] or {}).get(key, {}))}
             rows = [{**row, "old": old.get(row["name"])} for row in rows_of(part[key])]

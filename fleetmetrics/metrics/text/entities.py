@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import functools
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Sequence
 
 import numpy as np
 
+from fleetmetrics.base.accumulator import Value
 from fleetmetrics.base.metric import TOTAL, Declared, Quotient, Settings, Undefinable, WithoutColumns
 from fleetmetrics.batch import Batch, per_sample, statistic
 from fleetmetrics.batch.rules import Requirement
 from fleetmetrics.batch.text_batch import required, strings
-from fleetmetrics.support.checks import choice_of
+from fleetmetrics.errors import InvalidInputError
+from fleetmetrics.formulas.class_report import ClassReport, class_names, report_of
+from fleetmetrics.formulas.confusion import Counts
+from fleetmetrics.support.checks import choice_of, listed, whole_number_of
 from fleetmetrics.support.typed import Unpack
 
-__all__ = ["EntityF1"]
+__all__ = ["EntityF1", "EntityReport"]
 
 #: The prefixes of tags; BILOU's L and U are the E and S of IOBES.
 _PREFIXES = "OBIES"
@@ -51,6 +55,9 @@ _SCHEMES = {
     "IOBES": _Scheme("OBIES", "*B* *S*", "BI= BE= II= IE=", "S** E**"),
     "BILOU": _Scheme("OBILU", "*B* *U*", "BI= BL= II= IL=", "U** L**"),
 }
+_NO_ENTITIES = "there are no entities"
+#: The counts of `EntityReport`, in the order of `_counts`.
+_COUNTS = ("correct", "predicted", "true")
 _Name = Literal["conll", "IOB", "IOB2", "IOE", "IOE2", "IOBES", "BILOU"]
 
 
@@ -78,9 +85,10 @@ def _split(tag: str, scheme: str) -> tuple[int, str] | None:
 
 
 class _Tagged(NamedTuple):
-    """Whether a list has only tags of a scheme."""
+    """Whether a list has only tags of a scheme, of some types; (): of any."""
 
     scheme: str
+    types: tuple[str, ...]
 
     def __call__(self, tags: Any) -> bool:
         try:
@@ -89,17 +97,15 @@ class _Tagged(NamedTuple):
             return False
 
     def _is_tag(self, tag: Any) -> bool:
-        return isinstance(tag, str) and _split(tag, self.scheme) is not None
+        split = _split(tag, self.scheme) if isinstance(tag, str) else None
+        return split is not None and (not self.types or tag == "O" or split[1] in self.types)
 
 
-class _Unknown(NamedTuple):
+class _Unknown(_Tagged):
     """What is wrong of a sample: the unknown tag, or all of it."""
 
-    scheme: str
-
     def __call__(self, tags: Any) -> Any:
-        is_tag = _Tagged(self.scheme)._is_tag
-        return next((tag for tag in tags if not is_tag(tag)), tags) if isinstance(tags, (list, tuple)) else tags
+        return next((tag for tag in tags if not self._is_tag(tag)), tags) if isinstance(tags, (list, tuple)) else tags
 
 
 class _Codes(dict):
@@ -142,33 +148,43 @@ def _entities(codes: np.ndarray, scheme: str) -> np.ndarray:
 
 
 @per_sample
-def _counts(batch: Batch, scheme: str) -> np.ndarray:
-    """Of each sample the correct, predicted and true entities: int64 ``[3, n]``."""
+def _counts(batch: Batch, scheme: str, types: tuple[str, ...] = ()) -> np.ndarray:
+    """Of each type (without types, of all) and sample the correct, predicted and true entities: int64 ``[3, k, n]``."""
     codes, sides = _Codes(scheme), []
     sequences = strings(batch, "label")
     lengths = np.fromiter(map(len, sequences), np.int64, len(sequences)) + 1
     for entries in (strings(batch, "prediction"), sequences):
         tags = chain(("O",), chain.from_iterable(chain.from_iterable(zip(entries, [("O",)] * len(entries)))))
         sides.append(_entities(np.fromiter(map(codes.__getitem__, tags), np.int64, lengths.sum() + 1), scheme))
-    predicted, true = sides
-    of = np.repeat(np.arange(len(lengths)), lengths)
-    which = (predicted == true) & (true >= 0), predicted >= 0, true >= 0
-    return np.stack([np.bincount(of[flags[1:]], minlength=len(lengths)) for flags in which])
+    predicted, true = (side[1:] for side in sides)
+    of, places = (
+        np.repeat(np.arange(len(lengths)), lengths),
+        np.array([types.index(k) if k in types else 0 for k in codes.types]),
+    )
+
+    def counts(entities: np.ndarray, flags: np.ndarray) -> np.ndarray:
+        at, kinds = np.flatnonzero(flags), len(types) or 1
+        cells = of[at] + len(lengths) * places[entities[at] // (len(of) + 1)]
+        return np.bincount(cells, minlength=kinds * len(lengths)).reshape(kinds, len(lengths))
+
+    return np.stack(
+        [counts(true, (predicted == true) & (true >= 0)), counts(predicted, predicted >= 0), counts(true, true >= 0)]
+    )
 
 
 @statistic
 def _correct(batch: Batch, scheme: str) -> Any:
-    return batch.weighted_sum(_counts(batch, scheme)[0])
+    return batch.weighted_sum(_counts(batch, scheme)[0, 0])
 
 
 @statistic
 def _predicted(batch: Batch, scheme: str) -> Any:
-    return batch.weighted_sum(_counts(batch, scheme)[1])
+    return batch.weighted_sum(_counts(batch, scheme)[1, 0])
 
 
 @statistic
 def _true(batch: Batch, scheme: str) -> Any:
-    return batch.weighted_sum(_counts(batch, scheme)[2])
+    return batch.weighted_sum(_counts(batch, scheme)[2, 0])
 
 
 def _length(tags: Any) -> int:
@@ -183,18 +199,42 @@ def _as_long(batch: Batch) -> Any:
 _AS_LONG = Requirement("label", "as long as its prediction, with a tag for each token", _as_long)
 
 
-@functools.lru_cache(maxsize=None)
-def _rules(scheme: str) -> tuple[str | Requirement, ...]:
+@functools.lru_cache(maxsize=64)
+def _rules(scheme: str, types: tuple[str, ...] = ()) -> tuple[str | Requirement, ...]:
     """The requirements of predictions and labels."""
     prefixes = " or ".join(f"{prefix}-TYPE" for prefix in _SCHEMES[scheme].prefixes[1:])
     allowed = f"a list of tags, O or {prefixes}, as of scheme={scheme!r}"
-    tagged: Any = _Tagged(scheme)
-    unknown: Any = _Unknown(scheme)
+    allowed += f" and types={[*types]}" if types else ""
+    tagged: Any = _Tagged(scheme, types)
+    unknown: Any = _Unknown(scheme, types)
     rules = [required(argument, allowed, tagged, unknown) for argument in ("prediction", "label")]
     return (*rules, _AS_LONG)
 
 
-class EntityF1(WithoutColumns[float], Undefinable[float]):
+class EntitySettings(Settings, total=False):
+    """Arguments of every metric of entities."""
+
+    scheme: _Name
+
+
+class _OfEntities(WithoutColumns[Value], Undefinable[Value]):
+    samples: str = "tags"
+    requirements: tuple[str | Requirement, ...]
+    scheme: str
+
+    def __init__(self, *, scheme: _Name = "conll", **settings: Unpack[Settings]) -> None:
+        self.scheme = choice_of("scheme", scheme, tuple(_SCHEMES))
+        super().__init__(**settings)
+        self.requirements = _rules(scheme)
+
+    if TYPE_CHECKING:
+
+        def add(  # type: ignore[override]  # it takes less than `Metric`
+            self, prediction: Any = None, label: Any = None, weight: Any = None, mask: Any = None
+        ) -> None: ...
+
+
+class EntityF1(_OfEntities[float]):
     """The F1 of entities in sequences of tags: an entity is right if its first and last token and its type are.
 
     Formula: ``2 * sum(w * c) / (sum(w * p) + sum(w * t))`` over the sequences of all workers, with ``c`` right ones of
@@ -218,24 +258,66 @@ class EntityF1(WithoutColumns[float], Undefinable[float]):
     """
 
     better = "higher"
-    samples: str = "tags"
-    quotient: Quotient | None = Quotient({"correct": 2}, {"predicted": 1, "true": 1}, reason="there are no entities")
+    quotient: Quotient | None = Quotient({"correct": 2}, {"predicted": 1, "true": 1}, reason=_NO_ENTITIES)
     declared: tuple[Declared, ...] = (
         Declared("correct", statistic=_correct, settings=("scheme",)),
         Declared("predicted", statistic=_predicted, settings=("scheme",)),
         Declared("true", statistic=_true, settings=("scheme",)),
         TOTAL,
     )
+
+
+class EntityReport(_OfEntities[ClassReport]):
+    """Precision, recall, F1 and support of the entities of each type, with micro, macro and weighted averages.
+
+    Formula: per type ``c / p``, ``c / t``, ``2 * c / (p + t)`` and ``t``, with ``c`` right ones of ``p`` predicted and
+    ``t`` true entities, as `EntityF1` finds them over the sequences of all workers; averages as those of
+    `ClassificationReport`. The value is a `fleetmetrics.formulas.ClassReport`, a dict like that of seqeval's
+    ``classification_report``, which prints as a table. Undefined numbers are nan, and averages leave them out;
+    ``zero_division=0`` gives seqeval's numbers.
+
+    Inputs as for `EntityF1`; a tag of another type is an error.
+
+    Args:
+        types: the types of the entities, such as ``["PER", "LOC"]``, the same on every worker.
+        digits: the digits after the point in the printed table, 0 to 15.
+
+    Examples:
+        >>> metric = EntityReport(types=["PER", "LOC"])
+        >>> metric.add([["B-PER", "I-PER", "O", "B-LOC"], ["B-LOC"]], [["B-PER", "I-PER", "O", "B-PER"], ["B-LOC"]])
+        >>> report = metric.compute()
+        >>> report["PER"]
+        {'precision': 1.0, 'recall': 0.5, 'f1-score': 0.6666666666666666, 'support': 2}
+        >>> report["micro avg"]["f1-score"]
+        0.6666666666666666
+    """
+
+    incidental: ClassVar[tuple[str, ...]] = (*_OfEntities.incidental, "digits")
+    gives = "parts"
+    digits: int
     requirements: tuple[str | Requirement, ...]
-    scheme: str
+    types: list[str]
 
-    def __init__(self, *, scheme: _Name = "conll", **settings: Unpack[Settings]) -> None:
-        self.scheme = choice_of("scheme", scheme, tuple(_SCHEMES))
+    def __init__(self, *, types: Sequence[str], digits: int = 2, **settings: Unpack[EntitySettings]) -> None:
         super().__init__(**settings)
-        self.requirements = _rules(scheme)
+        self.types = class_names(types, len(listed("types", types, "types of entities")), "types")
+        if not self.types:
+            raise InvalidInputError("types is empty; name the types of the entities, such as types=['PER', 'LOC']")
+        self.digits = whole_number_of("digits", digits, 0, 15)
+        self.requirements = _rules(self.scheme, (*self.types,))
+        for name in self.types:
+            for place, count in enumerate(_COUNTS):
+                self.declare(f"{count} {name}", key=("entities", self.scheme, (*self.types,), name, place))
 
-    if TYPE_CHECKING:
+    def batch_statistics(self, batch: Batch) -> dict[str, Any]:
+        counts = _counts(batch, self.scheme, (*self.types,))
+        return {
+            f"{count} {name}": batch.weighted_sum(of_samples)
+            for count, of_types in zip(_COUNTS, counts)
+            for name, of_samples in zip(self.types, of_types)
+        }
 
-        def add(  # type: ignore[override]  # it takes less than `Metric`
-            self, prediction: Any = None, label: Any = None, weight: Any = None, mask: Any = None
-        ) -> None: ...
+    def formula(self, **states: np.ndarray) -> ClassReport:
+        correct, predicted, true = (np.array([states[f"{count} {name}"] for name in self.types]) for count in _COUNTS)
+        counts = Counts(correct, predicted - correct, true - correct, np.zeros_like(correct), "class")
+        return report_of(counts, self.types, None, self.zero_division, self.digits, self._title, _NO_ENTITIES)

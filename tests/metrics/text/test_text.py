@@ -63,6 +63,39 @@ def test_entities_are_those_of_seqeval_in_random_sequences(scheme, theirs, prefi
         assert ours == pytest.approx(expected, abs=1e-12), (predicted, true)
 
 
+@pytest.mark.parametrize("scheme, theirs", [("conll", ""), ("IOBES", "IOBES")])
+def test_a_report_of_entities_is_seqevals(scheme, theirs):
+    from seqeval import scheme as schemes
+    from seqeval.metrics import classification_report
+
+    rng, mode = random.Random(scheme), {"mode": "strict", "scheme": getattr(schemes, theirs)} if theirs else {}
+    tags = [f"{prefix}-{kind}" for prefix in "BIES" for kind in "XYZ"]
+    for _ in range(20):
+        true = [["O", "B-X", *rng.choices([*tags, "O"], k=rng.randint(1, 8))] for _ in range(3)]
+        predicted = [[each if rng.random() < 0.6 else rng.choice(tags) for each in row] for row in true]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            expected = classification_report(true, predicted, output_dict=True, zero_division=0, **mode)
+        ours = value(fm.EntityReport(types=["Z", "X", "Y"], scheme=scheme, zero_division=0), predicted, true)
+        for name, numbers in expected.items():
+            assert ours[name] == pytest.approx(numbers, abs=1e-12), (name, predicted, true)
+
+
+def test_a_report_of_entities_names_its_types_and_refuses_others():
+    assert "as of scheme='conll' and types=['X']; 1 of 1 sample is not, the first at position 0: 'B-Y'" in error(
+        fm.EntityReport(types=["X"]), [["B-Y"]], [["O"]]
+    )
+    for types, told in (
+        ([], "types is empty; name"),
+        ("X", "types must be a list"),
+        (["X", "X"], "'X' is there twice"),
+    ):
+        with pytest.raises(fm.InvalidInputError, match=told):
+            fm.EntityReport(types=types)
+    with pytest.warns(fm.UndefinedMetricWarning, match="^entity_report is undefined: there are no entities$"):
+        value(fm.EntityReport(types=["X"]), [["O"]], [["O"]])
+
+
 def test_an_unknown_tag_is_shown_with_its_place():
     told = error(fm.EntityF1(scheme="IOB2"), [["O"], ["B-X", "O"]], [["O"], ["B-X", "E-X"]])
     assert "label must be a list of tags, O or B-TYPE or I-TYPE, as of scheme='IOB2'" in told
