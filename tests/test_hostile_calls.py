@@ -17,6 +17,7 @@ from fleetmetrics import evaluator, files, formulas, plot
 from fleetmetrics.formulas import bootstrap, groups, ranking
 from tests import contract, hostile
 from tests.contract import CASES
+from tests.cover import thorough
 
 HISTOGRAMS = [0, 1, 0, 1], [1, 1, 0, 0], [0.0, 0.25, 0.5, 0.75]
 MASKED = np.ma.masked_array([0.25, 0.75], [True, False])
@@ -342,11 +343,20 @@ UNNAMED = "not named"
 OF_SETTINGS = re.compile("a setting (holds|is|has)|already belongs to|file descriptors|a must hold")
 
 
-def outcomes(call: Any, given: dict[str, Any]) -> list[tuple[str, str]]:
+#: Of the objects that stand in for an argument, how many thirds: for `make test` the arguments share them out.
+THIRDS = pytest.mark.parametrize("thirds", [1, *thorough(3)])
+
+
+def objects(turn: int, thirds: int) -> list[tuple[str, Any]]:
+    """Some of the objects with their names; those of three turns are all of them."""
+    return [item for place, item in enumerate(OBJECTS.items()) if (place + turn) % 3 < thirds]
+
+
+def outcomes(call: Any, given: dict[str, Any], turn: int = 0, thirds: int = 3) -> list[tuple[str, str]]:
     """What is wrong with the errors of a call with one argument replaced by each object: the argument, and why."""
     found = []
     for argument in given:
-        for key, make in OBJECTS.items():
+        for key, make in objects(turn, thirds):
             others = {name: value() if callable(value) else value for name, value in given.items() if name != argument}
             try:
                 call(**others, **{argument: make()})
@@ -408,8 +418,9 @@ PICTURES: dict[str, dict[str, Any]] = {
 
 @pytest.mark.numpy_only
 @pytest.mark.filterwarnings("ignore")
+@THIRDS
 @pytest.mark.parametrize("name", PICTURES)
-def test_pictures_name_what_they_cannot_draw(name: str) -> None:
+def test_pictures_name_what_they_cannot_draw(name: str, thirds: int) -> None:
     pytest.importorskip("matplotlib")
 
     def call(**given: Any) -> None:
@@ -418,13 +429,15 @@ def test_pictures_name_what_they_cannot_draw(name: str) -> None:
             if name == "style":
                 stack.enter_context(made)
 
-    assert not [each for each in outcomes(call, PICTURES[name]) if not each[1].startswith(UNNAMED)]
+    found = outcomes(call, PICTURES[name], [*PICTURES].index(name), thirds)
+    assert not [each for each in found if not each[1].startswith(UNNAMED)]
 
 
 @pytest.mark.numpy_only
 @pytest.mark.filterwarnings("ignore")
+@THIRDS
 @pytest.mark.parametrize("name", FRONT_DOORS)
-def test_the_front_doors_name_what_they_cannot_take(name: str, tmp_path: Any, monkeypatch: Any) -> None:
+def test_the_front_doors_name_what_they_cannot_take(name: str, thirds: int, tmp_path: Any, monkeypatch: Any) -> None:
     pytest.importorskip("pyarrow")
     there = paths(tmp_path)
     monkeypatch.chdir(tmp_path)
@@ -433,8 +446,8 @@ def test_the_front_doors_name_what_they_cannot_take(name: str, tmp_path: Any, mo
         argument: there.get(value, value) if isinstance(value, str) else value for argument, value in given.items()
     }
     raw = []
-    for argument in given:
-        for key, make in OBJECTS.items():
+    for turn, argument in enumerate(given):
+        for key, make in objects(turn, thirds):
             try:
                 call(there["rows.csv"], **{**known, argument: make()})
             except fm.FleetMetricsError:
