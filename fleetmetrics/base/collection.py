@@ -431,7 +431,7 @@ class TaskCollection(ByTask):
         self._task_by_key = {f"{task}/{key}": task for task in tasks for key in templates}
         fresh = {f"{task}/{key}": metric.fresh() for task in tasks for key, metric in templates.items()}
         super().__init__(fresh, prefix=prefix, postfix=postfix, **common)
-        self.columns = ()  # which are among those of each task
+        self.columns: tuple[str, ...] = ()  # which are among those of each task
 
     def task_of(self, key: str) -> Hashable:
         """See `MetricCollection.task_of`."""

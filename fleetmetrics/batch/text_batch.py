@@ -73,8 +73,8 @@ class TextBatch(Batch):
                 "sample: several references of a sample are a list in its entry"
             )
         super().__init__(np.arange(sizes[0]), None, to_host(weight), to_host(mask), columns)
-        self.all_places = self.prediction
-        self.label = None if label is None else self.prediction
+        self.all_places: Any = self.prediction
+        self.label: Any = None if label is None else self.prediction
         self.characters = {}
         for argument, entries in self.entries.items():
             try:

@@ -70,7 +70,7 @@ def look(files: Any) -> Found:
         matched, bad = _of_entry(entry, tables)
         if not matched and not bad:
             what = "is not a file, a folder with files, or a pattern that matches one"
-            raise DataError(f"{pattern!r} {what}{did_you_mean(_neighbours_like(entry))}")
+            raise DataError(f"{pattern!r} {what}{did_you_mean(_neighbors_like(entry))}")
         for path in matched:
             identity = _identity(path)
             if identity in entry_by_identity:
@@ -104,11 +104,11 @@ def _of_entry(entry: str, tables: Tables) -> Found:
     return matched._replace(paths=tables.current(entry, matched.paths))
 
 
-def _neighbours_like(entry: str) -> list[str]:
+def _neighbors_like(entry: str) -> list[str]:
     """What the folder of a path that does not exist holds by a similar name."""
     folder, name = os.path.split(entry)
     with contextlib.suppress(OSError):
-        return [os.path.join(folder, neighbour) for neighbour in near(name, sorted(os.listdir(folder or ".")))]
+        return [os.path.join(folder, neighbor) for neighbor in near(name, sorted(os.listdir(folder or ".")))]
     return []
 
 

@@ -526,7 +526,7 @@ class AdaptiveCalibrationError(OfProbabilities[float], OfAllSamples):
         self.task = task_of(task, num_classes, from_logits=from_logits, allowed=allowed, by_shape=True)
         self.classwise = _classwise_of(classwise, self.task)
         self._of_class = [f"class {k}" for k in range(self.task.size)] if self.classwise else ["probability"]
-        self.record = (*self._of_class, "outcome", "weight")
+        self.record: tuple[str, ...] = (*self._of_class, "outcome", "weight")
         super().__init__(from_logits=from_logits, **settings)
         self.settle(**self.task.settings)
         self.keep_records(self.record, key=("probability and outcome", self.classwise, self.task))

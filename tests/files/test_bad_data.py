@@ -344,7 +344,7 @@ def test_a_pattern_without_matches_is_refused(tmp_path):
     assert "files is empty" in refused([])
 
 
-def test_a_path_that_does_not_exist_suggests_its_neighbour_of_a_similar_name(tmp_path):
+def test_a_path_that_does_not_exist_suggests_its_neighbor_of_a_similar_name(tmp_path):
     parquet(tmp_path / "predictions.parquet")
     assert refused(tmp_path / "prediction.parquet").endswith(f"; did you mean {tmp_path / 'predictions.parquet'}?")
     assert "did you mean" not in refused(tmp_path / "labels.csv") + refused(tmp_path / "absent" / "predictions.parquet")

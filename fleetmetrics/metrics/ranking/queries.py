@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Dict, Literal, Mapping, Sequence
+from typing import Any, Dict, Literal, Mapping, Sequence, get_args
 
 import numpy as np
 
@@ -47,15 +47,14 @@ AtEach = Dict[int, float]
 
 
 #: How documents of equal score are ranked.
-Ties = Literal["mean", "best", "worst", "ascending", "descending"]
-_TIES = ("mean", "best", "worst", "ascending", "descending")
+_Ties = Literal["mean", "best", "worst", "ascending", "descending"]
 
 
 class QuerySettings(Settings, total=False):
     """Arguments of every metric of ranked documents."""
 
     by: str
-    ties: Ties
+    ties: _Ties
     document: str
 
 
@@ -65,7 +64,7 @@ class QueryMetric(Undefinable[Value], GroupedMetric[Value]):
     by: str
     columns: tuple[str, ...]
     document: str
-    ties: Ties
+    ties: _Ties
 
     better = "higher"
     #: Of the value of a query.
@@ -81,11 +80,11 @@ class QueryMetric(Undefinable[Value], GroupedMetric[Value]):
     counts: tuple[str, ...] = ("left_out",)
 
     def __init__(
-        self, *, by: str = "query", ties: Ties = "mean", document: str = "document", **settings: Unpack[Settings]
+        self, *, by: str = "query", ties: _Ties = "mean", document: str = "document", **settings: Unpack[Settings]
     ) -> None:
         super().__init__(**settings)
         self.by = column_of("by", by, ("score", "relevance"))
-        self.ties = choice_of("ties", ties, _TIES)
+        self.ties = choice_of("ties", ties, get_args(_Ties))
         self.document = column_of("document", document, ("score", "relevance", by))
         by_id = ties in ("ascending", "descending")
         if document != "document" and not by_id:
