@@ -349,10 +349,11 @@ def _own_holders(leaf: Nestable) -> Sequence[Holder]:
 def _entries(metrics: Any) -> list[tuple[str, Metric]]:
     """Metrics with their keys, which in a sequence are their names."""
     if not isinstance(metrics, Mapping):
-        for metric in (metrics := listed("metrics", metrics, "metrics, or a dict of them by key")):
+        entries = listed("metrics", metrics, "metrics, or a dict of them by key")
+        for metric in entries:
             if not isinstance(metric, Metric):
                 raise InvalidInputError(f"metrics must hold Metric objects, not {type(metric).__name__}")
-        return [(metric.name, metric) for metric in metrics]
+        return [(metric.name, metric) for metric in entries]
     for key, metric in metrics.items():
         if not isinstance(metric, Metric):
             raise InvalidInputError(f"metrics[{key!r}] must be a Metric, not {type(metric).__name__}")
