@@ -74,14 +74,36 @@ def _tables(scheme: str) -> tuple[np.ndarray, ...]:
     return tuple(tables)
 
 
-@functools.lru_cache(maxsize=4096)
-def _split(tag: str, scheme: str) -> tuple[int, str] | None:
-    """The place of the prefix and the type of a tag; None for an unknown tag."""
+#: The number of tags of which it is known what they are.
+_REMEMBERED = 4096
+
+
+@functools.lru_cache(maxsize=_REMEMBERED)
+def _split(tag: str, scheme: str, types: tuple[str, ...] = ()) -> tuple[int, str] | None:
+    """The place of the prefix and the type of a tag; None for an unknown tag, or one of a type that ``types`` lack."""
     if tag == "O":
         return 0, ""
     prefix, dash, kind = tag.partition("-")
     known = len(prefix) == 1 and prefix in _SCHEMES[scheme].prefixes[1:] and (kind or not dash)
+    known = known and (not types or kind in types)
     return (_PREFIXES.index(prefix.replace("L", "E").replace("U", "S")), kind) if known else None
+
+
+class _KnownTags(dict):
+    """Whether a string is a tag: those that were asked for before are found as fast as in any dict."""
+
+    def __init__(self, scheme: str, types: tuple[str, ...]) -> None:
+        super().__init__()
+        self.scheme, self.types = scheme, types
+
+    def __missing__(self, tag: Any) -> bool:
+        known = isinstance(tag, str) and _split(tag, self.scheme, self.types) is not None
+        if known and len(self) < _REMEMBERED:
+            self[tag] = True
+        return known
+
+
+_known_tags = functools.lru_cache(maxsize=64)(_KnownTags)
 
 
 class _Tagged(NamedTuple):
@@ -92,20 +114,17 @@ class _Tagged(NamedTuple):
 
     def __call__(self, tags: Any) -> bool:
         try:
-            return isinstance(tags, (list, tuple)) and all(map(self._is_tag, set(tags)))
+            return isinstance(tags, (list, tuple)) and all(map(_known_tags(*self).__getitem__, set(tags)))
         except TypeError:  # no set holds what is in place of a tag, such as a list
             return False
-
-    def _is_tag(self, tag: Any) -> bool:
-        split = _split(tag, self.scheme) if isinstance(tag, str) else None
-        return split is not None and (not self.types or tag == "O" or split[1] in self.types)
 
 
 class _Unknown(_Tagged):
     """What is wrong of a sample: the unknown tag, or all of it."""
 
     def __call__(self, tags: Any) -> Any:
-        return next((tag for tag in tags if not self._is_tag(tag)), tags) if isinstance(tags, (list, tuple)) else tags
+        is_tag = _Tagged(*self)
+        return next((tag for tag in tags if not is_tag([tag])), tags) if isinstance(tags, (list, tuple)) else tags
 
 
 class _Codes(dict):
@@ -157,14 +176,13 @@ def _counts(batch: Batch, scheme: str, types: tuple[str, ...] = ()) -> np.ndarra
         tags = chain(("O",), chain.from_iterable(chain.from_iterable(zip(entries, [("O",)] * len(entries)))))
         sides.append(_entities(np.fromiter(map(codes.__getitem__, tags), np.int64, lengths.sum() + 1), scheme))
     predicted, true = (side[1:] for side in sides)
-    of, places = (
-        np.repeat(np.arange(len(lengths)), lengths),
-        np.array([types.index(k) if k in types else 0 for k in codes.types]),
-    )
+    of, kinds = np.repeat(np.arange(len(lengths)), lengths), len(types) or 1
+    places = np.array([types.index(name) if name in types else 0 for name in codes.types])
 
     def counts(entities: np.ndarray, flags: np.ndarray) -> np.ndarray:
-        at, kinds = np.flatnonzero(flags), len(types) or 1
-        cells = of[at] + len(lengths) * places[entities[at] // (len(of) + 1)]
+        cells = of[flags]
+        if types:
+            cells += len(lengths) * places[entities[flags] // (len(of) + 1)]
         return np.bincount(cells, minlength=kinds * len(lengths)).reshape(kinds, len(lengths))
 
     return np.stack(
