@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from itertools import chain
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Sequence
+from typing import Any, ClassVar, Literal, NamedTuple, Sequence
 
 import numpy as np
 
@@ -244,12 +244,6 @@ class _OfEntities(WithoutColumns[Value], Undefinable[Value]):
         self.scheme = choice_of("scheme", scheme, tuple(_SCHEMES))
         super().__init__(**settings)
         self.requirements = _rules(scheme)
-
-    if TYPE_CHECKING:
-
-        def add(  # type: ignore[override]  # it takes less than `Metric`
-            self, prediction: Any = None, label: Any = None, weight: Any = None, mask: Any = None
-        ) -> None: ...
 
 
 class EntityF1(_OfEntities[float]):
