@@ -182,7 +182,7 @@ def test_every_metric_of_the_catalogue_has_a_line_and_can_be_made(run):
     assert len(lines) == len(kinds()) >= 80 and all(len(line.split(None, 1)) == 2 for line in lines)
     for line in lines:
         spec = line.split()[0] + (line.split("Needs ")[1][:-1] + "0.5" if "Needs :" in line else "")
-        spec = re.sub(r"(num_\w+)=0\.5", r"\1=2", spec)
+        spec = re.sub(r"(num_\w+)=0\.5", r"\1=2", spec).replace("types=0.5", "types=['A']")
         assert Question("y", "p", user="uid", metrics=[spec]).probe().values[spec]
 
 

@@ -239,7 +239,7 @@ def test_every_metric_says_which_values_are_better_or_that_none_are():
     without = {name for name, kind in kinds().items() if not getattr(fm, kind).better}
     several = {"brier_decomposition", "calibration_curve", "confusion_matrix", "cumulative_gain", "histogram", "lift"}
     several |= {"classification_report", "precision_recall_curve", "roc_curve", "stat_scores", "threshold_sweep"}
-    several |= {"kuiper_calibration"}
+    several |= {"kuiper_calibration", "entity_report"}
     neither = {"calibration", "click_through_rate", "copc", "count", "max", "mean", "mean_bias", "min"}
     neither |= {"predicted_click_through_rate", "standard_deviation", "sum", "variance"}
     assert without == several | neither

@@ -492,8 +492,8 @@ def test_a_collection_keeps_one_state_of_a_kind():
     assert {name: values[name] for name in alone} == {name: metric.compute() for name, metric in alone.items()}
     states = {state.name for member in collection.metrics.values() for state in member.states.values()}
     # total, number, absolute, squared, signed, relative (2), log, log-cosh, label, largest, pinball (2), deviance,
-    # moments of labels and errors, comoments
-    assert len(states) == 17
+    # moments of labels and errors, comoments, the histogram of errors
+    assert len(states) == 18
 
 
 @pytest.mark.parametrize(

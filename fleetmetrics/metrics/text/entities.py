@@ -205,6 +205,16 @@ def _true(batch: Batch, scheme: str) -> Any:
     return batch.weighted_sum(_counts(batch, scheme)[2, 0])
 
 
+@statistic
+def _by_type(batch: Batch, scheme: str, types: tuple[str, ...]) -> dict[str, Any]:
+    """The states of `EntityReport`."""
+    return {
+        f"{count} {name}": batch.weighted_sum(of_samples)
+        for count, of_types in zip(_COUNTS, _counts(batch, scheme, types))
+        for name, of_samples in zip(types, of_types)
+    }
+
+
 def _length(tags: Any) -> int:
     return len(tags) if isinstance(tags, (list, tuple)) else -1
 
@@ -291,6 +301,7 @@ class EntityReport(_OfEntities[ClassReport]):
     Inputs as for `EntityF1`; a tag of another type is an error.
 
     Args:
+        scheme: as for `EntityF1`.
         types: the types of the entities, such as ``["PER", "LOC"]``, the same on every worker.
         digits: the digits after the point in the printed table, 0 to 15.
 
@@ -322,12 +333,7 @@ class EntityReport(_OfEntities[ClassReport]):
                 self.declare(f"{count} {name}", key=("entities", self.scheme, (*self.types,), name, place))
 
     def batch_statistics(self, batch: Batch) -> dict[str, Any]:
-        counts = _counts(batch, self.scheme, (*self.types,))
-        return {
-            f"{count} {name}": batch.weighted_sum(of_samples)
-            for count, of_types in zip(_COUNTS, counts)
-            for name, of_samples in zip(self.types, of_types)
-        }
+        return _by_type(batch, self.scheme, (*self.types,))
 
     def formula(self, **states: np.ndarray) -> ClassReport:
         correct, predicted, true = (np.array([states[f"{count} {name}"] for name in self.types]) for count in _COUNTS)
