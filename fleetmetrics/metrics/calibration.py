@@ -189,7 +189,7 @@ def _probabilities_by_class(batch: Batch, edges: tuple[float, ...], task: Task) 
     return each.histogram(*place, amount=probability)
 
 
-@per_sample
+@statistic
 def _each_class(batch: Batch, edges: tuple[float, ...], task: Task) -> tuple[Batch, Any, tuple[Any, ...]]:
     """Each class against the others: the samples, their probabilities, and their outcomes, classes and bins."""
     xp, each = batch.xp, batch.one_vs_rest()

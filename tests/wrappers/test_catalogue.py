@@ -103,11 +103,11 @@ def of_replicate(value: Any, replicate: int) -> Any:
 
 
 @pytest.mark.numpy_only
-@pytest.mark.parametrize("weight", ["real", None])
-@pytest.mark.thorough
-def test_replicates_have_the_values_of_what_they_draw(weight: str | None) -> None:
+@pytest.mark.parametrize("weight", ["real", pytest.param(None, marks=pytest.mark.thorough)])
+@pytest.mark.parametrize("names", kinds_of(SUMS))
+def test_replicates_have_the_values_of_what_they_draw(names: list[str], weight: str | None) -> None:
     wrong = []
-    for name in SUMS:
+    for name in names:
         data = samples_of(name, weight)
         ids = np.arange(len(data.prediction))
         metric = fm.Bootstrap(CASES[name].make(), 2, ids="uid")
