@@ -313,9 +313,10 @@ class Client(Inbox):
                 self._looks_up = host
                 try:
                     known[host] = addresses_of(host)
-                except socket.gaierror as error:  # the name may appear together with rank 0's machine
+                except OSError as error:  # the name may appear together with rank 0's machine, a descriptor become free
                     known[host] = []
-                    self._note((host, port), f"the name {host!r} is not known, {error.strerror}")
+                    trouble = "is not known" if isinstance(error, socket.gaierror) else "cannot be looked up"
+                    self._note((host, port), f"the name {host!r} {trouble}, {error.strerror}")
                 finally:
                     self._looks_up = ""
             places += [(address, port) for address in known[host]]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import socket
@@ -134,13 +135,20 @@ def test_a_name_that_is_not_known_yet_is_looked_up_again_once_a_round(monkeypatc
         assert len({port for _, port in worker._job.candidates()}) > 1
 
 
-def test_a_name_that_stays_unknown_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "error, trouble",
+    [
+        (socket.gaierror(socket.EAI_NONAME, "Name or service not known"), "is not known, Name or service"),
+        (OSError(errno.EMFILE, "Too many open files"), "cannot be looked up, Too many open files"),
+    ],
+)
+def test_a_name_that_stays_unknown_is_said(monkeypatch: pytest.MonkeyPatch, error: OSError, trouble: str) -> None:
     def unknown(host: str) -> list[str]:
-        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+        raise error
 
     monkeypatch.setattr(client, "addresses_of", unknown)
     with member(endpoint="rank-0.invalid:80") as worker, pytest.raises(
-        DeadlineError, match=r"Tried: rank-0.invalid:80 \(the name 'rank-0.invalid' is not known, Name or service"
+        DeadlineError, match=rf"Tried: rank-0.invalid:80 \(the name 'rank-0.invalid' {trouble}"
     ):
         worker.barrier(timeout=0.3)
 

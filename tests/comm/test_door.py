@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import multiprocessing
 import os
 import resource
 import socket
@@ -171,18 +172,24 @@ def test_two_calls_of_a_worker_with_another_secret_are_enough_for_two_of_rank_0(
 
 
 def test_without_a_descriptor_rank_0_waits_and_then_accepts_again(entry: Entry) -> None:
-    client = entry.knock()
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    next_one = os.dup(0)
-    os.close(next_one)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (next_one, hard))
-    try:
+    def without_and_with() -> None:
+        client = entry.knock()
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        next_one = os.dup(0)
+        os.close(next_one)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (next_one, hard))
         entry.turns(0.3)
         assert entry.door.deaf_until and not entry.door.guests
-    finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-    entry.turns(0.2)
-    assert len(entry.door.guests) == 1 and not entry.door.deaf_until and not is_sent_away(client)
+        entry.turns(0.2)
+        assert len(entry.door.guests) == 1 and not entry.door.deaf_until and not is_sent_away(client)
+
+    process = multiprocessing.get_context("fork").Process(
+        target=without_and_with
+    )  # without other threads
+    process.start()
+    process.join()
+    assert process.exitcode == 0
 
 
 def test_a_guest_with_another_version_is_named_later(entry: Entry) -> None:
