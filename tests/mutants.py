@@ -35,7 +35,7 @@ PACKAGE = "fleetmetrics"
 #: Folders of tests that start processes, which mutmut cannot watch, or that take minutes.
 ELSEWHERE = ("distributed", "engines", "examples", "fuzz", "typing")
 HEADER = "[tool.mutmut]\n"
-PYTEST = ("-n", "0", "-p", "no:cacheprovider")
+PYTEST = ("-p", "no:cacheprovider")
 #: What a test process exits with when the mutant is caught: a failure, a crash, or too much time.
 CAUGHT = frozenset([1, 3, 24, 36, 152, 255, -9, -11, -24])
 #: The status that mutmut writes for a mutant in a function that no test calls.

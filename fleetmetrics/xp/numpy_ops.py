@@ -90,9 +90,17 @@ constant: Callable[..., Any] = host
 integers: Callable[..., Any] = host
 
 
+#: In bytes: arrays between these are filled with zeros at once, for Linux then gives huge pages; what is larger may
+#: stay empty for the most part, and below the first add touches few pages.
+_HUGE_PAGES = 2**22, 2**27
+
+
 def filled(shape: tuple[int, ...], value: Any) -> np.ndarray:
-    """An array of one NumPy scalar; the system gives zeros without a pass over the memory."""
-    return np.full(shape, value) if value else np.zeros(shape, value.dtype)
+    """An array of one NumPy scalar."""
+    size = math.prod(shape) * value.dtype.itemsize
+    if value or _HUGE_PAGES[0] <= size <= _HUGE_PAGES[1]:
+        return np.full(shape, value)
+    return np.zeros(shape, value.dtype)
 
 
 def is_eager(array: np.ndarray) -> bool:
