@@ -161,9 +161,10 @@ class _Tests:
 
     def _hear(self, connection: Connection) -> None:
         process = self._processes[connection]
-        try:
+        told = None
+        with contextlib.suppress(EOFError, OSError):
             told = connection.recv()
-        except (EOFError, OSError):
+        if told is None:
             del self._processes[connection]
             self._replace(process)
             return
