@@ -184,9 +184,7 @@ def test_without_a_descriptor_rank_0_waits_and_then_accepts_again(entry: Entry) 
         entry.turns(0.2)
         assert len(entry.door.guests) == 1 and not entry.door.deaf_until and not is_sent_away(client)
 
-    process = multiprocessing.get_context("fork").Process(
-        target=without_and_with
-    )  # without other threads
+    process = multiprocessing.get_context("fork").Process(target=without_and_with)  # without other threads
     process.start()
     process.join()
     assert process.exitcode == 0
