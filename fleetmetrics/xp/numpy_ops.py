@@ -145,8 +145,8 @@ def known_zero(number: Any) -> bool:
 
 
 def known_exact(floats: np.ndarray) -> bool:
-    """Whether all entries of a float64 ``[n]`` are known to be of at most 2**53."""
-    return floats.dot(floats) <= 2.0**106
+    """Whether all entries of a float64 ``[n]`` are known to be below 2**53, to which it rounds 2**53 + 1."""
+    return floats.dot(floats) < 2.0**106
 
 
 def squares(array: np.ndarray, weight: np.ndarray | None) -> np.ndarray:

@@ -100,7 +100,7 @@ def known_zero(tensor: Any) -> bool:
 
 
 def known_exact(tensor: Any) -> bool:
-    """Whether all float64 entries are known to be of at most 2**53, without waiting for the device."""
+    """Whether all float64 entries are known to be below 2**53, without waiting for the device."""
     return is_eager(tensor) and numpy_ops.known_exact(tensor.numpy())
 
 

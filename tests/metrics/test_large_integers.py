@@ -15,6 +15,7 @@ RNG = np.random.default_rng(5)
 LABEL = RNG.integers(2**53, 2**62, 40) * RNG.choice([-1, 1], 40)
 ERROR = RNG.integers(-2000, 2000, 40)
 LARGE = Data(LABEL + ERROR, LABEL)
+LEAST = Data(np.array([2**53 + 1, 5]), np.array([2**53, 5]))
 EXTREME = Data(
     np.array([2**63 - 1, -(2**63), 2**63 - 1, 2**53 + 1, -(2**53)]), np.array([2**63 - 2, 2**63 - 1, 0, 0, 1])
 )
@@ -41,7 +42,9 @@ OF_DIFFERENCES = {
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("name", sorted(OF_DIFFERENCES))
-@pytest.mark.parametrize("data", [LARGE, Data(LARGE.prediction[:1], LARGE.label[:1])], ids=["40", "1"])
+@pytest.mark.parametrize(
+    "data", [LARGE, Data(LARGE.prediction[:1], LARGE.label[:1]), LEAST], ids=["40", "1", "the least that is rounded"]
+)
 def test_a_metric_of_differences_is_exact_for_integers_that_floats_do_not_tell_apart(name, data, mode):
     metric = getattr(fm, name)()
     value = metric.compute(feed(metric, [data], mode))
