@@ -15,7 +15,7 @@ import pytest
 from fleetmetrics.comm.launchers import place_of
 from fleetmetrics.support.launcher import LAUNCHERS
 from tests.cover import quick_on
-from tests.distributed.cluster import ROOT, Job, free_ports
+from tests.distributed.cluster import ROOT, Job, free_ports, unless_paddles_own
 from tests.nursery import common
 from tests.pages import both
 
@@ -94,25 +94,28 @@ def test_an_unnamed_process_group_of_paddle_is_an_error_and_not_a_local_value(pl
         "try:\n    print(fleetmetrics.sum([rank + 1]))\n"
         "except fleetmetrics.NoChannelError as error:\n    print(error)\n"
     )
-    endpoints = ",".join(f"127.0.0.1:{port}" for port in free_ports(2))
-    workers = []
-    for rank in range(2):
-        environment = {
-            **os.environ,
-            "PYTHONPATH": str(ROOT),
-            "PADDLE_TRAINERS_NUM": "2",
-            "PADDLE_TRAINER_ID": str(rank),
-            "PADDLE_TRAINER_ENDPOINTS": endpoints,
-            "PADDLE_CURRENT_ENDPOINT": endpoints.split(",")[rank],
-            "PADDLE_DISTRI_BACKEND": "gloo",
-            **common().environment("-c"),
-        }
-        command = [sys.executable, "-c", code, str(rank)]
-        workers.append(
-            subprocess.Popen(
-                command, env=environment, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+
+    def job() -> None:
+        endpoints = ",".join(f"127.0.0.1:{port}" for port in free_ports(2))
+        workers = []
+        for rank in range(2):
+            environment = {
+                **os.environ,
+                "PYTHONPATH": str(ROOT),
+                "PADDLE_TRAINERS_NUM": "2",
+                "PADDLE_TRAINER_ID": str(rank),
+                "PADDLE_TRAINER_ENDPOINTS": endpoints,
+                "PADDLE_CURRENT_ENDPOINT": endpoints.split(",")[rank],
+                "PADDLE_DISTRI_BACKEND": "gloo",
+                **common().environment("-c"),
+            }
+            command = [sys.executable, "-c", code, str(rank)]
+            workers.append(
+                subprocess.Popen(
+                    command, env=environment, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+                )
             )
-        )
-    for worker in workers:
-        out, err = worker.communicate(timeout=120)
-        assert "paddle.distributed was initialized with 2 workers, but the environment variable" in out, out + err
+        for out, err in [worker.communicate(timeout=120) for worker in workers]:
+            assert "paddle.distributed was initialized with 2 workers, but the environment variable" in out, out + err
+
+    unless_paddles_own(job)
