@@ -179,25 +179,25 @@ def _probabilities(batch: Batch, *settings: Any) -> Any:
 
 @statistic
 def _numbers_by_class(batch: Batch, edges: tuple[float, ...], task: Task) -> Any:
-    each, _, place = _each_class(batch, edges, task)
-    return each.histogram(*place)
+    one_vs_rest, _, place = _each_class(batch, edges, task)
+    return one_vs_rest.histogram(*place)
 
 
 @statistic
 def _probabilities_by_class(batch: Batch, edges: tuple[float, ...], task: Task) -> Any:
-    each, probability, place = _each_class(batch, edges, task)
-    return each.histogram(*place, amount=probability)
+    one_vs_rest, probability, place = _each_class(batch, edges, task)
+    return one_vs_rest.histogram(*place, amount=probability)
 
 
 @statistic
 def _each_class(batch: Batch, edges: tuple[float, ...], task: Task) -> tuple[Batch, Any, tuple[Any, ...]]:
     """Each class against the others: the samples, their probabilities, and their outcomes, classes and bins."""
-    xp, each = batch.xp, batch.one_vs_rest()
+    xp, one_vs_rest = batch.xp, batch.one_vs_rest()
     probability = xp.cast(class_probabilities(batch, task, None), "float64")
-    if each.keep is not None:
-        probability = xp.zero_unless(each.keep, probability)
+    if one_vs_rest.keep is not None:
+        probability = xp.zero_unless(one_vs_rest.keep, probability)
     place = xp.position(xp.constant(np.array(edges[1:-1])), probability)
-    return each, probability, (xp.cast(each.label, "int64"), each.label_index, place)
+    return one_vs_rest, probability, (xp.cast(one_vs_rest.label, "int64"), one_vs_rest.label_index, place)
 
 
 @per_sample

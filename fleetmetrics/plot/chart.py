@@ -114,8 +114,8 @@ class _Axis:
         values = values[np.isfinite(values)]
         least, most = (values.min(), values.max()) if values.size else (0.0, 1.0)
         room = _MARGIN * (most - least) or _MARGIN * abs(most) or 0.5
-        given = [None if end is None else float(self.scaled(end)) for end in self.ends]
-        low, high = (auto if end is None else end for end, auto in zip(given, (least - room, most + room)))
+        ends = [None if end is None else float(self.scaled(end)) for end in self.ends]
+        low, high = (auto if end is None else end for end, auto in zip(ends, (least - room, most + room)))
         return (low, high) if low != high else (low, low + 1)
 
     def marks(self, low: float, high: float) -> list[tuple[float, str]]:
