@@ -69,6 +69,16 @@ def test_the_entries_are_in_the_order_of_the_names_of_their_page(script: dict[st
         ]
 
 
+@pytest.mark.parametrize("name", ["AaThing", "ZzThing"])
+def test_the_first_and_the_last_entry_of_a_page_are_below_its_comment(
+    script: dict[str, Any], tmp_path: Path, name: str
+) -> None:
+    script["lay_out"](script["Layout"](name, "classification", "sums"))
+    text = (tmp_path / "fleetmetrics/words/en.ini").read_text("utf-8")
+    sections = text.partition("\n# Classification\n")[2].partition("\n\n# Segmentation\n")[0].split("\n\n")
+    assert f"[{name}]" == sections[0 if name == "AaThing" else -1].partition("\n")[0]
+
+
 @pytest.mark.parametrize(
     ("name", "page", "told"),
     [

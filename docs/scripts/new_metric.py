@@ -150,7 +150,7 @@ class Layout(NamedTuple):
     def entry(self, text: str, template: str) -> str:
         """A file of texts with the entry, in the order of the names on the page."""
         names = {kind.__name__ for kind in catalogue()[self.page]} - {self.name}
-        sections = re.split(r"^(?=\[)", text, flags=re.MULTILINE)
+        sections = re.split(r"^(?=[#[])", text, flags=re.MULTILINE)  # a comment heads the page below it
         own = [place for place, section in enumerate(sections) if re.match(r"\[(\w+)\]", section)]
         own = [place for place in own if sections[place][1:].partition("]")[0] in names]
         after = [place for place in own if sections[place][1:].partition("]")[0].lower() > self.name.lower()]
