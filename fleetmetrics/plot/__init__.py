@@ -19,6 +19,7 @@ import numpy as np
 from fleetmetrics import formulas
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.formulas.curves import points
+from fleetmetrics.plot.axis import short
 from fleetmetrics.plot.canvas import (
     band,
     canvas,
@@ -35,7 +36,7 @@ from fleetmetrics.plot.canvas import (
     svg,
     worded,
 )
-from fleetmetrics.plot.chart import Chart, short
+from fleetmetrics.plot.chart import Chart
 from fleetmetrics.support.checks import array_or_empty, is_number, knows_its_arguments, whole_number_of
 from fleetmetrics.support.optional import library
 from fleetmetrics.support.typed import Axes

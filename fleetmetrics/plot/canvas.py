@@ -14,7 +14,8 @@ from typing import Any, Iterator, Mapping, NamedTuple
 import numpy as np
 
 from fleetmetrics.errors import InvalidInputError
-from fleetmetrics.plot.chart import COLORS, INKS, LINES, Chart, tick
+from fleetmetrics.plot.axis import tick
+from fleetmetrics.plot.chart import COLORS, INKS, LINES, Chart
 from fleetmetrics.support.checks import flag_of, listed, text
 from fleetmetrics.support.optional import library
 from fleetmetrics.support.tensors import refuse_masked

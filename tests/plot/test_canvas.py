@@ -18,7 +18,7 @@ from matplotlib.colors import to_rgb
 
 import fleetmetrics as fm
 from fleetmetrics import plot
-from fleetmetrics.plot.chart import short
+from fleetmetrics.plot.axis import short
 
 canvas_module = sys.modules["fleetmetrics.plot.canvas"]
 

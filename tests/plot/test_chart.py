@@ -18,8 +18,9 @@ from matplotlib.colors import to_rgb
 import fleetmetrics as fm
 from fleetmetrics import plot
 from fleetmetrics.metrics.curves import Shares
-from fleetmetrics.plot import chart
+from fleetmetrics.plot.axis import Axis, tick
 from fleetmetrics.plot.chart import Chart
+from fleetmetrics.plot.shapes import thinned
 from fleetmetrics.support.warning import muted
 
 pytestmark = pytest.mark.numpy_only
@@ -109,8 +110,8 @@ def test_precision_is_drawn_in_steps_and_the_counts_of_a_second_side_as_outlines
 
 @pytest.mark.parametrize(("scale", "low", "high"), TICKS)
 def test_ticks_are_few_and_round(scale: str, low: float, high: float) -> None:
-    axis = chart._Axis()
-    axis.scale, axis.form = scale, None if scale == "linear" else chart.tick
+    axis = Axis()
+    axis.scale, axis.form = scale, None if scale == "linear" else tick
     assert " ".join(text for _, text in axis.marks(low, high)) == TICKS[scale, low, high]
 
 
@@ -122,13 +123,13 @@ def test_a_line_without_its_needless_points_is_where_it_was() -> None:
         (np.repeat(np.arange(100.0), 20), np.tile([0, 1, 2, 3, 4, 5, 4, 3, 2, 1], 200)),
     ):
         points = np.column_stack([x, y])
-        kept = chart._thinned(points)
+        kept = thinned(points)
         assert np.array_equal(kept[[0, -1]], points[[0, -1]]) and {*map(tuple, kept)} <= {*map(tuple, points)}
         way = np.diff(kept, axis=0)
         away = points[:, None] - kept[:-1]
         share = ((away * way).sum(-1) / (way**2).sum(-1)).clip(0, 1)
         assert np.hypot(*np.moveaxis(away - share[..., None] * way, -1, 0)).min(axis=1).max() < 0.1
-    assert len(chart._thinned(np.column_stack([np.arange(4096.0), np.arange(4096.0)]))) == 2
+    assert len(thinned(np.column_stack([np.arange(4096.0), np.arange(4096.0)]))) == 2
 
 
 def test_values_that_are_no_numbers_and_empty_metrics_leave_gaps() -> None:
