@@ -27,7 +27,7 @@ def evaluate(
     data: Any,
     *,
     label: str | Sequence[str],
-    score: str | Sequence[str],
+    score: str | Sequence[str] | Mapping[str, str],
     task: Literal["binary", "multiclass", "multilabel", "regression", "ranking", "counterfactual"] = "binary",
     classes: int | Sequence[str] | None = None,
     weight: str | None = None,
@@ -36,7 +36,7 @@ def evaluate(
     metrics: str | Sequence[str] | None = None,
     ci: float | None = None,
     baseline: Any = None,
-    baseline_score: str | Sequence[str] | None = None,
+    baseline_score: str | Sequence[str] | Mapping[str, str] | None = None,
     baseline_columns: Mapping[str, str] | None = None,
     join_on: str | None = None,
     join: Literal["inner"] | None = None,
@@ -72,9 +72,10 @@ def evaluate(
             polars or pyarrow, or a dict of arrays: one entry, or row of ``[rows, classes]``, for each row.
         label: the column of the label; several: one for each task, named by it. Each task has its own values,
             ``result["click.auc"]``, over the rows that have its label.
-        score: the column of the prediction; several: one for each task, or for each class.
+        score: the column of the prediction; several: one for each task, or for each class. Of a counterfactual task the
+            columns by role: ``{"target": "t", "propensity": "l"}``.
         task: "binary", "multiclass", "multilabel" (several labels are one task, their elements pooled), "regression",
-            "ranking", or "counterfactual" (the label is a reward, and two or four scores are those of `IPS` or
+            "ranking", or "counterfactual" (the label is a reward, and ``score`` names the columns of `IPS` or
             `DoublyRobust`).
         classes: the number of classes, for a multiclass task whose score is one column; or their names, if labels (and
             predicted classes, if the score is one column) are names, in the order of the scores.

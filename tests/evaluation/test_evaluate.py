@@ -548,20 +548,66 @@ def test_a_page_has_the_averages_of_a_report_among_the_metrics_and_the_classes_b
     assert re.search(r">dog</t[hd]>", shown) and "macro avg.support" not in shown
 
 
-def test_counterfactual_values_are_those_of_the_columns_in_the_order_of_add(tmp_path, capsys):
+#: The column of each role of a counterfactual task.
+ROLES = {"target": "new", "propensity": "old", "expected_logged": "model", "expected_target": "mean"}
+
+
+@pytest.fixture(scope="module")
+def log():
     rng = np.random.default_rng(0)
-    names = ["target", "propensity", "model", "expected"]
-    log = {name: rng.uniform(0.1, 1, 300) for name in names} | {"reward": rng.normal(size=300)}
-    metrics = fm.MetricCollection({"ips": fm.IPS(), "snips": fm.SNIPS(), "doubly_robust": fm.DoublyRobust()})
-    metrics.add(np.stack([log[name] for name in names], axis=1), log["reward"])
-    result = fm.evaluate(log, label="reward", score=names, task="counterfactual")
-    assert {name: result[name] for name in metrics.metrics} == pytest.approx(metrics.compute(), rel=1e-12)
+    columns = {column: rng.uniform(0.1, 1, 300) for column in (*ROLES.values(), "other")}
+    return {**columns, "reward": rng.normal(size=300)}
+
+
+def _by_add(log, *columns):
+    metrics = fm.MetricCollection({"ips": fm.IPS(), "snips": fm.SNIPS()})
+    metrics.add(np.stack([log[column] for column in columns], axis=1), log["reward"])
+    return metrics.compute()["ips"]
+
+
+def test_counterfactual_values_are_those_of_the_columns_by_role_in_any_order(log, tmp_path, capsys):
+    asked = {"label": "reward", "task": "counterfactual"}
+    robust = fm.DoublyRobust()
+    robust.add(np.stack([log[column] for column in ROLES.values()], axis=1), log["reward"])
+    result = fm.evaluate(log, score=dict(reversed(ROLES.items())), **asked)
+    assert result["ips"] == pytest.approx(_by_add(log, "new", "old"), rel=1e-12)
+    assert result["doubly_robust"] == pytest.approx(robust.compute(), rel=1e-12)
+    assert result.to_dict()["asked"]["columns"]["prediction"] == [*ROLES.values()]
     pa.parquet = pytest.importorskip("pyarrow.parquet")
     pa.parquet.write_table(pa.table(log), tmp_path / "log.parquet")
     arguments = ["evaluate", str(tmp_path / "log.parquet"), "--task", "counterfactual", "--label", "reward", "--json"]
-    assert main([*arguments, "--score", "target,propensity"]) == 0
+    policies = ["--score", "propensity=old,target=new", "--baseline-score", "target=other,propensity=old"]
+    assert main([*arguments, *policies]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["ips"] == pytest.approx(result["ips"], rel=1e-12) and "doubly_robust" not in found
-    for score in ("target", ["target", "propensity", "model"]):
-        with pytest.raises(fm.InvalidInputError, match="takes one column of rewards, label=click, and two of scores"):
-            fm.evaluate(log, label="reward", score=score, task="counterfactual")
+    assert found["baseline"]["ips"] == pytest.approx(_by_add(log, "other", "old"), rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("score", "named"),
+    [
+        ("new", "'new'"),
+        (["new", "old"], r"\['new', 'old'\]"),
+        (["target=new", "target=old"], r"\['target=new', 'target=old'\]"),
+        ({"target": "new"}, r"{'target': 'new'}"),
+        ({"target": "new", "propensity": ["old"]}, r"{'target': 'new', 'propensity': \['old'\]}"),
+        ({"target": "new", "propensity": "old", "expected_target": "mean"}, "{'target': 'new', 'propensity': 'old', "),
+        ({"target": "new", "logged": "old"}, "{'target': 'new', 'logged': 'old'}"),
+    ],
+)
+@pytest.mark.parametrize("argument", ["score", "baseline_score"])
+def test_columns_of_policies_go_by_role_never_by_position(log, argument, score, named):
+    by_role = {"score": {"target": "new", "propensity": "old"}, argument: score}
+    allowed = r'^{0} names each column by its role, {0}={{"target": "t", "propensity": "l"}}: .*, not {1}'
+    with pytest.raises(fm.InvalidInputError, match=allowed.format(argument, named)):
+        fm.evaluate(log, label="reward", task="counterfactual", **by_role)
+
+
+def test_a_counterfactual_task_has_one_column_of_rewards(log):
+    with pytest.raises(fm.InvalidInputError, match="takes one column of rewards, not reward, other; evalu"):
+        fm.evaluate(log, label=["reward", "other"], score=ROLES, task="counterfactual")
+
+
+def test_roles_are_of_a_counterfactual_task_alone(log):
+    with pytest.raises(fm.InvalidInputError, match="score must be the name of a column, or a list of names"):
+        fm.evaluate(log, label="reward", score=ROLES)

@@ -15,11 +15,11 @@ from fleetmetrics.evaluation.arguments.named import TASKS, named, separated
 from fleetmetrics.evaluation.arguments.options import CONFIDENCE, Options
 from fleetmetrics.files.formats import FORMATS
 from fleetmetrics.support.checks import MOST_EDGES, choice_of, flag_of, number_of, whole_number_of
-from fleetmetrics.support.vocabulary import argument, counted, names_in
+from fleetmetrics.support.vocabulary import argument, counted, in_shell, names_in
 
 __all__ = [
+    "baseline_score_of",
     "check_always_valid",
-    "check_baseline_score",
     "checked_options",
     "columns_of_slice",
     "reading_options",
@@ -40,12 +40,35 @@ def checked_options(options: Options) -> Options:
 
 
 def _columns(options: Options) -> Options:
-    label, score = _one_or_several(options.label), _one_or_several(options.score)
-    _check_columns("score", score, several=True)
+    label, score = _one_or_several(options.label), _scores_of(options.task, options.score)
     _check_columns("label", label, several=True)
     for name in ("weight", "user", "join_on"):
         _check_columns(name, getattr(options, name))
     return replace(options, label=label, score=score)
+
+
+#: The columns of a counterfactual task by role, in the order of ``add``; the last two are of `DoublyRobust`.
+_POLICIES = ("target", "propensity", "expected_logged", "expected_target")
+
+
+def _scores_of(task: str, score: Any, name: str = "score") -> Any:
+    """The column of the scores, or several; those of a counterfactual task by role, in the order of ``add``."""
+    if task != "counterfactual":
+        _check_columns(name, score, several=True)
+        return _one_or_several(score)
+    texts = score if isinstance(score, (list, tuple)) else [score]
+    pairs = [*score.items()] if isinstance(score, Mapping) else [str(text).partition("=")[::2] for text in texts]
+    columns = dict(pairs)
+    named = all(isinstance(column, str) and column for column in columns.values())
+    if not named or len(pairs) > len(columns) or columns.keys() not in (set(_POLICIES[:2]), set(_POLICIES)):
+        example = "target=t,propensity=l" if in_shell() else '{"target": "t", "propensity": "l"}'
+        raise InvalidInputError(
+            f"{argument(name)} names each column by its role, {argument(name, example)}: target is the new policy's "
+            "probability of the logged action, and propensity the logging policy's; for doubly_robust also "
+            "expected_logged and expected_target, the rewards that a model expects of that action and of the new "
+            f"policy; not {score!r:.120}"
+        )
+    return [columns[role] for role in _POLICIES if role in columns]
 
 
 def _check_columns(name: str, columns: Any, *, several: bool = False) -> None:
@@ -80,40 +103,26 @@ def _task(options: Options) -> Options:
     return replace(options, min_positives=whole_number_of(argument("min_positives"), options.min_positives, 0))
 
 
+#: The tasks that have one label, and what it is.
+_ONE_LABEL = {"multiclass": "labels", "counterfactual": "rewards"}
+
+
 def _scores(options: Options) -> Options:
     """The labels and scores fit the task and each other."""
     task, label = options.task, options.label
     _check_class_names(options)
-    if task == "multiclass" and isinstance(label, list):
+    if task in _ONE_LABEL and isinstance(label, list):
         raise InvalidInputError(
-            f"{argument('task', 'multiclass')} takes one column of labels, not {', '.join(label)}; evaluate one label "
-            "at a time"
+            f"{argument('task', task)} takes one column of {_ONE_LABEL[task]}, not {', '.join(label)}; evaluate one at "
+            "a time"
         )
-    if task == "counterfactual":
-        _check_policies(label, options.score)
-    elif task != "multiclass":
+    if task not in ("multiclass", "counterfactual"):
         _check_pairs(label, options.score)
     if options.positive is not None and task not in ("binary", "multilabel"):
         raise InvalidInputError(f"{argument('positive')} belongs to {argument('task', 'binary')}, not {task}")
     if options.from_logits and task not in ("binary", "multiclass", "multilabel"):
         raise InvalidInputError(f"{argument('from_logits')} is for probabilities, not {argument('task', task)}")
     return options
-
-
-def _check_policies(label: Any, score: Any) -> None:
-    """Raise InvalidInputError unless there is one column of rewards, and two or four of scores."""
-    if isinstance(label, list) or not isinstance(score, list) or len(score) not in (2, 4):
-        raise InvalidInputError(
-            f"{argument('task', 'counterfactual')} takes one column of rewards, {argument('label', 'click')}, and two "
-            f"of scores, {argument('score', 'target,propensity')}: the new policy's and the logging policy's "
-            "probability of the logged action; for doubly_robust also the expected reward of that action and of the "
-            f"new policy. {argument('label')} names {counted(_number(label), 'columns')}, and {argument('score')} "
-            f"names {_number(score)}"
-        )
-
-
-def _number(columns: Any) -> int:
-    return len(columns) if isinstance(columns, list) else 1
 
 
 def _check_class_names(options: Options) -> None:
@@ -261,12 +270,11 @@ def check_always_valid(rows: Any) -> None:
         whole_number_of(argument("always_valid"), rows, 1, 2**63 - 1)
 
 
-def check_baseline_score(score: Any, label: Any, tasks: Sequence[str]) -> Any:
+def baseline_score_of(score: Any, options: Options) -> Any:
     """The column or columns of the baseline's scores; InvalidInputError unless there is one for each task."""
-    _check_columns("baseline_score", score, several=True)
-    score = _one_or_several(score)
-    if tasks:
-        _check_pairs(label, score, "baseline_score")
+    score = _scores_of(options.task, score, "baseline_score")
+    if tasks_of(options):
+        _check_pairs(options.label, score, "baseline_score")
     return score
 
 

@@ -57,10 +57,12 @@ class Options:
             "columns",
         )
     )
-    score: str | Sequence[str] = field(
+    score: str | Sequence[str] | Mapping[str, str] = field(
         metadata=_option(
-            "the column of the prediction; several: one for each task, or for each class.",
-            "the score column; one per task or class, separated by commas",
+            "the column of the prediction; several: one for each task, or for each class. Of a counterfactual task "
+            'the columns by role: ``{"target": "t", "propensity": "l"}``.',
+            "the score column; one per task or class, separated by commas; target=T,propensity=L of a counterfactual "
+            "task",
             "columns",
         )
     )
@@ -68,7 +70,7 @@ class Options:
         default="binary",
         metadata=_option(
             '"binary", "multiclass", "multilabel" (several labels are one task, their elements pooled), "regression", '
-            '"ranking", or "counterfactual" (the label is a reward, and two or four scores are those of `IPS` or '
+            '"ranking", or "counterfactual" (the label is a reward, and ``score`` names the columns of `IPS` or '
             "`DoublyRobust`).",
             "the kind of labels; multilabel: several labels are one task",
             choices=("binary", "multiclass", "multilabel", "regression", "ranking", "counterfactual"),
@@ -128,7 +130,7 @@ class Options:
             of_question=False,
         ),
     )
-    baseline_score: str | Sequence[str] | None = field(
+    baseline_score: str | Sequence[str] | Mapping[str, str] | None = field(
         default=None,
         metadata=_option(
             "the column of the baseline's prediction; without ``baseline``, a column of the same rows: rows are then "

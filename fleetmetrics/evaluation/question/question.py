@@ -16,7 +16,7 @@ from fleetmetrics.columns.reading import Reading, SideReading
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.evaluation.arguments.named import Named, named
 from fleetmetrics.evaluation.arguments.option_checks import (
-    check_baseline_score,
+    baseline_score_of,
     checked_options,
     columns_of_slice,
     reading_options,
@@ -142,7 +142,7 @@ class Question(Options):
         renamed = {name: there(getattr(self, name)) for name in _OF_COLUMNS if getattr(self, name)}
         alone = dict.fromkeys(names.values(), "baseline_columns")
         if score is not None:
-            renamed["score"] = check_baseline_score(score, self.label, self.tasks)
+            renamed["score"] = baseline_score_of(score, self)
             alone.update(dict.fromkeys(_as_names(renamed["score"]), "baseline_score"))
         by, where = [slices_there(by) for by in self.by], condition.renamed(names) if condition else None
         return dataclasses.replace(self, **renamed, by=by, where=where, of_baseline_alone=alone)
