@@ -598,7 +598,7 @@ def test_counterfactual_values_are_those_of_the_columns_by_role_in_any_order(log
 @pytest.mark.parametrize("argument", ["score", "baseline_score"])
 def test_columns_of_policies_go_by_role_never_by_position(log, argument, score, named):
     by_role = {"score": {"target": "new", "propensity": "old"}, argument: score}
-    allowed = r'^{0} names each column by its role, {0}={{"target": "t", "propensity": "l"}}: .*, not {1}'
+    allowed = r'^{0} names each column by its role, {0}={{"target": "t", "propensity": "l"}}: .*; not {1}'
     with pytest.raises(fm.InvalidInputError, match=allowed.format(argument, named)):
         fm.evaluate(log, label="reward", task="counterfactual", **by_role)
 
