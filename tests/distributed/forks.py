@@ -107,7 +107,7 @@ class Fork:
         os.close(writer)
         self.status: int | None = None
 
-    def result(self, seconds: float = 60.0) -> Any:
+    def result(self, seconds: float = 240.0) -> Any:
         """Return what the function returned; None if the child was killed.
 
         Args:
