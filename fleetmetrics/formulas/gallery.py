@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Iterator, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -37,6 +37,7 @@ def search(queries: Features, gallery: Features, similarity: str) -> Found:
     Similarities are computed in float64, and compared in float32: equal features stay equal, whichever block they are
     in. Equally similar items are ranked with the matches last, so that their order in the gallery does not count, and a
     network that gives the same features to everything finds nothing. Only a block of similarities is held at a time.
+    Neither large nor small features overflow: powers of two scale them, which changes no order.
 
     Args:
         queries: of the same width as the gallery.
@@ -49,9 +50,10 @@ def search(queries: Features, gallery: Features, similarity: str) -> Found:
     starts, ends = (np.searchsorted(codes[:items][order], codes[items:], side) for side in ("left", "right"))
     cameras = None if gallery.cameras is None else gallery.cameras[order]
     rows = max(1, _AT_ONCE // (4 * max(1, items)))
+    frame = _frame(queries.features, gallery.features, similarity)
     by_query = []
     for begin in range(0, len(queries.labels), rows):
-        scores = _similarities(queries.features[begin : begin + rows], gallery.features, order, similarity)
+        scores = _similarities(queries.features[begin : begin + rows], gallery.features, order, similarity, frame)
         for query, row in enumerate(scores, begin):
             start, end = starts[query], ends[query]
             matches = row[start:end]
@@ -76,11 +78,37 @@ def _places(matches: np.ndarray, *others: np.ndarray) -> tuple[float, int, float
     return float((number / places).mean()), int(places[0]), float(len(best) / places[-1])
 
 
-def _similarities(queries: np.ndarray, gallery: np.ndarray, order: np.ndarray, similarity: str) -> np.ndarray:
+class _Frame(NamedTuple):
+    """Where features are read from, and in which unit, so that similarities fit float32; no order depends on it."""
+
+    origin: Any = 0.0  #: float64 ``[d]``, or 0
+    exponent: Any = None  #: the unit's power of two; None: each row has its own
+
+
+def _frame(queries: np.ndarray, gallery: np.ndarray, similarity: str) -> _Frame:
+    if similarity == "cosine" or not len(gallery) or not len(queries):
+        return _Frame()
+    ends = [np.array([extreme(axis=0) for extreme in (some.min, some.max)], np.float64) for some in (gallery, queries)]
+    if similarity == "dot":
+        return _Frame(exponent=_exponent(ends[0]))
+    origin = ends[0][0] / 2 + ends[0][1] / 2  # amid the gallery: from afar, float32 cannot tell neighbors apart
+    return _Frame(origin, _exponent(np.concatenate(ends) - origin))
+
+
+def _exponent(values: np.ndarray, axis: int | None = None) -> Any:
+    """The power of two above all values."""
+    return np.clip(np.frexp(np.abs(values).max(axis))[1], -1000, 1000)
+
+
+def _similarities(
+    queries: np.ndarray, gallery: np.ndarray, order: np.ndarray, similarity: str, frame: _Frame
+) -> np.ndarray:
     """float32 ``[queries, items]``, the items in this order; Euclidean distances as what falls with them."""
     scores = np.empty((len(queries), len(order)), np.float32)
-    wanted = _scaled(queries, similarity)
-    for place, items in _blocks(gallery, order, similarity):
+    wanted = _scaled(queries, similarity, frame if similarity == "euclidean" else _Frame())
+    for start in range(0, len(order), _ITEMS):
+        place = slice(start, start + _ITEMS)
+        items = _scaled(gallery[order[place]], similarity, frame)
         block = wanted @ items.T
         if similarity == "euclidean":
             block -= np.einsum("ij,ij->i", items, items) / 2
@@ -88,15 +116,14 @@ def _similarities(queries: np.ndarray, gallery: np.ndarray, order: np.ndarray, s
     return scores
 
 
-def _blocks(gallery: np.ndarray, order: np.ndarray, similarity: str) -> Iterator[tuple[slice, np.ndarray]]:
-    for start in range(0, len(order), _ITEMS):
-        place = slice(start, start + _ITEMS)
-        yield place, _scaled(gallery[order[place]], similarity)
-
-
-def _scaled(features: np.ndarray, similarity: str) -> np.ndarray:
-    """float64, of length 1 for the cosine."""
+def _scaled(features: np.ndarray, similarity: str, frame: _Frame) -> np.ndarray:
+    """float64, in the frame; of length 1 for the cosine."""
     features = features.astype(np.float64)
     if similarity == "cosine":
-        features /= np.linalg.norm(features, axis=1, keepdims=True)
-    return features
+        with np.errstate(over="ignore"):
+            length = np.linalg.norm(features, axis=1, keepdims=True)
+        if length.min() > 2.0**-500 and length.max() < 2.0**500:
+            return features / length
+    exponent = _exponent(features, 1)[:, None] if frame.exponent is None else frame.exponent
+    features = (features - frame.origin) * np.ldexp(1.0, -exponent)
+    return features / np.linalg.norm(features, axis=1, keepdims=True) if similarity == "cosine" else features

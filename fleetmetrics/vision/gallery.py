@@ -37,7 +37,7 @@ class _WithFeatures(BaseMetric):
 
     def _check(self, rows: np.ndarray) -> None:
         before = self._columns.batches[0][0].shape[1:] if self._columns.batches else rows.shape[1:]
-        if rows.ndim != 2 or rows.shape[1:] != before:
+        if rows.ndim != 2 or rows.shape[1:] != before or not rows.shape[1]:
             width = before[0] if before else "d"
             raise InvalidInputError(
                 f"{self.name}: features has shape {list(rows.shape)}; it must be [n, {width}], a row for each sample, "

@@ -81,6 +81,28 @@ def test_of_equally_near_items_those_that_match_come_last_so_that_a_constant_net
     }  # fmt: skip
 
 
+@pytest.mark.parametrize("scale", [1e-200, 1e-30, 1e30, 1e300])
+@pytest.mark.parametrize("similarity", SIMILAR)
+def test_the_size_of_features_changes_nothing_where_float32_or_float64_would_overflow(similarity, scale):
+    pictures, labels = digits()
+    values = [
+        found((rows[:60], labels[:60]), (rows[60:], labels[60:]), similarity=similarity).compute()
+        for rows in (pictures, pictures / pictures.max() * scale)
+    ]
+    assert values[1] == pytest.approx(values[0], rel=1e-12)
+    tiny = np.concatenate([pictures[:1] * 1e-170, pictures[1:]])
+    if similarity == "cosine":
+        assert found((pictures[:60], labels[:60]), (tiny, labels)).compute()["recall@1"] == 1
+
+
+@pytest.mark.parametrize("far", [1e3, 1e6])
+def test_neighbors_are_told_apart_however_far_they_are_from_the_origin(far):
+    rng, labels = np.random.default_rng(0), np.arange(50)
+    gallery = rng.normal(size=(50, 16)) + far
+    metric = found((gallery + rng.normal(size=(50, 16)) / 10, labels), (gallery, labels), similarity="euclidean")
+    assert metric.compute() == {"mAP": 1, "mINP": 1, "recall@1": 1, "recall@5": 1}
+
+
 def test_a_query_without_a_match_is_left_out_and_told():
     metric = found(([[1.0, 0.0], [0.0, 1.0]], ["cat", "owl"]), ([[1.0, 0.1], [0.1, 1.0]], ["cat", "dog"]))
     with pytest.warns(fm.UndefinedMetricWarning, match="undefined for 1 query of 2, which nothing in the gallery"):
@@ -136,6 +158,7 @@ ROWS = np.eye(3)
     [
         (lambda m: m.add([1.0, 2.0], [0, 1]), r"features has shape \[2\]; it must be \[n, d\]"),
         (lambda m: (m.add(ROWS, [0, 1, 2]), m.add(ROWS[:, :2], [0, 1, 2])), r"shape \[3, 2\]; it must be \[n, 3\]"),
+        (lambda m: m.add(ROWS[:, :0], [0, 1, 2]), r"features has shape \[3, 0\]; it must be"),
         (lambda m: m.add(ROWS * np.nan, [0, 1, 2]), "Retrieval: row 0 of features has nan or inf"),
         (lambda m: m.gallery.add(ROWS - ROWS[1], [0, 1, 2]), r"Retrieval\.gallery: row 1 of features is all zeros"),
         (lambda m: m.add(ROWS, [0, 1]), "must have equal lengths.*features 3, labels 2"),
