@@ -173,8 +173,10 @@ class Inbox:
     def _take_asked(self, handle: Callable[[Message], None]) -> None:
         """Handle what the program's threads have left; see `see_off`, which waits until nothing is left."""
         while self._asked:
-            handle(self._asked[0])
-            self._asked.popleft()  # not before: a process may end once nothing is left
+            try:
+                handle(self._asked[0])
+            finally:
+                self._asked.popleft()  # not before: a process may end once nothing is left
 
     def _put(self, message: Message) -> None:
         """Reply to the program's thread that waits at this place; nothing happens if none waits."""

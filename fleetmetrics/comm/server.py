@@ -6,6 +6,7 @@ Only its thread touches what is here. It answers also while rank 0's program is 
 from __future__ import annotations
 
 import contextlib
+import functools
 import math
 import sys
 import time
@@ -126,8 +127,7 @@ class Server(Inbox):
         self._drains = bool(events) and (self._drains or time.monotonic() - before > _AWAKE_SECONDS)
         for descriptor, _ in events:
             self._handle(descriptor)
-        while self._asked:
-            self._hear(0, self._asked.popleft())
+        self._take_asked(functools.partial(self._hear, 0))
         while self._complete and not self._drains:
             meeting = self._complete.pop(0)
             if meeting.place in self._meetings and time.monotonic() < meeting.end:
@@ -543,7 +543,9 @@ class Server(Inbox):
         ):
             time.sleep(0.01)
         end = time.monotonic() + _SEE_OFF_SECONDS
-        while time.monotonic() < end and (self._is_owed or any(connection.on_its_way for connection in self._all())):
+        while time.monotonic() < end and (
+            self._asked or self._is_owed or any(connection.on_its_way for connection in self._all())
+        ):
             time.sleep(0.002)
 
     @property
@@ -577,7 +579,7 @@ class Server(Inbox):
             self._opens = "", 0
 
     def _shut(self) -> None:
-        self._take_asked(lambda message: self._hear(0, message))
+        self._take_asked(functools.partial(self._hear, 0))
         for worker in list(self._roster.workers.values()):
             with contextlib.suppress(Lost):
                 worker.connection.send(Message(CLOSED))

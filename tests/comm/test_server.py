@@ -37,7 +37,13 @@ from fleetmetrics.comm.message import (
     Lost,
     Message,
 )
-from fleetmetrics.errors import AgreementError, AuthenticationError, CommunicatorError, DeadlineError
+from fleetmetrics.errors import (
+    AgreementError,
+    AuthenticationError,
+    CommunicatorError,
+    DeadlineError,
+    InvalidInputError,
+)
 from tests.comm.test_message import heard
 from tests.distributed.cluster import AT_ONCE, SLACK
 from tests.distributed.forks import wait_until
@@ -335,6 +341,33 @@ def test_rank_0_ends_once_late_workers_have_the_error(three: Hall, monkeypatch: 
         assert ending.is_alive()
         guest.connection = guest.connect(calls=False)
         assert "ranks 1, 2 did not connect within 0.3 s" in error_in(guest.hear())
+    ending.join(10)
+    assert not ending.is_alive()
+
+
+def test_rank_0_ends_once_the_error_of_its_decision_is_on_its_way(two: Hall, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its program has the error before its thread has sent it to the others, who would hear that rank 0 has gone."""
+    hear, held = two.server._hear, threading.Event()
+
+    def hears(rank: int, message: Message) -> None:
+        assert message.kind != LEFT or held.wait(10)
+        hear(rank, message)
+
+    def fail(_: Sequence[Letter]) -> Letter:
+        raise InvalidInputError("ids of both kinds")
+
+    monkeypatch.setattr(two.server, "_hear", hears)
+    monkeypatch.setattr(server, "_SEE_OFF_SECONDS", 30.0)
+    call = two.begin(fail)
+    two.guests[0].arrive()
+    with pytest.raises(InvalidInputError):
+        call.result(10)
+    ending = threading.Thread(target=two.server.see_off)
+    ending.start()
+    ending.join(0.2)
+    assert ending.is_alive()
+    held.set()
+    assert "ids of both kinds" in error_in(two.guests[0].hear())
     ending.join(10)
     assert not ending.is_alive()
 
