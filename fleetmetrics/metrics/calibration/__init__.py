@@ -1,0 +1,1 @@
+"""Calibration: whether predicted probabilities match observed rates."""
