@@ -114,7 +114,7 @@ class Nursery:
         nursery.address, nursery.process = address, None
         return nursery
 
-    def run(self, code: str, directory: Path, timeout: float = 120) -> Ended:
+    def run(self, code: str, directory: Path, timeout: float = 240) -> Ended:
         """Run a program as `python -c` would.
 
         Args:

@@ -21,7 +21,7 @@ from fleetmetrics.comm.folds import barrier
 from fleetmetrics.comm.job import Job
 from fleetmetrics.comm.message import LEFT, Message
 from fleetmetrics.errors import FleetMetricsError, InvalidInputError
-from tests.distributed.cluster import AT_ONCE, free_ports
+from tests.distributed.cluster import AT_ONCE, PATIENCE, free_ports
 
 pytestmark = pytest.mark.numpy_only
 
@@ -63,13 +63,13 @@ def _inside(frame: Any, names: tuple[str, ...]) -> bool:
     return frame is not None
 
 
-def _run(comms: Sequence[SocketCommunicator], work: Callable[[int], None], seconds: float) -> None:
-    """Let each rank work in a thread, for at most these seconds, and close the communicators."""
+def _run(comms: Sequence[SocketCommunicator], work: Callable[[int], None]) -> None:
+    """Let each rank work in a thread, and close the communicators."""
     threads = [threading.Thread(target=work, args=(rank,), daemon=True) for rank in range(len(comms))]
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(seconds)
+        thread.join(PATIENCE)
     for each in comms[::-1]:
         each.close()
 
@@ -139,7 +139,7 @@ def test_an_error_between_two_exchanges_of_a_call_reaches_the_others_at_once(who
         assert time.monotonic() - start < AT_ONCE
         seen[rank].append(ranks[rank].all_reduce([rank], timeout=20).item())
 
-    _run(ranks, work, 30)
+    _run(ranks, work)
     assert seen == [["found between the exchanges", 1]] * 2
 
 
@@ -170,7 +170,7 @@ def test_an_interruption_of_the_report_of_an_interruption_keeps_it_from_no_worke
         seen[rank].append(ranks[rank].all_reduce([rank], timeout=20).item())
 
     end.ask = reports  # type: ignore[method-assign]
-    _run(ranks, work, 30)
+    _run(ranks, work)
     assert seen[who] == ["KeyboardInterrupt: again", 1], seen
     assert seen[1 - who] == [
         f"CommunicatorError: rank {who} was interrupted (KeyboardInterrupt) at exchange 2 (echo)",
@@ -199,7 +199,7 @@ def test_interruptions_of_several_calls_in_a_row_leave_no_worker_behind(seed: in
                 sys.setprofile(None)
                 seen[rank].append(f"{type(error).__name__}: {error}")
 
-    _run(ranks, work, 60)
+    _run(ranks, work)
     for mine in seen:
         assert len(mine) == 8, seen
         for call, found in enumerate(mine):
@@ -258,7 +258,7 @@ def _interrupted_at(
                 sys.setprofile(None)
                 seen[rank].append(f"{type(error).__name__}: {error}")
 
-    _run(ranks, work, 20)
+    _run(ranks, work)
     _check(seen, who, kind, brings is not None, interrupts.where)
     return bool(interrupts.where)
 
@@ -339,7 +339,7 @@ def test_an_interruption_of_what_a_call_prepares_reaches_the_others_at_once(call
         seen[rank].append(time.monotonic() - start < AT_ONCE)
         seen[rank].append(ranks[rank].all_reduce([rank], timeout=20).item())
 
-    _run(ranks, work, 30)
+    _run(ranks, work)
     told = [f"CommunicatorError: rank {who} was interrupted (KeyboardInterrupt)", True, 1]
     assert seen[1 - who] == told
     assert seen[who] == ["KeyboardInterrupt: ", True, 1]

@@ -49,6 +49,8 @@ _TEST = "CLUSTER_TEST_PROCESS"
 #: Seconds that a busy machine may take more than a deadline, and for what is to happen at once: they tell a hang, and
 #: the texts of the errors tell what happened.
 SLACK = AT_ONCE = 100.0
+#: Seconds that a test waits for its workers: only where something is wrong are they used up.
+PATIENCE = 240.0
 
 
 def arguments() -> dict[str, Any]:
@@ -84,7 +86,7 @@ def error_text(call: Any) -> str:
     return f"no error, but {value!r}"
 
 
-def wait_for_file(name: str, seconds: float = 90.0) -> None:
+def wait_for_file(name: str, seconds: float = PATIENCE) -> None:
     """Wait, in a worker, until another has called :func:`touch`.
 
     Args:
@@ -135,7 +137,7 @@ def run(
     launch: str = "bare",
     servers: int = 1,
     args: dict[str, Any] | None = None,
-    timeout: float = 200,
+    timeout: float = PATIENCE,
     env: dict[str, str] | None = None,
     missing: tuple[int, ...] = (),
 ) -> list[dict[str, Any]]:
@@ -319,7 +321,7 @@ class Job:
                 )
             )
 
-    def wait(self, timeout: float = 200, missing: tuple[int, ...] = ()) -> list[dict[str, Any]]:
+    def wait(self, timeout: float = PATIENCE, missing: tuple[int, ...] = ()) -> list[dict[str, Any]]:
         """Wait for the job's end and return the reports; see :func:`run`."""
         end = time.monotonic() + timeout
         for rank, process in enumerate(self.processes):

@@ -26,6 +26,7 @@ from fleetmetrics.comm import SocketCommunicator
 from fleetmetrics.comm.channel import _see_off
 from fleetmetrics.comm.job import Job
 from fleetmetrics.errors import FleetMetricsError
+from tests.distributed.cluster import PATIENCE
 
 SECRET = "known to the workers of the tests"
 #: Where a proxy stands; rank 0 listens on the same port of 127.0.0.1.
@@ -107,7 +108,7 @@ class Fork:
         os.close(writer)
         self.status: int | None = None
 
-    def result(self, seconds: float = 240.0) -> Any:
+    def result(self, seconds: float = PATIENCE) -> Any:
         """Return what the function returned; None if the child was killed.
 
         Args:
@@ -188,18 +189,18 @@ def crew(world: int, work: Callable[[int], Any]) -> Iterator[list[Fork]]:
             worker.bury()
 
 
-def results(workers: Sequence[Fork], seconds: float = 60.0) -> list[Any]:
+def results(workers: Sequence[Fork], seconds: float = PATIENCE) -> list[Any]:
     """Return what the workers returned, by rank; see `Fork.result`."""
     return [worker.result(seconds) for worker in workers]
 
 
-def run(world: int, work: Callable[[int], Any], seconds: float = 60.0) -> list[Any]:
+def run(world: int, work: Callable[[int], Any], seconds: float = PATIENCE) -> list[Any]:
     """Fork workers, and return what each returned; see `crew`."""
     with crew(world, work) as workers:
         return results(workers, seconds)
 
 
-def wait_for(path: Path, seconds: float = 30.0) -> None:
+def wait_for(path: Path, seconds: float = PATIENCE) -> None:
     """Wait until another process has touched a file.
 
     Args:
@@ -212,7 +213,7 @@ def wait_for(path: Path, seconds: float = 30.0) -> None:
         time.sleep(0.002)
 
 
-def wait_until(condition: Callable[[], bool], seconds: float = 30.0) -> None:
+def wait_until(condition: Callable[[], bool], seconds: float = PATIENCE) -> None:
     """Wait until something is so.
 
     Args:

@@ -19,7 +19,7 @@ import threading
 import time
 from pathlib import Path
 
-from tests.distributed.cluster import ROOT, free_ports, of_channels
+from tests.distributed.cluster import PATIENCE, ROOT, free_ports, of_channels
 from tests.distributed.forks import SECRET
 
 #: A worker: the test gives what it does before it imports the package, before and after its first metric, before each
@@ -29,7 +29,7 @@ import os, sys, time
 from pathlib import Path
 def touch(name): Path(os.environ["PLACE"], name).touch()
 def wait_for(name):
-    end = time.monotonic() + 60
+    end = time.monotonic() + 240
     while not Path(os.environ["PLACE"], name).exists():
         assert time.monotonic() < end, name
         time.sleep(0.005)
@@ -72,7 +72,7 @@ class Worker:
             self._lines.put(line.rstrip("\n"))
         self._lines.put(None)
 
-    def line(self, seconds: float = 60.0) -> str | None:
+    def line(self, seconds: float = PATIENCE) -> str | None:
         """The next line that it prints; None at its end."""
         return self._lines.get(timeout=seconds)
 
@@ -137,7 +137,7 @@ class Runs:
         self.workers.append(Worker(command, said))
         return self.workers[-1]
 
-    def wait_for(self, name: str, seconds: float = 60.0) -> None:
+    def wait_for(self, name: str, seconds: float = PATIENCE) -> None:
         """Wait until a worker has touched a file."""
         end = time.monotonic() + seconds
         while not (self.place / name).exists():

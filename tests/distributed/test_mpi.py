@@ -15,7 +15,7 @@ import pytest
 import fleetmetrics as fm
 from fleetmetrics.comm.mpi import _own_address
 from tests.cover import thorough
-from tests.distributed.cluster import AT_ONCE, SLACK, Job, free_ports, run
+from tests.distributed.cluster import AT_ONCE, PATIENCE, SLACK, Job, free_ports, run
 from tests.distributed.dealt import RECORD_METRICS, dealt
 
 pytestmark = [pytest.mark.distributed, pytest.mark.numpy_only]
@@ -225,7 +225,7 @@ def test_without_mpi4py_the_engine_is_an_error_that_says_how_to_get_it(tmp_path:
         assert report["backend"].startswith("ImportError: the engine mpi cannot import mpi4py (not here)")
 
 
-def waited_for(done: Any, job: Job, seconds: float = 60) -> None:
+def waited_for(done: Any, job: Job, seconds: float = PATIENCE) -> None:
     end = time.monotonic() + seconds
     while not done():
         assert time.monotonic() < end, job.logs()

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import pytest
 
 from tests.cover import quick_on
-from tests.distributed.cluster import ROOT, Job
+from tests.distributed.cluster import PATIENCE, ROOT, Job
 from tests.nursery import common
 
 pytestmark = [pytest.mark.distributed, quick_on(paddle=3)]
@@ -23,8 +23,6 @@ pytestmark = [pytest.mark.distributed, quick_on(paddle=3)]
 EXAMPLE = ROOT / "examples" / "dynamic_evaluation"
 EVALUATE = EXAMPLE / "evaluate.py"
 HELD_OUT = 457
-PATIENCE = 240
-"""Seconds for a run: only where something is wrong are they used up."""
 METRICS = [
     "accuracy",
     "log loss",

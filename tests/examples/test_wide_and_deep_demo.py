@@ -23,6 +23,7 @@ from typing import Any, Callable
 import pytest
 
 from tests.cover import thorough
+from tests.distributed.cluster import PATIENCE
 from tests.nursery import Nursery, common
 from tests.paddle_version import on_legacy_graph
 
@@ -35,8 +36,6 @@ ROOT = Path(__file__).resolve().parents[2]
 EXAMPLE = ROOT / "examples" / "wide_and_deep"
 #: By default.
 PASSES = 20
-PATIENCE = 240
-"""Seconds for a run, or for what a test waits for: only where something is wrong are they used up."""
 TAIL = 30
 """Lines that demo.py shows of a log."""
 EXACT = ("AUC", "accuracy", "samples")
