@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 from collections import defaultdict
 from typing import (
     TYPE_CHECKING,
@@ -426,10 +427,16 @@ class TaskCollection(ByTask):
                     "MetricCollection for each task, and add its texts to it"
                 )
             templates[key] = metric
+        if not templates:
+            raise InvalidInputError(f"metrics must hold a metric for the tasks, not {metrics!r}")
         self._replace(metrics, templates)
         further = dict.fromkeys(name for metric in templates.values() for name in metric.columns)
         self.tasks = checked_tasks(tasks, label_taken(templates.values()), [*further])
-        self._task_by_key = {f"{task}/{key}": task for task in tasks for key in templates}
+        self._task_by_key: dict[str, str] = {}
+        for task, key in itertools.product(tasks, templates):
+            other = self._task_by_key.setdefault(f"{task}/{key}", task)
+            if other != task:
+                raise InvalidInputError(f"tasks {other!r} and {task!r} both have a metric {task}/{key}; rename a task")
         fresh = {f"{task}/{key}": metric.fresh() for task in tasks for key, metric in templates.items()}
         super().__init__(fresh, prefix=prefix, postfix=postfix, **common)
         self.columns: tuple[str, ...] = ()  # which are among those of each task

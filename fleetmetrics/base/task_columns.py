@@ -57,6 +57,8 @@ def arguments_of_tasks(
     for task, names in tasks.items():
         for argument, name in names.items():
             arguments[task][argument] = column = columns.get(name)
+            if column is None and name in columns:
+                raise InvalidInputError(f"{owner}: column {name!r} for {argument} of {task!r} is None; give its values")
             if column is None:
                 from fleetmetrics.support.hints import did_you_mean, near  # few make mistakes
 

@@ -198,6 +198,16 @@ def test_tasks_that_name_no_columns_are_refused(tasks, words):
 
 
 @pytest.mark.numpy_only
+def test_each_metric_of_each_task_has_a_key_of_its_own():
+    """Or one of two would be missing, and the others would take each other's samples."""
+    tasks = {task: {"prediction": "p", "label": "y"} for task in ("a", "a/b")}
+    with pytest.raises(fm.InvalidInputError, match="tasks 'a' and 'a/b' both have a metric a/b/c; rename a task"):
+        fm.MetricCollection.of_tasks(tasks, {"b/c": fm.AUC(), "c": fm.AUC()})
+    with pytest.raises(fm.InvalidInputError, match="metrics must hold a metric for the tasks, not "):
+        fm.MetricCollection.of_tasks(tasks, {})
+
+
+@pytest.mark.numpy_only
 def test_what_is_no_batch_of_tasks_is_refused_with_the_way_out():
     together = fm.MetricCollection.of_tasks(TASKS, [fm.AUC(name="auc")], name="m")
     batch = drawn(4)
@@ -207,6 +217,8 @@ def test_what_is_no_batch_of_tasks_is_refused_with_the_way_out():
         together.add(batch["p_ctr"], batch["click"])
     with pytest.raises(fm.InvalidInputError, match=r"no column 'p_cvr' for prediction of 'cvr'; did you mean 'p_cv'?"):
         together.add({name.replace("p_cvr", "p_cv"): column for name, column in batch.items()})
+    with pytest.raises(fm.InvalidInputError, match="m: column 'buy' for label of 'cvr' is None; give its values"):
+        together.add({**batch, "buy": None})
     with pytest.raises(fm.InvalidInputError, match="'stay' has 3 rows, and 'ctr' has 4; give all tasks the same rows"):
         together.add({**batch, **{name: batch[name][:3] for name in ("p_stay", "stay", "seconds")}})
     used = fm.AUC()
