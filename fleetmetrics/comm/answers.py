@@ -89,7 +89,7 @@ class Answer(Generic[Value]):
             NotReadyError: the answer has not come within ``timeout``; ask again.
             CommunicatorError: this is a forked child of the process that called.
         """
-        seconds = None if timeout is None else number_of("timeout", timeout, 0.0)
+        seconds = None if timeout is None else min(number_of("timeout", timeout, 0.0), threading.TIMEOUT_MAX)
         if os.getpid() != self._process:
             raise CommunicatorError(
                 f"{self._name} was called in process {self._process}, and this is its forked child {os.getpid()}; ask "
