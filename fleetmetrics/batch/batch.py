@@ -78,7 +78,7 @@ class Batch(Sums):
         class_axis: int | None = None,
         reader: Any = None,
     ) -> None:
-        if columns is not None and not isinstance(columns, Mapping):
+        if type(columns) is not dict and columns is not None and not isinstance(columns, Mapping):
             raise InvalidInputError(f"columns must be a dict of columns by name, not {columns!r:.80}")
         self.xp: Any = namespace(prediction, label, weight, mask)
         xp = self.xp
