@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, Callable, Iterable, Mapping, Sequence
+from typing import Any, Callable, Iterable, Mapping, NamedTuple, Sequence
 
 import numpy as np
 
@@ -20,10 +19,9 @@ __all__ = [
     "TEXT_LABEL",
     "TEXT_LABELS",
     "TextBatch",
-    "entries_of",
     "pieces",
     "required",
-    "strings",
+    "required_text",
 ]
 
 #: The number of entries of a piece: few enough that they stay in the processor's cache.
@@ -58,58 +56,75 @@ class TextBatch(Batch):
         mask: Any = None,
         columns: Mapping[str, Any] | None = None,
     ) -> None:
-        if any(is_static(values) for values in (prediction, label, weight, mask) if values is not None):
-            raise StaticProgramError(
-                "a static program has no variables of texts: fetch its outputs with exe.run(fetch_list=...), decode "
-                "them, and pass lists to add after each run"
-            )
-        self.entries = {"prediction": entries_of(prediction, "prediction")}
+        self.entries = {"prediction": _entries_of(prediction, "prediction")}
         if label is not None:
-            self.entries["label"] = entries_of(label, "label")
+            self.entries["label"] = _entries_of(label, "label")
         sizes = [*map(len, self.entries.values())]
         if sizes[0] != sizes[-1]:
             raise InvalidInputError(
                 f"label has {sizes[1]} entries but prediction has {sizes[0]}; they must be equal, one entry per "
                 "sample: several references of a sample are a list in its entry"
             )
-        super().__init__(np.arange(sizes[0]), None, to_host(weight), to_host(mask), columns)
+        super().__init__(np.arange(sizes[0]), None, to_host(_eager(weight)), to_host(_eager(mask)), columns)
         self.all_places: Any = self.prediction
         self.label: Any = None if label is None else self.prediction
         self.characters = {}
         for argument, entries in self.entries.items():
             try:
-                self.characters[argument] = sum(len("".join(piece)) for piece in pieces(entries))
+                self.characters[argument] = sum(map(len, map("".join, pieces(entries))))
             except TypeError:  # not all are strings: to join them is faster than to ask each
                 arrays_as_lists = [entry.tolist() if isinstance(entry, np.ndarray) else entry for entry in entries]
                 self.entries[argument] = arrays_as_lists
 
     @property
-    def labels(self) -> Any:
-        """The references that count."""
-        return strings(self, "label") if "label" in self.entries else super().labels
+    def predictions(self) -> Sequence[Any]:
+        """The predictions that count."""
+        return self.kept("prediction")
 
     @property
-    def all_count(self) -> bool:
-        """Whether no entry was left out, and each counts once."""
-        return self.prediction is self.all_places and self.weight is self.lanes is None
+    def labels(self) -> Any:
+        """The references that count."""
+        return super().labels if self.label is None else self.kept("label")
+
+    def kept(self, argument: str) -> Sequence[Any]:
+        """The entries of an argument that count."""
+        entries, places = self.entries[argument], getattr(self, argument)
+        if places is self.all_places:
+            return entries
+        return self.cached(("kept", argument), lambda: [*map(entries.__getitem__, places.tolist())])
 
     def given(self, argument: str, place: int) -> Any:  # noqa: D102
         return self.entries[argument][place] if argument in self.entries else super().given(argument, place)
 
 
-def entries_of(values: Any, argument: str) -> Sequence[Any]:
+def _eager(values: Any) -> Any:
+    """The values, which are no variable of a static program."""
+    if values is not None and is_static(values):
+        raise StaticProgramError(
+            "a static program has no variables of texts: fetch its outputs with exe.run(fetch_list=...), decode "
+            "them, and pass lists to add after each run"
+        )
+    return values
+
+
+def _entries_of(values: Any, argument: str) -> Sequence[Any]:
     """Python's objects, a string or a list for each sample."""
     if isinstance(values, (list, tuple)):
         return values
     if isinstance(values, np.ndarray):
         return values.tolist() if values.ndim else [values.item()]
-    if isinstance(values, (str, bytes, Mapping, set, frozenset)) or is_eager_tensor(values):
-        raise _not_entries(values, argument)
-    listed = next((getattr(values, name) for name in ("to_pylist", "tolist") if hasattr(values, name)), None)
-    if listed is None and not isinstance(values, Iterable):
-        raise _not_entries(values, argument)
-    entries: list[Any] = list(values) if listed is None else listed()
-    return entries
+    one_axis = getattr(_eager(values), "ndim", 1) == 1  # a data frame would be the names of its columns
+    if one_axis and not isinstance(values, (str, bytes, Mapping, set, frozenset)) and not is_eager_tensor(values):
+        listed = next((getattr(values, name) for name in ("to_pylist", "tolist") if hasattr(values, name)), None)
+        if listed is not None:
+            return list(listed())
+        if isinstance(values, Iterable):
+            return list(values)
+    shown = f": {values!r:.60}" if isinstance(values, (str, bytes)) else ""
+    raise InvalidInputError(
+        f"{argument} must be a list with one entry per sample, of strings or of sequences of tags, not "
+        f"{with_article(type(values).__name__)}{shown}"
+    )
 
 
 def pieces(entries: Sequence[Any]) -> Iterable[Sequence[Any]]:
@@ -119,50 +134,43 @@ def pieces(entries: Sequence[Any]) -> Iterable[Sequence[Any]]:
     return (entries[start : start + _AT_ONCE] for start in range(0, len(entries), _AT_ONCE))
 
 
-def _not_entries(values: Any, argument: str) -> InvalidInputError:
-    shown = f": {values!r:.60}" if isinstance(values, (str, bytes)) else ""
-    return InvalidInputError(
-        f"{argument} must be a list with one entry per sample, of strings or of sequences of tags, not "
-        f"{with_article(type(values).__name__)}{shown}"
-    )
-
-
-def strings(batch: Any, argument: str) -> Sequence[Any]:
-    """The entries of an argument that count."""
-    entries: Sequence[Any] = batch.entries[argument]
-    places = getattr(batch, argument)
-    if places is batch.all_places:
-        return entries
-    return batch.cached(("strings", argument), lambda: [*map(entries.__getitem__, places.tolist())])
-
-
-@dataclass(frozen=True)
-class _All:
+class _Every(NamedTuple):
     """Which entries of an argument have a property; equal ones share one check."""
 
     argument: str
     has_property: Callable[[Any], bool]
     fault: Callable[[Any], Any]
-    of_strings: Callable[[Sequence[str]], bool] | None
 
     def __call__(self, batch: Any) -> Any:
-        entries = strings(batch, self.argument)
-        if self.of_strings and self.argument in batch.characters and self.of_strings(entries):
+        entries = batch.kept(self.argument)
+        return np.fromiter(map(self.has_property, entries), bool, len(entries))
+
+
+class _EveryText(NamedTuple):
+    """Which entries of an argument are a text with a property, or several; equal ones share one check."""
+
+    argument: str
+    has_property: Callable[[str], Any]
+    several: bool
+
+    def __call__(self, batch: Any) -> Any:
+        entries = batch.kept(self.argument)
+        if self.argument in batch.characters and (self.has_property is _any or all(map(self.has_property, entries))):
             return None
-        flags = np.fromiter(map(self.has_property, entries), bool, len(entries))
-        return None if flags.all() else flags
+        return np.fromiter(map(self.allows, entries), bool, len(entries))
 
+    def allows(self, entry: Any) -> bool:
+        """Whether an entry, which may be anything, is such a text."""
+        texts = entry if self.several and isinstance(entry, (list, tuple)) else (entry,)
+        return len(texts) > 0 and all(isinstance(text, str) and self.has_property(text) for text in texts)
 
-def _itself(entry: Any) -> Any:
-    return entry
+    def fault(self, entry: Any) -> Any:
+        """What an error shows: the entry."""
+        return entry
 
 
 def required(
-    argument: str,
-    allowed: str,
-    has_property: Callable[[Any], bool],
-    fault: Callable[[Any], Any] = _itself,
-    of_strings: Callable[[Sequence[str]], bool] | None = None,
+    argument: str, allowed: str, has_property: Callable[[Any], bool], fault: Callable[[Any], Any]
 ) -> Requirement:
     """The requirement that each entry of an argument has a property.
 
@@ -171,42 +179,34 @@ def required(
         allowed: the property in words.
         has_property: whether any object has it.
         fault: what an error shows of an entry without it.
-        of_strings: whether strings surely have it, all at once; None: that is not known.
     """
-    holds: Any = _All(argument, has_property, fault, of_strings)
+    holds: Any = _Every(argument, has_property, fault)
     return Requirement(argument, allowed, holds)
 
 
-def _is_text(entry: Any) -> bool:
-    return isinstance(entry, str)
-
-
-def _is_reference(entry: Any) -> bool:
-    return isinstance(entry, str) and entry.strip() != ""
-
-
-def _are_references(entry: Any) -> bool:
-    if isinstance(entry, (list, tuple)):
-        return len(entry) > 0 and all(map(_is_reference, entry))
-    return _is_reference(entry)
-
-
-def _are_texts(entry: Any) -> bool:
-    return isinstance(entry, str) or (isinstance(entry, (list, tuple)) and len(entry) > 0 and all(map(_is_text, entry)))
-
-
-def _always(entries: Sequence[str]) -> bool:
+def _any(text: str) -> bool:
     return True
 
 
-def _none_blank(entries: Sequence[str]) -> bool:
-    return all(map(str.strip, entries))
+def required_text(
+    argument: str, allowed: str, has_property: Callable[[str], Any] = _any, several: bool = False
+) -> Requirement:
+    """The requirement that each entry of an argument is a string with a property.
+
+    Args:
+        argument: its name.
+        allowed: the property in words.
+        has_property: whether a string has it; any string, if left out.
+        several: whether an entry may be a list of such strings.
+    """
+    holds: Any = _EveryText(argument, has_property, several)
+    return Requirement(argument, allowed, holds)
 
 
-TEXT = required("prediction", "a string", _is_text, of_strings=_always)
-TEXT_LABEL = required("label", "a string", _is_text, of_strings=_always)
-TEXT_LABELS = required("label", "a string, or a list of strings", _are_texts, of_strings=_always)
-REFERENCE = required("label", "a string that is not blank", _is_reference, of_strings=_none_blank)
-REFERENCES = required(
-    "label", "a string that is not blank, or a list of such strings", _are_references, of_strings=_none_blank
-)
+#: Of a text that is not blank, something is left.
+_NOT_BLANK: Callable[[str], Any] = str.lstrip
+TEXT = required_text("prediction", "a string")
+TEXT_LABEL = required_text("label", "a string")
+TEXT_LABELS = required_text("label", "a string, or a list of strings", several=True)
+REFERENCE = required_text("label", "a string that is not blank", _NOT_BLANK)
+REFERENCES = required_text("label", "a string that is not blank, or a list of such strings", _NOT_BLANK, several=True)

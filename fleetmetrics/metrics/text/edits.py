@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, Sequence
+from typing import Any, Callable, Literal, Sequence
 
 import numpy as np
 
 from fleetmetrics.base.metric import TOTAL, Declared, Quotient
-from fleetmetrics.batch import Batch, per_sample, statistic
+from fleetmetrics.batch import per_sample, statistic
 from fleetmetrics.batch.rules import Requirement
-from fleetmetrics.batch.text_batch import TEXT, TEXT_LABEL, pieces
+from fleetmetrics.batch.text_batch import TEXT, TEXT_LABEL, TextBatch, pieces
 from fleetmetrics.metrics.text.text_metric import NormalizedMetric, TextSettings, normalized, words_of
 from fleetmetrics.support.checks import choice_of
 from fleetmetrics.support.optional import library
@@ -18,51 +18,51 @@ from fleetmetrics.support.typed import Unpack
 __all__ = ["CharErrorRate", "NormalizedEditDistance", "WordErrorRate"]
 
 
+_Split = Callable[[str], Sequence[str]]
+
+
 @per_sample
-def _units(batch: Batch, unit: str, normalize: str) -> tuple[Sequence[Any], Sequence[Any]]:
-    """The predictions and labels as sequences of what is counted."""
+def _units(batch: TextBatch, split: _Split | None, normalize: str) -> tuple[Sequence[Any], Sequence[Any]]:
+    """The predictions and labels as sequences of what is counted: characters, or what they are split into."""
     predictions, labels = normalized(batch, normalize)
-    if unit == "characters":
-        return predictions, labels
-    split = words_of if unit == "words and Chinese characters" else str.split
-    return [split(text) for text in predictions], [split(text) for text in labels]
+    return (predictions, labels) if split is None else ([*map(split, predictions)], [*map(split, labels)])
 
 
 @per_sample
-def _distances(batch: Batch, unit: str, normalize: str, normalized: bool = False) -> np.ndarray:
+def _distances(batch: TextBatch, split: _Split | None, normalize: str, normalized: bool = False) -> np.ndarray:
     """The distance of each sample; ``normalized``: per character of the longer text."""
     levenshtein, compare = library("rapidfuzz.distance").Levenshtein, library("rapidfuzz.process").cpdist
     scorer, dtype = (levenshtein.normalized_distance, np.float64) if normalized else (levenshtein.distance, np.int64)
-    pairs = zip(*map(pieces, _units(batch, unit, normalize)))
+    pairs = zip(*map(pieces, _units(batch, split, normalize)))
     return np.concatenate([compare(*pair, scorer=scorer, dtype=dtype) for pair in pairs])
 
 
 @statistic
-def _edits(batch: Batch, unit: str, normalize: str) -> Any:
-    return batch.weighted_sum(_distances(batch, unit, normalize))
+def _edits(batch: TextBatch, split: _Split | None, normalize: str) -> Any:
+    return batch.weighted_sum(_distances(batch, split, normalize))
 
 
 @statistic
-def _length(batch: Any, unit: str, normalize: str) -> Any:
-    if unit == "characters" and normalize == "none" and batch.all_count and "label" in batch.characters:
+def _length(batch: TextBatch, split: _Split | None, normalize: str) -> Any:
+    labels = _units(batch, split, normalize)[1]
+    if labels is batch.entries["label"] and batch.weight is batch.lanes is None and "label" in batch.characters:
         return np.int64(batch.characters["label"])
-    labels = _units(batch, unit, normalize)[1]
     return batch.weighted_sum(np.fromiter(map(len, labels), np.int64, len(labels)))
 
 
 @statistic
-def _normalized_distances(batch: Batch, normalize: str) -> Any:
-    return batch.weighted_sum(_distances(batch, "characters", normalize, True))
+def _normalized_distances(batch: TextBatch, normalize: str) -> Any:
+    return batch.weighted_sum(_distances(batch, None, normalize, True))
 
 
 class _ErrorRate(NormalizedMetric[float]):
     better = "lower"
     quotient: Quotient | None = Quotient({"edits": 1}, {"length": 1})
     declared: tuple[Declared, ...] = (
-        Declared("edits", statistic=_edits, settings=("unit", "normalize")),
-        Declared("length", statistic=_length, settings=("unit", "normalize")),
+        Declared("edits", statistic=_edits, settings=("split", "normalize")),
+        Declared("length", statistic=_length, settings=("split", "normalize")),
     )
-    unit = "characters"
+    split: _Split | None = None
 
 
 class CharErrorRate(_ErrorRate):
@@ -108,13 +108,12 @@ class WordErrorRate(_ErrorRate):
     """
 
     chinese: str
-    unit: str
 
     def __init__(
         self, *, chinese: Literal["characters", "words"] = "characters", **settings: Unpack[TextSettings]
     ) -> None:
         self.chinese = choice_of("chinese", chinese, ("characters", "words"))
-        self.unit = "words and Chinese characters" if chinese == "characters" else "words"
+        self.split = words_of if chinese == "characters" else str.split
         super().__init__(**settings)
 
 

@@ -10,9 +10,9 @@ import numpy as np
 
 from fleetmetrics.base.accumulator import Value
 from fleetmetrics.base.metric import TOTAL, Declared, Quotient, Settings, Undefinable, WithoutColumns
-from fleetmetrics.batch import Batch, per_sample, statistic
+from fleetmetrics.batch import per_sample, statistic
 from fleetmetrics.batch.rules import Requirement
-from fleetmetrics.batch.text_batch import required, strings
+from fleetmetrics.batch.text_batch import TextBatch, required
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.formulas.class_report import ClassReport, class_names, report_of
 from fleetmetrics.formulas.confusion import Counts
@@ -167,12 +167,11 @@ def _entities(codes: np.ndarray, scheme: str) -> np.ndarray:
 
 
 @per_sample
-def _counts(batch: Batch, scheme: str, types: tuple[str, ...] = ()) -> np.ndarray:
+def _counts(batch: TextBatch, scheme: str, types: tuple[str, ...] = ()) -> np.ndarray:
     """Of each type (without types, of all) and sample the correct, predicted and true entities: int64 ``[3, k, n]``."""
     codes, sides = _Codes(scheme), []
-    sequences = strings(batch, "label")
-    lengths = np.fromiter(map(len, sequences), np.int64, len(sequences)) + 1
-    for entries in (strings(batch, "prediction"), sequences):
+    lengths = np.fromiter(map(len, batch.labels), np.int64, len(batch.labels)) + 1
+    for entries in (batch.predictions, batch.labels):
         tags = chain(("O",), chain.from_iterable(chain.from_iterable(zip(entries, [("O",)] * len(entries)))))
         sides.append(_entities(np.fromiter(map(codes.__getitem__, tags), np.int64, lengths.sum() + 1), scheme))
     predicted, true = (side[1:] for side in sides)
@@ -191,22 +190,22 @@ def _counts(batch: Batch, scheme: str, types: tuple[str, ...] = ()) -> np.ndarra
 
 
 @statistic
-def _correct(batch: Batch, scheme: str) -> Any:
+def _correct(batch: TextBatch, scheme: str) -> Any:
     return batch.weighted_sum(_counts(batch, scheme)[0, 0])
 
 
 @statistic
-def _predicted(batch: Batch, scheme: str) -> Any:
+def _predicted(batch: TextBatch, scheme: str) -> Any:
     return batch.weighted_sum(_counts(batch, scheme)[1, 0])
 
 
 @statistic
-def _true(batch: Batch, scheme: str) -> Any:
+def _true(batch: TextBatch, scheme: str) -> Any:
     return batch.weighted_sum(_counts(batch, scheme)[2, 0])
 
 
 @statistic
-def _by_type(batch: Batch, scheme: str, types: tuple[str, ...]) -> dict[str, Any]:
+def _by_type(batch: TextBatch, scheme: str, types: tuple[str, ...]) -> dict[str, Any]:
     """The states of `EntityReport`."""
     return {
         f"{count} {name}": batch.weighted_sum(of_samples)
@@ -219,9 +218,9 @@ def _length(tags: Any) -> int:
     return len(tags) if isinstance(tags, (list, tuple)) else -1
 
 
-def _as_long(batch: Batch) -> Any:
-    lengths = (map(_length, strings(batch, argument)) for argument in ("prediction", "label"))
-    return np.array([predicted == true for predicted, true in zip(*lengths)], bool)
+def _as_long(batch: TextBatch) -> Any:
+    pairs = zip(map(_length, batch.predictions), map(_length, batch.labels))
+    return np.array([predicted == true for predicted, true in pairs], bool)
 
 
 _AS_LONG = Requirement("label", "as long as its prediction, with a tag for each token", _as_long)
@@ -332,7 +331,7 @@ class EntityReport(_OfEntities[ClassReport]):
             for place, count in enumerate(_COUNTS):
                 self.declare(f"{count} {name}", key=("entities", self.scheme, (*self.types,), name, place))
 
-    def batch_statistics(self, batch: Batch) -> dict[str, Any]:
+    def batch_statistics(self, batch: Any) -> dict[str, Any]:
         return _by_type(batch, self.scheme, (*self.types,))
 
     def formula(self, **states: np.ndarray) -> ClassReport:

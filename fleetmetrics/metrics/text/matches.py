@@ -8,9 +8,9 @@ from typing import Any, Literal
 import numpy as np
 
 from fleetmetrics.base.metric import TOTAL, Declared, Quotient, Settings
-from fleetmetrics.batch import Batch, statistic
+from fleetmetrics.batch import statistic
 from fleetmetrics.batch.rules import Requirement
-from fleetmetrics.batch.text_batch import TEXT, TEXT_LABELS
+from fleetmetrics.batch.text_batch import TEXT, TEXT_LABELS, TextBatch
 from fleetmetrics.metrics.text.text_metric import NormalizedMetric, normalized, references, words_of
 from fleetmetrics.support.typed import Unpack
 
@@ -18,7 +18,7 @@ __all__ = ["StringMatch", "TokenF1"]
 
 
 @statistic
-def _matches(batch: Batch, normalize: str) -> Any:
+def _matches(batch: TextBatch, normalize: str) -> Any:
     predictions, labels = normalized(batch, normalize)
     equal = (text in references(label) for text, label in zip(predictions, labels))
     return batch.weighted_sum(np.fromiter(equal, bool, len(labels)))
@@ -32,7 +32,7 @@ def _f1(prediction: list[str], reference: list[str]) -> float:
 
 
 @statistic
-def _best_f1(batch: Batch, normalize: str) -> Any:
+def _best_f1(batch: TextBatch, normalize: str) -> Any:
     predictions, labels = normalized(batch, normalize)
     best = (
         max(_f1(words_of(text), words_of(reference)) for reference in references(label))

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from fleetmetrics.base.metric import TOTAL, Declared, Quotient, Settings
-from fleetmetrics.batch import Batch, statistic
+from fleetmetrics.batch import statistic
 from fleetmetrics.batch.rules import Requirement
-from fleetmetrics.batch.text_batch import TEXT, required, strings
+from fleetmetrics.batch.text_batch import TEXT, TextBatch, required_text
 from fleetmetrics.metrics.text.text_metric import CHINESE, TextMetric, references
 from fleetmetrics.support.checks import choice_of, flag_of
 from fleetmetrics.support.optional import library
@@ -45,23 +45,21 @@ def _scorer(of: str, stem: bool) -> Any:
 
 
 @statistic
-def _scores(batch: Batch, of: str, stem: bool) -> Any:
+def _scores(batch: TextBatch, of: str, stem: bool) -> Any:
     score = _scorer(of, stem).score
     best = (
         max(score(reference, text)[of].fmeasure for reference in references(label))
-        for text, label in zip(strings(batch, "prediction"), strings(batch, "label"))
+        for text, label in zip(batch.predictions, batch.labels)
     )
     return batch.weighted_sum(np.fromiter(best, np.float64, len(batch.each)))
 
 
-def _have_tokens(label: Any) -> bool:
-    several = isinstance(label, (list, tuple)) and len(label) > 0
-    texts = label if several else [label]
-    return all(isinstance(text, str) and _TOKENS.search(text.lower()) for text in texts)
+def _has_tokens(text: str) -> bool:
+    return _TOKENS.search(text.lower()) is not None
 
 
-_WITH_TOKENS = required(
-    "label", "a string with Latin letters, digits or Chinese, or a list of such strings", _have_tokens
+_WITH_TOKENS = required_text(
+    "label", "a string with Latin letters, digits or Chinese, or a list of such strings", _has_tokens, several=True
 )
 
 

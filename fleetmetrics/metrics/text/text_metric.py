@@ -8,9 +8,9 @@ from typing import Any, Callable, Literal, Sequence
 
 from fleetmetrics.base.accumulator import Value
 from fleetmetrics.base.metric import Settings, Undefinable, WithoutColumns
-from fleetmetrics.batch import Batch, per_sample
+from fleetmetrics.batch import per_sample
 from fleetmetrics.batch.rules import Requirement
-from fleetmetrics.batch.text_batch import REFERENCE, TEXT, required, strings
+from fleetmetrics.batch.text_batch import REFERENCE, TEXT, TextBatch, required_text
 from fleetmetrics.support.checks import choice_of
 from fleetmetrics.support.typed import Unpack
 
@@ -49,15 +49,13 @@ def words_of(text: str) -> list[str]:
 
 
 @per_sample
-def normalized(batch: Batch, normalize: str) -> tuple[Sequence[str], Sequence[Any]]:
+def normalized(batch: TextBatch, normalize: str) -> tuple[Sequence[str], Sequence[Any]]:
     """Predictions and labels; a label is a string, or a list of several references."""
-    predictions, labels = strings(batch, "prediction"), strings(batch, "label")
-    left = _LEFT[normalize]
     if normalize == "none":
-        return predictions, labels
-    return [left(text) for text in predictions], [
-        left(label) if isinstance(label, str) else [left(text) for text in label] for label in labels
-    ]
+        return batch.predictions, batch.labels
+    left = _LEFT[normalize]
+    labels = [left(label) if isinstance(label, str) else [*map(left, label)] for label in batch.labels]
+    return [*map(left, batch.predictions)], labels
 
 
 def references(label: Any) -> Sequence[str]:
@@ -72,11 +70,13 @@ class TextMetric(WithoutColumns[Value], Undefinable[Value]):
     requirements: tuple[str | Requirement, ...] = (TEXT, REFERENCE)
 
 
-def _counts(label: Any) -> bool:
-    return all(not text.strip() or _alphanumeric(text) for text in references(label))
+def _counts(text: str) -> bool:
+    return not text.strip() or bool(_alphanumeric(text))
 
 
-_COUNTED = required("label", "a text with an ASCII letter or digit: normalize='alphanumeric' counts no others", _counts)
+_COUNTED = required_text(
+    "label", "a text with an ASCII letter or digit: normalize='alphanumeric' counts no others", _counts, several=True
+)
 
 
 class TextSettings(Settings, total=False):

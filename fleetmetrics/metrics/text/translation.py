@@ -9,9 +9,9 @@ from typing import Any, Literal
 import numpy as np
 
 from fleetmetrics.base.metric import Settings
-from fleetmetrics.batch import Batch, per_sample, statistic
+from fleetmetrics.batch import per_sample, statistic
 from fleetmetrics.batch.rules import Requirement
-from fleetmetrics.batch.text_batch import REFERENCES, TEXT, strings
+from fleetmetrics.batch.text_batch import REFERENCES, TEXT, TextBatch
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.formulas.quotients import NO_SAMPLES, stand_in
 from fleetmetrics.metrics.text.text_metric import TextMetric, references
@@ -75,31 +75,31 @@ def _scorer(kind: str, settings: tuple[tuple[str, Any], ...]) -> Any:
 
 
 @per_sample
-def _segments(batch: Batch, kind: str, settings: tuple[tuple[str, Any], ...]) -> Any:
+def _segments(batch: TextBatch, kind: str, settings: tuple[tuple[str, Any], ...]) -> Any:
     """The counts of each sample by sacrebleu, by the place of the count: ``[counts, n]``; nothing without samples."""
-    pairs = zip(strings(batch, "prediction"), strings(batch, "label"))
+    pairs = zip(batch.predictions, batch.labels)
     counts = _scorer(kind, settings).counts
     return np.array([counts(text, label) for text, label in pairs], np.int64).T
 
 
 @statistic
-def _count(batch: Batch, kind: str, settings: tuple[tuple[str, Any], ...], place: int) -> Any:
+def _count(batch: TextBatch, kind: str, settings: tuple[tuple[str, Any], ...], place: int) -> Any:
     return batch.weighted_sum(_segments(batch, kind, settings)[place])
 
 
 @per_sample
-def _numbers_of_references(batch: Batch) -> np.ndarray:
-    labels = strings(batch, "label")
+def _numbers_of_references(batch: TextBatch) -> np.ndarray:
+    labels = batch.labels
     return np.fromiter((len(references(label)) for label in labels), np.int64, len(labels))
 
 
 @statistic
-def _fewest(batch: Batch) -> Any:
+def _fewest(batch: TextBatch) -> Any:
     return batch.extreme(_numbers_of_references(batch), "min")
 
 
 @statistic
-def _most(batch: Batch) -> Any:
+def _most(batch: TextBatch) -> Any:
     return batch.extreme(_numbers_of_references(batch), "max")
 
 
@@ -118,7 +118,7 @@ class _OfSacrebleu(TextMetric[SignedScore]):
         for place in range(counts):
             self.declare(f"count_{place}", key=(self.kind, self.scoring, place))
 
-    def batch_statistics(self, batch: Batch) -> dict[str, Any]:
+    def batch_statistics(self, batch: Any) -> dict[str, Any]:
         if not len(batch.each):
             return dict.fromkeys(self.states)
         counts = [_count(batch, self.kind, self.scoring, place) for place in range(len(self.states) - 2)]

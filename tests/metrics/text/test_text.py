@@ -137,15 +137,19 @@ def test_a_sample_may_have_several_references_but_not_none(kind):
 
 @pytest.mark.parametrize("kind", ALL)
 def test_one_string_and_other_numbers_of_entries_are_errors(kind):
-    assert "prediction must be a list with one entry per sample" in error(kind(), "a text", ["a text"])
+    for odd in ("a text", np.int64(3)):
+        assert "prediction must be a list with one entry per sample" in error(kind(), odd, ["a text"])
     assert "label has 1 entries but prediction has 2" in error(kind(), ["a", "b"], [["a", "b"]])
-    assert "label is missing" in error(kind(), ["a", "b"])
+    for validate in (True, False):
+        assert "label is missing" in error(kind(validate=validate), ["a", "b"])
 
 
 def test_texts_come_as_lists_arrays_and_columns():
     pandas, polars, pyarrow = (pytest.importorskip(name) for name in ("pandas", "polars", "pyarrow"))
     for of in (tuple, np.array, lambda texts: np.array(texts, object), pandas.Series, polars.Series, pyarrow.array):
         assert value(fm.WordErrorRate(), of(["a b", "c"]), of(["a c", "c"])) == 1 / 3
+    frame = pandas.DataFrame({"name": ["a"]})  # of which a list is ["name"]
+    assert "prediction must be a list with one entry per sample" in error(fm.WordErrorRate(), frame, ["a"])
 
 
 def test_chinese_is_read_by_characters():
@@ -158,7 +162,7 @@ def test_chinese_is_read_by_characters():
 def test_letters_and_digits_alone_say_nothing_of_chinese():
     told = error(fm.StringMatch(normalize="alphanumeric"), ["你"], ["我"])
     assert "label must be a text with an ASCII letter or digit" in told
-    assert value(fm.StringMatch(normalize="alphanumeric"), ["P-1!"], ["p1"]) == 1
+    assert value(fm.StringMatch(normalize="alphanumeric"), ["P-1!", None], ["p1", None], mask=[True, False]) == 1
 
 
 @pytest.mark.parametrize("kind, options", [(fm.BLEU, {"smooth": "add-k"}), (fm.CHRF, {"word_order": 2})])
