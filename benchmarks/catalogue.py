@@ -1,6 +1,7 @@
 """Time ranking metrics, texts, small batches and a collection of twenty, against their peers and the bare bytes.
 
-And weigh retrieval over features, in a process of its own, and time boxes against the library that computes them.
+And weigh retrieval over features, in a process of its own, and time boxes and masks against the library that computes
+them.
 
     python benchmarks/catalogue.py [--rounds FACTOR] [--write benchmarks/README.md]
 
@@ -25,7 +26,7 @@ WORKERS = 2
 USERS, EACH = 20_000, 10
 BATCH = 32
 #: Rounds of each part; one round of the small batches calls `add` this often.
-ROUNDS = {"queries": 5, "texts": 9, "add": 60, "exchange": 300}
+ROUNDS = {"queries": 5, "texts": 9, "objects": 9, "add": 60, "exchange": 300}
 CALLS = 200
 
 
@@ -51,7 +52,7 @@ def main() -> None:
     }
     rows = [*of_queries(options.rounds), *of_texts(options.rounds), *of_add(options.rounds), of_sampler(options.rounds)]
     findings = run(__file__, WORKERS, arguments=["--rounds", str(options.rounds)])
-    rows += [*of_exchange(findings), of_retrieval(), of_boxes(options.rounds)]
+    rows += [*of_exchange(findings), of_retrieval(), *of_objects(options.rounds)]
     text = f"{machine(versions)}\n\n{table(HEADER, rows)}"
     print(text)
     if options.write:
@@ -202,9 +203,10 @@ def of_retrieval() -> list[str]:
     return [what, f"{took:.0f} s", "", "", "1", f"{peak / 1e6:,.0f} MB of memory", "at most 1,000 MB", reached]
 
 
-# Boxes
+# Boxes and masks
 
 IMAGES, BOXES = 300, 100
+MASKS, HEIGHT, WIDTH = 20, 240, 320
 
 
 def boxes(rng: np.random.Generator, labels: int = 80) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -216,45 +218,99 @@ def boxes(rng: np.random.Generator, labels: int = 80) -> tuple[dict[str, Any], d
     return found, {"boxes": np.hstack([corners, corners + sizes]), "labels": label}
 
 
-def of_boxes(factor: float) -> list[str]:
-    """COCO's average precision from arrays, against the library from the dicts of its files."""
-    from faster_coco_eval import COCO, COCOeval_faster
+def masks(rng: np.random.Generator, labels: int = 10) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The predicted and the true masks of an image: ellipses."""
+    centers, radii = rng.random((5, 2)) * (HEIGHT, WIDTH), rng.random((5, 2)) * 60 + 8
+    near, label = rng.integers(0, 5, MASKS), rng.integers(0, labels, 5)
+    others = centers[near] + rng.normal(size=(MASKS, 2)) * 3, radii[near] * rng.uniform(0.8, 1.2, (MASKS, 1))
+    found = {"masks": ellipses(*others), "scores": rng.random(MASKS), "labels": label[near]}
+    return found, {"masks": ellipses(centers, radii), "labels": label}
 
-    import fleetmetrics
 
-    rng = np.random.default_rng(0)
-    found, true = map(list, zip(*(boxes(rng) for _ in range(IMAGES))))
-    truth, answers = [], []
+def ellipses(centers: np.ndarray, radii: np.ndarray) -> np.ndarray:
+    """Booleans ``[n, height, width]``."""
+    rows, columns = np.ogrid[:HEIGHT, :WIDTH]
+    forms = zip(centers, radii)
+    return np.array([((rows - y) / h) ** 2 + ((columns - x) / w) ** 2 <= 1 for (y, x), (h, w) in forms])
+
+
+def encoded(image: dict[str, Any]) -> dict[str, Any]:
+    """The same image, with masks as run lengths."""
+    from faster_coco_eval.core import mask as coder
+
+    return {**image, "masks": [coder.encode(np.asfortranarray(mask, np.uint8)) for mask in image["masks"]]}
+
+
+def in_files(found: list[Any], true: list[Any]) -> tuple[list[Any], list[Any]]:
+    """The true and the predicted objects, as in COCO's files."""
+    from faster_coco_eval.core import mask as coder
+
+    truth: list[Any] = []
+    answers: list[Any] = []
     for image, (mine, its) in enumerate(zip(found, true)):
         for side, listed in ((its, truth), (mine, answers)):
-            corners = side["boxes"]
-            for n, (x, y, w, h) in enumerate(np.hstack([corners[:, :2], corners[:, 2:] - corners[:, :2]]).tolist()):
-                box = {"image_id": image, "category_id": int(side["labels"][n]), "bbox": [x, y, w, h]}
-                more = {"score": float(mine["scores"][n])} if side is mine else {"area": w * h, "iscrowd": 0}
-                listed.append({"id": len(listed) + 1, **box, **more})
+            for n, label in enumerate(side["labels"].tolist()):
+                if "masks" in side:
+                    rle = side["masks"][n]
+                    form, area = {"segmentation": rle, "bbox": coder.toBbox(rle).tolist()}, float(coder.area(rle))
+                    form = {"segmentation": rle} if side is mine else form
+                else:
+                    x, y, x2, y2 = side["boxes"][n].tolist()
+                    form, area = {"bbox": [x, y, x2 - x, y2 - y]}, (x2 - x) * (y2 - y)
+                more = {"score": float(mine["scores"][n])} if side is mine else {"area": area, "iscrowd": 0}
+                listed.append({"id": len(listed) + 1, "image_id": image, "category_id": label, **form, **more})
+    return truth, answers
 
-    def theirs() -> float:
-        data = COCO()
-        data.dataset = {"images": [{"id": image} for image in range(IMAGES)], "annotations": truth}
-        data.dataset["categories"] = [{"id": label} for label in range(80)]
-        data.createIndex()
-        evaluation = COCOeval_faster(data, data.loadRes([dict(answer) for answer in answers]), "bbox")
-        evaluation.evaluate()
-        evaluation.accumulate()
-        evaluation.summarize()
-        return float(evaluation.stats[0])
 
-    def ours() -> float:
-        metric = fleetmetrics.MeanAveragePrecision()
-        for start in range(0, IMAGES, 10):
+def of_the_library(truth: list[Any], answers: list[Any], iou_type: str) -> float:
+    """COCO's average precision by faster-coco-eval alone."""
+    from faster_coco_eval import COCO, COCOeval_faster
+
+    images = range(truth[-1]["image_id"] + 1)
+    data = COCO()
+    data.dataset = {"images": [{"id": n, "height": HEIGHT, "width": WIDTH} for n in images], "annotations": truth}
+    data.dataset["categories"] = [{"id": label} for label in range(80)]
+    data.createIndex()
+    loaded = data.loadRes([dict(answer) for answer in answers])
+    evaluation = COCOeval_faster(data, loaded, iou_type, print_function=lambda *_: None)
+    evaluation.evaluate()
+    evaluation.accumulate()
+    evaluation.summarize()
+    return float(evaluation.stats[0])
+
+
+def of_objects(factor: float) -> list[list[str]]:
+    """COCO's average precision of boxes and of masks, against the library from the dicts of its files."""
+    import fleetmetrics
+
+    def ours(found: list[Any], true: list[Any], iou_type: str) -> float:
+        metric = fleetmetrics.MeanAveragePrecision(iou_type=iou_type)
+        for start in range(0, len(found), 10):
             batch = slice(start, start + 10)
             metric.add(found[batch], true[batch], ids=range(start, start + 10))
         return float(metric.compute()["map"])
 
-    assert ours() == theirs()
-    times = in_turn({"ours": ours, "theirs": theirs}, round(factor * ROUNDS["queries"]))
-    what = f"`MeanAveragePrecision`, {IMAGES} images of {BOXES} boxes"
-    return row(what, "faster-coco-eval alone", times["ours"], times["theirs"], Target("<=", 1.2))
+    rng, rows = np.random.default_rng(0), []
+    of_boxes = [[*side] for side in zip(*(boxes(rng) for _ in range(IMAGES)))]
+    booleans = [[*side] for side in zip(*(masks(rng) for _ in range(IMAGES // 3)))]
+    run_lengths = [[*map(encoded, side)] for side in booleans]
+    ready = {"bbox": in_files(*of_boxes), "segm": in_files(*run_lengths)}
+
+    def encoding() -> float:
+        return of_the_library(*in_files(*([*map(encoded, side)] for side in booleans)), "segm")
+
+    for what, sides, iou_type, theirs in (
+        (f"{IMAGES} images of {BOXES} boxes", of_boxes, "bbox", None),
+        (f"{IMAGES // 3} images of {MASKS} masks, run lengths", run_lengths, "segm", None),
+        (f"{IMAGES // 3} images of {MASKS} masks, booleans", booleans, "segm", encoding),
+    ):
+        alone = theirs or functools.partial(of_the_library, *ready[iou_type], iou_type)
+        variants = {"ours": functools.partial(ours, *sides, iou_type), "theirs": alone}
+        assert variants["ours"]() == variants["theirs"]()
+        times = in_turn(variants, round(factor * ROUNDS["objects"]))
+        against = f"faster-coco-eval alone{', which encodes them' if theirs else ''}"
+        rows.append(row(f"`MeanAveragePrecision`, {what}", against, *times.values(), Target("<=", 1.2)))
+    return rows
 
 
 # Small batches

@@ -10,7 +10,7 @@ from fleetmetrics.batch.keys import keys_of
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.records.base_metric import BaseMetric
 from fleetmetrics.support.checks import choice_of
-from fleetmetrics.vision.masks import Size, run_lengths, size_of
+from fleetmetrics.vision.masks import Size, check_run_lengths, run_lengths, size_of
 from fleetmetrics.xp import numpy_ops
 
 FORMATS = ("xyxy", "xywh", "cxcywh")
@@ -19,13 +19,37 @@ FORMATS = ("xyxy", "xywh", "cxcywh")
 class ImageMetric(BaseMetric):
     """A metric whose images have ids or a sampler, by which an image that comes twice counts once."""
 
-    def _add_images(self, ids: Any, **columns: Any) -> None:
+    def _add_images(self, ids: Any, **lists: Any) -> None:
+        """Add what `_columns_of` the lists keeps, of the same images each."""
         if ids is None and self.sampler is None:
             raise InvalidInputError(
                 f"{self.name}: ids is missing; give an integer or string for each image, or give the metric sampler=: "
                 "an image that comes twice, as padding does, then counts once"
             )
+        try:
+            _check_alike(lists)
+            columns = self._columns_of(**lists)
+        except InvalidInputError as error:
+            raise InvalidInputError(f"{self.name}: {error}") from None
         super().add(**columns, ids=ids)
+
+    def _columns_of(self, *lists: Any, **named: Any) -> dict[str, Any]:
+        """What is kept of the images, by the names of `compute_metric`; its errors get the metric's name."""
+        raise NotImplementedError
+
+
+def _check_alike(lists: Mapping[str, Any]) -> None:
+    """Raise unless these are lists of the same images."""
+    for name, images in lists.items():
+        if not isinstance(images, (list, tuple)) and not getattr(images, "shape", ()):
+            raise InvalidInputError(f"{name} must be a list with an entry for each image, not {images!r:.80}")
+    *numbers, last = map(len, lists.values())
+    if {*numbers} != {last}:
+        *names, name = lists
+        raise InvalidInputError(
+            f"{', '.join(names)} and {name} are of {', '.join(map(str, numbers))} and {last} images; they must be of "
+            "the same ones"
+        )
 
 
 class BoxMetric(ImageMetric):
@@ -56,84 +80,101 @@ class BoxMetric(ImageMetric):
         Raises:
             InvalidInputError: an argument is invalid; the batch was not added.
         """
-        for name, images in (("predictions", predictions), ("targets", targets)):
-            if not isinstance(images, (list, tuple)):
-                raise InvalidInputError(f"{self.name}: {name} must be a list with a dict for each image")
-        true = [self.true(f"targets[{place}]", image) for place, image in enumerate(targets)]
-        sizes = [image.get("size") for image in true] + [None] * len(predictions)
-        predicted = [
-            self.predicted(f"predictions[{place}]", image, size)
-            for place, (image, size) in enumerate(zip(predictions, sizes))
-        ]
-        self._add_images(ids, predictions=predicted, targets=true)
+        self._add_images(ids, predictions=predictions, targets=targets)
 
-    def true(self, what: str, image: Any) -> dict[str, Any]:
-        """The true objects of an image; ``what`` names it in errors."""
-        return self._objects(what, image, (*self.shapes, "labels"), self.extras)
+    def _columns_of(self, predictions: Any, targets: Any) -> dict[str, Any]:
+        true = self.true([f"targets[{place}]" for place in range(len(targets))], targets)
+        names, sizes = [f"predictions[{place}]" for place in range(len(targets))], [image.get("size") for image in true]
+        return {"predictions": self.predicted(names, predictions, sizes), "targets": true}
 
-    def predicted(self, what: str, image: Any, size: Any = None) -> dict[str, Any]:
-        """The predicted objects of an image, which may be known to have a size."""
-        extras = ("mask_scores",) if "masks" in self.shapes else ()
-        return self._objects(what, image, (*self.shapes, "scores", "labels"), extras, size)
+    def true(self, whats: Sequence[str], images: Sequence[Any]) -> list[dict[str, Any]]:
+        """The true objects of images, which ``whats`` name in errors."""
+        wanted = (*self.shapes, "labels")
+        objects = [self._objects(what, image, wanted, self.extras) for what, image in zip(whats, images)]
+        if "masks" in self.shapes:
+            check_run_lengths(whats, objects, may_be_empty=False)
+        return objects
+
+    def predicted(self, whats: Sequence[str], images: Sequence[Any], sizes: Sequence[Any]) -> list[dict[str, Any]]:
+        """The predicted objects of images, which may be known to have a size."""
+        masks = "masks" in self.shapes
+        wanted, extras = (*self.shapes, "scores", "labels"), ("mask_scores",) * masks
+        objects = [self._objects(what, image, wanted, extras, size) for what, image, size in zip(whats, images, sizes)]
+        if masks:
+            check_run_lengths(whats, objects, may_be_empty=True)
+        return objects
 
     def _objects(
         self, what: str, image: Any, wanted: Sequence[str], extras: Sequence[str], size: Any = None
     ) -> dict[str, Any]:
         """An image's arrays, boxes as float64 ``[n, 4]`` by their corners; masks are a list of run lengths."""
         if not isinstance(image, Mapping) or not all(name in image for name in wanted):
-            raise InvalidInputError(f"{self.name}: {what} must be a dict with {', '.join(wanted)}, not {image!r:.80}")
+            raise InvalidInputError(f"{what} must be a dict with {', '.join(wanted)}, not {image!r:.80}")
         arrays: dict[str, Any] = {}
         if "boxes" in wanted:
-            boxes = numpy_ops.asarray(image["boxes"], "boxes").astype(np.float64)
-            arrays["boxes"] = boxes.reshape(-1, 4) if boxes.size == 0 else boxes
-        arrays["labels"] = keys_of(image["labels"], f"{self.name}: labels of {what}").reshape(-1)
+            arrays["boxes"] = _numbers(what, image, "boxes")
+            if not arrays["boxes"].size:
+                arrays["boxes"] = arrays["boxes"].reshape(-1, 4)
+        arrays["labels"] = keys_of(image["labels"], f"labels of {what}").reshape(-1)
         for name in (*wanted, *extras):
             if name not in ("boxes", "labels", "masks") and image.get(name) is not None:
-                arrays[name] = numpy_ops.asarray(image[name], name).astype(np.float64).reshape(-1)
+                arrays[name] = _numbers(what, image, name).reshape(-1)
         if "masks" in wanted:
-            size = self._size(what, image, size)
-            counts, size = run_lengths(f"{self.name}: {what}", image["masks"], size, may_be_empty="scores" in wanted)
-            arrays["masks"] = np.array(counts, object)
-        if len({*map(len, arrays.values())}) > 1 or arrays.get("boxes", np.empty((0, 4))).shape[1:] != (4,):
-            shapes = ", ".join(f"{name} {list(array.shape)}" for name, array in arrays.items())
-            needed = "boxes [n, 4], and n of the others" if "boxes" in arrays else "n of each"
-            raise InvalidInputError(f"{self.name}: {what} has {shapes}; it must have {needed}")
-        for name, array in arrays.items():
-            if array.dtype.kind == "f" and not np.isfinite(array).all():
-                place = np.argwhere(~np.isfinite(array))[0][0]
-                raise InvalidInputError(f"{self.name}: {name} of {what} has {array[place]} at {place}; give numbers")
-        known = self.categories is None or np.isin(arrays["labels"], self.categories)
-        if not np.all(known):
-            wrong = arrays["labels"][~known][0]
-            raise InvalidInputError(
-                f"{self.name}: labels of {what} has {wrong.item()!r}, which is not one of the categories"
-            )
+            arrays["masks"], size = run_lengths(what, image["masks"], _size(what, image, size))
+        _check_lengths(what, arrays)
+        if self.categories is not None:
+            _check_labels(what, arrays["labels"], self.categories)
         if "boxes" in arrays:
             arrays["boxes"] = self._corners(what, arrays["boxes"])
-        if "masks" in arrays:
-            arrays["masks"] = arrays["masks"].tolist()
-            arrays.update({} if size is None else {"size": np.array(size)})
+        if "masks" in arrays and size is not None:
+            arrays["size"] = np.array(size)
         return arrays
 
-    def _size(self, what: str, image: Mapping[str, Any], known: Any) -> Size | None:
-        """The size that an image says it has, or is known to have."""
-        sizes = {
-            size_of(f"{self.name}: size of {what}", size) for size in (image.get("size"), known) if size is not None
-        }
-        if len(sizes) > 1:
-            raise InvalidInputError(f"{self.name}: size of {what} is {image['size']}, but that of its image {known}")
-        return sizes.pop() if sizes else None
-
     def _corners(self, what: str, boxes: np.ndarray) -> np.ndarray:
-        start, other = boxes[:, :2], boxes[:, 2:]
-        if self.box_format == "cxcywh":
-            start = start - other / 2
-        end = other if self.box_format == "xyxy" else start + other
-        wrong = np.flatnonzero((end < start).any(axis=1))
-        if wrong.size:
+        if self.box_format == "xyxy":
+            corners = boxes
+        else:
+            start, sizes = boxes[:, :2], boxes[:, 2:]
+            start = start - sizes / 2 if self.box_format == "cxcywh" else start
+            corners = np.concatenate([start, start + sizes], axis=1)
+        wrong = (corners[:, 2:] < corners[:, :2]).any(axis=1)
+        if wrong.any():
             how = "x2 < x1 or y2 < y1" if self.box_format == "xyxy" else "a negative width or height"
+            number = wrong.argmax()
             raise InvalidInputError(
-                f"{self.name}: box {wrong[0]} of {what}, {boxes[wrong[0]].tolist()}, has {how}; boxes are "
-                f"{self.box_format}, of {', '.join(FORMATS)}"
+                f"box {number} of {what}, {boxes[number].tolist()}, has {how}; boxes are {self.box_format}, of "
+                f"{', '.join(FORMATS)}"
             )
-        return np.concatenate([start, end], axis=1)
+        return corners
+
+
+def _numbers(what: str, image: Mapping[str, Any], name: str) -> np.ndarray:
+    """A copy of what an image has by this name, as float64."""
+    array = numpy_ops.asarray(image[name], f"{name} of {what}").astype(np.float64)
+    if not np.isfinite(array).all():
+        place = np.argwhere(~np.isfinite(array))[0][0]
+        raise InvalidInputError(f"{name} of {what} has {array[place]} at {place}; give numbers")
+    return array
+
+
+def _check_labels(what: str, labels: np.ndarray, categories: list[Any]) -> None:
+    unknown = labels[~np.isin(labels, categories)]
+    if unknown.size:
+        raise InvalidInputError(f"labels of {what} has {unknown[0].item()!r}, which is not one of the categories")
+
+
+def _check_lengths(what: str, arrays: Mapping[str, Any]) -> None:
+    """Raise unless an image has the same number of each, and boxes of four numbers."""
+    shape = arrays["boxes"].shape if "boxes" in arrays else (len(arrays["masks"]), 4)
+    if shape[1:] != (4,) or any(len(array) != shape[0] for array in arrays.values()):
+        shapes = ", ".join(f"{name} {[*np.shape(array)]}" for name, array in arrays.items())
+        needed = "boxes [n, 4], and n of the others" if "boxes" in arrays else "n of each"
+        raise InvalidInputError(f"{what} has {shapes}; it must have {needed}")
+
+
+def _size(what: str, image: Mapping[str, Any], known: Any) -> Size | None:
+    """The size that an image says it has, or is known to have."""
+    sizes = {size_of(f"size of {what}", size) for size in (image.get("size"), known) if size is not None}
+    if len(sizes) > 1:
+        raise InvalidInputError(f"size of {what} is {image['size']}, but that of its image {known}")
+    return sizes.pop() if sizes else None

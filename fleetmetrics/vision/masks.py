@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, Mapping, Sequence, Tuple
 
 import numpy as np
@@ -12,8 +13,8 @@ from fleetmetrics.xp import numpy_ops
 
 Size = Tuple[int, int]  # height and width
 
-#: A run of more characters would exceed int64.
-_LONGEST = 12
+#: Seven characters hold any run of an image, and so few that no sum of runs exceeds int64.
+_LONGEST = 7
 
 
 def size_of(what: str, size: Any) -> Size:
@@ -24,15 +25,14 @@ def size_of(what: str, size: Any) -> Size:
     return int(array[0]), int(array[1])
 
 
-def run_lengths(what: str, masks: Any, size: Size | None, may_be_empty: bool) -> tuple[list[str], Size | None]:
-    """Encode the masks of an image's objects.
+def run_lengths(what: str, masks: Any, size: Size | None) -> tuple[list[str], Size | None]:
+    """Encode the masks of an image's objects; `check_run_lengths` then checks those of all images together.
 
     Args:
         what: names the image in errors.
         masks: booleans ``[n, height, width]``; or a list that has, for each object, booleans ``[height, width]``, a
             dict of ``size`` and ``counts`` as pycocotools gives it, or a list of polygons, ``[x1, y1, x2, y2, ...]``.
         size: the height and width of the image; None: those of the first mask.
-        may_be_empty: whether a mask may have no pixels.
 
     Returns:
         The counts of each mask, and the size.
@@ -53,24 +53,35 @@ def run_lengths(what: str, masks: Any, size: Size | None, may_be_empty: bool) ->
             if its_size != size:
                 raise InvalidInputError(f"{one} has the size {_text(its_size)}, but its image {_text(size)}")
         counts.append(rle["counts"] if isinstance(rle["counts"], str) else bytes(rle["counts"]).decode("latin-1"))
-    if counts and size is not None:
-        _check(what, counts, size, may_be_empty)
     return counts, size
 
 
-def _check(what: str, counts: Sequence[str], size: Size, may_be_empty: bool) -> None:
-    """Raise unless all counts can be read and fill an image of the size."""
-    pixels, its_own = _pixels(counts)
-    wrong = np.flatnonzero(pixels != size[0] * size[1])
-    if wrong.size:
-        number, total = wrong[0], pixels[wrong[0]]
-        how = "cannot be read" if total < 0 else f"has runs of {total} pixels, not {_text(size)}"
-        raise InvalidInputError(
-            f"{what}: mask {number} {how}: {counts[number]!r:.60}; give counts as pycocotools encodes them"
-        )
-    if not may_be_empty and not its_own.all():
-        number = its_own.argmin()
-        raise InvalidInputError(f"{what}: mask {number} has no pixels; leave the object out, or set its iscrowd")
+def check_run_lengths(whats: Sequence[str], images: Sequence[Mapping[str, Any]], may_be_empty: bool) -> None:
+    """Raise unless the masks of all images can be read and fill their image.
+
+    Args:
+        whats: names the images in errors.
+        images: for each the counts of its ``masks``, and, if it has any, its ``size``.
+        may_be_empty: whether a mask may have no pixels.
+    """
+    places = [(image, number) for image, one in enumerate(images) for number in range(len(one["masks"]))]
+    if not places:
+        return
+    runs = _sums_of_runs([counts for image in images for counts in image["masks"]])
+    sizes = np.repeat([math.prod(image.get("size", ())) for image in images], [len(image["masks"]) for image in images])
+    for flags in (runs.sum(axis=1) != sizes, (runs[:, 1] == 0) & (not may_be_empty)):
+        if flags.any():
+            image, number = places[flags.argmax()]
+            raise InvalidInputError(f"{whats[image]}: mask {number} {_fault(images[image], number, runs[flags][0])}")
+
+
+def _fault(image: Mapping[str, Any], number: int, runs: np.ndarray) -> str:
+    """What is wrong with a mask, by the sums of its runs."""
+    total, counts = runs.sum(), image["masks"][number]
+    if total == math.prod(image["size"]):
+        return "has no pixels; leave the object out, or set its iscrowd"
+    how = "cannot be read" if total < 0 else f"has runs of {total} pixels, not {_text(image['size'])}"
+    return f"{how}: {counts!r:.60}; give counts as pycocotools encodes them"
 
 
 def _encoded(what: str, mask: Any, size: Size | None) -> Mapping[str, Any]:
@@ -92,10 +103,13 @@ def _encoded(what: str, mask: Any, size: Size | None) -> Mapping[str, Any]:
             raise InvalidInputError(f"{what} is a list of polygons, which needs size: (height, width) of the image")
         return _tried(what, coder.merge, _tried(what, coder.frPyObjects, _polygons(what, mask, size), *size))
     pixels = numpy_ops.unwidened(mask, what)
-    if pixels.ndim != 2 or pixels.dtype.kind not in "biu" or not np.isin(pixels, (0, 1)).all():
+    flags = pixels.dtype.kind == "b"
+    if pixels.dtype.kind in "iu":
+        flags = pixels.min(initial=0) >= 0 and pixels.max(initial=0) <= 1
+    if pixels.ndim != 2 or not flags:
         kind = f"shape {list(pixels.shape)} and dtype {pixels.dtype}"
         raise InvalidInputError(f"{what} has {kind}; it must be booleans [height, width], such as scores > 0.5")
-    return _tried(what, coder.encode, np.asfortranarray(pixels.astype(np.uint8)))
+    return _tried(what, coder.encode, np.asfortranarray(pixels, np.uint8))
 
 
 def _polygons(what: str, polygons: Sequence[Any], size: Size) -> list[list[float]]:
@@ -120,45 +134,41 @@ def _tried(what: str, coder: Any, *args: Any) -> Any:
         raise InvalidInputError(f"{what} cannot be encoded: {error!s:.100}") from error
 
 
-def _pixels(counts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-    """How many pixels each mask has with the background, or -1 if it cannot be read, and without.
+def _sums_of_runs(counts: Sequence[str]) -> np.ndarray:
+    """How many pixels each mask's background and object have, ``[masks, 2]``; -1 and 0 if it cannot be read.
 
     A mask is the runs of background and object in turn. Each character has 5 bits of a number, the lowest first, and
     a flag that more follow; the last bit of all is the sign. A number is the run, or, from the fourth on, its
     difference from the last run but one.
     """
-    masks, lengths = len(counts), np.array([*map(len, counts)])
-    codes = np.frombuffer("".join(counts).encode(), np.uint8).astype(np.int64) - 48
-    last = lengths.cumsum() - 1
-    ends = np.flatnonzero(codes < 32)
+    lengths = np.array([*map(len, counts)])
+    codes = np.frombuffer("".join(counts).encode("utf-8", "surrogatepass"), np.uint8) - np.uint8(48)
+    last, ends = lengths.cumsum() - 1, np.flatnonzero(codes < 32)
     characters = np.diff(ends, prepend=-1)
-    if (
-        not lengths.all()
-        or not ((codes >= 0) & (codes < 64)).all()
-        or not (codes[last] < 32).all()
-        or characters.max() > _LONGEST
-    ):
-        if masks == 1:
-            return np.array([-1]), np.array([0])
-        all_pixels, its_own = zip(*(_pixels([text]) for text in counts))
-        return np.concatenate(all_pixels), np.concatenate(its_own)
-    places = np.arange(len(codes)) - np.repeat(ends - characters + 1, characters)
-    numbers = np.add.reduceat((codes & 31) << 5 * places, ends - characters + 1)
-    numbers -= np.where(codes[ends] & 16, np.left_shift(1, 5 * characters), 0)
+    if not (lengths.all() and (codes < 64).all() and (codes[last] < 32).all() and characters.max() <= _LONGEST):
+        return np.array([[-1, 0]]) if len(counts) == 1 else np.concatenate([_sums_of_runs([one]) for one in counts])
+    numbers = np.zeros(len(ends), np.int64)
+    for place in range(characters.max()):
+        longer = np.flatnonzero(characters > place)
+        bits = codes[ends[longer] - characters[longer] + 1 + place] & 31
+        numbers[longer] += bits.astype(np.int64) << 5 * place
+    numbers -= (codes[ends] >> 4 & 1).astype(np.int64) << 5 * characters
 
     first = np.searchsorted(ends, last - lengths + 1)  # the first number of each mask
-    mask = np.repeat(np.arange(masks), np.diff(first, append=len(numbers)))
-    index = np.arange(len(numbers)) - first[mask]
-    group = 3 * mask + np.where(index == 0, 0, 1 + index % 2)  # whose numbers add up
-    order = np.argsort(group, kind="stable")
-    group, numbers = group[order], numbers[order]
-    starts = np.flatnonzero(np.diff(group, prepend=-1))
-    sums = numbers.cumsum()
-    runs = sums - np.repeat(sums[starts] - numbers[starts], np.diff(starts, append=len(sums)))
-    all_pixels = np.bincount(group // 3, runs, masks).astype(np.int64)
-    all_pixels[group[runs < 0] // 3] = -1
-    return all_pixels, np.bincount(group // 3, np.where(group % 3 == 2, runs, 0), masks).astype(np.int64)
+    size = np.diff(first, append=len(numbers))
+    rows = (size + 1) // 2  # of each mask: a run of the background, and one of the object
+    start = rows.cumsum() - rows
+    runs = np.zeros((rows.sum(), 2), np.int64)
+    runs.reshape(-1)[np.arange(len(numbers)) + np.repeat(2 * start - first, size)] = numbers
+    runs[start, 0] = 0  # the third number is no difference from the first
+    runs = runs.cumsum(axis=0)
+    runs -= np.repeat(np.concatenate([np.zeros((1, 2), np.int64), runs[start[1:] - 1]]), rows, axis=0)
+    runs[start, 0] = numbers[first]
+    runs[(start + rows - 1)[size % 2 == 1], 1] = 0  # the last background is the end
+    sums = np.add.reduceat(runs, start)
+    sums[np.minimum.reduceat(runs.min(axis=1), start) < 0] = -1, 0
+    return sums
 
 
-def _text(size: Size) -> str:
+def _text(size: Sequence[int]) -> str:
     return f"{size[0]} x {size[1]}"

@@ -67,30 +67,23 @@ class TextDetection(ImageMetric):
         Raises:
             InvalidInputError: an argument is invalid; the batch was not added.
         """
-        if ignored is None:
-            ignored = [[False] * len(polygons) for polygons in targets]
-        if not len(predictions) == len(targets) == len(ignored):
-            raise InvalidInputError(
-                f"{self.name}: predictions, targets and ignored are of {len(predictions)}, {len(targets)} and "
-                f"{len(ignored)} images; they must be of the same ones"
-            )
-        images = enumerate(zip(predictions, targets, ignored))
-        counts = [self._counts(place, *image) for place, image in images]
-        self._add_images(ids, counts=np.array(counts, np.int64).reshape(-1, 4))
+        flags = {} if ignored is None else {"ignored": ignored}
+        self._add_images(ids, predictions=predictions, targets=targets, **flags)
 
-    def _counts(self, place: int, predictions: Any, targets: Any, ignored: Any) -> tuple[int, int, int, int]:
+    def _columns_of(self, predictions: Any, targets: Any, ignored: Any = None) -> dict[str, Any]:
+        images = zip(predictions, targets, [None] * len(targets) if ignored is None else ignored)
+        counts = [self._counts(f"[{place}]", *image) for place, image in enumerate(images)]
+        return {"counts": np.array(counts, np.int64).reshape(-1, 4)}
+
+    def _counts(self, place: str, predictions: Any, targets: Any, ignored: Any) -> tuple[int, int, int, int]:
         """Of an image: matched, found and true regions that count, and polygons that were left out."""
         shapely = library("shapely")
-        if len(ignored) != len(targets):
-            raise InvalidInputError(
-                f"{self.name}: ignored[{place}] has {len(ignored)} flags for {len(targets)} polygons of targets"
-            )
-        predicted, true = (
-            _polygons(f"{self.name}: {name}[{place}]", polygons)
-            for name, polygons in (("predictions", predictions), ("targets", targets))
-        )
+        predicted, true = _polygons(f"predictions{place}", predictions), _polygons(f"targets{place}", targets)
+        flags = numpy_ops.asarray([False] * len(true) if ignored is None else ignored, f"ignored{place}").reshape(-1)
+        if len(flags) != len(true):
+            raise InvalidInputError(f"ignored{place} has {len(flags)} flags for {len(true)} polygons of targets")
         sound = shapely.is_valid(true)
-        out = np.asarray(numpy_ops.asarray(ignored, "ignored"), bool).reshape(-1)[sound]
+        out = flags.astype(bool)[sound]
         left_out, true, predicted = len(true) + len(predicted), true[sound], predicted[shapely.is_valid(predicted)]
         left_out -= len(true) + len(predicted)
         both = shapely.area(shapely.intersection(true[:, None], predicted[None, :]))

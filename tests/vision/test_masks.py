@@ -149,7 +149,7 @@ def test_polygons_are_filled_as_the_library_does():
     from faster_coco_eval.core import mask as coder
 
     polygons = [[[10.5, 3, 60, 8, 33, 50]], [[5, 5, 20, 5, 20, 30, 5, 30], [40, 40, 70, 40, 70, 60]]]
-    counts, size = run_lengths("", polygons, (80, 100), False)
+    counts, size = run_lengths("", polygons, (80, 100))
     expected = [coder.merge(coder.frPyObjects(mask, 80, 100)) for mask in polygons]
     assert counts == [rle["counts"].decode() for rle in expected] and size == (80, 100)
     metric = fm.MeanAveragePrecision(iou_type="segm")
@@ -177,6 +177,7 @@ ONE, TARGET = {"masks": PIXELS, "scores": [0.5], "labels": [1]}, {"masks": [RLE]
         ({}, {"masks": [{**RLE, "counts": b";23000o"}]}, "mask 0 cannot be read: ';23000o'"),
         ({}, {"masks": [{**RLE, "counts": "\xff;230009"}]}, "mask 0 cannot be read"),
         ({}, {"masks": [{**RLE, "counts": "\u5b57;230009"}]}, "mask 0 cannot be read"),
+        ({}, {"masks": [{**RLE, "counts": "\udc80;230009"}]}, "mask 0 cannot be read"),
         ({}, {"masks": [{**RLE, "counts": b";23K"}]}, "mask 0 cannot be read"),
         ({}, {"masks": [RLE, {**RLE, "counts": b";2300"}], "labels": [1, 1]}, "mask 1 has runs of 21 pixels"),
         ({}, {"masks": [{**RLE, "counts": b"o" * 20 + b"0"}]}, "mask 0 cannot be read"),
@@ -203,6 +204,14 @@ def test_bad_masks_are_named_and_nothing_is_kept(found, true, told):
         metric.add([{**ONE, **found}], [{**TARGET, **true}], ids=[0])
     metric.add([ONE], [TARGET], ids=[7])
     assert metric.compute()["map"] == 1
+
+
+def test_a_mask_is_named_by_its_image_among_those_of_a_batch():
+    for counts, told in ((b";2300", "has runs of 21 pixels"), (b"S1", "has no pixels")):
+        metric = fm.MeanAveragePrecision(iou_type="segm")
+        wrong = {"masks": [RLE, {**RLE, "counts": counts}], "labels": [1, 1]}
+        with pytest.raises(fm.InvalidInputError, match=rf"MeanAveragePrecision: targets\[2\]: mask 1 {told}"):
+            metric.add([ONE] * 4, [TARGET, {"masks": [], "labels": []}, wrong, TARGET], ids=range(4))
 
 
 def test_a_kind_that_there_is_not_and_images_without_masks_are_named():
@@ -291,6 +300,7 @@ def test_samples_whose_masks_coco_metric_cannot_use_are_named(tmp_path):
         ({"ori_shape": (9, 9)}, r"image 0: mask 0 has the size .*, but its image 9 x 9"),
         ({"pred_instances": {"scores": [], "labels": []}}, "image 0 must be a dict with masks, scores, labels"),
         ({"instances": [{"bbox_label": 0}]}, "one of the instances of image 0 has no mask"),
+        ({"pred_instances": None}, "CocoMetric: a data sample has no pred_instances"),
     ):
         with pytest.raises(fm.InvalidInputError, match=told):
             metric.process(None, [{**sample, **change}])

@@ -79,7 +79,9 @@ def test_a_polygon_that_crosses_itself_is_left_out_and_told_and_no_regions_are_u
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (([[]], [[], []]), "of 1, 2 and 2 images"),
+        (([[]], [[], []]), "predictions and targets are of 1 and 2 images"),
+        (([[]], [[]], [[], []]), "predictions, targets and ignored are of 1, 1 and 2 images"),
+        ((None, [[]]), "predictions must be a list with an entry for each image, not None"),
         (([[]], [[box(0, 0, 1)]], [[0, 1]]), r"ignored\[0\] has 2 flags for 1 polygon"),
         (([[[(0, 0), (1, 1)]]], [[]]), r"predictions\[0\]: polygon 0 must be \[points, 2\], of at least 3 points"),
         (([[]], [[[(0, 0), (1, np.nan), (1, 0)]]]), r"targets\[0\]: polygon 0 must be"),

@@ -16,7 +16,7 @@ from fleetmetrics.records.batches import one_per_id
 from fleetmetrics.support.checks import choice_of, choices_of, flag_of, path_of
 from fleetmetrics.support.optional import library
 from fleetmetrics.vision.coco import AREAS, IOUS, MeanAveragePrecision, evaluated
-from fleetmetrics.vision.masks import run_lengths, size_of
+from fleetmetrics.vision.masks import check_run_lengths, run_lengths, size_of
 
 __all__ = ["CocoMetric"]
 
@@ -110,24 +110,32 @@ class CocoMetric(BaseMetric):
         )
 
     def process(self, data_batch: Any, data_samples: Sequence[Mapping[str, Any]]) -> None:
-        for sample in as_dicts(data_samples):
-            if sample.get("img_id") is None:
-                raise InvalidInputError("CocoMetric: a data sample has no img_id, by which an image counts once")
-            record, what = {"img_id": sample["img_id"]}, f"image {sample['img_id']!r}"
-            pred = {"boxes" if name == "bboxes" else name: value for name, value in sample["pred_instances"].items()}
-            record["predictions"] = self._objects.predicted(what, pred, sample.get("ori_shape"))
-            if self.ann_file is None:
-                record["targets"] = self._objects.true(what, self._target(sample))
-            self.results.append(record)
+        try:
+            self.results += self._records(as_dicts(data_samples))
+        except InvalidInputError as error:
+            raise InvalidInputError(f"CocoMetric: {error}") from None
+
+    def _records(self, samples: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        """What is kept of each data sample."""
+        for name, why in (("img_id", "by which an image counts once"), ("pred_instances", "the predicted objects")):
+            if any(sample.get(name) is None for sample in samples):
+                raise InvalidInputError(f"a data sample has no {name}, {why}")
+        names = [f"image {sample['img_id']!r}" for sample in samples]
+        found = [_with_boxes(sample["pred_instances"]) for sample in samples]
+        columns = {"img_id": [sample["img_id"] for sample in samples]}
+        columns["predictions"] = self._objects.predicted(names, found, [sample.get("ori_shape") for sample in samples])
+        if self.ann_file is None:
+            columns["targets"] = self._objects.true(names, [self._target(sample) for sample in samples])
+        return [dict(zip(columns, row)) for row in zip(*columns.values())]
 
     def _target(self, sample: Mapping[str, Any]) -> dict[str, Any]:
         """The true objects of a data sample."""
         if "instances" not in sample:
-            raise InvalidInputError("CocoMetric: a data sample has no instances; give them, or ann_file=")
+            raise InvalidInputError("a data sample has no instances; give them, or ann_file=")
         target: dict[str, Any] = {"size": sample.get("ori_shape")}
         for name, key in (("labels", "bbox_label"), *((shape, _KEYS[shape]) for shape in self._objects.shapes)):
             if not all(key in instance for instance in sample["instances"]):
-                raise InvalidInputError(f"CocoMetric: one of the instances of image {sample['img_id']!r} has no {key}")
+                raise InvalidInputError(f"one of the instances of image {sample['img_id']!r} has no {key}")
             target[name] = [instance[key] for instance in sample["instances"]]
         return {**target, "iscrowd": [instance.get("ignore_flag", 0) for instance in sample["instances"]]}
 
@@ -188,6 +196,9 @@ class CocoMetric(BaseMetric):
         if strange:
             raise InvalidInputError(f"CocoMetric: {self.ann_file} has no image {strange[0]!r}")
         true = {image: self._of_annotations(image, data, ids) for image in data.imgs}
+        if "masks" in self._objects.shapes:  # a polygon within a pixel has none
+            whats = [f"{self.ann_file}: image {image!r}" for image in true]
+            check_run_lengths(whats, [*true.values()], may_be_empty=True)
         return true, names, {image: _in_ids(image, its, true[image], ids) for image, its in predicted.items()}
 
     def _of_annotations(self, image: Any, data: Any, ids: np.ndarray) -> dict[str, Any]:
@@ -203,9 +214,14 @@ class CocoMetric(BaseMetric):
             what, masks = f"{self.ann_file}: image {image!r}", [annotation.get("segmentation") for annotation in kept]
             sides = data.imgs[image].get("height"), data.imgs[image].get("width")
             size = size_of(f"height and width of {what}", sides)
-            objects["masks"], _ = run_lengths(what, masks, size, may_be_empty=True)  # a polygon in a pixel has none
+            objects["masks"], _ = run_lengths(what, masks, size)
             objects["size"] = np.array(size)
         return objects
+
+
+def _with_boxes(instances: Mapping[str, Any]) -> dict[str, Any]:
+    """MMDetection's predicted objects, by the names of `MeanAveragePrecision`."""
+    return {"boxes" if name == "bboxes" else name: value for name, value in instances.items()}
 
 
 def _in_ids(image: Any, its: Mapping[str, Any], true: Mapping[str, Any], ids: np.ndarray) -> dict[str, Any]:
