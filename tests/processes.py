@@ -45,29 +45,9 @@ WAITING = (
     "tests/examples/",
     "tests/test_docs.py",
 )
-#: Tests that fork workers: 4 ms of processor time each where little is imported, 38 where everything is collected.
-FORKING = (
-    "tests/base/test_of_tasks.py",
-    "tests/comm/test_addresses.py",
-    "tests/comm/test_client.py",
-    "tests/comm/test_interruptions.py",
-    "tests/comm/test_secret.py",
-    "tests/comm/test_server.py",
-    "tests/comm/test_worker.py",
-    "tests/distributed/test_answers.py",
-    "tests/distributed/test_calls_of_an_exchange.py",
-    "tests/distributed/test_class_report.py",
-    "tests/distributed/test_formulas.py",
-    "tests/distributed/test_groups.py",
-    "tests/distributed/test_hangs.py",
-    "tests/distributed/test_parting.py",
-    "tests/distributed/test_runs.py",
-    "tests/distributed/test_same_samples.py",
-    "tests/distributed/test_strangers.py",
-    "tests/distributed/test_threads.py",
-    "tests/distributed/test_waiting.py",
-    "tests/support/test_logs.py",
-)
+#: The import of tests that fork workers: 4 ms of processor time each where little is imported, 38 where everything is
+#: collected.
+_FORKS = "from tests.distributed.forks import"
 #: Reports are sent when a test fails, and otherwise after this many seconds.
 _SEND_AFTER = 0.2
 #: Threads that may run while this process forks: of memory managers, which see to it.
@@ -116,6 +96,7 @@ class _Tests:
         self._hook = session.config.hook
         self._count = count
         self._left: dict[str, list[int]] = {}  # by module: their places in the session
+        self._forking: set[str] = set()  # modules
         self._processes: dict[Connection, _Process] = {}
         for number in range(0, count, 2):
             self._fork(number, early=True)
@@ -124,6 +105,8 @@ class _Tests:
         """Run them all, once they are collected."""
         for place, item in enumerate(self._session.items):
             self._left.setdefault(item.nodeid.partition("::")[0], []).append(place)
+        root = self._session.config.rootpath
+        self._forking = {module for module in self._left if _FORKS in (root / module).read_text("utf-8")}
         reporter: Any = self._session.config.pluginmanager.getplugin("terminalreporter")
         reporter.showfspath = False
         try:
@@ -151,7 +134,7 @@ class _Tests:
         waits = process.number % 2 == 0
         modules = [module for module in self._left if module.startswith(WAITING) == waits] or list(self._left)
         if process.early:
-            modules = [module for module in self._left if module in FORKING]
+            modules = [module for module in self._left if module in self._forking]
         if not modules:
             process.send([])
             return

@@ -34,13 +34,19 @@ def short(number: float, _: Any = None) -> str:
 class Axis:
     """The scale, ends and ticks of an axis; what is None follows from the data."""
 
+    scale: str = "linear"
+    label: str = ""
+    #: The most steps between ticks.
+    most: int = 5
+    size: float = SMALL
+    rotation: int = 0
+    grid: bool = True
+
     def __init__(self) -> None:
-        self.scale, self.label, self.most = "linear", "", 5
         self.ends: tuple[float | None, float | None] = (None, None)
         self.ticks: Sequence[float] | None = None
         self.texts: Sequence[str] | None = None
         self.form: Callable[[float], str] | None = None
-        self.size, self.rotation, self.grid = SMALL, 0, True
 
     def scaled(self, values: Any) -> np.ndarray:
         """Numbers of the data on the scale."""

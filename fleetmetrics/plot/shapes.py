@@ -30,6 +30,10 @@ class Shape:
             ``label``, ``gid``.
     """
 
+    pieces: list[tuple[np.ndarray, np.ndarray]]
+    fraction: bool
+    look: dict[str, Any]
+
     def __init__(self, within: list[Shape], pieces: Iterable[tuple[Any, Any]], fraction: bool = False, **look: Any):
         self.pieces = [(np.atleast_1d(np.asarray(x, float)), np.atleast_1d(np.asarray(y, float))) for x, y in pieces]
         self._within, self.fraction, self.look = within, fraction, look
