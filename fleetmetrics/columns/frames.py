@@ -438,7 +438,7 @@ class Columns:
         named = argument == "label" or self._names_classes(table.schema.field(names[0]).type, names[0])
         if argument in ("label", "prediction") and reading.classes is not None and named:
             return f"{shown!r} where the {argument} must be one of {called('classes')}, {', '.join(reading.classes)}"
-        of_probabilities = argument == "prediction" and allowed.startswith(("a probability", "probabilities"))
+        of_probabilities = argument == "prediction" and allowed.startswith(("a probability", "probabilities in"))
         if of_probabilities and not reading.from_logits:
             allowed += f"; for logits give {'--from-logits' if in_shell() else 'from_logits=True'}"
             if isinstance(value, (int, float)) and 1 < value <= 100 and reading.scale == 1.0:

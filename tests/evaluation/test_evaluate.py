@@ -608,6 +608,29 @@ def test_a_counterfactual_task_has_one_column_of_rewards(log):
         fm.evaluate(log, label=["reward", "other"], score=ROLES, task="counterfactual")
 
 
+@pytest.mark.parametrize(
+    ("metrics", "told"),
+    [
+        ("ips,auc", "metrics: auc does not evaluate a policy; task=counterfactual takes ips, snips, effective_sample_"),
+        ("ctr", "metrics: ctr does not evaluate a policy"),
+        ("doubly_robust:clip=2", "doubly_robust:clip=2 needs expected rewards; name their columns in score, by"),
+        ("ipss", "there is no metric 'ipss'; did you mean ips"),
+    ],
+)
+def test_probabilities_of_policies_are_no_scores_of_other_metrics(log, metrics, told):
+    """Or their value would be that of the propensities."""
+    score, of_reward = {"target": "new", "propensity": "old"}, {"label": "reward", "task": "counterfactual"}
+    with pytest.raises(fm.InvalidInputError, match=told):
+        fm.evaluate({**log, "reward": log["reward"] > 0}, score=score, **of_reward, metrics=metrics)
+    assert fm.evaluate(log, score=score, **of_reward, metrics="ips,count")["count"] == 300
+
+
+def test_an_invalid_propensity_is_no_logit(log):
+    log = {**log, "old": np.append(0.0, log["old"][1:])}
+    with pytest.raises(fm.DataError, match=r"row 0, .*up to 1 \(the first row is row 0\)"):
+        fm.evaluate(log, label="reward", score={"target": "new", "propensity": "old"}, task="counterfactual")
+
+
 def test_roles_are_of_a_counterfactual_task_alone(log):
     with pytest.raises(fm.InvalidInputError, match="score must be the name of a column, or a list of names"):
         fm.evaluate(log, label="reward", score=ROLES)

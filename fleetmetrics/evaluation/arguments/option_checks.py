@@ -299,6 +299,8 @@ def _metrics(options: Options) -> Options:
     metrics = separated(metrics) if isinstance(metrics, str) else texts("metrics", metrics)
     if tasks:
         _check_of_one_label(metrics)
+    if options.task == "counterfactual":
+        _check_of_policies(metrics, options.score)
     return replace(options, metrics=metrics)
 
 
@@ -332,4 +334,21 @@ def _check_of_one_label(metrics: Sequence[str]) -> None:
                 f"{argument('metrics')}: {metric.text} is one metric of several labels, and each label is a task with "
                 "its own; leave num_labels out, or evaluate all labels together, "
                 f"{argument('task', 'multilabel')}"
+            )
+
+
+def _check_of_policies(metrics: Sequence[str], columns: Sequence[str]) -> None:
+    """Raise InvalidInputError if a metric does not evaluate a policy, or lacks columns of scores."""
+    usual, task = TASKS["counterfactual"].split(","), argument("task", "counterfactual")
+    for metric in named(metrics).values():
+        name = metric.name.lower()
+        if name == "doubly_robust" and len(columns) < len(_POLICIES):
+            raise InvalidInputError(
+                f"{argument('metrics')}: {metric.text} needs expected rewards; name their columns in "
+                f"{argument('score')}, by the roles {' and '.join(_POLICIES[2:])}"
+            )
+        if name not in (*usual, "doubly_robust", "count") and metric.kind():
+            raise InvalidInputError(
+                f"{argument('metrics')}: {metric.text} does not evaluate a policy; {task} takes {', '.join(usual)}, "
+                "doubly_robust and count"
             )
