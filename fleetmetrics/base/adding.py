@@ -20,7 +20,7 @@ from fleetmetrics.errors import (
     UnknownAttributeError,
 )
 from fleetmetrics.samplers.progress import Pass
-from fleetmetrics.state.state import State, add_numbers
+from fleetmetrics.state.state import State, accumulate_all
 from fleetmetrics.state.state_dicts import HeldPass
 from fleetmetrics.support.checks import flag_of
 from fleetmetrics.support.launcher import notice
@@ -276,7 +276,7 @@ class Adding(Nestable):
             if not static:
                 if batch.valid is not None:
                     increments.update(self._check.statistics(batch))
-                self._accumulate(increments, look=self.validate and batch.xp is namespaces.numpy_ops)
+                accumulate_all(increments, look=self.validate and batch.xp is namespaces.numpy_ops)
                 if batch.earlier is not None:
                     self.earlier = batch.earlier
         if static:
@@ -312,28 +312,6 @@ class Adding(Nestable):
         from fleetmetrics.columns.frames import arguments_of
 
         self.add(**arguments_of(self, frame, columns))
-
-    def _accumulate(self, increments: Mapping[Any, Any], look: bool) -> None:
-        """Merge a batch's increments into all states, or into none.
-
-        Args:
-            increments: by state.
-            look: whether to check for overflowed sums.
-        """
-        if add_numbers(increments):  # like most metrics' states
-            return
-        marks = [(state, state.mark()) for state in increments]
-        try:
-            for state, increment in increments.items():
-                state.accumulate(increment)
-                if look:
-                    state.raise_if_overflown()
-        except Exception as error:
-            for marked, mark in marks:
-                marked.back_to(mark)
-            if isinstance(error, IntegerOverflowError):
-                raise IntegerOverflowError(f"{state.name}: {error}") from None
-            raise
 
     def _check_columns(self, columns: Mapping[str, Any]) -> None:
         wanted = sorted({name for leaf in self.leaf_metrics() for name in leaf.columns})

@@ -18,7 +18,7 @@ from fleetmetrics.serial.descriptions import Block, RowKeys
 from fleetmetrics.support.vocabulary import kind_in_words
 from fleetmetrics.xp import Scattered, is_paddle, is_static, namespace, numpy_ops, together_to_host
 
-__all__ = ["InPlace", "Lanes", "State", "blocks_of", "count_at", "most_at_once", "name_of", "read"]
+__all__ = ["InPlace", "Lanes", "State", "accumulate_all", "blocks_of", "count_at", "most_at_once", "name_of", "read"]
 
 
 #: A state of up to this number of entries is checked with every batch, a larger one when it is read.
@@ -304,20 +304,41 @@ def blocks_of(states: Sequence[State], scope: Any = None) -> list[Block | RowKey
             state.value = value
 
 
-def add_numbers(increments: Mapping[Any, Any]) -> bool:
-    """Add to states of one number each, as `State.accumulate` does; False: nothing was added, use that instead."""
-    sums = []
+def accumulate_all(increments: Mapping[Any, Any], look: bool) -> None:
+    """Merge a batch's increments into all states and tables, or into none.
+
+    Args:
+        increments: by state or table.
+        look: whether to check for overflowed sums.
+    """
+    sums, others = [], {}
     for state, increment in increments.items():
         plain = _PLAIN.get(type(increment))
-        if plain is None or type(state.value) not in _NUMBERS:
-            return False
-        total = state.value + plain(increment)
-        if not -_SAFE <= total < _SAFE:  # of floats, far from an overflow; nan is not
-            return False
-        sums.append(total)
-    for state, total in zip(increments, sums):
+        if plain is not None and type(state.value) in _NUMBERS:  # like most: added as by `accumulate`, but at the end
+            total = state.value + plain(increment)
+            if -_SAFE <= total < _SAFE:  # of floats, far from an overflow; nan is not
+                sums.append((state, total))
+                continue
+        others[state] = increment
+    if others:
+        _accumulate_marked(others, look)
+    for state, total in sums:
         state.value = total
-    return True
+
+
+def _accumulate_marked(increments: Mapping[Any, Any], look: bool) -> None:
+    marks = [(state, state.mark()) for state in increments]
+    try:
+        for state, increment in increments.items():
+            state.accumulate(increment)
+            if look:
+                state.raise_if_overflown()
+    except Exception as error:
+        for marked, mark in marks:
+            marked.back_to(mark)
+        if isinstance(error, IntegerOverflowError):
+            raise IntegerOverflowError(f"{state.name}: {error}") from None
+        raise
 
 
 class _Changes(List[Tuple[Any, Any, Any]]):

@@ -62,7 +62,7 @@ def is_static(value: Any) -> bool:
 
 def is_paddle(value: Any) -> bool:
     """Whether a value is Paddle's; False where Paddle was never imported."""
-    return is_eager_tensor(value) or is_static(value)
+    return type(value) not in _PLAIN and (is_eager_tensor(value) or is_static(value))
 
 
 def is_torch(kind: type) -> bool:

@@ -54,17 +54,17 @@ def test_threads_that_change_at_every_step_lose_no_batch(name: str) -> None:
 
 
 def test_two_threads_are_never_inside_of_one_merge(monkeypatch: pytest.MonkeyPatch) -> None:
-    merge, inside, both = adding.add_numbers, [], threading.Event()
+    merge, inside, both = adding.accumulate_all, [], threading.Event()
 
-    def slowly(increments: Any) -> bool:
+    def slowly(increments: Any, look: bool) -> None:
         inside.append(increments)
         if len(inside) > 1:
             both.set()
         both.wait(0.2)  # for the other thread, which must not come
         inside.pop()
-        return merge(increments)
+        merge(increments, look)
 
-    monkeypatch.setattr(adding, "add_numbers", slowly)
+    monkeypatch.setattr(adding, "accumulate_all", slowly)
     metric = METRICS["numbers"]()
     in_threads(2, lambda: add(metric, 1))
     assert not both.is_set()
