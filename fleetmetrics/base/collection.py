@@ -396,15 +396,7 @@ class ByTask(MetricCollection):
 
 
 class TaskCollection(ByTask):
-    """The same metrics for several tasks; see `MetricCollection.of_tasks`.
-
-    Args:
-        tasks: as for `MetricCollection.of_tasks`.
-        metrics: as for `MetricCollection.of_tasks`.
-        prefix: of the keys in the result.
-        postfix: of the keys in the result.
-        **common: as for `MetricCollection`.
-    """
+    """The same metrics for several tasks; see `MetricCollection.of_tasks`, also for the arguments."""
 
     columns: tuple[str, ...]
     tasks: dict[str, dict[str, str]]
@@ -413,10 +405,7 @@ class TaskCollection(ByTask):
         self,
         tasks: Mapping[str, Mapping[str, str]],
         metrics: Mapping[str, Metric] | Iterable[Metric],
-        *,
-        prefix: str = "",
-        postfix: str = "",
-        **common: Unpack[Common],
+        **settings: Any,
     ) -> None:
         templates: dict[str, Metric] = {}
         for key, metric in _entries(metrics):
@@ -438,7 +427,7 @@ class TaskCollection(ByTask):
             if other != task:
                 raise InvalidInputError(f"tasks {other!r} and {task!r} both have a metric {task}/{key}; rename a task")
         fresh = {f"{task}/{key}": metric.fresh() for task in tasks for key, metric in templates.items()}
-        super().__init__(fresh, prefix=prefix, postfix=postfix, **common)
+        super().__init__(fresh, **settings)
         self.columns: tuple[str, ...] = ()  # which are among those of each task
 
     def task_of(self, key: str) -> Hashable:
@@ -494,19 +483,21 @@ class TaskCollection(ByTask):
         super().add(by_task, mask=next(masks, None))  # only whether there is one matters
 
     def _batch_of(self, by_task: Any, *_: Any) -> Any:
-        earlier: dict[str, Earlier] = self.earlier if isinstance(self.earlier, dict) else {}
-        batches = {}
-        for task, arguments in by_task.items():
-            own = dict(arguments)
+        earlier: dict[str, Earlier] = {**self.earlier} if isinstance(self.earlier, dict) else {}
+
+        def batch_of(task: str) -> Batch:
+            own = dict(by_task[task])
             prediction, label, weight, mask = [own.pop(name, None) for name in ARGUMENTS]
             reader = _Reader(self.meaning, earlier.get(task, MetricCollection.earlier))
             try:
-                batch = batches[task] = Batch(prediction, label, weight, mask, own or None, self.class_axis, reader)
+                batch = Batch(prediction, label, weight, mask, own or None, self.class_axis, reader)
             except InvalidInputError as error:
                 raise InvalidInputError(f"{task!r}: {error}") from None
             if batch.earlier is not None:
-                earlier = {**earlier, task: batch.earlier}
-        return AlikeBatches(batches, earlier)
+                earlier[task] = batch.earlier
+            return batch
+
+        return AlikeBatches(by_task, batch_of, earlier)
 
     def increments_of(self, batch: Any) -> Iterable[tuple[Any, Any]]:
         """Those of each task; of plain batches from all samples at once, for the metrics that leave sums to a batch."""
@@ -516,19 +507,21 @@ class TaskCollection(ByTask):
         quick, states, slow = self._once("ways", self._ways)
         pairs: list[tuple[Any, Any]] = []
         for state, increment in statistics_of(quick, whole):
-            pairs += [(own, whole.for_task(increment, task)) for task, own in enumerate(states[state])]
-        for own, leaves in zip(batch.by_task.values(), slow):
+            pairs += zip(states[state], whole.for_tasks(increment))
+        for task, leaves in slow:
+            own = batch.by_task[task]
             own.checked = whole.checked
             pairs += statistics_of(leaves, own)
         return pairs
 
     def _ways(self) -> Iterable[Any]:
         """The first task's metrics that leave sums to a batch; each of their states in all tasks; the other metrics."""
-        rows = list(zip(*self.leaves_of_tasks().values()))  # a metric in all tasks
+        tasks, leaves = zip(*self.leaves_of_tasks().items())
+        rows = list(zip(*leaves))  # a metric in all tasks
         quick = [row for row in rows if _leaves_sums(row[0])]
         states = {its[0]: its for row in quick for its in zip(*[leaf.states.values() for leaf in row])}
         slow = [row for row in rows if row not in quick]
-        return [row[0] for row in quick], states, list(zip(*slow))
+        return [row[0] for row in quick], states, [*zip(tasks, zip(*slow))]
 
 
 class _Reader(NamedTuple):

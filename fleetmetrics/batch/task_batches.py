@@ -13,6 +13,7 @@ from fleetmetrics.batch.batch import Batch
 from fleetmetrics.batch.rules import applicable
 from fleetmetrics.batch.sums import statistic
 from fleetmetrics.errors import InvalidInputError
+from fleetmetrics.numbers.reductions import FEW
 from fleetmetrics.xp import Scattered
 
 __all__ = ["AlikeBatches", "TaskBatches"]
@@ -28,10 +29,10 @@ class TaskBatches:
 
     by_task: Mapping[Any, Batch]
     each: Any
-    earlier: Any
     empty: bool
     rows: int
     xp: Any
+    earlier: Any = None
 
     #: The task whose batch is being checked.
     checking: Any = None
@@ -39,7 +40,6 @@ class TaskBatches:
     def __init__(self, by_task: Mapping[Any, Batch], earlier: Any = None) -> None:
         self.by_task, self.earlier = by_task, earlier
         name, first = next(iter(by_task.items()))
-        self._first = first
         self.xp, self.rows, self.each, self.empty = first.xp, first.rows, first.each, first.empty
         for task, batch in by_task.items():
             if batch.rows != self.rows:
@@ -69,7 +69,7 @@ class TaskBatches:
     @property
     def added(self) -> Any:
         """The number of rows that the sampler keeps: int64."""
-        whole = copy.copy(self._first)
+        whole = copy.copy(next(iter(self.by_task.values())))
         whole.mask = None
         return whole.added
 
@@ -105,19 +105,49 @@ def _rules(leaves: Iterable[Any], batch: Batch) -> dict[Any, None]:
 
 
 class AlikeBatches(TaskBatches):
-    """Those of tasks with the same metrics: plain ones are checked at once, and can be summed at once."""
+    """Those of tasks with the same metrics: plain ones are checked and summed at once.
 
-    #: The batches as one, once they are checked, if that is possible.
+    Args:
+        columns: the arguments of ``add`` by task.
+        batch_of: makes the batch of a task, which it does only if necessary.
+        earlier: as for `TaskBatches`.
+    """
+
+    #: The samples of all tasks in one batch; None if that is impossible.
     whole: _Together | None = None
+
+    def __init__(
+        self, columns: Mapping[Any, Mapping[str, Any]], batch_of: Callable[[Any], Batch], earlier: Any = None
+    ) -> None:
+        self._tasks, self._batch_of, whole = columns.keys(), batch_of, None
+        if all(its.keys() <= {"prediction", "label"} for its in columns.values()):
+            whole = _Together.of([(its["prediction"], its.get("label")) for its in columns.values()])
+        if whole is None:
+            super().__init__(self.by_task, earlier)
+        else:
+            self.whole, self.xp, self.each, self.empty = whole, whole.xp, whole.each, False
+            self.rows = whole.places[0].stop
+
+    @functools.cached_property
+    def by_task(self) -> Mapping[Any, Batch]:  # type: ignore[override]  # it can be set
+        """See `TaskBatches`; made only if some metric or check needs it."""
+        return {task: self._batch_of(task) for task in self._tasks}
+
+    def leave_out(self, flags: Any) -> None:
+        """As for any tasks."""
+        self.whole = None
+        super().leave_out(flags)
 
     def check(self, leaves_of_tasks: Mapping[Any, Sequence[Any]], validate: bool) -> None:
         """As for any tasks, which are asked one by one only if some sample is invalid."""
-        whole = _Together.of([*self.by_task.values()])
+        if self.whole is None and all(map(_is_plain, self.by_task.values())):
+            self.whole = _Together.of([(batch.prediction, batch.label) for batch in self.by_task.values()])
         with contextlib.suppress(InvalidInputError):  # which does not say in which task
-            if whole is not None:
-                whole.check(_rules(next(iter(leaves_of_tasks.values())), whole), validate)
-                self.whole = whole
+            if self.whole is not None:
+                self.whole.check(_rules(next(iter(leaves_of_tasks.values())), self.whole), validate)
+                self.valid = None
                 return
+        self.whole = None
         super().check(leaves_of_tasks, validate)
 
 
@@ -129,20 +159,22 @@ class _Together(Batch):
     """
 
     places: list[slice]  #: of the tasks
-
-    def __init__(self, batches: Sequence[Batch]) -> None:
-        label = None if batches[0].label is None else np.concatenate([batch.label for batch in batches])
-        super().__init__(np.concatenate([batch.prediction for batch in batches]), label)
-        rows = batches[0].rows
-        self.places = [slice(start, start + rows) for start in range(0, self.rows, rows)]
+    few: bool  #: whether a task has so few samples that their sum is made in another way
 
     @classmethod
-    def of(cls, batches: Sequence[Batch]) -> _Together | None:
-        """The batches as one; None if they are not alike and plain."""
-        if not all(map(_is_plain, batches)):
+    def of(cls, columns: Sequence[tuple[Any, Any]]) -> _Together | None:
+        """The predictions and labels of tasks in one batch; None if they are not alike: arrays of ``[n]`` numbers."""
+        predictions, labels = zip(*columns)
+        shape: Any = getattr(predictions[0], "shape", ())
+        labeled = any(label is not None for label in labels)
+        if len(shape) != 1 or not shape[0] or not _are_alike(predictions, shape, "f"):
             return None
-        kinds = {(batch.prediction.dtype, getattr(batch.label, "dtype", None)) for batch in batches}
-        return cls(batches) if len(kinds) == 1 else None
+        if labeled and not _are_alike(labels, shape, "bif"):
+            return None
+        whole = cls(np.concatenate(predictions), np.concatenate(labels) if labeled else None)
+        whole.places = [slice(start, start + shape[0]) for start in range(0, whole.rows, shape[0])]
+        whole.few = shape[0] <= FEW
+        return whole
 
     def of_each(self, function: Callable[..., Any], *arrays: Any) -> np.ndarray:
         """The results of a function of the samples of each task."""
@@ -154,10 +186,16 @@ class _Together(Batch):
         return np.full(len(self.places), self.rows // len(self.places))
 
     def weighted_sum(self, values: Any, *, zero_at_zero: bool = False) -> Any:
-        return self.of_each(super().weighted_sum, values)
+        if self.few:
+            return self.of_each(super().weighted_sum, values)
+        rows = values.reshape(len(self.places), -1)
+        return np.add.reduce(rows, 1, "float64" if rows.dtype.kind == "f" else "int64")
 
     def sum_of_squares(self, values: Any) -> Any:
-        return self.of_each(super().sum_of_squares, values)
+        totals = None if self.few else self.weighted_sum(np.square(values))
+        if totals is None or not totals.all():
+            return self.of_each(super().sum_of_squares, values)
+        return totals
 
     def sum_of_logs(self, factors: Any) -> Any:
         return self.of_each(super().sum_of_logs, factors)
@@ -168,21 +206,28 @@ class _Together(Batch):
     def moments(self, x: Any, y: Any = None) -> Any:
         return self.of_each(super().moments, *([x] if y is None else [x, y]))
 
-    def for_task(self, increment: Any, task: int) -> Any:
-        """The part of one task of an increment."""
-        if isinstance(increment, Scattered):
-            place = self.places[task]
-            amount = None if increment.amount is None else increment.amount[place]
-            return Scattered(tuple(index[place] for index in increment.indices), amount)
-        return increment[task] if increment.ndim == 1 else increment[task].tolist()
+    def for_tasks(self, increment: Any) -> list[Any]:
+        """The part of each task of an increment."""
+        if not isinstance(increment, Scattered):
+            return increment.tolist()
+        indices, amount = increment
+        return [
+            Scattered(tuple([index[place] for index in indices]), None if amount is None else amount[place])
+            for place in self.places
+        ]
+
+
+def _are_alike(columns: Sequence[Any], shape: Any, kinds: str) -> bool:
+    """Whether columns are arrays of this shape, and of one dtype, which is of these kinds."""
+    dtype: Any = getattr(columns[0], "dtype", None)
+    alike = all(type(its) is np.ndarray and its.shape == shape and its.dtype == dtype for its in columns)
+    return alike and dtype.kind in kinds
 
 
 def _is_plain(batch: Batch) -> bool:
-    """Whether a batch holds arrays of one float for each sample, all of which count."""
+    """Whether all samples of a batch count, as one each."""
     return (
-        type(batch.prediction) is np.ndarray
-        and batch.prediction.dtype.kind == "f"
-        and batch.weight is batch.mask is batch.dealt is batch.full is batch.alike is batch.table is None
+        batch.weight is batch.mask is batch.dealt is batch.full is batch.alike is batch.table is None
         and not batch.classes
         and not batch.columns
     )

@@ -19,6 +19,7 @@ from fleetmetrics.support.tensors import as_array, refuse_masked
 from fleetmetrics.support.vocabulary import entries_in_words, kind_in_words, with_article
 
 __all__ = [
+    "FEW",
     "OF_BATCHES",
     "REDUCTIONS",
     "REST",
@@ -41,6 +42,8 @@ __all__ = [
 REDUCTIONS = ("sum", "max", "min", *WIDTHS)
 #: The name, in saved states, of the exact total minus the value.
 REST = ":rest"
+#: Up to this number of entries, a dot product takes half the time of a sum, and is as exact.
+FEW = 128
 #: The subject of errors about one worker's sums.
 OF_BATCHES = "the batches of this worker"
 _LEAST, _MOST = -(2**63), 2**63 - 1

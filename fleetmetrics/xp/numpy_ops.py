@@ -18,6 +18,7 @@ from numpy import sinh, square, subtract, where, zeros_like
 
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.numbers.moments import WIDTHS, merged, merged_floats, two_sum
+from fleetmetrics.numbers.reductions import FEW as _FEW
 from fleetmetrics.numbers.reductions import OF_BATCHES as _OF_BATCHES
 from fleetmetrics.numbers.reductions import Scattered, combine, identity, sum_of_numbers, widen
 from fleetmetrics.support.tensors import as_array
@@ -30,8 +31,6 @@ FILTERS = True
 
 #: The smallest number above 0.
 _LEAST = 5e-324
-#: Up to this size, a dot product takes half the time of a sum, and is as exact.
-_FEW = 128
 #: The product of 16 numbers from 2**-52 to 1 is a normal number, and takes a tenth of the time of their logarithms.
 _FACTORS = 16
 _ONES = [np.ones(size) for size in range(_FEW + 1)]

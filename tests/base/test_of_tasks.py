@@ -17,6 +17,7 @@ TASKS = {
     "cvr": {"prediction": "p_cvr", "label": "buy", "mask": "click"},
     "stay": {"prediction": "p_stay", "label": "stay", "weight": "seconds"},
 }
+PLAIN = {task: dict(list(its.items())[:2]) for task, its in TASKS.items()}
 METRICS = {
     "auc": fm.AUC,
     "exact": fm.ExactAUC,
@@ -57,11 +58,13 @@ def flat(values_by_task):
 
 
 @pytest.mark.numpy_only
-@pytest.mark.parametrize("tasks", [TASKS, {task: dict(list(its.items())[:2]) for task, its in TASKS.items()}])
-@pytest.mark.parametrize(("rows", "dtype"), [(7, "float64"), (301, "float32"), (9001, "float32")])
-def test_each_value_is_that_of_the_task_alone(tasks, rows, dtype):
+@pytest.mark.parametrize("tasks", [TASKS, PLAIN])
+@pytest.mark.parametrize(
+    ("rows", "dtype", "shape"), [(128, "float64", [-1]), (129, "float32", [-1, 1]), (9001, "float32", [-1])]
+)
+def test_each_value_is_that_of_the_task_alone(tasks, rows, dtype, shape):
     """Without weights and masks, the samples of all tasks are computed at once."""
-    batches = [drawn(rows, seed, dtype) for seed in range(3)]
+    batches = [{name: column.reshape(shape) for name, column in drawn(rows, seed, dtype).items()} for seed in range(3)]
     together = fm.MetricCollection.of_tasks(tasks, made())
     for batch in batches:
         together.add(batch)
@@ -171,14 +174,17 @@ def test_padding_of_a_sampler_counts_in_no_task():
 
 
 @pytest.mark.numpy_only
-def test_a_batch_that_one_task_refuses_is_added_to_none():
-    together = fm.MetricCollection.of_tasks(TASKS, {"auc": fm.AUC(), "n": fm.Count()}, name="m")
+@pytest.mark.parametrize("tasks", [TASKS, PLAIN])
+def test_a_batch_that_one_task_refuses_is_added_to_none(tasks):
+    together = fm.MetricCollection.of_tasks(tasks, {"auc": fm.AUC(), "n": fm.Count()}, name="m")
     batch = drawn(6)
     batch["stay"][2] = 7
     with pytest.raises(fm.InvalidInputError, match=r"m\['stay/auc'\] \(AUC\): label"):
         together.add(batch)
     with pytest.raises(fm.InvalidInputError, match=r"'cvr': label has shape"):
         together.add({**drawn(6), "buy": np.ones((2, 5))})
+    with pytest.raises(fm.InvalidInputError, match=r"'ctr': label has shape \[5\]"):
+        together.add({**drawn(6), **{label: np.ones(5) for label in ("click", "buy", "stay")}})
     assert not together.holds_samples()
 
 
