@@ -242,8 +242,11 @@ def texts_in(array: Any, tags: bool, metric: str) -> np.ndarray:
         metric: the name of one that takes them, for the error.
     """
     types, kind = arrow().types, array.type
-    inner = kind.value_type if is_list(kind) or types.is_dictionary(kind) else kind
-    if len(array) and not (types.is_string(inner) or types.is_large_string(inner)):
+    while is_list(kind) or types.is_dictionary(kind):
+        kind = kind.value_type
+    only_empty = types.is_null(kind) and is_list(array.type)
+    is_text = types.is_string(kind) or types.is_large_string(kind) or str(kind) == "string_view"
+    if len(array) and not (is_text or only_empty):
         raise _wrong(array, f"strings, or lists of strings, for {metric}")
     values = np.empty(len(array), object)
     for place, value in enumerate(array.to_pylist()):

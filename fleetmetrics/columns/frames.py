@@ -454,7 +454,8 @@ class Columns:
             if reading.from_logits:
                 by.append(called("from_logits"))
             return f"{shown}, by {' and '.join(by)} {value}, where {argument} must be {allowed}"
-        return f"{value} where {argument} must be {allowed}"
+        text = repr(value) if isinstance(value, str) else value
+        return f"{text} where {argument} must be {allowed}"
 
 
 def _made_by(make: Callable[[Any], Any], table: Any, name: str) -> Any:
