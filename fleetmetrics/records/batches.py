@@ -324,8 +324,12 @@ def _put_in_list(whole: list[Any], column: Any, positions: Positions) -> None:
 
 def one_per_id(columns: list[Any], ids: Any) -> list[Any]:
     """Keep the first record of every id, in the order of the ids."""
-    if not isinstance(ids, np.ndarray):  # some are integers, some strings
+    if not isinstance(ids, np.ndarray):  # no array has int64 and uint64 as they are
         ids = np.array(ids, object)
+        texts = np.array([isinstance(one, str) for one in ids])
+        if texts.any() and not texts.all():
+            shown = " and ".join(repr(ids[flags][0].item()) for flags in (~texts, texts))
+            raise InvalidInputError(f"ids are integers in some batches and strings in others, {shown}; use one kind")
     distinct, first = np.unique(ids, return_index=True)
     if len(first) < len(ids):
         _check_repeated(columns, ids, distinct, first)

@@ -220,6 +220,13 @@ def test_ids_may_be_integers_of_any_width_and_stay_what_they_are() -> None:
     assert added([1], [2], ids=[np.array([-1], np.int8), np.array([2**64 - 1], np.uint64)]).tolist() == [1, 2]
 
 
+def test_ids_are_all_integers_or_all_strings() -> None:
+    with pytest.raises(
+        fm.InvalidInputError, match="integers in some batches and strings in others, 4 and 'b'; use one"
+    ):
+        added([1], [2], [3], ids=[["b"], [4], ["c"]])
+
+
 def test_ids_of_an_empty_batch_settle_nothing() -> None:
     assert added([], [1.0, 2.0], ids=[[], ["b", "a"]]).tolist() == [2.0, 1.0]
 
