@@ -225,6 +225,7 @@ class Batch(Sums):
         coded = coded_of(value, argument)
         if coded is not None:
             _same_size(full[:1], (len(coded),), "prediction", argument)
+            self.columns_by_row.add(argument)
             return coded if self.width == 1 else Coded(np.repeat(coded.codes, self.width), coded.values)
         array = value if is_paddle(value) else keys_of(value, argument)
         xp = namespace(array)
@@ -453,16 +454,24 @@ class Batch(Sums):
         return xp.logical_and(flags, xp.reshape(xp.equal(so_far, xp.ones_like(so_far)), [-1]))
 
     def by_row(self, flags: Any) -> Any:
-        """Whether all elements of a row have the flag, at its first element; False at the others, to sum over rows."""
-        if self.by_element:
-            raise InvalidInputError(
-                f"{self.by_element} has one entry per element; a metric of whole rows takes one per row, of shape [n]"
-            )
+        """Whether all elements of a row have the flag, at its first element; False elsewhere: for `sum_of_rows`."""
+        self._check_rows()
         xp = self.xp
         flags = flags if self.keep is None else xp.logical_and(flags, self.keep)  # an invalid element spoils its row
         rows = xp.all_rows(xp.reshape(flags, [-1, self.width]))
         first = xp.equal(self.label_index, xp.zeros_like(self.label_index))
         return xp.logical_and(xp.repeat(rows, self.width), first)
+
+    def sum_of_rows(self, values: Any) -> Any:
+        """As `weighted_sum`, of a value of each row at its first element, which stands for the row."""
+        self._check_rows()
+        return self.weighted_sum(values)
+
+    def _check_rows(self) -> None:
+        if self.by_element:
+            raise InvalidInputError(
+                f"{self.by_element} has one entry per element; a metric of whole rows takes one per row, of shape [n]"
+            )
 
     def column(self, name: str) -> Any:
         """Of ``columns``, a NumPy array, tensor or variable ``[n]``, to which ``keep`` still applies; never `Coded`."""
@@ -471,10 +480,17 @@ class Batch(Sums):
 
     # -- the same samples in lanes, in parts, by row ----------------------------------------------------------
 
-    def in_lanes(self, lanes: Any) -> Batch:
-        """The same samples in `Groups` or `Replicates`: states have an axis in front, or after that of the groups."""
+    def in_lanes(self, lanes: Any, by: str | None = None) -> Batch:
+        """The same samples in `Groups` or `Replicates`: states have an axis in front, or after that of the groups.
+
+        Args:
+            lanes: of the samples.
+            by: the column that decides the lane; None: no column does.
+        """
         batch = copy.copy(self)
         batch.lanes, batch.memo = lanes, {}
+        if by is not None and self.width != 1 and by not in self.columns_by_row:
+            batch.by_element = self.by_element or by
         if self.lanes is not None:
             from fleetmetrics.batch.lanes import Nested, Replicates
 
@@ -487,11 +503,13 @@ class Batch(Sums):
         """Whole rows of elements by their places along `prediction`, without lanes; not in static programs."""
         batch = copy.copy(self)
         batch.memo, batch.of_samples, batch.by_sample = {}, {}, {}
-        batch.lanes = batch.table = batch.full = None
+        batch.lanes = batch.table = None
         for name in ("prediction", "label", "weight", "keep", "counting"):
             array = getattr(self, name)
             setattr(batch, name, None if array is None else array[place])
         batch.columns = {name: column[place] for name, column in self.columns.items()}
+        if self.full is not None:
+            batch.full = (self.xp.shape(batch.each)[0] // self.width, *self.full[1:])
         if self.width > 1:
             batch._index = self.label_index[place]
             batch._rows = self.row_index[place] if self.xp.FILTERS else None

@@ -107,6 +107,7 @@ class Alike(NamedTuple):
             if meaning.of == REFUSED or before or not sure:
                 self._refuse(len(label), meaning.by, sure, before)
             return Earlier(CLASSES)
+        self._raise_if_along_the_last_axis(meaning.by)
         entries = scores.dtype.kind != "f" and not _single_1(scores).all()
         if entries or earlier.of == ENTRIES or not flags.all():
             return Earlier(ENTRIES)
@@ -139,6 +140,15 @@ class Alike(NamedTuple):
             label = np.moveaxis(self.xp.host(self.label), 1, -1)
             if _single_1(label[(0,) * (label.ndim - 1)][None]).all() and _single_1(_rows(label, None)).all():
                 self._replace(axis=1)._refuse(label.size // shape[1], ())
+
+    def _raise_if_along_the_last_axis(self, by: Sequence[str]) -> None:
+        """Refuse images ``[n, height, width, classes]`` for metrics that have the classes on another axis."""
+        last = len(self.xp.shape(self.label)) - 1
+        if not self.named or last < 3 or self.axis == last:
+            return
+        both = [_rows(self.xp.host(array), None) for array in (self.label, self.prediction)]
+        if len(both[0]) >= _ENOUGH and all(_single_1(some[:1]).all() and _single_1(some).all() for some in both):
+            self._replace(axis=last)._refuse(len(both[0]), by)
 
     def argmax(self) -> Any:
         """The class of each row, int64, of the shape without the classes."""
@@ -218,11 +228,11 @@ class Alike(NamedTuple):
 
 
 def surely_entries(prediction: np.ndarray, label: np.ndarray, axis: int) -> bool:
-    """Whether the first row along the axis shows that labels of the prediction's shape are no classes."""
+    """Whether the first rows along the axis and the last one show that labels of the prediction's shape are entries."""
     if prediction.shape != label.shape or (prediction.dtype.kind == "f" and label.ndim != 2):
         return False
     first = tuple(slice(None) if place == axis else 0 for place in range(label.ndim))
-    if np.count_nonzero(label[first]) == 1 and label[first].max() == 1:
+    if any(np.count_nonzero(row) == 1 and row.max() == 1 for row in (label[first], label[(0,) * (label.ndim - 1)])):
         return False
     return prediction.dtype.kind != "f" or not abs(np.add.reduce(prediction[first]) - 1) <= _ROUNDING
 

@@ -445,14 +445,14 @@ Cells = Tuple[Tuple[float, float], Tuple[float, float]]
 def sum_of_shares(batch: Batch, task: Task, parts: tuple[Cells, Cells]) -> Any:
     """The sum of the rows' quotients of two sums over their labels."""
     shares, _ = _shares(batch, task, parts)
-    return batch.weighted_sum(shares)
+    return batch.sum_of_rows(shares)
 
 
 @statistic
 def rows_with_share(batch: Batch, task: Task, parts: tuple[Cells, Cells]) -> Any:
     """The number or weight of the rows that have such a quotient."""
     _, defined = _shares(batch, task, parts)
-    return batch.weighted_sum(defined)
+    return batch.sum_of_rows(defined)
 
 
 @per_sample
@@ -485,7 +485,7 @@ def _by_cells(batch: Batch, task: Task, predicted: Any, cells: Cells) -> Any:
 @statistic
 def number_of_rows(batch: Batch, task: Task) -> Any:
     """The number or weight of the rows with a label that is not ignored."""
-    return batch.weighted_sum(counted_rows(batch, task))
+    return batch.sum_of_rows(counted_rows(batch, task))
 
 
 # -- scores of a task's classes --------------------------------------------------------------------------

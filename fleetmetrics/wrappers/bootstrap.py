@@ -285,7 +285,7 @@ class Bootstrap(Wrapper[Value]):
             times = times if xp is numpy_ops else xp.asarray(times, "times")
         else:
             times = poisson(xp, *words_of_ids, xp.integers(salt))
-        return batch.in_lanes(Replicates(xp, times, self.replicates))
+        return batch.in_lanes(Replicates(xp, times, self.replicates), self.ids)
 
     def value_from_states(self, values: Mapping[State, np.ndarray], carries: Mapping[Any, Any]) -> Any:
         """The value and those of the replicates."""

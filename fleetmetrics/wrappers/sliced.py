@@ -355,7 +355,7 @@ class Slicing:
     def _enter_fixed(self, batch: Batch) -> tuple[Batch, None] | None:
         if batch.xp.FILTERS and not len(batch.each):
             return None
-        return batch.in_lanes(Groups(batch.xp, self._rows_of(batch), len(self.fixed_keys) + 1)), None
+        return batch.in_lanes(Groups(batch.xp, self._rows_of(batch), len(self.fixed_keys) + 1), self.by), None
 
     def _rows_of(self, batch: Batch) -> Any:
         """The row of each sample's key among the fixed ones, int64 ``[n]``; it is the lane, too."""
@@ -398,7 +398,7 @@ class Slicing:
         if keep is not None:
             lanes = np.zeros(len(keys), np.int64)
             lanes[keep] = plan.lanes
-        return batch.in_lanes(Groups(batch.xp, batch.xp.asarray(lanes, self.by), len(plan.rows))), plan
+        return batch.in_lanes(Groups(batch.xp, batch.xp.asarray(lanes, self.by), len(plan.rows)), self.by), plan
 
     def keep_largest(self, most: int) -> None:
         """Keep the slices with the most samples, of equal ones those with the smallest keys; merge the others."""

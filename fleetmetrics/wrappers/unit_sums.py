@@ -130,15 +130,21 @@ def value_sums(values: _Values, metric: Metric) -> np.ndarray:
 # -- the terms of rows, and of users ----------------------------------------------------------------------------
 
 
-def _row_increments(metric: Metric, batch: Batch) -> list[tuple[str, Any]]:
-    """The increments of each row to the states of a metric, by name: arrays ``[n]``, or `Scattered`."""
+def _row_increments(metric: Metric, batch: Batch, ids: str | None = None) -> list[tuple[str, Any]]:
+    """The increments of each row to the states of a metric, by name: arrays ``[n]``, or `Scattered`.
+
+    Args:
+        metric: whose states.
+        batch: the samples.
+        ids: the column that groups them; None: they are independent.
+    """
 
     def alone() -> Batch:
         rows = copy.copy(batch)
         rows.lanes = None
-        return rows.in_lanes(Each(batch.xp, batch.each))
+        return rows.in_lanes(Each(batch.xp, batch.each), ids)
 
-    rows = batch.cached("samples one by one", alone)
+    rows = batch.cached(("samples one by one", ids), alone)
     names = {state: name for name, state in metric.states.items()}
     return [
         (names[state], increment if batch.checked else without_strays(batch.xp, increment, state))
@@ -153,10 +159,10 @@ def _without_weight(batch: Batch) -> Batch:
     return plain
 
 
-def _terms_of_rows(metric: Any, batch: Batch) -> list[Any]:
+def _terms_of_rows(metric: Any, batch: Batch, ids: str | None = None) -> list[Any]:
     """The terms of each row in each of the sums behind a value: arrays ``[n]``."""
     xp, terms = batch.xp, []
-    increments = _row_increments(metric, batch)
+    increments = _row_increments(metric, batch, ids)
     for factors in metric.linear.terms:
         term: Any = None
         for name, increment in increments:
@@ -284,7 +290,7 @@ class SumsOfUsers(UnitSums):
 
     def statistics(self, batch: Batch) -> Iterable[tuple[Any, Any]]:
         group, plain = _group_of(batch, self.ids, self.groups), _without_weight(batch)
-        terms = zip(self._terms, _terms_of_rows(self.metric, batch))
+        terms = zip(self._terms, _terms_of_rows(self.metric, batch, self.ids))
         increments = [(state, plain.histogram(group, amount=term)) for state, term in terms]
         return [(self._rows, plain.histogram(group)), *increments] if self.counts_rows else increments
 

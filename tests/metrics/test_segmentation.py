@@ -118,10 +118,59 @@ def test_by_image_a_mask_of_pixels_is_an_error_and_masks_and_weights_of_images_c
     with pytest.raises(fm.InvalidInputError, match="mask has one entry per element"):
         metric.add(p, y, mask=y > 0)
     metric.add(p[:3], y[:3], weight=[1, 2, 0], mask=[True, True, True])
+    for flat in (p[0], p.reshape(-1)):
+        with pytest.raises(fm.InvalidInputError, match=r"label must be images \[n, height, width\].*not of shape \["):
+            metric.add(flat, flat)
     each = [fm.Dice(num_classes=CLASSES) for _ in range(2)]
     for place, one in enumerate(each):
         one.add(p[place : place + 1], y[place : place + 1])
     assert metric.compute() == pytest.approx((each[0].compute() + 2 * each[1].compute()) / 3, rel=1e-14)
+
+
+@pytest.mark.numpy_only
+@pytest.mark.parametrize("kind", [*MEASURES, fm.BoundaryF], ids=lambda kind: kind.__name__)
+def test_one_hot_images_with_the_classes_last_are_no_volumes(kind: Any):
+    p, y = (np.eye(CLASSES)[image] for image in digits())
+    for cast in (int, float, bool):
+        metric = kind(num_classes=CLASSES)
+        with pytest.raises(fm.InvalidInputError, match=r"label is one-hot, which .*Give label\.argmax\(axis=-1\)"):
+            metric.add(p.astype(cast), y.astype(cast))
+        assert not metric.holds_samples()
+    metric.add(digits()[0][:, None], digits()[1][:, None])  # slices of volumes
+
+
+@pytest.mark.numpy_only
+@pytest.mark.parametrize(
+    "wrap",
+    [
+        lambda metric: fm.Sliced(metric, by="key"),
+        lambda metric: fm.Sliced(metric, by="key", keys=[0, 1]),
+        lambda metric: fm.Bootstrap(metric, ids="key", replicates=3),
+        lambda metric: fm.Interval(metric, ids="key"),
+    ],
+    ids=["slices", "known slices", "bootstrap", "interval"],
+)
+def test_a_key_for_each_pixel_is_an_error_for_the_values_of_images(wrap: Any):
+    p, y = digits()
+    for metric in (fm.Dice(num_classes=CLASSES, per="image"), fm.BoundaryF(num_classes=CLASSES)):
+        both = fm.MetricCollection({"plain": type(metric)(**metric.settings()), "by key": wrap(metric)})
+        with pytest.raises(fm.InvalidInputError, match="key has one entry per element; a metric of whole rows"):
+            both.add(p, y, key=y)
+        both.add(p, y, key=y[:, 0, 0])
+    by_pixel = wrap(fm.Accuracy(num_classes=CLASSES, class_axis=1))
+    by_pixel.add(p, y, key=y)
+
+
+@pytest.mark.numpy_only
+@pytest.mark.parametrize("make", [functools.partial(fm.Dice, per="image"), fm.BoundaryF])
+def test_images_are_drawn_whole_also_where_a_batch_is_cut_into_parts(make: Any, monkeypatch: Any):
+    p, y = digits()
+    metrics = [fm.Bootstrap(make(num_classes=CLASSES), ids="image", replicates=5) for _ in range(2)]
+    metrics[0].add(p, y, image=range(12))
+    monkeypatch.setattr("fleetmetrics.wrappers.bootstrap._AT_ONCE", 1)
+    metrics[1].add(p, y, image=range(12))
+    one, other = (metric.compute() for metric in metrics)
+    np.testing.assert_allclose(one.replicates, other.replicates, rtol=1e-12)
 
 
 @pytest.mark.numpy_only
@@ -180,11 +229,12 @@ def test_boundaries_of_volumes_and_of_the_background_are_measured():
             for wrong in ([], True, 1, "1", [0.5], [None], [[1], [0, 1]])
         ),
         ({"tolerance": -1}, "tolerance must be a finite number of at least 0, not -1"),
+        ({"percentile": 0.95}, "percentile must be a number from 1 to 100, not 0.95"),
     ],
 )
 def test_settings_of_boundaries_that_mean_nothing_are_errors(settings: Any, told: str):
     with pytest.raises(fm.InvalidInputError, match=told):
-        fm.BoundaryF(num_classes=2, **settings)
+        (fm.HausdorffDistance if "percentile" in settings else fm.BoundaryF)(num_classes=2, **settings)
 
 
 @pytest.mark.numpy_only

@@ -215,7 +215,7 @@ def _rows(batch: Batch, task: Task) -> Any:
     if keep is not None:
         right = xp.logical_or(right, xp.logical_not(keep))
     right = xp.logical_and(batch.by_row(right), tasks.counted_rows(batch, task))
-    return batch.weighted_sum(right), tasks.number_of_rows(batch, task)
+    return batch.sum_of_rows(right), tasks.number_of_rows(batch, task)
 
 
 class ExactMatch(OfTask[float]):

@@ -13,6 +13,7 @@ from fleetmetrics.batch import Batch, per_sample, statistic
 from fleetmetrics.batch.rules import Requirement
 from fleetmetrics.errors import InvalidInputError, StaticProgramError
 from fleetmetrics.metrics.classification.averaged import OfTask
+from fleetmetrics.metrics.segmentation.overlap import shape_of_images
 from fleetmetrics.metrics.task import (
     Task,
     class_axis_of,
@@ -53,14 +54,13 @@ def _of_images(
     xp = batch.xp
     if is_static(batch.each):
         raise StaticProgramError("SciPy computes this of arrays: fetch prediction and label, and add them")
-    if batch.full is None or len(batch.full) < 3:
-        raise InvalidInputError("label must be images [n, height, width], or volumes, with an axis more")
+    shape = shape_of_images(batch)
     whole = xp.host(counted_rows(batch, task)).reshape(-1, batch.width)
     kept = counted(batch, task)
     both = []
     for array in (predicted_classes(batch, task), label_classes(batch, task)):
         array = xp.host(array) if kept is None else np.where(xp.host(kept), xp.host(array), -1)
-        both.append(array.reshape(-1, *batch.full[1:]))
+        both.append(array.reshape(-1, *shape))
     values = np.zeros(whole.shape)
     for row, (prediction, truth) in enumerate(zip(*both)):
         masks = [(prediction == number, truth == number) for number in classes]
@@ -74,12 +74,12 @@ def _of_images(
 
 @statistic
 def _sum(batch: Batch, *settings: Any) -> Any:
-    return batch.weighted_sum(_of_images(batch, *settings)[0])
+    return batch.sum_of_rows(_of_images(batch, *settings)[0])
 
 
 @statistic
 def _images(batch: Batch, *settings: Any) -> Any:
-    return batch.weighted_sum(_of_images(batch, *settings)[1])
+    return batch.sum_of_rows(_of_images(batch, *settings)[1])
 
 
 def _classes_of(classes: Any, num_classes: int) -> tuple[int, ...]:
@@ -193,7 +193,7 @@ class HausdorffDistance(Boundaries):
     classes of an image that are true or predicted, then over the images. Otherwise like `BoundaryF`.
 
     Args:
-        percentile: of the distances in place of the maximum, in [0, 100]; 95 for HD95.
+        percentile: of the distances in place of the maximum, in [1, 100]; 95 for HD95.
         missed: the distance of a class that is true or predicted only, at least 0; None: the diagonal of the image, as
             no distance is larger. In MONAI it is infinite, and so is then the mean.
         **settings: as for `BoundaryF`, without ``tolerance``.
@@ -222,7 +222,7 @@ class HausdorffDistance(Boundaries):
         missed: float | None = None,
         **settings: Unpack[BoundarySettings],
     ) -> None:
-        self.percentile = number_of("percentile", percentile, 0, 100)
+        self.percentile = number_of("percentile", percentile, 1, 100)
         self.missed = None if missed is None else number_of("missed", missed, 0)
         super().__init__(num_classes=num_classes, **settings)
 

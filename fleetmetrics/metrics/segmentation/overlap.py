@@ -36,14 +36,26 @@ _PARTS: dict[str, Any] = {
 }
 
 
+def shape_of_images(batch: Batch) -> tuple[int, ...]:
+    """The shape of each image of a batch; raises if it has none."""
+    if batch.full is None or len(batch.full) < 3:
+        shape = [batch.rows] if batch.full is None else list(batch.full)
+        raise InvalidInputError(
+            f"label must be images [n, height, width], or volumes, with an axis more, not of shape {shape}; of one "
+            "image give label[None]"
+        )
+    return batch.full[1:]
+
+
 @statistic
 def _sum_of_images(batch: Batch, task: Task, measure: str, average: str, absent: float | None) -> Any:
-    return batch.weighted_sum(_of_images(batch, task, measure, average, absent))
+    return batch.sum_of_rows(_of_images(batch, task, measure, average, absent))
 
 
 @per_sample
 def _of_images(batch: Batch, task: Task, measure: str, average: str, absent: float | None) -> Any:
     """The value of each image at its first pixel; 0 elsewhere."""
+    shape_of_images(batch)
     xp, whole = batch.xp, counted_rows(batch, task)
     right, true, predicted = (xp.cast(count, "float64") for count in _pixels(batch, task))
     above, below = _PARTS[measure](right, true, predicted)
