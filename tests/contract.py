@@ -3,7 +3,7 @@
 `tests/cases/` holds the tables, one per domain. A case says how a metric is made, which data suit it, and how
 scikit-learn or NumPy gets its value from all the samples that count. This module draws the data, splits them among
 workers and feeds them in each of the three modes. `tests/test_contract.py` uses the table in one process,
-`tests/distributed/test_metrics.py` among real workers.
+`tests/distributed/test_metrics.py` among real workers, `tests/distributed/test_equality.py` with real data, too.
 """
 
 from __future__ import annotations
