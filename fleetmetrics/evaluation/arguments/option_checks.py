@@ -300,7 +300,7 @@ def _metrics(options: Options) -> Options:
     if tasks:
         _check_of_one_label(metrics)
     if options.task == "counterfactual":
-        _check_of_policies(metrics, options.score)
+        _check_of_policies(metrics, len(options.score))
     return replace(options, metrics=metrics)
 
 
@@ -337,12 +337,12 @@ def _check_of_one_label(metrics: Sequence[str]) -> None:
             )
 
 
-def _check_of_policies(metrics: Sequence[str], columns: Sequence[str]) -> None:
-    """Raise InvalidInputError if a metric does not evaluate a policy, or lacks columns of scores."""
+def _check_of_policies(metrics: Sequence[str], columns: int) -> None:
+    """Raise InvalidInputError if a metric does not evaluate a policy, or needs more columns of scores than this."""
     usual, task = TASKS["counterfactual"].split(","), argument("task", "counterfactual")
     for metric in named(metrics).values():
         name = metric.name.lower()
-        if name == "doubly_robust" and len(columns) < len(_POLICIES):
+        if name == "doubly_robust" and columns < len(_POLICIES):
             raise InvalidInputError(
                 f"{argument('metrics')}: {metric.text} needs expected rewards; name their columns in "
                 f"{argument('score')}, by the roles {' and '.join(_POLICIES[2:])}"
