@@ -66,6 +66,8 @@ __dir__: Callable[[], list[str]] = functools.partial(sorted, __all__)
 
 #: More classes than this are drawn only in combination; more bins are drawn as about fifty.
 _MOST, _MOST_BINS = 6, 100
+#: Calibration by class is drawn of this number of classes: more curves with intervals hide each other.
+_WORST = 3
 #: Calibration is drawn from about this number of groups of scores.
 _GROUPS = 16
 #: Below this rate, calibration has logarithmic axes.
@@ -295,7 +297,8 @@ def calibration(metric: Any, ax: Axes | None = None, label: str = "") -> Axes:
     The intervals are Wilson's, as if samples were independent; weighted samples have none. Of a metric of a histogram
     of scores, such as `AUC`, all bins hold about the same number of samples, or of positive ones. Axes are logarithmic
     where such a histogram has fewer than 20 % positive samples, or bins given to a metric are of unequal width. Then a
-    bin without a positive sample has an interval and no point.
+    bin without a positive sample has an interval and no point. An error with ``classwise=True`` shows the three classes
+    with the highest error.
 
     ``metric``: `CalibrationCurve`, `ExpectedCalibrationError`, `BrierDecomposition`, or as for `roc`, with at least
     1,024 buckets in log-odds; or a `fleetmetrics.formulas.CalibrationPoints`.
@@ -307,6 +310,8 @@ def calibration(metric: Any, ax: Axes | None = None, label: str = "") -> Axes:
         metric = _by_mass(positive, negative, lowest)
     elif _has(metric, "calibration"):
         states = held(metric)
+        if states["number"].ndim == 3:
+            return _calibration_of_classes(metric, states["number"], states["probability"], ax, label)
         metric = formulas.calibration_curve(states["number"], states["probability"], metric.edges)
     if not isinstance(metric, formulas.CalibrationPoints):
         raise _refused("a metric of bins of probabilities, such as CalibrationCurve, or CalibrationPoints", metric)
@@ -337,6 +342,18 @@ def calibration(metric: Any, ax: Axes | None = None, label: str = "") -> Axes:
             above.tick_params(labelbottom=False, length=0)
             above.yaxis.set_major_formatter(short)
             above.locator_params(axis="y", nbins=2)
+    return ax
+
+
+def _calibration_of_classes(metric: Any, number: np.ndarray, probability: np.ndarray, ax: Any, label: str) -> Any:
+    """The curves of the classes with the highest errors, and these errors."""
+    check(ax, label)
+    each = copy.copy(metric)
+    each.average = None
+    errors = each.formula(number, probability)
+    for k in np.sort(np.argsort(-errors, kind="stable")[:_WORST]):
+        curve = formulas.calibration_curve(number[:, k], probability[:, k], metric.edges)
+        ax = calibration(curve, ax, spoken(f"{label} {worded('class')} {k}", "ECE", errors[k]))
     return ax
 
 

@@ -148,6 +148,44 @@ def test_classwise_looks_at_every_class_and_needs_their_number(kind):
     assert metrics.compute() == {"top": 0.0, "all": pytest.approx((0 + 0.375 + 0.375) / 3)}
 
 
+CLASSES = RNG.dirichlet([1, 2, 0.5, 1], 90)
+OF_CLASSES = Data(CLASSES, RNG.integers(0, 3, 90), weight=RNG.random(90))  # none is of the last class
+
+
+@pytest.mark.parametrize("norm", ["l1", "l2", "max"])
+@pytest.mark.parametrize(
+    ("kind", "mode"),
+    [*((fm.ExpectedCalibrationError, mode) for mode in MODES), (fm.AdaptiveCalibrationError, "numpy")],
+)
+def test_a_value_for_each_class_is_that_of_its_column_against_the_others(kind, norm, mode):
+    each = kind(bins=4, norm=norm, num_classes=4, classwise=True, average=None)
+    values = each.compute(feed(each, batches(OF_CLASSES, 30), mode))
+    expected = []
+    for k in range(4):
+        one = kind(bins=4, norm=norm)
+        one.add(CLASSES[:, k], OF_CLASSES.label == k, weight=OF_CLASSES.weight)
+        expected.append(one.compute())
+    np.testing.assert_allclose(values, expected, rtol=1e-12)
+    together = kind(bins=4, norm=norm, num_classes=4, classwise=True)
+    together.add(*OF_CLASSES[:2], weight=OF_CLASSES.weight)
+    mean = {"l1": values.mean(), "l2": np.sqrt((values**2).mean()), "max": values.max()}[norm]
+    assert together.compute() == pytest.approx(mean, rel=1e-12)
+
+
+@pytest.mark.parametrize("kind", [fm.ExpectedCalibrationError, fm.AdaptiveCalibrationError])
+def test_values_for_each_class_need_classwise_and_samples(kind):
+    for average in (None, "none"):
+        with pytest.raises(fm.InvalidInputError, match=f"average={average!r} needs classwise=True: there is one value"):
+            kind(num_classes=3, average=average)
+    with pytest.raises(fm.InvalidInputError, match="average must be one of 'macro', 'none', None, not 'micro'"):
+        kind(num_classes=3, classwise=True, average="micro")
+    each = kind(num_classes=3, classwise=True, average="none")
+    with pytest.warns(fm.UndefinedMetricWarning, match="there are no samples") as warned:
+        assert np.isnan(each.compute()).tolist() == [True] * 3
+    assert len(warned) == 1
+    assert kind(num_classes=3, classwise=True, average=None, zero_division=0).compute().tolist() == [0, 0, 0]
+
+
 def test_records_of_logits_and_of_probabilities_are_kept_apart():
     metrics = fm.MetricCollection(
         {"p": fm.AdaptiveCalibrationError(), "z": fm.AdaptiveCalibrationError(from_logits=True)}

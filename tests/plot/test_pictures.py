@@ -149,6 +149,21 @@ def test_bins_of_unequal_width_have_logarithmic_axes() -> None:
     assert (ax.get_xscale(), ax.get_yscale()) == ("log", "log")
 
 
+@pytest.mark.parametrize("average", ["macro", None])
+def test_calibration_by_class_has_the_curves_of_the_three_with_the_highest_error(average: Any) -> None:
+    for classes, shown in ((2, [0, 1]), (3, [0, 1, 2]), (9, [2, 5, 6])):
+        table, label = np.full((2000, classes), 1 / classes), np.arange(2000) % classes
+        table[:, shown] += 0.01 * np.arange(1, len(shown) + 1)  # which does not have to add up to 1
+        metric = fm.ExpectedCalibrationError(bins=4, classwise=True, num_classes=classes, average=average)
+        metric.validate = False
+        metric.add(table, label)
+        ax = plot.calibration(metric, label="new")
+        errors = [abs(table[0, k] - np.mean(label == k)) for k in shown]
+        assert texts(ax) == [f"new class {k} ECE {error:.{3 + 2 * (error < 0.1)}f}" for k, error in zip(shown, errors)]
+        points = [line.get_data() for line in ax.lines[1:]]
+        np.testing.assert_allclose(points, [([table[0, k]], [np.mean(label == k)]) for k in shown])
+
+
 def test_calibration_of_a_histogram_of_scores_has_bins_of_equal_mass_and_the_means_of_the_scores() -> None:
     ax = plot.calibration(held(fm.AUC()))
     predicted, actual = ax.lines[1].get_data()

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, Mapping, Sequence
+from typing import Any, Literal, Mapping, Sequence, overload
 
 import numpy as np
 
 from fleetmetrics import formulas
+from fleetmetrics.base.accumulator import Value
 from fleetmetrics.base.metric import Settings
 from fleetmetrics.base.record_metric import RecordMetric
 from fleetmetrics.batch import Batch, statistic
@@ -31,7 +32,7 @@ __all__ = ["AdaptiveCalibrationError", "ExpectedCalibrationError"]
 
 
 class ErrorSettings(Settings, total=False):
-    """Arguments of every calibration error, without ``bins``."""
+    """Arguments of every calibration error, without ``bins`` and ``average``."""
 
     norm: Literal["l1", "l2", "max"]
     classwise: bool
@@ -41,7 +42,7 @@ class ErrorSettings(Settings, total=False):
     from_logits: bool
 
 
-class CalibrationError(OfProbabilities[float]):
+class CalibrationError(OfProbabilities[Value]):
     """Compares mean predictions with rates over bins; arguments as for `ExpectedCalibrationError`."""
 
     better = "lower"
@@ -57,6 +58,7 @@ class CalibrationError(OfProbabilities[float]):
         *,
         norm: Literal["l1", "l2", "max"] = "l1",
         classwise: bool = False,
+        average: Literal["macro", "none"] | None = "macro",
         task: Literal["binary", "multiclass"] | None = None,
         num_classes: int | None = None,
         class_axis: int | None = None,
@@ -68,8 +70,12 @@ class CalibrationError(OfProbabilities[float]):
         self.classwise = flag_of("classwise", classwise)
         if classwise and not (self.task.kind == "multiclass" and self.task.size):
             raise InvalidInputError("classwise=True has bins for each of several classes; it needs num_classes=")
+        choice_of("average", average, ("macro", "none", None))
+        if average != "macro" and not classwise:
+            raise InvalidInputError(f"average={average!r} needs classwise=True: there is one value")
+        self.average = average
         super().__init__(from_logits=from_logits, **settings)
-        self.settle(**self.task.settings)
+        self.settle(**self.task.settings, average=average or "none")
         self.class_axis = class_axis_of(class_axis)
         self.norm = choice_of("norm", norm, ("l1", "l2", "max"))
         self.requirements = probability_rules_of(self.task, 3 if self.task.kind == "multiclass" else 0)
@@ -82,10 +88,16 @@ class CalibrationError(OfProbabilities[float]):
     def requirements_of(self, batch: Batch) -> tuple[str | Requirement, ...]:
         return probability_rules_of(check_scores(self.task, batch), batch.classes)
 
-    def formula(self, number: np.ndarray, probability: np.ndarray) -> float:
-        """The error over all bins, those of every class with ``classwise``."""
-        cells = number.reshape(2, -1), probability.reshape(2, -1)
-        return formulas.expected_calibration_error.bare(*cells, self.norm, self.zero_division)
+    def formula(self, number: np.ndarray, probability: np.ndarray) -> Any:
+        """The error over all bins, with ``classwise`` those of every class together, or an array of each class's."""
+        if self.average == "macro":
+            return self._error(number.reshape(2, -1), probability.reshape(2, -1))
+        if not number.any():
+            return np.full(self.task.size, self._ratio(0, 0))
+        return np.array([self._error(number[:, k], probability[:, k]) for k in range(self.task.size)])
+
+    def _error(self, number: np.ndarray, probability: np.ndarray) -> float:
+        return formulas.expected_calibration_error.bare(number, probability, self.norm, self.zero_division)
 
 
 @statistic
@@ -111,7 +123,7 @@ def _probabilities(batch: Batch, edges: tuple[float, ...], task: Task) -> Any:
     return one_vs_rest.histogram(*place, amount=probability)
 
 
-class ExpectedCalibrationError(CalibrationError):
+class ExpectedCalibrationError(CalibrationError[Value]):
     """Expected calibration error: the distance between predicted probabilities and observed rates, over bins.
 
     Formula: with weight n_k, mean prediction p_k and rate y_k of bin k: ``"l1"`` is
@@ -127,6 +139,8 @@ class ExpectedCalibrationError(CalibrationError):
         bins: as for `CalibrationCurve`.
         norm: ``"l1"``, ``"l2"`` or ``"max"``.
         classwise: whether to look at the probabilities of all classes; needs ``num_classes``.
+        average: of all classes: ``"macro"``, the error over their bins together, which is the mean of theirs with
+            ``norm="l1"``; None (or ``"none"``): an array, one for each class.
         task: ``"binary"`` or ``"multiclass"``; None: multiclass with ``num_classes`` or scores of three or more
             classes, else binary.
         num_classes: the number of classes, at least 2; with ``"multiclass"`` only. None: that of the scores.
@@ -139,19 +153,44 @@ class ExpectedCalibrationError(CalibrationError):
         >>> metric.add([0.25, 0.5, 0.75, 1.0], [0, 1, 0, 1])
         >>> metric.compute()
         0.25
+        >>> metric = ExpectedCalibrationError(bins=2, num_classes=3, classwise=True, average=None)
+        >>> metric.add([[0.5, 0.375, 0.125], [0.5, 0.375, 0.125]], [0, 2])
+        >>> metric.compute().tolist()
+        [0.0, 0.375, 0.375]
     """
 
     pictures: tuple[str, ...] = ("calibration",)
     edges: tuple[float, ...]
 
-    def __init__(self, *, bins: int | Sequence[float] = 15, **settings: Unpack[ErrorSettings]) -> None:
-        super().__init__(**settings)
+    @overload
+    def __init__(
+        self: ExpectedCalibrationError[float],
+        *,
+        bins: int | Sequence[float] = 15,
+        average: Literal["macro"] = "macro",
+        **settings: Unpack[ErrorSettings],
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: ExpectedCalibrationError[np.ndarray],
+        *,
+        bins: int | Sequence[float] = 15,
+        average: Literal["none"] | None,
+        **settings: Unpack[ErrorSettings],
+    ) -> None: ...
+    def __init__(
+        self,
+        *,
+        bins: int | Sequence[float] = 15,
+        average: Literal["macro", "none"] | None = "macro",
+        **settings: Unpack[ErrorSettings],
+    ) -> None:
+        super().__init__(average=average, **settings)
         self.edges = edges_of_probabilities(bins)
         self.settle(bins=self.edges)
         if not self.classwise:
             declare_bins(self)
             return
-        self.pictures = ()
         shape, of = (2, self.task.size, len(self.edges) - 1), ("edges", "task")
         self.declare("number", shape, statistic=_numbers, settings=of)
         self.declare("probability", shape, "float64", statistic=_probabilities, settings=of)
@@ -167,7 +206,7 @@ def _equal_mass(values: np.ndarray, weight: np.ndarray, bins: int) -> np.ndarray
     return np.asarray(of_value[place.reshape(-1)])
 
 
-class AdaptiveCalibrationError(CalibrationError, RecordMetric[float]):
+class AdaptiveCalibrationError(CalibrationError[Value], RecordMetric[Value]):
     """Calibration error over bins of equal mass: each holds about the same number of samples, at any rate.
 
     Formula: that of `ExpectedCalibrationError`, by default ``sum_k n_k * |p_k - y_k| / sum_k n_k``, with the samples
@@ -190,8 +229,30 @@ class AdaptiveCalibrationError(CalibrationError, RecordMetric[float]):
 
     bins: int
 
-    def __init__(self, *, bins: int = 15, **settings: Unpack[ErrorSettings]) -> None:
-        super().__init__(**settings)
+    @overload
+    def __init__(
+        self: AdaptiveCalibrationError[float],
+        *,
+        bins: int = 15,
+        average: Literal["macro"] = "macro",
+        **settings: Unpack[ErrorSettings],
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: AdaptiveCalibrationError[np.ndarray],
+        *,
+        bins: int = 15,
+        average: Literal["none"] | None,
+        **settings: Unpack[ErrorSettings],
+    ) -> None: ...
+    def __init__(
+        self,
+        *,
+        bins: int = 15,
+        average: Literal["macro", "none"] | None = "macro",
+        **settings: Unpack[ErrorSettings],
+    ) -> None:
+        super().__init__(average=average, **settings)
         self.bins = whole_number_of("bins", bins, 1, MOST_EDGES)
         self._of_class = [f"class {k}" for k in range(self.task.size)] if self.classwise else ["probability"]
         columns = (*self._of_class, "outcome", "weight")
