@@ -5,21 +5,8 @@ from __future__ import annotations
 import copy
 import itertools
 from collections import defaultdict
-from typing import (
-    TYPE_CHECKING,
-    Any,
-    Callable,
-    Dict,
-    Hashable,
-    ItemsView,
-    Iterable,
-    KeysView,
-    Mapping,
-    NamedTuple,
-    Sequence,
-    ValuesView,
-    overload,
-)
+from collections.abc import Callable, Hashable, ItemsView, Iterable, KeysView, Mapping, Sequence, ValuesView
+from typing import TYPE_CHECKING, Any, Dict, NamedTuple, overload
 
 import numpy as np
 

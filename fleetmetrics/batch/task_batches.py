@@ -13,7 +13,7 @@ from fleetmetrics.batch.batch import Batch
 from fleetmetrics.batch.rules import applicable
 from fleetmetrics.batch.sums import statistic
 from fleetmetrics.errors import InvalidInputError
-from fleetmetrics.numbers.reductions import FEW
+from fleetmetrics.numbers.reductions import FEW, FEW_LOGARITHMS
 from fleetmetrics.xp import Scattered
 
 __all__ = ["AlikeBatches", "TaskBatches"]
@@ -198,7 +198,9 @@ class _Together(Batch):
         return totals
 
     def sum_of_logs(self, factors: Any) -> Any:
-        return self.of_each(super().sum_of_logs, factors)
+        if len(factors) > FEW_LOGARITHMS * len(self.places):
+            return self.of_each(super().sum_of_logs, factors)
+        return self.weighted_sum(np.log(factors))
 
     def extreme(self, values: Any, reduction: str) -> Any:
         return self.of_each(functools.partial(super().extreme, reduction=reduction), values)

@@ -20,6 +20,7 @@ from fleetmetrics.support.vocabulary import entries_in_words, kind_in_words, wit
 
 __all__ = [
     "FEW",
+    "FEW_LOGARITHMS",
     "OF_BATCHES",
     "REDUCTIONS",
     "REST",
@@ -44,6 +45,8 @@ REDUCTIONS = ("sum", "max", "min", *WIDTHS)
 REST = ":rest"
 #: Up to this number of entries, a dot product takes half the time of a sum, and is as exact.
 FEW = 128
+#: Up to this number, logarithms are summed one by one; of more, those of products.
+FEW_LOGARITHMS = 16 * FEW
 #: The subject of errors about one worker's sums.
 OF_BATCHES = "the batches of this worker"
 _LEAST, _MOST = -(2**63), 2**63 - 1

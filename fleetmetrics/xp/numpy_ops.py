@@ -19,6 +19,7 @@ from numpy import sinh, square, subtract, where, zeros_like
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.numbers.moments import WIDTHS, merged, merged_floats, two_sum
 from fleetmetrics.numbers.reductions import FEW as _FEW
+from fleetmetrics.numbers.reductions import FEW_LOGARITHMS as _FEW_LOGARITHMS
 from fleetmetrics.numbers.reductions import OF_BATCHES as _OF_BATCHES
 from fleetmetrics.numbers.reductions import Scattered, combine, identity, sum_of_numbers, widen
 from fleetmetrics.support.tensors import as_array
@@ -180,7 +181,7 @@ def sum(array: np.ndarray) -> Any:
 
 
 def sum_of_logs(array: np.ndarray) -> Any:
-    if array.size <= _FACTORS * _FEW:
+    if array.size <= _FEW_LOGARITHMS:
         return sum(np.log(array))
     whole = array.size - array.size % _FACTORS
     products = np.multiply.reduce(array[:whole].reshape(_FACTORS, -1), 0)
