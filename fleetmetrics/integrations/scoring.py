@@ -65,6 +65,8 @@ class Scorer:
         raise_if_unknown(kind, [name for name in settings if name not in parameters])
         for name in chosen & {"task", "num_classes", "num_labels"}:
             raise InvalidInputError(f"metric {metric!r}: leave out {name}; the classes are those of the estimator")
+        for name in {*settings} & {*self._named.settings}:
+            raise InvalidInputError(f"metric {metric!r} sets {name}, and so does {name}={settings[name]!r}; give one")
         self._takes_several, self._averages = "num_classes" in parameters, "average" in chosen
         example = self._made(2)
         why = ""
@@ -72,6 +74,8 @@ class Scorer:
             why = "its value is no single number"
         elif example.columns:
             why = f"it needs {example.columns[0]} for each sample, and a scorer gets predictions and labels"
+        elif example.samples not in ("numbers", "any"):
+            why = f"it takes {example.samples}, and a scorer gets classes and numbers"
         elif not example.takes_label:
             why = "it takes no labels"
         elif not kind.better:
@@ -106,7 +110,9 @@ class Scorer:
         metric.add(prediction, np.asarray(label), sample_weight)
         value = metric.compute_local()
         if not isinstance(value, float):
-            raise InvalidInputError(f'{self!r} gives one value for each class; choose one, such as average="macro"')
+            what = "one value for each class" if isinstance(value, np.ndarray) else f"a {type(value).__name__}"
+            one = 'choose one, such as average="macro"' if isinstance(value, np.ndarray) else "leave out bounds"
+            raise InvalidInputError(f"{self!r} gives {what}, and a score is one number; {one}")
         return self._sign * value
 
     def _classes_of(self, estimator: Any) -> np.ndarray:

@@ -78,6 +78,8 @@ def test_weights_reach_the_metric_and_searches_may_pickle_it():
         ("calibration", {}, "cannot be a scorer: neither higher nor lower values are better"),
         ("confusion_matrix", {}, "cannot be a scorer: its value is no single number"),
         ("mean", {}, "cannot be a scorer: it takes no labels"),
+        ("bleu", {}, "cannot be a scorer: it takes texts, and a scorer gets classes and numbers"),
+        ("f1:average=macro", {"average": "micro"}, "sets average, and so does average='micro'; give one"),
         (fm.AUC, {}, 'must be the name of a metric, such as "auc"'),
     ],
 )
@@ -90,8 +92,10 @@ def test_a_model_that_does_not_fit_is_refused():
     several, ridge = SEVERAL.fit(*IRIS), linear.RidgeClassifier().fit(*CANCER)
     with pytest.raises(fm.InvalidInputError, match=r"scorer\('kolmogorov_smirnov'\) takes two classes, .* has 3"):
         fm.scorer("kolmogorov_smirnov")(several, *IRIS)
-    with pytest.raises(fm.InvalidInputError, match="gives one value for each class; choose one"):
+    with pytest.raises(fm.InvalidInputError, match="gives one value for each class, and a score is one number; choose"):
         fm.scorer("f1", average=None)(several, *IRIS)
+    with pytest.raises(fm.InvalidInputError, match="gives a BoundedError, and a score is one number; leave out bounds"):
+        fm.scorer("quantile_error", bounds=True)(NUMBERS.fit(*DIABETES), *DIABETES)
     with pytest.raises(fm.InvalidInputError, match="needs predict_proba, and RidgeClassifier has none"):
         fm.scorer("auc")(ridge, *CANCER)
     with pytest.raises(fm.InvalidInputError, match="takes a classifier of two classes or more; Ridge has classes_"):
