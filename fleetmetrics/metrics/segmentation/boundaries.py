@@ -8,21 +8,11 @@ from typing import Any, ClassVar, Sequence
 
 import numpy as np
 
-from fleetmetrics.base.metric import Quotient, Settings
+from fleetmetrics.base.metric import Quotient
 from fleetmetrics.batch import Batch, per_sample, statistic
-from fleetmetrics.batch.rules import Requirement
 from fleetmetrics.errors import InvalidInputError, StaticProgramError
-from fleetmetrics.metrics.classification.averaged import OfTask
-from fleetmetrics.metrics.segmentation.overlap import shape_of_images
-from fleetmetrics.metrics.task import (
-    Task,
-    class_axis_of,
-    counted,
-    counted_rows,
-    label_classes,
-    predicted_classes,
-    task_of,
-)
+from fleetmetrics.metrics.segmentation.pixels import OfPixels, PixelSettings, shape_of_images
+from fleetmetrics.metrics.task import Task, counted, counted_rows, label_classes, predicted_classes
 from fleetmetrics.support.checks import number_of
 from fleetmetrics.support.optional import library
 from fleetmetrics.support.typed import Unpack
@@ -93,42 +83,26 @@ def _classes_of(classes: Any, num_classes: int) -> tuple[int, ...]:
     return tuple(numbers)
 
 
-class BoundarySettings(Settings, total=False):
+class BoundarySettings(PixelSettings, total=False):
     """Arguments of every metric of boundaries."""
 
     classes: Sequence[int] | None
-    ignore_index: int | Sequence[int] | None
-    class_axis: int | None
 
 
-class Boundaries(OfTask[float]):
+class Boundaries(OfPixels[float]):
     """A metric of the boundaries of segments; arguments as for `BoundaryF`."""
 
-    class_axis: int | None
     classes: tuple[int, ...]
-    requirements: tuple[str | Requirement, ...]
-    task: Task
-    cell_states: tuple[str, ...] = ()
     #: The attribute that `measure` gets.
     argument: ClassVar[str]
     #: The value of a class that is true or predicted only; None: the diagonal of the image.
     missed: float | None = 0.0
 
-    def __init__(
-        self,
-        *,
-        num_classes: int,
-        classes: Sequence[int] | None = None,
-        ignore_index: int | Sequence[int] | None = None,
-        class_axis: int | None = 1,
-        **settings: Unpack[Settings],
-    ) -> None:
+    def __init__(self, *, classes: Sequence[int] | None = None, **settings: Unpack[PixelSettings]) -> None:
         super().__init__(**settings)
-        self.class_axis = class_axis_of(class_axis)
-        self.task = task_of("multiclass", num_classes, ignore_index=ignore_index)
-        self.classes = _classes_of(range(1, num_classes) if classes is None else classes, num_classes)
-        self.settle(num_classes=self.task.size, classes=self.classes, ignore_index=self.task.ignore_index)
-        self.requirements = self.task.rules
+        size = self.task.size
+        self.classes = _classes_of(range(1, size) if classes is None else classes, size)
+        self.settle(classes=self.classes)
         arguments = ("task", "classes", "measure", self.argument, "missed")
         self.declare("distance", dtype="float64", statistic=_sum, settings=arguments)
         self.declare("images", statistic=_images, settings=arguments)
@@ -176,9 +150,9 @@ class BoundaryF(Boundaries):
 
     tolerance: float
 
-    def __init__(self, *, num_classes: int, tolerance: float = 2.0, **settings: Unpack[BoundarySettings]) -> None:
+    def __init__(self, *, tolerance: float = 2.0, **settings: Unpack[BoundarySettings]) -> None:
         self.tolerance = number_of("tolerance", tolerance, 0)
-        super().__init__(num_classes=num_classes, **settings)
+        super().__init__(**settings)
 
     @staticmethod
     def measure(found: np.ndarray, true: np.ndarray, argument: float) -> float:
@@ -215,16 +189,11 @@ class HausdorffDistance(Boundaries):
     percentile: float
 
     def __init__(
-        self,
-        *,
-        num_classes: int,
-        percentile: float = 100.0,
-        missed: float | None = None,
-        **settings: Unpack[BoundarySettings],
+        self, *, percentile: float = 100.0, missed: float | None = None, **settings: Unpack[BoundarySettings]
     ) -> None:
         self.percentile = number_of("percentile", percentile, 1, 100)
         self.missed = None if missed is None else number_of("missed", missed, 0)
-        super().__init__(num_classes=num_classes, **settings)
+        super().__init__(**settings)
 
     @staticmethod
     def measure(found: np.ndarray, true: np.ndarray, argument: float) -> float:

@@ -2,63 +2,47 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Sequence, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, overload
 
 import numpy as np
 
 from fleetmetrics import formulas
 from fleetmetrics.base.accumulator import Value
-from fleetmetrics.base.metric import Quotient, Settings
+from fleetmetrics.base.metric import Quotient
 from fleetmetrics.batch import Batch, per_sample, statistic
-from fleetmetrics.batch.rules import Requirement
 from fleetmetrics.errors import InvalidInputError
-from fleetmetrics.metrics.classification.averaged import OfConfusion
+from fleetmetrics.metrics.classification.averaged import F1, Jaccard, OfConfusion, Recall
+from fleetmetrics.metrics.segmentation.pixels import OfPixels, PixelSettings, shape_of_images
 from fleetmetrics.metrics.task import (
+    Cells,
     Task,
-    class_axis_of,
     counted,
     counted_rows,
     label_classes,
     number_of_rows,
     predicted_classes,
-    task_of,
 )
 from fleetmetrics.support.checks import choice_of, number_of
 from fleetmetrics.support.typed import Required, Unpack
 
 __all__ = ["Dice", "FrequencyWeightedIoU", "MeanIoU", "PixelAccuracy"]
 
-#: For each measure the numerator and the denominator of a class, by its pixels that are right, true and predicted.
-_PARTS: dict[str, Any] = {
-    "iou": lambda right, true, predicted: (right, true + predicted - right),
-    "dice": lambda right, true, predicted: (right + right, true + predicted),
-    "accuracy": lambda right, true, predicted: (right, true),
-}
-
-
-def shape_of_images(batch: Batch) -> tuple[int, ...]:
-    """The shape of each image of a batch; raises if it has none."""
-    if batch.full is None or len(batch.full) < 3:
-        shape = [batch.rows] if batch.full is None else list(batch.full)
-        raise InvalidInputError(
-            f"label must be images [n, height, width], or volumes, with an axis more, not of shape {shape}; of one "
-            "image give label[None]"
-        )
-    return batch.full[1:]
-
 
 @statistic
-def _sum_of_images(batch: Batch, task: Task, measure: str, average: str, absent: float | None) -> Any:
-    return batch.sum_of_rows(_of_images(batch, task, measure, average, absent))
+def _sum_of_images(batch: Batch, *settings: Any) -> Any:
+    return batch.sum_of_rows(_of_images(batch, *settings))
 
 
 @per_sample
-def _of_images(batch: Batch, task: Task, measure: str, average: str, absent: float | None) -> Any:
+def _of_images(batch: Batch, task: Task, parts: tuple[Cells, Cells], average: str, absent: float | None) -> Any:
     """The value of each image at its first pixel; 0 elsewhere."""
     shape_of_images(batch)
     xp, whole = batch.xp, counted_rows(batch, task)
     right, true, predicted = (xp.cast(count, "float64") for count in _pixels(batch, task))
-    above, below = _PARTS[measure](right, true, predicted)
+    above, below = (
+        xp.scale(right, both) + xp.scale(true - right, missed) + xp.scale(predicted - right, wrong)
+        for (_, wrong), (missed, both) in parts
+    )
     if average == "micro":
         above, below = xp.sum_of_rows(above), xp.sum_of_rows(below)
     shares = xp.divide(above, xp.or_one(below))
@@ -83,96 +67,58 @@ def _pixels(batch: Batch, task: Task) -> list[Any]:
     if not batch.checked:  # others are in no count
         valid = xp.logical_and(xp.is_class(true, size), xp.is_class(predicted, size))
         kept = valid if kept is None else xp.logical_and(valid, kept)
+    right = agree if kept is None else xp.logical_and(agree, kept)
     counts = []
-    for classes, flags in (
-        (true, agree if kept is None else xp.logical_and(agree, kept)),
-        (true, kept),
-        (predicted, kept),
-    ):
+    for classes, flags in ((true, right), (true, kept), (predicted, kept)):
         index = classes if flags is None else xp.where(flags, classes, xp.full_like(classes, size))
         counts.append(xp.counts_of_rows(xp.reshape(index, [-1, batch.width]), size))
     return counts
 
 
-class PixelSettings(Settings, total=False):
-    """Arguments of every metric of pixels, besides ``num_classes``."""
+class OverlapSettings(PixelSettings, total=False):
+    """Arguments of every metric of overlap."""
 
     per: Literal["dataset", "image"]
-    ignore_index: int | Sequence[int] | None
-    class_axis: int | None
 
 
-class OnePixelValue(PixelSettings, total=False):
-    """Arguments of a metric of pixels whose value is one number."""
+class OneOverlap(OverlapSettings, total=False):
+    """Arguments of a metric of overlap whose value is one number."""
 
-    num_classes: Required[int]
     absent: float | None
     average: Literal["auto", "micro", "macro", "weighted"]
 
 
-class PixelValueEach(PixelSettings, total=False):
-    """Arguments of a metric of pixels whose value has a number for each class."""
+class OverlapEach(OverlapSettings, total=False):
+    """Arguments of a metric of overlap whose value has a number for each class."""
 
-    num_classes: Required[int]
     absent: float | None
     average: Required[Literal["none"] | None]
 
 
-class AllPixelSettings(PixelSettings, total=False):
-    """Arguments of a metric of pixels that averages over classes."""
-
-    num_classes: Required[int]
-    absent: float | None
-    average: Literal["auto", "micro", "macro", "weighted", "none"] | None
-
-
-class Pixels(OfConfusion[Value]):
-    """A metric of the pixels of each class; arguments as for `MeanIoU`."""
+class Overlap(OfPixels[Value], OfConfusion[Value]):
+    """A metric of the overlap of each class; arguments as for `MeanIoU`."""
 
     better = "higher"
     average: str | None = "weighted"
     absent: float | None = None
-    class_axis: int | None
     per: str
     pictures: tuple[str, ...] = OfConfusion.pictures
-    requirements: tuple[str | Requirement, ...]
-    task: Task
-    #: The function of a confusion matrix, and its measure in `_PARTS`.
+    #: The function of a confusion matrix, and the contribution of each cell to numerator and denominator of a class.
     function: ClassVar[Any]
-    measure: ClassVar[str]
+    parts: ClassVar[tuple[Cells, Cells]]
 
-    def __init__(
-        self,
-        *,
-        num_classes: int,
-        per: Literal["dataset", "image"] = "dataset",
-        ignore_index: int | Sequence[int] | None = None,
-        class_axis: int | None = 1,
-        **settings: Unpack[Settings],
-    ) -> None:
+    def __init__(self, *, per: Literal["dataset", "image"] = "dataset", **settings: Unpack[PixelSettings]) -> None:
         super().__init__(**settings)
-        self.class_axis = class_axis_of(class_axis)
         self.per = choice_of("per", per, ("dataset", "image"))
-        if per == "image" and self.average is None:
-            raise InvalidInputError("average=None needs per='dataset': the value of an image is one number")
-        self.task = task_of("multiclass", num_classes, ignore_index=ignore_index)
-        self.settle(num_classes=self.task.size, ignore_index=self.task.ignore_index)
-        self.requirements = self.task.rules
-        self._declare_states()
-
-    def _declare_states(self) -> None:
-        if self.per == "dataset":
-            super()._declare_states()
+        if per == "dataset":
+            self._declare_states()
             return
+        if self.average is None:
+            raise InvalidInputError("average=None needs per='dataset': the value of an image is one number")
         self.pictures = ()
-        arguments = ("task", "measure", "average", "absent")
+        arguments = ("task", "parts", "average", "absent")
         self.declare("shares", dtype="float64", statistic=_sum_of_images, settings=arguments)
         self.declare("images", statistic=number_of_rows, settings=("task",))
-
-    @property
-    def cell_states(self) -> tuple[str, ...]:
-        """See `Metric.cell_states`; an image is in no cell."""
-        return super().cell_states if self.per == "dataset" else ()
 
     @property
     def quotient(self) -> Quotient | None:
@@ -188,8 +134,8 @@ class Pixels(OfConfusion[Value]):
         return values if self.average is None else float(values.mean())
 
 
-class Overlap(Pixels[Value]):
-    """A metric that averages over classes; arguments as for `MeanIoU`."""
+class AveragedOverlap(Overlap[Value]):
+    """A metric of overlap that averages over classes; arguments as for `MeanIoU`."""
 
     absent: float | None
     average: str | None
@@ -199,19 +145,18 @@ class Overlap(Pixels[Value]):
     def __init__(
         self,
         *,
-        num_classes: int,
         absent: float | None = None,
         average: Literal["auto", "micro", "macro", "weighted", "none"] | None = "auto",
-        **settings: Unpack[PixelSettings],
+        **settings: Unpack[OverlapSettings],
     ) -> None:
         choice_of("average", average, ("auto", "micro", "macro", "weighted", "none", None))
         self.average = {"auto": type(self).usual, "none": None}.get(average, average)  # type: ignore[arg-type]
         self.absent = None if absent is None else number_of("absent", absent, 0, 1)
-        super().__init__(num_classes=num_classes, **settings)
+        super().__init__(**settings)
         self.settle(average=self.average or "none")
 
 
-class MeanIoU(Overlap[Value]):
+class MeanIoU(AveragedOverlap[Value]):
     """Mean intersection over union of the classes of segmented images: mIoU.
 
     Formula: ``tp / (tp + fp + fn)`` per class over the pixels of all images, then the mean over the classes. With
@@ -248,16 +193,16 @@ class MeanIoU(Overlap[Value]):
     if TYPE_CHECKING:
 
         @overload
-        def __init__(self: MeanIoU[float], **settings: Unpack[OnePixelValue]) -> None: ...
+        def __init__(self: MeanIoU[float], **settings: Unpack[OneOverlap]) -> None: ...
         @overload
-        def __init__(self: MeanIoU[np.ndarray], **settings: Unpack[PixelValueEach]) -> None: ...
-        def __init__(self, **settings: Unpack[AllPixelSettings]) -> None: ...
+        def __init__(self: MeanIoU[np.ndarray], **settings: Unpack[OverlapEach]) -> None: ...
+        def __init__(self, **settings: Any) -> None: ...
 
     function = formulas.jaccard
-    measure = "iou"
+    parts = Jaccard.parts
 
 
-class Dice(Overlap[Value]):
+class Dice(AveragedOverlap[Value]):
     """Dice coefficient of the classes of segmented images: twice the intersection over the sum of the areas.
 
     Formula: ``2 * tp / (2 * tp + fp + fn)`` per class, then the mean over the classes. Otherwise like `MeanIoU`.
@@ -272,16 +217,16 @@ class Dice(Overlap[Value]):
     if TYPE_CHECKING:
 
         @overload
-        def __init__(self: Dice[float], **settings: Unpack[OnePixelValue]) -> None: ...
+        def __init__(self: Dice[float], **settings: Unpack[OneOverlap]) -> None: ...
         @overload
-        def __init__(self: Dice[np.ndarray], **settings: Unpack[PixelValueEach]) -> None: ...
-        def __init__(self, **settings: Unpack[AllPixelSettings]) -> None: ...
+        def __init__(self: Dice[np.ndarray], **settings: Unpack[OverlapEach]) -> None: ...
+        def __init__(self, **settings: Any) -> None: ...
 
     function = formulas.f_beta
-    measure = "dice"
+    parts = F1.parts
 
 
-class PixelAccuracy(Overlap[Value]):
+class PixelAccuracy(AveragedOverlap[Value]):
     """Share of the pixels of segmented images whose class is predicted correctly.
 
     Formula: ``sum(tp) / n`` over all n pixels. ``average="macro"`` is the mean over the classes of ``tp / (tp + fn)``:
@@ -301,17 +246,17 @@ class PixelAccuracy(Overlap[Value]):
     if TYPE_CHECKING:
 
         @overload
-        def __init__(self: PixelAccuracy[float], **settings: Unpack[OnePixelValue]) -> None: ...
+        def __init__(self: PixelAccuracy[float], **settings: Unpack[OneOverlap]) -> None: ...
         @overload
-        def __init__(self: PixelAccuracy[np.ndarray], **settings: Unpack[PixelValueEach]) -> None: ...
-        def __init__(self, **settings: Unpack[AllPixelSettings]) -> None: ...
+        def __init__(self: PixelAccuracy[np.ndarray], **settings: Unpack[OverlapEach]) -> None: ...
+        def __init__(self, **settings: Any) -> None: ...
 
     function = formulas.confusion_accuracy
-    measure = "accuracy"
+    parts = Recall.parts
     usual = "micro"
 
 
-class FrequencyWeightedIoU(Pixels[float]):
+class FrequencyWeightedIoU(Overlap[float]):
     """Mean intersection over union in which each class has the weight of its true pixels.
 
     Formula: ``sum_k(t_k / n * iou_k)``, where ``t_k`` of ``n`` pixels are of class k. Otherwise like `MeanIoU`, without
@@ -325,4 +270,4 @@ class FrequencyWeightedIoU(Pixels[float]):
     """
 
     function = formulas.jaccard
-    measure = "iou"
+    parts = Jaccard.parts
