@@ -13,7 +13,7 @@ import numpy as np
 import fleetmetrics
 from fleetmetrics.base.adding import unnamed
 from fleetmetrics.base.composite import Composite, about, axis_taken, label_taken, samples_taken, statistics_of
-from fleetmetrics.base.metric import Common, Metric
+from fleetmetrics.base.metric import Common, Metric, not_a_metric
 from fleetmetrics.base.nesting import Nestable
 from fleetmetrics.base.shared import Shared
 from fleetmetrics.base.task_columns import ARGUMENTS, arguments_of_tasks, checked_tasks
@@ -340,11 +340,11 @@ def _entries(metrics: Any) -> list[tuple[str, Metric]]:
         entries = listed("metrics", metrics, "metrics, or a dict of them by key")
         for metric in entries:
             if not isinstance(metric, Metric):
-                raise InvalidInputError(f"metrics must hold Metric objects, not {type(metric).__name__}")
+                raise not_a_metric("metrics must hold Metric objects", metric)
         return [(metric.name, metric) for metric in entries]
     for key, metric in metrics.items():
         if not isinstance(metric, Metric):
-            raise InvalidInputError(f"metrics[{key!r}] must be a Metric, not {type(metric).__name__}")
+            raise not_a_metric(f"metrics[{key!r}] must be a Metric", metric)
     return list(metrics.items())
 
 

@@ -48,6 +48,7 @@ __all__ = [
     "Undefinable",
     "WithoutColumns",
     "formula_of",
+    "not_a_metric",
 ]
 
 _divide = ratio.bare
@@ -449,6 +450,12 @@ def _weighted(factors: Mapping[str, Any], states: Mapping[str, np.ndarray]) -> A
             number = states[name].item()
             return number if factor == 1 else 0 + factor * number  # never -0.0
     return 0 + sum(np.sum(states[name] * factor).item() for name, factor in factors.items())
+
+
+def not_a_metric(what: str, value: Any) -> InvalidInputError:
+    """The error about a value in place of a metric; ``what`` must be one."""
+    alone = "; it keeps records, and stands alone: call its own add and compute" * hasattr(value, "compute_metric")
+    return InvalidInputError(f"{what}, not {type(value).__name__}{alone}")
 
 
 class WithoutColumns(Metric[Value]):

@@ -189,7 +189,8 @@ def keys_of(values: Any, argument: str) -> Any:
         return array.astype(np.int64)
     raise InvalidInputError(
         f"{argument} must hold integers or strings, one per sample, not {entries_in_words(array)} "
-        f"(given {with_article(type(values).__name__)})" + _HOW.get(array.dtype.kind, "").format(argument)
+        f"(given {with_article(type(values).__name__)})"
+        + _HOW.get(array.dtype.kind, "").format(argument if argument.isidentifier() else "...")
     )
 
 

@@ -37,7 +37,7 @@ def average_precisions(
     number: dict[Any, int] = {}
     for predicted, true in zip(predictions, targets):
         difficult = true.get("difficult", np.zeros(len(true["labels"]))) != 0
-        for label in np.unique(np.concatenate([predicted["labels"], true["labels"]])).tolist():
+        for label in sorted({*predicted["labels"].tolist(), *true["labels"].tolist()}):
             mine, its = predicted["labels"] == label, true["labels"] == label
             order = np.argsort(-predicted["scores"][mine], kind="stable")
             flags, counts = _right(predicted["boxes"][mine][order], true["boxes"][its], difficult[its], iou, pixel)

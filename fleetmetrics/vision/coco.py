@@ -8,15 +8,18 @@ from typing import Any, Mapping, NamedTuple, Sequence
 
 import numpy as np
 
+from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.formulas.quotients import undefined
-from fleetmetrics.support.checks import choices_of, flag_of, number_of, whole_number_of
+from fleetmetrics.support.checks import choices_of, flag_of, listed, number_of, whole_number_of
 from fleetmetrics.support.optional import library
-from fleetmetrics.vision.images import BoxMetric
+from fleetmetrics.vision.images import BoxMetric, labels_of
 
 __all__ = ["MeanAveragePrecision"]
 
 IOUS: tuple[float, ...] = tuple(np.linspace(0.5, 0.95, 10).tolist())  # to the bits of COCO's own
 AREAS = ("", "_small", "_medium", "_large")
+#: COCO's own end at 10**10 pixels.
+_RANGES = [[0, math.inf], [0, 32**2], [32**2, 96**2], [96**2, math.inf]]
 #: Where an image has what is compared.
 SHAPES = {"bbox": "boxes", "segm": "masks"}
 _log = logging.getLogger("fleetmetrics").debug  # Paddle lets the library's info lines through
@@ -79,7 +82,7 @@ def evaluated(
         both.append(data)
     evaluation = coco.COCOeval_faster(*both, iou_type, print_function=_log)
     evaluation.params.iouThrs, evaluation.params.maxDets = np.array(ious), list(most)
-    evaluation.params.useCats = int(by_label)
+    evaluation.params.areaRng, evaluation.params.useCats = _RANGES, int(by_label)
     evaluation.evaluate()
     evaluation.accumulate()
     arrays = (np.asarray(evaluation.eval[name]) for name in ("precision", "recall"))
@@ -97,8 +100,8 @@ def joined(
 ) -> tuple[list[Any], list[dict[str, Any]], list[dict[str, Any]]]:
     """The labels, and the true and the predicted objects of all images as in COCO's files, with numbers for labels."""
     true, guessed = (_columns(images, iou_type) for images in (targets, predictions))
-    labels, numbers = np.unique(np.concatenate([true["category_id"], guessed["category_id"]]), return_inverse=True)
-    true["category_id"], guessed["category_id"] = np.split(numbers.reshape(-1), [len(true["category_id"])])
+    labels, numbers = np.unique(labels_of(targets, predictions), return_inverse=True)
+    true["category_id"], guessed["category_id"] = np.split(numbers.reshape(-1), [len(true["id"])])
     return labels.tolist(), _rows(true), _rows(guessed)
 
 
@@ -110,8 +113,7 @@ def _rows(columns: Mapping[str, Any]) -> list[dict[str, Any]]:
 def _columns(images: Sequence[Mapping[str, Any]], iou_type: str) -> dict[str, Any]:
     """The objects of all images, with the number of their image."""
     sizes = [len(image["labels"]) for image in images]
-    columns: dict[str, Any] = {"category_id": np.concatenate([image["labels"] for image in images])}
-    columns["id"], columns["image_id"] = np.arange(1, sum(sizes) + 1), np.repeat(np.arange(len(images)), sizes)
+    columns: dict[str, Any] = {"id": np.arange(1, sum(sizes) + 1), "image_id": np.repeat(np.arange(len(images)), sizes)}
     if iou_type == "segm":
         masks = [{"size": image["size"].tolist(), "counts": mask} for image in images for mask in image["masks"]]
         columns["segmentation"], pixels = masks, library("faster_coco_eval.core.mask").area(masks)
@@ -135,6 +137,14 @@ def mean_of(values: np.ndarray) -> float:
     """The mean of the values that there are; nan without any."""
     there = values[values > -1]
     return float(there.mean()) if there.size else math.nan
+
+
+def _some(argument: str, values: Any) -> list[Any]:
+    """The numbers of an argument, of which there is at least one."""
+    numbers = listed(argument, values, "numbers")
+    if not numbers:
+        raise InvalidInputError(f"{argument} is empty; give at least one number")
+    return numbers
 
 
 class MeanAveragePrecision(BoxMetric):
@@ -191,9 +201,10 @@ class MeanAveragePrecision(BoxMetric):
     ) -> None:
         super().__init__(box_format, categories, sampler)
         library("faster_coco_eval")  # before hours of evaluation
-        ious = IOUS if iou_thresholds is None else iou_thresholds
+        ious = IOUS if iou_thresholds is None else _some("iou_thresholds", iou_thresholds)
         self.iou_thresholds: tuple[float, ...] = tuple(number_of("each of iou_thresholds", iou, 0, 1) for iou in ious)
-        most = [whole_number_of("each of max_detection_thresholds", most, 1) for most in max_detection_thresholds]
+        counts = _some("max_detection_thresholds", max_detection_thresholds)
+        most = [whole_number_of("each of max_detection_thresholds", most, 1) for most in counts]
         self.max_detection_thresholds: tuple[int, ...] = tuple(sorted(most))
         self.class_metrics: bool = flag_of("class_metrics", class_metrics)
         self.iou_types: list[str] = choices_of("iou_type", iou_type, (*SHAPES,))
@@ -218,4 +229,6 @@ class MeanAveragePrecision(BoxMetric):
             results["predictions"], results["targets"], self.iou_thresholds, self.max_detection_thresholds, iou_type
         )
         values: dict[str, Any] = {**evaluation.values()}
+        if math.isnan(values["map"]):
+            undefined(self.name, "all true boxes are crowds")
         return {**values, "map_per_class": evaluation.by_label()} if self.class_metrics else values

@@ -6,7 +6,7 @@ from typing import Any, Mapping, Sequence
 
 import numpy as np
 
-from fleetmetrics.batch.keys import keys_of
+from fleetmetrics.batch.keys import joined_arrays, keys_of
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.records.base_metric import BaseMetric
 from fleetmetrics.support.checks import choice_of
@@ -14,6 +14,10 @@ from fleetmetrics.vision.masks import Size, check_run_lengths, run_lengths, size
 from fleetmetrics.xp import numpy_ops
 
 FORMATS = ("xyxy", "xywh", "cxcywh")
+#: What is 0 or 1 of a true object.
+_FLAGS = ("iscrowd", "difficult")
+#: The largest number whose square, an area, float64 holds many times over.
+LARGEST = 1e100
 
 
 class ImageMetric(BaseMetric):
@@ -63,9 +67,10 @@ class BoxMetric(ImageMetric):
     def __init__(self, box_format: str, categories: Sequence[int] | None, sampler: Any) -> None:
         super().__init__(sampler=sampler)
         self.box_format: str = choice_of("box_format", box_format, FORMATS)
-        self.categories: list[Any] | None = (
-            None if categories is None else sorted({*keys_of(categories, "categories").tolist()})
-        )
+        known = None if categories is None else keys_of(categories, "categories")
+        if known is not None and known.ndim != 1:
+            raise InvalidInputError(f"categories must be a list of labels, not {categories!r:.80}")
+        self.categories: list[Any] | None = None if known is None else sorted({*known.tolist()})
         self.settle(categories=self.categories)
 
     def add(self, predictions: Any, targets: Any, *, ids: Any = None) -> None:
@@ -85,7 +90,9 @@ class BoxMetric(ImageMetric):
     def _columns_of(self, predictions: Any, targets: Any) -> dict[str, Any]:
         true = self.true([f"targets[{place}]" for place in range(len(targets))], targets)
         names, sizes = [f"predictions[{place}]" for place in range(len(targets))], [image.get("size") for image in true]
-        return {"predictions": self.predicted(names, predictions, sizes), "targets": true}
+        predicted = self.predicted(names, predictions, sizes)
+        _check_kind([image["labels"] for image in (*predicted, *true)])
+        return {"predictions": predicted, "targets": true}
 
     def true(self, whats: Sequence[str], images: Sequence[Any]) -> list[dict[str, Any]]:
         """The true objects of images, which ``whats`` name in errors."""
@@ -119,6 +126,8 @@ class BoxMetric(ImageMetric):
         for name in (*wanted, *extras):
             if name not in ("boxes", "labels", "masks") and image.get(name) is not None:
                 arrays[name] = _numbers(what, image, name).reshape(-1)
+                if name in (*_FLAGS, "area"):
+                    _check_extra(what, name, arrays[name])
         if "masks" in wanted:
             arrays["masks"], size = run_lengths(what, image["masks"], _size(what, image, size))
         _check_lengths(what, arrays)
@@ -137,6 +146,8 @@ class BoxMetric(ImageMetric):
             start, sizes = boxes[:, :2], boxes[:, 2:]
             start = start - sizes / 2 if self.box_format == "cxcywh" else start
             corners = np.concatenate([start, start + sizes], axis=1)
+        if np.abs(corners).max(initial=0) > LARGEST:
+            raise InvalidInputError(f"boxes of {what} have corners beyond {LARGEST:g}, and areas that float64 lacks")
         wrong = (corners[:, 2:] < corners[:, :2]).any(axis=1)
         if wrong.any():
             how = "x2 < x1 or y2 < y1" if self.box_format == "xyxy" else "a negative width or height"
@@ -155,6 +166,29 @@ def _numbers(what: str, image: Mapping[str, Any], name: str) -> np.ndarray:
         place = np.argwhere(~np.isfinite(array))[0][0]
         raise InvalidInputError(f"{name} of {what} has {array[place]} at {place}; give numbers")
     return array
+
+
+def _check_extra(what: str, name: str, array: np.ndarray) -> None:
+    """Raise unless flags are 0 or 1, and areas at least 0."""
+    allowed, wrong = ("0 or 1", (array != 0) & (array != 1)) if name in _FLAGS else ("at least 0", array < 0)
+    if wrong.any():
+        raise InvalidInputError(f"{name} of {what} has {array[wrong][0]:g} at {wrong.argmax()}; give {allowed}")
+
+
+def labels_of(*sides: Sequence[Mapping[str, Any]]) -> np.ndarray:
+    """The labels of all objects of all images, side after side; raises for integers beside strings."""
+    arrays = [image["labels"] for side in sides for image in side if image["labels"].size]
+    _check_kind(arrays)
+    return np.asarray(joined_arrays(arrays, "labels")) if arrays else np.empty(0, np.int64)
+
+
+def _check_kind(labels: Sequence[np.ndarray]) -> None:
+    kinds = {array.dtype.kind == "U": array for array in labels if array.size}
+    if len(kinds) > 1:
+        raise InvalidInputError(
+            f"labels are integers in some places and strings in others, such as {kinds[False][0]} and "
+            f"{str(kinds[True][0])!r}; use one kind in predictions and targets"
+        )
 
 
 def _check_labels(what: str, labels: np.ndarray, categories: list[Any]) -> None:

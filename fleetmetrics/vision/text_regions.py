@@ -12,7 +12,7 @@ from fleetmetrics.support.checks import number_of
 from fleetmetrics.support.optional import library
 from fleetmetrics.support.vocabulary import counted
 from fleetmetrics.support.warning import warn
-from fleetmetrics.vision.images import ImageMetric
+from fleetmetrics.vision.images import LARGEST, ImageMetric
 from fleetmetrics.xp import numpy_ops
 
 __all__ = ["TextDetection"]
@@ -82,6 +82,8 @@ class TextDetection(ImageMetric):
         flags = numpy_ops.asarray([False] * len(true) if ignored is None else ignored, f"ignored{place}").reshape(-1)
         if len(flags) != len(true):
             raise InvalidInputError(f"ignored{place} has {len(flags)} flags for {len(true)} polygons of targets")
+        if not np.isin(flags, (0, 1)).all():
+            raise InvalidInputError(f"ignored{place} is {flags.tolist()!r:.80}; it must be 0 or 1 for each polygon")
         sound = shapely.is_valid(true)
         out = flags.astype(bool)[sound]
         left_out, true, predicted = len(true) + len(predicted), true[sound], predicted[shapely.is_valid(predicted)]
@@ -106,11 +108,14 @@ class TextDetection(ImageMetric):
 def _polygons(what: str, polygons: Sequence[Any]) -> np.ndarray:
     """Polygons of shapely."""
     shapely, shapes = library("shapely"), []
+    if not isinstance(polygons, (list, tuple)) and not getattr(polygons, "shape", ()):
+        raise InvalidInputError(f"{what} must be a list of polygons [points, 2], not {polygons!r:.80}")
     for number, polygon in enumerate(polygons):
         points = np.asarray(numpy_ops.asarray(polygon, what), np.float64)
-        if points.ndim != 2 or points.shape[1] != 2 or len(points) < 3 or not np.isfinite(points).all():
+        if points.ndim != 2 or points.shape[1] != 2 or len(points) < 3 or not (np.abs(points) < LARGEST).all():
             raise InvalidInputError(
-                f"{what}: polygon {number} must be [points, 2], of at least 3 points of numbers, not {polygon!r:.80}"
+                f"{what}: polygon {number} must be [points, 2], of at least 3 points of numbers below {LARGEST:g}, not "
+                f"{polygon!r:.80}"
             )
         shapes.append(shapely.Polygon(points))
     return np.array(shapes, object)

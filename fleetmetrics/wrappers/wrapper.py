@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, ClassVar, Iterable
 
 from fleetmetrics.base.accumulator import Accumulator, Value
-from fleetmetrics.base.metric import Common, Metric
+from fleetmetrics.base.metric import Common, Metric, not_a_metric
 from fleetmetrics.base.shared import Shared
 from fleetmetrics.batch import Batch
 from fleetmetrics.batch.one_hot import Meaning
@@ -44,7 +44,7 @@ class Wrapper(Metric[Value]):
     def __init__(self, metric: Metric, **common: Unpack[Common]) -> None:
         kind = type(self).__name__
         if not isinstance(metric, Metric):
-            raise InvalidInputError(f"metric must be a Metric, not {type(metric).__name__}")
+            raise not_a_metric("metric must be a Metric", metric)
         if metric.program is not None or metric.holds_samples():
             raise InvalidInputError(f"{metric.name} already holds samples; {kind} takes new metrics")
         for inner in _all_inside(metric):

@@ -200,6 +200,10 @@ BOX, TARGET = {"boxes": [[0, 0, 9, 9]], "scores": [0.5], "labels": [1]}, {"boxes
         ({"scores": [0.1, 0.2]}, {}, [0], r"has boxes \[1, 4\], labels \[1\], scores \[2\]"),
         ({"boxes": [[0, 0, 9]]}, {}, [0], r"it must have boxes \[n, 4\]"),
         ({"boxes": None}, {}, [0], "boxes"),
+        ({"boxes": [[0, 0, 9, 1e200]]}, {}, [0], r"boxes of predictions\[0\] have corners beyond 1e\+100"),
+        ({"labels": [1.0]}, {}, [0], r"not float64 \(given a list\); .*numpy\.asarray\(\.\.\., int\)"),
+        ({}, {"iscrowd": [2]}, [0], r"iscrowd of targets\[0\] has 2 at 0; give 0 or 1"),
+        ({}, {"area": [-1]}, [0], r"area of targets\[0\] has -1 at 0; give at least 0"),
         ({}, {}, [0, 1], "must have equal lengths"),
     ],
 )
@@ -209,6 +213,62 @@ def test_bad_input_is_named_and_nothing_of_it_is_kept(found, true, ids, told):
         metric.add([{**BOX, **found}], [{**TARGET, **true}], ids=ids)
     metric.add([BOX], [TARGET], ids=[7])
     assert metric.compute()["map"] == 1
+
+
+@pytest.mark.parametrize("kind", [fm.MeanAveragePrecision, fm.VOCMeanAveragePrecision])
+def test_labels_are_of_one_kind_and_any_size(kind):
+    texts = [{**BOX, "labels": ["1"]}], [{**TARGET, "labels": ["1"]}]
+    metric = kind()
+    with pytest.raises(
+        fm.InvalidInputError, match="labels are integers in some places and strings in others, such as 1"
+    ):
+        metric.add([BOX], texts[1], ids=[0])
+    metric.add([BOX], [TARGET], ids=[0])
+    metric.add(*texts, ids=[1])
+    with pytest.raises(
+        fm.InvalidInputError, match="labels are integers in some places and strings in others, .* '1'; use"
+    ):
+        metric.compute()
+    large = kind()
+    for number, (found, true) in enumerate([(2**53 + 1, 2**53), (2**63, 2**63)]):
+        large.add([{**BOX, "labels": [found]}], [{**TARGET, "labels": [true]}], ids=[number])
+    assert large.compute()["map"] == 0.5
+
+
+def test_boxes_of_any_size_count():
+    for side in (1e-3, 1e5, 1e9):
+        metric = fm.MeanAveragePrecision()
+        metric.add([{**BOX, "boxes": [[0, 0, side, side]]}], [{**TARGET, "boxes": [[0, 0, side, side]]}], ids=[0])
+        value = metric.compute()
+        assert value["map"] == value["map_small" if side < 1 else "map_large"] == 1
+
+
+def test_true_boxes_that_are_all_crowds_are_told():
+    metric = fm.MeanAveragePrecision()
+    metric.add([BOX], [{**TARGET, "iscrowd": [True]}], ids=[0])
+    with pytest.warns(fm.UndefinedMetricWarning, match="all true boxes are crowds"):
+        assert math.isnan(metric.compute()["map"])
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ({"categories": 5}, "categories must be a list of labels, not 5"),
+        ({"iou_thresholds": 0.5}, r"iou_thresholds must be a list of numbers, not 0\.5"),
+        ({"iou_thresholds": []}, "iou_thresholds is empty"),
+        ({"max_detection_thresholds": 100}, "max_detection_thresholds must be a list of numbers, not 100"),
+        ({"max_detection_thresholds": ()}, "max_detection_thresholds is empty"),
+    ],
+)
+def test_settings_that_mean_nothing_are_errors(settings, told):
+    with pytest.raises(fm.InvalidInputError, match=told):
+        fm.MeanAveragePrecision(**settings)
+
+
+def test_a_metric_of_images_is_no_part_of_another_and_the_error_says_what_to_do():
+    for make in (lambda metric: fm.Sliced(metric, by="k"), lambda metric: fm.MetricCollection([metric])):
+        with pytest.raises(fm.InvalidInputError, match=r"not MeanAveragePrecision; .* stands alone: call its own add"):
+            make(fm.MeanAveragePrecision())
 
 
 def test_missing_parts_other_boxes_for_an_id_and_a_missing_library_are_named(monkeypatch):
@@ -279,6 +339,11 @@ def test_a_sample_that_coco_metric_cannot_use_is_named(tmp_path):
             metric.process(None, [{name: part for name, part in sample.items() if name != missing}])
     with pytest.raises(fm.InvalidInputError, match=r"metric must be one of 'bbox', 'segm',.* did you mean.*'segm'"):
         evaluator.CocoMetric(metric=["bbox", "segmn"])
+    for ids in ([1, "1"], [1.5, 2]):
+        strange = evaluator.CocoMetric()
+        strange.process(None, [{**sample, "img_id": image} for image in ids])
+        with pytest.raises(fm.InvalidInputError, match="img_id must hold integers or strings"):
+            strange.evaluate(size=2)
     file = tmp_path / "none.json"
     file.write_text(json.dumps({"images": [{"id": 1}], "annotations": [], "categories": [{"id": 1, "name": "cat"}]}))
     metric = evaluator.CocoMetric(ann_file=str(file))

@@ -7,6 +7,7 @@ from typing import Any, Mapping, Sequence
 
 import numpy as np
 
+from fleetmetrics.batch.keys import keys_of
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.evaluator.engine_metric import BaseMetric, as_dicts
 from fleetmetrics.evaluator.registry import PRETRAIN
@@ -140,7 +141,7 @@ class CocoMetric(BaseMetric):
         return {**target, "iscrowd": [instance.get("ignore_flag", 0) for instance in sample["instances"]]}
 
     def compute_metrics(self, results: Sequence[Any]) -> dict[str, Any]:
-        ids = np.array([record["img_id"] for record in results])
+        ids = keys_of([record["img_id"] for record in results], "CocoMetric: img_id")
         objects = [(record["predictions"], record.get("targets")) for record in results]
         images, kept = one_per_id([ids, objects], ids)
         by_image = dict(zip(images.tolist(), kept))
@@ -227,6 +228,8 @@ def _with_boxes(instances: Mapping[str, Any]) -> dict[str, Any]:
 def _in_ids(image: Any, its: Mapping[str, Any], true: Mapping[str, Any], ids: np.ndarray) -> dict[str, Any]:
     """Predicted objects with the categories of the file."""
     labels = its["labels"]
+    if labels.dtype.kind == "U":
+        raise InvalidInputError(f"CocoMetric: image {image!r} has the label {labels[0]!r}; with ann_file= give numbers")
     wrong = labels[(labels < 0) | (labels >= len(ids))]
     if wrong.size:
         raise InvalidInputError(f"CocoMetric: image {image!r} has the label {wrong[0]} of {len(ids)} categories")
