@@ -39,8 +39,8 @@ class Answer(Generic[Value]):
         if not call.channel.overlaps:
             raise CommunicatorError(
                 f"{call.name}: {type(call.channel).__name__} carries one call at a time, so no call can wait in the "
-                "background; use compute, or the job's own channel: leave out util, communicator and "
-                "FLEETMETRICS_ENGINE"
+                "background; use compute, or the job's own channel: leave out util=, communicator=, "
+                "set_communicator and FLEETMETRICS_ENGINE"
             )
         self._name, self._evaluate, self._process = call.name, evaluate, os.getpid()
         self._over, self._asking = threading.Event(), threading.Lock()
