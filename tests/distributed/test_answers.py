@@ -173,7 +173,7 @@ def test_a_channel_without_numbered_calls_refuses() -> None:
             return np.array(array)
 
     metric = fm.Sum()
-    with pytest.raises(fm.CommunicatorError, match=r"UtilCommunicator carries one call at a time.*use compute.*leave out"):
+    with pytest.raises(fm.CommunicatorError, match=r"UtilCommunicator carries one call at a time.*use compute.*leave"):
         metric.compute_async(communicator=UtilCommunicator(Util()))
 
 
