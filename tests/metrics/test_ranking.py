@@ -282,6 +282,22 @@ def test_a_relevance_without_a_gain_and_gains_that_are_none_are_errors():
             fm.DCG(gains=gains)
 
 
+@pytest.mark.numpy_only
+def test_adaptive_k_divides_by_the_documents_of_a_query_that_has_fewer_than_k():
+    random = np.random.default_rng(0)
+    query, score = np.repeat(range(4), [1, 2, 3, 6]), random.permutation(12) / 12
+    label, values = random.integers(0, 2, 12), {}
+    for k in (None, 2, 4, [1, 3]):
+        metric = fm.PrecisionAtK(k, adaptive_k=True)
+        metric.add(score, label, query=query)
+        values[str(k)] = metric.compute()
+    # what XGBoost 3.2 prints of these documents as pre@k
+    expected = {"None": 0.5, "2": 0.625, "4": 0.52083333333333326, "[1, 3]": {1: 0.75, 3: 0.58333333333333326}}
+    assert values == {k: pytest.approx(value, rel=1e-12) for k, value in expected.items()}
+    with pytest.raises(fm.InvalidInputError, match="adaptive_k must be True or False, not 'yes'"):
+        fm.PrecisionAtK(2, adaptive_k="yes")
+
+
 def test_users_of_one_class_do_not_count_and_none_left_is_undefined():
     metric = fm.GAUC()
     metric.add([0.9, 0.1, 0.3], [1, 0, 1], user=["a", "a", "b"])

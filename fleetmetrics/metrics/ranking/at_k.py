@@ -10,7 +10,7 @@ from fleetmetrics.base.accumulator import Value
 from fleetmetrics.formulas import ranking
 from fleetmetrics.formulas.ranking import RankedQueries
 from fleetmetrics.metrics.ranking.queries import AtEach, QueryMetric, QuerySettings, RankingMetric, where_relevant
-from fleetmetrics.support.checks import positive_of
+from fleetmetrics.support.checks import flag_of, positive_of
 from fleetmetrics.support.typed import Unpack
 
 __all__ = ["FBetaAtK", "FallOutAtK", "HitRate", "PrecisionAtK", "RPrecision", "RecallAtK"]
@@ -49,7 +49,10 @@ class PrecisionAtK(RankingMetric[Value]):
     """Share of relevant documents among the first k, the mean over queries.
 
     Formula: ``|relevant among the first k| / k``, even for a query with fewer documents; without k, the divisor is the
-    number of documents. Inputs and arguments as for `MAP`.
+    number of documents. Inputs and further arguments as for `MAP`.
+
+    Args:
+        adaptive_k: whether to divide by the documents of a query that has fewer than k, as XGBoost's ``pre@k`` does.
 
     Examples:
         >>> metric = PrecisionAtK(k=2)
@@ -58,18 +61,33 @@ class PrecisionAtK(RankingMetric[Value]):
         0.5
     """
 
-    if TYPE_CHECKING:
-
-        @overload
-        def __init__(self: PrecisionAtK[float], k: int | None = None, **settings: Unpack[QuerySettings]) -> None: ...
-        @overload
-        def __init__(self: PrecisionAtK[AtEach], k: Sequence[int], **settings: Unpack[QuerySettings]) -> None: ...
-        def __init__(self, k: int | Sequence[int] | None = None, **settings: Unpack[QuerySettings]) -> None: ...
+    adaptive_k: bool
 
     title = "precision at k"
 
+    @overload
+    def __init__(
+        self: PrecisionAtK[float], k: int | None = None, *, adaptive_k: bool = False, **settings: Unpack[QuerySettings]
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: PrecisionAtK[AtEach], k: Sequence[int], *, adaptive_k: bool = False, **settings: Unpack[QuerySettings]
+    ) -> None: ...
+    def __init__(
+        self,
+        k: int | Sequence[int] | None = None,
+        *,
+        adaptive_k: bool = False,
+        **settings: Unpack[QuerySettings],
+    ) -> None:
+        super().__init__(k, **settings)
+        self.adaptive_k = flag_of("adaptive_k", adaptive_k)
+
     def of_queries(self, ranked: RankedQueries, k: int | None) -> np.ndarray:
-        return ranking.hits_at.bare(ranked, k) / _places(ranked, k)
+        places = _places(ranked, k)
+        if self.adaptive_k:
+            places = np.minimum(places, _places(ranked, None))
+        return ranking.hits_at.bare(ranked, k) / places
 
 
 class RecallAtK(RankingMetric[Value]):
