@@ -75,6 +75,42 @@ def tasks(source: str) -> dict[str, Any]:
     return {"p_click": scores[:, 0], "p_buy": scores[:, 1], "click": click, "buy": buy}
 
 
+def classes(source: str) -> list[Any]:
+    """Data samples of MMEngine: scores of ten classes."""
+    rng = np.random.default_rng(5)
+    score, label = rng.dirichlet(np.ones(10), 83), rng.integers(0, 10, 83)
+    if source == "real":
+        score, label = bundled.softmax(10)[:2]
+    return [{"pred_score": scores, "gt_label": its} for scores, its in zip(score, label.tolist())]
+
+
+def labels(source: str) -> list[Any]:
+    """Data samples of MMEngine: scores of labels of which a sample may have several."""
+    rng = np.random.default_rng(6)
+    score, flags = rng.random((83, 4)), rng.integers(0, 2, (83, 4))
+    if source == "real":
+        score, flags = bundled.traits()[:2]
+    return [{"pred_score": scores, "gt_score": its} for scores, its in zip(score, flags) if its.any()]
+
+
+def image_samples(source: str) -> list[Any]:
+    """The images as data samples of MMDetection."""
+    return [
+        {
+            "img_id": n,
+            "pred_instances": {
+                "bboxes": found["boxes"],
+                **{name: found[name] for name in ("masks", "scores", "labels")},
+            },
+            "instances": [
+                {"bbox": box, "mask": mask, "bbox_label": label, "ignore_flag": crowd}
+                for box, mask, label, crowd in zip(*(true[name] for name in ("boxes", "masks", "labels", "iscrowd")))
+            ],
+        }
+        for n, (found, true) in enumerate(zip(*images(source)))
+    ]
+
+
 # -- what libraries say of them --------------------------------------------------------------------------------
 
 
@@ -126,12 +162,54 @@ def of_tasks(data: Any) -> dict[str, float]:
     }
 
 
+def of_classes(data: Any) -> dict[str, Any]:
+    from sklearn.metrics import confusion_matrix, precision_recall_fscore_support, top_k_accuracy_score
+
+    score, label = (np.array([sample[name] for sample in data]) for name in ("pred_score", "gt_label"))
+    pair = label, score.argmax(axis=1)
+    shares = precision_recall_fscore_support(*pair, average="macro", zero_division=0, labels=range(10))[:3]
+    return {
+        **{f"accuracy/top{k}": 100 * top_k_accuracy_score(label, score, k=k, labels=range(10)) for k in (1, 2)},
+        **{f"single-label/{name}": 100 * share for name, share in zip(("precision", "recall", "f1-score"), shares)},
+        "confusion_matrix/result": confusion_matrix(*pair, labels=range(10)),
+    }
+
+
+def of_labels(data: Any) -> dict[str, float]:
+    from sklearn.metrics import average_precision_score, precision_recall_fscore_support
+
+    score, flags = (np.array([sample[name] for sample in data]) for name in ("pred_score", "gt_score"))
+    shares = precision_recall_fscore_support(flags, score >= 0.5, average="macro")[:3]
+    return {
+        **{f"multi-label/{name}": 100 * share for name, share in zip(("precision", "recall", "f1-score"), shares)},
+        "multi-label/mAP": 100 * average_precision_score(flags, score, average="macro"),
+        "retrieval/Recall@1": 100 * np.mean([its[scores.argmax()] for scores, its in zip(score, flags)]),
+    }
+
+
+def of_image_samples(data: Any) -> dict[str, float]:
+    found = [dict(sample["pred_instances"], boxes=sample["pred_instances"]["bboxes"]) for sample in data]
+    names = {"bbox": "boxes", "mask": "masks", "bbox_label": "labels", "ignore_flag": "iscrowd"}
+    true = [
+        {name: np.array([its[key] for its in sample["instances"]]) for key, name in names.items()} for sample in data
+    ]
+    values = of_coco([found, true])
+    return {
+        f"coco/{kind}_{name}": values[f"{kind}_{ours}"]
+        for kind in ("bbox", "segm")
+        for name, ours in zip(("mAP", "mAP_50", "mAP_75"), ("map", "map_50", "map_75"))
+    }
+
+
 OTHERS = {
     "coco": (images, of_coco),
     "voc": (images, of_voc),
     "regions of text": (images, of_regions),
     "retrieval": (features, of_features),
     "tasks": (tasks, of_tasks),
+    "classes": (classes, of_classes),
+    "labels": (labels, of_labels),
+    "coco of data samples": (image_samples, of_image_samples),
 }
 
 
@@ -171,7 +249,7 @@ def of_library(source: str, name: str) -> Any:
 def equal(source: str, name: str, value: Any, reference: Any) -> bool:
     """Whether a value is the reference's: bit for bit, or as closely as the case promises."""
     if name in OTHERS:
-        return same({key: value[key] for key in reference}, reference, name == "coco")
+        return same({key: value[key] for key in reference}, reference, name.startswith("coco"))
     return same(value, reference, is_exact_value(name, samples()[source, name], None), CASES[name].tolerance)
 
 

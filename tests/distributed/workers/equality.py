@@ -13,6 +13,7 @@ import paddle
 from cluster import arguments, report
 
 import fleetmetrics as fm
+from fleetmetrics import evaluator
 from tests.contract import CASES, feed, plain
 from tests.exactness import taken
 
@@ -83,12 +84,33 @@ def of_tasks(data: Any, way: str) -> Any:
     return collection.compute()
 
 
+def of_samples(make: Any, data: Any, way: str) -> Any:
+    """Metrics of MMEngine's configs, over data samples."""
+    parts, sampler = dealt(len(data), way)
+    judge = evaluator.Evaluator(make(), sampler=sampler)
+    for places in parts:
+        judge.process(data_samples=[data[n] for n in places])
+    return judge.evaluate(len(data) if sampler is None else None)
+
+
+def of_classes() -> list[Any]:
+    return [evaluator.Accuracy(topk=(1, 2)), evaluator.SingleLabelMetric(), evaluator.ConfusionMatrix(10)]
+
+
+def of_labels() -> list[Any]:
+    return [evaluator.MultiLabelMetric(thr=0.5), evaluator.AveragePrecision(), evaluator.RetrievalRecall(topk=1)]
+
+
+made = functools.partial
 OTHERS: dict[str, Any] = {
-    "coco": functools.partial(of_images, functools.partial(fm.MeanAveragePrecision, iou_type=["bbox", "segm"])),
-    "voc": functools.partial(of_images, fm.VOCMeanAveragePrecision),
+    "coco": made(of_images, made(fm.MeanAveragePrecision, iou_type=["bbox", "segm"])),
+    "voc": made(of_images, fm.VOCMeanAveragePrecision),
     "regions of text": of_regions,
     "retrieval": of_features,
     "tasks": of_tasks,
+    "classes": made(of_samples, of_classes),
+    "labels": made(of_samples, of_labels),
+    "coco of data samples": made(of_samples, lambda: [evaluator.CocoMetric(metric=["bbox", "segm"])]),
 }
 
 if __name__ == "__main__":
