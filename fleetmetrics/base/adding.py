@@ -347,11 +347,12 @@ class Adding(Nestable):
 
         raise_if_traced(f"add of {self.name}")
         for folds in self.record_folds():
-            metric, columns = folds.metrics[0], ", ".join(folds.table.columns)
+            metric, further = folds.metrics[0], {name: None for leaf in self.leaf_metrics() for name in leaf.columns}
+            arguments = ", ".join(["prediction", *["label"] * (self.takes_label is not False), *further])
             raise StaticProgramError(
                 f"{metric.name} ({type(metric).__name__}) keeps every sample, but a static program has only variables "
-                f"of a fixed size; fetch {columns} with exe.run(fetch_list=...) and pass the arrays to add after each "
-                "run"
+                f"of a fixed size; fetch {arguments} with exe.run(fetch_list=...), and pass the arrays to add after "
+                "each run"
             )
         if any(state.value is not None for state in self._states()):
             raise StaticProgramError(f"{self.name} already holds arrays; create a separate metric for a static program")

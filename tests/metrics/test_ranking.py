@@ -162,9 +162,8 @@ def test_in_a_static_program_the_error_says_what_to_do():
             score = paddle.static.data("score", [-1], "float32")
             label = paddle.static.data("label", [-1], "int64")
             query = paddle.static.data("query", [-1], "int64")
-            with pytest.raises(
-                fm.StaticProgramError, match=r"^it \(\w+\) keeps every sample, .* fetch query, score, .* exe.run"
-            ):
+            fetch = r"^it \(\w+\) keeps every sample, .* fetch prediction, label, query with exe.run"
+            with pytest.raises(fm.StaticProgramError, match=fetch):
                 metric.add(score, label, query=query)
 
 
