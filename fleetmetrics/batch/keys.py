@@ -20,6 +20,8 @@ _HOW = {
     "S": "; decode it: numpy.char.decode({0}, 'utf-8')",
     "b": "; convert it to integers: numpy.asarray({0}, int)",
     "f": "; fill in missing values, and convert it to integers: numpy.asarray({0}, int)",
+    "m": "; count whole units of it: {0} // numpy.timedelta64(1, 'D')",
+    "M": "; write it as strings: numpy.asarray({0}).astype(str)",
 }
 
 

@@ -49,6 +49,18 @@ def test_what_numpy_would_make_one_key_is_refused(form: str, keys: list[Any], to
         keys_of(FORMS[form](keys), "user")
 
 
+@pytest.mark.parametrize(
+    ("dtype", "told"),
+    [
+        ("timedelta64[h]", r"not durations .*count whole units of it: age // numpy.timedelta64\(1, 'D'\)"),
+        ("datetime64[s]", r"not times .*write it as strings: numpy.asarray\(age\).astype\(str\)"),
+    ],
+)
+def test_times_are_refused_with_what_to_write_in_their_place(dtype: str, told: str) -> None:
+    with pytest.raises(fm.InvalidInputError, match=told):
+        keys_of(np.array([1, 2], dtype), "age")
+
+
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize(
     "keys, dtype",
