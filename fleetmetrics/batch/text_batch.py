@@ -73,8 +73,7 @@ class TextBatch(Batch):
             try:
                 self.characters[argument] = sum(map(len, map("".join, pieces(entries))))
             except TypeError:  # not all are strings: to join them is faster than to ask each
-                arrays_as_lists = [entry.tolist() if isinstance(entry, np.ndarray) else entry for entry in entries]
-                self.entries[argument] = arrays_as_lists
+                self.entries[argument] = [*map(_as_list, entries)]
 
     @property
     def predictions(self) -> Sequence[Any]:
@@ -113,11 +112,9 @@ def _entries_of(values: Any, argument: str) -> Sequence[Any]:
         return values
     if isinstance(values, np.ndarray):
         return values.tolist() if values.ndim else [values.item()]
-    one_axis = getattr(_eager(values), "ndim", 1) == 1  # a data frame would be the names of its columns
+    one_axis = len(getattr(_eager(values), "shape", (0,))) == 1  # a data frame would be its columns
     if one_axis and not isinstance(values, (str, bytes, Mapping, set, frozenset)) and not is_eager_tensor(values):
-        listed = next((getattr(values, name) for name in ("to_pylist", "tolist") if hasattr(values, name)), None)
-        if listed is not None:
-            return list(listed())
+        values = _as_list(values)
         if isinstance(values, Iterable):
             return list(values)
     shown = f": {values!r:.60}" if isinstance(values, (str, bytes)) else ""
@@ -125,6 +122,12 @@ def _entries_of(values: Any, argument: str) -> Sequence[Any]:
         f"{argument} must be a list with one entry per sample, of strings or of sequences of tags, not "
         f"{with_article(type(values).__name__)}{shown}"
     )
+
+
+def _as_list(values: Any) -> Any:
+    """What an array, or a column of a frame, holds; anything else as it is."""
+    listed = next((getattr(values, name) for name in ("to_pylist", "tolist", "to_list") if hasattr(values, name)), None)
+    return values if listed is None else listed()
 
 
 def pieces(entries: Sequence[Any]) -> Iterable[Sequence[Any]]:

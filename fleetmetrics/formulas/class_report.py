@@ -10,7 +10,7 @@ import numpy as np
 from fleetmetrics.errors import InvalidInputError, UndefinedMetricWarning
 from fleetmetrics.formulas.confusion import Counts, averaged, counts_of
 from fleetmetrics.formulas.quotients import NO_SAMPLES, ratio
-from fleetmetrics.support.checks import checked, listed, matrix, stand_in_value, whole_number_of
+from fleetmetrics.support.checks import checked, in_order, matrix, stand_in_value, whole_number_of
 from fleetmetrics.support.optional import library
 from fleetmetrics.support.printed import ByName, Column, Printed, Table, clean, grouped, number
 from fleetmetrics.support.warning import muted, part_now, warn
@@ -112,7 +112,7 @@ def class_names(names: Any, size: int, argument: str = "target_names") -> list[s
     """
     if names is None:
         return [str(place) for place in range(size)]
-    texts = [str(name) for name in listed(argument, names, "names of the classes")]
+    texts = [str(name) for name in in_order(argument, names, "names of the classes")]
     if len(texts) != size:
         raise InvalidInputError(f"{argument} must hold a name for each of the {size} classes, not {texts!r:.80}")
     for place, name in enumerate(texts):
@@ -124,7 +124,7 @@ def class_names(names: Any, size: int, argument: str = "target_names") -> list[s
 
 
 def _names(argument: str, value: Any, _: Any = None) -> Any:
-    return value if value is None else listed(argument, value, "names of the classes")
+    return value if value is None else in_order(argument, value, "names of the classes")
 
 
 def _digits(argument: str, value: Any, _: Any = None) -> int:

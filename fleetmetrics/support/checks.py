@@ -28,7 +28,7 @@ import math
 import os
 import sys
 import warnings
-from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, Sequence, TypeVar, Union, cast
+from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, Mapping, Sequence, TypeVar, Union, cast
 
 import numpy as np
 
@@ -192,6 +192,13 @@ def listed(argument: str, value: Any, of: str) -> list[Any]:
         return list(value)
     except TypeError:
         raise InvalidInputError(f"{argument} must be a list of {of}, not {value!r:.80}") from None
+
+
+def in_order(argument: str, value: Any, of: str) -> list[Any]:
+    """As `listed`, of what has an order, which sets have not, and a dict for its keys alone."""
+    if isinstance(value, (set, frozenset, Mapping)):
+        raise InvalidInputError(f"{argument} must be a list of {of}, in their order, not {value!r:.80}")
+    return listed(argument, value, of)
 
 
 def column_of(argument: str, value: Any, taken: Sequence[str]) -> str:

@@ -93,6 +93,8 @@ def test_without_samples_all_is_undefined_with_one_warning():
         (["a", "b", "a"], "target_names: 'a' is there twice"),
         (["a", "b", "macro avg"], "target_names: 'macro avg' is also the name of an average"),
         ("abc", "target_names must be a list of names of the classes, not 'abc'"),
+        ({"a", "b", "c"}, "target_names must be a list of names of the classes, in their order, not {"),
+        ({0: "a", 1: "b", 2: "c"}, "target_names must be a list of names of the classes, in their order, not {0"),
     ],
 )
 def test_names_that_no_dict_can_have_are_refused(names, why):

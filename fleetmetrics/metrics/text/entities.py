@@ -16,7 +16,7 @@ from fleetmetrics.batch.text_batch import TextBatch, required
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.formulas.class_report import ClassReport, class_names, report_of
 from fleetmetrics.formulas.confusion import Counts
-from fleetmetrics.support.checks import choice_of, listed, whole_number_of
+from fleetmetrics.support.checks import choice_of, in_order, whole_number_of
 from fleetmetrics.support.typed import Unpack
 
 __all__ = ["EntityF1", "EntityReport"]
@@ -84,7 +84,7 @@ def _split(tag: str, scheme: str, types: tuple[str, ...] = ()) -> tuple[int, str
     if tag == "O":
         return 0, ""
     prefix, dash, kind = tag.partition("-")
-    known = len(prefix) == 1 and prefix in _SCHEMES[scheme].prefixes[1:] and (kind or not dash)
+    known = len(prefix) == 1 and prefix in _SCHEMES[scheme].prefixes[1:] and (kind or not dash) and kind == kind.strip()
     known = known and (not types or kind in types)
     return (_PREFIXES.index(prefix.replace("L", "E").replace("U", "S")), kind) if known else None
 
@@ -322,7 +322,8 @@ class EntityReport(_OfEntities[ClassReport]):
 
     def __init__(self, *, types: Sequence[str], digits: int = 2, **settings: Unpack[EntitySettings]) -> None:
         super().__init__(**settings)
-        self.types = class_names(types, len(listed("types", types, "types of entities")), "types")
+        names = in_order("types", types, "types of entities")
+        self.types = class_names(names, len(names), "types")
         if not self.types:
             raise InvalidInputError("types is empty; name the types of the entities, such as types=['PER', 'LOC']")
         self.digits = whole_number_of("digits", digits, 0, 15)

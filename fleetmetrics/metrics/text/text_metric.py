@@ -77,6 +77,7 @@ def _counts(text: str) -> bool:
 _COUNTED = required_text(
     "label", "a text with an ASCII letter or digit: normalize='alphanumeric' counts no others", _counts, several=True
 )
+_WORDED = required_text("label", "a text with a word: normalize='squad' counts no articles and punctuation", _as_squad)
 
 
 class TextSettings(Settings, total=False):
@@ -98,3 +99,5 @@ class NormalizedMetric(TextMetric[Value]):
         super().__init__(**settings)
         if normalize == "alphanumeric":  # otherwise all texts in Chinese would be equal
             self.requirements = (*self.requirements, _COUNTED)
+        if normalize == "squad" and REFERENCE in self.requirements:
+            self.requirements = (*self.requirements, _WORDED)

@@ -89,9 +89,11 @@ def test_a_report_of_entities_names_its_types_and_refuses_others():
         ([], "types is empty; name"),
         ("X", "types must be a list"),
         (["X", "X"], "'X' is there twice"),
+        ({"X"}, "types must be a list of types of entities, in their order, not {'X'}"),
     ):
         with pytest.raises(fm.InvalidInputError, match=told):
             fm.EntityReport(types=types)
+    assert fm.EntityReport(types=iter(["X", "Y"])).types == ["X", "Y"]
     with pytest.warns(fm.UndefinedMetricWarning, match="^entity_report is undefined: there are no entities$"):
         value(fm.EntityReport(types=["X"]), [["O"]], [["O"]])
 
@@ -100,7 +102,7 @@ def test_an_unknown_tag_is_shown_with_its_place():
     told = error(fm.EntityF1(scheme="IOB2"), [["O"], ["B-X", "O"]], [["O"], ["B-X", "E-X"]])
     assert "label must be a list of tags, O or B-TYPE or I-TYPE, as of scheme='IOB2'" in told
     assert "1 of 2 samples is not, the first at position 1: 'E-X'" in told
-    for tag in ("X-PER", "BPER", "B-", "", "o", None, 3):
+    for tag in ("X-PER", "BPER", "B-", "", "o", "B-PER ", "I-PER\r", "B- PER", None, 3):
         assert repr(tag) in error(fm.EntityF1(), [[tag]], [["O"]])
 
 
@@ -127,6 +129,15 @@ def test_a_blank_reference_is_an_error(kind):
         assert "label must be a string" in error(kind(), ["a"], [blank])
 
 
+@pytest.mark.parametrize("kind", [fm.CharErrorRate, fm.WordErrorRate])
+def test_a_reference_of_which_nothing_counts_is_as_blank(kind):
+    for text in ("the", "A!", "..."):
+        assert "label must be a text with a word: normalize='squad'" in error(
+            kind(normalize="squad"), ["a cat"], [text]
+        )
+    assert value(fm.NormalizedEditDistance(normalize="squad"), ["a", "it"], ["the", "the"]) == 0.5
+
+
 @pytest.mark.parametrize("kind", [fm.BLEU, fm.CHRF, fm.ROUGE, fm.StringMatch, fm.TokenF1])
 def test_a_sample_may_have_several_references_but_not_none(kind):
     assert value(kind(), ["the old man here"], [["something else", "the old man here"]]) == pytest.approx(
@@ -148,8 +159,19 @@ def test_texts_come_as_lists_arrays_and_columns():
     pandas, polars, pyarrow = (pytest.importorskip(name) for name in ("pandas", "polars", "pyarrow"))
     for of in (tuple, np.array, lambda texts: np.array(texts, object), pandas.Series, polars.Series, pyarrow.array):
         assert value(fm.WordErrorRate(), of(["a b", "c"]), of(["a c", "c"])) == 1 / 3
-    frame = pandas.DataFrame({"name": ["a"]})  # of which a list is ["name"]
-    assert "prediction must be a list with one entry per sample" in error(fm.WordErrorRate(), frame, ["a"])
+    for of in (pandas.DataFrame, polars.DataFrame, pyarrow.table):
+        frame = of({"name": ["a"]})  # of which a list may be ["name"]
+        assert "prediction must be a list with one entry per sample" in error(fm.WordErrorRate(), frame, ["a"])
+
+
+def test_tags_and_references_of_a_sample_come_as_lists_arrays_and_columns():
+    pandas, polars, pyarrow = (pytest.importorskip(name) for name in ("pandas", "polars", "pyarrow"))
+    tags = [["B-X", "O"], ["B-Y"]]
+    for of in (tuple, np.array, pandas.Series, polars.Series, pyarrow.array):
+        assert value(fm.EntityF1(), [*map(of, tags)], tags) == 1
+        assert value(fm.StringMatch(), ["b", "c"], [of(["a", "b"]), of(["c"])]) == 1
+    for of in (pandas.Series, polars.Series, pyarrow.array):
+        assert value(fm.EntityF1(), of(tags), tags) == 1
 
 
 def test_chinese_is_read_by_characters():
