@@ -21,6 +21,7 @@ from fleetmetrics.errors import BucketWarning, InvalidInputError, UndefinedMetri
 from fleetmetrics.formulas.class_report import AVERAGES, REPORTS
 from fleetmetrics.plot.canvas import charts, plain
 from fleetmetrics.plot.chart import Chart
+from fleetmetrics.plot.plotted import held
 from fleetmetrics.report.by_slice import ends_of, plots, significant
 from fleetmetrics.report.gate import condition_of, value_of
 from fleetmetrics.report.headline import Headline, best_of, change_of, headline
@@ -388,7 +389,7 @@ def _matrix(side: Mapping[str, Any]) -> np.ndarray | None:
     for metric in side.values():
         if "confusion_matrix" in getattr(metric, "pictures", ()):
             with set_communicator(LocalCommunicator()):
-                matrix: np.ndarray = plot.held(metric)["confusion"]
+                matrix: np.ndarray = held(metric)["confusion"]
             return matrix
     return None
 
