@@ -233,7 +233,7 @@ def raise_if_positional(kind: type, arguments: Sequence[Any]) -> None:
 
 def raise_if_missing(kind: type, arguments: Sequence[Any], settings: Mapping[str, Any]) -> None:
     """Raise for an argument that the class needs; without any argument, since a copy passes none, Python does."""
-    by_place, by_name = _needed(kind.__init__)  # type: ignore[misc]
+    by_place, by_name = _needed(kind)
     if not by_place and not by_name:  # as most metrics
         return
     missing = [name for name in (*by_place[len(arguments) :], *by_name) if name not in settings]
@@ -244,9 +244,13 @@ def raise_if_missing(kind: type, arguments: Sequence[Any], settings: Mapping[str
 
 
 @functools.lru_cache(maxsize=512)
-def _needed(init: Callable[..., Any]) -> tuple[list[str], list[str]]:
+def _needed(kind: type) -> tuple[list[str], list[str]]:
     """The names without a default: of positional arguments, and of those by keyword."""
-    parameters = [parameter for parameter in inspect.signature(init).parameters.values()][1:]
+    owner = next(base for base in kind.__mro__ if "__init__" in vars(base))
+    parameters = [*signature_of(owner).parameters.values()]
+    if not owner.__module__.startswith("fleetmetrics."):  # a class of a user may give its bases what they need
+        own = inspect.signature(owner.__init__).parameters  # type: ignore[misc]
+        parameters = [parameter for parameter in parameters if parameter.name in own]
     needed = [parameter for parameter in parameters if parameter.default is parameter.empty]
     by_name = [parameter.name for parameter in needed if parameter.kind is parameter.KEYWORD_ONLY]
     return [parameter.name for parameter in needed if parameter.kind < parameter.VAR_POSITIONAL], by_name

@@ -238,6 +238,19 @@ def test_settings_of_boundaries_that_mean_nothing_are_errors(settings: Any, told
 
 
 @pytest.mark.numpy_only
+def test_a_missing_number_of_classes_is_named_and_a_class_of_a_user_may_give_it():
+    for kind in (*MEASURES, fm.FrequencyWeightedIoU, fm.BoundaryF, fm.HausdorffDistance):
+        with pytest.raises(fm.MissingArgumentError, match=f"{kind.__name__} needs num_classes"):
+            kind(ignore_index=255)
+
+    class Ours(fm.MeanIoU):
+        def __init__(self, **settings: Any) -> None:
+            super().__init__(num_classes=CLASSES, **settings)
+
+    assert Ours(ignore_index=255).task.size == CLASSES
+
+
+@pytest.mark.numpy_only
 def test_boundaries_need_images_and_scipy(monkeypatch: Any):
     metric = fm.BoundaryF(num_classes=2)
     with pytest.raises(fm.InvalidInputError, match=r"label must be images \[n, height, width\]"):
