@@ -24,7 +24,7 @@ EVERY_MODE = ("collective", 3)
 ONE_OF_EACH = [*{type(case.make()): name for name, case in reversed(CASES.items())}.values()]
 STATIC = {EVERY_MODE: ONE_OF_EACH[::4], ("ps_gloo", 3): [name for name in ONE_OF_EACH if name not in ONE_OF_EACH[::4]]}
 #: With these every case is computed on arrays.
-EVERY_CASE = [("ps_gloo", 1), ("ps", 2), ("ps", 4)]
+EVERY_CASE = [("ps_gloo", 1), ("ps_gloo", 3), ("ps", 2), ("ps", 4)]
 
 
 def modes_of(name: str, launch: Any, split: str) -> list[str]:
