@@ -337,13 +337,10 @@ def get_metric_value(indicator: str, metrics: Mapping[str, Any]) -> Any:
         raise InvalidInputError(f"indicator must be the name of a metric, not {indicator!r:.80}")
     if not isinstance(metrics, Mapping) or not all(isinstance(name, str) for name in metrics):
         raise InvalidInputError(f"metrics must be a dict of values by name, not {metrics!r:.80}")
-    if "/" in indicator:
-        if indicator not in metrics:
-            raise InvalidInputError(f'The indicator "{indicator}" can not match any metric in {list(metrics)}')
-        return metrics[indicator]
-    matched = [name for name in metrics if name.rpartition("/")[2] == indicator]
+    in_full = "/" in indicator
+    matched = [name for name in metrics if (name if in_full else name.rpartition("/")[2]) == indicator]
     if not matched:
-        raise InvalidInputError(f"The indicator {indicator} can not match any metric in {list(metrics)}")
+        raise InvalidInputError(f'The indicator "{indicator}" can not match any metric in {list(metrics)}')
     if len(matched) > 1:
         raise InvalidInputError(f'The indicator "{indicator}" matches multiple metrics {matched}')
     return metrics[matched[0]]

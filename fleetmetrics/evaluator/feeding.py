@@ -36,7 +36,7 @@ def paired_chunks(
     while True:
         chunk = list(islice(samples, chunk_size))
         other = None if others is None else list(islice(others, chunk_size))
-        if other is not None and len(other) != len(chunk):
+        if other is not None:
             _check_lengths(count + len(chunk), count + len(other))
         if not chunk:
             return

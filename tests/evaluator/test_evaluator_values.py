@@ -31,7 +31,7 @@ def test_a_metric_is_found_by_its_name_with_or_without_the_prefix(indicator: str
     [
         ("accuracy/top2", f'The indicator "accuracy/top2" can not match any metric in {list(METRICS)}'),
         ("label/recall", f'The indicator "label/recall" can not match any metric in {list(METRICS)}'),
-        ("top2", f"The indicator top2 can not match any metric in {list(METRICS)}"),
+        ("top2", f'The indicator "top2" can not match any metric in {list(METRICS)}'),
         ("recall", "The indicator \"recall\" matches multiple metrics ['single-label/recall', 'multi/label/recall']"),
     ],
 )
