@@ -33,6 +33,8 @@ __all__ = [
 
 #: The limit of a precision or a rate.
 _SHARE = between(0, 1)
+#: By how much of itself a limit, or the best, may be missed: of ten weights 0.1, rounding makes seven less than 0.7.
+_ROUNDING = 2**-40
 
 
 class OperatingPoint(NamedTuple):
@@ -65,7 +67,7 @@ def recall_at_fixed_precision(
     at = points(positive, negative, thresholds)
     if not at.tp[-1]:
         return OperatingPoint(stand_in("recall_at_fixed_precision", "no sample is labeled 1", zero_division), math.nan)
-    return _best(at, at.tp / at.tp[-1], at.precision >= min_precision)
+    return _best(at, at.tp / at.tp[-1], at.precision >= min_precision * (1 - _ROUNDING))
 
 
 @checked(positive=HISTOGRAM, negative=HISTOGRAM, thresholds=THRESHOLDS, min_recall=_SHARE, zero_division=stand_in_value)
@@ -84,7 +86,7 @@ def precision_at_fixed_recall(
     at = points(positive, negative, thresholds)
     if not at.tp[-1]:
         return OperatingPoint(stand_in("precision_at_fixed_recall", "no sample is labeled 1", zero_division), math.nan)
-    return _best(at, at.precision, at.tp / at.tp[-1] >= min_recall, lowest=True)
+    return _best(at, at.precision, at.tp / at.tp[-1] >= min_recall * (1 - _ROUNDING), lowest=True)
 
 
 @checked(
@@ -105,7 +107,7 @@ def sensitivity_at_specificity(
     at = points(positive, negative, thresholds)
     if at.one_class:
         return OperatingPoint(stand_in("sensitivity_at_specificity", at.one_class, zero_division), math.nan)
-    best = _best(at, at.tp, at.tn / at.tn[0] >= min_specificity)
+    best = _best(at, at.tp, at.tn / at.tn[0] >= min_specificity * (1 - _ROUNDING))
     return best._replace(value=best.value / float(at.tp[-1]))
 
 
@@ -127,7 +129,7 @@ def specificity_at_sensitivity(
     at = points(positive, negative, thresholds)
     if at.one_class:
         return OperatingPoint(stand_in("specificity_at_sensitivity", at.one_class, zero_division), math.nan)
-    return _best(at, at.tn / at.tn[0], at.tp / at.tp[-1] >= min_sensitivity, lowest=True)
+    return _best(at, at.tn / at.tn[0], at.tp / at.tp[-1] >= min_sensitivity * (1 - _ROUNDING), lowest=True)
 
 
 @checked(positive=HISTOGRAM, negative=HISTOGRAM, thresholds=THRESHOLDS, max_fpr=_SHARE, zero_division=stand_in_value)
@@ -146,7 +148,7 @@ def tpr_at_fpr(
     at = points(positive, negative, thresholds)
     if at.one_class:
         return OperatingPoint(stand_in("tpr_at_fpr", at.one_class, zero_division), math.nan)
-    return _best(at, at.tp / at.tp[-1], at.fp / at.fp[-1] <= max_fpr)
+    return _best(at, at.tp / at.tp[-1], at.fp / at.fp[-1] <= max_fpr * (1 + _ROUNDING))
 
 
 @checked(positive=HISTOGRAM, negative=HISTOGRAM, zero_division=stand_in_value)
@@ -174,7 +176,7 @@ def _best(at: Points, values: np.ndarray, allowed: np.ndarray, *, lowest: bool =
     if math.isnan(at.tp[-1] + at.fp[-1]):  # unchecked weights may be nan
         return OperatingPoint(math.nan, math.nan)
     kept = np.where(allowed, values, -1.0)
-    best = int(np.flatnonzero(kept == kept.max())[-1 if lowest else 0])
+    best = int(np.flatnonzero(kept >= kept.max() * (1 - _ROUNDING))[-1 if lowest else 0])
     return OperatingPoint(float(values[best]), float(at.thresholds[best]))
 
 

@@ -237,6 +237,29 @@ def test_a_rate_of_one_in_ten_meets_a_condition_of_one_in_ten() -> None:
         assert point.threshold == tenth / 10
 
 
+@pytest.mark.parametrize("weight", [0.1, 1 / 3, 0.7])
+@pytest.mark.parametrize(
+    ("point", "limit"),
+    [
+        (formulas.tpr_at_fpr, "max_fpr"),
+        (formulas.sensitivity_at_specificity, "min_specificity"),
+        (formulas.specificity_at_sensitivity, "min_sensitivity"),
+        (formulas.recall_at_fixed_precision, "min_precision"),
+        (formulas.precision_at_fixed_recall, "min_recall"),
+    ],
+)
+def test_equal_weights_meet_the_condition_that_counts_meet(point: Any, limit: str, weight: float) -> None:
+    """Rounding makes the share of seven weights in ten more or less than 0.7."""
+    thresholds = np.arange(10) / 10
+    for rng in draws(4):
+        positive, negative = rng.integers(0, 4, (2, 10))
+        positive[0], negative[0] = 1, 1
+        for tenth in range(1, 10):
+            counted = point(positive, negative, thresholds, **{limit: tenth / 10})
+            weighted = point(positive * weight, negative * weight, thresholds, **{limit: tenth / 10})
+            assert weighted.value == pytest.approx(counted.value) and weighted.threshold == counted.threshold
+
+
 def test_normalized_entropy_of_one_click_in_1e16() -> None:
     few, many = 1.0, 1e16
     entropy = few * math.log1p(many) + many * math.log1p(few / many)
