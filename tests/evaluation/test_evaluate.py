@@ -279,6 +279,7 @@ def test_reading_a_result_twice_changes_nothing_of_what_it_reads():
         ({"score": None}, "^score must be the name of a column, or a list of names, not None"),
         ({"weight": ["w"]}, r"^weight must be the name of a column or None, not \['w'\]"),
         ({"metrics": "auk"}, "^metrics: there is no metric 'auk'; did you mean auc?"),
+        ({"metrics": "retrieval"}, r"'retrieval' is of boxes, .* use fleetmetrics\.Retrieval in Python, with add and"),
         ({"metrics": []}, "^metrics is empty"),
         ({"metrics": "auc,auc"}, "^metrics: 'auc' is taken"),
         ({"metrics": "gauc"}, "give user=COLUMN"),

@@ -80,6 +80,10 @@ class Named(NamedTuple):
         full_names = dict(pair.split("=") for pair in _SHORT.split())
         kind = classes.get(f"{name}_at_k" if self.k is not None else "") or classes.get(full_names.get(name, name))
         if kind is None:
+            of_pictures = _in_folder("vision").get(name)
+            if of_pictures:
+                how = f"use fleetmetrics.{of_pictures} in Python, with add and compute"
+                raise InvalidInputError(f"{self.name!r} is of boxes, regions or features, which no columns hold; {how}")
             hint = hint_of_name(name, classes) or "; `fleetmetrics metrics` lists them"
             raise InvalidInputError(f"there is no metric {self.name!r}{hint}")
         return getattr(fleetmetrics, kind)
@@ -96,11 +100,13 @@ def _value_of(text: str) -> Any:
 @functools.lru_cache(maxsize=1)
 def kinds() -> dict[str, str]:
     """The classes of the catalogue by the names of the command line, without imports."""
-    return {
-        snake_case(kind): kind
-        for kind, module in fleetmetrics._modules.items()
-        if module.startswith("fleetmetrics.metrics.") and kind != "Throughput"
-    }
+    return {name: kind for name, kind in _in_folder("metrics").items() if kind != "Throughput"}
+
+
+def _in_folder(folder: str) -> dict[str, str]:
+    """The classes of a folder of the package by the names of the command line."""
+    modules = fleetmetrics._modules.items()
+    return {snake_case(kind): kind for kind, module in modules if module.startswith(f"fleetmetrics.{folder}.")}
 
 
 def separated(text: str) -> list[str]:
