@@ -115,6 +115,8 @@ def _encoded(what: str, mask: Any, size: Size | None) -> Mapping[str, Any]:
 def _polygons(what: str, polygons: Sequence[Any], size: Size) -> list[list[float]]:
     """The polygons of an object, as flat lists."""
     flat = [np.asarray(numpy_ops.asarray(polygon, what)).reshape(-1) for polygon in polygons]
+    if len(flat) == size[0] and all(len(row) == size[1] and np.isin(row, (0, 1)).all() for row in flat):
+        raise InvalidInputError(f"{what} is a list with the rows of a mask, where polygons may be; make it an array")
     for points in flat:
         if len(points) < 6 or len(points) % 2 or points.dtype.kind not in "iuf" or not np.isfinite(points).all():
             raise InvalidInputError(
