@@ -124,7 +124,7 @@ def brier_decomposition(number: Any, probability: Any, squared_deviation: Any, c
     actual, rate = number[1] / weight, float(number[1].sum()) / total
     mean = predicted.sum(axis=0) / weight
     # By label: the covariance is that of two groups, and does not cancel.
-    by_label = predicted / np.maximum(number, np.finfo(np.float64).tiny)
+    by_label = predicted / np.where(number > 0, number, 1)
     covariance = np.where(number.min(axis=0) > 0, actual * (number[0] / weight) * (by_label[1] - by_label[0]), 0.0)
     center = centers.astype(np.float64)[used]
     spread = squared_deviation[used] / weight

@@ -57,6 +57,11 @@ def test_the_parts_of_the_brier_score_are_those_of_the_definition_and_add_up(wei
     assert total + parts.within_bin_variance - parts.within_bin_covariance == pytest.approx(parts.score, abs=1e-16)
 
 
+def test_the_parts_of_the_brier_score_do_not_depend_on_the_size_of_weights():
+    parts = formulas.brier_decomposition(*tables(W * 2.0**-1030), CENTERS)
+    assert parts == pytest.approx(formulas.brier_decomposition(*tables(W), CENTERS), rel=1e-6)
+
+
 @WEIGHTS
 @pytest.mark.parametrize("norm", ["l1", "l2", "max"])
 def test_expected_calibration_error_is_that_of_the_definition(norm, weight):
