@@ -20,8 +20,7 @@ __all__ = [
     "TEXT_LABELS",
     "TextBatch",
     "pieces",
-    "required",
-    "required_text",
+    "text_rule",
 ]
 
 #: The number of entries of a piece: few enough that they stay in the processor's cache.
@@ -137,19 +136,7 @@ def pieces(entries: Sequence[Any]) -> Iterable[Sequence[Any]]:
     return (entries[start : start + _AT_ONCE] for start in range(0, len(entries), _AT_ONCE))
 
 
-class _Every(NamedTuple):
-    """Which entries of an argument have a property; equal ones share one check."""
-
-    argument: str
-    has_property: Callable[[Any], bool]
-    fault: Callable[[Any], Any]
-
-    def __call__(self, batch: Any) -> Any:
-        entries = batch.kept(self.argument)
-        return np.fromiter(map(self.has_property, entries), bool, len(entries))
-
-
-class _EveryText(NamedTuple):
+class _AreTexts(NamedTuple):
     """Which entries of an argument are a text with a property, or several; equal ones share one check."""
 
     argument: str
@@ -172,26 +159,11 @@ class _EveryText(NamedTuple):
         return entry
 
 
-def required(
-    argument: str, allowed: str, has_property: Callable[[Any], bool], fault: Callable[[Any], Any]
-) -> Requirement:
-    """The requirement that each entry of an argument has a property.
-
-    Args:
-        argument: its name.
-        allowed: the property in words.
-        has_property: whether any object has it.
-        fault: what an error shows of an entry without it.
-    """
-    holds: Any = _Every(argument, has_property, fault)
-    return Requirement(argument, allowed, holds)
-
-
 def _any(text: str) -> bool:
     return True
 
 
-def required_text(
+def text_rule(
     argument: str, allowed: str, has_property: Callable[[str], Any] = _any, several: bool = False
 ) -> Requirement:
     """The requirement that each entry of an argument is a string with a property.
@@ -202,14 +174,14 @@ def required_text(
         has_property: whether a string has it; any string, if left out.
         several: whether an entry may be a list of such strings.
     """
-    holds: Any = _EveryText(argument, has_property, several)
+    holds: Any = _AreTexts(argument, has_property, several)
     return Requirement(argument, allowed, holds)
 
 
 #: Of a text that is not blank, something is left.
 _NOT_BLANK: Callable[[str], Any] = str.lstrip
-TEXT = required_text("prediction", "a string")
-TEXT_LABEL = required_text("label", "a string")
-TEXT_LABELS = required_text("label", "a string, or a list of strings", several=True)
-REFERENCE = required_text("label", "a string that is not blank", _NOT_BLANK)
-REFERENCES = required_text("label", "a string that is not blank, or a list of such strings", _NOT_BLANK, several=True)
+TEXT = text_rule("prediction", "a string")
+TEXT_LABEL = text_rule("label", "a string")
+TEXT_LABELS = text_rule("label", "a string, or a list of strings", several=True)
+REFERENCE = text_rule("label", "a string that is not blank", _NOT_BLANK)
+REFERENCES = text_rule("label", "a string that is not blank, or a list of such strings", _NOT_BLANK, several=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from itertools import chain
 from typing import Any, ClassVar, Literal, NamedTuple, Sequence
@@ -12,7 +13,7 @@ from fleetmetrics.base.accumulator import Value
 from fleetmetrics.base.metric import TOTAL, Declared, Quotient, Settings, Undefinable, WithoutColumns
 from fleetmetrics.batch import per_sample, statistic
 from fleetmetrics.batch.rules import Requirement
-from fleetmetrics.batch.text_batch import TextBatch, required
+from fleetmetrics.batch.text_batch import TextBatch
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.formulas.class_report import ClassReport, class_names, report_of
 from fleetmetrics.formulas.confusion import Counts
@@ -74,11 +75,7 @@ def _tables(scheme: str) -> tuple[np.ndarray, ...]:
     return tuple(tables)
 
 
-#: The number of tags of which it is known what they are.
-_REMEMBERED = 4096
-
-
-@functools.lru_cache(maxsize=_REMEMBERED)
+@functools.lru_cache(maxsize=4096)
 def _split(tag: str, scheme: str, types: tuple[str, ...] = ()) -> tuple[int, str] | None:
     """The place of the prefix and the type of a tag; None for an unknown tag, or one of a type that ``types`` lack."""
     if tag == "O":
@@ -89,42 +86,29 @@ def _split(tag: str, scheme: str, types: tuple[str, ...] = ()) -> tuple[int, str
     return (_PREFIXES.index(prefix.replace("L", "E").replace("U", "S")), kind) if known else None
 
 
-class _KnownTags(dict):
-    """Whether a string is a tag: those that were asked for before are found as fast as in any dict."""
+class _AreTags(NamedTuple):
+    """Which entries of an argument are lists of tags of a scheme, of some types; (): of any."""
 
-    def __init__(self, scheme: str, types: tuple[str, ...]) -> None:
-        super().__init__()
-        self.scheme, self.types = scheme, types
-
-    def __missing__(self, tag: Any) -> bool:
-        known = isinstance(tag, str) and _split(tag, self.scheme, self.types) is not None
-        if known and len(self) < _REMEMBERED:
-            self[tag] = True
-        return known
-
-
-_known_tags = functools.lru_cache(maxsize=64)(_KnownTags)
-
-
-class _Tagged(NamedTuple):
-    """Whether a list has only tags of a scheme, of some types; (): of any."""
-
+    argument: str
     scheme: str
     types: tuple[str, ...]
 
-    def __call__(self, tags: Any) -> bool:
-        try:
-            return isinstance(tags, (list, tuple)) and all(map(_known_tags(*self).__getitem__, set(tags)))
-        except TypeError:  # no set holds what is in place of a tag, such as a list
-            return False
+    def __call__(self, batch: Any) -> Any:
+        entries = batch.kept(self.argument)
+        with contextlib.suppress(TypeError):  # no set holds a list in place of a tag
+            if {*map(type, entries)} <= {list, tuple} and all(map(self.knows, {*chain.from_iterable(entries)})):
+                return None
+        return np.fromiter(map(self.allows, entries), bool, len(entries))
 
+    def allows(self, entry: Any) -> bool:
+        return isinstance(entry, (list, tuple)) and all(map(self.knows, entry))
 
-class _Unknown(_Tagged):
-    """What is wrong of a sample: the unknown tag, or all of it."""
+    def knows(self, tag: Any) -> bool:
+        return isinstance(tag, str) and _split(tag, self.scheme, self.types) is not None
 
-    def __call__(self, tags: Any) -> Any:
-        is_tag = _Tagged(*self)
-        return next((tag for tag in tags if not is_tag([tag])), tags) if isinstance(tags, (list, tuple)) else tags
+    def fault(self, entry: Any) -> Any:
+        """What an error shows: the unknown tag, or all of an entry that is no list."""
+        return next((tag for tag in entry if not self.knows(tag)), entry) if isinstance(entry, (list, tuple)) else entry
 
 
 class _Codes(dict):
@@ -168,7 +152,7 @@ def _entities(codes: np.ndarray, scheme: str) -> np.ndarray:
 
 @per_sample
 def _counts(batch: TextBatch, scheme: str, types: tuple[str, ...] = ()) -> np.ndarray:
-    """Of each type (without types, of all) and sample the correct, predicted and true entities: int64 ``[3, k, n]``."""
+    """Of each type (without types, of all) and sample the correct, predicted and true entities: int64 ``[k, 3, n]``."""
     codes, sides = _Codes(scheme), []
     lengths = np.fromiter(map(len, batch.labels), np.int64, len(batch.labels)) + 1
     for entries in (batch.predictions, batch.labels):
@@ -184,9 +168,8 @@ def _counts(batch: TextBatch, scheme: str, types: tuple[str, ...] = ()) -> np.nd
             cells += len(lengths) * places[entities[flags] // (len(of) + 1)]
         return np.bincount(cells, minlength=kinds * len(lengths)).reshape(kinds, len(lengths))
 
-    return np.stack(
-        [counts(true, (predicted == true) & (true >= 0)), counts(predicted, predicted >= 0), counts(true, true >= 0)]
-    )
+    right = (predicted == true) & (true >= 0)
+    return np.stack([counts(true, right), counts(predicted, predicted >= 0), counts(true, true >= 0)], axis=1)
 
 
 @statistic
@@ -196,46 +179,38 @@ def _correct(batch: TextBatch, scheme: str) -> Any:
 
 @statistic
 def _predicted(batch: TextBatch, scheme: str) -> Any:
-    return batch.weighted_sum(_counts(batch, scheme)[1, 0])
+    return batch.weighted_sum(_counts(batch, scheme)[0, 1])
 
 
 @statistic
 def _true(batch: TextBatch, scheme: str) -> Any:
-    return batch.weighted_sum(_counts(batch, scheme)[2, 0])
+    return batch.weighted_sum(_counts(batch, scheme)[0, 2])
 
 
 @statistic
-def _by_type(batch: TextBatch, scheme: str, types: tuple[str, ...]) -> dict[str, Any]:
-    """The states of `EntityReport`."""
-    return {
-        f"{count} {name}": batch.weighted_sum(of_samples)
-        for count, of_types in zip(_COUNTS, _counts(batch, scheme, types))
-        for name, of_samples in zip(types, of_types)
-    }
-
-
-def _length(tags: Any) -> int:
-    return len(tags) if isinstance(tags, (list, tuple)) else -1
+def _sums(batch: TextBatch, scheme: str, types: tuple[str, ...]) -> list[Any]:
+    """The correct, predicted and true entities of each type in turn."""
+    return [*map(batch.weighted_sum, chain.from_iterable(_counts(batch, scheme, types)))]
 
 
 def _as_long(batch: TextBatch) -> Any:
-    pairs = zip(map(_length, batch.predictions), map(_length, batch.labels))
-    return np.array([predicted == true for predicted, true in pairs], bool)
+    def lengths(side: str) -> np.ndarray:
+        return np.array([len(tags) if isinstance(tags, (list, tuple)) else -1 for tags in batch.kept(side)])
+
+    return lengths("prediction") == lengths("label")
 
 
 _AS_LONG = Requirement("label", "as long as its prediction, with a tag for each token", _as_long)
 
 
 @functools.lru_cache(maxsize=64)
-def _rules(scheme: str, types: tuple[str, ...] = ()) -> tuple[str | Requirement, ...]:
+def _rules(scheme: str, types: tuple[str, ...]) -> tuple[str | Requirement, ...]:
     """The requirements of predictions and labels."""
     prefixes = " or ".join(f"{prefix}-TYPE" for prefix in _SCHEMES[scheme].prefixes[1:])
     allowed = f"a list of tags, O or {prefixes}, as of scheme={scheme!r}"
     allowed += f" and types={[*types]}" if types else ""
-    tagged: Any = _Tagged(scheme, types)
-    unknown: Any = _Unknown(scheme, types)
-    rules = [required(argument, allowed, tagged, unknown) for argument in ("prediction", "label")]
-    return (*rules, _AS_LONG)
+    checks: Any = [_AreTags(side, scheme, types) for side in ("prediction", "label")]
+    return (*[Requirement(check.argument, allowed, check) for check in checks], _AS_LONG)
 
 
 class EntitySettings(Settings, total=False):
@@ -248,11 +223,12 @@ class _OfEntities(WithoutColumns[Value], Undefinable[Value]):
     samples: str = "tags"
     requirements: tuple[str | Requirement, ...]
     scheme: str
+    types: Sequence[str] = ()
 
     def __init__(self, *, scheme: _Name = "conll", **settings: Unpack[Settings]) -> None:
         self.scheme = choice_of("scheme", scheme, tuple(_SCHEMES))
         super().__init__(**settings)
-        self.requirements = _rules(scheme)
+        self.requirements = _rules(scheme, (*self.types,))
 
 
 class EntityF1(_OfEntities[float]):
@@ -317,23 +293,21 @@ class EntityReport(_OfEntities[ClassReport]):
     incidental: ClassVar[tuple[str, ...]] = (*_OfEntities.incidental, "digits")
     gives = "parts"
     digits: int
-    requirements: tuple[str | Requirement, ...]
     types: list[str]
 
     def __init__(self, *, types: Sequence[str], digits: int = 2, **settings: Unpack[EntitySettings]) -> None:
-        super().__init__(**settings)
         names = in_order("types", types, "types of entities")
         self.types = class_names(names, len(names), "types")
         if not self.types:
             raise InvalidInputError("types is empty; name the types of the entities, such as types=['PER', 'LOC']")
         self.digits = whole_number_of("digits", digits, 0, 15)
-        self.requirements = _rules(self.scheme, (*self.types,))
+        super().__init__(**settings)
         for name in self.types:
             for place, count in enumerate(_COUNTS):
                 self.declare(f"{count} {name}", key=("entities", self.scheme, (*self.types,), name, place))
 
     def batch_statistics(self, batch: Any) -> dict[str, Any]:
-        return _by_type(batch, self.scheme, (*self.types,))
+        return dict(zip(self.states, _sums(batch, self.scheme, (*self.types,))))
 
     def formula(self, **states: np.ndarray) -> ClassReport:
         correct, predicted, true = (np.array([states[f"{count} {name}"] for name in self.types]) for count in _COUNTS)

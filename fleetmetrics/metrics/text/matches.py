@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -11,7 +11,14 @@ from fleetmetrics.base.metric import TOTAL, Declared, Quotient, Settings
 from fleetmetrics.batch import statistic
 from fleetmetrics.batch.rules import Requirement
 from fleetmetrics.batch.text_batch import TEXT, TEXT_LABELS, TextBatch
-from fleetmetrics.metrics.text.text_metric import NormalizedMetric, normalized, references, words_of
+from fleetmetrics.metrics.text.text_metric import (
+    Normalize,
+    NormalizedMetric,
+    best_values,
+    normalized,
+    references,
+    words_of,
+)
 from fleetmetrics.support.typed import Unpack
 
 __all__ = ["StringMatch", "TokenF1"]
@@ -24,30 +31,24 @@ def _matches(batch: TextBatch, normalize: str) -> Any:
     return batch.weighted_sum(np.fromiter(equal, bool, len(labels)))
 
 
-def _f1(prediction: list[str], reference: list[str]) -> float:
+def _f1(text: str, reference: str) -> float:
     """Twice the words in common, per word of both; 1 if there are no words in either."""
-    both = len(prediction) + len(reference)
-    common = sum((Counter(prediction) & Counter(reference)).values())
+    one, other = words_of(text), words_of(reference)
+    common = sum((Counter(one) & Counter(other)).values())
+    both = len(one) + len(other)
     return 2 * common / both if both else 1.0
 
 
 @statistic
 def _best_f1(batch: TextBatch, normalize: str) -> Any:
-    predictions, labels = normalized(batch, normalize)
-    best = (
-        max(_f1(words_of(text), words_of(reference)) for reference in references(label))
-        for text, label in zip(predictions, labels)
-    )
-    return batch.weighted_sum(np.fromiter(best, np.float64, len(labels)))
+    return batch.weighted_sum(best_values(_f1, *normalized(batch, normalize)))
 
 
 class _Answers(NormalizedMetric[float]):
     better = "higher"
     requirements: tuple[str | Requirement, ...] = (TEXT, TEXT_LABELS)
 
-    def __init__(
-        self, *, normalize: Literal["none", "spaces", "alphanumeric", "squad"] = "squad", **settings: Unpack[Settings]
-    ) -> None:
+    def __init__(self, *, normalize: Normalize = "squad", **settings: Unpack[Settings]) -> None:
         super().__init__(normalize=normalize, **settings)
 
 

@@ -6,13 +6,11 @@ import functools
 import re
 from typing import Any
 
-import numpy as np
-
 from fleetmetrics.base.metric import TOTAL, Declared, Quotient, Settings
 from fleetmetrics.batch import statistic
 from fleetmetrics.batch.rules import Requirement
-from fleetmetrics.batch.text_batch import TEXT, TextBatch, required_text
-from fleetmetrics.metrics.text.text_metric import CHINESE, TextMetric, references
+from fleetmetrics.batch.text_batch import TEXT, TextBatch, text_rule
+from fleetmetrics.metrics.text.text_metric import CHINESE, TextMetric, best_values
 from fleetmetrics.support.checks import choice_of, flag_of
 from fleetmetrics.support.optional import library
 from fleetmetrics.support.typed import Unpack
@@ -47,18 +45,19 @@ def _scorer(of: str, stem: bool) -> Any:
 @statistic
 def _scores(batch: TextBatch, of: str, stem: bool) -> Any:
     score = _scorer(of, stem).score
-    best = (
-        max(score(reference, text)[of].fmeasure for reference in references(label))
-        for text, label in zip(batch.predictions, batch.labels)
-    )
-    return batch.weighted_sum(np.fromiter(best, np.float64, len(batch.each)))
+
+    def f1(text: str, reference: str) -> float:
+        value: float = score(reference, text)[of].fmeasure
+        return value
+
+    return batch.weighted_sum(best_values(f1, batch.predictions, batch.labels))
 
 
 def _has_tokens(text: str) -> bool:
     return _TOKENS.search(text.lower()) is not None
 
 
-_WITH_TOKENS = required_text(
+_WITH_TOKENS = text_rule(
     "label", "a string with Latin letters, digits or Chinese, or a list of such strings", _has_tokens, several=True
 )
 

@@ -6,11 +6,13 @@ import re
 import string
 from typing import Any, Callable, Literal, Sequence
 
+import numpy as np
+
 from fleetmetrics.base.accumulator import Value
 from fleetmetrics.base.metric import Settings, Undefinable, WithoutColumns
 from fleetmetrics.batch import per_sample
 from fleetmetrics.batch.rules import Requirement
-from fleetmetrics.batch.text_batch import REFERENCE, TEXT, TextBatch, required_text
+from fleetmetrics.batch.text_batch import REFERENCE, TEXT, TextBatch, text_rule
 from fleetmetrics.support.checks import choice_of
 from fleetmetrics.support.typed import Unpack
 
@@ -34,6 +36,7 @@ def _as_squad(text: str) -> str:
     return " ".join(_ARTICLES.sub(" ", text.lower().translate(_NO_PUNCTUATION)).split())
 
 
+Normalize = Literal["none", "spaces", "alphanumeric", "squad"]
 #: What is left of a text before it is compared; "none": all of it.
 _LEFT: dict[str, Callable[[str], str]] = {
     "none": str,
@@ -63,6 +66,13 @@ def references(label: Any) -> Sequence[str]:
     return (label,) if isinstance(label, str) else label
 
 
+def best_values(score: Callable[[str, str], float], predictions: Sequence[str], labels: Sequence[Any]) -> np.ndarray:
+    """Of each sample the highest score of its prediction beside a reference."""
+    samples = zip(predictions, labels)
+    best = (max(score(text, reference) for reference in references(label)) for text, label in samples)
+    return np.fromiter(best, np.float64, len(labels))
+
+
 class TextMetric(WithoutColumns[Value], Undefinable[Value]):
     """A metric that compares texts with their references: ``add(["a cat"], ["the cat"])``."""
 
@@ -74,16 +84,16 @@ def _counts(text: str) -> bool:
     return not text.strip() or bool(_alphanumeric(text))
 
 
-_COUNTED = required_text(
+_COUNTED = text_rule(
     "label", "a text with an ASCII letter or digit: normalize='alphanumeric' counts no others", _counts, several=True
 )
-_WORDED = required_text("label", "a text with a word: normalize='squad' counts no articles and punctuation", _as_squad)
+_WORDED = text_rule("label", "a text with a word: normalize='squad' counts no articles and punctuation", _as_squad)
 
 
 class TextSettings(Settings, total=False):
     """Arguments of every metric of texts of which only a part may count."""
 
-    normalize: Literal["none", "spaces", "alphanumeric", "squad"]
+    normalize: Normalize
 
 
 class NormalizedMetric(TextMetric[Value]):
@@ -92,9 +102,7 @@ class NormalizedMetric(TextMetric[Value]):
     normalize: str
     requirements: tuple[str | Requirement, ...]
 
-    def __init__(
-        self, *, normalize: Literal["none", "spaces", "alphanumeric", "squad"] = "none", **settings: Unpack[Settings]
-    ) -> None:
+    def __init__(self, *, normalize: Normalize = "none", **settings: Unpack[Settings]) -> None:
         self.normalize = choice_of("normalize", normalize, tuple(_LEFT))
         super().__init__(**settings)
         if normalize == "alphanumeric":  # otherwise all texts in Chinese would be equal

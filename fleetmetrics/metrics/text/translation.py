@@ -71,36 +71,26 @@ def _scorer(kind: str, settings: tuple[tuple[str, Any], ...]) -> Any:
         counting: Any = type(kind, (_Counting, getattr(library("sacrebleu.metrics"), kind)), {})
         return counting(**dict(settings))
     except (AssertionError, ImportError, RuntimeError) as error:  # the latter two of tokenizers that are not installed
-        raise InvalidInputError(f"sacrebleu cannot make this {kind}: {error}") from None
+        raise InvalidInputError(f"sacrebleu cannot make this {kind}: {' '.join(str(error).split())}") from None
 
 
 @per_sample
-def _segments(batch: TextBatch, kind: str, settings: tuple[tuple[str, Any], ...]) -> Any:
-    """The counts of each sample by sacrebleu, by the place of the count: ``[counts, n]``; nothing without samples."""
-    pairs = zip(batch.predictions, batch.labels)
-    counts = _scorer(kind, settings).counts
-    return np.array([counts(text, label) for text, label in pairs], np.int64).T
+def _counts(batch: TextBatch, kind: str, settings: tuple[tuple[str, Any], ...]) -> np.ndarray:
+    """The counts of sacrebleu, a row for each sample."""
+    return np.array([*map(_scorer(kind, settings).counts, batch.predictions, batch.labels)], np.int64)
 
 
 @statistic
-def _count(batch: TextBatch, kind: str, settings: tuple[tuple[str, Any], ...], place: int) -> Any:
-    return batch.weighted_sum(_segments(batch, kind, settings)[place])
-
-
-@per_sample
-def _numbers_of_references(batch: TextBatch) -> np.ndarray:
-    labels = batch.labels
-    return np.fromiter((len(references(label)) for label in labels), np.int64, len(labels))
+def _sums(batch: TextBatch, kind: str, settings: tuple[tuple[str, Any], ...], width: int) -> list[Any]:
+    """The sum of each of the counts, of which a sample has that number."""
+    return [*map(batch.weighted_sum, _counts(batch, kind, settings).reshape(-1, width).T)]
 
 
 @statistic
-def _fewest(batch: TextBatch) -> Any:
-    return batch.extreme(_numbers_of_references(batch), "min")
-
-
-@statistic
-def _most(batch: TextBatch) -> Any:
-    return batch.extreme(_numbers_of_references(batch), "max")
+def _extremes(batch: TextBatch) -> list[Any]:
+    """The fewest and the most references of a sample."""
+    numbers = np.array([len(references(label)) for label in batch.labels], np.int64)
+    return [batch.extreme(numbers, "min"), batch.extreme(numbers, "max")]
 
 
 class _OfSacrebleu(TextMetric[SignedScore]):
@@ -119,10 +109,8 @@ class _OfSacrebleu(TextMetric[SignedScore]):
             self.declare(f"count_{place}", key=(self.kind, self.scoring, place))
 
     def batch_statistics(self, batch: Any) -> dict[str, Any]:
-        if not len(batch.each):
-            return dict.fromkeys(self.states)
-        counts = [_count(batch, self.kind, self.scoring, place) for place in range(len(self.states) - 2)]
-        return {"fewest": _fewest(batch), "most": _most(batch), **{f"count_{n}": sum for n, sum in enumerate(counts)}}
+        sums = _sums(batch, self.kind, self.scoring, len(self.states) - 2)
+        return dict(zip(self.states, _extremes(batch) + sums))
 
     def formula(self, fewest: np.ndarray, most: np.ndarray, **counts: np.ndarray) -> SignedScore:
         scorer = _scorer(self.kind, self.scoring)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import functools
 import pickle
 import random
 import warnings
@@ -96,6 +97,21 @@ def test_a_report_of_entities_names_its_types_and_refuses_others():
     assert fm.EntityReport(types=iter(["X", "Y"])).types == ["X", "Y"]
     with pytest.warns(fm.UndefinedMetricWarning, match="^entity_report is undefined: there are no entities$"):
         value(fm.EntityReport(types=["X"]), [["O"]], [["O"]])
+
+
+@pytest.mark.parametrize(
+    "metrics, batch",
+    [
+        ([fm.BLEU, fm.BLEU, fm.CHRF], (["the cat sat on a mat", "x"], [["a cat sat on the mat", "a"], "x y"])),
+        (
+            [functools.partial(fm.EntityReport, types=["X", "Y"], digits=digits) for digits in (2, 3)] + [fm.EntityF1],
+            ([["B-X", "B-Y", "B-X"]], [["B-X", "B-Y", "B-Y"]]),
+        ),
+    ],
+)
+def test_metrics_of_a_collection_share_what_they_count(metrics, batch):
+    collected = value(fm.MetricCollection({str(place): make() for place, make in enumerate(metrics)}), *batch)
+    assert [*collected.values()] == [value(make(), *batch) for make in metrics]
 
 
 def test_an_unknown_tag_is_shown_with_its_place():
