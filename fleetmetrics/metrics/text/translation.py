@@ -54,14 +54,12 @@ class _Counting:
         counts: list[int] = self._extract_corpus_statistics([text], [[one] for one in references(label)])[0]
         return counts
 
-    def score(self, counts: list[float]) -> float:
-        """The score of the sums of counts."""
-        return float(self._compute_score_from_stats(counts).score)
-
-    def signature(self, fewest: int, most: int) -> str:
-        """The signature, for these numbers of references of a sample."""
+    def score(self, counts: list[float], fewest: int, most: int) -> SignedScore:
+        """The score of the sums of counts, for these numbers of references of a sample."""
         self.num_refs = fewest if fewest == most else -1
-        return str(self.get_signature())
+        counted = all(0 <= count < math.inf for count in counts)
+        value = float(self._compute_score_from_stats(counts).score) if counted else math.nan
+        return SignedScore(value, str(self.get_signature()))
 
 
 @functools.lru_cache(maxsize=64)
@@ -113,12 +111,11 @@ class _OfSacrebleu(TextMetric[SignedScore]):
         return dict(zip(self.states, _extremes(batch) + sums))
 
     def formula(self, fewest: np.ndarray, most: np.ndarray, **counts: np.ndarray) -> SignedScore:
-        scorer = _scorer(self.kind, self.scoring)
         if fewest > most:
             return SignedScore(stand_in(self._title, NO_SAMPLES, self.zero_division), "")
         sums = [count.item() for count in counts.values()]
-        value = scorer.score(sums) if all(0 <= number < math.inf for number in sums) else math.nan
-        return SignedScore(value, scorer.signature(fewest.item(), most.item()))
+        score: SignedScore = _scorer(self.kind, self.scoring).score(sums, fewest.item(), most.item())
+        return score
 
 
 class BLEU(_OfSacrebleu):
