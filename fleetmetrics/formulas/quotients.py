@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from fleetmetrics.errors import UndefinedMetricWarning
-from fleetmetrics.formulas.sums import as_number, root
+from fleetmetrics.formulas.sums import as_number
 from fleetmetrics.support.checks import amount, checked, number, stand_in_value, text
 from fleetmetrics.support.warning import part_now, warn
 
@@ -120,12 +120,6 @@ def warn_if_small(name: str, what: str, weight: float, mean: float, squares: flo
             f"{name}{part_now()} is {inexact}: the {squared} are below 2.2e-308, where float64 has few digits. {do}",
             UndefinedMetricWarning,
         )
-
-
-def root_of_ratio(numerator: Any, denominator: Any, metric: str, zero_division: float = math.nan) -> float:
-    """The square root of a `ratio`; ``zero_division`` is returned as it is."""
-    value = ratio.bare(numerator, denominator, metric, zero_division)
-    return root(value) if denominator else value
 
 
 def ratios(

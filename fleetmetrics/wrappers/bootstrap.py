@@ -15,10 +15,10 @@ from fleetmetrics.batch import Batch
 from fleetmetrics.batch.hashing import poisson, salts, words_of_column
 from fleetmetrics.batch.lanes import Groups, Nested, Replicates
 from fleetmetrics.errors import BucketWarning, InvalidInputError, UndefinedMetricWarning
-from fleetmetrics.formulas.bootstrap import BootstrapResult, bootstrap_result
+from fleetmetrics.formulas.bootstrap import CONFIDENCE, BootstrapResult, bootstrap_result
 from fleetmetrics.formulas.spreads import LEAST
 from fleetmetrics.state.state import Lanes, State
-from fleetmetrics.support.checks import MOST_EDGES, is_whole, number_of, raise_if_too_large, whole_number_of
+from fleetmetrics.support.checks import MOST_EDGES, is_whole, raise_if_too_large, whole_number_of
 from fleetmetrics.support.typed import Unpack
 from fleetmetrics.support.vocabulary import counted
 from fleetmetrics.support.warning import muted, part_now, warn
@@ -138,8 +138,7 @@ class Bootstrap(Wrapper[Value]):
         if not is_whole(seed):
             raise InvalidInputError(f"seed must be an integer, not {seed!r}")
         self.seed = int(seed)
-        above, below = np.nextafter([0.0, 1.0], [1.0, 0.0]).tolist()
-        self.confidence = number_of("confidence", confidence, above, below, "a number between 0 and 1")
+        self.confidence = CONFIDENCE("confidence", confidence, {})
         if ids is not None and (not isinstance(ids, str) or not ids.isidentifier()):
             raise InvalidInputError(f"ids must be the name of an additional argument of add, or None, not {ids!r}")
         self.ids = ids

@@ -14,11 +14,12 @@ from fleetmetrics.base.shared import Shared
 from fleetmetrics.batch import Batch
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.formulas import intervals
+from fleetmetrics.formulas.bootstrap import CONFIDENCE
 from fleetmetrics.formulas.intervals import IntervalResult
 from fleetmetrics.formulas.spreads import Largest, Spread
 from fleetmetrics.records.folding import Folding
 from fleetmetrics.state.state import State
-from fleetmetrics.support.checks import number_of, whole_number_of
+from fleetmetrics.support.checks import whole_number_of
 from fleetmetrics.support.typed import Unpack
 from fleetmetrics.wrappers.unit_sums import unit_sums_of
 from fleetmetrics.wrappers.wrapper import Wrapper
@@ -103,8 +104,7 @@ class Interval(Wrapper[IntervalResult]):
         groups: int = _GROUPS,
         **common: Unpack[Common],
     ) -> None:
-        above, below = np.nextafter([0.0, 1.0], [1.0, 0.0]).tolist()
-        self.confidence = number_of("confidence", confidence, above, below, "a number between 0 and 1")
+        self.confidence = CONFIDENCE("confidence", confidence, {})
         if ids is not None and (not isinstance(ids, str) or not ids.isidentifier()):
             raise InvalidInputError(f"ids must be the name of an additional argument of add, or None, not {ids!r}")
         self.ids = ids
