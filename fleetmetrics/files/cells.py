@@ -15,7 +15,7 @@ from fleetmetrics.files.encodings import likely_encoding
 from fleetmetrics.files.row_pieces import Bad, Piece
 from fleetmetrics.support.vocabulary import argument, in_shell
 
-__all__ = ["beside_fractions", "integer_type", "misfit", "not_text", "nulls_of_numbers", "typed"]
+__all__ = ["beside_fractions", "beyond_floats", "integer_type", "misfit", "not_text", "nulls_of_numbers", "typed"]
 
 #: The numbers that Arrow reads from CSV, for RE2; longer ones have no room in a decimal.
 _FLOAT = r"^[+-]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|(?i:inf|infinity|nan))$"
@@ -218,3 +218,9 @@ def _integers(texts: Any) -> _Made:
     bounds = [pa.scalar(Decimal(bound), numbers.type) for bound in (low, high)]
     room = pc.and_(pc.greater_equal(numbers, bounds[0]), pc.less(numbers, bounds[1])).fill_null(False)
     return _Made(pc.if_else(room, texts, None).cast(kind), pc.if_else(pc.is_valid(texts), room, fits))
+
+
+def beyond_floats(column: Any) -> bool:
+    """Whether a column of floats has numbers that may have been other integers."""
+    largest = arrow("compute").max(arrow("compute").abs(column)).as_py()
+    return largest is not None and largest >= 2**53

@@ -19,11 +19,13 @@ from fleetmetrics.errors import DataError, FleetMetricsError
 from fleetmetrics.files.binary import NPZ, Arrow, Parquet
 from fleetmetrics.files.encodings import Decoded, encoding_of
 from fleetmetrics.files.foreign import check_binary, check_text
+from fleetmetrics.files.json_lines import JSONLines
 from fleetmetrics.files.lake_tables import TableFile
 from fleetmetrics.files.libsvm import LibSVM
-from fleetmetrics.files.lines import CSV, HEAD, JSONLines
+from fleetmetrics.files.lines import HEAD
 from fleetmetrics.files.places import end_of, opened
 from fleetmetrics.files.row_pieces import Bad, Format, Piece, Source, gathered
+from fleetmetrics.files.separated import CSV
 from fleetmetrics.support.vocabulary import argument
 
 __all__ = ["FORMATS", "THREADS", "counted_rows_of", "known_formats", "piece_of", "pieces_of", "read_ahead", "rows_of"]

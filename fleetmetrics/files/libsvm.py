@@ -9,8 +9,9 @@ from fleetmetrics.columns.arrow_values import arrow
 from fleetmetrics.columns.frames import Columns
 from fleetmetrics.errors import DataError
 from fleetmetrics.files.cells import integer_type, not_text, typed
-from fleetmetrics.files.lines import CSV, blocks_of, head_of
+from fleetmetrics.files.lines import blocks_of, head_of
 from fleetmetrics.files.row_pieces import Bad, Format, Piece, Source
+from fleetmetrics.files.separated import CSV
 
 __all__ = ["LibSVM"]
 

@@ -11,7 +11,7 @@ import pytest
 import fleetmetrics as fm
 from fleetmetrics import files
 from fleetmetrics.errors import DataError
-from fleetmetrics.files import lines
+from fleetmetrics.files import lines, separated
 from fleetmetrics.files.quotes import Quotes, stays_open
 from tests.cover import thorough
 
@@ -115,7 +115,7 @@ def test_legal_values_are_those_of_pythons_reader(tmp_path, monkeypatch, size, p
     import csv as python
 
     monkeypatch.setattr(lines, "_BLOCK", size)
-    monkeypatch.setattr(lines, "_SPAN", 400)
+    monkeypatch.setattr(separated, "_SPAN", 400)
     kinds = ["a", "a,b", 'say "a"', "two\nlines", "\n", 'a\n\n"b"\n,c', '"', "", '5" disk', "0.5\n1\nx"]
     draw = random.Random(size)
     texts = [draw.choice(kinds) for _ in range(80)]
@@ -238,7 +238,7 @@ def test_rows_that_are_settled_together_are_those_settled_one_by_one(blocks):
 def test_a_value_ends_within_a_bounded_number_of_bytes(tmp_path, monkeypatch):
     """Otherwise a quote that is never closed would hold the rest of the file in memory."""
     monkeypatch.setattr(lines, "_BLOCK", 100)
-    monkeypatch.setattr(lines, "_SPAN", 300)
+    monkeypatch.setattr(separated, "_SPAN", 300)
     seen = []
     settled = Quotes.settled
 

@@ -12,7 +12,7 @@ import fleetmetrics as fm
 from fleetmetrics import files
 from fleetmetrics.cli import main
 from fleetmetrics.errors import DataError, InvalidInputError
-from fleetmetrics.files import cells, lines
+from fleetmetrics.files import cells, json_lines, lines
 
 pytestmark = pytest.mark.numpy_only
 pa = pytest.importorskip("pyarrow")
@@ -298,7 +298,7 @@ def test_both_sides_are_joined_by_ids_of_64_bits(tmp_path, kinds):
 @pytest.mark.parametrize("name", ["a.csv", "a.jsonl"])
 def test_a_column_without_a_number_is_read_once(tmp_path, monkeypatch, name, skip):
     described = []
-    for module in (cells, lines):
+    for module in (cells, json_lines):
         monkeypatch.setattr(module, "misfit", lambda *given: described.append(given) or "no number")
     text = "p;y;k\n" + "0,5;1;a\n" * 5000
     if name == "a.jsonl":
