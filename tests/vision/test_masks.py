@@ -190,7 +190,7 @@ ONE, TARGET = {"masks": PIXELS, "scores": [0.5], "labels": [1]}, {"masks": [RLE]
         ({}, {"masks": [[[1, 1, 4, 1, math.nan, 3]]], "size": (5, 7)}, "has the polygon"),
         ({}, {"masks": [[[1, 1, 4, 1, 400, 3]]], "size": (5, 7)}, "has a polygon far outside of the image"),
         ({}, {"masks": [[]], "size": (5, 7)}, "mask 0 has no polygons"),
-        ({"masks": [[[0, 1] * 4] * 8]}, {"masks": np.ones((1, 8, 8), bool)}, "mask 0 is a list with the rows of a mask"),
+        ({"masks": [[[0, 1] * 4] * 8]}, {"masks": np.ones((1, 8, 8), bool)}, "mask 0 is a list with the rows of a"),
         ({"masks": PIXELS.tolist()}, {}, "mask 0 is a list with the rows of a mask, where polygons may be; make it an"),
         ({"masks": PIXELS * 0.7}, {}, r"shape \[5, 7\] and dtype float64; it must be booleans .*scores > 0\.5"),
         ({"masks": PIXELS * np.uint8(255)}, {}, r"and dtype uint8; it must be booleans \[height, width\]"),
