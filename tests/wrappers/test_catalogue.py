@@ -94,6 +94,22 @@ def test_a_metric_that_comes_twice_in_a_collection_shares_its_states(names: list
     assert wrong == []
 
 
+@pytest.mark.numpy_only
+@pytest.mark.parametrize("label", ["bool", "int32"])
+def test_a_metric_that_comes_twice_in_a_collection_keeps_its_records_once(label: str) -> None:
+    wrong = []
+    for name in sorted(set(NAMES) - set(SUMS)):
+        prediction, _ = first_dtypes(name)
+        data = draw(name, (prediction, label), samples=30)
+        metrics = fm.MetricCollection([CASES[name].make() for _ in range(2)])
+        try:
+            feed(metrics, [data], "numpy")
+        except fm.InvalidInputError as error:
+            if " share " in str(error):  # some take no labels of this dtype
+                wrong.append((name, str(error)))
+    assert wrong == []
+
+
 def of_replicate(value: Any, replicate: int) -> Any:
     if isinstance(value, fm.BootstrapResult):
         return value.replicates[replicate]

@@ -10,7 +10,7 @@ from fleetmetrics import formulas
 from fleetmetrics.base.accumulator import Value
 from fleetmetrics.base.metric import Settings
 from fleetmetrics.base.record_metric import RecordMetric
-from fleetmetrics.batch import Batch, statistic
+from fleetmetrics.batch import Batch, per_sample, statistic
 from fleetmetrics.batch.rules import Requirement
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.metrics.buckets import OfProbabilities, class_probabilities
@@ -23,7 +23,7 @@ from fleetmetrics.metrics.calibration.binned import (
     position,
 )
 from fleetmetrics.metrics.classification.losses import probability_rules_of
-from fleetmetrics.metrics.task import Task, check_scores, class_axis_of, task_of
+from fleetmetrics.metrics.task import Task, check_scores, class_axis_of, label_classes, task_of
 from fleetmetrics.records.table import Records
 from fleetmetrics.support.checks import MOST_EDGES, choice_of, flag_of, whole_number_of
 from fleetmetrics.support.typed import Unpack
@@ -206,6 +206,13 @@ def _equal_mass(values: np.ndarray, weight: np.ndarray, bins: int) -> np.ndarray
     return np.asarray(of_value[place.reshape(-1)])
 
 
+@per_sample
+def _columns(batch: Batch, task: Task) -> Sequence[Any]:
+    """The probabilities of each class."""
+    table = batch.xp.reshape(class_probabilities(batch, task, None), [-1, task.size])
+    return [table[:, k] for k in range(task.size)]
+
+
 class AdaptiveCalibrationError(CalibrationError[Value], RecordMetric[Value]):
     """Calibration error over bins of equal mass: each holds about the same number of samples, at any rate.
 
@@ -260,9 +267,8 @@ class AdaptiveCalibrationError(CalibrationError[Value], RecordMetric[Value]):
 
     def batch_records(self, batch: Batch) -> Mapping[str, Any]:
         if self.classwise:
-            table = batch.xp.reshape(class_probabilities(batch, self.task, None), [-1, self.task.size])
-            columns = {name: table[:, k] for k, name in enumerate(self._of_class)}
-            return {**columns, "outcome": batch.xp.cast(batch.labels, "int64"), "weight": batch.weight}
+            columns = dict(zip(self._of_class, _columns(batch, self.task)))
+            return {**columns, "outcome": label_classes(batch, self.task), "weight": batch.weight}
         top_label = is_top_label(batch, self.top_label)
         probability = confidence(batch, self.from_logits, top_label)
         return {"probability": probability, "outcome": outcome(batch, top_label), "weight": batch.weight}

@@ -8,7 +8,7 @@ import numpy as np
 
 from fleetmetrics import formulas
 from fleetmetrics.base.record_metric import InOnePiece
-from fleetmetrics.batch import Batch
+from fleetmetrics.batch import Batch, per_sample
 from fleetmetrics.formulas import PairCounts
 from fleetmetrics.metrics.regression.differences import OfNumbers
 from fleetmetrics.records.table import Records
@@ -25,15 +25,17 @@ class _Ranked(OfNumbers[float], InOnePiece[float]):
 
     def batch_records(self, batch: Batch) -> dict[str, Any]:
         return {
-            "prediction": _in_order(batch, batch.prediction, batch.values),
-            "label": _in_order(batch, batch.labels, batch.targets),
+            "prediction": _in_order(batch, "prediction", "values"),
+            "label": _in_order(batch, "labels", "targets"),
             "weight": batch.weight,
         }
 
 
-def _in_order(batch: Batch, values: Any, floats: Any) -> Any:
+@per_sample
+def _in_order(batch: Batch, values: str, floats: str) -> Any:
     """The values to compare: integers stay integers, since float64 is inexact beyond 2**53."""
-    return floats if batch.xp.kind(values) == "f" else batch.xp.cast(values, "int64")
+    own = getattr(batch, values)
+    return getattr(batch, floats) if batch.xp.kind(own) == "f" else batch.xp.cast(own, "int64")
 
 
 class SpearmanCorrelation(_Ranked):
