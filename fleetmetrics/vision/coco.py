@@ -139,6 +139,15 @@ def mean_of(values: np.ndarray) -> float:
     return float(there.mean()) if there.size else math.nan
 
 
+def without_objects(true: Sequence[Mapping[str, Any]]) -> str:
+    """Why the average precision of these true objects is undefined; "" if it is not."""
+    count = sum(len(image["labels"]) for image in true)
+    crowds = sum(np.count_nonzero(image["iscrowd"]) for image in true if "iscrowd" in image)
+    if not count:
+        return "there are no true boxes"
+    return "all true boxes are crowds" if crowds == count else ""
+
+
 def _some(argument: str, values: Any) -> list[Any]:
     """The numbers of an argument, of which there is at least one."""
     numbers = listed(argument, values, "numbers")
@@ -155,8 +164,8 @@ class MeanAveragePrecision(BoxMetric):
     faster-coco-eval computes it; inputs and names are those of torchmetrics.
 
     ``add(predictions, targets, ids=)`` takes a dict for each image: ``boxes`` [n, 4], ``scores`` [n] and ``labels``
-    [n]; targets without scores, and maybe with ``iscrowd`` [n] and ``area`` [n] (else that of the box). Rank 0 gathers
-    all boxes, each image once, in the order of the ids, or of the sampler. Undefined without true boxes.
+    [n]; targets without scores, and maybe with ``iscrowd`` [n] and ``area`` [n] (else, or where nan, that of the box).
+    Rank 0 gathers all boxes, each image once, in the order of the ids, or of the sampler. Undefined without true boxes.
 
     For ``iou_type="segm"`` the dicts have ``masks`` in place of ``boxes``: booleans [n, height, width], or a list with
     a dict of pycocotools, of ``size`` and ``counts``, or with polygons ``[[x1, y1, x2, y2, ...], ...]`` for each
@@ -215,20 +224,18 @@ class MeanAveragePrecision(BoxMetric):
             iou_type=self.iou_types,
         )
 
-    def compute_metric(self, results: Any) -> dict[str, Any]:
+    def values_of(self, predicted: Sequence[Any], true: Sequence[Any]) -> dict[str, Any]:
         values: dict[str, Any] = {}
         for iou_type in self.iou_types:
             prefix = f"{iou_type}_" if len(self.iou_types) > 1 else ""
-            values.update((prefix + name, value) for name, value in self._values(results, iou_type).items())
+            values.update((prefix + name, value) for name, value in self._values(predicted, true, iou_type).items())
         return values
 
-    def _values(self, results: Any, iou_type: str) -> dict[str, Any]:
-        if not results or not sum(len(target["labels"]) for target in results["targets"]):
-            return {"map": undefined(self.name, "there are no true boxes")}
-        evaluation = evaluated(
-            results["predictions"], results["targets"], self.iou_thresholds, self.max_detection_thresholds, iou_type
-        )
-        values: dict[str, Any] = {**evaluation.values()}
-        if math.isnan(values["map"]):
-            undefined(self.name, "all true boxes are crowds")
-        return {**values, "map_per_class": evaluation.by_label()} if self.class_metrics else values
+    def _values(self, predicted: Sequence[Any], true: Sequence[Any], iou_type: str) -> dict[str, Any]:
+        reason = without_objects(true)
+        values: dict[str, Any] = {"map": undefined(self.name, reason) if reason else 0.0}
+        if any(len(target["labels"]) for target in true):
+            found = evaluated(predicted, true, self.iou_thresholds, self.max_detection_thresholds, iou_type)
+            values.update(found.values())
+            values.update({"map_per_class": found.by_label()} if self.class_metrics else {})
+        return values

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Mapping, Sequence
+from typing import Any, Callable, Mapping, Sequence
 
 import numpy as np
 
@@ -14,10 +14,16 @@ from fleetmetrics.vision.masks import Size, check_run_lengths, run_lengths, size
 from fleetmetrics.xp import numpy_ops
 
 FORMATS = ("xyxy", "xywh", "cxcywh")
-#: What is 0 or 1 of a true object.
-_FLAGS = ("iscrowd", "difficult")
 #: The largest number whose square, an area, float64 holds many times over.
 LARGEST = 1e100
+_FLAG: Any = "0 or 1", lambda array: (array == 0) | (array == 1)
+#: What the entries of an array of this name must be, and which of them are; others are finite numbers.
+_ALLOWED: dict[str, tuple[str, Callable[[np.ndarray], Any]]] = {
+    "boxes": (f"numbers up to {LARGEST:g}", lambda array: np.abs(array) <= LARGEST),
+    "area": ("at least 0, or nan for that of the object", lambda array: ~(array < 0) & (array != np.inf)),
+    "iscrowd": _FLAG,
+    "difficult": _FLAG,
+}
 
 
 class ImageMetric(BaseMetric):
@@ -94,12 +100,21 @@ class BoxMetric(ImageMetric):
         _check_kind([image["labels"] for image in (*predicted, *true)])
         return {"predictions": predicted, "targets": true}
 
-    def true(self, whats: Sequence[str], images: Sequence[Any]) -> list[dict[str, Any]]:
-        """The true objects of images, which ``whats`` name in errors."""
+    def compute_metric(self, results: Any) -> dict[str, Any]:
+        predicted, true = (results["predictions"], results["targets"]) if results else ([], [])
+        labels_of(predicted, true)  # of the images of all workers
+        return self.values_of(predicted, true)
+
+    def values_of(self, predicted: Sequence[Any], true: Sequence[Any]) -> dict[str, Any]:
+        """The values, from the objects of all images."""
+        raise NotImplementedError
+
+    def true(self, whats: Sequence[str], images: Sequence[Any], may_be_empty: bool = False) -> list[dict[str, Any]]:
+        """The true objects of images, which ``whats`` name in errors; masks without pixels are errors, or may be."""
         wanted = (*self.shapes, "labels")
         objects = [self._objects(what, image, wanted, self.extras) for what, image in zip(whats, images)]
         if "masks" in self.shapes:
-            check_run_lengths(whats, objects, may_be_empty=False)
+            check_run_lengths(whats, objects, may_be_empty)
         return objects
 
     def predicted(self, whats: Sequence[str], images: Sequence[Any], sizes: Sequence[Any]) -> list[dict[str, Any]]:
@@ -119,15 +134,12 @@ class BoxMetric(ImageMetric):
             raise InvalidInputError(f"{what} must be a dict with {', '.join(wanted)}, not {image!r:.80}")
         arrays: dict[str, Any] = {}
         if "boxes" in wanted:
-            arrays["boxes"] = _numbers(what, image, "boxes")
-            if not arrays["boxes"].size:
-                arrays["boxes"] = arrays["boxes"].reshape(-1, 4)
+            boxes = _numbers(what, image, "boxes")
+            arrays["boxes"] = boxes if boxes.size else boxes.reshape(-1, 4)
         arrays["labels"] = keys_of(image["labels"], f"labels of {what}").reshape(-1)
         for name in (*wanted, *extras):
             if name not in ("boxes", "labels", "masks") and image.get(name) is not None:
                 arrays[name] = _numbers(what, image, name).reshape(-1)
-                if name in (*_FLAGS, "area"):
-                    _check_extra(what, name, arrays[name])
         if "masks" in wanted:
             arrays["masks"], size = run_lengths(what, image["masks"], _size(what, image, size))
         _check_lengths(what, arrays)
@@ -146,8 +158,6 @@ class BoxMetric(ImageMetric):
             start, sizes = boxes[:, :2], boxes[:, 2:]
             start = start - sizes / 2 if self.box_format == "cxcywh" else start
             corners = np.concatenate([start, start + sizes], axis=1)
-        if np.abs(corners).max(initial=0) > LARGEST:
-            raise InvalidInputError(f"boxes of {what} have corners beyond {LARGEST:g}, and areas that float64 lacks")
         wrong = (corners[:, 2:] < corners[:, :2]).any(axis=1)
         if wrong.any():
             how = "x2 < x1 or y2 < y1" if self.box_format == "xyxy" else "a negative width or height"
@@ -162,17 +172,13 @@ class BoxMetric(ImageMetric):
 def _numbers(what: str, image: Mapping[str, Any], name: str) -> np.ndarray:
     """A copy of what an image has by this name, as float64."""
     array = numpy_ops.asarray(image[name], f"{name} of {what}").astype(np.float64)
-    if not np.isfinite(array).all():
-        place = np.argwhere(~np.isfinite(array))[0][0]
-        raise InvalidInputError(f"{name} of {what} has {array[place]} at {place}; give numbers")
+    allowed, holds = _ALLOWED.get(name, ("numbers", np.isfinite))
+    fits = holds(array)
+    if not fits.all():
+        place = np.argwhere(~fits)[0][0]
+        shown = ", ".join(f"{number:g}" for number in np.atleast_1d(array[place]).flat)
+        raise InvalidInputError(f"{name} of {what} has {shown} at {place}; give {allowed}")
     return array
-
-
-def _check_extra(what: str, name: str, array: np.ndarray) -> None:
-    """Raise unless flags are 0 or 1, and areas at least 0."""
-    allowed, wrong = ("0 or 1", (array != 0) & (array != 1)) if name in _FLAGS else ("at least 0", array < 0)
-    if wrong.any():
-        raise InvalidInputError(f"{name} of {what} has {array[wrong][0]:g} at {wrong.argmax()}; give {allowed}")
 
 
 def labels_of(*sides: Sequence[Mapping[str, Any]]) -> np.ndarray:

@@ -8,7 +8,7 @@ from typing import Any, Sequence
 from fleetmetrics.formulas.quotients import undefined
 from fleetmetrics.formulas.voc import INTERPOLATIONS, average_precisions
 from fleetmetrics.support.checks import choice_of, flag_of, number_of
-from fleetmetrics.vision.images import BoxMetric, labels_of
+from fleetmetrics.vision.images import BoxMetric
 
 __all__ = ["VOCMeanAveragePrecision"]
 
@@ -63,9 +63,7 @@ class VOCMeanAveragePrecision(BoxMetric):
         self.inclusive: bool = flag_of("inclusive", inclusive)
         self.class_metrics: bool = flag_of("class_metrics", class_metrics)
 
-    def compute_metric(self, results: Any) -> dict[str, Any]:
-        predicted, true = (results["predictions"], results["targets"]) if results else ([], [])
-        labels_of(predicted, true)  # of the images of all workers
+    def values_of(self, predicted: Sequence[Any], true: Sequence[Any]) -> dict[str, Any]:
         by_label = average_precisions(predicted, true, self.iou_threshold, self.interpolation, float(self.inclusive))
         if not by_label:
             return {"map": undefined(self.name, "there are no true boxes, other than difficult ones")}

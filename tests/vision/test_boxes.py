@@ -200,7 +200,12 @@ BOX, TARGET = {"boxes": [[0, 0, 9, 9]], "scores": [0.5], "labels": [1]}, {"boxes
         ({"scores": [0.1, 0.2]}, {}, [0], r"has boxes \[1, 4\], labels \[1\], scores \[2\]"),
         ({"boxes": [[0, 0, 9]]}, {}, [0], r"it must have boxes \[n, 4\]"),
         ({"boxes": None}, {}, [0], "boxes"),
-        ({"boxes": [[0, 0, 9, 1e200]]}, {}, [0], r"boxes of predictions\[0\] have corners beyond 1e\+100"),
+        (
+            {"boxes": [[0, 0, 9, 1e200]]},
+            {},
+            [0],
+            r"boxes of predictions\[0\] has 0, 0, 9, 1e\+200 at 0; give numbers up to 1e\+100",
+        ),
         ({"labels": [1.0]}, {}, [0], r"not float64 \(given a list\); .*numpy\.asarray\(\.\.\., int\)"),
         ({}, {"iscrowd": [2]}, [0], r"iscrowd of targets\[0\] has 2 at 0; give 0 or 1"),
         ({}, {"area": [-1]}, [0], r"area of targets\[0\] has -1 at 0; give at least 0"),
@@ -347,6 +352,68 @@ def test_a_sample_that_coco_metric_cannot_use_is_named(tmp_path):
     metric.process(None, [sample])
     with pytest.raises(fm.InvalidInputError, match="has no image 10"):
         metric.evaluate(size=1)
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (None, "ann_file cannot be read"),
+        ("[", "is no file of COCO's annotations: JSONDecodeError"),
+        ({"bbox": None}, r"json: image 10: an annotation has no bbox: \[x, y, width, height\]"),
+        ({"bbox": [1, 2, 3]}, r"json: image 10: an annotation has no bbox: \[x, y, width, height\]"),
+        ({"bbox": [5, 5, -3, 2]}, r"box 0 of .*json: image 10, \[5\.0, 5\.0, 2\.0, 7\.0\], has x2 < x1"),
+        ({"area": -5}, "area of .*json: image 10 has -5 at 0; give at least 0"),
+        ({"iscrowd": 3}, "iscrowd of .*json: image 10 has 3 at 0; give 0 or 1"),
+    ],
+)
+def test_what_is_wrong_with_a_file_of_annotations_is_named(tmp_path, content, told):
+    file = tmp_path / "instances.json"
+    if isinstance(content, dict):
+        one = {"id": 1, "image_id": 10, "category_id": 1, "bbox": [0, 0, 9, 9], **content}
+        head = {"images": [{"id": 10}], "categories": [{"id": 1, "name": "cat"}]}
+        content = json.dumps({**head, "annotations": [one]})
+    if content is not None:
+        file.write_text(content)
+    found, true = images(1)
+    metric = evaluator.CocoMetric(ann_file=str(file))
+    metric.process(None, samples(found, true))
+    with pytest.raises(fm.FileAccessError if content is None else fm.InvalidInputError, match=told):
+        metric.evaluate(size=1)
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"instances": None}, "a data sample has no instances"),
+        ({"pred_instances": [1]}, r"image 10 must be a dict with boxes, scores, labels, not \[1\]"),
+        (None, "data_samples must be a list with a dict for each image"),
+    ],
+)
+def test_samples_of_another_form_are_named(change, told):
+    (sample,) = samples(*images(1))
+    with pytest.raises(fm.InvalidInputError, match=f"CocoMetric: {told}"):
+        evaluator.CocoMetric().process(None, [[1] if change is None else {**sample, **change}])
+
+
+def test_true_boxes_that_are_all_crowds_leave_the_value_undefined_and_it_is_told():
+    metric = evaluator.CocoMetric()
+    found, true = images(9)
+    for image in true:
+        image["iscrowd"][:] = 1
+    metric.process(None, samples(found, true))
+    with pytest.warns(fm.UndefinedMetricWarning, match="all true boxes are crowds"):
+        assert math.isnan(metric.evaluate(size=9)["coco/bbox_mAP"])
+
+
+def test_an_area_that_is_nan_is_that_of_the_box():
+    values = []
+    for area in ({"area": [np.nan, 16.0]}, {"area": [100.0, 16.0]}):
+        metric = fm.MeanAveragePrecision()
+        boxes = [[0, 0, 10, 10], [50, 50, 90, 90]]
+        sides = [{"boxes": boxes, "scores": [0.5, 0.4], "labels": [1, 1]}], [{"boxes": boxes, "labels": [1, 1], **area}]
+        metric.add(*sides, ids=[0])
+        values.append(repr(metric.compute()))
+    assert values[0] == values[1]
 
 
 def test_an_image_that_comes_twice_counts_once_and_with_other_boxes_is_an_error():

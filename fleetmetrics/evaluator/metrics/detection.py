@@ -8,16 +8,16 @@ from typing import Any, Mapping, Sequence
 import numpy as np
 
 from fleetmetrics.batch.keys import keys_of
-from fleetmetrics.errors import InvalidInputError
+from fleetmetrics.errors import FileAccessError, InvalidInputError
 from fleetmetrics.evaluator.engine_metric import BaseMetric, as_dicts
 from fleetmetrics.evaluator.registry import PRETRAIN
 from fleetmetrics.formulas.proposals import recalls_of_proposals
 from fleetmetrics.formulas.quotients import undefined
 from fleetmetrics.records.batches import one_per_id
-from fleetmetrics.support.checks import choice_of, choices_of, flag_of, path_of
+from fleetmetrics.support.checks import choices_of, flag_of, path_of
 from fleetmetrics.support.optional import library
-from fleetmetrics.vision.coco import AREAS, IOUS, MeanAveragePrecision, evaluated
-from fleetmetrics.vision.masks import check_run_lengths, run_lengths, size_of
+from fleetmetrics.vision.coco import AREAS, MeanAveragePrecision, evaluated, without_objects
+from fleetmetrics.vision.masks import size_of
 
 __all__ = ["CocoMetric"]
 
@@ -95,7 +95,7 @@ class CocoMetric(BaseMetric):
             )
         self.classwise: bool = flag_of("classwise", classwise)
         self._objects = MeanAveragePrecision(
-            iou_thresholds=[iou_thrs] if isinstance(iou_thrs, (int, float)) else iou_thrs or IOUS,
+            iou_thresholds=[iou_thrs] if isinstance(iou_thrs, (int, float)) else iou_thrs,
             max_detection_thresholds=proposal_nums,
             iou_type=["segm" if one == "segm" else "bbox" for one in self.metrics],
         )
@@ -107,7 +107,7 @@ class CocoMetric(BaseMetric):
         self._recalls: dict[str, str] = {**self._fast, **{f"AR_{short}@{last}": f"mar{long}" for short, long in areas}}
         items = (*_PRECISIONS, *self._recalls)
         self.metric_items: list[str] | None = (
-            None if metric_items is None else [choice_of("each of metric_items", item, items) for item in metric_items]
+            None if metric_items is None else choices_of("metric_items", metric_items, items)
         )
 
     def process(self, data_batch: Any, data_samples: Sequence[Mapping[str, Any]]) -> None:
@@ -118,6 +118,8 @@ class CocoMetric(BaseMetric):
 
     def _records(self, samples: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         """What is kept of each data sample."""
+        if not all(isinstance(sample, Mapping) for sample in samples):
+            raise InvalidInputError("data_samples must be a list with a dict for each image")
         for name, why in (("img_id", "by which an image counts once"), ("pred_instances", "the predicted objects")):
             if any(sample.get(name) is None for sample in samples):
                 raise InvalidInputError(f"a data sample has no {name}, {why}")
@@ -131,7 +133,7 @@ class CocoMetric(BaseMetric):
 
     def _target(self, sample: Mapping[str, Any]) -> dict[str, Any]:
         """The true objects of a data sample."""
-        if "instances" not in sample:
+        if sample.get("instances") is None:
             raise InvalidInputError("a data sample has no instances; give them, or ann_file=")
         target: dict[str, Any] = {"size": sample.get("ori_shape")}
         for name, key in (("labels", "bbox_label"), *((shape, _KEYS[shape]) for shape in self._objects.shapes)):
@@ -166,8 +168,10 @@ class CocoMetric(BaseMetric):
         usual = self._recalls if proposals else _PRECISIONS
         items = [item for item in self.metric_items or usual if item in table]
         prefix = "" if proposals else f"{metric}_"
-        if not sum(len(image["labels"]) for image in true):
-            return dict.fromkeys([prefix + item for item in items], undefined("CocoMetric", "there are no true boxes"))
+        reason = without_objects(true)
+        nothing = undefined("CocoMetric", reason) if reason else 0.0
+        if not any(len(image["labels"]) for image in true):
+            return dict.fromkeys([prefix + item for item in items], nothing)
         if metric == "proposal_fast":
             recalls = recalls_of_proposals(predicted, true, self.iou_thrs, self.proposal_nums)
             values = dict(zip(self._fast.values(), recalls))
@@ -185,7 +189,7 @@ class CocoMetric(BaseMetric):
 
     def _of_file(self, predicted: Mapping[Any, Any]) -> tuple[dict[Any, Any], dict[Any, str], dict[Any, Any]]:
         """The true boxes by image and the names of categories in the file; and the predictions with its categories."""
-        data = library("faster_coco_eval").COCO(self.ann_file)
+        data = _read(self.ann_file)
         names = {category["id"]: category.get("name", str(category["id"])) for category in data.cats.values()}
         classes = (self.dataset_meta or {}).get("classes")
         numbers = {name: number for number, name in names.items()}
@@ -196,32 +200,48 @@ class CocoMetric(BaseMetric):
         strange = sorted({*predicted} - {*data.imgs})
         if strange:
             raise InvalidInputError(f"CocoMetric: {self.ann_file} has no image {strange[0]!r}")
-        true = {image: self._of_annotations(image, data, ids) for image in data.imgs}
-        if "masks" in self._objects.shapes:  # a polygon within a pixel has none
-            whats = [f"{self.ann_file}: image {image!r}" for image in true]
-            check_run_lengths(whats, [*true.values()], may_be_empty=True)
+        whats = [f"{self.ann_file}: image {image!r}" for image in data.imgs]
+        targets = [self._annotated(what, image, data, ids) for what, image in zip(whats, data.imgs)]
+        true = dict(zip(data.imgs, self._objects.true(whats, targets, may_be_empty=True)))  # a polygon within a pixel
         return true, names, {image: _in_ids(image, its, true[image], ids) for image, its in predicted.items()}
 
-    def _of_annotations(self, image: Any, data: Any, ids: np.ndarray) -> dict[str, Any]:
-        """The true objects of an image of the file."""
+    def _annotated(self, what: str, image: Any, data: Any, ids: np.ndarray) -> dict[str, Any]:
+        """The true objects of an image of the file, as a target of `MeanAveragePrecision`."""
         kept = [annotation for annotation in data.imgToAnns.get(image, []) if annotation["category_id"] in ids]
-        objects: dict[str, Any] = {"labels": np.array([annotation["category_id"] for annotation in kept], np.int64)}
+        target: dict[str, Any] = {"labels": [annotation["category_id"] for annotation in kept]}
         for name, missing in (("iscrowd", 0), ("area", np.nan)):
-            objects[name] = np.array([annotation.get(name, missing) for annotation in kept], np.float64)
-        if "boxes" in self._objects.shapes:
-            boxes = np.array([annotation["bbox"] for annotation in kept], np.float64).reshape(-1, 4)
-            objects["boxes"] = np.concatenate([boxes[:, :2], boxes[:, :2] + boxes[:, 2:]], axis=1)
-        if "masks" in self._objects.shapes:
-            what, masks = f"{self.ann_file}: image {image!r}", [annotation.get("segmentation") for annotation in kept]
+            target[name] = [annotation.get(name, missing) for annotation in kept]
+        for shape in self._objects.shapes:
+            key = {"boxes": "bbox", "masks": "segmentation"}[shape]
+            target[shape] = [annotation.get(key) for annotation in kept]
+            if any(one is None or (key == "bbox" and len(one) != 4) for one in target[shape]):
+                form = ": [x, y, width, height]" if key == "bbox" else ""
+                raise InvalidInputError(f"{what}: an annotation has no {key}{form}")
+        if "boxes" in target:
+            target["boxes"] = [[x, y, x + width, y + height] for x, y, width, height in target["boxes"]]
+        if "masks" in target:
             sides = data.imgs[image].get("height"), data.imgs[image].get("width")
-            size = size_of(f"height and width of {what}", sides)
-            objects["masks"], _ = run_lengths(what, masks, size)
-            objects["size"] = np.array(size)
-        return objects
+            target["size"] = size_of(f"height and width of {what}", sides)
+        return target
 
 
-def _with_boxes(instances: Mapping[str, Any]) -> dict[str, Any]:
+def _read(ann_file: str | None) -> Any:
+    """COCO's file of annotations."""
+    coco = library("faster_coco_eval")
+    try:
+        return coco.COCO(ann_file)
+    except OSError as error:
+        raise FileAccessError(f"CocoMetric: ann_file cannot be read: {error}") from error
+    except (AssertionError, AttributeError, KeyError, TypeError, ValueError) as error:
+        raise InvalidInputError(
+            f"CocoMetric: {ann_file} is no file of COCO's annotations: {type(error).__name__}: {error}"
+        ) from error
+
+
+def _with_boxes(instances: Any) -> Any:
     """MMDetection's predicted objects, by the names of `MeanAveragePrecision`."""
+    if not isinstance(instances, Mapping):
+        return instances
     return {"boxes" if name == "bboxes" else name: value for name, value in instances.items()}
 
 
