@@ -10,17 +10,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from fleetmetrics.formulas.arrays import moments, numbers, weights
 from fleetmetrics.formulas.quotients import stand_in, warn_if_small
 from fleetmetrics.formulas.sums import root
-from fleetmetrics.support.checks import (
-    checked,
-    moments,
-    not_negative,
-    numbers,
-    stand_in_value,
-    text,
-    weights,
-)
+from fleetmetrics.support.checks import checked, not_negative, stand_in_value, text
 
 __all__ = ["HistogramCounts", "histogram_counts", "standard_deviation", "variance"]
 

@@ -12,9 +12,10 @@ from typing import Any, NamedTuple, Sequence
 import numpy as np
 
 from fleetmetrics.errors import InvalidInputError
+from fleetmetrics.formulas.arrays import weights
 from fleetmetrics.formulas.quotients import one_class, stand_in, undefined
 from fleetmetrics.formulas.sums import are_counts, as_integers, exact_sum, partial_sums, sums_before
-from fleetmetrics.support.checks import checked, optional, stand_in_value, weights
+from fleetmetrics.support.checks import checked, optional, stand_in_value
 
 __all__ = [
     "BoundedArea",

@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fleetmetrics.errors import InvalidInputError, UndefinedMetricWarning
-from fleetmetrics.support.checks import array_of, between, checked, is_whole, numbers, optional, text, weights
+from fleetmetrics.formulas.arrays import numbers, weights
+from fleetmetrics.support.checks import array_of, between, checked, is_whole, optional, text
 from fleetmetrics.support.warning import warn
 
 __all__ = ["CONFIDENCE", "BootstrapResult", "bootstrap_result", "summary"]

@@ -13,9 +13,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from fleetmetrics.formulas.arrays import numbers, weights
 from fleetmetrics.formulas.quotients import ratio, stand_in, undefined
 from fleetmetrics.formulas.sums import root
-from fleetmetrics.support.checks import amount, checked, numbers, one_of, stand_in_value, weights
+from fleetmetrics.support.checks import amount, checked, one_of, stand_in_value
 
 __all__ = [
     "BrierParts",

@@ -8,6 +8,7 @@ from typing import Any, Callable
 
 import numpy as np
 
+from fleetmetrics.formulas.arrays import weights
 from fleetmetrics.formulas.auc import (
     BoundedArea,
     auc_bounds,
@@ -19,7 +20,7 @@ from fleetmetrics.formulas.auc import (
 )
 from fleetmetrics.formulas.quotients import left_out, stand_in, undefined
 from fleetmetrics.formulas.sums import exact_sum, exact_total
-from fleetmetrics.support.checks import checked, flag, one_of, stand_in_value, text, weights
+from fleetmetrics.support.checks import checked, flag, one_of, stand_in_value, text
 
 __all__ = ["auc_of_classes", "average_precision_of_classes"]
 

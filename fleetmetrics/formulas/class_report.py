@@ -8,9 +8,10 @@ from typing import Any, Iterable, Iterator, Mapping, Sequence
 import numpy as np
 
 from fleetmetrics.errors import InvalidInputError, UndefinedMetricWarning
+from fleetmetrics.formulas.arrays import matrix
 from fleetmetrics.formulas.confusion import Counts, averaged, counts_of
 from fleetmetrics.formulas.quotients import NO_SAMPLES, ratio
-from fleetmetrics.support.checks import checked, in_order, matrix, stand_in_value, whole_number_of
+from fleetmetrics.support.checks import checked, in_order, stand_in_value, whole_number_of
 from fleetmetrics.support.optional import library
 from fleetmetrics.support.printed import ByName, Column, Printed, Table, clean, grouped, number
 from fleetmetrics.support.warning import muted, part_now, warn

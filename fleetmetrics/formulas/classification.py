@@ -14,19 +14,11 @@ from typing import Any
 import numpy as np
 
 from fleetmetrics.errors import UndefinedMetricWarning
+from fleetmetrics.formulas.arrays import matrix
 from fleetmetrics.formulas.confusion import AVERAGES, averaged, counts_of
 from fleetmetrics.formulas.quotients import ratio, stand_in, undefined
 from fleetmetrics.formulas.sums import as_integers, as_number, unknown
-from fleetmetrics.support.checks import (
-    checked,
-    flag,
-    matrix,
-    one_of,
-    part,
-    stand_in_value,
-    text,
-    total_of_part,
-)
+from fleetmetrics.support.checks import checked, flag, one_of, part, stand_in_value, text, total_of_part
 from fleetmetrics.support.warning import part_now, warn
 
 __all__ = [

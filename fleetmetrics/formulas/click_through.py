@@ -10,17 +10,10 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from fleetmetrics.formulas.arrays import weights
 from fleetmetrics.formulas.quotients import NO_SAMPLES, stand_in
 from fleetmetrics.formulas.sums import as_number, unknown
-from fleetmetrics.support.checks import (
-    above_0,
-    amount,
-    at_most_0,
-    checked,
-    optional,
-    stand_in_value,
-    weights,
-)
+from fleetmetrics.support.checks import above_0, amount, at_most_0, checked, optional, stand_in_value
 
 __all__ = [
     "bucket_error",

@@ -23,9 +23,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fleetmetrics.errors import InvalidInputError
+from fleetmetrics.formulas.arrays import matrix, weights
 from fleetmetrics.formulas.quotients import left_out, stand_in, undefined
 from fleetmetrics.formulas.sums import as_number
-from fleetmetrics.support.checks import amount, between, checked, matrix, one_of, stand_in_value, weights
+from fleetmetrics.support.checks import amount, between, checked, one_of, stand_in_value
 from fleetmetrics.support.vocabulary import agreeing
 
 __all__ = [

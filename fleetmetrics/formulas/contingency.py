@@ -12,9 +12,10 @@ from typing import Any, Callable
 
 import numpy as np
 
+from fleetmetrics.formulas.arrays import matrix
 from fleetmetrics.formulas.quotients import stand_in
 from fleetmetrics.formulas.sums import unknown
-from fleetmetrics.support.checks import checked, matrix, stand_in_value
+from fleetmetrics.support.checks import checked, stand_in_value
 
 __all__ = ["adjusted_rand", "cramers_v", "normalized_mutual_information"]
 

@@ -14,20 +14,10 @@ from typing import Any
 import numpy as np
 
 from fleetmetrics.formulas.aggregation import spread
+from fleetmetrics.formulas.arrays import moments, numbers, weights
 from fleetmetrics.formulas.quotients import NO_SAMPLES, stand_in, warn_if_small
 from fleetmetrics.formulas.sums import as_number, root, sums_before
-from fleetmetrics.support.checks import (
-    amount,
-    at_least,
-    checked,
-    moments,
-    numbers,
-    optional,
-    stand_in_value,
-    text,
-    weights,
-    whole,
-)
+from fleetmetrics.support.checks import amount, at_least, checked, optional, stand_in_value, text, whole
 from fleetmetrics.support.vocabulary import agreeing, counted
 
 __all__ = ["explained_variance", "pearson_correlation", "r2_score", "rank_comoments", "spearman_correlation"]

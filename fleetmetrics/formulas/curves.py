@@ -16,10 +16,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fleetmetrics.errors import InvalidInputError
+from fleetmetrics.formulas.arrays import numbers, weights
 from fleetmetrics.formulas.auc import HISTOGRAM
 from fleetmetrics.formulas.quotients import one_class, stand_in
 from fleetmetrics.formulas.sums import are_counts, as_integers, partial_sums, sums_before, unknown
-from fleetmetrics.support.checks import checked, numbers, stand_in_value, weights
+from fleetmetrics.support.checks import checked, stand_in_value
 
 __all__ = [
     "ROC",

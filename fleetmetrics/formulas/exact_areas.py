@@ -13,10 +13,11 @@ from typing import Any, Iterator
 import numpy as np
 
 from fleetmetrics.errors import InvalidInputError
+from fleetmetrics.formulas.arrays import flags, weights
 from fleetmetrics.formulas.auc import area_fraction, fraction
 from fleetmetrics.formulas.quotients import one_class, stand_in
 from fleetmetrics.formulas.sums import sums_before
-from fleetmetrics.support.checks import array_of, checked, flags, one_of, optional, stand_in_value, weights
+from fleetmetrics.support.checks import array_of, checked, one_of, optional, stand_in_value
 
 __all__ = ["exact_auc"]
 

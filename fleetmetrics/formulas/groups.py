@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from fleetmetrics.support.checks import checked, flags, keys, numbers, optional, weights
+from fleetmetrics.formulas.arrays import flags, keys, numbers, weights
+from fleetmetrics.support.checks import checked, optional
 
 __all__ = ["auc_by_group"]
 

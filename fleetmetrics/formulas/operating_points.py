@@ -13,10 +13,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from fleetmetrics.formulas.arrays import numbers, weights
 from fleetmetrics.formulas.auc import HISTOGRAM
 from fleetmetrics.formulas.curves import THRESHOLDS, Points, points
 from fleetmetrics.formulas.quotients import stand_in, undefined
-from fleetmetrics.support.checks import above_0, between, checked, numbers, stand_in_value, weights
+from fleetmetrics.support.checks import above_0, between, checked, stand_in_value
 
 __all__ = [
     "OperatingPoint",

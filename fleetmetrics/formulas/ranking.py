@@ -25,20 +25,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fleetmetrics.errors import InvalidInputError
+from fleetmetrics.formulas.arrays import flags, keys, numbers, weights
 from fleetmetrics.formulas.groups import best_first, starts_of, sums_of
 from fleetmetrics.formulas.quotients import undefined
-from fleetmetrics.support.checks import (
-    at_least,
-    checked,
-    flag,
-    flags,
-    keys,
-    made_by,
-    numbers,
-    one_of,
-    optional,
-    weights,
-)
+from fleetmetrics.support.checks import at_least, checked, flag, made_by, one_of, optional
 from fleetmetrics.support.vocabulary import agreeing, counted
 
 __all__ = ["average_precision", "average_precision_of_ranking"]

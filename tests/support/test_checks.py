@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 
 from fleetmetrics import InvalidInputError, UnknownArgumentError, formulas
-from fleetmetrics.support.checks import amount, checked, numbers, weights
+from fleetmetrics.formulas.arrays import numbers, weights
+from fleetmetrics.support.checks import amount, checked
 
 pytestmark = pytest.mark.numpy_only
 
