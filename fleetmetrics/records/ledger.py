@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import contextvars
 import functools
+import inspect
 from collections.abc import Mapping
 from itertools import groupby
 from typing import Any, Callable, Protocol, Sequence
 
 import numpy as np
 
+from fleetmetrics.support.checks import raise_if_unknown_argument
 from fleetmetrics.support.traced import raise_if_traced
 
 __all__ = ["Ledger", "counted", "kept_records", "samples_added", "samples_processed"]
@@ -65,10 +67,15 @@ class Counting(Protocol):
 
 def counted(method: Callable[..., Any], count: Callable[..., int | None]) -> Callable[..., Any]:
     """Wrap a method, so that each call without an error enters its records in the metric's ledger."""
+    _, *parameters = inspect.signature(method).parameters.values()
+    known = [parameter.name for parameter in parameters if parameter.kind is not parameter.VAR_POSITIONAL]
+    takes_any = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
 
     @functools.wraps(method)
     def call(self: Counting, *args: Any, **named: Any) -> Any:
         raise_if_traced(f"{method.__name__} of {type(self).__name__}")
+        if named and not takes_any:
+            raise_if_unknown_argument(f"{type(self).__name__}.{method.__name__}", known, named)
         ledger, (batch, inside) = self._ledger, _under_way.get() or ([count(*args, **named)], ())
         if ledger in inside:  # a subclass passes records on to super()
             return method(self, *args, **named)

@@ -267,6 +267,12 @@ def test_settings_that_mean_nothing_are_errors(settings, told):
         fm.MeanAveragePrecision(**settings)
 
 
+def test_an_argument_of_another_name_is_named_with_the_one_that_is_meant():
+    for wrong, meant in (({"preds": [BOX], "targets": [TARGET]}, "predictions"), ({"target": [TARGET]}, "targets")):
+        with pytest.raises(fm.InvalidInputError, match=f"MeanAveragePrecision.add has no .*did you mean {meant}"):
+            fm.MeanAveragePrecision().add(**wrong, ids=[0])
+
+
 def test_a_metric_of_images_is_no_part_of_another_and_the_error_says_what_to_do():
     for make in (lambda metric: fm.Sliced(metric, by="k"), lambda metric: fm.MetricCollection([metric])):
         with pytest.raises(fm.InvalidInputError, match=r"not MeanAveragePrecision; .* stands alone: call its own add"):
