@@ -119,9 +119,12 @@ def by_a_handler(error: BaseException | None) -> bool:
 
 
 def described(error: BaseException) -> Trouble:
-    """Return the name and text from which another worker raises the same error."""
+    """Return the name and text from which another worker raises the same error, or its nearest public base."""
+    if isinstance(error, FleetMetricsError):
+        public = (kind.__name__ for kind in type(error).__mro__ if vars(errors).get(kind.__name__) is kind)
+        return next(public), str(error)
     name = type(error).__name__
-    return name, str(error) if isinstance(error, FleetMetricsError) else f"{name}: {error}"
+    return name, f"{name}: {error}"
 
 
 def named_error(name: str, text: str) -> FleetMetricsError:

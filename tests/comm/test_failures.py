@@ -14,6 +14,7 @@ from fleetmetrics.comm.failures import (
     readable_lines,
 )
 from fleetmetrics.errors import CommunicatorError, InvalidInputError
+from fleetmetrics.wrappers.sliced_states import KeyKindError
 
 
 @pytest.mark.parametrize(
@@ -41,6 +42,7 @@ def test_the_late_are_named() -> None:
 
 def test_an_error_keeps_its_class_if_it_is_one_of_ours() -> None:
     assert type(named_error(*described(InvalidInputError("no")))) is InvalidInputError
+    assert type(named_error(*described(KeyKindError("no")))) is InvalidInputError  # its nearest public base
     assert str(named_error(*described(KeyError("a")))) == "KeyError: 'a'"
     for name in ("KeyError", "warn", "__name__", "UndefinedMetricWarning", "\ud800"):
         assert type(named_error(name, "text")) is CommunicatorError
