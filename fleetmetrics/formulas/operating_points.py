@@ -177,7 +177,9 @@ def _best(at: Points, values: np.ndarray, allowed: np.ndarray, *, lowest: bool =
     if math.isnan(at.tp[-1] + at.fp[-1]):  # unchecked weights may be nan
         return OperatingPoint(math.nan, math.nan)
     kept = np.where(allowed, values, -1.0)
-    best = int(np.flatnonzero(kept >= kept.max() * (1 - _ROUNDING))[-1 if lowest else 0])
+    highest = kept.max()
+    equal = (kept == highest) | (kept >= highest * (1 - _ROUNDING))  # unchecked weights may give values below 0
+    best = int(np.flatnonzero(equal)[-1 if lowest else 0])
     return OperatingPoint(float(values[best]), float(at.thresholds[best]))
 
 

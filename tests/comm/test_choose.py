@@ -24,7 +24,7 @@ from fleetmetrics.errors import (
     NoChannelError,
     ServerProcessError,
 )
-from tests.distributed.cluster import free_ports
+from tests.distributed.cluster import PATIENCE, free_ports
 
 TWO = {
     "PADDLE_TRAINERS_NUM": "2",
@@ -331,7 +331,7 @@ def test_a_timeout_beyond_a_lifetime_is_accepted(monkeypatch: pytest.MonkeyPatch
     other = threading.Thread(target=lambda: comms[1].barrier(timeout=timeout))
     other.start()
     comms[0].barrier(timeout=timeout)
-    other.join(10)
+    other.join(PATIENCE)
     for comm in comms:
         comm.close()
 

@@ -19,7 +19,7 @@ from fleetmetrics.comm.job import Job
 from fleetmetrics.comm.message import ANSWER, ARRIVAL, CLOSED, ERROR, GAVE_UP, Connection, Key, Message
 from fleetmetrics.errors import AuthenticationError, CommunicatorError, DeadlineError, FleetMetricsError
 from tests.comm.test_message import heard
-from tests.distributed.cluster import AT_ONCE, SLACK
+from tests.distributed.cluster import AT_ONCE, PATIENCE, SLACK
 from tests.distributed.forks import wait_until
 
 pytestmark = pytest.mark.numpy_only
@@ -33,7 +33,7 @@ class Rank0:
 
     def __init__(self) -> None:
         self.listener = socket.create_server(("127.0.0.1", 0))
-        self.listener.settimeout(10)
+        self.listener.settimeout(PATIENCE)
         self.worker = member(self.listener.getsockname()[1])
         self.threads = ThreadPoolExecutor(2)
         self.connection: Connection | None = None
@@ -44,7 +44,7 @@ class Rank0:
     def welcome(self, code: bytes = handshake.WELCOME, text: bytes = RANK_0) -> handshake.Guest:
         """Answer the worker's next connection."""
         sock, _ = self.listener.accept()
-        sock.settimeout(10)
+        sock.settimeout(PATIENCE)
         guest = handshake.Guest(sock, self.worker._end.secret.key, self.worker._job.mark)
         while not guest.read():
             pass
@@ -114,7 +114,7 @@ def test_a_worker_with_another_secret_does_not_wait_for_a_rank_0_that_has_ended_
     thread.join()
     rank_0.listener.close()
     with pytest.raises(AuthenticationError, match="rank 1 could not prove to rank 0 that it knows the job's secret"):
-        call.result(30)
+        call.result(PATIENCE)
     assert time.monotonic() - start < AT_ONCE
 
 
@@ -164,7 +164,7 @@ def test_silent_addresses_of_a_name_do_not_keep_a_worker_from_the_last(
         rank_0.welcome()
         rank_0.hear()
         rank_0.say(ANSWER, 1)
-        assert call.result(10) == "a number"
+        assert call.result(PATIENCE) == "a number"
 
 
 @pytest.mark.parametrize("several", [False, True])
@@ -197,9 +197,9 @@ def test_a_worker_names_the_version_that_rank_0_speaks(rank_0: Rank0) -> None:
     thread = threading.Thread(target=serve)
     thread.start()
     with pytest.raises(DeadlineError, match=r"it speaks version 3 of the protocol, and this process version 4"):
-        call.result(10)
+        call.result(PATIENCE)
     rank_0.listener.shutdown(socket.SHUT_RDWR)
-    thread.join(10)
+    thread.join(PATIENCE)
 
 
 def test_without_a_descriptor_a_worker_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -235,14 +235,14 @@ def test_an_answer_that_was_in_time_counts_although_it_is_read_late(rank_0: Rank
     rank_0.hear()
     rank_0.hear(GAVE_UP)
     rank_0.say(ANSWER, 1)
-    assert call.result(10) == "a number"
+    assert call.result(PATIENCE) == "a number"
 
 
 def test_without_an_answer_a_worker_gives_up(rank_0: Rank0) -> None:
     call = rank_0.begin(timeout=0.5)
     rank_0.welcome()
     with pytest.raises(DeadlineError, match=r"rank 0 did not answer within 0.5 s at exchange 1 \(auc\)"):
-        call.result(10)
+        call.result(PATIENCE)
 
 
 @pytest.mark.parametrize("when", ["before the call", "while it connects"])
@@ -255,7 +255,7 @@ def test_the_verdict_of_a_call_that_has_not_begun_is_kept(rank_0: Rank0, when: s
     rank_0.say(ERROR, 1, LATE)
     wait_until(lambda: bool(rank_0.worker._end._verdicts))
     with pytest.raises(DeadlineError, match=r"^rank 1 did not arrive$"):
-        rank_0.begin(timeout=20).result(10)
+        rank_0.begin(timeout=20).result(PATIENCE)
 
 
 @pytest.mark.parametrize(("kind", "header", "found"), [(ANSWER, b"text a number", "a number"), (ERROR, LATE, None)])
@@ -269,7 +269,7 @@ def test_the_last_words_of_a_rank_0_that_has_ended_count(
     assert rank_0.connection is not None
     rank_0.connection.close()
     with contextlib.nullcontext() if found else pytest.raises(DeadlineError, match="rank 1 did not arrive"):
-        assert call.result(10) == found
+        assert call.result(PATIENCE) == found
     start = time.monotonic()
     for _ in range(2):
         with pytest.raises(CommunicatorError, match="rank 0 has gone away"):
@@ -288,7 +288,7 @@ def test_what_a_first_connection_lost_is_said_again_on_the_next(rank_0: Rank0) -
     assert guest.rank_0 == RANK_0  # it tells whom it has met
     rank_0.hear()
     rank_0.say(ANSWER, 1)
-    assert call.result(10) == "a number"
+    assert call.result(PATIENCE) == "a number"
 
 
 def test_a_rank_0_that_ends_before_it_says_anything_is_gone_for_this_and_every_later_call(rank_0: Rank0) -> None:
@@ -300,7 +300,7 @@ def test_a_rank_0_that_ends_before_it_says_anything_is_gone_for_this_and_every_l
     start = time.monotonic()
     for again in (call, None):
         with pytest.raises(CommunicatorError, match="rank 0 has gone away"):
-            (again or rank_0.begin(timeout=60)).result(30)
+            (again or rank_0.begin(timeout=60)).result(PATIENCE)
     assert time.monotonic() - start < AT_ONCE
 
 
@@ -311,12 +311,12 @@ def test_a_closed_channel_of_rank_0_is_an_error_and_its_next_one_is_found(rank_0
     assert rank_0.connection is not None
     rank_0.connection.send(Message(CLOSED, header=b"\xff"))
     with pytest.raises(CommunicatorError, match="rank 0 has gone away: it closed the channel"):
-        call.result(10)
+        call.result(PATIENCE)
     call = rank_0.begin(timeout=20)
     rank_0.welcome()
     rank_0.hear()
     rank_0.say(ANSWER, 2)
-    assert call.result(10) == "a number"
+    assert call.result(PATIENCE) == "a number"
 
 
 FAULTS: dict[str, dict[str, Any]] = {
@@ -342,7 +342,7 @@ def test_nonsense_of_rank_0_is_a_named_error_at_once(rank_0: Rank0, fault: str) 
     start = time.monotonic()
     rank_0.say(call=1, **FAULTS[fault])
     with pytest.raises(FleetMetricsError, match=r"rank 0|^of the test$"):
-        call.result(30)
+        call.result(PATIENCE)
     assert time.monotonic() - start < AT_ONCE
 
 
@@ -364,7 +364,7 @@ def test_a_failure_of_the_thread_is_an_error_of_this_and_every_later_call(
     start = time.monotonic()
     for again in (call, None):
         with pytest.raises(CommunicatorError, match=r"the channel of rank 1 failed \(ZeroDivisionError: of the test\)"):
-            (again or rank_0.begin(timeout=60)).result(30)
+            (again or rank_0.begin(timeout=60)).result(PATIENCE)
     assert time.monotonic() - start < AT_ONCE
     assert "ZeroDivisionError" in caplog.text
 
@@ -378,7 +378,7 @@ def test_a_thread_that_cannot_even_say_so_leaves_nobody_waiting(rank_0: Rank0, m
     start = time.monotonic()
     for _ in range(2):
         with pytest.raises(CommunicatorError, match=r"the channel of rank 1 failed \(ZeroDivisionError: of the test\)"):
-            rank_0.begin(timeout=60).result(30)
+            rank_0.begin(timeout=60).result(PATIENCE)
     assert time.monotonic() - start < AT_ONCE
 
 
@@ -388,7 +388,7 @@ def test_a_channel_that_another_thread_closes_leaves_nobody_waiting(rank_0: Rank
     rank_0.hear()
     rank_0.worker.close()
     with pytest.raises(CommunicatorError, match="the workers' channel was closed while this call waited"):
-        call.result(30)
+        call.result(PATIENCE)
 
 
 def test_threads_that_call_first_at_the_same_time_start_one_thread(rank_0: Rank0) -> None:
@@ -420,7 +420,7 @@ def test_a_process_ends_once_rank_0_has_its_last_words(rank_0: Rank0, monkeypatc
     ending.join(0.2)
     assert ending.is_alive()
     rank_0.hear(ARRIVAL)
-    ending.join(10)
+    ending.join(PATIENCE)
     assert not ending.is_alive()
 
 

@@ -14,7 +14,7 @@ import pytest
 from fleetmetrics.comm import handshake
 from fleetmetrics.comm.job import Job
 from fleetmetrics.comm.message import Connection, Key
-from tests.distributed.cluster import SLACK, free_ports
+from tests.distributed.cluster import PATIENCE, SLACK, free_ports
 
 pytestmark = pytest.mark.numpy_only
 
@@ -122,9 +122,9 @@ def refused(answer: Callable[[socket.socket, Job], Any]) -> tuple[BaseException,
         def serve() -> None:
             sock, _ = listener.accept()
             with sock:
-                sock.settimeout(10)
+                sock.settimeout(PATIENCE)
                 answer(sock, job)
-                sock.settimeout(10)  # again: that of a connection is 0
+                sock.settimeout(PATIENCE)  # again: that of a connection is 0
                 last.append(sock.recv(1000))
 
         thread = threading.Thread(target=serve)
@@ -260,7 +260,7 @@ def test_a_guest_is_read_to_the_end_of_its_hello_and_no_further() -> None:
             assert not read(guest)
         its.sendall(hello[50:] + b"messages")
         assert read(guest) and guest.proven
-        guest.sock.settimeout(10)
+        guest.sock.settimeout(PATIENCE)
         assert guest.sock.recv(1000) == b"messages"
 
 

@@ -26,7 +26,7 @@ from fleetmetrics.comm.job import Job
 from fleetmetrics.comm.message import ANSWER, ARRIVAL, CLOSED, ERROR, GAVE_UP, LEFT, LETTERS, TROUBLE, Connection, Key
 from fleetmetrics.errors import InvalidInputError, UnauthenticatedWarning
 from tests.distributed import attacks
-from tests.distributed.cluster import AT_ONCE, free_ports
+from tests.distributed.cluster import AT_ONCE, PATIENCE, free_ports
 from tests.distributed.forks import SECRET, crew, member, outcome, results, run, timed, wait_for, wait_until
 from tests.distributed.proxy import Edit, Message, Proxy
 
@@ -67,7 +67,7 @@ def knock(port: int, data: bytes = b"") -> socket.socket:
         except OSError:
             assert time.monotonic() < end, "no process listens"
             time.sleep(0.002)
-    sock.settimeout(20)
+    sock.settimeout(PATIENCE)
     sock.sendall(data)
     return sock
 
@@ -217,7 +217,7 @@ def test_a_process_that_listens_before_rank_0_is_not_mistaken_for_it(says: str) 
         guest, _ = fake.accept()
         guest.sendall(words)
         with guest, fake:
-            guest.settimeout(20)
+            guest.settimeout(PATIENCE)
             with contextlib.suppress(ConnectionError):
                 while says != "nothing" and guest.recv(4096):
                     pass  # until the worker has had enough
@@ -452,7 +452,7 @@ def test_a_faulty_peer_ends_in_the_same_named_error_on_the_other_ranks(port: int
                 options["header"] = _header_of_all_reduce()
             raw(connection, **{"channel": comm._number, **options})
             spoken.touch()
-            connection.sock.settimeout(20)
+            connection.sock.settimeout(PATIENCE)
             heard(connection.sock)
             return None
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -536,7 +536,7 @@ def test_a_faulty_rank_0_ends_in_a_named_error(port: int, answer: dict[str, Any]
                 pass
             connection = guest.answer(handshake.WELCOME, bytes(16))
             raw(connection, **{"channel": comm._number, **answer})
-            connection.sock.settimeout(20)
+            connection.sock.settimeout(PATIENCE)
             heard(connection.sock)
         return None
 

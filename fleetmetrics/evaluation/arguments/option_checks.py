@@ -31,7 +31,7 @@ __all__ = [
 
 def checked_options(options: Options) -> Options:
     """The options in one form: lists of strings, names of columns, numbers of Python."""
-    for check in (_columns, _task, _scores, _slices, _reading, _comparison, _intervals, _metrics, _classes):
+    for check in (_task, _columns, _scores, _slices, _reading, _comparison, _intervals, _metrics, _classes):
         options = check(options)
     return options
 
