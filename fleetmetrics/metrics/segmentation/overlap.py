@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, overload
 
 import numpy as np
 
-from fleetmetrics import formulas
 from fleetmetrics.base.accumulator import Value
 from fleetmetrics.base.metric import Quotient
 from fleetmetrics.batch import Batch, per_sample, statistic
 from fleetmetrics.errors import InvalidInputError
-from fleetmetrics.metrics.classification.averaged import F1, Jaccard, OfConfusion, Recall
+from fleetmetrics.formulas.confusion import Counts, averaged, counts_of
+from fleetmetrics.metrics.classification.averaged import OfConfusion
 from fleetmetrics.metrics.segmentation.pixels import OfPixels, PixelSettings, shape_of_images
 from fleetmetrics.metrics.task import (
-    Cells,
     Task,
     counted,
     counted_rows,
@@ -34,15 +34,12 @@ def _sum_of_images(batch: Batch, *settings: Any) -> Any:
 
 
 @per_sample
-def _of_images(batch: Batch, task: Task, parts: tuple[Cells, Cells], average: str, absent: float | None) -> Any:
+def _of_images(batch: Batch, task: Task, parts: Any, average: str, absent: float | None) -> Any:
     """The value of each image at its first pixel; 0 elsewhere."""
     shape_of_images(batch)
     xp, whole = batch.xp, counted_rows(batch, task)
     right, true, predicted = (xp.cast(count, "float64") for count in _pixels(batch, task))
-    above, below = (
-        xp.scale(right, both) + xp.scale(true - right, missed) + xp.scale(predicted - right, wrong)
-        for (_, wrong), (missed, both) in parts
-    )
+    above, below = parts(Counts(right, predicted - right, true - right, right, "class"))
     if average == "micro":
         above, below = xp.sum_of_rows(above), xp.sum_of_rows(below)
     shares = xp.divide(above, xp.or_one(below))
@@ -103,9 +100,8 @@ class Overlap(OfPixels[Value], OfConfusion[Value]):
     absent: float | None = None
     per: str
     pictures: tuple[str, ...] = OfConfusion.pictures
-    #: The function of a confusion matrix, and the contribution of each cell to numerator and denominator of a class.
-    function: ClassVar[Any]
-    parts: ClassVar[tuple[Cells, Cells]]
+    #: What a class is that has no value.
+    reason: ClassVar[str] = "neither true nor predicted"
 
     def __init__(self, *, per: Literal["dataset", "image"] = "dataset", **settings: Unpack[PixelSettings]) -> None:
         super().__init__(**settings)
@@ -124,13 +120,19 @@ class Overlap(OfPixels[Value], OfConfusion[Value]):
     def quotient(self) -> Quotient | None:
         return Quotient({"shares": 1}, {"images": 1}, highest=1) if self.per == "image" else None
 
+    @staticmethod
+    def parts(counts: Counts) -> tuple[Any, Any]:
+        """The numerators and the denominators of the classes, from their pixels of all images, or of each image."""
+        raise NotImplementedError
+
     def formula(self, **states: np.ndarray) -> Any:
         if "confusion" not in states:
             return self._ratio(states["shares"], states["images"])
-        confusion, function = states["confusion"], type(self).function.bare
-        if self.absent is None or self.average not in (None, "macro") or not confusion.any():
-            return function(confusion, self.average, self.zero_division)
-        values = function(confusion, None, self.absent)
+        counts = counts_of(states["confusion"])
+        of = functools.partial(averaged, self._title, self.reason, counts, *self.parts(counts))
+        if self.absent is None or self.average not in (None, "macro") or not states["confusion"].any():
+            return of(self.average, self.zero_division)
+        values = of(None, self.absent)
         return values if self.average is None else float(values.mean())
 
 
@@ -198,8 +200,9 @@ class MeanIoU(AveragedOverlap[Value]):
         def __init__(self: MeanIoU[np.ndarray], **settings: Unpack[OverlapEach]) -> None: ...
         def __init__(self, **settings: Any) -> None: ...
 
-    function = formulas.jaccard
-    parts = Jaccard.parts
+    @staticmethod
+    def parts(counts: Counts) -> tuple[Any, Any]:
+        return counts.tp, counts.either
 
 
 class Dice(AveragedOverlap[Value]):
@@ -222,8 +225,9 @@ class Dice(AveragedOverlap[Value]):
         def __init__(self: Dice[np.ndarray], **settings: Unpack[OverlapEach]) -> None: ...
         def __init__(self, **settings: Any) -> None: ...
 
-    function = formulas.f_beta
-    parts = F1.parts
+    @staticmethod
+    def parts(counts: Counts) -> tuple[Any, Any]:
+        return 2.0 * counts.tp, counts.support + counts.predicted
 
 
 class PixelAccuracy(AveragedOverlap[Value]):
@@ -251,9 +255,17 @@ class PixelAccuracy(AveragedOverlap[Value]):
         def __init__(self: PixelAccuracy[np.ndarray], **settings: Unpack[OverlapEach]) -> None: ...
         def __init__(self, **settings: Any) -> None: ...
 
-    function = formulas.confusion_accuracy
-    parts = Recall.parts
+    reason = "never true"
     usual = "micro"
+
+    @staticmethod
+    def parts(counts: Counts) -> tuple[Any, Any]:
+        return counts.tp, counts.support
+
+    def formula(self, **states: np.ndarray) -> Any:
+        if self.average != "micro" or "confusion" not in states:
+            return super().formula(**states)
+        return self._ratio(states["confusion"].diagonal().sum(), states["confusion"].sum())
 
 
 class FrequencyWeightedIoU(Overlap[float]):
@@ -269,5 +281,6 @@ class FrequencyWeightedIoU(Overlap[float]):
         0.625
     """
 
-    function = formulas.jaccard
-    parts = Jaccard.parts
+    @staticmethod
+    def parts(counts: Counts) -> tuple[Any, Any]:
+        return counts.tp, counts.either
