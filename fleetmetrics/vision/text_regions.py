@@ -111,7 +111,7 @@ def _polygons(what: str, polygons: Sequence[Any]) -> np.ndarray:
     if not isinstance(polygons, (list, tuple)) and not getattr(polygons, "shape", ()):
         raise InvalidInputError(f"{what} must be a list of polygons [points, 2], not {polygons!r:.80}")
     for number, polygon in enumerate(polygons):
-        points = np.asarray(numpy_ops.asarray(polygon, what), np.float64)
+        points = np.asarray(numpy_ops.asarray(polygon, f"polygon {number} of {what}"), np.float64)
         if points.ndim != 2 or points.shape[1] != 2 or len(points) < 3 or not (np.abs(points) < LARGEST).all():
             raise InvalidInputError(
                 f"{what}: polygon {number} must be [points, 2], of at least 3 points of numbers below {LARGEST:g}, not "

@@ -86,6 +86,7 @@ def test_a_polygon_that_crosses_itself_is_left_out_and_told_and_no_regions_are_u
         (([[[(0, 0), (1, 1)]]], [[]]), r"predictions\[0\]: polygon 0 must be \[points, 2\], of at least 3 points"),
         (([[]], [[[(0, 0), (1, np.nan), (1, 0)]]]), r"targets\[0\]: polygon 0 must be"),
         (([[[1, 2, 3]]], [[]]), r"predictions\[0\]: polygon 0"),
+        (([[box(0, 0, 1), "abc"]], [[]]), r"polygon 1 of predictions\[0\] must hold .*, not strings such as 'abc'"),
         (([None], [[]]), r"predictions\[0\] must be a list of polygons \[points, 2\], not None"),
         (([[]], [[box(0, 0, 1e200)]]), r"targets\[0\]: polygon 0 must be .* numbers below 1e\+100"),
         (([[]], [[box(0, 0, 1)]], [[2]]), r"ignored\[0\] is \[2\]; it must be 0 or 1 for each polygon"),
