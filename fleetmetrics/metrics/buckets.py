@@ -91,6 +91,11 @@ class OfProbabilities(WithoutColumns[Value], Undefinable[Value]):
         super().__init__(**settings)
         self.requirements = probability_rules(self.from_logits)
 
+    def requirements_of(self, batch: Batch) -> tuple[str | Requirement, ...]:
+        """Those of the class; probabilities of two classes add up to 1, as those of two tasks in one array do not."""
+        two = batch.classes == 2 and not self.from_logits
+        return (DISTRIBUTION, *self.requirements[1:]) if two else self.requirements
+
 
 class BucketHistogram(OfProbabilities[Value]):
     """A histogram of the scores of each class; in a collection, shared by metrics of equal task and buckets."""
@@ -367,6 +372,8 @@ class ClassHistograms(ScoreHistogram[Value]):
     def requirements_of(self, batch: Batch) -> tuple[str | Requirement, ...]:
         if batch.classes or self.task.kind != "binary" or batch.label is None:
             check_scores(self.task, batch)
+        if self.task.kind == "binary" and batch.classes and not self.from_logits:
+            return self.task.distribution_rules
         return self.requirements
 
 

@@ -12,6 +12,7 @@ from fleetmetrics.batch import Batch
 from fleetmetrics.batch.rules import Requirement
 from fleetmetrics.formulas.groups import auc_by_group, scaled
 from fleetmetrics.formulas.quotients import ratio
+from fleetmetrics.metrics.task import DISTRIBUTION_ALONE
 from fleetmetrics.records.table import Records
 from fleetmetrics.support.checks import choice_of, column_of
 from fleetmetrics.support.typed import Unpack
@@ -45,6 +46,9 @@ class _ByUser(Undefinable[float], GroupedMetric[float]):
         self.by = column_of("by", by, ("score",))
         self.columns = (by,)
         self.keep_records((by, "score", "label", "weight"), order=by, key="scores and classes")
+
+    def requirements_of(self, batch: Batch) -> tuple[str | Requirement, ...]:
+        return (DISTRIBUTION_ALONE, "class_label") if batch.classes else self.requirements
 
     def batch_records(self, batch: Batch) -> Mapping[str, Any]:
         positive = batch.xp.cast(batch.positive, "bool")

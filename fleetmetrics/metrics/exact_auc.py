@@ -28,6 +28,7 @@ from fleetmetrics.formulas.exact_areas import (
 )
 from fleetmetrics.metrics.auc import curve_of
 from fleetmetrics.metrics.click_through import clicks, others
+from fleetmetrics.metrics.task import DISTRIBUTION_ALONE
 from fleetmetrics.records.table import Kept, Records, Table
 from fleetmetrics.support.typed import Unpack
 from fleetmetrics.xp import numpy_ops
@@ -80,7 +81,7 @@ class ExactAUC(WithoutColumns[float], Undefinable[float], RecordMetric[float]):
         self.table = _Scores(self.name, _COLUMNS, "score", "scores and classes by score", _sorted)
 
     def requirements_of(self, batch: Batch) -> tuple[Any, ...]:
-        return ("probability", "class_label") if batch.classes else self.requirements
+        return (DISTRIBUTION_ALONE, "class_label") if batch.classes else self.requirements
 
     def batch_statistics(self, batch: Batch) -> dict[str, Any]:
         return {"negatives": others(batch), "positives": clicks(batch)}

@@ -84,9 +84,16 @@ class Task(NamedTuple):
     def rules_for(self, batch: Batch) -> tuple[Requirement | str, ...]:
         """The requirements of this batch; raises if its shapes are not those of the task."""
         self.check_shape(batch)
+        if self.kind == "binary" and batch.classes and not self.from_logits:
+            return self.distribution_rules
         if self.kind != "multiclass":
             return self.rules
         return (self._rule("class_scores") if batch.classes else self._predicted_class, self.label_rule)
+
+    @property
+    def distribution_rules(self) -> tuple[Requirement | str, ...]:
+        """The requirements of probabilities of all classes, and labels: columns of other things do not add up to 1."""
+        return (unless_ignored(DISTRIBUTION, self.ignore_index), self.label_rule)
 
     @property
     def _predicted_class(self) -> Requirement:
@@ -515,6 +522,8 @@ DISTRIBUTION = Requirement(
     _is_distribution,
     FROM_LOGITS,
 )
+#: Of metrics without ``from_logits``.
+DISTRIBUTION_ALONE = DISTRIBUTION._replace(advice="")
 
 
 def check_scores(task: Task, batch: Batch) -> Task:

@@ -79,7 +79,7 @@ def test_it_lies_between_the_bounds_of_the_bucketed_area():
 
 
 def test_two_columns_must_be_probabilities_whose_order_is_that_of_the_last_one():
-    with pytest.raises(fm.InvalidInputError, match="a probability in"):
+    with pytest.raises(fm.InvalidInputError, match="probabilities in"):
         fm.ExactAUC().add([[1.0, 2.0], [5.0, 3.0]], [1, 0])
 
 

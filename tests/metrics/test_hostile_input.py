@@ -509,6 +509,27 @@ def strays(data: Data) -> Iterator[Data]:
                 yield data._replace(**{argument: replaced(array, value)})
 
 
+#: Metrics that take probabilities ``[n, 2]`` of two classes; the last two have no logits.
+OF_TWO = "AUC AveragePrecision KolmogorovSmirnov EqualErrorRate ROCCurve Calibration BrierScore NormalizedEntropy F1 "
+OF_TWO += "PredictedClickThroughRate ThresholdSweep CalibrationCurve ExpectedCalibrationError LogLoss ExactAUC GAUC"
+
+
+@pytest.mark.filterwarnings("ignore::fleetmetrics.UndefinedMetricWarning")
+@pytest.mark.parametrize("name", OF_TWO.split())
+def test_two_columns_are_the_probabilities_of_two_classes_or_an_error(name):
+    """Two scores of other things, such as of two tasks, do not add up to 1: the first would be ignored, in silence."""
+    make, user = getattr(fm, name), {"user": [1, 1, 1]} if name == "GAUC" else {}
+    metric, label = make(), [0, 1, 1]
+    told = r"which add up to 1.* the first at position 1: \[0.5 0.1\]"
+    with pytest.raises(fm.InvalidInputError, match=told) as caught:
+        metric.add([[0.75, 0.25], [0.5, 0.1], [0.9, 0.3]], label, **user)
+    assert ("give from_logits=True" in str(caught.value)) == (name not in OF_TWO.split()[-2:])
+    both, second = make(), make()
+    both.add(np.array([[0.75, 0.25], [0.5, 0.5], [0.125, 0.875]]), label, **user)
+    second.add([0.25, 0.5, 0.875], label, **user)
+    np.testing.assert_array_equal(flat(both.compute()), flat(second.compute()))
+
+
 @pytest.mark.parametrize("mode", [pytest.param("numpy", marks=pytest.mark.numpy_only), "dynamic"])
 @pytest.mark.parametrize("names", kinds_of(NAMES))
 @pytest.mark.filterwarnings("ignore::fleetmetrics.UndefinedMetricWarning", "ignore:.*encountered in:RuntimeWarning")

@@ -106,7 +106,8 @@ class BrierScore(OfProbabilities[float]):
     def requirements_of(self, batch: Batch) -> tuple[str | Requirement, ...]:
         if self.task.kind == "multiclass":
             check_scores(self.task, batch)
-        return self.requirements
+            return self.requirements
+        return super().requirements_of(batch)
 
 
 def _centers(edges: tuple[float, ...]) -> np.ndarray:
