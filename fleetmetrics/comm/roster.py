@@ -51,7 +51,7 @@ class Roster:
         self.job = job
         self.number = secrets.token_bytes(16)  # other workers tell by it whether rank 0 was restarted
         self.workers: dict[int, Worker] = {}  # the connected ones, by rank
-        self.seen: set[int] = set()  # the ranks that have connected
+        self.seen: set[int] = set()  # the ranks that have connected, once they have the errors of failed calls
         self.rank_0_called = False  # whether rank 0's program has called
         self.gone: dict[int, str] = {}  # by rank: why it can never come back
         self.informed: set[int] = set()  # the ranks that have had the error of a worker that is gone
@@ -64,7 +64,6 @@ class Roster:
         """A worker has come in."""
         self.workers[worker.rank] = worker
         self.ended.pop(worker.rank, None)
-        self.seen.add(worker.rank)
 
     def leave(self, worker: Worker) -> None:
         """A worker's connection has ended."""

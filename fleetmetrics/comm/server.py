@@ -254,6 +254,7 @@ class Server(Inbox):
         self._by_descriptor[connection.fileno()] = worker
         for (channel, call), header in self._past.failed.items():  # this process may end before the worker comes
             self._say(worker.rank, Message(ERROR, channel, call, header=header))
+        self._roster.seen.add(worker.rank)  # not before: `see_off`, in another thread, would end without the errors
 
     def _give_way(self, guest: Guest) -> None:
         """Let a process that calls as rank 0 listen in place of this one, which only has a metric."""
@@ -307,7 +308,7 @@ class Server(Inbox):
         elif kind == GAVE_UP:
             meeting = self._meetings.get(message.place)
             if meeting is not None and rank in meeting.arrivals:
-                self._fail(meeting, named_error("DeadlineError", _text_in(message)))
+                self._fail(meeting, named_error("DeadlineError", message.header.decode(errors="replace")))
         elif kind == STATUS:
             meeting = self._meetings.get(message.place)
             if meeting is not None and meeting.missing and self._reads(rank):
@@ -544,7 +545,7 @@ class Server(Inbox):
             time.sleep(0.01)
         end = time.monotonic() + _SEE_OFF_SECONDS
         while time.monotonic() < end and (
-            self._asked or self._is_owed or any(connection.on_its_way for connection in self._all())
+            self._asked or self._is_owed or any(connection.on_its_way for connection in self._all())  # in this order
         ):
             time.sleep(0.002)
 
@@ -590,7 +591,3 @@ class Server(Inbox):
             worker.connection.close()
         self._door.close()
         super().drop()
-
-
-def _text_in(message: Message) -> str:
-    return message.header.decode(errors="replace")

@@ -345,6 +345,33 @@ def test_rank_0_ends_once_late_workers_have_the_error(three: Hall, monkeypatch: 
     assert not ending.is_alive()
 
 
+def test_rank_0_does_not_end_between_the_coming_of_a_late_worker_and_the_error_for_it(
+    two: Hall, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "_SEE_OFF_SECONDS", 30.0)
+    with pytest.raises(DeadlineError):
+        two.begin(timeout=0.3).result(10)
+    say, comes, held = two.server._say, threading.Event(), threading.Event()
+
+    def says(rank: int, message: Message) -> None:
+        comes.set()
+        assert held.wait(10)
+        say(rank, message)
+
+    monkeypatch.setattr(two.server, "_say", says)
+    ending = threading.Thread(target=two.server.see_off)
+    ending.start()
+    (guest,) = two.guests
+    guest.connection = guest.connect(calls=False)
+    assert comes.wait(10)
+    ending.join(0.2)
+    assert ending.is_alive()
+    held.set()
+    assert "rank 1 did not connect within 0.3 s" in error_in(guest.hear())
+    ending.join(10)
+    assert not ending.is_alive()
+
+
 def test_rank_0_ends_once_the_error_of_its_decision_is_on_its_way(two: Hall, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its program has the error before its thread has sent it to the others, who would hear that rank 0 has gone."""
     hear, held = two.server._hear, threading.Event()
