@@ -534,9 +534,7 @@ def _of_rows(xp: Any, flags: Any, rows: tuple[int, ...]) -> Any:
     times = math.prod(rows[1:])
     if not shape:
         return xp.reshape(flags, [1]) if xp.FILTERS else flags
-    if kept == (1,) and rows[0] != 1:
-        return None
-    if len(kept) > 1 or not fits(kept, rows[:1]) or times < 0:
+    if (kept == (1,) and rows[0] != 1) or len(kept) > 1 or not fits(kept, rows[:1]) or times < 0:
         return None
     flags = xp.reshape(flags, [-1])
     return flags if times == 1 else xp.repeat(flags, times)

@@ -21,7 +21,7 @@ COLORS = ("#0072B2 #D55E00 #222222 #008F68 #AF4F88 #3E8EBE", "#56B4E9 #E69F00 #F
 LINES: Sequence[Any] = ("-", (0, (5, 1.5)), (0, (5, 1.5, 1, 1.5)), (0, (1, 1)), (0, (3, 1, 1, 1, 1, 1)), (0, (8, 2)))
 #: The colors of text, background, elements between them, and the grid.
 INKS = (("#1a1a1a", "#ffffff", "#6a6a6a", "#e2e2e2"), ("#ececec", "#16191d", "#a0a4a8", "#30353b"))
-_TEXT, _, _BETWEEN, _GRID = INKS[0]
+_TEXT, _BACKGROUND, _BETWEEN, _GRID = INKS[0]
 #: In points: the width of charts, a line of text, the sample of a line in a legend.
 _WIDTH, _ROW, _SAMPLE = 80 / 25.4 * 72, 11.3, 19.5
 #: The height of axes above others, with the gap between them, as a share of the others'.

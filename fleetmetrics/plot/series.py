@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Mapping, Sequence
+from typing import Any, Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -15,6 +15,11 @@ from fleetmetrics.support.checks import is_number, knows_its_arguments, whole_nu
 from fleetmetrics.support.typed import Axes
 
 __all__ = ["at_k", "by_worker", "over_passes", "over_time", "slices"]
+
+
+def _table(values: Iterable[Any]) -> np.ndarray:
+    """Values with the ends of their intervals, ``[n, 3]``."""
+    return np.array([interval(value) for value in values]).reshape(-1, 3)
 
 
 @knows_its_arguments
@@ -42,7 +47,7 @@ def over_time(values: Mapping[str, Any], ax: Axes | None = None, label: str = ""
     if not isinstance(values, Mapping):
         raise InvalidInputError(f"values must be a dict of values by the name of the point, not {values!r:.80}")
     check(ax, label)
-    table = np.array([interval(value) for value in values.values()]).reshape(-1, 3)
+    table = _table(values.values())
     place, step = np.arange(len(table)), max(1, math.ceil(len(table) / 12))
     with canvas(ax, "", "", above=2) as ax:
         (line,) = ax.plot(place, table[:, 0], marker="o", label=label)
@@ -53,7 +58,7 @@ def over_time(values: Mapping[str, Any], ax: Axes | None = None, label: str = ""
 
 def _by_number(values: Mapping[Any, Any], ax: Axes | None, label: str, x: str, **look: Any) -> Axes:
     check(ax, label)
-    place, table = list(values), np.array([interval(value) for value in values.values()]).reshape(-1, 3)
+    place, table = list(values), _table(values.values())
     with canvas(ax, x, "", above=2, **look) as ax:
         (line,) = ax.plot(place, table[:, 0], marker="o", label=label)
         ax.fill_between(place, table[:, 1], table[:, 2], color=line.get_color(), alpha=0.25, linewidth=0)
@@ -84,6 +89,18 @@ def _verdict(row: Mapping[str, Any]) -> str:
     return "not significant" if within else "significant"
 
 
+def _rows_of(metric: Any) -> list[Mapping[str, Any]]:
+    """A dict with key and value for each slice of what `slices` takes."""
+    rows = metric.compute() if hasattr(metric, "compute") else metric
+    if isinstance(rows, Mapping):
+        rows = [dict(zip(("key", "value", "low", "high"), (key, *interval(value)))) for key, value in rows.items()]
+    if isinstance(rows, (list, tuple)):
+        rows = [row.plain() if hasattr(row, "plain") else row for row in rows]
+        if all(isinstance(row, Mapping) and "key" in row for row in rows):
+            return rows
+    raise refused("Sliced, the dict that it computed, or a list of dicts with key and value", metric)
+
+
 @knows_its_arguments
 def slices(metric: Any, ax: Axes | None = None, most: int = 20, whole: float | None = None) -> Axes:
     """A forest of intervals, one for each slice; dotted, the value over all of them.
@@ -97,26 +114,18 @@ def slices(metric: Any, ax: Axes | None = None, most: int = 20, whole: float | N
         most: the number of first slices to draw.
         whole: the value over all slices; None: by the first row's difference, if it has one.
     """
-    slices_ = metric.compute() if hasattr(metric, "compute") else metric
-    if isinstance(slices_, Mapping):
-        slices_ = [dict(zip(("key", "value", "low", "high"), (key, *interval(row_)))) for key, row_ in slices_.items()]
-    if isinstance(slices_, (list, tuple)):
-        slices_ = [row_.plain() if hasattr(row_, "plain") else row_ for row_ in slices_]
-    if not isinstance(slices_, (list, tuple)) or not all(
-        isinstance(row_, Mapping) and "key" in row_ for row_ in slices_
-    ):
-        raise refused("Sliced, the dict that it computed, or a list of dicts with key and value", metric)
+    every = _rows_of(metric)
     check(ax)
-    rows = slices_[: whole_number_of("most", most, 1)]
+    rows = every[: whole_number_of("most", most, 1)]
     whole = None if whole is None else interval(whole, "whole")[0]
     if whole is None and rows and rows[0].get("difference") is not None:
         whole = rows[0]["value"] - rows[0]["difference"]
-    table, place = np.array([interval(row) for row in rows]).reshape(-1, 3), np.arange(len(rows))
-    tested = any(row_.get("within_chance") is not None for row_ in slices_)
+    table, place = _table(rows), np.arange(len(rows))
+    tested = any(row.get("within_chance") is not None for row in every)
     verdicts = [_verdict(row) or ("too few to tell" if tested else "significant") for row in rows]
     kinds = {kind: np.array([verdict == kind for verdict in verdicts], bool) for kind in _KINDS}
     name = plain(rows[0].get("metric", "value")) if rows else ""
-    name += worded(", the first {} of {}").format(most, len(slices_)) if len(slices_) > most else ""
+    name += worded(", the first {} of {}").format(most, len(every)) if len(every) > most else ""
     height = 16 + 4.2 * max(len(rows), 2)
     with canvas(ax, name, "", above=2, height=height, legend="right", ylim=(len(rows) - 0.4, -0.6)) as ax:
         if whole is not None:
@@ -130,9 +139,9 @@ def slices(metric: Any, ax: Axes | None = None, most: int = 20, whole: float | N
                 look = {"markerfacecolor": color if kind == "significant" else "none", "linestyle": "", "marker": "o"}
                 named = legend or kind == "too few to tell"
                 ax.plot(table[which, 0], place[which], color=its, label=worded(kind) if named else None, **look)
-        for row, row_ in zip(place, rows):
-            number = "" if row_.get("rows") is None else short(row_["rows"])
-            ax.annotate(number, (1.02, row), xycoords=ax.get_yaxis_transform(), va="center", fontsize=7)
+        for y, row in zip(place, rows):
+            number = "" if row.get("rows") is None else short(row["rows"])
+            ax.annotate(number, (1.02, y), xycoords=ax.get_yaxis_transform(), va="center", fontsize=7)
         ax.set_yticks(place, [plain(row["key"]) for row in rows])
         ax.grid(False, axis="y")
     return ax
