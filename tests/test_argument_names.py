@@ -19,6 +19,7 @@ GLOSSARY = Path(__file__).resolve().parents[1] / "docs" / "explanation"
 #: The default of ``average``, by what is averaged.
 AVERAGES = {
     **dict.fromkeys(["AUC", "AveragePrecision", "LogLoss", "MultiLabelMetric", "SingleLabelMetric"], "macro"),
+    **dict.fromkeys(["AdaptiveCalibrationError", "ExpectedCalibrationError"], "macro"),
     **dict.fromkeys(["F1", "FBeta", "Jaccard", "Precision", "Recall", "Specificity"], "auto"),
     **dict.fromkeys(["Dice", "MeanIoU", "PixelAccuracy"], "auto"),
     "Accuracy": "micro",

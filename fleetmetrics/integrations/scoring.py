@@ -9,6 +9,7 @@ import numpy as np
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.evaluation.arguments.named import named
 from fleetmetrics.support.settings import raise_if_unknown
+from fleetmetrics.support.vocabulary import with_article
 
 __all__ = ["Scorer", "scorer"]
 
@@ -110,7 +111,7 @@ class Scorer:
         metric.add(prediction, np.asarray(label), sample_weight)
         value = metric.compute_local()
         if not isinstance(value, float):
-            what = "one value for each class" if isinstance(value, np.ndarray) else f"a {type(value).__name__}"
+            what = "one value for each class" if isinstance(value, np.ndarray) else with_article(type(value).__name__)
             one = 'choose one, such as average="macro"' if isinstance(value, np.ndarray) else "leave out bounds"
             raise InvalidInputError(f"{self!r} gives {what}, and a score is one number; {one}")
         return self._sign * value

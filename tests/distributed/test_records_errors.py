@@ -139,7 +139,7 @@ RAISING = {
     "Unpicklable": ("CommunicatorError: Unpicklable: no labels",) * 2,
     "local class": ("CommunicatorError: Local: no labels",) * 2,
     "InvalidInputError": ("InvalidInputError: no labels",) * 2,
-    "of the package's family": ("CommunicatorError: no labels",) * 2,
+    "of the package's family": ("RecordError: no labels",) * 2,
 }
 
 

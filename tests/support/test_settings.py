@@ -64,7 +64,7 @@ def test_a_number_without_a_keyword_is_an_error_that_lists_them():
 
 @pytest.mark.parametrize("kind", [*CATALOGUE, fm.MetricCollection, fm.Sliced, fm.Windowed, fm.Bootstrap, fm.Interval])
 def test_an_unknown_setting_is_an_error_that_names_the_metric_and_what_it_takes(kind):
-    required = {"metric": fm.Count(), "last": 3, "metrics": []}
+    required = {"metric": fm.Count(), "last": 3, "metrics": [], "types": ["PER"]}
     parameters = inspect.signature(kind).parameters.values()
     given = {each.name: required.get(each.name, 0.5) for each in parameters if each.default is each.empty}
     with pytest.raises(
