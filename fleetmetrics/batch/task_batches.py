@@ -115,6 +115,10 @@ class AlikeBatches(TaskBatches):
 
     #: The samples of all tasks in one batch; None if that is impossible.
     whole: _Together | None = None
+    each: Any
+    empty: bool
+    rows: int
+    xp: Any
 
     def __init__(
         self, columns: Mapping[Any, Mapping[str, Any]], batch_of: Callable[[Any], Batch], earlier: Any = None

@@ -112,7 +112,7 @@ class CocoMetric(BaseMetric):
 
     def process(self, data_batch: Any, data_samples: Sequence[Mapping[str, Any]]) -> None:
         try:
-            self.results += self._records(as_dicts(data_samples))
+            self.results.extend(self._records(as_dicts(data_samples)))
         except InvalidInputError as error:
             raise InvalidInputError(f"CocoMetric: {error}") from None
 

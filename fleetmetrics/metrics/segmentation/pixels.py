@@ -10,7 +10,7 @@ from fleetmetrics.batch import Batch
 from fleetmetrics.batch.rules import Requirement
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.metrics.classification.averaged import OfTask
-from fleetmetrics.metrics.task import class_axis_of, task_of
+from fleetmetrics.metrics.task import Task, class_axis_of, task_of
 from fleetmetrics.support.typed import Required, Unpack
 
 
@@ -26,6 +26,7 @@ class OfPixels(OfTask[Value]):
     """A metric of segmented images, by class; arguments as for `fleetmetrics.MeanIoU`."""
 
     class_axis: int | None
+    task: Task
     requirements: tuple[str | Requirement, ...]
 
     def __init__(

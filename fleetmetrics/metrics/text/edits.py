@@ -108,6 +108,7 @@ class WordErrorRate(_ErrorRate):
     """
 
     chinese: str
+    split: _Split
 
     def __init__(
         self, *, chinese: Literal["characters", "words"] = "characters", **settings: Unpack[TextSettings]
