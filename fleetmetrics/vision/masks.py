@@ -149,26 +149,27 @@ def _sums_of_runs(counts: Sequence[str]) -> np.ndarray:
     characters = np.diff(ends, prepend=-1)
     if not (lengths.all() and (codes < 64).all() and (codes[last] < 32).all() and characters.max() <= _LONGEST):
         return np.array([[-1, 0]]) if len(counts) == 1 else np.concatenate([_sums_of_runs([one]) for one in counts])
-    numbers = np.zeros(len(ends), np.int64)
-    for place in range(characters.max()):
+    digits = codes[ends]
+    numbers = ((digits & 15).astype(np.int64) - (digits & 16)) << 5 * (characters - 1)
+    for place in range(1, characters.max()):
         longer = np.flatnonzero(characters > place)
-        bits = codes[ends[longer] - characters[longer] + 1 + place] & 31
-        numbers[longer] += bits.astype(np.int64) << 5 * place
-    numbers -= (codes[ends] >> 4 & 1).astype(np.int64) << 5 * characters
+        bits = (codes[ends[longer] - place] & 31).astype(np.int64)
+        numbers[longer] += bits << 5 * (characters[longer] - 1 - place)
 
     first = np.searchsorted(ends, last - lengths + 1)  # the first number of each mask
     size = np.diff(first, append=len(numbers))
     rows = (size + 1) // 2  # of each mask: a run of the background, and one of the object
     start = rows.cumsum() - rows
-    runs = np.zeros((rows.sum(), 2), np.int64)
-    runs.reshape(-1)[np.arange(len(numbers)) + np.repeat(2 * start - first, size)] = numbers
-    runs[start, 0] = 0  # the third number is no difference from the first
-    runs = runs.cumsum(axis=0)
-    runs -= np.repeat(np.concatenate([np.zeros((1, 2), np.int64), runs[start[1:] - 1]]), rows, axis=0)
-    runs[start, 0] = numbers[first]
-    runs[(start + rows - 1)[size % 2 == 1], 1] = 0  # the last background is the end
-    sums = np.add.reduceat(runs, start)
-    sums[np.minimum.reduceat(runs.min(axis=1), start) < 0] = -1, 0
+    steps = np.zeros(2 * rows.sum(), np.int64)
+    steps[np.arange(len(numbers)) + np.repeat(2 * start - first, size)] = numbers
+    steps[2 * start] = 0  # the third number is no difference from the first
+    runs = np.stack([steps[::2].cumsum(), steps[1::2].cumsum()])
+    before = np.where(start, runs[:, start - 1], 0)  # at the first mask, an entry that does not count
+    runs -= np.repeat(before, rows, axis=1)
+    runs[0, start] = numbers[first]
+    runs[1, (start + rows - 1)[size % 2 == 1]] = 0  # the last background is the end
+    sums = np.add.reduceat(runs, start, axis=1).T
+    sums[np.minimum.reduceat(np.minimum(*runs), start) < 0] = -1, 0
     return sums
 
 
