@@ -109,21 +109,21 @@ class BoxMetric(ImageMetric):
         """The values, from the objects of all images."""
         raise NotImplementedError
 
-    def true(self, subjects: Sequence[str], images: Sequence[Any], may_be_empty: bool = False) -> list[dict[str, Any]]:
-        """The true objects of images, which ``subjects`` name in errors; masks without pixels are errors, or may be."""
+    def true(self, whose: Sequence[str], images: Sequence[Any], may_be_empty: bool = False) -> list[dict[str, Any]]:
+        """The true objects of images, which ``whose`` name in errors; masks without pixels are errors, or may be."""
         wanted = (*self.shapes, "labels")
-        objects = [self._objects(what, image, wanted, self.extras) for what, image in zip(subjects, images)]
+        objects = [self._objects(what, image, wanted, self.extras) for what, image in zip(whose, images)]
         if "masks" in self.shapes:
-            check_run_lengths(subjects, objects, may_be_empty)
+            check_run_lengths(whose, objects, may_be_empty)
         return objects
 
-    def predicted(self, subjects: Sequence[str], images: Sequence[Any], sizes: Sequence[Any]) -> list[dict[str, Any]]:
+    def predicted(self, whose: Sequence[str], images: Sequence[Any], sizes: Sequence[Any]) -> list[dict[str, Any]]:
         """The predicted objects of images, which may be known to have a size."""
         masks = "masks" in self.shapes
         wanted, extras = (*self.shapes, "scores", "labels"), ("mask_scores",) * masks
-        objects = [self._objects(what, image, wanted, extras, size) for what, image, size in zip(subjects, images, sizes)]
+        objects = [self._objects(what, image, wanted, extras, size) for what, image, size in zip(whose, images, sizes)]
         if masks:
-            check_run_lengths(subjects, objects, may_be_empty=True)
+            check_run_lengths(whose, objects, may_be_empty=True)
         return objects
 
     def _objects(

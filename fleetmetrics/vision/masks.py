@@ -56,11 +56,11 @@ def run_lengths(what: str, masks: Any, size: Size | None) -> tuple[list[str], Si
     return counts, size
 
 
-def check_run_lengths(subjects: Sequence[str], images: Sequence[Mapping[str, Any]], may_be_empty: bool) -> None:
+def check_run_lengths(whose: Sequence[str], images: Sequence[Mapping[str, Any]], may_be_empty: bool) -> None:
     """Raise unless the masks of all images can be read and fill their image.
 
     Args:
-        subjects: names the images in errors.
+        whose: names the images in errors.
         images: for each the counts of its ``masks``, and, if it has any, its ``size``.
         may_be_empty: whether a mask may have no pixels.
     """
@@ -72,7 +72,7 @@ def check_run_lengths(subjects: Sequence[str], images: Sequence[Mapping[str, Any
     for flags in (runs.sum(axis=1) != sizes, (runs[:, 1] == 0) & (not may_be_empty)):
         if flags.any():
             image, number = places[flags.argmax()]
-            raise InvalidInputError(f"{subjects[image]}: mask {number} {_fault(images[image], number, runs[flags][0])}")
+            raise InvalidInputError(f"{whose[image]}: mask {number} {_fault(images[image], number, runs[flags][0])}")
 
 
 def _fault(image: Mapping[str, Any], number: int, runs: np.ndarray) -> str:

@@ -200,9 +200,9 @@ class CocoMetric(BaseMetric):
         strange = sorted({*predicted} - {*data.imgs})
         if strange:
             raise InvalidInputError(f"CocoMetric: {self.ann_file} has no image {strange[0]!r}")
-        subjects = [f"{self.ann_file}: image {image!r}" for image in data.imgs]
-        targets = [self._annotated(what, image, data, ids) for what, image in zip(subjects, data.imgs)]
-        true = dict(zip(data.imgs, self._objects.true(subjects, targets, may_be_empty=True)))  # a polygon within a pixel
+        whose = [f"{self.ann_file}: image {image!r}" for image in data.imgs]
+        targets = [self._annotated(what, image, data, ids) for what, image in zip(whose, data.imgs)]
+        true = dict(zip(data.imgs, self._objects.true(whose, targets, may_be_empty=True)))  # a polygon within a pixel
         return true, names, {image: _in_ids(image, its, true[image], ids) for image, its in predicted.items()}
 
     def _annotated(self, what: str, image: Any, data: Any, ids: np.ndarray) -> dict[str, Any]:
