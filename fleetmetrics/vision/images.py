@@ -10,6 +10,7 @@ from fleetmetrics.batch.keys import joined_arrays, keys_of
 from fleetmetrics.errors import InvalidInputError
 from fleetmetrics.records.base_metric import BaseMetric
 from fleetmetrics.support.checks import choice_of
+from fleetmetrics.support.hints import near
 from fleetmetrics.vision.masks import Size, check_run_lengths, run_lengths, size_of
 from fleetmetrics.xp import numpy_ops
 
@@ -132,6 +133,10 @@ class BoxMetric(ImageMetric):
         """An image's arrays, boxes as float64 ``[n, 4]`` by their corners; masks are a list of run lengths."""
         if not isinstance(image, Mapping) or not all(name in image for name in wanted):
             raise InvalidInputError(f"{what} must be a dict with {', '.join(wanted)}, not {image!r:.80}")
+        for name in image.keys() - {*wanted, *extras}:
+            meant = near(str(name), extras, 0.75)
+            if meant:
+                raise InvalidInputError(f"{what} has {name!r}, which is not read; did you mean {meant[0]!r}?")
         arrays: dict[str, Any] = {}
         if "boxes" in wanted:
             boxes = _numbers(what, image, "boxes")

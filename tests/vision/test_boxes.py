@@ -208,6 +208,8 @@ BOX, TARGET = {"boxes": [[0, 0, 9, 9]], "scores": [0.5], "labels": [1]}, {"boxes
         ),
         ({"labels": [1.0]}, {}, [0], r"not float64 \(given a list\); .*numpy\.asarray\(\.\.\., int\)"),
         ({}, {"iscrowd": [2]}, [0], r"iscrowd of targets\[0\] has 2 at 0; give 0 or 1"),
+        ({}, {"is_crowd": [1]}, [0], r"targets\[0\] has 'is_crowd', which is not read; did you mean 'iscrowd'\?"),
+        ({}, {"areas": [9]}, [0], r"targets\[0\] has 'areas', which is not read; did you mean 'area'\?"),
         ({}, {"area": [-1]}, [0], r"area of targets\[0\] has -1 at 0; give at least 0"),
         ({}, {}, [0, 1], "must have equal lengths"),
     ],
