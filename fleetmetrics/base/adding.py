@@ -348,7 +348,8 @@ class Adding(Nestable):
         raise_if_traced(f"add of {self.name}")
         for folds in self.record_folds():
             metric, further = folds.metrics[0], {name: None for leaf in self.leaf_metrics() for name in leaf.columns}
-            arguments = ", ".join(["prediction", *["label"] * (self.takes_label is not False), *further])
+            columns = ["prediction"] if self.takes_label is False else ["prediction", "label"]
+            arguments = ", ".join([*columns, *further])
             raise StaticProgramError(
                 f"{metric.name} ({type(metric).__name__}) keeps every sample, but a static program has only variables "
                 f"of a fixed size; fetch {arguments} with exe.run(fetch_list=...), and pass the arrays to add after "

@@ -454,8 +454,9 @@ def _weighted(factors: Mapping[str, Any], states: Mapping[str, np.ndarray]) -> A
 
 def not_a_metric(what: str, value: Any) -> InvalidInputError:
     """The error about a value in place of a metric; ``what`` must be one."""
-    alone = "; it keeps records, and stands alone: call its own add and compute" * hasattr(value, "compute_metric")
-    return InvalidInputError(f"{what}, not {type(value).__name__}{alone}")
+    keeps_records = hasattr(value, "compute_metric")
+    advice = "; it keeps records, and stands alone: call its own add and compute" if keeps_records else ""
+    return InvalidInputError(f"{what}, not {type(value).__name__}{advice}")
 
 
 class WithoutColumns(Metric[Value]):

@@ -121,7 +121,7 @@ class BoxMetric(ImageMetric):
     def predicted(self, whose: Sequence[str], images: Sequence[Any], sizes: Sequence[Any]) -> list[dict[str, Any]]:
         """The predicted objects of images, which may be known to have a size."""
         masks = "masks" in self.shapes
-        wanted, extras = (*self.shapes, "scores", "labels"), ("mask_scores",) * masks
+        wanted, extras = (*self.shapes, "scores", "labels"), ("mask_scores",) if masks else ()
         objects = [self._objects(what, image, wanted, extras, size) for what, image, size in zip(whose, images, sizes)]
         if masks:
             check_run_lengths(whose, objects, may_be_empty=True)
