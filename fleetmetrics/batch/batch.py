@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import functools
 import math
-from typing import Any, Iterable, Mapping
+from typing import Any, Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -60,6 +60,7 @@ class Batch(Sums):
     read_as: str = ""  # what labels were taken as, if not as they are
     full: tuple[int, ...] | None = None  # the shape before it was flattened; None: [n]
     checked: bool = True  # False: the samples were not validated
+    rules: Sequence[Requirement] = ()  # that the samples that count keep, since they were checked
     valid: Any = None  # see `Sums`
     counting: Any = None  # flags of the samples that mask, weight and sampler keep; None: all
     by_element: str | None = None  # the first argument that differs within a row of ``[n, m]``
@@ -274,7 +275,7 @@ class Batch(Sums):
         rules = applicable(tuple(requirements), self.classes, self.weight is not None) if validate else []
         if validate and self.alike is not None:
             rules = [ONE_HOT, *rules]
-        self.checked = validate
+        self.checked, self.rules = validate, rules
         if validate and self.mask is not None:
             rules = [FLAGS, *rules]
         no_label = self.label is None

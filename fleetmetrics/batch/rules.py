@@ -13,6 +13,7 @@ from fleetmetrics.state.state import State
 from fleetmetrics.support.vocabulary import agreeing, counted
 
 __all__ = [
+    "CLASS_LABEL",
     "FLAGS",
     "ONE_HOT",
     "PROBABILITIES",
@@ -140,6 +141,10 @@ EXACT = "Float64, in which this is computed, rounds integers beyond 2**53: subtr
 FROM_LOGITS = "For logits give from_logits=True"
 PROBABILITY = "a probability in [0, 1] (apply the sigmoid or softmax to logits first)"
 
+CLASS_LABEL = Requirement(
+    "label", "a class: 0 or 1, or with several scores a whole number below the number of scores", _class
+)
+
 #: By name; a metric lists those that it needs.
 REQUIREMENTS: dict[str, Requirement] = {
     "finite_prediction": Requirement("prediction", "a finite number", _finite_prediction),
@@ -153,9 +158,7 @@ REQUIREMENTS: dict[str, Requirement] = {
     "exact_prediction": Requirement("prediction", "a finite number", _exact_prediction, EXACT),
     "finite_label": Requirement("label", "a finite number", _finite_label),
     "exact_label": Requirement("label", "a finite number", _exact_label, EXACT),
-    "class_label": Requirement(
-        "label", "a class: 0 or 1, or with several scores a whole number below the number of scores", _class
-    ),
+    "class_label": CLASS_LABEL,
     "weight": Requirement("weight", "a finite number of at least 0", _weight),
 }
 #: Those of probabilities.

@@ -527,3 +527,16 @@ def test_a_checkpoint_from_before_the_metrics_were_added_loads_and_says_what_beg
 def states_of(metric, scope):
     (state,) = metric.own_states()
     return state.read(scope)
+
+
+def test_labels_that_are_checked_to_be_classes_are_not_split_as_large_integers_are():
+    def splits(*metrics):
+        with new_programs() as (main, _):
+            score, label = (
+                paddle.static.data(name, [None], dtype) for name, dtype in (("s", "float32"), ("y", "int64"))
+            )
+            fm.MetricCollection([kind(name=fresh("metric")) for kind in metrics], name=fresh("all")).add(score, label)
+            operators = [each.name() if PIR else each.type for each in main.global_block().ops]
+        return any("bitwise_and" in operator for operator in operators)
+
+    assert splits(fm.MeanAbsoluteError) and not splits(fm.MeanAbsoluteError, fm.Accuracy)

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from fleetmetrics.base.accumulator import Value
 from fleetmetrics.base.metric import TOTAL, Declared, Quotient, Undefinable, WithoutColumns
 from fleetmetrics.batch import Batch, per_sample, statistic
-from fleetmetrics.batch.rules import REQUIREMENTS, Requirement, beyond_floats
+from fleetmetrics.batch.rules import CLASS_LABEL, REQUIREMENTS, Requirement, beyond_floats
 from fleetmetrics.formulas.quotients import stand_in
 from fleetmetrics.formulas.sums import as_number, root
 
@@ -57,9 +57,8 @@ def signed_error(batch: Batch) -> Any:
     """The error of each prediction, float64."""
     xp, prediction, label = batch.xp, batch.values, batch.targets
     kind = xp.kind
-    if (kind(batch.label) != "i" or xp.known_exact(label)) and (
-        kind(batch.prediction) != "i" or xp.known_exact(prediction)
-    ):
+    label_is_exact = kind(batch.label) != "i" or CLASS_LABEL in batch.rules or xp.known_exact(label)
+    if label_is_exact and (kind(batch.prediction) != "i" or xp.known_exact(prediction)):
         return xp.subtract(prediction, label)
     return difference(xp, batch.prediction, batch.label, prediction, label)
 
