@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from typing import Any, Mapping
 
 import numpy as np
@@ -83,9 +82,7 @@ def calibration(metric: Any, ax: Axes | None = None, label: str = "") -> Axes:
 def _calibration_of_classes(metric: Any, number: np.ndarray, probability: np.ndarray, ax: Any, label: str) -> Any:
     """The curves of the classes with the highest errors, and these errors."""
     check(ax, label)
-    each = copy.copy(metric)
-    each.average = None
-    errors = each.formula(number, probability)
+    errors = metric.errors_by_class(number, probability)
     for k in np.sort(np.argsort(-errors, kind="stable")[:_WORST]):
         curve = formulas.calibration_curve(number[:, k], probability[:, k], metric.edges)
         ax = calibration(curve, ax, spoken(f"{label} {worded('class')} {k}", "ECE", errors[k]))

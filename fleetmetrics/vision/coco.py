@@ -235,7 +235,7 @@ class MeanAveragePrecision(BoxMetric):
         reason = without_objects(true)
         values: dict[str, Any] = {"map": undefined(self.name, reason) if reason else 0.0}
         if any(len(target["labels"]) for target in true):
-            found = evaluated(predicted, true, self.iou_thresholds, self.max_detection_thresholds, iou_type)
-            values.update(found.values())
-            values.update({"map_per_class": found.by_label()} if self.class_metrics else {})
+            evaluation = evaluated(predicted, true, self.iou_thresholds, self.max_detection_thresholds, iou_type)
+            values.update(evaluation.values())
+            values.update({"map_per_class": evaluation.by_label()} if self.class_metrics else {})
         return values

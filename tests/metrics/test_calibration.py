@@ -158,8 +158,8 @@ OF_CLASSES = Data(CLASSES, RNG.integers(0, 3, 90), weight=RNG.random(90))  # non
     [*((fm.ExpectedCalibrationError, mode) for mode in MODES), (fm.AdaptiveCalibrationError, "numpy")],
 )
 def test_a_value_for_each_class_is_that_of_its_column_against_the_others(kind, norm, mode):
-    each = kind(bins=4, norm=norm, num_classes=4, classwise=True, average=None)
-    values = each.compute(feed(each, batches(OF_CLASSES, 30), mode))
+    by_class = kind(bins=4, norm=norm, num_classes=4, classwise=True, average=None)
+    values = by_class.compute(feed(by_class, batches(OF_CLASSES, 30), mode))
     expected = []
     for k in range(4):
         one = kind(bins=4, norm=norm)
@@ -179,9 +179,9 @@ def test_values_for_each_class_need_classwise_and_samples(kind):
             kind(num_classes=3, average=average)
     with pytest.raises(fm.InvalidInputError, match="average must be one of 'macro', 'none', None, not 'micro'"):
         kind(num_classes=3, classwise=True, average="micro")
-    each = kind(num_classes=3, classwise=True, average="none")
+    by_class = kind(num_classes=3, classwise=True, average="none")
     with pytest.warns(fm.UndefinedMetricWarning, match="there are no samples") as warned:
-        assert np.isnan(each.compute()).tolist() == [True] * 3
+        assert np.isnan(by_class.compute()).tolist() == [True] * 3
     assert len(warned) == 1
     assert kind(num_classes=3, classwise=True, average=None, zero_division=0).compute().tolist() == [0, 0, 0]
 

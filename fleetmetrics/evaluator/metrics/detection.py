@@ -124,9 +124,10 @@ class CocoMetric(BaseMetric):
             if any(sample.get(name) is None for sample in samples):
                 raise InvalidInputError(f"a data sample has no {name}, {why}")
         names = [f"image {sample['img_id']!r}" for sample in samples]
-        found = [_with_boxes(sample["pred_instances"]) for sample in samples]
+        predicted = [_with_boxes(sample["pred_instances"]) for sample in samples]
+        sizes = [sample.get("ori_shape") for sample in samples]
         columns = {"img_id": [sample["img_id"] for sample in samples]}
-        columns["predictions"] = self._objects.predicted(names, found, [sample.get("ori_shape") for sample in samples])
+        columns["predictions"] = self._objects.predicted(names, predicted, sizes)
         if self.ann_file is None:
             columns["targets"] = self._objects.true(names, [self._target(sample) for sample in samples])
         return [dict(zip(columns, row)) for row in zip(*columns.values())]

@@ -92,6 +92,10 @@ class CalibrationError(OfProbabilities[Value]):
         """The error over all bins, with ``classwise`` those of every class together, or an array of each class's."""
         if self.average == "macro":
             return self._error(number.reshape(2, -1), probability.reshape(2, -1))
+        return self.errors_by_class(number, probability)
+
+    def errors_by_class(self, number: np.ndarray, probability: np.ndarray) -> np.ndarray:
+        """The error of each class, of states with ``classwise``."""
         if not number.any():
             return np.full(self.task.size, self._ratio(0, 0))
         return np.array([self._error(number[:, k], probability[:, k]) for k in range(self.task.size)])
