@@ -102,13 +102,13 @@ def test_a_missing_worker_is_named_in_every_result_by_the_deadline(port: int, tm
         if rank == 2:
             wait_for(asked)
             return metric.compute(communicator=comm, timeout=30)
-        found = outcome(metric.compute_async(communicator=comm, timeout=0.5).result)
+        found = outcome(metric.compute_async(communicator=comm, timeout=3).result)
         if rank == 0:
             asked.touch()
         return found
 
     first, second, late = results_of(3, work)
-    assert first == second and first.startswith("DeadlineError: rank 2 did not arrive within 0.5 s"), first
+    assert first == second and first.startswith("DeadlineError: rank 2 did not arrive within 3 s"), first
     assert "DeadlineError: rank 2" in late
 
 
